@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Afar: other machines' memory, set up ahead and then read and written one-sided.
+ *
+ * Two kinds of functions:
+ *
+ *  - Control path (sessions, namespaces, reserve, alloc, open, map, connect): may block, allocate and
+ *    talk to the manager and to servers. Each is bounded by the session's timeout.
+ *  - Data path (afar_mapping_read/_write, afar_region_pread/…, afar_queue_*): one-sided transfers
+ *    between local memory and the servers' memory. No server program, copy, lock shared with other
+ *    queues, or allocation is in the way.
+ *
+ * Threads: sessions, namespaces, regions, mappings and buffers may be used by any number of threads
+ * at once. A queue belongs to one thread at a time; use several queues for several threads.
+ *
+ * Errors: 0 or a count, or a negative code (see afar/error.h); afar_last_error() has the details in
+ * one line. Any function may return -EINVAL for a null, closed or unmapped handle (double close,
+ * free or unmap included), -ENOMEM, and -AFAR_EFORKED in a child of the process that opened the
+ * session. Control-path functions may also return -AFAR_EMANAGER or -AFAR_ESERVER when a peer cannot
+ * be reached, -ETIMEDOUT when it did not answer in time (outcome unknown; the library has retried
+ * under the same request id, so a call is never done twice), and -AFAR_ESESSION when the manager
+ * ended the session. Below, only further errors are listed.
+ *
+ * Memory model: operations are unordered among each other. Overlapping concurrent accesses tear at
+ * byte granularity. A completed write is seen by every later operation on the same path.
+ *
+ * The model — reserve, alloc and map ahead, then read and write without any set-up — is that of
+ * RStore (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH
+ * Zürich 2016, chapter 6, Table 6.1).
+ */
+#ifndef AFAR_AFAR_H
+#define AFAR_AFAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <afar/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct afar_session;   /* an authenticated relation to one cluster                    */
+struct afar_namespace; /* a named, flat, 64-bit address space with a policy           */
+struct afar_region;    /* an allocated segment <address, length> of a namespace       */
+struct afar_mapping;   /* local, transfer-ready memory bound to a range of a region   */
+struct afar_buffer;    /* local memory registered for transfers                       */
+struct afar_queue;     /* where a thread submits operations and reaps completions     */
+struct afar_target;    /* what an operation reads or writes: a region                 */
+
+/* ---- Sessions --------------------------------------------------------------------------------- */
+
+struct afar_session_options {
+	size_t size;	      /* sizeof(struct afar_session_options)                              */
+	const char *key_file; /* NULL: the URI's "key", else $AFAR_KEY, else the default place    */
+	uint32_t timeout_ms;  /* for every call and operation; 0: 30 000                          */
+	uint32_t spin_us;     /* how long a wait spins before it sleeps; 0: 50; ~0: never spin    */
+	uint64_t cache_bytes; /* mapping memory kept for reuse after unmap; 0: an eighth of RAM   */
+};
+
+/*
+ * Opens a session with the cluster whose manager is at `uri`: "afar://HOST[:PORT][?key=FILE]"; the
+ * port is 7411 by default. NULL means $AFAR_CLUSTER, else the cluster started in ./afar-data by
+ * `afar up`, else afar://127.0.0.1. `options` may be NULL. The session is the caller's until
+ * afar_session_close(). Starts one thread, which sleeps but for connection events, with all signals
+ * blocked.
+ * Errors: -EINVAL (malformed URI), -ENOENT or -EACCES (key file), -AFAR_EAUTH (wrong key),
+ * -AFAR_EVERSION, -AFAR_EMANAGER (nobody answers there).
+ */
+int afar_session_open(const char *uri, const struct afar_session_options *options,
+		      struct afar_session **out);
+
+/*
+ * Closes the session; the manager drops what references it still held. -EBUSY while namespaces,
+ * regions, mappings, buffers or queues of it are open: nothing is closed then.
+ */
+int afar_session_close(struct afar_session *session);
+
+/*
+ * The cluster as the manager sees it, as one JSON object in `*json` (free() it): servers, their
+ * capacity and use, namespaces, sessions. The same text as `afar status --json`.
+ */
+int afar_session_status(struct afar_session *session, char **json);
+
+/* ---- Namespaces ------------------------------------------------------------------------------- */
+
+#define AFAR_NAME_MAX 255 /* bytes of a namespace's or a region's name, without the final 0 */
+
+enum afar_tier {
+	AFAR_TIER_DRAM = 0, /* volatile: lost when its server ends */
+};
+
+struct afar_policy {
+	size_t size;	/* sizeof(struct afar_policy)                                       */
+	uint32_t tier;	/* enum afar_tier                                                   */
+	uint32_t width; /* servers a region is striped over; 0: all, at most 64             */
+	uint64_t
+		stripe_bytes; /* stripe unit, a power of two from 4 KiB to 1 GiB; 0: 1 MiB        */
+};
+
+struct afar_namespace_stat {
+	size_t size; /* sizeof(struct afar_namespace_stat), set by the caller */
+	char name[AFAR_NAME_MAX + 1];
+	uint32_t tier;
+	uint32_t width;
+	uint64_t stripe_bytes;
+	uint64_t reserved_bytes;  /* extents on servers                            */
+	uint64_t allocated_bytes; /* of those, bound to regions                    */
+	uint64_t nr_regions;
+};
+
+/*
+ * Creates and opens a namespace. Names: 1 to AFAR_NAME_MAX bytes of [A-Za-z0-9._-], not starting
+ * with '.' or '-'. `policy` may be NULL (dram tier, defaults).
+ * Errors: -EEXIST, -EINVAL (name or policy), -EOPNOTSUPP (tier).
+ */
+int afar_namespace_create(struct afar_session *session, const char *name,
+			  const struct afar_policy *policy, struct afar_namespace **out);
+
+/* Opens a namespace. Errors: -ENOENT. */
+int afar_namespace_open(struct afar_session *session, const char *name,
+			struct afar_namespace **out);
+
+/* Closes the handle; the namespace lives on. -EBUSY while regions opened through it are open. */
+int afar_namespace_close(struct afar_namespace *ns);
+
+/*
+ * Deletes a namespace and gives its memory back to the servers, which zero it before anyone else
+ * gets it. Errors: -ENOENT, -ENOTEMPTY (it has regions; AFAR_DELETE_REGIONS frees those nobody has
+ * open), -EBUSY (somebody has a region open).
+ */
+#define AFAR_DELETE_REGIONS 0x1U
+int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags);
+
+/*
+ * Lists namespaces in order of name: up to `max` entries after the name `after` (NULL: from the
+ * first) into `out`, whose first entry's `size` the caller has set. Returns how many; 0 at the end.
+ */
+int afar_namespace_list(struct afar_session *session, const char *after,
+			struct afar_namespace_stat *out, unsigned max);
+
+int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *out);
+
+/*
+ * Gets at least `bytes` more of the servers' memory ready for this namespace: taken from their warm
+ * pools, or populated and registered now — slow, so ahead of time. All or nothing.
+ * Errors: -EINVAL (0, or past 2^64), -ENOSPC (the servers have not so much), -AFAR_ENOSERVER.
+ */
+int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
+
+/*
+ * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX: all
+ * there are). Returns 0 with what was given back in `*released`, which may be NULL.
+ * Errors: -EINVAL (0).
+ */
+int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released);
+
+/* ---- Regions ---------------------------------------------------------------------------------- */
+
+/*
+ * Every namespace's first region lies at this address, so that programs that share nothing but the
+ * namespace's name can find each other: all try to open it; those that get -ENOENT allocate it with
+ * AFAR_ALLOC_FIRST; one succeeds, the others get -EADDRINUSE and open it (Trivedi, §6.3.1).
+ */
+#define AFAR_FIRST_ADDRESS ((uint64_t)0x1000)
+
+#define AFAR_ALLOC_FIRST 0x1U /* at AFAR_FIRST_ADDRESS, or fail with -EADDRINUSE */
+
+struct afar_region_stat {
+	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
+	uint64_t address;
+	uint64_t length;	      /* bytes                                        */
+	char name[AFAR_NAME_MAX + 1]; /* empty when it has none                       */
+	uint32_t width;		      /* servers it is striped over                   */
+	uint32_t nr_references;	      /* sessions that have it open                   */
+	uint64_t stripe_bytes;
+	uint32_t is_lost; /* part of it was on a server that has restarted */
+	uint32_t reserved;
+};
+
+/*
+ * Binds reserved memory to a new region of `bytes`: metadata only, one call to the manager. Its
+ * content is undefined: zero where the memory is fresh, else what earlier regions of this same
+ * namespace left. The region outlives the session. `_alloc` makes it known by its address alone,
+ * `_create` by a name too (1 to AFAR_NAME_MAX bytes without control characters).
+ * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the reservation),
+ * -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name).
+ */
+int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
+		      struct afar_region **out);
+int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
+		       struct afar_region **out);
+
+/*
+ * Opens a region by name, or the one that begins at `address`. Fetches its layout and the keys of
+ * its extents. Errors: -ENOENT, -AFAR_ELOST.
+ */
+int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out);
+int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out);
+
+/* Closes the handle; the region lives on. -EBUSY while it is mapped or has operations in flight. */
+int afar_region_close(struct afar_region *region);
+
+/*
+ * Ends the region for everybody: its name and address are gone at once, its memory returns to the
+ * namespace when the last session that has it open closes it. The handle stays, for
+ * afar_region_close(). Errors: -AFAR_EFREED (freed before, by this or another handle).
+ */
+int afar_region_free(struct afar_region *region);
+
+int afar_region_stat(struct afar_region *region, struct afar_region_stat *out);
+
+/*
+ * Lists the regions of a namespace in order of address: up to `max` entries with an address above
+ * `after` (0: all) into `out`, whose first entry's `size` the caller has set. Returns how many.
+ */
+int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
+		     unsigned max);
+
+/*
+ * Reads or writes the bytes at `offset` one-sided, from or to any memory; blocks until they are
+ * transferred. All or nothing: returns the byte count asked for, or an error (after one, any part
+ * may have been written). Nothing is moved when the range is not wholly inside the region.
+ * Connections are made at the first use.
+ * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces),
+ * -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of a write unknown; the memory is quiescent).
+ */
+ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset);
+ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
+			   uint64_t offset);
+ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, int nr_iov,
+			  uint64_t offset);
+ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
+			   uint64_t offset);
+
+/* ---- Mappings --------------------------------------------------------------------------------- */
+
+/*
+ * Binds `length` bytes of the region at `offset` to private local memory that is populated and ready
+ * for transfers on every transport, and connects to the servers that hold them. The memory's content
+ * is undefined until afar_mapping_read(). `flags` is 0. After unmap it is kept, up to the session's
+ * cache_bytes, so that mapping again is quick.
+ * Errors: -ERANGE (not wholly inside the region), -EINVAL (0 bytes).
+ */
+int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, unsigned flags,
+		    struct afar_mapping **out);
+
+/*
+ * Ends a mapping; its memory must not be touched afterwards. What was not written with
+ * afar_mapping_write() is dropped. -EBUSY while queue operations use its buffer.
+ */
+int afar_mapping_unmap(struct afar_mapping *mapping);
+
+/* The mapping's memory, `length` bytes, page-aligned; NULL for an unmapped handle. */
+void *afar_mapping_data(const struct afar_mapping *mapping);
+size_t afar_mapping_length(const struct afar_mapping *mapping);
+
+/* The mapping's memory as a buffer, for queue operations; owned by the mapping. */
+struct afar_buffer *afar_mapping_buffer(const struct afar_mapping *mapping);
+
+/*
+ * Transfers a range of the mapping, from the region to the local memory or back; blocks. `offset` is
+ * relative to the mapping. One-sided, no set-up. Returns 0. Errors as afar_region_pread().
+ */
+int afar_mapping_read(struct afar_mapping *mapping, size_t offset, size_t length);
+int afar_mapping_write(struct afar_mapping *mapping, size_t offset, size_t length);
+
+/* ---- Buffers ---------------------------------------------------------------------------------- */
+
+enum afar_memory_kind {
+	AFAR_MEMORY_HOST = 0,
+};
+
+struct afar_memory {
+	size_t size;   /* sizeof(struct afar_memory)              */
+	uint32_t kind; /* enum afar_memory_kind                   */
+	uint32_t reserved;
+	void *addr;
+	uint64_t length; /* bytes                                 */
+};
+
+#define AFAR_ACCESS_READ  0x1U /* may be the source of writes     */
+#define AFAR_ACCESS_WRITE 0x2U /* may be the destination of reads */
+
+/*
+ * Registers memory of the caller for transfers; it must stay mapped until
+ * afar_buffer_unregister(). `access`: AFAR_ACCESS_… bits.
+ * Errors: -EOPNOTSUPP (kind), -EINVAL (no memory, no access).
+ */
+int afar_buffer_register(struct afar_session *session, const struct afar_memory *memory,
+			 unsigned access, struct afar_buffer **out);
+
+/* Allocates and registers `length` bytes, on huge pages if there are any. */
+int afar_buffer_alloc(struct afar_session *session, size_t length, struct afar_buffer **out);
+
+/* Ends a registration; frees the memory if afar_buffer_alloc() made it. -EBUSY while in use. */
+int afar_buffer_unregister(struct afar_buffer *buffer);
+
+void *afar_buffer_data(const struct afar_buffer *buffer);
+
+/* ---- Queues ----------------------------------------------------------------------------------- */
+
+enum afar_opcode {
+	AFAR_OP_READ = 1,  /* target → iov */
+	AFAR_OP_WRITE = 2, /* iov → target */
+};
+
+struct afar_iov {
+	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory */
+	void *addr;
+	size_t length; /* bytes */
+};
+
+/* One operation. The array `iov` and its memory stay the caller's and must stay until completion. */
+struct afar_op {
+	uint16_t opcode; /* enum afar_opcode */
+	uint16_t flags;	 /* 0 */
+	uint32_t nr_iov;
+	struct afar_target *target; /* afar_region_target() */
+	uint64_t offset;	    /* bytes into the target */
+	const struct afar_iov *iov;
+	uint64_t operand; /* for operations to come: 0 */
+	uint64_t compare; /* for operations to come: 0 */
+	uint64_t user_data;
+};
+
+struct afar_completion {
+	uint64_t user_data;
+	int64_t result; /* bytes, or a negative error */
+};
+
+struct afar_queue_options {
+	size_t size;	/* sizeof(struct afar_queue_options)            */
+	uint32_t depth; /* operations in flight at most; 0: 256; ≤ 65536 */
+	uint32_t reserved;
+};
+
+struct afar_target *afar_region_target(struct afar_region *region);
+
+/* Opens a queue. `options` may be NULL. */
+int afar_queue_open(struct afar_session *session, const struct afar_queue_options *options,
+		    struct afar_queue **out);
+
+/* Closes a queue and its connections. -EBUSY while operations are in flight or not yet reaped. */
+int afar_queue_close(struct afar_queue *queue);
+
+/*
+ * Connects the queue to every server of the target: set-up, blocks. Connections are kept and shared
+ * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER or
+ * -ETIMEDOUT, which cost the connection.
+ */
+int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
+
+/*
+ * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken: fewer
+ * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
+ * When the first is malformed: -EINVAL (opcode, flags, null target or iov), -ERANGE (past the end).
+ * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
+ * completions.
+ */
+int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n);
+
+/*
+ * Reaps up to `max` completions in any order: returns as soon as there are `min` (0: without
+ * waiting), or after `timeout_ms` (-1: none) with what there is, 0 included. Fewer than `min` are in
+ * flight: returns what can come. Spins, then sleeps.
+ */
+int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completions, unsigned max,
+		    unsigned min, int timeout_ms);
+
+/*
+ * Waits for the one operation submitted with `user_data` (the first, if several) and leaves the
+ * others' completions to be reaped later. Errors: -ENOENT (none such), -ETIMEDOUT (`timeout_ms`
+ * passed; it is still in flight).
+ */
+int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
+			struct afar_completion *completion, int timeout_ms);
+
+/*
+ * For event loops: a descriptor that polls readable when the queue may have completions, and arming
+ * it. Call afar_queue_arm() each time before sleeping on the descriptor: 0 when it is safe to sleep,
+ * -EAGAIN when there are completions to reap now. Reap with afar_queue_wait(…, 0, 0).
+ * The descriptor is the queue's: do not read or close it.
+ */
+int afar_queue_fd(struct afar_queue *queue);
+int afar_queue_arm(struct afar_queue *queue);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The monotonic clock, and deadlines on it. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_NEVER UINT64_MAX /* a deadline that does not come */
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+static inline uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* The time `timeout_ms` from now; negative: CLOCK_NEVER. */
+static inline uint64_t clock_deadline_ms(int64_t timeout_ms)
+{
+	return timeout_ms < 0 ? CLOCK_NEVER : clock_ns() + (uint64_t)timeout_ms * 1000000U;
+}
+
+/* Milliseconds until `deadline`, rounded up, for poll() and epoll_wait(): -1 for CLOCK_NEVER, 0 past. */
+static inline int clock_remaining_ms(uint64_t deadline)
+{
+	uint64_t now;
+
+	if (deadline == CLOCK_NEVER)
+		return -1;
+	now = clock_ns();
+	if (deadline <= now)
+		return 0;
+	now = (deadline - now + 999999U) / 1000000U;
+	return now > INT_MAX ? INT_MAX : (int)now;
+}
+
+#endif

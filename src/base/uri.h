@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a cluster is: "afar://HOST[:PORT][?key=FILE]", and the key that opens it. */
+#ifndef BASE_URI_H
+#define BASE_URI_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define URI_DEFAULT_PORT 7411
+#define URI_HOST_MAX	 256
+
+struct uri {
+	char host[URI_HOST_MAX]; /* name or address; IPv6 without its brackets */
+	uint16_t port;
+	char key_file[PATH_MAX]; /* empty when the URI has none */
+};
+
+/* Parses `text`; -EINVAL with a sentence when it is malformed. */
+int uri_parse(const char *text, struct uri *out);
+
+/*
+ * The cluster to use when nobody names one, into `out` (at least PATH_MAX + 512 bytes): $AFAR_CLUSTER,
+ * else the content of ./afar-data/cluster (written by afard), else "afar://127.0.0.1".
+ */
+int uri_default(char *out, size_t size);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fabric seam: connections, one-sided transfers and queues, whatever carries them.
+ *
+ * A transport is one `struct fabric_ops` in one folder (ofi/ over libfabric). Callers use the inline
+ * wrappers below; nothing above this seam names a transport except to pass its name through.
+ *
+ * Threads: a fabric, its memory registrations and its listeners may be used from any thread. A queue
+ * and the endpoints on it belong to one thread at a time (whoever owns the queue serializes).
+ *
+ * Contexts: an operation carries a 64-bit context which its completion returns. The seam does not
+ * look at it. Closing an endpoint ends its operations: afterwards none of them can touch local memory
+ * any more, but completions of theirs may still come out of the queue, or never: whoever owns the
+ * contexts must tell old ones by a generation inside them.
+ */
+#ifndef FABRIC_FABRIC_H
+#define FABRIC_FABRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define FABRIC_ADDRESS_MAX 64 /* bytes of a printed address, final 0 included   */
+#define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
+#define FABRIC_IOV_MAX	   4  /* local pieces of one transfer                    */
+
+struct fabric_attributes {
+	const char *transport;	       /* "tcp", "verbs"                                          */
+	bool is_target_passive;	       /* a target outside the library does not hold transfers up */
+	bool needs_local_registration; /* local memory needs a fabric_memory's descriptor         */
+	uint64_t transfer_bytes_max;   /* longest single read or write                            */
+	uint32_t iov_max; /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
+};
+
+enum fabric_access {
+	FABRIC_LOCAL = 0x1, /* source or destination of our own transfers */
+	FABRIC_REMOTE_READ = 0x2,
+	FABRIC_REMOTE_WRITE = 0x4,
+};
+
+/* A registration. `descriptor` goes with local pieces, `key` and `base` to whoever reads it remotely:
+ * the remote address of byte i is base + i. */
+struct fabric_memory {
+	struct fabric *fabric;
+	void *handle;
+	void *descriptor;
+	uint64_t key;
+	uint64_t base;
+};
+
+struct fabric_piece {
+	void *addr;
+	size_t length;
+	void *descriptor; /* of the fabric_memory it lies in, or NULL where that is allowed */
+};
+
+struct fabric_completion {
+	uint64_t context;
+	int status; /* 0, or a negative errno */
+};
+
+enum fabric_event_kind {
+	FABRIC_CONNECTED = 1, /* fabric_connect() or fabric_accept() is through              */
+	FABRIC_CLOSED,	      /* the peer refused, closed or died: close the endpoint        */
+};
+
+struct fabric_event {
+	enum fabric_event_kind kind;
+	struct fabric_endpoint *endpoint;
+	int status; /* of FABRIC_CLOSED: -ECONNREFUSED when it never was connected, else -ECONNRESET */
+};
+
+/* A stranger's wish to connect: to be accepted or rejected, exactly once. */
+struct fabric_request {
+	void *handle;
+	char peer[FABRIC_ADDRESS_MAX];
+	uint8_t private_data[FABRIC_PRIVATE_MAX];
+	size_t private_length; /* what came, truncated to FABRIC_PRIVATE_MAX */
+};
+
+struct fabric {
+	const struct fabric_ops *ops;
+	struct fabric_attributes attributes;
+};
+struct fabric_queue {
+	struct fabric *fabric;
+};
+struct fabric_endpoint {
+	struct fabric_queue *queue;
+	void *owner; /* the caller's, as given to connect or accept */
+};
+struct fabric_listener {
+	struct fabric *fabric;
+	char address[FABRIC_ADDRESS_MAX]; /* where it listens, to be advertised: HOST:PORT */
+};
+
+struct fabric_ops {
+	const char *transport;
+
+	/* Opens the transport in this process. -ENODEV: it is not there. */
+	int (*open)(const char *transport, struct fabric **out);
+	void (*close)(struct fabric *fabric);
+
+	/* Registers memory for `access`. Does not touch or keep the memory alive. */
+	int (*memory_register)(struct fabric *fabric, void *addr, size_t length, unsigned access,
+			       struct fabric_memory *out);
+	/* Afterwards no peer can use the key. */
+	void (*memory_deregister)(struct fabric_memory *memory);
+
+	/* Listens on HOST:PORT (port 0: any free one). -EADDRINUSE, -EADDRNOTAVAIL. */
+	int (*listen)(struct fabric *fabric, const char *address, struct fabric_listener **out);
+	void (*listener_close)(struct fabric_listener *listener);
+	/* A descriptor that is readable when listener_next() may have something. */
+	int (*listener_fd)(struct fabric_listener *listener);
+	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). */
+	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
+	/* Starts accepting; FABRIC_CONNECTED follows on the queue. */
+	int (*accept)(struct fabric_request *request, struct fabric_queue *queue, void *owner,
+		      struct fabric_endpoint **out);
+	void (*reject)(struct fabric_listener *listener, struct fabric_request *request);
+
+	/* A queue for up to `depth` transfers in flight per endpoint; grows inside as endpoints come. */
+	int (*queue_open)(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
+	/* All its endpoints must be closed. */
+	void (*queue_close)(struct fabric_queue *queue);
+	/* A descriptor that is readable when there may be completions or events. */
+	int (*queue_fd)(struct fabric_queue *queue);
+	/* Before sleeping on the descriptor: 0 when it is safe, -EAGAIN when there is something to poll. */
+	int (*queue_arm)(struct fabric_queue *queue);
+	/* Makes progress and takes completions; never blocks. Returns how many, 0 for none. */
+	int (*queue_poll)(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
+	/* Takes one connection event; never blocks. Returns 1, or 0 for none. Cheap, but not free: look
+	 * when a wait has lasted, before sleeping, and when a transfer failed. */
+	int (*queue_event)(struct fabric_queue *queue, struct fabric_event *out);
+
+	/* Starts connecting to `address` with private data; FABRIC_CONNECTED or _CLOSED follows. */
+	int (*connect)(struct fabric_queue *queue, const char *address, const void *private_data,
+		       size_t private_length, void *owner, struct fabric_endpoint **out);
+	/* Closes at once. Afterwards none of its transfers touches local memory. */
+	void (*endpoint_close)(struct fabric_endpoint *endpoint);
+
+	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
+	 * A write completes when the bytes are in the target's memory. Pieces are copied from `pieces`
+	 * before return; the memory they describe must stay until completion. */
+	int (*read)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+};
+
+/* Opens a transport by name. -EINVAL: no such transport. */
+int fabric_open(const char *transport, struct fabric **out);
+
+static inline void fabric_close(struct fabric *fabric)
+{
+	fabric->ops->close(fabric);
+}
+
+static inline int fabric_memory_register(struct fabric *fabric, void *addr, size_t length,
+					 unsigned access, struct fabric_memory *out)
+{
+	return fabric->ops->memory_register(fabric, addr, length, access, out);
+}
+
+static inline void fabric_memory_deregister(struct fabric_memory *memory)
+{
+	memory->fabric->ops->memory_deregister(memory);
+}
+
+static inline int fabric_listen(struct fabric *fabric, const char *address,
+				struct fabric_listener **out)
+{
+	return fabric->ops->listen(fabric, address, out);
+}
+
+static inline void fabric_listener_close(struct fabric_listener *listener)
+{
+	listener->fabric->ops->listener_close(listener);
+}
+
+static inline int fabric_listener_fd(struct fabric_listener *listener)
+{
+	return listener->fabric->ops->listener_fd(listener);
+}
+
+static inline int fabric_listener_next(struct fabric_listener *listener, struct fabric_request *out)
+{
+	return listener->fabric->ops->listener_next(listener, out);
+}
+
+static inline int fabric_accept(struct fabric_request *request, struct fabric_queue *queue,
+				void *owner, struct fabric_endpoint **out)
+{
+	return queue->fabric->ops->accept(request, queue, owner, out);
+}
+
+static inline void fabric_reject(struct fabric_listener *listener, struct fabric_request *request)
+{
+	listener->fabric->ops->reject(listener, request);
+}
+
+static inline int fabric_queue_open(struct fabric *fabric, uint32_t depth,
+				    struct fabric_queue **out)
+{
+	return fabric->ops->queue_open(fabric, depth, out);
+}
+
+static inline void fabric_queue_close(struct fabric_queue *queue)
+{
+	queue->fabric->ops->queue_close(queue);
+}
+
+static inline int fabric_queue_fd(struct fabric_queue *queue)
+{
+	return queue->fabric->ops->queue_fd(queue);
+}
+
+static inline int fabric_queue_arm(struct fabric_queue *queue)
+{
+	return queue->fabric->ops->queue_arm(queue);
+}
+
+static inline int fabric_queue_poll(struct fabric_queue *queue, struct fabric_completion *out,
+				    unsigned max)
+{
+	return queue->fabric->ops->queue_poll(queue, out, max);
+}
+
+static inline int fabric_queue_event(struct fabric_queue *queue, struct fabric_event *out)
+{
+	return queue->fabric->ops->queue_event(queue, out);
+}
+
+static inline int fabric_connect(struct fabric_queue *queue, const char *address,
+				 const void *private_data, size_t private_length, void *owner,
+				 struct fabric_endpoint **out)
+{
+	return queue->fabric->ops->connect(queue, address, private_data, private_length, owner,
+					   out);
+}
+
+static inline void fabric_endpoint_close(struct fabric_endpoint *endpoint)
+{
+	endpoint->queue->fabric->ops->endpoint_close(endpoint);
+}
+
+static inline int fabric_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+			      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return endpoint->queue->fabric->ops->read(endpoint, pieces, nr_pieces, remote, key,
+						  context);
+}
+
+static inline int fabric_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+			       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return endpoint->queue->fabric->ops->write(endpoint, pieces, nr_pieces, remote, key,
+						   context);
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The metastore seam: an ordered map of short byte strings with atomic, durable commits — what both
+ * LMDB and etcd can do. One implementation per file; docs/adding-a-metastore.md says how to add one.
+ *
+ * Threads: one thread commits; get and range may run on any.
+ */
+#ifndef METASTORE_H
+#define METASTORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define METASTORE_KEY_MAX 400 /* bytes */
+
+struct meta_bytes {
+	const void *data;
+	size_t length;
+};
+
+struct meta_put {
+	struct meta_bytes key;
+	struct meta_bytes value;
+};
+
+/* A condition: the key has this value now; `value.data` NULL: it does not exist. */
+struct meta_compare {
+	struct meta_bytes key;
+	struct meta_bytes value;
+};
+
+struct metastore {
+	const struct metastore_ops *ops;
+};
+
+struct metastore_ops {
+	const char *name; /* of the implementation */
+
+	/* Closes it; everything committed is durable. */
+	void (*close)(struct metastore *store);
+
+	/* Copies the value into a buffer that the caller frees. -ENOENT. */
+	int (*get)(struct metastore *store, struct meta_bytes key, void **value, size_t *length);
+
+	/* Visits every pair whose key begins with `prefix`, in key order, as of one moment; the bytes are
+	 * valid during the visit. Stops and returns what `visit` returns when that is not 0. Need not
+	 * allow a commit from inside a visit. */
+	int (*range)(struct metastore *store, struct meta_bytes prefix,
+		     int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		     void *argument);
+
+	/* If all compares hold, does all puts and deletes (of keys that may not exist) at once, and
+	 * returns 0 when they are durable. -EAGAIN: a compare failed. -ENOSPC, -EIO, …: nothing was
+	 * done. */
+	int (*commit)(struct metastore *store, const struct meta_compare *compares,
+		      size_t nr_compares, const struct meta_put *puts, size_t nr_puts,
+		      const struct meta_bytes *deletes, size_t nr_deletes);
+};
+
+/* Opens or makes an LMDB store in the folder `path`, of at most `size_max` bytes. Locks it: -EBUSY
+ * when another process has it open. Errors with a sentence. */
+int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out);
+
+#endif

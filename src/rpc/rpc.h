@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control channel: calls between daemons and clients over TLS 1.3 with pre-shared keys. Both ends
+ * of a connection can call; docs/protocol.md describes the frames, afar.proto the calls.
+ *
+ * A loop is one thread that sleeps in epoll and does everything: handshakes, reading, writing, timers,
+ * handlers and callbacks all run on it and must not block. The functions below may be called from any
+ * thread, on the loop's own too, unless they say otherwise.
+ *
+ * Everything from a peer is checked here for form: frame length, protobuf, version, that a request
+ * has a call and a reply answers one of ours. What the fields mean is for the handler to check.
+ */
+#ifndef RPC_RPC_H
+#define RPC_RPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/key.h"
+#include "rpc/afar.pb-c.h"
+
+#define RPC_VERSION	 1
+#define RPC_FRAME_MAX	 (64U << 20) /* bytes of one frame; longer ones end the connection */
+#define RPC_HANDSHAKE_MS 5000	     /* a stranger has this long to prove its key          */
+
+struct rpc_loop;
+struct rpc_connection;
+struct rpc_listener;
+struct rpc_call; /* a request that came in and waits for its reply */
+
+/* What a connection tells its owner. All run on the loop's thread. */
+struct rpc_handlers {
+	/* A request. Answer now or later, from any thread, exactly once, with rpc_reply(). `frame` is
+	 * valid until this returns. NULL: every request is answered -EOPNOTSUPP. */
+	void (*request)(struct rpc_connection *connection, const Afar__Frame *frame,
+			struct rpc_call *call);
+	/* The handshake is done and calls can be made. May be NULL. */
+	void (*opened)(struct rpc_connection *connection);
+	/* The connection is gone: `status` says why (-AFAR_EAUTH, -AFAR_EVERSION, -AFAR_EMALFORMED,
+	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, …). All callbacks of its calls have run. The last
+	 * thing the owner hears: `connection` is released when this returns, unless it holds a
+	 * reference. May be NULL. */
+	void (*closed)(struct rpc_connection *connection, int status);
+};
+
+/* ---- The loop */
+
+/* Starts the thread, named `name`, with all signals blocked. */
+int rpc_loop_start(const char *name, struct rpc_loop **out);
+/* Closes everything on it, runs the callbacks, ends the thread. Not from the loop's own thread. */
+void rpc_loop_stop(struct rpc_loop *loop);
+/* Runs `run(argument)` on the loop's thread soon; in order. */
+int rpc_loop_post(struct rpc_loop *loop, void (*run)(void *argument), void *argument);
+/* Runs it once after `delay_ms`, on the loop's thread. Timers cannot be cancelled: let the argument
+ * outlive it. Timers still pending when the loop stops do not run. */
+int rpc_loop_timer(struct rpc_loop *loop, uint32_t delay_ms, void (*run)(void *argument),
+		   void *argument);
+/* Calls `ready(argument)` on the loop's thread whenever `fd` is readable, until rpc_loop_unwatch(),
+ * which must be called on the loop's thread. */
+int rpc_loop_watch(struct rpc_loop *loop, int fd, void (*ready)(void *argument), void *argument);
+void rpc_loop_unwatch(struct rpc_loop *loop, int fd);
+
+/* ---- Connections */
+
+/*
+ * Listens on HOST:PORT (port 0: any). `keys` are copied: a client that proves one of them is let in.
+ * `context` becomes each connection's. Errors, with a sentence: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
+ * -EINVAL (address).
+ */
+int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *keys, size_t nr_keys,
+	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out);
+/* HOST:PORT with the real port. */
+const char *rpc_listener_address(const struct rpc_listener *listener);
+/* Stops listening; accepted connections live on. */
+void rpc_listener_close(struct rpc_listener *listener);
+
+/* Starts connecting; `opened` or `closed` follows. The name is resolved here: may block for DNS. The
+ * caller gets a reference of its own in `*out`. */
+int rpc_connect(struct rpc_loop *loop, const char *host, uint16_t port, const struct key *key,
+		const struct rpc_handlers *handlers, void *context, struct rpc_connection **out);
+/* Closes: `closed` follows on the loop's thread with status 0 unless it has run. */
+void rpc_connection_close(struct rpc_connection *connection);
+/* References keep the struct alive, not the connection open. */
+void rpc_connection_ref(struct rpc_connection *connection);
+void rpc_connection_unref(struct rpc_connection *connection);
+
+void *rpc_connection_context(const struct rpc_connection *connection);
+void rpc_connection_set_context(struct rpc_connection *connection, void *context);
+/* "HOST:PORT" of the other end. */
+const char *rpc_connection_peer(const struct rpc_connection *connection);
+/* The principal: the identity of the key that the peer proved. */
+const char *rpc_connection_identity(const struct rpc_connection *connection);
+
+/* ---- Calls */
+
+/* What identifies a call beside its request. */
+struct rpc_envelope {
+	uint64_t request_id; /* 0: the connection picks one */
+	uint64_t session;
+	uint64_t incarnation;
+	uint64_t settled_below;
+	uint64_t deadline; /* on clock_ns(); CLOCK_NEVER: none */
+};
+
+/*
+ * Sends a request. `done` runs exactly once, on the loop's thread: with the frame that answered
+ * (valid until it returns), or with NULL and a status: -ETIMEDOUT at the deadline, -ECONNRESET when the
+ * connection ended (the call may have been done), -ENOTCONN when it never was open.
+ * Returns an error without calling `done` when nothing was sent.
+ */
+typedef void rpc_done(void *argument, const Afar__Frame *reply, int status);
+int rpc_send(struct rpc_connection *connection, const struct rpc_envelope *envelope,
+	     Afar__Request *request, rpc_done *done, void *argument);
+
+/*
+ * The same, waiting for it: not on the loop's thread. Returns the reply's status (negative, and its
+ * sentence becomes the thread's last error) or the failure; on 0 `*reply` is the caller's, to be freed
+ * with afar__frame__free_unpacked(). `reply` may be NULL.
+ */
+int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envelope,
+	     Afar__Request *request, Afar__Frame **reply);
+
+/* Answers a request; `call` is gone afterwards. `incarnation`: the answering daemon's. Does nothing
+ * when the connection has gone meanwhile. */
+void rpc_reply(struct rpc_call *call, uint64_t incarnation, Afar__Reply *reply);
+/* Answers with a status and, if it is negative, with the calling thread's last sentence. */
+void rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
+/* The connection it came on; valid until the call is answered. */
+struct rpc_connection *rpc_call_connection(const struct rpc_call *call);
+
+/* ---- Frames, for the connection and for the fuzzer */
+
+/*
+ * Decodes one frame of `length` bytes (without the length word). 0, or with a sentence: -AFAR_EVERSION
+ * (`*out` has the request id for the answer), -AFAR_EMALFORMED. Free `*out` with
+ * afar__frame__free_unpacked().
+ */
+int rpc_frame_decode(const uint8_t *bytes, size_t length, Afar__Frame **out);
+
+#endif

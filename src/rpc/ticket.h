@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tickets: what a client shows in the private data of a data connection. libfabric's own parser must
+ * not meet strangers, so a server accepts a data connection only with a ticket that it made for this
+ * session, a moment ago, for one use. DESIGN: "who may do what".
+ */
+#ifndef RPC_TICKET_H
+#define RPC_TICKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TICKET_MAC_BYTES 16
+#define TICKET_KEY_BYTES 32
+
+/* On the wire, little-endian. */
+struct rpc_ticket {
+	uint64_t session;
+	uint64_t incarnation; /* of the server */
+	uint64_t nonce;
+	uint32_t expiry;	       /* seconds of CLOCK_REALTIME, modulo 2^32 */
+	uint8_t mac[TICKET_MAC_BYTES]; /* HMAC-SHA256 of the above, cut */
+} __attribute__((packed));
+_Static_assert(sizeof(struct rpc_ticket) == 44, "verbs leaves 56 bytes of private data");
+
+/* Fills in the MAC. */
+int ticket_sign(struct rpc_ticket *ticket, const uint8_t key[TICKET_KEY_BYTES]);
+
+/* Checks length, MAC (in constant time), incarnation and expiry of `bytes`; fills `*out` in host order.
+ * 0, or -EACCES with a sentence. The nonce is the caller's to check: once only. */
+int ticket_verify(const void *bytes, size_t length, const uint8_t key[TICKET_KEY_BYTES],
+		  uint64_t incarnation, uint32_t now, struct rpc_ticket *out);
+
+#endif

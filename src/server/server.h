@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server: lends this machine's memory. Joins the manager over the control channel, gets extents
+ * ready when asked, gives keys and tickets to clients, and runs the progress threads that the
+ * one-sided transfers of others need on transports whose targets are not passive.
+ */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include <stdint.h>
+
+#include "base/key.h"
+#include "rpc/rpc.h"
+
+struct server;
+
+struct server_options {
+	const char *name; /* for people; NULL: the host's name                          */
+	const char *manager_host;
+	uint16_t manager_port;
+	const struct key *key; /* to join with, and what clients must prove                  */
+	const char
+		*control_address; /* HOST:PORT to listen on for clients' control; port 0: any   */
+	const char *data_address; /* HOST:PORT to listen on for data; port 0: any               */
+	const char *transport;	  /* "tcp"                                                      */
+	const char *folder;	  /* keeps the server's number over restarts; NULL: nowhere     */
+	uint64_t capacity_bytes;  /* lent at most; 0: half of the machine's memory              */
+	uint64_t pool_bytes;	  /* of scrubbed memory kept ready; 0: all that came back       */
+	unsigned nr_progress;	  /* progress threads; 0: one                                   */
+	uint32_t spin_us;	  /* a progress thread spins so long before it sleeps; 0: 50    */
+};
+
+/*
+ * Starts the server's threads; it keeps trying to join the manager until it is stopped. Errors with a
+ * sentence: those of rpc_listen(), fabric_open() and fabric_listen().
+ */
+int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out);
+/* True once the manager has taken it in. */
+int server_is_joined(const struct server *server);
+/* Closes its connections, frees its memory. Before rpc_loop_stop(); not on the loop's thread. */
+void server_stop(struct server *server);
+
+#endif
