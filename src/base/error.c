@@ -1,1 +1,81 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Codes to sentences, and the calling thread's last failure. Called by everyone; owns one line of text
+ * per thread, which is why nothing here locks or allocates.
+ */
+#include "base/error.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define LINE_BYTES 1024
+
+struct error_entry {
+	int code;
+	const char *name;
+	const char *sentence;
+};
+
+static const struct error_entry table[] = {
+#define ERROR_ENTRY(code, value, sentence) {code, #code, sentence},
+	AFAR_ERROR_TABLE(ERROR_ENTRY)
+#undef ERROR_ENTRY
+};
+
+static _Thread_local char last_line[LINE_BYTES];
+
+static const struct error_entry *find(int code)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		if (table[i].code == code)
+			return &table[i];
+	}
+	return NULL;
+}
+
+/* INT_MIN has no positive counterpart and stays as it is: no code is negative, so nothing has it. */
+static int positive(int error)
+{
+	return error < 0 && error != INT_MIN ? -error : error;
+}
+
+const char *afar_strerror(int error)
+{
+	static _Thread_local char unknown[40];
+	const struct error_entry *entry = find(positive(error));
+	const char *sentence = entry ? entry->sentence : strerrordesc_np(positive(error));
+
+	if (sentence)
+		return sentence;
+	snprintf(unknown, sizeof(unknown), "unknown error %d", error);
+	return unknown;
+}
+
+const char *afar_error_name(int error)
+{
+	const struct error_entry *entry = find(positive(error));
+	const char *name = entry ? entry->name : strerrorname_np(positive(error));
+
+	return name ? name : "unknown";
+}
+
+const char *afar_last_error(void)
+{
+	return last_line;
+}
+
+void error_line(const char *format, ...)
+{
+	char line[LINE_BYTES]; /* aside, because the last line may be among the arguments */
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	text_clean(line);
+	strcpy(last_line, line);
+}

@@ -8,14 +8,37 @@
 
 #include <afar/error.h>
 
+/* The line of error_fail(). */
+__attribute__((format(printf, 1, 2), cold)) void error_line(const char *format, ...);
+
+/* For error_fail() and error_code(): analyzers cannot know that a code is never 0. */
+static inline int error_negative(int code)
+{
+#ifdef __clang_analyzer__
+	if (code >= 0)
+		__builtin_unreachable();
+#endif
+	return code;
+}
+
 /*
  * Remembers the line "what was asked: what is wrong; what to do" for the calling thread and returns
  * `code` (negative). Long lines are cut; newlines and control characters (a peer may have sent them)
- * become '?'.
+ * become '?'. A macro, so that compilers see which code comes back of
+ *
+ *	int error_fail(int code, const char *format, ...);
  */
-__attribute__((format(printf, 2, 3), cold)) int error_fail(int code, const char *format, ...);
+#define error_fail(code, ...)                                                                     \
+	({                                                                                        \
+		const int error_fail_code = (code); /* before the line, which may change errno */ \
+		error_line(__VA_ARGS__);                                                          \
+		error_negative(error_fail_code);                                                  \
+	})
 
 /* As error_fail() without a sentence of its own: the code's. For failures that explain themselves. */
-__attribute__((cold)) int error_code(int code);
+static inline int error_code(int code)
+{
+	return error_fail(code, "%s", afar_strerror(code));
+}
 
 #endif
