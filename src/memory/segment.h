@@ -21,7 +21,8 @@ enum segment_backing {
 /*
  * Maps and populates `length` bytes (a multiple of SEGMENT_MIN), zeroed, with up to `nr_threads` threads
  * (0: one per core). Takes reserved huge pages when all of it fits into what is free, else transparent
- * ones. Errors: -ENOMEM (address space or memory: nothing is kept).
+ * ones. Thread-safe. Errors, with a sentence: -EINVAL (length), -ENOMEM (address space, or more than the
+ * machine or the control group has left: nothing is kept).
  */
 int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_backing *backing);
 
@@ -31,7 +32,7 @@ void segment_unmap(void *addr, size_t length);
 /* Zeroes memory without taking it from the caches of others: streaming stores where the CPU has them. */
 void segment_scrub(void *addr, size_t length);
 
-/* ---- The cache: released segments, kept up to a limit, largest and oldest let go first */
+/* ---- The cache: released segments, kept up to a limit, the least recent let go first */
 
 struct segment_cache;
 
