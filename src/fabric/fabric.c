@@ -1,1 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The list of transports: from the name in a configuration or an advertisement to the operations that
+ * carry it out. Adding a transport is adding its line here. Owns nothing.
+ */
+#include "fabric/fabric.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fabric/ofi/ofi.h"
+
+static const struct fabric_ops *const transports[] = {&ofi_tcp_ops, &ofi_verbs_ops};
+
+int fabric_open(const char *transport, struct fabric **out)
+{
+	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
+		if (strcmp(transports[i]->transport, transport) == 0)
+			return transports[i]->open(transport, out);
+	}
+	return error_fail(-EINVAL,
+			  "open transport \"%s\": there is none of this name; use tcp or verbs",
+			  transport);
+}

@@ -142,7 +142,8 @@ struct fabric_ops {
 
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
 	 * A write completes when the bytes are in the target's memory. Pieces are copied from `pieces`
-	 * before return; the memory they describe must stay until completion. */
+	 * before return; the memory they describe must stay until completion. -EOPNOTSUPP: a transport
+	 * need not let the accepting end read (tcp does not). */
 	int (*read)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

@@ -1,1 +1,1183 @@
-int main(void);int main(void){return 77;}
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fabric seam over the real tcp provider on 127.0.0.1. A target — a thread of this process, or a
+ * child process that can be killed — lends memory and makes progress; each test connects to it from a
+ * queue of its own.
+ *
+ * A target treats a connection as its private data says: "reject" is rejected, all else is accepted.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "fabric/fabric.h"
+
+#define MIB	  ((size_t)1 << 20)
+#define DEPTH	  64
+#define LENT	  (16 * MIB)
+#define GRACE_MS  20000 /* a test that waits longer has failed */
+#define STOP_MS	  2000
+#define NR_PEERS  100
+#define CHILD_ARG "--target"
+
+/* ---- The target */
+
+struct target {
+	struct fabric *fabric;
+	struct fabric_listener *listener;
+	struct fabric_queue *queue;
+	uint8_t *data;
+	struct fabric_memory all;	/* of data: may be read and written          */
+	struct fabric_memory read_only; /* of data: may be read                      */
+	struct fabric_memory small;	/* of the first 4096 bytes: read and written */
+	pthread_t thread;
+	int stop_fd;
+	unsigned nr_open;	    /* endpoints; the thread's                      */
+	struct fabric_request last; /* read only after the connection it made is up */
+	atomic_uint nr_requests;
+};
+
+static void target_open(struct target *target, const char *address)
+{
+	memset(target, 0, sizeof(*target));
+	assert_int_equal(fabric_open("tcp", &target->fabric), 0);
+	assert_int_equal(fabric_listen(target->fabric, address, &target->listener), 0);
+	assert_int_equal(fabric_queue_open(target->fabric, 1, &target->queue), 0);
+	target->data = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(target->data != MAP_FAILED);
+	assert_int_equal(fabric_memory_register(target->fabric, target->data, LENT,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+						&target->all),
+			 0);
+	assert_int_equal(fabric_memory_register(target->fabric, target->data, LENT,
+						FABRIC_REMOTE_READ, &target->read_only),
+			 0);
+	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+						&target->small),
+			 0);
+	target->stop_fd = eventfd(0, EFD_CLOEXEC);
+	assert_true(target->stop_fd >= 0);
+}
+
+static void target_take_requests(struct target *target)
+{
+	struct fabric_request request;
+	struct fabric_endpoint *endpoint;
+
+	while (fabric_listener_next(target->listener, &request) == 0) {
+		target->last = request;
+		atomic_fetch_add(&target->nr_requests, 1);
+		if (request.private_length == 6 && memcmp(request.private_data, "reject", 6) == 0)
+			fabric_reject(target->listener, &request);
+		else if (fabric_accept(&request, target->queue, target, &endpoint) == 0)
+			target->nr_open++;
+	}
+}
+
+static void target_take_events(struct target *target)
+{
+	struct fabric_event event;
+
+	while (fabric_queue_event(target->queue, &event) == 1) {
+		if (event.kind == FABRIC_CLOSED) {
+			fabric_endpoint_close(event.endpoint);
+			target->nr_open--;
+		}
+	}
+}
+
+/* Serves until it is told to stop and all connections are gone. */
+static void *target_run(void *argument)
+{
+	struct target *target = argument;
+	struct fabric_completion completion;
+	bool is_stopping = false;
+	struct pollfd fds[] = {
+		{.fd = fabric_queue_fd(target->queue), .events = POLLIN},
+		{.fd = fabric_listener_fd(target->listener), .events = POLLIN},
+		{.fd = target->stop_fd, .events = POLLIN},
+	};
+
+	while (!is_stopping || target->nr_open > 0) {
+		if (!is_stopping)
+			target_take_requests(target);
+		fabric_queue_poll(target->queue, &completion, 1);
+		target_take_events(target);
+		if (fabric_queue_arm(target->queue) != 0)
+			continue;
+		if (poll(fds, is_stopping ? 1 : 3, is_stopping ? STOP_MS : -1) == 0)
+			return target; /* a test has failed and left a connection open */
+		is_stopping = is_stopping || fds[2].revents != 0;
+	}
+	return NULL;
+}
+
+static void target_start(struct target *target)
+{
+	target_open(target, "127.0.0.1:0");
+	assert_int_equal(pthread_create(&target->thread, NULL, target_run, target), 0);
+}
+
+static void target_close(struct target *target)
+{
+	fabric_memory_deregister(&target->all);
+	fabric_memory_deregister(&target->read_only);
+	fabric_memory_deregister(&target->small);
+	fabric_queue_close(target->queue);
+	fabric_listener_close(target->listener);
+	fabric_close(target->fabric);
+	munmap(target->data, LENT);
+	close(target->stop_fd);
+}
+
+static void target_stop(struct target *target)
+{
+	uint64_t one = 1;
+	void *failed;
+
+	assert_int_equal(write(target->stop_fd, &one, sizeof(one)), sizeof(one));
+	pthread_join(target->thread, &failed);
+	assert_null(failed);
+	target_close(target);
+}
+
+/* ---- The initiator */
+
+struct client {
+	struct target target;
+	struct fabric *fabric;
+	struct fabric_queue *queue;
+};
+
+static int client_setup(void **state)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	assert_non_null(client);
+	target_start(&client->target);
+	assert_int_equal(fabric_open("tcp", &client->fabric), 0);
+	assert_int_equal(fabric_queue_open(client->fabric, DEPTH, &client->queue), 0);
+	*state = client;
+	return 0;
+}
+
+static int client_teardown(void **state)
+{
+	struct client *client = *state;
+
+	fabric_queue_close(client->queue);
+	fabric_close(client->fabric);
+	target_stop(&client->target);
+	free(client);
+	return 0;
+}
+
+static void sleep_on(struct fabric_queue *queue)
+{
+	struct pollfd fd = {.fd = fabric_queue_fd(queue), .events = POLLIN};
+
+	if (fabric_queue_arm(queue) == 0)
+		assert_int_equal(poll(&fd, 1, GRACE_MS), 1);
+}
+
+/* Waits for one event; completions meanwhile are dropped. */
+static struct fabric_event await_event(struct fabric_queue *queue)
+{
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_completion completion;
+	struct fabric_event event;
+
+	for (;;) {
+		while (fabric_queue_poll(queue, &completion, 1) > 0)
+			;
+		if (fabric_queue_event(queue, &event) == 1)
+			return event;
+		assert_true(clock_ns() < deadline);
+		sleep_on(queue);
+	}
+}
+
+static void await_closed(struct fabric_endpoint *endpoint, int status)
+{
+	struct fabric_event event = await_event(endpoint->queue);
+
+	assert_int_equal(event.kind, FABRIC_CLOSED);
+	assert_ptr_equal(event.endpoint, endpoint);
+	assert_int_equal(event.status, status);
+}
+
+/* Waits for one completion. Leaves events alone, but for making sure that waiting is not in vain. */
+static struct fabric_completion await_completion(struct fabric_queue *queue)
+{
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_completion completion;
+
+	while (fabric_queue_poll(queue, &completion, 1) == 0)
+		assert_true(clock_ns() < deadline);
+	return completion;
+}
+
+static struct fabric_endpoint *connect_start(struct fabric_queue *queue, const char *address,
+					     const char *private_data)
+{
+	struct fabric_endpoint *endpoint;
+
+	assert_int_equal(fabric_connect(queue, address, private_data, strlen(private_data), queue,
+					&endpoint),
+			 0);
+	assert_ptr_equal(endpoint->owner, queue);
+	return endpoint;
+}
+
+static struct fabric_endpoint *connect_to(struct fabric_queue *queue, const char *address)
+{
+	struct fabric_endpoint *endpoint = connect_start(queue, address, "ticket");
+	struct fabric_event event = await_event(queue);
+
+	assert_int_equal(event.kind, FABRIC_CONNECTED);
+	assert_int_equal(event.status, 0);
+	assert_ptr_equal(event.endpoint, endpoint);
+	return endpoint;
+}
+
+static struct fabric_endpoint *client_connect(struct client *client)
+{
+	return connect_to(client->queue, client->target.listener->address);
+}
+
+static int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
+		     const struct fabric_memory *memory, uint64_t offset, uint64_t context)
+{
+	struct fabric_piece piece = {.addr = data, .length = length};
+
+	return (is_write ? fabric_write : fabric_read)(endpoint, &piece, 1, memory->base + offset,
+						       memory->key, context);
+}
+
+static void transfer_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
+			 const struct fabric_memory *memory, uint64_t offset)
+{
+	struct fabric_completion completion;
+
+	assert_int_equal(start_one(endpoint, is_write, data, length, memory, offset, 0xfeed), 0);
+	completion = await_completion(endpoint->queue);
+	assert_int_equal(completion.context, 0xfeed);
+	assert_int_equal(completion.status, 0);
+}
+
+/* Bytes that no neighbour has. */
+static void fill(uint8_t *data, size_t length, unsigned seed)
+{
+	uint64_t value = seed * 0x9e3779b97f4a7c15U + 1;
+
+	for (size_t i = 0; i < length; i++) {
+		value = value * 6364136223846793005U + 1442695040888963407U;
+		data[i] = (uint8_t)(value >> 56);
+	}
+}
+
+static uint8_t *allocate(size_t length)
+{
+	uint8_t *data = malloc(length);
+
+	assert_non_null(data);
+	return data;
+}
+
+/* ---- Opening and listening */
+
+static void opens_only_what_there_is(void **state)
+{
+	struct fabric *fabric;
+
+	(void)state;
+	assert_int_equal(fabric_open("carrier-pigeon", &fabric), -EINVAL);
+	assert_non_null(strstr(afar_last_error(), "carrier-pigeon"));
+	assert_int_equal(fabric_open("tcp", &fabric), 0);
+	assert_string_equal(fabric->attributes.transport, "tcp");
+	assert_false(fabric->attributes.is_target_passive);
+	assert_int_equal(fabric->attributes.iov_max, FABRIC_IOV_MAX);
+	assert_true(fabric->attributes.transfer_bytes_max >= 8 * MIB);
+	assert_string_equal(getenv("FI_MR_CACHE_MAX_COUNT"), "0");
+	fabric_close(fabric);
+}
+
+static void leaves_signals_alone(void **state)
+{
+	const int signals[] = {SIGINT, SIGTERM};
+	struct sigaction action;
+
+	/* A library that libfabric brings along catches them. */
+	(void)state;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		assert_int_equal(sigaction(signals[i], NULL, &action), 0);
+		assert_true(action.sa_handler == SIG_DFL);
+	}
+}
+
+static void says_why_it_cannot_listen(void **state)
+{
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	const char *bad[] = {"",
+			     "127.0.0.1",
+			     "127.0.0.1:",
+			     "127.0.0.1:x",
+			     "127.0.0.1:65536",
+			     "127.0.0.1:-1",
+			     ":7000",
+			     "::1:7000",
+			     "[]:7000"};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(fabric_listen(client->fabric, bad[i], &listener), -EINVAL);
+	assert_int_equal(fabric_listen(client->fabric, client->target.listener->address, &listener),
+			 -EADDRINUSE);
+	assert_non_null(strstr(afar_last_error(), client->target.listener->address));
+	assert_non_null(strstr(afar_last_error(), "another port"));
+	assert_int_equal(fabric_listen(client->fabric, "192.0.2.77:0", &listener), -EADDRNOTAVAIL);
+}
+
+static void advertises_the_real_port(void **state)
+{
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	unsigned port;
+	char end;
+
+	assert_int_equal(sscanf(client->target.listener->address, "127.0.0.1:%u%c", &port, &end),
+			 1);
+	assert_true(port > 0 && port < 65536);
+	assert_int_equal(fabric_listen(client->fabric, "0.0.0.0:0", &listener), 0);
+	assert_int_equal(sscanf(listener->address, "0.0.0.0:%u%c", &port, &end), 1);
+	assert_true(port > 0 && port < 65536);
+	fabric_listener_close(listener);
+}
+
+static bool has_ipv6_loopback(void)
+{
+	FILE *file = fopen("/proc/net/if_inet6", "r");
+	char line[128];
+	bool found = false;
+
+	while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL)
+		found = strncmp(line, "00000000000000000000000000000001 ", 33) == 0;
+	if (file != NULL)
+		fclose(file);
+	return found;
+}
+
+static void connects_by_ipv6_and_by_name(void **state)
+{
+	struct client *client = *state;
+	struct target ipv6;
+	struct fabric_endpoint *endpoint;
+	char by_name[FABRIC_ADDRESS_MAX];
+	uint8_t byte = 7;
+
+	if (has_ipv6_loopback()) {
+		target_open(&ipv6, "[::1]:0");
+		assert_memory_equal(ipv6.listener->address, "[::1]:", 6);
+		assert_int_equal(pthread_create(&ipv6.thread, NULL, target_run, &ipv6), 0);
+		endpoint = connect_to(client->queue, ipv6.listener->address);
+		assert_memory_equal(ipv6.last.peer, "[::1]:", 6);
+		transfer_one(endpoint, true, &byte, 1, &ipv6.all, 0);
+		assert_int_equal(ipv6.data[0], 7);
+		fabric_endpoint_close(endpoint);
+		target_stop(&ipv6);
+	}
+	snprintf(by_name, sizeof(by_name), "localhost%s",
+		 strchr(client->target.listener->address, ':'));
+	endpoint = connect_start(client->queue, by_name, "");
+	if (await_event(client->queue).kind == FABRIC_CONNECTED) /* localhost may be ::1 only */
+		transfer_one(endpoint, true, &byte, 1, &client->target.all, 0);
+	fabric_endpoint_close(endpoint);
+	assert_int_equal(fabric_connect(client->queue, "no-port", NULL, 0, NULL, &endpoint),
+			 -EINVAL);
+}
+
+/* ---- Connecting */
+
+static void carries_private_data(void **state)
+{
+	struct client *client = *state;
+	const struct fabric_request *request = &client->target.last;
+	char data[FABRIC_PRIVATE_MAX + 1];
+	struct fabric_endpoint *endpoint;
+
+	memset(data, 'p', sizeof(data));
+	assert_int_equal(fabric_connect(client->queue, client->target.listener->address, data,
+					sizeof(data), NULL, &endpoint),
+			 -EINVAL);
+	data[FABRIC_PRIVATE_MAX] = '\0';
+	endpoint = connect_start(client->queue, client->target.listener->address, data);
+	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+	assert_int_equal(request->private_length, FABRIC_PRIVATE_MAX);
+	assert_memory_equal(request->private_data, data, FABRIC_PRIVATE_MAX);
+	assert_memory_equal(request->peer, "127.0.0.1:", 10);
+	fabric_endpoint_close(endpoint);
+}
+
+static void is_refused_when_rejected(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint =
+		connect_start(client->queue, client->target.listener->address, "reject");
+	uint8_t byte = 0;
+
+	assert_int_equal(start_one(endpoint, true, &byte, 1, &client->target.all, 0, 1), -ENOTCONN);
+	await_closed(endpoint, -ECONNREFUSED);
+	fabric_endpoint_close(endpoint);
+	/* One's rejection is nothing to the next. */
+	fabric_endpoint_close(client_connect(client));
+}
+
+static void is_refused_where_nobody_listens(void **state)
+{
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	struct fabric_endpoint *endpoint;
+	char address[FABRIC_ADDRESS_MAX];
+
+	assert_int_equal(fabric_listen(client->fabric, "127.0.0.1:0", &listener), 0);
+	strcpy(address, listener->address);
+	fabric_listener_close(listener);
+
+	for (int i = 0; i < 3; i++) {
+		endpoint = connect_start(client->queue, address, "");
+		await_closed(endpoint, -ECONNREFUSED);
+		fabric_endpoint_close(endpoint);
+	}
+}
+
+static void closes_while_connecting(void **state)
+{
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	struct fabric_request request;
+	struct fabric_event event;
+
+	assert_int_equal(fabric_listen(client->fabric, "127.0.0.1:0", &listener), 0);
+	/* Nobody answers there. Some get far enough to have sent their request, others not. */
+	for (int i = 0; i < 20; i++) {
+		struct fabric_endpoint *endpoint =
+			connect_start(client->queue, listener->address, "x");
+
+		for (int j = 0; j < i % 4; j++)
+			assert_int_equal(fabric_queue_event(client->queue, &event), 0);
+		fabric_endpoint_close(endpoint);
+	}
+	assert_int_equal(fabric_queue_event(client->queue, &event), 0);
+	while (fabric_listener_next(listener, &request) == 0)
+		fabric_reject(listener, &request);
+	fabric_listener_close(listener);
+	fabric_endpoint_close(client_connect(client));
+}
+
+static void drops_events_of_the_closed(void **state)
+{
+	struct client *client = *state;
+	struct fabric_event event;
+
+	/* Each is closed with its connection event still to come or just come; the next one, likely at
+	 * the same address in memory, must not inherit it. */
+	for (int i = 0; i < 20; i++) {
+		struct fabric_endpoint *endpoint =
+			connect_start(client->queue, client->target.listener->address,
+				      i % 2 == 0 ? "reject" : "ticket");
+		struct pollfd fd = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
+		unsigned before = atomic_load(&client->target.nr_requests);
+
+		while (atomic_load(&client->target.nr_requests) < before + (i % 4 < 2)) {
+			if (fabric_queue_arm(client->queue) == 0)
+				poll(&fd, 1, 1);
+			if (fabric_queue_event(client->queue, &event) != 0)
+				break;
+		}
+		fabric_endpoint_close(endpoint);
+		assert_int_equal(fabric_queue_event(client->queue, &event), 0);
+	}
+	fabric_endpoint_close(client_connect(client));
+}
+
+/* A connection from the client's queue to a target without a thread: the test holds both ends. */
+static void connect_pair(struct client *client, struct target *other,
+			 struct fabric_endpoint **connecting, struct fabric_endpoint **accepting)
+{
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_request request;
+	struct fabric_event event;
+
+	*connecting = connect_start(client->queue, other->listener->address, "");
+	while (fabric_listener_next(other->listener, &request) != 0) {
+		assert_int_equal(fabric_queue_event(client->queue, &event), 0);
+		assert_true(clock_ns() < deadline);
+	}
+	assert_int_equal(fabric_accept(&request, other->queue, NULL, accepting), 0);
+	assert_int_equal(await_event(other->queue).kind, FABRIC_CONNECTED);
+	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+}
+
+static void tells_when_the_peer_closes(void **state)
+{
+	struct client *client = *state;
+	struct target other;
+	struct fabric_endpoint *connecting;
+	struct fabric_endpoint *accepting;
+	uint8_t byte = 0;
+
+	target_open(&other, "127.0.0.1:0");
+	connect_pair(client, &other, &connecting, &accepting);
+	fabric_endpoint_close(accepting);
+	await_closed(connecting, -ECONNRESET);
+	assert_int_equal(start_one(connecting, true, &byte, 1, &other.all, 0, 1), -ENOTCONN);
+	fabric_endpoint_close(connecting);
+	target_close(&other);
+}
+
+static void writes_from_the_accepting_end(void **state)
+{
+	struct client *client = *state;
+	struct target other;
+	struct fabric_endpoint *connecting;
+	struct fabric_endpoint *accepting;
+	struct fabric_completion completion;
+	struct fabric_memory memory;
+	uint8_t theirs[64];
+	uint8_t mine[64];
+
+	fill(mine, sizeof(mine), 31);
+	assert_int_equal(fabric_memory_register(client->fabric, theirs, sizeof(theirs),
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
+			 0);
+	target_open(&other, "127.0.0.1:0");
+	connect_pair(client, &other, &connecting, &accepting);
+	assert_int_equal(start_one(accepting, true, mine, sizeof(mine), &memory, 0, 5), 0);
+	while (fabric_queue_poll(other.queue, &completion, 1) == 0)
+		assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+	assert_int_equal(completion.context, 5);
+	assert_int_equal(completion.status, 0);
+	assert_memory_equal(theirs, mine, sizeof(mine));
+	assert_int_equal(start_one(accepting, false, mine, sizeof(mine), &memory, 0, 6),
+			 -EOPNOTSUPP);
+	fabric_endpoint_close(connecting);
+	fabric_endpoint_close(accepting);
+	fabric_memory_deregister(&memory);
+	target_close(&other);
+}
+
+/* What is not libfabric may come to the port too. */
+static void is_not_held_up_by_strangers(void **state)
+{
+	struct client *client = *state;
+	const char *address = client->target.listener->address;
+	struct sockaddr_in peer = {
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	const size_t lengths[] = {0, 1, 7, 8, 64, 4096};
+	int strangers[2 * sizeof(lengths) / sizeof(lengths[0])];
+	uint8_t noise[4096];
+	unsigned nr = 0;
+
+	fill(noise, sizeof(noise), 77);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		for (unsigned stays = 0; stays < 2; stays++) {
+			int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+			assert_true(fd >= 0);
+			assert_int_equal(connect(fd, (void *)&peer, sizeof(peer)), 0);
+			send(fd, noise, lengths[i], MSG_NOSIGNAL);
+			if (stays)
+				strangers[nr++] = fd;
+			else
+				close(fd);
+		}
+		fabric_endpoint_close(client_connect(client));
+	}
+	while (nr > 0)
+		close(strangers[--nr]);
+	fabric_endpoint_close(client_connect(client));
+}
+
+/* ---- Transfers */
+
+static void moves_bytes_of_all_sizes(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	const size_t sizes[] = {1, 64, 4096, 64 << 10, 8 * MIB};
+	uint8_t *mine = allocate(8 * MIB);
+	uint8_t *back = allocate(8 * MIB);
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t offset = 4096 * i + i;
+
+		fill(mine, sizes[i], i);
+		memset(back, 0, sizes[i]);
+		transfer_one(endpoint, true, mine, sizes[i], &target->all, offset);
+		/* Completed means: it is there, not: it will be. */
+		assert_memory_equal(target->data + offset, mine, sizes[i]);
+		transfer_one(endpoint, false, back, sizes[i], &target->read_only, offset);
+		assert_memory_equal(back, mine, sizes[i]);
+	}
+	free(mine);
+	free(back);
+	fabric_endpoint_close(endpoint);
+}
+
+static void gathers_and_scatters(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	const size_t lengths[FABRIC_IOV_MAX] = {1, 3 * MIB, 4096, 5 * MIB - 4097};
+	struct fabric_piece pieces[FABRIC_IOV_MAX + 1] = {0};
+	struct fabric_completion completion;
+	uint8_t *mine = allocate(16 * MIB);
+	size_t place = 0;
+
+	/* Pieces with gaps between them, of a buffer twice as long. */
+	for (unsigned i = 0; i < FABRIC_IOV_MAX; i++) {
+		pieces[i].addr = mine + 2 * place;
+		pieces[i].length = lengths[i];
+		place += lengths[i];
+	}
+	assert_int_equal(place, 8 * MIB);
+	fill(mine, 16 * MIB, 11);
+	assert_int_equal(fabric_write(endpoint, pieces, FABRIC_IOV_MAX, target->all.base + 5,
+				      target->all.key, UINT64_MAX),
+			 0);
+	completion = await_completion(client->queue);
+	assert_int_equal(completion.context, UINT64_MAX);
+	assert_int_equal(completion.status, 0);
+	place = 5;
+	for (unsigned i = 0; i < FABRIC_IOV_MAX; i++) {
+		assert_memory_equal(target->data + place, pieces[i].addr, lengths[i]);
+		memset(pieces[i].addr, 0, lengths[i]);
+		place += lengths[i];
+	}
+	assert_int_equal(fabric_read(endpoint, pieces, FABRIC_IOV_MAX, target->all.base + 5,
+				     target->all.key, 0),
+			 0);
+	assert_int_equal(await_completion(client->queue).context, 0);
+	place = 5;
+	for (unsigned i = 0; i < FABRIC_IOV_MAX; i++) {
+		assert_memory_equal(target->data + place, pieces[i].addr, lengths[i]);
+		place += lengths[i];
+	}
+	assert_int_equal(fabric_read(endpoint, pieces, FABRIC_IOV_MAX + 1, 0, target->all.key, 0),
+			 -EINVAL);
+	assert_int_equal(fabric_read(endpoint, pieces, 0, 0, target->all.key, 0), -EINVAL);
+	free(mine);
+	fabric_endpoint_close(endpoint);
+}
+
+static void keeps_many_in_flight(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	const size_t unit = 64 << 10;
+	uint8_t *mine = allocate(DEPTH * unit);
+	uint8_t *back = allocate(DEPTH * unit);
+	bool is_done[DEPTH];
+
+	fill(mine, DEPTH * unit, 3);
+	for (int is_write = 1; is_write >= 0; is_write--) {
+		uint8_t *local = is_write ? mine : back;
+
+		memset(is_done, 0, sizeof(is_done));
+		for (unsigned i = 0; i < DEPTH; i++)
+			assert_int_equal(start_one(endpoint, is_write, local + i * unit, unit,
+						   &target->all, i * unit, i),
+					 0);
+		for (unsigned i = 0; i < DEPTH; i++) {
+			struct fabric_completion completion = await_completion(client->queue);
+
+			assert_int_equal(completion.status, 0);
+			assert_true(completion.context < DEPTH && !is_done[completion.context]);
+			is_done[completion.context] = true;
+		}
+	}
+	assert_memory_equal(back, mine, DEPTH * unit);
+	free(mine);
+	free(back);
+	fabric_endpoint_close(endpoint);
+}
+
+/* ---- Wrong keys and ranges */
+
+/* A transfer that the target must refuse ends its own connection, and no other. */
+static void expect_refusal(struct client *client, bool is_write, const struct fabric_memory *memory,
+			   uint64_t offset, size_t length)
+{
+	struct target *target = &client->target;
+	struct fabric_endpoint *good = client_connect(client);
+	struct fabric_endpoint *bad = client_connect(client);
+	uint8_t *mine = allocate(length);
+	struct fabric_completion completion;
+
+	memset(mine, 0xbb, length);
+	memset(target->data, 0xaa, LENT);
+	assert_int_equal(start_one(bad, is_write, mine, length, memory, offset, 9), 0);
+	completion = await_completion(client->queue);
+	assert_int_equal(completion.context, 9);
+	assert_true(completion.status < 0);
+	await_closed(bad, -ECONNRESET);
+	fabric_endpoint_close(bad);
+	for (size_t i = 0; i < length; i++)
+		assert_int_equal(mine[i], 0xbb);
+	for (size_t i = 0; i < LENT; i += 512)
+		assert_int_equal(target->data[i], 0xaa);
+
+	transfer_one(good, is_write, mine, 1, &target->all, 0);
+	fabric_endpoint_close(good);
+	free(mine);
+}
+
+static void refuses_wrong_keys(void **state)
+{
+	struct client *client = *state;
+	struct fabric_memory wrong = client->target.all;
+
+	wrong.key ^= 1;
+	expect_refusal(client, false, &wrong, 0, 64);
+	expect_refusal(client, true, &wrong, 0, 64);
+	wrong.key = 0;
+	expect_refusal(client, false, &wrong, 0, 64);
+	expect_refusal(client, true, &client->target.read_only, 0, 64);
+}
+
+static void refuses_wrong_ranges(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+
+	expect_refusal(client, false, &target->small, 4096, 1);
+	expect_refusal(client, true, &target->small, 4095, 2);
+	expect_refusal(client, true, &target->small, 0, 4097);
+	expect_refusal(client, false, &target->all, LENT - 4096, 4097);
+	/* Before the beginning, and around the end of the address space. */
+	expect_refusal(client, true, &target->small, UINT64_MAX, 1);
+	expect_refusal(client, true, &target->small, UINT64_MAX - 63, 128);
+	expect_refusal(client, false, &target->small, 1ULL << 63, 64);
+}
+
+static void refuses_deregistered_keys(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	struct fabric_memory gone;
+	struct fabric_memory again;
+	uint8_t byte;
+
+	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
+			 0);
+	gone = again;
+	transfer_one(endpoint, false, &byte, 1, &gone, 0);
+	fabric_memory_deregister(&again);
+	expect_refusal(client, false, &gone, 0, 1);
+	expect_refusal(client, true, &gone, 0, 1);
+	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
+			 0);
+	assert_true(again.key != gone.key);
+	expect_refusal(client, true, &gone, 0, 1);
+	transfer_one(endpoint, false, &byte, 1, &again, 0);
+	fabric_memory_deregister(&again);
+	fabric_endpoint_close(endpoint);
+}
+
+static void registers_only_what_is_needed(void **state)
+{
+	struct client *client = *state;
+	struct fabric_memory memory;
+	uint8_t byte;
+
+	assert_int_equal(fabric_memory_register(client->fabric, &byte, 1, FABRIC_LOCAL, &memory),
+			 0);
+	assert_int_equal(memory.handle == NULL,
+			 !client->fabric->attributes.needs_local_registration);
+	fabric_memory_deregister(&memory);
+}
+
+/* ---- Many connections */
+
+static void serves_many_on_one_queue(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	const size_t unit = 64 << 10;
+	struct fabric_endpoint *peers[NR_PEERS];
+	uint8_t *mine = allocate(NR_PEERS * unit);
+	uint8_t *back = allocate(NR_PEERS * unit);
+
+	fill(mine, NR_PEERS * unit, 5);
+	for (unsigned i = 0; i < NR_PEERS; i++)
+		peers[i] = connect_start(client->queue, target->listener->address, "");
+	for (unsigned i = 0; i < NR_PEERS; i++)
+		assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < NR_PEERS; i++)
+			assert_int_equal(start_one(peers[i], true, mine + i * unit, unit,
+						   &target->all, i * unit, i),
+					 0);
+		for (unsigned i = 0; i < NR_PEERS; i++)
+			assert_int_equal(await_completion(client->queue).status, 0);
+		assert_memory_equal(target->data, mine, NR_PEERS * unit);
+		memset(back, 0, NR_PEERS * unit);
+		for (unsigned i = 0; i < NR_PEERS; i++)
+			assert_int_equal(start_one(peers[i], false, back + i * unit, unit,
+						   &target->all, i * unit, i),
+					 0);
+		for (unsigned i = 0; i < NR_PEERS; i++)
+			assert_int_equal(await_completion(client->queue).status, 0);
+		assert_memory_equal(back, mine, NR_PEERS * unit);
+		/* Give up places in both CQs and take them again. */
+		for (unsigned i = round; i < NR_PEERS; i += 3) {
+			fabric_endpoint_close(peers[i]);
+			peers[i] = client_connect(client);
+		}
+	}
+	/* One at a time, each after the others have long been idle. */
+	for (unsigned i = 0; i < NR_PEERS; i++)
+		transfer_one(peers[i], true, mine, unit, &target->all, 0);
+	for (unsigned i = 0; i < NR_PEERS; i++)
+		fabric_endpoint_close(peers[i]);
+	free(mine);
+	free(back);
+}
+
+struct worker {
+	struct client *client;
+	struct fabric_queue *queue;
+	pthread_t thread;
+	unsigned seed;
+};
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	struct target *target = &worker->client->target;
+	const size_t unit = 64 << 10;
+	uint64_t offset = worker->seed * unit;
+	uint8_t *mine = allocate(unit);
+	uint8_t *back = allocate(unit);
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct fabric_endpoint *endpoint =
+			connect_to(worker->queue, target->listener->address);
+
+		for (unsigned j = 0; j < 20; j++) {
+			fill(mine, unit, worker->seed * 1000 + i * 100 + j);
+			transfer_one(endpoint, true, mine, unit, &target->all, offset);
+			transfer_one(endpoint, false, back, unit, &target->all, offset);
+			assert_memory_equal(back, mine, unit);
+		}
+		fabric_endpoint_close(endpoint);
+	}
+	free(mine);
+	free(back);
+	return NULL;
+}
+
+static void serves_queues_of_several_threads(void **state)
+{
+	struct client *client = *state;
+	struct worker workers[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		workers[i].client = client;
+		workers[i].seed = i;
+		assert_int_equal(fabric_queue_open(client->fabric, DEPTH, &workers[i].queue), 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(workers[i].thread, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		fabric_queue_close(workers[i].queue);
+}
+
+/* ---- Closing with transfers in flight */
+
+static void is_quiescent_once_closed(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	const size_t unit = 1 * MIB;
+	struct fabric_completion completion;
+
+	fill(target->data, LENT, 21);
+	for (unsigned round = 0; round < 12; round++) {
+		struct fabric_endpoint *endpoint = client_connect(client);
+		uint8_t *mine = allocate(8 * unit);
+
+		for (unsigned i = 0; i < 8; i++)
+			assert_int_equal(start_one(endpoint, round % 2 == 1, mine + i * unit, unit,
+						   &target->all, i * unit, i),
+					 0);
+		for (unsigned i = 0; i < round / 2; i++)
+			fabric_queue_poll(client->queue, &completion, 1);
+		fabric_endpoint_close(endpoint);
+		/* A late read into it would show here; freeing it lets the sanitizer see one later. */
+		memset(mine, 0x5a, 8 * unit);
+		for (unsigned i = 0; i < 100; i++)
+			fabric_queue_poll(client->queue, &completion, 1);
+		endpoint = client_connect(client);
+		transfer_one(endpoint, false, target->data + LENT - 64, 64, &target->all, 0);
+		for (size_t i = 0; i < 8 * unit; i++)
+			assert_int_equal(mine[i], 0x5a);
+		free(mine);
+		fabric_endpoint_close(endpoint);
+	}
+}
+
+static void ends_with_transfers_unfinished(void **state)
+{
+	struct client *client = *state;
+	struct fabric_queue *queue;
+	struct fabric_endpoint *endpoint;
+	static uint8_t mine[1 << 20];
+
+	/* Closed in the order endpoint, queue, without anybody taking the completions. */
+	assert_int_equal(fabric_queue_open(client->fabric, DEPTH, &queue), 0);
+	endpoint = connect_to(queue, client->target.listener->address);
+	for (unsigned i = 0; i < DEPTH; i++)
+		assert_int_equal(
+			start_one(endpoint, i % 2, mine, sizeof(mine), &client->target.all, 0, i),
+			0);
+	fabric_endpoint_close(endpoint);
+	fabric_queue_close(queue);
+}
+
+/* ---- A target that dies */
+
+struct child {
+	pid_t pid;
+	char address[FABRIC_ADDRESS_MAX];
+	struct fabric_memory memory;
+};
+
+/* What the child does: lend memory, say where on standard output, serve until killed. */
+static int serve_as_child(void)
+{
+	struct target target;
+
+	target_open(&target, "127.0.0.1:0");
+	printf("%s %llu %llu\n", target.listener->address, (unsigned long long)target.all.key,
+	       (unsigned long long)target.all.base);
+	fflush(stdout);
+	target_run(&target);
+	return 0;
+}
+
+static void child_start(struct child *child)
+{
+	unsigned long long key;
+	unsigned long long base;
+	int fds[2];
+	FILE *out;
+
+	assert_int_equal(pipe(fds), 0);
+	child->pid = fork();
+	assert_true(child->pid >= 0);
+	if (child->pid == 0) {
+		dup2(fds[1], STDOUT_FILENO);
+		close(fds[0]);
+		close(fds[1]);
+		execl("/proc/self/exe", "test_fabric", CHILD_ARG, NULL);
+		_exit(127);
+	}
+	close(fds[1]);
+	out = fdopen(fds[0], "r");
+	assert_non_null(out);
+	assert_int_equal(fscanf(out, "%63s %llu %llu", child->address, &key, &base), 3);
+	fclose(out);
+	child->memory = (struct fabric_memory){.key = key, .base = base};
+}
+
+static void child_kill(struct child *child)
+{
+	assert_int_equal(kill(child->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
+}
+
+static void survives_a_killed_target(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint;
+	struct fabric_endpoint *good = client_connect(client);
+	struct fabric_completion completion;
+	struct child child;
+	const size_t unit = MIB / 4;
+	uint8_t *mine = allocate(DEPTH * unit);
+	bool has_ended[DEPTH] = {false};
+
+	child_start(&child);
+	endpoint = connect_to(client->queue, child.address);
+	assert_int_equal(kill(child.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+	for (unsigned i = 0; i < DEPTH; i++)
+		assert_int_equal(start_one(endpoint, i % 2, mine + i * unit, unit, &child.memory,
+					   i * unit, i),
+				 0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+	child_kill(&child);
+
+	for (unsigned i = 0; i < DEPTH; i++) {
+		completion = await_completion(client->queue);
+		assert_true(completion.status < 0);
+		assert_true(completion.context < DEPTH && !has_ended[completion.context]);
+		has_ended[completion.context] = true;
+	}
+	assert_int_equal(start_one(endpoint, true, mine, 1, &child.memory, 0, 1), -ENOTCONN);
+	assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+	await_closed(endpoint, -ECONNRESET);
+	fabric_endpoint_close(endpoint);
+	free(mine);
+	transfer_one(good, false, &(uint8_t){0}, 1, &client->target.all, 0);
+	fabric_endpoint_close(good);
+}
+
+static void hears_of_a_killed_target_asleep(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint;
+	struct child child;
+
+	child_start(&child);
+	endpoint = connect_to(client->queue, child.address);
+	child_kill(&child);
+	await_closed(endpoint, -ECONNRESET);
+	fabric_endpoint_close(endpoint);
+}
+
+/* ---- Sleeping */
+
+static void wakes_for_completions_and_events(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	struct pollfd fd = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
+	struct fabric_completion completion;
+	struct fabric_event event;
+	uint8_t *mine = allocate(4 * MIB);
+	unsigned nr_sleeps = 0;
+
+	for (unsigned i = 0; i < 50; i++) {
+		bool is_write = i % 2;
+		bool is_done = false;
+
+		assert_int_equal(start_one(endpoint, is_write, mine, 1 + i % 3 * MIB,
+					   &client->target.all, 0, i),
+				 0);
+		while (!is_done) {
+			is_done = fabric_queue_poll(client->queue, &completion, 1) == 1;
+			if (!is_done && fabric_queue_arm(client->queue) == 0) {
+				nr_sleeps++;
+				assert_int_equal(poll(&fd, 1, GRACE_MS), 1);
+			}
+		}
+		assert_int_equal(completion.context, i);
+		assert_int_equal(completion.status, 0);
+	}
+	assert_true(nr_sleeps > 0);
+	/* Nothing to do: it can be armed, and stays quiet. */
+	while (fabric_queue_arm(client->queue) != 0) {
+		assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+		assert_int_equal(fabric_queue_event(client->queue, &event), 0);
+	}
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	fabric_endpoint_close(endpoint);
+	free(mine);
+}
+
+static void does_not_sleep_on_work(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	struct fabric_completion completion;
+	uint8_t bytes[8];
+	unsigned nr = 0;
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+
+	/* Several come at once and are taken one by one: the rest forbids sleeping. */
+	memset(target->data, 0, 4096);
+	for (unsigned i = 0; i < 8; i++) {
+		bytes[i] = 1;
+		assert_int_equal(start_one(endpoint, true, &bytes[i], 1, &target->all, i, i), 0);
+	}
+	while (nr < 8) {
+		if (fabric_queue_poll(client->queue, &completion, 1) == 1) {
+			nr++;
+			assert_int_equal(fabric_queue_arm(client->queue), -EAGAIN);
+		}
+		assert_true(clock_ns() < deadline);
+	}
+	fabric_endpoint_close(endpoint);
+}
+
+int main(int argc, char **argv)
+{
+#define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(opens_only_what_there_is),
+		cmocka_unit_test(leaves_signals_alone),
+		WITH_TARGET(says_why_it_cannot_listen),
+		WITH_TARGET(advertises_the_real_port),
+		WITH_TARGET(connects_by_ipv6_and_by_name),
+		WITH_TARGET(carries_private_data),
+		WITH_TARGET(is_refused_when_rejected),
+		WITH_TARGET(is_refused_where_nobody_listens),
+		WITH_TARGET(closes_while_connecting),
+		WITH_TARGET(drops_events_of_the_closed),
+		WITH_TARGET(tells_when_the_peer_closes),
+		WITH_TARGET(writes_from_the_accepting_end),
+		WITH_TARGET(is_not_held_up_by_strangers),
+		WITH_TARGET(moves_bytes_of_all_sizes),
+		WITH_TARGET(gathers_and_scatters),
+		WITH_TARGET(keeps_many_in_flight),
+		WITH_TARGET(refuses_wrong_keys),
+		WITH_TARGET(refuses_wrong_ranges),
+		WITH_TARGET(refuses_deregistered_keys),
+		WITH_TARGET(registers_only_what_is_needed),
+		WITH_TARGET(serves_many_on_one_queue),
+		WITH_TARGET(serves_queues_of_several_threads),
+		WITH_TARGET(is_quiescent_once_closed),
+		WITH_TARGET(ends_with_transfers_unfinished),
+		WITH_TARGET(survives_a_killed_target),
+		WITH_TARGET(hears_of_a_killed_target_asleep),
+		WITH_TARGET(wakes_for_completions_and_events),
+		WITH_TARGET(does_not_sleep_on_work),
+	};
+
+	if (argc == 2 && strcmp(argv[1], CHILD_ARG) == 0)
+		return serve_as_child();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

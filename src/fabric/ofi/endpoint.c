@@ -1,1 +1,239 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: one connection each, opened from either side, and the transfers on it. Called by whoever
+ * owns the endpoint's queue. An endpoint owns libfabric's endpoint and one of the 64 places of a CQ.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fabric/ofi/ofi.h"
+
+/* ---- Opening */
+
+/* Makes libfabric's endpoint as deep as the queue, or as deep as the provider can. */
+static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
+			   struct ofi_endpoint *endpoint)
+{
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	size_t offered = info->tx_attr->size;
+	int rc;
+
+	if (offered < queue->depth)
+		info->tx_attr->size = queue->depth;
+	rc = fi_endpoint(fabric->domain, info, &endpoint->ep, endpoint);
+	if (rc == -FI_EINVAL && offered < queue->depth) {
+		info->tx_attr->size = offered;
+		rc = fi_endpoint(fabric->domain, info, &endpoint->ep, endpoint);
+	}
+	return rc;
+}
+
+/* Makes an enabled endpoint of `info` in a place of a CQ, listed as live. `*was_taken` tells whether
+ * libfabric has taken over what info->handle stands for. */
+static int open_endpoint(struct ofi_queue *queue, struct fi_info *info, bool may_read, void *owner,
+			 bool *was_taken, struct ofi_endpoint **out)
+{
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	struct ofi_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+	int rc;
+
+	*was_taken = false;
+	if (endpoint == NULL)
+		return -ENOMEM;
+	endpoint->base.queue = &queue->base;
+	endpoint->base.owner = owner;
+	CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	rc = ofi_queue_take_place(queue, may_read && fabric->reads_spoil_cqs, &endpoint->cq);
+	if (rc != 0)
+		goto out_free;
+	rc = create_at_depth(queue, info, endpoint);
+	if (rc != 0)
+		goto out_cq;
+	*was_taken = true;
+	rc = fi_ep_bind(endpoint->ep, &queue->eq->fid, 0);
+	if (rc == 0)
+		rc = fi_ep_bind(endpoint->ep, &endpoint->cq->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (rc == 0)
+		rc = fi_enable(endpoint->ep);
+	if (rc != 0)
+		goto out_endpoint;
+	cds_list_add_tail(&endpoint->node, &queue->live);
+	*out = endpoint;
+	return 0;
+
+out_endpoint:
+	fi_close(&endpoint->ep->fid);
+out_cq:
+	ofi_queue_give_place(queue, endpoint->cq);
+	rc = ofi_errno(rc);
+out_free:
+	free(endpoint);
+	return rc;
+}
+
+/* What libfabric needs to know to connect to `address`. */
+static struct fi_info *connect_info(const struct ofi_fabric *fabric,
+				    const struct ofi_address *address)
+{
+	struct fi_info *info = fi_dupinfo(fabric->info);
+
+	if (info == NULL)
+		return NULL;
+	/* Its source address is one of many of this machine: the route decides. */
+	free(info->src_addr);
+	info->src_addr = NULL;
+	info->src_addrlen = 0;
+	free(info->dest_addr);
+	info->dest_addrlen = address->length;
+	info->dest_addr = malloc(address->length);
+	if (info->dest_addr == NULL) {
+		fi_freeinfo(info);
+		return NULL;
+	}
+	memcpy(info->dest_addr, &address->storage, address->length);
+	info->addr_format = ofi_address_format(address);
+	return info;
+}
+
+int ofi_connect(struct fabric_queue *base, const char *address, const void *private_data,
+		size_t private_length, void *owner, struct fabric_endpoint **out)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
+	struct ofi_endpoint *endpoint;
+	struct ofi_address peer;
+	struct fi_info *info;
+	bool was_taken;
+	int rc;
+
+	if (private_length > FABRIC_PRIVATE_MAX)
+		return error_code(-EINVAL);
+	rc = ofi_address_resolve("connect to", address, false, &peer);
+	if (rc != 0)
+		return rc;
+	info = connect_info(fabric, &peer);
+	if (info == NULL)
+		return error_code(-ENOMEM);
+	rc = open_endpoint(queue, info, true, owner, &was_taken, &endpoint);
+	fi_freeinfo(info);
+	if (rc != 0)
+		goto out_fail;
+	rc = fi_connect(endpoint->ep, &peer.storage, private_data, private_length);
+	if (rc != 0) {
+		ofi_endpoint_close(&endpoint->base);
+		rc = ofi_errno(rc);
+		goto out_fail;
+	}
+	*out = &endpoint->base;
+	return 0;
+
+out_fail:
+	return error_fail(rc, "connect to %s: %s", address, afar_strerror(rc));
+}
+
+int ofi_accept(struct fabric_request *request, struct fabric_queue *base, void *owner,
+	       struct fabric_endpoint **out)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	struct fi_info *info = request->handle;
+	struct ofi_endpoint *endpoint;
+	bool was_taken;
+	int rc;
+
+	rc = open_endpoint(queue, info, false, owner, &was_taken, &endpoint);
+	if (was_taken) {
+		request->handle = NULL;
+		fi_freeinfo(info);
+	}
+	if (rc != 0)
+		goto out_fail;
+	rc = fi_accept(endpoint->ep, NULL, 0);
+	if (rc != 0) {
+		ofi_endpoint_close(&endpoint->base);
+		rc = ofi_errno(rc);
+		goto out_fail;
+	}
+	*out = &endpoint->base;
+	return 0;
+
+out_fail:
+	return error_fail(rc, "accept %s: %s", request->peer, afar_strerror(rc));
+}
+
+/* ---- Closing */
+
+void ofi_endpoint_close(struct fabric_endpoint *base)
+{
+	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
+	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
+
+	fi_close(&endpoint->ep->fid);
+	cds_list_del(&endpoint->node);
+	cds_list_del(&endpoint->eventful);
+	/* What the EQ still says of it goes now: the next endpoint may be born at the same address. */
+	ofi_queue_drain_events(queue);
+	ofi_queue_give_place(queue, endpoint->cq);
+	free(endpoint);
+}
+
+/* ---- Transfers */
+
+enum direction { READ, WRITE };
+
+static inline int transfer(struct fabric_endpoint *base, enum direction direction,
+			   const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			   uint64_t key, uint64_t context)
+{
+	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
+	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	struct iovec iov[FABRIC_IOV_MAX];
+	void *descriptors[FABRIC_IOV_MAX];
+	struct fi_rma_iov target = {.addr = remote, .key = key};
+	struct fi_msg_rma message = {
+		.msg_iov = iov,
+		.desc = descriptors,
+		.iov_count = nr_pieces,
+		.rma_iov = &target,
+		.rma_iov_count = 1,
+		.context = ofi_context_to(context),
+	};
+	ssize_t rc;
+
+	if (endpoint->state != OFI_CONNECTED)
+		return -ENOTCONN;
+	if (direction == READ && fabric->reads_spoil_cqs && !endpoint->cq->is_private)
+		return -EOPNOTSUPP;
+	if (nr_pieces == 0 || nr_pieces > fabric->base.attributes.iov_max)
+		return -EINVAL;
+	for (unsigned i = 0; i < nr_pieces; i++) {
+		iov[i].iov_base = pieces[i].addr;
+		iov[i].iov_len = pieces[i].length;
+		descriptors[i] = pieces[i].descriptor;
+		if (__builtin_add_overflow(target.len, pieces[i].length, &target.len))
+			return -EINVAL;
+	}
+	rc = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
+			       : fi_writemsg(endpoint->ep, &message, fabric->write_flags);
+	/* Even a refused one: polling is what makes room. */
+	ofi_queue_warm(queue, endpoint->cq);
+	if (rc == 0) {
+		endpoint->cq->nr_in_flight++;
+		return 0;
+	}
+	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+}
+
+int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return transfer(endpoint, READ, pieces, nr_pieces, remote, key, context);
+}
+
+int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return transfer(endpoint, WRITE, pieces, nr_pieces, remote, key, context);
+}

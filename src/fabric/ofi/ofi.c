@@ -1,1 +1,270 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A transport of libfabric, opened: fabric, domain and memory registration. Asks the provider for every
+ * mr_mode and obeys the ones it insists on. Called through the fabric seam; owns libfabric's fabric and
+ * domain, which any thread may use.
+ */
+#include "fabric/ofi/ofi.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/fi_errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/error.h"
+
+#define KEY_TRIES 8 /* random keys that may be taken already */
+
+int ofi_errno(int64_t error)
+{
+	if (error < 0)
+		error = -error;
+	/* From FI_EOTHER on libfabric counts for itself. */
+	return error > 0 && error < FI_EOTHER ? (int)-error : -EIO;
+}
+
+/* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a
+ * backtrace and exit with 1. An interrupt or a crash is the program's own business: undo it. */
+static void give_signals_back(void)
+{
+	static const int taken[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM};
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		struct sigaction action;
+		Dl_info object;
+
+		if (sigaction(taken[i], NULL, &action) != 0 || (action.sa_flags & SA_SIGINFO) == 0)
+			continue;
+		if (dladdr((const void *)(uintptr_t)action.sa_sigaction, &object) != 0 &&
+		    object.dli_fname != NULL && strstr(object.dli_fname, "/libinfinipath") != NULL)
+			signal(taken[i], SIG_DFL);
+	}
+}
+
+static void prepare_process(void)
+{
+	/* libfabric's registration cache (verbs) keeps closed keys alive and adds rights that nobody
+	 * asked for. It is read once, when libfabric starts. What the program's owner has set stays. */
+	setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
+	give_signals_back();
+}
+
+static struct fi_info *make_hints(const char *provider)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	if (hints == NULL)
+		return NULL;
+	hints->caps = FI_MSG | FI_RMA;
+	/* We use no remote CQ data, so it costs nothing to let it consume receives. */
+	hints->mode = FI_RX_CQ_DATA;
+	hints->ep_attr->type = FI_EP_MSG;
+	hints->domain_attr->threading = FI_THREAD_SAFE;
+	hints->domain_attr->mr_mode =
+		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->fabric_attr->prov_name = strdup(provider);
+	if (hints->fabric_attr->prov_name == NULL) {
+		fi_freeinfo(hints);
+		return NULL;
+	}
+	return hints;
+}
+
+static int find_provider(const char *provider, struct fi_info **out)
+{
+	struct fi_info *hints = make_hints(provider);
+	int rc;
+
+	if (hints == NULL)
+		return -ENOMEM;
+	rc = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, out);
+	fi_freeinfo(hints);
+	return rc == -FI_ENODATA ? -ENODEV : rc;
+}
+
+static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
+{
+	const struct fi_info *info = fabric->info;
+	uint64_t mr_mode = (uint64_t)info->domain_attr->mr_mode;
+	struct fabric_attributes *attributes = &fabric->base.attributes;
+	size_t iov_max = info->tx_attr->iov_limit;
+	bool is_tcp = ops == &ofi_tcp_ops;
+
+	fabric->base.ops = ops;
+	fabric->is_virtual_addressed = (mr_mode & FI_MR_VIRT_ADDR) != 0;
+	fabric->picks_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
+	fabric->reads_spoil_cqs = is_tcp;
+	/* tcp heeds the flag in fi_writemsg() only; verbs' acknowledgement is as good as it gets and
+	 * it does not know the flag. */
+	fabric->write_flags = FI_COMPLETION | (is_tcp ? FI_DELIVERY_COMPLETE : 0);
+
+	attributes->transport = ops->transport;
+	/* tcp reports automatic progress and has none. */
+	attributes->is_target_passive = !is_tcp;
+	attributes->needs_local_registration = (mr_mode & FI_MR_LOCAL) != 0;
+	attributes->transfer_bytes_max = info->ep_attr->max_msg_size;
+	attributes->iov_max = iov_max < FABRIC_IOV_MAX ? (uint32_t)iov_max : FABRIC_IOV_MAX;
+}
+
+static void ofi_close(struct fabric *base)
+{
+	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
+
+	fi_close(&fabric->domain->fid);
+	fi_close(&fabric->fabric->fid);
+	fi_freeinfo(fabric->info);
+	free(fabric);
+}
+
+static int open_transport(const struct fabric_ops *ops, struct fabric **out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct ofi_fabric *fabric;
+	int rc;
+
+	pthread_once(&once, prepare_process);
+	fabric = calloc(1, sizeof(*fabric));
+	if (fabric == NULL)
+		return error_code(-ENOMEM);
+	rc = find_provider(ops->transport, &fabric->info);
+	if (rc != 0)
+		goto out_free;
+	rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+	if (rc != 0)
+		goto out_info;
+	rc = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL);
+	if (rc != 0)
+		goto out_fabric;
+	describe(fabric, ops);
+	*out = &fabric->base;
+	return 0;
+
+out_fabric:
+	fi_close(&fabric->fabric->fid);
+out_info:
+	fi_freeinfo(fabric->info);
+out_free:
+	free(fabric);
+	rc = ofi_errno(rc);
+	return error_fail(rc, "open transport %s: %s; is its device there, or use another",
+			  ops->transport, afar_strerror(rc));
+}
+
+static int open_tcp(const char *transport, struct fabric **out)
+{
+	(void)transport;
+	return open_transport(&ofi_tcp_ops, out);
+}
+
+static int open_verbs(const char *transport, struct fabric **out)
+{
+	(void)transport;
+	return open_transport(&ofi_verbs_ops, out);
+}
+
+int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
+{
+	struct fi_eq_attr attributes = {.wait_obj = FI_WAIT_FD};
+	int rc = fi_eq_open(fabric->fabric, &attributes, eq, NULL);
+
+	if (rc != 0)
+		return ofi_errno(rc);
+	rc = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
+	if (rc != 0) {
+		fi_close(&(*eq)->fid);
+		return ofi_errno(rc);
+	}
+	return 0;
+}
+
+static uint64_t rights(unsigned access)
+{
+	uint64_t flags = 0;
+
+	if ((access & FABRIC_LOCAL) != 0)
+		flags |= FI_READ | FI_WRITE;
+	if ((access & FABRIC_REMOTE_READ) != 0)
+		flags |= FI_REMOTE_READ;
+	if ((access & FABRIC_REMOTE_WRITE) != 0)
+		flags |= FI_REMOTE_WRITE;
+	return flags;
+}
+
+/* A key that cannot be guessed, of as many bytes as the provider takes. */
+static int make_key(const struct ofi_fabric *fabric, uint64_t *key)
+{
+	size_t size = fabric->info->domain_attr->mr_key_size;
+
+	*key = 0;
+	if (size > sizeof(*key))
+		size = sizeof(*key);
+	return getrandom(key, size, 0) == (ssize_t)size ? 0 : -EIO;
+}
+
+static int register_with_key(struct ofi_fabric *fabric, void *addr, size_t length, uint64_t flags,
+			     struct fid_mr **mr)
+{
+	uint64_t key = 0;
+	int rc = -FI_ENOKEY;
+
+	for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
+		if (!fabric->picks_keys && make_key(fabric, &key) != 0)
+			return -EIO;
+		rc = fi_mr_reg(fabric->domain, addr, length, flags, 0, key, 0, mr, NULL);
+	}
+	return rc == 0 ? 0 : ofi_errno(rc);
+}
+
+static int ofi_memory_register(struct fabric *base, void *addr, size_t length, unsigned access,
+			       struct fabric_memory *out)
+{
+	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
+	bool is_remote = (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
+	struct fid_mr *mr;
+	int rc;
+
+	*out = (struct fabric_memory){.fabric = base};
+	if (!is_remote && !base->attributes.needs_local_registration)
+		return 0;
+	rc = register_with_key(fabric, addr, length, rights(access), &mr);
+	if (rc != 0)
+		return error_fail(rc, "register %zu bytes of memory with %s: %s%s", length,
+				  base->attributes.transport, afar_strerror(rc),
+				  rc == -ENOMEM ? "; raise the limit of locked memory" : "");
+	out->handle = mr;
+	out->descriptor = fi_mr_desc(mr);
+	out->key = fi_mr_key(mr);
+	out->base = fabric->is_virtual_addressed ? (uint64_t)(uintptr_t)addr : 0;
+	return 0;
+}
+
+/* On tcp a transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
+static void ofi_memory_deregister(struct fabric_memory *memory)
+{
+	struct fid_mr *mr = memory->handle;
+
+	if (mr != NULL)
+		fi_close(&mr->fid);
+	memory->handle = NULL;
+}
+
+#define OFI_OPS(name)                                                                           \
+	{                                                                                       \
+		.transport = #name, .open = open_##name, .close = ofi_close,                    \
+		.memory_register = ofi_memory_register,                                         \
+		.memory_deregister = ofi_memory_deregister, .listen = ofi_listen,               \
+		.listener_close = ofi_listener_close, .listener_fd = ofi_listener_fd,           \
+		.listener_next = ofi_listener_next, .accept = ofi_accept, .reject = ofi_reject, \
+		.queue_open = ofi_queue_open, .queue_close = ofi_queue_close,                   \
+		.queue_fd = ofi_queue_fd, .queue_arm = ofi_queue_arm,                           \
+		.queue_poll = ofi_queue_poll, .queue_event = ofi_queue_event,                   \
+		.connect = ofi_connect, .endpoint_close = ofi_endpoint_close, .read = ofi_read, \
+		.write = ofi_write,                                                             \
+	}
+
+const struct fabric_ops ofi_tcp_ops = OFI_OPS(tcp);
+const struct fabric_ops ofi_verbs_ops = OFI_OPS(verbs);

@@ -1,1 +1,448 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A queue: a growing group of CQs and one EQ, with one epoll descriptor over all of theirs. Polling is
+ * the hot path: with a single CQ it is one fi_cq_read(). With several, only those are read that may
+ * have work (ofi_queue in ofi.h says how). Reading a CQ is also what makes tcp move data, both as initiator and as
+ * target, and notice that a peer has gone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fabric/ofi/ofi.h"
+
+#define READ_BATCH   64 /* completions of one fi_cq_read()                         */
+#define PATIENCE     64 /* empty reads before a CQ is left to its descriptor…      */
+#define IDLE_COST    16 /* … of which one counts so many when nothing is in flight */
+#define LOOK_POLLS   16 /* polls between looks for cold CQs that have become ready */
+#define READY_EVENTS 32
+
+#define is_unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* ---- Warm and cold CQs */
+
+void ofi_queue_warm(struct ofi_queue *queue, struct ofi_cq *cq)
+{
+	if (cq->patience == 0)
+		cds_list_add_tail(&cq->warm, &queue->warm);
+	cq->patience = PATIENCE;
+	cq->is_drained = false;
+}
+
+/* Arms a CQ's descriptor. False: it has work. */
+static bool arm_cq(struct ofi_queue *queue, struct ofi_cq *cq)
+{
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	struct fid *fid = &cq->cq->fid;
+
+	return cq->is_drained && fi_trywait(fabric->fabric, &fid, 1) == 0;
+}
+
+static void cool(struct ofi_cq *cq)
+{
+	cq->patience = 0;
+	cds_list_del(&cq->warm);
+}
+
+static void warm_the_ready(struct ofi_queue *queue)
+{
+	struct epoll_event events[READY_EVENTS];
+	int nr = epoll_wait(queue->epoll_fd, events, READY_EVENTS, 0);
+
+	for (int i = 0; i < nr; i++) {
+		if (events[i].data.ptr != NULL)
+			ofi_queue_warm(queue, events[i].data.ptr);
+	}
+}
+
+/* ---- Endpoints' states: CONNECTING -> CONNECTED -> CLOSED, or CONNECTING -> CLOSED */
+
+static void become_eventful(struct ofi_queue *queue, struct ofi_endpoint *endpoint)
+{
+	cds_list_del(&endpoint->eventful);
+	cds_list_add_tail(&endpoint->eventful, &queue->eventful);
+}
+
+static void note_connected(struct ofi_queue *queue, struct ofi_endpoint *endpoint)
+{
+	if (endpoint->state != OFI_CONNECTING)
+		return;
+	endpoint->state = OFI_CONNECTED;
+	become_eventful(queue, endpoint);
+}
+
+static void note_closed(struct ofi_queue *queue, struct ofi_endpoint *endpoint)
+{
+	if (endpoint->state == OFI_CLOSED)
+		return;
+	endpoint->was_connected = endpoint->state == OFI_CONNECTED;
+	endpoint->state = OFI_CLOSED;
+	become_eventful(queue, endpoint);
+}
+
+/* ---- Polling */
+
+/* A CQ that cannot be read any more takes its connections with it. */
+static void fail_endpoints(struct ofi_queue *queue, const struct ofi_cq *cq)
+{
+	struct ofi_endpoint *endpoint;
+
+	cds_list_for_each_entry (endpoint, &queue->live, node) {
+		if (endpoint->cq == cq)
+			note_closed(queue, endpoint);
+	}
+}
+
+/*
+ * Takes the error that fi_cq_read() ran into. tcp also reports transfers that are not ours: a peer's
+ * that broke off, and those it has freed already (ofi_fabric.reads_spoil_cqs). They have neither a
+ * context nor a kind; a read that was never sent has no kind either, but a context.
+ */
+__attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, struct ofi_cq *cq,
+						      struct fabric_completion *out)
+{
+	struct fi_cq_err_entry entry = {0};
+
+	if (fi_cq_readerr(cq->cq, &entry, 0) != 1)
+		return 0;
+	/* The connection has ended, and nothing more may be started on it: know it before the caller. */
+	ofi_queue_drain_events(queue);
+	if (entry.op_context == NULL && (entry.flags & (FI_READ | FI_WRITE)) == 0)
+		return 0;
+	if (cq->nr_in_flight > 0)
+		cq->nr_in_flight--;
+	out->context = ofi_context_of(entry.op_context);
+	out->status = ofi_errno(entry.err);
+	return 1;
+}
+
+/* Reads one CQ; `max` is at least 1. */
+static inline int read_cq(struct ofi_queue *queue, struct ofi_cq *cq, struct fabric_completion *out,
+			  unsigned max)
+{
+	struct fi_cq_entry entries[READ_BATCH];
+	size_t room = max < READ_BATCH ? max : READ_BATCH;
+	ssize_t nr = fi_cq_read(cq->cq, entries, room);
+
+	if (nr == -FI_EAGAIN) {
+		cq->is_drained = true;
+		return 0;
+	}
+	cq->is_drained = false;
+	if (is_unlikely(nr < 0)) {
+		if (nr == -FI_EAVAIL)
+			return take_error(queue, cq, out);
+		if (nr != -FI_EINTR)
+			fail_endpoints(queue, cq);
+		return 0;
+	}
+	cq->nr_in_flight -= (unsigned)nr;
+	for (ssize_t i = 0; i < nr; i++) {
+		out[i].context = ofi_context_of(entries[i].op_context);
+		out[i].status = 0;
+	}
+	return (int)nr;
+}
+
+static int poll_several(struct ofi_queue *queue, struct fabric_completion *out, unsigned max)
+{
+	struct ofi_cq *cq;
+	struct ofi_cq *next;
+	unsigned nr = 0;
+
+	if (cds_list_empty(&queue->warm) || --queue->polls_until_look == 0) {
+		queue->polls_until_look = LOOK_POLLS;
+		warm_the_ready(queue);
+	}
+	cds_list_for_each_entry_safe (cq, next, &queue->warm, warm) {
+		unsigned cost = cq->nr_in_flight > 0 ? 1 : IDLE_COST;
+		int taken;
+
+		/* The CQs that were left out are first next time. */
+		if (nr == max)
+			break;
+		taken = read_cq(queue, cq, out + nr, max - nr);
+		nr += (unsigned)taken;
+		if (taken > 0)
+			cq->patience = PATIENCE;
+		else if (cq->patience > cost)
+			cq->patience -= cost;
+		else if (arm_cq(queue, cq))
+			cool(cq);
+	}
+	if (nr == max && &cq->warm != &queue->warm) {
+		cds_list_del(&queue->warm);
+		cds_list_add_tail(&queue->warm, &cq->warm);
+	}
+	return (int)nr;
+}
+
+int ofi_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+
+	if (is_unlikely(max == 0))
+		return 0;
+	if (queue->only != NULL)
+		return read_cq(queue, queue->only, out, max);
+	return poll_several(queue, out, max);
+}
+
+/* ---- Connection events */
+
+/* Endpoints are found by value: the EQ may name one that is gone. */
+static struct ofi_endpoint *find_endpoint(struct ofi_queue *queue, const struct fid *fid)
+{
+	struct ofi_endpoint *endpoint;
+
+	cds_list_for_each_entry (endpoint, &queue->live, node) {
+		if (&endpoint->ep->fid == fid)
+			return endpoint;
+	}
+	return NULL;
+}
+
+void ofi_queue_drain_events(struct ofi_queue *queue)
+{
+	union {
+		struct fi_eq_cm_entry entry;
+		uint8_t bytes[sizeof(struct fi_eq_cm_entry) + OFI_EVENT_DATA_MAX];
+	} event;
+	struct ofi_endpoint *endpoint;
+	uint32_t kind;
+	ssize_t rc;
+
+	for (;;) {
+		rc = fi_eq_read(queue->eq, &kind, &event, sizeof(event), 0);
+		if (rc == -FI_EAVAIL) {
+			struct fi_eq_err_entry error = {0};
+
+			if (fi_eq_readerr(queue->eq, &error, 0) < 0)
+				return;
+			endpoint = find_endpoint(queue, error.fid);
+			if (endpoint != NULL)
+				note_closed(queue, endpoint);
+			continue;
+		}
+		if (rc < 0)
+			return;
+		endpoint = find_endpoint(queue, event.entry.fid);
+		if (endpoint != NULL && kind == FI_CONNECTED)
+			note_connected(queue, endpoint);
+		else if (endpoint != NULL && kind == FI_SHUTDOWN)
+			note_closed(queue, endpoint);
+	}
+}
+
+int ofi_queue_event(struct fabric_queue *base, struct fabric_event *out)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	struct ofi_endpoint *endpoint;
+
+	ofi_queue_drain_events(queue);
+	if (cds_list_empty(&queue->eventful))
+		return 0;
+	endpoint = cds_list_first_entry(&queue->eventful, struct ofi_endpoint, eventful);
+
+	out->endpoint = &endpoint->base;
+	out->status = 0;
+	if (endpoint->told == OFI_CONNECTING &&
+	    (endpoint->state == OFI_CONNECTED || endpoint->was_connected)) {
+		out->kind = FABRIC_CONNECTED;
+		endpoint->told = OFI_CONNECTED;
+	} else {
+		out->kind = FABRIC_CLOSED;
+		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
+		endpoint->told = OFI_CLOSED;
+	}
+	if (endpoint->told == endpoint->state) {
+		cds_list_del(&endpoint->eventful);
+		CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	}
+	return 1;
+}
+
+/* ---- Sleeping */
+
+int ofi_queue_fd(struct fabric_queue *base)
+{
+	return ofi_container(base, struct ofi_queue)->epoll_fd;
+}
+
+int ofi_queue_arm(struct fabric_queue *base)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
+	struct fid *eq = &queue->eq->fid;
+	struct ofi_cq *cq;
+	struct ofi_cq *next;
+
+	if (!cds_list_empty(&queue->eventful) || fi_trywait(fabric->fabric, &eq, 1) != 0)
+		return -EAGAIN;
+	cds_list_for_each_entry_safe (cq, next, &queue->warm, warm) {
+		if (!arm_cq(queue, cq))
+			return -EAGAIN;
+		if (queue->only == NULL)
+			cool(cq);
+	}
+	return 0;
+}
+
+/* ---- CQs */
+
+static int watch(struct ofi_queue *queue, int fd, struct ofi_cq *cq)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cq};
+
+	return epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static int open_cq(struct ofi_queue *queue, unsigned nr_endpoints, struct ofi_cq *cq)
+{
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
+	struct fi_cq_attr attributes = {
+		.size = (size_t)nr_endpoints * queue->depth,
+		.format = FI_CQ_FORMAT_CONTEXT,
+		.wait_obj = FI_WAIT_FD,
+	};
+	int rc = fi_cq_open(fabric->domain, &attributes, &cq->cq, NULL);
+
+	if (rc != 0)
+		return ofi_errno(rc);
+	rc = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
+	if (rc == 0)
+		rc = watch(queue, cq->fd, cq);
+	if (rc != 0) {
+		fi_close(&cq->cq->fid);
+		return ofi_errno(rc);
+	}
+	return 0;
+}
+
+/* Keeps ofi_queue.only true to its word. */
+static void note_only(struct ofi_queue *queue)
+{
+	struct ofi_cq *first = cds_list_first_entry(&queue->cqs, struct ofi_cq, node);
+
+	queue->only =
+		!cds_list_empty(&queue->cqs) && first->node.next == &queue->cqs ? first : NULL;
+	if (queue->only != NULL)
+		ofi_queue_warm(queue, queue->only);
+}
+
+static int add_cq(struct ofi_queue *queue, bool is_private, struct ofi_cq **out)
+{
+	struct ofi_cq *cq = calloc(1, sizeof(*cq));
+	int rc;
+
+	if (cq == NULL)
+		return -ENOMEM;
+	rc = open_cq(queue, is_private ? 1 : OFI_SHARERS_MAX, cq);
+	if (rc != 0) {
+		free(cq);
+		return rc;
+	}
+	cq->is_private = is_private;
+	cds_list_add_tail(&cq->node, &queue->cqs);
+	note_only(queue);
+	*out = cq;
+	return 0;
+}
+
+static void remove_cq(struct ofi_queue *queue, struct ofi_cq *cq)
+{
+	/* Closing it is not enough: a forked child may have it open too. */
+	epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, cq->fd, NULL);
+	if (cq->patience > 0)
+		cool(cq);
+	cds_list_del(&cq->node);
+	note_only(queue);
+	fi_close(&cq->cq->fid);
+	free(cq);
+}
+
+int ofi_queue_take_place(struct ofi_queue *queue, bool is_private, struct ofi_cq **out)
+{
+	struct ofi_cq *cq;
+	int rc;
+
+	cds_list_for_each_entry (cq, &queue->cqs, node) {
+		if (!is_private && !cq->is_private && cq->nr_endpoints < OFI_SHARERS_MAX)
+			goto out_found;
+	}
+	rc = add_cq(queue, is_private, &cq);
+	if (rc != 0)
+		return rc;
+out_found:
+	cq->nr_endpoints++;
+	ofi_queue_warm(queue, cq);
+	*out = cq;
+	return 0;
+}
+
+/* An empty shared CQ is kept: it may have completions of the closed, and the next connection wants it. */
+void ofi_queue_give_place(struct ofi_queue *queue, struct ofi_cq *cq)
+{
+	if (cq->is_private) {
+		remove_cq(queue, cq);
+		return;
+	}
+	cq->nr_endpoints--;
+	ofi_queue_warm(queue, cq);
+}
+
+/* ---- Opening and closing */
+
+int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
+{
+	struct ofi_queue *queue = calloc(1, sizeof(*queue));
+	int eq_fd;
+	int rc;
+
+	if (queue == NULL)
+		return error_code(-ENOMEM);
+	queue->base.fabric = fabric;
+	queue->depth = depth > 0 ? depth : 1;
+	queue->polls_until_look = LOOK_POLLS;
+	CDS_INIT_LIST_HEAD(&queue->cqs);
+	CDS_INIT_LIST_HEAD(&queue->warm);
+	CDS_INIT_LIST_HEAD(&queue->live);
+	CDS_INIT_LIST_HEAD(&queue->eventful);
+	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->epoll_fd < 0) {
+		rc = -errno;
+		goto out_free;
+	}
+	rc = ofi_eq_open(ofi_container(fabric, struct ofi_fabric), &queue->eq, &eq_fd);
+	if (rc != 0)
+		goto out_epoll;
+	rc = watch(queue, eq_fd, NULL);
+	if (rc != 0)
+		goto out_eq;
+	*out = &queue->base;
+	return 0;
+
+out_eq:
+	fi_close(&queue->eq->fid);
+out_epoll:
+	close(queue->epoll_fd);
+out_free:
+	free(queue);
+	return error_code(rc);
+}
+
+void ofi_queue_close(struct fabric_queue *base)
+{
+	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	struct ofi_cq *cq;
+	struct ofi_cq *next;
+
+	cds_list_for_each_entry_safe (cq, next, &queue->cqs, node)
+		remove_cq(queue, cq);
+	fi_close(&queue->eq->fid);
+	close(queue->epoll_fd);
+	free(queue);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fabric over libfabric's connected endpoints (FI_EP_MSG): what the files of this folder share.
+ *
+ *   ofi.c       the transport: fabric, domain, registration, the operations tables
+ *   queue.c     completion queues, connection events, sleeping
+ *   endpoint.c  connecting, accepting, closing, reading, writing
+ *   listener.c  connection requests
+ *   address.c   HOST:PORT to socket addresses and back
+ *
+ * Ownership: a fabric owns libfabric's fabric and domain. A queue owns its event queue (EQ), its
+ * completion queues (CQs) and the epoll descriptor over them. An endpoint is owned by whoever opened
+ * it, and listed in its queue until it is closed.
+ */
+#ifndef FABRIC_OFI_OFI_H
+#define FABRIC_OFI_OFI_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+#include <sys/socket.h>
+#include <urcu/list.h>
+
+#include "fabric/fabric.h"
+
+/* Reading a CQ costs tcp a walk over its endpoints. */
+#define OFI_SHARERS_MAX 64
+
+/* The most private data that any provider passes: an event that does not fit its buffer would block
+ * the EQ for ever. */
+#define OFI_EVENT_DATA_MAX 512
+
+struct ofi_fabric {
+	struct fabric base;
+	struct fi_info *info; /* what the provider can do; a template for endpoints */
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	uint64_t write_flags; /* that make a write complete when it has arrived */
+	bool is_virtual_addressed;
+	bool picks_keys; /* the provider does, we need not */
+	/*
+	 * libfabric 1.17's tcp frees a transfer twice when an endpoint ends in the middle of a read's
+	 * response, and the pool it is freed to, which is the CQ's, is corrupt ever after. So on tcp an
+	 * endpoint that reads has a CQ of its own, which ends with it.
+	 */
+	bool reads_spoil_cqs;
+};
+
+struct ofi_cq {
+	struct cds_list_head node; /* in ofi_queue.cqs  */
+	struct cds_list_head warm; /* in ofi_queue.warm */
+	struct fid_cq *cq;
+	int fd;
+	bool is_private; /* one endpoint's, and ends with it                     */
+	bool is_drained; /* the last read found nothing                          */
+	unsigned nr_endpoints;
+	unsigned nr_in_flight; /* too many, where the closed have left without completions */
+	unsigned patience;     /* until it is left to its descriptor; 0: cold     */
+};
+
+/*
+ * CQs are warm or cold. Warm ones are read by every poll. A cold one has been armed with fi_trywait()
+ * since it was last touched, so the epoll descriptor tells when it has work again. With a single CQ
+ * (`only`) none of this happens: it stays warm.
+ */
+struct ofi_queue {
+	struct fabric_queue base;
+	uint32_t depth;
+	int epoll_fd;
+	struct fid_eq *eq;
+	struct ofi_cq *only;	       /* the CQ, while there is exactly one              */
+	unsigned polls_until_look;     /* for cold CQs that have become ready             */
+	struct cds_list_head cqs;      /* of ofi_cq.node                                  */
+	struct cds_list_head warm;     /* of ofi_cq.warm                                  */
+	struct cds_list_head live;     /* of ofi_endpoint.node                            */
+	struct cds_list_head eventful; /* of ofi_endpoint.eventful: have something to tell */
+};
+
+enum ofi_endpoint_state { OFI_CONNECTING, OFI_CONNECTED, OFI_CLOSED };
+
+struct ofi_endpoint {
+	struct fabric_endpoint base;
+	struct fid_ep *ep;
+	struct ofi_cq *cq;
+	enum ofi_endpoint_state state;
+	enum ofi_endpoint_state told;  /* the state that queue_event() last told */
+	bool was_connected;	       /* of OFI_CLOSED */
+	struct cds_list_head node;     /* in ofi_queue.live                      */
+	struct cds_list_head eventful; /* in ofi_queue.eventful, or empty        */
+};
+
+#define ofi_container(pointer, type) caa_container_of(pointer, type, base)
+
+/* Contexts go through libfabric inverted: it reports what is not ours with NULL, and 0 is what callers
+ * begin to count with. */
+static inline void *ofi_context_to(uint64_t context)
+{
+	return (void *)(uintptr_t)~context;
+}
+
+static inline uint64_t ofi_context_of(const void *op_context)
+{
+	return ~(uint64_t)(uintptr_t)op_context;
+}
+
+/* ofi.c */
+extern const struct fabric_ops ofi_tcp_ops;
+extern const struct fabric_ops ofi_verbs_ops;
+/* A negative errno of libfabric's `error`, of either sign; never 0. */
+int ofi_errno(int64_t error);
+/* Opens an EQ and gets the descriptor to sleep on it. */
+int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
+
+/* queue.c */
+int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
+void ofi_queue_close(struct fabric_queue *queue);
+int ofi_queue_fd(struct fabric_queue *queue);
+int ofi_queue_arm(struct fabric_queue *queue);
+int ofi_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
+int ofi_queue_event(struct fabric_queue *queue, struct fabric_event *out);
+/* A place on a CQ for one more endpoint: on one of its own, or among others. */
+int ofi_queue_take_place(struct ofi_queue *queue, bool is_private, struct ofi_cq **out);
+void ofi_queue_give_place(struct ofi_queue *queue, struct ofi_cq *cq);
+/* Notes what the EQ has to say in the endpoints it says it of. */
+void ofi_queue_drain_events(struct ofi_queue *queue);
+/* Has the next polls read this CQ: something was done that may bring a completion. */
+void ofi_queue_warm(struct ofi_queue *queue, struct ofi_cq *cq);
+
+/* endpoint.c */
+int ofi_connect(struct fabric_queue *queue, const char *address, const void *private_data,
+		size_t private_length, void *owner, struct fabric_endpoint **out);
+int ofi_accept(struct fabric_request *request, struct fabric_queue *queue, void *owner,
+	       struct fabric_endpoint **out);
+void ofi_endpoint_close(struct fabric_endpoint *endpoint);
+int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+
+/* listener.c */
+int ofi_listen(struct fabric *fabric, const char *address, struct fabric_listener **out);
+void ofi_listener_close(struct fabric_listener *listener);
+int ofi_listener_fd(struct fabric_listener *listener);
+int ofi_listener_next(struct fabric_listener *listener, struct fabric_request *out);
+void ofi_reject(struct fabric_listener *listener, struct fabric_request *request);
+
+/* address.c */
+struct ofi_address {
+	struct sockaddr_storage storage;
+	socklen_t length;
+};
+/* Resolves "HOST:PORT" ("[HOST]:PORT" for IPv6), to listen on or to connect to; may block for DNS.
+ * -EINVAL, -EADDRNOTAVAIL, with a sentence that begins with `what`. */
+int ofi_address_resolve(const char *what, const char *text, bool is_passive,
+			struct ofi_address *out);
+/* Prints it as it is parsed. */
+void ofi_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX]);
+/* libfabric's name for the address family. */
+uint32_t ofi_address_format(const struct ofi_address *address);
+
+#endif
