@@ -1,1 +1,368 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where strangers come in. A listener accepts them and keeps them in a list until they have proved a
+ * key; a crowd of strangers, or a process out of descriptors, makes it pause, never spin. Called by
+ * daemons; all but rpc_listen() and rpc_listener_close() runs on the loop's thread.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rpc/connection.h"
+
+#define LISTENER_STRANGERS_MAX 256
+#define LISTENER_PATIENCE_MS   250 /* when there are too many, one older than this must go */
+#define LISTENER_PAUSE_MS      50
+#define LISTENER_TURN	       16 /* accepted before others on the loop have their turn */
+
+struct rpc_listener {
+	struct rpc_loop *loop;
+	struct rpc_handlers handlers;
+	void *context;
+	struct tls_acceptor *acceptor;
+	char address[CONNECTION_PEER_MAX];
+	struct loop_resident resident;
+	struct loop_source source;
+	struct loop_timer resumption;
+	bool is_paused;
+	struct cds_list_head strangers; /* oldest first */
+	unsigned nr_strangers;
+};
+
+/* ---- The log */
+
+static void print_refusal(char *out, size_t size, const char *claimed, int status)
+{
+	switch (status) {
+	case -AFAR_EAUTH:
+		snprintf(out, size, "its key for \"%s\" is unknown or wrong", claimed);
+		break;
+	case -AFAR_EMALFORMED:
+		snprintf(out, size, "it does not speak TLS 1.3 with a pre-shared key");
+		break;
+	case -ETIMEDOUT:
+		snprintf(out, size, "it proved no key within %u ms", RPC_HANDSHAKE_MS);
+		break;
+	case -EBUSY:
+		snprintf(out, size, "it proved no key and had to make room for others");
+		break;
+	case -ECONNRESET:
+		snprintf(out, size, "it left before it proved a key");
+		break;
+	default:
+		snprintf(out, size, "%s", afar_strerror(status));
+		break;
+	}
+}
+
+void listener_complain(const struct rpc_connection *connection, const char *claimed, int status)
+{
+	char what[160];
+
+	if (!loop_may_complain(connection->loop))
+		return;
+	if (connection->was_open) {
+		log_warn("%s (%s): connection ended: %s", connection->peer, connection->identity,
+			 afar_last_error());
+		return;
+	}
+	print_refusal(what, sizeof(what), claimed, status);
+	log_warn("%s: connection refused: %s", connection->peer, what);
+}
+
+/* ---- Strangers */
+
+void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection)
+{
+	cds_list_del(&connection->stranger);
+	listener->nr_strangers--;
+}
+
+static void drop_strangers(struct rpc_listener *listener)
+{
+	while (!cds_list_empty(&listener->strangers))
+		connection_finish(
+			cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger),
+			0);
+}
+
+/* Makes room for one more. False: all are too young to be given up. */
+static bool make_room(struct rpc_listener *listener)
+{
+	struct rpc_connection *oldest;
+
+	if (listener->nr_strangers < LISTENER_STRANGERS_MAX)
+		return true;
+	oldest = cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger);
+	if (oldest->timer.deadline > clock_deadline_ms(RPC_HANDSHAKE_MS - LISTENER_PATIENCE_MS))
+		return false;
+	connection_finish(oldest, -EBUSY);
+	return true;
+}
+
+/* ---- Accepting */
+
+static void pause_accepting(struct rpc_listener *listener)
+{
+	loop_source_remove(listener->loop, &listener->source);
+	listener->is_paused = true;
+	loop_timer_set(listener->loop, &listener->resumption, clock_deadline_ms(LISTENER_PAUSE_MS));
+}
+
+static void resume_accepting(struct loop_timer *timer)
+{
+	struct rpc_listener *listener = caa_container_of(timer, struct rpc_listener, resumption);
+
+	if (loop_source_add(listener->loop, &listener->source, EPOLLIN))
+		loop_timer_set(listener->loop, timer, clock_deadline_ms(LISTENER_PAUSE_MS));
+	else
+		listener->is_paused = false;
+}
+
+/* "HOST:PORT", numeric. */
+static void print_address(char out[CONNECTION_PEER_MAX], const struct sockaddr *address,
+			  socklen_t length)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	if (getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		snprintf(out, CONNECTION_PEER_MAX, "unknown");
+	else
+		connection_print_peer(out, host, port);
+}
+
+static void welcome(struct rpc_listener *listener, int fd, const struct sockaddr *address,
+		    socklen_t length)
+{
+	struct rpc_connection *connection;
+	char peer[CONNECTION_PEER_MAX];
+
+	print_address(peer, address, length);
+	connection = connection_accept(listener, listener->loop, fd, peer, listener->acceptor,
+				       &listener->handlers, listener->context);
+	if (!connection)
+		return;
+	cds_list_add_tail(&connection->stranger, &listener->strangers);
+	listener->nr_strangers++;
+}
+
+static bool is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* Accepts one. False: enough for now. */
+static bool accept_one(struct rpc_listener *listener)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	int fd, error;
+
+	if (!make_room(listener)) {
+		pause_accepting(listener);
+		return false;
+	}
+	fd = accept4(listener->source.fd, (struct sockaddr *)&address, &length,
+		     SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd >= 0) {
+		welcome(listener, fd, (struct sockaddr *)&address, length);
+		return true;
+	}
+	error = errno;
+	if (error == EAGAIN)
+		return false;
+	if (is_shortage(error)) {
+		if (loop_may_complain(listener->loop))
+			log_error("accept on %s: %s; clients have to wait", listener->address,
+				  afar_strerror(-error));
+		pause_accepting(listener);
+		return false;
+	}
+	return true; /* that one has gone already */
+}
+
+static void accept_some(struct loop_source *source, uint32_t events)
+{
+	struct rpc_listener *listener = caa_container_of(source, struct rpc_listener, source);
+
+	(void)events;
+	for (unsigned i = 0; i < LISTENER_TURN && accept_one(listener); i++)
+		;
+}
+
+/* ---- Making and ending */
+
+/* Splits "HOST:PORT" or "[HOST]:PORT". */
+static int split_address(const char *address, char host[URI_HOST_MAX], char port[8])
+{
+	const char *colon = strrchr(address, ':');
+	const char *first = address;
+	size_t length;
+
+	if (!colon)
+		return -EINVAL;
+	length = (size_t)(colon - address);
+	if (length >= 2 && first[0] == '[' && first[length - 1] == ']') {
+		first++;
+		length -= 2;
+	}
+	if (!length || length >= URI_HOST_MAX || strlen(colon + 1) >= 8 || !colon[1] ||
+	    strspn(colon + 1, "0123456789") != strlen(colon + 1) || atoi(colon + 1) > UINT16_MAX)
+		return -EINVAL;
+	memcpy(host, first, length);
+	host[length] = 0;
+	strcpy(port, colon + 1);
+	return 0;
+}
+
+static int bind_socket(const struct addrinfo *address, int *out)
+{
+	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	const int yes = 1;
+	int status;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN)) {
+		status = -errno;
+		close(fd);
+		return status;
+	}
+	*out = fd;
+	return 0;
+}
+
+static int open_socket(const char *address, int *fd)
+{
+	const struct addrinfo hints = {
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+	};
+	char host[URI_HOST_MAX], port[8];
+	struct addrinfo *found;
+	int status;
+
+	if (split_address(address, host, port))
+		return error_fail(-EINVAL, "listen on \"%s\": that is not HOST:PORT", address);
+	status = getaddrinfo(host, port, &hints, &found);
+	if (status)
+		return error_fail(-EINVAL, "listen on %s: %s; check the host", address,
+				  gai_strerror(status));
+	status = bind_socket(found, fd);
+	freeaddrinfo(found);
+	if (status == -EADDRINUSE)
+		return error_fail(status,
+				  "listen on %s: another program has the port; end it or choose "
+				  "another port",
+				  address);
+	if (status)
+		return error_fail(status, "listen on %s: %s", address, afar_strerror(status));
+	return 0;
+}
+
+static void free_listener(struct rpc_listener *listener)
+{
+	if (listener->source.fd >= 0)
+		close(listener->source.fd);
+	if (listener->acceptor)
+		tls_acceptor_close(listener->acceptor);
+	loop_unref(listener->loop);
+	free(listener);
+}
+
+/* On the loop's thread. */
+static void close_listener(void *argument)
+{
+	struct rpc_listener *listener = argument;
+
+	drop_strangers(listener);
+	if (!listener->is_paused)
+		loop_source_remove(listener->loop, &listener->source);
+	loop_timer_cancel(listener->loop, &listener->resumption);
+	loop_resident_remove(listener->loop, &listener->resident);
+	free_listener(listener);
+}
+
+static void evict(struct loop_resident *resident)
+{
+	close_listener(caa_container_of(resident, struct rpc_listener, resident));
+}
+
+void rpc_listener_close(struct rpc_listener *listener)
+{
+	loop_run(listener->loop, close_listener, listener);
+}
+
+static void print_own_address(struct rpc_listener *listener)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+
+	getsockname(listener->source.fd, (struct sockaddr *)&address, &length);
+	print_address(listener->address, (struct sockaddr *)&address, length);
+}
+
+static int start_accepting(struct rpc_listener *listener)
+{
+	int status = loop_resident_add(listener->loop, &listener->resident);
+
+	if (status)
+		return error_code(status);
+	status = loop_source_add(listener->loop, &listener->source, EPOLLIN);
+	if (status) {
+		loop_resident_remove(listener->loop, &listener->resident);
+		return error_code(status);
+	}
+	return 0;
+}
+
+int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *keys, size_t nr_keys,
+	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out)
+{
+	struct rpc_listener *listener = calloc(1, sizeof(*listener));
+	int status;
+
+	if (!listener)
+		return error_code(-ENOMEM);
+	loop_ref(loop);
+	listener->loop = loop;
+	listener->handlers = *handlers;
+	listener->context = context;
+	listener->resident.evict = evict;
+	listener->source.ready = accept_some;
+	listener->source.fd = -1;
+	listener->resumption.run = resume_accepting;
+	CDS_INIT_LIST_HEAD(&listener->strangers);
+
+	status = open_socket(address, &listener->source.fd);
+	if (status)
+		goto out_free;
+	print_own_address(listener);
+	status = tls_acceptor_open(keys, nr_keys, &listener->acceptor);
+	if (status)
+		goto out_free;
+	*out = listener; /* before its first connection */
+	status = start_accepting(listener);
+	if (status)
+		goto out_free;
+	return 0;
+
+out_free:
+	free_listener(listener);
+	return status;
+}
+
+const char *rpc_listener_address(const struct rpc_listener *listener)
+{
+	return listener->address;
+}

@@ -40,7 +40,7 @@ struct rpc_handlers {
 	/* The connection is gone: `status` says why (-AFAR_EAUTH, -AFAR_EVERSION, -AFAR_EMALFORMED,
 	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, …). All callbacks of its calls have run. The last
 	 * thing the owner hears: `connection` is released when this returns, unless it holds a
-	 * reference. May be NULL. */
+	 * reference. An accepted connection that never was open ends without a word. May be NULL. */
 	void (*closed)(struct rpc_connection *connection, int status);
 };
 
@@ -72,14 +72,17 @@ int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *key
 	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out);
 /* HOST:PORT with the real port. */
 const char *rpc_listener_address(const struct rpc_listener *listener);
-/* Stops listening; accepted connections live on. */
+/* Stops listening; open connections live on, those in their handshake are dropped. When it returns, no
+ * other will be opened. Waits for the loop's thread: hold no lock that a handler takes. Before
+ * rpc_loop_stop(), which closes the listeners left. */
 void rpc_listener_close(struct rpc_listener *listener);
 
 /* Starts connecting; `opened` or `closed` follows. The name is resolved here: may block for DNS. The
  * caller gets a reference of its own in `*out`. */
 int rpc_connect(struct rpc_loop *loop, const char *host, uint16_t port, const struct key *key,
 		const struct rpc_handlers *handlers, void *context, struct rpc_connection **out);
-/* Closes: `closed` follows on the loop's thread with status 0 unless it has run. */
+/* Closes: `closed` follows on the loop's thread with status 0 unless it has run. What was sent before
+ * still goes out, if the peer takes it within a second. */
 void rpc_connection_close(struct rpc_connection *connection);
 /* References keep the struct alive, not the connection open. */
 void rpc_connection_ref(struct rpc_connection *connection);
@@ -96,7 +99,7 @@ const char *rpc_connection_identity(const struct rpc_connection *connection);
 
 /* What identifies a call beside its request. */
 struct rpc_envelope {
-	uint64_t request_id; /* 0: the connection picks one */
+	uint64_t request_id; /* 0: the connection picks one, from 2^63 up */
 	uint64_t session;
 	uint64_t incarnation;
 	uint64_t settled_below;
@@ -107,7 +110,9 @@ struct rpc_envelope {
  * Sends a request. `done` runs exactly once, on the loop's thread: with the frame that answered
  * (valid until it returns), or with NULL and a status: -ETIMEDOUT at the deadline, -ECONNRESET when the
  * connection ended (the call may have been done), -ENOTCONN when it never was open.
- * Returns an error without calling `done` when nothing was sent.
+ * Returns an error, with a sentence, without calling `done` when nothing was sent: -ENOTCONN or
+ * -ECONNRESET (it has ended), -ETIMEDOUT (the deadline is past), -EEXIST (the request id waits for its
+ * reply already), -EMSGSIZE. Before `opened`, requests are kept and go out when it is.
  */
 typedef void rpc_done(void *argument, const Afar__Frame *reply, int status);
 int rpc_send(struct rpc_connection *connection, const struct rpc_envelope *envelope,

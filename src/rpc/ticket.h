@@ -23,7 +23,8 @@ struct rpc_ticket {
 } __attribute__((packed));
 _Static_assert(sizeof(struct rpc_ticket) == 44, "verbs leaves 56 bytes of private data");
 
-/* Fills in the MAC. */
+/* Takes the fields in host order, fills in the MAC and leaves the ticket as it goes on the wire. 0, or
+ * -ENOMEM. */
 int ticket_sign(struct rpc_ticket *ticket, const uint8_t key[TICKET_KEY_BYTES]);
 
 /* Checks length, MAC (in constant time), incarnation and expiry of `bytes`; fills `*out` in host order.

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A connection as the rooms of rpc/ share it: listener.c makes accepted ones, connection.c runs their
+ * state machine, stream.c moves their bytes, call.c gives frames their meaning.
+ */
+#ifndef RPC_CONNECTION_H
+#define RPC_CONNECTION_H
+
+#include <netdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <urcu/list.h>
+
+#include "base/uri.h"
+#include "rpc/frame.h"
+#include "rpc/loop.h"
+#include "rpc/rpc.h"
+#include "rpc/tls.h"
+
+#define CONNECTION_PEER_MAX  (URI_HOST_MAX + 16)  /* "[HOST]:PORT"                             */
+#define CONNECTION_QUEUE_MAX (2U * RPC_FRAME_MAX) /* bytes a peer may leave unread             */
+#define CONNECTION_CALLS_MAX 65536U		  /* requests a peer may have unanswered       */
+#define CONNECTION_LINGER_MS 1000		  /* for last words to arrive                  */
+
+enum connection_state {
+	CONNECTION_CONNECTING, /* the socket is not connected, or there is none yet */
+	CONNECTION_HANDSHAKE,
+	CONNECTION_OPEN,
+	CONNECTION_CLOSING, /* last words are on their way; what comes in is dropped */
+	CONNECTION_CLOSED,
+	CONNECTION_STATES
+};
+
+struct rpc_connection {
+	/* Set once. */
+	struct rpc_loop *loop;
+	struct rpc_handlers handlers;
+	char peer[CONNECTION_PEER_MAX];
+	char identity[KEY_IDENTITY_MAX + 1]; /* before `opened` runs */
+
+	atomic_uint references;
+	_Atomic(void *) context;
+
+	/* The loop's thread alone. */
+	struct loop_resident resident;
+	struct loop_source source;     /* its fd is -1 while there is no socket */
+	struct loop_task task;	       /* holds a reference while queued         */
+	struct loop_timer timer;       /* handshake, then linger                 */
+	struct rpc_listener *listener; /* of a stranger that has not proved its key yet */
+	struct cds_list_head stranger; /* in that listener's list                       */
+	struct addrinfo *addresses;    /* to connect to, and the next to be tried        */
+	const struct addrinfo *next_address;
+	struct key key; /* to prove; wiped once it has been */
+	bool is_accepted;
+	int closing_status; /* for `closed`, from CONNECTION_CLOSING on */
+	uint8_t *received;  /* bytes that are not a whole frame yet      */
+	size_t received_length, received_capacity;
+
+	pthread_mutex_t lock; /* guards what follows */
+	/* The loop's thread alone changes these two, and may read them unlocked. */
+	enum connection_state state;
+	bool was_open;
+	struct tls *tls;
+	struct cds_list_head outgoing; /* struct frame_buffer */
+	size_t outgoing_bytes;
+	int failure; /* a sender met it: for the loop's thread to act on */
+	bool is_close_asked, has_more, has_said_goodbye;
+	void *calls_by_id; /* tsearch() tree of the calls below */
+	struct cds_list_head calls;
+	uint64_t next_request_id;
+	uint32_t nr_unanswered;
+};
+
+/* connection.c */
+
+/* A connection over the accepted socket `fd`, which it takes over in every case. Returns the stranger,
+ * whose reference is the loop's, or NULL. */
+struct rpc_connection *connection_accept(struct rpc_listener *listener, struct rpc_loop *loop,
+					 int fd, const char *peer, struct tls_acceptor *acceptor,
+					 const struct rpc_handlers *handlers, void *context);
+/* Ends it at once, on the loop's thread: callbacks run, the loop's reference goes. */
+void connection_finish(struct rpc_connection *connection, int status);
+/* Sends what is queued, then ends with `status`. On the loop's thread. */
+void connection_end(struct rpc_connection *connection, int status);
+/* Keeps "HOST:PORT" or "[HOST]:PORT". */
+void connection_print_peer(char out[CONNECTION_PEER_MAX], const char *host, const char *port);
+/* Has the loop's thread end the connection with `failure`. With the lock held. */
+void connection_fail(struct rpc_connection *connection, int failure);
+/* Has the loop's thread look at what is asked of it: the end, another turn. From any thread. */
+void connection_call_attention(struct rpc_connection *connection);
+
+/* stream.c */
+
+/* Queues a frame and, when nothing is before it, sends it; takes `buffer`. With the lock held. False:
+ * the connection is ending and `buffer` was freed. */
+bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer);
+/* Writes what the socket takes of the queue. With the lock held. */
+void stream_flush(struct rpc_connection *connection);
+/* Reads what there is, for one turn, and acts on it. May finish the connection. */
+void stream_receive(struct rpc_connection *connection);
+/* In CONNECTION_CLOSING: goes on with last words, reads and drops the rest. May finish the connection. */
+void stream_linger(struct rpc_connection *connection);
+
+/* listener.c */
+
+/* The stranger has proved its key, or is gone. */
+void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection);
+/* One line about a peer that behaved wrongly, unless there were too many in this second. */
+void listener_complain(const struct rpc_connection *connection, const char *claimed, int status);
+
+/* call.c */
+
+/* Acts on a frame from the peer; keeps nothing of it unless it sets `*is_taken`. */
+void call_receive(struct rpc_connection *connection, Afar__Frame *frame, bool *is_taken);
+/* The same for a frame of another protocol version: answers it, or takes it for an answer. */
+void call_receive_alien(struct rpc_connection *connection, Afar__Frame *frame, bool *is_taken);
+/* Ends every call that waits for a reply. On the loop's thread, when the connection is closed. */
+void call_end_all(struct rpc_connection *connection, int status);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames as bytes: four bytes of little-endian length, then one packed Afar__Frame. */
+#ifndef RPC_FRAME_H
+#define RPC_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <urcu/list.h>
+
+#include "rpc/rpc.h"
+
+#define FRAME_HEADER 4 /* bytes of the length word */
+
+/* A frame on its way out, in the queue of one connection. */
+struct frame_buffer {
+	struct cds_list_head entry;
+	size_t length; /* of `bytes`, the length word included */
+	size_t sent;
+	uint8_t bytes[];
+};
+
+/* Packs `frame`; `*out` is the caller's to free(). -EMSGSIZE with a sentence, -ENOMEM. */
+int frame_encode(const Afar__Frame *frame, struct frame_buffer **out);
+
+static inline uint32_t frame_length(const uint8_t header[FRAME_HEADER])
+{
+	return (uint32_t)header[0] | (uint32_t)header[1] << 8 | (uint32_t)header[2] << 16 |
+	       (uint32_t)header[3] << 24;
+}
+
+#endif
