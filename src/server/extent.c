@@ -1,1 +1,859 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pool of extents and its scrubber thread. The server's membership reserves and releases on the
+ * manager's word, its control asks for keys. Owns all lent memory and its registrations.
+ *
+ * An extent is in one state, moved by extent_move() alone; its memory may be touched by the pool in
+ * TAKEN (fresh or scrubbed: nobody writes it), DIRTY and SCRUBBING, by peers in GRANTED.
+ *
+ * Ending a key stops every write that has not begun. Transports that check the key once per message
+ * (tcp) go on with one that is half through; only closing the connection stops that, which is the
+ * manager's to order (SessionEnd) before it releases what a session that may still write has had.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <openssl/rand.h>
+#include <pthread.h>
+#include <search.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <urcu/list.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "memory/segment.h"
+#include "server/extent.h"
+
+#define NR_SIZES (EXTENT_BYTES_MAX / SEGMENT_MIN) /* extents come in 1 to so many SEGMENT_MIN */
+
+enum extent_state {
+	EXTENT_CLEAN,	  /* zeroed, in the pool, nobody's                             */
+	EXTENT_TAKEN,	  /* zeroed, a reservation in progress holds it                */
+	EXTENT_GRANTED,	  /* a namespace has it, its key works                         */
+	EXTENT_DRAINING,  /* released: not found any more, its key is being ended      */
+	EXTENT_DIRTY,	  /* unreachable, with what the last holder left               */
+	EXTENT_SCRUBBING, /* the scrubber zeroes it                                    */
+	EXTENT_GONE,	  /* unmapped, or part of a neighbour: about to be freed       */
+	NR_STATES,
+};
+
+static const bool transitions[NR_STATES][NR_STATES] = {
+	[EXTENT_CLEAN] = {[EXTENT_TAKEN] = true, [EXTENT_GONE] = true},
+	[EXTENT_TAKEN] = {[EXTENT_GRANTED] = true, [EXTENT_CLEAN] = true, [EXTENT_GONE] = true},
+	[EXTENT_GRANTED] = {[EXTENT_DRAINING] = true},
+	[EXTENT_DRAINING] = {[EXTENT_DIRTY] = true},
+	[EXTENT_DIRTY] = {[EXTENT_SCRUBBING] = true, [EXTENT_GONE] = true},
+	[EXTENT_SCRUBBING] = {[EXTENT_CLEAN] = true},
+};
+
+struct extent {
+	struct cds_list_head node; /* in the list of its state, or of who works on it */
+	enum extent_state state;
+	char *addr;
+	size_t length;
+	/* When somebody has it: */
+	uint64_t number;
+	uint64_t namespace;
+	struct fabric_memory memory;
+};
+
+struct extent_pool {
+	struct extent_pool_options options;
+	pthread_t scrubber;
+
+	pthread_mutex_t lock;
+	pthread_cond_t supply; /* clean memory or room may have come, or stopping */
+	pthread_cond_t work;   /* dirty memory has come, or closing               */
+	bool is_stopping;
+	bool is_closing;
+
+	uint64_t bytes[NR_STATES]; /* in each state                                    */
+	uint64_t populating;	   /* on its way, not in any state yet                 */
+	uint64_t reserving;	   /* asked for by reservations in progress            */
+	unsigned nr_waiting;	   /* of those, waiting for the scrubber               */
+	size_t nr_granted;	   /* entries of `granted`                             */
+	struct cds_list_head granted;
+	struct cds_list_head dirty; /* oldest first                                     */
+	struct cds_list_head clean[NR_SIZES + 1]; /* by length / SEGMENT_MIN                */
+	void *clean_by_start; /* trees over the clean ones, to find neighbours    */
+	void *clean_by_end;
+	void *granted_by_number;
+	uint64_t next_number;
+};
+
+/* ---- States */
+
+static int compare_start(const void *a, const void *b)
+{
+	const struct extent *left = a, *right = b;
+
+	return (left->addr > right->addr) - (left->addr < right->addr);
+}
+
+static int compare_end(const void *a, const void *b)
+{
+	const struct extent *left = a, *right = b;
+	const char *left_end = left->addr + left->length, *right_end = right->addr + right->length;
+
+	return (left_end > right_end) - (left_end < right_end);
+}
+
+static int compare_number(const void *a, const void *b)
+{
+	const struct extent *left = a, *right = b;
+
+	return (left->number > right->number) - (left->number < right->number);
+}
+
+/* The only place where an extent changes state: books its bytes and its place. In TAKEN, SCRUBBING,
+ * DRAINING and GONE it is on no list: the caller may put it on its own. */
+static void extent_move(struct extent_pool *pool, struct extent *extent, enum extent_state to)
+{
+	assert(transitions[extent->state][to]);
+	cds_list_del_init(&extent->node);
+	pool->bytes[extent->state] -= extent->length;
+	if (extent->state == EXTENT_CLEAN) {
+		tdelete(extent, &pool->clean_by_start, compare_start);
+		tdelete(extent, &pool->clean_by_end, compare_end);
+	} else if (extent->state == EXTENT_GRANTED) {
+		tdelete(extent, &pool->granted_by_number, compare_number);
+		pool->nr_granted--;
+	}
+
+	extent->state = to;
+	pool->bytes[to] += extent->length;
+	switch (to) {
+	case EXTENT_CLEAN:
+		cds_list_add(&extent->node, &pool->clean[extent->length / SEGMENT_MIN]);
+		/* Not in a tree for want of memory: it just is not found as a neighbour. */
+		tsearch(extent, &pool->clean_by_start, compare_start);
+		tsearch(extent, &pool->clean_by_end, compare_end);
+		pthread_cond_broadcast(&pool->supply);
+		break;
+	case EXTENT_GRANTED:
+		cds_list_add_tail(&extent->node, &pool->granted);
+		pool->nr_granted++;
+		break;
+	case EXTENT_DIRTY:
+		cds_list_add_tail(&extent->node, &pool->dirty);
+		pthread_cond_signal(&pool->work);
+		break;
+	case EXTENT_GONE:
+		pool->bytes[EXTENT_GONE] = 0;
+		pthread_cond_broadcast(&pool->supply);
+		break;
+	default:
+		break;
+	}
+}
+
+static struct extent *extent_new(struct extent_pool *pool, char *addr, size_t length)
+{
+	struct extent *extent = calloc(1, sizeof(*extent));
+
+	if (!extent)
+		return NULL;
+	CDS_INIT_LIST_HEAD(&extent->node);
+	extent->state = EXTENT_TAKEN;
+	extent->addr = addr;
+	extent->length = length;
+	pool->bytes[EXTENT_TAKEN] += length;
+	return extent;
+}
+
+static struct extent *tree_find(const struct extent *like, void *const *root,
+				int (*compare)(const void *, const void *))
+{
+	struct extent *const *found = tfind(like, root, compare);
+
+	return found ? *found : NULL;
+}
+
+/* Makes a clean neighbour part of `extent`, which is not clean yet. */
+static void extent_absorb(struct extent_pool *pool, struct extent *extent, struct extent *neighbour)
+{
+	if (!neighbour || extent->length + neighbour->length > EXTENT_BYTES_MAX)
+		return;
+	if (neighbour->addr < extent->addr)
+		extent->addr = neighbour->addr;
+	extent->length += neighbour->length;
+	pool->bytes[extent->state] += neighbour->length;
+	extent_move(pool, neighbour, EXTENT_GONE);
+	free(neighbour);
+}
+
+/* Into the pool, together with the clean neighbours: else extents would get ever smaller. */
+static void extent_to_clean(struct extent_pool *pool, struct extent *extent)
+{
+	struct extent like = {.addr = extent->addr, .length = 0};
+
+	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_end, compare_end));
+	like.addr = extent->addr + extent->length;
+	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_start, compare_start));
+	extent_move(pool, extent, EXTENT_CLEAN);
+}
+
+static bool may_keep(const struct extent_pool *pool, size_t length)
+{
+	uint64_t limit = pool->options.pool_bytes;
+
+	return limit == 0 || pool->bytes[EXTENT_CLEAN] + length <= limit;
+}
+
+static void extents_unmap(struct cds_list_head *gone)
+{
+	struct extent *extent, *next;
+
+	cds_list_for_each_entry_safe (extent, next, gone, node) {
+		segment_unmap(extent->addr, extent->length);
+		free(extent);
+	}
+}
+
+static void notify(struct extent_pool *pool)
+{
+	if (pool->options.changed)
+		pool->options.changed(pool->options.context);
+}
+
+/* ---- The scrubber */
+
+/* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
+ * for memory gets it scrubbed even past the limit. */
+static void scrub_one(struct extent_pool *pool)
+{
+	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
+
+	if (may_keep(pool, extent->length) || pool->nr_waiting > 0) {
+		extent_move(pool, extent, EXTENT_SCRUBBING);
+		pthread_mutex_unlock(&pool->lock);
+		segment_scrub(extent->addr, extent->length);
+		pthread_mutex_lock(&pool->lock);
+		extent_to_clean(pool, extent);
+	} else {
+		/* Unmapped before it is booked as gone: there is never more than the capacity. */
+		cds_list_del_init(&extent->node);
+		pthread_mutex_unlock(&pool->lock);
+		segment_unmap(extent->addr, extent->length);
+		pthread_mutex_lock(&pool->lock);
+		extent_move(pool, extent, EXTENT_GONE);
+		free(extent);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	notify(pool);
+	pthread_mutex_lock(&pool->lock);
+}
+
+static void *scrubber_run(void *argument)
+{
+	struct extent_pool *pool = argument;
+
+	pthread_mutex_lock(&pool->lock);
+	while (!pool->is_closing) {
+		if (cds_list_empty(&pool->dirty))
+			pthread_cond_wait(&pool->work, &pool->lock);
+		else
+			scrub_one(pool);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+/* ---- Reserving */
+
+/* A reservation in progress. */
+struct reservation {
+	uint64_t bytes;
+	uint64_t missing; /* of those, not in `taken` yet                  */
+	uint64_t deadline;
+	bool is_machine_full;	    /* populating failed: only the pool can help     */
+	struct cds_list_head taken; /* in TAKEN                                      */
+};
+
+static void take(struct extent_pool *pool, struct extent *extent, struct reservation *reservation)
+{
+	extent_move(pool, extent, EXTENT_TAKEN);
+	cds_list_add_tail(&extent->node, &reservation->taken);
+	reservation->missing -= extent->length;
+}
+
+/* Cuts what is too much off a larger clean extent than is missing, and takes it. */
+static int take_split(struct extent_pool *pool, struct extent *extent,
+		      struct reservation *reservation)
+{
+	size_t wanted = reservation->missing;
+	struct extent *rest;
+
+	extent_move(pool, extent, EXTENT_TAKEN);
+	rest = extent_new(pool, extent->addr + wanted, extent->length - wanted);
+	if (!rest) {
+		extent_to_clean(pool, extent);
+		return error_code(-ENOMEM);
+	}
+	pool->bytes[EXTENT_TAKEN] -= rest->length; /* it was booked with the whole */
+	extent->length = wanted;
+	extent_to_clean(pool, rest);
+	cds_list_add_tail(&extent->node, &reservation->taken);
+	reservation->missing = 0;
+	return 0;
+}
+
+/* From the pool: the largest extents that fit, then a piece of the smallest larger one. */
+static int take_clean(struct extent_pool *pool, struct reservation *reservation)
+{
+	struct cds_list_head *sizes = pool->clean;
+	size_t units;
+
+	for (units = NR_SIZES; units > 0; units--) {
+		while (reservation->missing >= units * SEGMENT_MIN &&
+		       !cds_list_empty(&sizes[units]))
+			take(pool, cds_list_first_entry(&sizes[units], struct extent, node),
+			     reservation);
+	}
+	if (reservation->missing == 0)
+		return 0;
+	for (units = reservation->missing / SEGMENT_MIN + 1; units <= NR_SIZES; units++) {
+		if (!cds_list_empty(&sizes[units]))
+			return take_split(pool,
+					  cds_list_first_entry(&sizes[units], struct extent, node),
+					  reservation);
+	}
+	return 0;
+}
+
+/* How much may be populated without going past the capacity. */
+static uint64_t room(const struct extent_pool *pool)
+{
+	uint64_t mapped = pool->populating;
+	int state;
+
+	for (state = 0; state < NR_STATES; state++)
+		mapped += pool->bytes[state];
+	return pool->options.capacity_bytes - mapped;
+}
+
+/* Cuts fresh memory into extents and takes them. */
+static int take_fresh(struct extent_pool *pool, char *addr, struct reservation *reservation)
+{
+	struct extent *extent;
+	size_t length;
+
+	for (; reservation->missing > 0; addr += length) {
+		length = reservation->missing;
+		if (length > EXTENT_BYTES_MAX)
+			length = EXTENT_BYTES_MAX;
+		extent = extent_new(pool, addr, length);
+		if (!extent) {
+			segment_unmap(addr, reservation->missing);
+			return error_code(-ENOMEM);
+		}
+		cds_list_add_tail(&extent->node, &reservation->taken);
+		reservation->missing -= length;
+	}
+	return 0;
+}
+
+/* Populates what is missing, without the lock. That the machine has not so much is no failure yet. */
+static int take_populated(struct extent_pool *pool, struct reservation *reservation)
+{
+	uint64_t bytes = reservation->missing;
+	enum segment_backing backing;
+	void *addr;
+	int status;
+
+	pool->populating += bytes;
+	pthread_mutex_unlock(&pool->lock);
+	status = segment_map(bytes, 0, &addr, &backing);
+	if (status == 0)
+		madvise(addr, bytes, MADV_DONTDUMP); /* others' data: not for our core dumps */
+	pthread_mutex_lock(&pool->lock);
+	pool->populating -= bytes;
+	if (status != 0) {
+		reservation->is_machine_full = true;
+		return 0;
+	}
+	return take_fresh(pool, addr, reservation);
+}
+
+static unsigned long long in_mib(uint64_t bytes)
+{
+	return (unsigned long long)(bytes >> 20);
+}
+
+static int fail_full(const struct extent_pool *pool, uint64_t bytes, const char *what)
+{
+	return error_fail(-ENOSPC,
+			  "reserve %llu MiB: %s, %llu MiB of capacity, %llu MiB granted; release "
+			  "some, or add a server",
+			  in_mib(bytes), what, in_mib(pool->options.capacity_bytes),
+			  in_mib(pool->bytes[EXTENT_GRANTED]));
+}
+
+/* Waits until there may be more. A deadline of CLOCK_NEVER is fine: what is dirty gets clean. */
+static int wait_for_supply(struct extent_pool *pool, struct reservation *reservation)
+{
+	struct timespec until;
+	int error = 0;
+
+	if (pool->bytes[EXTENT_DRAINING] + pool->bytes[EXTENT_DIRTY] +
+		    pool->bytes[EXTENT_SCRUBBING] ==
+	    0)
+		return fail_full(pool, reservation->bytes,
+				 "the machine has not so much memory left");
+	pool->nr_waiting++;
+	if (reservation->deadline == CLOCK_NEVER) {
+		pthread_cond_wait(&pool->supply, &pool->lock);
+	} else {
+		until.tv_sec = (time_t)(reservation->deadline / 1000000000U);
+		until.tv_nsec = (long)(reservation->deadline % 1000000000U);
+		error = pthread_cond_timedwait(&pool->supply, &pool->lock, &until);
+	}
+	pool->nr_waiting--;
+	if (error == ETIMEDOUT)
+		return error_fail(-ETIMEDOUT,
+				  "reserve %llu MiB: scrubbing released memory takes longer than "
+				  "the deadline; try again",
+				  in_mib(reservation->bytes));
+	return 0;
+}
+
+/*
+ * Collects all that is asked for. Ends, because no more than the capacity is ever promised: when nothing
+ * is clean, draining, dirty or under the scrubber, there is room to populate what is missing.
+ */
+static int collect(struct extent_pool *pool, struct reservation *reservation)
+{
+	int status;
+
+	for (;;) {
+		if (pool->is_stopping)
+			return error_fail(-ECANCELED, "reserve %llu MiB: the server is stopping",
+					  in_mib(reservation->bytes));
+		status = take_clean(pool, reservation);
+		if (status != 0 || reservation->missing == 0)
+			return status;
+		if (!reservation->is_machine_full && room(pool) >= reservation->missing)
+			status = take_populated(pool, reservation);
+		else
+			status = wait_for_supply(pool, reservation);
+		if (status != 0)
+			return status;
+	}
+}
+
+/* Back into the pool, unused; what the pool may not keep is unmapped. */
+static void give_up(struct extent_pool *pool, struct reservation *reservation)
+{
+	struct extent *extent, *next;
+	CDS_LIST_HEAD(gone);
+
+	pthread_mutex_lock(&pool->lock);
+	cds_list_for_each_entry_safe (extent, next, &reservation->taken, node) {
+		if (may_keep(pool, extent->length)) {
+			extent_to_clean(pool, extent);
+		} else {
+			extent_move(pool, extent, EXTENT_GONE);
+			cds_list_add(&extent->node, &gone);
+		}
+	}
+	pool->reserving -= reservation->bytes;
+	pthread_mutex_unlock(&pool->lock);
+	extents_unmap(&gone);
+}
+
+static void deregister_all(struct reservation *reservation, const struct extent *end)
+{
+	struct extent *extent;
+
+	cds_list_for_each_entry (extent, &reservation->taken, node) {
+		if (extent == end)
+			return;
+		fabric_memory_deregister(&extent->memory);
+	}
+}
+
+static int register_all(struct extent_pool *pool, struct reservation *reservation)
+{
+	struct extent *extent;
+	int status;
+
+	cds_list_for_each_entry (extent, &reservation->taken, node) {
+		status = fabric_memory_register(pool->options.fabric, extent->addr, extent->length,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+						&extent->memory);
+		if (status != 0) {
+			deregister_all(reservation, extent);
+			return error_fail(status,
+					  "reserve %llu MiB: the fabric does not register the "
+					  "memory (%s); raise the limit of locked memory",
+					  in_mib(reservation->bytes), afar_strerror(status));
+		}
+	}
+	return 0;
+}
+
+/* Into the books, with numbers; undone here when there is no memory for the books. */
+static int enroll_all(struct extent_pool *pool, uint64_t namespace, struct reservation *reservation)
+{
+	struct extent *extent, *other;
+
+	cds_list_for_each_entry (extent, &reservation->taken, node) {
+		extent->number = pool->next_number++;
+		extent->namespace = namespace;
+		if (tsearch(extent, &pool->granted_by_number, compare_number))
+			continue;
+		cds_list_for_each_entry (other, &reservation->taken, node) {
+			if (other == extent)
+				break;
+			tdelete(other, &pool->granted_by_number, compare_number);
+		}
+		return error_code(-ENOMEM);
+	}
+	return 0;
+}
+
+static size_t list_length(const struct cds_list_head *list)
+{
+	const struct cds_list_head *node;
+	size_t length = 0;
+
+	for (node = list->next; node != list; node = node->next)
+		length++;
+	return length;
+}
+
+static void describe(const struct extent *extent, struct extent_info *out)
+{
+	out->extent = extent->number;
+	out->namespace = extent->namespace;
+	out->length = extent->length;
+}
+
+/* Makes what was collected the namespace's. */
+static int grant_all(struct extent_pool *pool, uint64_t namespace, struct reservation *reservation,
+		     struct extent_info **out, size_t *nr_out)
+{
+	struct extent *extent, *next;
+	struct extent_info *infos;
+	size_t nr_infos = 0;
+	int status;
+
+	infos = calloc(list_length(&reservation->taken), sizeof(*infos));
+	if (!infos)
+		return error_code(-ENOMEM);
+	status = register_all(pool, reservation);
+	if (status != 0)
+		goto out_free;
+
+	pthread_mutex_lock(&pool->lock);
+	status = enroll_all(pool, namespace, reservation);
+	if (status != 0) {
+		pthread_mutex_unlock(&pool->lock);
+		goto out_deregister;
+	}
+	cds_list_for_each_entry_safe (extent, next, &reservation->taken, node) {
+		extent_move(pool, extent, EXTENT_GRANTED);
+		describe(extent, &infos[nr_infos++]);
+	}
+	pool->reserving -= reservation->bytes;
+	pthread_mutex_unlock(&pool->lock);
+	*out = infos;
+	*nr_out = nr_infos;
+	return 0;
+
+out_deregister:
+	deregister_all(reservation, NULL);
+out_free:
+	free(infos);
+	return status;
+}
+
+/* Promises the bytes if the capacity has them. */
+static int admit(struct extent_pool *pool, uint64_t namespace, uint64_t bytes)
+{
+	uint64_t promised = pool->bytes[EXTENT_GRANTED] + pool->reserving;
+
+	if (namespace == 0 || bytes == 0 || bytes % SEGMENT_MIN != 0)
+		return error_fail(-EINVAL,
+				  "reserve %llu bytes for namespace %llu: not a namespace, or not "
+				  "a multiple of 2 MiB",
+				  (unsigned long long)bytes, (unsigned long long)namespace);
+	if (bytes > pool->options.capacity_bytes - promised)
+		return fail_full(pool, bytes, "the server has not so much free");
+	pool->reserving += bytes;
+	return 0;
+}
+
+/* Collects and grants what was admitted. Called with the lock, returns without. */
+static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
+			    struct reservation *reservation, struct extent_info **out,
+			    size_t *nr_out)
+{
+	int status;
+
+	status = collect(pool, reservation);
+	pthread_mutex_unlock(&pool->lock);
+	if (status == 0)
+		status = grant_all(pool, namespace, reservation, out, nr_out);
+	if (status != 0)
+		give_up(pool, reservation);
+	notify(pool);
+	return status;
+}
+
+int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			uint64_t deadline, struct extent_info **out, size_t *nr_out)
+{
+	struct reservation reservation = {.bytes = bytes, .missing = bytes, .deadline = deadline};
+	int status;
+
+	CDS_INIT_LIST_HEAD(&reservation.taken);
+	pthread_mutex_lock(&pool->lock);
+	status = admit(pool, namespace, bytes);
+	if (status != 0) {
+		pthread_mutex_unlock(&pool->lock);
+		return status;
+	}
+	return reserve_admitted(pool, namespace, &reservation, out, nr_out);
+}
+
+int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			      struct extent_info **out, size_t *nr_out)
+{
+	struct reservation reservation = {
+		.bytes = bytes, .missing = bytes, .deadline = CLOCK_NEVER};
+	int status;
+
+	CDS_INIT_LIST_HEAD(&reservation.taken);
+	pthread_mutex_lock(&pool->lock);
+	status = pool->bytes[EXTENT_CLEAN] >= bytes ? admit(pool, namespace, bytes) : -EAGAIN;
+	if (status != 0) {
+		pthread_mutex_unlock(&pool->lock);
+		return status;
+	}
+	return reserve_admitted(pool, namespace, &reservation, out, nr_out);
+}
+
+/* ---- Releasing, and what is had */
+
+static struct extent *granted_find(struct extent_pool *pool, uint64_t number)
+{
+	struct extent like = {.number = number};
+
+	return tree_find(&like, &pool->granted_by_number, compare_number);
+}
+
+/* Ends the keys of extents in DRAINING, which takes its time on some transports, and passes them on. */
+static void drain(struct extent_pool *pool, struct cds_list_head *draining)
+{
+	struct extent *extent, *next;
+
+	cds_list_for_each_entry (extent, draining, node)
+		fabric_memory_deregister(&extent->memory);
+	pthread_mutex_lock(&pool->lock);
+	cds_list_for_each_entry_safe (extent, next, draining, node)
+		extent_move(pool, extent, EXTENT_DIRTY);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents)
+{
+	struct extent *extent;
+	size_t nr_released = 0, i;
+	CDS_LIST_HEAD(draining);
+
+	pthread_mutex_lock(&pool->lock);
+	for (i = 0; i < nr_extents; i++) {
+		extent = granted_find(pool, extents[i]);
+		if (!extent)
+			continue;
+		extent_move(pool, extent, EXTENT_DRAINING);
+		cds_list_add_tail(&extent->node, &draining);
+		nr_released++;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (nr_released == 0)
+		return 0;
+	drain(pool, &draining);
+	notify(pool);
+	return nr_released;
+}
+
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t *length,
+		    uint64_t *key, uint64_t *origin)
+{
+	struct extent *found;
+
+	pthread_mutex_lock(&pool->lock);
+	found = granted_find(pool, extent);
+	if (found && found->namespace == namespace) {
+		*length = found->length;
+		*key = found->memory.key;
+		*origin = found->memory.base;
+	} else {
+		found = NULL;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (!found)
+		return error_fail(-AFAR_ELOST,
+				  "key of extent %llu: namespace %llu has no such extent on this "
+				  "server; open the region again",
+				  (unsigned long long)extent, (unsigned long long)namespace);
+	return 0;
+}
+
+int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out)
+{
+	struct extent_info *infos;
+	struct extent *extent;
+	size_t nr_infos = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	infos = calloc(pool->nr_granted + 1, sizeof(*infos));
+	if (infos) {
+		cds_list_for_each_entry (extent, &pool->granted, node)
+			describe(extent, &infos[nr_infos++]);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (!infos)
+		return error_code(-ENOMEM);
+	*out = infos;
+	*nr_out = nr_infos;
+	return 0;
+}
+
+void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out)
+{
+	pthread_mutex_lock(&pool->lock);
+	out->capacity_bytes = pool->options.capacity_bytes;
+	out->granted_bytes = pool->bytes[EXTENT_GRANTED];
+	out->clean_bytes = pool->bytes[EXTENT_CLEAN];
+	out->dirty_bytes = pool->bytes[EXTENT_DRAINING] + pool->bytes[EXTENT_DIRTY] +
+			   pool->bytes[EXTENT_SCRUBBING];
+	out->nr_granted = pool->nr_granted;
+	pthread_mutex_unlock(&pool->lock);
+}
+
+/* ---- Life */
+
+static void init_lists(struct extent_pool *pool)
+{
+	size_t i;
+
+	CDS_INIT_LIST_HEAD(&pool->granted);
+	CDS_INIT_LIST_HEAD(&pool->dirty);
+	for (i = 0; i <= NR_SIZES; i++)
+		CDS_INIT_LIST_HEAD(&pool->clean[i]);
+}
+
+/* Deadlines are on the monotonic clock. */
+static void init_supply(pthread_cond_t *supply)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(supply, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+static int start_scrubber(struct extent_pool *pool)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&pool->scrubber, NULL, scrubber_run, pool);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error != 0)
+		return error_fail(-error, "start the scrubber: no thread; raise the limit of "
+					  "processes");
+	pthread_setname_np(pool->scrubber, "afar-scrub");
+	return 0;
+}
+
+int extent_pool_open(const struct extent_pool_options *options, struct extent_pool **out)
+{
+	struct extent_pool *pool = calloc(1, sizeof(*pool));
+	int status;
+
+	if (!pool)
+		return error_code(-ENOMEM);
+	pool->options = *options;
+	pool->options.capacity_bytes -= options->capacity_bytes % SEGMENT_MIN;
+	/* Numbers of an earlier start mean nothing here: begin where they hardly can have been. */
+	if (RAND_bytes((unsigned char *)&pool->next_number, sizeof(pool->next_number)) != 1) {
+		status = error_fail(-EIO, "start the server: no randomness");
+		goto out_free;
+	}
+	pool->next_number = (pool->next_number >> 16) | 1;
+	pthread_mutex_init(&pool->lock, NULL);
+	init_supply(&pool->supply);
+	pthread_cond_init(&pool->work, NULL);
+	init_lists(pool);
+	status = start_scrubber(pool);
+	if (status != 0)
+		goto out_destroy;
+	*out = pool;
+	return 0;
+
+out_destroy:
+	pthread_cond_destroy(&pool->work);
+	pthread_cond_destroy(&pool->supply);
+	pthread_mutex_destroy(&pool->lock);
+out_free:
+	free(pool);
+	return status;
+}
+
+void extent_pool_stop(struct extent_pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool->is_stopping = true;
+	pthread_cond_broadcast(&pool->supply);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+static void drop_all(struct extent_pool *pool, struct cds_list_head *list)
+{
+	struct extent *extent, *next;
+
+	cds_list_for_each_entry_safe (extent, next, list, node) {
+		extent_move(pool, extent, EXTENT_GONE);
+		segment_unmap(extent->addr, extent->length);
+		free(extent);
+	}
+}
+
+void extent_pool_close(struct extent_pool *pool)
+{
+	struct extent *extent, *next;
+	CDS_LIST_HEAD(draining);
+	size_t i;
+
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	pool->is_closing = true;
+	pthread_cond_signal(&pool->work);
+	pthread_mutex_unlock(&pool->lock);
+	pthread_join(pool->scrubber, NULL);
+
+	cds_list_for_each_entry_safe (extent, next, &pool->granted, node) {
+		extent_move(pool, extent, EXTENT_DRAINING);
+		cds_list_add_tail(&extent->node, &draining);
+	}
+	drain(pool, &draining);
+	drop_all(pool, &pool->dirty);
+	for (i = 0; i <= NR_SIZES; i++)
+		drop_all(pool, &pool->clean[i]);
+
+	pthread_cond_destroy(&pool->work);
+	pthread_cond_destroy(&pool->supply);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool);
+}

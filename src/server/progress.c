@@ -1,1 +1,550 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress threads. Each owns a fabric queue and the connections on it, and alone touches them; others
+ * send it commands. The first also owns the listener and deals new connections out.
+ *
+ * A thread works in passes: commands, new connections, connection events, then it moves data. As long
+ * as data comes, and spin_us longer, it spins; then it arms the queue and sleeps on the descriptors: an
+ * idle server uses no CPU.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <urcu/list.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "server/progress.h"
+
+#define QUEUE_DEPTH	  16U	/* a target starts no transfers of its own            */
+#define SPINS_PER_LOOK	  64U	/* while spinning, the other descriptors are rare     */
+#define CONNECT_MS	  10000 /* from being accepted to being connected             */
+#define REJECTION_LINE_MS 1000U /* at most one line about strangers in so long        */
+
+enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
+
+/* A data connection. Owned by its thread, on its list. */
+struct connection {
+	struct cds_list_head node;
+	struct fabric_endpoint *endpoint;
+	uint64_t session;
+	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
+};
+
+/* The end of a session, on its way through all threads. */
+struct ending {
+	uint64_t session;
+	atomic_uint nr_left; /* threads that have not closed its connections yet */
+	void (*done)(void *argument);
+	void *argument;
+};
+
+enum command_kind { COMMAND_ADOPT, COMMAND_END_SESSION };
+
+struct command {
+	struct cds_list_head node;
+	enum command_kind kind;
+	struct fabric_request request; /* COMMAND_ADOPT       */
+	struct ending *ending;	       /* COMMAND_END_SESSION */
+};
+
+struct progress_thread {
+	struct progress *progress;
+	pthread_t thread;
+	struct fabric_queue *queue;
+	struct pollfd watched[NR_WATCHED];
+	nfds_t nr_watched; /* with the listener or without */
+	struct cds_list_head connections;
+	unsigned nr_connecting;
+	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
+
+	int wake_fd;
+	pthread_mutex_t lock; /* of the commands */
+	struct cds_list_head commands;
+	atomic_bool has_commands;
+};
+
+struct progress {
+	struct progress_options options;
+	struct fabric_listener *listener;
+	struct progress_thread *threads;
+	atomic_bool is_stopping;
+	atomic_uint nr_connections;
+	_Atomic uint64_t next_rejection_line; /* on clock_ns() */
+};
+
+/* ---- Commands */
+
+static void wake(struct progress_thread *thread)
+{
+	static const uint64_t one = 1;
+	ssize_t written;
+
+	atomic_store(&thread->has_commands, true);
+	/* It fails only when the counter is full, and then the thread wakes up anyway. */
+	written = write(thread->wake_fd, &one, sizeof(one));
+	(void)written;
+}
+
+static void send_command(struct progress_thread *thread, struct command *command)
+{
+	pthread_mutex_lock(&thread->lock);
+	cds_list_add_tail(&command->node, &thread->commands);
+	pthread_mutex_unlock(&thread->lock);
+	wake(thread);
+}
+
+static void take_commands(struct progress_thread *thread, struct cds_list_head *out)
+{
+	uint64_t count;
+	ssize_t nr_read;
+
+	CDS_INIT_LIST_HEAD(out);
+	/* Cleared before the list is taken: a later command sets both again. */
+	nr_read = read(thread->wake_fd, &count, sizeof(count));
+	(void)nr_read;
+	atomic_store(&thread->has_commands, false);
+	pthread_mutex_lock(&thread->lock);
+	cds_list_splice(&thread->commands, out);
+	CDS_INIT_LIST_HEAD(&thread->commands);
+	pthread_mutex_unlock(&thread->lock);
+}
+
+/* ---- Connections */
+
+/* One line, not one per stranger. */
+static void log_rejection(struct progress *progress, const char *peer, const char *why)
+{
+	uint64_t now = clock_ns(), next = atomic_load(&progress->next_rejection_line);
+
+	if (now < next || !atomic_compare_exchange_strong(&progress->next_rejection_line, &next,
+							  now + REJECTION_LINE_MS * 1000000U))
+		return;
+	log_warn("rejected a data connection from %s: %s", peer, why);
+}
+
+static void count_connection(struct progress_thread *thread, int change)
+{
+	struct progress *progress = thread->progress;
+
+	atomic_fetch_add(&progress->nr_connections, (unsigned)change);
+	atomic_fetch_add(&thread->nr_connections, (unsigned)change);
+}
+
+static void note_settled(struct progress_thread *thread, struct connection *connection)
+{
+	if (connection->connect_deadline != CLOCK_NEVER)
+		thread->nr_connecting--;
+	connection->connect_deadline = CLOCK_NEVER;
+}
+
+static void close_connection(struct progress_thread *thread, struct connection *connection)
+{
+	fabric_endpoint_close(connection->endpoint);
+	note_settled(thread, connection);
+	cds_list_del(&connection->node);
+	free(connection);
+	count_connection(thread, -1);
+	thread->progress->options.changed(thread->progress->options.context);
+}
+
+/* Accepts a stranger, or rejects it. The ticket is redeemed here, on the thread that will own the
+ * connection: an end of the session either comes before and revokes it, or finds the connection. */
+static void adopt(struct progress_thread *thread, struct fabric_request *request)
+{
+	struct progress *progress = thread->progress;
+	struct connection *connection;
+	int status;
+
+	connection = calloc(1, sizeof(*connection));
+	if (!connection) {
+		status = error_code(-ENOMEM);
+		goto out_reject;
+	}
+	status = progress->options.admit(progress->options.context, request->private_data,
+					 request->private_length, &connection->session);
+	if (status != 0)
+		goto out_reject;
+	status = fabric_accept(request, thread->queue, connection, &connection->endpoint);
+	if (status != 0)
+		goto out_reject;
+	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
+	thread->nr_connecting++;
+	cds_list_add(&connection->node, &thread->connections);
+	progress->options.changed(progress->options.context);
+	return;
+
+out_reject:
+	log_rejection(progress, request->peer, afar_last_error());
+	free(connection);
+	fabric_reject(progress->listener, request);
+	count_connection(thread, -1);
+}
+
+static struct progress_thread *least_loaded(struct progress *progress)
+{
+	struct progress_thread *least = &progress->threads[0];
+	unsigned i;
+
+	for (i = 1; i < progress->options.nr_threads; i++) {
+		if (atomic_load(&progress->threads[i].nr_connections) <
+		    atomic_load(&least->nr_connections))
+			least = &progress->threads[i];
+	}
+	return least;
+}
+
+/* Gives one request to the thread with the fewest connections. */
+static void deal(struct progress *progress, struct fabric_request *request)
+{
+	struct progress_thread *thread = least_loaded(progress);
+	struct command *command = NULL;
+
+	if (atomic_load(&progress->nr_connections) >= progress->options.nr_connections_max) {
+		log_rejection(progress, request->peer,
+			      "too many connections; raise the limit of open files");
+		goto out_reject;
+	}
+	if (thread == &progress->threads[0]) {
+		count_connection(thread, 1);
+		adopt(thread, request);
+		return;
+	}
+	command = calloc(1, sizeof(*command));
+	if (!command)
+		goto out_reject;
+	command->kind = COMMAND_ADOPT;
+	command->request = *request;
+	count_connection(thread, 1);
+	send_command(thread, command);
+	return;
+
+out_reject:
+	fabric_reject(progress->listener, request);
+}
+
+static void end_session(struct progress_thread *thread, struct ending *ending)
+{
+	struct connection *connection, *next;
+
+	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
+		if (connection->session == ending->session)
+			close_connection(thread, connection);
+	}
+	if (atomic_fetch_sub(&ending->nr_left, 1) == 1) {
+		ending->done(ending->argument);
+		free(ending);
+	}
+}
+
+/* ---- A pass */
+
+static void run_commands(struct progress_thread *thread)
+{
+	struct command *command, *next;
+	struct cds_list_head commands;
+
+	take_commands(thread, &commands);
+	cds_list_for_each_entry_safe (command, next, &commands, node) {
+		switch (command->kind) {
+		case COMMAND_ADOPT:
+			adopt(thread, &command->request);
+			break;
+		case COMMAND_END_SESSION:
+			end_session(thread, command->ending);
+			break;
+		}
+		free(command);
+	}
+}
+
+static void take_requests(struct progress_thread *thread)
+{
+	struct progress *progress = thread->progress;
+	struct fabric_request request;
+
+	while (fabric_listener_next(progress->listener, &request) == 0)
+		deal(progress, &request);
+}
+
+static void take_events(struct progress_thread *thread)
+{
+	struct connection *connection;
+	struct fabric_event event;
+
+	while (fabric_queue_event(thread->queue, &event) == 1) {
+		connection = event.endpoint->owner;
+		if (event.kind == FABRIC_CLOSED)
+			close_connection(thread, connection);
+		else
+			note_settled(thread, connection);
+	}
+}
+
+/* Reading the queue is what moves data. There is nothing to learn from completions: a target has none
+ * but of transfers that failed with their connection, which comes as an event. */
+static void move_data(struct progress_thread *thread)
+{
+	struct fabric_completion completions[QUEUE_DEPTH];
+
+	while (fabric_queue_poll(thread->queue, completions, QUEUE_DEPTH) == (int)QUEUE_DEPTH)
+		;
+}
+
+static void close_late(struct progress_thread *thread)
+{
+	struct connection *connection, *next;
+	uint64_t now = clock_ns();
+
+	if (thread->nr_connecting == 0)
+		return;
+	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
+		if (connection->connect_deadline <= now)
+			close_connection(thread, connection);
+	}
+}
+
+/* Everything but moving data. */
+static void look_around(struct progress_thread *thread)
+{
+	if (atomic_load(&thread->has_commands))
+		run_commands(thread);
+	if (thread->nr_watched > WATCH_LISTENER)
+		take_requests(thread);
+	take_events(thread);
+	close_late(thread);
+}
+
+/*
+ * Moves data for spin_us; returns whether there was any. A target gets no completions: that it had work
+ * shows in the queue's descriptor alone, which must be armed for that, else it tells of old things too.
+ * Asking stops with the first yes.
+ */
+static bool spin(struct progress_thread *thread)
+{
+	uint64_t deadline = clock_ns() + thread->progress->options.spin_us * (uint64_t)1000;
+	bool was_active = fabric_queue_arm(thread->queue) != 0;
+
+	do {
+		if (!was_active)
+			was_active = poll(&thread->watched[WATCH_QUEUE], 1, 0) > 0;
+		move_data(thread);
+	} while (clock_ns() < deadline && !atomic_load(&thread->has_commands));
+	return was_active;
+}
+
+/* Spins as long as data keeps coming, but not past something else to do. */
+static void spin_while_active(struct progress_thread *thread)
+{
+	unsigned nr_spins = 0;
+
+	while (spin(thread) && ++nr_spins < SPINS_PER_LOOK && !atomic_load(&thread->has_commands))
+		;
+}
+
+static void sleep_until_ready(struct progress_thread *thread)
+{
+	/* Whoever stops us sets this before waking us: the wake-up may have been taken already. */
+	if (atomic_load(&thread->progress->is_stopping) || fabric_queue_arm(thread->queue) != 0)
+		return;
+	poll(thread->watched, thread->nr_watched, thread->nr_connecting > 0 ? CONNECT_MS : -1);
+}
+
+static void *thread_run(void *argument)
+{
+	struct progress_thread *thread = argument;
+	struct connection *connection, *next;
+
+	while (!atomic_load(&thread->progress->is_stopping)) {
+		look_around(thread);
+		spin_while_active(thread);
+		sleep_until_ready(thread);
+	}
+	cds_list_for_each_entry_safe (connection, next, &thread->connections, node)
+		close_connection(thread, connection);
+	return NULL;
+}
+
+/* ---- Life */
+
+static void watch(struct progress_thread *thread)
+{
+	struct progress *progress = thread->progress;
+	bool is_first = thread == &progress->threads[0];
+
+	thread->watched[WATCH_QUEUE].fd = fabric_queue_fd(thread->queue);
+	thread->watched[WATCH_WAKE].fd = thread->wake_fd;
+	thread->watched[WATCH_LISTENER].fd = fabric_listener_fd(progress->listener);
+	thread->nr_watched = is_first ? NR_WATCHED : WATCH_LISTENER;
+	for (unsigned i = 0; i < NR_WATCHED; i++)
+		thread->watched[i].events = POLLIN;
+}
+
+static int start_thread(struct progress_thread *thread, unsigned number)
+{
+	struct progress *progress = thread->progress;
+	sigset_t all, before;
+	char name[16];
+	int status;
+
+	pthread_mutex_init(&thread->lock, NULL);
+	CDS_INIT_LIST_HEAD(&thread->commands);
+	CDS_INIT_LIST_HEAD(&thread->connections);
+	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread->wake_fd < 0) {
+		status = error_code(-errno);
+		goto out_lock;
+	}
+	status = fabric_queue_open(progress->options.fabric, QUEUE_DEPTH, &thread->queue);
+	if (status != 0)
+		goto out_wake;
+	watch(thread);
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	status = -pthread_create(&thread->thread, NULL, thread_run, thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (status != 0) {
+		error_fail(status, "start a progress thread: no thread; raise the limit of "
+				   "processes");
+		goto out_queue;
+	}
+	snprintf(name, sizeof(name), "afar-data-%u", number % 1000);
+	pthread_setname_np(thread->thread, name);
+	return 0;
+
+out_queue:
+	fabric_queue_close(thread->queue);
+out_wake:
+	close(thread->wake_fd);
+out_lock:
+	pthread_mutex_destroy(&thread->lock);
+	return status;
+}
+
+static void stop_thread(struct progress_thread *thread)
+{
+	struct command *command, *next;
+
+	pthread_join(thread->thread, NULL);
+	/* What was dealt to it while it stopped. */
+	cds_list_for_each_entry_safe (command, next, &thread->commands, node) {
+		if (command->kind == COMMAND_ADOPT)
+			fabric_reject(thread->progress->listener, &command->request);
+		else if (command->kind == COMMAND_END_SESSION)
+			end_session(thread, command->ending);
+		free(command);
+	}
+	fabric_queue_close(thread->queue);
+	close(thread->wake_fd);
+	pthread_mutex_destroy(&thread->lock);
+}
+
+/* Ends the threads from `first` on; the one that deals first, if it is among them. */
+static void stop_threads(struct progress *progress, unsigned first)
+{
+	unsigned i;
+
+	atomic_store(&progress->is_stopping, true);
+	for (i = first; i < progress->options.nr_threads; i++)
+		wake(&progress->threads[i]);
+	for (i = first; i < progress->options.nr_threads; i++)
+		stop_thread(&progress->threads[i]);
+}
+
+int progress_start(const struct progress_options *options, struct progress **out)
+{
+	struct progress *progress = calloc(1, sizeof(*progress));
+	unsigned first;
+	int status;
+
+	if (!progress)
+		return error_code(-ENOMEM);
+	progress->options = *options;
+	progress->threads = calloc(options->nr_threads, sizeof(*progress->threads));
+	if (!progress->threads) {
+		status = error_code(-ENOMEM);
+		goto out_free;
+	}
+	status = fabric_listen(options->fabric, options->address, &progress->listener);
+	if (status != 0)
+		goto out_threads;
+	/* The one that listens last: it deals to all others. */
+	for (first = options->nr_threads; first > 0; first--) {
+		progress->threads[first - 1].progress = progress;
+		status = start_thread(&progress->threads[first - 1], first - 1);
+		if (status != 0)
+			goto out_stop;
+	}
+	*out = progress;
+	return 0;
+
+out_stop:
+	stop_threads(progress, first);
+	fabric_listener_close(progress->listener);
+out_threads:
+	free(progress->threads);
+out_free:
+	free(progress);
+	return status;
+}
+
+void progress_stop(struct progress *progress)
+{
+	if (!progress)
+		return;
+	stop_threads(progress, 0);
+	fabric_listener_close(progress->listener);
+	free(progress->threads);
+	free(progress);
+}
+
+/* ---- What others ask */
+
+const char *progress_address(const struct progress *progress)
+{
+	return progress->listener->address;
+}
+
+uint32_t progress_nr_connections(const struct progress *progress)
+{
+	return atomic_load(&progress->nr_connections);
+}
+
+int progress_end_session(struct progress *progress, uint64_t session, void (*done)(void *argument),
+			 void *argument)
+{
+	struct command *commands[PROGRESS_THREADS_MAX];
+	unsigned nr_threads = progress->options.nr_threads, i;
+	struct ending *ending;
+
+	ending = calloc(1, sizeof(*ending));
+	if (!ending)
+		return error_code(-ENOMEM);
+	for (i = 0; i < nr_threads; i++) {
+		commands[i] = calloc(1, sizeof(*commands[i]));
+		if (!commands[i])
+			goto out_free;
+		commands[i]->kind = COMMAND_END_SESSION;
+		commands[i]->ending = ending;
+	}
+	*ending = (struct ending){.session = session, .done = done, .argument = argument};
+	atomic_init(&ending->nr_left, nr_threads);
+	for (i = 0; i < nr_threads; i++)
+		send_command(&progress->threads[i], commands[i]);
+	return 0;
+
+out_free:
+	while (i > 0)
+		free(commands[--i]);
+	free(ending);
+	return error_code(-ENOMEM);
+}

@@ -1,1 +1,253 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the
+ * tickets (tickets.c), the data port (progress.c), the control port (control.c), the membership in the
+ * cluster (membership.c). Called by the daemon.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/uri.h"
+#include "fabric/fabric.h"
+#include "memory/available.h"
+#include "memory/segment.h"
+#include "server/control.h"
+#include "server/extent.h"
+#include "server/membership.h"
+#include "server/progress.h"
+#include "server/server.h"
+#include "server/tickets.h"
+
+#define SPIN_US_DEFAULT 50U
+#define NAME_MAX_BYTES	256
+
+struct server {
+	/* Copies of the options, which need not stay. */
+	char name[NAME_MAX_BYTES];
+	char manager_host[URI_HOST_MAX];
+	char folder[PATH_MAX];
+	struct key key;
+
+	uint64_t incarnation;
+	struct fabric *fabric;
+	struct tickets *tickets;
+	struct extent_pool *pool;
+	struct progress *progress;
+	struct control *control;
+	struct membership *membership;
+};
+
+/* Called by the pool and the progress threads; the membership is there before either can. */
+static void on_changed(void *context)
+{
+	struct server *server = context;
+	struct membership *membership = __atomic_load_n(&server->membership, __ATOMIC_ACQUIRE);
+
+	if (membership)
+		membership_changed(membership);
+}
+
+static int admit(void *context, const void *shown, size_t length, uint64_t *session)
+{
+	struct server *server = context;
+
+	return tickets_redeem(server->tickets, shown, length, session);
+}
+
+/* Each client costs descriptors: what the administrator allows at most is for us to use. Returns how
+ * many there are. */
+static uint32_t raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return 1024;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
+}
+
+static int keep(char *out, size_t size, const char *text, const char *what)
+{
+	if ((size_t)snprintf(out, size, "%s", text) >= size)
+		return error_fail(-EINVAL, "start the server: its %s is too long", what);
+	return 0;
+}
+
+static int copy_options(struct server *server, const struct server_options *options)
+{
+	int status;
+
+	if (options->nr_progress > PROGRESS_THREADS_MAX)
+		return error_fail(-EINVAL, "start the server: %u progress threads, at most %u",
+				  options->nr_progress, PROGRESS_THREADS_MAX);
+	if (options->capacity_bytes > 0 && options->capacity_bytes < SEGMENT_MIN)
+		return error_fail(-EINVAL,
+				  "start the server: a capacity of %llu bytes, at least %zu",
+				  (unsigned long long)options->capacity_bytes, SEGMENT_MIN);
+	server->key = *options->key;
+	status = keep(server->manager_host, sizeof(server->manager_host), options->manager_host,
+		      "manager's host");
+	if (status != 0)
+		return status;
+	if (options->folder) {
+		status = keep(server->folder, sizeof(server->folder), options->folder, "folder");
+		if (status != 0)
+			return status;
+	}
+	if (options->name)
+		return keep(server->name, sizeof(server->name), options->name, "name");
+	if (gethostname(server->name, sizeof(server->name) - 1) != 0)
+		strcpy(server->name, "server");
+	return 0;
+}
+
+static int draw_incarnation(uint64_t *out)
+{
+	*out = 0;
+	while (*out == 0) {
+		if (RAND_bytes((unsigned char *)out, sizeof(*out)) != 1)
+			return error_fail(-EIO, "start the server: no randomness");
+	}
+	return 0;
+}
+
+static int open_pool(struct server *server, const struct server_options *options)
+{
+	const struct extent_pool_options pool = {
+		.fabric = server->fabric,
+		.capacity_bytes =
+			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
+		.pool_bytes = options->pool_bytes,
+		.changed = on_changed,
+		.context = server,
+	};
+
+	return extent_pool_open(&pool, &server->pool);
+}
+
+static int start_progress(struct server *server, const struct server_options *options)
+{
+	uint32_t nr_descriptors = raise_descriptor_limit();
+	const struct progress_options progress = {
+		.fabric = server->fabric,
+		.address = options->data_address,
+		.nr_threads = options->nr_progress ? options->nr_progress : 1,
+		.spin_us = options->spin_us ? options->spin_us : SPIN_US_DEFAULT,
+		/* The rest is for control connections and ourselves. */
+		.nr_connections_max = nr_descriptors - nr_descriptors / 4,
+		.admit = admit,
+		.changed = on_changed,
+		.context = server,
+	};
+
+	return progress_start(&progress, &server->progress);
+}
+
+static int start_control(struct server *server, struct rpc_loop *loop,
+			 const struct server_options *options)
+{
+	const struct control_options control = {
+		.loop = loop,
+		.address = options->control_address,
+		.key = &server->key,
+		.incarnation = server->incarnation,
+		.transport = server->fabric->attributes.transport,
+		.pool = server->pool,
+		.tickets = server->tickets,
+	};
+
+	return control_start(&control, &server->control);
+}
+
+static int start_membership(struct server *server, struct rpc_loop *loop,
+			    const struct server_options *options)
+{
+	const struct membership_options membership = {
+		.loop = loop,
+		.name = server->name,
+		.manager_host = server->manager_host,
+		.manager_port = options->manager_port,
+		.key = &server->key,
+		.folder = options->folder ? server->folder : NULL,
+		.incarnation = server->incarnation,
+		.control_address = control_address(server->control),
+		.data_address = progress_address(server->progress),
+		.transport = server->fabric->attributes.transport,
+		/* Where local memory needs it too, it pins pages. */
+		.is_registering_quick = !server->fabric->attributes.needs_local_registration,
+		.pool = server->pool,
+		.progress = server->progress,
+		.tickets = server->tickets,
+	};
+	struct membership *opened;
+	int status;
+
+	status = membership_open(&membership, &opened);
+	if (status != 0)
+		return status;
+	__atomic_store_n(&server->membership, opened, __ATOMIC_RELEASE);
+	return membership_start(opened);
+}
+
+int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	int status;
+
+	if (!server)
+		return error_code(-ENOMEM);
+	status = copy_options(server, options);
+	if (status == 0)
+		status = draw_incarnation(&server->incarnation);
+	if (status == 0)
+		status = fabric_open(options->transport, &server->fabric);
+	if (status == 0)
+		status = tickets_open(server->incarnation, TICKET_LIFETIME_S, &server->tickets);
+	if (status == 0)
+		status = open_pool(server, options);
+	if (status == 0)
+		status = start_progress(server, options);
+	if (status == 0)
+		status = start_control(server, loop, options);
+	if (status == 0)
+		status = start_membership(server, loop, options);
+	if (status != 0) {
+		server_stop(server);
+		return status;
+	}
+	*out = server;
+	return 0;
+}
+
+int server_is_joined(const struct server *server)
+{
+	return membership_is_joined(server->membership);
+}
+
+/* From the outside in: nobody asks any more, then nobody is served, then there is nothing. */
+void server_stop(struct server *server)
+{
+	if (!server)
+		return;
+	if (server->membership)
+		membership_stop(server->membership);
+	control_stop(server->control);
+	progress_stop(server->progress);
+	extent_pool_close(server->pool);
+	tickets_close(server->tickets);
+	membership_close(server->membership);
+	if (server->fabric)
+		fabric_close(server->fabric);
+	OPENSSL_cleanse(&server->key, sizeof(server->key));
+	free(server);
+}

@@ -1,1 +1,692 @@
-int main(void);int main(void){return 77;}
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A whole server between a fake manager and real clients: joining, reserving, granting, tickets,
+ * one-sided transfers, ends of sessions, outages of the manager, stopping.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "data_client.h"
+#include "fake_manager.h"
+#include "server/advertise.h"
+#include "server/number.h"
+#include "server/server.h"
+#include "server/tickets.h"
+
+#define MIB	  ((uint64_t)1 << 20)
+#define NAMESPACE 5U
+#define SESSION	  11U
+#define CAPACITY  (32 * MIB)
+
+/* ---- The cluster: a fake manager, a server, and a client of the server's control port */
+
+struct cluster {
+	struct fake_manager manager;
+	struct rpc_loop *loop; /* the server's */
+	struct server *server;
+	char folder[32];
+
+	struct rpc_loop *client_loop;
+	struct rpc_connection *control; /* the client's */
+	struct data_client data;
+};
+
+static void start_server(struct cluster *cluster, unsigned nr_progress)
+{
+	const struct server_options options = {
+		.name = "lender",
+		.manager_host = "127.0.0.1",
+		.manager_port = fake_port(&cluster->manager),
+		.key = &cluster->manager.key,
+		.control_address = "127.0.0.1:0",
+		.data_address = "0.0.0.0:0",
+		.transport = "tcp",
+		.folder = cluster->folder,
+		.capacity_bytes = CAPACITY,
+		.nr_progress = nr_progress,
+	};
+	unsigned nr_joins = cluster->manager.nr_joins;
+
+	assert_int_equal(rpc_loop_start("server", &cluster->loop), 0);
+	assert_int_equal(server_start(cluster->loop, &options, &cluster->server), 0);
+	fake_await(&cluster->manager, cluster->manager.nr_joins > nr_joins);
+}
+
+static void stop_server(struct cluster *cluster)
+{
+	server_stop(cluster->server);
+	rpc_loop_stop(cluster->loop);
+}
+
+static void connect_control(struct cluster *cluster)
+{
+	static const struct rpc_handlers handlers;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
+	const char *address = cluster->manager.control;
+	Afar__Ping ping = AFAR__PING__INIT;
+
+	assert_int_equal(rpc_connect(cluster->client_loop, "127.0.0.1",
+				     (uint16_t)atoi(strrchr(address, ':') + 1),
+				     &cluster->manager.key, &handlers, NULL, &cluster->control),
+			 0);
+	request.call_case = AFAR__REQUEST__CALL_PING;
+	request.ping = &ping;
+	assert_int_equal(rpc_call(cluster->control, &envelope, &request, NULL), 0);
+}
+
+static void cluster_open(struct cluster *cluster, unsigned nr_progress)
+{
+	strcpy(cluster->folder, "/tmp/afar-server-XXXXXX");
+	assert_non_null(mkdtemp(cluster->folder));
+	fake_open(&cluster->manager);
+	start_server(cluster, nr_progress);
+	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
+	connect_control(cluster);
+	data_client_open(&cluster->data);
+}
+
+static void remove_folder(const char *folder)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *open = opendir(folder);
+
+	assert_non_null(open);
+	while ((entry = readdir(open))) {
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		unlink(path);
+	}
+	closedir(open);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+static void cluster_close_client(struct cluster *cluster)
+{
+	data_client_close(&cluster->data);
+	rpc_connection_close(cluster->control);
+	rpc_connection_unref(cluster->control);
+	rpc_loop_stop(cluster->client_loop);
+}
+
+static void cluster_close(struct cluster *cluster)
+{
+	cluster_close_client(cluster);
+	stop_server(cluster);
+	fake_close(&cluster->manager);
+	remove_folder(cluster->folder);
+}
+
+/* ---- What a client does */
+
+static int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
+{
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
+
+	return rpc_call(cluster->control, &envelope, request, reply);
+}
+
+static int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+{
+	Afar__Connect connect = AFAR__CONNECT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *frame;
+	int status;
+
+	connect.session = session;
+	request.call_case = AFAR__REQUEST__CALL_CONNECT;
+	request.connect = &connect;
+	status = call_control(cluster, &request, &frame);
+	if (status != 0)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
+	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
+	assert_int_equal(frame->reply->ticket->incarnation, cluster->manager.incarnation);
+	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+struct key_of {
+	uint64_t length, key, origin;
+};
+
+static int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
+		    size_t nr_extents, struct key_of *out)
+{
+	Afar__Grant grant = AFAR__GRANT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *frame;
+	Afar__Key *key;
+	int status;
+
+	grant.session = SESSION;
+	grant.namespace_ = namespace;
+	grant.n_extents = nr_extents;
+	grant.extents = extents;
+	request.call_case = AFAR__REQUEST__CALL_GRANT;
+	request.grant = &grant;
+	status = call_control(cluster, &request, &frame);
+	if (status != 0)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
+	assert_int_equal(frame->reply->keys->n_keys, nr_extents);
+	for (size_t i = 0; i < nr_extents; i++) {
+		key = frame->reply->keys->keys[i];
+		assert_int_equal(key->extent, extents[i]);
+		assert_string_equal(key->transport, "tcp");
+		out[i] = (struct key_of){key->length, key->key, key->origin};
+	}
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+static int connect_data(struct cluster *cluster, uint64_t session)
+{
+	struct rpc_ticket ticket;
+
+	assert_int_equal(get_ticket(cluster, session, &ticket), 0);
+	return data_client_connect(&cluster->data, cluster->manager.data, &ticket, sizeof(ticket));
+}
+
+/* Reserves one extent and gets its key. */
+static struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)
+{
+	struct fake_extent extent;
+	size_t nr_extents = 1;
+
+	assert_int_equal(fake_reserve(&cluster->manager, NAMESPACE, 2 * MIB, &extent, &nr_extents),
+			 0);
+	assert_int_equal(nr_extents, 1);
+	assert_int_equal(extent.namespace, NAMESPACE);
+	assert_int_equal(get_keys(cluster, NAMESPACE, &extent.extent, 1, key), 0);
+	assert_int_equal(key->length, 2 * MIB);
+	return extent;
+}
+
+/* ---- Tests */
+
+static void test_write_and_read(void **state)
+{
+	char data[4096], back[4096];
+	struct cluster cluster;
+	struct key_of key;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	assert_int_equal(cluster.manager.server, 0);
+	assert_string_equal(cluster.manager.name, "lender");
+	assert_int_equal(cluster.manager.capacity_bytes, CAPACITY);
+	/* It listens for data everywhere, and says where the manager's side can find it. */
+	assert_int_equal(strncmp(cluster.manager.data, "127.0.0.1:", 10), 0);
+
+	reserve_one(&cluster, &key);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	memset(data, 0x42, sizeof(data));
+	assert_int_equal(data_client_read(&cluster.data, back, sizeof(back), key.origin, key.key),
+			 0);
+	assert_true(back[0] == 0 && memcmp(back, back + 1, sizeof(back) - 1) == 0);
+	assert_int_equal(
+		data_client_write(&cluster.data, data, sizeof(data), key.origin + 8192, key.key),
+		0);
+	assert_int_equal(
+		data_client_read(&cluster.data, back, sizeof(back), key.origin + 8192, key.key), 0);
+	assert_memory_equal(data, back, sizeof(data));
+	fake_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB &&
+					     cluster.manager.report.nr_connections == 1);
+	assert_int_equal(cluster.manager.report.capacity_bytes, CAPACITY);
+	assert_true(cluster.manager.report.resident_bytes > 0);
+	cluster_close(&cluster);
+}
+
+static void test_reserve_all_or_nothing(void **state)
+{
+	struct fake_extent extents[32];
+	struct cluster cluster;
+	size_t nr_extents = 32;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	assert_int_equal(fake_reserve(&cluster.manager, 0, 2 * MIB, extents, &nr_extents), -EINVAL);
+	assert_int_equal(fake_reserve(&cluster.manager, 1, 0, extents, &nr_extents), -EINVAL);
+	assert_int_equal(fake_reserve(&cluster.manager, 1, UINT64_MAX, extents, &nr_extents),
+			 -EINVAL);
+	assert_int_equal(
+		fake_reserve(&cluster.manager, 1, UINT64_MAX - 4 * MIB, extents, &nr_extents),
+		-ENOSPC);
+	assert_int_equal(fake_reserve(&cluster.manager, 1, CAPACITY + 1, extents, &nr_extents),
+			 -ENOSPC);
+	assert_non_null(strstr(afar_last_error(), "32 MiB of capacity, 0 MiB granted"));
+	/* Odd sizes are rounded up. */
+	assert_int_equal(fake_reserve(&cluster.manager, 1, CAPACITY - 1, extents, &nr_extents), 0);
+	assert_int_equal(nr_extents, 1);
+	assert_int_equal(extents[0].length, CAPACITY);
+
+	/* Released memory is waited for; a second release of the same is no failure. */
+	assert_int_equal(fake_release(&cluster.manager, extents[0].extent), 0);
+	assert_int_equal(fake_release(&cluster.manager, extents[0].extent), 0);
+	nr_extents = 32;
+	assert_int_equal(fake_reserve(&cluster.manager, 2, CAPACITY, extents, &nr_extents), 0);
+	cluster_close(&cluster);
+}
+
+static void test_keys_of_others(void **state)
+{
+	uint64_t many[16] = {0};
+	struct fake_extent extent;
+	struct cluster cluster;
+	struct key_of key, keys[16];
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	extent = reserve_one(&cluster, &key);
+	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &extent.extent, 1, &key), -AFAR_ELOST);
+	assert_int_equal(get_keys(&cluster, 0, &extent.extent, 1, &key), -EINVAL);
+	many[0] = extent.extent;
+	assert_int_equal(get_keys(&cluster, NAMESPACE, many, 16, keys), -AFAR_ELOST);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, many, 0, keys), 0);
+	extent.extent++;
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), -AFAR_ELOST);
+
+	/* A released extent has no key any more, and the one that was given is worth nothing. */
+	extent.extent--;
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	assert_int_equal(data_client_write(&cluster.data, "once", 4, key.origin, key.key), 0);
+	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), -AFAR_ELOST);
+	assert_int_not_equal(data_client_write(&cluster.data, "late", 4, key.origin, key.key), 0);
+	cluster_close(&cluster);
+}
+
+static void test_calls_that_are_not_for_servers(void **state)
+{
+	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
+	Afar__SessionEnd end = AFAR__SESSION_END__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Connect connect = AFAR__CONNECT__INIT;
+	struct cluster cluster;
+	struct rpc_ticket ticket;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	/* What the manager may ask, a client may not; and the other way round. */
+	reserve.namespace_ = 1;
+	reserve.bytes = 2 * MIB;
+	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
+	request.extents_reserve = &reserve;
+	assert_int_equal(call_control(&cluster, &request, NULL), -EOPNOTSUPP);
+	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
+	request.session_end = &end;
+	assert_int_equal(call_control(&cluster, &request, NULL), -EOPNOTSUPP);
+	request.call_case = AFAR__REQUEST__CALL_CONNECT;
+	request.connect = &connect;
+	assert_int_equal(fake_call(&cluster.manager, &request, NULL), -EOPNOTSUPP);
+	assert_int_equal(get_ticket(&cluster, 0, &ticket), -EINVAL);
+	cluster_close(&cluster);
+}
+
+static void test_tickets_at_the_door(void **state)
+{
+	uint8_t forged[sizeof(struct rpc_ticket)];
+	struct rpc_ticket ticket, unused;
+	struct cluster cluster;
+	size_t i;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	/* None, too short, too long. */
+	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
+	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data, NULL, 0), 0);
+	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data, &ticket, 43),
+			     0);
+	/* Every part of it counts. */
+	for (i = 0; i < sizeof(forged); i += 3) {
+		memcpy(forged, &ticket, sizeof(forged));
+		forged[i] ^= 1;
+		assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data,
+							 forged, sizeof(forged)),
+				     0);
+	}
+	/* Those did not use it up; once shown, it is. */
+	assert_int_equal(
+		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
+		0);
+	data_client_disconnect(&cluster.data);
+	assert_int_not_equal(
+		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
+		0);
+	/* The end of its session takes an unused one with it. */
+	assert_int_equal(get_ticket(&cluster, SESSION, &unused), 0);
+	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	assert_int_not_equal(
+		data_client_connect(&cluster.data, cluster.manager.data, &unused, sizeof(unused)),
+		0);
+	cluster_close(&cluster);
+}
+
+static void test_session_end(void **state)
+{
+	struct data_client other;
+	struct cluster cluster;
+	struct rpc_ticket ticket;
+	struct key_of key;
+	char byte = 1;
+
+	(void)state;
+	cluster_open(&cluster, 3);
+	reserve_one(&cluster, &key);
+	data_client_open(&other);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	assert_int_equal(get_ticket(&cluster, SESSION + 1, &ticket), 0);
+	assert_int_equal(data_client_connect(&other, cluster.manager.data, &ticket, sizeof(ticket)),
+			 0);
+	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+
+	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	byte = 2;
+	assert_int_not_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
+	/* Nothing of it has landed, and nobody else was hurt. */
+	byte = 0;
+	assert_int_equal(data_client_read(&other, &byte, 1, key.origin, key.key), 0);
+	assert_int_equal(byte, 1);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
+	assert_int_equal(fake_end_session(&cluster.manager, 12345), 0);
+	data_client_close(&other);
+	cluster_close(&cluster);
+}
+
+#define NR_CLIENTS 100
+
+static void test_many_connections(void **state)
+{
+	static struct data_client clients[NR_CLIENTS];
+	struct cluster cluster;
+	struct rpc_ticket ticket;
+	struct key_of key;
+	unsigned i, back;
+
+	(void)state;
+	cluster_open(&cluster, 2);
+	reserve_one(&cluster, &key);
+	for (i = 0; i < NR_CLIENTS; i++) {
+		data_client_open(&clients[i]);
+		assert_int_equal(get_ticket(&cluster, SESSION + i % 2, &ticket), 0);
+		assert_int_equal(data_client_connect(&clients[i], cluster.manager.data, &ticket,
+						     sizeof(ticket)),
+				 0);
+		assert_int_equal(data_client_write(&clients[i], &i, sizeof(i),
+						   key.origin + i * sizeof(i), key.key),
+				 0);
+	}
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == NR_CLIENTS);
+	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	for (i = 0; i < NR_CLIENTS; i++) {
+		if (i % 2 == 0) {
+			data_client_await_closed(&clients[i]);
+		} else {
+			assert_int_equal(data_client_read(&clients[i], &back, sizeof(back),
+							  key.origin + i * sizeof(i), key.key),
+					 0);
+			assert_int_equal(back, i);
+		}
+		data_client_close(&clients[i]);
+	}
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
+	cluster_close(&cluster);
+}
+
+static void test_manager_comes_back(void **state)
+{
+	struct fake_extent kept, dropped;
+	struct key_of key, key_of_dropped;
+	struct cluster cluster;
+	uint64_t incarnation;
+	char address[FAKE_ADDRESS_MAX], byte = 9;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	incarnation = cluster.manager.incarnation;
+	kept = reserve_one(&cluster, &key);
+	dropped = reserve_one(&cluster, &key_of_dropped);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+
+	strcpy(address, cluster.manager.address);
+	fake_vanish(&cluster.manager);
+	/* Life goes on without it. */
+	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
+	cluster.manager.release[0] = dropped.extent;
+	cluster.manager.release[1] = dropped.extent;
+	cluster.manager.release[2] = 999;
+	cluster.manager.nr_release = 3;
+	fake_listen(&cluster.manager, address);
+	fake_await(&cluster.manager, cluster.manager.nr_joins == 2);
+	assert_int_equal(cluster.manager.incarnation, incarnation);
+	assert_int_equal(cluster.manager.server, FAKE_SERVER);
+	assert_int_equal(cluster.manager.nr_joined, 2);
+	assert_int_equal(cluster.manager.joined[0].extent, kept.extent);
+	assert_int_equal(cluster.manager.joined[1].extent, dropped.extent);
+	assert_int_equal(cluster.manager.joined[1].namespace, NAMESPACE);
+	assert_int_equal(cluster.manager.joined[1].length, 2 * MIB);
+
+	/* What it does not know of is gone, the rest is there. */
+	fake_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &dropped.extent, 1, &key_of_dropped),
+			 -AFAR_ELOST);
+	byte = 0;
+	assert_int_equal(data_client_read(&cluster.data, &byte, 1, key.origin, key.key), 0);
+	assert_int_equal(byte, 9);
+	cluster_close(&cluster);
+}
+
+static void test_refused_until_it_is_not(void **state)
+{
+	struct cluster cluster;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	pthread_mutex_lock(&cluster.manager.lock);
+	cluster.manager.refuse_joins_with = -EEXIST;
+	rpc_connection_close(cluster.manager.connection);
+	pthread_mutex_unlock(&cluster.manager.lock);
+	fake_await(&cluster.manager, cluster.manager.nr_refused == 2);
+	assert_false(server_is_joined(cluster.server));
+	pthread_mutex_lock(&cluster.manager.lock);
+	cluster.manager.refuse_joins_with = 0;
+	pthread_mutex_unlock(&cluster.manager.lock);
+	fake_await(&cluster.manager, cluster.manager.nr_joins == 2);
+	cluster_close(&cluster);
+}
+
+static void test_restart_keeps_number_not_incarnation(void **state)
+{
+	struct cluster cluster;
+	uint64_t incarnation;
+	struct key_of key;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	incarnation = cluster.manager.incarnation;
+	reserve_one(&cluster, &key);
+	/* Its first report follows the joining, and with it the writing of the number. */
+	fake_await(&cluster.manager, cluster.manager.nr_reports > 0);
+	cluster_close_client(&cluster);
+	stop_server(&cluster);
+
+	start_server(&cluster, 0);
+	assert_int_equal(cluster.manager.server, FAKE_SERVER);
+	assert_int_not_equal(cluster.manager.incarnation, incarnation);
+	assert_int_equal(cluster.manager.nr_joined, 0);
+	stop_server(&cluster);
+	fake_close(&cluster.manager);
+	remove_folder(cluster.folder);
+}
+
+static void test_stop_with_clients_and_without_manager(void **state)
+{
+	struct cluster cluster;
+	struct key_of key;
+
+	(void)state;
+	cluster_open(&cluster, 2);
+	reserve_one(&cluster, &key);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	fake_close(&cluster.manager);
+	stop_server(&cluster);
+	data_client_await_closed(&cluster.data);
+	cluster_close_client(&cluster);
+	remove_folder(cluster.folder);
+}
+
+static void test_start_fails_with_a_sentence(void **state)
+{
+	struct fake_manager manager;
+	struct server_options options;
+	struct rpc_loop *loop;
+	struct server *server;
+	char folder[] = "/tmp/afar-server-XXXXXX", path[64];
+	FILE *file;
+
+	(void)state;
+	fake_open(&manager);
+	assert_int_equal(rpc_loop_start("server", &loop), 0);
+	assert_non_null(mkdtemp(folder));
+	options = (struct server_options){
+		.manager_host = "127.0.0.1",
+		.manager_port = 1, /* nobody is there: that is no reason not to start */
+		.key = &manager.key,
+		.control_address = manager.address,
+		.data_address = "127.0.0.1:0",
+		.transport = "tcp",
+		.folder = folder,
+	};
+	assert_int_equal(server_start(loop, &options, &server), -EADDRINUSE);
+	options.control_address = "127.0.0.1:0";
+	options.transport = "pigeon";
+	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
+	options.transport = "tcp";
+	options.data_address = manager.address;
+	assert_int_equal(server_start(loop, &options, &server), -EADDRINUSE);
+	options.data_address = "127.0.0.1:0";
+	options.capacity_bytes = 1;
+	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
+	options.capacity_bytes = 0;
+	options.nr_progress = 1000;
+	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
+	options.nr_progress = 0;
+
+	snprintf(path, sizeof(path), "%s/server.id", folder);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("seven\n", file);
+	fclose(file);
+	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
+	assert_non_null(strstr(afar_last_error(), "server.id"));
+	unlink(path);
+
+	assert_int_equal(server_start(loop, &options, &server), 0);
+	assert_false(server_is_joined(server));
+	server_stop(server);
+	rpc_loop_stop(loop);
+	fake_close(&manager);
+	remove_folder(folder);
+}
+
+static void test_ticket_book(void **state)
+{
+	struct rpc_ticket ticket, other;
+	struct tickets *tickets, *instant;
+	unsigned nr_issued = 0;
+	uint64_t session = 0;
+
+	(void)state;
+	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, &tickets), 0);
+	assert_int_equal(tickets_open(3, 0, &instant), 0);
+	assert_int_equal(tickets_issue(tickets, 8, &ticket), 0);
+	/* Another server's key is another. */
+	assert_int_equal(tickets_redeem(instant, &ticket, sizeof(ticket), &session), -EACCES);
+	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &session), 0);
+	assert_int_equal(session, 8);
+	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &session), -EACCES);
+	/* Too late. */
+	assert_int_equal(tickets_issue(instant, 8, &other), 0);
+	assert_int_equal(tickets_redeem(instant, &other, sizeof(other), &session), -EACCES);
+	/* Revoked: that session's only. */
+	assert_int_equal(tickets_issue(tickets, 8, &ticket), 0);
+	assert_int_equal(tickets_issue(tickets, 9, &other), 0);
+	tickets_revoke(tickets, 8);
+	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &session), -EACCES);
+	assert_int_equal(tickets_redeem(tickets, &other, sizeof(other), &session), 0);
+	/* Bounded. */
+	while (nr_issued < 100000 && tickets_issue(tickets, 1, &ticket) == 0)
+		nr_issued++;
+	assert_true(nr_issued >= 1000 && nr_issued < 100000);
+	tickets_revoke(tickets, 1);
+	assert_int_equal(tickets_issue(tickets, 1, &ticket), 0);
+	tickets_close(instant);
+	tickets_close(tickets);
+}
+
+static void test_number_file(void **state)
+{
+	char folder[] = "/tmp/afar-number-XXXXXX";
+	uint64_t number;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(number_load(folder, &number), 0);
+	assert_int_equal(number, 0);
+	assert_int_equal(number_save(folder, 1), 0);
+	assert_int_equal(number_save(folder, UINT64_MAX), 0);
+	assert_int_equal(number_load(folder, &number), 0);
+	assert_true(number == UINT64_MAX);
+	remove_folder(folder);
+	assert_int_equal(number_save(folder, 1), -ENOENT);
+}
+
+static void test_advertise(void **state)
+{
+	char out[ADVERTISE_MAX];
+
+	(void)state;
+	advertise("192.0.2.1:77", "127.0.0.1", 1, out);
+	assert_string_equal(out, "192.0.2.1:77");
+	advertise("0.0.0.0:77", "127.0.0.1", 1, out);
+	assert_string_equal(out, "127.0.0.1:77");
+	advertise("[::]:77", "127.0.0.1", 1, out);
+	assert_string_equal(out, "127.0.0.1:77");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_write_and_read),
+		cmocka_unit_test(test_reserve_all_or_nothing),
+		cmocka_unit_test(test_keys_of_others),
+		cmocka_unit_test(test_calls_that_are_not_for_servers),
+		cmocka_unit_test(test_tickets_at_the_door),
+		cmocka_unit_test(test_session_end),
+		cmocka_unit_test(test_many_connections),
+		cmocka_unit_test(test_manager_comes_back),
+		cmocka_unit_test(test_refused_until_it_is_not),
+		cmocka_unit_test(test_restart_keeps_number_not_incarnation),
+		cmocka_unit_test(test_stop_with_clients_and_without_manager),
+		cmocka_unit_test(test_start_fails_with_a_sentence),
+		cmocka_unit_test(test_ticket_book),
+		cmocka_unit_test(test_number_file),
+		cmocka_unit_test(test_advertise),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

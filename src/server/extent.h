@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pool of extents: this machine's lent memory, who has what of it, and the scrubbed rest that is
+ * ready to be lent. All functions are thread-safe.
+ *
+ * What a namespace gets is zeroed, all of it: fresh from the kernel, or scrubbed in the background
+ * after the last holder.
+ */
+#ifndef SERVER_EXTENT_H
+#define SERVER_EXTENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+#define EXTENT_BYTES_MAX ((size_t)1 << 30) /* of one extent; the least is SEGMENT_MIN */
+
+struct extent_pool;
+
+struct extent_pool_options {
+	struct fabric *fabric;	 /* to register with                                */
+	uint64_t capacity_bytes; /* lent at most                                    */
+	uint64_t pool_bytes;	 /* of scrubbed memory kept; 0: all that comes back */
+	/* Runs, outside the pool's lock, on whatever thread changed the pool's numbers. May be NULL. */
+	void (*changed)(void *context);
+	void *context;
+};
+
+/* An extent that somebody has. */
+struct extent_info {
+	uint64_t extent; /* its number: unique on this pool, never used again */
+	uint64_t namespace;
+	uint64_t length;
+};
+
+struct extent_pool_stat {
+	uint64_t capacity_bytes;
+	uint64_t granted_bytes;
+	uint64_t clean_bytes; /* scrubbed                              */
+	uint64_t dirty_bytes; /* waiting for the scrubber, or under it */
+	size_t nr_granted;
+};
+
+/* Starts the scrubber; populates nothing. */
+int extent_pool_open(const struct extent_pool_options *options, struct extent_pool **out);
+/* Ends all keys and unmaps everything. Nobody may be waiting in extent_pool_reserve(). */
+void extent_pool_close(struct extent_pool *pool);
+
+/*
+ * Gets `bytes`, a multiple of SEGMENT_MIN, ready for `namespace`, all or none, and registers it: from
+ * the scrubbed pool, else populated now with every core, else by waiting for the scrubber, until
+ * `deadline` (on clock_ns()). `*out` is the caller's to free(). Errors, with a sentence: -EINVAL,
+ * -ENOSPC, -ENOMEM (for the books), -ETIMEDOUT, -ECANCELED (extent_pool_stop()), those of registering.
+ */
+int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			uint64_t deadline, struct extent_info **out, size_t *nr_out);
+/* The same from the scrubbed pool alone, which is quick: -EAGAIN when that does not suffice. */
+int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			      struct extent_info **out, size_t *nr_out);
+
+/* Ends the keys of extents and hands their memory to the scrubber. Numbers that nobody has are skipped:
+ * a repeated release has been done. Returns how many were released. */
+size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents);
+
+/* What a client needs to reach an extent. -AFAR_ELOST with a sentence: nobody has it, or another
+ * namespace has, which is not told apart. */
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t *length,
+		    uint64_t *key, uint64_t *origin);
+
+/* All extents that somebody has; `*out` is the caller's to free(). -ENOMEM. */
+int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out);
+
+void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out);
+
+/* Ends waits in extent_pool_reserve(), now and from now on, with -ECANCELED. */
+void extent_pool_stop(struct extent_pool *pool);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The server's side of being in a cluster: joins the manager, joins again whenever the connection was
+ * lost, does what the manager asks, reports the numbers that the manager places by.
+ */
+#ifndef SERVER_MEMBERSHIP_H
+#define SERVER_MEMBERSHIP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rpc/rpc.h"
+#include "server/extent.h"
+#include "server/progress.h"
+#include "server/tickets.h"
+
+struct membership;
+
+/* All pointers stay until membership_close(). */
+struct membership_options {
+	struct rpc_loop *loop;
+	const char *name;
+	const char *manager_host;
+	uint16_t manager_port;
+	const struct key *key;
+	const char *folder; /* of the number's file; NULL: nowhere */
+	uint64_t incarnation;
+	const char *control_address; /* as listened on: a wildcard host is replaced */
+	const char *data_address;
+	const char *transport;
+	bool is_registering_quick; /* with the fabric: may be done on the loop's thread */
+	struct extent_pool *pool;
+	struct progress *progress;
+	struct tickets *tickets;
+};
+
+/* Reads the number's file. Errors, with a sentence: -EINVAL (it is damaged), those of reading. */
+int membership_open(const struct membership_options *options, struct membership **out);
+void membership_close(struct membership *membership);
+
+/* Starts its thread, which joins and keeps joining. */
+int membership_start(struct membership *membership);
+/* Ends the thread and the connection; requests not begun are refused. Not on the loop's thread. */
+void membership_stop(struct membership *membership);
+
+bool membership_is_joined(struct membership *membership);
+/* The numbers may have changed: a report will go out. From any thread. */
+void membership_changed(struct membership *membership);
+
+#endif

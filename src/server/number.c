@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keeps the server's number over restarts. Called by membership; owns the file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "server/number.h"
+
+#define NUMBER_FILE "server.id"
+
+static int parse(const char *text, uint64_t *out)
+{
+	char *end;
+
+	if (text[0] < '0' || text[0] > '9')
+		return -EINVAL;
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	if (errno != 0 || *out == 0 || strcmp(end, "\n") != 0)
+		return -EINVAL;
+	return 0;
+}
+
+int number_load(const char *folder, uint64_t *out)
+{
+	char path[PATH_MAX], text[32];
+	ssize_t length;
+	int fd;
+
+	*out = 0;
+	snprintf(path, sizeof(path), "%s/" NUMBER_FILE, folder);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return error_fail(-errno, "read %s: %s", path, afar_strerror(errno));
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	if (parse(text, out) != 0)
+		return error_fail(-EINVAL,
+				  "read %s: that is not a server's number; remove the file to join "
+				  "as a new server",
+				  path);
+	return 0;
+}
+
+static int write_synced(const char *path, const char *text, size_t length)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), status = 0;
+
+	if (fd < 0)
+		return -errno;
+	errno = EIO;
+	if (write(fd, text, length) != (ssize_t)length || fsync(fd) != 0)
+		status = -errno;
+	close(fd);
+	return status;
+}
+
+static int sync_folder(const char *folder)
+{
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) != 0)
+		status = -errno;
+	close(fd);
+	return status;
+}
+
+int number_save(const char *folder, uint64_t number)
+{
+	char path[PATH_MAX], aside[PATH_MAX + 8], text[32];
+	int length, status;
+
+	length = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)number);
+	snprintf(path, sizeof(path), "%s/" NUMBER_FILE, folder);
+	snprintf(aside, sizeof(aside), "%s.new", path);
+	status = write_synced(aside, text, (size_t)length);
+	if (status == 0 && rename(aside, path) != 0)
+		status = -errno;
+	if (status == 0)
+		status = sync_folder(folder);
+	if (status != 0)
+		return error_fail(status,
+				  "keep the server's number in %s: %s; after a restart it may join "
+				  "as a new server",
+				  path, afar_strerror(status));
+	return 0;
+}

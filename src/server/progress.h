@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The data port and the progress threads behind it: accept whoever shows a good ticket, move the
+ * bytes of one-sided transfers on transports that need a hand for it, and close connections when
+ * their session ends.
+ */
+#ifndef SERVER_PROGRESS_H
+#define SERVER_PROGRESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+#define PROGRESS_THREADS_MAX 64U
+
+struct progress;
+
+struct progress_options {
+	struct fabric *fabric;
+	const char *address; /* HOST:PORT to listen on                        */
+	unsigned nr_threads; /* 1 to PROGRESS_THREADS_MAX                     */
+	uint32_t spin_us;    /* a thread spins so long after work             */
+	uint32_t nr_connections_max;
+	/* Whether a stranger who shows these bytes may connect, and for which session: 0, or negative
+	 * with a sentence. Runs on the thread that then owns the connection, just before it does. */
+	int (*admit)(void *context, const void *shown, size_t length, uint64_t *session);
+	/* Runs on a progress thread when the number of connections changed. */
+	void (*changed)(void *context);
+	void *context;
+};
+
+/* Listens and starts the threads. Errors, with a sentence: those of fabric_listen(), -ENOMEM, -EAGAIN. */
+int progress_start(const struct progress_options *options, struct progress **out);
+/* Closes all connections and ends the threads; callbacks of progress_end_session() have run. */
+void progress_stop(struct progress *progress);
+
+/* HOST:PORT it listens on, with the real port. */
+const char *progress_address(const struct progress *progress);
+uint32_t progress_nr_connections(const struct progress *progress);
+
+/*
+ * Closes every connection of the session. `done(argument)` runs on a progress thread when that is so
+ * for all that were admitted before this call: nothing the session posted can land any more. -ENOMEM:
+ * it will not run, nothing was done.
+ */
+int progress_end_session(struct progress *progress, uint64_t session, void (*done)(void *argument),
+			 void *argument);
+
+#endif

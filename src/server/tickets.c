@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tickets that are out: their nonces, in the order of their expiry and in a tree. Control issues them,
+ * the progress threads redeem them, membership revokes those of ended sessions. Owns the signing key.
+ */
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <pthread.h>
+#include <search.h>
+#include <stdlib.h>
+#include <time.h>
+#include <urcu/list.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "server/tickets.h"
+
+#define NR_TICKETS_MAX 16384U /* out and unused at once */
+
+struct ticket {
+	struct cds_list_head node;
+	uint64_t nonce;
+	uint64_t session;
+	uint64_t expiry; /* on clock_ns() */
+};
+
+struct tickets {
+	uint64_t incarnation;
+	uint32_t lifetime_s;
+	uint8_t key[TICKET_KEY_BYTES];
+
+	pthread_mutex_t lock;
+	struct cds_list_head out; /* first to expire first */
+	void *out_by_nonce;
+	unsigned nr_out;
+};
+
+static int compare_nonce(const void *a, const void *b)
+{
+	const struct ticket *left = a, *right = b;
+
+	return (left->nonce > right->nonce) - (left->nonce < right->nonce);
+}
+
+int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out)
+{
+	struct tickets *tickets = calloc(1, sizeof(*tickets));
+
+	if (!tickets)
+		return error_code(-ENOMEM);
+	if (RAND_bytes(tickets->key, sizeof(tickets->key)) != 1) {
+		free(tickets);
+		return error_fail(-EIO, "start the server: no randomness for the ticket key");
+	}
+	tickets->incarnation = incarnation;
+	tickets->lifetime_s = lifetime_s;
+	pthread_mutex_init(&tickets->lock, NULL);
+	CDS_INIT_LIST_HEAD(&tickets->out);
+	*out = tickets;
+	return 0;
+}
+
+static void drop(struct tickets *tickets, struct ticket *ticket)
+{
+	tdelete(ticket, &tickets->out_by_nonce, compare_nonce);
+	cds_list_del(&ticket->node);
+	tickets->nr_out--;
+	free(ticket);
+}
+
+void tickets_close(struct tickets *tickets)
+{
+	struct ticket *ticket, *next;
+
+	if (!tickets)
+		return;
+	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node)
+		drop(tickets, ticket);
+	pthread_mutex_destroy(&tickets->lock);
+	OPENSSL_cleanse(tickets->key, sizeof(tickets->key));
+	free(tickets);
+}
+
+static void drop_expired(struct tickets *tickets)
+{
+	uint64_t now = clock_ns();
+	struct ticket *ticket, *next;
+
+	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
+		if (ticket->expiry > now)
+			return;
+		drop(tickets, ticket);
+	}
+}
+
+/* Remembers a nonce that was handed out. */
+static int remember(struct tickets *tickets, uint64_t nonce, uint64_t session)
+{
+	struct ticket *ticket, **known;
+	int status = 0;
+
+	ticket = calloc(1, sizeof(*ticket));
+	if (!ticket)
+		return error_code(-ENOMEM);
+	ticket->nonce = nonce;
+	ticket->session = session;
+	ticket->expiry = clock_deadline_ms((int64_t)tickets->lifetime_s * 1000);
+
+	pthread_mutex_lock(&tickets->lock);
+	drop_expired(tickets);
+	if (tickets->nr_out >= NR_TICKETS_MAX) {
+		status = error_fail(-EBUSY,
+				    "connect: %u tickets of this server are out and not used; try "
+				    "again in %u seconds",
+				    tickets->nr_out, tickets->lifetime_s);
+		goto out_unlock;
+	}
+	known = tsearch(ticket, &tickets->out_by_nonce, compare_nonce);
+	if (!known || *known != ticket) {
+		/* No memory, or a nonce that is out already: once in 2^64. */
+		status = error_code(known ? -EAGAIN : -ENOMEM);
+		goto out_unlock;
+	}
+	cds_list_add_tail(&ticket->node, &tickets->out);
+	tickets->nr_out++;
+	ticket = NULL;
+
+out_unlock:
+	pthread_mutex_unlock(&tickets->lock);
+	free(ticket);
+	return status;
+}
+
+int tickets_issue(struct tickets *tickets, uint64_t session, struct rpc_ticket *out)
+{
+	uint64_t nonce;
+	int status;
+
+	if (RAND_bytes((unsigned char *)&nonce, sizeof(nonce)) != 1)
+		return error_fail(-EIO, "connect: the server has no randomness");
+	*out = (struct rpc_ticket){
+		.session = session,
+		.incarnation = tickets->incarnation,
+		.nonce = nonce,
+		.expiry = (uint32_t)(time(NULL) + tickets->lifetime_s),
+	};
+	status = ticket_sign(out, tickets->key);
+	if (status != 0)
+		return status;
+	return remember(tickets, nonce, session);
+}
+
+int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, uint64_t *session)
+{
+	struct rpc_ticket shown;
+	struct ticket like, **known;
+	int status;
+
+	status = ticket_verify(bytes, length, tickets->key, tickets->incarnation,
+			       (uint32_t)time(NULL), &shown);
+	if (status != 0)
+		return status;
+	like.nonce = shown.nonce;
+	pthread_mutex_lock(&tickets->lock);
+	drop_expired(tickets);
+	known = tfind(&like, &tickets->out_by_nonce, compare_nonce);
+	if (known)
+		drop(tickets, *known);
+	pthread_mutex_unlock(&tickets->lock);
+	if (!known)
+		return error_fail(-EACCES,
+				  "connect: the ticket was used or revoked before; ask for "
+				  "another");
+	*session = shown.session;
+	return 0;
+}
+
+void tickets_revoke(struct tickets *tickets, uint64_t session)
+{
+	struct ticket *ticket, *next;
+
+	pthread_mutex_lock(&tickets->lock);
+	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
+		if (ticket->session == session)
+			drop(tickets, ticket);
+	}
+	pthread_mutex_unlock(&tickets->lock);
+}
