@@ -1,1 +1,1145 @@
-int main(void);int main(void){return 77;}
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The manager's core: what each call answers, and that tables, store and servers agree, in order, out of
+ * order, over restarts and when commits fail. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <afar/afar.h>
+
+#include "manager/placement.h"
+#include "manager_fixture.h"
+
+static struct fixture fixture;
+
+static uint64_t seed = 1;
+
+static uint64_t random_below(uint64_t limit)
+{
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (seed >> 24) % limit;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_open(&fixture);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fixture_close(&fixture);
+	return 0;
+}
+
+/* An alloc or open that succeeds; the caller frees the reply. */
+static Afar__RegionInfo *must(struct fake_client *client, Afar__Request *request,
+			      Afar__Reply **reply)
+{
+	*reply = fixture_ask(&fixture, client, request);
+	assert_int_equal((*reply)->status, 0);
+	assert_int_equal((*reply)->result_case, AFAR__REPLY__RESULT_REGION_INFO);
+	return (*reply)->region_info;
+}
+
+static void drop(Afar__Reply *reply)
+{
+	afar__reply__free_unpacked(reply, NULL);
+}
+
+static struct namespace *ns_of(uint64_t number)
+{
+	return state_namespace(fixture.core->state, number);
+}
+
+/* ---- Namespaces */
+
+static void test_namespace_names_and_policies(void **state)
+{
+	struct fake_client client;
+	char longest[AFAR_NAME_MAX + 2];
+	Afar__Reply *reply;
+
+	(void)state;
+	memset(longest, 'a', sizeof(longest));
+	longest[AFAR_NAME_MAX + 1] = '\0';
+	assert_int_equal(client_open(&fixture, &client), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create(".a", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("-a", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a b", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a/b", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("ä", 0, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create(longest, 0, 0)), -EINVAL);
+	longest[AFAR_NAME_MAX] = '\0';
+	assert_int_equal(fixture_do(&fixture, &client, ask_create(longest, 0, 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 65, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 2048)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 4097)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 2ULL << 30)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), -EEXIST);
+	reply = fixture_ask(&fixture, &client, ask_namespace("a"));
+	assert_int_equal(reply->namespace_info->policy->width, 64);
+	assert_int_equal(reply->namespace_info->policy->stripe_bytes, 1 << 20);
+	assert_int_equal(reply->namespace_info->nr_regions, 0);
+	drop(reply);
+	assert_int_equal(fixture_do(&fixture, &client, ask_namespace("b")), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(77, 1)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(77, "", 1, false)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("b", false)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete(longest, true)), 0);
+	check_empty(&fixture);
+}
+
+static void test_numbers_are_never_used_again(void **state)
+{
+	struct fake_client client;
+	uint64_t first, second;
+
+	(void)state;
+	client_open(&fixture, &client);
+	first = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	fixture_restart(&fixture);
+	client_resume(&fixture, &client);
+	second = make_namespace(&fixture, &client, "a");
+	assert_true(second > first);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(first, 1)), -ENOENT);
+}
+
+static void test_listing_is_in_order_and_paged(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *reply;
+	char name[32];
+	uint64_t ns, last = 0;
+	size_t nr = 0;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	for (unsigned i = 0; i < 1100; i++) {
+		snprintf(name, sizeof(name), "n%u", i * 7919 % 1100);
+		assert_int_equal(fixture_do(&fixture, &client, ask_create(name, 0, 0)), 0);
+	}
+	reply = fixture_ask(&fixture, &client, ask_namespaces("", 0));
+	assert_int_equal(reply->namespace_infos->n_entries, CORE_LIST_MAX);
+	for (size_t i = 1; i < CORE_LIST_MAX; i++)
+		assert_true(strcmp(reply->namespace_infos->entries[i - 1]->name,
+				   reply->namespace_infos->entries[i]->name) < 0);
+	snprintf(name, sizeof(name), "%s",
+		 reply->namespace_infos->entries[CORE_LIST_MAX - 1]->name);
+	drop(reply);
+	reply = fixture_ask(&fixture, &client, ask_namespaces(name, 0));
+	assert_int_equal(reply->namespace_infos->n_entries, 100);
+	drop(reply);
+	reply = fixture_ask(&fixture, &client, ask_namespaces("n9", 2));
+	assert_int_equal(reply->namespace_infos->n_entries, 2);
+	assert_string_equal(reply->namespace_infos->entries[0]->name, "n90");
+	drop(reply);
+
+	ns = make_namespace(&fixture, &client, "regions");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 64 * MIB)), 0);
+	for (unsigned i = 0; i < 1100; i++)
+		assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)), 0);
+	do {
+		reply = fixture_ask(&fixture, &client, ask_regions(ns, last, 300));
+		for (size_t i = 0; i < reply->region_infos->n_entries; i++) {
+			assert_true(reply->region_infos->entries[i]->address > last);
+			assert_null(reply->region_infos->entries[i]->layout);
+			last = reply->region_infos->entries[i]->address;
+		}
+		nr += reply->region_infos->n_entries;
+		if (reply->region_infos->n_entries == 0)
+			last = 0;
+		drop(reply);
+	} while (last != 0);
+	assert_int_equal(nr, 1100);
+	check_all(&fixture);
+}
+
+static void test_namespace_delete(void **state)
+{
+	struct fake_client client, other;
+	Afar__RegionInfo *region;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	region = must(&client, ask_alloc(ns, "r", MIB, false), &reply);
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", false)), -ENOTEMPTY);
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), -EBUSY);
+	assert_int_equal(ns_of(ns)->nr_regions, 1);
+	/* Freed, but open still. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), -EBUSY);
+	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
+	drop(reply);
+	region = must(&client, ask_alloc(ns, "r", MIB, false), &reply);
+	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
+	drop(reply);
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	check_empty(&fixture);
+}
+
+/* ---- Reserving */
+
+static void test_reserve_limits(void **state)
+{
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 1)), -AFAR_ENOSERVER);
+	fixture_join(&fixture, 0, 8 * MIB);
+	fixture_join(&fixture, 1, 8 * MIB);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, UINT64_MAX)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, UINT64_MAX / 2)), -ENOSPC);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB + 1)), -ENOSPC);
+	check_all(&fixture);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	assert_int_equal(fixture.servers[0].granted, 4 * MIB);
+	assert_int_equal(fixture.servers[1].granted, 4 * MIB);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB - 1)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 1)), -ENOSPC);
+	check_all(&fixture);
+	assert_int_equal(fixture_do(&fixture, &client, ask_release(ns, 0)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_release(ns, UINT64_MAX)), 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	check_empty(&fixture);
+}
+
+static void test_reserve_waits_for_memory_being_released(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 8 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	fixture.servers[0].is_silent = true;
+	assert_int_equal(fixture_do(&fixture, &client, ask_release(ns, UINT64_MAX)), 0);
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &reply);
+	fixture_pump(&fixture);
+	assert_null(reply);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_non_null(reply);
+	assert_int_equal(reply->status, 0);
+	drop(reply);
+	check_all(&fixture);
+}
+
+static void test_reserve_goes_on_without_a_server_that_fails(void **state)
+{
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	for (size_t i = 0; i < 3; i++)
+		fixture_join(&fixture, i, 16 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture.servers[1].refuse = -ENOMEM;
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 24 * MIB)), 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 24 * MIB);
+	assert_int_equal(fixture.servers[1].granted, 0);
+	/* What the others gave goes back when it does not suffice. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 18 * MIB)), -ENOSPC);
+	assert_int_equal(fixture.servers[0].granted + fixture.servers[2].granted, 24 * MIB);
+	fixture.servers[1].refuse = -EIO;
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 18 * MIB)), -AFAR_ESERVER);
+	fixture.servers[1].refuse = 0;
+	check_all(&fixture);
+	/* One that lies must rejoin, and give back. */
+	fixture.servers[1].does_grant_wrong = true;
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 18 * MIB)), -AFAR_ESERVER);
+	assert_null(fixture.servers[1].peer);
+	assert_true(fixture.servers[1].granted > 0);
+	fixture.servers[1].does_grant_wrong = false;
+	assert_int_equal(fixture_join(&fixture, 1, 16 * MIB), 0);
+	assert_int_equal(fixture.servers[1].granted, 0);
+	check_all(&fixture);
+}
+
+static void test_reserve_repeated_joins_the_running_job(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *first, *second, *third;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture.servers[0].is_silent = true;
+	client.next_id++;
+	fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 8 * MIB), &first);
+	fixture_pump(&fixture);
+	client_lose(&fixture, &client);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 8 * MIB), &second);
+	fixture_pump(&fixture);
+	assert_null(second);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(first->status, 0);
+	assert_int_equal(second->status, 0);
+	assert_int_equal(second->namespace_info->reserved_bytes, 8 * MIB);
+	/* And when it is done, also over a restart. */
+	fixture_restart(&fixture);
+	fixture_join(&fixture, 0, 64 * MIB);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 8 * MIB), &third);
+	fixture_pump(&fixture);
+	assert_int_equal(third->status, 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+	drop(first);
+	drop(second);
+	drop(third);
+	check_all(&fixture);
+}
+
+/* In the middle of a reservation: the session ends, the namespace is deleted, the server loses its
+ * connection, restarts, or the manager is killed. */
+static void test_reserve_undoes_itself(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	for (int kind = 0; kind < 5; kind++) {
+		client_open(&fixture, &client);
+		client_open(&fixture, &other);
+		fixture_join(&fixture, 0, 64 * MIB);
+		fixture_join(&fixture, 1, 64 * MIB);
+		ns = make_namespace(&fixture, &client, "a");
+		fixture.servers[0].is_silent = true;
+		fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &reply);
+		fixture_pump(&fixture);
+		assert_null(reply);
+		assert_int_equal(fixture.servers[1].granted, 4 * MIB);
+		if (kind == 0)
+			assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+		if (kind == 1)
+			assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", false)), 0);
+		if (kind == 2)
+			fixture_disconnect(&fixture, 1);
+		if (kind == 3)
+			fixture_kill(&fixture, 1);
+		fixture.servers[0].is_silent = kind == 4;
+		fixture_pump(&fixture);
+		if (kind == 4)
+			fixture_restart(&fixture);
+		fixture.servers[0].is_silent = false;
+		for (size_t i = 0; i < 2; i++)
+			if (fixture.servers[i].peer == NULL)
+				assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+		fixture_pump(&fixture);
+		assert_non_null(reply);
+		/* Without server 1, server 0 does it alone. */
+		if (kind == 4)
+			assert_true(reply->status < 0);
+		else
+			assert_int_equal(reply->status, kind == 0   ? -AFAR_ESESSION
+							: kind == 1 ? -ENOENT
+								    : 0);
+		drop(reply);
+		check_all(&fixture);
+		if (kind == 4)
+			assert_int_equal(client_resume(&fixture, &other), 0);
+		if (kind != 1)
+			assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", false)), 0);
+		check_empty(&fixture);
+	}
+}
+
+static void test_reserve_then_alloc_the_same(void **state)
+{
+	struct fake_client client;
+	Afar__RegionInfo *region;
+	Afar__Reply *reply;
+	char name[32];
+
+	(void)state;
+	client_open(&fixture, &client);
+	for (size_t nr_servers = 1; nr_servers <= 5; nr_servers++) {
+		fixture_join(&fixture, nr_servers - 1, (uint64_t)4 << 30);
+		for (int round = 0; round < 200; round++) {
+			uint64_t bytes = 1 + random_below((uint64_t)1 << (1 + random_below(30)));
+			uint64_t ns;
+
+			snprintf(name, sizeof(name), "n%zu-%d", nr_servers, round);
+			reply = fixture_ask(&fixture, &client,
+					    ask_create(name, (uint32_t)random_below(7),
+						       (uint64_t)4096 << random_below(12)));
+			ns = reply->namespace_info->namespace_;
+			drop(reply);
+			for (int times = 0; times < 3; times++) {
+				assert_int_equal(
+					fixture_do(&fixture, &client, ask_reserve(ns, bytes)), 0);
+				region = must(&client, ask_alloc(ns, "", bytes, false), &reply);
+				assert_int_equal(region->length, bytes);
+				assert_int_equal(fixture_do(&fixture, &client, ask_close(region)),
+						 0);
+				drop(reply);
+			}
+			if (round % 20 == 0)
+				check_all(&fixture);
+			assert_int_equal(fixture_do(&fixture, &client, ask_delete(name, true)), 0);
+		}
+	}
+	check_empty(&fixture);
+}
+
+/* ---- Regions */
+
+static void test_alloc_limits(void **state)
+{
+	struct fake_client client;
+	char name[AFAR_NAME_MAX + 2];
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	memset(name, 'n', sizeof(name));
+	name[AFAR_NAME_MAX + 1] = '\0';
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)),
+			 -AFAR_ERESERVE);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 0, false)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", UINT64_MAX, false)),
+			 -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", UINT64_MAX - 4095, false)),
+			 -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 2 * MIB + 1, false)),
+			 -AFAR_ERESERVE);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), -EINVAL);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "a\nb", 1, false)), -EINVAL);
+	name[AFAR_NAME_MAX] = '\0';
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), -EEXIST);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 4096);
+	reply = fixture_ask(&fixture, &client, ask_alloc(ns, "", 2 * MIB, false));
+	assert_int_equal(reply->status, -AFAR_ERESERVE);
+	assert_non_null(strstr(reply->message, "2093056")); /* what is free */
+	drop(reply);
+	check_all(&fixture);
+}
+
+static void test_first_region_and_addresses(void **state)
+{
+	Afar__RegionInfo *first, *second, *third, *again;
+	Afar__Reply *replies[4];
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 64 * MIB));
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "", AFAR_FIRST_ADDRESS)),
+			 -ENOENT);
+	first = must(&client, ask_alloc(ns, "", 1, true), &replies[0]);
+	assert_int_equal(first->address, AFAR_FIRST_ADDRESS);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, true)), -EADDRINUSE);
+	second = must(&client, ask_alloc(ns, "", 4097, false), &replies[1]);
+	third = must(&client, ask_alloc(ns, "", 1, false), &replies[2]);
+	assert_int_equal(third->address, second->address + 8192);
+	assert_int_equal(third->address % 4096, 0);
+	/* The first address can be taken again, by a larger one too; no other is. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(third)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(first)), 0);
+	again = must(&client, ask_alloc(ns, "", 4 * MIB, true), &replies[3]);
+	assert_int_equal(again->address, AFAR_FIRST_ADDRESS);
+	assert_true(again->generation > third->generation);
+	drop(replies[3]);
+	again = must(&client, ask_alloc(ns, "", 1, false), &replies[3]);
+	assert_true(again->address > third->address);
+	for (size_t i = 0; i < 4; i++)
+		drop(replies[i]);
+	check_all(&fixture);
+
+	/* The first of all is the first, asked or not. */
+	ns = make_namespace(&fixture, &client, "b");
+	fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB));
+	first = must(&client, ask_alloc(ns, "", 1, false), &replies[0]);
+	assert_int_equal(first->address, AFAR_FIRST_ADDRESS);
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(first)), 0);
+	second = must(&client, ask_alloc(ns, "", 1, false), &replies[1]);
+	assert_true(second->address > AFAR_FIRST_ADDRESS);
+	drop(replies[0]);
+	drop(replies[1]);
+	/* The end of the address space. */
+	ns_of(ns)->next_address = UINT64_MAX - 4095;
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 4096, false)), -EINVAL);
+}
+
+static void test_free_and_references(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *reply, *opened;
+	Afar__RegionInfo *region;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	region = must(&client, ask_alloc(ns, "r", 4 * MIB, false), &reply);
+	assert_int_equal(region->nr_references, 1);
+	assert_int_equal(must(&other, ask_open(ns, "r", 0), &opened)->nr_references, 2);
+	assert_int_equal(opened->region_info->layout->servers[0]->incarnation,
+			 fixture.servers[0].incarnation);
+	drop(opened);
+	must(&other, ask_open(ns, "", region->address), &opened);
+	drop(opened);
+	/* Gone at once for those who look for it; the memory stays theirs who have it open. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), -AFAR_EFREED);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "", region->address)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", 6 * MIB, false)),
+			 -AFAR_ERESERVE);
+	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), -EINVAL);
+	fixture_restart(&fixture);
+	fixture_join(&fixture, 0, 1 << 30);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
+	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
+	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
+	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), -AFAR_EFREED);
+	assert_int_equal(fixture_do(&fixture, &other, ask_free(region)), -AFAR_EFREED);
+	region->generation = UINT64_MAX;
+	assert_int_equal(fixture_do(&fixture, &other, ask_free(region)), -ENOENT);
+	drop(reply);
+	check_all(&fixture);
+}
+
+static void test_requests_are_done_once(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *first, *second;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	for (int times = 0; times < 3; times++) {
+		uint64_t id = ++client.next_id;
+
+		fixture_send(&fixture, &client, id, ask_alloc(ns, "", 5000, false), &first);
+		if (times != 0) /* else in the same batch */
+			fixture_pump(&fixture);
+		if (times == 2) {
+			fixture_restart(&fixture);
+			fixture_join(&fixture, 0, 1 << 30);
+			assert_int_equal(client_resume(&fixture, &client), 0);
+		}
+		fixture_send(&fixture, &client, id, ask_alloc(ns, "", 5000, false), &second);
+		fixture_pump(&fixture);
+		assert_int_equal(first->status, 0);
+		assert_int_equal(second->status, 0);
+		assert_int_equal(first->region_info->generation, second->region_info->generation);
+		assert_int_equal(second->region_info->layout->groups[0]->chunks[0]->offset,
+				 first->region_info->layout->groups[0]->chunks[0]->offset);
+		assert_int_equal(ns_of(ns)->nr_regions, times + 1);
+		drop(first);
+		drop(second);
+	}
+	check_all(&fixture);
+	fixture_send(&fixture, &client, 0, ask_alloc(ns, "", 1, false), &first);
+	fixture_pump(&fixture);
+	assert_int_equal(first->status, -EINVAL);
+	drop(first);
+	/* Settled: the replies are dropped, and the ids not taken again. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)), 0);
+	assert_int_equal(state_session(fixture.core->state, client.session)->nr_outcomes, 1);
+	fixture_send(&fixture, &client, 1, ask_alloc(ns, "", 1, false), &first);
+	fixture_pump(&fixture);
+	assert_int_equal(first->status, -EINVAL);
+	drop(first);
+	/* Not without limit. */
+	for (unsigned i = 0; i <= CORE_OUTCOMES_MAX; i++) {
+		fixture_send(&fixture, &client, 100 + i, ask_open(ns, "", AFAR_FIRST_ADDRESS),
+			     &first);
+		fixture_pump(&fixture);
+		assert_int_equal(first->status, i < CORE_OUTCOMES_MAX - 1 ? 0 : -EBUSY);
+		drop(first);
+	}
+	check_all(&fixture);
+}
+
+/* ---- Sessions */
+
+static void test_sessions_are_checked(void **state)
+{
+	struct fake_client client, thief;
+	Afar__Reply *reply;
+
+	(void)state;
+	assert_int_equal(client_open(&fixture, &client), 0);
+	assert_int_equal(client_open(&fixture, &thief), 0);
+	assert_true(client.session != 0 && client.session < (uint64_t)1 << 63);
+	/* Another's number on one's own connection. */
+	fixture_send(&fixture, &(struct fake_client){thief.peer, client.session, {0}, 0}, 9,
+		     ask_create("a", 0, 0), &reply);
+	fixture_pump(&fixture);
+	assert_int_equal(reply->status, -AFAR_ESESSION);
+	drop(reply);
+	/* And its resumption without the secret. */
+	thief.session = client.session;
+	assert_int_equal(client_resume(&fixture, &thief), -AFAR_ESESSION);
+	memcpy(thief.secret, client.secret, STATE_SECRET_BYTES - 1);
+	assert_int_equal(client_resume(&fixture, &thief), -AFAR_ESESSION);
+	/* The old connection of a resumed session counts no more. */
+	thief = client;
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	fixture_send(&fixture, &thief, 10, ask_create("a", 0, 0), &reply);
+	fixture_pump(&fixture);
+	assert_int_equal(reply->status, -AFAR_ESESSION);
+	drop(reply);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("b", 0, 0)), -AFAR_ESESSION);
+	assert_int_equal(client_resume(&fixture, &client), -AFAR_ESESSION);
+	check_all(&fixture);
+}
+
+static void test_lease(void **state)
+{
+	struct fake_client client;
+
+	(void)state;
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	client_open(&fixture, &client);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS - 1);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	client_lose(&fixture, &client);
+	assert_int_equal(core_next_run(fixture.core), fixture.now + FIXTURE_LEASE_MS * 1000000ULL);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_int_equal(client_resume(&fixture, &client), -AFAR_ESESSION);
+	/* A fresh one after the manager's restart. */
+	client_open(&fixture, &client);
+	fixture_restart(&fixture);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS - 1);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	fixture_restart(&fixture);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_int_equal(client_resume(&fixture, &client), -AFAR_ESESSION);
+	assert_true(cds_list_empty(&fixture.core->state->sessions));
+	check_all(&fixture);
+}
+
+/* The memory of an ended session's freed regions waits for the servers that hold it, and no others. */
+static void test_end_waits_for_servers(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	fixture_join(&fixture, 1, 64 * MIB);
+	assert_int_equal(
+		fixture_do(&fixture, &client,
+			   ask_free(must(&client, ask_alloc(ns, "", 4 * MIB, false), &reply))),
+		0);
+	drop(reply);
+	must(&client, ask_alloc(ns, "kept", MIB, false), &reply);
+	drop(reply);
+	fixture.servers[0].is_silent = true;
+	fixture.servers[1].is_silent = true;
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 5 * MIB);
+	/* Nobody has it open for those who ask. */
+	reply = fixture_ask(&fixture, &other, ask_regions(ns, 0, 0));
+	assert_int_equal(reply->region_infos->n_entries, 1);
+	assert_int_equal(reply->region_infos->entries[0]->nr_references, 0);
+	drop(reply);
+	check_all(&fixture);
+	/* Not even over restarts of the manager and lost connections. */
+	fixture_restart(&fixture);
+	fixture_join(&fixture, 0, 64 * MIB);
+	client_resume(&fixture, &other);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 5 * MIB);
+	fixture_disconnect(&fixture, 0);
+	fixture_join(&fixture, 0, 64 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 5 * MIB);
+	/* Deleting the namespace waits too. */
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	assert_int_equal(fixture.servers[0].granted, 8 * MIB);
+	assert_int_equal(fixture_do(&fixture, &other, ask_create("a", 0, 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_true(fixture.servers[0].nr_session_ends > 0);
+	assert_int_equal(fixture.servers[0].granted, 0);
+	fixture.servers[1].is_silent = false;
+	fixture_join(&fixture, 1, 64 * MIB);
+	check_empty(&fixture);
+}
+
+/* ---- Servers */
+
+static void test_new_incarnation_loses_regions(void **state)
+{
+	Afar__RegionInfo *striped;
+	struct fake_client client;
+	Afar__Reply *reply, *other;
+	uint64_t ns, number;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	striped = must(&client, ask_alloc(ns, "striped", 8 * MIB, false), &reply);
+	assert_int_equal(striped->width, 2);
+	number = fixture.servers[1].number;
+	fixture_kill(&fixture, 1);
+	/* Down: it can be opened, and used as soon as the server is back. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 5 * MIB, false)),
+			 -AFAR_ERESERVE);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 4 * MIB, false)), 0);
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+	assert_int_equal(fixture.servers[1].number, number);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 8 * MIB);
+	check_all(&fixture);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), -AFAR_ELOST);
+	other = fixture_ask(&fixture, &client, ask_regions(ns, 0, 1));
+	assert_true(other->region_infos->entries[0]->is_lost);
+	drop(other);
+	fixture_restart(&fixture);
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	client_resume(&fixture, &client);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), -AFAR_ELOST);
+	check_all(&fixture);
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(striped)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_close(striped)), 0);
+	drop(reply);
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	client_open(&fixture, &client);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", true)), 0);
+	check_empty(&fixture);
+}
+
+static void test_release_while_down_happens_at_rejoin(void **state)
+{
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	assert_int_equal(fixture.servers[0].granted, 16 * MIB);
+	check_all(&fixture);
+	fixture_join(&fixture, 0, 64 * MIB);
+	assert_int_equal(fixture.servers[0].granted, 0);
+	check_empty(&fixture);
+	/* One that holds nothing is forgotten, and gets another number. */
+	fixture_disconnect(&fixture, 0);
+	assert_true(cds_list_empty(&fixture.core->state->servers));
+	fixture_join(&fixture, 0, 64 * MIB);
+	assert_int_equal(fixture.servers[0].number, 2);
+}
+
+static void test_extent_missing_at_rejoin_is_lost(void **state)
+{
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 4 * MIB));
+	fixture_do(&fixture, &client, ask_alloc(ns, "r", MIB, false));
+	fixture.servers[0].extents[0] = (struct fake_extent){500, 77, 2 * MIB};
+	fixture.servers[0].granted = 2 * MIB;
+	fixture_disconnect(&fixture, 0);
+	fixture_join(&fixture, 0, 64 * MIB);
+	assert_int_equal(fixture.servers[0].nr_extents, 0); /* the unknown one is released */
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -AFAR_ELOST);
+	check_all(&fixture);
+}
+
+static void test_two_servers_with_one_number(void **state)
+{
+	(void)state;
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	fixture.servers[1].number = fixture.servers[0].number;
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), -EBUSY);
+	assert_non_null(fixture.servers[0].peer);
+	/* Asked whether it lives, it does not answer. */
+	fixture.servers[0].is_silent = true;
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), -EBUSY);
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+	check_all(&fixture);
+}
+
+/* ---- Failing commits */
+
+/* A life of a namespace; returns how many calls failed. Everything is tried, whatever fails. */
+static unsigned scenario(void)
+{
+	struct fake_client client, other;
+	Afar__Reply *reply;
+	unsigned failed = 0;
+	uint64_t ns = 0;
+	char name[8];
+
+#define TRY(call)                      \
+	do {                           \
+		failed += (call) != 0; \
+		check_all(&fixture);   \
+	} while (0)
+	TRY(client_open(&fixture, &client));
+	TRY(client_open(&fixture, &other));
+	for (size_t i = 0; i < 2; i++)
+		TRY(fixture_join(&fixture, i, 64 * MIB));
+	reply = fixture_ask(&fixture, &client, ask_create("a", 0, 65536));
+	failed += reply->status != 0;
+	if (reply->status == 0)
+		ns = reply->namespace_info->namespace_;
+	drop(reply);
+	TRY(fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB)));
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "r%d", i);
+		reply = fixture_ask(&fixture, &client, ask_alloc(ns, name, MIB + 5, false));
+		failed += reply->status != 0;
+		check_all(&fixture);
+		TRY(fixture_do(&fixture, &other, ask_open(ns, name, 0)));
+		if (reply->status == 0 && i % 2 == 0) {
+			TRY(fixture_do(&fixture, &client, ask_free(reply->region_info)));
+			TRY(fixture_do(&fixture, &client, ask_close(reply->region_info)));
+		}
+		drop(reply);
+	}
+	fixture_disconnect(&fixture, 0);
+	check_all(&fixture);
+	TRY(fixture_join(&fixture, 0, 64 * MIB));
+	TRY(fixture_do(&fixture, &client, ask_release(ns, 4 * MIB)));
+	fixture_kill(&fixture, 1);
+	TRY(fixture_join(&fixture, 1, 64 * MIB));
+	TRY(fixture_do(&fixture, &other, ask_session_close()));
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	check_all(&fixture);
+	TRY(client_open(&fixture, &client));
+	TRY(fixture_do(&fixture, &client, ask_delete("a", true)));
+	TRY(fixture_do(&fixture, &client, ask_session_close()));
+	return failed;
+#undef TRY
+}
+
+/* After whatever failed, everything can be cleaned up. */
+static void clean_up(void)
+{
+	struct fake_client client;
+
+	fixture.store.fail_at = 0;
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		fixture.servers[i].is_silent = false;
+	fixture_advance(&fixture, 10000);
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture.servers[i].capacity != 0)
+			assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
+	fixture_advance(&fixture, 10000);
+	fixture_advance(&fixture, 10000);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	while (!cds_list_empty(&fixture.core->state->namespaces)) {
+		struct namespace *ns = cds_list_first_entry(&fixture.core->state->namespaces,
+							    struct namespace, node);
+
+		assert_int_equal(fixture_do(&fixture, &client, ask_delete(ns->name, true)), 0);
+	}
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	check_empty(&fixture);
+	assert_true(cds_list_empty(&fixture.core->state->sessions));
+}
+
+static void test_every_commit_fails_once(void **state)
+{
+	uint64_t nr_commits;
+	unsigned failed;
+
+	(void)state;
+	nr_commits = fixture.store.nr_commits;
+	assert_int_equal(scenario(), 0);
+	nr_commits = fixture.store.nr_commits - nr_commits;
+	assert_true(nr_commits > 30);
+	for (uint64_t at = 1; at <= nr_commits; at++) {
+		fixture_close(&fixture);
+		fixture_open(&fixture);
+		fixture.store.fail_at = at;
+		failed = scenario();
+		/* It was told, unless nobody asked for that one. */
+		assert_true(failed > 0 || fixture.store.fail_at == 0);
+		clean_up();
+	}
+}
+
+static void test_failed_commit_is_told_to_all_of_its_batch(void **state)
+{
+	Afar__Reply *replies[5] = {NULL};
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	fixture.store.fail_at = 1;
+	for (uint64_t i = 0; i < 4; i++)
+		fixture_send(&fixture, &client, 100 + i,
+			     ask_alloc(ns, i == 3 ? "\n" : "", MIB, false), &replies[i]);
+	fixture_send(&fixture, &client, 104, ask_namespaces("", 0), &replies[4]);
+	fixture_pump(&fixture);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(replies[i]->status, -ENOSPC);
+		assert_non_null(strstr(replies[i]->message, "disk is full"));
+		assert_null(replies[i]->region_info);
+	}
+	assert_int_equal(replies[3]->status, -EINVAL);
+	assert_int_equal(replies[4]->status, 0); /* reading is not hurt */
+	assert_int_equal(replies[4]->namespace_infos->entries[0]->nr_regions, 0);
+	for (size_t i = 0; i < 5; i++)
+		drop(replies[i]);
+	check_all(&fixture);
+	/* The same ids can be sent again, and are done then. */
+	fixture_send(&fixture, &client, 100, ask_alloc(ns, "", MIB, false), &replies[0]);
+	fixture_pump(&fixture);
+	assert_int_equal(replies[0]->status, 0);
+	drop(replies[0]);
+	check_all(&fixture);
+}
+
+/* ---- Random lives */
+
+#define LIVES_CLIENTS 3
+#define LIVES_OPEN    40
+
+static void random_life(unsigned nr_steps)
+{
+	struct fake_client clients[LIVES_CLIENTS];
+	struct {
+		Afar__Reply *reply;
+		size_t client;
+	} open[LIVES_OPEN];
+	size_t nr_open = 0;
+
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	for (size_t i = 0; i < LIVES_CLIENTS; i++)
+		assert_int_equal(client_open(&fixture, &clients[i]), 0);
+	for (unsigned step = 0; step < nr_steps; step++) {
+		size_t who = random_below(LIVES_CLIENTS), which = random_below(LIVES_OPEN);
+		struct fake_client *client = &clients[who];
+		char name[16], region[16];
+		struct namespace *ns;
+		uint64_t number, kind;
+		Afar__Reply *reply;
+
+		snprintf(name, sizeof(name), "n%u", (unsigned)random_below(3));
+		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
+		ns = state_namespace_named(fixture.core->state, name);
+		number = ns != NULL ? ns->number : 1000000;
+		kind = random_below(18);
+		if (kind < 15 && random_below(20) == 0)
+			fixture.store.fail_at = 1 + random_below(2);
+		switch (kind) {
+		case 0:
+			fixture_do(&fixture, client,
+				   ask_create(name, (uint32_t)random_below(4), 4096));
+			break;
+		case 1:
+			if (random_below(4) == 0)
+				fixture_do(&fixture, client,
+					   ask_delete(name, random_below(2) != 0));
+			break;
+		case 2:
+		case 3:
+			fixture_do(&fixture, client,
+				   ask_reserve(number, 1 + random_below(20 * MIB)));
+			break;
+		case 4:
+			fixture_do(&fixture, client, ask_release(number, random_below(20 * MIB)));
+			break;
+		case 5:
+		case 6:
+		case 7:
+		case 8:
+		case 9:
+			reply = fixture_ask(
+				&fixture, client,
+				random_below(3) != 0
+					? ask_alloc(number, random_below(2) ? region : "",
+						    1 + random_below(2 * MIB), random_below(9) == 0)
+					: ask_open(number, region, AFAR_FIRST_ADDRESS));
+			if (reply->status == 0 && nr_open < LIVES_OPEN) {
+				open[nr_open].client = who;
+				open[nr_open++].reply = reply;
+			} else {
+				drop(reply);
+			}
+			break;
+		case 10:
+		case 11:
+			if (which < nr_open)
+				fixture_do(&fixture, client,
+					   ask_free(open[which].reply->region_info));
+			break;
+		case 12:
+		case 13:
+		case 14:
+			if (which >= nr_open)
+				break;
+			fixture_do(&fixture, &clients[open[which].client],
+				   ask_close(open[which].reply->region_info));
+			drop(open[which].reply);
+			open[which] = open[--nr_open];
+			break;
+		case 15:
+			if (random_below(2) == 0) {
+				client_lose(&fixture, client);
+				assert_int_equal(client_resume(&fixture, client), 0);
+			} else {
+				fixture_do(&fixture, client, ask_session_close());
+				client_open(&fixture, client);
+			}
+			break;
+		case 16: {
+			struct fake_server *server = &fixture.servers[which % 3];
+
+			if (random_below(3) == 0)
+				server->is_silent = !server->is_silent && random_below(2) == 0;
+			else if (random_below(3) == 0 && server->peer != NULL)
+				fixture_kill(&fixture, which % 3);
+			else if (server->peer != NULL)
+				fixture_disconnect(&fixture, which % 3);
+			fixture_pump(&fixture);
+			break;
+		}
+		case 17:
+			for (size_t i = 0; i < 3; i++) {
+				fixture.servers[i].is_silent = false;
+				if (fixture.servers[i].peer == NULL)
+					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+			}
+			fixture_pump(&fixture);
+			if (random_below(10) == 0) {
+				fixture_restart(&fixture);
+				for (size_t i = 0; i < 3; i++)
+					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+				for (size_t i = 0; i < LIVES_CLIENTS; i++)
+					assert_int_equal(client_resume(&fixture, &clients[i]), 0);
+			}
+			break;
+		}
+		fixture.store.fail_at = 0;
+		check_all(&fixture);
+		fixture_advance(&fixture, 100);
+	}
+	while (nr_open > 0)
+		drop(open[--nr_open].reply);
+	for (size_t i = 0; i < LIVES_CLIENTS; i++)
+		client_lose(&fixture, &clients[i]);
+}
+
+static void test_random_lives(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 30; round++) {
+		fixture_close(&fixture);
+		fixture_open(&fixture);
+		random_life(300);
+		clean_up();
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_namespace_names_and_policies),
+		TEST(test_numbers_are_never_used_again),
+		TEST(test_listing_is_in_order_and_paged),
+		TEST(test_namespace_delete),
+		TEST(test_reserve_limits),
+		TEST(test_reserve_waits_for_memory_being_released),
+		TEST(test_reserve_goes_on_without_a_server_that_fails),
+		TEST(test_reserve_repeated_joins_the_running_job),
+		TEST(test_reserve_undoes_itself),
+		TEST(test_reserve_then_alloc_the_same),
+		TEST(test_alloc_limits),
+		TEST(test_first_region_and_addresses),
+		TEST(test_free_and_references),
+		TEST(test_requests_are_done_once),
+		TEST(test_sessions_are_checked),
+		TEST(test_lease),
+		TEST(test_end_waits_for_servers),
+		TEST(test_new_incarnation_loses_regions),
+		TEST(test_release_while_down_happens_at_rejoin),
+		TEST(test_extent_missing_at_rejoin_is_lost),
+		TEST(test_two_servers_with_one_number),
+		TEST(test_every_commit_fails_once),
+		TEST(test_failed_commit_is_told_to_all_of_its_batch),
+		TEST(test_random_lives),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,1 +1,390 @@
-int main(void);int main(void){return 77;}
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The metastore seam, as its LMDB implementation keeps it: order, prefixes, compares, atomic and durable
+ * commits, one owner, a full store. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <afar/error.h>
+
+#include "manager/metastore/metastore.h"
+
+#define SIZE ((size_t)64 << 20)
+
+static char folder[] = "/tmp/afar-test-metastore-XXXXXX";
+
+static struct meta_bytes bytes(const char *text)
+{
+	return (struct meta_bytes){text, strlen(text)};
+}
+
+static int put(struct metastore *store, const char *key, const char *value)
+{
+	struct meta_put one = {bytes(key), bytes(value)};
+
+	return store->ops->commit(store, NULL, 0, &one, 1, NULL, 0);
+}
+
+static void assert_value(struct metastore *store, const char *key, const char *expected)
+{
+	size_t length;
+	void *value;
+	int rc = store->ops->get(store, bytes(key), &value, &length);
+
+	if (expected == NULL) {
+		assert_int_equal(rc, -ENOENT);
+		return;
+	}
+	assert_int_equal(rc, 0);
+	assert_int_equal(length, strlen(expected));
+	assert_memory_equal(value, expected, length);
+	free(value);
+}
+
+static void remove_files(void)
+{
+	DIR *directory = opendir(folder);
+	struct dirent *entry;
+	char name[512];
+
+	while (directory != NULL && (entry = readdir(directory)) != NULL) {
+		snprintf(name, sizeof(name), "%s/%s", folder, entry->d_name);
+		unlink(name);
+	}
+	if (directory != NULL)
+		closedir(directory);
+}
+
+static int setup(void **state)
+{
+	struct metastore *store;
+
+	if (metastore_lmdb_open(folder, SIZE, &store) < 0)
+		return -1;
+	*state = store;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct metastore *store = *state;
+
+	if (store != NULL)
+		store->ops->close(store);
+	remove_files();
+	return 0;
+}
+
+struct seen {
+	char text[256];
+	int stop_after;
+};
+
+static int see(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	struct seen *seen = argument;
+
+	strncat(seen->text, key.data, key.length);
+	strcat(seen->text, "=");
+	strncat(seen->text, value.data, value.length);
+	strcat(seen->text, " ");
+	return --seen->stop_after == 0 ? 7 : 0;
+}
+
+static void test_range_is_ordered_and_has_the_prefix(void **state)
+{
+	struct metastore *store = *state;
+	struct seen seen = {0};
+
+	assert_int_equal(put(store, "b2", "4"), 0);
+	assert_int_equal(put(store, "a", "1"), 0);
+	assert_int_equal(put(store, "b", "2"), 0);
+	assert_int_equal(put(store, "c", "5"), 0);
+	assert_int_equal(put(store, "b1", "3"), 0);
+	assert_int_equal(store->ops->range(store, bytes("b"), see, &seen), 0);
+	assert_string_equal(seen.text, "b=2 b1=3 b2=4 ");
+
+	seen = (struct seen){0};
+	assert_int_equal(store->ops->range(store, bytes(""), see, &seen), 0);
+	assert_string_equal(seen.text, "a=1 b=2 b1=3 b2=4 c=5 ");
+
+	seen = (struct seen){0};
+	assert_int_equal(store->ops->range(store, bytes("d"), see, &seen), 0);
+	assert_string_equal(seen.text, "");
+
+	seen = (struct seen){.stop_after = 2};
+	assert_int_equal(store->ops->range(store, bytes("b"), see, &seen), 7);
+	assert_string_equal(seen.text, "b=2 b1=3 ");
+}
+
+static void test_binary_keys_sort_as_bytes(void **state)
+{
+	struct metastore *store = *state;
+	const uint8_t low[] = {'k', 0x00, 0x01}, high[] = {'k', 0xff}, end[] = {'k', 0xff, 0x00};
+	struct meta_put puts[] = {
+		{{end, sizeof(end)}, {"3", 1}},
+		{{high, sizeof(high)}, {"2", 1}},
+		{{low, sizeof(low)}, {"1", 1}},
+	};
+	struct seen seen = {0};
+
+	assert_int_equal(store->ops->commit(store, NULL, 0, puts, 3, NULL, 0), 0);
+	assert_int_equal(store->ops->range(store, (struct meta_bytes){high, 2}, see, &seen), 0);
+	assert_non_null(strstr(seen.text, "=2 "));
+	assert_non_null(strstr(seen.text, "=3 "));
+	assert_null(strstr(seen.text, "=1 "));
+}
+
+static void test_compare_fails_and_nothing_is_done(void **state)
+{
+	struct metastore *store = *state;
+	struct meta_compare absent = {bytes("a"), {NULL, 0}};
+	struct meta_compare is_one = {bytes("a"), bytes("1")};
+	struct meta_compare both[] = {is_one, {bytes("z"), bytes("")}};
+	struct meta_put puts[] = {{bytes("a"), bytes("1")}, {bytes("b"), bytes("1")}};
+	struct meta_bytes deletes[] = {bytes("b"), bytes("nothing")};
+
+	assert_int_equal(store->ops->commit(store, &is_one, 1, puts, 2, NULL, 0), -EAGAIN);
+	assert_value(store, "a", NULL);
+	assert_int_equal(store->ops->commit(store, &absent, 1, puts, 2, NULL, 0), 0);
+	assert_value(store, "b", "1");
+	assert_int_equal(store->ops->commit(store, &absent, 1, NULL, 0, deletes, 2), -EAGAIN);
+	assert_int_equal(store->ops->commit(store, both, 2, NULL, 0, deletes, 2), -EAGAIN);
+	assert_value(store, "b", "1");
+	assert_int_equal(store->ops->commit(store, &is_one, 1, NULL, 0, deletes, 2), 0);
+	assert_value(store, "b", NULL);
+	assert_value(store, "a", "1");
+}
+
+static void test_bad_keys_are_refused_and_nothing_is_done(void **state)
+{
+	struct metastore *store = *state;
+	char key[METASTORE_KEY_MAX + 1];
+	struct meta_put puts[] = {{bytes("good"), bytes("1")},
+				  {{key, sizeof(key)}, bytes("1")},
+				  {{key, 0}, bytes("1")}};
+
+	memset(key, 'k', sizeof(key));
+	assert_int_equal(store->ops->commit(store, NULL, 0, puts, 2, NULL, 0), -EINVAL);
+	assert_int_equal(store->ops->commit(store, NULL, 0, &puts[2], 1, NULL, 0), -EINVAL);
+	assert_value(store, "good", NULL);
+	puts[1].key.length = METASTORE_KEY_MAX;
+	assert_int_equal(store->ops->commit(store, NULL, 0, puts, 2, NULL, 0), 0);
+	assert_value(store, "good", "1");
+}
+
+static void test_second_opener_is_told(void **state)
+{
+	struct metastore *store = *state, *second;
+	int status;
+	pid_t child;
+
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &second), -EBUSY);
+	assert_non_null(strstr(afar_last_error(), "another manager"));
+	child = fork();
+	if (child == 0)
+		_exit(metastore_lmdb_open(folder, SIZE, &second) == -EBUSY ? 0 : 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	store->ops->close(store);
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &second), 0);
+	*state = second;
+}
+
+static void test_files_are_private(void **state)
+{
+	DIR *directory = opendir(folder);
+	struct dirent *entry;
+	struct stat stat;
+	char name[512];
+	int nr = 0;
+
+	(void)state;
+	while ((entry = readdir(directory)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(name, sizeof(name), "%s/%s", folder, entry->d_name);
+		assert_int_equal(lstat(name, &stat), 0);
+		assert_int_equal(stat.st_mode & 0777, 0600);
+		nr++;
+	}
+	closedir(directory);
+	assert_true(nr >= 2);
+}
+
+static void test_bad_folder_and_size(void **state)
+{
+	struct metastore *second;
+
+	(void)state;
+	assert_int_equal(metastore_lmdb_open("/nonexistent/folder", SIZE, &second), -ENOENT);
+	assert_non_null(strstr(afar_last_error(), "/nonexistent/folder"));
+	assert_int_equal(metastore_lmdb_open(folder, 1, &second), -EINVAL);
+}
+
+/* ---- A child that commits, killed */
+
+/* Each commit i puts two keys: both or none must be there. Says i when it is done. */
+static void commit_for_ever(int pipe_fd)
+{
+	struct metastore *store;
+	char first[32], second[32];
+
+	if (metastore_lmdb_open(folder, SIZE, &store) < 0)
+		_exit(1);
+	for (uint32_t i = 0;; i++) {
+		struct meta_put puts[2];
+
+		snprintf(first, sizeof(first), "first%08u", i);
+		snprintf(second, sizeof(second), "second%08u", i);
+		puts[0] = (struct meta_put){bytes(first), bytes("1")};
+		puts[1] = (struct meta_put){bytes(second), bytes("2")};
+		if (store->ops->commit(store, NULL, 0, puts, 2, NULL, 0) < 0 ||
+		    write(pipe_fd, &i, sizeof(i)) != sizeof(i))
+			_exit(1);
+	}
+}
+
+static int count(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	(void)key;
+	(void)value;
+	(*(uint32_t *)argument)++;
+	return 0;
+}
+
+static void test_kill_loses_nothing_acknowledged(void **state)
+{
+	struct metastore *store = *state;
+	uint32_t nr_first = 0, nr_second = 0, last = 0, i;
+	int pipe_fds[2], status;
+	pid_t child;
+
+	store->ops->close(store);
+	*state = NULL;
+	for (uint32_t wanted = 20; wanted <= 100; wanted += 40) {
+		remove_files();
+		assert_int_equal(pipe(pipe_fds), 0);
+		child = fork();
+		if (child == 0) {
+			close(pipe_fds[0]);
+			commit_for_ever(pipe_fds[1]);
+		}
+		close(pipe_fds[1]);
+		do {
+			assert_int_equal(read(pipe_fds[0], &last, sizeof(last)), sizeof(last));
+		} while (last < wanted);
+		kill(child, SIGKILL);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFSIGNALED(status));
+		while (read(pipe_fds[0], &i, sizeof(i)) == sizeof(i))
+			last = i;
+		close(pipe_fds[0]);
+
+		assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
+		nr_first = nr_second = 0;
+		store->ops->range(store, bytes("first"), count, &nr_first);
+		store->ops->range(store, bytes("second"), count, &nr_second);
+		assert_int_equal(nr_first, nr_second);
+		assert_true(nr_first >= last + 1);
+		store->ops->close(store);
+	}
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
+	*state = store;
+}
+
+/* ---- A full store */
+
+static int fill(struct metastore *store, uint32_t *nr_filled)
+{
+	static char value[2000];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < 100000 && rc == 0; i++) {
+		char key[32];
+		struct meta_put one;
+
+		snprintf(key, sizeof(key), "fill%08u", i);
+		one = (struct meta_put){bytes(key), {value, sizeof(value)}};
+		rc = store->ops->commit(store, NULL, 0, &one, 1, NULL, 0);
+		if (rc == 0)
+			*nr_filled = i + 1;
+	}
+	return rc;
+}
+
+static void test_full_store_works_on(void **state)
+{
+	struct metastore *store = *state;
+	uint32_t nr_filled = 0, nr = 0, again = 0;
+
+	store->ops->close(store);
+	*state = NULL;
+	remove_files();
+	assert_int_equal(metastore_lmdb_open(folder, (size_t)512 << 10, &store), 0);
+	*state = store;
+
+	assert_int_equal(fill(store, &nr_filled), -ENOSPC);
+	assert_non_null(strstr(afar_last_error(), "limit"));
+	assert_true(nr_filled > 50);
+	store->ops->range(store, bytes("fill"), count, &nr);
+	assert_int_equal(nr, nr_filled);
+
+	/* Deleting works though it is full, also all but all of it, one by one. */
+	for (uint32_t i = 0; i < nr_filled; i++) {
+		char key[32];
+		struct meta_bytes name;
+
+		snprintf(key, sizeof(key), "fill%08u", i);
+		name = bytes(key);
+		assert_int_equal(store->ops->commit(store, NULL, 0, NULL, 0, &name, 1), 0);
+	}
+	assert_int_equal(put(store, "another", "1"), 0);
+	assert_value(store, "another", "1");
+	/* And the space can be used again, not more than before. */
+	assert_int_equal(fill(store, &again), -ENOSPC);
+	assert_true(again > nr_filled / 2);
+	store->ops->close(store);
+	assert_int_equal(metastore_lmdb_open(folder, (size_t)512 << 10, &store), 0);
+	*state = store;
+	assert_value(store, "another", "1");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_range_is_ordered_and_has_the_prefix, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_binary_keys_sort_as_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_compare_fails_and_nothing_is_done, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_bad_keys_are_refused_and_nothing_is_done,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(test_second_opener_is_told, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_files_are_private, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bad_folder_and_size, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_kill_loses_nothing_acknowledged, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_full_store_works_on, setup, teardown),
+	};
+	int failed;
+
+	if (mkdtemp(folder) == NULL)
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	rmdir(folder);
+	return failed;
+}

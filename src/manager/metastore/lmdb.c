@@ -1,1 +1,419 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The metastore in LMDB: one file below the manager's folder, copy-on-write, so a commit is there
+ * wholly or not at all, and is synced before it returns. The manager's writer thread commits; any
+ * thread may read.
+ *
+ * LMDB writes copies of the pages that it changes: a full store could not even delete. So a commit that
+ * does not make the content larger may go HEADROOM bytes beyond the limit; `map_lock` keeps readers out
+ * while the map changes its size.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "manager/metastore/metastore.h"
+
+#define HEADROOM    ((size_t)1 << 20)
+#define SIZE_MIN    ((size_t)64 << 10) /* less does not hold LMDB's own pages */
+#define READERS_MAX 512
+#define FILE_MODE   0600
+
+struct lmdb_store {
+	struct metastore base;
+	MDB_env *env;
+	MDB_dbi table;
+	int lock_fd; /* flock()ed while the store is open */
+	size_t size_max;
+	pthread_rwlock_t map_lock; /* readers: transactions; writer: changing the map's size */
+	char path[PATH_MAX];
+};
+
+static struct lmdb_store *lmdb_of(struct metastore *store)
+{
+	return (struct lmdb_store *)store;
+}
+
+/* LMDB returns errno values as they are and its own codes as negative numbers. */
+static int to_errno(int rc)
+{
+	switch (rc) {
+	case MDB_SUCCESS:
+		return 0;
+	case MDB_NOTFOUND:
+		return -ENOENT;
+	case MDB_MAP_FULL:
+	case MDB_TXN_FULL:
+		return -ENOSPC;
+	case MDB_READERS_FULL:
+		return -EBUSY;
+	default:
+		return rc > 0 ? -rc : -EIO;
+	}
+}
+
+static int fail(const struct lmdb_store *store, const char *asked, int rc)
+{
+	int code = to_errno(rc);
+
+	if (rc == MDB_MAP_FULL)
+		return error_fail(code,
+				  "%s in the store %s: it has reached its limit of %zu MiB; delete "
+				  "regions or namespaces, or raise the limit",
+				  asked, store->path, store->size_max >> 20);
+	if (rc == ENOSPC)
+		return error_fail(code, "%s in the store %s: the disk is full; make room on it",
+				  asked, store->path);
+	if (rc == MDB_PANIC)
+		return error_fail(code,
+				  "%s in the store %s: an earlier write failed; mend the disk and "
+				  "restart the manager",
+				  asked, store->path);
+	return error_fail(code, "%s in the store %s: %s; check the disk", asked, store->path,
+			  mdb_strerror(rc));
+}
+
+static MDB_val to_val(struct meta_bytes bytes)
+{
+	return (MDB_val){.mv_size = bytes.length, .mv_data = (void *)(uintptr_t)bytes.data};
+}
+
+static int check_key(struct meta_bytes key)
+{
+	if (key.length == 0 || key.length > METASTORE_KEY_MAX)
+		return error_fail(-EINVAL, "metastore key: %zu bytes long; 1 to %d can be stored",
+				  key.length, METASTORE_KEY_MAX);
+	return 0;
+}
+
+static void lmdb_close(struct metastore *base)
+{
+	struct lmdb_store *store = lmdb_of(base);
+
+	if (store->env != NULL)
+		mdb_env_close(store->env);
+	if (store->lock_fd >= 0)
+		close(store->lock_fd);
+	pthread_rwlock_destroy(&store->map_lock);
+	free(store);
+}
+
+static int begin_read(struct lmdb_store *store, MDB_txn **out)
+{
+	int rc;
+
+	pthread_rwlock_rdlock(&store->map_lock);
+	rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, out);
+	if (rc != 0)
+		pthread_rwlock_unlock(&store->map_lock);
+	return rc;
+}
+
+static void end_read(struct lmdb_store *store, MDB_txn *txn)
+{
+	mdb_txn_abort(txn);
+	pthread_rwlock_unlock(&store->map_lock);
+}
+
+static int lmdb_get(struct metastore *base, struct meta_bytes key, void **value, size_t *length)
+{
+	struct lmdb_store *store = lmdb_of(base);
+	MDB_val name = to_val(key), found;
+	MDB_txn *txn;
+	int rc;
+
+	rc = check_key(key);
+	if (rc < 0)
+		return rc;
+	rc = begin_read(store, &txn);
+	if (rc != 0)
+		return fail(store, "get", rc);
+	rc = mdb_get(txn, store->table, &name, &found);
+	if (rc == 0) {
+		*value = malloc(found.mv_size != 0 ? found.mv_size : 1);
+		if (*value != NULL) {
+			memcpy(*value, found.mv_data, found.mv_size);
+			*length = found.mv_size;
+		} else {
+			rc = ENOMEM;
+		}
+	}
+	end_read(store, txn);
+	if (rc == MDB_NOTFOUND)
+		return error_code(-ENOENT);
+	return rc == 0 ? 0 : fail(store, "get", rc);
+}
+
+static int lmdb_range(struct metastore *base, struct meta_bytes prefix,
+		      int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		      void *argument)
+{
+	struct lmdb_store *store = lmdb_of(base);
+	MDB_val key = to_val(prefix), value;
+	MDB_cursor *cursor;
+	MDB_txn *txn;
+	int rc, stopped = 0;
+
+	if (prefix.length > METASTORE_KEY_MAX)
+		return check_key(prefix);
+	rc = begin_read(store, &txn);
+	if (rc != 0)
+		return fail(store, "range", rc);
+	rc = mdb_cursor_open(txn, store->table, &cursor);
+	if (rc != 0)
+		goto out_txn;
+	rc = mdb_cursor_get(cursor, &key, &value, prefix.length != 0 ? MDB_SET_RANGE : MDB_FIRST);
+	while (rc == 0 && stopped == 0) {
+		if (key.mv_size < prefix.length ||
+		    (prefix.length != 0 && memcmp(key.mv_data, prefix.data, prefix.length) != 0))
+			break;
+		stopped = visit(argument, (struct meta_bytes){key.mv_data, key.mv_size},
+				(struct meta_bytes){value.mv_data, value.mv_size});
+		if (stopped == 0)
+			rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+	}
+	mdb_cursor_close(cursor);
+out_txn:
+	end_read(store, txn);
+	if (stopped != 0)
+		return stopped;
+	return rc == 0 || rc == MDB_NOTFOUND ? 0 : fail(store, "range", rc);
+}
+
+/* The value that a key has inside a transaction; `length` of one that does not exist is 0. */
+static int find(const struct lmdb_store *store, MDB_txn *txn, struct meta_bytes key, MDB_val *found)
+{
+	MDB_val name = to_val(key);
+
+	*found = (MDB_val){0};
+	return mdb_get(txn, store->table, &name, found);
+}
+
+static int compare_all(const struct lmdb_store *store, MDB_txn *txn,
+		       const struct meta_compare *compares, size_t nr_compares)
+{
+	for (size_t i = 0; i < nr_compares; i++) {
+		const struct meta_bytes *wanted = &compares[i].value;
+		MDB_val found;
+		int rc = find(store, txn, compares[i].key, &found);
+
+		if (rc != 0 && rc != MDB_NOTFOUND)
+			return rc;
+		if (rc == MDB_NOTFOUND
+			    ? wanted->data != NULL
+			    : wanted->data == NULL || wanted->length != found.mv_size ||
+				      memcmp(wanted->data, found.mv_data, found.mv_size) != 0)
+			return EAGAIN;
+	}
+	return 0;
+}
+
+/* Adds to `*growth` by how much the bytes of keys and values became more. */
+static int change_all(const struct lmdb_store *store, MDB_txn *txn, const struct meta_put *puts,
+		      size_t nr_puts, const struct meta_bytes *deletes, size_t nr_deletes,
+		      int64_t *growth)
+{
+	MDB_val old;
+	int rc;
+
+	for (size_t i = 0; i < nr_deletes; i++) {
+		MDB_val key = to_val(deletes[i]);
+
+		rc = find(store, txn, deletes[i], &old);
+		if (rc == MDB_NOTFOUND)
+			continue;
+		if (rc != 0)
+			return rc;
+		*growth -= (int64_t)(key.mv_size + old.mv_size);
+		rc = mdb_del(txn, store->table, &key, NULL);
+		if (rc != 0)
+			return rc;
+	}
+	for (size_t i = 0; i < nr_puts; i++) {
+		MDB_val key = to_val(puts[i].key), value = to_val(puts[i].value);
+
+		rc = find(store, txn, puts[i].key, &old);
+		if (rc != 0 && rc != MDB_NOTFOUND)
+			return rc;
+		*growth += (int64_t)value.mv_size - (int64_t)old.mv_size;
+		*growth += rc == MDB_NOTFOUND ? (int64_t)key.mv_size : 0;
+		rc = mdb_put(txn, store->table, &key, &value, 0);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+struct changes {
+	const struct meta_compare *compares;
+	size_t nr_compares;
+	const struct meta_put *puts;
+	size_t nr_puts;
+	const struct meta_bytes *deletes;
+	size_t nr_deletes;
+};
+
+/* One attempt. With `may_grow` 0 a transaction that makes the content larger ends as if the map were
+ * full. */
+static int try_commit(struct lmdb_store *store, const struct changes *changes, int may_grow)
+{
+	MDB_txn *txn;
+	int64_t growth = 0;
+	int rc;
+
+	rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+	if (rc != 0)
+		return rc;
+	rc = compare_all(store, txn, changes->compares, changes->nr_compares);
+	if (rc == 0)
+		rc = change_all(store, txn, changes->puts, changes->nr_puts, changes->deletes,
+				changes->nr_deletes, &growth);
+	if (rc == 0 && !may_grow && growth > 0)
+		rc = MDB_MAP_FULL;
+	if (rc != 0) {
+		mdb_txn_abort(txn);
+		return rc;
+	}
+	return mdb_txn_commit(txn);
+}
+
+static int commit_in_headroom(struct lmdb_store *store, const struct changes *changes)
+{
+	int rc;
+
+	pthread_rwlock_wrlock(&store->map_lock);
+	rc = mdb_env_set_mapsize(store->env, store->size_max + HEADROOM);
+	if (rc == 0) {
+		rc = try_commit(store, changes, 0);
+		mdb_env_set_mapsize(store->env, store->size_max);
+	}
+	pthread_rwlock_unlock(&store->map_lock);
+	return rc;
+}
+
+static int lmdb_commit(struct metastore *base, const struct meta_compare *compares,
+		       size_t nr_compares, const struct meta_put *puts, size_t nr_puts,
+		       const struct meta_bytes *deletes, size_t nr_deletes)
+{
+	struct lmdb_store *store = lmdb_of(base);
+	struct changes changes = {compares, nr_compares, puts, nr_puts, deletes, nr_deletes};
+	int rc = 0;
+
+	for (size_t i = 0; i < nr_compares && rc == 0; i++)
+		rc = check_key(compares[i].key);
+	for (size_t i = 0; i < nr_puts && rc == 0; i++)
+		rc = check_key(puts[i].key);
+	for (size_t i = 0; i < nr_deletes && rc == 0; i++)
+		rc = check_key(deletes[i]);
+	if (rc < 0)
+		return rc;
+
+	pthread_rwlock_rdlock(&store->map_lock);
+	rc = try_commit(store, &changes, 1);
+	pthread_rwlock_unlock(&store->map_lock);
+	if (rc == MDB_MAP_FULL && nr_deletes > 0)
+		rc = commit_in_headroom(store, &changes);
+	if (rc == EAGAIN)
+		return error_fail(-EAGAIN,
+				  "commit in the store %s: a key has another value than "
+				  "expected; read it again",
+				  store->path);
+	return rc == 0 ? 0 : fail(store, "commit", rc);
+}
+
+static const struct metastore_ops lmdb_ops = {
+	.name = "lmdb",
+	.close = lmdb_close,
+	.get = lmdb_get,
+	.range = lmdb_range,
+	.commit = lmdb_commit,
+};
+
+/* LMDB's own lock file lets several processes share a store; a manager must be alone. */
+static int lock_folder(struct lmdb_store *store)
+{
+	char name[PATH_MAX + 16];
+
+	snprintf(name, sizeof(name), "%s/manager.lock", store->path);
+	store->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, FILE_MODE);
+	if (store->lock_fd < 0)
+		return error_fail(-errno, "open the store %s: %m; check the folder", store->path);
+	if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return error_fail(-EBUSY,
+				  "open the store %s: another manager has it open; stop that one "
+				  "or name another folder",
+				  store->path);
+	return error_fail(-errno, "lock the store %s: %m", store->path);
+}
+
+static int open_table(struct lmdb_store *store)
+{
+	MDB_txn *txn;
+	int rc;
+
+	rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+	if (rc != 0)
+		return rc;
+	rc = mdb_dbi_open(txn, NULL, 0, &store->table);
+	if (rc != 0) {
+		mdb_txn_abort(txn);
+		return rc;
+	}
+	return mdb_txn_commit(txn);
+}
+
+int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct lmdb_store *store;
+	int rc;
+
+	if (strlen(path) >= PATH_MAX)
+		return error_fail(-ENAMETOOLONG, "open the store: its path is too long");
+	if (size_max < SIZE_MIN || size_max > SIZE_MAX - HEADROOM)
+		return error_fail(-EINVAL,
+				  "open the store %s: a limit of %zu bytes; give at least %zu",
+				  path, size_max, SIZE_MIN);
+	store = calloc(1, sizeof(*store));
+	if (store == NULL)
+		return error_code(-ENOMEM);
+	store->base.ops = &lmdb_ops;
+	store->lock_fd = -1;
+	store->size_max = size_max / page * page;
+	strcpy(store->path, path);
+	pthread_rwlock_init(&store->map_lock, NULL);
+
+	rc = lock_folder(store);
+	if (rc < 0)
+		goto out_close;
+	rc = mdb_env_create(&store->env);
+	if (rc == 0)
+		rc = mdb_env_set_mapsize(store->env, store->size_max);
+	if (rc == 0)
+		rc = mdb_env_set_maxreaders(store->env, READERS_MAX);
+	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it commits. */
+	if (rc == 0)
+		rc = mdb_env_open(store->env, path, MDB_NOTLS, FILE_MODE);
+	if (rc == 0)
+		rc = open_table(store);
+	if (rc != 0) {
+		rc = fail(store, "open", rc);
+		goto out_close;
+	}
+	*out = &store->base;
+	return 0;
+
+out_close:
+	lmdb_close(&store->base);
+	return rc;
+}

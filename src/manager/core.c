@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Batches: what comes in is dispatched to the operations, what they changed is committed, and the replies
+ * go out; requests that come again are found by their ids. See core.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "manager/core_private.h"
+
+#define SENTENCE_MAX 512
+
+/* ---- Events */
+
+struct event *event_new(enum event_kind kind, void *peer)
+{
+	struct event *event = calloc(1, sizeof(*event));
+
+	if (event == NULL)
+		return NULL;
+	CDS_INIT_LIST_HEAD(&event->node);
+	event->kind = kind;
+	event->peer = peer;
+	event->deadline = CORE_NEVER;
+	if (kind != EVENT_REQUEST)
+		return event;
+	event->reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+	if (event->reply == NULL) {
+		free(event);
+		return NULL;
+	}
+	return event;
+}
+
+void event_free(struct event *event)
+{
+	if (event->request != NULL)
+		afar__request__free_unpacked(event->request, NULL);
+	if (event->reply != NULL)
+		afar__reply__free_unpacked(event->reply, NULL);
+	if (event->answer != NULL)
+		afar__reply__free_unpacked(event->answer, NULL);
+	free(event);
+}
+
+void event_fail(struct event *event, int status)
+{
+	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+
+	if (reply == NULL) {
+		/* Better a result beside the error than no answer: who looks at the status first. */
+		event->reply->status = -ENOMEM;
+		return;
+	}
+	reply->status = status;
+	reply->message = strdup(afar_last_error());
+	afar__reply__free_unpacked(event->reply, NULL);
+	event->reply = reply;
+}
+
+void event_answer(struct core *core, struct event *event)
+{
+	core->environment.answer(core->environment.context, event->call, event->reply);
+	event_free(event);
+}
+
+/* ---- Outcomes */
+
+static int reply_namespace(const struct core *core, uint64_t number, Afar__Reply *reply)
+{
+	struct namespace *ns;
+	int rc = core_namespace(core, "tell of a namespace", number, &ns);
+
+	if (rc < 0)
+		return rc;
+	reply->namespace_info = info_namespace(ns);
+	if (reply->namespace_info == NULL)
+		return error_code(-ENOMEM);
+	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
+	return 0;
+}
+
+static int reply_region(const struct core *core, uint64_t generation, Afar__Reply *reply)
+{
+	const struct region *region = state_region(core->state, generation);
+
+	if (region == NULL)
+		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
+	reply->region_info = info_region(region, true);
+	if (reply->region_info == NULL)
+		return error_code(-ENOMEM);
+	reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
+	return 0;
+}
+
+static int reply_released(uint64_t bytes, Afar__Reply *reply)
+{
+	reply->namespace_released = MESSAGE_NEW(afar__namespace_released, Afar__NamespaceReleased);
+	if (reply->namespace_released == NULL)
+		return error_code(-ENOMEM);
+	reply->namespace_released->bytes = bytes;
+	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_RELEASED;
+	return 0;
+}
+
+int core_reply(struct core *core, enum outcome_kind kind, uint64_t value, Afar__Reply *reply)
+{
+	switch (kind) {
+	case OUTCOME_NONE:
+		return 0;
+	case OUTCOME_NAMESPACE:
+		return reply_namespace(core, value, reply);
+	case OUTCOME_REGION:
+		return reply_region(core, value, reply);
+	case OUTCOME_RELEASED:
+		return reply_released(value, reply);
+	}
+	return error_code(-EIO);
+}
+
+int core_record(struct core *core, struct session *session, struct event *event)
+{
+	enum outcome_kind kind = (enum outcome_kind)event->outcome_kind;
+	int rc = core_reply(core, kind, event->outcome_value, event->reply);
+
+	if (rc == 0)
+		rc = session_add_outcome(session, event->request_id, kind, event->outcome_value);
+	if (rc == 0)
+		store_put_outcome(core->store, session, event->request_id, kind,
+				  event->outcome_value);
+	else
+		store_spoil(core->store, rc);
+	return rc;
+}
+
+/* ---- Dispatch */
+
+enum operation_kind {
+	OPERATION_DAEMON, /* without a session                                               */
+	OPERATION_READ,	  /* changes nothing: runs behind the commit                         */
+	OPERATION_CHANGE, /* changes something that a repetition must not                    */
+	OPERATION_ONCE,	  /* is done once, and its outcome kept for when it is asked again   */
+};
+
+struct operation {
+	Afar__Request__CallCase call;
+	enum operation_kind kind;
+	core_operation *run; /* NULL: answers 0 */
+};
+
+static const struct operation operations[] = {
+	{AFAR__REQUEST__CALL_SESSION_OPEN, OPERATION_DAEMON, session_open},
+	{AFAR__REQUEST__CALL_SESSION_CLOSE, OPERATION_CHANGE, session_close},
+	{AFAR__REQUEST__CALL_STATUS, OPERATION_READ, cluster_status},
+	{AFAR__REQUEST__CALL_NAMESPACE_CREATE, OPERATION_ONCE, namespace_create},
+	{AFAR__REQUEST__CALL_NAMESPACE_OPEN, OPERATION_READ, namespace_open},
+	{AFAR__REQUEST__CALL_NAMESPACE_DELETE, OPERATION_ONCE, namespace_delete},
+	{AFAR__REQUEST__CALL_NAMESPACE_LIST, OPERATION_READ, namespace_list},
+	{AFAR__REQUEST__CALL_NAMESPACE_RESERVE, OPERATION_ONCE, namespace_reserve},
+	{AFAR__REQUEST__CALL_NAMESPACE_RELEASE, OPERATION_ONCE, namespace_release},
+	{AFAR__REQUEST__CALL_REGION_ALLOC, OPERATION_ONCE, region_alloc},
+	{AFAR__REQUEST__CALL_REGION_OPEN, OPERATION_ONCE, region_open},
+	{AFAR__REQUEST__CALL_REGION_CLOSE, OPERATION_ONCE, region_close},
+	{AFAR__REQUEST__CALL_REGION_FREE, OPERATION_ONCE, region_free_operation},
+	{AFAR__REQUEST__CALL_REGION_LIST, OPERATION_READ, region_list},
+	{AFAR__REQUEST__CALL_SERVER_JOIN, OPERATION_DAEMON, server_join},
+	{AFAR__REQUEST__CALL_SERVER_REPORT, OPERATION_DAEMON, server_report},
+	{AFAR__REQUEST__CALL_PING, OPERATION_DAEMON, NULL},
+};
+
+static const struct operation *find_operation(const Afar__Request *request)
+{
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		if (request != NULL && operations[i].call == request->call_case)
+			return &operations[i];
+	return NULL;
+}
+
+static uint64_t now(const struct core *core)
+{
+	return core->environment.now(core->environment.context);
+}
+
+/* The client has the replies to all lower ids: they need not be kept. */
+static void settle(struct core *core, struct session *session, uint64_t settled_below)
+{
+	struct outcome *outcome, *next;
+
+	if (settled_below <= session->settled_below)
+		return;
+	session->settled_below = settled_below;
+	cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node) {
+		if (outcome->request_id >= settled_below)
+			continue;
+		store_delete_outcome(core->store, session, outcome->request_id);
+		session_remove_outcome(session, outcome);
+	}
+}
+
+static int check_id(const struct session *session, const struct event *event)
+{
+	if (event->request_id == 0 || event->request_id < session->settled_below)
+		return error_fail(
+			-EINVAL,
+			"call to the manager: request id %llu was used before or is 0; count "
+			"upwards",
+			(unsigned long long)event->request_id);
+	if (session->nr_outcomes >= CORE_OUTCOMES_MAX)
+		return error_fail(-EBUSY,
+				  "call to the manager: %u replies are kept for this session; tell "
+				  "with settled_below which have arrived",
+				  session->nr_outcomes);
+	return 0;
+}
+
+/* Runs a request that must be done once: it may have been done, or be under way. */
+static int run_once(struct core *core, const struct operation *operation, struct session *session,
+		    struct event *event)
+{
+	const struct outcome *outcome;
+	int rc;
+
+	settle(core, session, event->settled_below);
+	outcome = session_outcome(session, event->request_id);
+	if (outcome != NULL)
+		return core_reply(core, outcome->kind, outcome->value, event->reply);
+	rc = check_id(session, event);
+	if (rc < 0)
+		return rc;
+	if (reserve_attach(core, event))
+		return CORE_DEFERRED;
+	rc = operation->run(core, session, event);
+	return rc == 0 ? core_record(core, session, event) : rc;
+}
+
+static int run_operation(struct core *core, const struct operation *operation, struct event *event)
+{
+	struct session *session = NULL;
+	int rc;
+
+	if (core->state == NULL)
+		return error_fail(
+			-EIO, "call to the manager: it cannot read its store; mend the disk, then "
+			      "it goes on");
+	if (event->deadline <= now(core))
+		return error_fail(-ETIMEDOUT,
+				  "call to the manager: its time is over; nothing was done");
+	if (operation->kind != OPERATION_DAEMON) {
+		rc = core_session(core, event, &session);
+		if (rc < 0)
+			return rc;
+	}
+	if (operation->kind == OPERATION_ONCE)
+		return run_once(core, operation, session, event);
+	return operation->run != NULL ? operation->run(core, session, event) : 0;
+}
+
+/* A manager that has just started does not see its servers yet; they come back within moments. Until
+ * then, or for a while, requests that choose among servers wait. */
+static bool is_recovering(const struct core *core)
+{
+	return core->state != NULL && now(core) < core->started_at + CORE_RECOVERY_NS &&
+	       servers_are_missing(core);
+}
+
+static bool chooses_servers(const Afar__Request *request)
+{
+	return request->call_case == AFAR__REQUEST__CALL_NAMESPACE_RESERVE ||
+	       request->call_case == AFAR__REQUEST__CALL_REGION_ALLOC;
+}
+
+static void handle_request(struct core *core, struct event *event)
+{
+	const struct operation *operation = find_operation(event->request);
+	int rc;
+
+	if (operation != NULL && operation->kind == OPERATION_READ) {
+		cds_list_add_tail(&event->node, &core->reading);
+		return;
+	}
+	if (operation != NULL && chooses_servers(event->request) && is_recovering(core)) {
+		cds_list_add_tail(&event->node, &core->recovering);
+		return;
+	}
+	if (operation == NULL)
+		rc = error_fail(
+			-EOPNOTSUPP,
+			"call to the manager: it does not know this call; use a manager of the "
+			"same version");
+	else
+		rc = run_operation(core, operation, event);
+	if (rc == CORE_DEFERRED)
+		return;
+	if (rc < 0)
+		event_fail(event, rc);
+	cds_list_add_tail(&event->node, &core->answering);
+}
+
+static void handle(struct core *core, struct event *event)
+{
+	switch (event->kind) {
+	case EVENT_REQUEST:
+		handle_request(core, event);
+		break;
+	case EVENT_ANSWER:
+		server_answered(core, event);
+		event_free(event);
+		break;
+	case EVENT_GONE:
+		session_gone(core, event->peer);
+		server_gone(core, event->peer);
+		cds_list_add_tail(&event->node, &core->gone);
+		break;
+	}
+}
+
+/* ---- The store */
+
+static void unlink_lives(struct core *core)
+{
+	struct live_server *server;
+	struct live_session *session;
+
+	cds_list_for_each_entry (server, &core->live_servers, node)
+		server->server = NULL;
+	cds_list_for_each_entry (session, &core->connected, node)
+		session->session = NULL;
+	cds_list_for_each_entry (session, &core->leased, node)
+		session->session = NULL;
+}
+
+/* Drops the tables and reads them again. Without them, requests are answered with an error. */
+static int reload(struct core *core)
+{
+	int rc;
+
+	unlink_lives(core);
+	state_close(core->state);
+	core->state = NULL;
+	rc = store_load(core->store, &core->state);
+	if (rc < 0) {
+		log_error("%s", afar_last_error());
+		return rc;
+	}
+	servers_relink(core);
+	rc = sessions_relink(core);
+	if (rc < 0) {
+		unlink_lives(core);
+		state_close(core->state);
+		core->state = NULL;
+	}
+	return rc;
+}
+
+/* What the batch changed is not stored. */
+static void fail_batch(struct core *core, int status)
+{
+	char sentence[SENTENCE_MAX];
+	struct event *event;
+
+	snprintf(sentence, sizeof(sentence), "%s", afar_last_error());
+	log_error("%s", sentence);
+	core->retry_at = now(core) + CORE_RETRY_NS;
+	reload(core);
+	cds_list_for_each_entry (event, &core->answering, node) {
+		/* The server believes what it was told: it must join again. */
+		if (event->request->call_case == AFAR__REQUEST__CALL_SERVER_JOIN)
+			core->environment.close_peer(core->environment.context, event->peer);
+		if (event->reply->status == 0)
+			event_fail(event, error_fail(status, "%s", sentence));
+	}
+	error_fail(status, "%s", sentence);
+	reserve_committed(core, status);
+}
+
+static void commit(struct core *core)
+{
+	int rc = store_commit(core->store);
+
+	if (rc < 0)
+		fail_batch(core, rc);
+	else
+		reserve_committed(core, 0);
+}
+
+/* ---- Batches */
+
+static void answer_all(struct core *core)
+{
+	struct event *event, *next;
+	int rc;
+
+	cds_list_for_each_entry_safe (event, next, &core->answering, node) {
+		cds_list_del(&event->node);
+		event_answer(core, event);
+	}
+	cds_list_for_each_entry_safe (event, next, &core->reading, node) {
+		cds_list_del(&event->node);
+		rc = run_operation(core, find_operation(event->request), event);
+		if (rc < 0)
+			event_fail(event, rc);
+		event_answer(core, event);
+	}
+}
+
+static void forget_gone(struct core *core)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->gone, node) {
+		cds_list_del(&event->node);
+		core->environment.forget_peer(core->environment.context, event->peer);
+		event_free(event);
+	}
+}
+
+/* What no event asks for. */
+static void do_own_work(struct core *core)
+{
+	if (core->state == NULL || core->retry_at != 0)
+		return;
+	sessions_expire(core);
+	if (core->forget_at <= now(core)) {
+		core->forget_at = CORE_NEVER;
+		servers_forget(core);
+	}
+}
+
+static void run_batch(struct core *core, struct cds_list_head *events)
+{
+	struct event *event, *next;
+
+	if (core->retry_at != 0 && core->retry_at <= now(core)) {
+		core->retry_at =
+			core->state != NULL || reload(core) == 0 ? 0 : now(core) + CORE_RETRY_NS;
+	}
+	cds_list_for_each_entry_safe (event, next, events, node) {
+		cds_list_del(&event->node);
+		handle(core, event);
+	}
+	do_own_work(core);
+	commit(core);
+	answer_all(core);
+	if (core->state != NULL && core->retry_at == 0) {
+		servers_drive(core);
+		reserve_resume(core);
+	}
+	forget_gone(core);
+}
+
+void core_run(struct core *core, struct cds_list_head *events)
+{
+	CDS_LIST_HEAD(batch);
+
+	cds_list_splice(events, &batch);
+	CDS_INIT_LIST_HEAD(events);
+	do {
+		run_batch(core, &batch);
+		CDS_INIT_LIST_HEAD(&batch);
+		cds_list_splice(&core->failed_calls, &batch);
+		CDS_INIT_LIST_HEAD(&core->failed_calls);
+		if (!is_recovering(core)) {
+			cds_list_splice(&core->recovering, &batch);
+			CDS_INIT_LIST_HEAD(&core->recovering);
+		}
+	} while (!cds_list_empty(&batch));
+}
+
+static uint64_t sooner(uint64_t one, uint64_t other)
+{
+	return one < other ? one : other;
+}
+
+uint64_t core_next_run(struct core *core)
+{
+	uint64_t next = CORE_NEVER;
+
+	if (core->retry_at != 0)
+		return core->retry_at;
+	if (!cds_list_empty(&core->leased))
+		next = cds_list_first_entry(&core->leased, struct live_session, node)
+			       ->lease_deadline;
+	if (!cds_list_empty(&core->recovering))
+		next = sooner(next, core->started_at + CORE_RECOVERY_NS);
+	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
+}
+
+/* ---- The whole */
+
+int core_open(struct metastore *metastore, const struct core_environment *environment,
+	      const struct core_options *options, struct core **out)
+{
+	struct core *core = calloc(1, sizeof(*core));
+	int rc;
+
+	if (core == NULL)
+		return error_code(-ENOMEM);
+	core->environment = *environment;
+	core->metastore = metastore;
+	core->incarnation = options->incarnation;
+	core->lease_ns = (uint64_t)options->lease_ms * 1000000U;
+	core->started_at = now(core);
+	core->forget_at = core->started_at + core->lease_ns;
+	CDS_INIT_LIST_HEAD(&core->live_servers);
+	CDS_INIT_LIST_HEAD(&core->connected);
+	CDS_INIT_LIST_HEAD(&core->leased);
+	CDS_INIT_LIST_HEAD(&core->jobs);
+	CDS_INIT_LIST_HEAD(&core->recovering);
+	CDS_INIT_LIST_HEAD(&core->answering);
+	CDS_INIT_LIST_HEAD(&core->reading);
+	CDS_INIT_LIST_HEAD(&core->gone);
+	CDS_INIT_LIST_HEAD(&core->failed_calls);
+	rc = store_open(metastore, &core->store);
+	if (rc == 0)
+		rc = reload(core);
+	if (rc < 0) {
+		core_close(core);
+		return rc;
+	}
+	*out = core;
+	return 0;
+}
+
+/* Requests that still wait: their callers have gone, for all peers have. */
+static void drop_recovering(struct core *core)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->recovering, node) {
+		cds_list_del(&event->node);
+		event_fail(event, error_fail(-ESHUTDOWN, "call to the manager: it is stopping"));
+		event_answer(core, event);
+	}
+}
+
+void core_close(struct core *core)
+{
+	drop_recovering(core);
+	reserve_close(core);
+	sessions_close(core);
+	servers_close(core);
+	state_close(core->state);
+	store_close(core->store);
+	free(core);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manager's core: requests, servers' answers and lost connections go in as events; replies, calls to
+ * servers and closed connections come out through an environment. It knows neither sockets nor threads
+ * nor the clock, so tests drive it by hand. One thread uses it: the writer's, in the real manager.
+ *
+ * A run takes a batch of events. Each changes the tables and collects the changes of the store; one
+ * commit makes all of them durable; only then are replies sent. If the commit fails, the tables are read
+ * again from the store and the batch is answered with that error.
+ *
+ * What outlives a failed commit, because connections do: live servers, live sessions, reserve jobs.
+ */
+#ifndef MANAGER_CORE_H
+#define MANAGER_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <urcu/list.h>
+
+#include "manager/metastore/metastore.h"
+#include "rpc/afar.pb-c.h"
+
+struct core;
+struct outgoing; /* a call to a server that has not been answered */
+
+/* A peer is the environment's connection: to the core a name for it, valid until it was forgotten. */
+struct core_environment {
+	void *context;
+	/* Nanoseconds of a monotonic clock. */
+	uint64_t (*now)(void *context);
+	/* Answers a request; `call` is gone afterwards, `reply` stays the core's. */
+	void (*answer)(void *context, void *call, Afar__Reply *reply);
+	/* Calls the server at `peer`. On 0 exactly one EVENT_ANSWER with `outgoing` follows, before the
+	 * peer's EVENT_GONE. */
+	int (*call)(void *context, void *peer, uint64_t deadline, Afar__Request *request,
+		    struct outgoing *outgoing);
+	/* Closes a connection; EVENT_GONE follows. */
+	void (*close_peer)(void *context, void *peer);
+	/* The core is done with a peer that is gone. */
+	void (*forget_peer)(void *context, void *peer);
+};
+
+enum event_kind {
+	EVENT_REQUEST, /* `peer` asks                                                       */
+	EVENT_ANSWER,  /* `outgoing` was answered: `answer`, or NULL and a negative `status` */
+	EVENT_GONE,    /* the connection of `peer` is lost; its last event                  */
+};
+
+struct event {
+	struct cds_list_head node;
+	enum event_kind kind;
+	void *peer;
+
+	void *call; /* EVENT_REQUEST, from here */
+	uint64_t session;
+	uint64_t request_id;
+	uint64_t settled_below;
+	uint64_t deadline; /* UINT64_MAX: none */
+	Afar__Request *request;
+	Afar__Reply *reply; /* in the making */
+	uint32_t outcome_kind;
+	uint64_t outcome_value;
+
+	struct outgoing *outgoing; /* EVENT_ANSWER, from here */
+	Afar__Reply *answer;
+	int status;
+};
+
+/* NULL: no memory. `request` and `answer` become the event's. */
+struct event *event_new(enum event_kind kind, void *peer);
+void event_free(struct event *event);
+
+struct core_options {
+	uint32_t lease_ms;
+	uint64_t incarnation; /* of the manager */
+};
+
+/* Loads the tables. Does not own the metastore. Errors as store_load(). */
+int core_open(struct metastore *metastore, const struct core_environment *environment,
+	      const struct core_options *options, struct core **out);
+/* All peers are gone and all calls to servers answered. */
+void core_close(struct core *core);
+
+/* Takes the events of the list over, does what they ask and what is due by the clock. */
+void core_run(struct core *core, struct cds_list_head *events);
+
+/* When core_run() is needed next though no event came; UINT64_MAX: never, 0: now. */
+uint64_t core_next_run(struct core *core);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the rooms of the core share: core.c (batches, dispatch), namespaces.c, reserve.c, regions.c,
+ * sessions.c, servers.c, info.c.
+ *
+ * An operation checks everything first and changes the tables then. When a change cannot be finished
+ * (memory), it spoils the store: the batch's commit fails and the tables are read again.
+ */
+#ifndef MANAGER_CORE_PRIVATE_H
+#define MANAGER_CORE_PRIVATE_H
+
+#include "base/error.h"
+#include "manager/core.h"
+#include "manager/state.h"
+#include "manager/store.h"
+
+#define CORE_LIST_MAX	  1000U			 /* entries of one list reply                  */
+#define CORE_OUTCOMES_MAX 1024U			 /* replies kept for one session               */
+#define CORE_RETRY_NS	  ((uint64_t)1000000000) /* until a failed commit or call is tried again */
+#define CORE_NEVER	  UINT64_MAX
+#define CORE_RECOVERY_NS  ((uint64_t)3000000000) /* after a start: waits so long for known servers */
+
+/* A server's connection and what it said on it. Lives until the server is forgotten. */
+struct live_server {
+	struct cds_list_head node;
+	uint64_t number;
+	struct server *server; /* in the present tables; NULL only while they are read again */
+	void *peer;	       /* NULL: down */
+	uint64_t incarnation;
+	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
+	uint64_t retry_at;	/* no releases and fences before */
+	bool is_probed;		/* a ping is under way */
+	uint64_t report_granted, report_clean, report_dirty, report_resident;
+	uint32_t report_connections;
+};
+
+/* A session's connection, or its lease without one. Only of sessions that are not ending. */
+struct live_session {
+	struct cds_list_head node; /* of `connected`, or of `leased` in order of the deadline */
+	uint64_t number;
+	struct session *session; /* as with live_server */
+	void *peer;
+	uint64_t lease_deadline; /* without a peer */
+};
+
+struct job; /* reserve.c */
+
+struct core {
+	struct core_environment environment;
+	struct metastore *metastore;
+	struct store *store;
+	struct state *state; /* NULL: could not be read again yet */
+	uint64_t incarnation;
+	uint64_t started_at;
+	uint64_t lease_ns;
+
+	struct cds_list_head live_servers;
+	struct cds_list_head connected;
+	struct cds_list_head leased;
+	struct cds_list_head jobs;
+	uint64_t turn;	    /* of the servers, for reservations */
+	uint64_t retry_at;  /* after a failed commit: no work of its own before */
+	uint64_t forget_at; /* servers that have not come back since the manager started */
+
+	struct cds_list_head
+		recovering; /* requests that wait for servers to come back after a start */
+
+	/* Of the batch that runs. */
+	struct cds_list_head answering; /* requests whose replies wait for the commit */
+	struct cds_list_head reading;	/* requests that change nothing */
+	struct cds_list_head gone;	/* peers to forget */
+	/* Answers that the core gives itself, for calls that could not be sent. */
+	struct cds_list_head failed_calls;
+};
+
+/* ---- core.c */
+
+/* The reply of a request becomes `status` and, if negative, the thread's last sentence. */
+void event_fail(struct event *event, int status);
+/* Sends the reply and frees the request. */
+void event_answer(struct core *core, struct event *event);
+/* Records what a request did and makes its reply. */
+int core_record(struct core *core, struct session *session, struct event *event);
+/* Makes the reply for an outcome, also of a request that came again. */
+int core_reply(struct core *core, enum outcome_kind kind, uint64_t value, Afar__Reply *reply);
+
+/* An operation: fills the event's reply or outcome and returns 0, or a negative code with a sentence.
+ * CORE_DEFERRED: the event is kept and answered later. */
+#define CORE_DEFERRED 1
+typedef int core_operation(struct core *core, struct session *session, struct event *event);
+
+/* ---- namespaces.c */
+
+core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
+	namespace_release;
+/* -ENOENT with a sentence. */
+int core_namespace(const struct core *core, const char *asked, uint64_t number,
+		   struct namespace **out);
+/* Gives the memory of a deleted namespace back once no region is left. */
+void namespace_finish(struct core *core, struct namespace *ns);
+bool is_printable(const char *text, size_t length_max);
+
+/* ---- reserve.c */
+
+core_operation namespace_reserve;
+/* Attaches a request to the running job of the same id. */
+bool reserve_attach(struct core *core, struct event *event);
+struct share;
+void reserve_answered(struct core *core, struct share *share, const void *peer,
+		      const Afar__Reply *answer, int status);
+/* What jobs got from a server on the connection that it lost is gone. */
+void reserve_server_down(struct core *core, const struct live_server *live);
+/* Jobs that wait for memory being released. */
+void reserve_resume(struct core *core);
+/* The batch's commit is done: answers the jobs that it finished. */
+void reserve_committed(struct core *core, int status);
+void reserve_close(struct core *core);
+
+/* ---- regions.c */
+
+core_operation region_alloc, region_open, region_close, region_free_operation, region_list;
+/* Drops a reference; the region's memory returns when it was the last to a freed region. */
+void region_drop(struct core *core, struct reference *reference);
+
+/* ---- sessions.c */
+
+core_operation session_open, session_close;
+/* The session of a request: it exists, and came on its own connection. -AFAR_ESESSION. */
+int core_session(struct core *core, const struct event *event, struct session **out);
+void session_gone(struct core *core, void *peer);
+void sessions_expire(struct core *core);
+/* The server closed what the session had there, or ended: `incarnation` of it holds nothing any more. */
+void session_fenced(struct core *core, struct session *session, uint64_t server,
+		    uint64_t incarnation);
+/* Fits live sessions to tables that were read again. */
+int sessions_relink(struct core *core);
+void sessions_close(struct core *core);
+
+/* ---- servers.c */
+
+core_operation server_join, server_report;
+struct live_server *core_live_server(const struct core *core, uint64_t number);
+void server_gone(struct core *core, void *peer);
+bool server_is_up(const struct server *server);
+/* Known servers that hold memory have not joined this manager yet. */
+bool servers_are_missing(const struct core *core);
+/* Drops the records of servers that are down and hold nothing. */
+void servers_forget(struct core *core);
+/* Sends what servers must be told: extents to release, sessions to end. */
+void servers_drive(struct core *core);
+uint64_t servers_next_drive(const struct core *core);
+void servers_relink(struct core *core);
+void servers_close(struct core *core);
+
+enum outgoing_kind {
+	OUTGOING_RESERVE,
+	OUTGOING_UNDO,
+	OUTGOING_RELEASE,
+	OUTGOING_FENCE,
+	OUTGOING_PING
+};
+struct outgoing {
+	enum outgoing_kind kind;
+	uint64_t server;
+	uint64_t incarnation;
+	struct share *share; /* OUTGOING_RESERVE */
+	uint64_t session;    /* OUTGOING_FENCE */
+	uint64_t *extents;   /* OUTGOING_RELEASE */
+	size_t nr_extents;
+	struct event
+		*failure; /* its answer if it can't be sent: made first, so that there is one */
+};
+struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live);
+void outgoing_free(struct outgoing *outgoing);
+/* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
+void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
+		 Afar__Request *request, struct outgoing *outgoing);
+/* Asks it to release extents that the tables do not have. */
+void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
+void server_answered(struct core *core, struct event *event);
+
+/* ---- info.c: replies. NULL: no memory. */
+
+#define MESSAGE_NEW(prefix, type)                           \
+	({                                                  \
+		type *message_ = malloc(sizeof(*message_)); \
+		if (message_ != NULL)                       \
+			prefix##__init(message_);           \
+		message_;                                   \
+	})
+
+Afar__NamespaceInfo *info_namespace(const struct namespace *ns);
+Afar__RegionInfo *info_region(const struct region *region, bool with_layout);
+Afar__ClusterStatus *info_cluster(const struct core *core);
+core_operation cluster_status;
+
+#endif

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables as messages: what replies tell of namespaces, regions, layouts and the cluster. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manager/core_private.h"
+
+/* Remembers in `*is_complete` when there was no memory. */
+static char *copy_text(const char *text, bool *is_complete)
+{
+	char *copy = strdup(text);
+
+	if (copy == NULL)
+		*is_complete = false;
+	return copy;
+}
+
+Afar__NamespaceInfo *info_namespace(const struct namespace *ns)
+{
+	Afar__NamespaceInfo *info = MESSAGE_NEW(afar__namespace_info, Afar__NamespaceInfo);
+	bool is_complete = true;
+
+	if (info == NULL)
+		return NULL;
+	info->namespace_ = ns->number;
+	info->name = copy_text(ns->name, &is_complete);
+	info->reserved_bytes = ns->reserved_bytes;
+	info->allocated_bytes = ns->allocated_bytes;
+	info->nr_regions = ns->nr_regions;
+	info->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
+	if (info->policy == NULL || !is_complete) {
+		afar__namespace_info__free_unpacked(info, NULL);
+		return NULL;
+	}
+	info->policy->tier = ns->tier;
+	info->policy->width = ns->width;
+	info->policy->stripe_bytes = ns->stripe_bytes;
+	return info;
+}
+
+static Afar__Server *info_server(const struct server *server)
+{
+	Afar__Server *info = MESSAGE_NEW(afar__server, Afar__Server);
+	bool is_complete = true;
+
+	if (info == NULL)
+		return NULL;
+	info->server = server->number;
+	info->name = copy_text(server->name, &is_complete);
+	info->incarnation = server->incarnation;
+	info->control_address = copy_text(server->control_address, &is_complete);
+	info->lanes = calloc(server->nr_lanes + 1, sizeof(*info->lanes));
+	is_complete = is_complete && info->lanes != NULL;
+	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
+		Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
+
+		is_complete = lane != NULL;
+		if (lane == NULL)
+			break;
+		info->lanes[info->n_lanes++] = lane;
+		lane->transport = copy_text(server->lanes[i].transport, &is_complete);
+		lane->address = copy_text(server->lanes[i].address, &is_complete);
+	}
+	if (is_complete)
+		return info;
+	afar__server__free_unpacked(info, NULL);
+	return NULL;
+}
+
+static Afar__Group *info_group(const struct region *region, const struct group *group)
+{
+	Afar__Group *info = MESSAGE_NEW(afar__group, Afar__Group);
+
+	if (info == NULL)
+		return NULL;
+	info->length = group->length;
+	info->stripe_bytes = region->stripe_bytes;
+	info->chunks = calloc(group->nr_chunks + 1, sizeof(*info->chunks));
+	for (size_t i = 0; i < group->nr_chunks && info->chunks != NULL; i++) {
+		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
+		Afar__Chunk *part = MESSAGE_NEW(afar__chunk, Afar__Chunk);
+
+		if (part == NULL)
+			break;
+		info->chunks[info->n_chunks++] = part;
+		part->server = chunk->server;
+		part->extent = chunk->number;
+		part->offset = chunk->offset;
+		part->length = chunk->length;
+	}
+	if (info->n_chunks == group->nr_chunks && info->chunks != NULL)
+		return info;
+	afar__group__free_unpacked(info, NULL);
+	return NULL;
+}
+
+static bool has_server(const Afar__Layout *layout, uint64_t number)
+{
+	for (size_t i = 0; i < layout->n_servers; i++)
+		if (layout->servers[i]->server == number)
+			return true;
+	return false;
+}
+
+/* The servers that the chunks name. Few: a linear search, past the neighbour's, will do. */
+static bool add_servers(Afar__Layout *layout, const struct region *region)
+{
+	size_t max = 0;
+
+	for (size_t i = 0; i < region->nr_chunks; i++) {
+		const struct chunk *chunk = &region->chunks[i];
+
+		if (chunk->extent == NULL || has_server(layout, chunk->server))
+			continue;
+		if (layout->n_servers == max) {
+			size_t more = max != 0 ? max * 2 : 8;
+			Afar__Server **servers =
+				reallocarray(layout->servers, more, sizeof(*servers));
+
+			if (servers == NULL)
+				return false;
+			layout->servers = servers;
+			max = more;
+		}
+		layout->servers[layout->n_servers] = info_server(chunk->extent->server);
+		if (layout->servers[layout->n_servers] == NULL)
+			return false;
+		layout->n_servers++;
+	}
+	return true;
+}
+
+static Afar__Layout *info_layout(const struct region *region)
+{
+	Afar__Layout *layout = MESSAGE_NEW(afar__layout, Afar__Layout);
+
+	if (layout == NULL)
+		return NULL;
+	layout->groups = calloc(region->nr_groups + 1, sizeof(*layout->groups));
+	for (size_t i = 0; i < region->nr_groups && layout->groups != NULL; i++) {
+		layout->groups[i] = info_group(region, &region->groups[i]);
+		if (layout->groups[i] == NULL)
+			break;
+		layout->n_groups++;
+	}
+	if (layout->groups != NULL && layout->n_groups == region->nr_groups &&
+	    add_servers(layout, region))
+		return layout;
+	afar__layout__free_unpacked(layout, NULL);
+	return NULL;
+}
+
+static uint32_t region_width(const struct region *region)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < region->nr_groups; i++)
+		if (region->groups[i].nr_chunks > width)
+			width = region->groups[i].nr_chunks;
+	return (uint32_t)width;
+}
+
+Afar__RegionInfo *info_region(const struct region *region, bool with_layout)
+{
+	Afar__RegionInfo *info = MESSAGE_NEW(afar__region_info, Afar__RegionInfo);
+	bool is_complete = true;
+
+	if (info == NULL)
+		return NULL;
+	info->namespace_ = region->ns->number;
+	info->address = region->address;
+	info->length = region->length;
+	info->name = copy_text(region->name, &is_complete);
+	info->generation = region->generation;
+	info->nr_references = region_nr_references(region);
+	info->is_lost = region->is_lost;
+	info->stripe_bytes = region->stripe_bytes;
+	info->width = region_width(region);
+	if (with_layout) {
+		info->layout = info_layout(region);
+		is_complete = is_complete && info->layout != NULL;
+	}
+	if (is_complete)
+		return info;
+	afar__region_info__free_unpacked(info, NULL);
+	return NULL;
+}
+
+/* ---- The cluster */
+
+static Afar__ServerStatus *info_server_status(const struct server *server)
+{
+	Afar__ServerStatus *status = MESSAGE_NEW(afar__server_status, Afar__ServerStatus);
+	const struct live_server *live = server->live;
+
+	if (status == NULL)
+		return NULL;
+	status->is_up = server_is_up(server);
+	status->server = info_server(server);
+	status->report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
+	if (status->server == NULL || status->report == NULL) {
+		afar__server_status__free_unpacked(status, NULL);
+		return NULL;
+	}
+	status->report->capacity_bytes = server->capacity_bytes;
+	status->report->granted_bytes = server->granted_bytes;
+	if (live != NULL && live->peer != NULL) {
+		status->report->granted_bytes = live->report_granted;
+		status->report->clean_bytes = live->report_clean;
+		status->report->dirty_bytes = live->report_dirty;
+		status->report->nr_connections = live->report_connections;
+		status->report->resident_bytes = live->report_resident;
+	}
+	return status;
+}
+
+static bool add_server_status(Afar__ClusterStatus *status, const struct state *state)
+{
+	struct server *server;
+
+	status->servers = calloc(CORE_LIST_MAX, sizeof(*status->servers));
+	if (status->servers == NULL)
+		return false;
+	cds_list_for_each_entry (server, &state->servers, node) {
+		if (status->n_servers == CORE_LIST_MAX)
+			break;
+		status->servers[status->n_servers] = info_server_status(server);
+		if (status->servers[status->n_servers] == NULL)
+			return false;
+		status->n_servers++;
+	}
+	return true;
+}
+
+static bool add_namespaces(Afar__ClusterStatus *status, const struct state *state)
+{
+	struct namespace *ns;
+
+	status->namespaces = calloc(CORE_LIST_MAX, sizeof(*status->namespaces));
+	if (status->namespaces == NULL)
+		return false;
+	cds_list_for_each_entry (ns, &state->namespaces, node) {
+		if (status->n_namespaces == CORE_LIST_MAX)
+			break;
+		if (ns->is_deleted)
+			continue;
+		status->namespaces[status->n_namespaces] = info_namespace(ns);
+		if (status->namespaces[status->n_namespaces] == NULL)
+			return false;
+		status->n_namespaces++;
+	}
+	return true;
+}
+
+static bool add_sessions(Afar__ClusterStatus *status, const struct state *state)
+{
+	struct session *session;
+
+	status->sessions = calloc(CORE_LIST_MAX, sizeof(*status->sessions));
+	if (status->sessions == NULL)
+		return false;
+	cds_list_for_each_entry (session, &state->sessions, node) {
+		Afar__SessionStatus *entry;
+		bool is_complete = true;
+
+		if (status->n_sessions == CORE_LIST_MAX)
+			break;
+		entry = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
+		if (entry == NULL)
+			return false;
+		status->sessions[status->n_sessions++] = entry;
+		entry->session = session->number;
+		entry->client = copy_text(session->client, &is_complete);
+		entry->is_connected = session->live != NULL && session->live->peer != NULL;
+		entry->nr_references = session->nr_references;
+		if (!is_complete)
+			return false;
+	}
+	return true;
+}
+
+Afar__ClusterStatus *info_cluster(const struct core *core)
+{
+	Afar__ClusterStatus *status = MESSAGE_NEW(afar__cluster_status, Afar__ClusterStatus);
+	bool is_complete = true;
+
+	if (status == NULL)
+		return NULL;
+	status->cluster = copy_text(core->state->cluster, &is_complete);
+	status->manager_incarnation = core->incarnation;
+	status->uptime_ms =
+		(core->environment.now(core->environment.context) - core->started_at) / 1000000U;
+	if (is_complete && add_server_status(status, core->state) &&
+	    add_namespaces(status, core->state) && add_sessions(status, core->state))
+		return status;
+	afar__cluster_status__free_unpacked(status, NULL);
+	return NULL;
+}
+
+int cluster_status(struct core *core, struct session *session, struct event *event)
+{
+	(void)session;
+	event->reply->cluster_status = info_cluster(core);
+	if (event->reply->cluster_status == NULL)
+		return error_code(-ENOMEM);
+	event->reply->result_case = AFAR__REPLY__RESULT_CLUSTER_STATUS;
+	return 0;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading the metastore into the tables, at start and after a failed commit. Its records are this
+ * manager's own, but a store can be damaged or mixed up: a record that does not decode or that
+ * contradicts the others is an error, never a crash.
+ */
+#include <errno.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "manager/store_private.h"
+
+static int damaged(const char *what, uint64_t number)
+{
+	return error_fail(
+		-EIO,
+		"load the metastore: its record of %s %llu contradicts the others; restore "
+		"the folder from a backup",
+		what, (unsigned long long)number);
+}
+
+static int load_cluster(struct state *state, const void *message)
+{
+	const Stored__Cluster *record = message;
+
+	if (record->format != STORE_FORMAT)
+		return error_fail(
+			-AFAR_EVERSION,
+			"load the metastore: it has format %u, this manager knows %u; use "
+			"the manager that wrote it",
+			record->format, STORE_FORMAT);
+	if (strlen(record->name) > STATE_CLUSTER_MAX)
+		return damaged("cluster", 0);
+	strcpy(state->cluster, record->name);
+	state->next_namespace = record->next_namespace;
+	state->next_server = record->next_server;
+	state->next_generation = record->next_generation;
+	return 0;
+}
+
+static int load_namespace(struct state *state, const void *message)
+{
+	const Stored__Namespace *record = message;
+	struct namespace *ns = namespace_new(record->name);
+	int rc;
+
+	if (ns == NULL)
+		return error_code(-ENOMEM);
+	ns->number = record->number;
+	ns->tier = record->tier;
+	ns->width = record->width;
+	ns->stripe_bytes = record->stripe_bytes;
+	ns->next_address = record->next_address;
+	ns->has_had_first = record->has_had_first;
+	ns->is_deleted = record->is_deleted;
+	rc = state_add_namespace(state, ns);
+	if (rc < 0)
+		namespace_free(ns);
+	return rc == -EEXIST ? damaged("namespace", record->number) : rc;
+}
+
+static int copy_server(struct server *server, const Stored__Server *record)
+{
+	server->number = record->number;
+	server->incarnation = record->incarnation;
+	server->capacity_bytes = record->capacity_bytes;
+	server->name = strdup(record->name);
+	server->control_address = strdup(record->control_address);
+	server->lanes = calloc(record->n_lanes + 1, sizeof(*server->lanes));
+	if (server->name == NULL || server->control_address == NULL || server->lanes == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < record->n_lanes; i++) {
+		struct lane *lane = &server->lanes[server->nr_lanes++];
+
+		lane->transport = strdup(record->lanes[i]->transport);
+		lane->address = strdup(record->lanes[i]->address);
+		if (lane->transport == NULL || lane->address == NULL)
+			return error_code(-ENOMEM);
+	}
+	return 0;
+}
+
+static int load_server(struct state *state, const void *message)
+{
+	const Stored__Server *record = message;
+	struct server *server = server_new();
+	int rc;
+
+	if (server == NULL)
+		return error_code(-ENOMEM);
+	rc = copy_server(server, record);
+	if (rc == 0)
+		rc = state_add_server(state, server);
+	if (rc < 0)
+		server_free(server);
+	return rc == -EEXIST ? damaged("server", record->number) : rc;
+}
+
+static int load_extent(struct state *state, const void *message)
+{
+	const Stored__Extent *record = message;
+	struct server *server = state_server(state, record->server);
+	struct namespace *ns = NULL;
+	struct extent *extent;
+	int rc;
+
+	if (!record->is_releasing)
+		ns = state_namespace(state, record->namespace_);
+	if (server == NULL || server->incarnation != record->incarnation ||
+	    (ns == NULL && !record->is_releasing) || record->length == 0 ||
+	    record->length % SPACE_UNIT != 0)
+		return damaged("extent", record->number);
+	rc = state_add_extent(state, server, record->incarnation, record->number, ns,
+			      record->namespace_, record->length, &extent);
+	return rc == -EEXIST ? damaged("extent", record->number) : rc;
+}
+
+/* Chunks of an extent that is gone are lost; those of one that lives are taken out of its space. */
+static int load_chunk(const struct state *state, const struct region *region, struct chunk *chunk,
+		      const Stored__Chunk *record)
+{
+	struct extent *extent =
+		state_extent(state, record->server, record->incarnation, record->extent);
+
+	*chunk = (struct chunk){.server = record->server,
+				.incarnation = record->incarnation,
+				.number = record->extent,
+				.offset = record->offset,
+				.length = record->length};
+	if (extent == NULL)
+		return 0;
+	if (extent->ns != region->ns)
+		return error_code(-EINVAL);
+	chunk->extent = extent;
+	return space_take_at(&extent->space, record->offset, record->length);
+}
+
+static int load_groups(const struct state *state, struct region *region,
+		       const Stored__Region *record)
+{
+	size_t nr_chunks = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < record->n_groups; i++)
+		nr_chunks += record->groups[i]->n_chunks;
+	region->groups = calloc(record->n_groups + 1, sizeof(*region->groups));
+	region->chunks = calloc(nr_chunks + 1, sizeof(*region->chunks));
+	if (region->groups == NULL || region->chunks == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < record->n_groups; i++) {
+		const Stored__Group *group = record->groups[i];
+
+		region->groups[region->nr_groups++] =
+			(struct group){group->length, region->nr_chunks, group->n_chunks};
+		for (size_t j = 0; j < group->n_chunks && rc == 0; j++)
+			rc = load_chunk(state, region, &region->chunks[region->nr_chunks++],
+					group->chunks[j]);
+	}
+	return rc;
+}
+
+static int load_region(struct state *state, const void *message)
+{
+	const Stored__Region *record = message;
+	struct namespace *ns = state_namespace(state, record->namespace_);
+	struct region *region;
+	int rc;
+
+	if (ns == NULL)
+		return damaged("region", record->generation);
+	region = calloc(1, sizeof(*region));
+	if (region == NULL)
+		return error_code(-ENOMEM);
+	CDS_INIT_LIST_HEAD(&region->references);
+	region->ns = ns;
+	region->generation = record->generation;
+	region->address = record->address;
+	region->length = record->length;
+	region->stripe_bytes = record->stripe_bytes;
+	region->is_freed = record->is_freed;
+	region->name = strdup(record->name);
+	rc = region->name != NULL ? load_groups(state, region, record) : error_code(-ENOMEM);
+	if (rc == 0)
+		rc = state_add_region(state, region);
+	if (rc < 0)
+		region_free(region);
+	return rc == -EEXIST || rc == -EINVAL ? damaged("region", record->generation) : rc;
+}
+
+static int load_session(struct state *state, const void *message)
+{
+	const Stored__Session *record = message;
+	struct session *session;
+	int rc;
+
+	if (record->secret.len != STATE_SECRET_BYTES)
+		return damaged("session", record->number);
+	session = session_new(record->client);
+	if (session == NULL)
+		return error_code(-ENOMEM);
+	session->number = record->number;
+	session->is_ending = record->is_ending;
+	memcpy(session->secret, record->secret.data, STATE_SECRET_BYTES);
+	session->fences = calloc(record->n_fences + 1, sizeof(*session->fences));
+	rc = session->fences != NULL ? 0 : error_code(-ENOMEM);
+	for (size_t i = 0; i < record->n_fences && rc == 0; i++)
+		session->fences[session->nr_fences++] = (struct fence){
+			record->fences[i]->server, record->fences[i]->incarnation, false};
+	if (rc == 0)
+		rc = state_add_session(state, session);
+	if (rc < 0)
+		session_free(session);
+	return rc == -EEXIST ? damaged("session", record->number) : rc;
+}
+
+static int load_reference(struct state *state, const void *message)
+{
+	const Stored__Reference *record = message;
+	struct session *session = state_session(state, record->session);
+	struct region *region = state_region(state, record->generation);
+	struct reference *reference;
+	int rc;
+
+	if (session == NULL || region == NULL || record->count == 0)
+		return damaged("an open region of session", record->session);
+	rc = state_add_reference(session, region, record->count, &reference);
+	return rc == -EEXIST ? damaged("an open region of session", record->session) : rc;
+}
+
+static int load_outcome(struct state *state, const void *message)
+{
+	const Stored__Outcome *record = message;
+	struct session *session = state_session(state, record->session);
+
+	if (session == NULL || record->kind > OUTCOME_RELEASED)
+		return damaged("a reply of session", record->session);
+	return session_add_outcome(session, record->request_id, (enum outcome_kind)record->kind,
+				   record->value);
+}
+
+/* ---- All kinds */
+
+struct loader {
+	enum store_kind kind;
+	const ProtobufCMessageDescriptor *descriptor;
+	int (*load)(struct state *state, const void *message);
+};
+
+static const struct loader loaders[] = {
+	{STORE_CLUSTER, &stored__cluster__descriptor, load_cluster},
+	{STORE_NAMESPACE, &stored__namespace__descriptor, load_namespace},
+	{STORE_SERVER, &stored__server__descriptor, load_server},
+	{STORE_EXTENT, &stored__extent__descriptor, load_extent},
+	{STORE_REGION, &stored__region__descriptor, load_region},
+	{STORE_SESSION, &stored__session__descriptor, load_session},
+	{STORE_REFERENCE, &stored__reference__descriptor, load_reference},
+	{STORE_OUTCOME, &stored__outcome__descriptor, load_outcome},
+};
+
+struct loading {
+	const struct loader *loader;
+	struct state *state;
+};
+
+static int load_record(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct loading *loading = argument;
+	ProtobufCMessage *message = protobuf_c_message_unpack(loading->loader->descriptor, NULL,
+							      value.length, value.data);
+	int rc;
+
+	if (message == NULL)
+		return error_fail(
+			-EIO,
+			"load the metastore: a record under '%c' (%zu bytes of key, %zu of "
+			"value) is damaged; restore the folder from a backup",
+			(int)loading->loader->kind, key.length, value.length);
+	rc = loading->loader->load(loading->state, message);
+	protobuf_c_message_free_unpacked(message, NULL);
+	return rc;
+}
+
+static int make_cluster(struct store *store, struct state *state)
+{
+	uint64_t numbers[2];
+
+	if (RAND_bytes((unsigned char *)numbers, sizeof(numbers)) != 1)
+		return error_fail(-EIO, "start a new cluster: no random numbers");
+	snprintf(state->cluster, sizeof(state->cluster), "%016llx%016llx",
+		 (unsigned long long)numbers[0], (unsigned long long)numbers[1]);
+	store_put_cluster(store, state);
+	return store_commit(store);
+}
+
+int store_load(struct store *store, struct state **out)
+{
+	struct metastore *metastore = store->metastore;
+	struct loading loading = {.state = state_open()};
+	int rc = 0;
+
+	if (loading.state == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]) && rc == 0; i++) {
+		uint8_t prefix = (uint8_t)loaders[i].kind;
+
+		loading.loader = &loaders[i];
+		rc = metastore->ops->range(metastore, (struct meta_bytes){&prefix, 1}, load_record,
+					   &loading);
+	}
+	if (rc == 0 && loading.state->cluster[0] == '\0')
+		rc = make_cluster(store, loading.state);
+	if (rc < 0) {
+		state_close(loading.state);
+		return rc;
+	}
+	*out = loading.state;
+	return 0;
+}

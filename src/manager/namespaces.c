@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Namespaces: create, open, delete, list, and giving reserved memory back. */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
+#include "manager/core_private.h"
+#include "manager/placement.h"
+
+#define STRIPE_MIN     ((uint64_t)4096)
+#define STRIPE_MAX     ((uint64_t)1 << 30)
+#define STRIPE_DEFAULT ((uint64_t)1 << 20)
+
+static bool is_namespace_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > AFAR_NAME_MAX || name[0] == '.' || name[0] == '-')
+		return false;
+	return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
+	       length;
+}
+
+bool is_printable(const char *text, size_t length_max)
+{
+	size_t length = strlen(text);
+
+	if (length == 0 || length > length_max)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			return false;
+	return true;
+}
+
+static int check_name(const char *asked, const char *name)
+{
+	if (is_namespace_name(name))
+		return 0;
+	return error_fail(
+		-EINVAL,
+		"%s: '%s' is no name for a namespace; use 1 to %d of A-Z a-z 0-9 . _ -, not "
+		"beginning with . or -",
+		asked, name, AFAR_NAME_MAX);
+}
+
+int core_namespace(const struct core *core, const char *asked, uint64_t number,
+		   struct namespace **out)
+{
+	struct namespace *ns = state_namespace(core->state, number);
+
+	if (ns == NULL || ns->is_deleted)
+		return error_fail(-ENOENT,
+				  "%s: there is no namespace with number %llu; it may have been "
+				  "deleted: open it by name",
+				  asked, (unsigned long long)number);
+	*out = ns;
+	return 0;
+}
+
+static int find_named(const struct core *core, const char *asked, const char *name,
+		      struct namespace **out)
+{
+	int rc = check_name(asked, name);
+
+	if (rc < 0)
+		return rc;
+	*out = state_namespace_named(core->state, name);
+	if (*out == NULL)
+		return error_fail(-ENOENT,
+				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
+				  asked, name);
+	return 0;
+}
+
+static int check_policy(const Afar__Policy *policy)
+{
+	if (policy->tier != AFAR_TIER_DRAM)
+		return error_fail(
+			-EOPNOTSUPP,
+			"create a namespace: tier %u is unknown to this manager; use tier 0 "
+			"(dram)",
+			policy->tier);
+	if (policy->width > PLACEMENT_WIDTH_MAX)
+		return error_fail(-EINVAL, "create a namespace: a width of %u servers; use 0 to %u",
+				  policy->width, PLACEMENT_WIDTH_MAX);
+	if (policy->stripe_bytes != 0 &&
+	    (policy->stripe_bytes < STRIPE_MIN || policy->stripe_bytes > STRIPE_MAX ||
+	     (policy->stripe_bytes & (policy->stripe_bytes - 1)) != 0))
+		return error_fail(
+			-EINVAL,
+			"create a namespace: a stripe unit of %llu bytes; use a power of two "
+			"from 4 KiB to 1 GiB",
+			(unsigned long long)policy->stripe_bytes);
+	return 0;
+}
+
+int namespace_create(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceCreate *ask = event->request->namespace_create;
+	const Afar__Policy defaults = AFAR__POLICY__INIT;
+	const Afar__Policy *policy = ask->policy != NULL ? ask->policy : &defaults;
+	struct namespace *ns;
+	int rc;
+
+	(void)session;
+	rc = check_name("create a namespace", ask->name);
+	if (rc == 0)
+		rc = check_policy(policy);
+	if (rc < 0)
+		return rc;
+	if (state_namespace_named(core->state, ask->name) != NULL)
+		return error_fail(-EEXIST,
+				  "create namespace '%s': it exists; open it, or take another name",
+				  ask->name);
+	ns = namespace_new(ask->name);
+	if (ns == NULL)
+		return error_code(-ENOMEM);
+	ns->number = core->state->next_namespace;
+	ns->tier = policy->tier;
+	ns->width = policy->width != 0 ? policy->width : PLACEMENT_WIDTH_MAX;
+	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
+	ns->next_address = STATE_SECOND_ADDRESS;
+	rc = state_add_namespace(core->state, ns);
+	if (rc < 0) {
+		namespace_free(ns);
+		return rc;
+	}
+	core->state->next_namespace++;
+	store_put_cluster(core->store, core->state);
+	store_put_namespace(core->store, ns);
+	event->outcome_kind = OUTCOME_NAMESPACE;
+	event->outcome_value = ns->number;
+	return 0;
+}
+
+int namespace_open(struct core *core, struct session *session, struct event *event)
+{
+	struct namespace *ns;
+	int rc = find_named(core, "open a namespace", event->request->namespace_open->name, &ns);
+
+	(void)session;
+	return rc < 0 ? rc : core_reply(core, OUTCOME_NAMESPACE, ns->number, event->reply);
+}
+
+/* ---- Deleting */
+
+static bool is_open_by_anybody(const struct namespace *ns)
+{
+	struct region *region;
+
+	cds_list_for_each_entry (region, &ns->regions, node)
+		if (region_nr_references(region) != 0)
+			return true;
+	cds_list_for_each_entry (region, &ns->freed, node)
+		if (region_nr_references(region) != 0)
+			return true;
+	return false;
+}
+
+static void release_extent(struct core *core, struct extent *extent)
+{
+	state_release_extent(extent);
+	store_put_extent(core->store, extent);
+}
+
+void namespace_finish(struct core *core, struct namespace *ns)
+{
+	struct extent *extent, *next;
+
+	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
+		return;
+	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
+		release_extent(core, extent);
+	store_delete_namespace(core->store, ns);
+	state_remove_namespace(core->state, ns);
+}
+
+/* Regions that an ending session still pins stay until it is fenced. */
+static void free_regions(struct core *core, struct namespace *ns)
+{
+	struct region *region, *next;
+	int rc;
+
+	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
+		if (!cds_list_empty(&region->references)) {
+			state_free_region(region);
+			store_put_region(core->store, region);
+			continue;
+		}
+		store_delete_region(core->store, region);
+		rc = state_remove_region(core->state, region);
+		if (rc < 0) {
+			store_spoil(core->store, rc);
+			return;
+		}
+	}
+}
+
+int namespace_delete(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceDelete *ask = event->request->namespace_delete;
+	struct namespace *ns;
+	int rc = find_named(core, "delete a namespace", ask->name, &ns);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	if (ns->nr_regions != 0 && !ask->with_regions)
+		return error_fail(
+			-ENOTEMPTY,
+			"delete namespace '%s': it has %llu regions; free them, or ask for "
+			"their deletion too",
+			ns->name, (unsigned long long)ns->nr_regions);
+	if (is_open_by_anybody(ns))
+		return error_fail(-EBUSY,
+				  "delete namespace '%s': a session has a region of it open; close "
+				  "that first ('afar status' lists sessions)",
+				  ns->name);
+	free_regions(core, ns);
+	state_delete_namespace(core->state, ns);
+	store_put_namespace(core->store, ns);
+	namespace_finish(core, ns);
+	return 0;
+}
+
+/* ---- Listing */
+
+struct listing {
+	const char *after;
+	const struct namespace **found;
+	size_t nr_found;
+	size_t max;
+};
+
+static void list_one(const void *node, VISIT order, void *argument)
+{
+	const struct namespace *ns = *(const struct namespace *const *)node;
+	struct listing *listing = argument;
+
+	if ((order != postorder && order != leaf) || listing->nr_found == listing->max)
+		return;
+	if (strcmp(ns->name, listing->after) > 0)
+		listing->found[listing->nr_found++] = ns;
+}
+
+int namespace_list(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceList *ask = event->request->namespace_list;
+	const struct namespace *found[CORE_LIST_MAX];
+	struct listing listing = {.after = ask->after, .found = found, .max = CORE_LIST_MAX};
+	Afar__NamespaceInfos *infos;
+
+	(void)session;
+	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
+		listing.max = ask->max;
+	twalk_r(core->state->namespaces_by_name, list_one, &listing);
+
+	infos = MESSAGE_NEW(afar__namespace_infos, Afar__NamespaceInfos);
+	if (infos == NULL)
+		return error_code(-ENOMEM);
+	event->reply->namespace_infos = infos;
+	event->reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFOS;
+	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
+	for (size_t i = 0; i < listing.nr_found && infos->entries != NULL; i++) {
+		infos->entries[i] = info_namespace(found[i]);
+		if (infos->entries[i] == NULL)
+			break;
+		infos->n_entries++;
+	}
+	return infos->n_entries == listing.nr_found ? 0 : error_code(-ENOMEM);
+}
+
+/* ---- Giving reserved memory back */
+
+static int largest_first(const void *left, const void *right)
+{
+	const struct extent *a = *(struct extent *const *)left, *b = *(struct extent *const *)right;
+
+	return a->length > b->length ? -1 : a->length < b->length;
+}
+
+int namespace_release(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceRelease *ask = event->request->namespace_release;
+	struct extent *extent, **unused = NULL;
+	uint64_t left = ask->bytes;
+	struct namespace *ns;
+	size_t nr = 0, max = 0;
+	int rc = core_namespace(core, "release memory", ask->namespace_, &ns);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	if (ask->bytes == 0)
+		return error_fail(-EINVAL, "release memory of '%s': 0 bytes; say how much",
+				  ns->name);
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+		max++;
+	unused = calloc(max + 1, sizeof(struct extent *));
+	if (unused == NULL)
+		return error_code(-ENOMEM);
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+		if (extent_used(extent) == 0)
+			unused[nr++] = extent;
+	qsort(unused, nr, sizeof(struct extent *), largest_first);
+	for (size_t i = 0; i < nr; i++) {
+		if (unused[i]->length > left)
+			continue;
+		left -= unused[i]->length;
+		release_extent(core, unused[i]);
+	}
+	free(unused);
+	event->outcome_kind = OUTCOME_RELEASED;
+	event->outcome_value = ask->bytes - left;
+	return 0;
+}

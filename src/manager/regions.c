@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions: alloc, open, close, free, list, and the references of sessions to them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
+#include "manager/core_private.h"
+#include "manager/placement.h"
+
+/* ---- Allocating */
+
+/* The extents on servers that are up, by server; `*nr_down_bytes`: what is free on the others. */
+static int find_sources(const struct core *core, const struct namespace *ns,
+			struct placement_source **out, size_t *nr_out, uint64_t *down_bytes)
+{
+	struct placement_source *sources;
+	struct server *server;
+	struct extent *extent;
+	size_t nr = 0, max = 1;
+
+	*down_bytes = 0;
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+		max++;
+	sources = calloc(max, sizeof(*sources));
+	if (sources == NULL)
+		return error_code(-ENOMEM);
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+		if (!server_is_up(extent->server))
+			*down_bytes += extent->space.free_bytes;
+	cds_list_for_each_entry (server, &core->state->servers, node) {
+		if (!server_is_up(server))
+			continue;
+		cds_list_for_each_entry (extent, &server->extents, server_node)
+			if (extent->ns == ns && extent->space.free_bytes != 0)
+				sources[nr++] = (struct placement_source){server->number,
+									  &extent->space, extent};
+	}
+	*out = sources;
+	*nr_out = nr;
+	return 0;
+}
+
+static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_bytes)
+{
+	uint64_t free_bytes = ns->reserved_bytes - ns->allocated_bytes - down_bytes;
+	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
+
+	if (down_bytes != 0)
+		return error_fail(
+			-AFAR_ERESERVE,
+			"allocate %llu bytes in '%s': %llu of its reserved bytes are free, and "
+			"%llu more on servers that cannot be reached; bring those back or "
+			"reserve %llu bytes more",
+			(unsigned long long)bytes, ns->name, (unsigned long long)free_bytes,
+			(unsigned long long)down_bytes, (unsigned long long)missing);
+	return error_fail(
+		-AFAR_ERESERVE,
+		"allocate %llu bytes in '%s': %llu of its reserved bytes are free; reserve "
+		"%llu bytes more first",
+		(unsigned long long)bytes, ns->name, (unsigned long long)free_bytes,
+		(unsigned long long)missing);
+}
+
+static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
+{
+	struct placement_wish wish = {.bytes = bytes,
+				      .stripe_bytes = ns->stripe_bytes,
+				      .width = ns->width,
+				      .start = ns->turn};
+	struct placement_source *sources;
+	uint64_t down_bytes;
+	size_t nr_sources;
+	int rc = find_sources(core, ns, &sources, &nr_sources, &down_bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = placement_take(sources, nr_sources, &wish, out);
+	free(sources);
+	if (rc == -ENOSPC)
+		return no_room(ns, bytes, down_bytes);
+	if (rc == -E2BIG)
+		return error_fail(-AFAR_ERESERVE,
+				  "allocate %llu bytes in '%s': its free space is in more than %u "
+				  "pieces; reserve as much more, or free regions",
+				  (unsigned long long)bytes, ns->name, PLACEMENT_CHUNKS_MAX);
+	if (rc == 0)
+		ns->turn += out->nr_chunks;
+	return rc;
+}
+
+/* Where the region goes in the namespace's address space. */
+static int choose_address(const struct namespace *ns, uint64_t bytes, bool is_first, uint64_t *out)
+{
+	uint64_t end;
+
+	if (is_first && namespace_region_at(ns, AFAR_FIRST_ADDRESS) != NULL)
+		return error_fail(
+			-EADDRINUSE,
+			"allocate the first region of '%s': there is one; open it at address "
+			"0x%llx",
+			ns->name, (unsigned long long)AFAR_FIRST_ADDRESS);
+	if (bytes <= STATE_SECOND_ADDRESS - AFAR_FIRST_ADDRESS &&
+	    (is_first || !ns->has_had_first)) {
+		*out = AFAR_FIRST_ADDRESS;
+		return 0;
+	}
+	if (is_first)
+		return error_fail(-EINVAL,
+				  "allocate the first region of '%s': %llu bytes do not fit below "
+				  "address 0x%llx; allocate it without AFAR_ALLOC_FIRST",
+				  ns->name, (unsigned long long)bytes,
+				  (unsigned long long)STATE_SECOND_ADDRESS);
+	if (__builtin_add_overflow(ns->next_address, bytes, &end))
+		return error_fail(
+			-EINVAL,
+			"allocate %llu bytes in '%s': its 64-bit address space is used up to "
+			"0x%llx; use another namespace",
+			(unsigned long long)bytes, ns->name, (unsigned long long)ns->next_address);
+	*out = ns->next_address;
+	return 0;
+}
+
+static int check_alloc(const struct core *core, const Afar__RegionAlloc *ask,
+		       struct namespace **out, uint64_t *rounded)
+{
+	struct namespace *ns;
+	int rc = core_namespace(core, "allocate a region", ask->namespace_, &ns);
+
+	if (rc < 0)
+		return rc;
+	if (ask->name[0] != '\0' && !is_printable(ask->name, AFAR_NAME_MAX))
+		return error_fail(
+			-EINVAL,
+			"allocate a region in '%s': its name is longer than %d bytes or has "
+			"control characters; take another",
+			ns->name, AFAR_NAME_MAX);
+	if (ask->bytes == 0)
+		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
+				  ns->name);
+	if (__builtin_add_overflow(ask->bytes, SPACE_UNIT - 1, rounded))
+		return error_fail(-EINVAL,
+				  "allocate a region in '%s': %llu bytes are too many for 64 bits",
+				  ns->name, (unsigned long long)ask->bytes);
+	*rounded = *rounded / SPACE_UNIT * SPACE_UNIT;
+	if (ask->name[0] != '\0' && namespace_region_named(ns, ask->name) != NULL)
+		return error_fail(
+			-EEXIST,
+			"create region '%s' in '%s': it exists; open it, or take another name",
+			ask->name, ns->name);
+	*out = ns;
+	return 0;
+}
+
+/* Takes the placement's chunks over; on failure they are the caller's still. */
+static struct region *make_region(struct namespace *ns, const char *name,
+				  const struct placement *placement)
+{
+	struct region *region = calloc(1, sizeof(*region));
+
+	if (region == NULL)
+		return NULL;
+	CDS_INIT_LIST_HEAD(&region->references);
+	region->ns = ns;
+	region->stripe_bytes = ns->stripe_bytes;
+	region->name = strdup(name);
+	region->groups = calloc(placement->nr_groups + 1, sizeof(*region->groups));
+	region->chunks = calloc(placement->nr_chunks + 1, sizeof(*region->chunks));
+	if (region->name == NULL || region->groups == NULL || region->chunks == NULL) {
+		region_free(region);
+		return NULL;
+	}
+	for (size_t i = 0; i < placement->nr_groups; i++)
+		region->groups[i] = (struct group){placement->groups[i].length,
+						   placement->groups[i].first_chunk,
+						   placement->groups[i].nr_chunks};
+	region->nr_groups = placement->nr_groups;
+	for (size_t i = 0; i < placement->nr_chunks; i++) {
+		struct extent *extent = placement->chunks[i].extent;
+
+		region->chunks[i] = (struct chunk){
+			extent,		extent->server->number,	     extent->incarnation,
+			extent->number, placement->chunks[i].offset, placement->chunks[i].length};
+	}
+	region->nr_chunks = placement->nr_chunks;
+	return region;
+}
+
+/* Groups cover the rounded length; what the user asked for ends inside the last one. */
+static void trim_last_group(struct region *region, uint64_t excess)
+{
+	region->groups[region->nr_groups - 1].length -= excess;
+}
+
+static int take_reference(struct core *core, struct session *session, struct region *region)
+{
+	struct reference *reference = session_reference(session, region->generation);
+	int rc;
+
+	if (reference != NULL) {
+		reference->count++;
+	} else {
+		rc = state_add_reference(session, region, 1, &reference);
+		if (rc < 0)
+			return rc;
+	}
+	store_put_reference(core->store, reference);
+	return 0;
+}
+
+int region_alloc(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionAlloc *ask = event->request->region_alloc;
+	struct placement placement = {0};
+	struct region *region = NULL;
+	struct namespace *ns;
+	uint64_t rounded, address;
+	int rc = check_alloc(core, ask, &ns, &rounded);
+
+	if (rc == 0)
+		rc = choose_address(ns, rounded, ask->is_first, &address);
+	if (rc == 0)
+		rc = place(core, ns, rounded, &placement);
+	if (rc < 0)
+		return rc;
+	region = make_region(ns, ask->name, &placement);
+	if (region == NULL) {
+		rc = error_code(-ENOMEM);
+		goto out_undo;
+	}
+	region->generation = core->state->next_generation;
+	region->address = address;
+	region->length = ask->bytes;
+	trim_last_group(region, rounded - ask->bytes);
+	rc = state_add_region(core->state, region);
+	if (rc < 0)
+		goto out_free;
+
+	core->state->next_generation++;
+	if (address == AFAR_FIRST_ADDRESS)
+		ns->has_had_first = true;
+	else
+		ns->next_address += rounded;
+	rc = take_reference(core, session, region);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	store_put_cluster(core->store, core->state);
+	store_put_namespace(core->store, ns);
+	store_put_region(core->store, region);
+	event->outcome_kind = OUTCOME_REGION;
+	event->outcome_value = region->generation;
+	placement_close(&placement);
+	return rc;
+
+out_free:
+	region_free(region);
+out_undo:
+	placement_undo(&placement);
+	placement_close(&placement);
+	return rc;
+}
+
+/* ---- Opening */
+
+static int find_region(const struct namespace *ns, const char *asked, const char *name,
+		       uint64_t address, struct region **out)
+{
+	if (name[0] != '\0') {
+		*out = namespace_region_named(ns, name);
+		if (*out == NULL)
+			return error_fail(-ENOENT,
+					  "%s the region '%s' in '%s': there is none; see 'afar "
+					  "region ls', or create it",
+					  asked, name, ns->name);
+		return 0;
+	}
+	*out = namespace_region_at(ns, address);
+	if (*out == NULL)
+		return error_fail(-ENOENT,
+				  "%s the region at 0x%llx in '%s': none begins there; see 'afar "
+				  "region ls', or allocate it",
+				  asked, (unsigned long long)address, ns->name);
+	return 0;
+}
+
+int region_open(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionOpen *ask = event->request->region_open;
+	struct namespace *ns;
+	struct region *region = NULL;
+	int rc = core_namespace(core, "open a region", ask->namespace_, &ns);
+
+	if (rc == 0)
+		rc = find_region(ns, "open", ask->name, ask->address, &region);
+	if (rc < 0)
+		return rc;
+	if (region->is_lost)
+		return error_fail(
+			-AFAR_ELOST,
+			"open the region '%s' at 0x%llx in '%s': a server that held part of "
+			"it has restarted; free it and make it anew",
+			region->name, (unsigned long long)region->address, ns->name);
+	rc = take_reference(core, session, region);
+	if (rc < 0)
+		return rc;
+	event->outcome_kind = OUTCOME_REGION;
+	event->outcome_value = region->generation;
+	return 0;
+}
+
+/* ---- Closing and freeing */
+
+/* Gives the memory of a freed region back when nobody has it open. */
+static void reclaim(struct core *core, struct region *region)
+{
+	struct namespace *ns = region->ns;
+	int rc;
+
+	if (!region->is_freed || !cds_list_empty(&region->references))
+		return;
+	store_delete_region(core->store, region);
+	rc = state_remove_region(core->state, region);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	else
+		namespace_finish(core, ns);
+}
+
+void region_drop(struct core *core, struct reference *reference)
+{
+	struct region *region = reference->region;
+
+	store_delete_reference(core->store, reference);
+	state_remove_reference(reference);
+	reclaim(core, region);
+}
+
+/* Finds a region by its generation, which a client may have from long ago. */
+static int find_generation(const struct core *core, const char *asked, uint64_t ns_number,
+			   uint64_t address, uint64_t generation, struct region **out)
+{
+	struct region *region = state_region(core->state, generation);
+
+	if (region == NULL && generation != 0 && generation < core->state->next_generation)
+		return error_fail(
+			-AFAR_EFREED,
+			"%s the region at 0x%llx: it was freed before; nothing is left to do",
+			asked, (unsigned long long)address);
+	if (region == NULL || region->ns->number != ns_number || region->address != address)
+		return error_fail(-ENOENT,
+				  "%s the region at 0x%llx: there is none with generation %llu in "
+				  "namespace %llu; open it again",
+				  asked, (unsigned long long)address,
+				  (unsigned long long)generation, (unsigned long long)ns_number);
+	*out = region;
+	return 0;
+}
+
+int region_close(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionClose *ask = event->request->region_close;
+	struct reference *reference;
+	struct region *region;
+	int rc = find_generation(core, "close", ask->namespace_, ask->address, ask->generation,
+				 &region);
+
+	if (rc < 0)
+		return rc;
+	reference = session_reference(session, region->generation);
+	if (reference == NULL)
+		return error_fail(-EINVAL,
+				  "close the region at 0x%llx: this session does not have it open",
+				  (unsigned long long)region->address);
+	if (reference->count > 1) {
+		reference->count--;
+		store_put_reference(core->store, reference);
+		return 0;
+	}
+	region_drop(core, reference);
+	return 0;
+}
+
+/* By its generation, from who has it open; else by its name or address, from who has not. */
+static int find_to_free(const struct core *core, const Afar__RegionFree *ask, struct region **out)
+{
+	struct namespace *ns;
+	int rc;
+
+	if (ask->generation != 0)
+		return find_generation(core, "free", ask->namespace_, ask->address, ask->generation,
+				       out);
+	rc = core_namespace(core, "free a region", ask->namespace_, &ns);
+	return rc < 0 ? rc : find_region(ns, "free", ask->name, ask->address, out);
+}
+
+int region_free_operation(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionFree *ask = event->request->region_free;
+	struct region *region;
+	int rc = find_to_free(core, ask, &region);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	if (region->is_freed)
+		return error_fail(-AFAR_EFREED,
+				  "free the region at 0x%llx: it was freed before; close it",
+				  (unsigned long long)ask->address);
+	state_free_region(region);
+	store_put_region(core->store, region);
+	reclaim(core, region);
+	return 0;
+}
+
+/* ---- Listing */
+
+int region_list(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionList *ask = event->request->region_list;
+	size_t max = ask->max != 0 && ask->max < CORE_LIST_MAX ? ask->max : CORE_LIST_MAX;
+	Afar__RegionInfos *infos;
+	struct namespace *ns;
+	struct region *region;
+	int rc = core_namespace(core, "list regions", ask->namespace_, &ns);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	infos = MESSAGE_NEW(afar__region_infos, Afar__RegionInfos);
+	if (infos == NULL)
+		return error_code(-ENOMEM);
+	event->reply->region_infos = infos;
+	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFOS;
+	infos->entries = calloc(max, sizeof(*infos->entries));
+	if (infos->entries == NULL)
+		return error_code(-ENOMEM);
+	for (region = namespace_region_above(ns, ask->after);
+	     region != NULL && infos->n_entries < max;
+	     region = namespace_region_above(ns, region->address)) {
+		infos->entries[infos->n_entries] = info_region(region, false);
+		if (infos->entries[infos->n_entries] == NULL)
+			return error_code(-ENOMEM);
+		infos->n_entries++;
+	}
+	return 0;
+}

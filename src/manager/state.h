@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manager's tables in memory: namespaces, servers, extents, regions, sessions, as the metastore has
+ * them, linked to each other. Owned by the core, used on the writer thread alone. Functions here keep
+ * the links and the accounting right; they store nothing: who changes a thing also puts its record.
+ *
+ * When a commit fails the tables are dropped and read again, so nothing here may be the only place of
+ * something that is not stored. What lives with connections is in `struct live_server` and
+ * `struct live_session` (core.h), to which `live` points.
+ */
+#ifndef MANAGER_STATE_H
+#define MANAGER_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <urcu/list.h>
+
+#include "manager/space.h"
+
+#define STATE_SECRET_BYTES 16
+#define STATE_CLUSTER_MAX  32
+
+/* Addresses of a namespace's regions but the first, which has all below to itself. */
+#define STATE_SECOND_ADDRESS ((uint64_t)1 << 56)
+
+struct live_server;
+struct live_session;
+
+struct state {
+	char cluster[STATE_CLUSTER_MAX + 1];
+	uint64_t next_namespace;
+	uint64_t next_server;
+	uint64_t next_generation;
+
+	struct cds_list_head namespaces; /* struct namespace */
+	struct cds_list_head servers;	 /* struct server    */
+	struct cds_list_head sessions;	 /* struct session   */
+	struct cds_list_head ending;	 /* struct session   */
+
+	/* Trees of <search.h> over the same things. */
+	void *namespaces_by_number;
+	void *namespaces_by_name; /* those not deleted */
+	void *servers_by_number;
+	void *sessions_by_number;
+	void *regions_by_generation;
+	void *extents_by_place;
+};
+
+struct namespace
+{
+	struct cds_list_head node;
+	uint64_t number;
+	char *name;
+	uint32_t tier;
+	uint32_t width;
+	uint64_t stripe_bytes;
+	uint64_t next_address;
+	bool has_had_first;
+	bool is_deleted; /* gone for users; waits for sessions to be fenced */
+
+	struct cds_list_head regions; /* by address; live ones */
+	struct cds_list_head freed;   /* freed ones that somebody has open */
+	struct cds_list_head extents;
+	void *regions_by_name;
+	void *regions_by_address;
+	uint64_t reserved_bytes;  /* of its extents */
+	uint64_t allocated_bytes; /* of its extents, in chunks */
+	uint64_t nr_regions;	  /* live ones */
+	uint64_t turn;		  /* of the servers, for placement */
+};
+
+struct lane {
+	char *transport;
+	char *address;
+};
+
+struct server {
+	struct cds_list_head node;
+	uint64_t number;
+	char *name;
+	uint64_t incarnation;
+	char *control_address;
+	struct lane *lanes;
+	size_t nr_lanes;
+	uint64_t capacity_bytes;
+
+	struct cds_list_head extents;
+	uint64_t granted_bytes;	  /* of its extents, those being released included */
+	uint64_t releasing_bytes; /* of these, those being released */
+	struct live_server *live; /* NULL: not connected since the manager started */
+};
+
+/* Exists as long as its server's incarnation and nobody released it. */
+struct extent {
+	struct cds_list_head server_node;
+	struct cds_list_head namespace_node;
+	struct server *server;
+	uint64_t incarnation;
+	uint64_t number;
+	uint64_t namespace_number;
+	struct namespace *ns; /* NULL when it is being released */
+	uint64_t length;
+	struct space space;
+	bool is_releasing;
+	bool is_release_sent; /* on the server's present connection */
+	bool is_reported;     /* scratch, while the server joins */
+};
+
+struct chunk {
+	struct extent *extent; /* NULL: lost */
+	uint64_t server;
+	uint64_t incarnation;
+	uint64_t number; /* of the extent */
+	uint64_t offset;
+	uint64_t length;
+};
+
+struct group {
+	uint64_t length;
+	size_t first_chunk;
+	size_t nr_chunks;
+};
+
+struct region {
+	struct cds_list_head node; /* of the namespace's regions or freed */
+	struct namespace *ns;
+	uint64_t generation;
+	uint64_t address;
+	uint64_t length;
+	char *name;
+	uint64_t stripe_bytes;
+	bool is_freed;
+	bool is_lost;
+	struct group *groups;
+	size_t nr_groups;
+	struct chunk *chunks;
+	size_t nr_chunks;
+	struct cds_list_head references;
+};
+
+struct reference {
+	struct cds_list_head region_node;
+	struct cds_list_head session_node;
+	struct region *region;
+	struct session *session;
+	uint64_t generation; /* the region's */
+	uint64_t count;
+};
+
+/* What a request did: enough to answer it again. */
+enum outcome_kind {
+	OUTCOME_NONE,	   /* nothing to tell                  */
+	OUTCOME_NAMESPACE, /* the number of a namespace        */
+	OUTCOME_REGION,	   /* the generation of a region       */
+	OUTCOME_RELEASED,  /* bytes                            */
+};
+
+struct outcome {
+	struct cds_list_head node;
+	uint64_t request_id;
+	enum outcome_kind kind;
+	uint64_t value;
+};
+
+/* A server that has not said yet that it closed the ending session's data connections. */
+struct fence {
+	uint64_t server;
+	uint64_t incarnation;
+	bool is_sent; /* on the server's present connection */
+};
+
+struct session {
+	struct cds_list_head node; /* of the state's sessions or ending */
+	uint64_t number;
+	uint8_t secret[STATE_SECRET_BYTES];
+	char *client;
+	bool is_ending;
+	struct fence *fences;
+	size_t nr_fences;
+	struct cds_list_head references;
+	void *references_by_generation;
+	uint32_t nr_references;
+	struct cds_list_head outcomes;
+	uint32_t nr_outcomes;
+	uint64_t settled_below; /* not stored: the client repeats it */
+	struct live_session *live;
+};
+
+/* All functions that can fail return -ENOMEM or what they say; then nothing is linked. */
+
+struct state *state_open(void);
+void state_close(struct state *state);
+
+/* Links a new namespace; takes `ns` and its name over. */
+int state_add_namespace(struct state *state, struct namespace *ns);
+struct namespace *state_namespace(const struct state *state, uint64_t number);
+struct namespace *state_namespace_named(const struct state *state, const char *name);
+/* Takes its name away. */
+void state_delete_namespace(struct state *state, struct namespace *ns);
+/* Unlinks and frees it; it has no regions or extents. */
+void state_remove_namespace(struct state *state, struct namespace *ns);
+/* A namespace with its lists empty; NULL: no memory. */
+struct namespace *namespace_new(const char *name);
+void namespace_free(struct namespace *ns);
+
+int state_add_server(struct state *state, struct server *server);
+struct server *state_server(const struct state *state, uint64_t number);
+/* Unlinks and frees it; it has no extents. */
+void state_remove_server(struct state *state, struct server *server);
+struct server *server_new(void);
+void server_free(struct server *server);
+
+/* Makes and links an extent of `server`; `ns` is NULL for one that is being released. -EEXIST. */
+int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
+		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
+		     uint64_t length, struct extent **out);
+struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
+			    uint64_t number);
+/* Takes it from its namespace; no region uses it. */
+void state_release_extent(struct extent *extent);
+/* Unlinks and frees it; regions that use it become lost. */
+void state_remove_extent(struct state *state, struct extent *extent);
+uint64_t extent_used(const struct extent *extent);
+
+/* Links a region whose chunks are taken already; takes it over. -EEXIST. */
+int state_add_region(struct state *state, struct region *region);
+struct region *state_region(const struct state *state, uint64_t generation);
+struct region *namespace_region_named(const struct namespace *ns, const char *name);
+struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
+/* The first live region above `address`, NULL if there is none. */
+struct region *namespace_region_above(const struct namespace *ns, uint64_t address);
+/* Takes its name and address away. */
+void state_free_region(struct region *region);
+/* Gives its chunks back, unlinks and frees it; nobody has it open. -ENOMEM: half of it may be done. */
+int state_remove_region(struct state *state, struct region *region);
+void region_free(struct region *region);
+/* Sessions, not ending ones, that have it open. */
+uint32_t region_nr_references(const struct region *region);
+
+int state_add_session(struct state *state, struct session *session);
+struct session *state_session(const struct state *state, uint64_t number);
+/* To the list of those that wait for servers. */
+void state_end_session(struct state *state, struct session *session);
+/* Unlinks and frees it; it has no references. */
+void state_remove_session(struct state *state, struct session *session);
+struct session *session_new(const char *client);
+void session_free(struct session *session);
+
+int state_add_reference(struct session *session, struct region *region, uint64_t count,
+			struct reference **out);
+struct reference *session_reference(const struct session *session, uint64_t generation);
+void state_remove_reference(struct reference *reference);
+
+int session_add_outcome(struct session *session, uint64_t request_id, enum outcome_kind kind,
+			uint64_t value);
+const struct outcome *session_outcome(const struct session *session, uint64_t request_id);
+void session_remove_outcome(struct session *session, struct outcome *outcome);
+
+#endif

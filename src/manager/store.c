@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Encoding records, collecting changes, committing them. Reading them back is load.c. */
+#include <endian.h>
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "manager/store_private.h"
+
+/* ---- Keys */
+
+static struct store_key make_key(char kind, const uint64_t *numbers, size_t nr_numbers)
+{
+	struct store_key key = {.length = 1 + nr_numbers * sizeof(uint64_t)};
+
+	key.bytes[0] = (uint8_t)kind;
+	for (size_t i = 0; i < nr_numbers; i++) {
+		uint64_t number = htobe64(numbers[i]);
+
+		memcpy(&key.bytes[1 + i * sizeof(number)], &number, sizeof(number));
+	}
+	return key;
+}
+
+#define KEY(kind, ...)                                    \
+	make_key((kind), (const uint64_t[]){__VA_ARGS__}, \
+		 sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+static struct store_key extent_key(const struct extent *extent)
+{
+	return KEY(STORE_EXTENT, extent->server->number, extent->incarnation, extent->number);
+}
+
+static struct store_key reference_key(const struct reference *reference)
+{
+	return KEY(STORE_REFERENCE, reference->session->number, reference->generation);
+}
+
+/* ---- Collecting */
+
+/* A change of one key; later ones replace it. */
+struct change {
+	struct store_key key;
+	uint8_t *value; /* NULL: delete */
+	size_t length;
+};
+
+static int compare_changes(const void *left, const void *right)
+{
+	const struct store_key *a = &((const struct change *)left)->key;
+	const struct store_key *b = &((const struct change *)right)->key;
+
+	if (a->length != b->length)
+		return a->length < b->length ? -1 : 1;
+	return memcmp(a->bytes, b->bytes, a->length);
+}
+
+static void change_free(void *argument)
+{
+	struct change *change = argument;
+
+	free(change->value);
+	free(change);
+}
+
+void store_spoil(struct store *store, int status)
+{
+	if (store->status == 0)
+		store->status = status;
+}
+
+/* Takes `value` over. */
+static void collect(struct store *store, struct store_key key, uint8_t *value, size_t length)
+{
+	struct change *change = calloc(1, sizeof(*change));
+	struct change **at;
+
+	if (change == NULL)
+		goto out_of_memory;
+	*change = (struct change){key, value, length};
+	at = tsearch(change, &store->changes, compare_changes);
+	if (at == NULL)
+		goto out_of_memory;
+	if (*at != change) {
+		free((*at)->value);
+		(*at)->value = value;
+		(*at)->length = length;
+		free(change);
+		return;
+	}
+	store->nr_changes++;
+	return;
+
+out_of_memory:
+	free(change);
+	free(value);
+	store_spoil(store, error_code(-ENOMEM));
+}
+
+static void put(struct store *store, struct store_key key, const ProtobufCMessage *message)
+{
+	size_t length = protobuf_c_message_get_packed_size(message);
+	uint8_t *value = malloc(length != 0 ? length : 1);
+
+	if (value == NULL) {
+		store_spoil(store, error_code(-ENOMEM));
+		return;
+	}
+	protobuf_c_message_pack(message, value);
+	collect(store, key, value, length);
+}
+
+static void delete (struct store *store, struct store_key key)
+{
+	collect(store, key, NULL, 0);
+}
+
+/* ---- Records */
+
+void store_put_cluster(struct store *store, const struct state *state)
+{
+	Stored__Cluster record = STORED__CLUSTER__INIT;
+
+	record.format = STORE_FORMAT;
+	record.name = (char *)(uintptr_t)state->cluster;
+	record.next_namespace = state->next_namespace;
+	record.next_server = state->next_server;
+	record.next_generation = state->next_generation;
+	put(store, make_key(STORE_CLUSTER, NULL, 0), &record.base);
+}
+
+void store_put_namespace(struct store *store, const struct namespace *ns)
+{
+	Stored__Namespace record = STORED__NAMESPACE__INIT;
+
+	record.number = ns->number;
+	record.name = ns->name;
+	record.tier = ns->tier;
+	record.width = ns->width;
+	record.stripe_bytes = ns->stripe_bytes;
+	record.next_address = ns->next_address;
+	record.has_had_first = ns->has_had_first;
+	record.is_deleted = ns->is_deleted;
+	put(store, KEY(STORE_NAMESPACE, ns->number), &record.base);
+}
+
+void store_delete_namespace(struct store *store, const struct namespace *ns)
+{
+	delete (store, KEY(STORE_NAMESPACE, ns->number));
+}
+
+void store_put_server(struct store *store, const struct server *server)
+{
+	Stored__Server record = STORED__SERVER__INIT;
+	Stored__Lane *lanes = calloc(server->nr_lanes + 1, sizeof(*lanes));
+	Stored__Lane **pointers = calloc(server->nr_lanes + 1, sizeof(*pointers));
+
+	if (lanes == NULL || pointers == NULL) {
+		store_spoil(store, error_code(-ENOMEM));
+		goto out_free;
+	}
+	for (size_t i = 0; i < server->nr_lanes; i++) {
+		stored__lane__init(&lanes[i]);
+		lanes[i].transport = server->lanes[i].transport;
+		lanes[i].address = server->lanes[i].address;
+		pointers[i] = &lanes[i];
+	}
+	record.number = server->number;
+	record.name = server->name;
+	record.incarnation = server->incarnation;
+	record.control_address = server->control_address;
+	record.lanes = pointers;
+	record.n_lanes = server->nr_lanes;
+	record.capacity_bytes = server->capacity_bytes;
+	put(store, KEY(STORE_SERVER, server->number), &record.base);
+out_free:
+	free(lanes);
+	free(pointers);
+}
+
+void store_delete_server(struct store *store, const struct server *server)
+{
+	delete (store, KEY(STORE_SERVER, server->number));
+}
+
+void store_put_extent(struct store *store, const struct extent *extent)
+{
+	Stored__Extent record = STORED__EXTENT__INIT;
+
+	record.server = extent->server->number;
+	record.incarnation = extent->incarnation;
+	record.number = extent->number;
+	record.namespace_ = extent->namespace_number;
+	record.length = extent->length;
+	record.is_releasing = extent->is_releasing;
+	put(store, extent_key(extent), &record.base);
+}
+
+void store_delete_extent(struct store *store, const struct extent *extent)
+{
+	delete (store, extent_key(extent));
+}
+
+/* The groups and chunks of a region, in three arrays that one free() each ends. */
+struct group_records {
+	Stored__Group *groups;
+	Stored__Group **group_pointers;
+	Stored__Chunk *chunks;
+	Stored__Chunk **chunk_pointers;
+};
+
+static int make_group_records(const struct region *region, struct group_records *records)
+{
+	records->groups = calloc(region->nr_groups + 1, sizeof(*records->groups));
+	records->group_pointers = calloc(region->nr_groups + 1, sizeof(*records->group_pointers));
+	records->chunks = calloc(region->nr_chunks + 1, sizeof(*records->chunks));
+	records->chunk_pointers = calloc(region->nr_chunks + 1, sizeof(*records->chunk_pointers));
+	if (records->groups == NULL || records->group_pointers == NULL || records->chunks == NULL ||
+	    records->chunk_pointers == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < region->nr_chunks; i++) {
+		const struct chunk *chunk = &region->chunks[i];
+		Stored__Chunk *record = &records->chunks[i];
+
+		stored__chunk__init(record);
+		record->server = chunk->server;
+		record->incarnation = chunk->incarnation;
+		record->extent = chunk->number;
+		record->offset = chunk->offset;
+		record->length = chunk->length;
+		records->chunk_pointers[i] = record;
+	}
+	for (size_t i = 0; i < region->nr_groups; i++) {
+		Stored__Group *record = &records->groups[i];
+
+		stored__group__init(record);
+		record->length = region->groups[i].length;
+		record->chunks = &records->chunk_pointers[region->groups[i].first_chunk];
+		record->n_chunks = region->groups[i].nr_chunks;
+		records->group_pointers[i] = record;
+	}
+	return 0;
+}
+
+void store_put_region(struct store *store, const struct region *region)
+{
+	Stored__Region record = STORED__REGION__INIT;
+	struct group_records records = {0};
+	int rc = make_group_records(region, &records);
+
+	if (rc < 0) {
+		store_spoil(store, rc);
+		goto out_free;
+	}
+	record.namespace_ = region->ns->number;
+	record.generation = region->generation;
+	record.address = region->address;
+	record.length = region->length;
+	record.name = region->name;
+	record.stripe_bytes = region->stripe_bytes;
+	record.is_freed = region->is_freed;
+	record.groups = records.group_pointers;
+	record.n_groups = region->nr_groups;
+	put(store, KEY(STORE_REGION, region->generation), &record.base);
+out_free:
+	free(records.groups);
+	free(records.group_pointers);
+	free(records.chunks);
+	free(records.chunk_pointers);
+}
+
+void store_delete_region(struct store *store, const struct region *region)
+{
+	delete (store, KEY(STORE_REGION, region->generation));
+}
+
+void store_put_session(struct store *store, const struct session *session)
+{
+	Stored__Session record = STORED__SESSION__INIT;
+	Stored__Fence *fences = calloc(session->nr_fences + 1, sizeof(*fences));
+	Stored__Fence **pointers = calloc(session->nr_fences + 1, sizeof(*pointers));
+
+	if (fences == NULL || pointers == NULL) {
+		store_spoil(store, error_code(-ENOMEM));
+		goto out_free;
+	}
+	for (size_t i = 0; i < session->nr_fences; i++) {
+		stored__fence__init(&fences[i]);
+		fences[i].server = session->fences[i].server;
+		fences[i].incarnation = session->fences[i].incarnation;
+		pointers[i] = &fences[i];
+	}
+	record.number = session->number;
+	record.secret.data = (uint8_t *)(uintptr_t)session->secret;
+	record.secret.len = sizeof(session->secret);
+	record.client = session->client;
+	record.is_ending = session->is_ending;
+	record.fences = pointers;
+	record.n_fences = session->nr_fences;
+	put(store, KEY(STORE_SESSION, session->number), &record.base);
+out_free:
+	free(fences);
+	free(pointers);
+}
+
+void store_delete_session(struct store *store, const struct session *session)
+{
+	delete (store, KEY(STORE_SESSION, session->number));
+}
+
+void store_put_reference(struct store *store, const struct reference *reference)
+{
+	Stored__Reference record = STORED__REFERENCE__INIT;
+
+	record.session = reference->session->number;
+	record.generation = reference->generation;
+	record.count = reference->count;
+	put(store, reference_key(reference), &record.base);
+}
+
+void store_delete_reference(struct store *store, const struct reference *reference)
+{
+	delete (store, reference_key(reference));
+}
+
+void store_put_outcome(struct store *store, const struct session *session, uint64_t request_id,
+		       enum outcome_kind kind, uint64_t value)
+{
+	Stored__Outcome record = STORED__OUTCOME__INIT;
+
+	record.session = session->number;
+	record.request_id = request_id;
+	record.kind = (uint32_t)kind;
+	record.value = value;
+	put(store, KEY(STORE_OUTCOME, session->number, request_id), &record.base);
+}
+
+void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id)
+{
+	delete (store, KEY(STORE_OUTCOME, session->number, request_id));
+}
+
+/* ---- The whole */
+
+int store_open(struct metastore *metastore, struct store **out)
+{
+	struct store *store = calloc(1, sizeof(*store));
+
+	if (store == NULL)
+		return error_code(-ENOMEM);
+	store->metastore = metastore;
+	*out = store;
+	return 0;
+}
+
+static void forget_changes(struct store *store)
+{
+	tdestroy(store->changes, change_free);
+	store->changes = NULL;
+	store->nr_changes = 0;
+	store->status = 0;
+}
+
+void store_close(struct store *store)
+{
+	if (store == NULL)
+		return;
+	forget_changes(store);
+	free(store);
+}
+
+struct gathering {
+	struct meta_put *puts;
+	size_t nr_puts;
+	struct meta_bytes *deletes;
+	size_t nr_deletes;
+};
+
+static void gather(const void *node, VISIT order, void *argument)
+{
+	const struct change *change = *(struct change *const *)node;
+	struct meta_bytes key = {change->key.bytes, change->key.length};
+	struct gathering *gathering = argument;
+
+	if (order != postorder && order != leaf)
+		return;
+	if (change->value != NULL)
+		gathering->puts[gathering->nr_puts++] =
+			(struct meta_put){key, {change->value, change->length}};
+	else
+		gathering->deletes[gathering->nr_deletes++] = key;
+}
+
+int store_commit(struct store *store)
+{
+	struct metastore *metastore = store->metastore;
+	struct gathering gathering = {0};
+	int rc = store->status;
+
+	if (rc < 0 || store->nr_changes == 0)
+		goto out_forget;
+	gathering.puts = calloc(store->nr_changes, sizeof(*gathering.puts));
+	gathering.deletes = calloc(store->nr_changes, sizeof(*gathering.deletes));
+	if (gathering.puts == NULL || gathering.deletes == NULL) {
+		rc = error_code(-ENOMEM);
+		goto out_free;
+	}
+	twalk_r(store->changes, gather, &gathering);
+	rc = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
+				    gathering.deletes, gathering.nr_deletes);
+out_free:
+	free(gathering.puts);
+	free(gathering.deletes);
+out_forget:
+	forget_changes(store);
+	return rc;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tables as records of the metastore. Puts and deletes are collected — the last one for a key counts
+ * — until store_commit() does them all at once. Owned by the core, used on the writer thread alone.
+ *
+ * Keys are a letter and big-endian numbers, so that records of one kind lie together and in order.
+ */
+#ifndef MANAGER_STORE_H
+#define MANAGER_STORE_H
+
+#include "manager/metastore/metastore.h"
+#include "manager/state.h"
+
+struct store;
+
+/* Does not own the metastore. */
+int store_open(struct metastore *metastore, struct store **out);
+void store_close(struct store *store);
+
+/* Collecting cannot fail: what goes wrong makes the commit fail. */
+void store_put_cluster(struct store *store, const struct state *state);
+void store_put_namespace(struct store *store, const struct namespace *ns);
+void store_delete_namespace(struct store *store, const struct namespace *ns);
+void store_put_server(struct store *store, const struct server *server);
+void store_delete_server(struct store *store, const struct server *server);
+void store_put_extent(struct store *store, const struct extent *extent);
+void store_delete_extent(struct store *store, const struct extent *extent);
+void store_put_region(struct store *store, const struct region *region);
+void store_delete_region(struct store *store, const struct region *region);
+void store_put_session(struct store *store, const struct session *session);
+void store_delete_session(struct store *store, const struct session *session);
+void store_put_reference(struct store *store, const struct reference *reference);
+void store_delete_reference(struct store *store, const struct reference *reference);
+void store_put_outcome(struct store *store, const struct session *session, uint64_t request_id,
+		       enum outcome_kind kind, uint64_t value);
+void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id);
+
+/* The tables changed in a way that could not be finished: the commit shall fail with `status`. */
+void store_spoil(struct store *store, int status);
+
+/* Commits what was collected, if anything, and forgets it either way. Errors as a metastore's commit. */
+int store_commit(struct store *store);
+
+/* Reads all tables; makes the cluster's record if the store is new. -EIO (it contradicts itself),
+ * -AFAR_EVERSION (a newer manager wrote it), with a sentence; or as a metastore's range. */
+int store_load(struct store *store, struct state **out);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What store.c, which writes records, and load.c, which reads them, share. */
+#ifndef MANAGER_STORE_PRIVATE_H
+#define MANAGER_STORE_PRIVATE_H
+
+#include "manager/store.h"
+#include "manager/stored.pb-c.h"
+
+#define STORE_FORMAT 1U
+
+/* The first byte of a key. In the order in which records are loaded: each names only earlier ones. */
+enum store_kind {
+	STORE_CLUSTER = 'c',
+	STORE_NAMESPACE = 'n',
+	STORE_SERVER = 's',
+	STORE_EXTENT = 'e',
+	STORE_REGION = 'r',
+	STORE_SESSION = 'u',
+	STORE_REFERENCE = 'f',
+	STORE_OUTCOME = 'o',
+};
+
+struct store_key {
+	uint8_t bytes[1 + 3 * sizeof(uint64_t)];
+	size_t length;
+};
+
+struct store {
+	struct metastore *metastore;
+	void *changes; /* tree of struct change */
+	size_t nr_changes;
+	int status; /* of the collecting */
+};
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The thread that runs the core: sleeps until there are events or the core's next run is due. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "manager/writer.h"
+
+struct writer {
+	struct core *core;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct cds_list_head queue; /* of events */
+	bool is_stopping;
+};
+
+/* Waits for events; false at the end. */
+static bool take_events(struct writer *writer, struct cds_list_head *events)
+{
+	uint64_t next = core_next_run(writer->core);
+	struct timespec deadline = {.tv_sec = (time_t)(next / 1000000000U),
+				    .tv_nsec = (long)(next % 1000000000U)};
+	bool is_going_on;
+	int rc = 0;
+
+	pthread_mutex_lock(&writer->lock);
+	while (cds_list_empty(&writer->queue) && !writer->is_stopping && rc != ETIMEDOUT) {
+		if (next == UINT64_MAX)
+			rc = pthread_cond_wait(&writer->wake, &writer->lock);
+		else
+			rc = pthread_cond_timedwait(&writer->wake, &writer->lock, &deadline);
+	}
+	is_going_on = !cds_list_empty(&writer->queue) || !writer->is_stopping;
+	cds_list_splice(&writer->queue, events);
+	CDS_INIT_LIST_HEAD(&writer->queue);
+	pthread_mutex_unlock(&writer->lock);
+	return is_going_on;
+}
+
+static void *run(void *argument)
+{
+	struct writer *writer = argument;
+	CDS_LIST_HEAD(events);
+
+	while (take_events(writer, &events))
+		core_run(writer->core, &events);
+	return NULL;
+}
+
+int writer_start(struct core *core, struct writer **out)
+{
+	struct writer *writer = calloc(1, sizeof(*writer));
+	pthread_condattr_t attributes;
+	sigset_t all, old;
+	int rc;
+
+	if (writer == NULL)
+		return error_code(-ENOMEM);
+	writer->core = core;
+	CDS_INIT_LIST_HEAD(&writer->queue);
+	pthread_mutex_init(&writer->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&writer->wake, &attributes);
+	pthread_condattr_destroy(&attributes);
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&writer->thread, NULL, run, writer);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc != 0) {
+		pthread_cond_destroy(&writer->wake);
+		pthread_mutex_destroy(&writer->lock);
+		free(writer);
+		return error_fail(-rc, "start the manager's writer thread: no thread can be made");
+	}
+	pthread_setname_np(writer->thread, "afar-writer");
+	*out = writer;
+	return 0;
+}
+
+void writer_submit(struct writer *writer, struct event *event)
+{
+	pthread_mutex_lock(&writer->lock);
+	cds_list_add_tail(&event->node, &writer->queue);
+	pthread_cond_signal(&writer->wake);
+	pthread_mutex_unlock(&writer->lock);
+}
+
+void writer_stop(struct writer *writer)
+{
+	pthread_mutex_lock(&writer->lock);
+	writer->is_stopping = true;
+	pthread_cond_signal(&writer->wake);
+	pthread_mutex_unlock(&writer->lock);
+	pthread_join(writer->thread, NULL);
+	pthread_cond_destroy(&writer->wake);
+	pthread_mutex_destroy(&writer->lock);
+	free(writer);
+}
