@@ -193,8 +193,9 @@ int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t byt
 		       struct afar_region **out);
 
 /*
- * Opens a region by name, or the one that begins at `address`. Fetches its layout and the keys of
- * its extents. Errors: -ENOENT, -AFAR_ELOST.
+ * Opens a region by name, or the one that begins at `address`: one call to the manager, for its layout.
+ * The keys of its extents are fetched, and its servers connected to, by afar_region_map(),
+ * afar_queue_connect(), or the first blocking read or write. Errors: -ENOENT, -AFAR_ELOST.
  */
 int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out);
 int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out);
@@ -208,6 +209,13 @@ int afar_region_close(struct afar_region *region);
  * afar_region_close(). Errors: -AFAR_EFREED (freed before, by this or another handle).
  */
 int afar_region_free(struct afar_region *region);
+
+/*
+ * The same for a region that is not open here, whatever became of its servers: the way to get rid of
+ * one that is lost. Errors: -ENOENT (none, or freed before).
+ */
+int afar_region_delete(struct afar_namespace *ns, const char *name);
+int afar_region_delete_at(struct afar_namespace *ns, uint64_t address);
 
 int afar_region_stat(struct afar_region *region, struct afar_region_stat *out);
 
@@ -346,7 +354,7 @@ int afar_queue_open(struct afar_session *session, const struct afar_queue_option
 int afar_queue_close(struct afar_queue *queue);
 
 /*
- * Connects the queue to every server of the target: set-up, blocks. Connections are kept and shared
+ * Gets the target's keys and connects the queue to every server of it: set-up, blocks. Connections are kept and shared
  * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER or
  * -ETIMEDOUT, which cost the connection.
  */

@@ -1,1 +1,519 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions: opening and closing, and calls to the manager that outlive its connection. */
+#include "client/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "client/peer.h"
+#include "client/queue.h"
+
+#define DEFAULT_TIMEOUT_MS 30000
+#define DEFAULT_SPIN_US	   50
+#define RETRY_MIN_MS	   20
+#define RETRY_MAX_MS	   1000
+#define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
+
+/* ---- Forks: a child must not use its parent's connections */
+
+static unsigned fork_generation;
+static pthread_once_t watch_forks_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+	fork_generation++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, count_fork);
+}
+
+int session_check(const struct afar_session *session)
+{
+	if (!handle_is(session, HANDLE_SESSION))
+		return error_fail(-EINVAL, "use a session: the handle is null or closed");
+	if (session->fork_generation != fork_generation)
+		return error_code(-AFAR_EFORKED);
+	return 0;
+}
+
+int session_fabric(struct afar_session *session)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&session->fabric_lock);
+	if (!session->fabric)
+		ret = fabric_open(SESSION_TRANSPORT, &session->fabric);
+	pthread_mutex_unlock(&session->fabric_lock);
+	return ret;
+}
+
+uint64_t session_deadline(const struct afar_session *session)
+{
+	return clock_deadline_ms(session->timeout_ms);
+}
+
+/* ---- The connection to the manager. Everything here runs on the control thread. */
+
+static void set_state(struct afar_session *session, enum session_state state, int status)
+{
+	session->state = state;
+	session->state_status = status;
+	pthread_cond_broadcast(&session->changed);
+}
+
+static void connect_again(void *argument);
+
+static void session_opened(void *argument, const Afar__Frame *frame, int status)
+{
+	struct afar_session *session = argument;
+	const Afar__Reply *reply = frame ? frame->reply : NULL;
+	const Afar__SessionOpened *opened = NULL;
+
+	if (reply) {
+		status = reply->status;
+		if (status == 0 && reply->result_case == AFAR__REPLY__RESULT_SESSION_OPENED)
+			opened = reply->session_opened;
+		if (status == 0 && (!opened || opened->session == 0 ||
+				    opened->secret.len != sizeof(session->secret)))
+			status = -AFAR_EMALFORMED;
+	}
+	pthread_mutex_lock(&session->lock);
+	if (session->state == SESSION_ENDED) {
+		/* Being closed: nobody waits for this any more. */
+	} else if (status == 0) {
+		session->number = opened->session;
+		memcpy(session->secret, opened->secret.data, sizeof(session->secret));
+		session->retry_ms = RETRY_MIN_MS;
+		set_state(session, SESSION_UP, 0);
+	} else if (frame) {
+		/* The manager's word is final; a lost connection comes to manager_closed(). */
+		set_state(session, SESSION_ENDED, status);
+	}
+	pthread_mutex_unlock(&session->lock);
+}
+
+static void describe_client(char *out, size_t size)
+{
+	char host[64] = "?";
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(out, size, "%s:%d %s", host, (int)getpid(), program_invocation_short_name);
+}
+
+static void manager_opened(struct rpc_connection *connection)
+{
+	struct afar_session *session = rpc_connection_context(connection);
+	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
+	char client[256];
+	int ret;
+
+	describe_client(client, sizeof(client));
+	open.client = client;
+	open.resume = session->number;
+	if (session->number) {
+		open.secret.data = session->secret;
+		open.secret.len = sizeof(session->secret);
+	}
+	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
+	request.session_open = &open;
+	ret = rpc_send(connection, &envelope, &request, session_opened, session);
+	if (ret)
+		rpc_connection_close(connection);
+}
+
+static void manager_closed(struct rpc_connection *connection, int status)
+{
+	struct afar_session *session = rpc_connection_context(connection);
+	uint32_t delay_ms = 0;
+
+	pthread_mutex_lock(&session->lock);
+	if (session->manager == connection) {
+		session->manager = NULL;
+		rpc_connection_unref(connection);
+	}
+	if (session->state == SESSION_OPENING) {
+		/* Nothing was promised yet: whoever opens the session hears at once. */
+		set_state(session, SESSION_ENDED, status ? status : -ECONNRESET);
+	} else if (session->state != SESSION_ENDED) {
+		set_state(session, SESSION_DOWN, status ? status : -ECONNRESET);
+		delay_ms = session->retry_ms;
+		session->retry_ms = delay_ms * 2 < RETRY_MAX_MS ? delay_ms * 2 : RETRY_MAX_MS;
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (delay_ms)
+		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
+}
+
+static const struct rpc_handlers manager_handlers = {
+	.opened = manager_opened,
+	.closed = manager_closed,
+};
+
+/* Holds the lock over rpc_connect() so that manager_closed() finds the connection it is about. */
+static int connect_manager(struct afar_session *session)
+{
+	int ret;
+
+	pthread_mutex_lock(&session->lock);
+	ret = rpc_connect(session->loop, session->uri.host, session->uri.port, &session->key,
+			  &manager_handlers, session, &session->manager);
+	pthread_mutex_unlock(&session->lock);
+	return ret;
+}
+
+static void connect_again(void *argument)
+{
+	struct afar_session *session = argument;
+	bool is_wanted;
+
+	pthread_mutex_lock(&session->lock);
+	is_wanted = session->state == SESSION_DOWN && !session->manager;
+	pthread_mutex_unlock(&session->lock);
+	if (is_wanted && connect_manager(session) != 0)
+		rpc_loop_timer(session->loop, RETRY_MAX_MS, connect_again, session);
+}
+
+/* ---- Calls */
+
+struct session_pending {
+	struct cds_list_head node;
+	uint64_t request_id;
+};
+
+static int wait_changed(struct afar_session *session, uint64_t deadline)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline / 1000000000U),
+		.tv_nsec = (long)(deadline % 1000000000U),
+	};
+
+	return -pthread_cond_timedwait(&session->changed, &session->lock, &until);
+}
+
+static int fail_not_up(const struct afar_session *session)
+{
+	if (session->state == SESSION_ENDED)
+		return error_fail(
+			-AFAR_ESESSION,
+			"call the manager at %s:%u: the session has ended (%s); open a new one",
+			session->uri.host, session->uri.port, afar_strerror(session->state_status));
+	return error_fail(
+		-AFAR_EMANAGER,
+		"call the manager at %s:%u: nobody answers (%s); check that afard runs there",
+		session->uri.host, session->uri.port, afar_strerror(session->state_status));
+}
+
+/* Waits until calls can be made; on 0 the caller has a reference to the connection. */
+static int wait_up(struct afar_session *session, uint64_t deadline, struct rpc_connection **out)
+{
+	while (session->state == SESSION_DOWN && wait_changed(session, deadline) == 0)
+		;
+	if (session->state != SESSION_UP)
+		return fail_not_up(session);
+	*out = session->manager;
+	rpc_connection_ref(*out);
+	return 0;
+}
+
+static uint64_t lowest_pending(const struct afar_session *session)
+{
+	return cds_list_first_entry(&session->calls, struct session_pending, node)->request_id;
+}
+
+int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply)
+{
+	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
+	struct session_pending pending;
+	struct rpc_connection *manager = NULL;
+	bool was_sent = false;
+	int ret;
+
+	pthread_mutex_lock(&session->lock);
+	pending.request_id = ++session->next_request_id;
+	cds_list_add_tail(&pending.node, &session->calls);
+	for (;;) {
+		ret = wait_up(session, envelope.deadline, &manager);
+		if (ret) {
+			if (ret == -AFAR_EMANAGER && was_sent)
+				ret = error_fail(
+					-ETIMEDOUT,
+					"call the manager at %s:%u: the connection was lost and "
+					"not found again in time; it may have done what was asked",
+					session->uri.host, session->uri.port);
+			break;
+		}
+		envelope.request_id = pending.request_id;
+		envelope.session = session->number;
+		envelope.settled_below = lowest_pending(session);
+		pthread_mutex_unlock(&session->lock);
+
+		was_sent = true;
+		ret = rpc_call(manager, &envelope, request, reply);
+		pthread_mutex_lock(&session->lock);
+		if (ret == -ECONNRESET || ret == -ENOTCONN) {
+			/* The control thread hears of it after us, perhaps: do not spin on it. */
+			while (session->manager == manager && session->state == SESSION_UP &&
+			       wait_changed(session, envelope.deadline) == 0)
+				;
+			rpc_connection_unref(manager);
+			continue;
+		}
+		rpc_connection_unref(manager);
+		break;
+	}
+	cds_list_del(&pending.node);
+	pthread_mutex_unlock(&session->lock);
+	return ret;
+}
+
+/* ---- Opening and closing */
+
+static const char *default_key_file(const struct uri *uri,
+				    const struct afar_session_options *options)
+{
+	const char *environment = getenv("AFAR_KEY");
+
+	if (options && options->key_file)
+		return options->key_file;
+	if (uri->key_file[0])
+		return uri->key_file;
+	if (environment && environment[0])
+		return environment;
+	return NULL;
+}
+
+static int load_key(struct afar_session *session, const struct afar_session_options *options)
+{
+	const char *file = default_key_file(&session->uri, options);
+	const char *home = getenv("HOME");
+	char path[PATH_MAX];
+	int ret;
+
+	if (!file) {
+		/* The default place: the user's, else the machine's. */
+		snprintf(path, sizeof(path), "%s/.config/afar/key", home ? home : "");
+		file = home && access(path, F_OK) == 0 ? path : "/etc/afar/key";
+	}
+	ret = key_load(file, &session->key, 1);
+	return ret < 0 ? ret : 0;
+}
+
+static int check_options(const struct afar_session_options *options)
+{
+	if (options && options->size < sizeof(*options))
+		return error_fail(-EINVAL,
+				  "open a session: the options' size is %zu, not %zu; set it to "
+				  "sizeof(struct afar_session_options)",
+				  options->size, sizeof(*options));
+	return 0;
+}
+
+static uint64_t default_cache_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+}
+
+static void apply_options(struct afar_session *session, const struct afar_session_options *options)
+{
+	uint32_t spin_us = options && options->spin_us ? options->spin_us : DEFAULT_SPIN_US;
+
+	session->timeout_ms =
+		options && options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+	session->spin_ns = spin_us == UINT32_MAX ? 0 : (uint64_t)spin_us * 1000;
+}
+
+static struct afar_session *session_new(void)
+{
+	struct afar_session *session = handle_new(HANDLE_SESSION, sizeof(*session));
+	pthread_condattr_t monotonic;
+
+	if (!session)
+		return NULL;
+	pthread_mutex_init(&session->lock, NULL);
+	pthread_mutex_init(&session->fabric_lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&session->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	session->retry_ms = RETRY_MIN_MS;
+	CDS_INIT_LIST_HEAD(&session->calls);
+	CDS_INIT_LIST_HEAD(&session->peers);
+	CDS_INIT_LIST_HEAD(&session->idle_queues);
+	pthread_once(&watch_forks_once, watch_forks);
+	session->fork_generation = fork_generation;
+	return session;
+}
+
+static void session_destroy(struct afar_session *session)
+{
+	queue_pool_close(session);
+	if (session->loop)
+		rpc_loop_stop(session->loop);
+	peers_free(session);
+	if (session->manager)
+		rpc_connection_unref(session->manager);
+	if (session->fabric)
+		fabric_close(session->fabric);
+	if (session->segments)
+		segment_cache_close(session->segments);
+	pthread_cond_destroy(&session->changed);
+	pthread_mutex_destroy(&session->fabric_lock);
+	pthread_mutex_destroy(&session->lock);
+	explicit_bzero(&session->key, sizeof(session->key));
+	explicit_bzero(session->secret, sizeof(session->secret));
+}
+
+static int fail_opening(const struct afar_session *session, int status)
+{
+	const char *host = session->uri.host;
+	unsigned port = session->uri.port;
+
+	switch (status) {
+	case -AFAR_EAUTH:
+		return error_fail(
+			status,
+			"open a session with %s:%u: the manager does not know the key \"%s\"; "
+			"use a copy of its key file",
+			host, port, session->key.identity);
+	case -AFAR_EVERSION:
+	case -AFAR_EMALFORMED:
+		return error_fail(
+			status, "open a session with %s:%u: %s; use the same release on both sides",
+			host, port, afar_strerror(status));
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+		return error_fail(
+			-AFAR_EMANAGER,
+			"open a session with %s:%u: nobody answers there (%s); start a cluster "
+			"with \"afar up\" or name one with AFAR_CLUSTER",
+			host, port, afar_strerror(status));
+	default:
+		return error_fail(status, "open a session with %s:%u: %s", host, port,
+				  afar_strerror(status));
+	}
+}
+
+static int wait_opened(struct afar_session *session)
+{
+	uint64_t deadline = session_deadline(session);
+	int status = 0;
+
+	pthread_mutex_lock(&session->lock);
+	while (session->state == SESSION_OPENING && status == 0)
+		status = wait_changed(session, deadline);
+	if (session->state == SESSION_UP)
+		status = 0;
+	else if (session->state == SESSION_ENDED)
+		status = session->state_status;
+	pthread_mutex_unlock(&session->lock);
+	return status ? fail_opening(session, status) : 0;
+}
+
+int afar_session_open(const char *uri, const struct afar_session_options *options,
+		      struct afar_session **out)
+{
+	char default_uri[PATH_MAX + 512];
+	struct afar_session *session;
+	int ret;
+
+	if (!out)
+		return error_fail(-EINVAL,
+				  "open a session: there is nowhere to put it (out is null)");
+	ret = check_options(options);
+	if (ret)
+		return ret;
+	if (!uri) {
+		ret = uri_default(default_uri, sizeof(default_uri));
+		if (ret)
+			return ret;
+		uri = default_uri;
+	}
+	session = session_new();
+	if (!session)
+		return error_code(-ENOMEM);
+
+	apply_options(session, options);
+	ret = uri_parse(uri, &session->uri);
+	if (!ret)
+		ret = load_key(session, options);
+	if (!ret)
+		ret = segment_cache_open(options && options->cache_bytes ? options->cache_bytes
+									 : default_cache_bytes(),
+					 &session->segments);
+	if (!ret)
+		ret = rpc_loop_start("afar-control", &session->loop);
+	if (!ret) {
+		ret = connect_manager(session);
+		if (ret)
+			ret = fail_opening(session, ret);
+	}
+	if (!ret)
+		ret = wait_opened(session);
+	if (ret) {
+		pthread_mutex_lock(&session->lock);
+		session->state = SESSION_ENDED;
+		pthread_mutex_unlock(&session->lock);
+		session_destroy(session);
+		handle_discard(session);
+		return ret;
+	}
+	*out = session;
+	return 0;
+}
+
+/* Best effort: without it the manager finds out by the end of the lease. */
+static void tell_manager(struct afar_session *session)
+{
+	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct rpc_envelope envelope = {.deadline = clock_deadline_ms(CLOSE_MS)};
+	struct rpc_connection *manager = NULL;
+
+	pthread_mutex_lock(&session->lock);
+	if (session->state == SESSION_UP) {
+		manager = session->manager;
+		rpc_connection_ref(manager);
+		envelope.session = session->number;
+		envelope.request_id = ++session->next_request_id;
+		envelope.settled_below = session->next_request_id;
+	}
+	set_state(session, SESSION_ENDED, -ESHUTDOWN);
+	pthread_mutex_unlock(&session->lock);
+	if (!manager)
+		return;
+	request.call_case = AFAR__REQUEST__CALL_SESSION_CLOSE;
+	request.session_close = &close;
+	rpc_call(manager, &envelope, &request, NULL);
+	rpc_connection_unref(manager);
+}
+
+int afar_session_close(struct afar_session *session)
+{
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	ret = handle_close(session, HANDLE_SESSION);
+	if (ret == -EBUSY)
+		return error_fail(ret, "close a session: namespaces, buffers or queues of it are "
+				       "still open; close them first");
+	if (ret)
+		return error_fail(ret, "close a session: it is closed already");
+	/* The connections end first, so that nothing posted can still land when the manager hears. */
+	queue_pool_close(session);
+	tell_manager(session);
+	session_destroy(session);
+	handle_retire(session);
+	return 0;
+}

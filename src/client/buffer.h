@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Buffers: local memory that is ready for transfers, the caller's own or the session's. */
+#ifndef CLIENT_BUFFER_H
+#define CLIENT_BUFFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/session.h"
+#include "fabric/fabric.h"
+
+struct afar_buffer {
+	struct handle handle; /* in use while operations on it are in flight */
+	struct afar_session *session;
+	void *addr;
+	uint64_t length;
+	unsigned access;	     /* AFAR_ACCESS_… */
+	bool is_ours;		     /* the memory came from the session's segments */
+	bool is_mapping;	     /* it belongs to a mapping and is unmapped with it */
+	struct fabric_memory memory; /* registered only where the fabric wants that */
+};
+
+/* Populated memory of at least `length` bytes, as a buffer that is not counted as a user of the
+ * session. */
+int buffer_new(struct afar_session *session, uint64_t length, struct afar_buffer **out);
+
+/* Ends the registration and gives the memory back if it is ours; the handle has been closed. */
+void buffer_destroy(struct afar_buffer *buffer);
+
+/* Whether [addr, addr + length) lies inside and may be used so. */
+static inline bool buffer_covers(const struct afar_buffer *buffer, const void *addr, size_t length,
+				 unsigned access)
+{
+	uint64_t offset = (uint64_t)((const char *)addr - (const char *)buffer->addr);
+
+	return (const char *)addr >= (const char *)buffer->addr && offset <= buffer->length &&
+	       length <= buffer->length - offset && (buffer->access & access) == access;
+}
+
+#endif

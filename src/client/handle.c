@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checked handles, and the ring in which the last closed ones wait before they are freed. */
+#include "client/handle.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define NR_RETIRED 256
+
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *retired[NR_RETIRED];
+static unsigned next_retired;
+
+void *handle_new(enum handle_kind kind, size_t size)
+{
+	struct handle *handle = calloc(1, size);
+
+	if (handle)
+		atomic_store_explicit(&handle->kind, kind, memory_order_release);
+	return handle;
+}
+
+void handle_discard(void *object)
+{
+	free(object);
+}
+
+int handle_close(void *object, enum handle_kind kind)
+{
+	struct handle *handle = object;
+	uint32_t open = kind;
+
+	if (!handle_is(object, kind))
+		return -EINVAL;
+	if (atomic_load_explicit(&handle->nr_users, memory_order_acquire))
+		return -EBUSY;
+	if (!atomic_compare_exchange_strong(&handle->kind, &open, HANDLE_CLOSED))
+		return -EINVAL;
+	return 0;
+}
+
+void handle_retire(void *object)
+{
+	void *oldest;
+
+	pthread_mutex_lock(&retired_lock);
+	oldest = retired[next_retired];
+	retired[next_retired] = object;
+	next_retired = (next_retired + 1) % NR_RETIRED;
+	pthread_mutex_unlock(&retired_lock);
+	free(oldest);
+}
+
+/* So that a leak checker sees no more than what really leaks. */
+__attribute__((destructor)) static void free_retired(void)
+{
+	for (unsigned i = 0; i < NR_RETIRED; i++) {
+		free(retired[i]);
+		retired[i] = NULL;
+	}
+}

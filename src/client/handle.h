@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checked handles: what the public API gives out begins with a `struct handle`, so that a null, closed
+ * or wrong pointer is answered with -EINVAL instead of being followed. Closed handles stay allocated
+ * until a few hundred more were closed, so a double close, free or unmap is told apart as long as it
+ * comes soon; it is a help for finding bugs, not a promise.
+ *
+ * `nr_users` counts what depends on the object (children, operations in flight): it can be closed only
+ * while nobody does.
+ */
+#ifndef CLIENT_HANDLE_H
+#define CLIENT_HANDLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum handle_kind {
+	HANDLE_CLOSED = 0,
+	HANDLE_SESSION = 0x41665353,
+	HANDLE_NAMESPACE = 0x41664e53,
+	HANDLE_REGION = 0x41665247,
+	HANDLE_MAPPING = 0x41664d50,
+	HANDLE_BUFFER = 0x41664246,
+	HANDLE_QUEUE = 0x41665155,
+};
+
+struct handle {
+	_Atomic uint32_t kind; /* enum handle_kind */
+	_Atomic uint32_t nr_users;
+};
+
+/* Allocates `size` zeroed bytes that begin with a handle of `kind`; NULL without memory. */
+void *handle_new(enum handle_kind kind, size_t size);
+
+/* Frees an object that was never given out. */
+void handle_discard(void *object);
+
+/*
+ * Ends a handle: 0 for exactly one caller, after which the object is the caller's to take apart and
+ * to pass to handle_retire(). -EBUSY: it has users. -EINVAL: it is not an open handle of `kind`.
+ */
+int handle_close(void *object, enum handle_kind kind);
+
+/* Hands the memory of a closed handle over, to be freed later. */
+void handle_retire(void *object);
+
+static inline bool handle_is(const void *object, enum handle_kind kind)
+{
+	const struct handle *handle = object;
+
+	return handle && atomic_load_explicit(&handle->kind, memory_order_acquire) == kind;
+}
+
+static inline void handle_use(struct handle *handle)
+{
+	atomic_fetch_add_explicit(&handle->nr_users, 1, memory_order_relaxed);
+}
+
+static inline void handle_unuse(struct handle *handle)
+{
+	atomic_fetch_sub_explicit(&handle->nr_users, 1, memory_order_release);
+}
+
+#endif

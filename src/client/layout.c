@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Layouts: checking the manager's message, and finding the piece at an offset. */
+#include "client/layout.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#define LAYOUT_GROUPS_MAX (1U << 20)
+#define LAYOUT_WIDTH_MAX  64U
+#define UNIT_MIN	  4096U
+
+static int malformed(const char *what)
+{
+	return error_fail(-AFAR_EMALFORMED,
+			  "read the layout of a region: %s; the manager is faulty", what);
+}
+
+static bool find_server(const struct layout *layout, uint64_t server, uint32_t *index)
+{
+	for (uint32_t i = 0; i < layout->nr_servers; i++) {
+		if (layout->servers[i] == server) {
+			*index = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int decode_chunk(const struct layout *layout, const Afar__Chunk *message,
+			struct layout_chunk *chunk)
+{
+	uint64_t end;
+
+	if (!find_server(layout, message->server, &chunk->server))
+		return malformed("a chunk names a server that is not listed");
+	if (message->length == 0 || __builtin_add_overflow(message->offset, message->length, &end))
+		return malformed("a chunk is empty or wraps around");
+	chunk->extent = message->extent;
+	chunk->offset = message->offset;
+	chunk->length = message->length;
+	return 0;
+}
+
+static int decode_group(struct layout *layout, const Afar__Group *message, uint64_t start,
+			struct layout_group *group)
+{
+	uint64_t capacity;
+	int ret;
+
+	if (message->length == 0 || message->n_chunks == 0 || message->n_chunks > LAYOUT_WIDTH_MAX)
+		return malformed("a group is empty or too wide");
+	if (message->stripe_bytes < UNIT_MIN ||
+	    (message->stripe_bytes & (message->stripe_bytes - 1)) != 0)
+		return malformed("a stripe unit is not a power of two from 4 KiB");
+	group->start = start;
+	group->length = message->length;
+	group->unit_shift = (uint32_t)__builtin_ctzll(message->stripe_bytes);
+	group->nr_chunks = (uint32_t)message->n_chunks;
+	group->first_chunk = layout->nr_chunks;
+	for (size_t i = 0; i < message->n_chunks; i++) {
+		struct layout_chunk *chunk = &layout->chunks[layout->nr_chunks];
+
+		ret = decode_chunk(layout, message->chunks[i], chunk);
+		if (ret)
+			return ret;
+		if (chunk->length != message->chunks[0]->length)
+			return malformed("the chunks of a group differ in length");
+		layout->nr_chunks++;
+	}
+	if (group->nr_chunks > 1 && message->chunks[0]->length % message->stripe_bytes != 0)
+		return malformed("a chunk is not a whole number of stripe units");
+	if (__builtin_mul_overflow(message->chunks[0]->length, (uint64_t)group->nr_chunks,
+				   &capacity) ||
+	    capacity < group->length)
+		return malformed("a group is longer than its chunks");
+	return 0;
+}
+
+static size_t count_chunks(const Afar__Layout *message)
+{
+	size_t nr_chunks = 0;
+
+	for (size_t i = 0; i < message->n_groups; i++)
+		nr_chunks += message->groups[i]->n_chunks;
+	return nr_chunks;
+}
+
+int layout_decode(const Afar__Layout *message, uint64_t length, struct layout **out)
+{
+	struct layout *layout;
+	uint64_t start = 0;
+	int ret;
+
+	if (!message || message->n_groups == 0 || message->n_groups > LAYOUT_GROUPS_MAX)
+		return malformed("it has no groups, or too many");
+	layout = calloc(1, sizeof(*layout));
+	if (!layout)
+		return error_code(-ENOMEM);
+	layout->groups = calloc(message->n_groups, sizeof(*layout->groups));
+	layout->chunks = calloc(count_chunks(message) + 1, sizeof(*layout->chunks));
+	layout->servers = calloc(message->n_servers + 1, sizeof(*layout->servers));
+	ret = error_code(-ENOMEM);
+	if (!layout->groups || !layout->chunks || !layout->servers)
+		goto out_free;
+
+	for (size_t i = 0; i < message->n_servers; i++)
+		layout->servers[layout->nr_servers++] = message->servers[i]->server;
+	for (size_t i = 0; i < message->n_groups; i++) {
+		ret = decode_group(layout, message->groups[i], start, &layout->groups[i]);
+		if (ret)
+			goto out_free;
+		layout->nr_groups++;
+		if (__builtin_add_overflow(start, layout->groups[i].length, &start)) {
+			ret = malformed("its groups wrap around");
+			goto out_free;
+		}
+	}
+	if (start != length) {
+		ret = malformed("its groups do not cover the region");
+		goto out_free;
+	}
+	layout->length = length;
+	*out = layout;
+	return 0;
+
+out_free:
+	layout_free(layout);
+	return ret;
+}
+
+void layout_free(struct layout *layout)
+{
+	if (!layout)
+		return;
+	free(layout->groups);
+	free(layout->chunks);
+	free(layout->servers);
+	free(layout);
+}
+
+static const struct layout_group *group_at(const struct layout *layout, uint64_t offset)
+{
+	uint32_t low = 0, high = layout->nr_groups - 1;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low + 1) / 2;
+
+		if (layout->groups[middle].start <= offset)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return &layout->groups[low];
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
+				    uint64_t length_max)
+{
+	const struct layout_group *group = group_at(layout, offset);
+	const struct layout_chunk *chunks = &layout->chunks[group->first_chunk];
+	uint64_t inside = offset - group->start;
+	uint64_t left = min_u64(group->length - inside, length_max);
+	uint64_t unit, in_unit, unit_bytes;
+
+	if (group->nr_chunks == 1)
+		return (struct layout_piece){chunks, inside, left};
+
+	unit_bytes = UINT64_C(1) << group->unit_shift;
+	unit = inside >> group->unit_shift;
+	in_unit = inside & (unit_bytes - 1);
+	return (struct layout_piece){
+		.chunk = &chunks[unit % group->nr_chunks],
+		.offset = (unit / group->nr_chunks << group->unit_shift) + in_unit,
+		.length = min_u64(unit_bytes - in_unit, left),
+	};
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Layouts: where the bytes of a region are. The only place that knows striping, and pure: no I/O, no
+ * locks. A layout is made once from the manager's message, which is checked in full, and is immutable
+ * afterwards, so any thread may split by it.
+ */
+#ifndef CLIENT_LAYOUT_H
+#define CLIENT_LAYOUT_H
+
+#include <stdint.h>
+
+#include "rpc/afar.pb-c.h"
+
+/* A contiguous run in one extent of one server. */
+struct layout_chunk {
+	uint32_t server; /* index into the layout's servers */
+	uint64_t extent;
+	uint64_t offset; /* into the extent */
+	uint64_t length;
+	uint64_t
+		remote; /* the fabric's address of its first byte; filled in by whoever gets the keys */
+	uint64_t key; /* likewise */
+};
+
+/* Covers [start, start + length) of the region by units of 1 << unit_shift bytes, unit i of the group
+ * in chunk i mod nr_chunks. */
+struct layout_group {
+	uint64_t start;
+	uint64_t length;
+	uint32_t unit_shift;
+	uint32_t nr_chunks;
+	uint32_t first_chunk; /* index into the layout's chunks */
+};
+
+struct layout {
+	uint64_t length;
+	uint32_t nr_groups;
+	uint32_t nr_chunks;
+	uint32_t nr_servers;
+	struct layout_group *groups;
+	struct layout_chunk *chunks;
+	uint64_t *servers; /* their numbers, in the message's order */
+};
+
+/* A part of a range that is contiguous on one server. */
+struct layout_piece {
+	const struct layout_chunk *chunk;
+	uint64_t offset; /* into the chunk */
+	uint64_t length;
+};
+
+/* Checks the message and makes the layout of a region of `length` bytes. -AFAR_EMALFORMED with a
+ * sentence when anything in it contradicts itself; -ENOMEM. */
+int layout_decode(const Afar__Layout *message, uint64_t length, struct layout **out);
+void layout_free(struct layout *layout);
+
+/* The longest piece that begins at `offset` and has at most `length_max` bytes; `offset` must lie
+ * inside the layout and `length_max` must not be 0. */
+struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
+				    uint64_t length_max);
+
+#endif

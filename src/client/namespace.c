@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Namespaces: thin calls to the manager, which checks what they ask for. */
+#include "client/namespace.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+int namespace_check(const struct afar_namespace *ns)
+{
+	if (!handle_is(ns, HANDLE_NAMESPACE))
+		return error_fail(-EINVAL, "use a namespace: the handle is null or closed");
+	return session_check(ns->session);
+}
+
+void name_copy(char *out, const char *name)
+{
+	size_t length = strnlen(name, AFAR_NAME_MAX);
+
+	memcpy(out, name, length);
+	out[length] = '\0';
+}
+
+/* A call whose reply must be of the kind `result`. */
+static int call_for(struct afar_session *session, Afar__Request *request,
+		    Afar__Reply__ResultCase result, Afar__Frame **reply)
+{
+	int ret = session_call(session, request, reply);
+
+	if (ret || (*reply)->reply->result_case == result)
+		return ret;
+	afar__frame__free_unpacked(*reply, NULL);
+	return error_fail(-AFAR_EMALFORMED, "call the manager: it answered something else");
+}
+
+/* ---- Opening, creating, deleting */
+
+static int open_from_reply(struct afar_session *session, Afar__Request *request,
+			   struct afar_namespace **out)
+{
+	struct afar_namespace *ns;
+	Afar__Frame *reply;
+	int ret = call_for(session, request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
+
+	if (ret)
+		return ret;
+	ns = handle_new(HANDLE_NAMESPACE, sizeof(*ns));
+	if (ns) {
+		ns->session = session;
+		ns->number = reply->reply->namespace_info->namespace_;
+		name_copy(ns->name, reply->reply->namespace_info->name);
+		handle_use(&session->handle);
+		*out = ns;
+	}
+	afar__frame__free_unpacked(reply, NULL);
+	return ns ? 0 : error_code(-ENOMEM);
+}
+
+int afar_namespace_create(struct afar_session *session, const char *name,
+			  const struct afar_policy *policy, struct afar_namespace **out)
+{
+	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
+	Afar__Policy wanted = AFAR__POLICY__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || !out || (policy && policy->size < sizeof(*policy)))
+		return error_fail(
+			-EINVAL,
+			"create a namespace: name or out is null, or the policy's size is wrong");
+	if (policy) {
+		wanted.tier = policy->tier;
+		wanted.width = policy->width;
+		wanted.stripe_bytes = policy->stripe_bytes;
+	}
+	create.name = (char *)name;
+	create.policy = &wanted;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
+	request.namespace_create = &create;
+	return open_from_reply(session, &request, out);
+}
+
+int afar_namespace_open(struct afar_session *session, const char *name, struct afar_namespace **out)
+{
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || !out)
+		return error_fail(-EINVAL, "open a namespace: name or out is null");
+	open.name = (char *)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	return open_from_reply(session, &request, out);
+}
+
+int afar_namespace_close(struct afar_namespace *ns)
+{
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	ret = handle_close(ns, HANDLE_NAMESPACE);
+	if (ret == -EBUSY)
+		return error_fail(ret,
+				  "close namespace %s: regions of it are open; close them first",
+				  ns->name);
+	if (ret)
+		return error_fail(ret, "close a namespace: it is closed already");
+	handle_unuse(&ns->session->handle);
+	handle_retire(ns);
+	return 0;
+}
+
+int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags)
+{
+	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || (flags & ~AFAR_DELETE_REGIONS))
+		return error_fail(-EINVAL, "delete a namespace: name is null or flags are unknown");
+	delete.name = (char *)name;
+	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
+	request.namespace_delete = &delete;
+	return session_call(session, &request, NULL);
+}
+
+/* ---- Looking */
+
+static void stat_from_info(const Afar__NamespaceInfo *info, struct afar_namespace_stat *out)
+{
+	*out = (struct afar_namespace_stat){
+		.size = sizeof(*out),
+		.reserved_bytes = info->reserved_bytes,
+		.allocated_bytes = info->allocated_bytes,
+		.nr_regions = info->nr_regions,
+	};
+	name_copy(out->name, info->name);
+	if (info->policy) {
+		out->tier = info->policy->tier;
+		out->width = info->policy->width;
+		out->stripe_bytes = info->policy->stripe_bytes;
+	}
+}
+
+int afar_namespace_list(struct afar_session *session, const char *after,
+			struct afar_namespace_stat *out, unsigned max)
+{
+	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	size_t count;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX || out->size != sizeof(*out))
+		return error_fail(-EINVAL,
+				  "list namespaces: no room, or the first entry's size is wrong");
+	list.after = (char *)(after ? after : "");
+	list.max = max;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
+	request.namespace_list = &list;
+	ret = call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, &reply);
+	if (ret)
+		return ret;
+	count = reply->reply->namespace_infos->n_entries;
+	if (count > max)
+		count = max;
+	for (size_t i = 0; i < count; i++)
+		stat_from_info(reply->reply->namespace_infos->entries[i], &out[i]);
+	afar__frame__free_unpacked(reply, NULL);
+	return (int)count;
+}
+
+int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *out)
+{
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!out || out->size != sizeof(*out))
+		return error_fail(-EINVAL, "stat namespace %s: out is null or its size is wrong",
+				  ns->name);
+	open.name = ns->name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	ret = call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
+	if (ret)
+		return ret;
+	if (reply->reply->namespace_info->namespace_ == ns->number)
+		stat_from_info(reply->reply->namespace_info, out);
+	else
+		ret = error_fail(-ENOENT,
+				 "stat namespace %s: it was deleted, and another has its name",
+				 ns->name);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+/* ---- Reservation */
+
+int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes)
+{
+	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	reserve.namespace_ = ns->number;
+	reserve.bytes = bytes;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
+	request.namespace_reserve = &reserve;
+	return session_call(ns->session, &request, NULL);
+}
+
+int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released)
+{
+	Afar__NamespaceRelease release = AFAR__NAMESPACE_RELEASE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	release.namespace_ = ns->number;
+	release.bytes = bytes;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RELEASE;
+	request.namespace_release = &release;
+	ret = call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
+	if (ret)
+		return ret;
+	if (released)
+		*released = reply->reply->namespace_released->bytes;
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}

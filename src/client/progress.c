@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress of a queue: operations become transfers, completions end them. This is the hot path:
+ * nothing here allocates, locks or makes a system call of its own, but for sleeping.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+
+#include "base/error.h"
+#include "client/buffer.h"
+#include "client/queue.h"
+
+#define COMPLETIONS_AT_ONCE 16
+#define POLLS_PER_CLOCK	    16 /* while spinning: polls between looks at the clock                  */
+#define POLLS_PER_CHECK	    4096 /* polls between looks at events and deadlines, however busy it is */
+
+/* ---- Operations */
+
+static void release_buffers(const struct operation *operation)
+{
+	for (uint32_t i = 0; i < operation->nr_iov; i++) {
+		if (operation->iov[i].buffer)
+			handle_unuse(&operation->iov[i].buffer->handle);
+	}
+}
+
+static void operation_finish(struct afar_queue *queue, struct operation *operation)
+{
+	assert(operation->state == OPERATION_ACTIVE);
+	operation->state = OPERATION_DONE;
+	if (operation->is_blocked) {
+		cds_list_del(&operation->blocked_node);
+		operation->is_blocked = false;
+	}
+	cds_list_del(&operation->node);
+	cds_list_add_tail(&operation->node, &queue->done);
+	queue->nr_active--;
+	queue->nr_done++;
+	release_buffers(operation);
+	handle_unuse(&operation->target->handle);
+}
+
+static void operation_fail(struct operation *operation, int status)
+{
+	if (!operation->status)
+		operation->status = status;
+	operation->remaining = 0;
+}
+
+/* Fills `pieces` with the next memory of the operation, up to `length_max` bytes; returns how many
+ * bytes. Does not move the operation on. */
+static uint64_t gather(const struct afar_queue *queue, const struct operation *operation,
+		       uint64_t length_max, struct fabric_piece *pieces, unsigned *nr_pieces)
+{
+	const unsigned nr_max = queue->session->fabric->attributes.iov_max;
+	uint32_t index = operation->iov_index;
+	size_t skip = operation->iov_offset;
+	uint64_t length = 0;
+	unsigned count = 0;
+
+	while (length < length_max && count < nr_max && index < operation->nr_iov) {
+		const struct afar_iov *iov = &operation->iov[index];
+		uint64_t take = iov->length - skip;
+
+		if (take > length_max - length)
+			take = length_max - length;
+		if (take) {
+			pieces[count++] = (struct fabric_piece){
+				.addr = (char *)iov->addr + skip,
+				.length = take,
+				.descriptor = iov->buffer ? iov->buffer->memory.descriptor : NULL,
+			};
+			length += take;
+		}
+		index++;
+		skip = 0;
+	}
+	*nr_pieces = count;
+	return length;
+}
+
+static void move_on(struct operation *operation, uint64_t length)
+{
+	operation->offset += length;
+	operation->remaining -= length;
+	while (length) {
+		const struct afar_iov *iov = &operation->iov[operation->iov_index];
+		uint64_t left = iov->length - operation->iov_offset;
+
+		if (length < left) {
+			operation->iov_offset += length;
+			return;
+		}
+		length -= left;
+		operation->iov_index++;
+		operation->iov_offset = 0;
+	}
+}
+
+static int post(struct afar_queue *queue, struct operation *operation, struct path *path,
+		const struct layout_piece *at, const struct fabric_piece *pieces,
+		unsigned nr_pieces)
+{
+	struct transfer *transfer =
+		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	uint64_t context =
+		(uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
+	uint64_t remote = at->chunk->remote + at->offset;
+	int ret;
+
+	if (operation->opcode == AFAR_OP_READ)
+		ret = fabric_read(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
+				  context);
+	else
+		ret = fabric_write(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
+				   context);
+	if (ret)
+		return ret;
+	transfer->operation = operation;
+	transfer->path = path;
+	cds_list_del(&transfer->node);
+	cds_list_add_tail(&transfer->node, &path->transfers);
+	operation->nr_in_flight++;
+	return 0;
+}
+
+/* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
+static int operation_advance(struct afar_queue *queue, struct operation *operation)
+{
+	while (operation->remaining) {
+		struct fabric_piece pieces[FABRIC_IOV_MAX];
+		uint64_t length_max = operation->remaining < queue->transfer_bytes_max
+					      ? operation->remaining
+					      : queue->transfer_bytes_max;
+		struct layout_piece at =
+			layout_piece_at(operation->target->layout, operation->offset, length_max);
+		struct path *path = queue_path(queue, operation->target->peers[at.chunk->server]);
+		unsigned nr_pieces;
+		int ret;
+
+		if (!path || path->state != PATH_UP || !operation->target->has_keys) {
+			operation_fail(operation, -ENOTCONN);
+			return 0;
+		}
+		if (cds_list_empty(&queue->free_transfers))
+			return -EAGAIN;
+		at.length = gather(queue, operation, at.length, pieces, &nr_pieces);
+		ret = post(queue, operation, path, &at, pieces, nr_pieces);
+		if (ret == -EAGAIN)
+			return ret;
+		if (ret) {
+			path_fail(queue, path, -AFAR_ESERVER);
+			operation_fail(operation, -AFAR_ESERVER);
+			return 0;
+		}
+		move_on(operation, at.length);
+	}
+	return 0;
+}
+
+/* Moves an active operation on and puts it on the list where it now belongs. A path that fails under
+ * it may have finished it meanwhile. */
+static void operation_push(struct afar_queue *queue, struct operation *operation)
+{
+	int ret = operation_advance(queue, operation);
+
+	if (operation->state != OPERATION_ACTIVE)
+		return;
+	if (ret == -EAGAIN) {
+		cds_list_add_tail(&operation->blocked_node, &queue->blocked);
+		operation->is_blocked = true;
+	} else if (!operation->remaining && !operation->nr_in_flight) {
+		operation_finish(queue, operation);
+	}
+}
+
+struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length)
+{
+	struct operation *operation;
+
+	if (cds_list_empty(&queue->free_operations))
+		return NULL;
+	operation = cds_list_first_entry(&queue->free_operations, struct operation, node);
+	cds_list_del(&operation->node);
+	*operation = (struct operation){
+		.state = OPERATION_ACTIVE,
+		.user_data = op->user_data,
+		.target = op->target,
+		.opcode = op->opcode,
+		.nr_iov = op->nr_iov,
+		.iov = op->iov,
+		.offset = op->offset,
+		.remaining = length,
+		.length = length,
+		.deadline = session_deadline(queue->session),
+	};
+	for (uint32_t i = 0; i < op->nr_iov; i++) {
+		if (op->iov[i].buffer)
+			handle_use(&op->iov[i].buffer->handle);
+	}
+	handle_use(&op->target->handle);
+	cds_list_add_tail(&operation->node, &queue->active);
+	queue->nr_active++;
+	operation_push(queue, operation);
+	return operation;
+}
+
+struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation)
+{
+	struct afar_completion completion = {
+		.user_data = operation->user_data,
+		.result = operation->status ? operation->status : (int64_t)operation->length,
+	};
+
+	assert(operation->state == OPERATION_DONE);
+	operation->state = OPERATION_FREE;
+	cds_list_del(&operation->node);
+	cds_list_add(&operation->node, &queue->free_operations);
+	queue->nr_done--;
+	return completion;
+}
+
+/* ---- Completions */
+
+void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status)
+{
+	struct operation *operation = transfer->operation;
+
+	transfer->generation++;
+	transfer->operation = NULL;
+	cds_list_del(&transfer->node);
+	cds_list_add(&transfer->node, &queue->free_transfers);
+	operation->nr_in_flight--;
+	if (status)
+		operation_fail(operation, status);
+	if (!operation->remaining && !operation->nr_in_flight)
+		operation_finish(queue, operation);
+}
+
+static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
+{
+	uint32_t index = (uint32_t)completion->context;
+	struct transfer *transfer = &queue->transfers[index];
+
+	if (transfer->generation != (uint32_t)(completion->context >> 32))
+		return; /* of a connection that was closed: ended long ago */
+	if (completion->status)
+		path_fail(queue, transfer->path, -AFAR_ESERVER);
+	else
+		transfer_end(queue, transfer, 0);
+}
+
+/* Tries what found no room before, in order. Works on a list of its own: finishing takes operations
+ * off it, and those that stay blocked go back. */
+static void push_blocked(struct afar_queue *queue)
+{
+	CDS_LIST_HEAD(again);
+
+	cds_list_splice(&queue->blocked, &again);
+	CDS_INIT_LIST_HEAD(&queue->blocked);
+	while (!cds_list_empty(&again) && !cds_list_empty(&queue->free_transfers)) {
+		struct operation *operation =
+			cds_list_first_entry(&again, struct operation, blocked_node);
+
+		cds_list_del(&operation->blocked_node);
+		operation->is_blocked = false;
+		operation_push(queue, operation);
+	}
+	cds_list_splice(&again, &queue->blocked);
+}
+
+bool queue_progress(struct afar_queue *queue)
+{
+	struct fabric_completion completions[COMPLETIONS_AT_ONCE];
+	int count = fabric_queue_poll(queue->fabric, completions, COMPLETIONS_AT_ONCE);
+
+	for (int i = 0; i < count; i++)
+		complete(queue, &completions[i]);
+	if (count && !cds_list_empty(&queue->blocked))
+		push_blocked(queue);
+	if (++queue->nr_polls >= POLLS_PER_CHECK)
+		return queue_check(queue) || count > 0;
+	return count > 0;
+}
+
+/* ---- Events and deadlines */
+
+static void handle_event(struct afar_queue *queue, const struct fabric_event *event)
+{
+	struct path *path = event->endpoint->owner;
+
+	if (event->kind == FABRIC_CONNECTED)
+		path->state = PATH_UP;
+	else
+		path_fail(queue, path, -AFAR_ESERVER);
+}
+
+/* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */
+static void expire(struct afar_queue *queue, struct operation *operation)
+{
+	operation_fail(operation, -ETIMEDOUT);
+	for (uint32_t i = 0; i < queue->nr_paths && operation->nr_in_flight; i++) {
+		struct path *path = queue->paths[i];
+		struct transfer *transfer;
+
+		if (!path)
+			continue;
+		cds_list_for_each_entry (transfer, &path->transfers, node) {
+			if (transfer->operation == operation) {
+				path_fail(queue, path, -ECANCELED);
+				break;
+			}
+		}
+	}
+}
+
+static bool expire_operations(struct afar_queue *queue)
+{
+	uint64_t now = clock_ns();
+	bool has_expired = false;
+
+	while (!cds_list_empty(&queue->active)) {
+		struct operation *first =
+			cds_list_first_entry(&queue->active, struct operation, node);
+
+		if (first->deadline > now)
+			break;
+		has_expired = true;
+		expire(queue, first);
+		if (first->state == OPERATION_ACTIVE)
+			operation_finish(queue, first);
+	}
+	return has_expired;
+}
+
+bool queue_check(struct afar_queue *queue)
+{
+	struct fabric_event event;
+	bool has_moved = false;
+
+	queue->nr_polls = 0;
+	while (fabric_queue_event(queue->fabric, &event) == 1) {
+		handle_event(queue, &event);
+		has_moved = true;
+	}
+	if (!cds_list_empty(&queue->blocked))
+		push_blocked(queue);
+	return expire_operations(queue) || has_moved;
+}
+
+uint64_t queue_first_deadline(struct afar_queue *queue)
+{
+	return cds_list_empty(&queue->active)
+		       ? CLOCK_NEVER
+		       : cds_list_first_entry(&queue->active, struct operation, node)->deadline;
+}
+
+/* ---- Waiting */
+
+static void sleep_until(struct afar_queue *queue, uint64_t deadline)
+{
+	struct pollfd wait = {.fd = fabric_queue_fd(queue->fabric), .events = POLLIN};
+	uint64_t first = queue_first_deadline(queue);
+
+	if (fabric_queue_arm(queue->fabric) == 0)
+		poll(&wait, 1, clock_remaining_ms(first < deadline ? first : deadline));
+}
+
+bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
+{
+	uint64_t now = clock_ns();
+	uint64_t spin_until = now + queue->session->spin_ns;
+
+	for (;;) {
+		for (unsigned i = 0; i < POLLS_PER_CLOCK; i++) {
+			if (queue_progress(queue))
+				return true;
+		}
+		now = clock_ns();
+		if (now < spin_until && now < deadline)
+			continue;
+		if (queue_check(queue))
+			return true;
+		if (now >= deadline)
+			return false;
+		sleep_until(queue, deadline);
+		spin_until = 0;
+	}
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public face of queues: opening, submitting, reaping, sleeping. */
+#include "client/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "client/buffer.h"
+
+#define DEFAULT_DEPTH	   256
+#define DEPTH_MAX	   65536
+#define TRANSFERS_MIN	   64
+#define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
+
+/* ---- Opening and closing */
+
+static int open_sleep(struct afar_queue *queue)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	queue->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+	queue->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (queue->sleep_fd < 0 || queue->timer_fd < 0)
+		return error_fail(-errno, "open a queue: no more descriptors; raise the limit");
+	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, queue->timer_fd, &event) ||
+	    epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(queue->fabric), &event))
+		return error_code(-errno);
+	return 0;
+}
+
+static int allocate_slots(struct afar_queue *queue, uint32_t depth)
+{
+	queue->depth = depth;
+	queue->nr_transfers = depth > TRANSFERS_MIN ? depth : TRANSFERS_MIN;
+	queue->operations = calloc(queue->depth, sizeof(*queue->operations));
+	queue->transfers = calloc(queue->nr_transfers, sizeof(*queue->transfers));
+	if (!queue->operations || !queue->transfers)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < queue->depth; i++)
+		cds_list_add_tail(&queue->operations[i].node, &queue->free_operations);
+	for (uint32_t i = 0; i < queue->nr_transfers; i++)
+		cds_list_add_tail(&queue->transfers[i].node, &queue->free_transfers);
+	return 0;
+}
+
+int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **out)
+{
+	struct afar_queue *queue;
+	uint64_t bytes_max;
+	int ret = session_fabric(session);
+
+	if (ret)
+		return ret;
+	queue = handle_new(HANDLE_QUEUE, sizeof(*queue));
+	if (!queue)
+		return error_code(-ENOMEM);
+	bytes_max = session->fabric->attributes.transfer_bytes_max;
+	queue->session = session;
+	queue->sleep_fd = -1;
+	queue->timer_fd = -1;
+	queue->transfer_bytes_max = bytes_max < TRANSFER_BYTES_MAX ? bytes_max : TRANSFER_BYTES_MAX;
+	CDS_INIT_LIST_HEAD(&queue->free_operations);
+	CDS_INIT_LIST_HEAD(&queue->active);
+	CDS_INIT_LIST_HEAD(&queue->blocked);
+	CDS_INIT_LIST_HEAD(&queue->done);
+	CDS_INIT_LIST_HEAD(&queue->free_transfers);
+	ret = allocate_slots(queue, depth);
+	if (!ret)
+		ret = fabric_queue_open(session->fabric, queue->nr_transfers, &queue->fabric);
+	if (!ret)
+		ret = open_sleep(queue);
+	if (ret) {
+		queue_destroy(queue);
+		handle_discard(queue);
+		return ret;
+	}
+	*out = queue;
+	return 0;
+}
+
+void queue_destroy(struct afar_queue *queue)
+{
+	for (uint32_t i = 0; i < queue->nr_paths; i++) {
+		if (queue->paths[i])
+			path_fail(queue, queue->paths[i], -ECANCELED);
+		free(queue->paths[i]);
+	}
+	free(queue->paths);
+	if (queue->timer_fd >= 0)
+		close(queue->timer_fd);
+	if (queue->sleep_fd >= 0)
+		close(queue->sleep_fd);
+	if (queue->fabric)
+		fabric_queue_close(queue->fabric);
+	free(queue->transfers);
+	free(queue->operations);
+}
+
+int afar_queue_open(struct afar_session *session, const struct afar_queue_options *options,
+		    struct afar_queue **out)
+{
+	uint32_t depth = options && options->depth ? options->depth : DEFAULT_DEPTH;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || (options && options->size < sizeof(*options)))
+		return error_fail(-EINVAL,
+				  "open a queue: out is null, or the options' size is wrong");
+	if (depth > DEPTH_MAX)
+		return error_fail(-EINVAL, "open a queue of depth %u: the most is %u", depth,
+				  DEPTH_MAX);
+	ret = queue_new(session, depth, out);
+	if (!ret)
+		handle_use(&session->handle);
+	return ret;
+}
+
+static int check_queue(const struct afar_queue *queue)
+{
+	if (!handle_is(queue, HANDLE_QUEUE))
+		return error_fail(-EINVAL, "use a queue: the handle is null or closed");
+	return session_check(queue->session);
+}
+
+int afar_queue_close(struct afar_queue *queue)
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	queue_progress(queue);
+	if (queue->nr_active || queue->nr_done)
+		return error_fail(-EBUSY,
+				  "close a queue: %u operations are in flight and %u not reaped",
+				  queue->nr_active, queue->nr_done);
+	ret = handle_close(queue, HANDLE_QUEUE);
+	if (ret)
+		return error_fail(ret, "close a queue: it is closed already");
+	queue_destroy(queue);
+	handle_unuse(&queue->session->handle);
+	handle_retire(queue);
+	return 0;
+}
+
+int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!handle_is(target, HANDLE_REGION) || target->session != queue->session)
+		return error_fail(-EINVAL, "connect a queue: the target is not of this session");
+	return queue_connect(queue, target);
+}
+
+/* ---- Submitting */
+
+static int check_iov(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
+{
+	unsigned access = op->opcode == AFAR_OP_READ ? AFAR_ACCESS_WRITE : AFAR_ACCESS_READ;
+	bool is_plain_allowed = !queue->session->fabric->attributes.needs_local_registration;
+
+	*length = 0;
+	for (uint32_t i = 0; i < op->nr_iov; i++) {
+		const struct afar_iov *iov = &op->iov[i];
+
+		if (__builtin_add_overflow(*length, iov->length, length) || *length > INT64_MAX)
+			return error_fail(-EINVAL,
+					  "submit an operation: its iov is longer than 2^63");
+		if (iov->buffer && (!handle_is(iov->buffer, HANDLE_BUFFER) ||
+				    iov->buffer->session != queue->session ||
+				    !buffer_covers(iov->buffer, iov->addr, iov->length, access)))
+			return error_fail(-EINVAL,
+					  "submit an operation: the memory is not inside its "
+					  "buffer, or may not be used so");
+		if (!iov->buffer && (!is_plain_allowed || (!iov->addr && iov->length)))
+			return error_fail(-EINVAL,
+					  "submit an operation: the memory is null, or the "
+					  "transport wants a registered buffer");
+	}
+	return 0;
+}
+
+static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
+{
+	int ret;
+
+	if (op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
+		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
+				  op->opcode);
+	if (op->flags || op->operand || op->compare)
+		return error_fail(-EINVAL,
+				  "submit an operation: flags, operand and compare must be 0");
+	if (!handle_is(op->target, HANDLE_REGION) || op->target->session != queue->session)
+		return error_fail(-EINVAL,
+				  "submit an operation: the target is not of this session");
+	if (op->nr_iov && !op->iov)
+		return error_fail(-EINVAL, "submit an operation: iov is null");
+	ret = check_iov(queue, op, length);
+	if (ret)
+		return ret;
+	if (!range_is_inside(op->offset, *length, op->target->length))
+		return error_fail(-ERANGE,
+				  "submit an operation of %llu bytes at %llu: the region has %llu",
+				  (unsigned long long)*length, (unsigned long long)op->offset,
+				  (unsigned long long)op->target->length);
+	return 0;
+}
+
+int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
+{
+	uint64_t length = 0;
+	unsigned count;
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!ops && n)
+		return error_fail(-EINVAL, "submit operations: the array is null");
+	for (count = 0; count < n && count < INT32_MAX; count++) {
+		ret = check_op(queue, &ops[count], &length);
+		if (ret)
+			return count ? (int)count : ret;
+		if (!queue_start(queue, &ops[count], length))
+			break;
+	}
+	return (int)count;
+}
+
+/* ---- Reaping */
+
+static unsigned reap(struct afar_queue *queue, struct afar_completion *completions, unsigned max)
+{
+	unsigned count = 0;
+
+	while (count < max && !cds_list_empty(&queue->done))
+		completions[count++] = queue_reap(
+			queue, cds_list_first_entry(&queue->done, struct operation, node));
+	return count;
+}
+
+int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completions, unsigned max,
+		    unsigned min, int timeout_ms)
+{
+	uint64_t deadline = CLOCK_NEVER;
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!completions || max > INT32_MAX || min > max)
+		return error_fail(-EINVAL,
+				  "wait on a queue: no room for completions, or min is above max");
+	if (queue->nr_done < min || queue->nr_done == 0)
+		queue_progress(queue);
+	if (queue->nr_done < min) {
+		deadline = clock_deadline_ms(timeout_ms);
+		while (queue->nr_done < min && queue->nr_active &&
+		       queue_wait_progress(queue, deadline))
+			;
+	}
+	return (int)reap(queue, completions, max);
+}
+
+static struct operation *find_operation(struct cds_list_head *list, uint64_t user_data)
+{
+	struct operation *operation;
+
+	cds_list_for_each_entry (operation, list, node) {
+		if (operation->user_data == user_data)
+			return operation;
+	}
+	return NULL;
+}
+
+int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
+			struct afar_completion *completion, int timeout_ms)
+{
+	uint64_t deadline = clock_deadline_ms(timeout_ms);
+	struct operation *operation;
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!completion)
+		return error_fail(-EINVAL, "wait on a queue: no room for the completion");
+	operation = find_operation(&queue->done, user_data);
+	if (!operation)
+		operation = find_operation(&queue->active, user_data);
+	if (!operation)
+		return error_fail(-ENOENT, "wait on a queue: no operation has user_data %llu",
+				  (unsigned long long)user_data);
+	while (operation->state != OPERATION_DONE) {
+		if (!queue_wait_progress(queue, deadline) && operation->state != OPERATION_DONE)
+			return error_code(-ETIMEDOUT);
+	}
+	*completion = queue_reap(queue, operation);
+	return 0;
+}
+
+/* ---- Event loops */
+
+int afar_queue_fd(struct afar_queue *queue)
+{
+	int ret = check_queue(queue);
+
+	return ret ? ret : queue->sleep_fd;
+}
+
+/* So that a user's event loop wakes when the first operation's time is up. */
+static void set_timer(struct afar_queue *queue)
+{
+	uint64_t first = queue_first_deadline(queue);
+	struct itimerspec when = {0};
+
+	if (first != CLOCK_NEVER) {
+		when.it_value.tv_sec = (time_t)(first / 1000000000U);
+		when.it_value.tv_nsec = (long)(first % 1000000000U);
+	}
+	timerfd_settime(queue->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+int afar_queue_arm(struct afar_queue *queue)
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (queue->nr_done == 0) {
+		queue_progress(queue);
+		queue_check(queue);
+	}
+	if (queue->nr_done)
+		return -EAGAIN;
+	set_timer(queue);
+	return fabric_queue_arm(queue->fabric);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queues: where operations become transfers and completions come back. A queue owns a fabric queue and
+ * one connection (path) per server; nothing of it is shared with other queues, so threads that use a
+ * queue each do not meet.
+ *
+ * An operation is cut into transfers by its target's layout, as many at a time as there is room for:
+ *
+ *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
+ *                     ↑ blocked list: what found no room, tried again after each completion
+ *
+ * All memory is allocated when the queue is opened or connected. DESIGN: "timeouts": when an
+ * operation's time is up its paths are closed, which makes its memory quiescent, before it completes.
+ */
+#ifndef CLIENT_QUEUE_H
+#define CLIENT_QUEUE_H
+
+#include <urcu/list.h>
+
+#include "client/layout.h"
+#include "client/peer.h"
+#include "client/session.h"
+
+/* What the public struct is inside: the beginning of every kind of target. */
+struct afar_target {
+	struct handle handle; /* in use while operations on it are in flight */
+	struct afar_session *session;
+	uint64_t ns;		   /* the number of its namespace */
+	uint64_t length;	   /* bytes */
+	pthread_mutex_t keys_lock; /* held while keys are being fetched */
+	atomic_bool has_keys;	   /* in the layout, which does not change afterwards */
+	struct layout *layout;
+	struct peer **peers; /* by the layout's server index */
+};
+
+enum path_state {
+	PATH_DOWN,
+	PATH_CONNECTING,
+	PATH_UP,
+};
+
+/* The connection of a queue to a server. */
+struct path {
+	struct peer *peer; /* NULL: never connected */
+	struct fabric_endpoint *endpoint;
+	enum path_state state;
+	struct cds_list_head transfers; /* in flight on it */
+};
+
+enum operation_state {
+	OPERATION_FREE,
+	OPERATION_ACTIVE, /* taken: it has bytes to post, or transfers in flight */
+	OPERATION_DONE,	  /* waits to be reaped */
+};
+
+struct operation {
+	enum operation_state state;
+	struct cds_list_head node; /* in the list of its state */
+	struct cds_list_head blocked_node;
+	bool is_blocked; /* active, with bytes that found no room */
+	uint64_t user_data;
+	struct afar_target *target;
+	uint16_t opcode;
+	uint32_t nr_iov;
+	const struct afar_iov *iov;
+	uint32_t iov_index; /* where the next transfer takes its memory from */
+	size_t iov_offset;
+	uint64_t offset;    /* of the next transfer, into the target */
+	uint64_t remaining; /* bytes not yet in a transfer */
+	uint64_t length;
+	uint64_t deadline;
+	uint32_t nr_in_flight; /* transfers */
+	int status;	       /* the first failure */
+};
+
+/* One one-sided read or write on the fabric. Its context is (generation << 32 | index). */
+struct transfer {
+	struct cds_list_head node; /* in the path's list, or free */
+	struct operation *operation;
+	struct path *path;
+	uint32_t generation; /* grows when it ends: completions of an older one are not ours */
+};
+
+struct afar_queue {
+	struct handle handle;
+	struct cds_list_head idle_node; /* in the session's pool */
+	struct afar_session *session;
+	struct fabric_queue *fabric;
+	uint64_t transfer_bytes_max;
+
+	struct path **paths; /* by the peer's index */
+	uint32_t nr_paths;
+
+	uint32_t depth;
+	struct operation *operations;
+	struct cds_list_head free_operations;
+	struct cds_list_head active;  /* taken, not done, in order of deadline */
+	struct cds_list_head blocked; /* of the active: those with bytes that found no room */
+	struct cds_list_head done;
+	uint32_t nr_active;
+	uint32_t nr_done;
+
+	uint32_t nr_transfers;
+	struct transfer *transfers;
+	struct cds_list_head free_transfers;
+
+	int sleep_fd; /* epoll of the fabric's descriptor and the timer, for the user's event loop */
+	int timer_fd;	    /* fires at the first deadline */
+	uint32_t nr_polls;  /* since its events were last looked at */
+	uint64_t last_used; /* by a blocking call */
+};
+
+/* ---- Progress: progress.c */
+
+/*
+ * Takes one checked operation and posts what there is room for; its iov stays the caller's. NULL when
+ * the queue is full.
+ */
+struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length);
+/* Moves things on without blocking; true when something moved. */
+bool queue_progress(struct afar_queue *queue);
+/* Handles connection events and expired deadlines: now and then, and before sleeping. True when
+ * something moved. */
+bool queue_check(struct afar_queue *queue);
+/* The first deadline of the active operations, or CLOCK_NEVER. */
+uint64_t queue_first_deadline(struct afar_queue *queue);
+/* Spins, then sleeps, until something has moved; false when `deadline` came first. */
+bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline);
+/* Takes a finished operation off: what it moved, or its error. */
+struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);
+
+/* ---- Paths: path.c */
+
+/* Gets the keys of the target, if it has none, and connects to every server of it that is not
+ * connected. Blocks. */
+int queue_connect(struct afar_queue *queue, struct afar_target *target);
+/* Closes the path's connection and ends its transfers with `status`. */
+void path_fail(struct afar_queue *queue, struct path *path, int status);
+/* Ends a transfer. */
+void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
+
+static inline struct path *queue_path(const struct afar_queue *queue, const struct peer *peer)
+{
+	return peer->index < queue->nr_paths ? queue->paths[peer->index] : NULL;
+}
+
+/* ---- Blocking calls: blocking.c */
+
+/*
+ * Moves the bytes between `iov` and the target at `offset` on one of the session's own queues, and
+ * waits. The range has been checked. Returns 0 or the error.
+ */
+int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
+		    uint32_t nr_iov, uint64_t offset, uint64_t length);
+
+/* Makes the connections for such calls ahead. Blocks. */
+int target_connect(struct afar_target *target);
+
+/* Closes the session's own queues. */
+void queue_pool_close(struct afar_session *session);
+
+/* Opens a queue that is not counted as a user of the session. */
+int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **out);
+void queue_destroy(struct afar_queue *queue);
+
+/* Whether [offset, offset + length) lies in a target of `size` bytes. */
+static inline bool range_is_inside(uint64_t offset, uint64_t length, uint64_t size)
+{
+	return offset <= size && length <= size - offset;
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions: the calls that make, find and end them. Reading and writing them is in transfer.c. */
+#include "client/region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+int region_check(const struct afar_region *region)
+{
+	if (!handle_is(region, HANDLE_REGION))
+		return error_fail(-EINVAL, "use a region: the handle is null or closed");
+	return session_check(region->target.session);
+}
+
+struct afar_target *afar_region_target(struct afar_region *region)
+{
+	return handle_is(region, HANDLE_REGION) ? &region->target : NULL;
+}
+
+/* ---- From the manager's message to an open region */
+
+static int find_peers(struct afar_target *target, const Afar__Layout *message)
+{
+	target->peers = calloc(message->n_servers + 1, sizeof(struct peer *));
+	if (!target->peers)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < message->n_servers; i++) {
+		int ret = peer_get(target->session, message->servers[i], &target->peers[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static void region_destroy(struct afar_region *region)
+{
+	pthread_mutex_destroy(&region->target.keys_lock);
+	layout_free(region->target.layout);
+	free(region->target.peers);
+}
+
+static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
+		      struct afar_region **out)
+{
+	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
+	int ret;
+
+	if (!region)
+		return error_code(-ENOMEM);
+	pthread_mutex_init(&region->target.keys_lock, NULL);
+	region->target.session = ns->session;
+	region->target.ns = ns->number;
+	region->target.length = info->length;
+	region->ns = ns;
+	region->address = info->address;
+	region->generation = info->generation;
+	region->stripe_bytes = info->stripe_bytes;
+	region->width = info->width;
+	name_copy(region->name, info->name);
+	ret = layout_decode(info->layout, info->length, &region->target.layout);
+	if (!ret)
+		ret = find_peers(&region->target, info->layout);
+	if (ret) {
+		region_destroy(region);
+		handle_discard(region);
+		return ret;
+	}
+	*out = region;
+	return 0;
+}
+
+static int call_close(struct afar_namespace *ns, uint64_t address, uint64_t generation)
+{
+	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	close.namespace_ = ns->number;
+	close.address = address;
+	close.generation = generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
+	request.region_close = &close;
+	return session_call(ns->session, &request, NULL);
+}
+
+static int call_free(struct afar_namespace *ns, const char *name, uint64_t address,
+		     uint64_t generation)
+{
+	Afar__RegionFree message = AFAR__REGION_FREE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.namespace_ = ns->number;
+	message.name = (char *)name;
+	message.address = address;
+	message.generation = generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_FREE;
+	request.region_free = &message;
+	return session_call(ns->session, &request, NULL);
+}
+
+/* Gives back what a call got that could not be finished, without hiding why. */
+static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool was_made, int status)
+{
+	char why[512];
+
+	strncpy(why, afar_last_error(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	if (was_made)
+		call_free(ns, "", info->address, info->generation);
+	call_close(ns, info->address, info->generation);
+	return error_fail(status, "%s", why);
+}
+
+static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bool is_made,
+			   struct afar_region **out)
+{
+	const Afar__RegionInfo *info;
+	Afar__Frame *reply;
+	int ret = session_call(ns->session, request, &reply);
+
+	if (ret)
+		return ret;
+	info = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFO
+		       ? reply->reply->region_info
+		       : NULL;
+	if (!info) {
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "open a region: the manager answered something else");
+	} else {
+		ret = region_new(ns, info, out);
+		if (ret)
+			ret = undo(ns, info, is_made, ret);
+		else
+			handle_use(&ns->handle);
+	}
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+/* ---- Making and opening */
+
+static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
+			struct afar_region **out)
+{
+	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!out || (flags & ~AFAR_ALLOC_FIRST))
+		return error_fail(-EINVAL, "allocate a region: out is null or flags are unknown");
+	alloc.namespace_ = ns->number;
+	alloc.name = (char *)name;
+	alloc.bytes = bytes;
+	alloc.is_first = (flags & AFAR_ALLOC_FIRST) != 0;
+	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
+	request.region_alloc = &alloc;
+	return open_from_reply(ns, &request, true, out);
+}
+
+int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
+		      struct afar_region **out)
+{
+	return alloc_region(ns, "", bytes, flags, out);
+}
+
+int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
+		       struct afar_region **out)
+{
+	if (!name || !name[0])
+		return error_fail(-EINVAL, "create a region: it needs a name");
+	return alloc_region(ns, name, bytes, flags, out);
+}
+
+static int open_region(struct afar_namespace *ns, const char *name, uint64_t address,
+		       struct afar_region **out)
+{
+	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!out)
+		return error_fail(-EINVAL,
+				  "open a region: there is nowhere to put it (out is null)");
+	open.namespace_ = ns->number;
+	open.name = (char *)name;
+	open.address = address;
+	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
+	request.region_open = &open;
+	return open_from_reply(ns, &request, false, out);
+}
+
+int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out)
+{
+	if (!name || !name[0])
+		return error_fail(-EINVAL, "open a region: it needs a name");
+	return open_region(ns, name, 0, out);
+}
+
+int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out)
+{
+	return open_region(ns, "", address, out);
+}
+
+/* ---- Closing and ending */
+
+int afar_region_close(struct afar_region *region)
+{
+	struct afar_namespace *ns;
+	int ret = region_check(region);
+
+	if (ret)
+		return ret;
+	ret = handle_close(region, HANDLE_REGION);
+	if (ret == -EBUSY)
+		return error_fail(ret, "close a region: it is mapped or has operations in flight");
+	if (ret)
+		return error_fail(ret, "close a region: it is closed already");
+	ns = region->ns;
+	/* If the manager cannot be told, it drops the reference at the session's end: not lost. */
+	call_close(ns, region->address, region->generation);
+	region_destroy(region);
+	handle_unuse(&ns->handle);
+	handle_retire(region);
+	return 0;
+}
+
+int afar_region_free(struct afar_region *region)
+{
+	int ret = region_check(region);
+
+	return ret ? ret : call_free(region->ns, "", region->address, region->generation);
+}
+
+int afar_region_delete(struct afar_namespace *ns, const char *name)
+{
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!name || !name[0])
+		return error_fail(-EINVAL, "delete a region: it needs a name");
+	return call_free(ns, name, 0, 0);
+}
+
+int afar_region_delete_at(struct afar_namespace *ns, uint64_t address)
+{
+	int ret = namespace_check(ns);
+
+	return ret ? ret : call_free(ns, "", address, 0);
+}
+
+/* ---- Looking */
+
+static void stat_from_info(const Afar__RegionInfo *info, struct afar_region_stat *out)
+{
+	*out = (struct afar_region_stat){
+		.size = sizeof(*out),
+		.address = info->address,
+		.length = info->length,
+		.width = info->width,
+		.nr_references = info->nr_references,
+		.stripe_bytes = info->stripe_bytes,
+		.is_lost = info->is_lost != 0,
+	};
+	name_copy(out->name, info->name);
+}
+
+int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
+		     unsigned max)
+{
+	Afar__RegionList list = AFAR__REGION_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const Afar__RegionInfos *infos;
+	Afar__Frame *reply;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX || out->size != sizeof(*out))
+		return error_fail(-EINVAL,
+				  "list regions: no room, or the first entry's size is wrong");
+	list.namespace_ = ns->number;
+	list.after = after;
+	list.max = max;
+	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
+	request.region_list = &list;
+	ret = session_call(ns->session, &request, &reply);
+	if (ret)
+		return ret;
+	infos = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFOS
+			? reply->reply->region_infos
+			: NULL;
+	if (!infos) {
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "list regions: the manager answered something else");
+	} else {
+		ret = (int)(infos->n_entries < max ? infos->n_entries : max);
+		for (int i = 0; i < ret; i++)
+			stat_from_info(infos->entries[i], &out[i]);
+	}
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+int afar_region_stat(struct afar_region *region, struct afar_region_stat *out)
+{
+	struct afar_region_stat found = {.size = sizeof(found)};
+	int ret = region_check(region);
+
+	if (ret)
+		return ret;
+	if (!out || out->size != sizeof(*out))
+		return error_fail(-EINVAL, "stat a region: out is null or its size is wrong");
+	ret = afar_region_list(region->ns, region->address - 1, &found, 1);
+	if (ret < 0)
+		return ret;
+	if (ret == 0 || found.address != region->address)
+		return error_fail(-AFAR_EFREED, "stat a region at %#llx: it was freed",
+				  (unsigned long long)region->address);
+	*out = found;
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A session: the relation to the manager, and what all of its regions share — the fabric, the servers
+ * it knows, queues for blocking calls, mapping memory.
+ *
+ * The connection to the manager may be lost and found again: the control thread resumes the session,
+ * and calls that wait are repeated under the same request id, so the manager does each once.
+ */
+#ifndef CLIENT_SESSION_H
+#define CLIENT_SESSION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <urcu/list.h>
+
+#include <afar/afar.h>
+
+#include "base/clock.h"
+#include "base/key.h"
+#include "base/uri.h"
+#include "client/handle.h"
+#include "fabric/fabric.h"
+#include "memory/segment.h"
+#include "rpc/rpc.h"
+
+#define SESSION_TRANSPORT	"tcp" /* of its data connections */
+#define SESSION_BLOCKING_QUEUES 16 /* blocking transfers that run at once; more wait for a turn */
+
+enum session_state {
+	SESSION_OPENING, /* the first connection is being made                        */
+	SESSION_UP,	 /* calls can be made                                         */
+	SESSION_DOWN,	 /* the connection is lost; the control thread looks for it   */
+	SESSION_ENDED,	 /* the manager has ended it, or it is being closed: for good */
+};
+
+struct afar_session {
+	struct handle handle;
+	unsigned fork_generation; /* of the process that opened it */
+
+	struct uri uri;
+	struct key key;
+	uint32_t timeout_ms;
+	uint64_t spin_ns;
+
+	struct rpc_loop *loop;
+	pthread_mutex_t fabric_lock;	/* held while the fabric is being opened */
+	struct fabric *fabric;		/* NULL until session_fabric() */
+	struct segment_cache *segments; /* of mappings and buffers */
+
+	pthread_mutex_t lock; /* guards all below; held for moments */
+	pthread_cond_t changed;
+	enum session_state state;
+	int state_status; /* why it is not up */
+	struct rpc_connection *manager;
+	uint64_t number;
+	uint8_t secret[16];
+	uint32_t retry_ms;
+	uint64_t next_request_id;
+	struct cds_list_head calls; /* in flight, in order of request id */
+
+	struct cds_list_head peers; /* servers, by incarnation: struct peer */
+	uint32_t nr_peers;
+
+	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
+	unsigned nr_blocking_queues;
+};
+
+/* 0, or why no call can be made: -EINVAL (not a session), -AFAR_EFORKED. */
+int session_check(const struct afar_session *session);
+
+/*
+ * Calls the manager and waits, over lost connections too, until the session's timeout. Takes what
+ * rpc_call() takes; on 0 `*reply` is the caller's. Errors as the manager's, or -AFAR_EMANAGER,
+ * -ETIMEDOUT, -AFAR_ESESSION.
+ */
+int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply);
+
+/*
+ * Opens the session's fabric if it is not open: before its first region, queue or buffer, and not with
+ * the session, since libfabric takes some hundred milliseconds to look for hardware in a fresh process,
+ * which a program that only asks the manager need not wait for. Errors as fabric_open().
+ */
+int session_fabric(struct afar_session *session);
+
+/* Until when a call that begins now may take. */
+uint64_t session_deadline(const struct afar_session *session);
+
+#endif

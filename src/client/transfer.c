@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocking reads and writes of regions, from and to any memory. */
+#include <errno.h>
+#include <limits.h>
+
+#include "base/error.h"
+#include "client/region.h"
+
+static int check_range(const struct afar_region *region, const char *verb, uint64_t offset,
+		       uint64_t length)
+{
+	if (length > SSIZE_MAX)
+		return error_fail(-EINVAL, "%s %llu bytes of a region: the most at once is %llu",
+				  verb, (unsigned long long)length, (unsigned long long)SSIZE_MAX);
+	if (!range_is_inside(offset, length, region->target.length))
+		return error_fail(-ERANGE, "%s %llu bytes at %llu of a region: it has %llu", verb,
+				  (unsigned long long)length, (unsigned long long)offset,
+				  (unsigned long long)region->target.length);
+	return 0;
+}
+
+static ssize_t transfer(struct afar_region *region, uint16_t opcode, const struct iovec *iov,
+			int nr_iov, uint64_t offset)
+{
+	const char *verb = opcode == AFAR_OP_READ ? "read" : "write";
+	struct afar_iov pieces[IOV_MAX];
+	uint64_t length = 0;
+	int ret = region_check(region);
+
+	if (ret)
+		return ret;
+	if (nr_iov < 0 || nr_iov > IOV_MAX || (nr_iov && !iov))
+		return error_fail(-EINVAL, "%s a region by %d pieces of memory: the most is %d",
+				  verb, nr_iov, IOV_MAX);
+	for (int i = 0; i < nr_iov; i++) {
+		if (!iov[i].iov_base && iov[i].iov_len)
+			return error_fail(-EINVAL, "%s a region: the memory is null", verb);
+		if (__builtin_add_overflow(length, iov[i].iov_len, &length))
+			return error_fail(-EINVAL, "%s a region: the pieces are longer than 2^64",
+					  verb);
+		pieces[i] = (struct afar_iov){.addr = iov[i].iov_base, .length = iov[i].iov_len};
+	}
+	ret = check_range(region, verb, offset, length);
+	if (!ret)
+		ret = target_transfer(&region->target, opcode, pieces, (uint32_t)nr_iov, offset,
+				      length);
+	return ret ? ret : (ssize_t)length;
+}
+
+ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, int nr_iov,
+			  uint64_t offset)
+{
+	return transfer(region, AFAR_OP_READ, iov, nr_iov, offset);
+}
+
+ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
+			   uint64_t offset)
+{
+	return transfer(region, AFAR_OP_WRITE, iov, nr_iov, offset);
+}
+
+ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset)
+{
+	struct iovec iov = {.iov_base = data, .iov_len = length};
+
+	return transfer(region, AFAR_OP_READ, &iov, 1, offset);
+}
+
+ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
+			   uint64_t offset)
+{
+	struct iovec iov = {.iov_base = (void *)data, .iov_len = length};
+
+	return transfer(region, AFAR_OP_WRITE, &iov, 1, offset);
+}
