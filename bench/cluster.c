@@ -1,1 +1,368 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Starts and stops the daemons of a private cluster. Each has its own folder and its own log in the
+ * cluster's temporary folder, and its own process group, so that an interrupt from the terminal goes
+ * to this process alone, which then stops them in order.
+ */
+#include "cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "harness.h"
+
+#define READY_TIMEOUT_MS 15000
+#define STOP_TIMEOUT_MS	 10000
+#define READY_FD	 3
+#define URI_MAX		 4400
+#define ARGUMENTS_MAX	 16
+
+struct daemon_process {
+	pid_t pid;
+	int ready_fd; /* becomes readable when it is ready, or ends */
+	char folder[96];
+};
+
+struct cluster {
+	char folder[64];
+	char program[PATH_MAX];
+	char uri[URI_MAX];
+	struct daemon_process manager;
+	struct daemon_process servers[CLUSTER_SERVERS_MAX];
+	unsigned nr_servers;
+	uint64_t server_bytes;
+};
+
+static int find_program(char *out, size_t size)
+{
+	const char *named = getenv("AFARD");
+	char self[PATH_MAX];
+	ssize_t length;
+	char *slash;
+
+	if (named && *named) {
+		snprintf(out, size, "%s", named);
+	} else {
+		length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+		if (length < 0)
+			return bench_fail(-errno, "/proc/self/exe: %s", strerror(errno));
+		self[length] = '\0';
+		slash = strrchr(self, '/');
+		if (slash)
+			*slash = '\0';
+		if (snprintf(out, size, "%s/afard", self) >= (int)size)
+			return bench_fail(-ENAMETOOLONG, "%s: too long a path", self);
+	}
+	if (access(out, X_OK))
+		return bench_fail(-errno, "the daemon %s: %s; name it with $AFARD", out,
+				  strerror(errno));
+	return 0;
+}
+
+/* ---- One daemon */
+
+/* In the child: from here to exec only what is safe after fork. */
+static _Noreturn void exec_daemon(const struct cluster *cluster, struct daemon_process *process,
+				  char *const arguments[], int ready_fd, pid_t parent)
+{
+	char log[128];
+	int log_fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(126);
+	setpgid(0, 0);
+	snprintf(log, sizeof(log), "%s/log", process->folder);
+	log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	dup2(log_fd, STDOUT_FILENO);
+	dup2(log_fd, STDERR_FILENO);
+	if (ready_fd == READY_FD)
+		fcntl(READY_FD, F_SETFD, 0);
+	else
+		dup2(ready_fd, READY_FD);
+	close_range(READY_FD + 1, ~0U, 0); /* libfabric's sockets of this process among them */
+	execv(cluster->program, arguments);
+	_exit(127);
+}
+
+static int spawn_daemon(struct cluster *cluster, struct daemon_process *process,
+			char *const arguments[])
+{
+	pid_t parent = getpid();
+	int ready[2];
+
+	if (mkdir(process->folder, 0700) && errno != EEXIST)
+		return bench_fail(-errno, "%s: %s", process->folder, strerror(errno));
+	if (pipe2(ready, O_CLOEXEC))
+		return bench_fail(-errno, "pipe: %s", strerror(errno));
+	fflush(NULL);
+	process->pid = fork();
+	if (!process->pid)
+		exec_daemon(cluster, process, arguments, ready[1], parent);
+	close(ready[1]);
+	process->ready_fd = ready[0];
+	if (process->pid < 0) {
+		int status = -errno;
+
+		process->pid = 0;
+		close(ready[0]);
+		return bench_fail(status, "fork: %s", strerror(-status));
+	}
+	return 0;
+}
+
+/* The last thing a daemon said, for people to read. */
+static void show_last_words(const struct daemon_process *process)
+{
+	char path[128];
+	char line[512];
+	char last[512] = "nothing";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/log", process->folder);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		memcpy(last, line, sizeof(last));
+	}
+	fclose(file);
+	bench_fail(0, "a daemon did not become ready; it said: %s", last);
+}
+
+/* Waits for the line that tells that the daemon is ready. */
+static int await_ready(struct daemon_process *process, char *line, size_t size)
+{
+	struct pollfd waited = {.fd = process->ready_fd, .events = POLLIN};
+	uint64_t deadline = clock_deadline_ms(READY_TIMEOUT_MS);
+	size_t length = 0;
+
+	while (length + 1 < size && !memchr(line, '\n', length)) {
+		int left_ms = clock_remaining_ms(deadline);
+		ssize_t got;
+
+		if (bench_is_interrupted())
+			return -EINTR;
+		if (!left_ms)
+			break;
+		if (poll(&waited, 1, left_ms) <= 0)
+			continue;
+		got = read(process->ready_fd, line + length, size - 1 - length);
+		if (got <= 0)
+			break;
+		length += (size_t)got;
+	}
+	line[length] = '\0';
+	close(process->ready_fd);
+	if (!strchr(line, '\n')) {
+		show_last_words(process);
+		return -ETIMEDOUT;
+	}
+	*strchr(line, '\n') = '\0';
+	return 0;
+}
+
+static void reap_daemon(struct daemon_process *process)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	uint64_t deadline = clock_deadline_ms(STOP_TIMEOUT_MS);
+
+	if (process->pid <= 0)
+		return;
+	while (waitpid(process->pid, NULL, WNOHANG) == 0) {
+		if (!clock_remaining_ms(deadline)) {
+			bench_fail(0, "a daemon did not stop on SIGTERM within %d s: killed",
+				   STOP_TIMEOUT_MS / 1000);
+			kill(process->pid, SIGKILL);
+			waitpid(process->pid, NULL, 0);
+			break;
+		}
+		nanosleep(&pause, NULL);
+	}
+	process->pid = 0;
+}
+
+/* ---- The cluster */
+
+/* HOST:PORT of a URI that the manager wrote; any port of the loopback before it has. */
+static void read_address(const char *uri, char *out, size_t size)
+{
+	const char *begin = strstr(uri, "://");
+
+	if (!begin) {
+		snprintf(out, size, "127.0.0.1:0");
+		return;
+	}
+	begin += 3;
+	snprintf(out, size, "%.*s", (int)strcspn(begin, "?"), begin);
+}
+
+static int start_manager(struct cluster *cluster)
+{
+	char address[128];
+	struct daemon_process *manager = &cluster->manager;
+	char *const arguments[] = {
+		cluster->program, "--role", "manager",	  "--data", manager->folder,
+		"--listen",	  address,  "--ready-fd", "3",	    NULL};
+	int status;
+
+	read_address(cluster->uri, address, sizeof(address));
+	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
+	status = spawn_daemon(cluster, manager, arguments);
+	return status ? status : await_ready(manager, cluster->uri, sizeof(cluster->uri));
+}
+
+static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
+{
+	struct daemon_process *server = &cluster->servers[i];
+	char memory[32];
+	char name[24];
+	char *const arguments[] = {cluster->program,
+				   "--role",
+				   "server",
+				   "--data",
+				   server->folder,
+				   "--manager",
+				   cluster->uri,
+				   "--memory",
+				   memory,
+				   "--name",
+				   name,
+				   "--ready-fd",
+				   "3",
+				   NULL};
+
+	snprintf(server->folder, sizeof(server->folder), "%s/server-%u", cluster->folder, i);
+	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
+	snprintf(name, sizeof(name), "bench-%u", i);
+	return spawn_daemon(cluster, server, arguments);
+}
+
+static int start_servers(struct cluster *cluster, unsigned nr, uint64_t bytes)
+{
+	char line[URI_MAX];
+	int status = 0;
+
+	for (unsigned i = 0; i < nr && !status; i++) {
+		status = start_server(cluster, i, bytes);
+		if (!status)
+			cluster->nr_servers = i + 1;
+	}
+	for (unsigned i = 0; i < cluster->nr_servers && !status; i++)
+		status = await_ready(&cluster->servers[i], line, sizeof(line));
+	return status;
+}
+
+int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+	int status;
+
+	if (!cluster)
+		return bench_fail(-ENOMEM, "no memory for a cluster");
+	cluster->server_bytes = server_bytes;
+	snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/afar-bench-XXXXXX");
+	if (!mkdtemp(cluster->folder)) {
+		status = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
+		free(cluster);
+		return status;
+	}
+	status = find_program(cluster->program, sizeof(cluster->program));
+	if (!status)
+		status = start_manager(cluster);
+	if (!status)
+		status = start_servers(cluster, nr_servers, server_bytes);
+	if (status) {
+		cluster_stop(cluster);
+		return status;
+	}
+	*out = cluster;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place)
+{
+	(void)stat;
+	(void)kind;
+	(void)place;
+	return remove(path);
+}
+
+/* The manager lives longest: a server's last words are to it. */
+void cluster_stop(struct cluster *cluster)
+{
+	if (!cluster)
+		return;
+	for (unsigned i = 0; i < cluster->nr_servers; i++) {
+		if (cluster->servers[i].pid > 0)
+			kill(cluster->servers[i].pid, SIGTERM);
+	}
+	for (unsigned i = 0; i < cluster->nr_servers; i++)
+		reap_daemon(&cluster->servers[i]);
+	if (cluster->manager.pid > 0)
+		kill(cluster->manager.pid, SIGTERM);
+	reap_daemon(&cluster->manager);
+	nftw(cluster->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(cluster);
+}
+
+/* ---- Deaths and second lives */
+
+static void kill_daemon(struct daemon_process *process)
+{
+	if (process->pid <= 0)
+		return;
+	kill(process->pid, SIGKILL);
+	reap_daemon(process);
+}
+
+void cluster_kill_manager(struct cluster *cluster)
+{
+	kill_daemon(&cluster->manager);
+}
+
+int cluster_restart_manager(struct cluster *cluster)
+{
+	return start_manager(cluster);
+}
+
+void cluster_kill_server(struct cluster *cluster, unsigned i)
+{
+	kill_daemon(&cluster->servers[i]);
+}
+
+int cluster_restart_server(struct cluster *cluster, unsigned i)
+{
+	char line[URI_MAX];
+	int status = start_server(cluster, i, cluster->server_bytes);
+
+	return status ? status : await_ready(&cluster->servers[i], line, sizeof(line));
+}
+
+const char *cluster_uri(const struct cluster *cluster)
+{
+	return cluster->uri;
+}
+
+pid_t cluster_manager(const struct cluster *cluster)
+{
+	return cluster->manager.pid;
+}
+
+pid_t cluster_server(const struct cluster *cluster, unsigned i)
+{
+	return cluster->servers[i].pid;
+}

@@ -1,1 +1,328 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The harness: picks a suite, walks through its stages and rows, alternates ours and the reference,
+ * and hands the values to report.c. It owns the results and the interrupt flag.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define REPETITIONS_DEFAULT 7U
+#define REPETITIONS_MAX	    1000U
+
+static const struct bench_suite *const suites[] = {
+	&bench_suite_region,
+	&bench_suite_limit,
+};
+#define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
+
+struct request {
+	const struct bench_suite *suite; /* NULL: list them           */
+	const char *row;		 /* part of a name, or NULL   */
+	unsigned repetitions;
+	bool as_json;
+};
+
+static volatile sig_atomic_t is_interrupted;
+static unsigned repetitions_now = REPETITIONS_DEFAULT;
+static char note_now[sizeof(((struct bench_result *)NULL)->note)];
+
+static void clear_progress(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+static void show_progress(const char *name, unsigned done, unsigned all)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r\033[K%s  %u/%u", name, done, all);
+	fflush(stderr);
+}
+
+int bench_fail(int status, const char *format, ...)
+{
+	va_list arguments;
+
+	clear_progress();
+	fputs("afar bench: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return status;
+}
+
+void bench_note(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(note_now, sizeof(note_now), format, arguments);
+	va_end(arguments);
+}
+
+unsigned bench_repetitions(void)
+{
+	return repetitions_now;
+}
+
+bool bench_is_interrupted(void)
+{
+	return is_interrupted != 0;
+}
+
+static void on_interrupt(int number)
+{
+	(void)number;
+	is_interrupted = 1;
+}
+
+/* The first signal ends the run in order, a second one at once; the daemons die with this process. */
+static void catch_interrupts(void)
+{
+	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run_ours(void *stage, struct bench_result *result, unsigned repetition, double *value)
+{
+	return result->row->run_ours(stage, result->row, repetition, value);
+}
+
+static int run_reference(void *stage, struct bench_result *result, unsigned repetition,
+			 double *value)
+{
+	if (!result->row->run_reference)
+		return 0;
+	return result->row->run_reference(stage, result->row, repetition, value);
+}
+
+static int warm_up(void *stage, struct bench_result *result)
+{
+	double dropped;
+	int status = run_ours(stage, result, 0, &dropped);
+
+	return status ? status : run_reference(stage, result, 0, &dropped);
+}
+
+/* Who goes first alternates too, so that neither always finds what the other left behind. */
+static int run_repetition(void *stage, struct bench_result *result, unsigned repetition)
+{
+	double *ours = &result->ours[repetition];
+	double *reference = &result->reference[repetition];
+	int status;
+
+	if (repetition % 2 == 0) {
+		status = run_ours(stage, result, repetition, ours);
+		return status ? status : run_reference(stage, result, repetition, reference);
+	}
+	status = run_reference(stage, result, repetition, reference);
+	return status ? status : run_ours(stage, result, repetition, ours);
+}
+
+static int run_row(void *stage, struct bench_result *result)
+{
+	unsigned all = repetitions_now;
+	int status;
+
+	result->ours = calloc(all, sizeof(double));
+	result->reference = calloc(all, sizeof(double));
+	if (!result->ours || !result->reference)
+		return bench_fail(-ENOMEM, "no memory for the results");
+	note_now[0] = '\0';
+	show_progress(result->row->name, 0, all);
+	status = warm_up(stage, result);
+	for (unsigned i = 0; i < all && !status; i++) {
+		if (is_interrupted)
+			return -EINTR;
+		show_progress(result->row->name, i, all);
+		status = run_repetition(stage, result, i);
+		if (status)
+			break;
+		result->nr_ours = i + 1;
+		result->nr_reference = result->row->run_reference ? i + 1 : 0;
+	}
+	clear_progress();
+	memcpy(result->note, note_now, sizeof(result->note));
+	return status;
+}
+
+static bool is_wanted(const struct request *request, const struct bench_row *row)
+{
+	return !request->row || strstr(row->name, request->row);
+}
+
+static unsigned count_wanted(const struct request *request, const struct bench_stage *stage)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < stage->nr_rows; i++)
+		nr += is_wanted(request, &stage->rows[i]);
+	return nr;
+}
+
+/* Measures the wanted rows of a stage into `results`; a row that fails does not end the others. */
+static int run_stage(const struct request *request, const struct bench_stage *stage,
+		     struct bench_result *results)
+{
+	struct bench_result *result = results;
+	void *state = NULL;
+	int status = 0;
+
+	show_progress("setting up", 0, 1);
+	if (stage->setup)
+		status = stage->setup(&state);
+	for (unsigned i = 0; i < stage->nr_rows; i++) {
+		int row_status = status;
+
+		if (!is_wanted(request, &stage->rows[i]))
+			continue;
+		result->row = &stage->rows[i];
+		if (!row_status && !is_interrupted)
+			row_status = run_row(state, result);
+		result->has_failed = row_status || is_interrupted;
+		result++;
+	}
+	if (!status && stage->teardown)
+		stage->teardown(state);
+	for (const struct bench_result *each = results; each < result; each++) {
+		if (each->has_failed)
+			status = -EIO;
+	}
+	return status;
+}
+
+static int run_suite(const struct request *request)
+{
+	const struct bench_suite *suite = request->suite;
+	struct bench_result *results;
+	unsigned nr_results = 0;
+	unsigned nr = 0;
+	int status = 0;
+
+	for (unsigned i = 0; i < suite->nr_stages; i++)
+		nr += count_wanted(request, suite->stages[i]);
+	if (!nr) {
+		bench_fail(0, "suite %s has no row with \"%s\" in its name", suite->name,
+			   request->row);
+		return 2;
+	}
+	results = calloc(nr, sizeof(*results));
+	if (!results)
+		return bench_fail(1, "no memory for the results");
+	repetitions_now = request->repetitions;
+	catch_interrupts();
+	for (unsigned i = 0; i < suite->nr_stages && !is_interrupted; i++) {
+		unsigned wanted = count_wanted(request, suite->stages[i]);
+
+		if (wanted && run_stage(request, suite->stages[i], &results[nr_results]))
+			status = 1;
+		nr_results += wanted;
+	}
+	clear_progress();
+	if (is_interrupted)
+		status = bench_fail(130, "interrupted");
+	else if (!request->as_json)
+		bench_print_table(results, nr_results, request->repetitions);
+	else if (bench_print_json(results, nr_results))
+		status = bench_fail(1, "no memory to print the results");
+	for (unsigned i = 0; i < nr_results; i++) {
+		free(results[i].ours);
+		free(results[i].reference);
+	}
+	free(results);
+	return status;
+}
+
+static int list_suites(void)
+{
+	puts("Suites, to be run with `afar bench SUITE`:");
+	for (size_t i = 0; i < NR_SUITES; i++)
+		printf("  %-10s %s\n", suites[i]->name, suites[i]->summary);
+	return 0;
+}
+
+static const struct bench_suite *find_suite(const char *name)
+{
+	for (size_t i = 0; i < NR_SUITES; i++) {
+		if (!strcmp(suites[i]->name, name))
+			return suites[i];
+	}
+	return NULL;
+}
+
+static int parse_repetitions(const char *text, unsigned *out)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || !value || value > REPETITIONS_MAX)
+		return bench_fail(-EINVAL, "--reps %s: give a number from 1 to %u", text,
+				  REPETITIONS_MAX);
+	*out = (unsigned)value;
+	return 0;
+}
+
+static int parse_arguments(int argc, char **argv, struct request *out)
+{
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"reps", required_argument, NULL, 'n'},
+		{"row", required_argument, NULL, 'r'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	*out = (struct request){.repetitions = REPETITIONS_DEFAULT};
+	optind = 0; /* the caller may have used getopt before */
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		if (option == 'j')
+			out->as_json = true;
+		else if (option == 'n') {
+			if (parse_repetitions(optarg, &out->repetitions))
+				return -EINVAL;
+		} else if (option == 'r')
+			out->row = optarg;
+		else
+			return bench_fail(
+				-EINVAL,
+				"%s: use [SUITE] [--json] [--reps N] [--row PART-OF-A-NAME]",
+				argv[optind - 1]);
+	}
+	if (optind == argc)
+		return 0;
+	if (optind + 1 < argc)
+		return bench_fail(-EINVAL, "%s: name one suite at a time", argv[optind + 1]);
+	out->suite = find_suite(argv[optind]);
+	if (!out->suite)
+		return bench_fail(-EINVAL, "there is no suite %s: `afar bench` lists them",
+				  argv[optind]);
+	return 0;
+}
+
+int bench_main(int argc, char **argv)
+{
+	struct request request;
+
+	if (parse_arguments(argc, argv, &request))
+		return 2;
+	return request.suite ? run_suite(&request) : list_suites();
+}

@@ -1,1 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Suite `region`: remote DRAM. The stages that fork clients come first: what a fresh process pays must
+ * not be paid already by this one, which has not touched libfabric until the transfers.
+ */
+#include "region.h"
+
+static const struct bench_stage *const stages[] = {
+	&region_connect_stage, &region_idle_stage,    &region_memory_stage, &region_transfer_stage,
+	&region_stripe_stage,  &region_reserve_stage, &region_warm_stage,
+};
+
+const struct bench_suite bench_suite_region = {
+	"region",
+	"remote DRAM: transfers against raw libfabric, reserving, connecting, idling, memory",
+	stages,
+	NR_ROWS(stages),
+};

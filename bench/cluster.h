@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A private cluster for a suite: a manager and servers, processes of afard in a temporary folder. */
+#ifndef BENCH_CLUSTER_H
+#define BENCH_CLUSTER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CLUSTER_SERVERS_MAX 8U
+
+struct cluster;
+
+/*
+ * Starts a manager and `nr_servers` servers that lend `server_bytes` each, and waits until all have joined.
+ * The program is $AFARD, else the afard beside this program. The daemons die with this process.
+ */
+int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out);
+/* Ends the daemons by SIGTERM, waits for them, removes the folder. NULL is allowed. */
+void cluster_stop(struct cluster *cluster);
+
+/* Kill without a warning, and start again: the manager at the same address, with what it has stored. */
+void cluster_kill_manager(struct cluster *cluster);
+int cluster_restart_manager(struct cluster *cluster);
+void cluster_kill_server(struct cluster *cluster, unsigned i);
+int cluster_restart_server(struct cluster *cluster, unsigned i);
+
+/* For afar_session_open(): names the key too. */
+const char *cluster_uri(const struct cluster *cluster);
+pid_t cluster_manager(const struct cluster *cluster);
+pid_t cluster_server(const struct cluster *cluster, unsigned i);
+
+#endif

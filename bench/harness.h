@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a suite is made of. A suite is a list of stages, one after the other; a stage sets up what its
+ * rows need (a cluster, a session, a reference process), and each of its rows is a pair of functions
+ * that measure one number once: ours and the reference's. The harness alternates them.
+ *
+ * Functions return 0 or a negative code, after bench_fail() has said what is wrong.
+ */
+#ifndef BENCH_HARNESS_H
+#define BENCH_HARNESS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BENCH_REPORTED NAN /* the bar of a row that is only reported */
+
+enum bench_better {
+	BENCH_LOWER,
+	BENCH_HIGHER,
+};
+
+struct bench_row {
+	const char *name;
+	const char *unit;
+	enum bench_better better;
+	const char *reference_is; /* NULL: there is none                                    */
+	double bar;		  /* bound on ours / reference, or BENCH_REPORTED           */
+	const void *parameters;	  /* for the functions below, which rows share              */
+
+	/* Measure once. `repetition` counts from 0; the warm-up, whose value is dropped, is one more 0. */
+	int (*run_ours)(void *stage, const struct bench_row *row, unsigned repetition,
+			double *value);
+	int (*run_reference)(void *stage, const struct bench_row *row, unsigned repetition,
+			     double *value); /* NULL: there is none */
+};
+
+struct bench_stage {
+	int (*setup)(void **stage); /* NULL: nothing to set up */
+	void (*teardown)(void *stage);
+	const struct bench_row *rows;
+	unsigned nr_rows;
+};
+
+struct bench_suite {
+	const char *name;
+	const char *summary;
+	const struct bench_stage *const *stages;
+	unsigned nr_stages;
+};
+
+/* What was measured of a row. */
+struct bench_result {
+	const struct bench_row *row;
+	double *ours;	   /* one per repetition, in the order taken */
+	double *reference; /* likewise                               */
+	unsigned nr_ours;
+	unsigned nr_reference;
+	bool has_failed;
+	char note[256]; /* empty when there is none */
+};
+
+/* Says on stderr why something could not be measured; returns `status` for the caller to return. */
+int bench_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts a line below the table, about the row being measured. A later one replaces it. */
+void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* How many repetitions are counted: for stages that divide a span among them. */
+unsigned bench_repetitions(void);
+
+/* True once the user wants out (SIGINT, SIGTERM): loops that wait must end, and setups fail. */
+bool bench_is_interrupted(void);
+
+/* ---- Statistics and output (report.c) */
+
+double bench_median(const double *values, unsigned nr);
+/* Ours over the reference's, by medians; NAN when there is no reference. */
+double bench_ratio(const struct bench_result *result);
+/* The machine and what else a number depends on, in one line. */
+void bench_describe_machine(char *out, size_t size);
+void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions);
+/* Returns 0, or -ENOMEM. */
+int bench_print_json(const struct bench_result *results, unsigned nr);
+
+/* ---- The suites */
+
+extern const struct bench_suite bench_suite_limit;
+extern const struct bench_suite bench_suite_region;
+
+#endif

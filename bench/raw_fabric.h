@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reference for transfers: libfabric itself, with nothing in between. Written without a look at
+ * src/fabric: the shortest program that moves bytes one-sided over the tcp provider.
+ */
+#ifndef BENCH_RAW_FABRIC_H
+#define BENCH_RAW_FABRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct raw_fabric; /* an initiator in this process, connected to a target in a child */
+
+/* The same operations for both sides of a row: what to move, and how. */
+struct transfer {
+	bool is_write;
+	size_t size;	       /* bytes of each operation                                       */
+	unsigned depth;	       /* in flight; at most RAW_DEPTH_MAX                              */
+	uint64_t window_bytes; /* the operations walk over so much remote memory, round and round */
+	uint64_t nr;	       /* operations                                                    */
+};
+
+#define RAW_DEPTH_MAX 64U
+
+/* "libfabric 1.17, provider tcp" */
+void raw_fabric_describe(char *out, size_t size);
+
+/* Starts libfabric as a process's first fi_getinfo() does: how long that takes goes to `*elapsed_ns`. */
+int raw_fabric_start(uint64_t *elapsed_ns);
+
+/*
+ * Forks the target with `bytes` of registered memory, connects to it, and checks that bytes written
+ * are the bytes read. Must come before there are threads in this process.
+ */
+int raw_fabric_open(size_t bytes, struct raw_fabric **out);
+void raw_fabric_close(struct raw_fabric *raw);
+
+/* Does `transfer`, spinning; the time it took goes to `*elapsed_ns`. */
+int raw_fabric_run(struct raw_fabric *raw, const struct transfer *transfer, uint64_t *elapsed_ns);
+
+/* CPU time of the target so far. */
+uint64_t raw_fabric_target_cpu_ns(const struct raw_fabric *raw);
+
+/* Populated, page-aligned memory on transparent huge pages, as both sides of every row use it. NULL:
+ * there is none. */
+void *bench_memory_map(size_t bytes);
+void bench_memory_unmap(void *addr, size_t bytes);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The steps that bring a client of a private cluster to where a row begins, for the region suite. */
+#include "scene.h"
+
+#include <string.h>
+
+#include "harness.h"
+
+int scene_fail(const char *what, int status)
+{
+	return bench_fail(status, "%s: %s", what,
+			  *afar_last_error() ? afar_last_error() : afar_strerror(status));
+}
+
+int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes)
+{
+	const struct afar_session_options options = {.size = sizeof(options),
+						     .cache_bytes = cache_bytes};
+	int status = afar_session_open(uri, &options, &scene->session);
+
+	return status ? scene_fail("open a session", status) : 0;
+}
+
+int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_DRAM, .width = width};
+	int status = afar_namespace_create(scene->session, name, &policy, &scene->ns);
+
+	if (status)
+		return scene_fail("create a namespace", status);
+	status = afar_namespace_reserve(scene->ns, bytes);
+	if (status)
+		return scene_fail("reserve", status);
+	status = afar_region_create(scene->ns, SCENE_REGION, bytes, 0, &scene->region);
+	return status ? scene_fail("create a region", status) : 0;
+}
+
+int scene_open_region(struct scene *scene)
+{
+	int status = afar_namespace_open(scene->session, SCENE_NAMESPACE, &scene->ns);
+
+	if (status)
+		return scene_fail("open the namespace", status);
+	status = afar_region_open(scene->ns, SCENE_REGION, &scene->region);
+	return status ? scene_fail("open the region", status) : 0;
+}
+
+int scene_map(struct scene *scene, uint64_t bytes)
+{
+	int status = afar_region_map(scene->region, 0, bytes, 0, &scene->mapping);
+
+	return status ? scene_fail("map", status) : 0;
+}
+
+static void close_region(struct scene *scene)
+{
+	if (scene->mapping)
+		afar_mapping_unmap(scene->mapping);
+	if (scene->region)
+		afar_region_close(scene->region);
+	scene->mapping = NULL;
+	scene->region = NULL;
+}
+
+void scene_free_region(struct scene *scene)
+{
+	if (scene->region)
+		afar_region_free(scene->region);
+	close_region(scene);
+}
+
+void scene_close(struct scene *scene)
+{
+	close_region(scene);
+	if (scene->ns)
+		afar_namespace_close(scene->ns);
+	if (scene->session)
+		afar_session_close(scene->session);
+	memset(scene, 0, sizeof(*scene));
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What most rows start from: a client of a private cluster with a namespace and a region. Each step says
+ * what failed, and the close functions take what there is.
+ */
+#ifndef BENCH_SCENE_H
+#define BENCH_SCENE_H
+
+#include <stdint.h>
+
+#include <afar/afar.h>
+
+#define SCENE_NAMESPACE "bench"
+#define SCENE_REGION	"region"
+
+struct scene {
+	struct afar_session *session;
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	struct afar_mapping *mapping;
+};
+
+/* Says what libafar said; returns `status`. */
+int scene_fail(const char *what, int status);
+
+/* Opens a session that keeps up to `cache_bytes` of mapping memory (0: the default). */
+int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes);
+/* Makes namespace `name` (striped over `width` servers, 0: all), reserves, allocates. */
+int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes);
+/* Opens what another session created as SCENE_NAMESPACE. */
+int scene_open_region(struct scene *scene);
+/* Maps all of the region. */
+int scene_map(struct scene *scene, uint64_t bytes);
+/* Unmaps and frees; the reservation stays. */
+void scene_free_region(struct scene *scene);
+/* Closes all handles; what was created lives on in the cluster. */
+void scene_close(struct scene *scene);
+
+#endif
