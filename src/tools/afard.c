@@ -1,1 +1,373 @@
-int main(void);int main(void){return 0;}
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon: a manager, a server, or both on one loop. It owns the data folder — locked while it
+ * runs, so that two daemons never share one —, the keys, and DIR/cluster, which tells `afar` on this
+ * machine where the cluster is. It starts what its configuration says, announces itself, sleeps until
+ * a signal, and stops in reverse order.
+ *
+ * Exit status: 0 stopped by a signal, 1 could not start, 2 not understood.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/key.h"
+#include "base/uri.h"
+#include "config.h"
+#include "manager/manager.h"
+#include "rpc/rpc.h"
+#include "server/server.h"
+
+#define NR_KEYS_MAX 256
+#define IDENTITY    "admin" /* of the key that a manager makes */
+
+struct daemon {
+	struct config config;
+	sigset_t stop_signals;
+	int folder_fd; /* of config.data, with the lock */
+	char folder[PATH_MAX];
+	char manager_folder[PATH_MAX];
+	char server_folder[PATH_MAX];
+	char key_file[PATH_MAX]; /* absolute */
+	struct key keys[NR_KEYS_MAX];
+	size_t nr_keys;
+	struct uri manager_uri; /* of the manager to join */
+	char cluster_uri[CONFIG_TEXT_MAX + PATH_MAX];
+	bool has_cluster_file;
+	struct rpc_loop *loop;
+	struct manager *manager;
+	struct server *server;
+};
+
+/* ---- The data folder */
+
+static int make_folder(const char *path)
+{
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return error_fail(-errno, "make the folder %s: %s; choose another with --data",
+				  path, strerror(errno));
+	return 0;
+}
+
+static int make_inner_folder(struct daemon *daemon, const char *name, char out[PATH_MAX])
+{
+	int length = snprintf(out, PATH_MAX, "%s/%s", daemon->folder, name);
+
+	if (length < 0 || length >= PATH_MAX)
+		return error_fail(-ENAMETOOLONG,
+				  "use the folder %s: its name is too long; choose another with "
+				  "--data",
+				  daemon->folder);
+	return make_folder(out);
+}
+
+/* The lock is on the folder itself: nothing to leave behind, and it ends with the process. */
+static int open_folder(struct daemon *daemon)
+{
+	const char *path = daemon->config.data;
+	int rc;
+
+	rc = make_folder(path);
+	if (rc)
+		return rc;
+	daemon->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (daemon->folder_fd < 0 || !realpath(path, daemon->folder))
+		return error_fail(-errno, "use the folder %s: %s; choose another with --data", path,
+				  strerror(errno));
+	if (strpbrk(daemon->folder, "\r\n"))
+		return error_fail(-EINVAL,
+				  "use the folder %s: its name has a line break; choose "
+				  "another with --data",
+				  path);
+	if (flock(daemon->folder_fd, LOCK_EX | LOCK_NB))
+		return error_fail(-EBUSY,
+				  "use the folder %s: another afard runs in it; stop that one or "
+				  "choose another folder with --data",
+				  path);
+	if (daemon->config.role & ROLE_MANAGER) {
+		rc = make_inner_folder(daemon, "manager", daemon->manager_folder);
+		if (rc)
+			return rc;
+	}
+	if (daemon->config.role & ROLE_SERVER)
+		return make_inner_folder(daemon, "server", daemon->server_folder);
+	return 0;
+}
+
+/* Where the keys are: what --key says, else what the manager's URI says, else DIR/key. */
+static const char *choose_key_file(const struct daemon *daemon, char out[PATH_MAX + 8])
+{
+	if (daemon->config.key[0])
+		return daemon->config.key;
+	if (daemon->config.role == ROLE_SERVER && daemon->manager_uri.key_file[0])
+		return daemon->manager_uri.key_file;
+	snprintf(out, PATH_MAX + 8, "%s/key", daemon->folder);
+	return out;
+}
+
+static int load_keys(struct daemon *daemon)
+{
+	char own[PATH_MAX + 8];
+	const char *path = choose_key_file(daemon, own);
+	int rc;
+
+	if (path == own && daemon->config.role & ROLE_MANAGER) {
+		rc = key_load_or_make(path, IDENTITY, &daemon->keys[0]);
+		if (rc < 0)
+			return rc;
+	} else if (path == own && access(path, F_OK)) {
+		return error_fail(
+			-ENOENT,
+			"start a server in %s: it has no key; copy the manager's there as "
+			"'key', or name it with --key",
+			daemon->config.data);
+	}
+	rc = key_load(path, daemon->keys, NR_KEYS_MAX);
+	if (rc < 0)
+		return rc;
+	daemon->nr_keys = (size_t)rc;
+	if (!realpath(path, daemon->key_file))
+		return error_fail(-errno, "find the key file %s: %s", path, strerror(errno));
+	return 0;
+}
+
+/* ---- Where the cluster is */
+
+/* HOST:PORT to reach a listener at `address`: a wildcard is reached on this machine. */
+static void reachable(const char *address, char *out, size_t size)
+{
+	if (!strncmp(address, "0.0.0.0:", 8))
+		snprintf(out, size, "127.0.0.1:%s", address + 8);
+	else if (!strncmp(address, "[::]:", 5))
+		snprintf(out, size, "[::1]:%s", address + 5);
+	else
+		snprintf(out, size, "%s", address);
+}
+
+/* After the manager has its port, when there is one here. */
+static int find_manager(struct daemon *daemon)
+{
+	char address[CONFIG_TEXT_MAX];
+
+	if (daemon->manager) {
+		reachable(manager_address(daemon->manager), address, sizeof(address));
+		snprintf(daemon->config.manager, sizeof(daemon->config.manager), "afar://%s",
+			 address);
+	}
+	return uri_parse(daemon->config.manager, &daemon->manager_uri);
+}
+
+static int compose_cluster_uri(struct daemon *daemon)
+{
+	const struct uri *uri = &daemon->manager_uri;
+	bool is_ipv6 = strchr(uri->host, ':') != NULL;
+	int length;
+
+	length = snprintf(daemon->cluster_uri, sizeof(daemon->cluster_uri),
+			  "afar://%s%s%s:%u?key=%s", is_ipv6 ? "[" : "", uri->host,
+			  is_ipv6 ? "]" : "", uri->port, daemon->key_file);
+	if (length < 0 || (size_t)length >= sizeof(daemon->cluster_uri))
+		return error_fail(-ENAMETOOLONG,
+				  "name the cluster: the path of %s is too long; "
+				  "choose another folder with --data",
+				  daemon->key_file);
+	return 0;
+}
+
+/* ---- Starting */
+
+static int start_manager(struct daemon *daemon)
+{
+	const struct manager_options options = {
+		.address = daemon->config.listen,
+		.folder = daemon->manager_folder,
+		.keys = daemon->keys,
+		.nr_keys = daemon->nr_keys,
+		.lease_ms = daemon->config.lease_ms,
+	};
+
+	return manager_start(daemon->loop, &options, &daemon->manager);
+}
+
+/*
+ * Where a server listens if nobody says so: for this machine alone when its manager is reached there
+ * alone, else on all addresses; the server finds out which of them to tell.
+ */
+static const char *default_address(const char *manager_host)
+{
+	if (!strncmp(manager_host, "127.", 4) || !strcmp(manager_host, "localhost"))
+		return "127.0.0.1:0";
+	if (!strcmp(manager_host, "::1"))
+		return "[::1]:0";
+	return strchr(manager_host, ':') ? "[::]:0" : "0.0.0.0:0";
+}
+
+static int start_server(struct daemon *daemon)
+{
+	const struct config *config = &daemon->config;
+	const char *address = default_address(daemon->manager_uri.host);
+	const struct server_options options = {
+		.name = config->name[0] ? config->name : NULL,
+		.manager_host = daemon->manager_uri.host,
+		.manager_port = daemon->manager_uri.port,
+		.key = &daemon->keys[0],
+		.control_address = config->control[0] ? config->control : address,
+		.data_address = config->data_listen[0] ? config->data_listen : address,
+		.transport = config->transport,
+		.folder = daemon->server_folder,
+		.capacity_bytes = config->memory_bytes,
+		.pool_bytes = config->pool_bytes,
+		.nr_progress = config->nr_progress,
+		.spin_us = config->spin_us,
+	};
+
+	return server_start(daemon->loop, &options, &daemon->server);
+}
+
+static int start(struct daemon *daemon)
+{
+	int rc;
+
+	rc = uri_parse(daemon->config.manager, &daemon->manager_uri);
+	if (!rc)
+		rc = open_folder(daemon);
+	if (!rc)
+		rc = load_keys(daemon);
+	if (!rc)
+		rc = rpc_loop_start("afard", &daemon->loop);
+	if (!rc && daemon->config.role & ROLE_MANAGER)
+		rc = start_manager(daemon);
+	if (!rc)
+		rc = find_manager(daemon);
+	if (!rc)
+		rc = compose_cluster_uri(daemon);
+	if (!rc && daemon->config.role & ROLE_SERVER)
+		rc = start_server(daemon);
+	return rc;
+}
+
+/* Until the server is in the cluster, for as long as that takes. False: a signal came first. */
+static bool await_joined(struct daemon *daemon)
+{
+	struct timespec pause = {.tv_nsec = 5000000};
+
+	while (daemon->server && !server_is_joined(daemon->server)) {
+		if (sigtimedwait(&daemon->stop_signals, NULL, &pause) > 0)
+			return false;
+		if (pause.tv_nsec < 160000000)
+			pause.tv_nsec *= 2;
+	}
+	return true;
+}
+
+/* DIR/cluster is written aside and renamed: nobody reads half of it. */
+static int write_cluster_file(struct daemon *daemon)
+{
+	const char *aside = "cluster.new";
+	int fd, rc = 0;
+
+	fd = openat(daemon->folder_fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		    0600);
+	if (fd < 0 || dprintf(fd, "%s\n", daemon->cluster_uri) < 0)
+		rc = -errno;
+	if (fd >= 0 && close(fd) && !rc)
+		rc = -errno;
+	if (!rc && renameat(daemon->folder_fd, aside, daemon->folder_fd, "cluster"))
+		rc = -errno;
+	if (rc) {
+		unlinkat(daemon->folder_fd, aside, 0);
+		return error_fail(rc, "write %s/cluster: %s", daemon->folder, strerror(-rc));
+	}
+	daemon->has_cluster_file = true;
+	return 0;
+}
+
+static int announce(struct daemon *daemon)
+{
+	int rc;
+
+	if (daemon->manager) {
+		rc = write_cluster_file(daemon);
+		if (rc)
+			return rc;
+	}
+	printf("afard: ready on %s\n", daemon->cluster_uri);
+	fflush(stdout);
+	if (daemon->config.ready_fd >= 0) {
+		dprintf(daemon->config.ready_fd, "%s\n", daemon->cluster_uri);
+		if (daemon->config.ready_fd > STDERR_FILENO)
+			close(daemon->config.ready_fd);
+	}
+	return 0;
+}
+
+/* ---- Stopping */
+
+static void stop(struct daemon *daemon)
+{
+	if (daemon->has_cluster_file)
+		unlinkat(daemon->folder_fd, "cluster", 0);
+	if (daemon->server)
+		server_stop(daemon->server);
+	if (daemon->manager)
+		manager_stop(daemon->manager);
+	if (daemon->loop)
+		rpc_loop_stop(daemon->loop);
+	if (daemon->folder_fd >= 0)
+		close(daemon->folder_fd);
+	explicit_bzero(daemon->keys, sizeof(daemon->keys));
+}
+
+/* The threads inherit the mask: only main() takes these signals, by waiting for them. */
+static void block_stop_signals(struct daemon *daemon)
+{
+	sigemptyset(&daemon->stop_signals);
+	sigaddset(&daemon->stop_signals, SIGTERM);
+	sigaddset(&daemon->stop_signals, SIGINT);
+	sigaddset(&daemon->stop_signals, SIGHUP);
+	sigprocmask(SIG_BLOCK, &daemon->stop_signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int complain(int status)
+{
+	fprintf(stderr, "afard: %s\n", afar_last_error());
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon daemon = {.folder_fd = -1};
+	int rc, signal_number;
+
+	/* libfabric's verbs cache would keep closed keys alive. Before libfabric starts. */
+	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
+	rc = config_read(argc, argv, &daemon.config);
+	if (rc < 0)
+		return complain(2);
+	if (rc == CONFIG_SHOWN)
+		return 0;
+	log_set_level(daemon.config.log_level);
+	block_stop_signals(&daemon);
+
+	rc = start(&daemon);
+	if (!rc && await_joined(&daemon)) {
+		rc = announce(&daemon);
+		if (!rc)
+			sigwait(&daemon.stop_signals, &signal_number);
+	}
+	if (rc)
+		complain(1);
+	/* From here on a second signal ends the process at once. */
+	sigprocmask(SIG_UNBLOCK, &daemon.stop_signals, NULL);
+	stop(&daemon);
+	return rc ? 1 : 0;
+}

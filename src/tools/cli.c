@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the commands of `afar` share; see cli.h. Owns the session of the one command that runs. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+#include <wctype.h>
+
+#define FLAGS_MAX     8 /* of one command */
+#define TIMEOUT_MAX_S 86400
+
+/* ---- Failing */
+
+/* One line whatever the text holds, so that nothing that came from elsewhere can act on a terminal. */
+static void complain(const char *format, va_list arguments)
+{
+	char *text, *printable;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		return;
+	printable = cli_printable(text, NULL);
+	fprintf(stderr, "afar: %s\n", printable ? printable : "out of memory");
+	free(printable);
+	free(text);
+}
+
+int cli_fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	complain(format, arguments);
+	va_end(arguments);
+	return CLI_FAILED;
+}
+
+int cli_fail_last(int error)
+{
+	const char *line = afar_last_error();
+
+	return cli_fail("%s", *line ? line : afar_strerror(error));
+}
+
+int cli_misuse(const struct cli_command *command, const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (command)
+		cli_fail("%s: %s; usage: afar %s %s", command->name, text, command->name,
+			 command->arguments);
+	else
+		cli_fail("%s; see afar --help", text);
+	return CLI_USAGE;
+}
+
+/* ---- Flags */
+
+enum { FLAG_CLUSTER = 1000, FLAG_KEY, FLAG_TIMEOUT, FLAG_HELP };
+
+int cli_set_timeout(struct cli *cli, const char *value)
+{
+	uint64_t seconds;
+
+	if (number_parse(value, TIMEOUT_MAX_S, &seconds) || !seconds)
+		return cli_misuse(NULL,
+				  "--timeout: '%.64s' is not a number of seconds from 1 to %d",
+				  value, TIMEOUT_MAX_S);
+	cli->timeout_ms = (uint32_t)seconds * 1000;
+	return 0;
+}
+
+static void show_help(const struct cli_command *command, const struct cli_flag *flags)
+{
+	char flag[64];
+
+	printf("Usage: afar %s %s\n\n%s\n\n", command->name, command->arguments, command->summary);
+	for (const struct cli_flag *at = flags; at && at->name; at++) {
+		snprintf(flag, sizeof(flag), "--%s %s", at->name, at->argument ? at->argument : "");
+		printf("  %-19s %s\n", flag, at->help);
+	}
+	fputs(CLI_GLOBAL_FLAGS, stdout);
+}
+
+static void fill_options(const struct cli_flag *flags, struct option options[FLAGS_MAX + 5])
+{
+	size_t n = 0;
+
+	for (; flags && flags[n].name && n < FLAGS_MAX; n++)
+		options[n] = (struct option){flags[n].name,
+					     flags[n].argument ? required_argument : no_argument,
+					     NULL, (int)n};
+	options[n++] = (struct option){"cluster", required_argument, NULL, FLAG_CLUSTER};
+	options[n++] = (struct option){"key", required_argument, NULL, FLAG_KEY};
+	options[n++] = (struct option){"timeout", required_argument, NULL, FLAG_TIMEOUT};
+	options[n++] = (struct option){"help", no_argument, NULL, FLAG_HELP};
+	options[n] = (struct option){0};
+}
+
+/* Takes one flag; 0 to go on, else -1 with `*status`. */
+static int take_flag(struct cli *cli, const struct cli_command *command,
+		     const struct cli_flag *flags, int flag, const char *typed, int *status)
+{
+	*status = 0;
+	switch (flag) {
+	case FLAG_CLUSTER:
+		cli->cluster = optarg;
+		return 0;
+	case FLAG_KEY:
+		cli->key_file = optarg;
+		return 0;
+	case FLAG_TIMEOUT:
+		*status = cli_set_timeout(cli, optarg);
+		return *status ? -1 : 0;
+	case FLAG_HELP:
+		show_help(command, flags);
+		return -1;
+	case ':':
+		*status = cli_misuse(command, "%.64s needs a value", typed);
+		return -1;
+	case '?':
+		*status = cli_misuse(command, "unknown flag %.64s", typed);
+		return -1;
+	default:
+		*flags[flag].value = optarg ? optarg : "";
+		return 0;
+	}
+}
+
+int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
+		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
+		  int *status)
+{
+	struct option options[FLAGS_MAX + 5];
+	int flag, n = 0;
+
+	fill_options(flags, options);
+	optind = 0;
+	opterr = 0;
+	while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		if (flag == '?' && optopt >= ' ' && optopt < 0x7f) {
+			*status = cli_misuse(command, "unknown flag -%c", optopt);
+			return -1;
+		}
+		if (take_flag(cli, command, flags, flag, argv[optind - 1], status))
+			return -1;
+	}
+	for (; optind < argc && n < max; optind++)
+		arguments[n++] = argv[optind];
+	if (optind < argc) {
+		*status = cli_misuse(command, "unexpected argument '%.64s'", argv[optind]);
+		return -1;
+	}
+	if (n < min) {
+		*status = cli_misuse(command, "too few arguments");
+		return -1;
+	}
+	return n;
+}
+
+int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out)
+{
+	switch (size_parse(text, out)) {
+	case 0:
+		break;
+	case -ERANGE:
+		return cli_misuse(command, "%s '%.64s' does not fit 64 bits", what, text);
+	default:
+		return cli_misuse(command, "%s '%.64s' is not a size such as 4096, 64M or 2G", what,
+				  text);
+	}
+	if (!*out)
+		return cli_misuse(command, "%s must be at least 1 byte", what);
+	return 0;
+}
+
+/* ---- The session */
+
+/* Nobody said where the cluster is, and there is none where one would be by default. */
+static bool is_nowhere(const struct cli *cli)
+{
+	const char *environment = getenv("AFAR_CLUSTER");
+
+	return !cli->cluster && !cli->key_file && !getenv("AFAR_KEY") &&
+	       !(environment && *environment) && access("./afar-data/cluster", F_OK) != 0;
+}
+
+int cli_open(struct cli *cli)
+{
+	const struct afar_session_options options = {
+		.size = sizeof(options),
+		.key_file = cli->key_file,
+		.timeout_ms = cli->timeout_ms,
+	};
+	int rc;
+
+	rc = afar_session_open(cli->cluster, &options, &cli->session);
+	if (rc == -ENOENT && is_nowhere(cli))
+		return cli_fail(
+			"find the cluster: none runs in ./afar-data, and none is named; start "
+			"one here with 'afar up' or name one with --cluster");
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+int cli_close(struct cli *cli, int status)
+{
+	if (cli->session)
+		afar_session_close(cli->session);
+	cli->session = NULL;
+	return status;
+}
+
+/* ---- Names */
+
+/* The length of the printable character at `text`, with its columns; 0 when it is none. */
+static size_t printable_length(const char *text, size_t left, mbstate_t *state, int *columns)
+{
+	wchar_t character;
+	size_t length = mbrtowc(&character, text, left, state);
+
+	if (length == (size_t)-1 || length == (size_t)-2) {
+		memset(state, 0, sizeof(*state));
+		return 0;
+	}
+	if (!iswprint((wint_t)character))
+		return 0;
+	*columns = wcwidth(character);
+	return *columns < 0 ? 0 : length;
+}
+
+char *cli_printable(const char *text, size_t *columns)
+{
+	size_t left = strlen(text), length, total = 0;
+	char *out = malloc(left * 4 + 1);
+	char *end = out;
+	mbstate_t state = {0};
+	int wide;
+
+	if (!out)
+		return NULL;
+	while (left) {
+		length = printable_length(text, left, &state, &wide);
+		if (length) {
+			end = mempcpy(end, text, length);
+			total += (size_t)wide;
+		} else {
+			length = 1;
+			end += sprintf(end, "\\x%02x", (unsigned char)*text);
+			total += 4;
+		}
+		text += length;
+		left -= length;
+	}
+	*end = 0;
+	if (columns)
+		*columns = total;
+	return out;
+}
+
+void cli_print_padded(const char *text, size_t width)
+{
+	size_t columns = 0;
+	char *printable = cli_printable(text, &columns);
+
+	if (printable)
+		fputs(printable, stdout);
+	for (; columns < width; columns++)
+		putchar(' ');
+	free(printable);
+}
+
+void cli_print(const char *text)
+{
+	cli_print_padded(text, 0);
+}
+
+/* ---- Interrupts */
+
+static volatile sig_atomic_t interrupted;
+
+static void note_interrupt(int number)
+{
+	interrupted = number;
+}
+
+void cli_catch_interrupts(void)
+{
+	/* No SA_RESTART: a read that waits for its input ends at once. */
+	struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+}
+
+bool cli_is_interrupted(void)
+{
+	return interrupted != 0;
+}

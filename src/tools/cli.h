@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the commands of `afar` share: tables of commands, flags, the session, failing with one line,
+ * and showing sizes and names. The commands use the public API alone.
+ *
+ * A command returns its exit status: 0, CLI_FAILED after one line on standard error, CLI_USAGE when it
+ * was not understood, CLI_INTERRUPTED.
+ */
+#ifndef TOOLS_CLI_H
+#define TOOLS_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <afar/afar.h>
+
+#include "size.h"
+
+#define CLI_FAILED	1
+#define CLI_USAGE	2
+#define CLI_INTERRUPTED 130
+
+#define CLI_ARGUMENTS_MAX 4
+
+/* What holds for every command: the global flags, and the session once it is open. */
+struct cli {
+	const char *cluster;
+	const char *key_file;
+	uint32_t timeout_ms;
+	struct afar_session *session;
+};
+
+struct cli_command {
+	const char *name;      /* "ns create": what is typed                     */
+	const char *arguments; /* "NAME": for the usage                          */
+	const char *summary;
+	int (*run)(struct cli *cli, const struct cli_command *command, int argc, char **argv);
+};
+
+/* A flag of one command. `*value` becomes its argument, or "" for a switch; NULL stays: not given. */
+struct cli_flag {
+	const char *name;
+	const char *argument; /* NULL: a switch */
+	const char *help;
+	const char **value;
+};
+
+/* The groups' commands; each table ends with a NULL name. */
+extern const struct cli_command up_commands[];
+extern const struct cli_command status_commands[];
+extern const struct cli_command ns_commands[];
+extern const struct cli_command region_commands[];
+extern const struct cli_command bench_commands[];
+
+#define CLI_GLOBAL_FLAGS                                                              \
+	"  --cluster URI       the cluster (default: $AFAR_CLUSTER, else the one in " \
+	"./afar-data)\n"                                                              \
+	"  --key FILE          the key to open it with\n"                             \
+	"  --timeout SECONDS   how long a call may take (default 30)\n"
+
+/*
+ * Takes the command's flags (`flags` ends with a NULL name; NULL: none) and the global ones, wherever
+ * they stand, and leaves from `min` to `max` other arguments in `arguments`. Returns their number, or
+ * -1 with the exit status in `*status` after an error line or after --help.
+ */
+int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
+		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
+		  int *status);
+
+/* Keeps --timeout's value; 0, or CLI_USAGE with a line. */
+int cli_set_timeout(struct cli *cli, const char *value);
+
+/* Opens the session. 0, or CLI_FAILED with a line. */
+int cli_open(struct cli *cli);
+/* Closes the session if it is open and passes `status` on. */
+int cli_close(struct cli *cli, int status);
+
+/* "afar: TEXT" on standard error; CLI_FAILED. */
+__attribute__((format(printf, 1, 2))) int cli_fail(const char *format, ...);
+/* The same with the library's sentence about the call that failed with `error`. */
+int cli_fail_last(int error);
+/* "afar: TEXT" and where help is; CLI_USAGE. `command` may be NULL. */
+__attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *command,
+						     const char *format, ...);
+
+/*
+ * A size that the user gave for `what`. 0, or CLI_USAGE with a line: also for 0, when it must not be.
+ */
+int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
+
+/*
+ * `text` for a person: what cannot be printed — a peer may have sent it — as \xNN. The result is
+ * free()d by the caller; NULL when there is no memory. `*columns`, if not NULL, is its width.
+ */
+char *cli_printable(const char *text, size_t *columns);
+/* Prints it. */
+void cli_print(const char *text);
+/* Prints it and fills up to `width` columns. */
+void cli_print_padded(const char *text, size_t width);
+
+/* ---- SIGINT and SIGTERM, for commands that have something to undo */
+
+/* From now on the first one only makes cli_is_interrupted() true; a second ends the process. */
+void cli_catch_interrupts(void);
+bool cli_is_interrupted(void);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar region get`: a region into a file or standard output, read one-sided with several buffers in
+ * flight. A file appears under its name only when it is whole; what was there before stays until then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "region.h"
+#include "transfer.h"
+
+/* ---- Where the bytes go */
+
+struct sink {
+	const char *name; /* for messages */
+	int fd;
+	char path[PATH_MAX];  /* to be renamed to; empty: written in place */
+	char aside[PATH_MAX]; /* written to meanwhile */
+};
+
+/* A name in `path`'s folder that nobody has. */
+static int open_aside(struct sink *sink)
+{
+	const char *slash = strrchr(sink->path, '/');
+	int length = slash ? (int)(slash - sink->path) + 1 : 0;
+
+	if ((size_t)snprintf(sink->aside, sizeof(sink->aside), "%.*s.afar-XXXXXX", length,
+			     sink->path) >= sizeof(sink->aside))
+		return -ENAMETOOLONG;
+	sink->fd = mkostemp(sink->aside, O_CLOEXEC);
+	return sink->fd < 0 ? -errno : 0;
+}
+
+/* A new file gets the mode that cp would give it, an existing one keeps its own. */
+static int prepare_file(struct sink *sink, const struct stat *existing)
+{
+	mode_t mode = umask(0);
+	int rc;
+
+	umask(mode);
+	mode = existing ? existing->st_mode & 07777 : 0666 & ~mode;
+	rc = open_aside(sink);
+	if (!rc && fchmod(sink->fd, mode))
+		rc = -errno;
+	return rc;
+}
+
+/* A symbolic link stays: what it points to is replaced. */
+static int resolve(const char *file, struct sink *sink, bool exists)
+{
+	if (exists)
+		return realpath(file, sink->path) ? 0 : -errno;
+	if (strlen(file) >= sizeof(sink->path))
+		return -ENAMETOOLONG;
+	strcpy(sink->path, file);
+	return 0;
+}
+
+/* 0 or a negative errno. */
+static int open_file(const char *file, struct sink *sink)
+{
+	struct stat status;
+	bool exists = stat(file, &status) == 0;
+	int rc;
+
+	if (exists && S_ISDIR(status.st_mode))
+		return -EISDIR;
+	if (exists && !S_ISREG(status.st_mode)) {
+		sink->fd = open(file, O_WRONLY | O_CLOEXEC);
+		return sink->fd < 0 ? -errno : 0;
+	}
+	if (exists && access(file, W_OK))
+		return -errno;
+	rc = resolve(file, sink, exists);
+	return rc ? rc : prepare_file(sink, exists ? &status : NULL);
+}
+
+static void sink_abandon(struct sink *sink)
+{
+	if (sink->fd > STDERR_FILENO)
+		close(sink->fd);
+	if (sink->aside[0])
+		unlink(sink->aside);
+}
+
+static int fail_sink(const struct sink *sink, int rc)
+{
+	if (rc == -EISDIR)
+		return cli_fail("get into %s: it is a folder; name a file in it", sink->name);
+	return cli_fail("get into %s: %s", sink->name, strerror(-rc));
+}
+
+/* 0, or an exit status with nothing left behind. */
+static int sink_open(const char *file, struct sink *sink)
+{
+	int rc;
+
+	*sink = (struct sink){.name = file, .fd = STDOUT_FILENO};
+	if (!strcmp(file, "-")) {
+		sink->name = "standard output";
+		return 0;
+	}
+	rc = open_file(file, sink);
+	if (!rc)
+		return 0;
+	sink_abandon(sink);
+	return cli_is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, rc);
+}
+
+static int sink_write(struct sink *sink, const char *data, uint64_t length)
+{
+	ssize_t n;
+
+	while (length) {
+		/* A signal may also cut a write short. */
+		if (cli_is_interrupted())
+			return CLI_INTERRUPTED;
+		n = write(sink->fd, data, length);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return fail_sink(sink, -errno);
+		data += n;
+		length -= (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Gives the file its name, if it has been written aside. */
+static int sink_finish(struct sink *sink)
+{
+	int rc = 0;
+
+	if (sink->fd > STDERR_FILENO && close(sink->fd))
+		rc = -errno;
+	sink->fd = STDOUT_FILENO;
+	if (!rc && sink->aside[0] && rename(sink->aside, sink->path))
+		rc = -errno;
+	if (rc)
+		return fail_sink(sink, rc);
+	sink->aside[0] = 0;
+	return 0;
+}
+
+/* ---- Copying */
+
+static int fail_transfer(const struct region_name *source, int rc)
+{
+	if (rc == -EINTR)
+		return CLI_INTERRUPTED;
+	return cli_fail("get %s: %s; see 'afar status'", source->text, afar_strerror(rc));
+}
+
+/* Keeps a read in flight for each slot and writes them out in order. */
+static int copy_pieces(struct transfer *transfer, const struct region_name *source,
+		       struct sink *sink)
+{
+	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
+	uint64_t started = 0, index;
+	int rc, status;
+
+	for (index = 0; index < pieces; index++) {
+		for (; started < pieces && started < index + transfer->nr_slots; started++) {
+			rc = transfer_start(transfer, AFAR_OP_READ, started);
+			if (rc)
+				return fail_transfer(source, rc);
+		}
+		rc = transfer_wait(transfer, index);
+		if (rc)
+			return fail_transfer(source, rc);
+		status = sink_write(sink, transfer_slot(transfer, index)->iov.addr,
+				    transfer_piece_length(transfer, index));
+		if (status)
+			return status;
+		transfer_show(transfer, (index + 1) * transfer->slot_bytes);
+	}
+	return 0;
+}
+
+static int copy(struct cli *cli, struct afar_region *region, const struct region_name *source,
+		struct sink *sink)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	struct transfer transfer;
+	char summary[128];
+	int rc, status;
+
+	rc = afar_region_stat(region, &stat);
+	if (!rc)
+		rc = transfer_open(cli->session, region, stat.length, &transfer);
+	if (rc)
+		return cli_fail_last(rc);
+	status = copy_pieces(&transfer, source, sink);
+	if (!status)
+		status = sink_finish(sink);
+	transfer_summary(&transfer, summary, sizeof(summary));
+	transfer_close(&transfer);
+	if (!status && strcmp(sink->name, "standard output") != 0) {
+		cli_print(source->text);
+		printf(": %s\n", summary);
+	}
+	return status;
+}
+
+static int get(struct cli *cli, const struct region_name *source, const char *file)
+{
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	struct sink sink;
+	int rc, status;
+
+	status = region_open_namespace(cli, source, &ns);
+	if (status)
+		return status;
+	rc = region_open_named(ns, source, &region);
+	if (rc) {
+		status = cli_fail_last(rc);
+		goto out_namespace;
+	}
+	status = sink_open(file, &sink);
+	if (!status) {
+		status = copy(cli, region, source, &sink);
+		if (status)
+			sink_abandon(&sink);
+	}
+	afar_region_close(region);
+out_namespace:
+	afar_namespace_close(ns);
+	return status;
+}
+
+int region_get(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct region_name source;
+	int status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	status = region_name_parse(command, arguments[0], &source);
+	if (status)
+		return status;
+	cli_catch_interrupts();
+	status = cli_open(cli);
+	return status ? status : cli_close(cli, get(cli, &source, arguments[1]));
+}

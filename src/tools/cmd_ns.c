@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar ns …`: namespaces — making, listing, removing, and the memory reserved for them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define LIST_MAX     64
+#define WIDTH_MAX    64
+#define STRIPE_MIN   ((uint64_t)4096)
+#define STRIPE_MAX   ((uint64_t)1 << 30)
+#define NAME_COLUMNS 24
+
+/* The policy that the flags ask for; 0 or CLI_USAGE. */
+static int read_policy(const struct cli_command *command, const char *tier, const char *width,
+		       const char *stripe, struct afar_policy *out)
+{
+	uint64_t servers;
+	int status;
+
+	*out = (struct afar_policy){.size = sizeof(*out), .tier = AFAR_TIER_DRAM};
+	if (tier && strcmp(tier, "dram") != 0)
+		return cli_misuse(command, "'%.64s' is no tier here; use dram", tier);
+	if (width) {
+		if (number_parse(width, WIDTH_MAX, &servers))
+			return cli_misuse(command, "--width '%.64s' is not a number up to %d",
+					  width, WIDTH_MAX);
+		out->width = (uint32_t)servers;
+	}
+	if (stripe) {
+		status = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
+		if (status)
+			return status;
+		if (out->stripe_bytes < STRIPE_MIN || out->stripe_bytes > STRIPE_MAX ||
+		    (out->stripe_bytes & (out->stripe_bytes - 1)))
+			return cli_misuse(command,
+					  "--stripe '%.64s' is not a power of two from 4K to 1G",
+					  stripe);
+	}
+	return 0;
+}
+
+static int ns_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *tier = NULL, *width = NULL, *stripe = NULL;
+	const struct cli_flag flags[] = {
+		{"tier", "TIER", "where its bytes are: dram (default)", &tier},
+		{"width", "N", "servers that a region is striped over (default: all)", &width},
+		{"stripe", "SIZE", "bytes on one server before the next (default 1M)", &stripe},
+		{0},
+	};
+	struct afar_namespace *ns;
+	struct afar_policy policy;
+	int rc, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = read_policy(command, tier, width, stripe, &policy);
+	if (!status)
+		status = cli_open(cli);
+	if (status)
+		return status;
+	rc = afar_namespace_create(cli->session, arguments[0], &policy, &ns);
+	if (rc)
+		return cli_close(cli, cli_fail_last(rc));
+	afar_namespace_close(ns);
+	return cli_close(cli, 0);
+}
+
+static void print_entry(const struct afar_namespace_stat *entry)
+{
+	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
+	     allocated[SIZE_TEXT_MAX];
+
+	if (entry->width && entry->width < WIDTH_MAX)
+		snprintf(width, sizeof(width), "%u", entry->width);
+	cli_print_padded(entry->name, NAME_COLUMNS);
+	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 "\n",
+	       entry->tier == AFAR_TIER_DRAM ? "dram" : "?", width,
+	       size_text(entry->stripe_bytes, stripe), size_text(entry->reserved_bytes, reserved),
+	       size_text(entry->allocated_bytes, allocated), entry->nr_regions);
+}
+
+static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_namespace_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n, status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 0, 0, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	printf("%-*s %-5s %5s %9s %11s %11s %8s\n", NAME_COLUMNS, "NAMESPACE", "TIER", "WIDTH",
+	       "STRIPE", "RESERVED", "ALLOCATED", "REGIONS");
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_namespace_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
+		for (int i = 0; i < n; i++)
+			print_entry(&entries[i]);
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+	return cli_close(cli, n < 0 ? cli_fail_last(n) : 0);
+}
+
+static int ns_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *force = NULL;
+	const struct cli_flag flags[] = {
+		{"force", NULL, "with its regions, unless somebody has one open", &force},
+		{0},
+	};
+	int rc, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	rc = afar_namespace_delete(cli->session, arguments[0], force ? AFAR_DELETE_REGIONS : 0);
+	if (rc == -ENOTEMPTY)
+		status = cli_fail(
+			"remove the namespace %s: it has regions; remove them first, or use "
+			"--force to remove them with it",
+			arguments[0]);
+	else if (rc)
+		status = cli_fail_last(rc);
+	return cli_close(cli, status);
+}
+
+/* Opens the session and a namespace; 0, or an exit status with nothing left open. */
+static int open_namespace(struct cli *cli, const char *name, struct afar_namespace **out)
+{
+	int rc, status = cli_open(cli);
+
+	if (status)
+		return status;
+	rc = afar_namespace_open(cli->session, name, out);
+	return rc ? cli_close(cli, cli_fail_last(rc)) : 0;
+}
+
+static int ns_reserve(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_namespace *ns;
+	uint64_t bytes;
+	int rc, status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	status = cli_size(command, "SIZE", arguments[1], &bytes);
+	if (!status)
+		status = open_namespace(cli, arguments[0], &ns);
+	if (status)
+		return status;
+	rc = afar_namespace_reserve(ns, bytes);
+	if (rc)
+		status = cli_fail_last(rc);
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
+static int ns_release(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	uint64_t bytes = UINT64_MAX, released = 0;
+	struct afar_namespace *ns;
+	char text[SIZE_TEXT_MAX];
+	int n, rc, status = 0;
+
+	n = cli_arguments(cli, command, NULL, argc, argv, 1, 2, arguments, &status);
+	if (n < 0)
+		return status;
+	if (n == 2)
+		status = cli_size(command, "SIZE", arguments[1], &bytes);
+	if (!status)
+		status = open_namespace(cli, arguments[0], &ns);
+	if (status)
+		return status;
+	rc = afar_namespace_release(ns, bytes, &released);
+	if (rc)
+		status = cli_fail_last(rc);
+	else
+		printf("released %s\n", size_text(released, text));
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
+const struct cli_command ns_commands[] = {
+	{"ns create", "NAME [--tier dram] [--width N] [--stripe SIZE]", "make a namespace",
+	 ns_create},
+	{"ns ls", "", "list the namespaces", ns_ls},
+	{"ns rm", "NAME [--force]", "remove a namespace and give its memory back", ns_rm},
+	{"ns reserve", "NAME SIZE", "get memory ready for a namespace, ahead of its use",
+	 ns_reserve},
+	{"ns release", "NAME [SIZE]", "give back what is reserved and not used", ns_release},
+	{0},
+};

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar region put`: a file, or standard input, into a new region. Makes room in the namespace if it
+ * lacks it, creates the region, and writes with several buffers in flight while it reads on. Whatever
+ * goes wrong, no half-written region and no reservation made for it stays behind.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "region.h"
+#include "transfer.h"
+
+#define SPOOL_BYTES ((size_t)1 << 20)
+
+/* ---- Where the bytes come from */
+
+struct source {
+	const char *name; /* for messages */
+	int fd;
+	uint64_t length;
+	bool is_stream; /* cannot say how long it is */
+};
+
+/* Reads until `length` bytes are there or nothing more comes. The count, or a negative errno. */
+static ssize_t read_fully(int fd, void *data, size_t length)
+{
+	size_t total = 0;
+	ssize_t n;
+
+	while (total < length) {
+		/* A signal may also cut a read short. */
+		if (cli_is_interrupted())
+			return -EINTR;
+		n = read(fd, (char *)data + total, length - total);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		total += (size_t)n;
+	}
+	return (ssize_t)total;
+}
+
+static int write_fully(int fd, const void *data, size_t length)
+{
+	size_t total = 0;
+	ssize_t n;
+
+	while (total < length) {
+		if (cli_is_interrupted())
+			return -EINTR;
+		n = write(fd, (const char *)data + total, length - total);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		total += (size_t)n;
+	}
+	return 0;
+}
+
+/* Copies a stream to `to`. 0 or a negative errno. */
+static int copy_stream(int from, int to, uint64_t *length)
+{
+	char *data = malloc(SPOOL_BYTES);
+	ssize_t n;
+	int rc = data ? 0 : -ENOMEM;
+
+	*length = 0;
+	while (!rc) {
+		n = read_fully(from, data, SPOOL_BYTES);
+		if (n <= 0) {
+			rc = (int)n;
+			break;
+		}
+		rc = write_fully(to, data, (size_t)n);
+		*length += (uint64_t)n;
+	}
+	free(data);
+	return rc;
+}
+
+/* A region's length is given when it is made: a stream goes to a file without a name first. */
+static int spool(struct source *source)
+{
+	const char *folder = getenv("TMPDIR");
+	int fd, rc;
+
+	if (!folder || !*folder)
+		folder = "/var/tmp";
+	fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
+				source->name, folder, strerror(errno));
+	rc = copy_stream(source->fd, fd, &source->length);
+	if (!rc && lseek(fd, 0, SEEK_SET) < 0)
+		rc = -errno;
+	if (rc) {
+		close(fd);
+		if (cli_is_interrupted())
+			return CLI_INTERRUPTED;
+		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
+				source->name, folder, strerror(-rc));
+	}
+	close(source->fd);
+	source->fd = fd;
+	source->is_stream = false;
+	return 0;
+}
+
+/* Finds the length from where the descriptor stands, or that it has none. */
+static int measure(struct source *source)
+{
+	struct stat status;
+	off_t at, end;
+
+	if (fstat(source->fd, &status))
+		return cli_fail("put %s: %s", source->name, strerror(errno));
+	if (S_ISDIR(status.st_mode))
+		return cli_fail("put %s: it is a folder; name a file, or put a tar of it",
+				source->name);
+	at = lseek(source->fd, 0, SEEK_CUR);
+	end = at < 0 || S_ISCHR(status.st_mode) ? -1 : lseek(source->fd, 0, SEEK_END);
+	source->is_stream = end < 0;
+	if (source->is_stream)
+		return 0;
+	if (lseek(source->fd, at, SEEK_SET) < 0)
+		return cli_fail("put %s: %s", source->name, strerror(errno));
+	source->length = end > at ? (uint64_t)(end - at) : 0;
+	return 0;
+}
+
+/* `wanted`: what --size says, or 0. 0, or an exit status with nothing left open. */
+static int source_open(const char *file, uint64_t wanted, struct source *source)
+{
+	const bool is_stdin = !strcmp(file, "-");
+	int status;
+
+	*source = (struct source){.name = is_stdin ? "standard input" : file, .fd = STDIN_FILENO};
+	if (!is_stdin) {
+		source->fd = open(file, O_RDONLY | O_CLOEXEC);
+		if (source->fd < 0)
+			return cli_is_interrupted() ? CLI_INTERRUPTED
+						    : cli_fail("put %s: %s", file, strerror(errno));
+	}
+	status = measure(source);
+	if (!status && source->is_stream && wanted)
+		source->length = wanted;
+	else if (!status && source->is_stream)
+		status = spool(source);
+	if (!status && wanted && wanted != source->length)
+		status = cli_fail(
+			"put %s: it has %llu bytes, not the %llu of --size; leave --size out",
+			source->name, (unsigned long long)source->length,
+			(unsigned long long)wanted);
+	if (!status && !source->length)
+		status = cli_fail("put %s: it is empty, and a region has at least 1 byte",
+				  source->name);
+	if (status)
+		close(source->fd);
+	return status;
+}
+
+/* ---- Room for the region */
+
+struct room {
+	struct afar_namespace *ns;
+	uint64_t reserved; /* by us, to give back on failure */
+};
+
+static int reserve(struct room *room, uint64_t bytes)
+{
+	int rc = afar_namespace_reserve(room->ns, bytes);
+
+	if (!rc && __builtin_add_overflow(room->reserved, bytes, &room->reserved))
+		room->reserved = UINT64_MAX;
+	return rc;
+}
+
+static int reserve_missing(struct room *room, uint64_t bytes)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t free_bytes;
+	int rc;
+
+	rc = afar_namespace_stat(room->ns, &stat);
+	if (rc)
+		return rc;
+	free_bytes = stat.reserved_bytes > stat.allocated_bytes
+			     ? stat.reserved_bytes - stat.allocated_bytes
+			     : 0;
+	return free_bytes < bytes ? reserve(room, bytes - free_bytes) : 0;
+}
+
+/* What is free may lie in pieces too small, or on the wrong servers: then room for all of it once. */
+static int create_region(struct room *room, const char *name, uint64_t bytes,
+			 struct afar_region **out)
+{
+	int rc = afar_region_create(room->ns, name, bytes, 0, out);
+
+	if (rc != -AFAR_ERESERVE)
+		return rc;
+	rc = reserve(room, bytes);
+	return rc ? rc : afar_region_create(room->ns, name, bytes, 0, out);
+}
+
+static void give_back(struct room *room)
+{
+	if (room->reserved)
+		afar_namespace_release(room->ns, room->reserved, NULL);
+}
+
+/*
+ * The region that is to be replaced, or NULL. It is freed only when there is room for the new one; who
+ * has it open keeps reading the old bytes.
+ */
+static int find_old(struct afar_namespace *ns, const struct region_name *target, bool may_replace,
+		    struct afar_region **out)
+{
+	int rc = afar_region_open(ns, target->name, out);
+
+	if (rc == -ENOENT) {
+		*out = NULL;
+		return 0;
+	}
+	if (!rc && may_replace)
+		return 0;
+	if (!rc)
+		afar_region_close(*out);
+	*out = NULL;
+	if (!rc)
+		return cli_fail(
+			"put into %s: there is a region of that name; choose another name, or "
+			"use --replace",
+			target->text);
+	return cli_fail_last(rc);
+}
+
+static int make_region(struct room *room, const struct region_name *target, uint64_t bytes,
+		       bool may_replace, struct afar_region **out)
+{
+	struct afar_region *old;
+	int rc, status;
+
+	status = find_old(room->ns, target, may_replace, &old);
+	if (status)
+		return status;
+	rc = reserve_missing(room, bytes);
+	if (!rc && old) {
+		rc = afar_region_free(old);
+		if (rc == -AFAR_EFREED)
+			rc = 0;
+	}
+	if (!rc)
+		rc = create_region(room, target->name, bytes, out);
+	status = rc ? cli_fail_last(rc) : 0;
+	if (old)
+		afar_region_close(old);
+	return status;
+}
+
+/* ---- Copying */
+
+static int fail_short(const struct source *source)
+{
+	return cli_fail("put %s: it ended before its %llu bytes were read; try again when nobody "
+			"changes it",
+			source->name, (unsigned long long)source->length);
+}
+
+/* With --size, what comes must not be longer either. */
+static int check_end(const struct source *source)
+{
+	char byte;
+
+	if (!source->is_stream || read_fully(source->fd, &byte, 1) == 0)
+		return 0;
+	if (cli_is_interrupted())
+		return CLI_INTERRUPTED;
+	return cli_fail("put %s: it has more than the %llu bytes of --size; give the right one",
+			source->name, (unsigned long long)source->length);
+}
+
+static int fail_transfer(const struct source *source, const struct region_name *target, int rc)
+{
+	if (rc == -EINTR)
+		return CLI_INTERRUPTED;
+	return cli_fail("put %s into %s: %s; see 'afar status' and try again", source->name,
+			target->text, afar_strerror(rc));
+}
+
+/* Fills the piece's slot from the source and starts it. 0 or an exit status. */
+static int send_piece(struct transfer *transfer, const struct source *source,
+		      const struct region_name *target, uint64_t index)
+{
+	uint64_t length = transfer_piece_length(transfer, index);
+	ssize_t n;
+	int rc;
+
+	n = read_fully(source->fd, transfer_slot(transfer, index)->iov.addr, length);
+	if (cli_is_interrupted())
+		return CLI_INTERRUPTED;
+	if (n < 0)
+		return cli_fail("put %s: read it: %s", source->name, strerror((int)-n));
+	if ((uint64_t)n < length)
+		return fail_short(source);
+	rc = transfer_start(transfer, AFAR_OP_WRITE, index);
+	return rc ? fail_transfer(source, target, rc) : 0;
+}
+
+static int copy_pieces(struct transfer *transfer, const struct source *source,
+		       const struct region_name *target)
+{
+	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
+	uint64_t index;
+	int rc, status;
+
+	for (index = 0; index < pieces + transfer->nr_slots; index++) {
+		rc = transfer_wait(transfer, index);
+		if (rc)
+			return fail_transfer(source, target, rc);
+		if (index >= pieces)
+			continue;
+		status = send_piece(transfer, source, target, index);
+		if (status)
+			return status;
+		transfer_show(transfer, index * transfer->slot_bytes);
+	}
+	return check_end(source);
+}
+
+static int copy(struct cli *cli, const struct source *source, const struct region_name *target,
+		struct afar_region *region)
+{
+	struct transfer transfer;
+	char summary[128];
+	int rc, status;
+
+	rc = transfer_open(cli->session, region, source->length, &transfer);
+	if (rc)
+		return cli_fail_last(rc);
+	status = copy_pieces(&transfer, source, target);
+	transfer_summary(&transfer, summary, sizeof(summary));
+	transfer_close(&transfer);
+	if (!status) {
+		cli_print(target->text);
+		printf(": %s\n", summary);
+	}
+	return status;
+}
+
+static int put(struct cli *cli, const struct source *source, const struct region_name *target,
+	       bool may_replace)
+{
+	struct room room = {0};
+	struct afar_region *region;
+	int status;
+
+	status = region_open_namespace(cli, target, &room.ns);
+	if (status)
+		return status;
+	status = make_region(&room, target, source->length, may_replace, &region);
+	if (!status) {
+		status = copy(cli, source, target, region);
+		if (status)
+			afar_region_free(region);
+		afar_region_close(region);
+	}
+	if (status)
+		give_back(&room);
+	afar_namespace_close(room.ns);
+	return status;
+}
+
+int region_put(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *replace = NULL, *size = NULL;
+	const struct cli_flag flags[] = {
+		{"replace", NULL, "free the region of that name first, if there is one", &replace},
+		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
+		{0},
+	};
+	struct region_name target;
+	struct source source;
+	uint64_t wanted = 0;
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	status = region_name_parse(command, arguments[1], &target);
+	if (!status && !target.name)
+		status = cli_misuse(command, "put needs a name, not an address");
+	if (!status && size)
+		status = cli_size(command, "--size", size, &wanted);
+	if (status)
+		return status;
+	cli_catch_interrupts();
+	status = source_open(arguments[0], wanted, &source);
+	if (status)
+		return status;
+	status = cli_open(cli);
+	if (!status)
+		status = cli_close(cli, put(cli, &source, &target, replace != NULL));
+	close(source.fd);
+	return status;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar region …`: naming, listing, showing and removing regions; put and get have their own files. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "region.h"
+
+#define LIST_MAX 64
+
+/* ---- Names */
+
+/* "@0x" and hexadecimal digits up to the end. */
+static bool parse_address(const char *text, uint64_t *out)
+{
+	char *end;
+
+	if (strncmp(text, "@0x", 3) != 0 || !text[3] ||
+	    text[3 + strspn(text + 3, "0123456789abcdefABCDEF")])
+		return false;
+	errno = 0;
+	*out = strtoull(text + 1, &end, 16);
+	return errno == 0;
+}
+
+int region_name_parse(const struct cli_command *command, const char *text, struct region_name *out)
+{
+	const char *colon = strchr(text, ':');
+
+	if (!colon || colon == text || !colon[1])
+		return cli_misuse(command, "'%.64s' is not NAMESPACE:NAME", text);
+	if ((size_t)(colon - text) > AFAR_NAME_MAX)
+		return cli_misuse(command, "a namespace's name has at most %d bytes",
+				  AFAR_NAME_MAX);
+	*out = (struct region_name){.text = text, .name = colon + 1};
+	memcpy(out->ns, text, (size_t)(colon - text));
+	if (parse_address(colon + 1, &out->address))
+		out->name = NULL;
+	else if (!strncmp(colon + 1, "@0x", 3))
+		return cli_misuse(command, "'%.64s' is no address", colon + 2);
+	return 0;
+}
+
+int region_open_namespace(struct cli *cli, const struct region_name *name,
+			  struct afar_namespace **out)
+{
+	int rc = afar_namespace_open(cli->session, name->ns, out);
+
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+int region_open_named(struct afar_namespace *ns, const struct region_name *name,
+		      struct afar_region **out)
+{
+	return name->name ? afar_region_open(ns, name->name, out)
+			  : afar_region_open_at(ns, name->address, out);
+}
+
+/* ---- Listing */
+
+static void print_entry(const struct afar_region_stat *entry)
+{
+	char length[SIZE_TEXT_MAX];
+
+	printf("0x%-16" PRIx64 " %11s %5u %4u  %-5s ", entry->address,
+	       size_text(entry->length, length), entry->width, entry->nr_references,
+	       entry->is_lost ? "lost" : "ok");
+	cli_print(entry->name);
+	putchar('\n');
+}
+
+static int list(struct afar_namespace *ns, const struct region_name *unused)
+{
+	struct afar_region_stat entries[LIST_MAX];
+	uint64_t after = 0;
+	int n;
+
+	(void)unused;
+	printf("%-18s %11s %5s %4s  %-5s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
+	       "NAME");
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_region_list(ns, after, entries, LIST_MAX);
+		for (int i = 0; i < n; i++)
+			print_entry(&entries[i]);
+		if (n > 0)
+			after = entries[n - 1].address;
+	} while (n > 0);
+	return n < 0 ? cli_fail_last(n) : 0;
+}
+
+/* Opens session and namespace, does `act`, closes both. */
+static int with_namespace(struct cli *cli, const char *ns_name, const struct region_name *region,
+			  int (*act)(struct afar_namespace *ns, const struct region_name *region))
+{
+	struct afar_namespace *ns;
+	int rc, status;
+
+	status = cli_open(cli);
+	if (status)
+		return status;
+	rc = afar_namespace_open(cli->session, ns_name, &ns);
+	if (rc)
+		return cli_close(cli, cli_fail_last(rc));
+	status = act(ns, region);
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
+static int region_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	return with_namespace(cli, arguments[0], NULL, list);
+}
+
+/* ---- One region */
+
+static int with_region(struct cli *cli, const struct cli_command *command, int argc, char **argv,
+		       int (*act)(struct afar_namespace *ns, const struct region_name *region))
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct region_name name;
+	int status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = region_name_parse(command, arguments[0], &name);
+	return status ? status : with_namespace(cli, name.ns, &name, act);
+}
+
+static bool is_called(const struct afar_region_stat *entry, const struct region_name *name)
+{
+	return name->name ? strcmp(entry->name, name->name) == 0 : entry->address == name->address;
+}
+
+/*
+ * Finds it in the namespace's list and not by opening it: that would count as one more that has it
+ * open, and a region whose server is gone cannot be opened. 1, 0 (none such) or an error.
+ */
+static int find(struct afar_namespace *ns, const struct region_name *name,
+		struct afar_region_stat *out)
+{
+	struct afar_region_stat entries[LIST_MAX];
+	uint64_t after = !name->name && name->address ? name->address - 1 : 0;
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_region_list(ns, after, entries, LIST_MAX);
+		for (int i = 0; i < n; i++) {
+			after = entries[i].address;
+			if (is_called(&entries[i], name)) {
+				*out = entries[i];
+				return 1;
+			}
+		}
+	} while (n > 0 && name->name);
+	return n < 0 ? n : 0;
+}
+
+static int show(struct afar_namespace *ns, const struct region_name *name)
+{
+	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
+	struct afar_region_stat stat;
+	int found = find(ns, name, &stat);
+
+	if (found < 0)
+		return cli_fail_last(found);
+	if (!found)
+		return cli_fail("show the region %s: there is none; 'afar region ls %s' lists them",
+				name->text, name->ns);
+	printf("%-11s %s\n", "namespace", name->ns);
+	printf("%-11s ", "name");
+	cli_print(stat.name);
+	printf("\n%-11s 0x%" PRIx64 "\n", "address", stat.address);
+	printf("%-11s %" PRIu64 " (%s)\n", "length", stat.length, size_text(stat.length, length));
+	printf("%-11s %u\n", "width", stat.width);
+	printf("%-11s %s\n", "stripe", size_text(stat.stripe_bytes, stripe));
+	printf("%-11s %u\n", "open", stat.nr_references);
+	printf("%-11s %s\n", "state", stat.is_lost ? "lost" : "ok");
+	return 0;
+}
+
+static int region_stat(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	return with_region(cli, command, argc, argv, show);
+}
+
+static int end(struct afar_namespace *ns, const struct region_name *name)
+{
+	int rc = name->name ? afar_region_delete(ns, name->name)
+			    : afar_region_delete_at(ns, name->address);
+
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+static int region_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	return with_region(cli, command, argc, argv, end);
+}
+
+const struct cli_command region_commands[] = {
+	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE]", "a file into a new region",
+	 region_put},
+	{"region get", "NS:NAME FILE|-", "a region into a file", region_get},
+	{"region ls", "NS", "list a namespace's regions", region_ls},
+	{"region stat", "NS:NAME", "show one region", region_stat},
+	{"region rm", "NS:NAME", "end a region for everybody", region_rm},
+	{0},
+};

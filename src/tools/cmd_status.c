@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar status`: the cluster as the manager sees it, as tables for people or as the library's JSON. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+
+#define NAME_COLUMNS   20
+#define CLIENT_COLUMNS 44
+
+/* ---- Fields; what is missing shows as nothing rather than failing the table */
+
+static uint64_t number_of(const json_t *object, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static const char *text_of(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+/* A column of bytes. */
+static void print_bytes(const json_t *object, const char *name)
+{
+	char text[SIZE_TEXT_MAX];
+
+	printf(" %10s", size_text(number_of(object, name), text));
+}
+
+/* ---- The tables */
+
+static void print_uptime(uint64_t uptime_ms)
+{
+	uint64_t seconds = uptime_ms / 1000;
+
+	if (seconds >= 86400)
+		printf("%" PRIu64 " d ", seconds / 86400);
+	if (seconds >= 3600)
+		printf("%" PRIu64 " h ", seconds / 3600 % 24);
+	if (seconds >= 60)
+		printf("%" PRIu64 " min ", seconds / 60 % 60);
+	printf("%" PRIu64 " s\n", seconds % 60);
+}
+
+static void print_servers(const json_t *servers)
+{
+	const json_t *server;
+	size_t i;
+
+	printf("\n%-*s %-5s %10s %10s %10s %10s %6s  %s\n", NAME_COLUMNS, "SERVER", "STATE",
+	       "CAPACITY", "GRANTED", "CLEAN", "DIRTY", "PEERS", "PATHS");
+	json_array_foreach(servers, i, server)
+	{
+		const json_t *lane, *lanes = json_object_get(server, "lanes");
+		size_t j;
+
+		cli_print_padded(text_of(server, "name"), NAME_COLUMNS);
+		printf(" %-5s", json_is_true(json_object_get(server, "is_up")) ? "up" : "down");
+		print_bytes(server, "capacity_bytes");
+		print_bytes(server, "granted_bytes");
+		print_bytes(server, "clean_bytes");
+		print_bytes(server, "dirty_bytes");
+		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
+		json_array_foreach(lanes, j, lane)
+		{
+			putchar(' ');
+			cli_print(text_of(lane, "transport"));
+			putchar(' ');
+			cli_print(text_of(lane, "address"));
+		}
+		putchar('\n');
+	}
+	if (!json_array_size(servers))
+		printf("(none: start one with 'afard --role server')\n");
+}
+
+static void print_namespaces(const json_t *namespaces)
+{
+	const json_t *ns;
+	size_t i;
+
+	printf("\n%-*s %-5s %10s %10s %10s %8s\n", NAME_COLUMNS, "NAMESPACE", "TIER", "STRIPE",
+	       "RESERVED", "ALLOCATED", "REGIONS");
+	json_array_foreach(namespaces, i, ns)
+	{
+		cli_print_padded(text_of(ns, "name"), NAME_COLUMNS);
+		putchar(' ');
+		cli_print_padded(text_of(ns, "tier"), 5);
+		print_bytes(ns, "stripe_bytes");
+		print_bytes(ns, "reserved_bytes");
+		print_bytes(ns, "allocated_bytes");
+		printf(" %8" PRIu64 "\n", number_of(ns, "nr_regions"));
+	}
+	if (!json_array_size(namespaces))
+		printf("(none: make one with 'afar ns create NAME')\n");
+}
+
+static void print_sessions(const json_t *sessions)
+{
+	const json_t *session;
+	size_t i;
+
+	printf("\n%-*s %-9s %12s\n", CLIENT_COLUMNS, "SESSION", "STATE", "REGIONS OPEN");
+	json_array_foreach(sessions, i, session)
+	{
+		cli_print_padded(text_of(session, "client"), CLIENT_COLUMNS);
+		printf(" %-9s %12" PRIu64 "\n",
+		       json_is_true(json_object_get(session, "is_connected")) ? "connected"
+									      : "away",
+		       number_of(session, "nr_references"));
+	}
+}
+
+static int print_tables(const char *text)
+{
+	json_t *root = json_loads(text, 0, NULL);
+
+	if (!root)
+		return cli_fail(
+			"status: the library's answer is no JSON; use the same release of afar "
+			"and libafar");
+	printf("cluster ");
+	cli_print(text_of(root, "cluster"));
+	printf(", up ");
+	print_uptime(number_of(root, "uptime_ms"));
+	print_servers(json_object_get(root, "servers"));
+	print_namespaces(json_object_get(root, "namespaces"));
+	print_sessions(json_object_get(root, "sessions"));
+	json_decref(root);
+	return 0;
+}
+
+static int status_command(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	char *text;
+	int rc, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	rc = afar_session_status(cli->session, &text);
+	if (rc)
+		return cli_close(cli, cli_fail_last(rc));
+	if (as_json)
+		puts(text);
+	else
+		status = print_tables(text);
+	free(text);
+	return cli_close(cli, status);
+}
+
+const struct cli_command status_commands[] = {
+	{"status", "[--json]", "show servers, namespaces and sessions", status_command},
+	{0},
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar up`: a whole cluster in one process. Becomes afard, the one beside this program if there is
+ * one; afard's own flags come after ours and win.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define DAEMON "afard"
+
+/* The daemon beside this program, or, found by PATH, its bare name. */
+static void find_daemon(char *out, size_t size)
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (length > 0) {
+		self[length] = 0;
+		slash = strrchr(self, '/');
+		if (slash &&
+		    (size_t)snprintf(out, size, "%.*s/" DAEMON, (int)(slash - self), self) < size &&
+		    access(out, X_OK) == 0)
+			return;
+	}
+	snprintf(out, size, DAEMON);
+}
+
+static int up(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	static char *const own[] = {DAEMON, "--role", "all", "--data", "./afar-data"};
+	const size_t nr_own = sizeof(own) / sizeof(own[0]);
+	char daemon[PATH_MAX];
+	char **arguments;
+
+	(void)command;
+	if (cli->cluster)
+		return cli_misuse(NULL, "up: it starts a cluster and takes no --cluster");
+	arguments = calloc(nr_own + (size_t)argc + 2, sizeof(*arguments));
+	if (!arguments)
+		return cli_fail("up: out of memory");
+	memcpy(arguments, own, sizeof(own));
+	memcpy(arguments + nr_own, argv + 1, (size_t)(argc - 1) * sizeof(*argv));
+	if (cli->key_file) {
+		arguments[nr_own + (size_t)argc - 1] = "--key";
+		arguments[nr_own + (size_t)argc] = (char *)cli->key_file;
+	}
+	find_daemon(daemon, sizeof(daemon));
+	execvp(daemon, arguments);
+	free(arguments);
+	return cli_fail("up: start %s: %s; install afard beside afar or in PATH", daemon,
+			strerror(errno));
+}
+
+const struct cli_command up_commands[] = {
+	{"up", "[AFARD-FLAG…]", "start a cluster here: manager and server in one process", up},
+	{0},
+};

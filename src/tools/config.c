@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * afard's configuration. A setting is a row of one table: it is the flag --NAME and the key NAME of
+ * one section of the file, has one line of help, and one function that checks and keeps its value.
+ * Called once, by main(), before any thread runs.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "base/error.h"
+#include "base/uri.h"
+#include "size.h"
+
+#define MEMORY_MIN   ((uint64_t)2 << 20)
+#define PROGRESS_MAX 256
+#define SPIN_US_MAX  1000000
+#define LEASE_MS_MIN 100
+#define LEASE_MS_MAX 3600000
+#define PROBLEM_MAX  256
+
+/* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write instead. */
+typedef int set_function(struct config *config, const char *value, char problem[PROBLEM_MAX]);
+
+struct setting {
+	const char *name;
+	const char *section; /* of the file; NULL: a flag only */
+	const char *argument;
+	const char *help;
+	set_function *set;
+};
+
+__attribute__((format(printf, 2, 3))) static int refuse(char problem[PROBLEM_MAX],
+							const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(problem, PROBLEM_MAX, format, arguments);
+	va_end(arguments);
+	return -EINVAL;
+}
+
+static int keep_text(char *out, size_t size, const char *value, char problem[PROBLEM_MAX])
+{
+	size_t length = strlen(value);
+
+	if (!length)
+		return refuse(problem, "is empty; leave it out or give it a value");
+	if (length >= size)
+		return refuse(problem, "is too long; at most %zu bytes", size - 1);
+	memcpy(out, value, length + 1);
+	return 0;
+}
+
+static int keep_size(uint64_t *out, const char *value, char problem[PROBLEM_MAX])
+{
+	int rc = size_parse(value, out);
+
+	if (rc == -ERANGE)
+		return refuse(problem, "'%.64s' does not fit 64 bits; give a smaller size", value);
+	if (rc)
+		return refuse(problem, "'%.64s' is not a size; write for example 512M or 8G",
+			      value);
+	return 0;
+}
+
+static int keep_number(uint32_t *out, const char *value, uint32_t min, uint32_t max,
+		       char problem[PROBLEM_MAX])
+{
+	uint64_t number;
+
+	if (number_parse(value, max, &number) || number < min)
+		return refuse(problem, "'%.64s' is not a number from %u to %u", value, min, max);
+	*out = (uint32_t)number;
+	return 0;
+}
+
+/* HOST:PORT, where HOST may be in brackets. */
+static int keep_address(char *out, size_t size, const char *value, char problem[PROBLEM_MAX])
+{
+	char text[CONFIG_TEXT_MAX + 16];
+	const char *colon = strrchr(value, ':');
+	struct uri uri;
+	uint64_t port;
+
+	/* Port 0, any, is for listening only: a URI does not have it. */
+	if (!colon || colon == value || strlen(value) >= size ||
+	    number_parse(colon + 1, UINT16_MAX, &port))
+		return refuse(problem, "'%.64s' is not HOST:PORT", value);
+	snprintf(text, sizeof(text), "afar://%.*s:1", (int)(colon - value), value);
+	if (strchr(value, '?') || strchr(value, '/') || uri_parse(text, &uri))
+		return refuse(problem, "'%.64s' is not HOST:PORT", value);
+	memcpy(out, value, strlen(value) + 1);
+	return 0;
+}
+
+/* ---- The settings */
+
+static int set_role(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	if (!strcmp(value, "manager"))
+		config->role = ROLE_MANAGER;
+	else if (!strcmp(value, "server"))
+		config->role = ROLE_SERVER;
+	else if (!strcmp(value, "all"))
+		config->role = ROLE_ALL;
+	else
+		return refuse(problem, "'%.64s' is no role; use manager, server or all", value);
+	return 0;
+}
+
+static int set_data(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_text(config->data, sizeof(config->data), value, problem);
+}
+
+static int set_key(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_text(config->key, sizeof(config->key), value, problem);
+}
+
+static int set_log(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	if (log_level_parse(value, &config->log_level))
+		return refuse(problem, "'%.64s' is no level; use none, error, warn, info or debug",
+			      value);
+	return 0;
+}
+
+static int set_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_address(config->listen, sizeof(config->listen), value, problem);
+}
+
+static int set_lease(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_number(&config->lease_ms, value, LEASE_MS_MIN, LEASE_MS_MAX, problem);
+}
+
+static int set_manager(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	char text[sizeof(config->manager)];
+	struct uri uri;
+	int length;
+
+	length = snprintf(text, sizeof(text), "%s%s", strstr(value, "://") ? "" : "afar://", value);
+	if (length < 0 || (size_t)length >= sizeof(text) || uri_parse(text, &uri))
+		return refuse(problem, "'%.64s' is neither HOST:PORT nor afar://HOST:PORT", value);
+	memcpy(config->manager, text, (size_t)length + 1);
+	return 0;
+}
+
+static int set_name(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	for (const char *at = value; *at; at++) {
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			return refuse(problem, "has control characters; use printable ones");
+	}
+	if (strlen(value) > 255)
+		return refuse(problem, "is too long; at most 255 bytes");
+	return keep_text(config->name, sizeof(config->name), value, problem);
+}
+
+static int set_memory(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	struct sysinfo machine;
+	char text[SIZE_TEXT_MAX];
+	uint64_t there;
+	int rc;
+
+	rc = keep_size(&config->memory_bytes, value, problem);
+	if (rc)
+		return rc;
+	if (config->memory_bytes < MEMORY_MIN)
+		return refuse(problem, "'%.64s' is too small; give at least 2M", value);
+	if (sysinfo(&machine))
+		return 0;
+	there = ((uint64_t)machine.totalram + machine.totalswap) * machine.mem_unit;
+	if (config->memory_bytes > there)
+		return refuse(problem, "'%.64s' is more than this machine has; give less than %s",
+			      value, size_text(there, text));
+	return 0;
+}
+
+static int set_pool(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_size(&config->pool_bytes, value, problem);
+}
+
+static int set_control(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_address(config->control, sizeof(config->control), value, problem);
+}
+
+static int set_data_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_address(config->data_listen, sizeof(config->data_listen), value, problem);
+}
+
+static int set_transport(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	if (strcmp(value, "tcp"))
+		return refuse(problem, "'%.64s' is no transport of this build; use tcp", value);
+	return keep_text(config->transport, sizeof(config->transport), value, problem);
+}
+
+static int set_progress(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_number(&config->nr_progress, value, 1, PROGRESS_MAX, problem);
+}
+
+static int set_spin(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
+}
+
+static int set_ready_fd(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	uint32_t fd = 0;
+	int rc;
+
+	rc = keep_number(&fd, value, 0, INT_MAX, problem);
+	if (rc)
+		return rc;
+	if (fcntl((int)fd, F_GETFD) < 0)
+		return refuse(problem, "'%.64s' is not an open descriptor", value);
+	config->ready_fd = (int)fd;
+	return 0;
+}
+
+static const struct setting settings[] = {
+	{"role", "afard", "ROLE", "manager, server or all (default)", set_role},
+	{"data", "afard", "DIR", "folder for what must outlive the daemon (default ./afar-data)",
+	 set_data},
+	{"key", "afard", "FILE", "keys; a manager without it makes DIR/key", set_key},
+	{"log", "afard", "LEVEL", "none, error, warn (default), info or debug", set_log},
+	{"listen", "manager", "HOST:PORT",
+	 "where the manager is reached (default 127.0.0.1:7411; port 0: any)", set_listen},
+	{"lease-ms", "manager", "N",
+	 "how long a session outlives its lost connection (default 10000)", set_lease},
+	{"manager", "server", "HOST:PORT", "the manager to join; afar://… too (default 127.0.0.1)",
+	 set_manager},
+	{"name", "server", "NAME", "the server's name, for people (default: the machine's)",
+	 set_name},
+	{"memory", "server", "SIZE", "memory to lend at most (default: half of the machine's)",
+	 set_memory},
+	{"pool", "server", "SIZE", "zeroed memory kept ready (default: all that came back)",
+	 set_pool},
+	{"control", "server", "HOST:PORT",
+	 "where clients reach the server (default: as the manager is reached)", set_control},
+	{"data-listen", "server", "HOST:PORT", "where clients reach its memory (default: the same)",
+	 set_data_listen},
+	{"transport", "server", "NAME", "tcp", set_transport},
+	{"progress", "server", "N", "threads that serve transfers (default 1)", set_progress},
+	{"spin-us", "server", "N", "how long they spin before they sleep (default 50)", set_spin},
+	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",
+	 set_ready_fd},
+};
+#define NR_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static const char *const sections[] = {"afard", "manager", "server"};
+
+/* ---- The file */
+
+struct file_reading {
+	const char *path;
+	struct config *config;
+	FILE *file;
+	unsigned line; /* that was read last */
+	int fault;     /* the first one's code */
+};
+
+static bool is_section(const char *name)
+{
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+		if (!strcmp(sections[i], name))
+			return true;
+	}
+	return false;
+}
+
+static const struct setting *find_setting(const char *section, const char *name)
+{
+	for (size_t i = 0; i < NR_SETTINGS; i++) {
+		if (settings[i].section && !strcmp(settings[i].section, section) &&
+		    !strcmp(settings[i].name, name))
+			return &settings[i];
+	}
+	return NULL;
+}
+
+/* The section that has a setting of this name, to help who put it into the wrong one. */
+static const char *section_of(const char *name)
+{
+	for (size_t i = 0; i < NR_SETTINGS; i++) {
+		if (settings[i].section && !strcmp(settings[i].name, name))
+			return settings[i].section;
+	}
+	return NULL;
+}
+
+static int apply_line(struct file_reading *reading, const char *section, const char *name,
+		      const char *value)
+{
+	const struct setting *setting = find_setting(section, name);
+	char problem[PROBLEM_MAX];
+	const char *home;
+
+	if (!*section)
+		return error_fail(
+			-EINVAL,
+			"%s:%u: '%.64s' is in no section; put it below [afard], [manager] or "
+			"[server]",
+			reading->path, reading->line, name);
+	if (!is_section(section))
+		return error_fail(
+			-EINVAL,
+			"%s:%u: unknown section [%.64s]; use [afard], [manager] or [server]",
+			reading->path, reading->line, section);
+	if (!setting) {
+		home = section_of(name);
+		if (home)
+			return error_fail(-EINVAL,
+					  "%s:%u: '%.64s' does not belong here; put it "
+					  "below [%s]",
+					  reading->path, reading->line, name, home);
+		return error_fail(-EINVAL,
+				  "%s:%u: unknown key '%.64s' in [%s]; afard --help lists them",
+				  reading->path, reading->line, name, section);
+	}
+	if (setting->set(reading->config, value, problem))
+		return error_fail(-EINVAL, "%s:%u: %s %s", reading->path, reading->line, name,
+				  problem);
+	return 0;
+}
+
+/* Called by inih for each NAME = VALUE. It goes on after a fault: only the first one counts. */
+static int take_line(void *user, const char *section, const char *name, const char *value)
+{
+	struct file_reading *reading = user;
+
+	if (!reading->fault)
+		reading->fault = apply_line(reading, section, name, value);
+	return 1;
+}
+
+/* Gives inih its lines, and so knows their numbers; a line that inih would cut is a fault. */
+static char *next_line(char *line, int size, void *stream)
+{
+	struct file_reading *reading = stream;
+	int c = 0, length = 0;
+
+	if (reading->fault)
+		return NULL;
+	reading->line++;
+	while (length < size - 1 && (c = fgetc(reading->file)) != EOF && c != '\n')
+		line[length++] = (char)c;
+	line[length] = 0;
+	if (length == size - 1 && c != '\n')
+		reading->fault =
+			error_fail(-EINVAL, "%s:%u: the line is too long; at most %d bytes",
+				   reading->path, reading->line, size - 2);
+	else if (strlen(line) != (size_t)length)
+		reading->fault =
+			error_fail(-EINVAL, "%s:%u: not text", reading->path, reading->line);
+	if (reading->fault || (c == EOF && !length))
+		return NULL;
+	return line;
+}
+
+static int read_file(const char *path, struct config *config)
+{
+	struct file_reading reading = {.path = path, .config = config};
+	int malformed;
+
+	reading.file = fopen(path, "re");
+	if (!reading.file)
+		return error_fail(-EINVAL, "read the configuration %s: %s", path, strerror(errno));
+	ini_allow_multiline = false;
+	malformed = ini_parse_stream(next_line, &reading, take_line, &reading);
+	if (!reading.fault && ferror(reading.file))
+		reading.fault = error_fail(-EINVAL,
+					   "read the configuration %s: it cannot be read; "
+					   "name a file",
+					   path);
+	fclose(reading.file);
+	if (reading.fault)
+		return reading.fault;
+	if (malformed)
+		return error_fail(-EINVAL, "%s:%d: neither [SECTION] nor KEY = VALUE", path,
+				  malformed);
+	return 0;
+}
+
+/* ---- The flags */
+
+enum { FLAG_CONFIG = 1000, FLAG_VERSION, FLAG_HELP };
+
+static void show_help(void)
+{
+	char flag[64];
+
+	printf("Usage: afard [--role manager|server|all] [FLAG…]\n\n"
+	       "Runs a part of an Afar cluster until SIGTERM or SIGINT.\n\n");
+	for (size_t i = 0; i < NR_SETTINGS; i++) {
+		snprintf(flag, sizeof(flag), "--%s %s", settings[i].name, settings[i].argument);
+		printf("  %-24s %s\n", flag, settings[i].help);
+	}
+	printf("  %-24s %s\n", "--config FILE", "the same settings in a file; flags come first");
+	printf("  %-24s %s\n", "--version", "the version");
+	printf("  %-24s %s\n", "--help", "this");
+	printf("\nSizes take K, M, G or T. In the file the settings are NAME = VALUE in the "
+	       "sections\n"
+	       "[afard], [manager] and [server]; see afard(8).\n");
+}
+
+static void fill_options(struct option options[NR_SETTINGS + 4])
+{
+	size_t n = 0;
+
+	for (; n < NR_SETTINGS; n++)
+		options[n] = (struct option){settings[n].name, required_argument, NULL, (int)n};
+	options[n++] = (struct option){"config", required_argument, NULL, FLAG_CONFIG};
+	options[n++] = (struct option){"version", no_argument, NULL, FLAG_VERSION};
+	options[n++] = (struct option){"help", no_argument, NULL, FLAG_HELP};
+	options[n] = (struct option){0};
+}
+
+/* Takes the flags into `values` by setting, the last of each; nothing is applied yet. */
+static int take_flags(int argc, char **argv, const char *values[NR_SETTINGS], const char **file)
+{
+	struct option options[NR_SETTINGS + 4];
+	int flag;
+
+	fill_options(options);
+	opterr = 0;
+	while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		switch (flag) {
+		case FLAG_CONFIG:
+			*file = optarg;
+			break;
+		case FLAG_VERSION:
+			printf("afard %s\n", AFAR_PROGRAM_VERSION);
+			return CONFIG_SHOWN;
+		case FLAG_HELP:
+			show_help();
+			return CONFIG_SHOWN;
+		case ':':
+			return error_fail(-EINVAL, "%.64s: needs a value; see afard --help",
+					  argv[optind - 1]);
+		case '?':
+			if (optopt >= ' ' && optopt < 0x7f)
+				return error_fail(-EINVAL, "-%c: unknown flag; see afard --help",
+						  optopt);
+			return error_fail(-EINVAL, "%.64s: unknown flag; see afard --help",
+					  argv[optind - 1]);
+		default:
+			values[flag] = optarg;
+		}
+	}
+	if (optind < argc)
+		return error_fail(-EINVAL, "'%.64s': unexpected argument; see afard --help",
+				  argv[optind]);
+	return CONFIG_RUN;
+}
+
+int config_read(int argc, char **argv, struct config *out)
+{
+	const char *values[NR_SETTINGS] = {NULL};
+	char problem[PROBLEM_MAX];
+	const char *file = NULL;
+	int rc;
+
+	*out = (struct config){
+		.role = ROLE_ALL,
+		.data = "afar-data",
+		.listen = "127.0.0.1:7411",
+		.manager = "afar://127.0.0.1",
+		.transport = "tcp",
+		.log_level = LOG_LEVEL_WARN,
+		.ready_fd = -1,
+	};
+	rc = take_flags(argc, argv, values, &file);
+	if (rc != CONFIG_RUN)
+		return rc;
+	if (file) {
+		rc = read_file(file, out);
+		if (rc)
+			return rc;
+	}
+	for (size_t i = 0; i < NR_SETTINGS; i++) {
+		if (values[i] && settings[i].set(out, values[i], problem))
+			return error_fail(-EINVAL, "--%s: %s", settings[i].name, problem);
+	}
+	return CONFIG_RUN;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What afard is asked to do: its flags and its configuration file, one table for both. */
+#ifndef TOOLS_CONFIG_H
+#define TOOLS_CONFIG_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "base/log.h"
+
+#define CONFIG_TEXT_MAX 512
+
+enum role {
+	ROLE_MANAGER = 1,
+	ROLE_SERVER = 2,
+	ROLE_ALL = ROLE_MANAGER | ROLE_SERVER,
+};
+
+/* Texts are empty, and numbers 0, where nothing was said and nothing is the default. */
+struct config {
+	enum role role;
+	char data[PATH_MAX]; /* folder */
+	char key[PATH_MAX];  /* file   */
+	char listen[CONFIG_TEXT_MAX];
+	char manager[CONFIG_TEXT_MAX + PATH_MAX]; /* HOST:PORT or a URI */
+	char name[CONFIG_TEXT_MAX];
+	char control[CONFIG_TEXT_MAX];
+	char data_listen[CONFIG_TEXT_MAX];
+	char transport[CONFIG_TEXT_MAX];
+	uint64_t memory_bytes;
+	uint64_t pool_bytes;
+	unsigned nr_progress;
+	uint32_t spin_us;
+	uint32_t lease_ms;
+	enum log_level log_level;
+	int ready_fd; /* -1: none */
+};
+
+enum config_verdict { CONFIG_RUN, CONFIG_SHOWN };
+
+/*
+ * Reads the flags and, before they are applied, the file that --config names. Returns CONFIG_RUN;
+ * CONFIG_SHOWN after printing the help or the version; or -EINVAL with a sentence, which for the
+ * file's faults begins with FILE:LINE.
+ */
+int config_read(int argc, char **argv, struct config *out);
+
+#endif
