@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# SIGTERM and SIGHUP end every role with status 0 and leave nothing but what must outlive it.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+start_cluster
+still_works
+stop_daemon one
+stop_daemon manager
+stop_daemon two # whose manager is gone
+
+left=$(cd manager && find . -type f | grep -v '^./manager/' | sort | tr '\n' ' ')
+[ "$left" = "./key " ] || fail "left in the manager's folder: $left"
+left=$(find . -type s -o -type f -name '*.new' | tr '\n' ' ')
+[ -z "$left" ] || fail "left behind: $left"
+
+start_daemon all --data all --listen 127.0.0.1:0 --memory 32M
+kill -HUP "$(pid_of all)"
+wait "$(pid_of all)" || fail "afard ended with $? after SIGHUP"
+
+# Waiting for a manager that is not there is no reason not to stop.
+"$AFARD" --role server --data alone --key manager/key --manager 127.0.0.1:1 --memory 32M \
+	2>alone.err &
+pid_alone=$!
+running="$running $pid_alone"
+eventually test -d alone/server
+stop_daemon alone

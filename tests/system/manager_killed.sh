@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# A manager that is killed and started again has lost nothing, and a put that runs meanwhile ends well.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+start_cluster
+port=$(manager_port)
+"$AFAR" ns create kept --width 2 --stripe 64K
+random_file in 5000000
+"$AFAR" region put in kept:before >/dev/null
+"$AFAR" ns create empty
+
+mkfifo feed
+"$AFAR" region put feed kept:meanwhile --size 5000000 >put.out 2>put.err &
+put=$!
+running="$running $put"
+exec 4>feed
+head -c 3000000 in >&4
+kill_daemon manager
+start_manager "$port"
+tail -c +3000001 in >&4
+exec 4>&-
+wait "$put" || fail "the put ended with $?: $(cat put.err)"
+
+eventually "$AFAR" region get kept:before out
+same in out
+eventually "$AFAR" region get kept:meanwhile out
+same in out
+"$AFAR" ns ls | grep -q '^empty ' || fail "a namespace is lost"
+eventually "$AFAR" region put in kept:after
+"$AFAR" region rm kept:before
+refused 1 'before' "$AFAR" region rm kept:before
+still_works

@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Where a put may take its bytes from, and what it refuses.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+start_cluster
+"$AFAR" ns create from
+random_file in 9000000
+random_file other 5000
+
+"$AFAR" region put - from:file <in >/dev/null
+head -c 9000000 in | "$AFAR" region put - from:pipe >/dev/null
+head -c 9000000 in | "$AFAR" region put - from:sized --size 9000000 >/dev/null
+for name in file pipe sized; do
+	"$AFAR" region get from:$name out >/dev/null
+	same in out
+done
+# From where the descriptor stands.
+(dd bs=1000000 count=1 of=/dev/null 2>/dev/null && "$AFAR" region put - from:rest) <in >/dev/null
+"$AFAR" region get from:rest - | cmp - in 0 1000000 || fail "the rest of a file"
+
+# --replace, whatever the old length was; who replaces nothing just puts.
+"$AFAR" region put other from:file --replace >/dev/null
+"$AFAR" region get from:file out >/dev/null
+same other out
+"$AFAR" region put other from:new --replace >/dev/null
+[ "$("$AFAR" region ls from | grep -c ' file$')" -eq 1 ] || fail "two regions of one name"
+# A replacement for which there is no room leaves the old region alone.
+truncate -s 2G huge
+refused 1 '' "$AFAR" region put huge from:file --replace
+"$AFAR" region get from:file out >/dev/null
+same other out
+
+: >empty
+refused 1 'empty' "$AFAR" region put empty from:x
+refused 1 'empty' "$AFAR" region put - from:x
+refused 1 'missing: No such file' "$AFAR" region put missing from:x
+refused 1 'folder' "$AFAR" region put . from:x
+refused 1 'not the 10 of --size' "$AFAR" region put in from:x --size 10
+refused 2 'not a size' "$AFAR" region put in from:x --size ten
+refused 1 'ended before' sh -c 'head -c 10 in | "$AFAR" region put - from:x --size 1M'
+refused 1 'more than' sh -c 'cat in | "$AFAR" region put - from:x --size 1M'
+refused 1 'TMPDIR' sh -c 'cat in | TMPDIR=/nonexistent "$AFAR" region put - from:x'
+"$AFAR" region ls from | grep -q ' x$' && fail "a refused put left a region"
+still_works

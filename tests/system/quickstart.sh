@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The first thing that anybody runs, with a small folder of its own.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+mkdir input
+random_file input/a 3000000
+random_file input/b 100
+mkdir tmp
+TMPDIR=$PWD/tmp QUICKSTART_FOLDER=$PWD/input QUICKSTART_REPETITIONS=1 \
+	"$QUICKSTART" >quickstart.out 2>quickstart.err || fail "$(cat quickstart.out quickstart.err)"
+grep -q 'SHA-256' quickstart.out || fail "$(cat quickstart.out)"
+[ "$(wc -l <quickstart.out)" -le 30 ] || fail "too much to read: $(cat quickstart.out)"
+[ ! -s quickstart.err ] || fail "it complained: $(cat quickstart.err)"
+[ -z "$(ls tmp)" ] || fail "left behind: $(ls tmp)"

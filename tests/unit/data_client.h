@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A client's end of one data connection, for tests of servers: connects, reads and writes one at a
+ * time, and waits for the outcome of each. Include after cmocka.h.
+ */
+#ifndef TESTS_DATA_CLIENT_H
+#define TESTS_DATA_CLIENT_H
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "fabric/fabric.h"
+
+#define DATA_CLIENT_PATIENCE_MS 20000
+
+struct data_client {
+	struct fabric *fabric;
+	struct fabric_queue *queue;
+	struct fabric_endpoint *endpoint; /* NULL: none, or closed */
+	uint64_t context;
+};
+
+static inline void data_client_open(struct data_client *client)
+{
+	*client = (struct data_client){0};
+	assert_int_equal(fabric_open("tcp", &client->fabric), 0);
+	assert_int_equal(fabric_queue_open(client->fabric, 8, &client->queue), 0);
+}
+
+static inline void data_client_disconnect(struct data_client *client)
+{
+	if (client->endpoint)
+		fabric_endpoint_close(client->endpoint);
+	client->endpoint = NULL;
+}
+
+static inline void data_client_close(struct data_client *client)
+{
+	data_client_disconnect(client);
+	fabric_queue_close(client->queue);
+	fabric_close(client->fabric);
+}
+
+/* One step of waiting: 1 with a completion, 2 with an event, 0 with neither after sleeping. */
+static inline int data_client_step(struct data_client *client, struct fabric_completion *completion,
+				   struct fabric_event *event)
+{
+	struct pollfd ready = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
+
+	if (fabric_queue_poll(client->queue, completion, 1) == 1)
+		return 1;
+	if (fabric_queue_event(client->queue, event) == 1)
+		return 2;
+	if (fabric_queue_arm(client->queue) == 0)
+		assert_int_equal(poll(&ready, 1, DATA_CLIENT_PATIENCE_MS), 1);
+	return 0;
+}
+
+/* Waits until the connection is there (0) or refused (the event's status; it is closed then). */
+static inline int data_client_connect(struct data_client *client, const char *address,
+				      const void *shown, size_t length)
+{
+	struct fabric_completion completion;
+	struct fabric_event event;
+
+	assert_int_equal(
+		fabric_connect(client->queue, address, shown, length, client, &client->endpoint),
+		0);
+	while (data_client_step(client, &completion, &event) != 2)
+		;
+	if (event.kind == FABRIC_CONNECTED)
+		return 0;
+	data_client_disconnect(client);
+	return event.status;
+}
+
+/* Waits until the peer has closed the connection. */
+static inline void data_client_await_closed(struct data_client *client)
+{
+	struct fabric_completion completion;
+	struct fabric_event event = {0};
+
+	while (data_client_step(client, &completion, &event) != 2 || event.kind != FABRIC_CLOSED)
+		;
+	data_client_disconnect(client);
+}
+
+/* 0, or what it failed with; after a failure the connection is closed. */
+static inline int data_client_transfer(struct data_client *client, int is_write, void *data,
+				       size_t length, uint64_t remote, uint64_t key)
+{
+	struct fabric_piece piece = {.addr = data, .length = length};
+	struct fabric_completion completion = {0};
+	struct fabric_event event;
+	int status, step;
+
+	if (!client->endpoint)
+		return -ENOTCONN;
+	client->context++;
+	status = is_write ? fabric_write(client->endpoint, &piece, 1, remote, key, client->context)
+			  : fabric_read(client->endpoint, &piece, 1, remote, key, client->context);
+	while (status == 0) {
+		step = data_client_step(client, &completion, &event);
+		if (step == 1 && completion.context == client->context) {
+			status = completion.status;
+			break;
+		}
+		if (step == 2 && event.kind == FABRIC_CLOSED)
+			status = -ECONNRESET;
+	}
+	if (status != 0)
+		data_client_disconnect(client);
+	return status;
+}
+
+static inline int data_client_write(struct data_client *client, const void *data, size_t length,
+				    uint64_t remote, uint64_t key)
+{
+	return data_client_transfer(client, 1, (void *)(uintptr_t)data, length, remote, key);
+}
+
+static inline int data_client_read(struct data_client *client, void *data, size_t length,
+				   uint64_t remote, uint64_t key)
+{
+	return data_client_transfer(client, 0, data, length, remote, key);
+}
+
+#endif

@@ -1,0 +1,931 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The fixture of the manager's tests. Everything here asserts by cmocka. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "manager/placement.h"
+#include "manager_fixture.h"
+
+/* ---- A metastore in memory */
+
+static int compare_bytes(struct meta_bytes left, struct meta_bytes right)
+{
+	size_t length = left.length < right.length ? left.length : right.length;
+	int order = memcmp(left.data, right.data, length);
+
+	if (order != 0)
+		return order;
+	return left.length < right.length ? -1 : left.length > right.length;
+}
+
+static size_t find_pair(const struct memory_store *store, struct meta_bytes key, bool *is_found)
+{
+	size_t low = 0, high = store->nr_pairs;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_bytes(store->pairs[middle].key, key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*is_found = low < store->nr_pairs && compare_bytes(store->pairs[low].key, key) == 0;
+	return low;
+}
+
+static struct meta_bytes copy_bytes(struct meta_bytes bytes)
+{
+	void *copy = malloc(bytes.length + 1);
+
+	assert_non_null(copy);
+	memcpy(copy, bytes.data, bytes.length);
+	return (struct meta_bytes){copy, bytes.length};
+}
+
+static void free_bytes(struct meta_bytes bytes)
+{
+	free((void *)(uintptr_t)bytes.data);
+}
+
+static int memory_get(struct metastore *base, struct meta_bytes key, void **value, size_t *length)
+{
+	struct memory_store *store = (struct memory_store *)base;
+	struct meta_bytes copy;
+	bool is_found;
+	size_t at = find_pair(store, key, &is_found);
+
+	if (!is_found)
+		return -ENOENT;
+	copy = copy_bytes(store->pairs[at].value);
+	*value = (void *)(uintptr_t)copy.data;
+	*length = copy.length;
+	return 0;
+}
+
+static int memory_range(struct metastore *base, struct meta_bytes prefix,
+			int (*visit)(void *argument, struct meta_bytes key,
+				     struct meta_bytes value),
+			void *argument)
+{
+	struct memory_store *store = (struct memory_store *)base;
+	int rc = 0;
+
+	for (size_t i = 0; i < store->nr_pairs && rc == 0; i++)
+		if (store->pairs[i].key.length >= prefix.length &&
+		    memcmp(store->pairs[i].key.data, prefix.data, prefix.length) == 0)
+			rc = visit(argument, store->pairs[i].key, store->pairs[i].value);
+	return rc;
+}
+
+static void memory_put(struct memory_store *store, const struct meta_put *put)
+{
+	bool is_found;
+	size_t at = find_pair(store, put->key, &is_found);
+
+	if (is_found) {
+		free_bytes(store->pairs[at].value);
+	} else {
+		store->pairs =
+			reallocarray(store->pairs, store->nr_pairs + 1, sizeof(*store->pairs));
+		assert_non_null(store->pairs);
+		memmove(&store->pairs[at + 1], &store->pairs[at],
+			(store->nr_pairs - at) * sizeof(*store->pairs));
+		store->nr_pairs++;
+		store->pairs[at].key = copy_bytes(put->key);
+	}
+	store->pairs[at].value = copy_bytes(put->value);
+}
+
+static void memory_delete(struct memory_store *store, struct meta_bytes key)
+{
+	bool is_found;
+	size_t at = find_pair(store, key, &is_found);
+
+	if (!is_found)
+		return;
+	free_bytes(store->pairs[at].key);
+	free_bytes(store->pairs[at].value);
+	store->nr_pairs--;
+	memmove(&store->pairs[at], &store->pairs[at + 1],
+		(store->nr_pairs - at) * sizeof(*store->pairs));
+}
+
+static int memory_commit(struct metastore *base, const struct meta_compare *compares,
+			 size_t nr_compares, const struct meta_put *puts, size_t nr_puts,
+			 const struct meta_bytes *deletes, size_t nr_deletes)
+{
+	struct memory_store *store = (struct memory_store *)base;
+
+	(void)compares;
+	assert_int_equal(nr_compares, 0);
+	store->nr_commits++;
+	if (store->is_broken || (store->fail_at != 0 && --store->fail_at == 0))
+		return error_fail(store->failure, "commit: the disk is full; make room on it");
+	for (size_t i = 0; i < nr_deletes; i++)
+		memory_delete(store, deletes[i]);
+	for (size_t i = 0; i < nr_puts; i++)
+		memory_put(store, &puts[i]);
+	return 0;
+}
+
+static const struct metastore_ops memory_ops = {
+	.name = "memory",
+	.get = memory_get,
+	.range = memory_range,
+	.commit = memory_commit,
+};
+
+void memory_store_open(struct memory_store *store)
+{
+	*store = (struct memory_store){.base = {&memory_ops}, .failure = -ENOSPC};
+}
+
+void memory_store_close(struct memory_store *store)
+{
+	for (size_t i = 0; i < store->nr_pairs; i++) {
+		free_bytes(store->pairs[i].key);
+		free_bytes(store->pairs[i].value);
+	}
+	free(store->pairs);
+}
+
+/* ---- The core's environment */
+
+struct server_call {
+	struct cds_list_head node;
+	void *peer;
+	Afar__Request *request;
+	struct outgoing *outgoing;
+};
+
+static void *copy_message(const ProtobufCMessage *message)
+{
+	size_t length = protobuf_c_message_get_packed_size(message);
+	uint8_t *bytes = malloc(length + 1);
+	void *copy;
+
+	assert_non_null(bytes);
+	protobuf_c_message_pack(message, bytes);
+	copy = protobuf_c_message_unpack(message->descriptor, NULL, length, bytes);
+	assert_non_null(copy);
+	free(bytes);
+	return copy;
+}
+
+static uint64_t fake_now(void *context)
+{
+	return ((struct fixture *)context)->now;
+}
+
+static void fake_answer(void *context, void *call, Afar__Reply *reply)
+{
+	Afar__Reply **answer = call;
+
+	((struct fixture *)context)->nr_answers++;
+	assert_true(reply->status <= 0);
+	/* One clear line, always. */
+	assert_true(reply->status == 0 || reply->message[0] != '\0');
+	if (answer == NULL)
+		return;
+	assert_null(*answer);
+	*answer = copy_message(&reply->base);
+}
+
+static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request *request,
+		     struct outgoing *outgoing)
+{
+	struct fixture *fixture = context;
+	struct server_call *call = calloc(1, sizeof(*call));
+
+	assert_non_null(call);
+	assert_true(deadline > fixture->now);
+	call->peer = peer;
+	call->request = copy_message(&request->base);
+	call->outgoing = outgoing;
+	cds_list_add_tail(&call->node, &fixture->calls);
+	return 0;
+}
+
+static void submit(struct fixture *fixture, struct event *event)
+{
+	cds_list_add_tail(&event->node, &fixture->events);
+}
+
+static void end_call(struct fixture *fixture, struct server_call *call, Afar__Reply *reply,
+		     int status)
+{
+	struct event *event = event_new(EVENT_ANSWER, call->peer);
+
+	assert_non_null(event);
+	event->outgoing = call->outgoing;
+	event->answer = reply;
+	event->status = status;
+	submit(fixture, event);
+	cds_list_del(&call->node);
+	afar__request__free_unpacked(call->request, NULL);
+	free(call);
+}
+
+/* As rpc does: first the calls end, then the connection. */
+static void drop_peer(struct fixture *fixture, void *peer)
+{
+	struct server_call *call, *next;
+
+	cds_list_for_each_entry_safe (call, next, &fixture->calls, node)
+		if (call->peer == peer)
+			end_call(fixture, call, NULL, -ECONNRESET);
+	submit(fixture, event_new(EVENT_GONE, peer));
+}
+
+static void fake_close_peer(void *context, void *peer)
+{
+	struct fixture *fixture = context;
+
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++) {
+		if (fixture->servers[i].peer != peer)
+			continue;
+		fixture->servers[i].peer = NULL;
+		drop_peer(fixture, peer);
+		return;
+	}
+	/* A client's; it learns of it by its next call. */
+}
+
+static void fake_forget_peer(void *context, void *peer)
+{
+	(void)context;
+	(void)peer;
+}
+
+static void *new_peer(struct fixture *fixture)
+{
+	return (void *)(uintptr_t)++fixture->next_peer;
+}
+
+/* ---- Servers */
+
+static struct fake_server *server_of_peer(struct fixture *fixture, void *peer)
+{
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].peer == peer)
+			return &fixture->servers[i];
+	return NULL;
+}
+
+static Afar__Reply *status_reply(int status)
+{
+	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+
+	assert_non_null(reply);
+	reply->status = status;
+	return reply;
+}
+
+/* In two extents when there is enough for two: layouts then have to deal with it. */
+static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve *ask)
+{
+	uint64_t parts[2] = {ask->bytes, 0};
+	Afar__Reply *reply;
+
+	if (server->refuse != 0)
+		return status_reply(server->refuse);
+	if (ask->bytes > server->capacity - server->granted)
+		return status_reply(-ENOSPC);
+	assert_true(ask->bytes > 0 && ask->bytes % PLACEMENT_EXTENT_UNIT == 0);
+	if (server->does_grant_wrong)
+		parts[0] = PLACEMENT_EXTENT_UNIT;
+	else if (ask->bytes >= 6 * MIB) {
+		parts[0] = ask->bytes / (4 * MIB) * (2 * MIB);
+		parts[1] = ask->bytes - parts[0];
+	}
+	reply = status_reply(0);
+	reply->result_case = AFAR__REPLY__RESULT_EXTENTS;
+	reply->extents = MESSAGE_NEW(afar__extents, Afar__Extents);
+	reply->extents->extents = calloc(2, sizeof(Afar__Extent *));
+	for (size_t i = 0; i < 2 && parts[i] != 0; i++) {
+		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
+
+		assert_true(server->nr_extents < FIXTURE_EXTENTS_MAX);
+		extent->extent = ++server->next_extent;
+		extent->namespace_ = ask->namespace_;
+		extent->length = parts[i];
+		reply->extents->extents[reply->extents->n_extents++] = extent;
+		server->extents[server->nr_extents++] =
+			(struct fake_extent){extent->extent, extent->namespace_, extent->length};
+		server->granted += extent->length;
+	}
+	return reply;
+}
+
+static void release(struct fake_server *server, uint64_t number)
+{
+	for (size_t i = 0; i < server->nr_extents; i++) {
+		if (server->extents[i].number != number)
+			continue;
+		server->granted -= server->extents[i].length;
+		server->extents[i] = server->extents[--server->nr_extents];
+		return;
+	}
+}
+
+static Afar__Reply *serve(struct fake_server *server, const Afar__Request *request)
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_EXTENTS_RESERVE:
+		return grant(server, request->extents_reserve);
+	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
+		for (size_t i = 0; i < request->extents_release->n_extents; i++)
+			release(server, request->extents_release->extents[i]);
+		return status_reply(0);
+	case AFAR__REQUEST__CALL_SESSION_END:
+		server->nr_session_ends++;
+		return status_reply(0);
+	case AFAR__REQUEST__CALL_PING:
+		return status_reply(0);
+	default:
+		fail_msg("a server is asked call %d", (int)request->call_case);
+		return NULL;
+	}
+}
+
+static bool serve_one(struct fixture *fixture)
+{
+	struct server_call *call;
+
+	cds_list_for_each_entry (call, &fixture->calls, node) {
+		struct fake_server *server = server_of_peer(fixture, call->peer);
+
+		assert_non_null(server);
+		if (server->is_silent)
+			continue;
+		end_call(fixture, call, serve(server, call->request), 0);
+		return true;
+	}
+	return false;
+}
+
+void fixture_pump(struct fixture *fixture)
+{
+	do {
+		core_run(fixture->core, &fixture->events);
+	} while (serve_one(fixture) || !cds_list_empty(&fixture->events));
+}
+
+void fixture_advance(struct fixture *fixture, uint64_t ms)
+{
+	fixture->now += ms * 1000000U;
+	fixture_pump(fixture);
+}
+
+static Afar__Request *join_request(const struct fake_server *server, size_t index)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__ServerJoin *join = MESSAGE_NEW(afar__server_join, Afar__ServerJoin);
+	Afar__Server *self = MESSAGE_NEW(afar__server, Afar__Server);
+	char text[64];
+
+	request->call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
+	request->server_join = join;
+	join->self = self;
+	self->server = server->number;
+	snprintf(text, sizeof(text), "server-%zu", index);
+	self->name = strdup(text);
+	self->incarnation = server->incarnation;
+	snprintf(text, sizeof(text), "127.0.0.1:%zu", 7500 + index);
+	self->control_address = strdup(text);
+	self->lanes = calloc(1, sizeof(*self->lanes));
+	self->lanes[0] = MESSAGE_NEW(afar__lane, Afar__Lane);
+	self->lanes[0]->transport = strdup("tcp");
+	self->lanes[0]->address = strdup("127.0.0.1:9000");
+	self->n_lanes = 1;
+	join->capacity_bytes = server->capacity;
+	join->extents = calloc(server->nr_extents + 1, sizeof(*join->extents));
+	for (size_t i = 0; i < server->nr_extents; i++) {
+		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
+
+		extent->extent = server->extents[i].number;
+		extent->namespace_ = server->extents[i].namespace;
+		extent->length = server->extents[i].length;
+		join->extents[join->n_extents++] = extent;
+	}
+	return request;
+}
+
+static void send_event(struct fixture *fixture, void *peer, uint64_t session, uint64_t id,
+		       Afar__Request *request, Afar__Reply **answer)
+{
+	struct event *event = event_new(EVENT_REQUEST, peer);
+
+	assert_non_null(event);
+	*answer = NULL;
+	event->call = answer;
+	event->session = session;
+	event->request_id = id;
+	event->settled_below = 0;
+	event->request = request;
+	submit(fixture, event);
+}
+
+int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
+{
+	struct fake_server *server = &fixture->servers[index];
+	Afar__Reply *reply;
+	int status;
+
+	server->peer = new_peer(fixture);
+	server->capacity = capacity;
+	if (server->incarnation == 0)
+		server->incarnation = 1000 + fixture->next_peer;
+	send_event(fixture, server->peer, 0, 1, join_request(server, index), &reply);
+	core_run(fixture->core, &fixture->events);
+	assert_non_null(reply);
+	status = reply->status;
+	if (status == 0) {
+		server->number = reply->server_joined->server;
+		for (size_t i = 0; i < reply->server_joined->n_release; i++)
+			release(server, reply->server_joined->release[i]);
+	}
+	afar__reply__free_unpacked(reply, NULL);
+	fixture_pump(fixture);
+	return status;
+}
+
+void fixture_disconnect(struct fixture *fixture, size_t index)
+{
+	void *peer = fixture->servers[index].peer;
+
+	fixture->servers[index].peer = NULL;
+	if (peer != NULL)
+		drop_peer(fixture, peer);
+	fixture_pump(fixture);
+}
+
+void fixture_kill(struct fixture *fixture, size_t index)
+{
+	struct fake_server *server = &fixture->servers[index];
+
+	server->nr_extents = 0;
+	server->granted = 0;
+	server->incarnation = 0;
+	fixture_disconnect(fixture, index);
+}
+
+/* ---- The whole */
+
+static void start_core(struct fixture *fixture)
+{
+	struct core_environment environment = {
+		.context = fixture,
+		.now = fake_now,
+		.answer = fake_answer,
+		.call = fake_call,
+		.close_peer = fake_close_peer,
+		.forget_peer = fake_forget_peer,
+	};
+	struct core_options options = {.lease_ms = FIXTURE_LEASE_MS, .incarnation = 99};
+
+	assert_int_equal(core_open(&fixture->store.base, &environment, &options, &fixture->core),
+			 0);
+}
+
+void fixture_open(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	fixture->now = 1000000000U;
+	CDS_INIT_LIST_HEAD(&fixture->calls);
+	CDS_INIT_LIST_HEAD(&fixture->events);
+	memory_store_open(&fixture->store);
+	start_core(fixture);
+}
+
+static void stop_core(struct fixture *fixture)
+{
+	struct server_call *call, *next;
+	struct event *event, *next_event;
+
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].peer != NULL)
+			fixture_disconnect(fixture, i);
+	cds_list_for_each_entry_safe (call, next, &fixture->calls, node)
+		fail_msg("a call is left");
+	core_close(fixture->core);
+	cds_list_for_each_entry_safe (event, next_event, &fixture->events, node)
+		event_free(event);
+	CDS_INIT_LIST_HEAD(&fixture->events);
+}
+
+void fixture_restart(struct fixture *fixture)
+{
+	/* As a killed manager: its own stopping must not change what is stored. */
+	fixture->store.is_broken = true;
+	stop_core(fixture);
+	fixture->store.is_broken = false;
+	start_core(fixture);
+}
+
+void fixture_close(struct fixture *fixture)
+{
+	stop_core(fixture);
+	memory_store_close(&fixture->store);
+}
+
+/* ---- Clients */
+
+void fixture_send(struct fixture *fixture, struct fake_client *client, uint64_t id,
+		  Afar__Request *request, Afar__Reply **answer)
+{
+	send_event(fixture, client->peer, client->session, id, request, answer);
+}
+
+Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
+			 Afar__Request *request)
+{
+	Afar__Reply *reply;
+	struct event *event;
+
+	fixture_send(fixture, client, ++client->next_id, request, &reply);
+	event = cds_list_entry(fixture->events.prev, struct event, node);
+	event->settled_below = client->next_id;
+	fixture_pump(fixture);
+	if (reply == NULL) { /* a reservation, from silent servers */
+		for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+			fixture->servers[i].is_silent = false;
+		fixture_pump(fixture);
+	}
+	if (reply == NULL) /* one that waits for releases, which wait after a failed commit */
+		fixture_advance(fixture, CORE_RETRY_NS / 1000000U);
+	assert_non_null(reply);
+	return reply;
+}
+
+int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request)
+{
+	Afar__Reply *reply = fixture_ask(fixture, client, request);
+	int status = reply->status;
+
+	afar__reply__free_unpacked(reply, NULL);
+	return status;
+}
+
+static int open_session(struct fixture *fixture, struct fake_client *client)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__Reply *reply;
+	int status;
+
+	request->call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
+	request->session_open = MESSAGE_NEW(afar__session_open, Afar__SessionOpen);
+	request->session_open->client = strdup("host:1 test");
+	request->session_open->resume = client->session;
+	request->session_open->secret.data = malloc(STATE_SECRET_BYTES);
+	memcpy(request->session_open->secret.data, client->secret, STATE_SECRET_BYTES);
+	request->session_open->secret.len = STATE_SECRET_BYTES;
+	client->peer = new_peer(fixture);
+	send_event(fixture, client->peer, 0, 1, request, &reply);
+	fixture_pump(fixture);
+	assert_non_null(reply);
+	status = reply->status;
+	if (status == 0) {
+		client->session = reply->session_opened->session;
+		assert_int_equal(reply->session_opened->lease_ms, FIXTURE_LEASE_MS);
+		memcpy(client->secret, reply->session_opened->secret.data, STATE_SECRET_BYTES);
+	}
+	afar__reply__free_unpacked(reply, NULL);
+	return status;
+}
+
+int client_open(struct fixture *fixture, struct fake_client *client)
+{
+	*client = (struct fake_client){0};
+	return open_session(fixture, client);
+}
+
+int client_resume(struct fixture *fixture, struct fake_client *client)
+{
+	return open_session(fixture, client);
+}
+
+void client_lose(struct fixture *fixture, struct fake_client *client)
+{
+	drop_peer(fixture, client->peer);
+	client->peer = NULL;
+	fixture_pump(fixture);
+}
+
+/* ---- Requests */
+
+#define REQUEST(field, prefix, type, number)                                \
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request); \
+	type *ask = MESSAGE_NEW(prefix, type);                              \
+	request->call_case = (number);                                      \
+	request->field = ask
+
+Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes)
+{
+	REQUEST(namespace_create, afar__namespace_create, Afar__NamespaceCreate,
+		AFAR__REQUEST__CALL_NAMESPACE_CREATE);
+	ask->name = strdup(name);
+	ask->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
+	ask->policy->width = width;
+	ask->policy->stripe_bytes = stripe_bytes;
+	return request;
+}
+
+Afar__Request *ask_delete(const char *name, bool with_regions)
+{
+	REQUEST(namespace_delete, afar__namespace_delete, Afar__NamespaceDelete,
+		AFAR__REQUEST__CALL_NAMESPACE_DELETE);
+	ask->name = strdup(name);
+	ask->with_regions = with_regions;
+	return request;
+}
+
+Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes)
+{
+	REQUEST(namespace_reserve, afar__namespace_reserve, Afar__NamespaceReserve,
+		AFAR__REQUEST__CALL_NAMESPACE_RESERVE);
+	ask->namespace_ = ns;
+	ask->bytes = bytes;
+	return request;
+}
+
+Afar__Request *ask_release(uint64_t ns, uint64_t bytes)
+{
+	REQUEST(namespace_release, afar__namespace_release, Afar__NamespaceRelease,
+		AFAR__REQUEST__CALL_NAMESPACE_RELEASE);
+	ask->namespace_ = ns;
+	ask->bytes = bytes;
+	return request;
+}
+
+Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first)
+{
+	REQUEST(region_alloc, afar__region_alloc, Afar__RegionAlloc,
+		AFAR__REQUEST__CALL_REGION_ALLOC);
+	ask->namespace_ = ns;
+	ask->name = strdup(name);
+	ask->bytes = bytes;
+	ask->is_first = is_first;
+	return request;
+}
+
+Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address)
+{
+	REQUEST(region_open, afar__region_open, Afar__RegionOpen, AFAR__REQUEST__CALL_REGION_OPEN);
+	ask->namespace_ = ns;
+	ask->name = strdup(name);
+	ask->address = address;
+	return request;
+}
+
+Afar__Request *ask_close(const Afar__RegionInfo *region)
+{
+	REQUEST(region_close, afar__region_close, Afar__RegionClose,
+		AFAR__REQUEST__CALL_REGION_CLOSE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_free(const Afar__RegionInfo *region)
+{
+	REQUEST(region_free, afar__region_free, Afar__RegionFree, AFAR__REQUEST__CALL_REGION_FREE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_session_close(void)
+{
+	REQUEST(session_close, afar__session_close, Afar__SessionClose,
+		AFAR__REQUEST__CALL_SESSION_CLOSE);
+	return request;
+}
+
+Afar__Request *ask_status(void)
+{
+	REQUEST(status, afar__status, Afar__Status, AFAR__REQUEST__CALL_STATUS);
+	return request;
+}
+
+Afar__Request *ask_namespaces(const char *after, uint32_t max)
+{
+	REQUEST(namespace_list, afar__namespace_list, Afar__NamespaceList,
+		AFAR__REQUEST__CALL_NAMESPACE_LIST);
+	ask->after = strdup(after);
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max)
+{
+	REQUEST(region_list, afar__region_list, Afar__RegionList, AFAR__REQUEST__CALL_REGION_LIST);
+	ask->namespace_ = ns;
+	ask->after = after;
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_namespace(const char *name)
+{
+	REQUEST(namespace_open, afar__namespace_open, Afar__NamespaceOpen,
+		AFAR__REQUEST__CALL_NAMESPACE_OPEN);
+	ask->name = strdup(name);
+	return request;
+}
+
+uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name)
+{
+	Afar__Reply *reply = fixture_ask(fixture, client, ask_create(name, 0, 64 << 10));
+	uint64_t number;
+
+	assert_int_equal(reply->status, 0);
+	number = reply->namespace_info->namespace_;
+	afar__reply__free_unpacked(reply, NULL);
+	return number;
+}
+
+/* ---- Checks */
+
+static void put_session(struct store *store, const struct session *session)
+{
+	struct reference *reference;
+	struct outcome *outcome;
+
+	store_put_session(store, session);
+	cds_list_for_each_entry (reference, &session->references, session_node)
+		store_put_reference(store, reference);
+	if (!session->is_ending)
+		cds_list_for_each_entry (outcome, &session->outcomes, node)
+			store_put_outcome(store, session, outcome->request_id, outcome->kind,
+					  outcome->value);
+}
+
+static void put_all(struct store *store, const struct state *state)
+{
+	struct namespace *ns;
+	struct server *server;
+	struct extent *extent;
+	struct region *region;
+	struct session *session;
+
+	store_put_cluster(store, state);
+	cds_list_for_each_entry (ns, &state->namespaces, node) {
+		store_put_namespace(store, ns);
+		cds_list_for_each_entry (region, &ns->regions, node)
+			store_put_region(store, region);
+		cds_list_for_each_entry (region, &ns->freed, node)
+			store_put_region(store, region);
+	}
+	cds_list_for_each_entry (server, &state->servers, node) {
+		store_put_server(store, server);
+		cds_list_for_each_entry (extent, &server->extents, server_node)
+			store_put_extent(store, extent);
+	}
+	cds_list_for_each_entry (session, &state->sessions, node)
+		put_session(store, session);
+	cds_list_for_each_entry (session, &state->ending, node)
+		put_session(store, session);
+}
+
+void check_store(struct fixture *fixture)
+{
+	struct memory_store copy;
+	struct store *store;
+
+	assert_non_null(fixture->core->state);
+	memory_store_open(&copy);
+	assert_int_equal(store_open(&copy.base, &store), 0);
+	put_all(store, fixture->core->state);
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(copy.nr_pairs, fixture->store.nr_pairs);
+	for (size_t i = 0; i < copy.nr_pairs; i++) {
+		assert_int_equal(compare_bytes(copy.pairs[i].key, fixture->store.pairs[i].key), 0);
+		assert_int_equal(compare_bytes(copy.pairs[i].value, fixture->store.pairs[i].value),
+				 0);
+	}
+	store_close(store);
+	memory_store_close(&copy);
+}
+
+/* Takes the chunks of regions out of whole extents: fails where two overlap. */
+static void retake(struct space *space, const struct extent *extent,
+		   const struct cds_list_head *regions)
+{
+	struct region *region;
+
+	cds_list_for_each_entry (region, regions, node)
+		for (size_t i = 0; i < region->nr_chunks; i++)
+			if (region->chunks[i].extent == extent)
+				assert_int_equal(space_take_at(space, region->chunks[i].offset,
+							       region->chunks[i].length),
+						 0);
+}
+
+static void check_extent(const struct extent *extent)
+{
+	struct space space;
+
+	assert_int_equal(space_open(&space, extent->length), 0);
+	if (extent->ns != NULL) {
+		retake(&space, extent, &extent->ns->regions);
+		retake(&space, extent, &extent->ns->freed);
+	}
+	assert_int_equal(space.nr_runs, extent->space.nr_runs);
+	assert_int_equal(space.free_bytes, extent->space.free_bytes);
+	assert_int_equal(space.longest, extent->space.longest);
+	assert_memory_equal(space.runs, extent->space.runs, space.nr_runs * sizeof(*space.runs));
+	space_close(&space);
+}
+
+static void check_namespace(const struct namespace *ns)
+{
+	uint64_t reserved = 0, allocated = 0, nr_regions = 0, last = 0;
+	struct extent *extent;
+	struct region *region;
+
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node) {
+		reserved += extent->length;
+		allocated += extent_used(extent);
+	}
+	cds_list_for_each_entry (region, &ns->regions, node) {
+		assert_true(region->address > last);
+		last = region->address + region->length - 1;
+		nr_regions++;
+	}
+	cds_list_for_each_entry (region, &ns->freed, node)
+		assert_false(cds_list_empty(&region->references));
+	assert_int_equal(ns->reserved_bytes, reserved);
+	assert_int_equal(ns->allocated_bytes, allocated);
+	assert_int_equal(ns->nr_regions, nr_regions);
+}
+
+static void check_server(struct fixture *fixture, const struct server *server)
+{
+	uint64_t granted = 0, releasing = 0;
+	struct extent *extent;
+	size_t nr = 0;
+
+	cds_list_for_each_entry (extent, &server->extents, server_node) {
+		check_extent(extent);
+		granted += extent->length;
+		releasing += extent->is_releasing ? extent->length : 0;
+		nr++;
+	}
+	assert_int_equal(server->granted_bytes, granted);
+	assert_int_equal(server->releasing_bytes, releasing);
+	if (!server_is_up(server) || !cds_list_empty(&fixture->core->jobs) ||
+	    fixture->core->retry_at != 0)
+		return;
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++) {
+		const struct fake_server *fake = &fixture->servers[i];
+
+		if (fake->peer == NULL || fake->peer != server->live->peer || fake->is_silent)
+			continue;
+		assert_int_equal(releasing, 0);
+		assert_int_equal(fake->nr_extents, nr);
+		assert_int_equal(fake->granted, granted);
+		assert_int_equal(server->live->pending_bytes, 0);
+	}
+}
+
+void check_all(struct fixture *fixture)
+{
+	struct state *state = fixture->core->state;
+	struct namespace *ns;
+	struct server *server;
+
+	check_store(fixture);
+	cds_list_for_each_entry (server, &state->servers, node)
+		check_server(fixture, server);
+	cds_list_for_each_entry (ns, &state->namespaces, node)
+		check_namespace(ns);
+}
+
+void check_empty(struct fixture *fixture)
+{
+	struct state *state = fixture->core->state;
+	struct server *server;
+
+	check_all(fixture);
+	assert_true(cds_list_empty(&state->namespaces));
+	assert_true(cds_list_empty(&state->ending));
+	assert_null(state->regions_by_generation);
+	assert_null(state->extents_by_place);
+	assert_true(cds_list_empty(&fixture->core->jobs));
+	cds_list_for_each_entry (server, &state->servers, node)
+		assert_int_equal(server->granted_bytes, 0);
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].peer != NULL)
+			assert_int_equal(fixture->servers[i].nr_extents, 0);
+}

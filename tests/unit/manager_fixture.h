@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A manager's core without sockets, threads or time: a metastore in memory that fails when told, fake
+ * servers that grant extents, clients whose calls are answered before they return. Used by the manager's
+ * tests; check_all() compares tables, store and servers.
+ */
+#ifndef TESTS_MANAGER_FIXTURE_H
+#define TESTS_MANAGER_FIXTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "manager/core_private.h"
+
+#define FIXTURE_SERVERS_MAX 6
+#define FIXTURE_EXTENTS_MAX 4096
+#define FIXTURE_LEASE_MS    1000
+#define MIB		    ((uint64_t)1 << 20)
+
+/* ---- A metastore in memory */
+
+struct memory_pair {
+	struct meta_bytes key, value;
+};
+struct memory_store {
+	struct metastore base;
+	struct memory_pair *pairs; /* in order */
+	size_t nr_pairs;
+	uint64_t nr_commits;
+	uint64_t fail_at; /* the how many-th commit from now fails; 0: none */
+	int failure;
+	bool is_broken; /* every commit fails */
+};
+void memory_store_open(struct memory_store *store);
+void memory_store_close(struct memory_store *store);
+
+/* ---- Servers and clients */
+
+struct fake_extent {
+	uint64_t number, namespace, length;
+};
+struct fake_server {
+	void *peer; /* NULL: not connected */
+	uint64_t number;
+	uint64_t incarnation;
+	uint64_t capacity;
+	struct fake_extent extents[FIXTURE_EXTENTS_MAX];
+	size_t nr_extents;
+	uint64_t granted;
+	uint64_t next_extent;
+	bool is_silent; /* keeps what it is asked until fixture_pump() after it is false again */
+	int refuse;	/* answers this to reservations */
+	bool does_grant_wrong; /* less than asked */
+	unsigned nr_session_ends;
+};
+
+struct fake_client {
+	void *peer; /* NULL: not connected */
+	uint64_t session;
+	uint8_t secret[STATE_SECRET_BYTES];
+	uint64_t next_id;
+};
+
+struct fixture {
+	struct memory_store store;
+	struct core *core;
+	uint64_t now;
+	uint64_t next_peer;
+	struct fake_server servers[FIXTURE_SERVERS_MAX];
+	struct cds_list_head calls;  /* from the core to servers */
+	struct cds_list_head events; /* for the core */
+	uint64_t nr_answers;
+};
+
+void fixture_open(struct fixture *fixture);
+void fixture_close(struct fixture *fixture);
+/* Ends the core and starts another on the same store; all connections are lost. */
+void fixture_restart(struct fixture *fixture);
+/* Runs the core and the servers until nothing is left to do. */
+void fixture_pump(struct fixture *fixture);
+void fixture_advance(struct fixture *fixture, uint64_t ms);
+
+/* Joins as server `index`; a new incarnation if it was not up before. 0 or the reply's status. */
+int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity);
+/* The connection is lost; the server lives on. */
+void fixture_disconnect(struct fixture *fixture, size_t index);
+/* It ends: all that it held is gone. */
+void fixture_kill(struct fixture *fixture, size_t index);
+
+/* Sends a request; takes it over. `*answer` is set, once the core answers, to a reply of the caller's. */
+void fixture_send(struct fixture *fixture, struct fake_client *client, uint64_t id,
+		  Afar__Request *request, Afar__Reply **answer);
+/* The same, waiting for it: a fresh id. */
+Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
+			 Afar__Request *request);
+/* Its status alone. */
+int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request);
+
+int client_open(struct fixture *fixture, struct fake_client *client);
+/* On a new connection, the old one forgotten or not. */
+int client_resume(struct fixture *fixture, struct fake_client *client);
+void client_lose(struct fixture *fixture, struct fake_client *client);
+
+/* ---- Requests */
+
+Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes);
+Afar__Request *ask_delete(const char *name, bool with_regions);
+Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_release(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first);
+Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address);
+Afar__Request *ask_close(const Afar__RegionInfo *region);
+Afar__Request *ask_free(const Afar__RegionInfo *region);
+Afar__Request *ask_session_close(void);
+Afar__Request *ask_status(void);
+Afar__Request *ask_namespaces(const char *after, uint32_t max);
+Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max);
+Afar__Request *ask_namespace(const char *name);
+
+/* Creates a namespace and returns its number. */
+uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);
+
+/* ---- Checks */
+
+/* The tables are those that a manager would read from the store now. */
+void check_store(struct fixture *fixture);
+/* No two chunks overlap; free space and accounting are exact; servers that are up hold what the tables
+ * say. And check_store(). */
+void check_all(struct fixture *fixture);
+/* Nothing is left: no namespaces, extents, regions, references; servers hold nothing. */
+void check_empty(struct fixture *fixture);
+
+#endif

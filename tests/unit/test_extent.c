@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pool of extents, its memory reached as peers reach it: through a data port and keys. All or
+ * nothing, never two holders, always zeroed, no way in after a release; a random walk against a model.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data_client.h"
+#include "memory/segment.h"
+#include "server/extent.h"
+#include "server/progress.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A pool with a data port that admits everybody. */
+struct bed {
+	struct fabric *fabric;
+	struct extent_pool *pool;
+	struct progress *progress;
+	struct data_client client;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+};
+
+static void on_changed(void *context)
+{
+	struct bed *bed = context;
+
+	pthread_mutex_lock(&bed->lock);
+	pthread_cond_broadcast(&bed->changed);
+	pthread_mutex_unlock(&bed->lock);
+}
+
+static int admit(void *context, const void *shown, size_t length, uint64_t *session)
+{
+	(void)context;
+	(void)shown;
+	(void)length;
+	*session = 1;
+	return 0;
+}
+
+static void bed_connect(struct bed *bed)
+{
+	assert_int_equal(
+		data_client_connect(&bed->client, progress_address(bed->progress), "any", 3), 0);
+}
+
+static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_bytes)
+{
+	struct extent_pool_options pool = {.capacity_bytes = capacity_bytes,
+					   .pool_bytes = pool_bytes,
+					   .changed = on_changed,
+					   .context = bed};
+	struct progress_options progress = {.address = "127.0.0.1:0",
+					    .nr_threads = 1,
+					    .spin_us = 50,
+					    .nr_connections_max = 64,
+					    .admit = admit,
+					    .changed = on_changed,
+					    .context = bed};
+
+	pthread_mutex_init(&bed->lock, NULL);
+	pthread_cond_init(&bed->changed, NULL);
+	assert_int_equal(fabric_open("tcp", &bed->fabric), 0);
+	pool.fabric = progress.fabric = bed->fabric;
+	assert_int_equal(extent_pool_open(&pool, &bed->pool), 0);
+	assert_int_equal(progress_start(&progress, &bed->progress), 0);
+	data_client_open(&bed->client);
+	bed_connect(bed);
+}
+
+static void bed_close(struct bed *bed)
+{
+	data_client_close(&bed->client);
+	progress_stop(bed->progress);
+	extent_pool_close(bed->pool);
+	fabric_close(bed->fabric);
+	pthread_cond_destroy(&bed->changed);
+	pthread_mutex_destroy(&bed->lock);
+}
+
+static struct extent_pool_stat stat_of(struct bed *bed)
+{
+	struct extent_pool_stat stat;
+
+	extent_pool_stat(bed->pool, &stat);
+	return stat;
+}
+
+/* Waits until the scrubber has nothing left. */
+static void await_scrubbed(struct bed *bed)
+{
+	pthread_mutex_lock(&bed->lock);
+	while (stat_of(bed).dirty_bytes > 0)
+		pthread_cond_wait(&bed->changed, &bed->lock);
+	pthread_mutex_unlock(&bed->lock);
+}
+
+static size_t reserve(struct bed *bed, uint64_t namespace, uint64_t bytes, struct extent_info **out)
+{
+	size_t nr_extents;
+
+	assert_int_equal(
+		extent_pool_reserve(bed->pool, namespace, bytes, CLOCK_NEVER, out, &nr_extents), 0);
+	return nr_extents;
+}
+
+static int transfer(struct bed *bed, const struct extent_info *extent, int is_write, void *data,
+		    size_t length, uint64_t offset)
+{
+	uint64_t extent_length, key, origin;
+
+	assert_int_equal(extent_pool_key(bed->pool, extent->extent, extent->namespace,
+					 &extent_length, &key, &origin),
+			 0);
+	assert_int_equal(extent_length, extent->length);
+	return data_client_transfer(&bed->client, is_write, data, length, origin + offset, key);
+}
+
+static void fill(struct bed *bed, const struct extent_info *extent, int byte)
+{
+	char *data = malloc(extent->length);
+
+	assert_non_null(data);
+	memset(data, byte, extent->length);
+	assert_int_equal(transfer(bed, extent, 1, data, extent->length, 0), 0);
+	free(data);
+}
+
+static void assert_filled(struct bed *bed, const struct extent_info *extent, char byte)
+{
+	char *data = malloc(extent->length);
+
+	assert_non_null(data);
+	memset(data, ~byte, extent->length);
+	assert_int_equal(transfer(bed, extent, 0, data, extent->length, 0), 0);
+	assert_true(data[0] == byte && memcmp(data, data + 1, extent->length - 1) == 0);
+	free(data);
+}
+
+static void release_all(struct bed *bed, struct extent_info *extents, size_t nr_extents)
+{
+	size_t i;
+
+	for (i = 0; i < nr_extents; i++)
+		assert_int_equal(extent_pool_release(bed->pool, &extents[i].extent, 1), 1);
+	free(extents);
+}
+
+static void test_all_or_nothing(void **state)
+{
+	struct extent_info *held, *none = NULL;
+	struct bed bed;
+	size_t nr_held, nr_none;
+
+	(void)state;
+	bed_open(&bed, 16 * MIB + 4096, 0);
+	assert_int_equal(stat_of(&bed).capacity_bytes, 16 * MIB);
+	nr_held = reserve(&bed, 1, 10 * MIB, &held);
+	assert_int_equal(extent_pool_reserve(bed.pool, 2, 8 * MIB, CLOCK_NEVER, &none, &nr_none),
+			 -ENOSPC);
+	assert_non_null(strstr(afar_last_error(), "16 MiB of capacity, 10 MiB granted"));
+	assert_int_equal(stat_of(&bed).granted_bytes, 10 * MIB);
+
+	release_all(&bed, held, nr_held);
+	nr_held = reserve(&bed, 2, 16 * MIB, &held);
+	release_all(&bed, held, nr_held);
+	bed_close(&bed);
+}
+
+static void test_absurd(void **state)
+{
+	static const uint64_t odd[] = {0, 1, 4096, 2 * MIB - 1, 2 * MIB + 1, UINT64_MAX};
+	static const uint64_t absurd[] = {UINT64_MAX / (2 * MIB) * (2 * MIB), (uint64_t)1 << 63};
+	struct extent_info *out;
+	struct bed bed;
+	size_t nr_out, i;
+
+	(void)state;
+	/* More than any machine has: the pool would, the kernel does not. */
+	bed_open(&bed, (uint64_t)1 << 50, 0);
+	for (i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+		assert_int_equal(
+			extent_pool_reserve(bed.pool, 1, odd[i], CLOCK_NEVER, &out, &nr_out),
+			-EINVAL);
+	assert_int_equal(extent_pool_reserve(bed.pool, 0, 2 * MIB, CLOCK_NEVER, &out, &nr_out),
+			 -EINVAL);
+	for (i = 0; i < sizeof(absurd) / sizeof(*absurd); i++)
+		assert_int_equal(
+			extent_pool_reserve(bed.pool, 1, absurd[i], CLOCK_NEVER, &out, &nr_out),
+			-ENOSPC);
+	assert_int_equal(
+		extent_pool_reserve(bed.pool, 1, (uint64_t)1 << 49, CLOCK_NEVER, &out, &nr_out),
+		-ENOSPC);
+	assert_int_equal(stat_of(&bed).granted_bytes + stat_of(&bed).clean_bytes, 0);
+	bed_close(&bed);
+}
+
+static void test_zeroed_for_the_next(void **state)
+{
+	struct extent_info *first, *second;
+	size_t nr_first, nr_second, i;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, 32 * MIB, 0);
+	nr_first = reserve(&bed, 1, 32 * MIB, &first);
+	for (i = 0; i < nr_first; i++) {
+		assert_filled(&bed, &first[i], 0);
+		fill(&bed, &first[i], 0x5a);
+		assert_filled(&bed, &first[i], 0x5a);
+	}
+	release_all(&bed, first, nr_first);
+	await_scrubbed(&bed);
+	assert_int_equal(stat_of(&bed).clean_bytes, 32 * MIB);
+
+	/* From the pool, in another cut; and then when the scrubber has to be waited for. */
+	for (int round = 0; round < 2; round++) {
+		nr_second = reserve(&bed, 2, 12 * MIB, &second);
+		for (i = 0; i < nr_second; i++) {
+			assert_filled(&bed, &second[i], 0);
+			fill(&bed, &second[i], 0x77);
+		}
+		nr_first = reserve(&bed, 3, 20 * MIB, &first);
+		for (i = 0; i < nr_first; i++) {
+			assert_filled(&bed, &first[i], 0);
+			fill(&bed, &first[i], 0x33);
+		}
+		release_all(&bed, first, nr_first);
+		release_all(&bed, second, nr_second);
+	}
+	bed_close(&bed);
+}
+
+static void test_no_way_in_after_release(void **state)
+{
+	struct extent_info *extents, *next;
+	uint64_t length, key, origin;
+	char data[64] = "late";
+	size_t nr_extents;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, 2 * MIB, 0);
+	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
+	assert_int_equal(nr_extents, 1);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, &length, &key, &origin),
+			 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 2, &length, &key, &origin),
+			 -AFAR_ELOST);
+	assert_int_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
+	/* Past the end is refused too, and costs the connection. */
+	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data),
+					       origin + length - sizeof(data) + 1, key),
+			     0);
+	bed_connect(&bed);
+
+	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 1);
+	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, &length, &key, &origin),
+			 -AFAR_ELOST);
+	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
+	bed_connect(&bed);
+	/* Nor into what the next holder got of the same memory. */
+	reserve(&bed, 2, 2 * MIB, &next);
+	assert_int_not_equal(next[0].extent, extents[0].extent);
+	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
+	bed_connect(&bed);
+	assert_filled(&bed, &next[0], 0);
+	free(extents);
+	release_all(&bed, next, 1);
+	bed_close(&bed);
+}
+
+static void test_pool_limit(void **state)
+{
+	struct extent_info *extents;
+	size_t nr_extents;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, 16 * MIB, 4 * MIB);
+	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
+	release_all(&bed, extents, nr_extents);
+	await_scrubbed(&bed);
+	assert_int_equal(stat_of(&bed).clean_bytes, 2 * MIB);
+	nr_extents = reserve(&bed, 1, 16 * MIB, &extents);
+	release_all(&bed, extents, nr_extents);
+	await_scrubbed(&bed);
+	assert_true(stat_of(&bed).clean_bytes <= 4 * MIB);
+	/* What was let go can be populated again. */
+	nr_extents = reserve(&bed, 1, 16 * MIB, &extents);
+	release_all(&bed, extents, nr_extents);
+	bed_close(&bed);
+}
+
+static void test_large_extents_and_deadline(void **state)
+{
+	struct extent_info *extents, *none;
+	size_t nr_extents, nr_none;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, EXTENT_BYTES_MAX + 64 * MIB, 0);
+	nr_extents = reserve(&bed, 1, EXTENT_BYTES_MAX + 64 * MIB, &extents);
+	assert_int_equal(nr_extents, 2);
+	assert_int_equal(extents[0].length + extents[1].length, EXTENT_BYTES_MAX + 64 * MIB);
+	assert_true(extents[0].length <= EXTENT_BYTES_MAX && extents[1].length <= EXTENT_BYTES_MAX);
+
+	/* Split off and merged back, it is whole again. */
+	release_all(&bed, extents, nr_extents);
+	assert_int_equal(extent_pool_reserve_clean(bed.pool, 1, EXTENT_BYTES_MAX + 66 * MIB, &none,
+						   &nr_none),
+			 -EAGAIN);
+	await_scrubbed(&bed);
+	assert_int_equal(extent_pool_reserve_clean(bed.pool, 1, 128 * MIB, &extents, &nr_extents),
+			 0);
+	release_all(&bed, extents, nr_extents);
+	await_scrubbed(&bed);
+	nr_extents = reserve(&bed, 2, EXTENT_BYTES_MAX, &extents);
+	assert_int_equal(nr_extents, 1);
+	release_all(&bed, extents, nr_extents);
+	extent_pool_stop(bed.pool);
+	assert_int_equal(extent_pool_reserve(bed.pool, 1, 2 * MIB, CLOCK_NEVER, &none, &nr_none),
+			 -ECANCELED);
+	bed_close(&bed);
+}
+
+/* ---- A random walk: the model knows who has what, and every extent bears its holder's mark. */
+
+#define WALK_CAPACITY (64 * MIB)
+#define WALK_STEPS    400
+#define WALK_HELD_MAX 64
+
+static unsigned random_below(unsigned *state, unsigned limit)
+{
+	*state = *state * 1103515245U + 12345U;
+	return (*state >> 16) % limit;
+}
+
+static uint64_t mark_of(const struct extent_info *extent)
+{
+	return extent->extent * 0x9e3779b97f4a7c15U ^ extent->namespace;
+}
+
+/* First and last word: somebody else's extent over this one would touch one of them, or be found by
+ * its own. */
+static void mark(struct bed *bed, const struct extent_info *extent)
+{
+	uint64_t word = mark_of(extent), zero[2] = {1, 1};
+
+	assert_int_equal(transfer(bed, extent, 0, &zero[0], 8, 0), 0);
+	assert_int_equal(transfer(bed, extent, 0, &zero[1], 8, extent->length - 8), 0);
+	assert_true(zero[0] == 0 && zero[1] == 0);
+	assert_int_equal(transfer(bed, extent, 1, &word, 8, 0), 0);
+	assert_int_equal(transfer(bed, extent, 1, &word, 8, extent->length - 8), 0);
+}
+
+static void check_mark(struct bed *bed, const struct extent_info *extent)
+{
+	uint64_t words[2] = {0, 0};
+
+	assert_int_equal(transfer(bed, extent, 0, &words[0], 8, 0), 0);
+	assert_int_equal(transfer(bed, extent, 0, &words[1], 8, extent->length - 8), 0);
+	assert_true(words[0] == mark_of(extent) && words[1] == mark_of(extent));
+}
+
+static void check_listed(struct bed *bed, const struct extent_info *held, size_t nr_held)
+{
+	struct extent_info *listed;
+	size_t nr_listed, i, j;
+
+	assert_int_equal(extent_pool_list(bed->pool, &listed, &nr_listed), 0);
+	assert_int_equal(nr_listed, nr_held);
+	for (i = 0; i < nr_held; i++) {
+		for (j = 0; j < nr_listed; j++) {
+			if (memcmp(&held[i], &listed[j], sizeof(held[i])) == 0)
+				break;
+		}
+		assert_true(j < nr_listed);
+	}
+	free(listed);
+}
+
+static void walk(uint64_t pool_bytes, unsigned random)
+{
+	struct extent_info held[WALK_HELD_MAX], *got;
+	uint64_t granted = 0, bytes;
+	size_t nr_held = 0, nr_got, i;
+	struct bed bed;
+	int status;
+
+	bed_open(&bed, WALK_CAPACITY, pool_bytes);
+	for (unsigned step = 0; step < WALK_STEPS; step++) {
+		if (random_below(&random, 2) == 0) {
+			bytes = (1 + random_below(&random, 12)) * 2 * MIB;
+			status = extent_pool_reserve(bed.pool, 1 + random_below(&random, 3), bytes,
+						     CLOCK_NEVER, &got, &nr_got);
+			assert_int_equal(status, granted + bytes <= WALK_CAPACITY ? 0 : -ENOSPC);
+			if (status != 0)
+				continue;
+			assert_true(nr_held + nr_got <= WALK_HELD_MAX);
+			for (i = 0; i < nr_got; i++) {
+				mark(&bed, &got[i]);
+				held[nr_held++] = got[i];
+				granted += got[i].length;
+				bytes -= got[i].length;
+			}
+			assert_int_equal(bytes, 0);
+			free(got);
+		} else if (nr_held > 0) {
+			i = random_below(&random, (unsigned)nr_held);
+			check_mark(&bed, &held[i]);
+			granted -= held[i].length;
+			assert_int_equal(extent_pool_release(bed.pool, &held[i].extent, 1), 1);
+			held[i] = held[--nr_held];
+		}
+		assert_int_equal(stat_of(&bed).granted_bytes, granted);
+		assert_true(granted + stat_of(&bed).clean_bytes <= WALK_CAPACITY);
+		if (step % 50 == 0)
+			check_listed(&bed, held, nr_held);
+	}
+	for (i = 0; i < nr_held; i++)
+		check_mark(&bed, &held[i]);
+	bed_close(&bed);
+}
+
+static void test_walk(void **state)
+{
+	(void)state;
+	walk(0, 1);
+	walk(8 * MIB, 2);
+}
+
+/* ---- Several threads reserve and release at once */
+
+#define NR_THREADS 4
+#define NR_TURNS   50
+
+struct worker {
+	pthread_t thread;
+	struct bed *bed;
+	unsigned number;
+	int nr_wrong;
+};
+
+static void *worker_run(void *argument)
+{
+	struct worker *worker = argument;
+	unsigned random = worker->number + 1;
+	struct extent_info *got;
+	size_t nr_got, i;
+	uint64_t bytes;
+	int status;
+
+	for (unsigned turn = 0; turn < NR_TURNS; turn++) {
+		/* Together at most the capacity: each must always succeed. */
+		bytes = (1 + random_below(&random, 4)) * 2 * MIB;
+		status = extent_pool_reserve(worker->bed->pool, worker->number + 1, bytes,
+					     CLOCK_NEVER, &got, &nr_got);
+		if (status != 0) {
+			worker->nr_wrong++;
+			continue;
+		}
+		for (i = 0; i < nr_got; i++)
+			worker->nr_wrong +=
+				extent_pool_release(worker->bed->pool, &got[i].extent, 1) != 1;
+		free(got);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct worker workers[NR_THREADS];
+	struct bed bed;
+	unsigned i;
+
+	(void)state;
+	bed_open(&bed, NR_THREADS * 8 * MIB, 0);
+	for (i = 0; i < NR_THREADS; i++) {
+		workers[i] = (struct worker){.bed = &bed, .number = i};
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]),
+				 0);
+	}
+	for (i = 0; i < NR_THREADS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		assert_int_equal(workers[i].nr_wrong, 0);
+	}
+	assert_int_equal(stat_of(&bed).granted_bytes, 0);
+	await_scrubbed(&bed);
+	bed_close(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_or_nothing),
+		cmocka_unit_test(test_absurd),
+		cmocka_unit_test(test_zeroed_for_the_next),
+		cmocka_unit_test(test_no_way_in_after_release),
+		cmocka_unit_test(test_pool_limit),
+		cmocka_unit_test(test_large_extents_and_deadline),
+		cmocka_unit_test(test_walk),
+		cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
