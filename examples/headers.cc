@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public headers from C++: they must compile as they are, and link. */
+#include <cerrno>
+#include <cstdio>
+
+#include <afar/afar.h>
+
+int main()
+{
+	struct afar_session_options options = {};
+	struct afar_session *session = nullptr;
+
+	options.size = sizeof(options);
+	options.timeout_ms = 1000;
+	if (afar_session_open("afar://", &options, &session) != -EINVAL) {
+		std::fprintf(stderr, "headers: a URI without a host was taken\n");
+		return 1;
+	}
+	std::printf("%s\n", afar_last_error());
+	return 0;
+}
