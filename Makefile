@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Doors to what meson and scripts/ do. Each target does all of its own set-up.
+
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+
+.PHONY: deps build quickstart check check-asan check-tsan fuzz bench lint format install clean
+
+build: deps                     # build/afar and build/afard
+	@scripts/build build
+
+deps:                           # what Debian has of what Afar needs
+	@scripts/deps
+
+quickstart: build               # a cluster on this machine, put to use
+	@scripts/quickstart
+
+check: deps                     # all tests
+	@scripts/check build
+
+check-asan: deps                # all tests, for errors of memory and undefined behaviour
+	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false
+
+check-tsan: deps                # all tests, for data races
+	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false
+
+fuzz:                           # every decoder for FUZZ_SECONDS (60) each, guided by coverage
+	@scripts/deps lint
+	@scripts/fuzz
+
+bench: build                    # the speed of regions, as ratios to the machine's own
+	@build/afar bench region
+
+lint:                           # layout, layers, warnings, clang-tidy
+	@scripts/deps lint
+	@scripts/lint
+
+format:
+	@scripts/deps lint
+	@find include src bench tests examples -name '*.[ch]' -o -name '*.cc' | xargs clang-format -i
+
+install: build                  # below PREFIX, and DESTDIR if set; the library in LIBDIR there
+	@meson configure build --prefix '$(PREFIX)' --libdir '$(LIBDIR)'
+	@meson install -C build
+	@test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ldconfig
+
+clean:
+	@rm -rf build build-asan build-tsan build-fuzz build-lint-gcc build-lint-clang
