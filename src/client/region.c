@@ -272,11 +272,34 @@ static void stat_from_info(const Afar__RegionInfo *info, struct afar_region_stat
 	name_copy(out->name, info->name);
 }
 
-int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
-		     unsigned max)
+/* The manager's list; on 0 `*reply` is the caller's, with `*infos` inside. */
+static int list_regions(struct afar_namespace *ns, uint64_t after, uint32_t max,
+			Afar__Frame **reply, const Afar__RegionInfos **infos)
 {
 	Afar__RegionList list = AFAR__REGION_LIST__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret;
+
+	list.namespace_ = ns->number;
+	list.after = after;
+	list.max = max;
+	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
+	request.region_list = &list;
+	ret = session_call(ns->session, &request, reply);
+	if (ret)
+		return ret;
+	if ((*reply)->reply->result_case != AFAR__REPLY__RESULT_REGION_INFOS) {
+		afar__frame__free_unpacked(*reply, NULL);
+		return error_fail(-AFAR_EMALFORMED,
+				  "list regions: the manager answered something else");
+	}
+	*infos = (*reply)->reply->region_infos;
+	return 0;
+}
+
+int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
+		     unsigned max)
+{
 	const Afar__RegionInfos *infos;
 	Afar__Frame *reply;
 	int ret = namespace_check(ns);
@@ -286,44 +309,35 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
 	if (!out || max == 0 || max > INT32_MAX || out->size != sizeof(*out))
 		return error_fail(-EINVAL,
 				  "list regions: no room, or the first entry's size is wrong");
-	list.namespace_ = ns->number;
-	list.after = after;
-	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
-	request.region_list = &list;
-	ret = session_call(ns->session, &request, &reply);
+	ret = list_regions(ns, after, max, &reply, &infos);
 	if (ret)
 		return ret;
-	infos = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFOS
-			? reply->reply->region_infos
-			: NULL;
-	if (!infos) {
-		ret = error_fail(-AFAR_EMALFORMED,
-				 "list regions: the manager answered something else");
-	} else {
-		ret = (int)(infos->n_entries < max ? infos->n_entries : max);
-		for (int i = 0; i < ret; i++)
-			stat_from_info(infos->entries[i], &out[i]);
-	}
+	ret = (int)(infos->n_entries < max ? infos->n_entries : max);
+	for (int i = 0; i < ret; i++)
+		stat_from_info(infos->entries[i], &out[i]);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
 
 int afar_region_stat(struct afar_region *region, struct afar_region_stat *out)
 {
-	struct afar_region_stat found = {.size = sizeof(found)};
+	const Afar__RegionInfos *infos;
+	Afar__Frame *reply;
 	int ret = region_check(region);
 
 	if (ret)
 		return ret;
 	if (!out || out->size != sizeof(*out))
 		return error_fail(-EINVAL, "stat a region: out is null or its size is wrong");
-	ret = afar_region_list(region->ns, region->address - 1, &found, 1);
-	if (ret < 0)
+	ret = list_regions(region->ns, region->address - 1, 1, &reply, &infos);
+	if (ret)
 		return ret;
-	if (ret == 0 || found.address != region->address)
-		return error_fail(-AFAR_EFREED, "stat a region at %#llx: it was freed",
-				  (unsigned long long)region->address);
-	*out = found;
-	return 0;
+	/* The first address may have been freed and taken by another region since. */
+	if (infos->n_entries == 1 && infos->entries[0]->generation == region->generation)
+		stat_from_info(infos->entries[0], out);
+	else
+		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",
+				 (unsigned long long)region->address);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
 }

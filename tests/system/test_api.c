@@ -214,6 +214,7 @@ static void test_names_and_addresses(void **state)
 static void test_freed_region_lives_while_open(void **state)
 {
 	struct afar_namespace *ns = make_namespace("freed", 0, 2 * MIB);
+	struct afar_region_stat stat = {.size = sizeof(stat)};
 	struct afar_region *region, *other;
 	uint8_t byte = 9, got = 0;
 
@@ -227,7 +228,13 @@ static void test_freed_region_lives_while_open(void **state)
 	assert_int_equal(got, 9);
 	expect_error(afar_region_alloc(ns, 2 * MIB, 0, &other), -AFAR_ERESERVE);
 	assert_int_equal(afar_region_close(region), 0);
-	assert_int_equal(afar_region_alloc(ns, 2 * MIB, 0, &other), 0);
+	assert_int_equal(afar_region_alloc(ns, MIB, AFAR_ALLOC_FIRST, &region), 0);
+	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_alloc(ns, MIB, AFAR_ALLOC_FIRST, &other), 0);
+	expect_error(afar_region_stat(region, &stat), -AFAR_EFREED); /* another has its address */
+	assert_int_equal(afar_region_stat(other, &stat), 0);
+	assert_int_equal(stat.length, MIB);
+	assert_int_equal(afar_region_close(region), 0);
 	drop_region(other);
 	drop_namespace(ns, "freed");
 }

@@ -41,6 +41,9 @@ static struct {
 	uint64_t lengths[4096]; /* by the extent's number; 0: not granted */
 	uint64_t namespaces[4096];
 	unsigned nr_session_ends;
+	bool does_hold;	       /* keeps a reservation for server_let_go() */
+	struct rpc_call *held; /* with the bytes and the namespace asked for */
+	uint64_t held_bytes, held_namespace;
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void server_grant(const Afar__ExtentsReserve *ask, struct rpc_call *call)
@@ -64,12 +67,45 @@ static void server_grant(const Afar__ExtentsReserve *ask, struct rpc_call *call)
 	rpc_reply(call, server.incarnation, &reply);
 }
 
+static bool server_hold(const Afar__Request *request, struct rpc_call *call)
+{
+	bool is_held;
+
+	pthread_mutex_lock(&server.lock);
+	is_held = server.does_hold;
+	if (is_held) {
+		server.held = call;
+		server.held_bytes = request->extents_reserve->bytes;
+		server.held_namespace = request->extents_reserve->namespace_;
+		pthread_cond_broadcast(&server.changed);
+	}
+	pthread_mutex_unlock(&server.lock);
+	return is_held;
+}
+
+static void server_let_go(void)
+{
+	Afar__ExtentsReserve ask = AFAR__EXTENTS_RESERVE__INIT;
+	struct rpc_call *call;
+
+	pthread_mutex_lock(&server.lock);
+	server.does_hold = false;
+	call = server.held;
+	server.held = NULL;
+	ask.bytes = server.held_bytes;
+	ask.namespace_ = server.held_namespace;
+	pthread_mutex_unlock(&server.lock);
+	server_grant(&ask, call);
+}
+
 static void server_request(struct rpc_connection *connection, const Afar__Frame *frame,
 			   struct rpc_call *call)
 {
 	const Afar__Request *request = frame->request;
 
 	(void)connection;
+	if (request->call_case == AFAR__REQUEST__CALL_EXTENTS_RESERVE && server_hold(request, call))
+		return;
 	if (request->call_case == AFAR__REQUEST__CALL_EXTENTS_RESERVE) {
 		server_grant(request->extents_reserve, call);
 		return;
@@ -563,16 +599,60 @@ static void test_stop_under_load(void **state)
 	assert_int_equal(server.granted, 512 * MIB);
 }
 
+static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
+{
+	(void)reply;
+	(void)status;
+	*(bool *)argument = true;
+}
+
+/* A client that dies in the middle of a reservation: its connection is long gone when the servers have
+ * answered. The reservation is done, for its session may come back and ask for it. */
+static void test_client_dies_in_a_reservation(void **state)
+{
+	struct rpc_envelope envelope = {.request_id = 100, .deadline = CLOCK_NEVER};
+	Afar__NamespaceReserve reserve_one = AFAR__NAMESPACE_RESERVE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct client client = {0}, other = {0};
+	bool is_answered = false;
+	uint64_t ns, address;
+
+	(void)state;
+	assert_int_equal(client_connect(&client), 0);
+	assert_int_equal(client_connect(&other), 0);
+	ns = create(&client, "a");
+	server.does_hold = true;
+	envelope.session = client.session;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
+	request.namespace_reserve = &reserve_one;
+	reserve_one.namespace_ = ns;
+	reserve_one.bytes = 4 * MIB;
+	assert_int_equal(
+		rpc_send(client.connection, &envelope, &request, ignore_reply, &is_answered), 0);
+	pthread_mutex_lock(&server.lock);
+	while (server.held == NULL)
+		pthread_cond_wait(&server.changed, &server.lock);
+	pthread_mutex_unlock(&server.lock);
+	client_disconnect(&client);
+	/* The manager has seen it go when it lets the session be resumed and closes the old one. */
+	assert_int_equal(client_connect(&client), 0);
+	assert_int_equal(alloc(&other, ns, "", 1, &address), 0);
+	server_let_go();
+	client.next_id = 99;
+	assert_int_equal(reserve(&client, ns, 4 * MIB), 0); /* the same id: the same reservation */
+	assert_int_equal(server.granted, 4 * MIB);
+	assert_int_equal(client_close(&client), 0);
+	assert_int_equal(client_close(&other), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_a_namespace_from_end_to_end),
-		TEST(test_restart_keeps_everything),
-		TEST(test_second_manager_is_refused),
-		TEST(test_many_clients_at_once),
-		TEST(test_stop_under_load),
+		TEST(test_a_namespace_from_end_to_end),	 TEST(test_restart_keeps_everything),
+		TEST(test_client_dies_in_a_reservation), TEST(test_second_manager_is_refused),
+		TEST(test_many_clients_at_once),	 TEST(test_stop_under_load),
 	};
 	int failed;
 

@@ -308,21 +308,39 @@ static void test_kill_loses_nothing_acknowledged(void **state)
 
 /* ---- A full store */
 
-static int fill(struct metastore *store, uint32_t *nr_filled)
+/* Puts values of one length until that is refused. */
+static int fill(struct metastore *store, size_t length, uint32_t *nr_filled)
 {
 	static char value[2000];
 	int rc = 0;
 
-	for (uint32_t i = 0; i < 100000 && rc == 0; i++) {
+	while (*nr_filled < 100000 && rc == 0) {
 		char key[32];
 		struct meta_put one;
 
-		snprintf(key, sizeof(key), "fill%08u", i);
-		one = (struct meta_put){bytes(key), {value, sizeof(value)}};
+		snprintf(key, sizeof(key), "fill%08u", *nr_filled);
+		one = (struct meta_put){bytes(key), {value, length}};
 		rc = store->ops->commit(store, NULL, 0, &one, 1, NULL, 0);
-		if (rc == 0)
-			*nr_filled = i + 1;
+		*nr_filled += rc == 0;
 	}
+	return rc;
+}
+
+static int delete_every_second(struct metastore *store, uint32_t nr_filled)
+{
+	struct meta_bytes *names = calloc(nr_filled, sizeof(*names));
+	char(*keys)[32] = calloc(nr_filled, sizeof(*keys));
+	size_t nr = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < nr_filled; i += 2) {
+		snprintf(keys[nr], sizeof(keys[nr]), "fill%08u", i);
+		names[nr] = bytes(keys[nr]);
+		nr++;
+	}
+	rc = store->ops->commit(store, NULL, 0, NULL, 0, names, nr);
+	free(keys);
+	free(names);
 	return rc;
 }
 
@@ -337,26 +355,33 @@ static void test_full_store_works_on(void **state)
 	assert_int_equal(metastore_lmdb_open(folder, (size_t)512 << 10, &store), 0);
 	*state = store;
 
-	assert_int_equal(fill(store, &nr_filled), -ENOSPC);
-	assert_non_null(strstr(afar_last_error(), "limit"));
+	/* To the brim: until not even one byte is taken. */
+	for (size_t length = 2000; length >= 1; length /= 10) {
+		assert_int_equal(fill(store, length, &nr_filled), -ENOSPC);
+		assert_non_null(strstr(afar_last_error(), "limit"));
+	}
 	assert_true(nr_filled > 50);
 	store->ops->range(store, bytes("fill"), count, &nr);
 	assert_int_equal(nr, nr_filled);
 
-	/* Deleting works though it is full, also all but all of it, one by one. */
-	for (uint32_t i = 0; i < nr_filled; i++) {
-		char key[32];
+	/* Deleting works though it is full: what touches all of it at once, and the rest one by one. */
+	assert_int_equal(delete_every_second(store, nr_filled), 0);
+	for (uint32_t i = 1; i < nr_filled; i += 2) {
 		struct meta_bytes name;
+		char key[32];
 
 		snprintf(key, sizeof(key), "fill%08u", i);
 		name = bytes(key);
 		assert_int_equal(store->ops->commit(store, NULL, 0, NULL, 0, &name, 1), 0);
 	}
+	nr = 0;
+	store->ops->range(store, bytes("fill"), count, &nr);
+	assert_int_equal(nr, 0);
 	assert_int_equal(put(store, "another", "1"), 0);
 	assert_value(store, "another", "1");
 	/* And the space can be used again, not more than before. */
-	assert_int_equal(fill(store, &again), -ENOSPC);
-	assert_true(again > nr_filled / 2);
+	assert_int_equal(fill(store, 2000, &again), -ENOSPC);
+	assert_true(again > 50);
 	store->ops->close(store);
 	assert_int_equal(metastore_lmdb_open(folder, (size_t)512 << 10, &store), 0);
 	*state = store;
