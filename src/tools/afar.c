@@ -90,7 +90,7 @@ static int run_command(struct cli *cli, int argc, char **argv)
 }
 
 /* The value of the global flag `name` at argv[*at], or NULL; "--name VALUE" or "--name=VALUE". */
-static const char *flag_value(const char *name, int argc, char **argv, int *at)
+static const char *flag_value(const char *name, char **argv, int *at)
 {
 	size_t length = strlen(name);
 
@@ -98,10 +98,9 @@ static const char *flag_value(const char *name, int argc, char **argv, int *at)
 		return NULL;
 	if (argv[*at][length] == '=')
 		return argv[*at] + length + 1;
-	if (argv[*at][length] || *at + 1 >= argc)
+	if (argv[*at][length] || !argv[*at + 1])
 		return NULL;
-	(*at)++;
-	return argv[*at];
+	return argv[++*at];
 }
 
 int main(int argc, char **argv)
@@ -123,11 +122,11 @@ int main(int argc, char **argv)
 			printf("afar %s\n", AFAR_PROGRAM_VERSION);
 			return 0;
 		}
-		if ((value = flag_value("--cluster", argc, argv, &at))) {
+		if ((value = flag_value("--cluster", argv, &at))) {
 			cli.cluster = value;
-		} else if ((value = flag_value("--key", argc, argv, &at))) {
+		} else if ((value = flag_value("--key", argv, &at))) {
 			cli.key_file = value;
-		} else if ((value = flag_value("--timeout", argc, argv, &at))) {
+		} else if ((value = flag_value("--timeout", argv, &at))) {
 			status = cli_set_timeout(&cli, value);
 			if (status)
 				return status;

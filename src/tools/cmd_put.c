@@ -217,53 +217,45 @@ static void give_back(struct room *room)
 		afar_namespace_release(room->ns, room->reserved, NULL);
 }
 
-/*
- * The region that is to be replaced, or NULL. It is freed only when there is room for the new one; who
- * has it open keeps reading the old bytes.
- */
-static int find_old(struct afar_namespace *ns, const struct region_name *target, bool may_replace,
-		    struct afar_region **out)
+/* Known before any slow reservation. One whose server is gone exists, too. */
+static bool is_taken(struct afar_namespace *ns, const char *name)
 {
-	int rc = afar_region_open(ns, target->name, out);
+	struct afar_region *region;
+	int rc = afar_region_open(ns, name, &region);
 
-	if (rc == -ENOENT) {
-		*out = NULL;
-		return 0;
-	}
-	if (!rc && may_replace)
-		return 0;
 	if (!rc)
-		afar_region_close(*out);
-	*out = NULL;
-	if (!rc)
-		return cli_fail(
-			"put into %s: there is a region of that name; choose another name, or "
-			"use --replace",
-			target->text);
-	return cli_fail_last(rc);
+		afar_region_close(region);
+	return !rc || rc == -AFAR_ELOST || rc == -AFAR_ESERVER;
 }
 
+static int fail_taken(const struct region_name *target)
+{
+	return cli_fail("put into %s: there is a region of that name; choose another name, or use "
+			"--replace",
+			target->text);
+}
+
+/* What is to be replaced goes only when there is room for the new one; who has it open keeps reading
+ * the old bytes. */
 static int make_region(struct room *room, const struct region_name *target, uint64_t bytes,
 		       bool may_replace, struct afar_region **out)
 {
-	struct afar_region *old;
-	int rc, status;
+	int rc;
 
-	status = find_old(room->ns, target, may_replace, &old);
-	if (status)
-		return status;
+	*out = NULL;
+	if (!may_replace && is_taken(room->ns, target->name))
+		return fail_taken(target);
 	rc = reserve_missing(room, bytes);
-	if (!rc && old) {
-		rc = afar_region_free(old);
-		if (rc == -AFAR_EFREED)
+	if (!rc && may_replace) {
+		rc = afar_region_delete(room->ns, target->name);
+		if (rc == -ENOENT)
 			rc = 0;
 	}
 	if (!rc)
 		rc = create_region(room, target->name, bytes, out);
-	status = rc ? cli_fail_last(rc) : 0;
-	if (old)
-		afar_region_close(old);
-	return status;
+	if (rc == -EEXIST)
+		return fail_taken(target);
+	return rc ? cli_fail_last(rc) : 0;
 }
 
 /* ---- Copying */

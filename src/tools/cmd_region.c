@@ -29,12 +29,13 @@ int region_name_parse(const struct cli_command *command, const char *text, struc
 {
 	const char *colon = strchr(text, ':');
 
+	*out = (struct region_name){.text = text};
 	if (!colon || colon == text || !colon[1])
 		return cli_misuse(command, "'%.64s' is not NAMESPACE:NAME", text);
 	if ((size_t)(colon - text) > AFAR_NAME_MAX)
 		return cli_misuse(command, "a namespace's name has at most %d bytes",
 				  AFAR_NAME_MAX);
-	*out = (struct region_name){.text = text, .name = colon + 1};
+	out->name = colon + 1;
 	memcpy(out->ns, text, (size_t)(colon - text));
 	if (parse_address(colon + 1, &out->address))
 		out->name = NULL;
