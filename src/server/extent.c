@@ -10,198 +10,17 @@
  * (tcp) go on with one that is half through; only closing the connection stops that, which is the
  * manager's to order (SessionEnd) before it releases what a session that may still write has had.
  */
-#include <assert.h>
 #include <errno.h>
 #include <openssl/rand.h>
-#include <pthread.h>
-#include <search.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <urcu/list.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/segment.h"
-#include "server/extent.h"
-
-#define NR_SIZES (EXTENT_BYTES_MAX / SEGMENT_MIN) /* extents come in 1 to so many SEGMENT_MIN */
-
-enum extent_state {
-	EXTENT_CLEAN,	  /* zeroed, in the pool, nobody's                             */
-	EXTENT_TAKEN,	  /* zeroed, a reservation in progress holds it                */
-	EXTENT_GRANTED,	  /* a namespace has it, its key works                         */
-	EXTENT_DRAINING,  /* released: not found any more, its key is being ended      */
-	EXTENT_DIRTY,	  /* unreachable, with what the last holder left               */
-	EXTENT_SCRUBBING, /* the scrubber zeroes it                                    */
-	EXTENT_GONE,	  /* unmapped, or part of a neighbour: about to be freed       */
-	NR_STATES,
-};
-
-static const bool transitions[NR_STATES][NR_STATES] = {
-	[EXTENT_CLEAN] = {[EXTENT_TAKEN] = true, [EXTENT_GONE] = true},
-	[EXTENT_TAKEN] = {[EXTENT_GRANTED] = true, [EXTENT_CLEAN] = true, [EXTENT_GONE] = true},
-	[EXTENT_GRANTED] = {[EXTENT_DRAINING] = true},
-	[EXTENT_DRAINING] = {[EXTENT_DIRTY] = true},
-	[EXTENT_DIRTY] = {[EXTENT_SCRUBBING] = true, [EXTENT_GONE] = true},
-	[EXTENT_SCRUBBING] = {[EXTENT_CLEAN] = true},
-};
-
-struct extent {
-	struct cds_list_head node; /* in the list of its state, or of who works on it */
-	enum extent_state state;
-	char *addr;
-	size_t length;
-	/* When somebody has it: */
-	uint64_t number;
-	uint64_t namespace;
-	struct fabric_memory memory;
-};
-
-struct extent_pool {
-	struct extent_pool_options options;
-	pthread_t scrubber;
-
-	pthread_mutex_t lock;
-	pthread_cond_t supply; /* clean memory or room may have come, or stopping */
-	pthread_cond_t work;   /* dirty memory has come, or closing               */
-	bool is_stopping;
-	bool is_closing;
-
-	uint64_t bytes[NR_STATES]; /* in each state                                    */
-	uint64_t populating;	   /* on its way, not in any state yet                 */
-	uint64_t reserving;	   /* asked for by reservations in progress            */
-	unsigned nr_waiting;	   /* of those, waiting for the scrubber               */
-	size_t nr_granted;	   /* entries of `granted`                             */
-	struct cds_list_head granted;
-	struct cds_list_head dirty; /* oldest first                                     */
-	struct cds_list_head clean[NR_SIZES + 1]; /* by length / SEGMENT_MIN                */
-	void *clean_by_start; /* trees over the clean ones, to find neighbours    */
-	void *clean_by_end;
-	void *granted_by_number;
-	uint64_t next_number;
-};
-
-/* ---- States */
-
-static int compare_start(const void *a, const void *b)
-{
-	const struct extent *left = a, *right = b;
-
-	return (left->addr > right->addr) - (left->addr < right->addr);
-}
-
-static int compare_end(const void *a, const void *b)
-{
-	const struct extent *left = a, *right = b;
-	const char *left_end = left->addr + left->length, *right_end = right->addr + right->length;
-
-	return (left_end > right_end) - (left_end < right_end);
-}
-
-static int compare_number(const void *a, const void *b)
-{
-	const struct extent *left = a, *right = b;
-
-	return (left->number > right->number) - (left->number < right->number);
-}
-
-/* The only place where an extent changes state: books its bytes and its place. In TAKEN, SCRUBBING,
- * DRAINING and GONE it is on no list: the caller may put it on its own. */
-static void extent_move(struct extent_pool *pool, struct extent *extent, enum extent_state to)
-{
-	assert(transitions[extent->state][to]);
-	cds_list_del_init(&extent->node);
-	pool->bytes[extent->state] -= extent->length;
-	if (extent->state == EXTENT_CLEAN) {
-		tdelete(extent, &pool->clean_by_start, compare_start);
-		tdelete(extent, &pool->clean_by_end, compare_end);
-	} else if (extent->state == EXTENT_GRANTED) {
-		tdelete(extent, &pool->granted_by_number, compare_number);
-		pool->nr_granted--;
-	}
-
-	extent->state = to;
-	pool->bytes[to] += extent->length;
-	switch (to) {
-	case EXTENT_CLEAN:
-		cds_list_add(&extent->node, &pool->clean[extent->length / SEGMENT_MIN]);
-		/* Not in a tree for want of memory: it just is not found as a neighbour. */
-		tsearch(extent, &pool->clean_by_start, compare_start);
-		tsearch(extent, &pool->clean_by_end, compare_end);
-		pthread_cond_broadcast(&pool->supply);
-		break;
-	case EXTENT_GRANTED:
-		cds_list_add_tail(&extent->node, &pool->granted);
-		pool->nr_granted++;
-		break;
-	case EXTENT_DIRTY:
-		cds_list_add_tail(&extent->node, &pool->dirty);
-		pthread_cond_signal(&pool->work);
-		break;
-	case EXTENT_GONE:
-		pool->bytes[EXTENT_GONE] = 0;
-		pthread_cond_broadcast(&pool->supply);
-		break;
-	default:
-		break;
-	}
-}
-
-static struct extent *extent_new(struct extent_pool *pool, char *addr, size_t length)
-{
-	struct extent *extent = calloc(1, sizeof(*extent));
-
-	if (!extent)
-		return NULL;
-	CDS_INIT_LIST_HEAD(&extent->node);
-	extent->state = EXTENT_TAKEN;
-	extent->addr = addr;
-	extent->length = length;
-	pool->bytes[EXTENT_TAKEN] += length;
-	return extent;
-}
-
-static struct extent *tree_find(const struct extent *like, void *const *root,
-				int (*compare)(const void *, const void *))
-{
-	struct extent *const *found = tfind(like, root, compare);
-
-	return found ? *found : NULL;
-}
-
-/* Makes a clean neighbour part of `extent`, which is not clean yet. */
-static void extent_absorb(struct extent_pool *pool, struct extent *extent, struct extent *neighbour)
-{
-	if (!neighbour || extent->length + neighbour->length > EXTENT_BYTES_MAX)
-		return;
-	if (neighbour->addr < extent->addr)
-		extent->addr = neighbour->addr;
-	extent->length += neighbour->length;
-	pool->bytes[extent->state] += neighbour->length;
-	extent_move(pool, neighbour, EXTENT_GONE);
-	free(neighbour);
-}
-
-/* Into the pool, together with the clean neighbours: else extents would get ever smaller. */
-static void extent_to_clean(struct extent_pool *pool, struct extent *extent)
-{
-	struct extent like = {.addr = extent->addr, .length = 0};
-
-	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_end, compare_end));
-	like.addr = extent->addr + extent->length;
-	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_start, compare_start));
-	extent_move(pool, extent, EXTENT_CLEAN);
-}
-
-static bool may_keep(const struct extent_pool *pool, size_t length)
-{
-	uint64_t limit = pool->options.pool_bytes;
-
-	return limit == 0 || pool->bytes[EXTENT_CLEAN] + length <= limit;
-}
+#include "server/extent_book.h"
 
 static void extents_unmap(struct cds_list_head *gone)
 {
@@ -227,7 +46,7 @@ static void scrub_one(struct extent_pool *pool)
 {
 	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
 
-	if (may_keep(pool, extent->length) || pool->nr_waiting > 0) {
+	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
 		extent_move(pool, extent, EXTENT_SCRUBBING);
 		pthread_mutex_unlock(&pool->lock);
 		segment_scrub(extent->addr, extent->length);
@@ -452,7 +271,7 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 
 	pthread_mutex_lock(&pool->lock);
 	cds_list_for_each_entry_safe (extent, next, &reservation->taken, node) {
-		if (may_keep(pool, extent->length)) {
+		if (extent_may_keep(pool, extent->length)) {
 			extent_to_clean(pool, extent);
 		} else {
 			extent_move(pool, extent, EXTENT_GONE);
@@ -501,14 +320,13 @@ static int enroll_all(struct extent_pool *pool, uint64_t namespace, struct reser
 	struct extent *extent, *other;
 
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
-		extent->number = pool->next_number++;
 		extent->namespace = namespace;
-		if (tsearch(extent, &pool->granted_by_number, compare_number))
+		if (extent_enroll(pool, extent))
 			continue;
 		cds_list_for_each_entry (other, &reservation->taken, node) {
 			if (other == extent)
 				break;
-			tdelete(other, &pool->granted_by_number, compare_number);
+			extent_withdraw(pool, other);
 		}
 		return error_code(-ENOMEM);
 	}
@@ -639,13 +457,6 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 
 /* ---- Releasing, and what is had */
 
-static struct extent *granted_find(struct extent_pool *pool, uint64_t number)
-{
-	struct extent like = {.number = number};
-
-	return tree_find(&like, &pool->granted_by_number, compare_number);
-}
-
 /* Ends the keys of extents in DRAINING, which takes its time on some transports, and passes them on. */
 static void drain(struct extent_pool *pool, struct cds_list_head *draining)
 {
@@ -667,7 +478,7 @@ size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, si
 
 	pthread_mutex_lock(&pool->lock);
 	for (i = 0; i < nr_extents; i++) {
-		extent = granted_find(pool, extents[i]);
+		extent = extent_find(pool, extents[i]);
 		if (!extent)
 			continue;
 		extent_move(pool, extent, EXTENT_DRAINING);
@@ -688,7 +499,7 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespac
 	struct extent *found;
 
 	pthread_mutex_lock(&pool->lock);
-	found = granted_find(pool, extent);
+	found = extent_find(pool, extent);
 	if (found && found->namespace == namespace) {
 		*length = found->length;
 		*key = found->memory.key;

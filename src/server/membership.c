@@ -24,6 +24,7 @@
 #include "server/advertise.h"
 #include "server/membership.h"
 #include "server/number.h"
+#include "server/report.h"
 
 #define BACKOFF_MIN_MS	   100U
 #define BACKOFF_MAX_MS	   2000U
@@ -560,41 +561,6 @@ static void join_manager(struct membership *membership)
 
 /* ---- Reporting. On the membership's thread. */
 
-static uint64_t resident_bytes(void)
-{
-	unsigned long long nr_pages = 0;
-	FILE *file = fopen("/proc/self/statm", "re");
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "%*u %llu", &nr_pages) != 1)
-		nr_pages = 0;
-	fclose(file);
-	return nr_pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static void fill_report(struct membership *membership, Afar__ServerReport *report)
-{
-	struct extent_pool_stat stat;
-
-	extent_pool_stat(membership->options.pool, &stat);
-	afar__server_report__init(report);
-	report->capacity_bytes = stat.capacity_bytes;
-	report->granted_bytes = stat.granted_bytes;
-	report->clean_bytes = stat.clean_bytes;
-	report->dirty_bytes = stat.dirty_bytes;
-	report->nr_connections = progress_nr_connections(membership->options.progress);
-}
-
-static bool is_news(const Afar__ServerReport *report, const Afar__ServerReport *last)
-{
-	return report->capacity_bytes != last->capacity_bytes ||
-	       report->granted_bytes != last->granted_bytes ||
-	       report->clean_bytes != last->clean_bytes ||
-	       report->dirty_bytes != last->dirty_bytes ||
-	       report->nr_connections != last->nr_connections;
-}
-
 /* The manager's answer to a report tells us nothing. */
 static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
 {
@@ -612,11 +578,10 @@ static void send_report(struct membership *membership)
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__ServerReport report;
 
-	fill_report(membership, &report);
-	if (!is_news(&report, &membership->reported))
+	report_fill(membership->options.pool, membership->options.progress, &report);
+	if (!report_is_news(&report, &membership->reported))
 		return;
 	membership->reported = report;
-	report.resident_bytes = resident_bytes();
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
 	request.server_report = &report;
 	/* When it cannot be sent, the connection is about to be closed, and a new one reports anew. */

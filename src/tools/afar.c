@@ -103,10 +103,37 @@ static const char *flag_value(const char *name, char **argv, int *at)
 	return argv[++*at];
 }
 
+#define GO_ON (-1)
+
+/* Takes one global flag, with its value. GO_ON, or the exit status. */
+static int take_flag(struct cli *cli, char **argv, int *at)
+{
+	const char *value;
+
+	if (!strcmp(argv[*at], "--help") || !strcmp(argv[*at], "-h")) {
+		show_help();
+		return 0;
+	}
+	if (!strcmp(argv[*at], "--version")) {
+		printf("afar %s\n", AFAR_PROGRAM_VERSION);
+		return 0;
+	}
+	if ((value = flag_value("--cluster", argv, at))) {
+		cli->cluster = value;
+		return GO_ON;
+	}
+	if ((value = flag_value("--key", argv, at))) {
+		cli->key_file = value;
+		return GO_ON;
+	}
+	if ((value = flag_value("--timeout", argv, at)))
+		return cli_set_timeout(cli, value) ? CLI_USAGE : GO_ON;
+	return cli_misuse(NULL, "%.64s: unknown flag, or its value is missing", argv[*at]);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli cli = {0};
-	const char *value;
 	int at, status;
 
 	/* Which characters can be printed; numbers and messages stay as they are. */
@@ -114,26 +141,9 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
 	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
-		if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
-			show_help();
-			return 0;
-		}
-		if (!strcmp(argv[at], "--version")) {
-			printf("afar %s\n", AFAR_PROGRAM_VERSION);
-			return 0;
-		}
-		if ((value = flag_value("--cluster", argv, &at))) {
-			cli.cluster = value;
-		} else if ((value = flag_value("--key", argv, &at))) {
-			cli.key_file = value;
-		} else if ((value = flag_value("--timeout", argv, &at))) {
-			status = cli_set_timeout(&cli, value);
-			if (status)
-				return status;
-		} else {
-			return cli_misuse(NULL, "%.64s: unknown flag, or its value is missing",
-					  argv[at]);
-		}
+		status = take_flag(&cli, argv, &at);
+		if (status != GO_ON)
+			return status;
 	}
 	if (at == argc)
 		return cli_misuse(NULL, "no command is given");

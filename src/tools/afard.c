@@ -326,13 +326,21 @@ static void stop(struct daemon *daemon)
 	explicit_bzero(daemon->keys, sizeof(daemon->keys));
 }
 
-/* The threads inherit the mask: only main() takes these signals, by waiting for them. */
+/*
+ * The threads inherit the mask: only main() takes these signals, by waiting for them. What was ignored
+ * from the start, by nohup or a shell's background job, stays ignored.
+ */
 static void block_stop_signals(struct daemon *daemon)
 {
+	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+	struct sigaction action;
+
 	sigemptyset(&daemon->stop_signals);
-	sigaddset(&daemon->stop_signals, SIGTERM);
-	sigaddset(&daemon->stop_signals, SIGINT);
-	sigaddset(&daemon->stop_signals, SIGHUP);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		sigaction(numbers[i], NULL, &action);
+		if (numbers[i] == SIGTERM || action.sa_handler != SIG_IGN)
+			sigaddset(&daemon->stop_signals, numbers[i]);
+	}
 	sigprocmask(SIG_BLOCK, &daemon->stop_signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 }

@@ -19,6 +19,16 @@ start_daemon all --data all --listen 127.0.0.1:0 --memory 32M
 kill -HUP "$(pid_of all)"
 wait "$(pid_of all)" || fail "afard ended with $? after SIGHUP"
 
+# What nohup made it ignore does not stop it.
+trap '' HUP
+start_daemon all --data all --listen 127.0.0.1:0 --memory 32M
+trap 'exit 130' HUP
+kill -HUP "$(pid_of all)"
+AFAR_CLUSTER=$(cat all/cluster)
+export AFAR_CLUSTER
+still_works
+stop_daemon all
+
 # Waiting for a manager that is not there is no reason not to stop.
 "$AFARD" --role server --data alone --key manager/key --manager 127.0.0.1:1 --memory 32M \
 	2>alone.err &

@@ -28,6 +28,7 @@ end_daemons() {
 clean_up() {
 	status=$?
 	trap - EXIT
+	trap '' INT TERM HUP # nothing may cut this short
 	[ "$status" -ne 0 ] || end_daemons
 	for pid in $running; do
 		kill -9 "$pid" 2>/dev/null || :

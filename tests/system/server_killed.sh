@@ -13,6 +13,7 @@ random_file in 6000000
 
 start_server two
 "$AFAR" ns create striped --width 2 --stripe 64K
+"$AFAR" region put in striped:old >/dev/null
 mkfifo feed
 timeout 20 "$AFAR" region put feed striped:a --size 64M >put.out 2>put.err &
 put=$!
@@ -32,5 +33,11 @@ grep -q '^afar: put feed into striped:a: ' put.err || fail "the put says $(cat p
 same in out
 eventually sh -c '"$AFAR" status | grep -Eq "^two +down "'
 refused 1 'striped|a' "$AFAR" region stat striped:a
+# What lay on the dead server is gone, and can be removed or put again.
+refused 1 '' "$AFAR" region get striped:old out
+"$AFAR" region stat striped:old >/dev/null
+"$AFAR" region put in striped:old --replace >/dev/null
+"$AFAR" region get striped:old out >/dev/null
+same in out
 still_works
 eventually "$AFAR" ns rm striped --force

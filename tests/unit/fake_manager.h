@@ -81,6 +81,9 @@ static inline void fake_on_join(struct fake_manager *manager, const Afar__Server
 		return;
 	}
 	fake_note_join(manager, join);
+	/* Reports count from here: an older one may say what is waited for by chance. */
+	manager->nr_reports = 0;
+	memset(&manager->report, 0, sizeof(manager->report));
 	joined.server = FAKE_SERVER;
 	joined.n_release = manager->nr_release;
 	joined.release = manager->release;

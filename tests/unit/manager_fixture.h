@@ -33,6 +33,8 @@ struct memory_store {
 };
 void memory_store_open(struct memory_store *store);
 void memory_store_close(struct memory_store *store);
+/* The order of keys. */
+int memory_store_compare(struct meta_bytes left, struct meta_bytes right);
 
 /* ---- Servers and clients */
 

@@ -104,7 +104,7 @@ static void target_take_events(struct target *target)
 	}
 }
 
-/* Serves until it is told to stop and all connections are gone. */
+/* Serves until it is told to stop and all connections are gone: returns NULL then. */
 static void *target_run(void *argument)
 {
 	struct target *target = argument;
@@ -119,7 +119,8 @@ static void *target_run(void *argument)
 	while (!is_stopping || target->nr_open > 0) {
 		if (!is_stopping)
 			target_take_requests(target);
-		fabric_queue_poll(target->queue, &completion, 1);
+		if (fabric_queue_poll(target->queue, &completion, 1) != 0)
+			return target; /* it has started nothing */
 		target_take_events(target);
 		if (fabric_queue_arm(target->queue) != 0)
 			continue;
@@ -584,6 +585,48 @@ static void writes_from_the_accepting_end(void **state)
 	target_close(&other);
 }
 
+/* A server that fences closes endpoints whatever their peers are doing. */
+static void closes_in_the_middle_of_a_peers_transfer(void **state)
+{
+	struct client *client = *state;
+	struct fabric_completion completion;
+	struct fabric_endpoint *connecting;
+	struct fabric_endpoint *accepting;
+	uint8_t *mine = allocate(8 * MIB);
+	volatile uint8_t *progress;
+	struct target other;
+
+	target_open(&other, "127.0.0.1:0");
+	for (unsigned round = 0; round < 10; round++) {
+		bool is_write = round % 2 == 0;
+
+		memset(mine, is_write ? 0xff : 0, 8 * MIB);
+		memset(other.data, is_write ? 0 : 0xff, 8 * MIB);
+		progress = is_write ? other.data : mine;
+		connect_pair(client, &other, &connecting, &accepting);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(
+				start_one(connecting, is_write, mine, 8 * MIB, &other.all, 0, i),
+				0);
+		while (*progress == 0) {
+			assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+			assert_int_equal(fabric_queue_poll(other.queue, &completion, 1), 0);
+		}
+		fabric_endpoint_close(accepting);
+		memset(other.data, 0x5a, 8 * MIB);
+		for (unsigned i = 0; i < 4; i++) {
+			assert_true(await_completion(client->queue).status < 0);
+			assert_int_equal(fabric_queue_poll(other.queue, &completion, 1), 0);
+		}
+		await_closed(connecting, -ECONNRESET);
+		fabric_endpoint_close(connecting);
+		for (size_t i = 0; i < 8 * MIB; i += 8)
+			assert_int_equal(other.data[i], 0x5a);
+	}
+	target_close(&other);
+	free(mine);
+}
+
 /* What is not libfabric may come to the port too. */
 static void is_not_held_up_by_strangers(void **state)
 {
@@ -1020,6 +1063,12 @@ static void child_start(struct child *child)
 	child->memory = (struct fabric_memory){.key = key, .base = base};
 }
 
+static void child_stop(struct child *child)
+{
+	assert_int_equal(kill(child->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
+}
+
 static void child_kill(struct child *child)
 {
 	assert_int_equal(kill(child->pid, SIGKILL), 0);
@@ -1039,8 +1088,7 @@ static void survives_a_killed_target(void **state)
 
 	child_start(&child);
 	endpoint = connect_to(client->queue, child.address);
-	assert_int_equal(kill(child.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+	child_stop(&child);
 	for (unsigned i = 0; i < DEPTH; i++)
 		assert_int_equal(start_one(endpoint, i % 2, mine + i * unit, unit, &child.memory,
 					   i * unit, i),
@@ -1062,6 +1110,53 @@ static void survives_a_killed_target(void **state)
 	free(mine);
 	transfer_one(good, false, &(uint8_t){0}, 1, &client->target.all, 0);
 	fabric_endpoint_close(good);
+}
+
+static void survives_a_target_killed_in_mid_answer(void **state)
+{
+	struct client *client = *state;
+	const size_t unit = 8 * MIB;
+	const unsigned nr = 6;
+	uint8_t *mine = allocate(unit);
+	volatile uint8_t *first = mine;
+
+	for (unsigned round = 0; round < 4; round++) {
+		struct fabric_completion completion;
+		struct fabric_endpoint *endpoint;
+		bool has_ended[6] = {false};
+		struct child child;
+
+		child_start(&child);
+		endpoint = connect_to(client->queue, child.address);
+		memset(mine, 0xff, unit);
+		transfer_one(endpoint, true, mine, unit, &child.memory, 0);
+		memset(mine, 0, unit);
+		for (unsigned i = 0; i < nr - 2; i++)
+			assert_int_equal(
+				start_one(endpoint, false, mine, unit, &child.memory, 0, i), 0);
+		while (*first == 0)
+			assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+		child_stop(&child);
+		/* What it leaves unread has its end reset the connection, which is noticed by
+		 * reading, or, in every other round, by writing. */
+		assert_int_equal(start_one(endpoint, true, mine, 1, &child.memory, 0, nr - 2), 0);
+		if (round % 2 == 0)
+			child_kill(&child);
+		assert_int_equal(start_one(endpoint, true, mine, 1, &child.memory, 0, nr - 1), 0);
+		if (round % 2 != 0)
+			child_kill(&child);
+		for (unsigned i = 0; i < nr; i++) {
+			completion = await_completion(client->queue);
+			assert_true(completion.context < nr && !has_ended[completion.context]);
+			has_ended[completion.context] = true;
+		}
+		for (unsigned i = 0; i < 100; i++)
+			assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+		await_closed(endpoint, -ECONNRESET);
+		fabric_endpoint_close(endpoint);
+	}
+	free(mine);
+	fabric_endpoint_close(client_connect(client));
 }
 
 static void hears_of_a_killed_target_asleep(void **state)
@@ -1159,6 +1254,7 @@ int main(int argc, char **argv)
 		WITH_TARGET(drops_events_of_the_closed),
 		WITH_TARGET(tells_when_the_peer_closes),
 		WITH_TARGET(writes_from_the_accepting_end),
+		WITH_TARGET(closes_in_the_middle_of_a_peers_transfer),
 		WITH_TARGET(is_not_held_up_by_strangers),
 		WITH_TARGET(moves_bytes_of_all_sizes),
 		WITH_TARGET(gathers_and_scatters),
@@ -1172,6 +1268,7 @@ int main(int argc, char **argv)
 		WITH_TARGET(is_quiescent_once_closed),
 		WITH_TARGET(ends_with_transfers_unfinished),
 		WITH_TARGET(survives_a_killed_target),
+		WITH_TARGET(survives_a_target_killed_in_mid_answer),
 		WITH_TARGET(hears_of_a_killed_target_asleep),
 		WITH_TARGET(wakes_for_completions_and_events),
 		WITH_TARGET(does_not_sleep_on_work),

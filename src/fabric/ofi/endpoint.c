@@ -102,7 +102,7 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
 	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
-	struct ofi_endpoint *endpoint;
+	struct ofi_endpoint *endpoint = NULL;
 	struct ofi_address peer;
 	struct fi_info *info;
 	bool was_taken;
@@ -198,7 +198,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		.iov_count = nr_pieces,
 		.rma_iov = &target,
 		.rma_iov_count = 1,
-		.context = ofi_context_to(context),
+		.context = (void *)(uintptr_t)context,
 	};
 	ssize_t rc;
 

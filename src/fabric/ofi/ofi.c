@@ -21,10 +21,10 @@
 
 int ofi_errno(int64_t error)
 {
-	if (error < 0)
-		error = -error;
+	int code = (int)(error < 0 ? -error : error);
+
 	/* From FI_EOTHER on libfabric counts for itself. */
-	return error > 0 && error < FI_EOTHER ? (int)-error : -EIO;
+	return code > 0 && code < FI_EOTHER ? -code : -EIO;
 }
 
 /* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a

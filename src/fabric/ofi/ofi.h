@@ -42,9 +42,9 @@ struct ofi_fabric {
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
 	/*
-	 * libfabric 1.17's tcp frees a transfer twice when an endpoint ends in the middle of a read's
-	 * response, and the pool it is freed to, which is the CQ's, is corrupt ever after. So on tcp an
-	 * endpoint that reads has a CQ of its own, which ends with it.
+	 * Closing an endpoint in the middle of a read's response corrupts the pool of transfers of its
+	 * CQ in libfabric 1.17's tcp: other endpoints on it crash or get completions that are not
+	 * theirs. So on tcp an endpoint that reads has a CQ of its own, which is closed with it.
 	 */
 	bool reads_spoil_cqs;
 };
@@ -93,18 +93,6 @@ struct ofi_endpoint {
 };
 
 #define ofi_container(pointer, type) caa_container_of(pointer, type, base)
-
-/* Contexts go through libfabric inverted: it reports what is not ours with NULL, and 0 is what callers
- * begin to count with. */
-static inline void *ofi_context_to(uint64_t context)
-{
-	return (void *)(uintptr_t)~context;
-}
-
-static inline uint64_t ofi_context_of(const void *op_context)
-{
-	return ~(uint64_t)(uintptr_t)op_context;
-}
 
 /* ofi.c */
 extern const struct fabric_ops ofi_tcp_ops;

@@ -95,11 +95,7 @@ static void fail_endpoints(struct ofi_queue *queue, const struct ofi_cq *cq)
 	}
 }
 
-/*
- * Takes the error that fi_cq_read() ran into. tcp also reports transfers that are not ours: a peer's
- * that broke off, and those it has freed already (ofi_fabric.reads_spoil_cqs). They have neither a
- * context nor a kind; a read that was never sent has no kind either, but a context.
- */
+/* Takes the error that fi_cq_read() ran into. */
 __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, struct ofi_cq *cq,
 						      struct fabric_completion *out)
 {
@@ -109,11 +105,9 @@ __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, s
 		return 0;
 	/* The connection has ended, and nothing more may be started on it: know it before the caller. */
 	ofi_queue_drain_events(queue);
-	if (entry.op_context == NULL && (entry.flags & (FI_READ | FI_WRITE)) == 0)
-		return 0;
 	if (cq->nr_in_flight > 0)
 		cq->nr_in_flight--;
-	out->context = ofi_context_of(entry.op_context);
+	out->context = (uint64_t)(uintptr_t)entry.op_context;
 	out->status = ofi_errno(entry.err);
 	return 1;
 }
@@ -140,7 +134,7 @@ static inline int read_cq(struct ofi_queue *queue, struct ofi_cq *cq, struct fab
 	}
 	cq->nr_in_flight -= (unsigned)nr;
 	for (ssize_t i = 0; i < nr; i++) {
-		out[i].context = ofi_context_of(entries[i].op_context);
+		out[i].context = (uint64_t)(uintptr_t)entries[i].op_context;
 		out[i].status = 0;
 	}
 	return (int)nr;
