@@ -86,7 +86,7 @@ static void session_opened(void *argument, const Afar__Frame *frame, int status)
 	pthread_mutex_lock(&session->lock);
 	if (session->state == SESSION_ENDED) {
 		/* Being closed: nobody waits for this any more. */
-	} else if (status == 0) {
+	} else if (status == 0 && opened) {
 		session->number = opened->session;
 		memcpy(session->secret, opened->secret.data, sizeof(session->secret));
 		session->retry_ms = RETRY_MIN_MS;

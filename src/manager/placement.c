@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Spreading reservations over servers, and regions over the free runs of extents. */
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -176,6 +177,7 @@ static size_t choose_stripe(struct placer *placer, uint64_t bytes, uint64_t *chu
 	uint64_t unit = placer->wish->stripe_bytes;
 	size_t nr = 0, n;
 
+	assert(unit > 0);
 	for (size_t i = 0; i < placer->nr_candidates; i++)
 		if (placer->candidates[i].longest >= unit)
 			placer->ranks[nr++] =

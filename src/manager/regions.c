@@ -293,7 +293,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 
 	if (rc == 0)
 		rc = find_region(ns, "open", ask->name, ask->address, &region);
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
 	if (region->is_lost)
 		return error_fail(

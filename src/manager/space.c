@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Free runs of an extent, as a sorted array: extents have few runs, and neighbours must be found. */
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ static int insert_run(struct space *space, size_t at, uint64_t offset, uint64_t 
 		space->runs = runs;
 		space->max_runs = more;
 	}
+	assert(space->runs != NULL);
 	memmove(&space->runs[at + 1], &space->runs[at],
 		(space->nr_runs - at) * sizeof(*space->runs));
 	space->runs[at] = (struct space_run){offset, length};

@@ -270,6 +270,7 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 	CDS_LIST_HEAD(gone);
 
 	pthread_mutex_lock(&pool->lock);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a list's entries are never null */
 	cds_list_for_each_entry_safe (extent, next, &reservation->taken, node) {
 		if (extent_may_keep(pool, extent->length)) {
 			extent_to_clean(pool, extent);

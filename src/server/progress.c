@@ -162,19 +162,16 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 {
 	struct progress *progress = thread->progress;
 	struct connection *connection;
-	int status;
 
 	connection = calloc(1, sizeof(*connection));
 	if (!connection) {
-		status = error_code(-ENOMEM);
+		error_code(-ENOMEM);
 		goto out_reject;
 	}
-	status = progress->options.admit(progress->options.context, request->private_data,
-					 request->private_length, &connection->session);
-	if (status != 0)
+	if (progress->options.admit(progress->options.context, request->private_data,
+				    request->private_length, &connection->session) != 0)
 		goto out_reject;
-	status = fabric_accept(request, thread->queue, connection, &connection->endpoint);
-	if (status != 0)
+	if (fabric_accept(request, thread->queue, connection, &connection->endpoint) != 0)
 		goto out_reject;
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;

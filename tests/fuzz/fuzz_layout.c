@@ -13,7 +13,8 @@ static void check_pieces(const struct layout *layout)
 	uint64_t step = layout->length / 61 + 1;
 
 	for (uint64_t offset = 0; offset < layout->length; offset += step) {
-		struct layout_piece piece = layout_piece_at(layout, offset, layout->length - offset);
+		struct layout_piece piece =
+			layout_piece_at(layout, offset, layout->length - offset);
 
 		if (piece.length == 0 || piece.length > layout->length - offset ||
 		    piece.offset > piece.chunk->length ||
