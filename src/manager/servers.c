@@ -685,6 +685,12 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	(void)session;
 	if (rc < 0)
 		return rc;
+	if (ask->cluster[0] != '\0' && strcmp(ask->cluster, core->state->cluster) != 0)
+		return error_fail(
+			-EINVAL,
+			"join cluster %s: server '%s' belongs to cluster %s; start it with "
+			"that one's manager, or with an empty data folder",
+			core->state->cluster, ask->self->name, ask->cluster);
 	server = find_known(core, ask->self);
 	if (present != NULL && present->server != server)
 		return error_fail(-EINVAL,
@@ -701,6 +707,9 @@ int server_join(struct core *core, struct session *session, struct event *event)
 		return error_code(-ENOMEM);
 	event->reply->server_joined = joined;
 	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
+	joined->cluster = strdup(core->state->cluster);
+	if (joined->cluster == NULL)
+		return error_code(-ENOMEM);
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (joined->release == NULL)
 		return error_code(-ENOMEM);

@@ -22,8 +22,8 @@
 #include "base/log.h"
 #include "memory/segment.h"
 #include "server/advertise.h"
+#include "server/identity.h"
 #include "server/membership.h"
-#include "server/number.h"
 #include "server/report.h"
 
 #define BACKOFF_MIN_MS	   100U
@@ -66,7 +66,7 @@ struct membership {
 	uint64_t epoch;			   /* counts connections that opened          */
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
 	int closed_status;
-	uint64_t number; /* the server's, 0 before its first join                    */
+	struct server_identity self; /* number 0 before its first join */
 	bool is_outage_logged;
 	uint32_t backoff_ms;
 	uint64_t next_attempt; /* on clock_ns()                                       */
@@ -430,16 +430,18 @@ static void mourn(struct membership *membership)
 
 /* ---- Joining. On the membership's thread. */
 
-static void take_number(struct membership *membership, uint64_t number)
+static void take_identity(struct membership *membership, const Afar__ServerJoined *joined)
 {
 	const char *folder = membership->options.folder;
+	struct server_identity *self = &membership->self;
 
-	if (membership->number == number)
+	if (self->number == joined->server && strcmp(self->cluster, joined->cluster) == 0)
 		return;
 	pthread_mutex_lock(&membership->lock);
-	membership->number = number;
+	self->number = joined->server;
+	strcpy(self->cluster, joined->cluster); /* check_joined() has seen that it fits */
 	pthread_mutex_unlock(&membership->lock);
-	if (folder && number_save(folder, number) != 0)
+	if (folder && identity_save(folder, self) != 0)
 		log_error("%s", afar_last_error());
 }
 
@@ -448,9 +450,11 @@ static int check_joined(const Afar__Frame *frame)
 	const Afar__Reply *reply = frame->reply;
 
 	if (reply->result_case != AFAR__REPLY__RESULT_SERVER_JOINED ||
-	    reply->server_joined->server == 0)
-		return error_fail(-AFAR_EMALFORMED, "join: the manager's answer has no number for "
-						    "this server");
+	    reply->server_joined->server == 0 ||
+	    reply->server_joined->cluster[strcspn(reply->server_joined->cluster, " \n")] != '\0' ||
+	    strlen(reply->server_joined->cluster) - 1 >= IDENTITY_CLUSTER_MAX)
+		return error_fail(-AFAR_EMALFORMED, "join: the manager's answer does not say who "
+						    "this server is");
 	return 0;
 }
 
@@ -475,7 +479,7 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	status = check_joined(frame);
 	if (status == 0) {
 		joined = frame->reply->server_joined;
-		take_number(membership, joined->server);
+		take_identity(membership, joined);
 		extent_pool_release(options->pool, joined->release, joined->n_release);
 	}
 	afar__frame__free_unpacked(frame, NULL);
@@ -516,13 +520,14 @@ static int send_join(struct membership *membership)
 	advertise(options->data_address, options->manager_host, options->manager_port, data);
 	lane.transport = (char *)options->transport;
 	lane.address = data;
-	self.server = membership->number;
+	self.server = membership->self.number;
 	self.name = (char *)options->name;
 	self.incarnation = options->incarnation;
 	self.control_address = control;
 	self.n_lanes = 1;
 	self.lanes = lanes;
 	join.self = &self;
+	join.cluster = membership->self.cluster;
 	join.capacity_bytes = stat.capacity_bytes;
 	join.n_extents = nr_infos;
 	join.extents = pointers;
@@ -556,7 +561,7 @@ static void join_manager(struct membership *membership)
 	if (status == 0)
 		log_info("joined the cluster of manager %s:%u as server %llu",
 			 membership->options.manager_host, membership->options.manager_port,
-			 printable(membership->number));
+			 printable(membership->self.number));
 }
 
 /* ---- Reporting. On the membership's thread. */
@@ -702,7 +707,7 @@ int membership_open(const struct membership_options *options, struct membership 
 	afar__server_report__init(&membership->reported);
 	CDS_INIT_LIST_HEAD(&membership->jobs);
 	if (options->folder) {
-		status = number_load(options->folder, &membership->number);
+		status = identity_load(options->folder, &membership->self);
 		if (status != 0) {
 			free(membership);
 			return status;

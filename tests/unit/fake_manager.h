@@ -88,6 +88,7 @@ static inline void fake_on_join(struct fake_manager *manager, const Afar__Server
 	joined.n_release = manager->nr_release;
 	joined.release = manager->release;
 	reply.result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
+	joined.cluster = (char *)"fake";
 	reply.server_joined = &joined;
 	rpc_reply(call, 1, &reply);
 	manager->nr_release = 0;

@@ -262,6 +262,7 @@ static Afar__Request *join_request(const struct fake_server *server, size_t inde
 	self->lanes[0]->transport = strdup("tcp");
 	self->lanes[0]->address = strdup("127.0.0.1:9000");
 	self->n_lanes = 1;
+	join->cluster = strdup(server->cluster);
 	join->capacity_bytes = server->capacity;
 	join->extents = calloc(server->nr_extents + 1, sizeof(*join->extents));
 	for (size_t i = 0; i < server->nr_extents; i++) {
@@ -306,6 +307,8 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 	status = reply->status;
 	if (status == 0) {
 		server->number = reply->server_joined->server;
+		snprintf(server->cluster, sizeof(server->cluster), "%s",
+			 reply->server_joined->cluster);
 		for (size_t i = 0; i < reply->server_joined->n_release; i++)
 			release(server, reply->server_joined->release[i]);
 	}

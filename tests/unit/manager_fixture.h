@@ -44,6 +44,7 @@ struct fake_extent {
 struct fake_server {
 	void *peer; /* NULL: not connected */
 	uint64_t number;
+	char cluster[64]; /* that gave it the number */
 	uint64_t incarnation;
 	uint64_t capacity;
 	struct fake_extent extents[FIXTURE_EXTENTS_MAX];

@@ -20,7 +20,7 @@
 #include "data_client.h"
 #include "fake_manager.h"
 #include "server/advertise.h"
-#include "server/number.h"
+#include "server/identity.h"
 #include "server/server.h"
 #include "server/tickets.h"
 
@@ -638,21 +638,24 @@ static void test_ticket_book(void **state)
 	tickets_close(tickets);
 }
 
-static void test_number_file(void **state)
+static void test_identity_file(void **state)
 {
-	char folder[] = "/tmp/afar-number-XXXXXX";
-	uint64_t number;
+	struct server_identity first = {.number = 1, .cluster = "here"};
+	struct server_identity last = {.number = UINT64_MAX, .cluster = "there"};
+	char folder[] = "/tmp/afar-identity-XXXXXX";
+	struct server_identity found;
 
 	(void)state;
 	assert_non_null(mkdtemp(folder));
-	assert_int_equal(number_load(folder, &number), 0);
-	assert_int_equal(number, 0);
-	assert_int_equal(number_save(folder, 1), 0);
-	assert_int_equal(number_save(folder, UINT64_MAX), 0);
-	assert_int_equal(number_load(folder, &number), 0);
-	assert_true(number == UINT64_MAX);
+	assert_int_equal(identity_load(folder, &found), 0);
+	assert_int_equal(found.number, 0);
+	assert_int_equal(identity_save(folder, &first), 0);
+	assert_int_equal(identity_save(folder, &last), 0);
+	assert_int_equal(identity_load(folder, &found), 0);
+	assert_true(found.number == UINT64_MAX);
+	assert_string_equal(found.cluster, "there");
 	remove_folder(folder);
-	assert_int_equal(number_save(folder, 1), -ENOENT);
+	assert_int_equal(identity_save(folder, &first), -ENOENT);
 }
 
 static void test_advertise(void **state)
@@ -684,7 +687,7 @@ int main(void)
 		cmocka_unit_test(test_stop_with_clients_and_without_manager),
 		cmocka_unit_test(test_start_fails_with_a_sentence),
 		cmocka_unit_test(test_ticket_book),
-		cmocka_unit_test(test_number_file),
+		cmocka_unit_test(test_identity_file),
 		cmocka_unit_test(test_advertise),
 	};
 

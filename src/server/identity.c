@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keeps the server's number over restarts. Called by membership; owns the file. */
+/* Keeps who the server is over restarts. Called by membership; owns the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,31 +9,37 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "server/number.h"
+#include "server/identity.h"
 
-#define NUMBER_FILE "server.id"
+#define IDENTITY_FILE "server.id"
 
-static int parse(const char *text, uint64_t *out)
+/* "NUMBER CLUSTER\n" */
+static int parse(const char *text, struct server_identity *out)
 {
+	size_t length;
 	char *end;
 
 	if (text[0] < '0' || text[0] > '9')
 		return -EINVAL;
 	errno = 0;
-	*out = strtoull(text, &end, 10);
-	if (errno != 0 || *out == 0 || strcmp(end, "\n") != 0)
+	out->number = strtoull(text, &end, 10);
+	if (errno != 0 || out->number == 0 || *end++ != ' ')
 		return -EINVAL;
+	length = strcspn(end, "\n");
+	if (length == 0 || length > IDENTITY_CLUSTER_MAX || strcmp(end + length, "\n") != 0)
+		return -EINVAL;
+	memcpy(out->cluster, end, length);
 	return 0;
 }
 
-int number_load(const char *folder, uint64_t *out)
+int identity_load(const char *folder, struct server_identity *out)
 {
-	char path[PATH_MAX], text[32];
+	char path[PATH_MAX], text[128];
 	ssize_t length;
 	int fd;
 
-	*out = 0;
-	snprintf(path, sizeof(path), "%s/" NUMBER_FILE, folder);
+	*out = (struct server_identity){0};
+	snprintf(path, sizeof(path), "%s/" IDENTITY_FILE, folder);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
@@ -42,11 +48,14 @@ int number_load(const char *folder, uint64_t *out)
 	length = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[length > 0 ? length : 0] = '\0';
-	if (parse(text, out) != 0)
+	if (parse(text, out) != 0) {
+		*out = (struct server_identity){0};
 		return error_fail(-EINVAL,
-				  "read %s: that is not a server's number; remove the file to join "
+				  "read %s: that is not a server's number and cluster; remove the "
+				  "file to join "
 				  "as a new server",
 				  path);
+	}
 	return 0;
 }
 
@@ -75,13 +84,14 @@ static int sync_folder(const char *folder)
 	return status;
 }
 
-int number_save(const char *folder, uint64_t number)
+int identity_save(const char *folder, const struct server_identity *identity)
 {
-	char path[PATH_MAX], aside[PATH_MAX + 8], text[32];
+	char path[PATH_MAX], aside[PATH_MAX + 8], text[128];
 	int length, status;
 
-	length = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)number);
-	snprintf(path, sizeof(path), "%s/" NUMBER_FILE, folder);
+	length = snprintf(text, sizeof(text), "%llu %s\n", (unsigned long long)identity->number,
+			  identity->cluster);
+	snprintf(path, sizeof(path), "%s/" IDENTITY_FILE, folder);
 	snprintf(aside, sizeof(aside), "%s.new", path);
 	status = write_synced(aside, text, (size_t)length);
 	if (status == 0 && rename(aside, path) != 0)

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The manager's core after a start: who comes back, who may not, and what waits for whom. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <afar/afar.h>
+
+#include "manager_fixture.h"
+
+static struct fixture fixture;
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_open(&fixture);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fixture_close(&fixture);
+	return 0;
+}
+
+/* A cluster with a server, a namespace and 16 MiB reserved, whose manager has just restarted. */
+static uint64_t restarted(struct fake_client *client)
+{
+	uint64_t ns;
+
+	client_open(&fixture, client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, client, "a");
+	assert_int_equal(fixture_do(&fixture, client, ask_reserve(ns, 16 * MIB)), 0);
+	fixture_restart(&fixture);
+	client_resume(&fixture, client);
+	return ns;
+}
+
+static void expect_status(Afar__Reply *reply, int status)
+{
+	assert_non_null(reply);
+	assert_int_equal(reply->status, status);
+	afar__reply__free_unpacked(reply, NULL);
+}
+
+static void test_alloc_and_reserve_wait_for_servers(void **state)
+{
+	Afar__Reply *alloc = NULL, *reserve = NULL;
+	struct fake_client client;
+	uint64_t ns = restarted(&client);
+
+	(void)state;
+	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
+	fixture_send(&fixture, &client, 102, ask_reserve(ns, 8 * MIB), &reserve);
+	fixture_pump(&fixture);
+	assert_null(alloc);
+	assert_null(reserve);
+	/* What needs no server does not wait. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_create("b", 0, 0)), 0);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	fixture_pump(&fixture);
+	expect_status(alloc, 0);
+	expect_status(reserve, 0);
+	check_all(&fixture);
+}
+
+static void test_they_do_not_wait_for_ever(void **state)
+{
+	Afar__Reply *alloc = NULL;
+	struct fake_client client;
+	uint64_t ns = restarted(&client);
+
+	(void)state;
+	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
+	fixture_pump(&fixture);
+	assert_null(alloc);
+	fixture_advance(&fixture, 3000);
+	expect_status(alloc, -AFAR_ERESERVE);
+	check_all(&fixture);
+}
+
+static void test_client_gone_while_it_waits(void **state)
+{
+	Afar__Reply *alloc = NULL;
+	struct fake_client client;
+	uint64_t ns = restarted(&client);
+
+	(void)state;
+	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
+	fixture_pump(&fixture);
+	client_lose(&fixture, &client);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	fixture_pump(&fixture);
+	/* Its session lives, but not on that connection: the retry finds the call not done. */
+	assert_non_null(alloc);
+	afar__reply__free_unpacked(alloc, NULL);
+	client_resume(&fixture, &client);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r2", 4 * MIB, false)), 0);
+	check_all(&fixture);
+}
+
+static void test_stop_while_they_wait(void **state)
+{
+	Afar__Reply *alloc = NULL;
+	struct fake_client client;
+	uint64_t ns = restarted(&client);
+
+	(void)state;
+	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
+	fixture_pump(&fixture);
+	fixture_restart(&fixture);
+	expect_status(alloc, -ESHUTDOWN);
+}
+
+/* A number of another cluster could be that of a server here that is down, whose data would be lost. */
+static void test_server_of_another_cluster(void **state)
+{
+	struct fake_client client;
+	uint64_t ns = restarted(&client);
+
+	(void)state;
+	fixture.servers[1].number = fixture.servers[0].number;
+	strcpy(fixture.servers[1].cluster, "another");
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), -EINVAL);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", 8 * MIB, false)), 0);
+	check_all(&fixture);
+}
+
+static Afar__Request *ask_delete_region(uint64_t ns, const char *name, uint64_t address)
+{
+	Afar__Request *request = calloc(1, sizeof(*request));
+	Afar__RegionFree *message = calloc(1, sizeof(*message));
+
+	afar__request__init(request);
+	afar__region_free__init(message);
+	message->namespace_ = ns;
+	message->name = strdup(name);
+	message->address = address;
+	request->call_case = AFAR__REQUEST__CALL_REGION_FREE;
+	request->region_free = message;
+	return request;
+}
+
+static void test_lost_region_is_freed_by_name(void **state)
+{
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", MIB, false)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	fixture_kill(&fixture, 0);
+	fixture_join(&fixture, 0, 64 * MIB);
+	client_open(&fixture, &client);
+	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -AFAR_ELOST);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "q", 0)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "", 4097)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "r", 0)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "r", 0)), -ENOENT);
+	assert_int_equal(
+		fixture_do(&fixture, &client, ask_delete_region(ns, "", AFAR_FIRST_ADDRESS)),
+		-ENOENT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	check_empty(&fixture);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_alloc_and_reserve_wait_for_servers),
+		TEST(test_they_do_not_wait_for_ever),
+		TEST(test_client_gone_while_it_waits),
+		TEST(test_stop_while_they_wait),
+		TEST(test_server_of_another_cluster),
+		TEST(test_lost_region_is_freed_by_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
