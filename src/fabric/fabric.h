@@ -115,7 +115,8 @@ struct fabric_ops {
 	int (*listener_fd)(struct fabric_listener *listener);
 	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). */
 	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
-	/* Starts accepting; FABRIC_CONNECTED follows on the queue. */
+	/* Starts accepting; FABRIC_CONNECTED follows on the queue. On an error the request is still to
+	 * be rejected. */
 	int (*accept)(struct fabric_request *request, struct fabric_queue *queue, void *owner,
 		      struct fabric_endpoint **out);
 	void (*reject)(struct fabric_listener *listener, struct fabric_request *request);

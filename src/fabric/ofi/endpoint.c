@@ -30,18 +30,18 @@ static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 	return rc;
 }
 
-/* Makes an enabled endpoint of `info` in a place of a CQ, listed as live. `*was_taken` tells whether
- * libfabric has taken over what info->handle stands for. */
-static int open_endpoint(struct ofi_queue *queue, struct fi_info *info, bool may_read, void *owner,
-			 bool *was_taken, struct ofi_endpoint **out)
+/* Makes an enabled endpoint of `info` in a place of a CQ, listed as live; or returns NULL and an error.
+ * `*was_taken` tells whether libfabric has taken over what info->handle stands for. */
+static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fi_info *info,
+					  bool may_read, void *owner, bool *was_taken, int *error)
 {
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	struct ofi_endpoint *endpoint = calloc(1, sizeof(*endpoint));
-	int rc;
+	int rc = -ENOMEM;
 
 	*was_taken = false;
 	if (endpoint == NULL)
-		return -ENOMEM;
+		goto out_fail;
 	endpoint->base.queue = &queue->base;
 	endpoint->base.owner = owner;
 	CDS_INIT_LIST_HEAD(&endpoint->eventful);
@@ -50,7 +50,7 @@ static int open_endpoint(struct ofi_queue *queue, struct fi_info *info, bool may
 		goto out_free;
 	rc = create_at_depth(queue, info, endpoint);
 	if (rc != 0)
-		goto out_cq;
+		goto out_place;
 	*was_taken = true;
 	rc = fi_ep_bind(endpoint->ep, &queue->eq->fid, 0);
 	if (rc == 0)
@@ -60,17 +60,17 @@ static int open_endpoint(struct ofi_queue *queue, struct fi_info *info, bool may
 	if (rc != 0)
 		goto out_endpoint;
 	cds_list_add_tail(&endpoint->node, &queue->live);
-	*out = endpoint;
-	return 0;
+	return endpoint;
 
 out_endpoint:
 	fi_close(&endpoint->ep->fid);
-out_cq:
+out_place:
 	ofi_queue_give_place(queue, endpoint->cq);
-	rc = ofi_errno(rc);
 out_free:
 	free(endpoint);
-	return rc;
+out_fail:
+	*error = ofi_errno(rc);
+	return NULL;
 }
 
 /* What libfabric needs to know to connect to `address`. */
@@ -102,7 +102,7 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
 	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
-	struct ofi_endpoint *endpoint = NULL;
+	struct ofi_endpoint *endpoint;
 	struct ofi_address peer;
 	struct fi_info *info;
 	bool was_taken;
@@ -116,9 +116,9 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	info = connect_info(fabric, &peer);
 	if (info == NULL)
 		return error_code(-ENOMEM);
-	rc = open_endpoint(queue, info, true, owner, &was_taken, &endpoint);
+	endpoint = open_endpoint(queue, info, true, owner, &was_taken, &rc);
 	fi_freeinfo(info);
-	if (rc != 0)
+	if (endpoint == NULL)
 		goto out_fail;
 	rc = fi_connect(endpoint->ep, &peer.storage, private_data, private_length);
 	if (rc != 0) {
@@ -142,12 +142,12 @@ int ofi_accept(struct fabric_request *request, struct fabric_queue *base, void *
 	bool was_taken;
 	int rc;
 
-	rc = open_endpoint(queue, info, false, owner, &was_taken, &endpoint);
+	endpoint = open_endpoint(queue, info, false, owner, &was_taken, &rc);
 	if (was_taken) {
 		request->handle = NULL;
 		fi_freeinfo(info);
 	}
-	if (rc != 0)
+	if (endpoint == NULL)
 		goto out_fail;
 	rc = fi_accept(endpoint->ep, NULL, 0);
 	if (rc != 0) {

@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <rdma/fi_errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +17,6 @@
 #include "base/error.h"
 
 #define KEY_TRIES 8 /* random keys that may be taken already */
-
-int ofi_errno(int64_t error)
-{
-	int code = (int)(error < 0 ? -error : error);
-
-	/* From FI_EOTHER on libfabric counts for itself. */
-	return code > 0 && code < FI_EOTHER ? -code : -EIO;
-}
 
 /* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a
  * backtrace and exit with 1. An interrupt or a crash is the program's own business: undo it. */

@@ -15,11 +15,13 @@
 #ifndef FABRIC_OFI_OFI_H
 #define FABRIC_OFI_OFI_H
 
+#include <errno.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <sys/socket.h>
 #include <urcu/list.h>
@@ -94,11 +96,18 @@ struct ofi_endpoint {
 
 #define ofi_container(pointer, type) caa_container_of(pointer, type, base)
 
+/* A negative errno of libfabric's `error`, of either sign; never 0. */
+static inline int ofi_errno(int64_t error)
+{
+	int code = (int)(error < 0 ? -error : error);
+
+	/* From FI_EOTHER on libfabric counts for itself. */
+	return code > 0 && code < FI_EOTHER ? -code : -EIO;
+}
+
 /* ofi.c */
 extern const struct fabric_ops ofi_tcp_ops;
 extern const struct fabric_ops ofi_verbs_ops;
-/* A negative errno of libfabric's `error`, of either sign; never 0. */
-int ofi_errno(int64_t error);
 /* Opens an EQ and gets the descriptor to sleep on it. */
 int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
 

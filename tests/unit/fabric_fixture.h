@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the tests of the fabric share: a target — a thread of this process that lends memory and makes
+ * progress — and a client with a queue, over the real tcp provider on 127.0.0.1. Each test gets its own
+ * pair. What goes wrong in here fails the test.
+ *
+ * A target treats a connection as its private data says: "reject" is rejected, all else is accepted.
+ */
+#ifndef TESTS_UNIT_FABRIC_FIXTURE_H
+#define TESTS_UNIT_FABRIC_FIXTURE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+#define MIB	 ((size_t)1 << 20)
+#define DEPTH	 64
+#define LENT	 (16 * MIB)
+#define GRACE_MS 20000 /* a test that waits longer has failed */
+
+struct target {
+	struct fabric *fabric;
+	struct fabric_listener *listener;
+	struct fabric_queue *queue;
+	uint8_t *data;
+	struct fabric_memory all;	/* of data: may be read and written          */
+	struct fabric_memory read_only; /* of data: may be read                      */
+	struct fabric_memory small;	/* of the first 4096 bytes: read and written */
+	pthread_t thread;
+	int stop_fd;
+	unsigned nr_open;	    /* endpoints; the thread's                      */
+	struct fabric_request last; /* read only after the connection it made is up */
+	atomic_uint nr_requests;
+};
+
+struct client {
+	struct target target;
+	struct fabric *fabric;
+	struct fabric_queue *queue;
+};
+
+/* A target without its thread, on `address`. */
+void target_open(struct target *target, const char *address);
+void target_close(struct target *target);
+/* Serves until target_stop(), and until all connections are gone: returns NULL then. */
+void *target_run(void *target);
+/* Ends the thread that runs target_run(), and the target. */
+void target_stop(struct target *target);
+
+/* For cmocka: makes a client with a running target, and ends them. */
+int client_setup(void **state);
+int client_teardown(void **state);
+
+/* Waits for one event; completions meanwhile are dropped. */
+struct fabric_event await_event(struct fabric_queue *queue);
+void await_closed(struct fabric_endpoint *endpoint, int status);
+/* Waits for one completion and leaves events alone. */
+struct fabric_completion await_completion(struct fabric_queue *queue);
+
+/* Starts connecting; connects; connects to the client's target. */
+struct fabric_endpoint *connect_start(struct fabric_queue *queue, const char *address,
+				      const char *private_data);
+struct fabric_endpoint *connect_to(struct fabric_queue *queue, const char *address);
+struct fabric_endpoint *client_connect(struct client *client);
+/* A connection from the client's queue to a target without a thread: the test holds both ends. */
+void connect_pair(struct client *client, struct target *other, struct fabric_endpoint **connecting,
+		  struct fabric_endpoint **accepting);
+
+/* Starts a transfer of one piece; makes one. */
+int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
+	      const struct fabric_memory *memory, uint64_t offset, uint64_t context);
+void transfer_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
+		  const struct fabric_memory *memory, uint64_t offset);
+
+/* Bytes that no neighbour has. */
+void fill(uint8_t *data, size_t length, unsigned seed);
+uint8_t *allocate(size_t length);
+
+#endif
