@@ -49,6 +49,7 @@ struct ofi_fabric {
 	 * theirs. So on tcp an endpoint that reads has a CQ of its own, which is closed with it.
 	 */
 	bool reads_spoil_cqs;
+	bool signals_itself; /* a CQ's descriptor: see ignore_own_signal() */
 };
 
 struct ofi_cq {
