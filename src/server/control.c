@@ -203,8 +203,8 @@ int control_start(const struct control_options *options, struct control **out)
 	pthread_mutex_init(&control->lock, NULL);
 	pthread_cond_init(&control->emptied, NULL);
 	CDS_INIT_LIST_HEAD(&control->clients);
-	status = rpc_listen(options->loop, options->address, options->key, 1, &handlers, control,
-			    &control->listener);
+	status = rpc_listen(options->loop, options->address, options->keys, options->nr_keys,
+			    &handlers, control, &control->listener);
 	if (status != 0) {
 		pthread_cond_destroy(&control->emptied);
 		pthread_mutex_destroy(&control->lock);

@@ -13,8 +13,9 @@ struct control;
 
 struct control_options {
 	struct rpc_loop *loop;
-	const char *address; /* HOST:PORT to listen on       */
-	const struct key *key;
+	const char *address;	/* HOST:PORT to listen on       */
+	const struct key *keys; /* clients must prove one of them; copied */
+	size_t nr_keys;
 	uint64_t incarnation;
 	const char *transport; /* that the keys are of; stays */
 	struct extent_pool *pool;

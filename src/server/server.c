@@ -94,7 +94,7 @@ static int copy_options(struct server *server, const struct server_options *opti
 		return error_fail(-EINVAL,
 				  "start the server: a capacity of %llu bytes, at least %zu",
 				  (unsigned long long)options->capacity_bytes, SEGMENT_MIN);
-	server->key = *options->key;
+	server->key = options->keys[0];
 	status = keep(server->manager_host, sizeof(server->manager_host), options->manager_host,
 		      "manager's host");
 	if (status != 0)
@@ -159,7 +159,8 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 	const struct control_options control = {
 		.loop = loop,
 		.address = options->control_address,
-		.key = &server->key,
+		.keys = options->keys,
+		.nr_keys = options->nr_keys,
 		.incarnation = server->incarnation,
 		.transport = server->fabric->attributes.transport,
 		.pool = server->pool,

@@ -7,6 +7,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/key.h"
@@ -18,7 +19,8 @@ struct server_options {
 	const char *name; /* for people; NULL: the host's name                          */
 	const char *manager_host;
 	uint16_t manager_port;
-	const struct key *key; /* to join with, and what clients must prove                  */
+	const struct key *keys; /* clients must prove one of them; the first is to join with  */
+	size_t nr_keys;
 	const char
 		*control_address; /* HOST:PORT to listen on for clients' control; port 0: any   */
 	const char *data_address; /* HOST:PORT to listen on for data; port 0: any               */

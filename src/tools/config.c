@@ -22,7 +22,7 @@
 #include "size.h"
 
 #define MEMORY_MIN   ((uint64_t)2 << 20)
-#define PROGRESS_MAX 256
+#define PROGRESS_MAX 64
 #define SPIN_US_MAX  1000000
 #define LEASE_MS_MIN 100
 #define LEASE_MS_MAX 3600000

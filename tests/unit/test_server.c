@@ -48,7 +48,8 @@ static void start_server(struct cluster *cluster, unsigned nr_progress)
 		.name = "lender",
 		.manager_host = "127.0.0.1",
 		.manager_port = fake_port(&cluster->manager),
-		.key = &cluster->manager.key,
+		.keys = &cluster->manager.key,
+		.nr_keys = 1,
 		.control_address = "127.0.0.1:0",
 		.data_address = "0.0.0.0:0",
 		.transport = "tcp",
@@ -565,7 +566,8 @@ static void test_start_fails_with_a_sentence(void **state)
 	options = (struct server_options){
 		.manager_host = "127.0.0.1",
 		.manager_port = 1, /* nobody is there: that is no reason not to start */
-		.key = &manager.key,
+		.keys = &manager.key,
+		.nr_keys = 1,
 		.control_address = manager.address,
 		.data_address = "127.0.0.1:0",
 		.transport = "tcp",
