@@ -228,6 +228,7 @@ static int start_manager(struct cluster *cluster)
 static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 {
 	struct daemon_process *server = &cluster->servers[i];
+	char folder[sizeof(server->folder)];
 	char memory[32];
 	char name[24];
 	char *const arguments[] = {cluster->program,
@@ -245,7 +246,8 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   "3",
 				   NULL};
 
-	snprintf(server->folder, sizeof(server->folder), "%s/server-%u", cluster->folder, i);
+	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
+	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);
