@@ -250,6 +250,8 @@ static int peer_call(struct peer *peer, Afar__Request *request, Afar__Frame **re
 	struct rpc_connection *control = NULL;
 	int ret;
 
+	if (session_has_ended(peer->session))
+		return error_code(-AFAR_ESESSION);
 	for (int attempt = 0; attempt < 2; attempt++) {
 		pthread_mutex_lock(&peer->lock);
 		ret = open_control(peer, envelope.deadline, &control);

@@ -42,6 +42,16 @@ int session_check(const struct afar_session *session)
 	return 0;
 }
 
+bool session_has_ended(struct afar_session *session)
+{
+	bool has_ended;
+
+	pthread_mutex_lock(&session->lock);
+	has_ended = session->state == SESSION_ENDED;
+	pthread_mutex_unlock(&session->lock);
+	return has_ended;
+}
+
 int session_fabric(struct afar_session *session)
 {
 	int ret = 0;

@@ -67,6 +67,9 @@ struct afar_session {
 	unsigned nr_blocking_queues;
 };
 
+/* Whether the manager has ended it: nothing new may be begun with servers then. */
+bool session_has_ended(struct afar_session *session);
+
 /* 0, or why no call can be made: -EINVAL (not a session), -AFAR_EFORKED. */
 int session_check(const struct afar_session *session);
 

@@ -332,6 +332,11 @@ static void unlink_lives(struct core *core)
 		session->session = NULL;
 }
 
+static uint64_t sooner(uint64_t one, uint64_t other)
+{
+	return one < other ? one : other;
+}
+
 /* Drops the tables and reads them again. Without them, requests are answered with an error. */
 static int reload(struct core *core)
 {
@@ -346,6 +351,8 @@ static int reload(struct core *core)
 		return rc;
 	}
 	servers_relink(core);
+	/* A server that was forgotten in a batch that failed is to be forgotten again. */
+	core->forget_at = sooner(core->forget_at, now(core) + core->lease_ns);
 	rc = sessions_relink(core);
 	if (rc < 0) {
 		unlink_lives(core);
@@ -467,11 +474,6 @@ void core_run(struct core *core, struct cds_list_head *events)
 			CDS_INIT_LIST_HEAD(&core->recovering);
 		}
 	} while (!cds_list_empty(&batch));
-}
-
-static uint64_t sooner(uint64_t one, uint64_t other)
-{
-	return one < other ? one : other;
 }
 
 uint64_t core_next_run(struct core *core)

@@ -142,6 +142,8 @@ core_operation server_join, server_report;
 struct live_server *core_live_server(const struct core *core, uint64_t number);
 void server_gone(struct core *core, void *peer);
 bool server_is_up(const struct server *server);
+/* How long it may take to answer a call that is made now. */
+uint32_t server_timeout_ms(const struct live_server *live);
 /* Known servers that hold memory have not joined this manager yet. */
 bool servers_are_missing(const struct core *core);
 /* Drops the records of servers that are down and hold nothing. */

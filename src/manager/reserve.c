@@ -20,10 +20,7 @@
 #include "manager/placement.h"
 
 /* Populating memory is slow: time for a server to answer, beside that for what it populates. */
-#define SHARE_TIMEOUT_MS     30000U
-#define SHARE_BYTES_PER_MS   ((uint64_t)64 << 10)
-#define SHARE_TIMEOUT_MAX_MS 3600000U
-#define SHARE_EXTENTS_MAX    ((size_t)1 << 16)
+#define SHARE_EXTENTS_MAX ((size_t)1 << 16)
 
 enum share_state { SHARE_ASKED, SHARE_GRANTED, SHARE_FAILED };
 
@@ -317,14 +314,6 @@ static Afar__Request *make_reserve(const struct job *job, uint64_t bytes)
 	return request;
 }
 
-static uint32_t share_timeout_ms(uint64_t bytes)
-{
-	uint64_t more = bytes / SHARE_BYTES_PER_MS;
-
-	return more > SHARE_TIMEOUT_MAX_MS - SHARE_TIMEOUT_MS ? SHARE_TIMEOUT_MAX_MS
-							      : SHARE_TIMEOUT_MS + (uint32_t)more;
-}
-
 static int ask(struct core *core, struct job *job, struct live_server *live, uint64_t bytes)
 {
 	struct outgoing *outgoing = outgoing_new(OUTGOING_RESERVE, live);
@@ -345,7 +334,7 @@ static int ask(struct core *core, struct job *job, struct live_server *live, uin
 	cds_list_add_tail(&share->node, &job->shares);
 	live->pending_bytes += bytes;
 	outgoing->share = share;
-	server_call(core, live, share_timeout_ms(bytes), request, outgoing);
+	server_call(core, live, server_timeout_ms(live), request, outgoing);
 	return 0;
 }
 
@@ -436,6 +425,24 @@ static void job_step(struct core *core, struct job *job)
 
 /* ---- Servers' answers */
 
+/* Whether an answer names an extent twice, or one that a running job got. */
+static bool is_granted_already(const struct core *core, const struct share *share, uint64_t number)
+{
+	const struct job *job;
+	const struct share *other;
+
+	cds_list_for_each_entry (job, &core->jobs, node) {
+		cds_list_for_each_entry (other, &job->shares, node) {
+			if (other->server != share->server)
+				continue;
+			for (size_t i = 0; i < other->nr_extents; i++)
+				if (other->extents[i].number == number)
+					return true;
+		}
+	}
+	return false;
+}
+
 /* Checks what a server says it granted, and keeps it in the share. */
 static int take_extents(const struct core *core, struct share *share, const Afar__Extents *extents)
 {
@@ -453,7 +460,8 @@ static int take_extents(const struct core *core, struct share *share, const Afar
 		    extent->length % PLACEMENT_EXTENT_UNIT != 0 ||
 		    __builtin_add_overflow(sum, extent->length, &sum) ||
 		    state_extent(core->state, share->server, share->incarnation, extent->extent) !=
-			    NULL)
+			    NULL ||
+		    is_granted_already(core, share, extent->extent))
 			return error_code(-AFAR_EMALFORMED);
 		share->extents[share->nr_extents].number = extent->extent;
 		share->extents[share->nr_extents++].length = extent->length;
@@ -538,6 +546,14 @@ void reserve_resume(struct core *core)
 
 /* ---- The request */
 
+/* Its request may be large, and a job long: all that matters of it is in the job. */
+static void wait_for_job(struct job *job, struct event *event)
+{
+	afar__request__free_unpacked(event->request, NULL);
+	event->request = NULL;
+	cds_list_add_tail(&event->node, &job->waiters);
+}
+
 bool reserve_attach(struct core *core, struct event *event)
 {
 	struct job *job;
@@ -545,7 +561,7 @@ bool reserve_attach(struct core *core, struct event *event)
 	cds_list_for_each_entry (job, &core->jobs, node) {
 		if (job->session != event->session || job->request_id != event->request_id)
 			continue;
-		cds_list_add_tail(&event->node, &job->waiters);
+		wait_for_job(job, event);
 		return true;
 	}
 	return false;
@@ -594,7 +610,7 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	CDS_INIT_LIST_HEAD(&job->shares);
 	CDS_INIT_LIST_HEAD(&job->waiters);
 	cds_list_add_tail(&job->node, &core->jobs);
-	cds_list_add_tail(&event->node, &job->waiters);
+	wait_for_job(job, event);
 	job_step(core, job);
 	return CORE_DEFERRED;
 }

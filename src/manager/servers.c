@@ -15,6 +15,8 @@
 #include "manager/placement.h"
 
 #define CALL_TIMEOUT_MS	  30000U
+#define CALL_TIMEOUT_MAX  3600000U
+#define BYTES_PER_MS	  ((uint64_t)64 << 10) /* that a slow server populates */
 #define PING_TIMEOUT_MS	  2000U
 #define NAME_MAX_BYTES	  255U
 #define ADDRESS_MAX_BYTES 300U
@@ -53,6 +55,15 @@ static struct live_server *live_of_peer(const struct core *core, const void *pee
 bool server_is_up(const struct server *server)
 {
 	return server->live != NULL && server->live->peer != NULL;
+}
+
+/* A server does as it is told in order: what is asked now waits for what it has still to populate. */
+uint32_t server_timeout_ms(const struct live_server *live)
+{
+	uint64_t more = live->pending_bytes / BYTES_PER_MS;
+
+	return more > CALL_TIMEOUT_MAX - CALL_TIMEOUT_MS ? CALL_TIMEOUT_MAX
+							 : CALL_TIMEOUT_MS + (uint32_t)more;
 }
 
 bool servers_are_missing(const struct core *core)
@@ -161,7 +172,7 @@ static void call_release(struct core *core, struct live_server *live, enum outgo
 	}
 	outgoing->extents = extents;
 	outgoing->nr_extents = nr_extents;
-	server_call(core, live, CALL_TIMEOUT_MS, request, outgoing);
+	server_call(core, live, server_timeout_ms(live), request, outgoing);
 }
 
 void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents)
@@ -248,10 +259,12 @@ void servers_drive(struct core *core)
 	struct live_server *live;
 	struct session *session;
 
-	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (live->peer != NULL && live->server->releasing_bytes != 0 &&
-		    live->retry_at <= now(core))
+	cds_list_for_each_entry (live, &core->live_servers, node) {
+		if (live->retry_at <= now(core))
+			live->retry_at = 0;
+		if (live->peer != NULL && live->server->releasing_bytes != 0 && live->retry_at == 0)
 			drive_releases(core, live);
+	}
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		drive_fences(core, session);
 }
@@ -259,10 +272,10 @@ void servers_drive(struct core *core)
 uint64_t servers_next_drive(const struct core *core)
 {
 	const struct live_server *live;
-	uint64_t next = CORE_NEVER, time = now(core);
+	uint64_t next = CORE_NEVER;
 
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (live->peer != NULL && live->retry_at > time && live->retry_at < next)
+		if (live->peer != NULL && live->retry_at != 0 && live->retry_at < next)
 			next = live->retry_at;
 	return next;
 }

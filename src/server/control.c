@@ -75,9 +75,13 @@ static int find_keys(struct control *control, const Afar__Grant *request, Afar__
 static int check_grant(struct control *control, const Afar__Grant *request)
 {
 	struct extent_pool_stat stat;
+	int status;
 
 	if (request->session == 0 || request->namespace_ == 0)
 		return error_fail(-EINVAL, "grant: no session or no namespace");
+	status = tickets_check_session(control->options.tickets, request->session);
+	if (status != 0)
+		return status;
 	extent_pool_stat(control->options.pool, &stat);
 	if (request->n_extents > stat.nr_granted)
 		return error_fail(-AFAR_ELOST,

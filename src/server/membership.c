@@ -303,7 +303,9 @@ static void on_session_end(struct membership *membership, uint64_t session, stru
 	}
 	*farewell = (struct farewell){call, membership->options.incarnation};
 	/* In this order: no unused ticket may be redeemed behind the closing. */
-	tickets_revoke(membership->options.tickets, session);
+	status = tickets_revoke(membership->options.tickets, session);
+	if (status != 0)
+		goto out_fail;
 	status = progress_end_session(membership->options.progress, session, say_ended, farewell);
 	if (status == 0)
 		return;

@@ -34,6 +34,7 @@ struct tickets {
 	struct cds_list_head out; /* first to expire first */
 	void *out_by_nonce;
 	unsigned nr_out;
+	void *ended; /* tree of the numbers of sessions that ended: 8 bytes each, for good */
 };
 
 static int compare_nonce(const void *a, const void *b)
@@ -41,6 +42,13 @@ static int compare_nonce(const void *a, const void *b)
 	const struct ticket *left = a, *right = b;
 
 	return (left->nonce > right->nonce) - (left->nonce < right->nonce);
+}
+
+static int compare_session(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
 }
 
 int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out)
@@ -77,6 +85,7 @@ void tickets_close(struct tickets *tickets)
 		return;
 	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node)
 		drop(tickets, ticket);
+	tdestroy(tickets->ended, free);
 	pthread_mutex_destroy(&tickets->lock);
 	OPENSSL_cleanse(tickets->key, sizeof(tickets->key));
 	free(tickets);
@@ -94,6 +103,24 @@ static void drop_expired(struct tickets *tickets)
 	}
 }
 
+/* With the lock held. */
+static int check_ended(struct tickets *tickets, uint64_t session)
+{
+	if (!tfind(&session, &tickets->ended, compare_session))
+		return 0;
+	return error_fail(-AFAR_ESESSION, "connect: the session has ended; open a new one");
+}
+
+int tickets_check_session(struct tickets *tickets, uint64_t session)
+{
+	int status;
+
+	pthread_mutex_lock(&tickets->lock);
+	status = check_ended(tickets, session);
+	pthread_mutex_unlock(&tickets->lock);
+	return status;
+}
+
 /* Remembers a nonce that was handed out. */
 static int remember(struct tickets *tickets, uint64_t nonce, uint64_t session)
 {
@@ -108,6 +135,9 @@ static int remember(struct tickets *tickets, uint64_t nonce, uint64_t session)
 	ticket->expiry = clock_deadline_ms((int64_t)tickets->lifetime_s * 1000);
 
 	pthread_mutex_lock(&tickets->lock);
+	status = check_ended(tickets, session);
+	if (status != 0)
+		goto out_unlock;
 	drop_expired(tickets);
 	if (tickets->nr_out >= NR_TICKETS_MAX) {
 		status = error_fail(-EBUSY,
@@ -176,14 +206,33 @@ int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, ui
 	return 0;
 }
 
-void tickets_revoke(struct tickets *tickets, uint64_t session)
+/* With the lock held. */
+static int remember_ended(struct tickets *tickets, uint64_t session)
+{
+	uint64_t *number = malloc(sizeof(*number)), **known;
+
+	if (!number)
+		return error_code(-ENOMEM);
+	*number = session;
+	known = tsearch(number, &tickets->ended, compare_session);
+	if (!known || *known != number)
+		free(number);
+	return known ? 0 : error_code(-ENOMEM);
+}
+
+int tickets_revoke(struct tickets *tickets, uint64_t session)
 {
 	struct ticket *ticket, *next;
+	int status;
 
 	pthread_mutex_lock(&tickets->lock);
-	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
-		if (ticket->session == session)
-			drop(tickets, ticket);
+	status = remember_ended(tickets, session);
+	if (status == 0) {
+		cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
+			if (ticket->session == session)
+				drop(tickets, ticket);
+		}
 	}
 	pthread_mutex_unlock(&tickets->lock);
+	return status;
 }

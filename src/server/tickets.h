@@ -26,7 +26,12 @@ int tickets_issue(struct tickets *tickets, uint64_t session, struct rpc_ticket *
  * shown it before. -EACCES with a sentence. */
 int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, uint64_t *session);
 
-/* The unused ones of a session are worth nothing any more. */
-void tickets_revoke(struct tickets *tickets, uint64_t session);
+/*
+ * The session has ended: its unused tickets are worth nothing any more, and it gets no others; sessions'
+ * numbers are never used again. -ENOMEM: that cannot be remembered, and nothing was done.
+ */
+int tickets_revoke(struct tickets *tickets, uint64_t session);
+/* 0, or -AFAR_ESESSION with a sentence. */
+int tickets_check_session(struct tickets *tickets, uint64_t session);
 
 #endif

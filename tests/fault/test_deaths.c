@@ -277,6 +277,77 @@ static void test_client_killed_in_write(void **state)
 	kill_client_during(write_for_ever);
 }
 
+/* A client that was stopped for longer than its lease finds its session ended, and its memory another's:
+ * it must not write there. */
+static void write_once_more(const char *uri, int go, int say)
+{
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 5000};
+	struct afar_session *session;
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	static uint8_t bytes[4096];
+	int64_t results[4];
+
+	memset(bytes, 'X', sizeof(bytes));
+	if (afar_session_open(uri, &options, &session) ||
+	    afar_namespace_open(session, "stopped", &ns) ||
+	    afar_region_create(ns, "a", sizeof(bytes), 0, &region) ||
+	    afar_region_pwrite(region, bytes, sizeof(bytes), 0) < 0 || write(say, "s", 1) != 1 ||
+	    read(go, bytes, 1) != 1)
+		_exit(1);
+	for (int i = 0; i < 4; i++)
+		results[i] = afar_region_pwrite(region, bytes, sizeof(bytes), 0);
+	_exit(write(say, results, sizeof(results)) != sizeof(results));
+}
+
+static void test_client_stopped_past_its_lease(void **state)
+{
+	struct afar_session *session = open_session();
+	struct afar_namespace *ns = make_namespace(session, "stopped", 1, 2 * MIB);
+	static uint8_t written[2 * MIB], found[2 * MIB];
+	struct afar_region *region;
+	int go[2], say[2];
+	int64_t results[4];
+	char byte;
+	pid_t client;
+
+	(void)state;
+	assert_int_equal(pipe(go), 0);
+	assert_int_equal(pipe(say), 0);
+	client = fork();
+	assert_true(client >= 0);
+	if (client == 0)
+		write_once_more(cluster_uri(cluster), go[0], say[1]);
+	assert_int_equal(read(say[0], &byte, 1), 1);
+	assert_int_equal(kill(client, SIGSTOP), 0);
+	/* The restart ends its connection; stopped, it cannot resume before its lease ends. */
+	cluster_kill_manager(cluster);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+	assert_int_equal(afar_region_delete(ns, "a"), 0);
+	while (afar_region_create(ns, "b", 2 * MIB, 0, &region) == -AFAR_ERESERVE)
+		sched_yield();
+	memset(written, 'B', sizeof(written));
+	assert_int_equal(afar_region_pwrite(region, written, sizeof(written), 0), sizeof(written));
+
+	assert_int_equal(kill(client, SIGCONT), 0);
+	assert_int_equal(write(go[1], "g", 1), 1);
+	assert_int_equal(read(say[0], results, sizeof(results)), sizeof(results));
+	for (int i = 0; i < 4; i++)
+		assert_true(results[i] < 0);
+	assert_int_equal(waitpid(client, NULL, 0), client);
+	assert_int_equal(afar_region_pread(region, found, sizeof(found), 0), sizeof(found));
+	assert_memory_equal(written, found, sizeof(found));
+
+	for (int i = 0; i < 2; i++) {
+		close(go[i]);
+		close(say[i]);
+	}
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_namespace_delete(session, "stopped", AFAR_DELETE_REGIONS), 0);
+	assert_int_equal(afar_session_close(session), 0);
+}
+
 /* ---- A server */
 
 struct writer {
@@ -395,6 +466,7 @@ int main(void)
 		cmocka_unit_test(test_client_killed_in_reserve),
 		cmocka_unit_test(test_client_killed_in_alloc),
 		cmocka_unit_test(test_client_killed_in_write),
+		cmocka_unit_test(test_client_stopped_past_its_lease),
 		cmocka_unit_test(test_server_killed_under_load),
 	};
 

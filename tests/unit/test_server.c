@@ -627,15 +627,19 @@ static void test_ticket_book(void **state)
 	/* Revoked: that session's only. */
 	assert_int_equal(tickets_issue(tickets, 8, &ticket), 0);
 	assert_int_equal(tickets_issue(tickets, 9, &other), 0);
-	tickets_revoke(tickets, 8);
+	assert_int_equal(tickets_revoke(tickets, 8), 0);
 	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &session), -EACCES);
+	/* It does not come back. */
+	assert_int_equal(tickets_issue(tickets, 8, &ticket), -AFAR_ESESSION);
+	assert_int_equal(tickets_check_session(tickets, 8), -AFAR_ESESSION);
+	assert_int_equal(tickets_check_session(tickets, 9), 0);
 	assert_int_equal(tickets_redeem(tickets, &other, sizeof(other), &session), 0);
 	/* Bounded. */
 	while (nr_issued < 100000 && tickets_issue(tickets, 1, &ticket) == 0)
 		nr_issued++;
 	assert_true(nr_issued >= 1000 && nr_issued < 100000);
-	tickets_revoke(tickets, 1);
-	assert_int_equal(tickets_issue(tickets, 1, &ticket), 0);
+	assert_int_equal(tickets_revoke(tickets, 1), 0);
+	assert_int_equal(tickets_issue(tickets, 2, &ticket), 0);
 	tickets_close(instant);
 	tickets_close(tickets);
 }
