@@ -92,9 +92,11 @@ void bench_memory_unmap(void *addr, size_t bytes)
 		munmap(addr, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
 }
 
+/* Never 0, whatever libfabric said. */
 static int fail(const char *what, ssize_t status)
 {
-	return bench_fail((int)status, "raw libfabric: %s: %s", what, fi_strerror((int)-status));
+	bench_fail((int)status, "raw libfabric: %s: %s", what, fi_strerror((int)-status));
+	return status < 0 ? (int)status : -EIO;
 }
 
 /* ---- Both sides */
