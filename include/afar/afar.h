@@ -200,7 +200,11 @@ int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t byt
 int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out);
 int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out);
 
-/* Closes the handle; the region lives on. -EBUSY while it is mapped or has operations in flight. */
+/*
+ * Closes the handle; the region lives on. -EBUSY while it is mapped or has operations in flight. After a
+ * write with an unknown outcome the session keeps its reference until it is closed, so that the memory of a
+ * region that is then freed cannot become another's while a server may still do that write.
+ */
 int afar_region_close(struct afar_region *region);
 
 /*

@@ -232,8 +232,11 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	cds_list_del(&transfer->node);
 	cds_list_add(&transfer->node, &queue->free_transfers);
 	operation->nr_in_flight--;
-	if (status)
+	if (status) {
 		operation_fail(operation, status);
+		if (operation->opcode == AFAR_OP_WRITE)
+			operation->target->has_loose_writes = true;
+	}
 	if (!operation->remaining && !operation->nr_in_flight)
 		operation_finish(queue, operation);
 }

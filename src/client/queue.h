@@ -31,6 +31,10 @@ struct afar_target {
 	atomic_bool has_keys;	   /* in the layout, which does not change afterwards */
 	struct layout *layout;
 	struct peer **peers; /* by the layout's server index */
+	/* A write ended without its outcome being known. A server that was stopped may still do it when it
+	 * goes on, so the memory must not become another region's before the session's end, when the
+	 * manager has the servers close its connections (DESIGN: "fencing"). */
+	atomic_bool has_loose_writes;
 };
 
 enum path_state {

@@ -223,8 +223,9 @@ int afar_region_close(struct afar_region *region)
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
 	ns = region->ns;
-	/* If the manager cannot be told, it drops the reference at the session's end: not lost. */
-	call_close(ns, region->address, region->generation);
+	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
+	if (!region->target.has_loose_writes)
+		call_close(ns, region->address, region->generation);
 	region_destroy(region);
 	handle_unuse(&ns->handle);
 	handle_retire(region);
