@@ -128,7 +128,8 @@ int afar_namespace_close(struct afar_namespace *ns);
 /*
  * Deletes a namespace and gives its memory back to the servers, which zero it before anyone else
  * gets it. Errors: -ENOENT, -ENOTEMPTY (it has regions; AFAR_DELETE_REGIONS frees those nobody has
- * open), -EBUSY (somebody has a region open).
+ * open), -EBUSY (a session has a
+ * region open, or closed it after a write of unknown outcome).
  */
 #define AFAR_DELETE_REGIONS 0x1U
 int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags);
@@ -359,8 +360,8 @@ int afar_queue_close(struct afar_queue *queue);
 
 /*
  * Gets the target's keys and connects the queue to every server of it: set-up, blocks. Connections are kept and shared
- * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER or
- * -ETIMEDOUT, which cost the connection.
+ * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER,
+ * -ETIMEDOUT or -ECANCELED, which cost the connection.
  */
 int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 

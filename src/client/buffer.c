@@ -30,12 +30,12 @@ static int allocate(struct afar_buffer *buffer)
 {
 	int is_fresh;
 
+	buffer->length = round_up(buffer->length, PAGE);
 	if (buffer->length >= SEGMENT_MIN) {
 		buffer->length = round_up(buffer->length, SEGMENT_MIN);
 		return segment_cache_take(buffer->session->segments, buffer->length, &buffer->addr,
 					  &is_fresh);
 	}
-	buffer->length = round_up(buffer->length, PAGE);
 	buffer->addr = mmap(NULL, buffer->length, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (buffer->addr == MAP_FAILED) {

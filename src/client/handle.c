@@ -29,14 +29,13 @@ void handle_discard(void *object)
 int handle_close(void *object, enum handle_kind kind)
 {
 	struct handle *handle = object;
-	uint32_t open = kind;
+	uint32_t none = 0;
 
 	if (!handle_is(object, kind))
 		return -EINVAL;
-	if (atomic_load_explicit(&handle->nr_users, memory_order_acquire))
-		return -EBUSY;
-	if (!atomic_compare_exchange_strong(&handle->kind, &open, HANDLE_CLOSED))
-		return -EINVAL;
+	if (!atomic_compare_exchange_strong(&handle->nr_users, &none, HANDLE_SHUT))
+		return none & HANDLE_SHUT ? -EINVAL : -EBUSY;
+	atomic_store_explicit(&handle->kind, HANDLE_CLOSED, memory_order_release);
 	return 0;
 }
 

@@ -53,6 +53,9 @@ static inline bool handle_is(const void *object, enum handle_kind kind)
 	return handle && atomic_load_explicit(&handle->kind, memory_order_acquire) == kind;
 }
 
+#define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */
+
+/* For what is counted already: one more. */
 static inline void handle_use(struct handle *handle)
 {
 	atomic_fetch_add_explicit(&handle->nr_users, 1, memory_order_relaxed);
@@ -61,6 +64,15 @@ static inline void handle_use(struct handle *handle)
 static inline void handle_unuse(struct handle *handle)
 {
 	atomic_fetch_sub_explicit(&handle->nr_users, 1, memory_order_release);
+}
+
+/* Counts the caller in, against a close in another thread; false when that came first. */
+static inline bool handle_enter(struct handle *handle)
+{
+	if (!(atomic_fetch_add_explicit(&handle->nr_users, 1, memory_order_acquire) & HANDLE_SHUT))
+		return true;
+	handle_unuse(handle);
+	return false;
 }
 
 #endif

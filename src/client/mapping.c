@@ -120,8 +120,12 @@ static int transfer(struct afar_mapping *mapping, uint16_t opcode, size_t offset
 		.addr = (char *)mapping->buffer->addr + offset,
 		.length = length,
 	};
-	return target_transfer(&mapping->region->target, opcode, &iov, 1, mapping->offset + offset,
-			       length);
+	if (!handle_enter(&mapping->buffer->handle))
+		return error_fail(-EINVAL, "use a mapping: it is being unmapped");
+	ret = target_transfer(&mapping->region->target, opcode, &iov, 1, mapping->offset + offset,
+			      length);
+	handle_unuse(&mapping->buffer->handle);
+	return ret;
 }
 
 int afar_mapping_read(struct afar_mapping *mapping, size_t offset, size_t length)

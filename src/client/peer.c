@@ -221,8 +221,13 @@ static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connect
 		peer->is_control_closed = false;
 		ret = rpc_connect(peer->session->loop, peer->control_host, peer->control_port,
 				  &peer->session->key, &control_handlers, peer, &peer->control);
-		if (ret)
+		if (ret) {
+			/* Others may wait for this connection, too. */
+			peer->is_control_closed = true;
+			peer->control_status = ret;
+			pthread_cond_broadcast(&peer->changed);
 			return unreachable(peer, ret);
+		}
 	}
 	ret = wait_control(peer, deadline);
 	if (ret)

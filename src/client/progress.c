@@ -140,7 +140,10 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		int ret;
 
 		if (!path || path->state != PATH_UP || !operation->target->has_keys) {
-			operation_fail(operation, -ENOTCONN);
+			/* A path there was, but it broke; or there never was one. */
+			operation_fail(operation, path && operation->target->has_keys
+							  ? -AFAR_ESERVER
+							  : -ENOTCONN);
 			return 0;
 		}
 		if (cds_list_empty(&queue->free_transfers))
@@ -323,6 +326,7 @@ static bool expire_operations(struct afar_queue *queue)
 	uint64_t now = clock_ns();
 	bool has_expired = false;
 
+	queue->checked_at = now;
 	while (!cds_list_empty(&queue->active)) {
 		struct operation *first =
 			cds_list_first_entry(&queue->active, struct operation, node);

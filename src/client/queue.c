@@ -11,9 +11,11 @@
 #include "base/error.h"
 #include "client/buffer.h"
 
-#define DEFAULT_DEPTH	   256
-#define DEPTH_MAX	   65536
-#define TRANSFERS_MIN	   64
+#define DEFAULT_DEPTH 256
+#define DEPTH_MAX     65536
+#define TRANSFERS_MIN 64
+#define CHECK_NS \
+	((uint64_t)1000000) /* between looks at events and deadlines by a polling program */
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
 
 /* ---- Opening and closing */
@@ -155,7 +157,11 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
 		return ret;
 	if (!handle_is(target, HANDLE_REGION) || target->session != queue->session)
 		return error_fail(-EINVAL, "connect a queue: the target is not of this session");
-	return queue_connect(queue, target);
+	if (!handle_enter(&target->handle))
+		return error_fail(-EINVAL, "connect a queue: the target is being closed");
+	ret = queue_connect(queue, target);
+	handle_unuse(&target->handle);
+	return ret;
 }
 
 /* ---- Submitting */
@@ -255,8 +261,12 @@ int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completion
 	if (!completions || max > INT32_MAX || min > max)
 		return error_fail(-EINVAL,
 				  "wait on a queue: no room for completions, or min is above max");
-	if (queue->nr_done < min || queue->nr_done == 0)
-		queue_progress(queue);
+	if (queue->nr_done < min || queue->nr_done == 0) {
+		/* A program that only polls must hear of dead servers and deadlines, too. */
+		if (!queue_progress(queue) && queue->nr_active &&
+		    clock_ns() - queue->checked_at > CHECK_NS)
+			queue_check(queue);
+	}
 	if (queue->nr_done < min) {
 		deadline = clock_deadline_ms(timeout_ms);
 		while (queue->nr_done < min && queue->nr_active &&

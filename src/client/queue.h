@@ -109,9 +109,10 @@ struct afar_queue {
 	struct cds_list_head free_transfers;
 
 	int sleep_fd; /* epoll of the fabric's descriptor and the timer, for the user's event loop */
-	int timer_fd;	    /* fires at the first deadline */
-	uint32_t nr_polls;  /* since its events were last looked at */
-	uint64_t last_used; /* by a blocking call */
+	int timer_fd;	     /* fires at the first deadline */
+	uint32_t nr_polls;   /* since its events were last looked at */
+	uint64_t checked_at; /* when they were */
+	uint64_t last_used;  /* by a blocking call */
 };
 
 /* ---- Progress: progress.c */

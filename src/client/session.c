@@ -16,6 +16,7 @@
 #define DEFAULT_SPIN_US	   50
 #define RETRY_MIN_MS	   20
 #define RETRY_MAX_MS	   1000
+#define CALLS_AHEAD	   512
 #define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
 
 /* ---- Forks: a child must not use its parent's connections */
@@ -79,31 +80,51 @@ static void set_state(struct afar_session *session, enum session_state state, in
 
 static void connect_again(void *argument);
 
+static int check_opened(const struct afar_session *session, const Afar__Reply *reply)
+{
+	const Afar__SessionOpened *opened = reply->session_opened;
+
+	if (reply->status)
+		return reply->status;
+	if (reply->result_case != AFAR__REPLY__RESULT_SESSION_OPENED || opened->session == 0 ||
+	    opened->secret.len != sizeof(session->secret))
+		return -AFAR_EMALFORMED;
+	/* Resumed as another, what is open here would be open nowhere. */
+	if (session->number && session->number != opened->session)
+		return -AFAR_EMALFORMED;
+	return 0;
+}
+
+/* The manager's word is final. */
+static void take_answer(struct afar_session *session, const Afar__Reply *reply)
+{
+	int status = check_opened(session, reply);
+
+	if (status) {
+		set_state(session, SESSION_ENDED, status);
+		return;
+	}
+	if (!session->number) {
+		session->number = reply->session_opened->session;
+		memcpy(session->secret, reply->session_opened->secret.data,
+		       sizeof(session->secret));
+	}
+	session->retry_ms = RETRY_MIN_MS;
+	set_state(session, SESSION_UP, 0);
+}
+
 static void session_opened(void *argument, const Afar__Frame *frame, int status)
 {
 	struct afar_session *session = argument;
-	const Afar__Reply *reply = frame ? frame->reply : NULL;
-	const Afar__SessionOpened *opened = NULL;
 
-	if (reply) {
-		status = reply->status;
-		if (status == 0 && reply->result_case == AFAR__REPLY__RESULT_SESSION_OPENED)
-			opened = reply->session_opened;
-		if (status == 0 && (!opened || opened->session == 0 ||
-				    opened->secret.len != sizeof(session->secret)))
-			status = -AFAR_EMALFORMED;
-	}
 	pthread_mutex_lock(&session->lock);
 	if (session->state == SESSION_ENDED) {
 		/* Being closed: nobody waits for this any more. */
-	} else if (status == 0 && opened) {
-		session->number = opened->session;
-		memcpy(session->secret, opened->secret.data, sizeof(session->secret));
-		session->retry_ms = RETRY_MIN_MS;
-		set_state(session, SESSION_UP, 0);
 	} else if (frame) {
-		/* The manager's word is final; a lost connection comes to manager_closed(). */
-		set_state(session, SESSION_ENDED, status);
+		take_answer(session, frame->reply);
+	} else if (status == -ETIMEDOUT && session->manager) {
+		/* A manager that does not answer is as good as none: manager_closed() tries again. */
+		rpc_connection_close(session->manager);
 	}
 	pthread_mutex_unlock(&session->lock);
 }
@@ -167,28 +188,32 @@ static const struct rpc_handlers manager_handlers = {
 	.closed = manager_closed,
 };
 
-/* Holds the lock over rpc_connect() so that manager_closed() finds the connection it is about. */
-static int connect_manager(struct afar_session *session)
+/* On the control thread, whose callbacks cannot come in between; or before anybody else has the session,
+ * with the lock held against them. Resolving the name may take its time. */
+static int connect_manager(struct afar_session *session, struct rpc_connection **out)
 {
-	int ret;
-
-	pthread_mutex_lock(&session->lock);
-	ret = rpc_connect(session->loop, session->uri.host, session->uri.port, &session->key,
-			  &manager_handlers, session, &session->manager);
-	pthread_mutex_unlock(&session->lock);
-	return ret;
+	return rpc_connect(session->loop, session->uri.host, session->uri.port, &session->key,
+			   &manager_handlers, session, out);
 }
 
 static void connect_again(void *argument)
 {
 	struct afar_session *session = argument;
+	struct rpc_connection *connection;
 	bool is_wanted;
 
 	pthread_mutex_lock(&session->lock);
 	is_wanted = session->state == SESSION_DOWN && !session->manager;
 	pthread_mutex_unlock(&session->lock);
-	if (is_wanted && connect_manager(session) != 0)
+	if (!is_wanted)
+		return;
+	if (connect_manager(session, &connection) != 0) {
 		rpc_loop_timer(session->loop, RETRY_MAX_MS, connect_again, session);
+		return;
+	}
+	pthread_mutex_lock(&session->lock);
+	session->manager = connection;
+	pthread_mutex_unlock(&session->lock);
 }
 
 /* ---- Calls */
@@ -198,7 +223,7 @@ struct session_pending {
 	uint64_t request_id;
 };
 
-static int wait_changed(struct afar_session *session, uint64_t deadline)
+int session_wait_changed(struct afar_session *session, uint64_t deadline)
 {
 	struct timespec until = {
 		.tv_sec = (time_t)(deadline / 1000000000U),
@@ -224,7 +249,7 @@ static int fail_not_up(const struct afar_session *session)
 /* Waits until calls can be made; on 0 the caller has a reference to the connection. */
 static int wait_up(struct afar_session *session, uint64_t deadline, struct rpc_connection **out)
 {
-	while (session->state == SESSION_DOWN && wait_changed(session, deadline) == 0)
+	while (session->state == SESSION_DOWN && session_wait_changed(session, deadline) == 0)
 		;
 	if (session->state != SESSION_UP)
 		return fail_not_up(session);
@@ -238,6 +263,22 @@ static uint64_t lowest_pending(const struct afar_session *session)
 	return cds_list_first_entry(&session->calls, struct session_pending, node)->request_id;
 }
 
+/* The manager keeps the replies to all calls behind one that is not settled, up to a limit: those that
+ * come too far behind a slow one wait for it. */
+static int enter_window(struct afar_session *session, uint64_t deadline)
+{
+	while (!cds_list_empty(&session->calls) &&
+	       session->next_request_id - lowest_pending(session) >= CALLS_AHEAD) {
+		if (session_wait_changed(session, deadline) == -ETIMEDOUT)
+			return error_fail(
+				-ETIMEDOUT,
+				"call the manager: %d calls behind one that still waits are "
+				"enough; nothing was done",
+				CALLS_AHEAD);
+	}
+	return 0;
+}
+
 int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply)
 {
 	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
@@ -247,6 +288,11 @@ int session_call(struct afar_session *session, Afar__Request *request, Afar__Fra
 	int ret;
 
 	pthread_mutex_lock(&session->lock);
+	ret = enter_window(session, envelope.deadline);
+	if (ret) {
+		pthread_mutex_unlock(&session->lock);
+		return ret;
+	}
 	pending.request_id = ++session->next_request_id;
 	cds_list_add_tail(&pending.node, &session->calls);
 	for (;;) {
@@ -271,7 +317,7 @@ int session_call(struct afar_session *session, Afar__Request *request, Afar__Fra
 		if (ret == -ECONNRESET || ret == -ENOTCONN) {
 			/* The control thread hears of it after us, perhaps: do not spin on it. */
 			while (session->manager == manager && session->state == SESSION_UP &&
-			       wait_changed(session, envelope.deadline) == 0)
+			       session_wait_changed(session, envelope.deadline) == 0)
 				;
 			rpc_connection_unref(manager);
 			continue;
@@ -280,6 +326,7 @@ int session_call(struct afar_session *session, Afar__Request *request, Afar__Fra
 		break;
 	}
 	cds_list_del(&pending.node);
+	pthread_cond_broadcast(&session->changed);
 	pthread_mutex_unlock(&session->lock);
 	return ret;
 }
@@ -421,7 +468,7 @@ static int wait_opened(struct afar_session *session)
 
 	pthread_mutex_lock(&session->lock);
 	while (session->state == SESSION_OPENING && status == 0)
-		status = wait_changed(session, deadline);
+		status = session_wait_changed(session, deadline);
 	if (session->state == SESSION_UP)
 		status = 0;
 	else if (session->state == SESSION_ENDED)
@@ -464,7 +511,9 @@ int afar_session_open(const char *uri, const struct afar_session_options *option
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
 	if (!ret) {
-		ret = connect_manager(session);
+		pthread_mutex_lock(&session->lock);
+		ret = connect_manager(session, &session->manager);
+		pthread_mutex_unlock(&session->lock);
 		if (ret)
 			ret = fail_opening(session, ret);
 	}

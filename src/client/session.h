@@ -87,6 +87,9 @@ int session_call(struct afar_session *session, Afar__Request *request, Afar__Fra
  */
 int session_fabric(struct afar_session *session);
 
+/* With the lock held: waits for a change of what it guards. -ETIMEDOUT at the deadline. */
+int session_wait_changed(struct afar_session *session, uint64_t deadline);
+
 /* Until when a call that begins now may take. */
 uint64_t session_deadline(const struct afar_session *session);
 

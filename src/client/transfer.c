@@ -19,8 +19,30 @@ static int check_range(const struct afar_region *region, const char *verb, uint6
 	return 0;
 }
 
-static ssize_t transfer(struct afar_region *region, uint16_t opcode, const struct iovec *iov,
-			int nr_iov, uint64_t offset)
+/* Pieces of no length may be null. */
+static int check_piece(const char *verb, const void *addr, size_t length)
+{
+	return addr || !length ? 0 : error_fail(-EINVAL, "%s a region: the memory is null", verb);
+}
+
+static ssize_t transfer_one(struct afar_region *region, uint16_t opcode, void *data, size_t length,
+			    uint64_t offset)
+{
+	const char *verb = opcode == AFAR_OP_READ ? "read" : "write";
+	struct afar_iov piece = {.addr = data, .length = length};
+	int ret = region_check(region);
+
+	if (!ret)
+		ret = check_piece(verb, data, length);
+	if (!ret)
+		ret = check_range(region, verb, offset, length);
+	if (!ret)
+		ret = target_transfer(&region->target, opcode, &piece, 1, offset, length);
+	return ret ? ret : (ssize_t)length;
+}
+
+static ssize_t transfer_many(struct afar_region *region, uint16_t opcode, const struct iovec *iov,
+			     int nr_iov, uint64_t offset)
 {
 	const char *verb = opcode == AFAR_OP_READ ? "read" : "write";
 	struct afar_iov pieces[IOV_MAX];
@@ -33,8 +55,9 @@ static ssize_t transfer(struct afar_region *region, uint16_t opcode, const struc
 		return error_fail(-EINVAL, "%s a region by %d pieces of memory: the most is %d",
 				  verb, nr_iov, IOV_MAX);
 	for (int i = 0; i < nr_iov; i++) {
-		if (!iov[i].iov_base && iov[i].iov_len)
-			return error_fail(-EINVAL, "%s a region: the memory is null", verb);
+		ret = check_piece(verb, iov[i].iov_base, iov[i].iov_len);
+		if (ret)
+			return ret;
 		if (__builtin_add_overflow(length, iov[i].iov_len, &length))
 			return error_fail(-EINVAL, "%s a region: the pieces are longer than 2^64",
 					  verb);
@@ -50,26 +73,22 @@ static ssize_t transfer(struct afar_region *region, uint16_t opcode, const struc
 ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, int nr_iov,
 			  uint64_t offset)
 {
-	return transfer(region, AFAR_OP_READ, iov, nr_iov, offset);
+	return transfer_many(region, AFAR_OP_READ, iov, nr_iov, offset);
 }
 
 ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
 			   uint64_t offset)
 {
-	return transfer(region, AFAR_OP_WRITE, iov, nr_iov, offset);
+	return transfer_many(region, AFAR_OP_WRITE, iov, nr_iov, offset);
 }
 
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset)
 {
-	struct iovec iov = {.iov_base = data, .iov_len = length};
-
-	return transfer(region, AFAR_OP_READ, &iov, 1, offset);
+	return transfer_one(region, AFAR_OP_READ, data, length, offset);
 }
 
 ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
 			   uint64_t offset)
 {
-	struct iovec iov = {.iov_base = (void *)data, .iov_len = length};
-
-	return transfer(region, AFAR_OP_WRITE, &iov, 1, offset);
+	return transfer_one(region, AFAR_OP_WRITE, (void *)data, length, offset);
 }
