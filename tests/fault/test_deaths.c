@@ -172,36 +172,58 @@ static void test_data_path_needs_no_manager(void **state)
 	assert_int_equal(afar_session_close(session), 0);
 }
 
-/* ---- A client */
+/* ---- Clients that are processes of their own: this program, run again */
 
-/* A client that is killed in `what` leaves nothing that holds others up: everything it had can be freed,
- * and all of the cluster's memory can be reserved again. */
-static void kill_client_during(void (*what)(struct afar_namespace *ns, int ready))
+struct client_process {
+	pid_t pid;
+	int says; /* what it says comes out here */
+	int go;	  /* what it waits for goes in here */
+};
+
+static void start_client(struct client_process *client, const char *behaviour)
+{
+	int say[2], go[2];
+	char say_fd[16], go_fd[16];
+
+	assert_int_equal(pipe(say), 0);
+	assert_int_equal(pipe(go), 0);
+	snprintf(say_fd, sizeof(say_fd), "%d", say[1]);
+	snprintf(go_fd, sizeof(go_fd), "%d", go[0]);
+	client->pid = fork();
+	assert_true(client->pid >= 0);
+	if (client->pid == 0) {
+		close(say[0]);
+		close(go[1]);
+		execl("/proc/self/exe", "client", behaviour, cluster_uri(cluster), say_fd, go_fd,
+		      NULL);
+		_exit(1);
+	}
+	close(say[1]);
+	close(go[0]);
+	client->says = say[0];
+	client->go = go[1];
+}
+
+static void reap_client(struct client_process *client)
+{
+	assert_int_equal(waitpid(client->pid, NULL, 0), client->pid);
+	close(client->says);
+	close(client->go);
+}
+
+/* A client that is killed in `behaviour` leaves nothing that holds others up: everything it had can be
+ * freed, and all of the cluster's memory can be reserved again. */
+static void kill_client_during(const char *behaviour)
 {
 	struct afar_session *session = open_session();
 	struct afar_namespace *ns = make_namespace(session, "killed", 0, 64 * MIB);
-	struct afar_namespace *other;
-	int ready[2];
+	struct client_process client;
 	char byte;
-	pid_t client;
 
-	assert_int_equal(pipe(ready), 0);
-	client = fork();
-	assert_true(client >= 0);
-	if (client == 0) {
-		struct afar_session *own;
-
-		if (afar_session_open(cluster_uri(cluster), NULL, &own) ||
-		    afar_namespace_open(own, "killed", &other))
-			_exit(1);
-		what(other, ready[1]);
-		_exit(1);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	assert_int_equal(kill(client, SIGKILL), 0);
-	assert_int_equal(waitpid(client, NULL, 0), client);
+	start_client(&client, behaviour);
+	assert_int_equal(read(client.says, &byte, 1), 1);
+	assert_int_equal(kill(client.pid, SIGKILL), 0);
+	reap_client(&client);
 
 	/* Its references end with its session: by the end of its lease at the latest. */
 	for (;;) {
@@ -223,9 +245,10 @@ static void kill_client_during(void (*what)(struct afar_namespace *ns, int ready
 	assert_int_equal(afar_session_close(session), 0);
 }
 
-static void reserve_for_ever(struct afar_namespace *ns, int ready)
+static void reserve_for_ever(struct afar_namespace *ns, int say, int go)
 {
-	if (write(ready, "r", 1) != 1)
+	(void)go;
+	if (write(say, "r", 1) != 1)
 		_exit(1);
 	for (;;) {
 		if (afar_namespace_reserve(ns, 16 * MIB))
@@ -233,9 +256,10 @@ static void reserve_for_ever(struct afar_namespace *ns, int ready)
 	}
 }
 
-static void allocate_for_ever(struct afar_namespace *ns, int ready)
+static void allocate_for_ever(struct afar_namespace *ns, int say, int go)
 {
-	if (write(ready, "a", 1) != 1)
+	(void)go;
+	if (write(say, "a", 1) != 1)
 		_exit(1);
 	for (;;) {
 		struct afar_region *region;
@@ -247,13 +271,14 @@ static void allocate_for_ever(struct afar_namespace *ns, int ready)
 	}
 }
 
-static void write_for_ever(struct afar_namespace *ns, int ready)
+static void write_for_ever(struct afar_namespace *ns, int say, int go)
 {
 	struct afar_region *region;
 	static uint8_t bytes[4 * MIB];
 
+	(void)go;
 	if (afar_region_create(ns, "w", sizeof(bytes), 0, &region) ||
-	    afar_region_pwrite(region, bytes, sizeof(bytes), 0) < 0 || write(ready, "w", 1) != 1)
+	    afar_region_pwrite(region, bytes, sizeof(bytes), 0) < 0 || write(say, "w", 1) != 1)
 		_exit(1);
 	for (;;)
 		afar_region_pwrite(region, bytes, sizeof(bytes), 0);
@@ -262,36 +287,31 @@ static void write_for_ever(struct afar_namespace *ns, int ready)
 static void test_client_killed_in_reserve(void **state)
 {
 	(void)state;
-	kill_client_during(reserve_for_ever);
+	kill_client_during("reserve");
 }
 
 static void test_client_killed_in_alloc(void **state)
 {
 	(void)state;
-	kill_client_during(allocate_for_ever);
+	kill_client_during("allocate");
 }
 
 static void test_client_killed_in_write(void **state)
 {
 	(void)state;
-	kill_client_during(write_for_ever);
+	kill_client_during("write");
 }
 
 /* A client that was stopped for longer than its lease finds its session ended, and its memory another's:
  * it must not write there. */
-static void write_once_more(const char *uri, int go, int say)
+static void write_once_more(struct afar_namespace *ns, int say, int go)
 {
-	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 5000};
-	struct afar_session *session;
-	struct afar_namespace *ns;
 	struct afar_region *region;
 	static uint8_t bytes[4096];
 	int64_t results[4];
 
 	memset(bytes, 'X', sizeof(bytes));
-	if (afar_session_open(uri, &options, &session) ||
-	    afar_namespace_open(session, "stopped", &ns) ||
-	    afar_region_create(ns, "a", sizeof(bytes), 0, &region) ||
+	if (afar_region_create(ns, "a", sizeof(bytes), 0, &region) ||
 	    afar_region_pwrite(region, bytes, sizeof(bytes), 0) < 0 || write(say, "s", 1) != 1 ||
 	    read(go, bytes, 1) != 1)
 		_exit(1);
@@ -306,20 +326,14 @@ static void test_client_stopped_past_its_lease(void **state)
 	struct afar_namespace *ns = make_namespace(session, "stopped", 1, 2 * MIB);
 	static uint8_t written[2 * MIB], found[2 * MIB];
 	struct afar_region *region;
-	int go[2], say[2];
+	struct client_process client;
 	int64_t results[4];
 	char byte;
-	pid_t client;
 
 	(void)state;
-	assert_int_equal(pipe(go), 0);
-	assert_int_equal(pipe(say), 0);
-	client = fork();
-	assert_true(client >= 0);
-	if (client == 0)
-		write_once_more(cluster_uri(cluster), go[0], say[1]);
-	assert_int_equal(read(say[0], &byte, 1), 1);
-	assert_int_equal(kill(client, SIGSTOP), 0);
+	start_client(&client, "stopped");
+	assert_int_equal(read(client.says, &byte, 1), 1);
+	assert_int_equal(kill(client.pid, SIGSTOP), 0);
 	/* The restart ends its connection; stopped, it cannot resume before its lease ends. */
 	cluster_kill_manager(cluster);
 	assert_int_equal(cluster_restart_manager(cluster), 0);
@@ -329,19 +343,15 @@ static void test_client_stopped_past_its_lease(void **state)
 	memset(written, 'B', sizeof(written));
 	assert_int_equal(afar_region_pwrite(region, written, sizeof(written), 0), sizeof(written));
 
-	assert_int_equal(kill(client, SIGCONT), 0);
-	assert_int_equal(write(go[1], "g", 1), 1);
-	assert_int_equal(read(say[0], results, sizeof(results)), sizeof(results));
+	assert_int_equal(kill(client.pid, SIGCONT), 0);
+	assert_int_equal(write(client.go, "g", 1), 1);
+	assert_int_equal(read(client.says, results, sizeof(results)), sizeof(results));
 	for (int i = 0; i < 4; i++)
 		assert_true(results[i] < 0);
-	assert_int_equal(waitpid(client, NULL, 0), client);
+	reap_client(&client);
 	assert_int_equal(afar_region_pread(region, found, sizeof(found), 0), sizeof(found));
 	assert_memory_equal(written, found, sizeof(found));
 
-	for (int i = 0; i < 2; i++) {
-		close(go[i]);
-		close(say[i]);
-	}
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_namespace_delete(session, "stopped", AFAR_DELETE_REGIONS), 0);
@@ -494,8 +504,40 @@ static void test_server_killed_under_load(void **state)
 	assert_int_equal(afar_session_close(next), 0);
 }
 
-int main(void)
+/* What a client does, in which namespace. */
+static const struct {
+	const char *name;
+	const char *ns;
+	void (*run)(struct afar_namespace *ns, int say, int go);
+} behaviours[] = {
+	{"reserve", "killed", reserve_for_ever},
+	{"allocate", "killed", allocate_for_ever},
+	{"write", "killed", write_for_ever},
+	{"stopped", "stopped", write_once_more},
+};
+
+/* client BEHAVIOUR URI SAY-FD GO-FD */
+static int run_client(char **argv)
 {
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 5000};
+	struct afar_session *session;
+	struct afar_namespace *ns;
+
+	for (size_t i = 0; i < sizeof(behaviours) / sizeof(behaviours[0]); i++) {
+		if (strcmp(argv[1], behaviours[i].name) != 0)
+			continue;
+		if (afar_session_open(argv[2], &options, &session) ||
+		    afar_namespace_open(session, behaviours[i].ns, &ns))
+			return 1;
+		behaviours[i].run(ns, atoi(argv[3]), atoi(argv[4]));
+	}
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 5)
+		return run_client(argv);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_manager_restarts_under_calls),
 		cmocka_unit_test(test_data_path_needs_no_manager),
