@@ -15,7 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "harness.h"
+#include "process.h"
 
 #define REPETITIONS_DEFAULT 7U
 #define REPETITIONS_MAX	    1000U
@@ -210,6 +212,8 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 static int run_suite(const struct request *request)
 {
 	const struct bench_suite *suite = request->suite;
+	uint64_t others_ns = machine_others_cpu_ns();
+	uint64_t begin = clock_ns();
 	struct bench_result *results;
 	unsigned nr_results = 0;
 	unsigned nr = 0;
@@ -238,7 +242,9 @@ static int run_suite(const struct request *request)
 	if (is_interrupted)
 		status = bench_fail(130, "interrupted");
 	else if (!request->as_json)
-		bench_print_table(results, nr_results, request->repetitions);
+		bench_print_table(results, nr_results, request->repetitions,
+				  (double)(machine_others_cpu_ns() - others_ns) /
+					  (double)(clock_ns() - begin));
 	else if (bench_print_json(results, nr_results))
 		status = bench_fail(1, "no memory to print the results");
 	for (unsigned i = 0; i < nr_results; i++) {

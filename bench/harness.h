@@ -79,7 +79,9 @@ double bench_median(const double *values, unsigned nr);
 double bench_ratio(const struct bench_result *result);
 /* The machine and what else a number depends on, in one line. */
 void bench_describe_machine(char *out, size_t size);
-void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions);
+/* `others`: cores that other processes kept busy meanwhile; NAN: unknown. */
+void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
+		       double others);
 /* Returns 0, or -ENOMEM. */
 int bench_print_json(const struct bench_result *results, unsigned nr);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -51,6 +52,36 @@ uint64_t process_resident_bytes(pid_t pid)
 uint64_t machine_memory_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t usage_ns(int who)
+{
+	struct rusage usage;
+
+	if (getrusage(who, &usage))
+		return 0;
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000U +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000U;
+}
+
+uint64_t machine_others_cpu_ns(void)
+{
+	unsigned long long user, nice, system, idle, waiting, interrupt, softirq;
+	uint64_t own_ns = usage_ns(RUSAGE_SELF) + usage_ns(RUSAGE_CHILDREN);
+	uint64_t busy_ns;
+	FILE *file = fopen("/proc/stat", "re");
+	int nr;
+
+	if (!file)
+		return 0;
+	nr = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+		    &waiting, &interrupt, &softirq);
+	fclose(file);
+	if (nr != 7)
+		return 0;
+	busy_ns = (user + nice + system + interrupt + softirq) *
+		  (1000000000U / (uint64_t)sysconf(_SC_CLK_TCK));
+	return busy_ns > own_ns ? busy_ns - own_ns : 0;
 }
 
 static _Noreturn void run_child(int channel, pid_t parent,

@@ -16,6 +16,9 @@ uint64_t process_resident_bytes(pid_t pid);
 /* Memory of this machine in bytes. */
 uint64_t machine_memory_bytes(void);
 
+/* CPU time that this machine spent on anything but this process and the children that it has reaped. */
+uint64_t machine_others_cpu_ns(void);
+
 /* A forked child and a message channel to it (SOCK_SEQPACKET). */
 struct child {
 	pid_t pid;

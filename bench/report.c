@@ -70,11 +70,12 @@ static void read_cpu_model(char *out, size_t size)
 	fclose(file);
 }
 
-static void read_governor(char *out, size_t size)
+/* The first line of a file, or `otherwise`. */
+static void read_line(const char *path, const char *otherwise, char *out, size_t size)
 {
-	FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "re");
+	FILE *file = fopen(path, "re");
 
-	snprintf(out, size, "none visible");
+	snprintf(out, size, "%s", otherwise);
 	if (!file)
 		return;
 	if (fgets(out, (int)size, file))
@@ -87,15 +88,19 @@ void bench_describe_machine(char *out, size_t size)
 	struct utsname kernel;
 	char model[128];
 	char governor[32];
+	char congestion[32];
 	char provider[64];
 
 	if (uname(&kernel))
 		snprintf(kernel.release, sizeof(kernel.release), "unknown");
 	read_cpu_model(model, sizeof(model));
-	read_governor(governor, sizeof(governor));
+	read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "none visible", governor,
+		  sizeof(governor));
+	read_line("/proc/sys/net/ipv4/tcp_congestion_control", "unknown", congestion,
+		  sizeof(congestion));
 	raw_fabric_describe(provider, sizeof(provider));
-	snprintf(out, size, "CPU %s, %ld cores; Linux %s; %s; governor %s", model,
-		 sysconf(_SC_NPROCESSORS_ONLN), kernel.release, provider, governor);
+	snprintf(out, size, "CPU %s, %ld cores; Linux %s; %s; governor %s; TCP %s", model,
+		 sysconf(_SC_NPROCESSORS_ONLN), kernel.release, provider, governor, congestion);
 }
 
 /* ---- The table */
@@ -219,7 +224,8 @@ static bool is_new_reference(const struct bench_result *results, unsigned i)
 	return strcmp(now, before) != 0;
 }
 
-void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions)
+void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
+		       double others)
 {
 	char machine[512];
 	int name_width = 0;
@@ -232,6 +238,7 @@ void bench_print_table(const struct bench_result *results, unsigned nr, unsigned
 	printf("# %s\n", machine);
 	printf("# medians over repetitions: %u; spread: to the smallest and to the largest\n",
 	       repetitions);
+	printf("# other processes kept %.2f cores busy meanwhile\n", others);
 	print_heading(name_width);
 	for (unsigned i = 0; i < nr; i++) {
 		const char *reference_is = results[i].row->reference_is;

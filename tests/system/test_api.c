@@ -329,6 +329,151 @@ static void test_queue(void **state)
 	drop_namespace(ns, "queue");
 }
 
+/* ---- Many operations of all sizes in flight */
+
+#define STORM_BYTES (32 * MIB)
+#define STORM_DEPTH 64
+
+struct storm {
+	struct afar_queue *queue;
+	struct afar_region *region;
+	const uint8_t *pattern; /* what the region holds, always: writes write the same */
+	uint8_t *room;		/* 2 MiB for each operation in flight */
+	struct afar_iov iov[STORM_DEPTH];
+	struct afar_op ops[STORM_DEPTH];
+	uint32_t seed;
+	unsigned nr_in_flight;
+};
+
+static uint32_t storm_random(struct storm *storm)
+{
+	storm->seed = storm->seed * 1664525 + 1013904223;
+	return storm->seed >> 8;
+}
+
+static void storm_submit(struct storm *storm, unsigned slot, unsigned size_shift)
+{
+	struct afar_op *op = &storm->ops[slot];
+	struct afar_iov *iov = &storm->iov[slot];
+	unsigned shift = size_shift ? size_shift : storm_random(storm) % 21;
+
+	iov->addr = storm->room + slot * 2 * MIB;
+	iov->length = ((size_t)1 << shift) + (size_shift ? 0 : storm_random(storm) % 13);
+	*op = (struct afar_op){
+		.opcode = storm_random(storm) % 4 ? AFAR_OP_READ : AFAR_OP_WRITE,
+		.target = afar_region_target(storm->region),
+		.offset = storm_random(storm) * 7ULL % (STORM_BYTES - iov->length),
+		.iov = iov,
+		.nr_iov = 1,
+		.user_data = slot,
+	};
+	if (op->opcode == AFAR_OP_WRITE)
+		memcpy(iov->addr, storm->pattern + op->offset, iov->length);
+	assert_int_equal(afar_queue_submit(storm->queue, op, 1), 1);
+	storm->nr_in_flight++;
+}
+
+static void storm_reap(struct storm *storm, unsigned *slot)
+{
+	struct afar_completion done;
+
+	assert_int_equal(afar_queue_wait(storm->queue, &done, 1, 1, -1), 1);
+	*slot = (unsigned)done.user_data;
+	assert_int_equal(done.result, storm->iov[*slot].length);
+	if (storm->ops[*slot].opcode == AFAR_OP_READ)
+		assert_memory_equal(storm->iov[*slot].addr,
+				    storm->pattern + storm->ops[*slot].offset,
+				    storm->iov[*slot].length);
+	storm->nr_in_flight--;
+}
+
+static void run_storm(struct storm *storm, unsigned depth, unsigned size_shift, unsigned nr_ops)
+{
+	unsigned slot;
+
+	for (unsigned i = 0; i < nr_ops; i++) {
+		if (storm->nr_in_flight < depth) {
+			slot = i;
+		} else {
+			storm_reap(storm, &slot);
+		}
+		storm_submit(storm, slot, size_shift);
+	}
+	while (storm->nr_in_flight)
+		storm_reap(storm, &slot);
+}
+
+static void test_storms(void **state)
+{
+	struct afar_namespace *ns = make_namespace("storm", 256 * KIB, 64 * MIB);
+	struct afar_queue_options options = {.size = sizeof(options), .depth = STORM_DEPTH};
+	struct storm storm = {.seed = 11};
+	uint8_t *pattern = malloc(STORM_BYTES);
+
+	(void)state;
+	storm.room = malloc(STORM_DEPTH * 2 * MIB);
+	storm.pattern = pattern;
+	fill(pattern, STORM_BYTES, 21);
+	assert_int_equal(afar_region_alloc(ns, STORM_BYTES, 0, &storm.region), 0);
+	assert_int_equal(afar_region_pwrite(storm.region, pattern, STORM_BYTES, 0), STORM_BYTES);
+	assert_int_equal(afar_queue_open(session, &options, &storm.queue), 0);
+	assert_int_equal(afar_queue_connect(storm.queue, afar_region_target(storm.region)), 0);
+	run_storm(&storm, 1, 0, 300);
+	run_storm(&storm, 7, 0, 600);
+	run_storm(&storm, STORM_DEPTH, 0, 1500);
+	run_storm(&storm, STORM_DEPTH, 6, 20000);
+	run_storm(&storm, 32, 12, 5000);
+	run_storm(&storm, 32, 20, 600);
+	assert_int_equal(afar_queue_close(storm.queue), 0);
+	drop_region(storm.region);
+	drop_namespace(ns, "storm");
+	free(storm.room);
+	free(pattern);
+}
+
+/* Whole batches at once, from a client that sleeps for every answer: whoever forgets to wake, hangs. */
+static void test_batches_of_a_sleeper(void **state)
+{
+	struct afar_session_options sleeper = {
+		.size = sizeof(sleeper), .spin_us = UINT32_MAX, .timeout_ms = 5000};
+	struct afar_namespace *ns = make_namespace("batch", 0, 32 * MIB), *own;
+	struct afar_completion done[32];
+	struct afar_session *sleepy;
+	struct afar_region *region;
+	struct afar_buffer *buffer;
+	struct afar_queue *queue;
+	struct afar_iov iov[32];
+	struct afar_op ops[32];
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &sleeper, &sleepy), 0);
+	assert_int_equal(afar_namespace_open(sleepy, "batch", &own), 0);
+	assert_int_equal(afar_region_alloc(own, 32 * MIB, 0, &region), 0);
+	assert_int_equal(afar_buffer_alloc(sleepy, 32 * MIB, &buffer), 0);
+	assert_int_equal(afar_queue_open(sleepy, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	for (unsigned i = 0; i < 32; i++) {
+		iov[i] = (struct afar_iov){buffer, (char *)afar_buffer_data(buffer) + i * MIB, MIB};
+		ops[i] = (struct afar_op){.opcode = AFAR_OP_READ,
+					  .target = afar_region_target(region),
+					  .offset = i * MIB,
+					  .iov = &iov[i],
+					  .nr_iov = 1};
+	}
+	for (unsigned round = 0; round < 150; round++) {
+		assert_int_equal(afar_queue_submit(queue, ops, 32), 32);
+		assert_int_equal(afar_queue_wait(queue, done, 32, 32, -1), 32);
+		for (unsigned i = 0; i < 32; i++)
+			assert_int_equal(done[i].result, MIB);
+	}
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_buffer_unregister(buffer), 0);
+	drop_region(region);
+	assert_int_equal(afar_namespace_close(own), 0);
+	assert_int_equal(afar_session_close(sleepy), 0);
+	drop_namespace(ns, "batch");
+}
+
 static void test_registered_memory(void **state)
 {
 	struct afar_namespace *ns = make_namespace("register", 0, 2 * MIB);
@@ -578,6 +723,8 @@ int main(void)
 		cmocka_unit_test(test_names_and_addresses),
 		cmocka_unit_test(test_freed_region_lives_while_open),
 		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_storms),
+		cmocka_unit_test(test_batches_of_a_sleeper),
 		cmocka_unit_test(test_registered_memory),
 		cmocka_unit_test(test_reserve_and_release),
 		cmocka_unit_test(test_bad_sizes),

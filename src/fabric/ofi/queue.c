@@ -300,6 +300,8 @@ static int watch(struct ofi_queue *queue, int fd, struct ofi_cq *cq)
  * one's time. It is meant for sleepers in other threads than the one that makes progress. Here one thread
  * does both, and never sleeps without having asked fi_trywait(), so the epoll need not watch that pair;
  * nobody reads the byte then, and no second one is written.
+ * Only for connecting endpoints, to which nothing comes but answers: a target that has no room to answer
+ * leaves requests in its buffer and is reminded of them by that same byte.
  * The new epoll watches nothing else yet. If it is not as expected, all stays as it is.
  */
 static void ignore_own_signal(int epoll_fd)
@@ -321,12 +323,12 @@ static void ignore_own_signal(int epoll_fd)
 		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, watched, NULL);
 }
 
-static int open_cq(struct ofi_queue *queue, unsigned nr_endpoints, struct ofi_cq *cq)
+static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 {
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
 	struct fi_cq_attr attributes = {
-		.size = (size_t)nr_endpoints * queue->depth,
+		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) * queue->depth,
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};
@@ -335,7 +337,7 @@ static int open_cq(struct ofi_queue *queue, unsigned nr_endpoints, struct ofi_cq
 	if (rc != 0)
 		return ofi_errno(rc);
 	rc = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
-	if (rc == 0 && fabric->signals_itself)
+	if (rc == 0 && fabric->signals_itself && cq->is_private)
 		ignore_own_signal(cq->fd);
 	if (rc == 0)
 		rc = watch(queue, cq->fd, cq);
@@ -364,12 +366,12 @@ static int add_cq(struct ofi_queue *queue, bool is_private, struct ofi_cq **out)
 
 	if (cq == NULL)
 		return -ENOMEM;
-	rc = open_cq(queue, is_private ? 1 : OFI_SHARERS_MAX, cq);
+	cq->is_private = is_private;
+	rc = open_cq(queue, cq);
 	if (rc != 0) {
 		free(cq);
 		return rc;
 	}
-	cq->is_private = is_private;
 	cds_list_add_tail(&cq->node, &queue->cqs);
 	note_only(queue);
 	*out = cq;
