@@ -6,6 +6,7 @@
 #include "fabric_fixture.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -107,6 +108,17 @@ static bool has_ipv6_loopback(void)
 	return found;
 }
 
+/* A bare machine may have no /etc/hosts. */
+static bool has_localhost(void)
+{
+	struct addrinfo *found;
+
+	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
+		return false;
+	freeaddrinfo(found);
+	return true;
+}
+
 static void connects_by_ipv6_and_by_name(void **state)
 {
 	struct client *client = *state;
@@ -128,10 +140,12 @@ static void connects_by_ipv6_and_by_name(void **state)
 	}
 	snprintf(by_name, sizeof(by_name), "localhost%s",
 		 strchr(client->target.listener->address, ':'));
-	endpoint = connect_start(client->queue, by_name, "");
-	if (await_event(client->queue).kind == FABRIC_CONNECTED) /* localhost may be ::1 only */
-		transfer_one(endpoint, true, &byte, 1, &client->target.all, 0);
-	fabric_endpoint_close(endpoint);
+	if (has_localhost()) {
+		endpoint = connect_start(client->queue, by_name, "");
+		if (await_event(client->queue).kind == FABRIC_CONNECTED) /* it may be ::1 only */
+			transfer_one(endpoint, true, &byte, 1, &client->target.all, 0);
+		fabric_endpoint_close(endpoint);
+	}
 	assert_int_equal(fabric_connect(client->queue, "no-port", NULL, 0, NULL, &endpoint),
 			 -EINVAL);
 }
