@@ -82,6 +82,7 @@ struct transfer {
 	struct cds_list_head node; /* in the path's list, or free */
 	struct operation *operation;
 	struct path *path;
+	uint64_t length;
 	uint32_t generation; /* grows when it ends: completions of an older one are not ours */
 };
 
@@ -104,6 +105,7 @@ struct afar_queue {
 	uint32_t nr_active;
 	uint32_t nr_done;
 
+	uint64_t bytes_in_flight;
 	uint32_t nr_transfers;
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;

@@ -24,10 +24,12 @@
 #include "base/log.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH	  16U	/* a target starts no transfers of its own            */
-#define SPINS_PER_LOOK	  64U	/* while spinning, the other descriptors are rare     */
-#define CONNECT_MS	  10000 /* from being accepted to being connected             */
-#define REJECTION_LINE_MS 1000U /* at most one line about strangers in so long        */
+#define QUEUE_DEPTH	  16U	   /* a target starts no transfers of its own            */
+#define BUSY_NS		  10000U   /* a pass that takes so long has moved data */
+#define SPIN_NS_MAX	  5000000U /* of one spin, however much there is to do: others wait */
+#define SPINS_PER_LOOK	  64U	   /* while spinning, the other descriptors are rare     */
+#define CONNECT_MS	  10000	   /* from being accepted to being connected             */
+#define REJECTION_LINE_MS 1000U	   /* at most one line about strangers in so long        */
 
 enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 
@@ -321,20 +323,29 @@ static void look_around(struct progress_thread *thread)
 }
 
 /*
- * Moves data for spin_us; returns whether there was any. A target gets no completions: that it had work
- * shows in the queue's descriptor alone, which must be armed for that, else it tells of old things too.
- * Asking stops with the first yes.
+ * Moves data until there has been none for spin_us; returns whether there was any. A target gets no
+ * completions. That it had work shows in the time a pass took, if it was much; if it was little, in the
+ * queue's descriptor alone, which must be armed for that, else it tells of old things too. Asking stops
+ * with the first yes.
  */
 static bool spin(struct progress_thread *thread)
 {
-	uint64_t deadline = clock_ns() + thread->progress->options.spin_us * (uint64_t)1000;
+	const uint64_t spin_ns = thread->progress->options.spin_us * (uint64_t)1000;
 	bool was_active = fabric_queue_arm(thread->queue) != 0;
+	uint64_t now = clock_ns();
+	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX, began;
 
 	do {
 		if (!was_active)
 			was_active = poll(&thread->watched[WATCH_QUEUE], 1, 0) > 0;
+		began = now;
 		move_data(thread);
-	} while (clock_ns() < deadline && !atomic_load(&thread->has_commands));
+		now = clock_ns();
+		if (now - began > BUSY_NS) {
+			was_active = true;
+			deadline = now + spin_ns;
+		}
+	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
 	return was_active;
 }
 
