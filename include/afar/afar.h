@@ -55,7 +55,9 @@ struct afar_session_options {
 	size_t size;	      /* sizeof(struct afar_session_options)                              */
 	const char *key_file; /* NULL: the URI's "key", else $AFAR_KEY, else the default place    */
 	uint32_t timeout_ms;  /* for every call and operation; 0: 30 000                          */
-	uint32_t spin_us;     /* how long a wait spins before it sleeps; 0: 50; ~0: never spin    */
+	/* How long a wait spins before it sleeps, beside 1 ns for each byte in flight, up to 1 ms.
+	 * 0: 50; ~0: never spin. */
+	uint32_t spin_us;
 	uint64_t cache_bytes; /* mapping memory kept for reuse after unmap; 0: an eighth of RAM   */
 };
 
