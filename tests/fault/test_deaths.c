@@ -62,6 +62,16 @@ static struct afar_namespace *make_namespace(struct afar_session *session, const
 	return ns;
 }
 
+/* Stops a child and waits until all of its threads stand: until then they may do a lot. */
+static void stop_process(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+}
+
 /* ---- The manager */
 
 #define NR_ALLOCATORS  8
@@ -333,7 +343,7 @@ static void test_client_stopped_past_its_lease(void **state)
 	(void)state;
 	start_client(&client, "stopped");
 	assert_int_equal(read(client.says, &byte, 1), 1);
-	assert_int_equal(kill(client.pid, SIGSTOP), 0);
+	stop_process(client.pid);
 	/* The restart ends its connection; stopped, it cannot resume before its lease ends. */
 	cluster_kill_manager(cluster);
 	assert_int_equal(cluster_restart_manager(cluster), 0);
@@ -378,7 +388,7 @@ static void test_servers_stopped_under_a_write(void **state)
 	assert_int_equal(afar_region_create(ns, "r", sizeof(bytes), 0, &region), 0);
 	assert_int_equal(afar_region_pwrite(region, bytes, sizeof(bytes), 0), sizeof(bytes));
 	for (unsigned i = 0; i < 2; i++)
-		kill(cluster_server(cluster, i), SIGSTOP);
+		stop_process(cluster_server(cluster, i));
 	assert_int_equal(afar_region_pwrite(region, bytes, sizeof(bytes), 0), -ETIMEDOUT);
 	assert_int_equal(afar_region_free(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
