@@ -178,6 +178,16 @@ static unsigned count_wanted(const struct request *request, const struct bench_s
 	return nr;
 }
 
+/* The kernel counts the machine's time in ticks and ours in nanoseconds: the difference may be below 0. */
+static double others_cores(uint64_t others_before_ns, uint64_t elapsed_ns)
+{
+	uint64_t others_ns = machine_others_cpu_ns();
+
+	return others_ns > others_before_ns
+		       ? (double)(others_ns - others_before_ns) / (double)elapsed_ns
+		       : 0;
+}
+
 /* Measures the wanted rows of a stage into `results`; a row that fails does not end the others. */
 static int run_stage(const struct request *request, const struct bench_stage *stage,
 		     struct bench_result *results)
@@ -243,8 +253,7 @@ static int run_suite(const struct request *request)
 		status = bench_fail(130, "interrupted");
 	else if (!request->as_json)
 		bench_print_table(results, nr_results, request->repetitions,
-				  (double)(machine_others_cpu_ns() - others_ns) /
-					  (double)(clock_ns() - begin));
+				  others_cores(others_ns, clock_ns() - begin));
 	else if (bench_print_json(results, nr_results))
 		status = bench_fail(1, "no memory to print the results");
 	for (unsigned i = 0; i < nr_results; i++) {
