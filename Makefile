@@ -4,7 +4,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 
-.PHONY: deps build quickstart check check-asan check-tsan fuzz bench lint format install clean
+.PHONY: deps build quickstart check check-long check-asan check-tsan fuzz bench lint format install clean
 
 build: deps                     # build/afar and build/afard
 	@scripts/build build
@@ -23,6 +23,9 @@ check-asan: deps                # all tests, for errors of memory and undefined 
 
 check-tsan: deps                # all tests, for data races
 	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false
+
+check-long: deps                # those that search, roll dice and guess, at full length: hours
+	@scripts/check-long build
 
 fuzz:                           # every decoder for FUZZ_SECONDS (60) each, guided by coverage
 	@scripts/deps lint

@@ -229,6 +229,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 {
 	struct daemon_process *server = &cluster->servers[i];
 	char folder[sizeof(server->folder)];
+	char key[sizeof(cluster->manager.folder) + sizeof("/server.key")];
 	char memory[32];
 	char name[24];
 	char *const arguments[] = {cluster->program,
@@ -238,6 +239,8 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   server->folder,
 				   "--manager",
 				   cluster->uri,
+				   "--key",
+				   key,
 				   "--memory",
 				   memory,
 				   "--name",
@@ -248,6 +251,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
+	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);

@@ -24,6 +24,7 @@
 
 static const struct bench_suite *const suites[] = {
 	&bench_suite_region,
+	&bench_suite_rights,
 	&bench_suite_limit,
 };
 #define NR_SUITES (sizeof(suites) / sizeof(suites[0]))

@@ -5,7 +5,6 @@
  * that have just begun; each cold measurement starts its own.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -224,43 +223,6 @@ const struct bench_stage region_reserve_stage = {setup, teardown, reserve_rows,
 
 /* ---- Cold against warm */
 
-/* Adds up the numbers called `key` anywhere in a JSON value. */
-static uint64_t sum_of(const json_t *json, const char *key)
-{
-	uint64_t sum = 0;
-	const char *name;
-	size_t index;
-	json_t *each;
-
-	json_array_foreach(json, index, each) sum += sum_of(each, key);
-	json_object_foreach((json_t *)json, name, each)
-	{
-		if (!strcmp(name, key))
-			sum += (uint64_t)json_integer_value(each);
-		else
-			sum += sum_of(each, key);
-	}
-	return sum;
-}
-
-static int read_pool(struct afar_session *session, uint64_t *clean, uint64_t *dirty)
-{
-	char *text = NULL;
-	json_t *json;
-	int status = afar_session_status(session, &text);
-
-	if (status)
-		return scene_fail("status", status);
-	json = json_loads(text, 0, NULL);
-	free(text);
-	if (!json)
-		return bench_fail(-EPROTO, "the cluster's status is not JSON");
-	*clean = sum_of(json, "clean_bytes");
-	*dirty = sum_of(json, "dirty_bytes");
-	json_decref(json);
-	return 0;
-}
-
 /* The server reports now and then: it is done when all that was given back is clean. */
 static int await_scrubbed(struct reserve_stage *state)
 {
@@ -270,10 +232,14 @@ static int await_scrubbed(struct reserve_stage *state)
 	uint64_t dirty = 0;
 
 	while (clock_remaining_ms(deadline) && !bench_is_interrupted()) {
-		int status = read_pool(state->scene.session, &clean, &dirty);
+		json_t *json;
+		int status = scene_status(&state->scene, &json);
 
 		if (status)
 			return status;
+		clean = status_sum(json, "clean_bytes");
+		dirty = status_sum(json, "dirty_bytes") + status_sum(json, "draining_bytes");
+		json_decref(json);
 		if (!dirty && clean >= state->bytes)
 			return 0;
 		nanosleep(&pause, NULL);

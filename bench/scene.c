@@ -2,6 +2,8 @@
 /* The steps that bring a client of a private cluster to where a row begins, for the region suite. */
 #include "scene.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness.h"
@@ -68,6 +70,36 @@ void scene_free_region(struct scene *scene)
 	if (scene->region)
 		afar_region_free(scene->region);
 	close_region(scene);
+}
+
+int scene_status(const struct scene *scene, json_t **out)
+{
+	char *text = NULL;
+	int status = afar_session_status(scene->session, &text);
+
+	if (status)
+		return scene_fail("status", status);
+	*out = json_loads(text, 0, NULL);
+	free(text);
+	return *out ? 0 : bench_fail(-EPROTO, "the cluster's status is not JSON");
+}
+
+uint64_t status_sum(const json_t *json, const char *key)
+{
+	uint64_t sum = 0;
+	const char *name;
+	size_t index;
+	json_t *each;
+
+	json_array_foreach(json, index, each) sum += status_sum(each, key);
+	json_object_foreach((json_t *)json, name, each)
+	{
+		if (!strcmp(name, key))
+			sum += (uint64_t)json_integer_value(each);
+		else
+			sum += status_sum(each, key);
+	}
+	return sum;
 }
 
 void scene_close(struct scene *scene)

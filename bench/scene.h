@@ -6,6 +6,7 @@
 #ifndef BENCH_SCENE_H
 #define BENCH_SCENE_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include <afar/afar.h>
@@ -33,6 +34,10 @@ int scene_open_region(struct scene *scene);
 int scene_map(struct scene *scene, uint64_t bytes);
 /* Unmaps and frees; the reservation stays. */
 void scene_free_region(struct scene *scene);
+/* The cluster's status; `*out` is the caller's. */
+int scene_status(const struct scene *scene, json_t **out);
+/* Adds up the numbers called `key` anywhere in a JSON value. */
+uint64_t status_sum(const json_t *json, const char *key);
 /* Closes all handles; what was created lives on in the cluster. */
 void scene_close(struct scene *scene);
 

@@ -19,7 +19,18 @@
  * session. Control-path functions may also return -AFAR_EMANAGER or -AFAR_ESERVER when a peer cannot
  * be reached, -ETIMEDOUT when it did not answer in time (outcome unknown; the library has retried
  * under the same request id, so a call is never done twice), and -AFAR_ESESSION when the manager
- * ended the session. Below, only further errors are listed.
+ * ended the session. -EACCES, with a sentence that says who could help, answers what the session's
+ * principal has no right to. Below, only further errors are listed.
+ *
+ * Rights: a principal is whom a key names. The one that creates a namespace owns it and may do everything
+ * with it; so may operators, whose keys are in the manager's own key file. Others may do what the owner
+ * grants them: AFAR_RIGHT_READ to open, list and read its regions, AFAR_RIGHT_WRITE to write, make and
+ * free them, too. Of other namespaces they see nothing. Reserving and releasing memory, granting and
+ * deleting stay with owner and operators.
+ *
+ * Sizes: a struct that begins with `size` may grow at its end in later releases. The library takes the
+ * size of an older release, and that of a newer one as long as what it does not know is zero; what it
+ * fills in, it fills in as far as the size goes. Other sizes are answered with -EINVAL.
  *
  * Memory model: operations are unordered among each other. Overlapping concurrent accesses tear at
  * byte granularity. A completed write is seen by every later operation on the same path.
@@ -81,9 +92,51 @@ int afar_session_close(struct afar_session *session);
 
 /*
  * The cluster as the manager sees it, as one JSON object in `*json` (free() it): servers, their
- * capacity and use, namespaces, sessions. The same text as `afar status --json`.
+ * capacity and use, namespaces, sessions. The same text as `afar status --json`. Of namespaces and
+ * sessions it has those that the session's principal may see: operators all, others the namespaces
+ * they have rights on and their own sessions. "principal" is the session's own.
  */
 int afar_session_status(struct afar_session *session, char **json);
+
+/* ---- Keys: the cluster's principals ----------------------------------------------------------- */
+
+#define AFAR_PRINCIPAL_MAX 32 /* bytes of a principal's name, without the final 0        */
+#define AFAR_KEY_HEX_MAX   65 /* bytes of a key's secret: 64 hex digits and the final 0 */
+
+#define AFAR_KEY_SERVER	  0x1U /* a server's: joins the cluster with it, and does nothing else */
+#define AFAR_KEY_OPERATOR 0x2U /* from the manager's own key file: may do everything           */
+
+struct afar_key_stat {
+	size_t size; /* sizeof(struct afar_key_stat), set by the caller */
+	char name[AFAR_PRINCIPAL_MAX + 1];
+	uint32_t flags;	      /* AFAR_KEY_…                                  */
+	uint32_t nr_sessions; /* that it has open; of a server's key: servers */
+};
+
+/*
+ * Makes a principal and its key; for operators only. `name` is 1 to AFAR_PRINCIPAL_MAX bytes of
+ * [A-Za-z0-9._@-]. `flags` is 0 or AFAR_KEY_SERVER. `secret` gets 64 lower-case hex digits and a 0; the
+ * cluster never shows them again. A key file is the line "NAME:SECRET" in a file of mode 0600.
+ * Errors: -EEXIST, -EINVAL (name, flags).
+ */
+int afar_key_add(struct afar_session *session, const char *name, unsigned flags,
+		 char secret[AFAR_KEY_HEX_MAX]);
+
+/*
+ * Lists principals in order of name; for operators only: up to `max` entries after the name `after`
+ * (NULL: from the first) into `out`, whose first entry's `size` the caller has set. Returns how many; 0
+ * at the end.
+ */
+int afar_key_list(struct afar_session *session, const char *after, struct afar_key_stat *out,
+		  unsigned max);
+
+/*
+ * Ends a principal; for operators only. Its key lets nobody in any more; its sessions end, and no memory
+ * of theirs is anybody else's before every server has closed what they had there (afar_session_status()
+ * says which are still ending). The namespaces it owns stay, in the hands of the operators.
+ * Errors: -ENOENT, -EINVAL (its key is in a key file of the manager's: change it there).
+ */
+int afar_key_revoke(struct afar_session *session, const char *name);
 
 /* ---- Namespaces ------------------------------------------------------------------------------- */
 
@@ -110,6 +163,8 @@ struct afar_namespace_stat {
 	uint64_t reserved_bytes;  /* extents on servers                            */
 	uint64_t allocated_bytes; /* of those, bound to regions                    */
 	uint64_t nr_regions;
+	char owner[AFAR_PRINCIPAL_MAX + 1]; /* the principal that made it; empty: nobody lives on */
+	uint32_t rights;		    /* the caller's: AFAR_RIGHT_… bits             */
 };
 
 /*
@@ -145,6 +200,19 @@ int afar_namespace_list(struct afar_session *session, const char *after,
 
 int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *out);
 
+#define AFAR_RIGHT_READ	 0x1U /* open, list and read regions                       */
+#define AFAR_RIGHT_WRITE 0x2U /* write, make and free them; goes with AFAR_RIGHT_READ */
+
+/*
+ * Says what a principal may do with a namespace, instead of what was said before: `rights` is
+ * AFAR_RIGHT_READ, that and AFAR_RIGHT_WRITE, or 0 for nothing. For its owner and operators. Where a
+ * right is taken away, the sessions of the principal that have regions of the namespace open end, and
+ * nothing of theirs can reach its memory any more once every server has closed what they had there; they
+ * get -AFAR_ESESSION and may open new ones.
+ * Errors: -ENOENT (no such principal), -EINVAL (rights; the owner's own).
+ */
+int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsigned rights);
+
 /*
  * Gets at least `bytes` more of the servers' memory ready for this namespace: taken from their warm
  * pools, or populated and registered now — slow, so ahead of time. All or nothing.
@@ -179,7 +247,8 @@ struct afar_region_stat {
 	uint32_t nr_references;	      /* sessions that have it open                   */
 	uint64_t stripe_bytes;
 	uint32_t is_lost; /* part of it was on a server that has restarted */
-	uint32_t reserved;
+	uint32_t rights; /* the caller's on its namespace: AFAR_RIGHT_… bits; an open region keeps
+			   * those it was opened with */
 };
 
 /*
@@ -237,9 +306,11 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * Reads or writes the bytes at `offset` one-sided, from or to any memory; blocks until they are
  * transferred. All or nothing: returns the byte count asked for, or an error (after one, any part
  * may have been written). Nothing is moved when the range is not wholly inside the region.
- * Connections are made at the first use.
- * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces),
- * -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of a write unknown; the memory is quiescent).
+ * Connections are made at the first use. A server closes those of a session when memory that the session
+ * could reach becomes another's; a transfer that meets that is repeated over a new one.
+ * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES (a
+ * write without AFAR_RIGHT_WRITE: nothing was moved), -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of
+ * a write unknown; the memory is quiescent).
  */
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset);
 ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
@@ -363,14 +434,16 @@ int afar_queue_close(struct afar_queue *queue);
 /*
  * Gets the target's keys and connects the queue to every server of it: set-up, blocks. Connections are kept and shared
  * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER,
- * -ETIMEDOUT or -ECANCELED, which cost the connection.
+ * -ETIMEDOUT or -ECANCELED, which cost the connection: a server may have closed it because memory that
+ * the session could reach became another's. Errors: -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT.
  */
 int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 
 /*
  * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken: fewer
  * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
- * When the first is malformed: -EINVAL (opcode, flags, null target or iov), -ERANGE (past the end).
+ * When the first is malformed: -EINVAL (opcode, flags, null target or iov), -ERANGE (past the end),
+ * -EACCES (a write to a region without AFAR_RIGHT_WRITE).
  * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
  * completions.
  */
@@ -391,6 +464,16 @@ int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completion
  */
 int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
 			struct afar_completion *completion, int timeout_ms);
+
+/*
+ * Cancels all operations in flight that were submitted with `user_data`; returns how many, 0 when they
+ * have completed before. Each completes, to be reaped like any other, with -ECANCELED: outcome unknown,
+ * any part may have been transferred, but its memory is quiescent. What was posted cannot be recalled
+ * otherwise, so the connections that its transfers are on are closed: other operations with transfers on
+ * them complete with -AFAR_ESERVER (outcome unknown, too), and the queue wants afar_queue_connect()
+ * again. An operation that has nothing posted costs no connection. Does not wait for the network.
+ */
+int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data);
 
 /*
  * For event loops: a descriptor that polls readable when the queue may have completions, and arming

@@ -110,6 +110,28 @@ int key_parse(const char *text, size_t length, const char *path, struct key *out
 	return error_fail(-EINVAL, "key file '%s', line %u: %s", path, line, wrong);
 }
 
+bool key_list_find(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+{
+	const struct key_list *list = context;
+
+	for (size_t i = 0; i < list->nr_keys; i++) {
+		if (strcmp(list->keys[i].identity, identity) != 0)
+			continue;
+		memcpy(secret, list->keys[i].secret, KEY_BYTES);
+		return true;
+	}
+	return false;
+}
+
+bool key_is_principal(const char *name)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				      "0123456789._@-";
+	size_t length = strlen(name);
+
+	return length > 0 && length <= KEY_PRINCIPAL_MAX && strspn(name, allowed) == length;
+}
+
 /* Opens a key file nobody else can read, and tells its size. */
 static int open_private(const char *path, size_t *size)
 {

@@ -6,6 +6,7 @@
 #ifndef BASE_KEY_H
 #define BASE_KEY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,19 @@ struct key {
 /* Parses the text of a key file: up to `max` keys. Returns how many, or -EINVAL with a sentence that
  * names `path` and the line. */
 int key_parse(const char *text, size_t length, const char *path, struct key *out, size_t max);
+
+/* Some keys, the caller's. */
+struct key_list {
+	const struct key *keys;
+	size_t nr_keys;
+};
+/* The key of `identity` in a struct key_list: true and its secret. Fits a struct rpc_keyring. */
+bool key_list_find(void *list, const char *identity, uint8_t secret[KEY_BYTES]);
+
+/* A principal's name: 1 to 32 of A-Z a-z 0-9 . _ @ - (identities of other forms are made up by
+ * daemons for their own purposes). */
+#define KEY_PRINCIPAL_MAX 32
+bool key_is_principal(const char *name);
 
 /*
  * Reads up to `max` keys of a key file. Returns how many (at least 1). Errors, with a sentence: -ENOENT,

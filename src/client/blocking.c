@@ -6,15 +6,14 @@
 #include <errno.h>
 
 #include "base/error.h"
+#include "client/buffer.h"
 #include "client/queue.h"
 
 #define BLOCKING_DEPTH 64		     /* transfers in flight of one blocking call */
 #define STALE_NS       ((uint64_t)100000000) /* after so long, look whether connections still stand */
-#define STALE_POLLS    16		     /* so many that each connection is looked at */
 
-static int borrow_queue(struct afar_session *session, struct afar_queue **out)
+static int borrow_queue(struct afar_session *session, uint64_t deadline, struct afar_queue **out)
 {
-	uint64_t deadline = session_deadline(session);
 	bool is_new_wanted = false;
 	int ret = 0;
 
@@ -81,18 +80,14 @@ static bool is_connected(const struct afar_queue *queue, struct afar_target *tar
 }
 
 /* The queue with standing connections to the target's servers, as far as is known. */
-static int make_ready(struct afar_queue *queue, struct afar_target *target)
+static int make_ready(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	uint64_t now = clock_ns();
 
-	if (now - queue->last_used > STALE_NS) {
-		/* tcp hears of a dead peer when it is polled. */
-		for (int i = 0; i < STALE_POLLS; i++)
-			queue_progress(queue);
-		queue_check(queue);
-	}
+	if (now - queue->last_used > STALE_NS)
+		queue_refresh(queue);
 	queue->last_used = now;
-	return is_connected(queue, target) ? 0 : queue_connect(queue, target);
+	return is_connected(queue, target) ? 0 : queue_connect(queue, target, deadline);
 }
 
 static int fail_transfer(const struct afar_op *op, uint64_t length, int status)
@@ -104,21 +99,60 @@ static int fail_transfer(const struct afar_op *op, uint64_t length, int status)
 
 /* Counts the caller into the target, which cannot be closed then, and borrows a queue for it that has
  * connections to its servers. */
-static int begin_blocking(struct afar_target *target, struct afar_queue **queue)
+static int begin_blocking(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
 {
 	int ret;
 
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "use a region: it is being closed");
-	ret = borrow_queue(target->session, queue);
+	ret = borrow_queue(target->session, deadline, queue);
 	if (ret) {
 		handle_unuse(&target->handle);
 		return ret;
 	}
-	ret = make_ready(*queue, target);
+	ret = make_ready(*queue, target, deadline);
 	if (ret)
 		end_blocking(target, *queue);
 	return ret;
+}
+
+/* Once through, on standing connections. */
+static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+	       uint64_t deadline)
+{
+	struct operation *operation;
+	int64_t result;
+
+	/* The caller has been counted into both: they stand. */
+	handle_use(&op->target->handle);
+	for (uint32_t i = 0; i < op->nr_iov; i++) {
+		if (op->iov[i].buffer)
+			handle_use(&op->iov[i].buffer->handle);
+	}
+	operation = queue_start(queue, op, length, deadline);
+	while (operation->state != OPERATION_DONE)
+		queue_wait_progress(queue, CLOCK_NEVER);
+	result = queue_reap(queue, operation).result;
+	return result < 0 ? (int)result : 0;
+}
+
+/*
+ * Servers close a session's connections to take memory away that it could reach. Nothing posted there
+ * lands any more, so the transfer may go over new ones, from its beginning.
+ */
+static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+		    uint64_t deadline)
+{
+	int ret = run(queue, op, length, deadline);
+
+	/* As often as it takes: several servers may do so, one after another, and again. */
+	while (ret == -AFAR_ESERVER && clock_ns() < deadline) {
+		ret = queue_connect(queue, op->target, deadline);
+		if (ret)
+			return ret;
+		ret = run(queue, op, length, deadline);
+	}
+	return ret ? fail_transfer(op, length, ret) : 0;
 }
 
 int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
@@ -131,25 +165,24 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 		.offset = offset,
 		.iov = iov,
 	};
-	struct operation *operation;
+	uint64_t deadline = session_deadline(target->session);
 	struct afar_queue *queue;
-	int64_t result;
-	int ret = begin_blocking(target, &queue);
+	int ret;
 
+	if (!target_may(target, opcode))
+		return target_fail_read_only(target);
+	ret = begin_blocking(target, deadline, &queue);
 	if (ret)
 		return ret;
-	operation = queue_start(queue, &op, length);
-	while (operation->state != OPERATION_DONE)
-		queue_wait_progress(queue, CLOCK_NEVER);
-	result = queue_reap(queue, operation).result;
+	ret = transfer(queue, &op, length, deadline);
 	end_blocking(target, queue);
-	return result < 0 ? fail_transfer(&op, length, (int)result) : 0;
+	return ret;
 }
 
 int target_connect(struct afar_target *target)
 {
 	struct afar_queue *queue;
-	int ret = begin_blocking(target, &queue);
+	int ret = begin_blocking(target, session_deadline(target->session), &queue);
 
 	if (!ret)
 		end_blocking(target, queue);

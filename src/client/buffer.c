@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 
 #define PAGE ((uint64_t)4096)
 
@@ -93,9 +94,6 @@ void buffer_destroy(struct afar_buffer *buffer)
 
 static int check_memory(const struct afar_memory *memory, unsigned access)
 {
-	if (!memory || memory->size < sizeof(*memory))
-		return error_fail(-EINVAL,
-				  "register memory: the description is null or its size is wrong");
 	if (memory->kind != AFAR_MEMORY_HOST)
 		return error_fail(-EOPNOTSUPP,
 				  "register memory of kind %u: only host memory can be",
@@ -108,25 +106,28 @@ static int check_memory(const struct afar_memory *memory, unsigned access)
 	return 0;
 }
 
-int afar_buffer_register(struct afar_session *session, const struct afar_memory *memory,
+int afar_buffer_register(struct afar_session *session, const struct afar_memory *given,
 			 unsigned access, struct afar_buffer **out)
 {
+	struct afar_memory memory;
 	struct afar_buffer *buffer;
 	int ret = session_check(session);
 
-	if (!ret)
-		ret = check_memory(memory, access);
 	if (ret)
 		return ret;
-	if (!out)
-		return error_fail(-EINVAL,
-				  "register memory: there is nowhere to put it (out is null)");
+	if (!given || !out)
+		return error_fail(-EINVAL, "register memory: its description or out is null");
+	ret = abi_take(&memory, sizeof(memory), sizeof(memory), given, "afar_memory");
+	if (!ret)
+		ret = check_memory(&memory, access);
+	if (ret)
+		return ret;
 	buffer = handle_new(HANDLE_BUFFER, sizeof(*buffer));
 	if (!buffer)
 		return error_code(-ENOMEM);
 	buffer->session = session;
-	buffer->addr = memory->addr;
-	buffer->length = memory->length;
+	buffer->addr = memory.addr;
+	buffer->length = memory.length;
 	buffer->access = access;
 	ret = register_memory(buffer);
 	if (ret) {

@@ -3,7 +3,6 @@
 #include "client/layout.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -18,7 +17,7 @@ static int malformed(const char *what)
 			  "read the layout of a region: %s; the manager is faulty", what);
 }
 
-static bool find_server(const struct layout *layout, uint64_t server, uint32_t *index)
+bool layout_find_server(const struct layout *layout, uint64_t server, uint32_t *index)
 {
 	for (uint32_t i = 0; i < layout->nr_servers; i++) {
 		if (layout->servers[i] == server) {
@@ -34,7 +33,7 @@ static int decode_chunk(const struct layout *layout, const Afar__Chunk *message,
 {
 	uint64_t end;
 
-	if (!find_server(layout, message->server, &chunk->server))
+	if (!layout_find_server(layout, message->server, &chunk->server))
 		return malformed("a chunk names a server that is not listed");
 	if (message->length == 0 || __builtin_add_overflow(message->offset, message->length, &end))
 		return malformed("a chunk is empty or wraps around");
@@ -139,6 +138,41 @@ void layout_free(struct layout *layout)
 	free(layout->chunks);
 	free(layout->servers);
 	free(layout);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static size_t drop_repeated(uint64_t *numbers, size_t count)
+{
+	size_t nr_kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (nr_kept == 0 || numbers[i] != numbers[nr_kept - 1])
+			numbers[nr_kept++] = numbers[i];
+	}
+	return nr_kept;
+}
+
+int layout_extents(const struct layout *layout, uint32_t server, uint64_t **out, size_t *nr_extents)
+{
+	uint64_t *extents = calloc((size_t)layout->nr_chunks + 1, sizeof(*extents));
+	size_t count = 0;
+
+	if (!extents)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < layout->nr_chunks; i++) {
+		if (layout->chunks[i].server == server)
+			extents[count++] = layout->chunks[i].extent;
+	}
+	qsort(extents, count, sizeof(*extents), compare_numbers);
+	*out = extents;
+	*nr_extents = drop_repeated(extents, count);
+	return 0;
 }
 
 static const struct layout_group *group_at(const struct layout *layout, uint64_t offset)

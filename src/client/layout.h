@@ -7,6 +7,8 @@
 #ifndef CLIENT_LAYOUT_H
 #define CLIENT_LAYOUT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "rpc/afar.pb-c.h"
@@ -53,6 +55,14 @@ struct layout_piece {
  * sentence when anything in it contradicts itself; -ENOMEM. */
 int layout_decode(const Afar__Layout *message, uint64_t length, struct layout **out);
 void layout_free(struct layout *layout);
+
+/* The extents of the chunks on one server, by its index, ascending, each once: `*out` is the caller's to
+ * free. -ENOMEM. */
+int layout_extents(const struct layout *layout, uint32_t server, uint64_t **out,
+		   size_t *nr_extents);
+
+/* Finds a server by its number. */
+bool layout_find_server(const struct layout *layout, uint64_t server, uint32_t *index);
 
 /* The longest piece that begins at `offset` and has at most `length_max` bytes; `offset` must lie
  * inside the layout and `length_max` must not be 0. */

@@ -21,22 +21,34 @@ static int check_mapping(const struct afar_mapping *mapping)
 	return region_check(mapping->region);
 }
 
-static struct afar_mapping *mapping_new(struct afar_region *region, uint64_t offset, size_t length)
+/* The caller has counted the mapping into the region. */
+static int mapping_new(struct afar_region *region, uint64_t offset, size_t length,
+		       struct afar_mapping **out)
 {
-	struct afar_mapping *mapping = handle_new(HANDLE_MAPPING, sizeof(*mapping));
+	struct afar_mapping *mapping;
+	int ret = target_connect(&region->target);
 
-	if (mapping) {
-		mapping->region = region;
-		mapping->offset = offset;
-		mapping->length = length;
+	if (ret)
+		return ret;
+	mapping = handle_new(HANDLE_MAPPING, sizeof(*mapping));
+	if (!mapping)
+		return error_code(-ENOMEM);
+	mapping->region = region;
+	mapping->offset = offset;
+	mapping->length = length;
+	ret = buffer_new(region->target.session, length, &mapping->buffer);
+	if (ret) {
+		handle_discard(mapping);
+		return ret;
 	}
-	return mapping;
+	mapping->buffer->is_mapping = true;
+	*out = mapping;
+	return 0;
 }
 
 int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, unsigned flags,
 		    struct afar_mapping **out)
 {
-	struct afar_mapping *mapping;
 	int ret = region_check(region);
 
 	if (ret)
@@ -48,21 +60,12 @@ int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, 
 		return error_fail(-ERANGE, "map %zu bytes at %llu of a region: it has %llu", length,
 				  (unsigned long long)offset,
 				  (unsigned long long)region->target.length);
-	ret = target_connect(&region->target);
+	if (!handle_enter(&region->target.handle))
+		return error_fail(-EINVAL, "map a region: it is being closed");
+	ret = mapping_new(region, offset, length, out);
 	if (ret)
-		return ret;
-	mapping = mapping_new(region, offset, length);
-	if (!mapping)
-		return error_code(-ENOMEM);
-	ret = buffer_new(region->target.session, length, &mapping->buffer);
-	if (ret) {
-		handle_discard(mapping);
-		return ret;
-	}
-	mapping->buffer->is_mapping = true;
-	handle_use(&region->target.handle);
-	*out = mapping;
-	return 0;
+		handle_unuse(&region->target.handle);
+	return ret;
 }
 
 int afar_mapping_unmap(struct afar_mapping *mapping)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 
 int namespace_check(const struct afar_namespace *ns)
 {
@@ -22,18 +23,6 @@ void name_copy(char *out, const char *name)
 	out[length] = '\0';
 }
 
-/* A call whose reply must be of the kind `result`. */
-static int call_for(struct afar_session *session, Afar__Request *request,
-		    Afar__Reply__ResultCase result, Afar__Frame **reply)
-{
-	int ret = session_call(session, request, reply);
-
-	if (ret || (*reply)->reply->result_case == result)
-		return ret;
-	afar__frame__free_unpacked(*reply, NULL);
-	return error_fail(-AFAR_EMALFORMED, "call the manager: it answered something else");
-}
-
 /* ---- Opening, creating, deleting */
 
 static int open_from_reply(struct afar_session *session, Afar__Request *request,
@@ -41,7 +30,7 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 {
 	struct afar_namespace *ns;
 	Afar__Frame *reply;
-	int ret = call_for(session, request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
+	int ret = session_call_for(session, request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
 
 	if (ret)
 		return ret;
@@ -58,8 +47,9 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 }
 
 int afar_namespace_create(struct afar_session *session, const char *name,
-			  const struct afar_policy *policy, struct afar_namespace **out)
+			  const struct afar_policy *given, struct afar_namespace **out)
 {
+	struct afar_policy policy = {0};
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
 	Afar__Policy wanted = AFAR__POLICY__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -67,15 +57,16 @@ int afar_namespace_create(struct afar_session *session, const char *name,
 
 	if (ret)
 		return ret;
-	if (!name || !out || (policy && policy->size < sizeof(*policy)))
-		return error_fail(
-			-EINVAL,
-			"create a namespace: name or out is null, or the policy's size is wrong");
-	if (policy) {
-		wanted.tier = policy->tier;
-		wanted.width = policy->width;
-		wanted.stripe_bytes = policy->stripe_bytes;
+	if (!name || !out)
+		return error_fail(-EINVAL, "create a namespace: name or out is null");
+	if (given) {
+		ret = abi_take(&policy, sizeof(policy), sizeof(policy), given, "afar_policy");
+		if (ret)
+			return ret;
 	}
+	wanted.tier = policy.tier;
+	wanted.width = policy.width;
+	wanted.stripe_bytes = policy.stripe_bytes;
 	create.name = (char *)name;
 	create.policy = &wanted;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
@@ -136,20 +127,25 @@ int afar_namespace_delete(struct afar_session *session, const char *name, unsign
 
 /* ---- Looking */
 
-static void stat_from_info(const Afar__NamespaceInfo *info, struct afar_namespace_stat *out)
+#define STAT_OLDEST offsetof(struct afar_namespace_stat, owner)
+
+static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 {
-	*out = (struct afar_namespace_stat){
-		.size = sizeof(*out),
+	struct afar_namespace_stat stat = {
 		.reserved_bytes = info->reserved_bytes,
 		.allocated_bytes = info->allocated_bytes,
 		.nr_regions = info->nr_regions,
+		.rights = info->rights,
 	};
-	name_copy(out->name, info->name);
+
+	name_copy(stat.name, info->name);
+	memcpy(stat.owner, info->owner, strnlen(info->owner, AFAR_PRINCIPAL_MAX));
 	if (info->policy) {
-		out->tier = info->policy->tier;
-		out->width = info->policy->width;
-		out->stripe_bytes = info->policy->stripe_bytes;
+		stat.tier = info->policy->tier;
+		stat.width = info->policy->width;
+		stat.stripe_bytes = info->policy->stripe_bytes;
 	}
+	abi_give(out, size, &stat, sizeof(stat));
 }
 
 int afar_namespace_list(struct afar_session *session, const char *after,
@@ -158,26 +154,29 @@ int afar_namespace_list(struct afar_session *session, const char *after,
 	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
-	size_t count;
+	size_t count, size;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
-	if (!out || max == 0 || max > INT32_MAX || out->size != sizeof(*out))
-		return error_fail(-EINVAL,
-				  "list namespaces: no room, or the first entry's size is wrong");
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list namespaces: there is no room for them");
+	ret = abi_check_out(out, STAT_OLDEST, "afar_namespace_stat");
+	if (ret)
+		return ret;
+	size = out->size;
 	list.after = (char *)(after ? after : "");
 	list.max = max;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
 	request.namespace_list = &list;
-	ret = call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, &reply);
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, &reply);
 	if (ret)
 		return ret;
 	count = reply->reply->namespace_infos->n_entries;
 	if (count > max)
 		count = max;
 	for (size_t i = 0; i < count; i++)
-		stat_from_info(reply->reply->namespace_infos->entries[i], &out[i]);
+		give_stat(reply->reply->namespace_infos->entries[i], (char *)out + i * size, size);
 	afar__frame__free_unpacked(reply, NULL);
 	return (int)count;
 }
@@ -191,17 +190,19 @@ int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *o
 
 	if (ret)
 		return ret;
-	if (!out || out->size != sizeof(*out))
-		return error_fail(-EINVAL, "stat namespace %s: out is null or its size is wrong",
-				  ns->name);
+	if (!out)
+		return error_fail(-EINVAL, "stat namespace %s: out is null", ns->name);
+	ret = abi_check_out(out, STAT_OLDEST, "afar_namespace_stat");
+	if (ret)
+		return ret;
 	open.name = ns->name;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
 	request.namespace_open = &open;
-	ret = call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
+	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
 	if (ret)
 		return ret;
 	if (reply->reply->namespace_info->namespace_ == ns->number)
-		stat_from_info(reply->reply->namespace_info, out);
+		give_stat(reply->reply->namespace_info, out, out->size);
 	else
 		ret = error_fail(-ENOENT,
 				 "stat namespace %s: it was deleted, and another has its name",
@@ -240,7 +241,8 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
 	release.bytes = bytes;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RELEASE;
 	request.namespace_release = &release;
-	ret = call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
+	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED,
+			       &reply);
 	if (ret)
 		return ret;
 	if (released)

@@ -21,6 +21,27 @@ void path_fail(struct afar_queue *queue, struct path *path, int status)
 		transfer_end(queue, transfer, status);
 }
 
+/* tcp hears of a dead peer when it is polled: so often that each connection is looked at. */
+#define REFRESH_POLLS 16
+
+void queue_refresh(struct afar_queue *queue)
+{
+	for (int i = 0; i < REFRESH_POLLS; i++)
+		queue_progress(queue);
+	queue_check(queue);
+}
+
+void path_cut(struct afar_queue *queue, struct path *path, int status)
+{
+	struct transfer *transfer;
+
+	cds_list_for_each_entry (transfer, &path->transfers, node) {
+		if (transfer->operation->opcode == AFAR_OP_WRITE)
+			transfer->operation->target->has_loose_writes = true;
+	}
+	path_fail(queue, path, status);
+}
+
 static int grow_paths(struct afar_queue *queue, uint32_t index)
 {
 	struct path **paths;
@@ -57,10 +78,11 @@ static int path_of(struct afar_queue *queue, struct peer *peer, struct path **ou
 	return 0;
 }
 
-static int path_start(struct afar_queue *queue, struct path *path)
+static int path_start(struct afar_queue *queue, struct path *path, struct afar_target *target,
+		      uint32_t index, uint64_t deadline)
 {
 	struct rpc_ticket ticket;
-	int ret = peer_ticket(path->peer, &ticket);
+	int ret = target_get_ticket(target, index, deadline, &ticket);
 
 	if (ret)
 		return ret;
@@ -96,34 +118,33 @@ static int path_wait(struct afar_queue *queue, struct path *path, uint64_t deadl
 			  path->peer->name, path->peer->data_address);
 }
 
-static int get_keys(struct afar_target *target)
+/* A server that takes memory away closes what it has of the session, a connection that is only being made
+ * among it: then once more. */
+static int path_open(struct afar_queue *queue, struct path *path, struct afar_target *target,
+		     uint32_t index, uint64_t deadline)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&target->keys_lock);
-	for (uint32_t i = 0; i < target->layout->nr_servers && !target->has_keys && !ret; i++)
-		ret = peer_grant(target->peers[i], target->ns, target->layout, i);
-	if (!ret)
-		target->has_keys = true;
-	pthread_mutex_unlock(&target->keys_lock);
+	for (int attempt = 0; attempt < 2 && path->state == PATH_DOWN; attempt++) {
+		ret = path_start(queue, path, target, index, deadline);
+		if (ret)
+			return ret;
+		ret = path_wait(queue, path, deadline);
+	}
 	return ret;
 }
 
-int queue_connect(struct afar_queue *queue, struct afar_target *target)
+int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
-	uint64_t deadline = session_deadline(queue->session);
 	struct path *path = NULL;
-	int ret = get_keys(target);
+	int ret = target_get_keys(target, deadline);
 
 	if (ret)
 		return ret;
-
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
 		ret = path_of(queue, target->peers[i], &path);
-		if (!ret && path->state == PATH_DOWN)
-			ret = path_start(queue, path);
-		if (!ret && path->state == PATH_CONNECTING)
-			ret = path_wait(queue, path, deadline);
+		if (!ret)
+			ret = path_open(queue, path, target, i, deadline);
 		if (ret)
 			return ret;
 	}

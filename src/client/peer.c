@@ -10,12 +10,11 @@
 
 #include "base/error.h"
 
-#define GRANT_MAX 4096 /* extents asked for in one call */
-
-/* An extent's key. Extents' numbers are never used again within an incarnation, so it cannot go stale;
- * it goes with the peer. */
+/* An extent's key, for some rights. Extents' numbers are never used again within an incarnation, so it
+ * cannot go stale; it goes with the peer. */
 struct peer_key {
 	uint64_t extent;
+	uint32_t rights;
 	uint64_t length;
 	uint64_t key;
 	uint64_t origin;
@@ -25,18 +24,20 @@ static int compare_keys(const void *a, const void *b)
 {
 	const struct peer_key *left = a, *right = b;
 
-	return (left->extent > right->extent) - (left->extent < right->extent);
+	if (left->extent != right->extent)
+		return left->extent < right->extent ? -1 : 1;
+	return (left->rights > right->rights) - (left->rights < right->rights);
 }
 
-static const struct peer_key *find_key(const struct peer *peer, uint64_t extent)
+static const struct peer_key *find_key(const struct peer *peer, uint64_t extent, uint32_t rights)
 {
-	struct peer_key wanted = {.extent = extent};
+	struct peer_key wanted = {.extent = extent, .rights = rights};
 	void *const *node = tfind(&wanted, &peer->keys, compare_keys);
 
 	return node ? *node : NULL;
 }
 
-static int add_key(struct peer *peer, const Afar__Key *message)
+static int add_key(struct peer *peer, const Afar__Key *message, uint32_t rights)
 {
 	struct peer_key *key = malloc(sizeof(*key));
 	struct peer_key **node;
@@ -45,6 +46,7 @@ static int add_key(struct peer *peer, const Afar__Key *message)
 		return error_code(-ENOMEM);
 	*key = (struct peer_key){
 		.extent = message->extent,
+		.rights = rights,
 		.length = message->length,
 		.key = message->key,
 		.origin = message->origin,
@@ -141,6 +143,7 @@ static void peer_free(struct peer *peer)
 {
 	if (peer->control)
 		rpc_connection_unref(peer->control);
+	explicit_bzero(&peer->pass, sizeof(peer->pass));
 	tdestroy(peer->keys, free);
 	pthread_cond_destroy(&peer->changed);
 	pthread_mutex_destroy(&peer->lock);
@@ -156,6 +159,41 @@ void peers_free(struct afar_session *session)
 	CDS_INIT_LIST_HEAD(&session->peers);
 }
 
+/* ---- The pass */
+
+int peer_take_pass(struct peer *peer, const Afar__Access *access)
+{
+	size_t length = strlen(access->pass);
+
+	if (length == 0 || length > KEY_IDENTITY_MAX || access->pass_key.len != KEY_BYTES)
+		return error_fail(-AFAR_EMALFORMED,
+				  "reach server %s: the manager gave a pass that is none",
+				  peer->name);
+	pthread_mutex_lock(&peer->lock);
+	memcpy(peer->pass.identity, access->pass, length + 1);
+	memcpy(peer->pass.secret, access->pass_key.data, KEY_BYTES);
+	peer->pass_expiry = clock_deadline_ms(access->lifetime_ms);
+	pthread_mutex_unlock(&peer->lock);
+	return 0;
+}
+
+void peer_lose(struct peer *peer)
+{
+	peer->is_lost = true;
+	peer_disconnect(peer);
+	pthread_mutex_lock(&peer->lock);
+	tdestroy(peer->keys, free);
+	peer->keys = NULL;
+	pthread_mutex_unlock(&peer->lock);
+}
+
+int peer_fail_lost(const struct peer *peer)
+{
+	return error_fail(-AFAR_ELOST,
+			  "reach server %s: it has restarted, and what its memory held is lost",
+			  peer->name);
+}
+
 /* ---- The control connection */
 
 static void control_opened(struct rpc_connection *connection)
@@ -163,7 +201,8 @@ static void control_opened(struct rpc_connection *connection)
 	struct peer *peer = rpc_connection_context(connection);
 
 	pthread_mutex_lock(&peer->lock);
-	peer->is_control_open = true;
+	if (peer->state == CONTROL_CONNECTING)
+		peer->state = CONTROL_OPEN;
 	pthread_cond_broadcast(&peer->changed);
 	pthread_mutex_unlock(&peer->lock);
 }
@@ -173,12 +212,13 @@ static void control_closed(struct rpc_connection *connection, int status)
 	struct peer *peer = rpc_connection_context(connection);
 
 	pthread_mutex_lock(&peer->lock);
-	if (peer->control == connection) {
-		peer->is_control_open = false;
-		peer->is_control_closed = true;
-		peer->control_status = status ? status : -ECONNRESET;
-		pthread_cond_broadcast(&peer->changed);
+	peer->state = CONTROL_NONE;
+	peer->control_status = status ? status : -ECONNRESET;
+	if (peer->control) {
+		rpc_connection_unref(peer->control);
+		peer->control = NULL;
 	}
+	pthread_cond_broadcast(&peer->changed);
 	pthread_mutex_unlock(&peer->lock);
 }
 
@@ -189,8 +229,47 @@ static const struct rpc_handlers control_handlers = {
 
 static int unreachable(const struct peer *peer, int status)
 {
-	return error_fail(-AFAR_ESERVER, "reach server %s at %s:%u: %s", peer->name,
-			  peer->control_host, peer->control_port, afar_strerror(status));
+	int code = status == -AFAR_EAUTH ? status : -AFAR_ESERVER;
+
+	return error_fail(code, "reach server %s at %s:%u: %s", peer->name, peer->control_host,
+			  peer->control_port, afar_strerror(status));
+}
+
+/* Begins to connect, with the lock held but while the name is being resolved, which may take its time. */
+static int start_control(struct peer *peer)
+{
+	struct rpc_connection *connection = NULL;
+	struct key pass;
+	int ret;
+
+	if (peer->pass_expiry <= clock_ns())
+		return error_fail(-AFAR_EAUTH, "reach server %s: there is no valid pass to it",
+				  peer->name);
+	pass = peer->pass;
+	peer->state = CONTROL_CONNECTING;
+	peer->is_starting = true;
+	pthread_mutex_unlock(&peer->lock);
+	ret = rpc_connect(peer->session->loop, peer->control_host, peer->control_port, &pass,
+			  &control_handlers, peer, &connection);
+	explicit_bzero(&pass, sizeof(pass));
+	pthread_mutex_lock(&peer->lock);
+	peer->is_starting = false;
+	if (ret) {
+		peer->state = CONTROL_NONE;
+		peer->control_status = ret;
+	} else if (peer->state == CONTROL_NONE) {
+		rpc_connection_unref(connection); /* gone already */
+	} else {
+		peer->control = connection;
+	}
+	pthread_cond_broadcast(&peer->changed);
+	return 0;
+}
+
+static bool is_waiting(const struct peer *peer)
+{
+	return peer->is_starting || peer->state == CONTROL_CONNECTING ||
+	       peer->state == CONTROL_CLOSING;
 }
 
 static int wait_control(struct peer *peer, uint64_t deadline)
@@ -200,70 +279,80 @@ static int wait_control(struct peer *peer, uint64_t deadline)
 		.tv_nsec = (long)(deadline % 1000000000U),
 	};
 
-	while (!peer->is_control_open && !peer->is_control_closed) {
+	while (is_waiting(peer)) {
 		if (pthread_cond_timedwait(&peer->changed, &peer->lock, &until) == ETIMEDOUT)
 			return unreachable(peer, -ETIMEDOUT);
 	}
-	return peer->is_control_open ? 0 : unreachable(peer, peer->control_status);
+	return 0;
 }
 
-/* The peer's open control connection, with a reference; the peer's lock is held. */
+/* The peer's open control connection, with a reference; the peer's lock is held. Who comes while another
+ * thread's attempt is under way shares its fate. */
 static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connection **out)
 {
+	bool was_tried = peer->is_starting || peer->state == CONTROL_CONNECTING;
 	int ret;
 
-	if (peer->control && peer->is_control_closed) {
-		rpc_connection_unref(peer->control);
-		peer->control = NULL;
+	for (;;) {
+		ret = wait_control(peer, deadline);
+		if (ret)
+			return ret;
+		if (peer->state == CONTROL_OPEN)
+			break;
+		if (was_tried)
+			return unreachable(peer, peer->control_status);
+		was_tried = true;
+		ret = start_control(peer);
+		if (ret)
+			return ret;
 	}
-	if (!peer->control) {
-		peer->is_control_open = false;
-		peer->is_control_closed = false;
-		ret = rpc_connect(peer->session->loop, peer->control_host, peer->control_port,
-				  &peer->session->key, &control_handlers, peer, &peer->control);
-		if (ret) {
-			/* Others may wait for this connection, too. */
-			peer->is_control_closed = true;
-			peer->control_status = ret;
-			pthread_cond_broadcast(&peer->changed);
-			return unreachable(peer, ret);
-		}
-	}
-	ret = wait_control(peer, deadline);
-	if (ret)
-		return ret;
 	*out = peer->control;
 	rpc_connection_ref(*out);
 	return 0;
 }
 
-static int lost(const struct peer *peer)
+void peer_disconnect(struct peer *peer)
 {
-	return error_fail(-AFAR_ELOST,
-			  "reach server %s: it has restarted, and what its memory held is lost",
-			  peer->name);
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == CONTROL_OPEN && peer->control) {
+		peer->state = CONTROL_CLOSING;
+		rpc_connection_close(peer->control);
+	}
+	pthread_mutex_unlock(&peer->lock);
+}
+
+/* A call found the connection dead, before its `closed` was heard, perhaps: do not take it again. */
+static void wait_gone(struct peer *peer, const struct rpc_connection *control, uint64_t deadline)
+{
+	pthread_mutex_lock(&peer->lock);
+	if (peer->control == control && peer->state == CONTROL_OPEN)
+		peer->state = CONTROL_CLOSING;
+	wait_control(peer, deadline);
+	pthread_mutex_unlock(&peer->lock);
 }
 
 /* A call to the server, repeated once over a fresh connection when the old one proves dead: asking
  * for keys and tickets twice does no harm. */
-static int peer_call(struct peer *peer, Afar__Request *request, Afar__Frame **reply)
+static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *request,
+		     Afar__Frame **reply)
 {
-	struct rpc_envelope envelope = {
-		.session = peer->session->number,
-		.deadline = session_deadline(peer->session),
-	};
+	struct rpc_envelope envelope = {.session = peer->session->number, .deadline = deadline};
 	struct rpc_connection *control = NULL;
 	int ret;
 
+	if (peer->is_lost)
+		return peer_fail_lost(peer);
 	if (session_has_ended(peer->session))
 		return error_code(-AFAR_ESESSION);
 	for (int attempt = 0; attempt < 2; attempt++) {
 		pthread_mutex_lock(&peer->lock);
-		ret = open_control(peer, envelope.deadline, &control);
+		ret = open_control(peer, deadline, &control);
 		pthread_mutex_unlock(&peer->lock);
 		if (ret)
 			return ret;
 		ret = rpc_call(control, &envelope, request, reply);
+		if (ret == -ECONNRESET || ret == -ENOTCONN)
+			wait_gone(peer, control, deadline);
 		rpc_connection_unref(control);
 		if (ret != -ECONNRESET && ret != -ENOTCONN)
 			return ret;
@@ -273,7 +362,7 @@ static int peer_call(struct peer *peer, Afar__Request *request, Afar__Frame **re
 
 /* ---- Tickets and keys */
 
-int peer_ticket(struct peer *peer, struct rpc_ticket *out)
+int peer_ticket(struct peer *peer, uint64_t deadline, struct rpc_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -284,7 +373,7 @@ int peer_ticket(struct peer *peer, struct rpc_ticket *out)
 	connect.session = peer->session->number;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
-	ret = peer_call(peer, &request, &reply);
+	ret = peer_call(peer, deadline, &request, &reply);
 	if (ret)
 		return ret;
 	ticket = reply->reply->result_case == AFAR__REPLY__RESULT_TICKET ? reply->reply->ticket
@@ -293,14 +382,14 @@ int peer_ticket(struct peer *peer, struct rpc_ticket *out)
 		ret = error_fail(-AFAR_EMALFORMED, "connect to server %s: it gave no ticket",
 				 peer->name);
 	else if (ticket->incarnation != peer->incarnation)
-		ret = lost(peer);
+		ret = peer_fail_lost(peer);
 	else
 		memcpy(out, ticket->ticket.data, sizeof(*out));
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
 
-static int take_keys(struct peer *peer, const Afar__Frame *reply)
+static int take_keys(struct peer *peer, uint32_t rights, const Afar__Frame *reply)
 {
 	const Afar__Keys *keys = reply->reply->keys;
 	int ret = 0;
@@ -309,44 +398,49 @@ static int take_keys(struct peer *peer, const Afar__Frame *reply)
 		return error_fail(-AFAR_EMALFORMED, "get keys of server %s: it gave none",
 				  peer->name);
 	if (keys->incarnation != peer->incarnation)
-		return lost(peer);
+		return peer_fail_lost(peer);
 	pthread_mutex_lock(&peer->lock);
-	for (size_t i = 0; i < keys->n_keys && !ret; i++)
-		ret = add_key(peer, keys->keys[i]);
+	for (size_t i = 0; i < keys->n_keys && !ret; i++) {
+		if (strcmp(keys->keys[i]->transport, SESSION_TRANSPORT) == 0)
+			ret = add_key(peer, keys->keys[i], rights);
+	}
 	pthread_mutex_unlock(&peer->lock);
 	return ret;
 }
 
-static int ask_keys(struct peer *peer, uint64_t ns, uint64_t *extents, size_t nr_extents)
+static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *extents,
+		    size_t nr_extents, uint64_t deadline)
 {
 	Afar__Grant grant = AFAR__GRANT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
+	if (want->access->expiry <= clock_ns())
+		return error_fail(-AFAR_EAUTH,
+				  "get keys of server %s: there is no valid capability for them",
+				  peer->name);
 	grant.session = peer->session->number;
-	grant.namespace_ = ns;
+	grant.namespace_ = want->ns;
 	grant.extents = extents;
 	grant.n_extents = nr_extents;
+	grant.capability.data = (uint8_t *)want->access->capability;
+	grant.capability.len = sizeof(want->access->capability);
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
-	ret = peer_call(peer, &request, &reply);
+	ret = peer_call(peer, deadline, &request, &reply);
 	if (ret)
 		return ret;
-	ret = take_keys(peer, reply);
+	ret = take_keys(peer, want->rights, reply);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
 
-static int fill_chunk(const struct peer *peer, struct layout_chunk *chunk)
+static int fill_chunk(const struct peer *peer, const struct peer_key *key,
+		      struct layout_chunk *chunk)
 {
-	const struct peer_key *key = find_key(peer, chunk->extent);
 	uint64_t end;
 
-	if (!key)
-		return error_fail(-AFAR_EMALFORMED,
-				  "get keys of server %s: it left out an extent that was asked for",
-				  peer->name);
 	if (__builtin_add_overflow(chunk->offset, chunk->length, &end) || end > key->length)
 		return error_fail(
 			-AFAR_EMALFORMED,
@@ -357,53 +451,54 @@ static int fill_chunk(const struct peer *peer, struct layout_chunk *chunk)
 	return 0;
 }
 
-static int compare_numbers(const void *a, const void *b)
+/* From the keys that are known; `*is_missing` when some are not. */
+static int fill_chunks(struct peer *peer, const struct peer_want *want, bool *is_missing)
 {
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-static size_t drop_repeated(uint64_t *numbers, size_t count)
-{
-	size_t nr_kept = 0;
-
-	qsort(numbers, count, sizeof(*numbers), compare_numbers);
-	for (size_t i = 0; i < count; i++) {
-		if (nr_kept == 0 || numbers[i] != numbers[nr_kept - 1])
-			numbers[nr_kept++] = numbers[i];
-	}
-	return nr_kept;
-}
-
-int peer_grant(struct peer *peer, uint64_t ns, struct layout *layout, uint32_t index)
-{
-	uint64_t *missing = calloc((size_t)layout->nr_chunks + 1, sizeof(*missing));
-	size_t nr_missing = 0;
+	struct layout *layout = want->layout;
 	int ret = 0;
 
-	if (!missing)
-		return error_code(-ENOMEM);
+	*is_missing = false;
 	pthread_mutex_lock(&peer->lock);
-	for (uint32_t i = 0; i < layout->nr_chunks; i++) {
-		const struct layout_chunk *chunk = &layout->chunks[i];
+	for (uint32_t i = 0; i < layout->nr_chunks && !ret && !*is_missing; i++) {
+		struct layout_chunk *chunk = &layout->chunks[i];
+		const struct peer_key *key;
 
-		if (chunk->server == index && !find_key(peer, chunk->extent))
-			missing[nr_missing++] = chunk->extent;
+		if (chunk->server != want->index)
+			continue;
+		key = find_key(peer, chunk->extent, want->rights);
+		if (key)
+			ret = fill_chunk(peer, key, chunk);
+		else
+			*is_missing = true;
 	}
 	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
 
-	nr_missing = drop_repeated(missing, nr_missing);
-	for (size_t i = 0; i < nr_missing && !ret; i += GRANT_MAX)
-		ret = ask_keys(peer, ns, missing + i,
-			       nr_missing - i < GRANT_MAX ? nr_missing - i : GRANT_MAX);
+int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline)
+{
+	uint64_t *extents;
+	size_t nr_extents;
+	bool is_missing;
+	int ret;
 
-	pthread_mutex_lock(&peer->lock);
-	for (uint32_t i = 0; i < layout->nr_chunks && !ret; i++) {
-		if (layout->chunks[i].server == index)
-			ret = fill_chunk(peer, &layout->chunks[i]);
-	}
-	pthread_mutex_unlock(&peer->lock);
-	free(missing);
+	if (peer->is_lost)
+		return peer_fail_lost(peer);
+	ret = fill_chunks(peer, want, &is_missing);
+	if (ret || !is_missing)
+		return ret;
+	/* A capability covers all of them, not some. */
+	ret = layout_extents(want->layout, want->index, &extents, &nr_extents);
+	if (ret)
+		return ret;
+	ret = ask_keys(peer, want, extents, nr_extents, deadline);
+	free(extents);
+	if (ret)
+		return ret;
+	ret = fill_chunks(peer, want, &is_missing);
+	if (!ret && is_missing)
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "get keys of server %s: it left out an extent that was asked for",
+				 peer->name);
 	return ret;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers: the servers that a session knows, one per server incarnation — its address, its control
- * connection (made when first needed, again when lost), and the keys of its extents that were granted
- * so far, which all regions share. A peer is kept until its session closes.
+ * Peers: the servers that a session knows, one per server incarnation — its address, the session's pass
+ * to it, its control connection (made with the pass when first needed, again when lost), and the keys of
+ * its extents that were granted so far, which all regions share. A peer is kept until its session closes;
+ * once its server is known to have another incarnation, all it answers is -AFAR_ELOST.
  */
 #ifndef CLIENT_PEER_H
 #define CLIENT_PEER_H
@@ -15,7 +16,23 @@
 
 #include "client/layout.h"
 #include "client/session.h"
+#include "rpc/capability.h"
 #include "rpc/ticket.h"
+
+/* The manager's word to a server that the session may have the keys of a layout's extents there. The
+ * client cannot read it, let alone change it. */
+struct access {
+	uint8_t capability[sizeof(struct rpc_capability)];
+	uint64_t expiry; /* on clock_ns(); 0: there is none */
+};
+
+/* One connection at a time: the next is begun when the last is gone. */
+enum peer_control {
+	CONTROL_NONE,
+	CONTROL_CONNECTING,
+	CONTROL_OPEN,
+	CONTROL_CLOSING,
+};
 
 struct peer {
 	struct cds_list_head node; /* in the session's list */
@@ -28,28 +45,54 @@ struct peer {
 	uint16_t control_port;
 	char data_address[FABRIC_ADDRESS_MAX];
 
-	pthread_mutex_t lock; /* guards the rest; held over calls to the server */
+	atomic_bool is_lost; /* its server has another incarnation: what this one held is gone */
+
+	pthread_mutex_t lock; /* guards the rest; held for moments */
 	pthread_cond_t changed;
+	struct key pass;      /* the session's, for the control connection */
+	uint64_t pass_expiry; /* on clock_ns(); 0: there is none           */
+	enum peer_control state;
+	bool is_starting; /* a thread resolves the server's name, without the lock */
 	struct rpc_connection *control;
-	bool is_control_open;
-	bool is_control_closed;
-	int control_status;
-	void *keys; /* tree of struct peer_key by extent */
+	int control_status; /* why the last connection is gone */
+	void *keys;	    /* tree of struct peer_key by extent and rights */
 };
 
 /* Finds or makes the peer for a server of a layout. Errors with a sentence: -AFAR_EMALFORMED (no
  * usable address), -ENOMEM. */
 int peer_get(struct afar_session *session, const Afar__Server *server, struct peer **out);
 
+/* What a target wants of a server: the keys of its chunks there. */
+struct peer_want {
+	uint64_t ns;
+	uint32_t rights;	     /* RIGHT_…: keys for reading do not write */
+	const struct access *access; /* covers the layout's extents on the server */
+	struct layout *layout;
+	uint32_t index; /* of the server, in the layout */
+};
+
 /*
- * Fills in the remote address and key of all chunks of `layout` on this server (whose index in the
- * layout is `index`), asking the server for those not known yet. Blocks. Errors with a sentence:
- * -AFAR_ESERVER, -AFAR_ELOST (it has restarted), -ETIMEDOUT, or the server's.
+ * Fills in the remote address and key of the layout's chunks on this server, asking the server if it does
+ * not know them all. Blocks, until `deadline`. Errors with a sentence: -AFAR_ESERVER, -AFAR_ELOST (it has
+ * restarted), -ETIMEDOUT, the server's; -AFAR_EAUTH when capability or pass is missing or has expired, or
+ * the pass was refused, -EACCES when the server refuses the capability: the manager gives fresh ones.
  */
-int peer_grant(struct peer *peer, uint64_t ns, struct layout *layout, uint32_t index);
+int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline);
 
 /* Asks for a ticket for one data connection. Blocks. Errors as peer_grant(). */
-int peer_ticket(struct peer *peer, struct rpc_ticket *out);
+int peer_ticket(struct peer *peer, uint64_t deadline, struct rpc_ticket *out);
+
+/* Takes the pass of an access that the manager gave. -AFAR_EMALFORMED with a sentence. */
+int peer_take_pass(struct peer *peer, const Afar__Access *access);
+
+/* Closes the control connection, if there is one, so that the next call makes one with the newest pass. */
+void peer_disconnect(struct peer *peer);
+
+/* The manager says that the server has another incarnation. */
+void peer_lose(struct peer *peer);
+
+/* -AFAR_ELOST, with the sentence. */
+int peer_fail_lost(const struct peer *peer);
 
 /* Frees all peers of a session whose loop has stopped. */
 void peers_free(struct afar_session *session);

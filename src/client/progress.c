@@ -131,6 +131,16 @@ static int post(struct afar_queue *queue, struct operation *operation, struct pa
 	return 0;
 }
 
+/* Why nothing can be posted to a server. */
+__attribute__((cold)) static int why_not(const struct afar_target *target, const struct path *path,
+					 const struct peer *peer)
+{
+	if (target->is_lost || peer->is_lost)
+		return -AFAR_ELOST;
+	/* A path there was, but it broke; or there never was one. */
+	return path && target->has_keys ? -AFAR_ESERVER : -ENOTCONN;
+}
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
@@ -141,15 +151,13 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 					      : queue->transfer_bytes_max;
 		struct layout_piece at =
 			layout_piece_at(operation->target->layout, operation->offset, length_max);
-		struct path *path = queue_path(queue, operation->target->peers[at.chunk->server]);
+		struct peer *peer = operation->target->peers[at.chunk->server];
+		struct path *path = queue_path(queue, peer);
 		unsigned nr_pieces;
 		int ret;
 
 		if (!path || path->state != PATH_UP || !operation->target->has_keys) {
-			/* A path there was, but it broke; or there never was one. */
-			operation_fail(operation, path && operation->target->has_keys
-							  ? -AFAR_ESERVER
-							  : -ENOTCONN);
+			operation_fail(operation, why_not(operation->target, path, peer));
 			return 0;
 		}
 		if (cds_list_empty(&queue->free_transfers))
@@ -159,7 +167,10 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
-			path_fail(queue, path, -AFAR_ESERVER);
+			if (ret == -ENOTCONN || ret == -ECONNRESET)
+				path_fail(queue, path, -AFAR_ESERVER);
+			else
+				path_cut(queue, path, -AFAR_ESERVER);
 			operation_fail(operation, -AFAR_ESERVER);
 			return 0;
 		}
@@ -184,13 +195,12 @@ static void operation_push(struct afar_queue *queue, struct operation *operation
 	}
 }
 
-struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length)
+struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+			      uint64_t deadline)
 {
-	struct operation *operation;
+	struct operation *operation =
+		cds_list_first_entry(&queue->free_operations, struct operation, node);
 
-	if (cds_list_empty(&queue->free_operations))
-		return NULL;
-	operation = cds_list_first_entry(&queue->free_operations, struct operation, node);
 	cds_list_del(&operation->node);
 	*operation = (struct operation){
 		.state = OPERATION_ACTIVE,
@@ -202,13 +212,8 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.offset = op->offset,
 		.remaining = length,
 		.length = length,
-		.deadline = session_deadline(queue->session),
+		.deadline = deadline,
 	};
-	for (uint32_t i = 0; i < op->nr_iov; i++) {
-		if (op->iov[i].buffer)
-			handle_use(&op->iov[i].buffer->handle);
-	}
-	handle_use(&op->target->handle);
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
 	operation_push(queue, operation);
@@ -242,11 +247,8 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	cds_list_del(&transfer->node);
 	cds_list_add(&transfer->node, &queue->free_transfers);
 	operation->nr_in_flight--;
-	if (status) {
+	if (status)
 		operation_fail(operation, status);
-		if (operation->opcode == AFAR_OP_WRITE)
-			operation->target->has_loose_writes = true;
-	}
 	if (!operation->remaining && !operation->nr_in_flight)
 		operation_finish(queue, operation);
 }
@@ -321,11 +323,45 @@ static void expire(struct afar_queue *queue, struct operation *operation)
 			continue;
 		cds_list_for_each_entry (transfer, &path->transfers, node) {
 			if (transfer->operation == operation) {
-				path_fail(queue, path, -ECANCELED);
+				path_cut(queue, path, -ECANCELED);
 				break;
 			}
 		}
 	}
+}
+
+static bool carries(const struct path *path, uint64_t user_data)
+{
+	const struct transfer *transfer;
+
+	cds_list_for_each_entry (transfer, &path->transfers, node) {
+		if (transfer->operation->user_data == user_data)
+			return true;
+	}
+	return false;
+}
+
+unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
+{
+	struct operation *operation, *next;
+	unsigned count = 0;
+
+	cds_list_for_each_entry (operation, &queue->active, node) {
+		if (operation->user_data == user_data) {
+			operation_fail(operation, -ECANCELED);
+			count++;
+		}
+	}
+	for (uint32_t i = 0; i < queue->nr_paths && count; i++) {
+		if (queue->paths[i] && carries(queue->paths[i], user_data))
+			path_cut(queue, queue->paths[i], -AFAR_ESERVER);
+	}
+	/* What had nothing in flight. */
+	cds_list_for_each_entry_safe (operation, next, &queue->active, node) {
+		if (operation->user_data == user_data)
+			operation_finish(queue, operation);
+	}
+	return count;
 }
 
 static bool expire_operations(struct afar_queue *queue)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 #include "client/buffer.h"
 
 #define DEFAULT_DEPTH 256
@@ -102,17 +103,25 @@ void queue_destroy(struct afar_queue *queue)
 	free(queue->operations);
 }
 
-int afar_queue_open(struct afar_session *session, const struct afar_queue_options *options,
+int afar_queue_open(struct afar_session *session, const struct afar_queue_options *given,
 		    struct afar_queue **out)
 {
-	uint32_t depth = options && options->depth ? options->depth : DEFAULT_DEPTH;
+	struct afar_queue_options options = {0};
+	uint32_t depth;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
-	if (!out || (options && options->size < sizeof(*options)))
+	if (!out)
 		return error_fail(-EINVAL,
-				  "open a queue: out is null, or the options' size is wrong");
+				  "open a queue: there is nowhere to put it (out is null)");
+	if (given) {
+		ret = abi_take(&options, sizeof(options), sizeof(options), given,
+			       "afar_queue_options");
+		if (ret)
+			return ret;
+	}
+	depth = options.depth ? options.depth : DEFAULT_DEPTH;
 	if (depth > DEPTH_MAX)
 		return error_fail(-EINVAL, "open a queue of depth %u: the most is %u", depth,
 				  DEPTH_MAX);
@@ -159,7 +168,8 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
 		return error_fail(-EINVAL, "connect a queue: the target is not of this session");
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "connect a queue: the target is being closed");
-	ret = queue_connect(queue, target);
+	queue_refresh(queue);
+	ret = queue_connect(queue, target, session_deadline(queue->session));
 	handle_unuse(&target->handle);
 	return ret;
 }
@@ -207,6 +217,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 				  "submit an operation: the target is not of this session");
 	if (op->nr_iov && !op->iov)
 		return error_fail(-EINVAL, "submit an operation: iov is null");
+	if (!target_may(op->target, op->opcode))
+		return target_fail_read_only(op->target);
 	ret = check_iov(queue, op, length);
 	if (ret)
 		return ret;
@@ -218,9 +230,32 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	return 0;
 }
 
+static void let_go(const struct afar_op *op, uint32_t nr_iov)
+{
+	for (uint32_t i = 0; i < nr_iov; i++) {
+		if (op->iov[i].buffer)
+			handle_unuse(&op->iov[i].buffer->handle);
+	}
+	handle_unuse(&op->target->handle);
+}
+
+/* Counts a checked operation into what it uses: another thread may have closed that meanwhile. */
+static int count_in(const struct afar_op *op)
+{
+	if (!handle_enter(&op->target->handle))
+		return error_fail(-EINVAL, "submit an operation: the target is being closed");
+	for (uint32_t i = 0; i < op->nr_iov; i++) {
+		if (!op->iov[i].buffer || handle_enter(&op->iov[i].buffer->handle))
+			continue;
+		let_go(op, i);
+		return error_fail(-EINVAL, "submit an operation: its buffer is being closed");
+	}
+	return 0;
+}
+
 int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
 {
-	uint64_t length = 0;
+	uint64_t length = 0, deadline;
 	unsigned count;
 	int ret = check_queue(queue);
 
@@ -228,12 +263,16 @@ int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsig
 		return ret;
 	if (!ops && n)
 		return error_fail(-EINVAL, "submit operations: the array is null");
+	deadline = session_deadline(queue->session);
 	for (count = 0; count < n && count < INT32_MAX; count++) {
 		ret = check_op(queue, &ops[count], &length);
+		if (!ret && cds_list_empty(&queue->free_operations))
+			break;
+		if (!ret)
+			ret = count_in(&ops[count]);
 		if (ret)
 			return count ? (int)count : ret;
-		if (!queue_start(queue, &ops[count], length))
-			break;
+		queue_start(queue, &ops[count], length, deadline);
 	}
 	return (int)count;
 }
@@ -310,6 +349,17 @@ int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
 	}
 	*completion = queue_reap(queue, operation);
 	return 0;
+}
+
+int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data)
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	/* What is through already needs no closing. */
+	queue_progress(queue);
+	return (int)queue_cancel(queue, user_data);
 }
 
 /* ---- Event loops */

@@ -25,13 +25,18 @@
 struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	struct afar_session *session;
-	uint64_t ns;		   /* the number of its namespace */
-	uint64_t length;	   /* bytes */
-	pthread_mutex_t keys_lock; /* held while keys are being fetched */
-	atomic_bool has_keys;	   /* in the layout, which does not change afterwards */
+	uint64_t ns;	     /* the number of its namespace */
+	uint64_t address;    /* in that */
+	uint64_t generation; /* of the layout */
+	uint64_t length;     /* bytes */
+	uint32_t rights;     /* RIGHT_… */
 	struct layout *layout;
-	struct peer **peers; /* by the layout's server index */
-	/* A write ended without its outcome being known. A server that was stopped may still do it when it
+	struct peer **peers;	 /* by the layout's server index */
+	atomic_bool is_lost;	 /* with a server that has restarted; for good */
+	atomic_bool has_keys;	 /* in the layout, which does not change afterwards */
+	pthread_mutex_t lock;	 /* guards the next; held over calls for keys and accesses */
+	struct access *accesses; /* by the layout's server index */
+	/* A connection was closed under a write of ours. A server that was stopped may still do it when it
 	 * goes on, so the memory must not become another region's before the session's end, when the
 	 * manager has the servers close its connections (DESIGN: "fencing"). */
 	atomic_bool has_loose_writes;
@@ -120,10 +125,12 @@ struct afar_queue {
 /* ---- Progress: progress.c */
 
 /*
- * Takes one checked operation and posts what there is room for; its iov stays the caller's. NULL when
- * the queue is full.
+ * Takes one checked operation and posts what there is room for; its iov stays the caller's. The queue is
+ * not full, and the target and the buffers have been counted in: they are let go when it is done.
+ * `deadline` is not before those of the operations taken earlier.
  */
-struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length);
+struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+			      uint64_t deadline);
 /* Moves things on without blocking; true when something moved. */
 bool queue_progress(struct afar_queue *queue);
 /* Handles connection events and expired deadlines: now and then, and before sleeping. True when
@@ -133,15 +140,22 @@ bool queue_check(struct afar_queue *queue);
 uint64_t queue_first_deadline(struct afar_queue *queue);
 /* Spins, then sleeps, until something has moved; false when `deadline` came first. */
 bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline);
+/* Ends the operations of `user_data` that are not done, with -ECANCELED; how many. */
+unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data);
 /* Takes a finished operation off: what it moved, or its error. */
 struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);
 
 /* ---- Paths: path.c */
 
 /* Gets the keys of the target, if it has none, and connects to every server of it that is not
- * connected. Blocks. */
-int queue_connect(struct afar_queue *queue, struct afar_target *target);
-/* Closes the path's connection and ends its transfers with `status`. */
+ * connected. Blocks, until `deadline`. */
+int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
+/* Finds out which connections have ended while nobody looked. */
+void queue_refresh(struct afar_queue *queue);
+/* Closes the path's connection while it stands, and ends its transfers with `status`: the server may not
+ * have seen all of them, and do the writes yet. */
+void path_cut(struct afar_queue *queue, struct path *path, int status);
+/* The same when the server has ended the connection: it does nothing more of what was posted. */
 void path_fail(struct afar_queue *queue, struct path *path, int status);
 /* Ends a transfer. */
 void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
@@ -149,6 +163,24 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 static inline struct path *queue_path(const struct afar_queue *queue, const struct peer *peer)
 {
 	return peer->index < queue->nr_paths ? queue->paths[peer->index] : NULL;
+}
+
+/* ---- Access: target.c */
+
+/* Takes what the manager gave for the servers of the target's layout. Nobody else has the target, or its
+ * lock is held. -AFAR_EMALFORMED with a sentence. */
+int target_take_accesses(struct afar_target *target, Afar__Access *const *messages, size_t count);
+/* Gets the keys of the target's extents, if it has none. Blocks, until `deadline`. */
+int target_get_keys(struct afar_target *target, uint64_t deadline);
+/* Gets a ticket for a connection to one of its servers. Blocks, until `deadline`. */
+int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
+		      struct rpc_ticket *out);
+/* -EACCES, with the sentence. */
+int target_fail_read_only(const struct afar_target *target);
+
+static inline bool target_may(const struct afar_target *target, uint16_t opcode)
+{
+	return opcode == AFAR_OP_READ || (target->rights & RIGHT_WRITE);
 }
 
 /* ---- Blocking calls: blocking.c */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 
 int region_check(const struct afar_region *region)
 {
@@ -25,7 +26,8 @@ struct afar_target *afar_region_target(struct afar_region *region)
 static int find_peers(struct afar_target *target, const Afar__Layout *message)
 {
 	target->peers = calloc(message->n_servers + 1, sizeof(struct peer *));
-	if (!target->peers)
+	target->accesses = calloc(message->n_servers + 1, sizeof(struct access));
+	if (!target->peers || !target->accesses)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < message->n_servers; i++) {
 		int ret = peer_get(target->session, message->servers[i], &target->peers[i]);
@@ -38,7 +40,8 @@ static int find_peers(struct afar_target *target, const Afar__Layout *message)
 
 static void region_destroy(struct afar_region *region)
 {
-	pthread_mutex_destroy(&region->target.keys_lock);
+	pthread_mutex_destroy(&region->target.lock);
+	free(region->target.accesses);
 	layout_free(region->target.layout);
 	free(region->target.peers);
 }
@@ -51,19 +54,27 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 
 	if (!region)
 		return error_code(-ENOMEM);
-	pthread_mutex_init(&region->target.keys_lock, NULL);
+	pthread_mutex_init(&region->target.lock, NULL);
 	region->target.session = ns->session;
 	region->target.ns = ns->number;
 	region->target.length = info->length;
 	region->ns = ns;
-	region->address = info->address;
-	region->generation = info->generation;
+	region->target.address = info->address;
+	region->target.generation = info->generation;
+	region->target.rights = info->rights & RIGHT_ALL;
 	region->stripe_bytes = info->stripe_bytes;
 	region->width = info->width;
 	name_copy(region->name, info->name);
-	ret = layout_decode(info->layout, info->length, &region->target.layout);
+	if (!(info->rights & RIGHT_READ))
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "open a region: the manager gives it without rights");
+	else
+		ret = layout_decode(info->layout, info->length, &region->target.layout);
 	if (!ret)
 		ret = find_peers(&region->target, info->layout);
+	if (!ret)
+		ret = target_take_accesses(&region->target, info->layout->accesses,
+					   info->layout->n_accesses);
 	if (ret) {
 		region_destroy(region);
 		handle_discard(region);
@@ -225,7 +236,7 @@ int afar_region_close(struct afar_region *region)
 	ns = region->ns;
 	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
 	if (!region->target.has_loose_writes)
-		call_close(ns, region->address, region->generation);
+		call_close(ns, region->target.address, region->target.generation);
 	region_destroy(region);
 	handle_unuse(&ns->handle);
 	handle_retire(region);
@@ -236,7 +247,8 @@ int afar_region_free(struct afar_region *region)
 {
 	int ret = region_check(region);
 
-	return ret ? ret : call_free(region->ns, "", region->address, region->generation);
+	return ret ? ret
+		   : call_free(region->ns, "", region->target.address, region->target.generation);
 }
 
 int afar_region_delete(struct afar_namespace *ns, const char *name)
@@ -259,18 +271,22 @@ int afar_region_delete_at(struct afar_namespace *ns, uint64_t address)
 
 /* ---- Looking */
 
-static void stat_from_info(const Afar__RegionInfo *info, struct afar_region_stat *out)
+#define STAT_OLDEST sizeof(struct afar_region_stat)
+
+static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 {
-	*out = (struct afar_region_stat){
-		.size = sizeof(*out),
+	struct afar_region_stat stat = {
 		.address = info->address,
 		.length = info->length,
 		.width = info->width,
 		.nr_references = info->nr_references,
 		.stripe_bytes = info->stripe_bytes,
 		.is_lost = info->is_lost != 0,
+		.rights = info->rights,
 	};
-	name_copy(out->name, info->name);
+
+	name_copy(stat.name, info->name);
+	abi_give(out, size, &stat, sizeof(stat));
 }
 
 /* The manager's list; on 0 `*reply` is the caller's, with `*infos` inside. */
@@ -286,14 +302,9 @@ static int list_regions(struct afar_namespace *ns, uint64_t after, uint32_t max,
 	list.max = max;
 	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
 	request.region_list = &list;
-	ret = session_call(ns->session, &request, reply);
+	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_REGION_INFOS, reply);
 	if (ret)
 		return ret;
-	if ((*reply)->reply->result_case != AFAR__REPLY__RESULT_REGION_INFOS) {
-		afar__frame__free_unpacked(*reply, NULL);
-		return error_fail(-AFAR_EMALFORMED,
-				  "list regions: the manager answered something else");
-	}
 	*infos = (*reply)->reply->region_infos;
 	return 0;
 }
@@ -303,19 +314,23 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
 {
 	const Afar__RegionInfos *infos;
 	Afar__Frame *reply;
+	size_t size;
 	int ret = namespace_check(ns);
 
 	if (ret)
 		return ret;
-	if (!out || max == 0 || max > INT32_MAX || out->size != sizeof(*out))
-		return error_fail(-EINVAL,
-				  "list regions: no room, or the first entry's size is wrong");
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list regions: there is no room for them");
+	ret = abi_check_out(out, STAT_OLDEST, "afar_region_stat");
+	if (ret)
+		return ret;
+	size = out->size;
 	ret = list_regions(ns, after, max, &reply, &infos);
 	if (ret)
 		return ret;
 	ret = (int)(infos->n_entries < max ? infos->n_entries : max);
 	for (int i = 0; i < ret; i++)
-		stat_from_info(infos->entries[i], &out[i]);
+		give_stat(infos->entries[i], (char *)out + (size_t)i * size, size);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
@@ -328,17 +343,20 @@ int afar_region_stat(struct afar_region *region, struct afar_region_stat *out)
 
 	if (ret)
 		return ret;
-	if (!out || out->size != sizeof(*out))
-		return error_fail(-EINVAL, "stat a region: out is null or its size is wrong");
-	ret = list_regions(region->ns, region->address - 1, 1, &reply, &infos);
+	if (!out)
+		return error_fail(-EINVAL, "stat a region: out is null");
+	ret = abi_check_out(out, STAT_OLDEST, "afar_region_stat");
+	if (ret)
+		return ret;
+	ret = list_regions(region->ns, region->target.address - 1, 1, &reply, &infos);
 	if (ret)
 		return ret;
 	/* The first address may have been freed and taken by another region since. */
-	if (infos->n_entries == 1 && infos->entries[0]->generation == region->generation)
-		stat_from_info(infos->entries[0], out);
+	if (infos->n_entries == 1 && infos->entries[0]->generation == region->target.generation)
+		give_stat(infos->entries[0], out, out->size);
 	else
 		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",
-				 (unsigned long long)region->address);
+				 (unsigned long long)region->target.address);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }

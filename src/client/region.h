@@ -9,8 +9,6 @@
 struct afar_region {
 	struct afar_target target; /* its handle is the region's; in use while it is mapped */
 	struct afar_namespace *ns;
-	uint64_t address;
-	uint64_t generation;
 	uint64_t stripe_bytes;
 	uint32_t width;
 	char name[AFAR_NAME_MAX + 1];

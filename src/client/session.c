@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 #include "client/peer.h"
 #include "client/queue.h"
 
@@ -51,6 +52,16 @@ bool session_has_ended(struct afar_session *session)
 	has_ended = session->state == SESSION_ENDED;
 	pthread_mutex_unlock(&session->lock);
 	return has_ended;
+}
+
+bool session_is_up(struct afar_session *session)
+{
+	bool is_up;
+
+	pthread_mutex_lock(&session->lock);
+	is_up = session->state == SESSION_UP;
+	pthread_mutex_unlock(&session->lock);
+	return is_up;
 }
 
 int session_fabric(struct afar_session *session)
@@ -108,6 +119,8 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 		session->number = reply->session_opened->session;
 		memcpy(session->secret, reply->session_opened->secret.data,
 		       sizeof(session->secret));
+		snprintf(session->principal, sizeof(session->principal), "%s",
+			 reply->session_opened->principal);
 	}
 	session->retry_ms = RETRY_MIN_MS;
 	set_state(session, SESSION_UP, 0);
@@ -173,6 +186,9 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	if (session->state == SESSION_OPENING) {
 		/* Nothing was promised yet: whoever opens the session hears at once. */
 		set_state(session, SESSION_ENDED, status ? status : -ECONNRESET);
+	} else if (session->state != SESSION_ENDED && status == -AFAR_EAUTH) {
+		/* The key was good before: it has been revoked. */
+		set_state(session, SESSION_ENDED, status);
 	} else if (session->state != SESSION_ENDED) {
 		set_state(session, SESSION_DOWN, status ? status : -ECONNRESET);
 		delay_ms = session->retry_ms;
@@ -279,9 +295,10 @@ static int enter_window(struct afar_session *session, uint64_t deadline)
 	return 0;
 }
 
-int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply)
+int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Request *request,
+		       Afar__Frame **reply)
 {
-	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
+	struct rpc_envelope envelope = {.deadline = deadline};
 	struct session_pending pending;
 	struct rpc_connection *manager = NULL;
 	bool was_sent = false;
@@ -331,6 +348,22 @@ int session_call(struct afar_session *session, Afar__Request *request, Afar__Fra
 	return ret;
 }
 
+int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply)
+{
+	return session_call_until(session, session_deadline(session), request, reply);
+}
+
+int session_call_for(struct afar_session *session, Afar__Request *request,
+		     Afar__Reply__ResultCase result, Afar__Frame **reply)
+{
+	int ret = session_call(session, request, reply);
+
+	if (ret || (*reply)->reply->result_case == result)
+		return ret;
+	afar__frame__free_unpacked(*reply, NULL);
+	return error_fail(-AFAR_EMALFORMED, "call the manager: it answered something else");
+}
+
 /* ---- Opening and closing */
 
 static const char *default_key_file(const struct uri *uri,
@@ -338,7 +371,7 @@ static const char *default_key_file(const struct uri *uri,
 {
 	const char *environment = getenv("AFAR_KEY");
 
-	if (options && options->key_file)
+	if (options->key_file)
 		return options->key_file;
 	if (uri->key_file[0])
 		return uri->key_file;
@@ -363,16 +396,6 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 	return ret < 0 ? ret : 0;
 }
 
-static int check_options(const struct afar_session_options *options)
-{
-	if (options && options->size < sizeof(*options))
-		return error_fail(-EINVAL,
-				  "open a session: the options' size is %zu, not %zu; set it to "
-				  "sizeof(struct afar_session_options)",
-				  options->size, sizeof(*options));
-	return 0;
-}
-
 static uint64_t default_cache_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
@@ -380,10 +403,9 @@ static uint64_t default_cache_bytes(void)
 
 static void apply_options(struct afar_session *session, const struct afar_session_options *options)
 {
-	uint32_t spin_us = options && options->spin_us ? options->spin_us : DEFAULT_SPIN_US;
+	uint32_t spin_us = options->spin_us ? options->spin_us : DEFAULT_SPIN_US;
 
-	session->timeout_ms =
-		options && options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+	session->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
 	session->spin_ns = spin_us == UINT32_MAX ? 0 : (uint64_t)spin_us * 1000;
 }
 
@@ -477,9 +499,10 @@ static int wait_opened(struct afar_session *session)
 	return status ? fail_opening(session, status) : 0;
 }
 
-int afar_session_open(const char *uri, const struct afar_session_options *options,
+int afar_session_open(const char *uri, const struct afar_session_options *given,
 		      struct afar_session **out)
 {
+	struct afar_session_options options = {0};
 	char default_uri[PATH_MAX + 512];
 	struct afar_session *session;
 	int ret;
@@ -487,7 +510,9 @@ int afar_session_open(const char *uri, const struct afar_session_options *option
 	if (!out)
 		return error_fail(-EINVAL,
 				  "open a session: there is nowhere to put it (out is null)");
-	ret = check_options(options);
+	ret = given ? abi_take(&options, sizeof(options), sizeof(options), given,
+			       "afar_session_options")
+		    : 0;
 	if (ret)
 		return ret;
 	if (!uri) {
@@ -500,13 +525,13 @@ int afar_session_open(const char *uri, const struct afar_session_options *option
 	if (!session)
 		return error_code(-ENOMEM);
 
-	apply_options(session, options);
+	apply_options(session, &options);
 	ret = uri_parse(uri, &session->uri);
 	if (!ret)
-		ret = load_key(session, options);
+		ret = load_key(session, &options);
 	if (!ret)
-		ret = segment_cache_open(options && options->cache_bytes ? options->cache_bytes
-									 : default_cache_bytes(),
+		ret = segment_cache_open(options.cache_bytes ? options.cache_bytes
+							     : default_cache_bytes(),
 					 &session->segments);
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);

@@ -56,6 +56,7 @@ struct afar_session {
 	struct rpc_connection *manager;
 	uint64_t number;
 	uint8_t secret[16];
+	char principal[AFAR_PRINCIPAL_MAX + 1]; /* as the manager says */
 	uint32_t retry_ms;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
@@ -70,6 +71,9 @@ struct afar_session {
 /* Whether the manager has ended it: nothing new may be begun with servers then. */
 bool session_has_ended(struct afar_session *session);
 
+/* Whether the manager can be called without waiting for it to come back. */
+bool session_is_up(struct afar_session *session);
+
 /* 0, or why no call can be made: -EINVAL (not a session), -AFAR_EFORKED. */
 int session_check(const struct afar_session *session);
 
@@ -79,6 +83,13 @@ int session_check(const struct afar_session *session);
  * -ETIMEDOUT, -AFAR_ESESSION.
  */
 int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply);
+/* The same, until `deadline`. */
+int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Request *request,
+		       Afar__Frame **reply);
+/* The same as session_call(), for a call whose reply must be of the kind `result`: else
+ * -AFAR_EMALFORMED. */
+int session_call_for(struct afar_session *session, Afar__Request *request,
+		     Afar__Reply__ResultCase result, Afar__Frame **reply);
 
 /*
  * Opens the session's fabric if it is not open: before its first region, queue or buffer, and not with

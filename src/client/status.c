@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/session.h"
+#include "rpc/capability.h"
 
 /* Text of others need not be UTF-8, which JSON wants: then it is left out. */
 static json_t *text(const char *value)
@@ -44,15 +45,33 @@ static json_t *server_to_json(const Afar__ServerStatus *status)
 	const Afar__Server *server = status->server ? status->server : &no_server;
 	const Afar__ServerReport *report = status->report ? status->report : &no_report;
 
-	return json_pack("{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "server",
-			 number(server->server), "name", text(server->name), "is_up",
-			 (int)status->is_up, "incarnation", hexadecimal(server->incarnation),
-			 "control_address", text(server->control_address), "lanes",
-			 lanes_to_json(server), "capacity_bytes", number(report->capacity_bytes),
-			 "granted_bytes", number(report->granted_bytes), "clean_bytes",
-			 number(report->clean_bytes), "dirty_bytes", number(report->dirty_bytes),
-			 "nr_connections", number(report->nr_connections), "resident_bytes",
-			 number(report->resident_bytes));
+	return json_pack(
+		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"server", number(server->server), "name", text(server->name), "is_up",
+		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
+		"control_address", text(server->control_address), "lanes", lanes_to_json(server),
+		"capacity_bytes", number(report->capacity_bytes), "granted_bytes",
+		number(report->granted_bytes), "draining_bytes", number(report->draining_bytes),
+		"dirty_bytes", number(report->dirty_bytes), "clean_bytes",
+		number(report->clean_bytes), "scrubbed_bytes", number(report->scrubbed_bytes),
+		"scrub_bytes_per_s", number(report->scrub_bytes_per_s), "nr_connections",
+		number(report->nr_connections), "resident_bytes", number(report->resident_bytes));
+}
+
+static json_t *rights_to_json(uint32_t rights)
+{
+	return json_string(rights & RIGHT_WRITE ? "rw" : rights & RIGHT_READ ? "r" : "");
+}
+
+static json_t *grants_to_json(const Afar__NamespaceInfo *info)
+{
+	json_t *grants = json_array();
+
+	for (size_t i = 0; i < info->n_grants; i++)
+		json_array_append_new(grants, json_pack("{s:o, s:o}", "principal",
+							text(info->grants[i]->principal), "rights",
+							rights_to_json(info->grants[i]->rights)));
+	return grants;
 }
 
 static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
@@ -60,22 +79,25 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 	static const Afar__Policy no_policy = AFAR__POLICY__INIT;
 	const Afar__Policy *policy = info->policy ? info->policy : &no_policy;
 
-	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "namespace",
+	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "namespace",
 			 number(info->namespace_), "name", text(info->name), "tier",
 			 policy->tier == AFAR_TIER_DRAM ? "dram" : "unknown", "width",
 			 number(policy->width), "stripe_bytes", number(policy->stripe_bytes),
 			 "reserved_bytes", number(info->reserved_bytes), "allocated_bytes",
-			 number(info->allocated_bytes), "nr_regions", number(info->nr_regions));
+			 number(info->allocated_bytes), "nr_regions", number(info->nr_regions),
+			 "owner", text(info->owner), "rights", rights_to_json(info->rights),
+			 "grants", grants_to_json(info));
 }
 
 static json_t *session_to_json(const Afar__SessionStatus *status)
 {
-	return json_pack("{s:o, s:o, s:b, s:o}", "session", hexadecimal(status->session), "client",
-			 text(status->client), "is_connected", (int)status->is_connected,
-			 "nr_references", number(status->nr_references));
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:o}", "session", hexadecimal(status->session),
+			 "client", text(status->client), "principal", text(status->principal),
+			 "is_connected", (int)status->is_connected, "is_ending",
+			 (int)status->is_ending, "nr_references", number(status->nr_references));
 }
 
-static char *status_to_text(const Afar__ClusterStatus *status)
+static char *status_to_text(const struct afar_session *session, const Afar__ClusterStatus *status)
 {
 	json_t *servers = json_array();
 	json_t *namespaces = json_array();
@@ -89,10 +111,11 @@ static char *status_to_text(const Afar__ClusterStatus *status)
 		json_array_append_new(namespaces, namespace_to_json(status->namespaces[i]));
 	for (size_t i = 0; i < status->n_sessions; i++)
 		json_array_append_new(sessions, session_to_json(status->sessions[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", text(status->cluster),
-			 "manager_incarnation", hexadecimal(status->manager_incarnation),
-			 "uptime_ms", number(status->uptime_ms), "servers", servers, "namespaces",
-			 namespaces, "sessions", sessions);
+	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", text(status->cluster),
+			 "principal", text(session->principal), "manager_incarnation",
+			 hexadecimal(status->manager_incarnation), "uptime_ms",
+			 number(status->uptime_ms), "servers", servers, "namespaces", namespaces,
+			 "sessions", sessions);
 	out = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	return out;
@@ -112,16 +135,11 @@ int afar_session_status(struct afar_session *session, char **json)
 				  "get the status: there is nowhere to put it (json is null)");
 	request.call_case = AFAR__REQUEST__CALL_STATUS;
 	request.status = &status;
-	ret = session_call(session, &request, &reply);
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
 	if (ret)
 		return ret;
-	if (reply->reply->result_case == AFAR__REPLY__RESULT_CLUSTER_STATUS) {
-		*json = status_to_text(reply->reply->cluster_status);
-		ret = *json ? 0 : error_code(-ENOMEM);
-	} else {
-		ret = error_fail(-AFAR_EMALFORMED,
-				 "get the status: the manager answered something else");
-	}
+	*json = status_to_text(session, reply->reply->cluster_status);
+	ret = *json ? 0 : error_code(-ENOMEM);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }

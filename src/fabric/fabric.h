@@ -79,6 +79,13 @@ struct fabric_request {
 	size_t private_length; /* what came, truncated to FABRIC_PRIVATE_MAX */
 };
 
+/* How long strangers may keep a connection open at a listener without asking to connect. */
+struct fabric_patience {
+	uint32_t silence_ms;
+	uint32_t nr_per_host; /* where there are more from one host, the oldest go sooner: */
+	uint32_t crowd_ms;
+};
+
 struct fabric {
 	const struct fabric_ops *ops;
 	struct fabric_attributes attributes;
@@ -115,6 +122,12 @@ struct fabric_ops {
 	int (*listener_fd)(struct fabric_listener *listener);
 	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). */
 	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
+	/* Ends the connections of strangers who have been silent for too long; how long is counted from
+	 * the first sweep that finds them. Returns how many silent strangers it found, which are to be
+	 * looked at again. One thread at a time, beside any others that use the listener. NULL: the
+	 * transport does not let strangers keep anything open. */
+	size_t (*listener_sweep)(struct fabric_listener *listener,
+				 const struct fabric_patience *patience);
 	/* Starts accepting; FABRIC_CONNECTED follows on the queue. On an error the request is still to
 	 * be rejected. */
 	int (*accept)(struct fabric_request *request, struct fabric_queue *queue, void *owner,
@@ -189,6 +202,14 @@ static inline int fabric_listener_fd(struct fabric_listener *listener)
 static inline int fabric_listener_next(struct fabric_listener *listener, struct fabric_request *out)
 {
 	return listener->fabric->ops->listener_next(listener, out);
+}
+
+static inline size_t fabric_listener_sweep(struct fabric_listener *listener,
+					   const struct fabric_patience *patience)
+{
+	const struct fabric_ops *ops = listener->fabric->ops;
+
+	return ops->listener_sweep ? ops->listener_sweep(listener, patience) : 0;
 }
 
 static inline int fabric_accept(struct fabric_request *request, struct fabric_queue *queue,

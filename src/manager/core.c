@@ -69,27 +69,36 @@ void event_answer(struct core *core, struct event *event)
 
 /* ---- Outcomes */
 
-static int reply_namespace(const struct core *core, uint64_t number, Afar__Reply *reply)
+static int reply_namespace(const struct core *core, const struct session *session, uint64_t number,
+			   Afar__Reply *reply)
 {
 	struct namespace *ns;
-	int rc = core_namespace(core, "tell of a namespace", number, &ns);
+	int rc = core_namespace(core, session, "tell of a namespace", number, RIGHT_READ, &ns);
 
 	if (rc < 0)
 		return rc;
-	reply->namespace_info = info_namespace(ns);
+	reply->namespace_info = info_namespace(core, session, ns);
 	if (reply->namespace_info == NULL)
 		return error_code(-ENOMEM);
 	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
 	return 0;
 }
 
-static int reply_region(const struct core *core, uint64_t generation, Afar__Reply *reply)
+static int reply_region(const struct core *core, const struct session *session, uint64_t generation,
+			Afar__Reply *reply)
 {
 	const struct region *region = state_region(core->state, generation);
+	int rc;
 
 	if (region == NULL)
 		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
-	reply->region_info = info_region(region, true);
+	rc = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
+	if (rc < 0)
+		return rc;
+	/* A request that comes again when all is over must not get more than one that comes first. */
+	if (session_reference(session, generation) == NULL)
+		return error_fail(-EINVAL, "tell of a region: the session has closed it meanwhile");
+	reply->region_info = info_region(core, session, region, true);
 	if (reply->region_info == NULL)
 		return error_code(-ENOMEM);
 	reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
@@ -106,17 +115,20 @@ static int reply_released(uint64_t bytes, Afar__Reply *reply)
 	return 0;
 }
 
-int core_reply(struct core *core, enum outcome_kind kind, uint64_t value, Afar__Reply *reply)
+int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
+	       uint64_t value, Afar__Reply *reply)
 {
 	switch (kind) {
 	case OUTCOME_NONE:
 		return 0;
 	case OUTCOME_NAMESPACE:
-		return reply_namespace(core, value, reply);
+		return reply_namespace(core, session, value, reply);
 	case OUTCOME_REGION:
-		return reply_region(core, value, reply);
+		return reply_region(core, session, value, reply);
 	case OUTCOME_RELEASED:
 		return reply_released(value, reply);
+	case OUTCOME_PRINCIPAL:
+		return principal_reply(core, value, reply);
 	}
 	return error_code(-EIO);
 }
@@ -124,7 +136,7 @@ int core_reply(struct core *core, enum outcome_kind kind, uint64_t value, Afar__
 int core_record(struct core *core, struct session *session, struct event *event)
 {
 	enum outcome_kind kind = (enum outcome_kind)event->outcome_kind;
-	int rc = core_reply(core, kind, event->outcome_value, event->reply);
+	int rc = core_reply(core, session, kind, event->outcome_value, event->reply);
 
 	if (rc == 0)
 		rc = session_add_outcome(session, event->request_id, kind, event->outcome_value);
@@ -145,30 +157,38 @@ enum operation_kind {
 	OPERATION_ONCE,	  /* is done once, and its outcome kept for when it is asked again   */
 };
 
+enum audience { FOR_ANYBODY, FOR_SERVER, FOR_CLIENT, FOR_OPERATOR };
+
 struct operation {
 	Afar__Request__CallCase call;
 	enum operation_kind kind;
+	enum audience audience;
 	core_operation *run; /* NULL: answers 0 */
 };
 
 static const struct operation operations[] = {
-	{AFAR__REQUEST__CALL_SESSION_OPEN, OPERATION_DAEMON, session_open},
-	{AFAR__REQUEST__CALL_SESSION_CLOSE, OPERATION_CHANGE, session_close},
-	{AFAR__REQUEST__CALL_STATUS, OPERATION_READ, cluster_status},
-	{AFAR__REQUEST__CALL_NAMESPACE_CREATE, OPERATION_ONCE, namespace_create},
-	{AFAR__REQUEST__CALL_NAMESPACE_OPEN, OPERATION_READ, namespace_open},
-	{AFAR__REQUEST__CALL_NAMESPACE_DELETE, OPERATION_ONCE, namespace_delete},
-	{AFAR__REQUEST__CALL_NAMESPACE_LIST, OPERATION_READ, namespace_list},
-	{AFAR__REQUEST__CALL_NAMESPACE_RESERVE, OPERATION_ONCE, namespace_reserve},
-	{AFAR__REQUEST__CALL_NAMESPACE_RELEASE, OPERATION_ONCE, namespace_release},
-	{AFAR__REQUEST__CALL_REGION_ALLOC, OPERATION_ONCE, region_alloc},
-	{AFAR__REQUEST__CALL_REGION_OPEN, OPERATION_ONCE, region_open},
-	{AFAR__REQUEST__CALL_REGION_CLOSE, OPERATION_ONCE, region_close},
-	{AFAR__REQUEST__CALL_REGION_FREE, OPERATION_ONCE, region_free_operation},
-	{AFAR__REQUEST__CALL_REGION_LIST, OPERATION_READ, region_list},
-	{AFAR__REQUEST__CALL_SERVER_JOIN, OPERATION_DAEMON, server_join},
-	{AFAR__REQUEST__CALL_SERVER_REPORT, OPERATION_DAEMON, server_report},
-	{AFAR__REQUEST__CALL_PING, OPERATION_DAEMON, NULL},
+	{AFAR__REQUEST__CALL_SESSION_OPEN, OPERATION_DAEMON, FOR_CLIENT, session_open},
+	{AFAR__REQUEST__CALL_SESSION_CLOSE, OPERATION_CHANGE, FOR_CLIENT, session_close},
+	{AFAR__REQUEST__CALL_STATUS, OPERATION_READ, FOR_CLIENT, cluster_status},
+	{AFAR__REQUEST__CALL_NAMESPACE_CREATE, OPERATION_ONCE, FOR_CLIENT, namespace_create},
+	{AFAR__REQUEST__CALL_NAMESPACE_OPEN, OPERATION_READ, FOR_CLIENT, namespace_open},
+	{AFAR__REQUEST__CALL_NAMESPACE_DELETE, OPERATION_ONCE, FOR_CLIENT, namespace_delete},
+	{AFAR__REQUEST__CALL_NAMESPACE_LIST, OPERATION_READ, FOR_CLIENT, namespace_list},
+	{AFAR__REQUEST__CALL_NAMESPACE_RESERVE, OPERATION_ONCE, FOR_CLIENT, namespace_reserve},
+	{AFAR__REQUEST__CALL_NAMESPACE_RELEASE, OPERATION_ONCE, FOR_CLIENT, namespace_release},
+	{AFAR__REQUEST__CALL_NAMESPACE_GRANT, OPERATION_ONCE, FOR_CLIENT, namespace_grant},
+	{AFAR__REQUEST__CALL_REGION_ALLOC, OPERATION_ONCE, FOR_CLIENT, region_alloc},
+	{AFAR__REQUEST__CALL_REGION_OPEN, OPERATION_ONCE, FOR_CLIENT, region_open},
+	{AFAR__REQUEST__CALL_REGION_CLOSE, OPERATION_ONCE, FOR_CLIENT, region_close},
+	{AFAR__REQUEST__CALL_REGION_FREE, OPERATION_ONCE, FOR_CLIENT, region_free_operation},
+	{AFAR__REQUEST__CALL_REGION_LIST, OPERATION_READ, FOR_CLIENT, region_list},
+	{AFAR__REQUEST__CALL_REGION_ACCESS, OPERATION_READ, FOR_CLIENT, region_access},
+	{AFAR__REQUEST__CALL_KEY_ADD, OPERATION_ONCE, FOR_OPERATOR, key_add},
+	{AFAR__REQUEST__CALL_KEY_LIST, OPERATION_READ, FOR_OPERATOR, key_list},
+	{AFAR__REQUEST__CALL_KEY_REVOKE, OPERATION_ONCE, FOR_OPERATOR, key_revoke},
+	{AFAR__REQUEST__CALL_SERVER_JOIN, OPERATION_DAEMON, FOR_SERVER, server_join},
+	{AFAR__REQUEST__CALL_SERVER_REPORT, OPERATION_DAEMON, FOR_SERVER, server_report},
+	{AFAR__REQUEST__CALL_PING, OPERATION_DAEMON, FOR_ANYBODY, NULL},
 };
 
 static const struct operation *find_operation(const Afar__Request *request)
@@ -179,9 +199,44 @@ static const struct operation *find_operation(const Afar__Request *request)
 	return NULL;
 }
 
-static uint64_t now(const struct core *core)
+uint64_t core_now(const struct core *core)
 {
 	return core->environment.now(core->environment.context);
+}
+
+/* Who it is counts now: a key may have been revoked since the connection was made. */
+static int check_caller(const struct core *core, const struct operation *operation,
+			const struct event *event)
+{
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
+	enum principal_kind kind =
+		principal != NULL ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
+
+	if (kind == PRINCIPAL_UNKNOWN)
+		return error_fail(-AFAR_EAUTH,
+				  "call to the manager: the key that this connection "
+				  "was made with has been revoked; ask an operator for "
+				  "another");
+	if (operation->audience == FOR_SERVER && kind != PRINCIPAL_SERVER)
+		return error_fail(-EACCES,
+				  "call to the manager: '%s' has the key of a client; servers join "
+				  "with a join key (the manager's server.key, or 'afar key add "
+				  "--server')",
+				  principal);
+	if ((operation->audience == FOR_CLIENT || operation->audience == FOR_OPERATOR) &&
+	    kind == PRINCIPAL_SERVER)
+		return error_fail(
+			-EACCES,
+			"call to the manager: '%s' has a server's join key, which is good "
+			"for joining alone; use a client's key",
+			principal);
+	if (operation->audience == FOR_OPERATOR && kind != PRINCIPAL_OPERATOR)
+		return error_fail(
+			-EACCES,
+			"call to the manager: '%s' is no operator, and only they add, list "
+			"and revoke keys; use a key of the manager's key file",
+			principal);
+	return 0;
 }
 
 /* The client has the replies to all lower ids: they need not be kept. */
@@ -226,7 +281,7 @@ static int run_once(struct core *core, const struct operation *operation, struct
 	settle(core, session, event->settled_below);
 	outcome = session_outcome(session, event->request_id);
 	if (outcome != NULL)
-		return core_reply(core, outcome->kind, outcome->value, event->reply);
+		return core_reply(core, session, outcome->kind, outcome->value, event->reply);
 	rc = check_id(session, event);
 	if (rc < 0)
 		return rc;
@@ -245,7 +300,10 @@ static int run_operation(struct core *core, const struct operation *operation, s
 		return error_fail(
 			-EIO, "call to the manager: it cannot read its store; mend the disk, then "
 			      "it goes on");
-	if (event->deadline <= now(core))
+	rc = check_caller(core, operation, event);
+	if (rc < 0)
+		return rc;
+	if (event->deadline <= core_now(core))
 		return error_fail(-ETIMEDOUT,
 				  "call to the manager: its time is over; nothing was done");
 	if (operation->kind != OPERATION_DAEMON) {
@@ -262,7 +320,7 @@ static int run_operation(struct core *core, const struct operation *operation, s
  * then, or for a while, requests that choose among servers wait. */
 static bool is_recovering(const struct core *core)
 {
-	return core->state != NULL && now(core) < core->started_at + CORE_RECOVERY_NS &&
+	return core->state != NULL && core_now(core) < core->started_at + CORE_RECOVERY_NS &&
 	       servers_are_missing(core);
 }
 
@@ -270,6 +328,18 @@ static bool chooses_servers(const Afar__Request *request)
 {
 	return request->call_case == AFAR__REQUEST__CALL_NAMESPACE_RESERVE ||
 	       request->call_case == AFAR__REQUEST__CALL_REGION_ALLOC;
+}
+
+/* Whether it is not its time yet. */
+static bool has_to_wait(const struct core *core, const struct event *event)
+{
+	const Afar__Request *request = event->request;
+
+	if (core->state == NULL)
+		return false;
+	if (request->call_case == AFAR__REQUEST__CALL_KEY_ADD)
+		return principal_is_going(core, request->key_add->name);
+	return chooses_servers(request) && is_recovering(core);
 }
 
 static void handle_request(struct core *core, struct event *event)
@@ -281,8 +351,8 @@ static void handle_request(struct core *core, struct event *event)
 		cds_list_add_tail(&event->node, &core->reading);
 		return;
 	}
-	if (operation != NULL && chooses_servers(event->request) && is_recovering(core)) {
-		cds_list_add_tail(&event->node, &core->recovering);
+	if (operation != NULL && has_to_wait(core, event)) {
+		cds_list_add_tail(&event->node, &core->waiting);
 		return;
 	}
 	if (operation == NULL)
@@ -352,7 +422,7 @@ static int reload(struct core *core)
 	}
 	servers_relink(core);
 	/* A server that was forgotten in a batch that failed is to be forgotten again. */
-	core->forget_at = sooner(core->forget_at, now(core) + core->lease_ns);
+	core->forget_at = sooner(core->forget_at, core_now(core) + core->lease_ns);
 	rc = sessions_relink(core);
 	if (rc < 0) {
 		unlink_lives(core);
@@ -370,7 +440,7 @@ static void fail_batch(struct core *core, int status)
 
 	snprintf(sentence, sizeof(sentence), "%s", afar_last_error());
 	log_error("%s", sentence);
-	core->retry_at = now(core) + CORE_RETRY_NS;
+	core->retry_at = core_now(core) + CORE_RETRY_NS;
 	reload(core);
 	cds_list_for_each_entry (event, &core->answering, node) {
 		/* The server believes what it was told: it must join again. */
@@ -379,6 +449,7 @@ static void fail_batch(struct core *core, int status)
 		if (event->reply->status == 0)
 			event_fail(event, error_fail(status, "%s", sentence));
 	}
+	principals_committed(core, status);
 	error_fail(status, "%s", sentence);
 	reserve_committed(core, status);
 }
@@ -387,10 +458,12 @@ static void commit(struct core *core)
 {
 	int rc = store_commit(core->store);
 
-	if (rc < 0)
+	if (rc < 0) {
 		fail_batch(core, rc);
-	else
-		reserve_committed(core, 0);
+		return;
+	}
+	principals_committed(core, 0);
+	reserve_committed(core, 0);
 }
 
 /* ---- Batches */
@@ -430,7 +503,7 @@ static void do_own_work(struct core *core)
 	if (core->state == NULL || core->retry_at != 0)
 		return;
 	sessions_expire(core);
-	if (core->forget_at <= now(core)) {
+	if (core->forget_at <= core_now(core)) {
 		core->forget_at = CORE_NEVER;
 		servers_forget(core);
 	}
@@ -440,9 +513,10 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 {
 	struct event *event, *next;
 
-	if (core->retry_at != 0 && core->retry_at <= now(core)) {
-		core->retry_at =
-			core->state != NULL || reload(core) == 0 ? 0 : now(core) + CORE_RETRY_NS;
+	if (core->retry_at != 0 && core->retry_at <= core_now(core)) {
+		core->retry_at = core->state != NULL || reload(core) == 0
+					 ? 0
+					 : core_now(core) + CORE_RETRY_NS;
 	}
 	cds_list_for_each_entry_safe (event, next, events, node) {
 		cds_list_del(&event->node);
@@ -458,6 +532,19 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	forget_gone(core);
 }
 
+/* Those whose wait is over, into the batch. */
+static void end_waits(struct core *core, struct cds_list_head *batch)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
+		if (has_to_wait(core, event))
+			continue;
+		cds_list_del(&event->node);
+		cds_list_add_tail(&event->node, batch);
+	}
+}
+
 void core_run(struct core *core, struct cds_list_head *events)
 {
 	CDS_LIST_HEAD(batch);
@@ -469,10 +556,7 @@ void core_run(struct core *core, struct cds_list_head *events)
 		CDS_INIT_LIST_HEAD(&batch);
 		cds_list_splice(&core->failed_calls, &batch);
 		CDS_INIT_LIST_HEAD(&core->failed_calls);
-		if (!is_recovering(core)) {
-			cds_list_splice(&core->recovering, &batch);
-			CDS_INIT_LIST_HEAD(&core->recovering);
-		}
+		end_waits(core, &batch);
 	} while (!cds_list_empty(&batch));
 }
 
@@ -485,7 +569,7 @@ uint64_t core_next_run(struct core *core)
 	if (!cds_list_empty(&core->leased))
 		next = cds_list_first_entry(&core->leased, struct live_session, node)
 			       ->lease_deadline;
-	if (!cds_list_empty(&core->recovering))
+	if (!cds_list_empty(&core->waiting))
 		next = sooner(next, core->started_at + CORE_RECOVERY_NS);
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
@@ -502,15 +586,17 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 		return error_code(-ENOMEM);
 	core->environment = *environment;
 	core->metastore = metastore;
+	core->keyring = options->keyring;
 	core->incarnation = options->incarnation;
 	core->lease_ns = (uint64_t)options->lease_ms * 1000000U;
-	core->started_at = now(core);
+	core->started_at = core_now(core);
 	core->forget_at = core->started_at + core->lease_ns;
 	CDS_INIT_LIST_HEAD(&core->live_servers);
 	CDS_INIT_LIST_HEAD(&core->connected);
 	CDS_INIT_LIST_HEAD(&core->leased);
 	CDS_INIT_LIST_HEAD(&core->jobs);
-	CDS_INIT_LIST_HEAD(&core->recovering);
+	CDS_INIT_LIST_HEAD(&core->waiting);
+	CDS_INIT_LIST_HEAD(&core->key_changes);
 	CDS_INIT_LIST_HEAD(&core->answering);
 	CDS_INIT_LIST_HEAD(&core->reading);
 	CDS_INIT_LIST_HEAD(&core->gone);
@@ -518,6 +604,8 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	rc = store_open(metastore, &core->store);
 	if (rc == 0)
 		rc = reload(core);
+	if (rc == 0)
+		rc = principals_start(core);
 	if (rc < 0) {
 		core_close(core);
 		return rc;
@@ -527,11 +615,11 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 }
 
 /* Requests that still wait: their callers have gone, for all peers have. */
-static void drop_recovering(struct core *core)
+static void drop_waiting(struct core *core)
 {
 	struct event *event, *next;
 
-	cds_list_for_each_entry_safe (event, next, &core->recovering, node) {
+	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
 		cds_list_del(&event->node);
 		event_fail(event, error_fail(-ESHUTDOWN, "call to the manager: it is stopping"));
 		event_answer(core, event);
@@ -540,8 +628,9 @@ static void drop_recovering(struct core *core)
 
 void core_close(struct core *core)
 {
-	drop_recovering(core);
+	drop_waiting(core);
 	reserve_close(core);
+	principals_close(core);
 	sessions_close(core);
 	servers_close(core);
 	state_close(core->state);

@@ -19,6 +19,7 @@
 
 #include <urcu/list.h>
 
+#include "manager/keyring.h"
 #include "manager/metastore/metastore.h"
 #include "rpc/afar.pb-c.h"
 
@@ -36,8 +37,12 @@ struct core_environment {
 	 * peer's EVENT_GONE. */
 	int (*call)(void *context, void *peer, uint64_t deadline, Afar__Request *request,
 		    struct outgoing *outgoing);
+	/* The principal whose key the peer proved; NULL: its key was revoked since. */
+	const char *(*principal)(void *context, void *peer);
 	/* Closes a connection; EVENT_GONE follows. */
 	void (*close_peer)(void *context, void *peer);
+	/* Closes all connections of a principal whose key was revoked; from now on they have none. */
+	void (*close_principal)(void *context, const char *principal);
 	/* The core is done with a peer that is gone. */
 	void (*forget_peer)(void *context, void *peer);
 };
@@ -73,6 +78,7 @@ struct event *event_new(enum event_kind kind, void *peer);
 void event_free(struct event *event);
 
 struct core_options {
+	struct keyring *keyring; /* with the files' keys; the core adds and removes the others */
 	uint32_t lease_ms;
 	uint64_t incarnation; /* of the manager */
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the rooms of the core share: core.c (batches, dispatch), namespaces.c, reserve.c, regions.c,
- * sessions.c, servers.c, info.c.
+ * What the rooms of the core share: core.c (batches, dispatch), principals.c (keys), rights.c (who may
+ * do what with a namespace), namespaces.c, reserve.c, regions.c, access.c (passes and capabilities),
+ * sessions.c, servers.c, joins.c, info.c.
  *
  * An operation checks everything first and changes the tables then. When a change cannot be finished
  * (memory), it spoils the store: the batch's commit fails and the tables are read again.
@@ -13,6 +14,8 @@
 #include "manager/core.h"
 #include "manager/state.h"
 #include "manager/store.h"
+#include "rpc/capability.h"
+#include "rpc/pass.h"
 
 #define CORE_LIST_MAX	  1000U			 /* entries of one list reply                  */
 #define CORE_OUTCOMES_MAX 1024U			 /* replies kept for one session               */
@@ -26,11 +29,15 @@ struct live_server {
 	uint64_t number;
 	struct server *server; /* in the present tables; NULL only while they are read again */
 	void *peer;	       /* NULL: down */
+	uint64_t down_at;      /* without a peer: since then */
 	uint64_t incarnation;
 	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
 	uint64_t retry_at;	/* no releases and fences before */
 	bool is_probed;		/* a ping is under way */
-	uint64_t report_granted, report_clean, report_dirty, report_resident;
+	uint8_t signing_key[SIGNING_KEY_BYTES];
+	uint64_t born_at; /* when the incarnation began, on our clock; may be before its zero */
+	uint64_t report_granted, report_clean, report_dirty, report_draining, report_resident;
+	uint64_t report_scrubbed, report_scrub_rate;
 	uint32_t report_connections;
 };
 
@@ -43,12 +50,14 @@ struct live_session {
 	uint64_t lease_deadline; /* without a peer */
 };
 
-struct job; /* reserve.c */
+struct job;	   /* reserve.c */
+struct key_change; /* principals.c */
 
 struct core {
 	struct core_environment environment;
 	struct metastore *metastore;
 	struct store *store;
+	struct keyring *keyring;
 	struct state *state; /* NULL: could not be read again yet */
 	uint64_t incarnation;
 	uint64_t started_at;
@@ -62,13 +71,14 @@ struct core {
 	uint64_t retry_at;  /* after a failed commit: no work of its own before */
 	uint64_t forget_at; /* servers that have not come back since the manager started */
 
-	struct cds_list_head
-		recovering; /* requests that wait for servers to come back after a start */
+	/* Requests that wait: for servers to come back after a start, for the batch to end. */
+	struct cds_list_head waiting;
 
 	/* Of the batch that runs. */
 	struct cds_list_head answering; /* requests whose replies wait for the commit */
 	struct cds_list_head reading;	/* requests that change nothing */
 	struct cds_list_head gone;	/* peers to forget */
+	struct cds_list_head key_changes;
 	/* Answers that the core gives itself, for calls that could not be sent. */
 	struct cds_list_head failed_calls;
 };
@@ -82,20 +92,53 @@ void event_answer(struct core *core, struct event *event);
 /* Records what a request did and makes its reply. */
 int core_record(struct core *core, struct session *session, struct event *event);
 /* Makes the reply for an outcome, also of a request that came again. */
-int core_reply(struct core *core, enum outcome_kind kind, uint64_t value, Afar__Reply *reply);
+int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
+	       uint64_t value, Afar__Reply *reply);
+uint64_t core_now(const struct core *core);
 
 /* An operation: fills the event's reply or outcome and returns 0, or a negative code with a sentence.
  * CORE_DEFERRED: the event is kept and answered later. */
 #define CORE_DEFERRED 1
 typedef int core_operation(struct core *core, struct session *session, struct event *event);
 
+/* ---- principals.c */
+
+core_operation key_add, key_list, key_revoke;
+/* What a principal is now, whoever it was at its handshake. */
+enum principal_kind core_principal_kind(const struct core *core, const char *name);
+/* The reply to an addition, also one that came again. */
+int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply);
+/* The batch revokes a key of this name: another one is not for this batch. */
+bool principal_is_going(const struct core *core, const char *name);
+/* The batch's commit is done: what it changed comes into force, or is undone. */
+void principals_committed(struct core *core, int status);
+/* Fills the keyring at start. */
+int principals_start(struct core *core);
+void principals_close(struct core *core);
+
+/* ---- rights.c */
+
+core_operation namespace_grant;
+/* Bits of rpc/capability.h, beside which: */
+#define RIGHT_OWN 0x4U
+uint32_t rights_of(const struct core *core, const char *principal, const struct namespace *ns);
+/* -EACCES with a sentence, unless the session's principal has all of the rights. */
+int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,
+		 uint32_t rights, const char *asked);
+
+/* ---- access.c */
+
+/* For the servers of the region's chunks that are connected. -ENOMEM: `*out` is empty. */
+int access_make(const struct core *core, const struct session *session, const struct region *region,
+		Afar__Access ***out, size_t *nr_out);
+
 /* ---- namespaces.c */
 
 core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
 	namespace_release;
-/* -ENOENT with a sentence. */
-int core_namespace(const struct core *core, const char *asked, uint64_t number,
-		   struct namespace **out);
+/* -ENOENT, or -EACCES without all of the rights, with a sentence. */
+int core_namespace(const struct core *core, const struct session *session, const char *asked,
+		   uint64_t number, uint32_t rights, struct namespace **out);
 /* Gives the memory of a deleted namespace back once no region is left. */
 void namespace_finish(struct core *core, struct namespace *ns);
 bool is_printable(const char *text, size_t length_max);
@@ -118,7 +161,8 @@ void reserve_close(struct core *core);
 
 /* ---- regions.c */
 
-core_operation region_alloc, region_open, region_close, region_free_operation, region_list;
+core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
+	region_access;
 /* Drops a reference; the region's memory returns when it was the last to a freed region. */
 void region_drop(struct core *core, struct reference *reference);
 
@@ -129,6 +173,8 @@ core_operation session_open, session_close;
 int core_session(struct core *core, const struct event *event, struct session **out);
 void session_gone(struct core *core, void *peer);
 void sessions_expire(struct core *core);
+/* Ends a session that did not ask for it, and closes its connection so that it learns of it. */
+int session_end_by_force(struct core *core, struct session *session);
 /* The server closed what the session had there, or ended: `incarnation` of it holds nothing any more. */
 void session_fenced(struct core *core, struct session *session, uint64_t server,
 		    uint64_t incarnation);
@@ -138,10 +184,20 @@ void sessions_close(struct core *core);
 
 /* ---- servers.c */
 
-core_operation server_join, server_report;
+core_operation server_report;
 struct live_server *core_live_server(const struct core *core, uint64_t number);
+struct live_server *core_live_server_of(const struct core *core, const void *peer);
 void server_gone(struct core *core, void *peer);
 bool server_is_up(const struct server *server);
+/* Its connection is lost or replaced. */
+void server_down(struct core *core, struct live_server *live);
+/* What it does not have any more, or never again. */
+void server_remove_extent(struct core *core, struct extent *extent);
+/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. */
+void server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
+/* Asks whether it lives; its connection is closed if it does not answer. */
+#define SERVER_PROBE_MS 2000U
+void server_probe(struct core *core, struct live_server *live);
 /* How long it may take to answer a call that is made now. */
 uint32_t server_timeout_ms(const struct live_server *live);
 /* Known servers that hold memory have not joined this manager yet. */
@@ -153,6 +209,12 @@ void servers_drive(struct core *core);
 uint64_t servers_next_drive(const struct core *core);
 void servers_relink(struct core *core);
 void servers_close(struct core *core);
+
+/* ---- joins.c */
+
+core_operation server_join;
+
+/* ---- servers.c: calls */
 
 enum outgoing_kind {
 	OUTGOING_RESERVE,
@@ -191,9 +253,12 @@ void server_answered(struct core *core, struct event *event);
 		message_;                                   \
 	})
 
-Afar__NamespaceInfo *info_namespace(const struct namespace *ns);
-Afar__RegionInfo *info_region(const struct region *region, bool with_layout);
-Afar__ClusterStatus *info_cluster(const struct core *core);
+/* As far as the session's principal may know it. */
+Afar__NamespaceInfo *info_namespace(const struct core *core, const struct session *session,
+				    const struct namespace *ns);
+Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
+			      const struct region *region, bool with_layout);
+Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session);
 core_operation cluster_status;
 
 #endif

@@ -16,8 +16,31 @@ static char *copy_text(const char *text, bool *is_complete)
 	return copy;
 }
 
-Afar__NamespaceInfo *info_namespace(const struct namespace *ns)
+/* Who was given rights: for those who may give them. */
+static bool add_grants(Afar__NamespaceInfo *info, const struct namespace *ns)
 {
+	bool is_complete = true;
+
+	info->grants = calloc(ns->nr_grants + 1, sizeof(*info->grants));
+	if (info->grants == NULL)
+		return false;
+	for (size_t i = 0; i < ns->nr_grants && is_complete; i++) {
+		Afar__NamespaceRights *grant =
+			MESSAGE_NEW(afar__namespace_rights, Afar__NamespaceRights);
+
+		if (grant == NULL)
+			return false;
+		info->grants[info->n_grants++] = grant;
+		grant->principal = copy_text(ns->grants[i].principal, &is_complete);
+		grant->rights = ns->grants[i].rights;
+	}
+	return is_complete;
+}
+
+Afar__NamespaceInfo *info_namespace(const struct core *core, const struct session *session,
+				    const struct namespace *ns)
+{
+	uint32_t rights = rights_of(core, session->principal, ns);
 	Afar__NamespaceInfo *info = MESSAGE_NEW(afar__namespace_info, Afar__NamespaceInfo);
 	bool is_complete = true;
 
@@ -25,6 +48,10 @@ Afar__NamespaceInfo *info_namespace(const struct namespace *ns)
 		return NULL;
 	info->namespace_ = ns->number;
 	info->name = copy_text(ns->name, &is_complete);
+	info->owner = copy_text(ns->owner, &is_complete);
+	info->rights = rights & RIGHT_ALL;
+	if ((rights & RIGHT_OWN) != 0)
+		is_complete = add_grants(info, ns) && is_complete;
 	info->reserved_bytes = ns->reserved_bytes;
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;
@@ -131,7 +158,8 @@ static bool add_servers(Afar__Layout *layout, const struct region *region)
 	return true;
 }
 
-static Afar__Layout *info_layout(const struct region *region)
+static Afar__Layout *info_layout(const struct core *core, const struct session *session,
+				 const struct region *region)
 {
 	Afar__Layout *layout = MESSAGE_NEW(afar__layout, Afar__Layout);
 
@@ -145,7 +173,8 @@ static Afar__Layout *info_layout(const struct region *region)
 		layout->n_groups++;
 	}
 	if (layout->groups != NULL && layout->n_groups == region->nr_groups &&
-	    add_servers(layout, region))
+	    add_servers(layout, region) &&
+	    access_make(core, session, region, &layout->accesses, &layout->n_accesses) == 0)
 		return layout;
 	afar__layout__free_unpacked(layout, NULL);
 	return NULL;
@@ -161,7 +190,8 @@ static uint32_t region_width(const struct region *region)
 	return (uint32_t)width;
 }
 
-Afar__RegionInfo *info_region(const struct region *region, bool with_layout)
+Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
+			      const struct region *region, bool with_layout)
 {
 	Afar__RegionInfo *info = MESSAGE_NEW(afar__region_info, Afar__RegionInfo);
 	bool is_complete = true;
@@ -177,8 +207,9 @@ Afar__RegionInfo *info_region(const struct region *region, bool with_layout)
 	info->is_lost = region->is_lost;
 	info->stripe_bytes = region->stripe_bytes;
 	info->width = region_width(region);
+	info->rights = rights_of(core, session->principal, region->ns) & RIGHT_ALL;
 	if (with_layout) {
-		info->layout = info_layout(region);
+		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout != NULL;
 	}
 	if (is_complete)
@@ -211,6 +242,9 @@ static Afar__ServerStatus *info_server_status(const struct server *server)
 		status->report->dirty_bytes = live->report_dirty;
 		status->report->nr_connections = live->report_connections;
 		status->report->resident_bytes = live->report_resident;
+		status->report->draining_bytes = live->report_draining;
+		status->report->scrubbed_bytes = live->report_scrubbed;
+		status->report->scrub_bytes_per_s = live->report_scrub_rate;
 	}
 	return status;
 }
@@ -233,19 +267,20 @@ static bool add_server_status(Afar__ClusterStatus *status, const struct state *s
 	return true;
 }
 
-static bool add_namespaces(Afar__ClusterStatus *status, const struct state *state)
+static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
+			   const struct session *session)
 {
 	struct namespace *ns;
 
 	status->namespaces = calloc(CORE_LIST_MAX, sizeof(*status->namespaces));
 	if (status->namespaces == NULL)
 		return false;
-	cds_list_for_each_entry (ns, &state->namespaces, node) {
+	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
 		if (status->n_namespaces == CORE_LIST_MAX)
 			break;
-		if (ns->is_deleted)
+		if (ns->is_deleted || (rights_of(core, session->principal, ns) & RIGHT_READ) == 0)
 			continue;
-		status->namespaces[status->n_namespaces] = info_namespace(ns);
+		status->namespaces[status->n_namespaces] = info_namespace(core, session, ns);
 		if (status->namespaces[status->n_namespaces] == NULL)
 			return false;
 		status->n_namespaces++;
@@ -253,34 +288,56 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct state *stat
 	return true;
 }
 
-static bool add_sessions(Afar__ClusterStatus *status, const struct state *state)
+static Afar__SessionStatus *info_session(const struct session *session)
 {
+	Afar__SessionStatus *info = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
+	bool is_complete = true;
+
+	if (info == NULL)
+		return NULL;
+	info->session = session->number;
+	info->client = copy_text(session->client, &is_complete);
+	info->principal = copy_text(session->principal, &is_complete);
+	info->is_connected = session->live != NULL && session->live->peer != NULL;
+	info->nr_references = session->nr_references;
+	info->is_ending = session->is_ending;
+	if (is_complete)
+		return info;
+	afar__session_status__free_unpacked(info, NULL);
+	return NULL;
+}
+
+/* Those of the caller's principal; to operators all. */
+static bool add_sessions(Afar__ClusterStatus *status, const struct core *core,
+			 const struct session *caller, const struct cds_list_head *sessions)
+{
+	bool is_operator = core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
 	struct session *session;
 
-	status->sessions = calloc(CORE_LIST_MAX, sizeof(*status->sessions));
-	if (status->sessions == NULL)
-		return false;
-	cds_list_for_each_entry (session, &state->sessions, node) {
-		Afar__SessionStatus *entry;
-		bool is_complete = true;
-
+	cds_list_for_each_entry (session, sessions, node) {
 		if (status->n_sessions == CORE_LIST_MAX)
 			break;
-		entry = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
-		if (entry == NULL)
+		if (!is_operator && strcmp(session->principal, caller->principal) != 0)
+			continue;
+		status->sessions[status->n_sessions] = info_session(session);
+		if (status->sessions[status->n_sessions] == NULL)
 			return false;
-		status->sessions[status->n_sessions++] = entry;
-		entry->session = session->number;
-		entry->client = copy_text(session->client, &is_complete);
-		entry->is_connected = session->live != NULL && session->live->peer != NULL;
-		entry->nr_references = session->nr_references;
-		if (!is_complete)
-			return false;
+		status->n_sessions++;
 	}
 	return true;
 }
 
-Afar__ClusterStatus *info_cluster(const struct core *core)
+static bool add_all_sessions(Afar__ClusterStatus *status, const struct core *core,
+			     const struct session *caller)
+{
+	status->sessions = calloc(CORE_LIST_MAX, sizeof(*status->sessions));
+	/* Those that end first: few, and what an operator waits for. */
+	return status->sessions != NULL &&
+	       add_sessions(status, core, caller, &core->state->ending) &&
+	       add_sessions(status, core, caller, &core->state->sessions);
+}
+
+Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session)
 {
 	Afar__ClusterStatus *status = MESSAGE_NEW(afar__cluster_status, Afar__ClusterStatus);
 	bool is_complete = true;
@@ -292,7 +349,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core)
 	status->uptime_ms =
 		(core->environment.now(core->environment.context) - core->started_at) / 1000000U;
 	if (is_complete && add_server_status(status, core->state) &&
-	    add_namespaces(status, core->state) && add_sessions(status, core->state))
+	    add_namespaces(status, core, session) && add_all_sessions(status, core, session))
 		return status;
 	afar__cluster_status__free_unpacked(status, NULL);
 	return NULL;
@@ -300,8 +357,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core)
 
 int cluster_status(struct core *core, struct session *session, struct event *event)
 {
-	(void)session;
-	event->reply->cluster_status = info_cluster(core);
+	event->reply->cluster_status = info_cluster(core, session);
 	if (event->reply->cluster_status == NULL)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_CLUSTER_STATUS;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "manager/store_private.h"
+#include "rpc/capability.h"
 
 static int damaged(const char *what, uint64_t number)
 {
@@ -26,7 +27,7 @@ static int load_cluster(struct state *state, const void *message)
 {
 	const Stored__Cluster *record = message;
 
-	if (record->format != STORE_FORMAT)
+	if (record->format < STORE_FORMAT_OLDEST || record->format > STORE_FORMAT)
 		return error_fail(
 			-AFAR_EVERSION,
 			"load the metastore: it has format %u, this manager knows %u; use "
@@ -38,15 +39,41 @@ static int load_cluster(struct state *state, const void *message)
 	state->next_namespace = record->next_namespace;
 	state->next_server = record->next_server;
 	state->next_generation = record->next_generation;
+	if (record->next_principal != 0)
+		state->next_principal = record->next_principal;
+	state->is_old = record->format < STORE_FORMAT;
 	return 0;
+}
+
+static int load_principal(struct state *state, const void *message)
+{
+	const Stored__Principal *record = message;
+	struct principal *principal;
+	int rc;
+
+	if (record->secret.len != KEY_BYTES || !key_is_principal(record->name) ||
+	    record->number == 0)
+		return damaged("principal", record->number);
+	principal = principal_new(record->number, record->name);
+	if (principal == NULL)
+		return error_code(-ENOMEM);
+	principal->is_server = record->is_server;
+	memcpy(principal->secret, record->secret.data, KEY_BYTES);
+	rc = state_add_principal(state, principal);
+	if (rc < 0)
+		principal_free(principal);
+	return rc == -EEXIST ? damaged("principal", record->number) : rc;
 }
 
 static int load_namespace(struct state *state, const void *message)
 {
 	const Stored__Namespace *record = message;
-	struct namespace *ns = namespace_new(record->name);
+	struct namespace *ns;
 	int rc;
 
+	if (strlen(record->owner) > KEY_IDENTITY_MAX)
+		return damaged("namespace", record->number);
+	ns = namespace_new(record->name, record->owner);
 	if (ns == NULL)
 		return error_code(-ENOMEM);
 	ns->number = record->number;
@@ -60,6 +87,26 @@ static int load_namespace(struct state *state, const void *message)
 	if (rc < 0)
 		namespace_free(ns);
 	return rc == -EEXIST ? damaged("namespace", record->number) : rc;
+}
+
+static int load_grants(struct state *state, const void *message)
+{
+	const Stored__Grants *record = message;
+	struct namespace *ns = state_namespace(state, record->namespace_);
+	int rc = 0;
+
+	if (ns == NULL || record->n_grants == 0)
+		return damaged("the grants of namespace", record->namespace_);
+	for (size_t i = 0; i < record->n_grants && rc == 0; i++) {
+		const Stored__Grant *grant = record->grants[i];
+
+		if (strlen(grant->principal) > KEY_IDENTITY_MAX || grant->rights == 0 ||
+		    (grant->rights & ~(uint32_t)RIGHT_ALL) != 0 ||
+		    namespace_granted(ns, grant->principal) != 0)
+			return damaged("the grants of namespace", record->namespace_);
+		rc = namespace_set_grant(ns, grant->principal, grant->rights);
+	}
+	return rc;
 }
 
 static int copy_server(struct server *server, const Stored__Server *record)
@@ -196,16 +243,20 @@ static int load_session(struct state *state, const void *message)
 	struct session *session;
 	int rc;
 
-	if (record->secret.len != STATE_SECRET_BYTES)
+	if (record->secret.len != STATE_SECRET_BYTES ||
+	    strlen(record->principal) > KEY_IDENTITY_MAX)
 		return damaged("session", record->number);
-	session = session_new(record->client);
+	session = session_new(record->client, record->principal);
 	if (session == NULL)
 		return error_code(-ENOMEM);
 	session->number = record->number;
 	session->is_ending = record->is_ending;
 	memcpy(session->secret, record->secret.data, STATE_SECRET_BYTES);
 	session->fences = calloc(record->n_fences + 1, sizeof(*session->fences));
-	rc = session->fences != NULL ? 0 : error_code(-ENOMEM);
+	session->namespaces = calloc(record->n_namespaces + 1, sizeof(*session->namespaces));
+	rc = session->fences != NULL && session->namespaces != NULL ? 0 : error_code(-ENOMEM);
+	for (size_t i = 0; i < record->n_namespaces && rc == 0; i++)
+		session->namespaces[session->nr_namespaces++] = record->namespaces[i];
 	for (size_t i = 0; i < record->n_fences && rc == 0; i++)
 		session->fences[session->nr_fences++] = (struct fence){
 			record->fences[i]->server, record->fences[i]->incarnation, false};
@@ -235,7 +286,7 @@ static int load_outcome(struct state *state, const void *message)
 	const Stored__Outcome *record = message;
 	struct session *session = state_session(state, record->session);
 
-	if (session == NULL || record->kind > OUTCOME_RELEASED)
+	if (session == NULL || record->kind > OUTCOME_PRINCIPAL)
 		return damaged("a reply of session", record->session);
 	return session_add_outcome(session, record->request_id, (enum outcome_kind)record->kind,
 				   record->value);
@@ -251,7 +302,9 @@ struct loader {
 
 static const struct loader loaders[] = {
 	{STORE_CLUSTER, &stored__cluster__descriptor, load_cluster},
+	{STORE_PRINCIPAL, &stored__principal__descriptor, load_principal},
 	{STORE_NAMESPACE, &stored__namespace__descriptor, load_namespace},
+	{STORE_GRANTS, &stored__grants__descriptor, load_grants},
 	{STORE_SERVER, &stored__server__descriptor, load_server},
 	{STORE_EXTENT, &stored__extent__descriptor, load_extent},
 	{STORE_REGION, &stored__region__descriptor, load_region},
@@ -295,6 +348,14 @@ static int make_cluster(struct store *store, struct state *state)
 	return store_commit(store);
 }
 
+/* So that no older manager opens a store whose rights it would not heed. */
+static int renew_format(struct store *store, struct state *state)
+{
+	store_put_cluster(store, state);
+	state->is_old = false;
+	return store_commit(store);
+}
+
 int store_load(struct store *store, struct state **out)
 {
 	struct metastore *metastore = store->metastore;
@@ -312,6 +373,8 @@ int store_load(struct store *store, struct state **out)
 	}
 	if (rc == 0 && loading.state->cluster[0] == '\0')
 		rc = make_cluster(store, loading.state);
+	else if (rc == 0 && loading.state->is_old)
+		rc = renew_format(store, loading.state);
 	if (rc < 0) {
 		state_close(loading.state);
 		return rc;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "manager/keyring.h"
 #include "manager/manager.h"
 #include "manager/metastore/metastore.h"
 #include "manager/writer.h"
@@ -22,6 +23,7 @@
 #define REQUESTS_MAX	    4096U /* of one peer, unanswered */
 
 struct manager {
+	struct keyring *keyring;
 	struct metastore *metastore;
 	struct core *core;
 	struct writer *writer;
@@ -42,6 +44,7 @@ struct peer {
 	struct rpc_connection *connection;
 	unsigned nr_requests; /* unanswered; under the manager's lock */
 	bool is_forgotten;    /* likewise */
+	bool is_revoked;      /* likewise: the key that it was made with */
 };
 
 /* A request's way back. */
@@ -135,6 +138,33 @@ out_free:
 	return rc;
 }
 
+static const char *environment_principal(void *context, void *peer_handle)
+{
+	struct manager *manager = context;
+	struct peer *peer = peer_handle;
+	bool is_revoked;
+
+	pthread_mutex_lock(&manager->lock);
+	is_revoked = peer->is_revoked;
+	pthread_mutex_unlock(&manager->lock);
+	return is_revoked ? NULL : rpc_connection_identity(peer->connection);
+}
+
+static void environment_close_principal(void *context, const char *principal)
+{
+	struct manager *manager = context;
+	struct peer *peer;
+
+	pthread_mutex_lock(&manager->lock);
+	cds_list_for_each_entry (peer, &manager->peers, node) {
+		if (strcmp(rpc_connection_identity(peer->connection), principal) != 0)
+			continue;
+		peer->is_revoked = true;
+		rpc_connection_close(peer->connection);
+	}
+	pthread_mutex_unlock(&manager->lock);
+}
+
 static void environment_close_peer(void *context, void *peer)
 {
 	(void)context;
@@ -173,6 +203,13 @@ static void on_opened(struct rpc_connection *connection)
 	cds_list_add_tail(&peer->node, &manager->peers);
 	manager->nr_connected++;
 	pthread_mutex_unlock(&manager->lock);
+	/* Else it was revoked since rpc looked it up; who revokes from now on finds the peer in the list. */
+	if (keyring_is_current(manager->keyring, rpc_connection_identity(connection)))
+		return;
+	pthread_mutex_lock(&manager->lock);
+	peer->is_revoked = true;
+	pthread_mutex_unlock(&manager->lock);
+	rpc_connection_close(connection);
 }
 
 static void on_closed(struct rpc_connection *connection, int status)
@@ -276,10 +313,13 @@ static int open_core(struct manager *manager, const struct manager_options *opti
 		.now = environment_now,
 		.answer = environment_answer,
 		.call = environment_call,
+		.principal = environment_principal,
 		.close_peer = environment_close_peer,
+		.close_principal = environment_close_principal,
 		.forget_peer = environment_forget_peer,
 	};
-	struct core_options core_options = {.lease_ms = options->lease_ms};
+	struct core_options core_options = {.keyring = manager->keyring,
+					    .lease_ms = options->lease_ms};
 
 	if (core_options.lease_ms == 0)
 		core_options.lease_ms = LEASE_MS_DEFAULT;
@@ -297,6 +337,7 @@ static void free_manager(struct manager *manager)
 		core_close(manager->core);
 	if (manager->metastore != NULL)
 		manager->metastore->ops->close(manager->metastore);
+	keyring_close(manager->keyring);
 	pthread_cond_destroy(&manager->is_alone);
 	pthread_mutex_destroy(&manager->lock);
 	free(manager);
@@ -305,7 +346,10 @@ static void free_manager(struct manager *manager)
 int manager_start(struct rpc_loop *loop, const struct manager_options *options,
 		  struct manager **out)
 {
+	const struct key_list operators = {options->operators, options->nr_operators};
+	const struct key_list servers = {options->servers, options->nr_servers};
 	uint64_t store_bytes = options->store_bytes_max;
+	struct rpc_keyring keyring = {.find = keyring_find};
 	struct manager *manager = calloc(1, sizeof(*manager));
 	int rc;
 
@@ -314,16 +358,19 @@ int manager_start(struct rpc_loop *loop, const struct manager_options *options,
 	CDS_INIT_LIST_HEAD(&manager->peers);
 	pthread_mutex_init(&manager->lock, NULL);
 	pthread_cond_init(&manager->is_alone, NULL);
-	rc = metastore_lmdb_open(options->folder,
-				 store_bytes != 0 ? store_bytes : STORE_BYTES_DEFAULT,
-				 &manager->metastore);
+	rc = keyring_open(&operators, &servers, &manager->keyring);
+	keyring.context = manager->keyring;
+	if (rc == 0)
+		rc = metastore_lmdb_open(options->folder,
+					 store_bytes != 0 ? store_bytes : STORE_BYTES_DEFAULT,
+					 &manager->metastore);
 	if (rc == 0)
 		rc = open_core(manager, options);
 	if (rc == 0)
 		rc = writer_start(manager->core, &manager->writer);
 	if (rc == 0)
-		rc = rpc_listen(loop, options->address, options->keys, options->nr_keys, &handlers,
-				manager, &manager->listener);
+		rc = rpc_listen(loop, options->address, &keyring, &handlers, manager,
+				&manager->listener);
 	if (rc < 0) {
 		free_manager(manager);
 		return rc;

@@ -15,16 +15,18 @@
 struct manager;
 
 struct manager_options {
-	const char *address; /* HOST:PORT to listen on; port 0: any */
-	const char *folder;  /* of the metastore; exists            */
-	const struct key *keys;
-	size_t nr_keys;
+	const char *address;	     /* HOST:PORT to listen on; port 0: any */
+	const char *folder;	     /* of the metastore; exists            */
+	const struct key *operators; /* clients that may do everything; copied */
+	size_t nr_operators;
+	const struct key *servers; /* servers join with one of them; copied */
+	size_t nr_servers;
 	uint32_t lease_ms;	  /* a session outlives its connection so long; 0: 10 000 */
 	uint64_t store_bytes_max; /* of the metastore; 0: 16 GiB */
 };
 
-/* Starts the manager's threads on `loop`. Errors with a sentence: those of rpc_listen() and
- * metastore_lmdb_open(). */
+/* Starts the manager's threads on `loop`. Errors with a sentence: -EINVAL (a key file's identity is in
+ * the other, too), those of rpc_listen() and metastore_lmdb_open(). */
 int manager_start(struct rpc_loop *loop, const struct manager_options *options,
 		  struct manager **out);
 /* HOST:PORT it listens on. */

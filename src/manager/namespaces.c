@@ -47,10 +47,11 @@ static int check_name(const char *asked, const char *name)
 		asked, name, AFAR_NAME_MAX);
 }
 
-int core_namespace(const struct core *core, const char *asked, uint64_t number,
-		   struct namespace **out)
+int core_namespace(const struct core *core, const struct session *session, const char *asked,
+		   uint64_t number, uint32_t rights, struct namespace **out)
 {
 	struct namespace *ns = state_namespace(core->state, number);
+	int rc;
 
 	if (ns == NULL || ns->is_deleted)
 		return error_fail(-ENOENT,
@@ -58,11 +59,12 @@ int core_namespace(const struct core *core, const char *asked, uint64_t number,
 				  "deleted: open it by name",
 				  asked, (unsigned long long)number);
 	*out = ns;
-	return 0;
+	rc = rights_check(core, session, ns, rights, asked);
+	return rc < 0 ? rc : 0;
 }
 
-static int find_named(const struct core *core, const char *asked, const char *name,
-		      struct namespace **out)
+static int find_named(const struct core *core, const struct session *session, const char *asked,
+		      const char *name, uint32_t rights, struct namespace **out)
 {
 	int rc = check_name(asked, name);
 
@@ -73,7 +75,7 @@ static int find_named(const struct core *core, const char *asked, const char *na
 		return error_fail(-ENOENT,
 				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
 				  asked, name);
-	return 0;
+	return rights_check(core, session, *out, rights, asked);
 }
 
 static int check_policy(const Afar__Policy *policy)
@@ -104,10 +106,8 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	const Afar__Policy defaults = AFAR__POLICY__INIT;
 	const Afar__Policy *policy = ask->policy != NULL ? ask->policy : &defaults;
 	struct namespace *ns;
-	int rc;
+	int rc = check_name("create a namespace", ask->name);
 
-	(void)session;
-	rc = check_name("create a namespace", ask->name);
 	if (rc == 0)
 		rc = check_policy(policy);
 	if (rc < 0)
@@ -116,7 +116,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 		return error_fail(-EEXIST,
 				  "create namespace '%s': it exists; open it, or take another name",
 				  ask->name);
-	ns = namespace_new(ask->name);
+	ns = namespace_new(ask->name, session->principal);
 	if (ns == NULL)
 		return error_code(-ENOMEM);
 	ns->number = core->state->next_namespace;
@@ -140,10 +140,12 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 int namespace_open(struct core *core, struct session *session, struct event *event)
 {
 	struct namespace *ns;
-	int rc = find_named(core, "open a namespace", event->request->namespace_open->name, &ns);
+	int rc = find_named(core, session, "open a namespace", event->request->namespace_open->name,
+			    RIGHT_READ, &ns);
 
-	(void)session;
-	return rc < 0 ? rc : core_reply(core, OUTCOME_NAMESPACE, ns->number, event->reply);
+	if (rc < 0)
+		return rc;
+	return core_reply(core, session, OUTCOME_NAMESPACE, ns->number, event->reply);
 }
 
 /* ---- Deleting */
@@ -204,9 +206,8 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 {
 	const Afar__NamespaceDelete *ask = event->request->namespace_delete;
 	struct namespace *ns;
-	int rc = find_named(core, "delete a namespace", ask->name, &ns);
+	int rc = find_named(core, session, "delete a namespace", ask->name, RIGHT_OWN, &ns);
 
-	(void)session;
 	if (rc < 0)
 		return rc;
 	if (ns->nr_regions != 0 && !ask->with_regions)
@@ -230,6 +231,8 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 /* ---- Listing */
 
 struct listing {
+	const struct core *core;
+	const char *principal;
 	const char *after;
 	const struct namespace **found;
 	size_t nr_found;
@@ -243,7 +246,8 @@ static void list_one(const void *node, VISIT order, void *argument)
 
 	if ((order != postorder && order != leaf) || listing->nr_found == listing->max)
 		return;
-	if (strcmp(ns->name, listing->after) > 0)
+	if (strcmp(ns->name, listing->after) > 0 &&
+	    (rights_of(listing->core, listing->principal, ns) & RIGHT_READ) != 0)
 		listing->found[listing->nr_found++] = ns;
 }
 
@@ -251,10 +255,13 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 {
 	const Afar__NamespaceList *ask = event->request->namespace_list;
 	const struct namespace *found[CORE_LIST_MAX];
-	struct listing listing = {.after = ask->after, .found = found, .max = CORE_LIST_MAX};
+	struct listing listing = {.core = core,
+				  .principal = session->principal,
+				  .after = ask->after,
+				  .found = found,
+				  .max = CORE_LIST_MAX};
 	Afar__NamespaceInfos *infos;
 
-	(void)session;
 	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
 		listing.max = ask->max;
 	twalk_r(core->state->namespaces_by_name, list_one, &listing);
@@ -266,7 +273,7 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 	event->reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFOS;
 	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
 	for (size_t i = 0; i < listing.nr_found && infos->entries != NULL; i++) {
-		infos->entries[i] = info_namespace(found[i]);
+		infos->entries[i] = info_namespace(core, session, found[i]);
 		if (infos->entries[i] == NULL)
 			break;
 		infos->n_entries++;
@@ -290,9 +297,8 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	uint64_t left = ask->bytes;
 	struct namespace *ns;
 	size_t nr = 0, max = 0;
-	int rc = core_namespace(core, "release memory", ask->namespace_, &ns);
+	int rc = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
 
-	(void)session;
 	if (rc < 0)
 		return rc;
 	if (ask->bytes == 0)

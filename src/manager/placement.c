@@ -87,7 +87,8 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 
 /* ---- Regions */
 
-/* The sources of one server. */
+/* The sources of one server; those in front that are used up are left behind, so that taking whole
+ * extents in their order costs the same for each. */
 struct candidate {
 	const struct placement_source *sources;
 	size_t nr_sources;
@@ -103,10 +104,15 @@ struct placer {
 	struct placement *out;
 };
 
-static void find_longest(struct candidate *candidate)
+/* The longest run, which is no longer than `limit`. */
+static void find_longest(struct candidate *candidate, uint64_t limit)
 {
+	while (candidate->nr_sources > 0 && candidate->sources[0].space->longest == 0) {
+		candidate->sources++;
+		candidate->nr_sources--;
+	}
 	candidate->longest = 0;
-	for (size_t i = 0; i < candidate->nr_sources; i++)
+	for (size_t i = 0; i < candidate->nr_sources && candidate->longest < limit; i++)
 		if (candidate->sources[i].space->longest > candidate->longest)
 			candidate->longest = candidate->sources[i].space->longest;
 }
@@ -151,7 +157,7 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 		       sizeof(*out->chunks));
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < candidate->nr_sources; i++) {
+	for (size_t i = 0; i < candidate->nr_sources && best_fit != length; i++) {
 		uint64_t fit = space_best_fit(candidate->sources[i].space, length);
 
 		if (fit != 0 && (best == NULL || fit < best_fit)) {
@@ -167,7 +173,7 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 	out->chunks[out->nr_chunks++] =
 		(struct placement_chunk){best->space, best->extent, offset, length};
 	out->groups[out->nr_groups - 1].nr_chunks++;
-	find_longest(candidate);
+	find_longest(candidate, candidate->longest);
 	return 0;
 }
 
@@ -278,7 +284,7 @@ static uint64_t find_candidates(struct placer *placer, const struct placement_so
 			sum = UINT64_MAX;
 	}
 	for (size_t i = 0; i < placer->nr_candidates; i++)
-		find_longest(&placer->candidates[i]);
+		find_longest(&placer->candidates[i], UINT64_MAX);
 	return sum;
 }
 

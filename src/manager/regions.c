@@ -69,9 +69,9 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 				      .stripe_bytes = ns->stripe_bytes,
 				      .width = ns->width,
 				      .start = ns->turn};
-	struct placement_source *sources;
-	uint64_t down_bytes;
-	size_t nr_sources;
+	struct placement_source *sources = NULL;
+	uint64_t down_bytes = 0;
+	size_t nr_sources = 0;
 	int rc = find_sources(core, ns, &sources, &nr_sources, &down_bytes);
 
 	if (rc < 0)
@@ -122,11 +122,12 @@ static int choose_address(const struct namespace *ns, uint64_t bytes, bool is_fi
 	return 0;
 }
 
-static int check_alloc(const struct core *core, const Afar__RegionAlloc *ask,
-		       struct namespace **out, uint64_t *rounded)
+static int check_alloc(const struct core *core, const struct session *session,
+		       const Afar__RegionAlloc *ask, struct namespace **out, uint64_t *rounded)
 {
 	struct namespace *ns;
-	int rc = core_namespace(core, "allocate a region", ask->namespace_, &ns);
+	int rc =
+		core_namespace(core, session, "allocate a region", ask->namespace_, RIGHT_ALL, &ns);
 
 	if (rc < 0)
 		return rc;
@@ -198,6 +199,12 @@ static int take_reference(struct core *core, struct session *session, struct reg
 	struct reference *reference = session_reference(session, region->generation);
 	int rc;
 
+	if (!session_has_used(session, region->ns->number)) {
+		rc = session_use(core->state, session, region->ns->number);
+		if (rc < 0)
+			return rc;
+		store_put_session(core->store, session);
+	}
 	if (reference != NULL) {
 		reference->count++;
 	} else {
@@ -216,7 +223,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	struct region *region = NULL;
 	struct namespace *ns;
 	uint64_t rounded, address;
-	int rc = check_alloc(core, ask, &ns, &rounded);
+	int rc = check_alloc(core, session, ask, &ns, &rounded);
 
 	if (rc == 0)
 		rc = choose_address(ns, rounded, ask->is_first, &address);
@@ -289,7 +296,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionOpen *ask = event->request->region_open;
 	struct namespace *ns;
 	struct region *region = NULL;
-	int rc = core_namespace(core, "open a region", ask->namespace_, &ns);
+	int rc = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
 
 	if (rc == 0)
 		rc = find_region(ns, "open", ask->name, ask->address, &region);
@@ -357,21 +364,30 @@ static int find_generation(const struct core *core, const char *asked, uint64_t 
 	return 0;
 }
 
+/* Of a region that the session has open. */
+static int find_reference(const struct session *session, const char *asked,
+			  const struct region *region, struct reference **out)
+{
+	*out = session_reference(session, region->generation);
+	if (*out == NULL)
+		return error_fail(-EINVAL,
+				  "%s the region at 0x%llx: this session does not have it open",
+				  asked, (unsigned long long)region->address);
+	return 0;
+}
+
 int region_close(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__RegionClose *ask = event->request->region_close;
-	struct reference *reference;
-	struct region *region;
+	struct reference *reference = NULL;
+	struct region *region = NULL;
 	int rc = find_generation(core, "close", ask->namespace_, ask->address, ask->generation,
 				 &region);
 
+	if (rc == 0)
+		rc = find_reference(session, "close", region, &reference);
 	if (rc < 0)
 		return rc;
-	reference = session_reference(session, region->generation);
-	if (reference == NULL)
-		return error_fail(-EINVAL,
-				  "close the region at 0x%llx: this session does not have it open",
-				  (unsigned long long)region->address);
 	if (reference->count > 1) {
 		reference->count--;
 		store_put_reference(core->store, reference);
@@ -382,15 +398,19 @@ int region_close(struct core *core, struct session *session, struct event *event
 }
 
 /* By its generation, from who has it open; else by its name or address, from who has not. */
-static int find_to_free(const struct core *core, const Afar__RegionFree *ask, struct region **out)
+static int find_to_free(const struct core *core, const struct session *session,
+			const Afar__RegionFree *ask, struct region **out)
 {
 	struct namespace *ns;
 	int rc;
 
-	if (ask->generation != 0)
-		return find_generation(core, "free", ask->namespace_, ask->address, ask->generation,
-				       out);
-	rc = core_namespace(core, "free a region", ask->namespace_, &ns);
+	if (ask->generation != 0) {
+		rc = find_generation(core, "free", ask->namespace_, ask->address, ask->generation,
+				     out);
+		return rc < 0 ? rc
+			      : rights_check(core, session, (*out)->ns, RIGHT_ALL, "free a region");
+	}
+	rc = core_namespace(core, session, "free a region", ask->namespace_, RIGHT_ALL, &ns);
 	return rc < 0 ? rc : find_region(ns, "free", ask->name, ask->address, out);
 }
 
@@ -398,9 +418,8 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 {
 	const Afar__RegionFree *ask = event->request->region_free;
 	struct region *region;
-	int rc = find_to_free(core, ask, &region);
+	int rc = find_to_free(core, session, ask, &region);
 
-	(void)session;
 	if (rc < 0)
 		return rc;
 	if (region->is_freed)
@@ -413,6 +432,31 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 	return 0;
 }
 
+/* ---- Access anew */
+
+int region_access(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionAccess *ask = event->request->region_access;
+	struct reference *reference = NULL;
+	struct region *region = NULL;
+	Afar__Accesses *accesses;
+	int rc = find_generation(core, "get access to", ask->namespace_, ask->address,
+				 ask->generation, &region);
+
+	if (rc == 0)
+		rc = find_reference(session, "get access to", region, &reference);
+	if (rc == 0)
+		rc = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
+	if (rc < 0)
+		return rc;
+	accesses = MESSAGE_NEW(afar__accesses, Afar__Accesses);
+	if (accesses == NULL)
+		return error_code(-ENOMEM);
+	event->reply->accesses = accesses;
+	event->reply->result_case = AFAR__REPLY__RESULT_ACCESSES;
+	return access_make(core, session, region, &accesses->entries, &accesses->n_entries);
+}
+
 /* ---- Listing */
 
 int region_list(struct core *core, struct session *session, struct event *event)
@@ -422,9 +466,8 @@ int region_list(struct core *core, struct session *session, struct event *event)
 	Afar__RegionInfos *infos;
 	struct namespace *ns;
 	struct region *region;
-	int rc = core_namespace(core, "list regions", ask->namespace_, &ns);
+	int rc = core_namespace(core, session, "list regions", ask->namespace_, RIGHT_READ, &ns);
 
-	(void)session;
 	if (rc < 0)
 		return rc;
 	infos = MESSAGE_NEW(afar__region_infos, Afar__RegionInfos);
@@ -438,7 +481,7 @@ int region_list(struct core *core, struct session *session, struct event *event)
 	for (region = namespace_region_above(ns, ask->after);
 	     region != NULL && infos->n_entries < max;
 	     region = namespace_region_above(ns, region->address)) {
-		infos->entries[infos->n_entries] = info_region(region, false);
+		infos->entries[infos->n_entries] = info_region(core, session, region, false);
 		if (infos->entries[infos->n_entries] == NULL)
 			return error_code(-ENOMEM);
 		infos->n_entries++;

@@ -98,6 +98,11 @@ static bool has_failed_on(const struct job *job, uint64_t server)
 
 /* ---- Ending a job */
 
+static int session_is_over(void)
+{
+	return error_fail(-AFAR_ESESSION, "reserve: the session ended meanwhile; open a new one");
+}
+
 static void drop_pending(struct core *core, const struct share *share, uint64_t bytes)
 {
 	struct live_server *live = core_live_server(core, share->server);
@@ -136,21 +141,28 @@ static void undo_job(struct core *core, struct job *job)
 			undo_share(core, share);
 }
 
+/* The session may have ended in the very batch that finished the job. */
+static int tell_reserved(struct core *core, const struct job *job, Afar__Reply *reply)
+{
+	const struct session *session = state_session(core->state, job->session);
+
+	if (session == NULL)
+		return session_is_over();
+	return core_reply(core, session, OUTCOME_NAMESPACE, job->namespace_number, reply);
+}
+
 static void answer_waiters(struct core *core, struct job *job, int status)
 {
 	struct event *event, *next;
-	int rc;
 
 	cds_list_for_each_entry_safe (event, next, &job->waiters, node) {
+		int rc = status;
+
 		cds_list_del(&event->node);
-		if (status < 0) {
-			event_fail(event, status);
-		} else {
-			rc = core_reply(core, OUTCOME_NAMESPACE, job->namespace_number,
-					event->reply);
-			if (rc < 0)
-				event_fail(event, rc);
-		}
+		if (rc == 0)
+			rc = tell_reserved(core, job, event->reply);
+		if (rc < 0)
+			event_fail(event, rc);
 		event_answer(core, event);
 	}
 }
@@ -397,9 +409,8 @@ static int check_wanted(const struct core *core, const struct job *job)
 		return error_code(-EIO);
 	session = state_session(core->state, job->session);
 	if (session == NULL || session->is_ending)
-		return error_fail(-AFAR_ESESSION,
-				  "reserve: the session ended meanwhile; open a new one");
-	return core_namespace(core, "reserve", job->namespace_number, &ns);
+		return session_is_over();
+	return core_namespace(core, session, "reserve", job->namespace_number, RIGHT_OWN, &ns);
 }
 
 /* Whatever changed: finishes, plans, or goes on waiting for answers. */
@@ -593,7 +604,7 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	struct namespace *ns;
 	struct job *job;
 	uint64_t bytes = 0;
-	int rc = core_namespace(core, "reserve", request->namespace_, &ns);
+	int rc = core_namespace(core, session, "reserve", request->namespace_, RIGHT_OWN, &ns);
 
 	if (rc == 0)
 		rc = round_up(ns, request->bytes, &bytes);

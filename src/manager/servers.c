@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers: joining, reports, connections lost, and what they must be told. That is found in the tables,
- * not in a queue: extents marked as being released, fences of ending sessions. So it is told again after
- * a lost connection, a failed commit or a restart of the manager, until the server has answered.
+ * Servers: their connections and reports, and what they must be told. That is found in the tables, not
+ * in a queue: extents that drain, fences of ending sessions. So it is told again after a lost connection,
+ * a failed commit or a restart of the manager, until the server has answered.
  */
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,23 +13,11 @@
 
 #include "base/log.h"
 #include "manager/core_private.h"
-#include "manager/placement.h"
 
-#define CALL_TIMEOUT_MS	  30000U
-#define CALL_TIMEOUT_MAX  3600000U
-#define BYTES_PER_MS	  ((uint64_t)64 << 10) /* that a slow server populates */
-#define PING_TIMEOUT_MS	  2000U
-#define NAME_MAX_BYTES	  255U
-#define ADDRESS_MAX_BYTES 300U
-#define TRANSPORT_MAX	  31U
-#define LANES_MAX	  64U
-#define EXTENTS_MAX	  ((size_t)1 << 20) /* of one server                */
-#define RELEASES_MAX	  ((size_t)1 << 14) /* extents released by one call */
-
-static uint64_t now(const struct core *core)
-{
-	return core->environment.now(core->environment.context);
-}
+#define CALL_TIMEOUT_MS	 30000U
+#define CALL_TIMEOUT_MAX 3600000U
+#define BYTES_PER_MS	 ((uint64_t)64 << 10) /* that a slow server populates */
+#define RELEASES_MAX	 ((size_t)1 << 14)    /* extents released by one call */
 
 /* ---- Live servers */
 
@@ -42,7 +31,7 @@ struct live_server *core_live_server(const struct core *core, uint64_t number)
 	return NULL;
 }
 
-static struct live_server *live_of_peer(const struct core *core, const void *peer)
+struct live_server *core_live_server_of(const struct core *core, const void *peer)
 {
 	struct live_server *live;
 
@@ -82,6 +71,7 @@ static void live_free(struct live_server *live)
 	if (live->server != NULL)
 		live->server->live = NULL;
 	cds_list_del(&live->node);
+	OPENSSL_cleanse(live->signing_key, sizeof(live->signing_key));
 	free(live);
 }
 
@@ -117,7 +107,7 @@ void outgoing_free(struct outgoing *outgoing)
 void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
 		 Afar__Request *request, struct outgoing *outgoing)
 {
-	uint64_t deadline = now(core) + (uint64_t)timeout_ms * 1000000U;
+	uint64_t deadline = core_now(core) + (uint64_t)timeout_ms * 1000000U;
 	struct event *failure = outgoing->failure;
 	int rc = core->environment.call(core->environment.context, live->peer, deadline, request,
 					outgoing);
@@ -201,7 +191,7 @@ static void call_simple(struct core *core, struct live_server *live, enum outgoi
 		request->session_end->session = session;
 		request->call_case = AFAR__REQUEST__CALL_SESSION_END;
 	}
-	server_call(core, live, kind == OUTGOING_PING ? PING_TIMEOUT_MS : CALL_TIMEOUT_MS, request,
+	server_call(core, live, kind == OUTGOING_PING ? SERVER_PROBE_MS : CALL_TIMEOUT_MS, request,
 		    outgoing);
 	return;
 
@@ -209,6 +199,14 @@ out_free:
 	free(request);
 	outgoing_free(outgoing);
 	core->environment.close_peer(core->environment.context, live->peer);
+}
+
+void server_probe(struct core *core, struct live_server *live)
+{
+	if (live->is_probed)
+		return;
+	live->is_probed = true;
+	call_simple(core, live, OUTGOING_PING, 0);
 }
 
 /* ---- What servers must be told */
@@ -220,21 +218,21 @@ static void drive_releases(struct core *core, struct live_server *live)
 	size_t nr = 0;
 
 	cds_list_for_each_entry (extent, &live->server->extents, server_node)
-		nr += extent->is_releasing && !extent->is_release_sent;
+		nr += extent->state == EXTENT_DRAINING;
 	if (nr == 0)
 		return;
 	if (nr > RELEASES_MAX)
 		nr = RELEASES_MAX;
 	numbers = calloc(nr, sizeof(*numbers));
 	if (numbers == NULL) {
-		live->retry_at = now(core) + CORE_RETRY_NS;
+		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		return;
 	}
 	nr = 0;
 	cds_list_for_each_entry (extent, &live->server->extents, server_node) {
-		if (!extent->is_releasing || extent->is_release_sent || nr == RELEASES_MAX)
+		if (extent->state != EXTENT_DRAINING || nr == RELEASES_MAX)
 			continue;
-		extent->is_release_sent = true;
+		state_move_extent(extent, EXTENT_TOLD);
 		numbers[nr++] = extent->number;
 	}
 	call_release(core, live, OUTGOING_RELEASE, numbers, nr);
@@ -247,7 +245,7 @@ static void drive_fences(struct core *core, struct session *session)
 		struct live_server *live = core_live_server(core, fence->server);
 
 		if (fence->is_sent || live == NULL || live->peer == NULL ||
-		    live->incarnation != fence->incarnation || live->retry_at > now(core))
+		    live->incarnation != fence->incarnation || live->retry_at > core_now(core))
 			continue;
 		fence->is_sent = true;
 		call_simple(core, live, OUTGOING_FENCE, session->number);
@@ -260,7 +258,7 @@ void servers_drive(struct core *core)
 	struct session *session;
 
 	cds_list_for_each_entry (live, &core->live_servers, node) {
-		if (live->retry_at <= now(core))
+		if (live->retry_at <= core_now(core))
 			live->retry_at = 0;
 		if (live->peer != NULL && live->server->releasing_bytes != 0 && live->retry_at == 0)
 			drive_releases(core, live);
@@ -282,20 +280,24 @@ uint64_t servers_next_drive(const struct core *core)
 
 /* ---- What they answered */
 
+void server_remove_extent(struct core *core, struct extent *extent)
+{
+	store_delete_extent(core->store, extent);
+	state_remove_extent(core->state, extent);
+}
+
 static void released(struct core *core, const struct outgoing *outgoing, bool is_done)
 {
 	for (size_t i = 0; i < outgoing->nr_extents; i++) {
 		struct extent *extent = state_extent(core->state, outgoing->server,
 						     outgoing->incarnation, outgoing->extents[i]);
 
-		if (extent == NULL || !extent->is_releasing)
+		if (extent == NULL || !extent_is_releasing(extent))
 			continue;
-		if (is_done) {
-			store_delete_extent(core->store, extent);
-			state_remove_extent(core->state, extent);
-		} else {
-			extent->is_release_sent = false;
-		}
+		if (is_done)
+			server_remove_extent(core, extent);
+		else if (extent->state == EXTENT_TOLD)
+			state_move_extent(extent, EXTENT_DRAINING);
 	}
 }
 
@@ -326,7 +328,7 @@ void server_answered(struct core *core, struct event *event)
 	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE) {
 		log_warn("server %llu did not do what it was told: %s",
 			 (unsigned long long)outgoing->server, afar_strerror(status));
-		live->retry_at = now(core) + CORE_RETRY_NS;
+		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		/* Whether it was done is unknown, or nobody would ask again. */
 		if (event->answer == NULL || outgoing->kind == OUTGOING_UNDO)
 			core->environment.close_peer(core->environment.context, live->peer);
@@ -357,7 +359,7 @@ void server_answered(struct core *core, struct event *event)
 /* ---- Connections lost */
 
 /* It will not answer about sessions any more: nothing of theirs is left on that incarnation. */
-static void end_fences(struct core *core, uint64_t server, uint64_t incarnation)
+void server_end_fences(struct core *core, uint64_t server, uint64_t incarnation)
 {
 	struct session *session, *next;
 
@@ -371,7 +373,7 @@ static void forget(struct core *core, struct server *server)
 {
 	if (server_is_up(server) || !cds_list_empty(&server->extents))
 		return;
-	end_fences(core, server->number, server->incarnation);
+	server_end_fences(core, server->number, server->incarnation);
 	log_info("server %llu '%s' is down and holds nothing: forgotten",
 		 (unsigned long long)server->number, server->name);
 	if (server->live != NULL)
@@ -387,16 +389,18 @@ static void forget_sent(struct core *core, struct live_server *live)
 	struct extent *extent;
 
 	cds_list_for_each_entry (extent, &live->server->extents, server_node)
-		extent->is_release_sent = false;
+		if (extent->state == EXTENT_TOLD)
+			state_move_extent(extent, EXTENT_DRAINING);
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		for (size_t i = 0; i < session->nr_fences; i++)
 			if (session->fences[i].server == live->number)
 				session->fences[i].is_sent = false;
 }
 
-static void server_down(struct core *core, struct live_server *live)
+void server_down(struct core *core, struct live_server *live)
 {
 	live->peer = NULL;
+	live->down_at = core_now(core);
 	live->retry_at = 0;
 	live->is_probed = false;
 	if (core->state != NULL)
@@ -406,7 +410,7 @@ static void server_down(struct core *core, struct live_server *live)
 
 void server_gone(struct core *core, void *peer)
 {
-	struct live_server *live = live_of_peer(core, peer);
+	struct live_server *live = core_live_server_of(core, peer);
 	struct server *server;
 
 	if (live == NULL)
@@ -426,316 +430,12 @@ void servers_forget(struct core *core)
 		forget(core, server);
 }
 
-/* ---- Joining */
-
-static int check_lanes(const Afar__Server *self)
-{
-	if (self->n_lanes == 0 || self->n_lanes > LANES_MAX)
-		return -EINVAL;
-	for (size_t i = 0; i < self->n_lanes; i++)
-		if (!is_printable(self->lanes[i]->transport, TRANSPORT_MAX) ||
-		    !is_printable(self->lanes[i]->address, ADDRESS_MAX_BYTES))
-			return -EINVAL;
-	return 0;
-}
-
-static int check_join(const Afar__ServerJoin *ask)
-{
-	const Afar__Server *self = ask->self;
-
-	if (self == NULL || self->incarnation == 0 || !is_printable(self->name, NAME_MAX_BYTES) ||
-	    !is_printable(self->control_address, ADDRESS_MAX_BYTES) || check_lanes(self) < 0)
-		return error_fail(-EINVAL,
-				  "join the cluster: the server's name, incarnation, addresses or "
-				  "lanes are missing or malformed; use a server of this version");
-	if (ask->n_extents > EXTENTS_MAX)
-		return error_fail(-EINVAL,
-				  "join the cluster: %zu extents are more than a manager takes",
-				  ask->n_extents);
-	for (size_t i = 0; i < ask->n_extents; i++)
-		if (ask->extents[i]->length == 0 ||
-		    ask->extents[i]->length % PLACEMENT_EXTENT_UNIT != 0)
-			return error_fail(
-				-EINVAL,
-				"join the cluster: extent %llu has %llu bytes, which is no "
-				"multiple of 2 MiB",
-				(unsigned long long)ask->extents[i]->extent,
-				(unsigned long long)ask->extents[i]->length);
-	return 0;
-}
-
-/* The record of the server that joins: by its number, or — for one that kept none — the one that is down
- * and had this name on this address, which no two can have at once. NULL: it is new. */
-static struct server *find_known(const struct core *core, const Afar__Server *self)
-{
-	struct server *server;
-
-	if (self->server != 0)
-		return state_server(core->state, self->server);
-	cds_list_for_each_entry (server, &core->state->servers, node)
-		if (!server_is_up(server) && strcmp(server->name, self->name) == 0 &&
-		    strcmp(server->control_address, self->control_address) == 0)
-			return server;
-	return NULL;
-}
-
-/* Two servers must not take turns with one number: each would make the other's data lost. */
-static int check_alone(struct core *core, const struct server *server, const Afar__Server *self,
-		       const void *peer)
-{
-	struct live_server *live = server->live;
-
-	if (!server_is_up(server) || live->peer == peer || live->incarnation == self->incarnation)
-		return 0;
-	if (!live->is_probed) {
-		live->is_probed = true;
-		call_simple(core, live, OUTGOING_PING, 0);
-	}
-	return error_fail(
-		-EBUSY,
-		"join the cluster: another server with number %llu is connected; if that one "
-		"has ended, try again in %u s, else give this one a folder of its own",
-		(unsigned long long)server->number, PING_TIMEOUT_MS / 1000U + 1);
-}
-
-static char *replace_text(char **at, const char *text)
-{
-	char *copy = strdup(text);
-
-	if (copy != NULL) {
-		free(*at);
-		*at = copy;
-	}
-	return copy;
-}
-
-static int describe(struct server *server, const Afar__ServerJoin *ask)
-{
-	const Afar__Server *self = ask->self;
-	struct lane *lanes = calloc(self->n_lanes, sizeof(*lanes));
-	bool is_complete = lanes != NULL;
-
-	is_complete = is_complete && replace_text(&server->name, self->name) != NULL &&
-		      replace_text(&server->control_address, self->control_address) != NULL;
-	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
-		free(server->lanes[i].transport);
-		free(server->lanes[i].address);
-	}
-	if (!is_complete) {
-		free(lanes);
-		return error_code(-ENOMEM);
-	}
-	free(server->lanes);
-	server->lanes = lanes;
-	server->nr_lanes = self->n_lanes;
-	for (size_t i = 0; i < self->n_lanes; i++) {
-		is_complete =
-			replace_text(&lanes[i].transport, self->lanes[i]->transport) != NULL &&
-			is_complete;
-		is_complete = replace_text(&lanes[i].address, self->lanes[i]->address) != NULL &&
-			      is_complete;
-	}
-	server->incarnation = self->incarnation;
-	server->capacity_bytes = ask->capacity_bytes;
-	return is_complete ? 0 : error_code(-ENOMEM);
-}
-
-static void remove_extent(struct core *core, struct extent *extent)
-{
-	store_delete_extent(core->store, extent);
-	state_remove_extent(core->state, extent);
-}
-
-/* It restarted: everything that it held is gone, and so are the connections of sessions. */
-static void lose_incarnation(struct core *core, struct server *server)
-{
-	struct extent *extent, *next;
-	uint64_t lost = 0;
-
-	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
-		lost += extent_used(extent);
-		remove_extent(core, extent);
-	}
-	if (lost != 0)
-		log_warn("server %llu '%s' has restarted: %llu MiB of regions are lost",
-			 (unsigned long long)server->number, server->name,
-			 (unsigned long long)(lost >> 20));
-	end_fences(core, server->number, server->incarnation);
-}
-
-static struct extent *find_reported(const struct core *core, const struct server *server,
-				    const Afar__Extent *reported)
-{
-	struct extent *extent =
-		state_extent(core->state, server->number, server->incarnation, reported->extent);
-
-	return extent != NULL && extent->namespace_number == reported->namespace_ &&
-			       extent->length == reported->length
-		       ? extent
-		       : NULL;
-}
-
-/* The same incarnation is back: what it has and we don't know, or know as being released, it shall
- * release; what we know and it doesn't have, is lost. */
-static void reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
-		      Afar__ServerJoined *joined)
-{
-	struct extent *extent, *next;
-
-	cds_list_for_each_entry (extent, &server->extents, server_node)
-		extent->is_reported = false;
-	for (size_t i = 0; i < ask->n_extents; i++) {
-		extent = find_reported(core, server, ask->extents[i]);
-		if (extent != NULL)
-			extent->is_reported = true;
-		if (extent == NULL || extent->is_releasing)
-			joined->release[joined->n_release++] = ask->extents[i]->extent;
-	}
-	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
-		if (!extent->is_reported && !extent->is_releasing)
-			log_error(
-				"server %llu '%s' does not have extent %llu any more: its data is "
-				"lost",
-				(unsigned long long)server->number, server->name,
-				(unsigned long long)extent->number);
-		if (!extent->is_reported || extent->is_releasing)
-			remove_extent(core, extent);
-	}
-}
-
-static int make_server(struct core *core, const Afar__ServerJoin *ask, struct server **out)
-{
-	struct server *server = server_new();
-	int rc;
-
-	if (server == NULL)
-		return error_code(-ENOMEM);
-	rc = describe(server, ask);
-	server->number = core->state->next_server;
-	if (rc == 0)
-		rc = state_add_server(core->state, server);
-	if (rc < 0) {
-		server_free(server);
-		return rc;
-	}
-	core->state->next_server++;
-	store_put_cluster(core->store, core->state);
-	*out = server;
-	return 0;
-}
-
-/* Its connection is `peer` from now on. */
-static int bind_server(struct core *core, struct server *server, void *peer)
-{
-	struct live_server *live = server->live;
-
-	if (live == NULL) {
-		live = calloc(1, sizeof(*live));
-		if (live == NULL)
-			return error_code(-ENOMEM);
-		live->number = server->number;
-		live->server = server;
-		server->live = live;
-		cds_list_add_tail(&live->node, &core->live_servers);
-	}
-	live->peer = peer;
-	live->incarnation = server->incarnation;
-	live->report_granted = server->granted_bytes;
-	live->report_clean = live->report_dirty = live->report_resident = 0;
-	live->report_connections = 0;
-	live->retry_at = 0;
-	return 0;
-}
-
-/* The old connection of a server that has a new one. */
-static void leave_old_connection(struct core *core, struct server *server, const void *peer)
-{
-	void *old;
-
-	if (!server_is_up(server))
-		return;
-	old = server->live->peer;
-	server_down(core, server->live);
-	if (old != peer)
-		core->environment.close_peer(core->environment.context, old);
-}
-
-static int take_in(struct core *core, const Afar__ServerJoin *ask, struct server *server,
-		   void *peer, Afar__ServerJoined *joined)
-{
-	int rc;
-
-	if (server != NULL) {
-		leave_old_connection(core, server, peer);
-		if (server->incarnation != ask->self->incarnation)
-			lose_incarnation(core, server);
-		rc = describe(server, ask);
-	} else {
-		rc = make_server(core, ask, &server);
-	}
-	if (rc == 0) {
-		reconcile(core, server, ask, joined);
-		rc = bind_server(core, server, peer);
-	}
-	if (rc < 0)
-		return rc;
-	joined->server = server->number;
-	store_put_server(core->store, server);
-	log_info("server %llu '%s' joined from %s with %llu MiB",
-		 (unsigned long long)server->number, server->name, server->control_address,
-		 (unsigned long long)(server->capacity_bytes >> 20));
-	return 0;
-}
-
-int server_join(struct core *core, struct session *session, struct event *event)
-{
-	const Afar__ServerJoin *ask = event->request->server_join;
-	struct live_server *present = live_of_peer(core, event->peer);
-	Afar__ServerJoined *joined;
-	struct server *server;
-	int rc = check_join(ask);
-
-	(void)session;
-	if (rc < 0)
-		return rc;
-	if (ask->cluster[0] != '\0' && strcmp(ask->cluster, core->state->cluster) != 0)
-		return error_fail(
-			-EINVAL,
-			"join cluster %s: server '%s' belongs to cluster %s; start it with "
-			"that one's manager, or with an empty data folder",
-			core->state->cluster, ask->self->name, ask->cluster);
-	server = find_known(core, ask->self);
-	if (present != NULL && present->server != server)
-		return error_fail(-EINVAL,
-				  "join the cluster: this connection is that of server %llu; use "
-				  "another",
-				  (unsigned long long)present->number);
-	if (server != NULL) {
-		rc = check_alone(core, server, ask->self, event->peer);
-		if (rc < 0)
-			return rc;
-	}
-	joined = MESSAGE_NEW(afar__server_joined, Afar__ServerJoined);
-	if (joined == NULL)
-		return error_code(-ENOMEM);
-	event->reply->server_joined = joined;
-	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
-	joined->cluster = strdup(core->state->cluster);
-	if (joined->cluster == NULL)
-		return error_code(-ENOMEM);
-	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
-	if (joined->release == NULL)
-		return error_code(-ENOMEM);
-	rc = take_in(core, ask, server, event->peer, joined);
-	if (rc < 0)
-		store_spoil(core->store, rc);
-	return rc;
-}
+/* ---- Reports */
 
 int server_report(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__ServerReport *report = event->request->server_report;
-	struct live_server *live = live_of_peer(core, event->peer);
+	struct live_server *live = core_live_server_of(core, event->peer);
 
 	(void)session;
 	if (live == NULL)
@@ -748,6 +448,9 @@ int server_report(struct core *core, struct session *session, struct event *even
 	live->report_dirty = report->dirty_bytes;
 	live->report_connections = report->nr_connections;
 	live->report_resident = report->resident_bytes;
+	live->report_draining = report->draining_bytes;
+	live->report_scrubbed = report->scrubbed_bytes;
+	live->report_scrub_rate = report->scrub_bytes_per_s;
 	return 0;
 }
 

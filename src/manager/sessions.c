@@ -15,11 +15,6 @@
 
 #define CLIENT_MAX 255U
 
-static uint64_t now(const struct core *core)
-{
-	return core->environment.now(core->environment.context);
-}
-
 /* ---- Live sessions */
 
 static void bind_peer(struct core *core, struct live_session *live, void *peer)
@@ -31,7 +26,7 @@ static void bind_peer(struct core *core, struct live_session *live, void *peer)
 static void start_lease(struct core *core, struct live_session *live)
 {
 	live->peer = NULL;
-	live->lease_deadline = now(core) + core->lease_ns;
+	live->lease_deadline = core_now(core) + core->lease_ns;
 	cds_list_del(&live->node);
 	cds_list_add_tail(&live->node, &core->leased);
 }
@@ -105,8 +100,9 @@ static int tell_opened(const struct core *core, const struct session *session, s
 	opened->session = session->number;
 	opened->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
 	opened->cluster = strdup(core->state->cluster);
+	opened->principal = strdup(session->principal);
 	opened->secret.data = malloc(STATE_SECRET_BYTES);
-	if (opened->secret.data == NULL || opened->cluster == NULL)
+	if (opened->secret.data == NULL || opened->cluster == NULL || opened->principal == NULL)
 		return error_code(-ENOMEM);
 	memcpy(opened->secret.data, session->secret, STATE_SECRET_BYTES);
 	opened->secret.len = STATE_SECRET_BYTES;
@@ -117,6 +113,7 @@ static int resume(struct core *core, struct event *event)
 {
 	const Afar__SessionOpen *ask = event->request->session_open;
 	struct session *session = state_session(core->state, ask->resume);
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	void *old;
 
 	if (session == NULL || session->is_ending || session->live == NULL)
@@ -128,6 +125,12 @@ static int resume(struct core *core, struct event *event)
 		return error_fail(-AFAR_ESESSION,
 				  "resume session %llx: this is not its secret; open a new one",
 				  (unsigned long long)ask->resume);
+	if (principal == NULL || strcmp(principal, session->principal) != 0)
+		return error_fail(
+			-AFAR_ESESSION,
+			"resume session %llx: it was opened with another key; use that, or "
+			"open a new one",
+			(unsigned long long)ask->resume);
 	old = session->live->peer;
 	bind_peer(core, session->live, event->peer);
 	if (old != NULL && old != event->peer)
@@ -150,16 +153,19 @@ static int choose_number(const struct state *state, struct session *session)
 static int open_new(struct core *core, struct event *event)
 {
 	const Afar__SessionOpen *ask = event->request->session_open;
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	struct session *session;
 	int rc;
 
+	if (principal == NULL)
+		return error_fail(-AFAR_EAUTH, "open a session: the key was revoked meanwhile");
 	if (ask->client[0] != '\0' && !is_printable(ask->client, CLIENT_MAX))
 		return error_fail(
 			-EINVAL,
 			"open a session: the client's name is longer than %u bytes or has "
 			"control characters",
 			CLIENT_MAX);
-	session = session_new(ask->client);
+	session = session_new(ask->client, principal);
 	if (session == NULL)
 		return error_code(-ENOMEM);
 	rc = choose_number(core->state, session);
@@ -169,6 +175,7 @@ static int open_new(struct core *core, struct event *event)
 		session_free(session);
 		return rc;
 	}
+	session->opened_at = core_now(core);
 	store_put_session(core->store, session);
 	rc = make_live(core, session);
 	if (rc < 0) {
@@ -194,10 +201,16 @@ int session_open(struct core *core, struct session *session, struct event *event
 
 /* ---- Ending */
 
-static bool holds_chunks(const struct session *session, const struct server *server)
+/* It has had a region open that lies on the server, or has one open now. */
+static bool has_used(const struct session *session, const struct server *server)
 {
-	struct reference *reference;
+	const struct reference *reference;
+	const struct extent *extent;
 
+	cds_list_for_each_entry (extent, &server->extents, server_node)
+		if (session_has_used(session, extent->namespace_number))
+			return true;
+	/* Sessions of an old store, which says no more. */
 	cds_list_for_each_entry (reference, &session->references, session_node)
 		for (size_t i = 0; i < reference->region->nr_chunks; i++)
 			if (reference->region->chunks[i].extent != NULL &&
@@ -206,8 +219,20 @@ static bool holds_chunks(const struct session *session, const struct server *ser
 	return false;
 }
 
-/* Servers that are up may have connections of it; those that are down must not be forgotten if they
- * hold what it has open. */
+/* Whether it may have connections and keys. A server that is down may live on, and only not be reached;
+ * but nothing on it was given to sessions that were opened since. */
+static bool may_have_keys(const struct session *session, const struct server *server)
+{
+	bool is_newer;
+
+	if (server_is_up(server))
+		return true;
+	is_newer = session->opened_at != 0 &&
+		   (server->live == NULL || session->opened_at > server->live->down_at);
+	return !is_newer && has_used(session, server);
+}
+
+/* The servers that have to say that nothing of the session is left. */
 static int make_fences(const struct core *core, struct session *session)
 {
 	struct server *server;
@@ -220,7 +245,7 @@ static int make_fences(const struct core *core, struct session *session)
 	if (session->fences == NULL)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (server, &core->state->servers, node)
-		if (server_is_up(server) || holds_chunks(session, server))
+		if (may_have_keys(session, server))
 			session->fences[session->nr_fences++] =
 				(struct fence){server->number, server->incarnation, false};
 	return 0;
@@ -269,6 +294,20 @@ static int end_session(struct core *core, struct session *session)
 	return 0;
 }
 
+int session_end_by_force(struct core *core, struct session *session)
+{
+	void *peer = session->live != NULL ? session->live->peer : NULL;
+	int rc;
+
+	log_info("session %llx of '%s' (%s) is ended: its rights were taken away",
+		 (unsigned long long)session->number, session->principal, session->client);
+	rc = end_session(core, session);
+	/* If the commit fails, it can come back. */
+	if (rc == 0 && peer != NULL)
+		core->environment.close_peer(core->environment.context, peer);
+	return rc;
+}
+
 int session_close(struct core *core, struct session *session, struct event *event)
 {
 	(void)event;
@@ -278,7 +317,7 @@ int session_close(struct core *core, struct session *session, struct event *even
 void sessions_expire(struct core *core)
 {
 	struct live_session *live, *next;
-	uint64_t time = now(core);
+	uint64_t time = core_now(core);
 
 	cds_list_for_each_entry_safe (live, next, &core->leased, node) {
 		if (live->lease_deadline > time)
@@ -320,8 +359,8 @@ static void relink_list(struct core *core, struct cds_list_head *list)
 		}
 		live->session->live = live;
 		/* An end that could not be committed is not tried again at once. */
-		if (live->peer == NULL && live->lease_deadline < now(core) + CORE_RETRY_NS)
-			live->lease_deadline = now(core) + CORE_RETRY_NS;
+		if (live->peer == NULL && live->lease_deadline < core_now(core) + CORE_RETRY_NS)
+			live->lease_deadline = core_now(core) + CORE_RETRY_NS;
 	}
 }
 

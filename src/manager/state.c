@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables: linking, finding, unlinking. */
+/* The tables but for sessions: linking, finding, unlinking. */
+#include <assert.h>
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "manager/state.h"
+#include "manager/state_private.h"
 
 /* ---- Trees */
 
-static int order(uint64_t left, uint64_t right)
-{
-	return left < right ? -1 : left > right;
-}
-
-#define COMPARE_BY(name, type, field)                              \
-	static int name(const void *left, const void *right)       \
-	{                                                          \
-		return order(((const struct type *)left)->field,   \
-			     ((const struct type *)right)->field); \
-	}
-
+COMPARE_BY(principals_by_number, principal, number)
 COMPARE_BY(namespaces_by_number, namespace, number)
 COMPARE_BY(servers_by_number, server, number)
-COMPARE_BY(sessions_by_number, session, number)
 COMPARE_BY(regions_by_generation, region, generation)
 COMPARE_BY(regions_by_address, region, address)
-COMPARE_BY(references_by_generation, reference, generation)
+
+static int principals_by_name(const void *left, const void *right)
+{
+	return strcmp(((const struct principal *)left)->name,
+		      ((const struct principal *)right)->name);
+}
 
 static int namespaces_by_name(const void *left, const void *right)
 {
@@ -43,16 +39,14 @@ static int regions_by_name(const void *left, const void *right)
 static int extents_by_place(const void *left, const void *right)
 {
 	const struct extent *a = left, *b = right;
-	int found = order(a->server->number, b->server->number);
+	int found = state_order(a->server->number, b->server->number);
 
 	if (found == 0)
-		found = order(a->incarnation, b->incarnation);
-	return found != 0 ? found : order(a->number, b->number);
+		found = state_order(a->incarnation, b->incarnation);
+	return found != 0 ? found : state_order(a->number, b->number);
 }
 
-typedef int compare_items(const void *left, const void *right);
-
-static int tree_add(void **root, void *item, compare_items *compare)
+int tree_add(void **root, void *item, compare_items *compare)
 {
 	void **at = tsearch(item, root, compare);
 
@@ -61,14 +55,14 @@ static int tree_add(void **root, void *item, compare_items *compare)
 	return *at == item ? 0 : error_code(-EEXIST);
 }
 
-static void *tree_find(void *const *root, const void *key, compare_items *compare)
+void *tree_find(void *const *root, const void *key, compare_items *compare)
 {
 	void **at = tfind(key, root, compare);
 
 	return at != NULL ? *at : NULL;
 }
 
-static void keep(void *item)
+void tree_keep(void *item)
 {
 	(void)item;
 }
@@ -81,6 +75,7 @@ struct state *state_open(void)
 
 	if (state == NULL)
 		return NULL;
+	CDS_INIT_LIST_HEAD(&state->principals);
 	CDS_INIT_LIST_HEAD(&state->namespaces);
 	CDS_INIT_LIST_HEAD(&state->servers);
 	CDS_INIT_LIST_HEAD(&state->sessions);
@@ -88,6 +83,7 @@ struct state *state_open(void)
 	state->next_namespace = 1;
 	state->next_server = 1;
 	state->next_generation = 1;
+	state->next_principal = 1;
 	return state;
 }
 
@@ -120,49 +116,104 @@ static void free_namespaces(struct state *state)
 			region_free(region);
 		cds_list_for_each_entry_safe (region, next, &ns->freed, node)
 			region_free(region);
-		tdestroy(ns->regions_by_name, keep);
-		tdestroy(ns->regions_by_address, keep);
+		tdestroy(ns->regions_by_name, tree_keep);
+		tdestroy(ns->regions_by_address, tree_keep);
 		namespace_free(ns);
 	}
 }
 
-static void free_sessions(struct cds_list_head *sessions)
+static void free_principals(struct state *state)
 {
-	struct session *session, *next_session;
-	struct reference *reference, *next_reference;
-	struct outcome *outcome, *next;
+	struct principal *principal, *next;
 
-	cds_list_for_each_entry_safe (session, next_session, sessions, node) {
-		cds_list_for_each_entry_safe (reference, next_reference, &session->references,
-					      session_node)
-			free(reference);
-		cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node)
-			free(outcome);
-		tdestroy(session->references_by_generation, keep);
-		session_free(session);
-	}
+	cds_list_for_each_entry_safe (principal, next, &state->principals, node)
+		principal_free(principal);
 }
 
 void state_close(struct state *state)
 {
 	if (state == NULL)
 		return;
-	tdestroy(state->namespaces_by_number, keep);
-	tdestroy(state->namespaces_by_name, keep);
-	tdestroy(state->servers_by_number, keep);
-	tdestroy(state->sessions_by_number, keep);
-	tdestroy(state->regions_by_generation, keep);
-	tdestroy(state->extents_by_place, keep);
-	free_sessions(&state->sessions);
-	free_sessions(&state->ending);
+	tdestroy(state->principals_by_number, tree_keep);
+	tdestroy(state->principals_by_name, tree_keep);
+	tdestroy(state->namespaces_by_number, tree_keep);
+	tdestroy(state->namespaces_by_name, tree_keep);
+	tdestroy(state->servers_by_number, tree_keep);
+	tdestroy(state->sessions_by_number, tree_keep);
+	tdestroy(state->regions_by_generation, tree_keep);
+	tdestroy(state->extents_by_place, tree_keep);
+	state_free_sessions(&state->sessions);
+	state_free_sessions(&state->ending);
 	free_namespaces(state);
 	free_servers(state);
+	free_principals(state);
 	free(state);
+}
+
+/* ---- Principals */
+
+struct principal *principal_new(uint64_t number, const char *name)
+{
+	struct principal *principal = calloc(1, sizeof(*principal));
+
+	if (principal == NULL)
+		return NULL;
+	principal->number = number;
+	snprintf(principal->name, sizeof(principal->name), "%s", name);
+	return principal;
+}
+
+void principal_free(struct principal *principal)
+{
+	OPENSSL_cleanse(principal, sizeof(*principal));
+	free(principal);
+}
+
+int state_add_principal(struct state *state, struct principal *principal)
+{
+	int rc = tree_add(&state->principals_by_number, principal, principals_by_number);
+
+	if (rc < 0)
+		return rc;
+	rc = tree_add(&state->principals_by_name, principal, principals_by_name);
+	if (rc < 0) {
+		tdelete(principal, &state->principals_by_number, principals_by_number);
+		return rc;
+	}
+	cds_list_add_tail(&principal->node, &state->principals);
+	state->nr_principals++;
+	return 0;
+}
+
+struct principal *state_principal(const struct state *state, uint64_t number)
+{
+	struct principal key = {.number = number};
+
+	return tree_find(&state->principals_by_number, &key, principals_by_number);
+}
+
+struct principal *state_principal_named(const struct state *state, const char *name)
+{
+	struct principal key;
+
+	if (strlen(name) > KEY_PRINCIPAL_MAX)
+		return NULL;
+	strcpy(key.name, name);
+	return tree_find(&state->principals_by_name, &key, principals_by_name);
+}
+
+void state_remove_principal(struct state *state, struct principal *principal)
+{
+	tdelete(principal, &state->principals_by_name, principals_by_name);
+	tdelete(principal, &state->principals_by_number, principals_by_number);
+	cds_list_del(&principal->node);
+	state->nr_principals--;
+	principal_free(principal);
 }
 
 /* ---- Namespaces */
 
-struct namespace *namespace_new(const char *name)
+struct namespace *namespace_new(const char *name, const char *owner)
 {
 	struct namespace *ns = calloc(1, sizeof(*ns));
 
@@ -173,6 +224,7 @@ struct namespace *namespace_new(const char *name)
 		free(ns);
 		return NULL;
 	}
+	snprintf(ns->owner, sizeof(ns->owner), "%s", owner);
 	CDS_INIT_LIST_HEAD(&ns->regions);
 	CDS_INIT_LIST_HEAD(&ns->freed);
 	CDS_INIT_LIST_HEAD(&ns->extents);
@@ -182,7 +234,44 @@ struct namespace *namespace_new(const char *name)
 void namespace_free(struct namespace *ns)
 {
 	free(ns->name);
+	free(ns->grants);
 	free(ns);
+}
+
+static struct grant *find_grant(const struct namespace *ns, const char *principal)
+{
+	for (size_t i = 0; i < ns->nr_grants; i++)
+		if (strcmp(ns->grants[i].principal, principal) == 0)
+			return &ns->grants[i];
+	return NULL;
+}
+
+uint32_t namespace_granted(const struct namespace *ns, const char *principal)
+{
+	const struct grant *grant = find_grant(ns, principal);
+
+	return grant != NULL ? grant->rights : 0;
+}
+
+int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights)
+{
+	struct grant *grant = find_grant(ns, principal), *more;
+
+	if (grant != NULL && rights == 0) {
+		*grant = ns->grants[--ns->nr_grants];
+		return 0;
+	}
+	if (grant == NULL && rights != 0) {
+		more = reallocarray(ns->grants, ns->nr_grants + 1, sizeof(*more));
+		if (more == NULL)
+			return error_code(-ENOMEM);
+		ns->grants = more;
+		grant = &more[ns->nr_grants++];
+		snprintf(grant->principal, sizeof(grant->principal), "%s", principal);
+	}
+	if (grant != NULL)
+		grant->rights = rights;
+	return 0;
 }
 
 int state_add_namespace(struct state *state, struct namespace *ns)
@@ -224,6 +313,8 @@ void state_delete_namespace(struct state *state, struct namespace *ns)
 
 void state_remove_namespace(struct state *state, struct namespace *ns)
 {
+	assert(cds_list_empty(&ns->regions) && cds_list_empty(&ns->freed) &&
+	       cds_list_empty(&ns->extents));
 	if (!ns->is_deleted)
 		tdelete(ns, &state->namespaces_by_name, namespaces_by_name);
 	tdelete(ns, &state->namespaces_by_number, namespaces_by_number);
@@ -272,9 +363,30 @@ struct server *state_server(const struct state *state, uint64_t number)
 
 void state_remove_server(struct state *state, struct server *server)
 {
+	assert(cds_list_empty(&server->extents));
 	tdelete(server, &state->servers_by_number, servers_by_number);
 	cds_list_del(&server->node);
 	server_free(server);
+}
+
+void state_move_extent(struct extent *extent, enum extent_state to)
+{
+	static const unsigned allowed[] = {
+		[EXTENT_GRANTED] = 1U << EXTENT_DRAINING | 1U << EXTENT_FENCED,
+		[EXTENT_DRAINING] = 1U << EXTENT_TOLD | 1U << EXTENT_FENCED,
+		[EXTENT_TOLD] = 1U << EXTENT_DRAINING | 1U << EXTENT_FENCED,
+		[EXTENT_FENCED] = 0,
+	};
+
+	assert((allowed[extent->state] & 1U << to) != 0);
+	/* In a namespace, or on its way out. */
+	assert((extent->ns != NULL) == (extent->state == EXTENT_GRANTED));
+	extent->state = to;
+}
+
+bool extent_is_releasing(const struct extent *extent)
+{
+	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
 }
 
 int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
@@ -292,7 +404,7 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 				  .namespace_number = namespace_number,
 				  .ns = ns,
 				  .length = length,
-				  .is_releasing = ns == NULL};
+				  .state = ns != NULL ? EXTENT_GRANTED : EXTENT_DRAINING};
 	rc = space_open(&extent->space, length);
 	if (rc == 0)
 		rc = tree_add(&state->extents_by_place, extent, extents_by_place);
@@ -336,9 +448,9 @@ static void leave_namespace(struct extent *extent)
 
 void state_release_extent(struct extent *extent)
 {
+	assert(extent_used(extent) == 0);
+	state_move_extent(extent, EXTENT_DRAINING);
 	leave_namespace(extent);
-	extent->is_releasing = true;
-	extent->is_release_sent = false;
 	extent->server->releasing_bytes += extent->length;
 }
 
@@ -358,6 +470,7 @@ static void lose_chunks(struct cds_list_head *regions, const struct extent *exte
 
 void state_remove_extent(struct state *state, struct extent *extent)
 {
+	state_move_extent(extent, EXTENT_FENCED);
 	if (extent->ns != NULL) {
 		if (extent_used(extent) != 0) {
 			lose_chunks(&extent->ns->regions, extent);
@@ -483,6 +596,7 @@ static void unlink_live_region(struct region *region)
 
 void state_free_region(struct region *region)
 {
+	assert(!region->is_freed);
 	unlink_live_region(region);
 	region->is_freed = true;
 	cds_list_add_tail(&region->node, &region->ns->freed);
@@ -492,6 +606,7 @@ int state_remove_region(struct state *state, struct region *region)
 {
 	int rc = 0;
 
+	assert(cds_list_empty(&region->references));
 	for (size_t i = 0; i < region->nr_chunks && rc == 0; i++) {
 		struct chunk *chunk = &region->chunks[i];
 
@@ -521,136 +636,4 @@ uint32_t region_nr_references(const struct region *region)
 	cds_list_for_each_entry (reference, &region->references, region_node)
 		nr += !reference->session->is_ending;
 	return nr;
-}
-
-/* ---- Sessions */
-
-struct session *session_new(const char *client)
-{
-	struct session *session = calloc(1, sizeof(*session));
-
-	if (session == NULL)
-		return NULL;
-	session->client = strdup(client);
-	if (session->client == NULL) {
-		free(session);
-		return NULL;
-	}
-	CDS_INIT_LIST_HEAD(&session->references);
-	CDS_INIT_LIST_HEAD(&session->outcomes);
-	return session;
-}
-
-void session_free(struct session *session)
-{
-	explicit_bzero(session->secret, sizeof(session->secret));
-	free(session->client);
-	free(session->fences);
-	free(session);
-}
-
-int state_add_session(struct state *state, struct session *session)
-{
-	int rc = tree_add(&state->sessions_by_number, session, sessions_by_number);
-
-	if (rc == 0)
-		cds_list_add_tail(&session->node,
-				  session->is_ending ? &state->ending : &state->sessions);
-	return rc;
-}
-
-struct session *state_session(const struct state *state, uint64_t number)
-{
-	struct session key = {.number = number};
-
-	return tree_find(&state->sessions_by_number, &key, sessions_by_number);
-}
-
-void state_end_session(struct state *state, struct session *session)
-{
-	session->is_ending = true;
-	cds_list_move(&session->node, &state->ending);
-}
-
-void state_remove_session(struct state *state, struct session *session)
-{
-	struct outcome *outcome, *next;
-
-	cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node)
-		session_remove_outcome(session, outcome);
-	tdelete(session, &state->sessions_by_number, sessions_by_number);
-	cds_list_del(&session->node);
-	session_free(session);
-}
-
-int state_add_reference(struct session *session, struct region *region, uint64_t count,
-			struct reference **out)
-{
-	struct reference *reference = calloc(1, sizeof(*reference));
-	int rc;
-
-	if (reference == NULL)
-		return error_code(-ENOMEM);
-	reference->region = region;
-	reference->session = session;
-	reference->generation = region->generation;
-	reference->count = count;
-	rc = tree_add(&session->references_by_generation, reference, references_by_generation);
-	if (rc < 0) {
-		free(reference);
-		return rc;
-	}
-	cds_list_add_tail(&reference->region_node, &region->references);
-	cds_list_add_tail(&reference->session_node, &session->references);
-	session->nr_references++;
-	*out = reference;
-	return 0;
-}
-
-struct reference *session_reference(const struct session *session, uint64_t generation)
-{
-	struct reference key = {.generation = generation};
-
-	return tree_find(&session->references_by_generation, &key, references_by_generation);
-}
-
-void state_remove_reference(struct reference *reference)
-{
-	tdelete(reference, &reference->session->references_by_generation, references_by_generation);
-	cds_list_del(&reference->region_node);
-	cds_list_del(&reference->session_node);
-	reference->session->nr_references--;
-	free(reference);
-}
-
-int session_add_outcome(struct session *session, uint64_t request_id, enum outcome_kind kind,
-			uint64_t value)
-{
-	struct outcome *outcome = calloc(1, sizeof(*outcome));
-
-	if (outcome == NULL)
-		return error_code(-ENOMEM);
-	outcome->request_id = request_id;
-	outcome->kind = kind;
-	outcome->value = value;
-	cds_list_add_tail(&outcome->node, &session->outcomes);
-	session->nr_outcomes++;
-	return 0;
-}
-
-const struct outcome *session_outcome(const struct session *session, uint64_t request_id)
-{
-	struct outcome *outcome;
-
-	cds_list_for_each_entry (outcome, &session->outcomes, node)
-		if (outcome->request_id == request_id)
-			return outcome;
-	return NULL;
-}
-
-void session_remove_outcome(struct session *session, struct outcome *outcome)
-{
-	cds_list_del(&outcome->node);
-	session->nr_outcomes--;
-	free(outcome);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's tables in memory: namespaces, servers, extents, regions, sessions, as the metastore has
- * them, linked to each other. Owned by the core, used on the writer thread alone. Functions here keep
+ * The manager's tables in memory: principals, namespaces, servers, extents, regions, sessions, as the
+ * metastore has them, linked to each other. Owned by the core, used on the writer thread alone. Functions here keep
  * the links and the accounting right; they store nothing: who changes a thing also puts its record.
  *
  * When a commit fails the tables are dropped and read again, so nothing here may be the only place of
@@ -17,6 +17,7 @@
 
 #include <urcu/list.h>
 
+#include "base/key.h"
 #include "manager/space.h"
 
 #define STATE_SECRET_BYTES 16
@@ -33,13 +34,19 @@ struct state {
 	uint64_t next_namespace;
 	uint64_t next_server;
 	uint64_t next_generation;
+	uint64_t next_principal;
+	bool is_old; /* while it is loaded: the store has an older format */
 
+	struct cds_list_head principals; /* struct principal */
+	size_t nr_principals;
 	struct cds_list_head namespaces; /* struct namespace */
 	struct cds_list_head servers;	 /* struct server    */
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
 
 	/* Trees of <search.h> over the same things. */
+	void *principals_by_number;
+	void *principals_by_name;
 	void *namespaces_by_number;
 	void *namespaces_by_name; /* those not deleted */
 	void *servers_by_number;
@@ -48,11 +55,60 @@ struct state {
 	void *extents_by_place;
 };
 
+/*
+ * The states of memory, as a server has them, and what the manager knows of them:
+ *
+ *   state at the server   here
+ *   GRANTED               EXTENT_GRANTED: in its namespace, regions may use it
+ *   GRANTED or DRAINING   EXTENT_DRAINING: nobody's, and stored so before its server is told
+ *                         EXTENT_TOLD: the same, and the server's connection carries ExtentsRelease
+ *   FENCED                EXTENT_FENCED: the server has answered, or its incarnation has ended: the
+ *                         record is deleted with that, so it is the state of an extent that goes
+ *   SCRUBBED, FREE        the server's alone: bytes of its report (dirty, clean). What the server
+ *                         grants next is scrubbed, and has a new number
+ *
+ *   from       may become          by
+ *   GRANTED    DRAINING            state_release_extent(): release or delete of the namespace
+ *              FENCED              state_remove_extent(): a new incarnation of the server, or it
+ *                                  joins again and does not have it: regions that use it are lost
+ *   DRAINING   TOLD                drive_releases() in servers.c
+ *              FENCED              a new incarnation of the server; the answer to what was told
+ *                                  before a failed commit had the tables read again
+ *   TOLD       FENCED              released() in servers.c: the answer; a new incarnation
+ *              DRAINING            the connection was lost, or the server refused: told again
+ *
+ * No clock moves an extent. What a server granted to a reservation that failed is in no table: it is
+ * given back by a call of its own, or when the server joins again.
+ *
+ * Before an extent drains nobody's region may use it: a freed region (is_freed) keeps its chunks while a
+ * session has it open, and a session that ended (is_ending) keeps its regions open until each server in
+ * its fences has answered SessionEnd or has ended: session_fenced(), which drops what no fence holds.
+ */
+enum extent_state { EXTENT_GRANTED, EXTENT_DRAINING, EXTENT_TOLD, EXTENT_FENCED };
+
+/* Somebody whose key an operator added. Those of the key files are in the keyring alone. */
+struct principal {
+	struct cds_list_head node;
+	uint64_t number;
+	char name[KEY_PRINCIPAL_MAX + 1];
+	bool is_server;
+	uint8_t secret[KEY_BYTES];
+};
+
+/* What another than the owner may do with a namespace; not 0. */
+struct grant {
+	char principal[KEY_IDENTITY_MAX + 1];
+	uint32_t rights; /* RIGHT_… of rpc/capability.h */
+};
+
 struct namespace
 {
 	struct cds_list_head node;
 	uint64_t number;
 	char *name;
+	char owner[KEY_IDENTITY_MAX + 1]; /* empty: operators alone */
+	struct grant *grants;
+	size_t nr_grants;
 	uint32_t tier;
 	uint32_t width;
 	uint64_t stripe_bytes;
@@ -90,6 +146,7 @@ struct server {
 	uint64_t granted_bytes;	  /* of its extents, those being released included */
 	uint64_t releasing_bytes; /* of these, those being released */
 	struct live_server *live; /* NULL: not connected since the manager started */
+	size_t access;		  /* scratch, while accesses are made */
 };
 
 /* Exists as long as its server's incarnation and nobody released it. */
@@ -103,9 +160,8 @@ struct extent {
 	struct namespace *ns; /* NULL when it is being released */
 	uint64_t length;
 	struct space space;
-	bool is_releasing;
-	bool is_release_sent; /* on the server's present connection */
-	bool is_reported;     /* scratch, while the server joins */
+	enum extent_state state;
+	bool is_reported; /* scratch, while the server joins */
 };
 
 struct chunk {
@@ -155,6 +211,7 @@ enum outcome_kind {
 	OUTCOME_NAMESPACE, /* the number of a namespace        */
 	OUTCOME_REGION,	   /* the generation of a region       */
 	OUTCOME_RELEASED,  /* bytes                            */
+	OUTCOME_PRINCIPAL, /* the number of a principal        */
 };
 
 struct outcome {
@@ -176,15 +233,19 @@ struct session {
 	uint64_t number;
 	uint8_t secret[STATE_SECRET_BYTES];
 	char *client;
+	char principal[KEY_IDENTITY_MAX + 1]; /* whose it is; empty: of an old store, nobody's */
 	bool is_ending;
 	struct fence *fences;
 	size_t nr_fences;
+	uint64_t *namespaces; /* numbers of those that it was given access to: it may have keys */
+	size_t nr_namespaces;
 	struct cds_list_head references;
 	void *references_by_generation;
 	uint32_t nr_references;
 	struct cds_list_head outcomes;
 	uint32_t nr_outcomes;
 	uint64_t settled_below; /* not stored: the client repeats it */
+	uint64_t opened_at;	/* not stored; 0: unknown, before the tables were read */
 	struct live_session *live;
 };
 
@@ -192,6 +253,15 @@ struct session {
 
 struct state *state_open(void);
 void state_close(struct state *state);
+
+/* Links a new principal; takes it over. -EEXIST. */
+int state_add_principal(struct state *state, struct principal *principal);
+struct principal *state_principal(const struct state *state, uint64_t number);
+struct principal *state_principal_named(const struct state *state, const char *name);
+/* Unlinks, wipes and frees it. */
+void state_remove_principal(struct state *state, struct principal *principal);
+struct principal *principal_new(uint64_t number, const char *name);
+void principal_free(struct principal *principal);
 
 /* Links a new namespace; takes `ns` and its name over. */
 int state_add_namespace(struct state *state, struct namespace *ns);
@@ -202,7 +272,11 @@ void state_delete_namespace(struct state *state, struct namespace *ns);
 /* Unlinks and frees it; it has no regions or extents. */
 void state_remove_namespace(struct state *state, struct namespace *ns);
 /* A namespace with its lists empty; NULL: no memory. */
-struct namespace *namespace_new(const char *name);
+struct namespace *namespace_new(const char *name, const char *owner);
+/* What was granted to a principal: 0 for nothing. */
+uint32_t namespace_granted(const struct namespace *ns, const char *principal);
+/* Replaces it; 0 takes it away, which cannot fail. */
+int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights);
 void namespace_free(struct namespace *ns);
 
 int state_add_server(struct state *state, struct server *server);
@@ -223,6 +297,10 @@ void state_release_extent(struct extent *extent);
 /* Unlinks and frees it; regions that use it become lost. */
 void state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
+/* Asserts that the table above allows it. */
+void state_move_extent(struct extent *extent, enum extent_state to);
+/* DRAINING or TOLD. */
+bool extent_is_releasing(const struct extent *extent);
 
 /* Links a region whose chunks are taken already; takes it over. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
@@ -245,8 +323,12 @@ struct session *state_session(const struct state *state, uint64_t number);
 void state_end_session(struct state *state, struct session *session);
 /* Unlinks and frees it; it has no references. */
 void state_remove_session(struct state *state, struct session *session);
-struct session *session_new(const char *client);
+struct session *session_new(const char *client, const char *principal);
 void session_free(struct session *session);
+/* Whether it was given access to a namespace. */
+bool session_has_used(const struct session *session, uint64_t ns);
+/* Notes that; forgets those that are gone. */
+int session_use(const struct state *state, struct session *session, uint64_t ns);
 
 int state_add_reference(struct session *session, struct region *region, uint64_t count,
 			struct reference **out);

@@ -2,6 +2,7 @@
 /* Encoding records, collecting changes, committing them. Reading them back is load.c. */
 #include <endian.h>
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +58,19 @@ static int compare_changes(const void *left, const void *right)
 	return memcmp(a->bytes, b->bytes, a->length);
 }
 
+/* Values have secrets in them. */
+static void value_free(uint8_t *value, size_t length)
+{
+	if (value != NULL)
+		OPENSSL_cleanse(value, length);
+	free(value);
+}
+
 static void change_free(void *argument)
 {
 	struct change *change = argument;
 
-	free(change->value);
+	value_free(change->value, change->length);
 	free(change);
 }
 
@@ -84,7 +93,7 @@ static void collect(struct store *store, struct store_key key, uint8_t *value, s
 	if (at == NULL)
 		goto out_of_memory;
 	if (*at != change) {
-		free((*at)->value);
+		value_free((*at)->value, (*at)->length);
 		(*at)->value = value;
 		(*at)->length = length;
 		free(change);
@@ -95,7 +104,7 @@ static void collect(struct store *store, struct store_key key, uint8_t *value, s
 
 out_of_memory:
 	free(change);
-	free(value);
+	value_free(value, length);
 	store_spoil(store, error_code(-ENOMEM));
 }
 
@@ -128,7 +137,25 @@ void store_put_cluster(struct store *store, const struct state *state)
 	record.next_namespace = state->next_namespace;
 	record.next_server = state->next_server;
 	record.next_generation = state->next_generation;
+	record.next_principal = state->next_principal;
 	put(store, make_key(STORE_CLUSTER, NULL, 0), &record.base);
+}
+
+void store_put_principal(struct store *store, const struct principal *principal)
+{
+	Stored__Principal record = STORED__PRINCIPAL__INIT;
+
+	record.number = principal->number;
+	record.name = (char *)(uintptr_t)principal->name;
+	record.is_server = principal->is_server;
+	record.secret.data = (uint8_t *)(uintptr_t)principal->secret;
+	record.secret.len = sizeof(principal->secret);
+	put(store, KEY(STORE_PRINCIPAL, principal->number), &record.base);
+}
+
+void store_delete_principal(struct store *store, const struct principal *principal)
+{
+	delete (store, KEY(STORE_PRINCIPAL, principal->number));
 }
 
 void store_put_namespace(struct store *store, const struct namespace *ns)
@@ -143,12 +170,43 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;
+	record.owner = (char *)(uintptr_t)ns->owner;
 	put(store, KEY(STORE_NAMESPACE, ns->number), &record.base);
 }
 
 void store_delete_namespace(struct store *store, const struct namespace *ns)
 {
 	delete (store, KEY(STORE_NAMESPACE, ns->number));
+	if (ns->nr_grants != 0)
+		delete (store, KEY(STORE_GRANTS, ns->number));
+}
+
+void store_put_grants(struct store *store, const struct namespace *ns)
+{
+	Stored__Grants record = STORED__GRANTS__INIT;
+	Stored__Grant *grants = calloc(ns->nr_grants + 1, sizeof(*grants));
+	Stored__Grant **pointers = calloc(ns->nr_grants + 1, sizeof(*pointers));
+
+	if (grants == NULL || pointers == NULL) {
+		store_spoil(store, error_code(-ENOMEM));
+		goto out_free;
+	}
+	for (size_t i = 0; i < ns->nr_grants; i++) {
+		stored__grant__init(&grants[i]);
+		grants[i].principal = ns->grants[i].principal;
+		grants[i].rights = ns->grants[i].rights;
+		pointers[i] = &grants[i];
+	}
+	record.namespace_ = ns->number;
+	record.grants = pointers;
+	record.n_grants = ns->nr_grants;
+	if (ns->nr_grants != 0)
+		put(store, KEY(STORE_GRANTS, ns->number), &record.base);
+	else
+		delete (store, KEY(STORE_GRANTS, ns->number));
+out_free:
+	free(grants);
+	free(pointers);
 }
 
 void store_put_server(struct store *store, const struct server *server)
@@ -194,7 +252,7 @@ void store_put_extent(struct store *store, const struct extent *extent)
 	record.number = extent->number;
 	record.namespace_ = extent->namespace_number;
 	record.length = extent->length;
-	record.is_releasing = extent->is_releasing;
+	record.is_releasing = extent_is_releasing(extent);
 	put(store, extent_key(extent), &record.base);
 }
 
@@ -299,6 +357,9 @@ void store_put_session(struct store *store, const struct session *session)
 	record.is_ending = session->is_ending;
 	record.fences = pointers;
 	record.n_fences = session->nr_fences;
+	record.principal = (char *)(uintptr_t)session->principal;
+	record.namespaces = session->namespaces;
+	record.n_namespaces = session->nr_namespaces;
 	put(store, KEY(STORE_SESSION, session->number), &record.base);
 out_free:
 	free(fences);

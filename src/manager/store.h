@@ -19,8 +19,12 @@ void store_close(struct store *store);
 
 /* Collecting cannot fail: what goes wrong makes the commit fail. */
 void store_put_cluster(struct store *store, const struct state *state);
+void store_put_principal(struct store *store, const struct principal *principal);
+void store_delete_principal(struct store *store, const struct principal *principal);
 void store_put_namespace(struct store *store, const struct namespace *ns);
+/* With its grants. */
 void store_delete_namespace(struct store *store, const struct namespace *ns);
+void store_put_grants(struct store *store, const struct namespace *ns);
 void store_put_server(struct store *store, const struct server *server);
 void store_delete_server(struct store *store, const struct server *server);
 void store_put_extent(struct store *store, const struct extent *extent);

@@ -6,12 +6,15 @@
 #include "manager/store.h"
 #include "manager/stored.pb-c.h"
 
-#define STORE_FORMAT 1U
+#define STORE_FORMAT	    2U
+#define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
 
 /* The first byte of a key. In the order in which records are loaded: each names only earlier ones. */
 enum store_kind {
 	STORE_CLUSTER = 'c',
+	STORE_PRINCIPAL = 'k',
 	STORE_NAMESPACE = 'n',
+	STORE_GRANTS = 'g',
 	STORE_SERVER = 's',
 	STORE_EXTENT = 'e',
 	STORE_REGION = 'r',

@@ -326,7 +326,7 @@ static int start_accepting(struct rpc_listener *listener)
 	return 0;
 }
 
-int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *keys, size_t nr_keys,
+int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyring *keyring,
 	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out)
 {
 	struct rpc_listener *listener = calloc(1, sizeof(*listener));
@@ -348,7 +348,7 @@ int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *key
 	if (status)
 		goto out_free;
 	print_own_address(listener);
-	status = tls_acceptor_open(keys, nr_keys, &listener->acceptor);
+	status = tls_acceptor_open(keyring->find, keyring->context, &listener->acceptor);
 	if (status)
 		goto out_free;
 	*out = listener; /* before its first connection */

@@ -63,12 +63,20 @@ void rpc_loop_unwatch(struct rpc_loop *loop, int fd);
 
 /* ---- Connections */
 
+/* Who may come in. `find` tells the key of an identity that a stranger claims, or false; it is asked
+ * when a handshake begins and again just before `opened`, on the loop's thread, and must not block. Who
+ * has come in stays when the key vanishes: its connections are the owner's to close. */
+struct rpc_keyring {
+	bool (*find)(void *context, const char *identity, uint8_t secret[KEY_BYTES]);
+	void *context;
+};
+
 /*
- * Listens on HOST:PORT (port 0: any). `keys` are copied: a client that proves one of them is let in.
- * `context` becomes each connection's. Errors, with a sentence: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES,
- * -EINVAL (address).
+ * Listens on HOST:PORT (port 0: any). A stranger that proves a key of the ring is let in; the ring's
+ * context must live until the listener is closed. `context` becomes each connection's. Errors, with a
+ * sentence: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EINVAL (address).
  */
-int rpc_listen(struct rpc_loop *loop, const char *address, const struct key *keys, size_t nr_keys,
+int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyring *keyring,
 	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out);
 /* HOST:PORT with the real port. */
 const char *rpc_listener_address(const struct rpc_listener *listener);

@@ -41,8 +41,8 @@ struct tls {
 struct tls_acceptor {
 	SSL_CTX *context;
 	uint8_t decoy[KEY_BYTES]; /* nobody's key: what an unknown identity is checked against */
-	size_t nr_keys;
-	struct key keys[];
+	tls_find_key *find;
+	void *find_context;
 };
 
 /* ---- The socket: OpenSSL's own would raise SIGPIPE in an application's thread */
@@ -169,29 +169,35 @@ static int offer_key(SSL *ssl, const EVP_MD *digest, const unsigned char **ident
 	return *session != NULL;
 }
 
-static const struct key *find_key(const struct tls_acceptor *acceptor, const char *identity)
-{
-	for (size_t i = 0; i < acceptor->nr_keys; i++)
-		if (!strcmp(acceptor->keys[i].identity, identity))
-			return &acceptor->keys[i];
-	return NULL;
-}
-
 /* A server's: the key of the identity that the peer claims. An unknown one gets the decoy, so that it
  * fails in the same way as a wrong key. */
 static int find_claimed_key(SSL *ssl, const unsigned char *identity, size_t length,
 			    SSL_SESSION **session)
 {
 	struct tls *tls = SSL_get_app_data(ssl);
-	bool is_sound = length <= KEY_IDENTITY_MAX && !memchr(identity, 0, length);
-	const struct key *known;
+	struct tls_acceptor *acceptor = tls->acceptor;
+	bool is_sound = length > 0 && length <= KEY_IDENTITY_MAX && !memchr(identity, 0, length);
 
 	tls->has_claimed = true;
 	memset(tls->key.identity, 0, sizeof(tls->key.identity));
 	memcpy(tls->key.identity, identity, is_sound ? length : 0);
-	known = is_sound ? find_key(tls->acceptor, tls->key.identity) : NULL;
-	*session = make_session(ssl, known ? known->secret : tls->acceptor->decoy);
+	if (!is_sound ||
+	    !acceptor->find(acceptor->find_context, tls->key.identity, tls->key.secret))
+		memcpy(tls->key.secret, acceptor->decoy, KEY_BYTES);
+	*session = make_session(ssl, tls->key.secret);
 	return *session != NULL;
+}
+
+/* At the end of a server's handshake: the key may have been revoked, or replaced, since it began. */
+static bool is_key_still_good(const struct tls *tls)
+{
+	const struct tls_acceptor *acceptor = tls->acceptor;
+	uint8_t secret[KEY_BYTES];
+	bool is_good = acceptor->find(acceptor->find_context, tls->key.identity, secret) &&
+		       CRYPTO_memcmp(secret, tls->key.secret, KEY_BYTES) == 0;
+
+	OPENSSL_cleanse(secret, sizeof(secret));
+	return is_good;
 }
 
 /* ---- Making and ending */
@@ -220,18 +226,18 @@ static int open_shared(void)
 	return status;
 }
 
-int tls_acceptor_open(const struct key *keys, size_t nr_keys, struct tls_acceptor **out)
+int tls_acceptor_open(tls_find_key *find, void *context, struct tls_acceptor **out)
 {
 	struct tls_acceptor *acceptor;
 	int status = open_shared();
 
 	if (status)
 		return error_code(status);
-	acceptor = calloc(1, sizeof(*acceptor) + nr_keys * sizeof(*keys));
+	acceptor = calloc(1, sizeof(*acceptor));
 	if (!acceptor)
 		return error_code(-ENOMEM);
-	acceptor->nr_keys = nr_keys;
-	memcpy(acceptor->keys, keys, nr_keys * sizeof(*keys));
+	acceptor->find = find;
+	acceptor->find_context = context;
 	acceptor->context = make_context(TLS_server_method());
 	if (!acceptor->context || RAND_bytes(acceptor->decoy, sizeof(acceptor->decoy)) != 1) {
 		tls_acceptor_close(acceptor);
@@ -245,7 +251,7 @@ int tls_acceptor_open(const struct key *keys, size_t nr_keys, struct tls_accepto
 void tls_acceptor_close(struct tls_acceptor *acceptor)
 {
 	SSL_CTX_free(acceptor->context);
-	OPENSSL_cleanse(acceptor->keys, acceptor->nr_keys * sizeof(acceptor->keys[0]));
+	OPENSSL_cleanse(acceptor->decoy, sizeof(acceptor->decoy));
 	ERR_clear_error();
 	free(acceptor);
 }
@@ -353,8 +359,11 @@ int tls_handshake(struct tls *tls)
 			status = -AFAR_EAUTH;
 		return status;
 	}
+	status = SSL_session_reused(tls->ssl) && (!tls->acceptor || is_key_still_good(tls))
+			 ? 0
+			 : -AFAR_EAUTH;
 	OPENSSL_cleanse(tls->key.secret, sizeof(tls->key.secret));
-	return SSL_session_reused(tls->ssl) ? 0 : -AFAR_EAUTH;
+	return status;
 }
 
 ssize_t tls_read(struct tls *tls, void *bytes, size_t size)

@@ -14,10 +14,14 @@
 #include "base/key.h"
 
 struct tls;
-struct tls_acceptor; /* what a listener's connections share: the keys that let in */
+struct tls_acceptor; /* what a listener's connections share: who knows the keys that let in */
 
-/* Copies the keys. -ENOMEM. */
-int tls_acceptor_open(const struct key *keys, size_t nr_keys, struct tls_acceptor **out);
+/* Finds the key of an identity that a peer claims: true and the key. Asked when a handshake begins and,
+ * as the key may have been revoked meanwhile, when it ends. */
+typedef bool tls_find_key(void *context, const char *identity, uint8_t secret[KEY_BYTES]);
+
+/* -ENOMEM. */
+int tls_acceptor_open(tls_find_key *find, void *context, struct tls_acceptor **out);
 /* All its connections must be past their handshake or freed. */
 void tls_acceptor_close(struct tls_acceptor *acceptor);
 

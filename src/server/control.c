@@ -2,46 +2,113 @@
 /*
  * Calls of clients: tickets for the data port and keys of extents. Runs on the rpc loop's thread; all
  * answers come from memory. Owns the listener and knows its connections, so that it can close them.
+ *
+ * Refusals that an honest client never meets are logged: somebody has tried something.
  */
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <urcu/list.h>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "rpc/capability.h"
+#include "rpc/pass.h"
+#include "server/complaint.h"
 #include "server/control.h"
 
 struct control_client {
 	struct cds_list_head node;
 	struct rpc_connection *connection; /* alive while this is listed: `closed` unlists it */
+	uint64_t session;
 };
 
 struct control {
 	struct control_options options;
 	struct rpc_listener *listener;
+	struct complaints complaints;
 
 	pthread_mutex_t lock;
 	pthread_cond_t emptied; /* the last client is gone */
 	struct cds_list_head clients;
 };
 
-/* ---- Calls */
+/* ---- Passes */
 
-static void connect_client(struct control *control, const Afar__Connect *request,
-			   struct rpc_call *call)
+static int check_pass(struct control *control, const char *identity)
 {
-	uint64_t incarnation = control->options.incarnation;
+	uint64_t session;
+	uint32_t expiry;
+
+	if (!pass_parse(identity, &session, &expiry))
+		return error_fail(-EACCES, "it is no pass");
+	if (incarnation_age_s(control->options.incarnation) > expiry)
+		return error_fail(-EACCES, "the pass has expired");
+	return tickets_check_session(control->options.tickets, session);
+}
+
+/* The key of a pass, for its handshake. */
+static bool find_key(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+{
+	struct control *control = context;
+
+	if (check_pass(control, identity) == 0 &&
+	    pass_key(control->options.incarnation->signing_key, identity, secret) == 0)
+		return true;
+	if (complaints_allow(&control->complaints))
+		log_warn("refused a control connection as '%s': %s", identity, afar_last_error());
+	return false;
+}
+
+/* The session that a connection is bound to. */
+static uint64_t session_of(const struct rpc_connection *connection)
+{
+	uint64_t session;
+	uint32_t expiry;
+
+	/* What is no pass never gets so far. */
+	return pass_parse(rpc_connection_identity(connection), &session, &expiry) ? session : 0;
+}
+
+/* Whether a request speaks for the session that its connection is bound to, and that lives. */
+static int check_session(struct control *control, const struct rpc_connection *connection,
+			 uint64_t session, const char *what)
+{
+	if (session == 0)
+		return error_fail(-EINVAL, "%s: no session; open one with the manager", what);
+	if (session != session_of(connection))
+		return error_fail(-EACCES, "%s: session %llx: the pass is another session's", what,
+				  (unsigned long long)session);
+	return tickets_check_session(control->options.tickets, session);
+}
+
+static void refuse(struct control *control, const struct rpc_connection *connection,
+		   struct rpc_call *call, int status)
+{
+	if (status == -EACCES && complaints_allow(&control->complaints))
+		log_warn("refused %s (%s): %s", rpc_connection_peer(connection),
+			 rpc_connection_identity(connection), afar_last_error());
+	rpc_reply_status(call, control->options.incarnation->number, status);
+}
+
+/* ---- Tickets */
+
+static void connect_client(struct control *control, const struct rpc_connection *connection,
+			   const Afar__Connect *request, struct rpc_call *call)
+{
+	uint64_t incarnation = control->options.incarnation->number;
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	struct rpc_ticket signed_ticket;
 	int status;
 
-	if (request->session == 0)
-		status = error_fail(-EINVAL, "connect: no session; open one with the manager");
-	else
+	status = check_session(control, connection, request->session, "connect");
+	if (status == 0)
 		status = tickets_issue(control->options.tickets, request->session, &signed_ticket);
 	if (status != 0) {
-		rpc_reply_status(call, incarnation, status);
+		refuse(control, connection, call, status);
 		return;
 	}
 	ticket.ticket.data = (uint8_t *)&signed_ticket;
@@ -52,36 +119,30 @@ static void connect_client(struct control *control, const Afar__Connect *request
 	rpc_reply(call, incarnation, &reply);
 }
 
-/* The keys of all extents asked for, or none. */
-static int find_keys(struct control *control, const Afar__Grant *request, Afar__Key *keys)
+/* ---- Keys */
+
+/* The capability covers these extents, all of them and no others: then their digest is the same. */
+static int check_extents(const Afar__Grant *request, const struct rpc_capability *capability)
 {
-	size_t i;
+	uint8_t digest[CAPABILITY_DIGEST_BYTES];
 	int status;
 
-	for (i = 0; i < request->n_extents; i++) {
-		afar__key__init(&keys[i]);
-		keys[i].extent = request->extents[i];
-		keys[i].transport = (char *)control->options.transport;
-		status = extent_pool_key(control->options.pool, request->extents[i],
-					 request->namespace_, &keys[i].length, &keys[i].key,
-					 &keys[i].origin);
-		if (status != 0)
-			return status;
-	}
+	status = capability_digest(request->extents, request->n_extents, digest);
+	if (status == -ENOMEM)
+		return status;
+	if (status != 0 || CRYPTO_memcmp(digest, capability->digest, sizeof(digest)) != 0)
+		return error_fail(-EACCES,
+				  "grant: the capability is for other extents than the "
+				  "%zu named",
+				  request->n_extents);
 	return 0;
 }
 
 /* Nobody can have more extents than there are: that also bounds what we allocate and send. */
-static int check_grant(struct control *control, const Afar__Grant *request)
+static int check_number(struct control *control, const Afar__Grant *request)
 {
 	struct extent_pool_stat stat;
-	int status;
 
-	if (request->session == 0 || request->namespace_ == 0)
-		return error_fail(-EINVAL, "grant: no session or no namespace");
-	status = tickets_check_session(control->options.tickets, request->session);
-	if (status != 0)
-		return status;
 	extent_pool_stat(control->options.pool, &stat);
 	if (request->n_extents > stat.nr_granted)
 		return error_fail(-AFAR_ELOST,
@@ -91,24 +152,74 @@ static int check_grant(struct control *control, const Afar__Grant *request)
 	return 0;
 }
 
-static void grant_keys(struct control *control, const Afar__Grant *request, struct rpc_call *call)
+/* Whether the manager says that the session may, and with which rights. */
+static int check_grant(struct control *control, const struct rpc_connection *connection,
+		       const Afar__Grant *request, uint32_t *rights)
 {
-	uint64_t incarnation = control->options.incarnation;
+	const struct incarnation *incarnation = control->options.incarnation;
+	struct rpc_capability capability;
+	int status;
+
+	status = check_session(control, connection, request->session, "grant");
+	if (status == 0)
+		status = capability_verify(request->capability.data, request->capability.len,
+					   incarnation->signing_key, incarnation->number,
+					   incarnation_age_s(incarnation), &capability);
+	if (status != 0)
+		return status;
+	if (capability.session != request->session)
+		return error_fail(-EACCES, "grant: the capability is another session's");
+	if (request->namespace_ == 0 || capability.namespace != request->namespace_)
+		return error_fail(-EACCES, "grant: the capability is for another namespace");
+	status = check_extents(request, &capability);
+	if (status == 0)
+		status = check_number(control, request);
+	*rights = capability.rights;
+	return status;
+}
+
+/* The keys of all extents asked for, or none. */
+static int find_keys(struct control *control, const Afar__Grant *request, uint32_t rights,
+		     struct extent_key *found, Afar__Key *keys)
+{
+	int status;
+
+	status = grants_give(control->options.grants, request->session, request->namespace_,
+			     request->extents, request->n_extents, (rights & RIGHT_WRITE) != 0,
+			     found);
+	for (size_t i = 0; i < request->n_extents && status == 0; i++) {
+		afar__key__init(&keys[i]);
+		keys[i].extent = request->extents[i];
+		keys[i].length = found[i].length;
+		keys[i].transport = (char *)control->options.transport;
+		keys[i].key = found[i].key;
+		keys[i].origin = found[i].origin;
+	}
+	return status;
+}
+
+static void grant_keys(struct control *control, const struct rpc_connection *connection,
+		       const Afar__Grant *request, struct rpc_call *call)
+{
+	uint64_t incarnation = control->options.incarnation->number;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	Afar__Keys result = AFAR__KEYS__INIT;
 	Afar__Key *keys = NULL, **pointers = NULL;
+	struct extent_key *found = NULL;
+	uint32_t rights;
 	int status;
 
-	status = check_grant(control, request);
+	status = check_grant(control, connection, request, &rights);
 	if (status != 0)
 		goto out_fail;
 	keys = calloc(request->n_extents + 1, sizeof(*keys));
 	pointers = calloc(request->n_extents + 1, sizeof(Afar__Key *));
-	if (!keys || !pointers) {
+	found = calloc(request->n_extents + 1, sizeof(*found));
+	if (!keys || !pointers || !found) {
 		status = error_code(-ENOMEM);
 		goto out_fail;
 	}
-	status = find_keys(control, request, keys);
+	status = find_keys(control, request, rights, found, keys);
 	if (status != 0)
 		goto out_fail;
 	for (size_t i = 0; i < request->n_extents; i++)
@@ -122,8 +233,9 @@ static void grant_keys(struct control *control, const Afar__Grant *request, stru
 	goto out_free;
 
 out_fail:
-	rpc_reply_status(call, incarnation, status);
+	refuse(control, connection, call, status);
 out_free:
+	free(found);
 	free(pointers);
 	free(keys);
 }
@@ -136,16 +248,16 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 
 	switch (request->call_case) {
 	case AFAR__REQUEST__CALL_CONNECT:
-		connect_client(control, request->connect, call);
+		connect_client(control, connection, request->connect, call);
 		break;
 	case AFAR__REQUEST__CALL_GRANT:
-		grant_keys(control, request->grant, call);
+		grant_keys(control, connection, request->grant, call);
 		break;
 	case AFAR__REQUEST__CALL_PING:
-		rpc_reply_status(call, control->options.incarnation, 0);
+		rpc_reply_status(call, control->options.incarnation->number, 0);
 		break;
 	default:
-		rpc_reply_status(call, control->options.incarnation,
+		rpc_reply_status(call, control->options.incarnation->number,
 				 error_fail(-EOPNOTSUPP,
 					    "call %d: a server does not take it from a client; "
 					    "ask the manager",
@@ -165,6 +277,7 @@ static void on_opened(struct rpc_connection *connection)
 		return;
 	}
 	client->connection = connection;
+	client->session = session_of(connection);
 	pthread_mutex_lock(&control->lock);
 	cds_list_add(&client->node, &control->clients);
 	pthread_mutex_unlock(&control->lock);
@@ -199,6 +312,7 @@ int control_start(const struct control_options *options, struct control **out)
 		.closed = on_closed,
 	};
 	struct control *control = calloc(1, sizeof(*control));
+	const struct rpc_keyring keyring = {.find = find_key, .context = control};
 	int status;
 
 	if (!control)
@@ -207,8 +321,8 @@ int control_start(const struct control_options *options, struct control **out)
 	pthread_mutex_init(&control->lock, NULL);
 	pthread_cond_init(&control->emptied, NULL);
 	CDS_INIT_LIST_HEAD(&control->clients);
-	status = rpc_listen(options->loop, options->address, options->keys, options->nr_keys,
-			    &handlers, control, &control->listener);
+	status = rpc_listen(options->loop, options->address, &keyring, &handlers, control,
+			    &control->listener);
 	if (status != 0) {
 		pthread_cond_destroy(&control->emptied);
 		pthread_mutex_destroy(&control->lock);
@@ -235,6 +349,18 @@ void control_stop(struct control *control)
 	pthread_cond_destroy(&control->emptied);
 	pthread_mutex_destroy(&control->lock);
 	free(control);
+}
+
+void control_end_session(struct control *control, uint64_t session)
+{
+	struct control_client *client;
+
+	pthread_mutex_lock(&control->lock);
+	cds_list_for_each_entry (client, &control->clients, node) {
+		if (client->session == session)
+			rpc_connection_close(client->connection);
+	}
+	pthread_mutex_unlock(&control->lock);
 }
 
 const char *control_address(const struct control *control)

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The server's control port: answers clients that want to connect, or keys of extents. */
+/*
+ * The server's control port: answers clients that want to connect, or keys of extents. A client comes in
+ * with a pass (rpc/pass.h), which binds its connection to one session, and gets keys for a capability
+ * (rpc/capability.h): no list of clients is needed here.
+ */
 #ifndef SERVER_CONTROL_H
 #define SERVER_CONTROL_H
 
@@ -7,18 +11,19 @@
 
 #include "rpc/rpc.h"
 #include "server/extent.h"
+#include "server/grants.h"
+#include "server/incarnation.h"
 #include "server/tickets.h"
 
 struct control;
 
 struct control_options {
 	struct rpc_loop *loop;
-	const char *address;	/* HOST:PORT to listen on       */
-	const struct key *keys; /* clients must prove one of them; copied */
-	size_t nr_keys;
-	uint64_t incarnation;
-	const char *transport; /* that the keys are of; stays */
+	const char *address;		       /* HOST:PORT to listen on      */
+	const struct incarnation *incarnation; /* stays, as all below         */
+	const char *transport;		       /* that the extents' keys are of */
 	struct extent_pool *pool;
+	struct grants *grants;
 	struct tickets *tickets;
 };
 
@@ -26,6 +31,8 @@ struct control_options {
 int control_start(const struct control_options *options, struct control **out);
 /* Closes all connections; returns when their last callback has. Not on the loop's thread. */
 void control_stop(struct control *control);
+/* Closes the session's connections, soon; tickets_revoke() has been called. From any thread. */
+void control_end_session(struct control *control, uint64_t session);
 /* HOST:PORT it listens on, with the real port. */
 const char *control_address(const struct control *control);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool of extents and its scrubber thread. The server's membership reserves and releases on the
- * manager's word, its control asks for keys. Owns all lent memory and its registrations.
+ * The pool of extents and its scrubber thread. The server reserves and releases on the manager's word, its
+ * control asks for keys. Owns all lent memory and its registrations.
  *
  * An extent is in one state, moved by extent_move() alone; its memory may be touched by the pool in
- * TAKEN (fresh or scrubbed: nobody writes it), DIRTY and SCRUBBING, by peers in GRANTED.
+ * TAKEN (fresh or scrubbed: nobody writes it), DIRTY and SCRUBBING, by peers in GRANTED and DRAINING.
  *
- * Ending a key stops every write that has not begun. Transports that check the key once per message
- * (tcp) go on with one that is half through; only closing the connection stops that, which is the
- * manager's to order (SessionEnd) before it releases what a session that may still write has had.
+ * Ending a key stops every transfer that has not begun. Transports that check the key once per message
+ * (tcp) go on with one that is half through; only closing the connection stops that. Hence DRAINING: there
+ * are no new keys, the old ones are ended and connections closed (fence.c).
  */
 #include <errno.h>
 #include <openssl/rand.h>
@@ -40,17 +40,33 @@ static void notify(struct extent_pool *pool)
 
 /* ---- The scrubber */
 
+/* The rate of late: what is older than a second of scrubbing counts half, and half again. */
+static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
+{
+	if (pool->recent_ns > 1000000000U) {
+		pool->recent_bytes /= 2;
+		pool->recent_ns /= 2;
+	}
+	pool->recent_bytes += bytes;
+	pool->recent_ns += ns;
+	pool->scrubbed_bytes += bytes;
+}
+
 /* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
  * for memory gets it scrubbed even past the limit. */
 static void scrub_one(struct extent_pool *pool)
 {
 	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
+	uint64_t began, took;
 
 	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
 		extent_move(pool, extent, EXTENT_SCRUBBING);
 		pthread_mutex_unlock(&pool->lock);
+		began = clock_ns();
 		segment_scrub(extent->addr, extent->length);
+		took = clock_ns() - began;
 		pthread_mutex_lock(&pool->lock);
+		note_scrubbed(pool, extent->length, took);
 		extent_to_clean(pool, extent);
 	} else {
 		/* Unmapped before it is booked as gone: there is never more than the capacity. */
@@ -284,6 +300,16 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 	extents_unmap(&gone);
 }
 
+/* The keys for all, if it has such. Afterwards no transfer with them can begin. */
+static void deregister(struct extent *extent)
+{
+	if (!extent->has_keys)
+		return;
+	fabric_memory_deregister(&extent->both);
+	fabric_memory_deregister(&extent->read_only);
+	extent->has_keys = false;
+}
+
 static void deregister_all(struct reservation *reservation, const struct extent *end)
 {
 	struct extent *extent;
@@ -291,8 +317,27 @@ static void deregister_all(struct reservation *reservation, const struct extent 
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
 		if (extent == end)
 			return;
-		fabric_memory_deregister(&extent->memory);
+		deregister(extent);
 	}
+}
+
+static int register_for_all(struct extent_pool *pool, struct extent *extent)
+{
+	struct fabric *fabric = pool->options.fabric;
+	int status;
+
+	if (!pool->options.is_registering_slow)
+		return 0;
+	status = fabric_memory_register(fabric, extent->addr, extent->length,
+					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &extent->both);
+	if (status != 0)
+		return status;
+	status = fabric_memory_register(fabric, extent->addr, extent->length, FABRIC_REMOTE_READ,
+					&extent->read_only);
+	if (status != 0)
+		fabric_memory_deregister(&extent->both);
+	extent->has_keys = status == 0;
+	return status;
 }
 
 static int register_all(struct extent_pool *pool, struct reservation *reservation)
@@ -301,9 +346,7 @@ static int register_all(struct extent_pool *pool, struct reservation *reservatio
 	int status;
 
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
-		status = fabric_memory_register(pool->options.fabric, extent->addr, extent->length,
-						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-						&extent->memory);
+		status = register_for_all(pool, extent);
 		if (status != 0) {
 			deregister_all(reservation, extent);
 			return error_fail(status,
@@ -322,6 +365,7 @@ static int enroll_all(struct extent_pool *pool, uint64_t namespace, struct reser
 
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
 		extent->namespace = namespace;
+		extent->was_reached = false;
 		if (extent_enroll(pool, extent))
 			continue;
 		cds_list_for_each_entry (other, &reservation->taken, node) {
@@ -458,63 +502,111 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 
 /* ---- Releasing, and what is had */
 
-/* Ends the keys of extents in DRAINING, which takes its time on some transports, and passes them on. */
-static void drain(struct extent_pool *pool, struct cds_list_head *draining)
+/* With the lock held. */
+static void start_draining(struct extent_pool *pool, struct extent *extent,
+			   struct extent_drain *drain)
+{
+	extent_move(pool, extent, EXTENT_DRAINING);
+	cds_list_add_tail(&extent->drained, &drain->extents);
+	drain->nr_extents++;
+	drain->had_keys = drain->had_keys || extent->was_reached;
+}
+
+/* Takes its time on some transports; nobody else looks at the keys of what is DRAINING. */
+static void end_keys(struct extent_drain *drain)
+{
+	struct extent *extent;
+
+	cds_list_for_each_entry (extent, &drain->extents, drained)
+		deregister(extent);
+}
+
+void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents,
+		       struct extent_drain *out)
+{
+	struct extent *extent;
+
+	*out = (struct extent_drain){.nr_extents = 0};
+	CDS_INIT_LIST_HEAD(&out->extents);
+	pthread_mutex_lock(&pool->lock);
+	for (size_t i = 0; i < nr_extents; i++) {
+		extent = extent_find(pool, extents[i]);
+		if (extent)
+			start_draining(pool, extent, out);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	end_keys(out);
+	if (out->nr_extents > 0)
+		notify(pool);
+}
+
+void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain)
 {
 	struct extent *extent, *next;
 
-	cds_list_for_each_entry (extent, draining, node)
-		fabric_memory_deregister(&extent->memory);
+	if (drain->nr_extents == 0)
+		return;
 	pthread_mutex_lock(&pool->lock);
-	cds_list_for_each_entry_safe (extent, next, draining, node)
+	cds_list_for_each_entry_safe (extent, next, &drain->extents, drained) {
+		cds_list_del_init(&extent->drained);
 		extent_move(pool, extent, EXTENT_DIRTY);
+	}
 	pthread_mutex_unlock(&pool->lock);
+	notify(pool);
 }
 
 size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents)
 {
-	struct extent *extent;
-	size_t nr_released = 0, i;
-	CDS_LIST_HEAD(draining);
+	struct extent_drain drain;
 
-	pthread_mutex_lock(&pool->lock);
-	for (i = 0; i < nr_extents; i++) {
-		extent = extent_find(pool, extents[i]);
-		if (!extent)
-			continue;
-		extent_move(pool, extent, EXTENT_DRAINING);
-		cds_list_add_tail(&extent->node, &draining);
-		nr_released++;
-	}
-	pthread_mutex_unlock(&pool->lock);
-	if (nr_released == 0)
-		return 0;
-	drain(pool, &draining);
-	notify(pool);
-	return nr_released;
+	extent_pool_drain(pool, extents, nr_extents, &drain);
+	extent_pool_drained(pool, &drain);
+	return drain.nr_extents;
 }
 
-int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t *length,
-		    uint64_t *key, uint64_t *origin)
+/* With the lock held: against draining. Where registering takes long, it has been done before. */
+static int make_key(struct extent_pool *pool, struct extent *extent, bool may_write,
+		    struct extent_key *out)
+{
+	const unsigned access = FABRIC_REMOTE_READ | (may_write ? FABRIC_REMOTE_WRITE : 0);
+	int status = 0;
+
+	if (extent->has_keys) {
+		out->memory = may_write ? extent->both : extent->read_only;
+	} else {
+		status = fabric_memory_register(pool->options.fabric, extent->addr, extent->length,
+						access, &out->memory);
+	}
+	if (status != 0)
+		return status;
+	extent->was_reached = true;
+	out->length = extent->length;
+	out->key = out->memory.key;
+	out->origin = out->memory.base;
+	if (extent->has_keys)
+		out->memory.handle = NULL; /* ends with the extent */
+	return 0;
+}
+
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool may_write,
+		    struct extent_key *out)
 {
 	struct extent *found;
+	int status = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
-	if (found && found->namespace == namespace) {
-		*length = found->length;
-		*key = found->memory.key;
-		*origin = found->memory.base;
-	} else {
+	if (found && found->namespace != namespace)
 		found = NULL;
-	}
+	if (found)
+		status = make_key(pool, found, may_write, out);
 	pthread_mutex_unlock(&pool->lock);
 	if (!found)
 		return error_fail(-AFAR_ELOST,
 				  "key of extent %llu: namespace %llu has no such extent on this "
 				  "server; open the region again",
 				  (unsigned long long)extent, (unsigned long long)namespace);
-	return 0;
+	return status;
 }
 
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out)
@@ -524,9 +616,11 @@ int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t 
 	size_t nr_infos = 0;
 
 	pthread_mutex_lock(&pool->lock);
-	infos = calloc(pool->nr_granted + 1, sizeof(*infos));
+	infos = calloc(pool->nr_granted + list_length(&pool->draining) + 1, sizeof(*infos));
 	if (infos) {
 		cds_list_for_each_entry (extent, &pool->granted, node)
+			describe(extent, &infos[nr_infos++]);
+		cds_list_for_each_entry (extent, &pool->draining, node)
 			describe(extent, &infos[nr_infos++]);
 	}
 	pthread_mutex_unlock(&pool->lock);
@@ -543,8 +637,13 @@ void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out)
 	out->capacity_bytes = pool->options.capacity_bytes;
 	out->granted_bytes = pool->bytes[EXTENT_GRANTED];
 	out->clean_bytes = pool->bytes[EXTENT_CLEAN];
-	out->dirty_bytes = pool->bytes[EXTENT_DRAINING] + pool->bytes[EXTENT_DIRTY] +
-			   pool->bytes[EXTENT_SCRUBBING];
+	out->draining_bytes = pool->bytes[EXTENT_DRAINING];
+	out->dirty_bytes = pool->bytes[EXTENT_DIRTY] + pool->bytes[EXTENT_SCRUBBING];
+	out->scrubbed_bytes = pool->scrubbed_bytes;
+	out->scrub_bytes_per_s =
+		pool->recent_ns > 0
+			? (uint64_t)((double)pool->recent_bytes * 1e9 / (double)pool->recent_ns)
+			: 0;
 	out->nr_granted = pool->nr_granted;
 	pthread_mutex_unlock(&pool->lock);
 }
@@ -556,6 +655,7 @@ static void init_lists(struct extent_pool *pool)
 	size_t i;
 
 	CDS_INIT_LIST_HEAD(&pool->granted);
+	CDS_INIT_LIST_HEAD(&pool->draining);
 	CDS_INIT_LIST_HEAD(&pool->dirty);
 	for (i = 0; i <= NR_SIZES; i++)
 		CDS_INIT_LIST_HEAD(&pool->clean[i]);
@@ -644,7 +744,7 @@ static void drop_all(struct extent_pool *pool, struct cds_list_head *list)
 void extent_pool_close(struct extent_pool *pool)
 {
 	struct extent *extent, *next;
-	CDS_LIST_HEAD(draining);
+	struct extent_drain drain = {.extents = CDS_LIST_HEAD_INIT(drain.extents)};
 	size_t i;
 
 	if (!pool)
@@ -655,11 +755,11 @@ void extent_pool_close(struct extent_pool *pool)
 	pthread_mutex_unlock(&pool->lock);
 	pthread_join(pool->scrubber, NULL);
 
-	cds_list_for_each_entry_safe (extent, next, &pool->granted, node) {
-		extent_move(pool, extent, EXTENT_DRAINING);
-		cds_list_add_tail(&extent->node, &draining);
-	}
-	drain(pool, &draining);
+	cds_list_for_each_entry_safe (extent, next, &pool->granted, node)
+		start_draining(pool, extent, &drain);
+	end_keys(&drain);
+	cds_list_for_each_entry_safe (extent, next, &drain.extents, drained)
+		extent_move(pool, extent, EXTENT_DIRTY);
 	drop_all(pool, &pool->dirty);
 	for (i = 0; i <= NR_SIZES; i++)
 		drop_all(pool, &pool->clean[i]);

@@ -9,8 +9,10 @@
 #ifndef SERVER_EXTENT_H
 #define SERVER_EXTENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <urcu/list.h>
 
 #include "fabric/fabric.h"
 
@@ -22,6 +24,9 @@ struct extent_pool_options {
 	struct fabric *fabric;	 /* to register with                                */
 	uint64_t capacity_bytes; /* lent at most                                    */
 	uint64_t pool_bytes;	 /* of scrubbed memory kept; 0: all that comes back */
+	/* Registering takes its time: extents are registered when they are reserved, and all get the same
+	 * keys. Else each extent_pool_key() makes one. */
+	bool is_registering_slow;
 	/* Runs, outside the pool's lock, on whatever thread changed the pool's numbers. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
@@ -37,8 +42,11 @@ struct extent_info {
 struct extent_pool_stat {
 	uint64_t capacity_bytes;
 	uint64_t granted_bytes;
-	uint64_t clean_bytes; /* scrubbed                              */
-	uint64_t dirty_bytes; /* waiting for the scrubber, or under it */
+	uint64_t clean_bytes;	    /* scrubbed                                          */
+	uint64_t draining_bytes;    /* released, but somebody may still be at it         */
+	uint64_t dirty_bytes;	    /* waiting for the scrubber, or under it             */
+	uint64_t scrubbed_bytes;    /* since the start                                   */
+	uint64_t scrub_bytes_per_s; /* while it scrubs, of late; 0: it has not yet       */
 	size_t nr_granted;
 };
 
@@ -59,16 +67,40 @@ int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t b
 int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			      struct extent_info **out, size_t *nr_out);
 
-/* Ends the keys of extents and hands their memory to the scrubber. Numbers that nobody has are skipped:
- * a repeated release has been done. Returns how many were released. */
+/*
+ * Releasing, in two steps. After extent_pool_drain() nobody gets a key of the extents any more. Numbers that
+ * nobody has, and those that are being drained, are skipped. When the keys made before have ended, and no
+ * connection is left on which a transfer may have begun with one, extent_pool_drained() hands the memory to
+ * the scrubber.
+ */
+struct extent_drain {
+	struct cds_list_head extents;
+	size_t nr_extents;
+	bool had_keys; /* any of them, ever */
+};
+void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents,
+		       struct extent_drain *out);
+void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain);
+
+/* Both at once, for extents that nobody has a key of. Returns how many were released. */
 size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents);
 
-/* What a client needs to reach an extent. -AFAR_ELOST with a sentence: nobody has it, or another
- * namespace has, which is not told apart. */
-int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t *length,
-		    uint64_t *key, uint64_t *origin);
+/* What a client needs to reach an extent. The registration behind it is the caller's to end, with
+ * fabric_memory_deregister(), before extent_pool_drained() and extent_pool_close(). */
+struct extent_key {
+	uint64_t length;
+	uint64_t key; /* the fabric's */
+	uint64_t origin;
+	struct fabric_memory memory;
+};
 
-/* All extents that somebody has; `*out` is the caller's to free(). -ENOMEM. */
+/* A key to read with, or to read and write with. With a sentence: -AFAR_ELOST (nobody has the extent, or
+ * another namespace has, which is not told apart), those of registering. */
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool may_write,
+		    struct extent_key *out);
+
+/* All extents that somebody has, those that are being drained among them; `*out` is the caller's to free().
+ * -ENOMEM. */
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out);
 
 void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out);

@@ -68,6 +68,9 @@ void extent_move(struct extent_pool *pool, struct extent *extent, enum extent_st
 		cds_list_add_tail(&extent->node, &pool->granted);
 		pool->nr_granted++;
 		break;
+	case EXTENT_DRAINING:
+		cds_list_add_tail(&extent->node, &pool->draining);
+		break;
 	case EXTENT_DIRTY:
 		cds_list_add_tail(&extent->node, &pool->dirty);
 		pthread_cond_signal(&pool->work);
@@ -88,6 +91,7 @@ struct extent *extent_new(struct extent_pool *pool, char *addr, size_t length)
 	if (!extent)
 		return NULL;
 	CDS_INIT_LIST_HEAD(&extent->node);
+	CDS_INIT_LIST_HEAD(&extent->drained);
 	extent->state = EXTENT_TAKEN;
 	extent->addr = addr;
 	extent->length = length;

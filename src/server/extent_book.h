@@ -16,25 +16,29 @@
 #define NR_SIZES (EXTENT_BYTES_MAX / SEGMENT_MIN) /* extents come in 1 to so many SEGMENT_MIN */
 
 enum extent_state {
-	EXTENT_CLEAN,	  /* zeroed, in the pool, nobody's                             */
+	EXTENT_CLEAN,	  /* zeroed, in the pool, nobody's: free                       */
 	EXTENT_TAKEN,	  /* zeroed, a reservation in progress holds it                */
-	EXTENT_GRANTED,	  /* a namespace has it, its key works                         */
-	EXTENT_DRAINING,  /* released: not found any more, its key is being ended      */
-	EXTENT_DIRTY,	  /* unreachable, with what the last holder left               */
+	EXTENT_GRANTED,	  /* a namespace has it, its keys work                         */
+	EXTENT_DRAINING,  /* released: not found any more, keys and connections are ended */
+	EXTENT_DIRTY,	  /* fenced: unreachable, with what the last holder left       */
 	EXTENT_SCRUBBING, /* the scrubber zeroes it                                    */
 	EXTENT_GONE,	  /* unmapped, or part of a neighbour: about to be freed       */
 	NR_STATES,
 };
 
 struct extent {
-	struct cds_list_head node; /* in the list of its state, or of who works on it */
+	struct cds_list_head node;    /* in the list of its state, or of who works on it */
+	struct cds_list_head drained; /* in its extent_drain, while DRAINING             */
 	enum extent_state state;
 	char *addr;
 	size_t length;
 	/* When somebody has it: */
 	uint64_t number;
 	uint64_t namespace;
-	struct fabric_memory memory;
+	bool was_reached; /* somebody has got a key of it                             */
+	/* Where registering is slow: keys for all. */
+	struct fabric_memory both, read_only;
+	bool has_keys;
 };
 
 struct extent_pool {
@@ -53,18 +57,23 @@ struct extent_pool {
 	unsigned nr_waiting;	   /* of those, waiting for the scrubber               */
 	size_t nr_granted;	   /* entries of `granted`                             */
 	struct cds_list_head granted;
+	struct cds_list_head draining;
 	struct cds_list_head dirty; /* oldest first                                     */
 	struct cds_list_head clean[NR_SIZES + 1]; /* by length / SEGMENT_MIN                */
 	void *clean_by_start; /* trees over the clean ones, to find neighbours    */
 	void *clean_by_end;
 	void *granted_by_number;
 	uint64_t next_number;
+
+	uint64_t scrubbed_bytes; /* since the start                                    */
+	uint64_t recent_bytes;	 /* of those, lately…                                  */
+	uint64_t recent_ns;	 /* … and how long that took                           */
 };
 
 /* All of these want the pool's lock held. */
 
-/* The only way to change an extent's state: books its bytes and its place. In TAKEN, SCRUBBING, DRAINING
- * and GONE it is on no list: the caller may put it on its own. */
+/* The only way to change an extent's state: books its bytes and its place. In TAKEN, SCRUBBING and GONE
+ * it is on no list: the caller may put it on its own. */
 void extent_move(struct extent_pool *pool, struct extent *extent, enum extent_state to);
 /* One over memory that is in no extent yet, in TAKEN; NULL without memory for the books. */
 struct extent *extent_new(struct extent_pool *pool, char *addr, size_t length);

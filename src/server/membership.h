@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server's side of being in a cluster: joins the manager, joins again whenever the connection was
- * lost, does what the manager asks, reports the numbers that the manager places by.
+ * lost, has done what the manager asks, reports the numbers that the manager places by.
  */
 #ifndef SERVER_MEMBERSHIP_H
 #define SERVER_MEMBERSHIP_H
@@ -11,8 +11,9 @@
 
 #include "rpc/rpc.h"
 #include "server/extent.h"
+#include "server/fence.h"
+#include "server/incarnation.h"
 #include "server/progress.h"
-#include "server/tickets.h"
 
 struct membership;
 
@@ -24,14 +25,14 @@ struct membership_options {
 	uint16_t manager_port;
 	const struct key *key;
 	const char *folder; /* of the number's file; NULL: nowhere */
-	uint64_t incarnation;
+	const struct incarnation *incarnation;
 	const char *control_address; /* as listened on: a wildcard host is replaced */
 	const char *data_address;
 	const char *transport;
 	bool is_registering_quick; /* with the fabric: may be done on the loop's thread */
 	struct extent_pool *pool;
 	struct progress *progress;
-	struct tickets *tickets;
+	const struct fence *fence;
 };
 
 /* Reads the number's file. Errors, with a sentence: -EINVAL (it is damaged), those of reading. */

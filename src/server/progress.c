@@ -22,14 +22,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "server/complaint.h"
+#include "server/door.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH	  16U	   /* a target starts no transfers of its own            */
-#define BUSY_NS		  10000U   /* a pass that takes so long has moved data */
-#define SPIN_NS_MAX	  5000000U /* of one spin, however much there is to do: others wait */
-#define SPINS_PER_LOOK	  64U	   /* while spinning, the other descriptors are rare     */
-#define CONNECT_MS	  10000	   /* from being accepted to being connected             */
-#define REJECTION_LINE_MS 1000U	   /* at most one line about strangers in so long        */
+#define QUEUE_DEPTH    16U	/* a target starts no transfers of its own            */
+#define BUSY_NS	       10000U	/* a pass that takes so long has moved data */
+#define SPIN_NS_MAX    5000000U /* of one spin, however much there is to do: others wait */
+#define SPINS_PER_LOOK 64U	/* while spinning, the other descriptors are rare     */
+#define SILENCE_MS     10000	/* from connecting to asking to be let in             */
+#define CONNECT_MS     10000	/* from being accepted to being connected             */
 
 enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 
@@ -41,21 +43,24 @@ struct connection {
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
 };
 
-/* The end of a session, on its way through all threads. */
-struct ending {
-	uint64_t session;
-	atomic_uint nr_left; /* threads that have not closed its connections yet */
-	void (*done)(void *argument);
-	void *argument;
-};
-
-enum command_kind { COMMAND_ADOPT, COMMAND_END_SESSION };
+enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE };
 
 struct command {
 	struct cds_list_head node;
 	enum command_kind kind;
-	struct fabric_request request; /* COMMAND_ADOPT       */
-	struct ending *ending;	       /* COMMAND_END_SESSION */
+	struct fabric_request request;	  /* COMMAND_ADOPT                            */
+	struct progress_closing *closing; /* COMMAND_CLOSE: which the command is part of */
+};
+
+/* The closing of connections, on its way through all threads. Freed by the last. */
+struct progress_closing {
+	struct progress *progress;
+	enum progress_whose whose;
+	uint64_t session;
+	atomic_uint nr_left; /* threads that have not closed theirs yet */
+	void (*done)(void *argument);
+	void *argument;
+	struct command commands[]; /* one per thread */
 };
 
 struct progress_thread {
@@ -77,10 +82,11 @@ struct progress_thread {
 struct progress {
 	struct progress_options options;
 	struct fabric_listener *listener;
+	struct door *door;
 	struct progress_thread *threads;
 	atomic_bool is_stopping;
 	atomic_uint nr_connections;
-	_Atomic uint64_t next_rejection_line; /* on clock_ns() */
+	struct complaints rejections;
 };
 
 /* ---- Commands */
@@ -122,15 +128,10 @@ static void take_commands(struct progress_thread *thread, struct cds_list_head *
 
 /* ---- Connections */
 
-/* One line, not one per stranger. */
 static void log_rejection(struct progress *progress, const char *peer, const char *why)
 {
-	uint64_t now = clock_ns(), next = atomic_load(&progress->next_rejection_line);
-
-	if (now < next || !atomic_compare_exchange_strong(&progress->next_rejection_line, &next,
-							  now + REJECTION_LINE_MS * 1000000U))
-		return;
-	log_warn("rejected a data connection from %s: %s", peer, why);
+	if (complaints_allow(&progress->rejections))
+		log_warn("rejected a data connection from %s: %s", peer, why);
 }
 
 static void count_connection(struct progress_thread *thread, int change)
@@ -230,17 +231,24 @@ out_reject:
 	fabric_reject(progress->listener, request);
 }
 
-static void end_session(struct progress_thread *thread, struct ending *ending)
+static bool is_concerned(const struct progress_closing *closing, uint64_t session)
+{
+	return closing->whose == PROGRESS_ALL ||
+	       (closing->whose == PROGRESS_SESSIONS && closing->session == session);
+}
+
+/* Afterwards `closing` may be gone. */
+static void close_some(struct progress_thread *thread, struct progress_closing *closing)
 {
 	struct connection *connection, *next;
 
 	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
-		if (connection->session == ending->session)
+		if (is_concerned(closing, connection->session))
 			close_connection(thread, connection);
 	}
-	if (atomic_fetch_sub(&ending->nr_left, 1) == 1) {
-		ending->done(ending->argument);
-		free(ending);
+	if (atomic_fetch_sub(&closing->nr_left, 1) == 1) {
+		closing->done(closing->argument);
+		progress_closing_drop(closing);
 	}
 }
 
@@ -256,12 +264,12 @@ static void run_commands(struct progress_thread *thread)
 		switch (command->kind) {
 		case COMMAND_ADOPT:
 			adopt(thread, &command->request);
+			free(command);
 			break;
-		case COMMAND_END_SESSION:
-			end_session(thread, command->ending);
+		case COMMAND_CLOSE:
+			close_some(thread, command->closing);
 			break;
 		}
-		free(command);
 	}
 }
 
@@ -272,6 +280,8 @@ static void take_requests(struct progress_thread *thread)
 
 	while (fabric_listener_next(progress->listener, &request) == 0)
 		deal(progress, &request);
+	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
+	door_knock(progress->door);
 }
 
 static void take_events(struct progress_thread *thread)
@@ -445,11 +455,15 @@ static void stop_thread(struct progress_thread *thread)
 	pthread_join(thread->thread, NULL);
 	/* What was dealt to it while it stopped. */
 	cds_list_for_each_entry_safe (command, next, &thread->commands, node) {
-		if (command->kind == COMMAND_ADOPT)
+		switch (command->kind) {
+		case COMMAND_ADOPT:
 			fabric_reject(thread->progress->listener, &command->request);
-		else if (command->kind == COMMAND_END_SESSION)
-			end_session(thread, command->ending);
-		free(command);
+			free(command);
+			break;
+		case COMMAND_CLOSE:
+			close_some(thread, command->closing);
+			break;
+		}
 	}
 	fabric_queue_close(thread->queue);
 	close(thread->wake_fd);
@@ -485,6 +499,11 @@ int progress_start(const struct progress_options *options, struct progress **out
 	status = fabric_listen(options->fabric, options->address, &progress->listener);
 	if (status != 0)
 		goto out_threads;
+	status =
+		door_start(progress->listener,
+			   options->silence_ms ? options->silence_ms : SILENCE_MS, &progress->door);
+	if (status != 0)
+		goto out_listener;
 	/* The one that listens last: it deals to all others. */
 	for (first = options->nr_threads; first > 0; first--) {
 		progress->threads[first - 1].progress = progress;
@@ -497,6 +516,8 @@ int progress_start(const struct progress_options *options, struct progress **out
 
 out_stop:
 	stop_threads(progress, first);
+	door_stop(progress->door);
+out_listener:
 	fabric_listener_close(progress->listener);
 out_threads:
 	free(progress->threads);
@@ -510,6 +531,7 @@ void progress_stop(struct progress *progress)
 	if (!progress)
 		return;
 	stop_threads(progress, 0);
+	door_stop(progress->door);
 	fabric_listener_close(progress->listener);
 	free(progress->threads);
 	free(progress);
@@ -527,32 +549,40 @@ uint32_t progress_nr_connections(const struct progress *progress)
 	return atomic_load(&progress->nr_connections);
 }
 
-int progress_end_session(struct progress *progress, uint64_t session, void (*done)(void *argument),
-			 void *argument)
+int progress_closing_new(struct progress *progress, struct progress_closing **out)
 {
-	struct command *commands[PROGRESS_THREADS_MAX];
-	unsigned nr_threads = progress->options.nr_threads, i;
-	struct ending *ending;
+	unsigned nr_threads = progress->options.nr_threads;
+	struct progress_closing *closing =
+		calloc(1, sizeof(*closing) + nr_threads * sizeof(closing->commands[0]));
 
-	ending = calloc(1, sizeof(*ending));
-	if (!ending)
+	if (!closing)
 		return error_code(-ENOMEM);
-	for (i = 0; i < nr_threads; i++) {
-		commands[i] = calloc(1, sizeof(*commands[i]));
-		if (!commands[i])
-			goto out_free;
-		commands[i]->kind = COMMAND_END_SESSION;
-		commands[i]->ending = ending;
+	closing->progress = progress;
+	atomic_init(&closing->nr_left, nr_threads);
+	for (unsigned i = 0; i < nr_threads; i++) {
+		closing->commands[i].kind = COMMAND_CLOSE;
+		closing->commands[i].closing = closing;
 	}
-	*ending = (struct ending){.session = session, .done = done, .argument = argument};
-	atomic_init(&ending->nr_left, nr_threads);
-	for (i = 0; i < nr_threads; i++)
-		send_command(&progress->threads[i], commands[i]);
+	*out = closing;
 	return 0;
+}
 
-out_free:
-	while (i > 0)
-		free(commands[--i]);
-	free(ending);
-	return error_code(-ENOMEM);
+void progress_closing_drop(struct progress_closing *closing)
+{
+	free(closing);
+}
+
+void progress_close(struct progress_closing *closing, enum progress_whose whose, uint64_t session,
+		    void (*done)(void *argument), void *argument)
+{
+	struct progress *progress = closing->progress;
+	unsigned nr_threads = progress->options.nr_threads;
+
+	closing->whose = whose;
+	closing->session = session;
+	closing->done = done;
+	closing->argument = argument;
+	/* Until the last one has its command, the closing is not freed. */
+	for (unsigned i = 0; i < nr_threads; i++)
+		send_command(&progress->threads[i], &closing->commands[i]);
 }

@@ -22,6 +22,7 @@ struct progress_options {
 	unsigned nr_threads; /* 1 to PROGRESS_THREADS_MAX                     */
 	uint32_t spin_us;    /* a thread spins so long after work             */
 	uint32_t nr_connections_max;
+	uint32_t silence_ms; /* strangers must say who they are within; 0: 10 s       */
 	/* Whether a stranger who shows these bytes may connect, and for which session: 0, or negative
 	 * with a sentence. Runs on the thread that then owns the connection, just before it does. */
 	int (*admit)(void *context, const void *shown, size_t length, uint64_t *session);
@@ -32,19 +33,30 @@ struct progress_options {
 
 /* Listens and starts the threads. Errors, with a sentence: those of fabric_listen(), -ENOMEM, -EAGAIN. */
 int progress_start(const struct progress_options *options, struct progress **out);
-/* Closes all connections and ends the threads; callbacks of progress_end_session() have run. */
+/* Closes all connections and ends the threads; callbacks of progress_close() have run. */
 void progress_stop(struct progress *progress);
 
 /* HOST:PORT it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
 uint32_t progress_nr_connections(const struct progress *progress);
 
+/* Closing connections. What may fail is done ahead: -ENOMEM. Then either drop it, or: */
+struct progress_closing;
+int progress_closing_new(struct progress *progress, struct progress_closing **out);
+void progress_closing_drop(struct progress_closing *closing);
+
+enum progress_whose {
+	PROGRESS_NOBODYS, /* to wait for what others have closed */
+	PROGRESS_SESSIONS,
+	PROGRESS_ALL,
+};
+
 /*
- * Closes every connection of the session. `done(argument)` runs on a progress thread when that is so
- * for all that were admitted before this call: nothing the session posted can land any more. -ENOMEM:
- * it will not run, nothing was done.
+ * Closes connections: all, or those of `session`. `done(argument)` runs on a progress thread when that is
+ * so for all that were admitted before this call: nothing that was posted on them can land any more. `done`
+ * comes in the order of the calls. `closing` is taken over.
  */
-int progress_end_session(struct progress *progress, uint64_t session, void (*done)(void *argument),
-			 void *argument);
+void progress_close(struct progress_closing *closing, enum progress_whose whose, uint64_t session,
+		    void (*done)(void *argument), void *argument);
 
 #endif

@@ -27,7 +27,10 @@ void report_fill(struct extent_pool *pool, const struct progress *progress, Afar
 	out->capacity_bytes = stat.capacity_bytes;
 	out->granted_bytes = stat.granted_bytes;
 	out->clean_bytes = stat.clean_bytes;
+	out->draining_bytes = stat.draining_bytes;
 	out->dirty_bytes = stat.dirty_bytes;
+	out->scrubbed_bytes = stat.scrubbed_bytes;
+	out->scrub_bytes_per_s = stat.scrub_bytes_per_s;
 	out->nr_connections = progress_nr_connections(progress);
 	out->resident_bytes = resident_bytes();
 }
@@ -37,6 +40,8 @@ bool report_is_news(const Afar__ServerReport *report, const Afar__ServerReport *
 	return report->capacity_bytes != last->capacity_bytes ||
 	       report->granted_bytes != last->granted_bytes ||
 	       report->clean_bytes != last->clean_bytes ||
+	       report->draining_bytes != last->draining_bytes ||
 	       report->dirty_bytes != last->dirty_bytes ||
+	       report->scrubbed_bytes != last->scrubbed_bytes ||
 	       report->nr_connections != last->nr_connections;
 }

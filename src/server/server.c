@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the
- * tickets (tickets.c), the data port (progress.c), the control port (control.c), the membership in the
- * cluster (membership.c). Called by the daemon.
+ * tickets (tickets.c), the grant book (grants.c), the data port (progress.c), the control port (control.c),
+ * the membership in the cluster (membership.c). Called by the daemon.
  */
 #include <errno.h>
 #include <limits.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +18,15 @@
 #include "fabric/fabric.h"
 #include "memory/available.h"
 #include "memory/segment.h"
+#include "server/advertise.h"
 #include "server/control.h"
 #include "server/extent.h"
+#include "server/fence.h"
+#include "server/grants.h"
+#include "server/incarnation.h"
 #include "server/membership.h"
 #include "server/progress.h"
+#include "server/selfcheck.h"
 #include "server/server.h"
 #include "server/tickets.h"
 
@@ -36,12 +40,14 @@ struct server {
 	char folder[PATH_MAX];
 	struct key key;
 
-	uint64_t incarnation;
+	struct incarnation incarnation;
 	struct fabric *fabric;
 	struct tickets *tickets;
+	struct grants *grants;
 	struct extent_pool *pool;
 	struct progress *progress;
 	struct control *control;
+	struct fence fence;
 	struct membership *membership;
 };
 
@@ -94,7 +100,7 @@ static int copy_options(struct server *server, const struct server_options *opti
 		return error_fail(-EINVAL,
 				  "start the server: a capacity of %llu bytes, at least %zu",
 				  (unsigned long long)options->capacity_bytes, SEGMENT_MIN);
-	server->key = options->keys[0];
+	server->key = *options->key;
 	status = keep(server->manager_host, sizeof(server->manager_host), options->manager_host,
 		      "manager's host");
 	if (status != 0)
@@ -111,14 +117,30 @@ static int copy_options(struct server *server, const struct server_options *opti
 	return 0;
 }
 
-static int draw_incarnation(uint64_t *out)
+/*
+ * A server lends nothing over a transport that does not keep to its keys. Over the machine's own loopback;
+ * where the transport has none, over the address that others will use.
+ */
+static int check_fabric(const struct server *server, const struct server_options *options)
 {
-	*out = 0;
-	while (*out == 0) {
-		if (RAND_bytes((unsigned char *)out, sizeof(*out)) != 1)
-			return error_fail(-EIO, "start the server: no randomness");
-	}
-	return 0;
+	char address[ADVERTISE_MAX];
+	char *colon;
+	int status = selfcheck(server->fabric, "127.0.0.1:0");
+
+	if (status == 0 || status == -EPERM)
+		return status;
+	advertise(options->data_address, server->manager_host, options->manager_port, address);
+	colon = strrchr(address, ':');
+	if (!colon)
+		return status;
+	snprintf(colon, sizeof(address) - (size_t)(colon - address), ":0");
+	return selfcheck(server->fabric, address);
+}
+
+/* Where local memory needs registering too, it pins pages. */
+static bool is_registering_slow(const struct server *server)
+{
+	return server->fabric->attributes.needs_local_registration;
 }
 
 static int open_pool(struct server *server, const struct server_options *options)
@@ -128,6 +150,7 @@ static int open_pool(struct server *server, const struct server_options *options
 		.capacity_bytes =
 			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
 		.pool_bytes = options->pool_bytes,
+		.is_registering_slow = is_registering_slow(server),
 		.changed = on_changed,
 		.context = server,
 	};
@@ -159,11 +182,10 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 	const struct control_options control = {
 		.loop = loop,
 		.address = options->control_address,
-		.keys = options->keys,
-		.nr_keys = options->nr_keys,
-		.incarnation = server->incarnation,
+		.incarnation = &server->incarnation,
 		.transport = server->fabric->attributes.transport,
 		.pool = server->pool,
+		.grants = server->grants,
 		.tickets = server->tickets,
 	};
 
@@ -180,19 +202,20 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.manager_port = options->manager_port,
 		.key = &server->key,
 		.folder = options->folder ? server->folder : NULL,
-		.incarnation = server->incarnation,
+		.incarnation = &server->incarnation,
 		.control_address = control_address(server->control),
 		.data_address = progress_address(server->progress),
 		.transport = server->fabric->attributes.transport,
-		/* Where local memory needs it too, it pins pages. */
-		.is_registering_quick = !server->fabric->attributes.needs_local_registration,
+		.is_registering_quick = !is_registering_slow(server),
 		.pool = server->pool,
 		.progress = server->progress,
-		.tickets = server->tickets,
+		.fence = &server->fence,
 	};
 	struct membership *opened;
 	int status;
 
+	server->fence = (struct fence){server->pool, server->grants, server->tickets,
+				       server->progress, server->control};
 	status = membership_open(&membership, &opened);
 	if (status != 0)
 		return status;
@@ -209,13 +232,18 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 		return error_code(-ENOMEM);
 	status = copy_options(server, options);
 	if (status == 0)
-		status = draw_incarnation(&server->incarnation);
+		status = incarnation_draw(&server->incarnation);
 	if (status == 0)
 		status = fabric_open(options->transport, &server->fabric);
 	if (status == 0)
-		status = tickets_open(server->incarnation, TICKET_LIFETIME_S, &server->tickets);
+		status = check_fabric(server, options);
+	if (status == 0)
+		status = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
+				      &server->tickets);
 	if (status == 0)
 		status = open_pool(server, options);
+	if (status == 0)
+		status = grants_open(server->pool, &server->grants);
 	if (status == 0)
 		status = start_progress(server, options);
 	if (status == 0)
@@ -244,11 +272,13 @@ void server_stop(struct server *server)
 		membership_stop(server->membership);
 	control_stop(server->control);
 	progress_stop(server->progress);
+	grants_close(server->grants);
 	extent_pool_close(server->pool);
 	tickets_close(server->tickets);
 	membership_close(server->membership);
 	if (server->fabric)
 		fabric_close(server->fabric);
+	OPENSSL_cleanse(&server->incarnation, sizeof(server->incarnation));
 	OPENSSL_cleanse(&server->key, sizeof(server->key));
 	free(server);
 }

@@ -19,8 +19,7 @@ struct server_options {
 	const char *name; /* for people; NULL: the host's name                          */
 	const char *manager_host;
 	uint16_t manager_port;
-	const struct key *keys; /* clients must prove one of them; the first is to join with  */
-	size_t nr_keys;
+	const struct key *key; /* to join with; copied                                       */
 	const char
 		*control_address; /* HOST:PORT to listen on for clients' control; port 0: any   */
 	const char *data_address; /* HOST:PORT to listen on for data; port 0: any               */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The daemon: a manager, a server, or both on one loop. It owns the data folder — locked while it
- * runs, so that two daemons never share one —, the keys, and DIR/cluster, which tells `afar` on this
+ * runs, so that two daemons never share one —, the keys in its files, and DIR/cluster, which tells `afar` on this
  * machine where the cluster is. It starts what its configuration says, announces itself, sleeps until
  * a signal, and stops in reverse order.
  *
@@ -27,7 +27,12 @@
 #include "server/server.h"
 
 #define NR_KEYS_MAX 256
-#define IDENTITY    "admin" /* of the key that a manager makes */
+
+/* The keys that a manager makes at its first start: one to use the cluster, one to join it. */
+#define OPERATOR_FILE	  "key"
+#define OPERATOR_IDENTITY "admin"
+#define SERVER_FILE	  "server.key"
+#define SERVER_IDENTITY	  "server"
 
 struct daemon {
 	struct config config;
@@ -36,9 +41,11 @@ struct daemon {
 	char folder[PATH_MAX];
 	char manager_folder[PATH_MAX];
 	char server_folder[PATH_MAX];
-	char key_file[PATH_MAX]; /* absolute */
-	struct key keys[NR_KEYS_MAX];
-	size_t nr_keys;
+	char operator_file[PATH_MAX]; /* absolute; empty: this daemon has no manager */
+	struct key operators[NR_KEYS_MAX];
+	size_t nr_operators;
+	struct key servers[NR_KEYS_MAX]; /* our own server joins with the first */
+	size_t nr_servers;
 	struct uri manager_uri; /* of the manager to join */
 	char cluster_uri[CONFIG_TEXT_MAX + PATH_MAX];
 	bool has_cluster_file;
@@ -57,7 +64,7 @@ static int make_folder(const char *path)
 	return 0;
 }
 
-static int make_inner_folder(struct daemon *daemon, const char *name, char out[PATH_MAX])
+static int name_inner(const struct daemon *daemon, const char *name, char out[PATH_MAX])
 {
 	int length = snprintf(out, PATH_MAX, "%s/%s", daemon->folder, name);
 
@@ -66,7 +73,14 @@ static int make_inner_folder(struct daemon *daemon, const char *name, char out[P
 				  "use the folder %s: its name is too long; choose another with "
 				  "--data",
 				  daemon->folder);
-	return make_folder(out);
+	return 0;
+}
+
+static int make_inner_folder(struct daemon *daemon, const char *name, char out[PATH_MAX])
+{
+	int rc = name_inner(daemon, name, out);
+
+	return rc ? rc : make_folder(out);
 }
 
 /* The lock is on the folder itself: nothing to leave behind, and it ends with the process. */
@@ -102,41 +116,108 @@ static int open_folder(struct daemon *daemon)
 	return 0;
 }
 
-/* Where the keys are: what --key says, else what the manager's URI says, else DIR/key. */
-static const char *choose_key_file(const struct daemon *daemon, char out[PATH_MAX + 8])
+/* ---- Keys */
+
+/* Reads a file whose keys are principals'; what else an identity can be, daemons make up. */
+static int load_principals(const char *path, struct key keys[NR_KEYS_MAX], size_t *nr_keys)
 {
+	int found = key_load(path, keys, NR_KEYS_MAX);
+
+	if (found < 0)
+		return found;
+	for (int i = 0; i < found; i++) {
+		if (!key_is_principal(keys[i].identity))
+			return error_fail(-EINVAL,
+					  "key file '%s': '%s' is no principal's name; use 1 to %d "
+					  "of A-Z a-z 0-9 . _ @ -",
+					  path, keys[i].identity, KEY_PRINCIPAL_MAX);
+	}
+	*nr_keys = (size_t)found;
+	return 0;
+}
+
+/* A file of the data folder, made with one key when it is not there. */
+static int load_or_make_principals(const char *path, const char *identity,
+				   struct key keys[NR_KEYS_MAX], size_t *nr_keys)
+{
+	int rc = key_load_or_make(path, identity, &keys[0]);
+
+	return rc ? rc : load_principals(path, keys, nr_keys);
+}
+
+/* Who may do everything: the keys that --key names, else DIR/key. */
+static int load_operators(struct daemon *daemon)
+{
+	const char *path = daemon->config.key;
+	char own[PATH_MAX];
+	int rc;
+
+	if (*path) {
+		rc = load_principals(path, daemon->operators, &daemon->nr_operators);
+	} else {
+		path = own;
+		rc = name_inner(daemon, OPERATOR_FILE, own);
+		if (!rc)
+			rc = load_or_make_principals(own, OPERATOR_IDENTITY, daemon->operators,
+						     &daemon->nr_operators);
+	}
+	if (rc)
+		return rc;
+	if (!realpath(path, daemon->operator_file))
+		return error_fail(-errno, "find the key file %s: %s", path, strerror(errno));
+	return 0;
+}
+
+/* Who may join: at a manager the keys of DIR/server.key. */
+static int load_servers(struct daemon *daemon)
+{
+	char path[PATH_MAX];
+	uint8_t secret[KEY_BYTES];
+	struct key_list operators = {daemon->operators, daemon->nr_operators};
+	int rc;
+
+	rc = name_inner(daemon, SERVER_FILE, path);
+	if (!rc)
+		rc = load_or_make_principals(path, SERVER_IDENTITY, daemon->servers,
+					     &daemon->nr_servers);
+	for (size_t i = 0; i < daemon->nr_servers && !rc; i++) {
+		if (key_list_find(&operators, daemon->servers[i].identity, secret))
+			rc = error_fail(-EINVAL,
+					"key file '%s': '%s' is in '%s', too; a principal is a "
+					"server or a client, rename one",
+					path, daemon->servers[i].identity, daemon->operator_file);
+	}
+	explicit_bzero(secret, sizeof(secret));
+	return rc;
+}
+
+/* What a server without a manager joins with: the first key that --key names, else of DIR/server.key. */
+static int load_join_key(struct daemon *daemon)
+{
+	char own[PATH_MAX];
+	int rc;
+
 	if (daemon->config.key[0])
-		return daemon->config.key;
-	if (daemon->config.role == ROLE_SERVER && daemon->manager_uri.key_file[0])
-		return daemon->manager_uri.key_file;
-	snprintf(out, PATH_MAX + 8, "%s/key", daemon->folder);
-	return out;
+		return load_principals(daemon->config.key, daemon->servers, &daemon->nr_servers);
+	rc = name_inner(daemon, SERVER_FILE, own);
+	if (rc)
+		return rc;
+	if (access(own, F_OK))
+		return error_fail(-ENOENT,
+				  "start a server in %s: it has no " SERVER_FILE
+				  "; copy the manager's there, or name it with --key",
+				  daemon->config.data);
+	return load_principals(own, daemon->servers, &daemon->nr_servers);
 }
 
 static int load_keys(struct daemon *daemon)
 {
-	char own[PATH_MAX + 8];
-	const char *path = choose_key_file(daemon, own);
 	int rc;
 
-	if (path == own && daemon->config.role & ROLE_MANAGER) {
-		rc = key_load_or_make(path, IDENTITY, &daemon->keys[0]);
-		if (rc < 0)
-			return rc;
-	} else if (path == own && access(path, F_OK)) {
-		return error_fail(
-			-ENOENT,
-			"start a server in %s: it has no key; copy the manager's there as "
-			"'key', or name it with --key",
-			daemon->config.data);
-	}
-	rc = key_load(path, daemon->keys, NR_KEYS_MAX);
-	if (rc < 0)
-		return rc;
-	daemon->nr_keys = (size_t)rc;
-	if (!realpath(path, daemon->key_file))
-		return error_fail(-errno, "find the key file %s: %s", path, strerror(errno));
-	return 0;
+	if (!(daemon->config.role & ROLE_MANAGER))
+		return load_join_key(daemon);
+	rc = load_operators(daemon);
+	return rc ? rc : load_servers(daemon);
 }
 
 /* ---- Where the cluster is */
@@ -168,17 +249,18 @@ static int find_manager(struct daemon *daemon)
 static int compose_cluster_uri(struct daemon *daemon)
 {
 	const struct uri *uri = &daemon->manager_uri;
+	const char *key_file = daemon->manager ? daemon->operator_file : uri->key_file;
 	bool is_ipv6 = strchr(uri->host, ':') != NULL;
 	int length;
 
-	length = snprintf(daemon->cluster_uri, sizeof(daemon->cluster_uri),
-			  "afar://%s%s%s:%u?key=%s", is_ipv6 ? "[" : "", uri->host,
-			  is_ipv6 ? "]" : "", uri->port, daemon->key_file);
+	length = snprintf(daemon->cluster_uri, sizeof(daemon->cluster_uri), "afar://%s%s%s:%u%s%s",
+			  is_ipv6 ? "[" : "", uri->host, is_ipv6 ? "]" : "", uri->port,
+			  *key_file ? "?key=" : "", key_file);
 	if (length < 0 || (size_t)length >= sizeof(daemon->cluster_uri))
 		return error_fail(-ENAMETOOLONG,
 				  "name the cluster: the path of %s is too long; "
 				  "choose another folder with --data",
-				  daemon->key_file);
+				  key_file);
 	return 0;
 }
 
@@ -189,8 +271,10 @@ static int start_manager(struct daemon *daemon)
 	const struct manager_options options = {
 		.address = daemon->config.listen,
 		.folder = daemon->manager_folder,
-		.keys = daemon->keys,
-		.nr_keys = daemon->nr_keys,
+		.operators = daemon->operators,
+		.nr_operators = daemon->nr_operators,
+		.servers = daemon->servers,
+		.nr_servers = daemon->nr_servers,
 		.lease_ms = daemon->config.lease_ms,
 	};
 
@@ -218,8 +302,7 @@ static int start_server(struct daemon *daemon)
 		.name = config->name[0] ? config->name : NULL,
 		.manager_host = daemon->manager_uri.host,
 		.manager_port = daemon->manager_uri.port,
-		.keys = daemon->keys,
-		.nr_keys = daemon->nr_keys,
+		.key = &daemon->servers[0],
 		.control_address = config->control[0] ? config->control : address,
 		.data_address = config->data_listen[0] ? config->data_listen : address,
 		.transport = config->transport,
@@ -324,7 +407,8 @@ static void stop(struct daemon *daemon)
 		rpc_loop_stop(daemon->loop);
 	if (daemon->folder_fd >= 0)
 		close(daemon->folder_fd);
-	explicit_bzero(daemon->keys, sizeof(daemon->keys));
+	explicit_bzero(daemon->operators, sizeof(daemon->operators));
+	explicit_bzero(daemon->servers, sizeof(daemon->servers));
 }
 
 /*

@@ -50,6 +50,7 @@ struct cli_flag {
 extern const struct cli_command up_commands[];
 extern const struct cli_command status_commands[];
 extern const struct cli_command ns_commands[];
+extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command bench_commands[];
 

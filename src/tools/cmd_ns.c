@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar ns …`: namespaces — making, listing, removing, and the memory reserved for them. */
+/* `afar ns …`: namespaces — making, listing, removing, who may use them, and the memory reserved for
+ * them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,6 +71,25 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	return cli_close(cli, 0);
 }
 
+static const struct {
+	const char *word;
+	unsigned rights;
+} rights_words[] = {
+	{"none", 0},
+	{"r", AFAR_RIGHT_READ},
+	{"rw", AFAR_RIGHT_READ | AFAR_RIGHT_WRITE},
+};
+#define NR_RIGHTS (sizeof(rights_words) / sizeof(rights_words[0]))
+
+static const char *rights_text(uint32_t rights)
+{
+	for (size_t i = 0; i < NR_RIGHTS; i++) {
+		if (rights_words[i].rights == rights)
+			return rights_words[i].word;
+	}
+	return "?";
+}
+
 static void print_entry(const struct afar_namespace_stat *entry)
 {
 	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
@@ -78,10 +98,13 @@ static void print_entry(const struct afar_namespace_stat *entry)
 	if (entry->width && entry->width < WIDTH_MAX)
 		snprintf(width, sizeof(width), "%u", entry->width);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 "\n",
+	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ",
 	       entry->tier == AFAR_TIER_DRAM ? "dram" : "?", width,
 	       size_text(entry->stripe_bytes, stripe), size_text(entry->reserved_bytes, reserved),
-	       size_text(entry->allocated_bytes, allocated), entry->nr_regions);
+	       size_text(entry->allocated_bytes, allocated), entry->nr_regions,
+	       rights_text(entry->rights));
+	cli_print(*entry->owner ? entry->owner : "-");
+	putchar('\n');
 }
 
 static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -96,8 +119,8 @@ static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, c
 	status = cli_open(cli);
 	if (status)
 		return status;
-	printf("%-*s %-5s %5s %9s %11s %11s %8s\n", NAME_COLUMNS, "NAMESPACE", "TIER", "WIDTH",
-	       "STRIPE", "RESERVED", "ALLOCATED", "REGIONS");
+	printf("%-*s %-5s %5s %9s %11s %11s %8s %-6s %s\n", NAME_COLUMNS, "NAMESPACE", "TIER",
+	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
 	do {
 		entries[0].size = sizeof(entries[0]);
 		n = afar_namespace_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
@@ -193,10 +216,38 @@ static int ns_release(struct cli *cli, const struct cli_command *command, int ar
 	return cli_close(cli, status);
 }
 
+/* ---- Rights */
+
+static int ns_grant(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_namespace *ns;
+	int rc, status = 0;
+	size_t i = 0;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 3, 3, arguments, &status) < 0)
+		return status;
+	while (i < NR_RIGHTS && strcmp(arguments[2], rights_words[i].word) != 0)
+		i++;
+	if (i == NR_RIGHTS)
+		return cli_misuse(command, "'%.64s' are no rights; use r, rw or none",
+				  arguments[2]);
+	status = open_namespace(cli, arguments[0], &ns);
+	if (status)
+		return status;
+	rc = afar_namespace_grant(ns, arguments[1], rights_words[i].rights);
+	if (rc)
+		status = cli_fail_last(rc);
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
 const struct cli_command ns_commands[] = {
 	{"ns create", "NAME [--tier dram] [--width N] [--stripe SIZE]", "make a namespace",
 	 ns_create},
 	{"ns ls", "", "list the namespaces", ns_ls},
+	{"ns grant", "NAME PRINCIPAL r|rw|none", "say what a principal may do with a namespace",
+	 ns_grant},
 	{"ns rm", "NAME [--force]", "remove a namespace and give its memory back", ns_rm},
 	{"ns reserve", "NAME SIZE", "get memory ready for a namespace, ahead of its use",
 	 ns_reserve},

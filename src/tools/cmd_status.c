@@ -32,6 +32,16 @@ static void print_bytes(const json_t *object, const char *name)
 	printf(" %10s", size_text(number_of(object, name), text));
 }
 
+/* What the server zeroes in a second while it does; it may not have had to yet. */
+static void print_scrub_rate(const json_t *server)
+{
+	uint64_t rate = number_of(server, "scrub_bytes_per_s");
+	char text[SIZE_TEXT_MAX], per_second[SIZE_TEXT_MAX + 2];
+
+	snprintf(per_second, sizeof(per_second), "%s/s", size_text(rate, text));
+	printf(" %12s", rate ? per_second : "-");
+}
+
 /* ---- The tables */
 
 static void print_uptime(uint64_t uptime_ms)
@@ -52,8 +62,9 @@ static void print_servers(const json_t *servers)
 	const json_t *server;
 	size_t i;
 
-	printf("\n%-*s %-5s %10s %10s %10s %10s %6s  %s\n", NAME_COLUMNS, "SERVER", "STATE",
-	       "CAPACITY", "GRANTED", "CLEAN", "DIRTY", "PEERS", "PATHS");
+	printf("\n%-*s %-5s %10s %10s %10s %10s %10s %12s %6s  %s\n", NAME_COLUMNS, "SERVER",
+	       "STATE", "CAPACITY", "GRANTED", "CLEAN", "DRAINING", "DIRTY", "SCRUB", "PEERS",
+	       "PATHS");
 	json_array_foreach(servers, i, server)
 	{
 		const json_t *lane, *lanes = json_object_get(server, "lanes");
@@ -64,7 +75,9 @@ static void print_servers(const json_t *servers)
 		print_bytes(server, "capacity_bytes");
 		print_bytes(server, "granted_bytes");
 		print_bytes(server, "clean_bytes");
+		print_bytes(server, "draining_bytes");
 		print_bytes(server, "dirty_bytes");
+		print_scrub_rate(server);
 		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
 		json_array_foreach(lanes, j, lane)
 		{
@@ -100,19 +113,27 @@ static void print_namespaces(const json_t *namespaces)
 		printf("(none: make one with 'afar ns create NAME')\n");
 }
 
+static const char *session_state(const json_t *session)
+{
+	if (json_is_true(json_object_get(session, "is_ending")))
+		return "ending"; /* until the servers have closed what it had */
+	return json_is_true(json_object_get(session, "is_connected")) ? "connected" : "away";
+}
+
 static void print_sessions(const json_t *sessions)
 {
 	const json_t *session;
 	size_t i;
 
-	printf("\n%-*s %-9s %12s\n", CLIENT_COLUMNS, "SESSION", "STATE", "REGIONS OPEN");
+	printf("\n%-*s %-9s %12s  %s\n", CLIENT_COLUMNS, "SESSION", "STATE", "REGIONS OPEN",
+	       "PRINCIPAL");
 	json_array_foreach(sessions, i, session)
 	{
 		cli_print_padded(text_of(session, "client"), CLIENT_COLUMNS);
-		printf(" %-9s %12" PRIu64 "\n",
-		       json_is_true(json_object_get(session, "is_connected")) ? "connected"
-									      : "away",
+		printf(" %-9s %12" PRIu64 "  ", session_state(session),
 		       number_of(session, "nr_references"));
+		cli_print(text_of(session, "principal"));
+		putchar('\n');
 	}
 }
 

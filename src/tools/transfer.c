@@ -121,6 +121,8 @@ int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index)
 	};
 	int taken;
 
+	slot->opcode = opcode;
+	slot->piece = index;
 	slot->iov.length = transfer_piece_length(transfer, index);
 	taken = afar_queue_submit(transfer->queue, &op, 1);
 	if (taken < 0)
@@ -131,10 +133,8 @@ int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index)
 	return reap(transfer, 0, 0);
 }
 
-int transfer_wait(struct transfer *transfer, uint64_t index)
+static int await_idle(struct transfer *transfer, const struct transfer_slot *slot)
 {
-	struct transfer_slot *slot = transfer_slot(transfer, index);
-	int64_t result;
 	int rc;
 
 	while (slot->is_busy) {
@@ -144,6 +144,36 @@ int transfer_wait(struct transfer *transfer, uint64_t index)
 		if (rc)
 			return rc;
 	}
+	return 0;
+}
+
+/*
+ * A server closes a session's connections when other memory that it could reach changes hands: the bytes
+ * of this region are still there, and a new connection reaches them. If it is the session that has ended,
+ * or the server, connecting says so.
+ */
+static int repeat(struct transfer *transfer, const struct transfer_slot *slot)
+{
+	int rc = afar_queue_connect(transfer->queue, afar_region_target(transfer->region));
+
+	return rc ? rc : transfer_start(transfer, slot->opcode, slot->piece);
+}
+
+int transfer_wait(struct transfer *transfer, uint64_t index)
+{
+	struct transfer_slot *slot = transfer_slot(transfer, index);
+	int64_t result;
+	int rc;
+
+	rc = await_idle(transfer, slot);
+	if (!rc && (slot->result == -AFAR_ESERVER || slot->result == -ENOTCONN)) {
+		slot->result = 0;
+		rc = repeat(transfer, slot);
+		if (!rc)
+			rc = await_idle(transfer, slot);
+	}
+	if (rc)
+		return rc;
 	result = slot->result;
 	slot->result = 0;
 	return result < 0 ? (int)result : 0;

@@ -17,6 +17,8 @@
 struct transfer_slot {
 	struct afar_buffer *buffer;
 	struct afar_iov iov;
+	uint16_t opcode;
+	uint64_t piece;
 	bool is_busy;
 	int64_t result; /* of its last operation, once it is idle */
 };
@@ -45,8 +47,9 @@ uint64_t transfer_piece_length(const struct transfer *transfer, uint64_t index);
 
 /* Starts the `index`-th piece, AFAR_OP_READ or AFAR_OP_WRITE, through its idle slot. 0 or an error. */
 int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index);
-/* Waits until the slot of the `index`-th piece is idle. 0, its operation's error, or -EINTR after a
- * signal (the operation may still be in flight). */
+/* Waits until the slot of the `index`-th piece is idle, after a second attempt if its connection was
+ * lost. 0, its operation's error or that of connecting again, or -EINTR after a signal (the operation may
+ * still be in flight). */
 int transfer_wait(struct transfer *transfer, uint64_t index);
 
 /* Shows, on a terminal and not too often, that `done` bytes are there. */

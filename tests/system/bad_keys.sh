@@ -31,5 +31,14 @@ refused 1 'wrong|key' "$AFAR" --key=wrong region ls x
 refused 1 'malformed' "$AFARD" --role manager --data a --listen 127.0.0.1:0 --key malformed
 refused 1 'open' "$AFARD" --role manager --data a --listen 127.0.0.1:0 --key open
 refused 1 'missing' "$AFARD" --role server --data b --manager 127.0.0.1:1 --key missing
-refused 1 'no key' "$AFARD" --role server --data c --manager 127.0.0.1:1
+refused 1 'no server.key' "$AFARD" --role server --data c --manager 127.0.0.1:1
+
+# Names that no principal can have, and one that is two.
+install -m 600 /dev/null odd
+echo "a/b:$(printf '%064d' 1)" >odd
+install -m 600 /dev/null twice
+echo "server:$(printf '%064d' 1)" >twice
+refused 1 "odd.*a/b.*principal" "$AFARD" --role manager --data d --listen 127.0.0.1:0 --key odd
+refused 1 "odd.*a/b.*principal" "$AFARD" --role server --data e --manager 127.0.0.1:1 --key odd
+refused 1 "server.key.*'server'.*twice" "$AFARD" --role manager --data f --listen 127.0.0.1:0 --key twice
 still_works

@@ -11,7 +11,7 @@ stop_daemon manager
 stop_daemon two # whose manager is gone
 
 left=$(cd manager && find . -type f | grep -v '^./manager/' | sort | tr '\n' ' ')
-[ "$left" = "./key " ] || fail "left in the manager's folder: $left"
+[ "$left" = "./key ./server.key " ] || fail "left in the manager's folder: $left"
 left=$(find . -type s -o -type f -name '*.new' | tr '\n' ' ')
 [ -z "$left" ] || fail "left behind: $left"
 
@@ -30,7 +30,7 @@ still_works
 stop_daemon all
 
 # Waiting for a manager that is not there is no reason not to stop.
-"$AFARD" --role server --data alone --key manager/key --manager 127.0.0.1:1 --memory 32M \
+"$AFARD" --role server --data alone --key manager/server.key --manager 127.0.0.1:1 --memory 32M \
 	2>alone.err &
 pid_alone=$!
 running="$running $pid_alone"

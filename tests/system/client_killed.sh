@@ -22,4 +22,10 @@ alone() {
 }
 eventually alone
 "$AFAR" ns rm doomed --force
+nothing_lent() {
+	"$AFAR" status --json | python3 -c '
+import json, sys
+assert not any(s["granted_bytes"] for s in json.load(sys.stdin)["servers"])'
+}
+eventually nothing_lent
 still_works

@@ -82,7 +82,7 @@ start_manager() {
 # start_server NAME [SIZE]: lends SIZE.
 start_server() {
 	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" \
-		--manager "$AFAR_CLUSTER" --memory "${2:-256M}"
+		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory "${2:-256M}"
 }
 
 start_cluster() {

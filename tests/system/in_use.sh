@@ -8,6 +8,8 @@ start_cluster
 port=$(manager_port)
 refused 1 'has the port|in use' "$AFARD" --role manager --data other --listen "127.0.0.1:$port"
 refused 1 'has the port|in use' "$AFARD" --role all --data other --listen "127.0.0.1:$port" --memory 32M
+mkdir -m 700 third
+cp manager/server.key third
 refused 1 'has the port|in use' "$AFARD" --role server --data third --manager "$AFAR_CLUSTER" --memory 32M \
 	--control "127.0.0.1:$port"
 refused 1 'has the port|in use' "$AFARD" --role server --data third --manager "$AFAR_CLUSTER" --memory 32M \

@@ -1,91 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The public API against real daemons: what it promises, and what it answers to misuse. One cluster of
- * a manager and two servers for the whole file; every test makes and deletes its own namespace.
- */
-#include <errno.h>
+/* The public API against real daemons: what it promises, and what it answers to misuse. */
 #include <limits.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include <afar/afar.h>
-
-#include "cluster.h"
-
-#define KIB ((uint64_t)1 << 10)
-#define MIB ((uint64_t)1 << 20)
-
-static struct cluster *cluster;
-static struct afar_session *session;
-
-static int start(void **state)
-{
-	(void)state;
-	if (cluster_start(2, 512 * MIB, &cluster))
-		return -1;
-	return afar_session_open(cluster_uri(cluster), NULL, &session);
-}
-
-static int stop(void **state)
-{
-	int ret = afar_session_close(session);
-
-	(void)state;
-	cluster_stop(cluster);
-	return ret;
-}
-
-/* ---- Helpers */
-
-static struct afar_namespace *make_namespace(const char *name, uint64_t stripe_bytes,
-					     uint64_t reserve)
-{
-	struct afar_policy policy = {.size = sizeof(policy), .stripe_bytes = stripe_bytes};
-	struct afar_namespace *ns;
-
-	assert_int_equal(afar_namespace_create(session, name, &policy, &ns), 0);
-	if (reserve)
-		assert_int_equal(afar_namespace_reserve(ns, reserve), 0);
-	return ns;
-}
-
-static void drop_namespace(struct afar_namespace *ns, const char *name)
-{
-	assert_int_equal(afar_namespace_close(ns), 0);
-	assert_int_equal(afar_namespace_delete(session, name, 0), 0);
-}
-
-static void drop_region(struct afar_region *region)
-{
-	assert_int_equal(afar_region_free(region), 0);
-	assert_int_equal(afar_region_close(region), 0);
-}
-
-static void fill(uint8_t *bytes, size_t length, uint32_t seed)
-{
-	for (size_t i = 0; i < length; i++) {
-		seed = seed * 1664525 + 1013904223;
-		bytes[i] = (uint8_t)(seed >> 24);
-	}
-}
-
-#define expect_error(call, code)                              \
-	do {                                                  \
-		assert_int_equal(call, code);                 \
-		assert_true(afar_last_error()[0] != '\0');    \
-		assert_null(strchr(afar_last_error(), '\n')); \
-	} while (0)
+#include "api.h"
 
 /* ---- What it promises */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A manager for tests of servers: takes any server in as number FAKE_SERVER, remembers what it said,
- * asks it for things. Include after cmocka.h.
+ * A manager for tests of servers: takes any server in as number FAKE_SERVER, remembers what it said, asks
+ * it for things, makes passes and capabilities for its clients. Include after cmocka.h.
  */
 #ifndef TESTS_FAKE_MANAGER_H
 #define TESTS_FAKE_MANAGER_H
@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/uri.h"
+#include "rpc/capability.h"
+#include "rpc/pass.h"
 #include "rpc/rpc.h"
 
 #define FAKE_SERVER	 7U
@@ -20,6 +22,7 @@
 #define FAKE_ADDRESS_MAX 128
 #define FAKE_EXTENTS_MAX 64
 #define FAKE_NAME_MAX	 64
+#define FAKE_LIFETIME_S	 600U /* of passes and capabilities */
 
 struct fake_extent {
 	uint64_t extent;
@@ -30,7 +33,8 @@ struct fake_extent {
 struct fake_manager {
 	struct rpc_loop *loop;
 	struct rpc_listener *listener;
-	struct key key;
+	struct key key; /* servers' */
+	struct key_list keys;
 	char address[FAKE_ADDRESS_MAX];
 
 	pthread_mutex_t lock;
@@ -42,6 +46,8 @@ struct fake_manager {
 	size_t nr_release;
 	/* Of the last join and report: */
 	uint64_t server, incarnation, capacity_bytes;
+	uint8_t signing_key[SIGNING_KEY_BYTES];
+	uint32_t age_s;
 	char name[FAKE_NAME_MAX], control[FAKE_ADDRESS_MAX], data[FAKE_ADDRESS_MAX];
 	struct fake_extent joined[FAKE_EXTENTS_MAX];
 	size_t nr_joined;
@@ -53,6 +59,9 @@ static inline void fake_note_join(struct fake_manager *manager, const Afar__Serv
 	manager->server = join->self->server;
 	manager->incarnation = join->self->incarnation;
 	manager->capacity_bytes = join->capacity_bytes;
+	assert_int_equal(join->signing_key.len, SIGNING_KEY_BYTES);
+	memcpy(manager->signing_key, join->signing_key.data, SIGNING_KEY_BYTES);
+	manager->age_s = join->age_s;
 	snprintf(manager->name, sizeof(manager->name), "%s", join->self->name);
 	snprintf(manager->control, sizeof(manager->control), "%s", join->self->control_address);
 	manager->data[0] = '\0';
@@ -164,7 +173,9 @@ static inline void fake_listen(struct fake_manager *manager, const char *address
 		.closed = fake_on_closed,
 	};
 
-	assert_int_equal(rpc_listen(manager->loop, address, &manager->key, 1, &handlers, manager,
+	const struct rpc_keyring keyring = {.find = key_list_find, .context = &manager->keys};
+
+	assert_int_equal(rpc_listen(manager->loop, address, &keyring, &handlers, manager,
 				    &manager->listener),
 			 0);
 	snprintf(manager->address, sizeof(manager->address), "%s",
@@ -179,8 +190,9 @@ static inline uint16_t fake_port(const struct fake_manager *manager)
 static inline void fake_open(struct fake_manager *manager)
 {
 	memset(manager, 0, sizeof(*manager));
-	strcpy(manager->key.identity, "cluster");
+	strcpy(manager->key.identity, "server");
 	memset(manager->key.secret, 42, sizeof(manager->key.secret));
+	manager->keys = (struct key_list){.keys = &manager->key, .nr_keys = 1};
 	pthread_mutex_init(&manager->lock, NULL);
 	pthread_cond_init(&manager->changed, NULL);
 	assert_int_equal(rpc_loop_start("manager", &manager->loop), 0);
@@ -278,6 +290,37 @@ static inline int fake_end_session(struct fake_manager *manager, uint64_t sessio
 	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
 	request.session_end = &end;
 	return fake_call(manager, &request, NULL);
+}
+
+/* ---- For clients */
+
+static inline struct key fake_pass(const struct fake_manager *manager, uint64_t session)
+{
+	struct key pass;
+
+	assert_int_equal(
+		pass_make(manager->signing_key, session, manager->age_s + FAKE_LIFETIME_S, &pass),
+		0);
+	return pass;
+}
+
+/* Not signed yet: a test may want to change something first. `extents` are ascending. */
+static inline struct rpc_capability fake_capability(const struct fake_manager *manager,
+						    uint64_t session, uint64_t namespace,
+						    uint32_t rights, const uint64_t *extents,
+						    size_t nr_extents)
+{
+	struct rpc_capability capability = {
+		.session = session,
+		.namespace = namespace,
+		.generation = 1,
+		.incarnation = manager->incarnation,
+		.rights = rights,
+		.expiry = manager->age_s + FAKE_LIFETIME_S,
+	};
+
+	assert_int_equal(capability_digest(extents, nr_extents, capability.digest), 0);
+	return capability;
 }
 
 #endif

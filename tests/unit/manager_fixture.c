@@ -49,7 +49,7 @@ static void fake_answer(void *context, void *call, Afar__Reply *reply)
 	assert_true(reply->status <= 0);
 	/* One clear line, always. */
 	assert_true(reply->status == 0 || reply->message[0] != '\0');
-	if (answer == NULL)
+	if (answer == NULL || ((struct fixture *)context)->does_drop_answers)
 		return;
 	assert_null(*answer);
 	*answer = copy_message(&reply->base);
@@ -68,6 +68,16 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 	call->outgoing = outgoing;
 	cds_list_add_tail(&call->node, &fixture->calls);
 	return 0;
+}
+
+static uint64_t number_of(const void *peer)
+{
+	return (uint64_t)(uintptr_t)peer;
+}
+
+static const char *fake_principal(void *context, void *peer)
+{
+	return ((struct fixture *)context)->principals[number_of(peer)];
 }
 
 static void submit(struct fixture *fixture, struct event *event)
@@ -115,15 +125,34 @@ static void fake_close_peer(void *context, void *peer)
 	/* A client's; it learns of it by its next call. */
 }
 
+static void fake_close_principal(void *context, const char *principal)
+{
+	struct fixture *fixture = context;
+
+	for (uint64_t i = 1; i <= fixture->next_peer; i++) {
+		if (fixture->principals[i] == NULL ||
+		    strcmp(fixture->principals[i], principal) != 0)
+			continue;
+		fixture->principals[i] = NULL;
+		fake_close_peer(fixture, (void *)(uintptr_t)i);
+	}
+}
+
 static void fake_forget_peer(void *context, void *peer)
 {
 	(void)context;
 	(void)peer;
 }
 
-static void *new_peer(struct fixture *fixture)
+static void *new_peer(struct fixture *fixture, const char *principal)
 {
-	return (void *)(uintptr_t)++fixture->next_peer;
+	uint64_t number = ++fixture->next_peer;
+
+	fixture->principals =
+		reallocarray(fixture->principals, number + 1, sizeof(*fixture->principals));
+	assert_non_null(fixture->principals);
+	fixture->principals[number] = principal;
+	return (void *)(uintptr_t)number;
 }
 
 /* ---- Servers */
@@ -168,12 +197,16 @@ static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve
 	reply->extents->extents = calloc(2, sizeof(Afar__Extent *));
 	for (size_t i = 0; i < 2 && parts[i] != 0; i++) {
 		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
+		bool is_repeated = server->does_grant_twice && server->nr_extents > 0;
 
 		assert_true(server->nr_extents < FIXTURE_EXTENTS_MAX);
-		extent->extent = ++server->next_extent;
+		extent->extent = is_repeated ? server->extents[server->nr_extents - 1].number
+					     : ++server->next_extent;
 		extent->namespace_ = ask->namespace_;
 		extent->length = parts[i];
 		reply->extents->extents[reply->extents->n_extents++] = extent;
+		if (is_repeated)
+			continue;
 		server->extents[server->nr_extents++] =
 			(struct fake_extent){extent->extent, extent->namespace_, extent->length};
 		server->granted += extent->length;
@@ -183,6 +216,7 @@ static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve
 
 static void release(struct fake_server *server, uint64_t number)
 {
+	server->nr_released++;
 	for (size_t i = 0; i < server->nr_extents; i++) {
 		if (server->extents[i].number != number)
 			continue;
@@ -264,6 +298,10 @@ static Afar__Request *join_request(const struct fake_server *server, size_t inde
 	self->n_lanes = 1;
 	join->cluster = strdup(server->cluster);
 	join->capacity_bytes = server->capacity;
+	join->age_s = server->age_s;
+	join->signing_key.data = malloc(SIGNING_KEY_BYTES);
+	memcpy(join->signing_key.data, server->signing_key, SIGNING_KEY_BYTES);
+	join->signing_key.len = SIGNING_KEY_BYTES - server->does_cut_key;
 	join->extents = calloc(server->nr_extents + 1, sizeof(*join->extents));
 	for (size_t i = 0; i < server->nr_extents; i++) {
 		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
@@ -297,10 +335,12 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 	Afar__Reply *reply;
 	int status;
 
-	server->peer = new_peer(fixture);
+	server->peer = new_peer(fixture, server->principal != NULL ? server->principal : "server");
 	server->capacity = capacity;
-	if (server->incarnation == 0)
+	if (server->incarnation == 0) {
 		server->incarnation = 1000 + fixture->next_peer;
+		memset(server->signing_key, (int)server->incarnation, SIGNING_KEY_BYTES);
+	}
 	send_event(fixture, server->peer, 0, 1, join_request(server, index), &reply);
 	core_run(fixture->core, &fixture->events);
 	assert_non_null(reply);
@@ -346,11 +386,17 @@ static void start_core(struct fixture *fixture)
 		.now = fake_now,
 		.answer = fake_answer,
 		.call = fake_call,
+		.principal = fake_principal,
 		.close_peer = fake_close_peer,
+		.close_principal = fake_close_principal,
 		.forget_peer = fake_forget_peer,
 	};
+	static const struct key admin = {.identity = "admin"}, server = {.identity = "server"};
+	const struct key_list operators = {&admin, 1}, servers = {&server, 1};
 	struct core_options options = {.lease_ms = FIXTURE_LEASE_MS, .incarnation = 99};
 
+	assert_int_equal(keyring_open(&operators, &servers, &fixture->keyring), 0);
+	options.keyring = fixture->keyring;
 	assert_int_equal(core_open(&fixture->store.base, &environment, &options, &fixture->core),
 			 0);
 }
@@ -361,6 +407,8 @@ void fixture_open(struct fixture *fixture)
 	fixture->now = 1000000000U;
 	CDS_INIT_LIST_HEAD(&fixture->calls);
 	CDS_INIT_LIST_HEAD(&fixture->events);
+	fixture->principals = calloc(1, sizeof(*fixture->principals)); /* no peer has number 0 */
+	assert_non_null(fixture->principals);
 	memory_store_open(&fixture->store);
 	start_core(fixture);
 }
@@ -376,6 +424,7 @@ static void stop_core(struct fixture *fixture)
 	cds_list_for_each_entry_safe (call, next, &fixture->calls, node)
 		fail_msg("a call is left");
 	core_close(fixture->core);
+	keyring_close(fixture->keyring);
 	cds_list_for_each_entry_safe (event, next_event, &fixture->events, node)
 		event_free(event);
 	CDS_INIT_LIST_HEAD(&fixture->events);
@@ -394,6 +443,7 @@ void fixture_close(struct fixture *fixture)
 {
 	stop_core(fixture);
 	memory_store_close(&fixture->store);
+	free(fixture->principals);
 }
 
 /* ---- Clients */
@@ -447,7 +497,7 @@ static int open_session(struct fixture *fixture, struct fake_client *client)
 	request->session_open->secret.data = malloc(STATE_SECRET_BYTES);
 	memcpy(request->session_open->secret.data, client->secret, STATE_SECRET_BYTES);
 	request->session_open->secret.len = STATE_SECRET_BYTES;
-	client->peer = new_peer(fixture);
+	client->peer = new_peer(fixture, client->principal);
 	send_event(fixture, client->peer, 0, 1, request, &reply);
 	fixture_pump(fixture);
 	assert_non_null(reply);
@@ -463,7 +513,12 @@ static int open_session(struct fixture *fixture, struct fake_client *client)
 
 int client_open(struct fixture *fixture, struct fake_client *client)
 {
-	*client = (struct fake_client){0};
+	return client_open_as(fixture, client, "admin");
+}
+
+int client_open_as(struct fixture *fixture, struct fake_client *client, const char *principal)
+{
+	*client = (struct fake_client){.principal = principal};
 	return open_session(fixture, client);
 }
 
@@ -479,129 +534,7 @@ void client_lose(struct fixture *fixture, struct fake_client *client)
 	fixture_pump(fixture);
 }
 
-/* ---- Requests */
-
-#define REQUEST(field, prefix, type, number)                                \
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request); \
-	type *ask = MESSAGE_NEW(prefix, type);                              \
-	request->call_case = (number);                                      \
-	request->field = ask
-
-Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes)
-{
-	REQUEST(namespace_create, afar__namespace_create, Afar__NamespaceCreate,
-		AFAR__REQUEST__CALL_NAMESPACE_CREATE);
-	ask->name = strdup(name);
-	ask->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
-	ask->policy->width = width;
-	ask->policy->stripe_bytes = stripe_bytes;
-	return request;
-}
-
-Afar__Request *ask_delete(const char *name, bool with_regions)
-{
-	REQUEST(namespace_delete, afar__namespace_delete, Afar__NamespaceDelete,
-		AFAR__REQUEST__CALL_NAMESPACE_DELETE);
-	ask->name = strdup(name);
-	ask->with_regions = with_regions;
-	return request;
-}
-
-Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes)
-{
-	REQUEST(namespace_reserve, afar__namespace_reserve, Afar__NamespaceReserve,
-		AFAR__REQUEST__CALL_NAMESPACE_RESERVE);
-	ask->namespace_ = ns;
-	ask->bytes = bytes;
-	return request;
-}
-
-Afar__Request *ask_release(uint64_t ns, uint64_t bytes)
-{
-	REQUEST(namespace_release, afar__namespace_release, Afar__NamespaceRelease,
-		AFAR__REQUEST__CALL_NAMESPACE_RELEASE);
-	ask->namespace_ = ns;
-	ask->bytes = bytes;
-	return request;
-}
-
-Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first)
-{
-	REQUEST(region_alloc, afar__region_alloc, Afar__RegionAlloc,
-		AFAR__REQUEST__CALL_REGION_ALLOC);
-	ask->namespace_ = ns;
-	ask->name = strdup(name);
-	ask->bytes = bytes;
-	ask->is_first = is_first;
-	return request;
-}
-
-Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address)
-{
-	REQUEST(region_open, afar__region_open, Afar__RegionOpen, AFAR__REQUEST__CALL_REGION_OPEN);
-	ask->namespace_ = ns;
-	ask->name = strdup(name);
-	ask->address = address;
-	return request;
-}
-
-Afar__Request *ask_close(const Afar__RegionInfo *region)
-{
-	REQUEST(region_close, afar__region_close, Afar__RegionClose,
-		AFAR__REQUEST__CALL_REGION_CLOSE);
-	ask->namespace_ = region->namespace_;
-	ask->address = region->address;
-	ask->generation = region->generation;
-	return request;
-}
-
-Afar__Request *ask_free(const Afar__RegionInfo *region)
-{
-	REQUEST(region_free, afar__region_free, Afar__RegionFree, AFAR__REQUEST__CALL_REGION_FREE);
-	ask->namespace_ = region->namespace_;
-	ask->address = region->address;
-	ask->generation = region->generation;
-	return request;
-}
-
-Afar__Request *ask_session_close(void)
-{
-	REQUEST(session_close, afar__session_close, Afar__SessionClose,
-		AFAR__REQUEST__CALL_SESSION_CLOSE);
-	return request;
-}
-
-Afar__Request *ask_status(void)
-{
-	REQUEST(status, afar__status, Afar__Status, AFAR__REQUEST__CALL_STATUS);
-	return request;
-}
-
-Afar__Request *ask_namespaces(const char *after, uint32_t max)
-{
-	REQUEST(namespace_list, afar__namespace_list, Afar__NamespaceList,
-		AFAR__REQUEST__CALL_NAMESPACE_LIST);
-	ask->after = strdup(after);
-	ask->max = max;
-	return request;
-}
-
-Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max)
-{
-	REQUEST(region_list, afar__region_list, Afar__RegionList, AFAR__REQUEST__CALL_REGION_LIST);
-	ask->namespace_ = ns;
-	ask->after = after;
-	ask->max = max;
-	return request;
-}
-
-Afar__Request *ask_namespace(const char *name)
-{
-	REQUEST(namespace_open, afar__namespace_open, Afar__NamespaceOpen,
-		AFAR__REQUEST__CALL_NAMESPACE_OPEN);
-	ask->name = strdup(name);
-	return request;
-}
+/* ---- Namespaces */
 
 uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name)
 {
@@ -632,6 +565,7 @@ static void put_session(struct store *store, const struct session *session)
 
 static void put_all(struct store *store, const struct state *state)
 {
+	struct principal *principal;
 	struct namespace *ns;
 	struct server *server;
 	struct extent *extent;
@@ -639,8 +573,11 @@ static void put_all(struct store *store, const struct state *state)
 	struct session *session;
 
 	store_put_cluster(store, state);
+	cds_list_for_each_entry (principal, &state->principals, node)
+		store_put_principal(store, principal);
 	cds_list_for_each_entry (ns, &state->namespaces, node) {
 		store_put_namespace(store, ns);
+		store_put_grants(store, ns);
 		cds_list_for_each_entry (region, &ns->regions, node)
 			store_put_region(store, region);
 		cds_list_for_each_entry (region, &ns->freed, node)
@@ -731,6 +668,19 @@ static void check_namespace(const struct namespace *ns)
 	assert_int_equal(ns->nr_regions, nr_regions);
 }
 
+/* The keyring has the principals of the tables. */
+static void check_keys(struct fixture *fixture)
+{
+	struct principal *principal;
+	uint8_t secret[KEY_BYTES];
+
+	cds_list_for_each_entry (principal, &fixture->core->state->principals, node) {
+		assert_true(keyring_find(fixture->keyring, principal->name, secret));
+		assert_memory_equal(secret, principal->secret, KEY_BYTES);
+	}
+	assert_true(cds_list_empty(&fixture->core->key_changes));
+}
+
 static void check_server(struct fixture *fixture, const struct server *server)
 {
 	uint64_t granted = 0, releasing = 0;
@@ -740,7 +690,7 @@ static void check_server(struct fixture *fixture, const struct server *server)
 	cds_list_for_each_entry (extent, &server->extents, server_node) {
 		check_extent(extent);
 		granted += extent->length;
-		releasing += extent->is_releasing ? extent->length : 0;
+		releasing += extent_is_releasing(extent) ? extent->length : 0;
 		nr++;
 	}
 	assert_int_equal(server->granted_bytes, granted);
@@ -767,6 +717,7 @@ void check_all(struct fixture *fixture)
 	struct server *server;
 
 	check_store(fixture);
+	check_keys(fixture);
 	cds_list_for_each_entry (server, &state->servers, node)
 		check_server(fixture, server);
 	cds_list_for_each_entry (ns, &state->namespaces, node)

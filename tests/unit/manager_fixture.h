@@ -29,7 +29,8 @@ struct memory_store {
 	uint64_t nr_commits;
 	uint64_t fail_at; /* the how many-th commit from now fails; 0: none */
 	int failure;
-	bool is_broken; /* every commit fails */
+	bool is_broken;	  /* every commit fails */
+	bool does_forget; /* commits succeed and do nothing */
 };
 void memory_store_open(struct memory_store *store);
 void memory_store_close(struct memory_store *store);
@@ -46,6 +47,9 @@ struct fake_server {
 	uint64_t number;
 	char cluster[64]; /* that gave it the number */
 	uint64_t incarnation;
+	uint8_t signing_key[SIGNING_KEY_BYTES]; /* of the incarnation */
+	bool does_cut_key;			/* tells one that is too short */
+	uint32_t age_s;
 	uint64_t capacity;
 	struct fake_extent extents[FIXTURE_EXTENTS_MAX];
 	size_t nr_extents;
@@ -54,7 +58,10 @@ struct fake_server {
 	bool is_silent; /* keeps what it is asked until fixture_pump() after it is false again */
 	int refuse;	/* answers this to reservations */
 	bool does_grant_wrong; /* less than asked */
+	bool does_grant_twice; /* names the extent that it granted last again */
 	unsigned nr_session_ends;
+	uint64_t nr_released;  /* extents, by ExtentsRelease */
+	const char *principal; /* NULL: "server" */
 };
 
 struct fake_client {
@@ -62,17 +69,21 @@ struct fake_client {
 	uint64_t session;
 	uint8_t secret[STATE_SECRET_BYTES];
 	uint64_t next_id;
+	const char *principal; /* whose key its connections were made with */
 };
 
 struct fixture {
 	struct memory_store store;
 	struct core *core;
+	struct keyring *keyring; /* operator "admin", server "server" */
 	uint64_t now;
 	uint64_t next_peer;
+	const char **principals; /* of peers, by their number; NULL: revoked */
 	struct fake_server servers[FIXTURE_SERVERS_MAX];
 	struct cds_list_head calls;  /* from the core to servers */
 	struct cds_list_head events; /* for the core */
 	uint64_t nr_answers;
+	bool does_drop_answers; /* without looking at them: they are large and the time counts */
 };
 
 void fixture_open(struct fixture *fixture);
@@ -99,7 +110,9 @@ Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
 /* Its status alone. */
 int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request);
 
+/* As "admin". */
 int client_open(struct fixture *fixture, struct fake_client *client);
+int client_open_as(struct fixture *fixture, struct fake_client *client, const char *principal);
 /* On a new connection, the old one forgotten or not. */
 int client_resume(struct fixture *fixture, struct fake_client *client);
 void client_lose(struct fixture *fixture, struct fake_client *client);
@@ -119,6 +132,12 @@ Afar__Request *ask_status(void);
 Afar__Request *ask_namespaces(const char *after, uint32_t max);
 Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max);
 Afar__Request *ask_namespace(const char *name);
+
+Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
+Afar__Request *ask_access(const Afar__RegionInfo *region);
+Afar__Request *ask_key_add(const char *name, bool is_server);
+Afar__Request *ask_key_list(void);
+Afar__Request *ask_key_revoke(const char *name);
 
 /* Creates a namespace and returns its number. */
 uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);

@@ -125,6 +125,8 @@ static int memory_commit(struct metastore *base, const struct meta_compare *comp
 	store->nr_commits++;
 	if (store->is_broken || (store->fail_at != 0 && --store->fail_at == 0))
 		return error_fail(store->failure, "commit: the disk is full; make room on it");
+	if (store->does_forget)
+		return 0;
 	for (size_t i = 0; i < nr_deletes; i++)
 		memory_delete(store, deletes[i]);
 	for (size_t i = 0; i < nr_puts; i++)

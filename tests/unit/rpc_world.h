@@ -44,6 +44,11 @@ static struct world world;
 
 static const struct key good_key = {.identity = "alice", .secret = {1, 2, 3}};
 static const struct key other_key = {.identity = "bob", .secret = {9, 9, 9}};
+static const struct key known_key_array[] = {
+	{.identity = "bob", .secret = {9, 9, 9}},
+	{.identity = "alice", .secret = {1, 2, 3}},
+};
+static struct key_list known_keys = {known_key_array, 2};
 
 static inline void record_opened(struct record *record, struct rpc_connection *connection)
 {
@@ -150,9 +155,9 @@ static inline void record_free(struct record *record)
 
 static inline void world_listen(const struct rpc_handlers *handlers)
 {
-	const struct key keys[] = {other_key, good_key};
+	const struct rpc_keyring keyring = {key_list_find, &known_keys};
 
-	assert_int_equal(rpc_listen(world.server_loop, "127.0.0.1:0", keys, 2, handlers,
+	assert_int_equal(rpc_listen(world.server_loop, "127.0.0.1:0", &keyring, handlers,
 				    &world.server, &world.listener),
 			 0);
 	world.port = (uint16_t)atoi(strrchr(rpc_listener_address(world.listener), ':') + 1);

@@ -30,7 +30,32 @@ struct bed {
 	struct data_client client;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
+	bool is_settled;
 };
+
+static void on_settled(void *context)
+{
+	struct bed *bed = context;
+
+	pthread_mutex_lock(&bed->lock);
+	bed->is_settled = true;
+	pthread_cond_broadcast(&bed->changed);
+	pthread_mutex_unlock(&bed->lock);
+}
+
+/* Waits for the progress thread to have done what it was at, as a fence does. */
+static void settle(struct bed *bed)
+{
+	struct progress_closing *closing;
+
+	assert_int_equal(progress_closing_new(bed->progress, &closing), 0);
+	bed->is_settled = false;
+	progress_close(closing, PROGRESS_NOBODYS, 0, on_settled, bed);
+	pthread_mutex_lock(&bed->lock);
+	while (!bed->is_settled)
+		pthread_cond_wait(&bed->changed, &bed->lock);
+	pthread_mutex_unlock(&bed->lock);
+}
 
 static void on_changed(void *context)
 {
@@ -119,13 +144,13 @@ static size_t reserve(struct bed *bed, uint64_t namespace, uint64_t bytes, struc
 static int transfer(struct bed *bed, const struct extent_info *extent, int is_write, void *data,
 		    size_t length, uint64_t offset)
 {
-	uint64_t extent_length, key, origin;
+	struct extent_key key;
 
-	assert_int_equal(extent_pool_key(bed->pool, extent->extent, extent->namespace,
-					 &extent_length, &key, &origin),
+	assert_int_equal(extent_pool_key(bed->pool, extent->extent, extent->namespace, true, &key),
 			 0);
-	assert_int_equal(extent_length, extent->length);
-	return data_client_transfer(&bed->client, is_write, data, length, origin + offset, key);
+	assert_int_equal(key.length, extent->length);
+	return data_client_transfer(&bed->client, is_write, data, length, key.origin + offset,
+				    key.key);
 }
 
 static void fill(struct bed *bed, const struct extent_info *extent, int byte)
@@ -153,6 +178,7 @@ static void release_all(struct bed *bed, struct extent_info *extents, size_t nr_
 {
 	size_t i;
 
+	settle(bed);
 	for (i = 0; i < nr_extents; i++)
 		assert_int_equal(extent_pool_release(bed->pool, &extents[i].extent, 1), 1);
 	free(extents);
@@ -246,7 +272,7 @@ static void test_zeroed_for_the_next(void **state)
 static void test_no_way_in_after_release(void **state)
 {
 	struct extent_info *extents, *next;
-	uint64_t length, key, origin;
+	struct extent_key key, late;
 	char data[64] = "late";
 	size_t nr_extents;
 	struct bed bed;
@@ -255,31 +281,123 @@ static void test_no_way_in_after_release(void **state)
 	bed_open(&bed, 2 * MIB, 0);
 	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
 	assert_int_equal(nr_extents, 1);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, &length, &key, &origin),
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &key), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 2, true, &late), -AFAR_ELOST);
+	assert_int_equal(data_client_write(&bed.client, data, sizeof(data), key.origin, key.key),
 			 0);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 2, &length, &key, &origin),
-			 -AFAR_ELOST);
-	assert_int_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
 	/* Past the end is refused too, and costs the connection. */
 	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data),
-					       origin + length - sizeof(data) + 1, key),
+					       key.origin + key.length - sizeof(data) + 1, key.key),
 			     0);
 	bed_connect(&bed);
 
+	fabric_memory_deregister(&key.memory);
+	settle(&bed);
 	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 1);
 	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 0);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, &length, &key, &origin),
-			 -AFAR_ELOST);
-	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &late), -AFAR_ELOST);
+	assert_int_not_equal(
+		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
 	bed_connect(&bed);
 	/* Nor into what the next holder got of the same memory. */
 	reserve(&bed, 2, 2 * MIB, &next);
 	assert_int_not_equal(next[0].extent, extents[0].extent);
-	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data), origin, key), 0);
+	assert_int_not_equal(
+		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
 	bed_connect(&bed);
 	assert_filled(&bed, &next[0], 0);
 	free(extents);
 	release_all(&bed, next, 1);
+	bed_close(&bed);
+}
+
+/* Whether the pool says that somebody has the extent. */
+static bool is_listed(struct bed *bed, uint64_t extent)
+{
+	struct extent_info *listed;
+	bool is_found = false;
+	size_t nr_listed, i;
+
+	assert_int_equal(extent_pool_list(bed->pool, &listed, &nr_listed), 0);
+	for (i = 0; i < nr_listed; i++)
+		is_found = is_found || listed[i].extent == extent;
+	free(listed);
+	return is_found;
+}
+
+static void test_draining(void **state)
+{
+	struct extent_info *extents, *next;
+	struct extent_drain drain, again;
+	struct extent_key key;
+	size_t nr_extents, nr_next;
+	uint64_t twice[2];
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, 4 * MIB, 0);
+	nr_extents = reserve(&bed, 1, 4 * MIB, &extents);
+	assert_int_equal(nr_extents, 1);
+	fill(&bed, &extents[0], 0x11);
+	twice[0] = twice[1] = extents[0].extent;
+	extent_pool_drain(bed.pool, twice, 2, &drain);
+	assert_int_equal(drain.nr_extents, 1);
+	extent_pool_drain(bed.pool, twice, 2, &again);
+	assert_int_equal(again.nr_extents, 0);
+	extent_pool_drained(bed.pool, &again);
+
+	/* No keys any more, but it is not free yet: nobody gets the memory, and the manager is told. */
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &key), -AFAR_ELOST);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, false, &key), -AFAR_ELOST);
+	assert_int_equal(stat_of(&bed).draining_bytes, 4 * MIB);
+	assert_int_equal(stat_of(&bed).dirty_bytes, 0);
+	assert_true(is_listed(&bed, extents[0].extent));
+	assert_int_equal(
+		extent_pool_reserve(bed.pool, 2, 2 * MIB, clock_ns() + 1000000, &next, &nr_next),
+		-ETIMEDOUT);
+
+	settle(&bed);
+	extent_pool_drained(bed.pool, &drain);
+	assert_false(is_listed(&bed, extents[0].extent));
+	nr_next = reserve(&bed, 2, 4 * MIB, &next);
+	assert_int_equal(stat_of(&bed).scrubbed_bytes, 4 * MIB);
+	assert_true(stat_of(&bed).scrub_bytes_per_s > 0);
+	assert_filled(&bed, &next[0], 0);
+	free(extents);
+	release_all(&bed, next, nr_next);
+	bed_close(&bed);
+}
+
+/* A pool that registers for readers when it reserves gives the same keys. */
+static void test_read_only_keys_made_ahead(void **state)
+{
+	struct extent_pool_options options = {.capacity_bytes = 2 * MIB,
+					      .is_registering_slow = true};
+	struct extent_key read, both;
+	struct extent_info *extents;
+	size_t nr_extents;
+	char data[8] = "before";
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, 2 * MIB, 0);
+	extent_pool_close(bed.pool);
+	options.fabric = bed.fabric;
+	assert_int_equal(extent_pool_open(&options, &bed.pool), 0);
+	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, false, &read), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &both), 0);
+	assert_int_equal(data_client_write(&bed.client, data, 8, both.origin, both.key), 0);
+	assert_int_equal(data_client_read(&bed.client, data, 8, read.origin, read.key), 0);
+	assert_string_equal(data, "before");
+	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, read.origin, read.key),
+			     0);
+	bed_connect(&bed);
+	assert_int_equal(data_client_read(&bed.client, data, 8, both.origin, both.key), 0);
+	assert_string_equal(data, "before");
+	fabric_memory_deregister(&read.memory);
+	fabric_memory_deregister(&both.memory);
+	release_all(&bed, extents, nr_extents);
 	bed_close(&bed);
 }
 
@@ -423,6 +541,7 @@ static void walk(uint64_t pool_bytes, unsigned random)
 			i = random_below(&random, (unsigned)nr_held);
 			check_mark(&bed, &held[i]);
 			granted -= held[i].length;
+			settle(&bed);
 			assert_int_equal(extent_pool_release(bed.pool, &held[i].extent, 1), 1);
 			held[i] = held[--nr_held];
 		}
@@ -510,6 +629,8 @@ int main(void)
 		cmocka_unit_test(test_absurd),
 		cmocka_unit_test(test_zeroed_for_the_next),
 		cmocka_unit_test(test_no_way_in_after_release),
+		cmocka_unit_test(test_draining),
+		cmocka_unit_test(test_read_only_keys_made_ahead),
 		cmocka_unit_test(test_pool_limit),
 		cmocka_unit_test(test_large_extents_and_deadline),
 		cmocka_unit_test(test_walk),

@@ -144,6 +144,36 @@ static void expect_refused(struct message *message, uint64_t length)
 	assert_true(afar_last_error()[0] != '\0');
 }
 
+static void test_extents_of_a_server(void **state)
+{
+	static const uint64_t mixed[] = {7, 3, 9, 3};
+	struct message message = {0};
+	struct layout *layout;
+	uint64_t *extents;
+	size_t count;
+
+	(void)state;
+	message_init(&message, 3);
+	for (unsigned g = 0; g < 4; g++)
+		message_add_group(&message, 8192, 4096, 2, 4096);
+	for (unsigned g = 0; g < 4; g++) {
+		message.chunks[g][0].server = 100;
+		message.chunks[g][0].extent = mixed[g];
+		message.chunks[g][1].server = 102;
+	}
+	assert_int_equal(layout_decode(&message.layout, (uint64_t)4 * 8192, &layout), 0);
+	assert_int_equal(layout_extents(layout, 0, &extents, &count), 0);
+	assert_int_equal(count, 3);
+	assert_int_equal(extents[0], 3);
+	assert_int_equal(extents[1], 7);
+	assert_int_equal(extents[2], 9);
+	free(extents);
+	assert_int_equal(layout_extents(layout, 1, &extents, &count), 0);
+	assert_int_equal(count, 0);
+	free(extents);
+	layout_free(layout);
+}
+
 static void test_lies_are_refused(void **state)
 {
 	struct message message;
@@ -181,6 +211,7 @@ int main(void)
 		cmocka_unit_test(test_every_byte_has_one_place),
 		cmocka_unit_test(test_pieces_join_up),
 		cmocka_unit_test(test_units_go_round),
+		cmocka_unit_test(test_extents_of_a_server),
 		cmocka_unit_test(test_lies_are_refused),
 	};
 

@@ -1,55 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's core when things go wrong: each commit of a scenario fails in turn, and random lives of
  * clients and servers with failures among them; tables, store and servers must agree after every step. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <malloc.h>
 
-#include <cmocka.h>
-
-#include <afar/afar.h>
-
-#include "manager_fixture.h"
-
-static struct fixture fixture;
-
-static uint64_t seed = 1;
-
-static uint64_t random_below(uint64_t limit)
-{
-	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (seed >> 24) % limit;
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	fixture_open(&fixture);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	fixture_close(&fixture);
-	return 0;
-}
-
-static void drop(Afar__Reply *reply)
-{
-	afar__reply__free_unpacked(reply, NULL);
-}
+#include "manager_test.h"
 
 /* ---- Failing commits */
 
 /* A life of a namespace; returns how many calls failed. Everything is tried, whatever fails. */
 static unsigned scenario(void)
 {
-	struct fake_client client, other;
+	struct fake_client client, other, guest;
 	Afar__Reply *reply;
 	unsigned failed = 0;
 	uint64_t ns = 0;
@@ -70,6 +31,14 @@ static unsigned scenario(void)
 		ns = reply->namespace_info->namespace_;
 	drop(reply);
 	TRY(fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB)));
+	TRY(fixture_do(&fixture, &client, ask_key_add("guest", false)));
+	TRY(fixture_do(&fixture, &client, ask_grant(ns, "guest", RIGHT_ALL)));
+	TRY(client_open_as(&fixture, &guest, "guest"));
+	TRY(fixture_do(&fixture, &guest, ask_alloc(ns, "guest", MIB, false)));
+	TRY(fixture_do(&fixture, &client, ask_grant(ns, "guest", RIGHT_READ)));
+	TRY(client_open_as(&fixture, &guest, "guest"));
+	TRY(fixture_do(&fixture, &guest, ask_open(ns, "guest", 0)));
+	TRY(fixture_do(&fixture, &client, ask_key_revoke("guest")));
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof(name), "r%d", i);
 		reply = fixture_ask(&fixture, &client, ask_alloc(ns, name, MIB + 5, false));
@@ -182,10 +151,229 @@ static void test_failed_commit_is_told_to_all_of_its_batch(void **state)
 	check_all(&fixture);
 }
 
+/* Runs the core when it asks to be run, as its writer does, until time alone brings nothing any more. */
+static void run_out(void)
+{
+	for (int i = 0; i < 10 && core_next_run(fixture.core) != CORE_NEVER; i++) {
+		if (fixture.now < core_next_run(fixture.core))
+			fixture.now = core_next_run(fixture.core);
+		fixture_pump(&fixture);
+	}
+	assert_int_equal(core_next_run(fixture.core), CORE_NEVER);
+}
+
+static size_t count_servers(void)
+{
+	struct server *server;
+	size_t nr = 0;
+
+	check_all(&fixture);
+	cds_list_for_each_entry (server, &fixture.core->state->servers, node)
+		nr++;
+	return nr;
+}
+
+/* A server's record goes when it is down and holds nothing; that it could not be stored is no reason to
+ * keep it for ever. */
+static void test_forgetting_is_tried_again(void **state)
+{
+	(void)state;
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	run_out();
+	fixture.store.fail_at = 1;
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(fixture.store.fail_at, 0);
+	assert_int_equal(count_servers(), 2);
+	run_out();
+	assert_int_equal(count_servers(), 1);
+	/* The same for one that does not come back after a restart. */
+	fixture_restart(&fixture);
+	assert_int_equal(count_servers(), 1);
+	fixture.store.fail_at = 1;
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_int_equal(fixture.store.fail_at, 0);
+	assert_int_equal(count_servers(), 1);
+	run_out();
+	assert_int_equal(count_servers(), 0);
+}
+
+/* ---- Servers that lie */
+
+/* The server named one extent twice: it is out, and comes back with what it really has. */
+static void expect_out(size_t index, size_t nr_extents)
+{
+	assert_null(fixture.servers[index].peer);
+	check_all(&fixture);
+	fixture.servers[index].does_grant_twice = false;
+	assert_int_equal(fixture_join(&fixture, index, 64 * MIB), 0);
+	assert_int_equal(fixture.servers[index].nr_extents, nr_extents);
+	check_all(&fixture);
+}
+
+/* Nobody but the server that lies is hurt: whoever reserves gets everything from the other. */
+static void test_extent_named_twice(void **state)
+{
+	Afar__Reply *first, *second;
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	/* In one answer. */
+	fixture.servers[0].does_grant_twice = true;
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB)), 0);
+	assert_int_equal(fixture.servers[1].granted, 16 * MIB);
+	expect_out(0, 0);
+	/* One that it granted long ago. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 4 * MIB)), 0);
+	assert_int_equal(fixture.servers[0].nr_extents, 1);
+	fixture.servers[0].does_grant_twice = true;
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 4 * MIB)), 0);
+	expect_out(0, 1);
+	/* One that a reservation got which still waits for the other server. */
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 4 * MIB), &first);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.servers[0].nr_extents, 2);
+	fixture.servers[0].does_grant_twice = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 4 * MIB), &second);
+	fixture_pump(&fixture);
+	assert_null(first);
+	assert_null(second);
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(first->status, 0);
+	assert_int_equal(second->status, 0);
+	drop(first);
+	drop(second);
+	expect_out(0, 1);
+}
+
+/* ---- Requests that come again while they are done */
+
+#define AGAIN	    32
+#define AGAIN_BYTES ((size_t)MIB)
+
+/* With a field that this version does not know, as large as a message may be. */
+static Afar__Request *ask_reserve_at_length(uint64_t ns, uint64_t bytes)
+{
+	Afar__Request *request = ask_reserve(ns, bytes);
+	ProtobufCMessageUnknownField *field = calloc(1, sizeof(*field));
+
+	field->tag = 1000;
+	field->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+	field->len = AGAIN_BYTES;
+	field->data = calloc(1, AGAIN_BYTES);
+	request->base.n_unknown_fields = 1;
+	request->base.unknown_fields = field;
+	return request;
+}
+
+static size_t memory_in_use(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* A reservation takes as long as the server likes, and its client may lose its connection and ask again as
+ * often as it likes: all are answered, once, though their requests are not kept. */
+static void test_requests_that_wait_hold_no_memory(void **state)
+{
+	static Afar__Reply *replies[AGAIN]; /* answered by the teardown if this fails */
+	struct fake_client client;
+	size_t before;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture.servers[0].is_silent = true;
+	before = memory_in_use();
+	for (size_t i = 0; i < AGAIN; i++) {
+		fixture_send(&fixture, &client, 100, ask_reserve_at_length(ns, 8 * MIB),
+			     &replies[i]);
+		fixture_pump(&fixture);
+		assert_null(replies[i]);
+		if (i % 4 != 0)
+			continue;
+		client_lose(&fixture, &client);
+		assert_int_equal(client_resume(&fixture, &client), 0);
+	}
+	assert_true(memory_in_use() < before + 4 * AGAIN_BYTES);
+	/* What fails, fails for all of them; then it is done once. */
+	for (int is_done = 0; is_done < 2; is_done++) {
+		fixture.store.fail_at = !is_done;
+		fixture.servers[0].is_silent = false;
+		fixture_pump(&fixture);
+		for (size_t i = 0; i < AGAIN; i++) {
+			assert_non_null(replies[i]);
+			assert_int_equal(replies[i]->status, is_done ? 0 : -ENOSPC);
+			drop(replies[i]);
+		}
+		check_all(&fixture);
+		fixture.servers[0].is_silent = true;
+		for (size_t i = 0; i < AGAIN && !is_done; i++)
+			fixture_send(&fixture, &client, 100, ask_reserve_at_length(ns, 8 * MIB),
+				     &replies[i]);
+		fixture_pump(&fixture);
+	}
+	fixture.servers[0].is_silent = false;
+	assert_int_equal(fixture.servers[0].granted, 8 * MIB);
+	check_all(&fixture);
+}
+
 /* ---- Random lives */
 
 #define LIVES_CLIENTS 3
 #define LIVES_OPEN    40
+
+static bool is_connected(const struct fake_client *client)
+{
+	const struct session *session = state_session(fixture.core->state, client->session);
+
+	return session != NULL && session->live != NULL && session->live->peer == client->peer;
+}
+
+/* Nobody's session has used a namespace that its principal may not read, or has it open. */
+static void check_fenced(void)
+{
+	const struct session *session;
+	const struct namespace *ns;
+
+	cds_list_for_each_entry (session, &fixture.core->state->sessions, node) {
+		for (size_t i = 0; i < session->nr_namespaces; i++) {
+			ns = state_namespace(fixture.core->state, session->namespaces[i]);
+			assert_true(ns == NULL ||
+				    rights_of(fixture.core, session->principal, ns) != 0);
+		}
+	}
+}
+
+/* Whose session was ended, or lost its connection on the way to that, opens it again or another; whose
+ * key was revoked gets another first. */
+static void come_back(struct fake_client *admin, struct fake_client *client)
+{
+	const char *principal = client->principal;
+	Afar__Reply *reply;
+
+	if (is_connected(client))
+		return;
+	if (core_principal_kind(fixture.core, principal) == PRINCIPAL_UNKNOWN) {
+		fixture_send(&fixture, admin, ++admin->next_id, ask_key_add(principal, false),
+			     &reply);
+		fixture_pump(&fixture);
+		assert_int_equal(reply->status, 0);
+		drop(reply);
+	}
+	if (client_resume(&fixture, client) != 0)
+		assert_int_equal(client_open_as(&fixture, client, principal), 0);
+}
 
 static void random_life(unsigned nr_steps)
 {
@@ -194,12 +382,17 @@ static void random_life(unsigned nr_steps)
 		Afar__Reply *reply;
 		size_t client;
 	} open[LIVES_OPEN];
+	static const char *const names[] = {"admin", "alice", "bob"};
+	struct fake_client admin;
 	size_t nr_open = 0;
 
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	assert_int_equal(client_open(&fixture, &admin), 0);
+	for (size_t i = 1; i < LIVES_CLIENTS; i++)
+		assert_int_equal(fixture_do(&fixture, &admin, ask_key_add(names[i], false)), 0);
 	for (size_t i = 0; i < LIVES_CLIENTS; i++)
-		assert_int_equal(client_open(&fixture, &clients[i]), 0);
+		assert_int_equal(client_open_as(&fixture, &clients[i], names[i]), 0);
 	for (unsigned step = 0; step < nr_steps; step++) {
 		size_t who = random_below(LIVES_CLIENTS), which = random_below(LIVES_OPEN);
 		struct fake_client *client = &clients[who];
@@ -212,8 +405,8 @@ static void random_life(unsigned nr_steps)
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(18);
-		if (kind < 15 && random_below(20) == 0)
+		kind = random_below(21);
+		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
 		case 0:
@@ -273,7 +466,7 @@ static void random_life(unsigned nr_steps)
 				assert_int_equal(client_resume(&fixture, client), 0);
 			} else {
 				fixture_do(&fixture, client, ask_session_close());
-				client_open(&fixture, client);
+				client_open_as(&fixture, client, names[who]);
 			}
 			break;
 		case 16: {
@@ -301,17 +494,33 @@ static void random_life(unsigned nr_steps)
 					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
 				for (size_t i = 0; i < LIVES_CLIENTS; i++)
 					assert_int_equal(client_resume(&fixture, &clients[i]), 0);
+				assert_int_equal(client_resume(&fixture, &admin), 0);
 			}
+			break;
+		case 18:
+		case 19:
+			fixture_do(&fixture, &admin,
+				   ask_grant(number, names[1 + random_below(2)],
+					     (uint32_t[]){0, 1, 3, 3}[random_below(4)]));
+			break;
+		case 20:
+			if (random_below(3) == 0)
+				fixture_do(&fixture, &admin,
+					   ask_key_revoke(names[1 + random_below(2)]));
 			break;
 		}
 		fixture.store.fail_at = 0;
 		check_all(&fixture);
+		check_fenced();
+		for (size_t i = 0; i < LIVES_CLIENTS; i++)
+			come_back(&admin, &clients[i]);
 		fixture_advance(&fixture, 100);
 	}
 	while (nr_open > 0)
 		drop(open[--nr_open].reply);
 	for (size_t i = 0; i < LIVES_CLIENTS; i++)
 		client_lose(&fixture, &clients[i]);
+	client_lose(&fixture, &admin);
 }
 
 static void test_random_lives(void **state)
@@ -325,13 +534,14 @@ static void test_random_lives(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_every_commit_fails_once),
 		TEST(test_failed_commit_is_told_to_all_of_its_batch),
+		TEST(test_forgetting_is_tried_again),
+		TEST(test_extent_named_twice),
+		TEST(test_requests_that_wait_hold_no_memory),
 		TEST(test_random_lives),
 	};
 

@@ -597,19 +597,20 @@ static void test_addresses_that_cannot_be_listened_on(void **state)
 	static const char *const malformed[] = {
 		"",	 "127.0.0.1", "127.0.0.1:", ":1",   "127.0.0.1:70000", "127.0.0.1:1x",
 		"a b:1", "[::1",      "[]:1",	    "x:-1", "127.0.0.1: 1"};
+	const struct rpc_keyring keyring = {key_list_find, &known_keys};
 	struct rpc_listener *listener;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(malformed) / sizeof(malformed[0]); i++)
-		assert_int_equal(rpc_listen(world.server_loop, malformed[i], &good_key, 1,
+		assert_int_equal(rpc_listen(world.server_loop, malformed[i], &keyring,
 					    &echo_handlers, NULL, &listener),
 				 -EINVAL);
 	world_listen(&echo_handlers);
 	assert_int_equal(rpc_listen(world.server_loop, rpc_listener_address(world.listener),
-				    &good_key, 1, &echo_handlers, NULL, &listener),
+				    &keyring, &echo_handlers, NULL, &listener),
 			 -EADDRINUSE);
 	assert_non_null(strstr(afar_last_error(), rpc_listener_address(world.listener)));
-	assert_int_equal(rpc_listen(world.server_loop, "192.0.2.1:0", &good_key, 1, &echo_handlers,
+	assert_int_equal(rpc_listen(world.server_loop, "192.0.2.1:0", &keyring, &echo_handlers,
 				    NULL, &listener),
 			 -EADDRNOTAVAIL);
 }

@@ -210,10 +210,11 @@ static void test_silence_both_ways(void **state)
 
 static void expect_no_access(const struct key *key)
 {
+	const unsigned nr_closed = world.client.nr_closed;
 	struct rpc_connection *connection = world_connect(key, &echo_handlers);
 	char line[200];
 
-	assert_int_equal(await_closed(&world.client, world.client.nr_closed + 1), -AFAR_EAUTH);
+	assert_int_equal(await_closed(&world.client, nr_closed + 1), -AFAR_EAUTH);
 	await_server();
 	assert_int_equal(world.client.nr_opened, 1);
 	assert_int_equal(world.server.nr_opened, 1);

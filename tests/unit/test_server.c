@@ -3,7 +3,6 @@
  * A whole server between a fake manager and real clients: joining, reserving, granting, tickets,
  * one-sided transfers, ends of sessions, outages of the manager, stopping.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,206 +16,10 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "data_client.h"
-#include "fake_manager.h"
 #include "server/advertise.h"
 #include "server/identity.h"
-#include "server/server.h"
 #include "server/tickets.h"
-
-#define MIB	  ((uint64_t)1 << 20)
-#define NAMESPACE 5U
-#define SESSION	  11U
-#define CAPACITY  (32 * MIB)
-
-/* ---- The cluster: a fake manager, a server, and a client of the server's control port */
-
-struct cluster {
-	struct fake_manager manager;
-	struct rpc_loop *loop; /* the server's */
-	struct server *server;
-	char folder[32];
-
-	struct rpc_loop *client_loop;
-	struct rpc_connection *control; /* the client's */
-	struct data_client data;
-};
-
-static void start_server(struct cluster *cluster, unsigned nr_progress)
-{
-	const struct server_options options = {
-		.name = "lender",
-		.manager_host = "127.0.0.1",
-		.manager_port = fake_port(&cluster->manager),
-		.keys = &cluster->manager.key,
-		.nr_keys = 1,
-		.control_address = "127.0.0.1:0",
-		.data_address = "0.0.0.0:0",
-		.transport = "tcp",
-		.folder = cluster->folder,
-		.capacity_bytes = CAPACITY,
-		.nr_progress = nr_progress,
-	};
-	unsigned nr_joins = cluster->manager.nr_joins;
-
-	assert_int_equal(rpc_loop_start("server", &cluster->loop), 0);
-	assert_int_equal(server_start(cluster->loop, &options, &cluster->server), 0);
-	fake_await(&cluster->manager, cluster->manager.nr_joins > nr_joins);
-}
-
-static void stop_server(struct cluster *cluster)
-{
-	server_stop(cluster->server);
-	rpc_loop_stop(cluster->loop);
-}
-
-static void connect_control(struct cluster *cluster)
-{
-	static const struct rpc_handlers handlers;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
-	const char *address = cluster->manager.control;
-	Afar__Ping ping = AFAR__PING__INIT;
-
-	assert_int_equal(rpc_connect(cluster->client_loop, "127.0.0.1",
-				     (uint16_t)atoi(strrchr(address, ':') + 1),
-				     &cluster->manager.key, &handlers, NULL, &cluster->control),
-			 0);
-	request.call_case = AFAR__REQUEST__CALL_PING;
-	request.ping = &ping;
-	assert_int_equal(rpc_call(cluster->control, &envelope, &request, NULL), 0);
-}
-
-static void cluster_open(struct cluster *cluster, unsigned nr_progress)
-{
-	strcpy(cluster->folder, "/tmp/afar-server-XXXXXX");
-	assert_non_null(mkdtemp(cluster->folder));
-	fake_open(&cluster->manager);
-	start_server(cluster, nr_progress);
-	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
-	connect_control(cluster);
-	data_client_open(&cluster->data);
-}
-
-static void remove_folder(const char *folder)
-{
-	char path[300];
-	struct dirent *entry;
-	DIR *open = opendir(folder);
-
-	assert_non_null(open);
-	while ((entry = readdir(open))) {
-		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		unlink(path);
-	}
-	closedir(open);
-	assert_int_equal(rmdir(folder), 0);
-}
-
-static void cluster_close_client(struct cluster *cluster)
-{
-	data_client_close(&cluster->data);
-	rpc_connection_close(cluster->control);
-	rpc_connection_unref(cluster->control);
-	rpc_loop_stop(cluster->client_loop);
-}
-
-static void cluster_close(struct cluster *cluster)
-{
-	cluster_close_client(cluster);
-	stop_server(cluster);
-	fake_close(&cluster->manager);
-	remove_folder(cluster->folder);
-}
-
-/* ---- What a client does */
-
-static int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
-{
-	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
-
-	return rpc_call(cluster->control, &envelope, request, reply);
-}
-
-static int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
-{
-	Afar__Connect connect = AFAR__CONNECT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Frame *frame;
-	int status;
-
-	connect.session = session;
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = &connect;
-	status = call_control(cluster, &request, &frame);
-	if (status != 0)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
-	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
-	assert_int_equal(frame->reply->ticket->incarnation, cluster->manager.incarnation);
-	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
-	afar__frame__free_unpacked(frame, NULL);
-	return 0;
-}
-
-struct key_of {
-	uint64_t length, key, origin;
-};
-
-static int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
-		    size_t nr_extents, struct key_of *out)
-{
-	Afar__Grant grant = AFAR__GRANT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Frame *frame;
-	Afar__Key *key;
-	int status;
-
-	grant.session = SESSION;
-	grant.namespace_ = namespace;
-	grant.n_extents = nr_extents;
-	grant.extents = extents;
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = &grant;
-	status = call_control(cluster, &request, &frame);
-	if (status != 0)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
-	assert_int_equal(frame->reply->keys->n_keys, nr_extents);
-	for (size_t i = 0; i < nr_extents; i++) {
-		key = frame->reply->keys->keys[i];
-		assert_int_equal(key->extent, extents[i]);
-		assert_string_equal(key->transport, "tcp");
-		out[i] = (struct key_of){key->length, key->key, key->origin};
-	}
-	afar__frame__free_unpacked(frame, NULL);
-	return 0;
-}
-
-static int connect_data(struct cluster *cluster, uint64_t session)
-{
-	struct rpc_ticket ticket;
-
-	assert_int_equal(get_ticket(cluster, session, &ticket), 0);
-	return data_client_connect(&cluster->data, cluster->manager.data, &ticket, sizeof(ticket));
-}
-
-/* Reserves one extent and gets its key. */
-static struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)
-{
-	struct fake_extent extent;
-	size_t nr_extents = 1;
-
-	assert_int_equal(fake_reserve(&cluster->manager, NAMESPACE, 2 * MIB, &extent, &nr_extents),
-			 0);
-	assert_int_equal(nr_extents, 1);
-	assert_int_equal(extent.namespace, NAMESPACE);
-	assert_int_equal(get_keys(cluster, NAMESPACE, &extent.extent, 1, key), 0);
-	assert_int_equal(key->length, 2 * MIB);
-	return extent;
-}
-
-/* ---- Tests */
+#include "server_cluster.h"
 
 static void test_write_and_read(void **state)
 {
@@ -293,8 +96,9 @@ static void test_keys_of_others(void **state)
 	cluster_open(&cluster, 0);
 	extent = reserve_one(&cluster, &key);
 	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &extent.extent, 1, &key), -AFAR_ELOST);
-	assert_int_equal(get_keys(&cluster, 0, &extent.extent, 1, &key), -EINVAL);
-	many[0] = extent.extent;
+	assert_int_equal(get_keys(&cluster, 0, &extent.extent, 1, &key), -EACCES);
+	for (size_t i = 0; i < 16; i++)
+		many[i] = extent.extent + i;
 	assert_int_equal(get_keys(&cluster, NAMESPACE, many, 16, keys), -AFAR_ELOST);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, many, 0, keys), 0);
 	extent.extent++;
@@ -368,6 +172,7 @@ static void test_tickets_at_the_door(void **state)
 		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
 		0);
 	/* The end of its session takes an unused one with it. */
+	data_client_disconnect(&cluster.data);
 	assert_int_equal(get_ticket(&cluster, SESSION, &unused), 0);
 	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
 	assert_int_not_equal(
@@ -381,17 +186,20 @@ static void test_session_end(void **state)
 	struct data_client other;
 	struct cluster cluster;
 	struct rpc_ticket ticket;
-	struct key_of key;
+	struct key_of key, key_of_other;
+	struct fake_extent extent;
 	char byte = 1;
 
 	(void)state;
 	cluster_open(&cluster, 3);
-	reserve_one(&cluster, &key);
+	extent = reserve_one(&cluster, &key);
 	data_client_open(&other);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(get_ticket(&cluster, SESSION + 1, &ticket), 0);
 	assert_int_equal(data_client_connect(&other, cluster.manager.data, &ticket, sizeof(ticket)),
 			 0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key_of_other), 0);
+	assert_true(key.key != key_of_other.key);
 	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
 	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
 
@@ -400,8 +208,14 @@ static void test_session_end(void **state)
 	assert_int_not_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
 	/* Nothing of it has landed, and nobody else was hurt. */
 	byte = 0;
-	assert_int_equal(data_client_read(&other, &byte, 1, key.origin, key.key), 0);
+	assert_int_equal(data_client_read(&other, &byte, 1, key_of_other.origin, key_of_other.key),
+			 0);
 	assert_int_equal(byte, 1);
+	/* The ended session's key is nobody's, though the extent and another's key of it are there. */
+	assert_int_not_equal(data_client_read(&other, &byte, 1, key.origin, key.key), 0);
+	assert_int_equal(get_ticket(&cluster, SESSION + 1, &ticket), 0);
+	assert_int_equal(data_client_connect(&other, cluster.manager.data, &ticket, sizeof(ticket)),
+			 0);
 	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
 	assert_int_equal(fake_end_session(&cluster.manager, 12345), 0);
 	data_client_close(&other);
@@ -420,6 +234,7 @@ static void test_many_connections(void **state)
 
 	(void)state;
 	cluster_open(&cluster, 2);
+	connect_control(&cluster, SESSION + 1);
 	reserve_one(&cluster, &key);
 	for (i = 0; i < NR_CLIENTS; i++) {
 		data_client_open(&clients[i]);
@@ -454,13 +269,16 @@ static void test_manager_comes_back(void **state)
 	struct key_of key, key_of_dropped;
 	struct cluster cluster;
 	uint64_t incarnation;
+	size_t nr_extents = 1;
 	char address[FAKE_ADDRESS_MAX], byte = 9;
 
 	(void)state;
 	cluster_open(&cluster, 0);
 	incarnation = cluster.manager.incarnation;
+	/* Nobody has asked for a key of the one that will be dropped: that costs nobody a connection. */
 	kept = reserve_one(&cluster, &key);
-	dropped = reserve_one(&cluster, &key_of_dropped);
+	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &dropped, &nr_extents),
+			 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 
 	strcpy(address, cluster.manager.address);
@@ -566,8 +384,7 @@ static void test_start_fails_with_a_sentence(void **state)
 	options = (struct server_options){
 		.manager_host = "127.0.0.1",
 		.manager_port = 1, /* nobody is there: that is no reason not to start */
-		.keys = &manager.key,
-		.nr_keys = 1,
+		.key = &manager.key,
 		.control_address = manager.address,
 		.data_address = "127.0.0.1:0",
 		.transport = "tcp",

@@ -137,18 +137,21 @@ int ofi_accept(struct fabric_request *request, struct fabric_queue *base, void *
 	       struct fabric_endpoint **out)
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
-	struct fi_info *info = request->handle;
+	struct ofi_request *own = request->handle;
 	struct ofi_endpoint *endpoint;
 	bool was_taken;
 	int rc;
 
-	endpoint = open_endpoint(queue, info, false, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, own->info, false, owner, &was_taken, &rc);
 	if (was_taken) {
-		request->handle = NULL;
-		fi_freeinfo(info);
+		fi_freeinfo(own->info);
+		own->info = NULL;
 	}
 	if (endpoint == NULL)
 		goto out_fail;
+	request->handle = NULL;
+	endpoint->caller = own->caller;
+	free(own);
 	rc = fi_accept(endpoint->ep, NULL, 0);
 	if (rc != 0) {
 		ofi_endpoint_close(&endpoint->base);
@@ -170,6 +173,7 @@ void ofi_endpoint_close(struct fabric_endpoint *base)
 	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
 
 	fi_close(&endpoint->ep->fid);
+	ofi_caller_forget(ofi_container(queue->base.fabric, struct ofi_fabric), endpoint->caller);
 	cds_list_del(&endpoint->node);
 	cds_list_del(&endpoint->eventful);
 	/* What the EQ still says of it goes now: the next endpoint may be born at the same address. */

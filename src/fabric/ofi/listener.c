@@ -11,13 +11,6 @@
 #include "base/error.h"
 #include "fabric/ofi/ofi.h"
 
-struct ofi_listener {
-	struct fabric_listener base;
-	struct fid_pep *pep;
-	struct fid_eq *eq;
-	int fd;
-};
-
 /* What libfabric needs to know to listen on `address`. */
 static struct fi_info *listen_info(const struct ofi_fabric *fabric,
 				   const struct ofi_address *address)
@@ -44,9 +37,11 @@ static int print_name(struct ofi_listener *listener)
 	size_t length = sizeof(name);
 	int rc = fi_getname(&listener->pep->fid, &name, &length);
 
-	if (rc == 0)
-		ofi_address_print(&name, listener->base.address);
-	return rc;
+	if (rc != 0)
+		return rc;
+	ofi_address_print(&name, listener->base.address);
+	listener->port = ofi_address_port(&name);
+	return 0;
 }
 
 static int start(struct ofi_listener *listener, struct fi_info *info)
@@ -134,6 +129,35 @@ static ssize_t read_request(struct ofi_listener *listener, struct fi_eq_cm_entry
 	}
 }
 
+/* Gives up a request that libfabric has told us of. */
+static void turn_away(struct ofi_listener *listener, struct fi_info *info)
+{
+	fi_reject(listener->pep, info->handle, NULL, 0);
+	fi_freeinfo(info);
+}
+
+/* What a request is to us; NULL without memory, and it is rejected. */
+static struct ofi_request *open_request(struct ofi_listener *listener, struct fi_info *info)
+{
+	struct fabric *fabric = listener->base.fabric;
+	struct ofi_request *request = calloc(1, sizeof(*request));
+
+	if (request == NULL)
+		goto out_reject;
+	request->info = info;
+	if (fabric->ops->listener_sweep == NULL)
+		return request;
+	request->caller =
+		ofi_caller_note(ofi_container(fabric, struct ofi_fabric), info->dest_addr);
+	if (request->caller != NULL)
+		return request;
+
+	free(request);
+out_reject:
+	turn_away(listener, info);
+	return NULL;
+}
+
 int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
@@ -143,16 +167,19 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 		struct fi_eq_cm_entry entry;
 		uint8_t bytes[sizeof(struct fi_eq_cm_entry) + OFI_EVENT_DATA_MAX];
 	} event;
-	ssize_t length = read_request(listener, &event.entry, sizeof(event));
-
-	/* What has come since would not be told by the descriptor. */
-	if (length < 0 && fi_trywait(fabric->fabric, &fid, 1) == -FI_EAGAIN)
-		length = read_request(listener, &event.entry, sizeof(event));
-	if (length < 0)
-		return -EAGAIN;
+	ssize_t length;
 
 	memset(out, 0, sizeof(*out));
-	out->handle = event.entry.info;
+	do {
+		length = read_request(listener, &event.entry, sizeof(event));
+		/* What has come since would not be told by the descriptor. */
+		if (length < 0 && fi_trywait(fabric->fabric, &fid, 1) == -FI_EAGAIN)
+			length = read_request(listener, &event.entry, sizeof(event));
+		if (length < 0)
+			return -EAGAIN;
+		out->handle = open_request(listener, event.entry.info);
+	} while (out->handle == NULL);
+
 	out->private_length = (size_t)length - sizeof(event.entry);
 	if (out->private_length > FABRIC_PRIVATE_MAX)
 		out->private_length = FABRIC_PRIVATE_MAX;
@@ -161,27 +188,51 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 	return 0;
 }
 
-/* A request that failed to be accepted may come here too, with or without its handle. */
+/* A request that failed to be accepted may come here too, with or without what libfabric had. */
 void ofi_reject(struct fabric_listener *base, struct fabric_request *request)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
-	struct fi_info *info = request->handle;
+	struct ofi_request *own = request->handle;
 
-	if (info == NULL)
+	if (own == NULL)
 		return;
 	request->handle = NULL;
-	fi_reject(listener->pep, info->handle, NULL, 0);
-	fi_freeinfo(info);
+	if (own->info != NULL)
+		turn_away(listener, own->info);
+	ofi_caller_forget(ofi_container(base->fabric, struct ofi_fabric), own->caller);
+	free(own);
+}
+
+static void reject_all(struct fabric_listener *base)
+{
+	struct fabric_request request;
+
+	while (ofi_listener_next(base, &request) == 0)
+		ofi_reject(base, &request);
+}
+
+/* libfabric forgets those that have not said anything, and would leave them open: they go while it still
+ * looks, as long as that helps. */
+static void end_strangers(struct fabric_listener *base)
+{
+	static const struct fabric_patience none;
+	size_t nr_before, nr_left = SIZE_MAX;
+
+	do {
+		nr_before = nr_left;
+		nr_left = fabric_listener_sweep(base, &none);
+		reject_all(base);
+	} while (nr_left > 0 && nr_left < nr_before);
 }
 
 void ofi_listener_close(struct fabric_listener *base)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
-	struct fabric_request request;
 
-	while (ofi_listener_next(base, &request) == 0)
-		ofi_reject(base, &request);
+	reject_all(base);
+	end_strangers(base);
 	fi_close(&listener->pep->fid);
 	fi_close(&listener->eq->fid);
+	free(listener->strangers.all);
 	free(listener);
 }

@@ -109,6 +109,7 @@ static void ofi_close(struct fabric *base)
 	fi_close(&fabric->domain->fid);
 	fi_close(&fabric->fabric->fid);
 	fi_freeinfo(fabric->info);
+	pthread_mutex_destroy(&fabric->callers_lock);
 	free(fabric);
 }
 
@@ -132,6 +133,7 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	if (rc != 0)
 		goto out_fabric;
 	describe(fabric, ops);
+	pthread_mutex_init(&fabric->callers_lock, NULL);
 	*out = &fabric->base;
 	return 0;
 
@@ -244,19 +246,19 @@ static void ofi_memory_deregister(struct fabric_memory *memory)
 	memory->handle = NULL;
 }
 
-#define OFI_OPS(name)                                                                           \
+#define OFI_OPS(name, sweep)                                                                    \
 	{                                                                                       \
 		.transport = #name, .open = open_##name, .close = ofi_close,                    \
 		.memory_register = ofi_memory_register,                                         \
 		.memory_deregister = ofi_memory_deregister, .listen = ofi_listen,               \
 		.listener_close = ofi_listener_close, .listener_fd = ofi_listener_fd,           \
 		.listener_next = ofi_listener_next, .accept = ofi_accept, .reject = ofi_reject, \
-		.queue_open = ofi_queue_open, .queue_close = ofi_queue_close,                   \
-		.queue_fd = ofi_queue_fd, .queue_arm = ofi_queue_arm,                           \
-		.queue_poll = ofi_queue_poll, .queue_event = ofi_queue_event,                   \
-		.connect = ofi_connect, .endpoint_close = ofi_endpoint_close, .read = ofi_read, \
-		.write = ofi_write,                                                             \
+		.listener_sweep = sweep, .queue_open = ofi_queue_open,                          \
+		.queue_close = ofi_queue_close, .queue_fd = ofi_queue_fd,                       \
+		.queue_arm = ofi_queue_arm, .queue_poll = ofi_queue_poll,                       \
+		.queue_event = ofi_queue_event, .connect = ofi_connect,                         \
+		.endpoint_close = ofi_endpoint_close, .read = ofi_read, .write = ofi_write,     \
 	}
 
-const struct fabric_ops ofi_tcp_ops = OFI_OPS(tcp);
-const struct fabric_ops ofi_verbs_ops = OFI_OPS(verbs);
+const struct fabric_ops ofi_tcp_ops = OFI_OPS(tcp, ofi_listener_sweep);
+const struct fabric_ops ofi_verbs_ops = OFI_OPS(verbs, NULL);

@@ -6,6 +6,7 @@
  *   queue.c     completion queues, connection events, sleeping
  *   endpoint.c  connecting, accepting, closing, reading, writing
  *   listener.c  connection requests
+ *   strangers.c tcp connections to a listener on which nothing was requested yet
  *   address.c   HOST:PORT to socket addresses and back
  *
  * Ownership: a fabric owns libfabric's fabric and domain. A queue owns its event queue (EQ), its
@@ -16,6 +17,7 @@
 #define FABRIC_OFI_OFI_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -50,6 +52,51 @@ struct ofi_fabric {
 	 */
 	bool reads_spoil_cqs;
 	bool signals_itself; /* a CQ's descriptor: see ignore_own_signal() */
+	pthread_mutex_t callers_lock;
+	void *callers; /* tree of ofi_caller */
+};
+
+/* The other end of a socket. Compared as bytes: no padding, and what is not used is 0. */
+struct ofi_peer {
+	uint16_t family;
+	uint16_t port;
+	uint32_t scope;
+	uint8_t host[16];
+};
+_Static_assert(sizeof(struct ofi_peer) == 24, "no padding");
+
+/* A peer that has asked to connect, until its connection is closed. */
+struct ofi_caller {
+	struct ofi_peer peer; /* first: the tree is searched for it */
+	unsigned nr_calls;
+};
+
+/* A connection to a listener on which nobody has asked for anything yet. */
+struct ofi_stranger {
+	struct ofi_peer peer;
+	uint64_t cookie; /* the kernel's name for the socket, never used again */
+	uint64_t since;	 /* on clock_ns(): when it was first seen              */
+	int fd;
+};
+struct ofi_strangers {
+	struct ofi_stranger *all; /* by cookie */
+	size_t nr;
+	size_t room;
+};
+
+struct ofi_listener {
+	struct fabric_listener base;
+	struct fid_pep *pep;
+	struct fid_eq *eq;
+	int fd;
+	uint16_t port;
+	struct ofi_strangers strangers; /* of the last sweep, whose thread's they are */
+};
+
+/* What fabric_request.handle is. */
+struct ofi_request {
+	struct fi_info *info; /* NULL: libfabric has taken it over */
+	struct ofi_caller *caller;
 };
 
 struct ofi_cq {
@@ -91,6 +138,7 @@ struct ofi_endpoint {
 	enum ofi_endpoint_state state;
 	enum ofi_endpoint_state told;  /* the state that queue_event() last told */
 	bool was_connected;	       /* of OFI_CLOSED */
+	struct ofi_caller *caller;     /* of an accepted one */
 	struct cds_list_head node;     /* in ofi_queue.live                      */
 	struct cds_list_head eventful; /* in ofi_queue.eventful, or empty        */
 };
@@ -145,6 +193,13 @@ int ofi_listener_fd(struct fabric_listener *listener);
 int ofi_listener_next(struct fabric_listener *listener, struct fabric_request *out);
 void ofi_reject(struct fabric_listener *listener, struct fabric_request *request);
 
+/* strangers.c */
+size_t ofi_listener_sweep(struct fabric_listener *listener, const struct fabric_patience *patience);
+/* Notes that the peer at this socket address has begun a connection; NULL without memory. */
+struct ofi_caller *ofi_caller_note(struct ofi_fabric *fabric, const void *address);
+/* Its connection is closed, or about to be. NULL is fine. */
+void ofi_caller_forget(struct ofi_fabric *fabric, struct ofi_caller *caller);
+
 /* address.c */
 struct ofi_address {
 	struct sockaddr_storage storage;
@@ -154,6 +209,8 @@ struct ofi_address {
  * -EINVAL, -EADDRNOTAVAIL, with a sentence that begins with `what`. */
 int ofi_address_resolve(const char *what, const char *text, bool is_passive,
 			struct ofi_address *out);
+/* The port of a socket address; 0: it has none. */
+uint16_t ofi_address_port(const void *address);
 /* Prints it as it is parsed. */
 void ofi_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX]);
 /* libfabric's name for the address family. */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Principals: their keys and their rights on namespaces. Thin calls to the manager, which checks them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/abi.h"
+#include "client/namespace.h"
+
+_Static_assert(AFAR_PRINCIPAL_MAX == KEY_PRINCIPAL_MAX, "one limit, said twice");
+_Static_assert(AFAR_KEY_HEX_MAX == 2 * KEY_BYTES + 1, "a key in hex digits");
+
+static void print_hex(const uint8_t *bytes, size_t length, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < length; i++) {
+		*out++ = digits[bytes[i] >> 4];
+		*out++ = digits[bytes[i] & 0xf];
+	}
+	*out = '\0';
+}
+
+int afar_key_add(struct afar_session *session, const char *name, unsigned flags,
+		 char secret[AFAR_KEY_HEX_MAX])
+{
+	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__KeyAdded *added;
+	Afar__Frame *reply;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || !secret || (flags & ~AFAR_KEY_SERVER))
+		return error_fail(-EINVAL,
+				  "add a key: name or secret is null, or flags are unknown");
+	add.name = (char *)name;
+	add.is_server = (flags & AFAR_KEY_SERVER) != 0;
+	request.call_case = AFAR__REQUEST__CALL_KEY_ADD;
+	request.key_add = &add;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_KEY_ADDED, &reply);
+	if (ret)
+		return ret;
+	added = reply->reply->key_added;
+	if (added->secret.len == KEY_BYTES)
+		print_hex(added->secret.data, KEY_BYTES, secret);
+	else
+		ret = error_fail(-AFAR_EMALFORMED, "add a key: the manager's has %zu bytes, not %d",
+				 added->secret.len, KEY_BYTES);
+	explicit_bzero(added->secret.data, added->secret.len);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static void stat_from_info(const Afar__KeyInfo *info, struct afar_key_stat *out)
+{
+	size_t length = strnlen(info->name, AFAR_PRINCIPAL_MAX);
+
+	*out = (struct afar_key_stat){.nr_sessions = info->nr_sessions};
+	memcpy(out->name, info->name, length);
+	if (info->is_server)
+		out->flags |= AFAR_KEY_SERVER;
+	if (info->is_operator)
+		out->flags |= AFAR_KEY_OPERATOR;
+}
+
+static int compare_infos(const void *a, const void *b)
+{
+	const Afar__KeyInfo *const *left = a, *const *right = b;
+
+	return strcmp((*left)->name, (*right)->name);
+}
+
+/* The manager tells all at once, in whatever order. */
+static unsigned list_after(Afar__KeyInfos *infos, const char *after, void *out, size_t size,
+			   unsigned max)
+{
+	struct afar_key_stat stat;
+	unsigned count = 0;
+
+	if (infos->n_entries)
+		qsort(infos->entries, infos->n_entries, sizeof(*infos->entries), compare_infos);
+	for (size_t i = 0; i < infos->n_entries && count < max; i++) {
+		if (after && strcmp(infos->entries[i]->name, after) <= 0)
+			continue;
+		stat_from_info(infos->entries[i], &stat);
+		abi_give((char *)out + count * size, size, &stat, sizeof(stat));
+		count++;
+	}
+	return count;
+}
+
+int afar_key_list(struct afar_session *session, const char *after, struct afar_key_stat *out,
+		  unsigned max)
+{
+	Afar__KeyList list = AFAR__KEY_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list keys: there is no room for them");
+	ret = abi_check_out(out, sizeof(*out), "afar_key_stat");
+	if (ret)
+		return ret;
+	request.call_case = AFAR__REQUEST__CALL_KEY_LIST;
+	request.key_list = &list;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_KEY_INFOS, &reply);
+	if (ret)
+		return ret;
+	ret = (int)list_after(reply->reply->key_infos, after, out, out->size, max);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+int afar_key_revoke(struct afar_session *session, const char *name)
+{
+	Afar__KeyRevoke revoke = AFAR__KEY_REVOKE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name)
+		return error_fail(-EINVAL, "revoke a key: its name is null");
+	revoke.name = (char *)name;
+	request.call_case = AFAR__REQUEST__CALL_KEY_REVOKE;
+	request.key_revoke = &revoke;
+	return session_call(session, &request, NULL);
+}
+
+int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsigned rights)
+{
+	Afar__NamespaceGrant grant = AFAR__NAMESPACE_GRANT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (!principal || (rights & ~(AFAR_RIGHT_READ | AFAR_RIGHT_WRITE)) ||
+	    rights == AFAR_RIGHT_WRITE)
+		return error_fail(-EINVAL,
+				  "grant rights on namespace %s: the principal is null, or the "
+				  "rights are not none, read, or read and write",
+				  ns->name);
+	grant.namespace_ = ns->number;
+	grant.principal = (char *)principal;
+	grant.rights = rights;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_GRANT;
+	request.namespace_grant = &grant;
+	return session_call(ns->session, &request, NULL);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Targets: what the session needs to reach a target's memory — the manager's accesses to its servers, and
+ * with those the keys of its extents and tickets for connections. An access that is missing, has expired
+ * or is refused is asked for anew, once for each thing that is wanted. DESIGN: "who may do what".
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/queue.h"
+
+/* ---- Accesses */
+
+static int take_access(struct afar_target *target, uint32_t index, const Afar__Access *message)
+{
+	struct access *access = &target->accesses[index];
+	int ret;
+
+	if (message->incarnation != target->peers[index]->incarnation) {
+		/* It was asked for after the layout was made: this is the newer word. */
+		peer_lose(target->peers[index]);
+		return 0;
+	}
+	if (message->capability.len != sizeof(access->capability))
+		return error_fail(
+			-AFAR_EMALFORMED,
+			"get access to server %s: the manager gave a capability that is none",
+			target->peers[index]->name);
+	ret = peer_take_pass(target->peers[index], message);
+	if (ret)
+		return ret;
+	memcpy(access->capability, message->capability.data, sizeof(access->capability));
+	access->expiry = clock_deadline_ms(message->lifetime_ms);
+	return 0;
+}
+
+int target_take_accesses(struct afar_target *target, Afar__Access *const *messages, size_t count)
+{
+	uint32_t index;
+	int ret = 0;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		if (layout_find_server(target->layout, messages[i]->server, &index))
+			ret = take_access(target, index, messages[i]);
+	}
+	return ret;
+}
+
+/* With the target's lock held. */
+static int ask_accesses(struct afar_target *target, uint64_t deadline)
+{
+	Afar__RegionAccess access = AFAR__REGION_ACCESS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret;
+
+	access.namespace_ = target->ns;
+	access.address = target->address;
+	access.generation = target->generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_ACCESS;
+	request.region_access = &access;
+	ret = session_call_until(target->session, deadline, &request, &reply);
+	if (ret)
+		return ret;
+	if (reply->reply->result_case == AFAR__REPLY__RESULT_ACCESSES)
+		ret = target_take_accesses(target, reply->reply->accesses->entries,
+					   reply->reply->accesses->n_entries);
+	else
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "get access to a region: the manager answered something else");
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+/* Whether the manager knows that a part of the region was on a server that has restarted. */
+static bool ask_lost(struct afar_target *target, uint64_t deadline)
+{
+	Afar__RegionList list = AFAR__REGION_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const Afar__RegionInfo *info;
+	Afar__Frame *reply;
+	bool is_lost;
+
+	list.namespace_ = target->ns;
+	list.after = target->address - 1;
+	list.max = 1;
+	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
+	request.region_list = &list;
+	if (session_call_until(target->session, deadline, &request, &reply) != 0)
+		return false;
+	info = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFOS &&
+			       reply->reply->region_infos->n_entries == 1
+		       ? reply->reply->region_infos->entries[0]
+		       : NULL;
+	is_lost = info && info->generation == target->generation && info->is_lost;
+	afar__frame__free_unpacked(reply, NULL);
+	return is_lost;
+}
+
+static int fail_lost(const struct afar_target *target)
+{
+	return error_fail(-AFAR_ELOST,
+			  "reach the region at %#llx: a server of it has restarted, and what its "
+			  "memory held is lost",
+			  (unsigned long long)target->address);
+}
+
+/* ---- What servers give */
+
+/* A ticket, or without a place for one the keys. */
+static int ask_server(struct afar_target *target, uint32_t index, uint64_t deadline,
+		      struct rpc_ticket *ticket)
+{
+	const struct peer_want want = {
+		.ns = target->ns,
+		.rights = target->rights,
+		.access = &target->accesses[index],
+		.layout = target->layout,
+		.index = index,
+	};
+
+	if (target->is_lost)
+		return fail_lost(target);
+	if (ticket)
+		return peer_ticket(target->peers[index], deadline, ticket);
+	return peer_grant(target->peers[index], &want, deadline);
+}
+
+static int fail_strange(const struct peer *peer)
+{
+	return error_fail(-AFAR_ESERVER,
+			  "reach server %s: it and the manager do not know each other now; check "
+			  "that it is up and has joined the cluster",
+			  peer->name);
+}
+
+/*
+ * A server that refuses may have restarted, and one that cannot be reached may have moved with that: the
+ * manager knows. Then nothing is to be had of it any more. With the target's lock held.
+ */
+static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadline, int status,
+		     struct rpc_ticket *ticket)
+{
+	struct peer *peer = target->peers[index];
+	bool is_refused = status == -AFAR_EAUTH || status == -EACCES;
+	int ret;
+
+	/* Whoever cannot reach the server need not wait for the manager to come back to say so. */
+	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
+		return status;
+	target->accesses[index].expiry = 0;
+	ret = ask_accesses(target, deadline);
+	if (peer->is_lost || ret == -AFAR_ELOST ||
+	    (!ret && !target->accesses[index].expiry && ask_lost(target, deadline))) {
+		target->is_lost = true;
+		return fail_lost(target);
+	}
+	if (ret || !is_refused)
+		return ret ? ret : status;
+	if (!target->accesses[index].expiry)
+		return fail_strange(peer);
+	if (status == -EACCES)
+		peer_disconnect(peer);
+	ret = ask_server(target, index, deadline, ticket);
+	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
+}
+
+int target_get_keys(struct afar_target *target, uint64_t deadline)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&target->lock);
+	for (uint32_t i = 0; i < target->layout->nr_servers && !target->has_keys && !ret; i++) {
+		ret = ask_server(target, i, deadline, NULL);
+		if (ret)
+			ret = ask_again(target, i, deadline, ret, NULL);
+	}
+	if (!ret)
+		target->has_keys = true;
+	pthread_mutex_unlock(&target->lock);
+	return ret;
+}
+
+int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
+		      struct rpc_ticket *out)
+{
+	int ret = ask_server(target, index, deadline, out);
+
+	if (!ret)
+		return 0;
+	pthread_mutex_lock(&target->lock);
+	ret = ask_again(target, index, deadline, ret, out);
+	pthread_mutex_unlock(&target->lock);
+	return ret;
+}
+
+int target_fail_read_only(const struct afar_target *target)
+{
+	return error_fail(-EACCES,
+			  "write to the region at %#llx: principal \"%s\" may only read it; its "
+			  "namespace's owner can grant the right to write",
+			  (unsigned long long)target->address, target->session->principal);
+}

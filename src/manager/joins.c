@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Servers that join: who they are, what they have still, what they have lost. Also at every reconnection,
+ * after their restart and after the manager's: the same incarnation goes on, another has lost all.
+ */
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
+#include "base/log.h"
+#include "manager/core_private.h"
+#include "manager/placement.h"
+
+#define NAME_MAX_BYTES	  255U
+#define ADDRESS_MAX_BYTES 300U
+#define TRANSPORT_MAX	  31U
+#define LANES_MAX	  64U
+#define EXTENTS_MAX	  ((size_t)1 << 20) /* of one server */
+
+/* ---- What it says */
+
+static int check_lanes(const Afar__Server *self)
+{
+	if (self->n_lanes == 0 || self->n_lanes > LANES_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < self->n_lanes; i++)
+		if (!is_printable(self->lanes[i]->transport, TRANSPORT_MAX) ||
+		    !is_printable(self->lanes[i]->address, ADDRESS_MAX_BYTES))
+			return -EINVAL;
+	return 0;
+}
+
+static int check_join(const Afar__ServerJoin *ask)
+{
+	const Afar__Server *self = ask->self;
+
+	if (self == NULL || self->incarnation == 0 || !is_printable(self->name, NAME_MAX_BYTES) ||
+	    !is_printable(self->control_address, ADDRESS_MAX_BYTES) || check_lanes(self) < 0)
+		return error_fail(-EINVAL,
+				  "join the cluster: the server's name, incarnation, addresses or "
+				  "lanes are missing or malformed; use a server of this version");
+	if (ask->signing_key.len != SIGNING_KEY_BYTES)
+		return error_fail(-EINVAL,
+				  "join the cluster: the signing key has %zu bytes, not %d; use a "
+				  "server of this version",
+				  ask->signing_key.len, SIGNING_KEY_BYTES);
+	if (ask->n_extents > EXTENTS_MAX)
+		return error_fail(-EINVAL,
+				  "join the cluster: %zu extents are more than a manager takes",
+				  ask->n_extents);
+	for (size_t i = 0; i < ask->n_extents; i++)
+		if (ask->extents[i]->length == 0 ||
+		    ask->extents[i]->length % PLACEMENT_EXTENT_UNIT != 0)
+			return error_fail(
+				-EINVAL,
+				"join the cluster: extent %llu has %llu bytes, which is no "
+				"multiple of 2 MiB",
+				(unsigned long long)ask->extents[i]->extent,
+				(unsigned long long)ask->extents[i]->length);
+	return 0;
+}
+
+/* The record of the server that joins: by its number, or — for one that kept none — the one that is down
+ * and had this name on this address, which no two can have at once. NULL: it is new. */
+static struct server *find_known(const struct core *core, const Afar__Server *self)
+{
+	struct server *server;
+
+	if (self->server != 0)
+		return state_server(core->state, self->server);
+	cds_list_for_each_entry (server, &core->state->servers, node)
+		if (!server_is_up(server) && strcmp(server->name, self->name) == 0 &&
+		    strcmp(server->control_address, self->control_address) == 0)
+			return server;
+	return NULL;
+}
+
+/* Two servers must not take turns with one number: each would make the other's data lost. */
+static int check_alone(struct core *core, const struct server *server, const Afar__Server *self,
+		       const void *peer)
+{
+	struct live_server *live = server->live;
+
+	if (!server_is_up(server) || live->peer == peer || live->incarnation == self->incarnation)
+		return 0;
+	server_probe(core, live);
+	return error_fail(
+		-EBUSY,
+		"join the cluster: another server with number %llu is connected; if that one "
+		"has ended, try again in %u s, else give this one a folder of its own",
+		(unsigned long long)server->number, SERVER_PROBE_MS / 1000U + 1);
+}
+
+/* An incarnation has one signing key: who comes with another one is not that server. */
+static int check_same(const struct server *server, const Afar__ServerJoin *ask)
+{
+	const struct live_server *live = server->live;
+
+	if (live == NULL || live->incarnation != ask->self->incarnation ||
+	    CRYPTO_memcmp(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES) == 0)
+		return 0;
+	return error_fail(-EACCES,
+			  "join the cluster: server %llu joined before with this incarnation and "
+			  "another signing key; restart it",
+			  (unsigned long long)server->number);
+}
+
+static char *replace_text(char **at, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (copy != NULL) {
+		free(*at);
+		*at = copy;
+	}
+	return copy;
+}
+
+static int describe(struct server *server, const Afar__ServerJoin *ask)
+{
+	const Afar__Server *self = ask->self;
+	struct lane *lanes = calloc(self->n_lanes, sizeof(*lanes));
+	bool is_complete = lanes != NULL;
+
+	is_complete = is_complete && replace_text(&server->name, self->name) != NULL &&
+		      replace_text(&server->control_address, self->control_address) != NULL;
+	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
+		free(server->lanes[i].transport);
+		free(server->lanes[i].address);
+	}
+	if (!is_complete) {
+		free(lanes);
+		return error_code(-ENOMEM);
+	}
+	free(server->lanes);
+	server->lanes = lanes;
+	server->nr_lanes = self->n_lanes;
+	for (size_t i = 0; i < self->n_lanes; i++) {
+		is_complete =
+			replace_text(&lanes[i].transport, self->lanes[i]->transport) != NULL &&
+			is_complete;
+		is_complete = replace_text(&lanes[i].address, self->lanes[i]->address) != NULL &&
+			      is_complete;
+	}
+	server->incarnation = self->incarnation;
+	server->capacity_bytes = ask->capacity_bytes;
+	return is_complete ? 0 : error_code(-ENOMEM);
+}
+
+/* It restarted: everything that it held is gone, and so are the connections of sessions. */
+static void lose_incarnation(struct core *core, struct server *server)
+{
+	struct extent *extent, *next;
+	uint64_t lost = 0;
+
+	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
+		lost += extent_used(extent);
+		server_remove_extent(core, extent);
+	}
+	if (lost != 0)
+		log_warn("server %llu '%s' has restarted: %llu MiB of regions are lost",
+			 (unsigned long long)server->number, server->name,
+			 (unsigned long long)(lost >> 20));
+	server_end_fences(core, server->number, server->incarnation);
+}
+
+static struct extent *find_reported(const struct core *core, const struct server *server,
+				    const Afar__Extent *reported)
+{
+	struct extent *extent =
+		state_extent(core->state, server->number, server->incarnation, reported->extent);
+
+	return extent != NULL && extent->namespace_number == reported->namespace_ &&
+			       extent->length == reported->length
+		       ? extent
+		       : NULL;
+}
+
+/* The same incarnation is back: what it has and we don't know, it shall release; what we know and it
+ * doesn't have, is lost. What was draining still is, reported or not: it is told again, and answers when
+ * it is done. */
+static void reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+		      Afar__ServerJoined *joined)
+{
+	struct extent *extent, *next;
+
+	cds_list_for_each_entry (extent, &server->extents, server_node)
+		extent->is_reported = false;
+	for (size_t i = 0; i < ask->n_extents; i++) {
+		extent = find_reported(core, server, ask->extents[i]);
+		if (extent != NULL)
+			extent->is_reported = true;
+		else
+			joined->release[joined->n_release++] = ask->extents[i]->extent;
+	}
+	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
+		if (extent->is_reported || extent_is_releasing(extent))
+			continue;
+		log_error("server %llu '%s' does not have extent %llu any more: its data is lost",
+			  (unsigned long long)server->number, server->name,
+			  (unsigned long long)extent->number);
+		server_remove_extent(core, extent);
+	}
+}
+
+static int make_server(struct core *core, const Afar__ServerJoin *ask, struct server **out)
+{
+	struct server *server = server_new();
+	int rc;
+
+	if (server == NULL)
+		return error_code(-ENOMEM);
+	rc = describe(server, ask);
+	server->number = core->state->next_server;
+	if (rc == 0)
+		rc = state_add_server(core->state, server);
+	if (rc < 0) {
+		server_free(server);
+		return rc;
+	}
+	core->state->next_server++;
+	store_put_cluster(core->store, core->state);
+	*out = server;
+	return 0;
+}
+
+/* Its connection is `peer` from now on. */
+static int bind_server(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+		       void *peer)
+{
+	struct live_server *live = server->live;
+
+	if (live == NULL) {
+		live = calloc(1, sizeof(*live));
+		if (live == NULL)
+			return error_code(-ENOMEM);
+		live->number = server->number;
+		live->server = server;
+		server->live = live;
+		cds_list_add_tail(&live->node, &core->live_servers);
+	}
+	live->peer = peer;
+	live->incarnation = server->incarnation;
+	memcpy(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES);
+	live->born_at = core_now(core) - (uint64_t)ask->age_s * 1000000000U;
+	live->report_granted = server->granted_bytes;
+	live->report_clean = live->report_dirty = live->report_draining = 0;
+	live->report_scrubbed = live->report_scrub_rate = live->report_resident = 0;
+	live->report_connections = 0;
+	live->retry_at = 0;
+	return 0;
+}
+
+/* The old connection of a server that has a new one. */
+static void leave_old_connection(struct core *core, struct server *server, const void *peer)
+{
+	void *old;
+
+	if (!server_is_up(server))
+		return;
+	old = server->live->peer;
+	server_down(core, server->live);
+	if (old != peer)
+		core->environment.close_peer(core->environment.context, old);
+}
+
+static int take_in(struct core *core, const Afar__ServerJoin *ask, struct server *server,
+		   void *peer, Afar__ServerJoined *joined)
+{
+	int rc;
+
+	if (server != NULL) {
+		leave_old_connection(core, server, peer);
+		if (server->incarnation != ask->self->incarnation)
+			lose_incarnation(core, server);
+		rc = describe(server, ask);
+	} else {
+		rc = make_server(core, ask, &server);
+	}
+	if (rc == 0) {
+		reconcile(core, server, ask, joined);
+		rc = bind_server(core, server, ask, peer);
+	}
+	if (rc < 0)
+		return rc;
+	joined->server = server->number;
+	store_put_server(core->store, server);
+	log_info("server %llu '%s' joined from %s with %llu MiB",
+		 (unsigned long long)server->number, server->name, server->control_address,
+		 (unsigned long long)(server->capacity_bytes >> 20));
+	return 0;
+}
+
+int server_join(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__ServerJoin *ask = event->request->server_join;
+	struct live_server *present = core_live_server_of(core, event->peer);
+	Afar__ServerJoined *joined;
+	struct server *server;
+	int rc = check_join(ask);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	if (ask->cluster[0] != '\0' && strcmp(ask->cluster, core->state->cluster) != 0)
+		return error_fail(
+			-EINVAL,
+			"join cluster %s: server '%s' belongs to cluster %s; start it with "
+			"that one's manager, or with an empty data folder",
+			core->state->cluster, ask->self->name, ask->cluster);
+	server = find_known(core, ask->self);
+	if (present != NULL && present->server != server)
+		return error_fail(-EINVAL,
+				  "join the cluster: this connection is that of server %llu; use "
+				  "another",
+				  (unsigned long long)present->number);
+	if (server != NULL) {
+		rc = check_same(server, ask);
+		if (rc == 0)
+			rc = check_alone(core, server, ask->self, event->peer);
+		if (rc < 0)
+			return rc;
+	}
+	joined = MESSAGE_NEW(afar__server_joined, Afar__ServerJoined);
+	if (joined == NULL)
+		return error_code(-ENOMEM);
+	event->reply->server_joined = joined;
+	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
+	joined->cluster = strdup(core->state->cluster);
+	if (joined->cluster == NULL)
+		return error_code(-ENOMEM);
+	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
+	if (joined->release == NULL)
+		return error_code(-ENOMEM);
+	rc = take_in(core, ask, server, event->peer, joined);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	return rc;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The cluster's principals: adding, listing and revoking keys. A key comes into the keyring before its
+ * commit — nobody has it before the reply — and leaves it after the commit of its revocation, together
+ * with the connections that were made with it.
+ */
+#include <errno.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "manager/core_private.h"
+
+#define PRINCIPALS_MAX ((size_t)1 << 16)
+
+/* Of the batch that runs. */
+struct key_change {
+	struct cds_list_head node;
+	char name[KEY_PRINCIPAL_MAX + 1];
+	bool is_added; /* else revoked */
+};
+
+enum principal_kind core_principal_kind(const struct core *core, const char *name)
+{
+	enum principal_kind kind = keyring_file_kind(core->keyring, name);
+	const struct principal *principal;
+
+	if (kind != PRINCIPAL_UNKNOWN)
+		return kind;
+	principal = state_principal_named(core->state, name);
+	if (principal == NULL)
+		return PRINCIPAL_UNKNOWN;
+	return principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT;
+}
+
+static struct key_change *change_new(const char *name, bool is_added)
+{
+	struct key_change *change = calloc(1, sizeof(*change));
+
+	if (change == NULL)
+		return NULL;
+	snprintf(change->name, sizeof(change->name), "%s", name);
+	change->is_added = is_added;
+	return change;
+}
+
+static void change_free(struct key_change *change)
+{
+	cds_list_del(&change->node);
+	free(change);
+}
+
+/* ---- Adding */
+
+static int check_addition(const struct core *core, const char *name)
+{
+	if (!key_is_principal(name))
+		return error_fail(-EINVAL,
+				  "add a key: '%s' is no name for a principal; use 1 to %d of A-Z "
+				  "a-z 0-9 . _ @ -",
+				  name, KEY_PRINCIPAL_MAX);
+	if (core_principal_kind(core, name) != PRINCIPAL_UNKNOWN)
+		return error_fail(
+			-EEXIST, "add a key: '%s' has one; revoke that first, or take another name",
+			name);
+	if (core->state->nr_principals >= PRINCIPALS_MAX)
+		return error_fail(-ENOSPC,
+				  "add a key: there are %zu already; revoke some that are not used",
+				  core->state->nr_principals);
+	return 0;
+}
+
+static struct principal *make_principal(const struct core *core, const Afar__KeyAdd *ask)
+{
+	struct principal *principal = principal_new(core->state->next_principal, ask->name);
+
+	if (principal == NULL) {
+		error_code(-ENOMEM);
+		return NULL;
+	}
+	principal->is_server = ask->is_server;
+	if (RAND_priv_bytes(principal->secret, sizeof(principal->secret)) == 1)
+		return principal;
+	error_fail(-EIO, "add a key: no random numbers");
+	principal_free(principal);
+	return NULL;
+}
+
+int key_add(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__KeyAdd *ask = event->request->key_add;
+	struct key_change *change = NULL;
+	struct principal *principal;
+	int rc = check_addition(core, ask->name);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	principal = make_principal(core, ask);
+	change = change_new(ask->name, true);
+	if (principal == NULL || change == NULL) {
+		rc = error_code(-ENOMEM);
+		goto out_free;
+	}
+	rc = keyring_add(core->keyring, principal->name, principal->secret);
+	if (rc < 0)
+		goto out_free;
+	rc = state_add_principal(core->state, principal);
+	if (rc < 0) {
+		keyring_remove(core->keyring, principal->name);
+		goto out_free;
+	}
+	cds_list_add_tail(&change->node, &core->key_changes);
+	core->state->next_principal++;
+	store_put_cluster(core->store, core->state);
+	store_put_principal(core->store, principal);
+	log_info("'%s' gets the key of a %s", principal->name,
+		 principal->is_server ? "server" : "client");
+	event->outcome_kind = OUTCOME_PRINCIPAL;
+	event->outcome_value = principal->number;
+	return 0;
+
+out_free:
+	free(change);
+	if (principal != NULL)
+		principal_free(principal);
+	return rc;
+}
+
+int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply)
+{
+	const struct principal *principal = state_principal(core->state, number);
+	Afar__KeyAdded *added;
+
+	if (principal == NULL)
+		return error_fail(-ENOENT, "add a key: it was revoked meanwhile");
+	added = MESSAGE_NEW(afar__key_added, Afar__KeyAdded);
+	if (added == NULL)
+		return error_code(-ENOMEM);
+	reply->key_added = added;
+	reply->result_case = AFAR__REPLY__RESULT_KEY_ADDED;
+	added->name = strdup(principal->name);
+	added->secret.data = malloc(KEY_BYTES);
+	if (added->name == NULL || added->secret.data == NULL)
+		return error_code(-ENOMEM);
+	memcpy(added->secret.data, principal->secret, KEY_BYTES);
+	added->secret.len = KEY_BYTES;
+	return 0;
+}
+
+/* ---- Revoking */
+
+static int check_revocation(const struct core *core, const char *name)
+{
+	enum principal_kind kind = keyring_file_kind(core->keyring, name);
+
+	if (kind == PRINCIPAL_UNKNOWN && state_principal_named(core->state, name) == NULL)
+		return error_fail(-ENOENT,
+				  "revoke a key: '%s' has none; see 'afar key ls' for who has",
+				  name);
+	if (kind != PRINCIPAL_UNKNOWN)
+		return error_fail(
+			-EINVAL,
+			"revoke a key: that of '%s' is %s key of the manager's key files; stop "
+			"the manager, replace it in the file '%s', and start the manager again",
+			name, kind == PRINCIPAL_OPERATOR ? "an operator's" : "a join",
+			kind == PRINCIPAL_OPERATOR ? "key" : "server.key");
+	return 0;
+}
+
+static int end_sessions_of(struct core *core, const char *name)
+{
+	struct session *session, *next;
+	int rc = 0;
+
+	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
+		if (rc == 0 && strcmp(session->principal, name) == 0)
+			rc = session_end_by_force(core, session);
+	return rc;
+}
+
+int key_revoke(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__KeyRevoke *ask = event->request->key_revoke;
+	struct principal *principal;
+	struct key_change *change;
+	int rc = check_revocation(core, ask->name);
+
+	(void)session;
+	if (rc < 0)
+		return rc;
+	change = change_new(ask->name, false);
+	if (change == NULL)
+		return error_code(-ENOMEM);
+	cds_list_add_tail(&change->node, &core->key_changes);
+	rc = end_sessions_of(core, ask->name);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	principal = state_principal_named(core->state, ask->name);
+	store_delete_principal(core->store, principal);
+	state_remove_principal(core->state, principal);
+	log_info("the key of '%s' is revoked", ask->name);
+	return rc;
+}
+
+static void revoke(struct core *core, const char *name)
+{
+	keyring_remove(core->keyring, name);
+	/* After that: who opens in between finds that it has no key any more. */
+	core->environment.close_principal(core->environment.context, name);
+}
+
+void principals_committed(struct core *core, int status)
+{
+	struct key_change *change, *next;
+
+	cds_list_for_each_entry_safe (change, next, &core->key_changes, node) {
+		if (change->is_added && status < 0)
+			keyring_remove(core->keyring, change->name);
+		if (!change->is_added && status == 0)
+			revoke(core, change->name);
+		change_free(change);
+	}
+}
+
+bool principal_is_going(const struct core *core, const char *name)
+{
+	const struct key_change *change;
+
+	cds_list_for_each_entry (change, &core->key_changes, node)
+		if (!change->is_added && strcmp(change->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* ---- Listing */
+
+static int compare_entries(const void *left, const void *right)
+{
+	return strcmp((*(Afar__KeyInfo *const *)left)->name,
+		      (*(Afar__KeyInfo *const *)right)->name);
+}
+
+static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kind kind)
+{
+	Afar__KeyInfo *entry = MESSAGE_NEW(afar__key_info, Afar__KeyInfo);
+
+	if (entry == NULL)
+		return error_code(-ENOMEM);
+	infos->entries[infos->n_entries++] = entry;
+	entry->name = strdup(name);
+	entry->is_server = kind == PRINCIPAL_SERVER;
+	entry->is_operator = kind == PRINCIPAL_OPERATOR;
+	return entry->name != NULL ? 0 : error_code(-ENOMEM);
+}
+
+/* One more session, or connection of a server. The entries are in order. */
+static void count(Afar__KeyInfos *infos, const char *name)
+{
+	Afar__KeyInfo wanted = {.name = (char *)(uintptr_t)name}, *key = &wanted, **found;
+
+	found = bsearch(&key, infos->entries, infos->n_entries, sizeof(key), compare_entries);
+	if (found != NULL)
+		(*found)->nr_sessions++;
+}
+
+static void count_all(const struct core *core, Afar__KeyInfos *infos)
+{
+	const struct session *session;
+	const struct live_server *live;
+	const char *name;
+
+	cds_list_for_each_entry (session, &core->state->sessions, node)
+		count(infos, session->principal);
+	cds_list_for_each_entry (live, &core->live_servers, node) {
+		if (live->peer == NULL)
+			continue;
+		name = core->environment.principal(core->environment.context, live->peer);
+		if (name != NULL)
+			count(infos, name);
+	}
+}
+
+static size_t nr_files(const struct core *core)
+{
+	enum principal_kind kind;
+	size_t nr = 0;
+
+	while (keyring_file(core->keyring, nr, &kind) != NULL)
+		nr++;
+	return nr;
+}
+
+int key_list(struct core *core, struct session *session, struct event *event)
+{
+	Afar__KeyInfos *infos = MESSAGE_NEW(afar__key_infos, Afar__KeyInfos);
+	const struct principal *principal;
+	enum principal_kind kind;
+	const struct key *key;
+	int rc = 0;
+
+	(void)session;
+	if (infos == NULL)
+		return error_code(-ENOMEM);
+	event->reply->key_infos = infos;
+	event->reply->result_case = AFAR__REPLY__RESULT_KEY_INFOS;
+	infos->entries =
+		calloc(nr_files(core) + core->state->nr_principals + 1, sizeof(*infos->entries));
+	if (infos->entries == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; rc == 0 && (key = keyring_file(core->keyring, i, &kind)) != NULL; i++)
+		rc = add_entry(infos, key->identity, kind);
+	cds_list_for_each_entry (principal, &core->state->principals, node)
+		/* One that a file has, too, has the file's key. */
+		if (rc == 0 &&
+		    keyring_file_kind(core->keyring, principal->name) == PRINCIPAL_UNKNOWN)
+			rc = add_entry(infos, principal->name,
+				       principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT);
+	if (rc < 0)
+		return rc;
+	qsort(infos->entries, infos->n_entries, sizeof(*infos->entries), compare_entries);
+	count_all(core, infos);
+	return 0;
+}
+
+/* ---- The whole */
+
+int principals_start(struct core *core)
+{
+	const struct principal *principal;
+	int rc = 0;
+
+	cds_list_for_each_entry (principal, &core->state->principals, node) {
+		rc = keyring_add(core->keyring, principal->name, principal->secret);
+		if (rc == -EEXIST)
+			log_warn("the manager's key files have a key of '%s', which an operator "
+				 "added one for, too: that of the file counts",
+				 principal->name);
+		else if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+void principals_close(struct core *core)
+{
+	struct key_change *change, *next;
+
+	cds_list_for_each_entry_safe (change, next, &core->key_changes, node)
+		change_free(change);
+}

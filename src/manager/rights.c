@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who may do what with a namespace: operators and its owner everything, others what was granted to them.
+ * The rooms ask here at every request; capabilities say to servers what this said when they were made.
+ * So whoever loses a right loses the sessions, too, that may have keys by it: fencing ends them.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "manager/core_private.h"
+
+#define GRANTS_MAX ((size_t)256) /* of one namespace */
+
+static bool is_owner(const struct namespace *ns, const char *principal)
+{
+	return ns->owner[0] != '\0' && strcmp(ns->owner, principal) == 0;
+}
+
+uint32_t rights_of(const struct core *core, const char *principal, const struct namespace *ns)
+{
+	enum principal_kind kind = core_principal_kind(core, principal);
+
+	if (kind == PRINCIPAL_OPERATOR)
+		return RIGHT_ALL | RIGHT_OWN;
+	if (kind != PRINCIPAL_CLIENT)
+		return 0;
+	return is_owner(ns, principal) ? RIGHT_ALL | RIGHT_OWN : namespace_granted(ns, principal);
+}
+
+int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,
+		 uint32_t rights, const char *asked)
+{
+	if ((rights_of(core, session->principal, ns) & rights) == rights)
+		return 0;
+	if (ns->owner[0] == '\0')
+		return error_fail(
+			-EACCES,
+			"%s: namespace '%s' has no owner, and '%s' is no operator; ask one "
+			"for it",
+			asked, ns->name, session->principal);
+	if ((rights & RIGHT_OWN) != 0)
+		return error_fail(-EACCES,
+				  "%s: '%s' does not own namespace '%s'; ask its owner '%s' for it",
+				  asked, session->principal, ns->name, ns->owner);
+	return error_fail(-EACCES,
+			  "%s: '%s' may not %s namespace '%s'; ask its owner '%s' for the right "
+			  "('afar ns grant')",
+			  asked, session->principal,
+			  (rights & RIGHT_WRITE) != 0 ? "write to" : "read", ns->name, ns->owner);
+}
+
+/* ---- Granting */
+
+static int check_grant(const struct core *core, const Afar__NamespaceGrant *ask,
+		       const struct namespace *ns)
+{
+	enum principal_kind kind = core_principal_kind(core, ask->principal);
+	bool has_grant = namespace_granted(ns, ask->principal) != 0;
+
+	if (ask->rights != 0 && ask->rights != RIGHT_READ && ask->rights != RIGHT_ALL)
+		return error_fail(
+			-EINVAL,
+			"grant rights on '%s': %u are none that there are; use 1 (read), 3 "
+			"(read and write) or 0 (none)",
+			ns->name, ask->rights);
+	/* What somebody was given who has no key any more can be taken away. */
+	if (ask->rights == 0 && has_grant)
+		return 0;
+	if (kind == PRINCIPAL_UNKNOWN)
+		return error_fail(
+			-ENOENT,
+			"grant rights on '%s': nobody here is called '%s'; an operator can "
+			"add a key ('afar key add')",
+			ns->name, ask->principal);
+	if (kind == PRINCIPAL_SERVER)
+		return error_fail(
+			-EINVAL, "grant rights on '%s': '%s' is a server, which uses no namespaces",
+			ns->name, ask->principal);
+	if (kind == PRINCIPAL_OPERATOR || is_owner(ns, ask->principal))
+		return error_fail(-EINVAL,
+				  "grant rights on '%s': '%s' %s, and may do everything anyway",
+				  ns->name, ask->principal,
+				  kind == PRINCIPAL_OPERATOR ? "is an operator" : "owns it");
+	if (ask->rights != 0 && !has_grant && ns->nr_grants >= GRANTS_MAX)
+		return error_fail(-ENOSPC,
+				  "grant rights on '%s': %zu principals have some already; take "
+				  "others' away, or let several use one key",
+				  ns->name, ns->nr_grants);
+	return 0;
+}
+
+/* They may have keys to its memory by rights that are no more. */
+static int end_users(struct core *core, const char *principal, const struct namespace *ns)
+{
+	struct session *session, *next;
+	int rc = 0;
+
+	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
+		if (rc == 0 && strcmp(session->principal, principal) == 0 &&
+		    session_has_used(session, ns->number))
+			rc = session_end_by_force(core, session);
+	return rc;
+}
+
+int namespace_grant(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceGrant *ask = event->request->namespace_grant;
+	struct namespace *ns;
+	uint32_t before;
+	int rc = core_namespace(core, session, "grant rights", ask->namespace_, RIGHT_OWN, &ns);
+
+	if (rc == 0)
+		rc = check_grant(core, ask, ns);
+	if (rc < 0)
+		return rc;
+	before = namespace_granted(ns, ask->principal);
+	rc = namespace_set_grant(ns, ask->principal, ask->rights);
+	if (rc < 0)
+		return rc;
+	store_put_grants(core->store, ns);
+	if ((before & ~ask->rights) != 0)
+		rc = end_users(core, ask->principal, ns);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	log_info("'%s' now has rights %u on namespace '%s'", ask->principal, ask->rights, ns->name);
+	return rc;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The order of a fence, which is all its value. For extents: no new keys, then no keys, then all data
+ * connections closed, then the memory is somebody else's. All, because a key is worth the same to whoever is
+ * told it: a transfer with it may be half through on any connection, also of a session that never asked for
+ * one, and nothing shows it. For a session: no tickets any more, then no keys, then its connections closed.
+ *
+ * Nothing here waits: the progress threads close connections and the last of them goes on. Owns the fences
+ * in progress.
+ */
+#include "server/fence.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- Extents */
+
+struct extents_fence {
+	const struct fence *fence;
+	struct extent_drain drain;
+	void (*done)(void *argument);
+	void *argument;
+	size_t nr_extents;
+	uint64_t extents[]; /* ascending, each once */
+};
+
+static int compare_numbers(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static size_t sort_once(uint64_t *numbers, size_t nr_numbers)
+{
+	size_t nr_distinct = 0;
+
+	qsort(numbers, nr_numbers, sizeof(*numbers), compare_numbers);
+	for (size_t i = 0; i < nr_numbers; i++) {
+		if (i == 0 || numbers[i] != numbers[i - 1])
+			numbers[nr_distinct++] = numbers[i];
+	}
+	return nr_distinct;
+}
+
+static int open_extents_fence(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
+			      struct extents_fence **out)
+{
+	struct extents_fence *opened;
+	size_t size;
+
+	if (__builtin_mul_overflow(nr_extents, sizeof(*extents), &size) ||
+	    __builtin_add_overflow(size, sizeof(*opened), &size))
+		return error_code(-ENOMEM);
+	opened = calloc(1, size);
+	if (!opened)
+		return error_code(-ENOMEM);
+	opened->fence = fence;
+	if (nr_extents > 0)
+		memcpy(opened->extents, extents, nr_extents * sizeof(*extents));
+	opened->nr_extents = sort_once(opened->extents, nr_extents);
+	*out = opened;
+	return 0;
+}
+
+/* No key, no connection: the memory is nobody's. */
+static void on_connections_closed(void *argument)
+{
+	struct extents_fence *extents = argument;
+
+	extent_pool_drained(extents->fence->pool, &extents->drain);
+	extents->done(extents->argument);
+	free(extents);
+}
+
+int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
+		  void (*done)(void *argument), void *argument)
+{
+	struct progress_closing *closing;
+	struct extents_fence *opened;
+	int status;
+
+	status = open_extents_fence(fence, extents, nr_extents, &opened);
+	if (status != 0)
+		return status;
+	opened->done = done;
+	opened->argument = argument;
+	status = progress_closing_new(fence->progress, &closing);
+	if (status != 0) {
+		free(opened);
+		return status;
+	}
+	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
+	grants_end_extents(fence->grants, opened->extents, opened->nr_extents);
+	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
+	progress_close(closing, opened->drain.had_keys ? PROGRESS_ALL : PROGRESS_NOBODYS, 0,
+		       on_connections_closed, opened);
+	return 0;
+}
+
+/* ---- Sessions */
+
+int fence_session(const struct fence *fence, uint64_t session, void (*done)(void *argument),
+		  void *argument)
+{
+	struct progress_closing *closing;
+	int status;
+
+	status = progress_closing_new(fence->progress, &closing);
+	if (status != 0)
+		return status;
+	/* In this order: no unused ticket may be redeemed behind the closing. */
+	status = tickets_revoke(fence->tickets, session);
+	if (status != 0) {
+		progress_closing_drop(closing);
+		return status;
+	}
+	grants_end_session(fence->grants, session);
+	control_end_session(fence->control, session);
+	progress_close(closing, PROGRESS_SESSIONS, session, done, argument);
+	return 0;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manager's requests. A reservation is done by the membership's thread alone or, when the pool has it
+ * ready, on the loop while the connection is joined; a release begins on the membership's thread and is
+ * answered when its fence is through. Owns the queue of what waits.
+ */
+#include "server/orders.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <urcu/list.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "memory/segment.h"
+
+#define NR_JOBS_MAX 4096U /* of the manager's, waiting */
+
+/* A slow request of the manager's. */
+struct job {
+	struct cds_list_head node;
+	struct rpc_call *call;
+	uint64_t epoch; /* of the connection it came on */
+	uint64_t deadline;
+	/* ExtentsReserve: */
+	uint64_t namespace;
+	uint64_t bytes;
+	/* ExtentsRelease, when not NULL: */
+	uint64_t *extents;
+	size_t nr_extents;
+};
+
+struct orders {
+	struct orders_options options;
+
+	pthread_mutex_t lock;
+	bool is_stopping;
+	uint64_t epoch; /* counts connections */
+	bool is_joined; /* the last of them   */
+	struct cds_list_head jobs;
+	unsigned nr_jobs;
+	bool is_working; /* on one of them */
+};
+
+static unsigned long long printable(uint64_t number)
+{
+	return (unsigned long long)number;
+}
+
+static void reply_status(struct orders *orders, struct rpc_call *call, int status)
+{
+	rpc_reply_status(call, orders->options.incarnation, status);
+}
+
+/* What remains to be said when something has been closed. */
+struct farewell {
+	struct rpc_call *call;
+	uint64_t incarnation;
+};
+
+static struct farewell *make_farewell(const struct orders *orders, struct rpc_call *call)
+{
+	struct farewell *farewell = malloc(sizeof(*farewell));
+
+	if (farewell)
+		*farewell = (struct farewell){call, orders->options.incarnation};
+	return farewell;
+}
+
+static void say_farewell(void *argument)
+{
+	struct farewell *farewell = argument;
+
+	rpc_reply_status(farewell->call, farewell->incarnation, 0);
+	free(farewell);
+}
+
+/* ---- Work. On the membership's thread. */
+
+static void free_job(struct job *job)
+{
+	free(job->extents);
+	free(job);
+}
+
+static void give_back(struct orders *orders, const struct extent_info *infos, size_t nr_infos)
+{
+	for (size_t i = 0; i < nr_infos; i++)
+		extent_pool_release(orders->options.pool, &infos[i].extent, 1);
+}
+
+static void reply_extents(struct orders *orders, struct rpc_call *call,
+			  const struct extent_info *infos, size_t nr_infos)
+{
+	Afar__Extent *extents = calloc(nr_infos + 1, sizeof(*extents));
+	Afar__Extent **pointers = calloc(nr_infos + 1, sizeof(Afar__Extent *));
+	Afar__Extents result = AFAR__EXTENTS__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	size_t i;
+
+	if (!extents || !pointers) {
+		give_back(orders, infos, nr_infos);
+		reply_status(orders, call, error_code(-ENOMEM));
+		goto out_free;
+	}
+	for (i = 0; i < nr_infos; i++) {
+		pointers[i] = &extents[i];
+		afar__extent__init(&extents[i]);
+		extents[i].extent = infos[i].extent;
+		extents[i].namespace_ = infos[i].namespace;
+		extents[i].length = infos[i].length;
+	}
+	result.n_extents = nr_infos;
+	result.extents = pointers;
+	reply.result_case = AFAR__REPLY__RESULT_EXTENTS;
+	reply.extents = &result;
+	rpc_reply(call, orders->options.incarnation, &reply);
+
+out_free:
+	free(pointers);
+	free(extents);
+}
+
+static bool is_current(struct orders *orders, uint64_t epoch)
+{
+	bool is_same;
+
+	pthread_mutex_lock(&orders->lock);
+	is_same = orders->is_joined && orders->epoch == epoch;
+	pthread_mutex_unlock(&orders->lock);
+	return is_same;
+}
+
+static void run_reserve(struct orders *orders, struct job *job)
+{
+	struct extent_info *infos;
+	size_t nr_infos;
+	int status;
+
+	/* Nobody waits for it any more: the manager will ask again. */
+	if (!is_current(orders, job->epoch)) {
+		reply_status(orders, job->call, error_code(-ECANCELED));
+		return;
+	}
+	status = extent_pool_reserve(orders->options.pool, job->namespace, job->bytes,
+				     job->deadline, &infos, &nr_infos);
+	if (status != 0) {
+		reply_status(orders, job->call, status);
+		return;
+	}
+	if (clock_ns() >= job->deadline) {
+		give_back(orders, infos, nr_infos);
+		reply_status(orders, job->call,
+			     error_fail(-ETIMEDOUT,
+					"reserve %llu MiB: populating took longer than the "
+					"deadline; try again",
+					printable(job->bytes >> 20)));
+	} else {
+		reply_extents(orders, job->call, infos, nr_infos);
+	}
+	free(infos);
+}
+
+/* Whatever became of the connection: the manager has decided it, and numbers never return. */
+static void run_release(struct orders *orders, struct job *job)
+{
+	struct farewell *farewell = make_farewell(orders, job->call);
+	int status;
+
+	if (!farewell)
+		status = error_code(-ENOMEM);
+	else
+		status = fence_extents(orders->options.fence, job->extents, job->nr_extents,
+				       say_farewell, farewell);
+	if (status != 0) {
+		free(farewell);
+		reply_status(orders, job->call, status);
+	}
+}
+
+static struct job *take_job(struct orders *orders)
+{
+	struct job *job = NULL;
+
+	pthread_mutex_lock(&orders->lock);
+	if (!cds_list_empty(&orders->jobs)) {
+		job = cds_list_first_entry(&orders->jobs, struct job, node);
+		cds_list_del(&job->node);
+		orders->nr_jobs--;
+		orders->is_working = true;
+	}
+	pthread_mutex_unlock(&orders->lock);
+	return job;
+}
+
+void orders_work(struct orders *orders)
+{
+	struct job *job = take_job(orders);
+
+	if (!job)
+		return;
+	if (job->extents)
+		run_release(orders, job);
+	else
+		run_reserve(orders, job);
+	free_job(job);
+	pthread_mutex_lock(&orders->lock);
+	orders->is_working = false;
+	pthread_mutex_unlock(&orders->lock);
+}
+
+bool orders_are_waiting(struct orders *orders)
+{
+	bool are_waiting;
+
+	pthread_mutex_lock(&orders->lock);
+	are_waiting = !cds_list_empty(&orders->jobs);
+	pthread_mutex_unlock(&orders->lock);
+	return are_waiting;
+}
+
+/* ---- Requests. On the loop's thread. */
+
+/* Hands it to the membership's thread, in order. */
+static void queue_job(struct orders *orders, struct job *job)
+{
+	bool is_taken;
+
+	pthread_mutex_lock(&orders->lock);
+	is_taken = orders->nr_jobs < NR_JOBS_MAX && !orders->is_stopping;
+	if (is_taken) {
+		job->epoch = orders->epoch;
+		cds_list_add_tail(&job->node, &orders->jobs);
+		orders->nr_jobs++;
+	}
+	pthread_mutex_unlock(&orders->lock);
+	if (is_taken) {
+		orders->options.queued(orders->options.context);
+		return;
+	}
+	reply_status(orders, job->call,
+		     error_fail(-EBUSY, "the server is stopping or has too many requests"));
+	free_job(job);
+}
+
+/* A reservation that needs no waiting need not wait for the thread either, if nothing is before it. */
+static bool reserve_at_once(struct orders *orders, uint64_t namespace, uint64_t bytes,
+			    struct rpc_call *call)
+{
+	struct extent_info *infos;
+	size_t nr_infos;
+	bool is_free;
+
+	if (!orders->options.is_registering_quick)
+		return false;
+	pthread_mutex_lock(&orders->lock);
+	is_free = orders->is_joined && orders->nr_jobs == 0 && !orders->is_working;
+	pthread_mutex_unlock(&orders->lock);
+	if (!is_free || extent_pool_reserve_clean(orders->options.pool, namespace, bytes, &infos,
+						  &nr_infos) != 0)
+		return false;
+	reply_extents(orders, call, infos, nr_infos);
+	free(infos);
+	return true;
+}
+
+static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct rpc_call *call)
+{
+	const Afar__ExtentsReserve *request = frame->request->extents_reserve;
+	uint64_t bytes;
+	struct job *job;
+
+	if (__builtin_add_overflow(request->bytes, SEGMENT_MIN - 1, &bytes)) {
+		reply_status(orders, call,
+			     error_fail(-EINVAL, "reserve %llu bytes: too many",
+					printable(request->bytes)));
+		return;
+	}
+	bytes -= bytes % SEGMENT_MIN;
+	if (reserve_at_once(orders, request->namespace_, bytes, call))
+		return;
+	job = calloc(1, sizeof(*job));
+	if (!job) {
+		reply_status(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	job->call = call;
+	job->deadline = frame->deadline_ms ? clock_deadline_ms(frame->deadline_ms) : CLOCK_NEVER;
+	job->namespace = request->namespace_;
+	job->bytes = bytes;
+	queue_job(orders, job);
+}
+
+static void on_release(struct orders *orders, const Afar__ExtentsRelease *request,
+		       struct rpc_call *call)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	uint64_t *extents = calloc(request->n_extents + 1, sizeof(*extents));
+
+	if (!job || !extents) {
+		free(job);
+		free(extents);
+		reply_status(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	if (request->n_extents > 0)
+		memcpy(extents, request->extents, request->n_extents * sizeof(*extents));
+	job->call = call;
+	job->extents = extents;
+	job->nr_extents = request->n_extents;
+	queue_job(orders, job);
+}
+
+static void on_session_end(struct orders *orders, uint64_t session, struct rpc_call *call)
+{
+	struct farewell *farewell = make_farewell(orders, call);
+	int status;
+
+	if (!farewell)
+		status = error_code(-ENOMEM);
+	else
+		status = fence_session(orders->options.fence, session, say_farewell, farewell);
+	if (status != 0) {
+		free(farewell);
+		reply_status(orders, call, status);
+	}
+}
+
+void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_call *call)
+{
+	const Afar__Request *request = frame->request;
+
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_EXTENTS_RESERVE:
+		on_reserve(orders, frame, call);
+		break;
+	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
+		on_release(orders, request->extents_release, call);
+		break;
+	case AFAR__REQUEST__CALL_SESSION_END:
+		on_session_end(orders, request->session_end->session, call);
+		break;
+	case AFAR__REQUEST__CALL_PING:
+		reply_status(orders, call, 0);
+		break;
+	default:
+		reply_status(orders, call,
+			     error_fail(-EOPNOTSUPP, "call %d: a server does not take it",
+					(int)request->call_case));
+	}
+}
+
+/* ---- The connection */
+
+void orders_connected(struct orders *orders)
+{
+	pthread_mutex_lock(&orders->lock);
+	orders->epoch++;
+	orders->is_joined = false;
+	pthread_mutex_unlock(&orders->lock);
+}
+
+void orders_set_joined(struct orders *orders, bool is_joined)
+{
+	pthread_mutex_lock(&orders->lock);
+	orders->is_joined = is_joined;
+	pthread_mutex_unlock(&orders->lock);
+}
+
+/* ---- Life */
+
+int orders_open(const struct orders_options *options, struct orders **out)
+{
+	struct orders *orders = calloc(1, sizeof(*orders));
+
+	if (!orders)
+		return error_code(-ENOMEM);
+	orders->options = *options;
+	pthread_mutex_init(&orders->lock, NULL);
+	CDS_INIT_LIST_HEAD(&orders->jobs);
+	*out = orders;
+	return 0;
+}
+
+void orders_close(struct orders *orders)
+{
+	if (!orders)
+		return;
+	pthread_mutex_destroy(&orders->lock);
+	free(orders);
+}
+
+void orders_stop(struct orders *orders)
+{
+	pthread_mutex_lock(&orders->lock);
+	orders->is_stopping = true;
+	pthread_mutex_unlock(&orders->lock);
+}
+
+void orders_refuse(struct orders *orders)
+{
+	struct job *job, *next;
+
+	cds_list_for_each_entry_safe (job, next, &orders->jobs, node) {
+		cds_list_del(&job->node);
+		reply_status(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
+		free_job(job);
+	}
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Both ends of a connection on one thread: a listener and a target's queue, an initiator's queue, one lent
+ * page. A write that is refused costs the connection, so each attempt has its own. Called when a server
+ * starts; leaves nothing behind.
+ */
+#include "server/selfcheck.h"
+
+#include <errno.h>
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define PAGE_BYTES  4096U
+#define WORD_BYTES  16U
+#define PATIENCE_MS 3000
+
+struct check {
+	struct fabric *fabric;
+	const char *address;
+	uint64_t deadline;
+	struct fabric_listener *listener;
+	struct fabric_queue *target_queue, *queue;
+	struct fabric_endpoint *accepted, *endpoint; /* NULL: none, or closed */
+	bool is_accepted_open, is_open, is_refused;
+	uint8_t password[WORD_BYTES]; /* strangers may come to the listener, too */
+	uint8_t *page;		      /* the lent page */
+	uint8_t *source;	      /* what is written into it */
+	struct fabric_memory source_memory;
+};
+
+static int fail(const struct check *check, int status, const char *why)
+{
+	return error_fail(status, "check of transport %s at %s: %s",
+			  check->fabric->attributes.transport, check->address, why);
+}
+
+/* ---- The connection */
+
+static void disconnect(struct check *check)
+{
+	if (check->endpoint)
+		fabric_endpoint_close(check->endpoint);
+	if (check->accepted)
+		fabric_endpoint_close(check->accepted);
+	check->endpoint = check->accepted = NULL;
+	check->is_open = check->is_accepted_open = check->is_refused = false;
+}
+
+static void take_request(struct check *check)
+{
+	struct fabric_request request;
+
+	if (fabric_listener_next(check->listener, &request) != 0)
+		return;
+	if (check->accepted || request.private_length < WORD_BYTES ||
+	    memcmp(request.private_data, check->password, WORD_BYTES) != 0 ||
+	    fabric_accept(&request, check->target_queue, NULL, &check->accepted) != 0)
+		fabric_reject(check->listener, &request);
+}
+
+static void take_event(struct fabric_queue *queue, bool *is_open, bool *is_refused)
+{
+	struct fabric_event event;
+
+	if (fabric_queue_event(queue, &event) != 1)
+		return;
+	*is_open = event.kind == FABRIC_CONNECTED;
+	*is_refused = *is_refused || event.kind == FABRIC_CLOSED;
+}
+
+/* Lets both ends go on a bit; 1 with a completion of the initiator's. */
+static int step(struct check *check, struct fabric_completion *completion)
+{
+	struct fabric_completion ignored;
+	bool is_target_closed = false;
+
+	take_request(check);
+	fabric_queue_poll(check->target_queue, &ignored, 1);
+	take_event(check->target_queue, &check->is_accepted_open, &is_target_closed);
+	if (fabric_queue_poll(check->queue, completion, 1) == 1)
+		return 1;
+	take_event(check->queue, &check->is_open, &check->is_refused);
+	return 0;
+}
+
+static int connect_self(struct check *check)
+{
+	struct fabric_completion completion;
+	int status;
+
+	disconnect(check);
+	status = fabric_connect(check->queue, check->listener->address, check->password, WORD_BYTES,
+				NULL, &check->endpoint);
+	while (status == 0 && !(check->is_open && check->is_accepted_open)) {
+		step(check, &completion);
+		if (check->is_refused)
+			status = -ECONNREFUSED;
+		else if (clock_ns() >= check->deadline)
+			status = -ETIMEDOUT;
+	}
+	return status == 0 ? 0 : fail(check, status, "it does not connect to itself");
+}
+
+/* ---- Attempts */
+
+/* 1: the write went through, or has left something; 0: it was refused. */
+static int try_write(struct check *check, const struct fabric_memory *memory)
+{
+	const struct fabric_piece piece = {check->source, WORD_BYTES,
+					   check->source_memory.descriptor};
+	struct fabric_completion completion = {0};
+	int status;
+
+	status = connect_self(check);
+	if (status != 0)
+		return status;
+	memset(check->page, 0, PAGE_BYTES);
+	status = fabric_write(check->endpoint, &piece, 1, memory->base, memory->key, 1);
+	if (status != 0)
+		return fail(check, status, "it starts no transfer");
+	while (!check->is_refused && step(check, &completion) == 0) {
+		if (clock_ns() >= check->deadline)
+			return fail(check, -ETIMEDOUT, "a transfer does not end");
+	}
+	if (!check->is_refused && completion.status == 0)
+		return 1;
+	return memcmp(check->page, check->source, WORD_BYTES) == 0;
+}
+
+/* That an honest write arrives shows that the others are refused for what they are. */
+static int check_closed_key(struct check *check)
+{
+	struct fabric_memory memory;
+	int status;
+
+	status = fabric_memory_register(check->fabric, check->page, PAGE_BYTES,
+					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
+	if (status != 0)
+		return status;
+	status = try_write(check, &memory);
+	fabric_memory_deregister(&memory);
+	if (status < 0)
+		return status;
+	if (status != 1)
+		return fail(check, -EIO, "an honest write does not arrive");
+	status = try_write(check, &memory);
+	return status == 1 ? fail(check, -EPERM,
+				  "a write through a closed key goes through, so nobody's memory "
+				  "would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use another "
+				  "transport")
+			   : status;
+}
+
+static int check_read_only_key(struct check *check)
+{
+	struct fabric_memory memory;
+	int status;
+
+	status = fabric_memory_register(check->fabric, check->page, PAGE_BYTES, FABRIC_REMOTE_READ,
+					&memory);
+	if (status != 0)
+		return status;
+	status = try_write(check, &memory);
+	fabric_memory_deregister(&memory);
+	return status == 1 ? fail(check, -EPERM,
+				  "a write through a read-only key goes through, so nobody's "
+				  "memory would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use "
+				  "another transport")
+			   : status;
+}
+
+/* ---- Setting up */
+
+static int open_ends(struct check *check)
+{
+	int status;
+
+	status = fabric_listen(check->fabric, check->address, &check->listener);
+	if (status == 0)
+		status = fabric_queue_open(check->fabric, 1, &check->target_queue);
+	if (status == 0)
+		status = fabric_queue_open(check->fabric, 1, &check->queue);
+	if (status == 0)
+		status = fabric_memory_register(check->fabric, check->source, PAGE_BYTES,
+						FABRIC_LOCAL, &check->source_memory);
+	return status;
+}
+
+static void close_ends(struct check *check)
+{
+	disconnect(check);
+	if (check->source_memory.fabric)
+		fabric_memory_deregister(&check->source_memory);
+	if (check->queue)
+		fabric_queue_close(check->queue);
+	if (check->target_queue)
+		fabric_queue_close(check->target_queue);
+	if (check->listener)
+		fabric_listener_close(check->listener);
+}
+
+int selfcheck(struct fabric *fabric, const char *address)
+{
+	struct check check = {
+		.fabric = fabric, .address = address, .deadline = clock_deadline_ms(PATIENCE_MS)};
+	int status;
+
+	check.page = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
+	check.source = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
+	if (!check.page || !check.source) {
+		status = error_code(-ENOMEM);
+		goto out_free;
+	}
+	if (RAND_bytes(check.password, WORD_BYTES) != 1) {
+		status = fail(&check, -EIO, "no randomness");
+		goto out_free;
+	}
+	memset(check.source, 0x5a, PAGE_BYTES);
+	status = open_ends(&check);
+	if (status == 0)
+		status = check_closed_key(&check);
+	if (status == 0)
+		status = check_read_only_key(&check);
+	close_ends(&check);
+
+out_free:
+	free(check.source);
+	free(check.page);
+	return status;
+}

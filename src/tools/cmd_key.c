@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar key …`: the cluster's principals — making their keys, listing them, ending them. For operators,
+ * whose keys are in the manager's own file. A secret is shown once, when its key is made, and is wiped
+ * here as soon as it is written.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define LIST_MAX     64
+#define NAME_COLUMNS 32
+#define LINE_BYTES   (AFAR_PRINCIPAL_MAX + 1 + AFAR_KEY_HEX_MAX + 1)
+
+/* ---- Adding */
+
+static int write_all(int fd, const char *text, size_t length)
+{
+	ssize_t written;
+
+	while (length) {
+		written = write(fd, text, length);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return -errno;
+		text += written;
+		length -= (size_t)written;
+	}
+	return 0;
+}
+
+/* The file that --out names, before there is a secret that could get lost; -1 after a line. */
+static int make_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0 && errno == EEXIST)
+		cli_fail("key add: the file %s exists; name another, a key is never overwritten",
+			 path);
+	else if (fd < 0)
+		cli_fail("key add: make the file %s: %s", path, strerror(errno));
+	return fd;
+}
+
+/* Writes the line to `fd`, which it closes: to a file lastingly. 0 or a negative errno. */
+static int keep_line(int fd, const char *name, const char *secret)
+{
+	char line[LINE_BYTES];
+	int length = snprintf(line, sizeof(line), "%s:%s\n", name, secret);
+	int rc = write_all(fd, line, (size_t)length);
+
+	explicit_bzero(line, sizeof(line));
+	if (!rc && fsync(fd) && errno != EINVAL)
+		rc = -errno;
+	if (close(fd) && !rc)
+		rc = -errno;
+	return rc;
+}
+
+/* A key whose secret nobody has is taken back. */
+static int undo_add(struct cli *cli, const char *name, const char *where, int error)
+{
+	bool is_undone = afar_key_revoke(cli->session, name) == 0;
+
+	return cli_fail("key add: write the key of %s to %s: %s; %s", name, where, strerror(-error),
+			is_undone ? "it was revoked again"
+				  : "it is lost, revoke it with 'afar key revoke'");
+}
+
+static int add(struct cli *cli, const char *name, unsigned flags, const char *path)
+{
+	char secret[AFAR_KEY_HEX_MAX];
+	int fd = STDOUT_FILENO, rc, status = 0;
+
+	if (path)
+		fd = make_file(path);
+	else
+		fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return path ? CLI_FAILED
+			    : cli_fail("key add: standard output is closed; use --out FILE");
+	rc = afar_key_add(cli->session, name, flags, secret);
+	if (rc) {
+		close(fd);
+		status = cli_fail_last(rc);
+	} else {
+		rc = keep_line(fd, name, secret);
+		if (rc)
+			status = undo_add(cli, name, path ? path : "standard output", rc);
+	}
+	explicit_bzero(secret, sizeof(secret));
+	if (status && path)
+		unlink(path);
+	return status;
+}
+
+static int key_add(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *is_server = NULL, *path = NULL;
+	const struct cli_flag flags[] = {
+		{"server", NULL, "for a server to join with, and for nothing else", &is_server},
+		{"out", "FILE", "write the key there, readable by you alone", &path},
+		{0},
+	};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	status = add(cli, arguments[0], is_server ? AFAR_KEY_SERVER : 0, path);
+	return cli_close(cli, status);
+}
+
+/* ---- Listing */
+
+static const char *kind_of(const struct afar_key_stat *entry)
+{
+	if (entry->flags & AFAR_KEY_SERVER)
+		return "server";
+	return entry->flags & AFAR_KEY_OPERATOR ? "operator" : "client";
+}
+
+static void print_header(void)
+{
+	printf("%-*s %-8s %8s\n", NAME_COLUMNS, "PRINCIPAL", "KIND", "SESSIONS");
+}
+
+static void print_entry(const struct afar_key_stat *entry)
+{
+	cli_print_padded(entry->name, NAME_COLUMNS);
+	printf(" %-8s %8u\n", kind_of(entry), entry->nr_sessions);
+}
+
+static json_t *entry_to_json(const struct afar_key_stat *entry)
+{
+	return json_pack("{s:s, s:s, s:I}", "name", entry->name, "kind", kind_of(entry),
+			 "nr_sessions", (json_int_t)entry->nr_sessions);
+}
+
+static int print_json(const json_t *entries)
+{
+	char *text = json_dumps(entries, JSON_INDENT(2));
+
+	if (!text)
+		return cli_fail("key ls: out of memory");
+	puts(text);
+	free(text);
+	return 0;
+}
+
+/* Prints the entries as a table, or gathers them in `json` if that is not NULL. 0, or the library's
+ * code. */
+static int list(struct cli *cli, json_t *json)
+{
+	struct afar_key_stat entries[LIST_MAX];
+	char after[AFAR_PRINCIPAL_MAX + 1] = "";
+	bool has_header = json != NULL;
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_key_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
+		if (n >= 0 && !has_header) /* who may not see the list gets one line, no table */
+			print_header();
+		has_header = true;
+		for (int i = 0; i < n; i++) {
+			if (json)
+				json_array_append_new(json, entry_to_json(&entries[i]));
+			else
+				print_entry(&entries[i]);
+		}
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+	return n;
+}
+
+static int key_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	json_t *json = NULL;
+	int rc, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	if (as_json)
+		json = json_array();
+	rc = list(cli, json);
+	if (rc)
+		status = cli_fail_last(rc);
+	else if (as_json)
+		status = print_json(json);
+	json_decref(json);
+	return cli_close(cli, status);
+}
+
+/* ---- Ending */
+
+static int key_revoke(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int rc, status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	rc = afar_key_revoke(cli->session, arguments[0]);
+	return cli_close(cli, rc ? cli_fail_last(rc) : 0);
+}
+
+const struct cli_command key_commands[] = {
+	{"key add", "[--server] NAME [--out FILE]", "make a principal and show its key, once",
+	 key_add},
+	{"key ls", "[--json]", "list the principals", key_ls},
+	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},
+	{0},
+};

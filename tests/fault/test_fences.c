@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fences, with real processes: transfers that were posted before somebody stood still touch nothing any more
+ * once the memory is another namespace's, whoever it was that stood still. The cluster's memory is all
+ * in use, so the next namespace gets just what the last one had.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <afar/afar.h>
+
+#include "cluster.h"
+#include "processes.h"
+
+#define MIB	     ((size_t)1 << 20)
+#define NR_SERVERS   2U
+#define SERVER_BYTES (48 * MIB)
+#define ALL_BYTES    (NR_SERVERS * SERVER_BYTES)
+#define PIECE_BYTES  (4 * MIB)
+#define NR_PIECES    (ALL_BYTES / PIECE_BYTES)
+
+static struct cluster *cluster;
+
+static int start(void **state)
+{
+	(void)state;
+	return cluster_start(NR_SERVERS, SERVER_BYTES, &cluster);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	cluster_stop(cluster);
+	return 0;
+}
+
+static struct afar_session *open_session(uint32_t timeout_ms)
+{
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = timeout_ms};
+	struct afar_session *session;
+
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &options, &session), 0);
+	return session;
+}
+
+/* A namespace with all memory of all servers, as soon as that is free. */
+static struct afar_namespace *take_everything(struct afar_session *session, const char *name)
+{
+	struct afar_namespace *ns;
+	int ret;
+
+	assert_int_equal(afar_namespace_create(session, name, NULL, &ns), 0);
+	while ((ret = afar_namespace_reserve(ns, ALL_BYTES)) == -ENOSPC || ret == -AFAR_ENOSERVER)
+		sched_yield();
+	if (ret)
+		fail_msg("%s", afar_last_error());
+	return ns;
+}
+
+static void delete_when_nobody_has_it(struct afar_session *session, const char *name)
+{
+	int ret;
+
+	while ((ret = afar_namespace_delete(session, name, AFAR_DELETE_REGIONS)) == -EBUSY)
+		sched_yield();
+	if (ret)
+		fail_msg("%s", afar_last_error());
+}
+
+/* How many bytes of `memory` are `value`. */
+static size_t count_bytes(const uint8_t *memory, size_t length, uint8_t value)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < length; i++)
+		count += memory[i] == value;
+	return count;
+}
+
+static void fill(struct afar_region *region, uint8_t *memory, uint8_t value)
+{
+	memset(memory, value, ALL_BYTES);
+	assert_int_equal(afar_region_pwrite(region, memory, ALL_BYTES, 0), ALL_BYTES);
+}
+
+static void expect_all(struct afar_region *region, uint8_t *memory, uint8_t value)
+{
+	memset(memory, (uint8_t)~value, ALL_BYTES);
+	assert_int_equal(afar_region_pread(region, memory, ALL_BYTES, 0), ALL_BYTES);
+	assert_int_equal(count_bytes(memory, ALL_BYTES, value), ALL_BYTES);
+}
+
+/* ---- A client that stands still */
+
+static _Noreturn void give_up(const char *what)
+{
+	fprintf(stderr, "client: %s: %s\n", what, afar_last_error());
+	_exit(1);
+}
+
+struct finding {
+	uint64_t nr_leaked;   /* bytes of the next holder that it got to see */
+	int64_t first_failed; /* what its transfers failed with              */
+	int64_t nr_later;     /* attempts that succeeded after that          */
+};
+
+/* Writes or reads one of the region's pieces. */
+static unsigned submit_one(struct afar_queue *queue, struct afar_region *region, unsigned piece,
+			   uint8_t *memory, bool is_write)
+{
+	static struct afar_iov iovs[NR_PIECES]; /* must stay until completion */
+	struct afar_op op = {.opcode = is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
+			     .nr_iov = 1,
+			     .target = afar_region_target(region),
+			     .offset = piece * PIECE_BYTES,
+			     .iov = &iovs[piece],
+			     .user_data = piece};
+
+	iovs[piece] =
+		(struct afar_iov){.addr = memory + piece * PIECE_BYTES, .length = PIECE_BYTES};
+	return afar_queue_submit(queue, &op, 1) == 1;
+}
+
+/* Keeps all pieces in flight until a transfer fails; says so when the first is through. */
+static void transfer_until_failure(struct afar_session *session, struct afar_region *region,
+				   uint8_t *memory, bool is_write, int say, struct finding *finding)
+{
+	struct afar_completion done;
+	struct afar_queue *queue;
+	unsigned nr_flying = 0;
+	bool has_said = false;
+
+	if (afar_queue_open(session, NULL, &queue) ||
+	    afar_queue_connect(queue, afar_region_target(region)))
+		give_up("connect");
+	for (unsigned i = 0; i < NR_PIECES; i++)
+		nr_flying += submit_one(queue, region, i, memory, is_write);
+	while (nr_flying > 0) {
+		if (afar_queue_wait(queue, &done, 1, 1, -1) != 1)
+			give_up("wait");
+		nr_flying--;
+		if (!has_said && write(say, "s", 1) != 1)
+			give_up("say");
+		has_said = true;
+		if (done.result < 0 && !finding->first_failed)
+			finding->first_failed = done.result;
+		if (done.result >= 0 && !is_write)
+			finding->nr_leaked += count_bytes(memory + done.user_data * PIECE_BYTES,
+							  PIECE_BYTES, 'B');
+		if (!finding->first_failed)
+			nr_flying += submit_one(queue, region, (unsigned)done.user_data, memory,
+						is_write);
+	}
+	/* What came of reads that failed may be in the memory, too. */
+	if (!is_write)
+		finding->nr_leaked += count_bytes(memory, ALL_BYTES, 'B');
+}
+
+static _Noreturn void run_transfers(struct afar_session *session, int say, bool is_write)
+{
+	struct finding finding = {0};
+	uint8_t *memory = malloc(ALL_BYTES);
+	struct afar_namespace *ns;
+	struct afar_region *region;
+
+	if (!memory || afar_namespace_open(session, "old", &ns) ||
+	    afar_region_open(ns, "r", &region))
+		give_up("open the region");
+	memset(memory, 'X', ALL_BYTES);
+	transfer_until_failure(session, region, memory, is_write, say, &finding);
+	for (unsigned i = 0; i < 4; i++) {
+		finding.nr_later += afar_region_pwrite(region, "XXXX", 4, i * PIECE_BYTES) >= 0;
+		finding.nr_later +=
+			afar_region_pread(region, memory, PIECE_BYTES, i * PIECE_BYTES) >= 0;
+		finding.nr_leaked += count_bytes(memory, PIECE_BYTES, 'B');
+	}
+	/* With everything open: what is to be seen has been. */
+	_exit(write(say, &finding, sizeof(finding)) != sizeof(finding));
+}
+
+/* The client is stopped in the middle of its transfers, its session ends, its memory goes to another
+ * namespace, and it continues. */
+static void stop_client_during(const char *behaviour)
+{
+	struct afar_session *session = open_session(0);
+	struct afar_namespace *ns = take_everything(session, "old");
+	uint8_t *memory = malloc(ALL_BYTES);
+	struct client_process client;
+	struct afar_region *region;
+	struct finding finding;
+	char byte;
+
+	assert_non_null(memory);
+	assert_int_equal(afar_region_create(ns, "r", ALL_BYTES, 0, &region), 0);
+	fill(region, memory, 'A');
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	client_start(&client, behaviour, cluster_uri(cluster));
+	client_hear(&client, &byte, 1);
+	process_stop(client.pid);
+	/* The restart ends its connection; stopped, it cannot resume before its lease ends. */
+	cluster_kill_manager(cluster);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+
+	delete_when_nobody_has_it(session, "old");
+	ns = take_everything(session, "new");
+	assert_int_equal(afar_region_create(ns, "r", ALL_BYTES, 0, &region), 0);
+	expect_all(region, memory, 0);
+	fill(region, memory, 'B');
+
+	process_continue(client.pid);
+	client_hear(&client, &finding, sizeof(finding));
+	assert_int_equal(client_reap(&client), 0);
+	assert_true(finding.first_failed < 0);
+	assert_int_equal(finding.nr_later, 0);
+	assert_int_equal(finding.nr_leaked, 0);
+	expect_all(region, memory, 'B');
+
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_namespace_delete(session, "new", AFAR_DELETE_REGIONS), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	free(memory);
+}
+
+static void test_client_stopped_while_writing(void **state)
+{
+	(void)state;
+	stop_client_during("write");
+}
+
+static void test_client_stopped_while_reading(void **state)
+{
+	(void)state;
+	stop_client_during("read");
+}
+
+/* ---- Servers that stand still */
+
+static void post_writes(struct afar_queue *queue, struct afar_region *region, uint8_t *memory)
+{
+	for (unsigned i = 0; i < NR_PIECES; i++)
+		assert_int_equal(submit_one(queue, region, i, memory, true), 1);
+}
+
+/* Each of them fails, and from then on its memory is the caller's: nobody reads it any more. */
+static void expect_timeouts(struct afar_queue *queue, uint8_t *memory)
+{
+	struct afar_completion done;
+
+	for (unsigned i = 0; i < NR_PIECES; i++) {
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+		if (done.result != -ETIMEDOUT && done.result != -ECANCELED)
+			fail_msg("a write to a stopped server: %s",
+				 afar_error_name((int)done.result));
+		memset(memory + done.user_data * PIECE_BYTES, 'Z', PIECE_BYTES);
+	}
+}
+
+static void read_all(struct afar_queue *queue, struct afar_region *region, uint8_t *memory)
+{
+	struct afar_completion done;
+
+	for (unsigned i = 0; i < NR_PIECES; i++)
+		assert_int_equal(submit_one(queue, region, i, memory, false), 1);
+	for (unsigned i = 0; i < NR_PIECES; i++) {
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+		assert_int_equal(done.result, PIECE_BYTES);
+	}
+}
+
+/* What was there before, or what was written; nothing of what the memory held afterwards. */
+static void expect_no_late_bytes(struct afar_region *region, uint8_t *memory)
+{
+	size_t nr_old, nr_written;
+
+	assert_int_equal(afar_region_pread(region, memory, ALL_BYTES, 0), ALL_BYTES);
+	nr_old = count_bytes(memory, ALL_BYTES, 'I');
+	nr_written = count_bytes(memory, ALL_BYTES, 'A');
+	assert_int_equal(count_bytes(memory, ALL_BYTES, 'Z'), 0);
+	assert_int_equal(nr_old + nr_written, ALL_BYTES);
+}
+
+static void test_servers_stopped_while_written_to(void **state)
+{
+	struct afar_session *session = open_session(1000), *other = open_session(0);
+	uint8_t *memory = malloc(ALL_BYTES), *seen = malloc(ALL_BYTES);
+	struct afar_namespace *ns = take_everything(other, "old"), *same, *next;
+	struct afar_region *region, *again;
+	struct afar_queue *queue;
+
+	(void)state;
+	assert_non_null(memory);
+	assert_non_null(seen);
+	assert_int_equal(afar_namespace_open(session, "old", &same), 0);
+	assert_int_equal(afar_region_create(same, "r", ALL_BYTES, 0, &region), 0);
+	fill(region, memory, 'I');
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	memset(memory, 'A', ALL_BYTES);
+	for (unsigned i = 0; i < NR_SERVERS; i++)
+		process_stop(cluster_server(cluster, i));
+	post_writes(queue, region, memory);
+	expect_timeouts(queue, memory);
+	for (unsigned i = 0; i < NR_SERVERS; i++)
+		process_continue(cluster_server(cluster, i));
+
+	/* The servers go on with what they had of the writes, until the session is fenced; the queue goes on
+	 * over new connections, and has nothing of them left to send. */
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	read_all(queue, region, seen);
+	assert_int_equal(count_bytes(seen, ALL_BYTES, 'Z'), 0);
+	assert_int_equal(afar_region_open(ns, "r", &again), 0);
+	expect_no_late_bytes(again, seen);
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_region_close(again), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_namespace_delete(other, "old", AFAR_DELETE_REGIONS), -EBUSY);
+	assert_int_equal(afar_namespace_create(other, "new", NULL, &next), 0);
+	assert_int_equal(afar_namespace_reserve(next, 2 * MIB), -ENOSPC);
+
+	assert_int_equal(afar_namespace_close(same), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	delete_when_nobody_has_it(other, "old");
+	assert_int_equal(afar_namespace_close(next), 0);
+	assert_int_equal(afar_namespace_delete(other, "new", 0), 0);
+	next = take_everything(other, "new");
+	assert_int_equal(afar_region_create(next, "r", ALL_BYTES, 0, &region), 0);
+	expect_all(region, seen, 0);
+	fill(region, seen, 'B');
+	expect_all(region, seen, 'B');
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(next), 0);
+	assert_int_equal(afar_namespace_delete(other, "new", AFAR_DELETE_REGIONS), 0);
+	assert_int_equal(afar_session_close(other), 0);
+	free(memory);
+	free(seen);
+}
+
+/* client BEHAVIOUR URI SAY-FD GO-FD */
+static int run_client(char **argv)
+{
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 5000};
+	struct afar_session *session;
+
+	if (afar_session_open(argv[2], &options, &session))
+		give_up("open a session");
+	run_transfers(session, atoi(argv[3]), strcmp(argv[1], "write") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 5)
+		return run_client(argv);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_client_stopped_while_writing),
+		cmocka_unit_test(test_client_stopped_while_reading),
+		cmocka_unit_test(test_servers_stopped_while_written_to),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The intruder's calls. Waits for each answer; owns its loop and its connection to the manager. */
+#include "intruder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <afar/error.h>
+
+#include "base/clock.h"
+
+#define PATIENCE_MS 20000
+
+/* ---- The manager */
+
+/* Asks and gets an answer of this kind, with status 0. */
+static Afar__Frame *ask(struct intruder *intruder, Afar__Request *request,
+			Afar__Reply__ResultCase result)
+{
+	const struct rpc_envelope envelope = {
+		.request_id = ++intruder->last_id,
+		.session = intruder->session,
+		.settled_below = intruder->last_id,
+		.deadline = clock_deadline_ms(PATIENCE_MS),
+	};
+	Afar__Frame *frame;
+	int status = rpc_call(intruder->manager, &envelope, request, &frame);
+
+	if (status)
+		fail_msg("the manager: %s", afar_last_error());
+	assert_int_equal(frame->reply->result_case, result);
+	return frame;
+}
+
+static void tell(struct intruder *intruder, Afar__Request *request)
+{
+	afar__frame__free_unpacked(ask(intruder, request, AFAR__REPLY__RESULT__NOT_SET), NULL);
+}
+
+void intruder_open(struct intruder *intruder, const char *host, uint16_t port,
+		   const struct key *key)
+{
+	static const struct rpc_handlers handlers;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
+	Afar__Frame *frame;
+
+	*intruder = (struct intruder){0};
+	assert_int_equal(rpc_loop_start("intruder", &intruder->loop), 0);
+	assert_int_equal(
+		rpc_connect(intruder->loop, host, port, key, &handlers, NULL, &intruder->manager),
+		0);
+	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
+	request.session_open = &open;
+	frame = ask(intruder, &request, AFAR__REPLY__RESULT_SESSION_OPENED);
+	intruder->session = frame->reply->session_opened->session;
+	afar__frame__free_unpacked(frame, NULL);
+}
+
+/* The session is closed when the manager still knows it. */
+void intruder_close(struct intruder *intruder)
+{
+	const struct rpc_envelope envelope = {.request_id = ++intruder->last_id,
+					      .session = intruder->session,
+					      .deadline = clock_deadline_ms(PATIENCE_MS)};
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
+
+	request.call_case = AFAR__REQUEST__CALL_SESSION_CLOSE;
+	request.session_close = &close;
+	rpc_call(intruder->manager, &envelope, &request, NULL);
+	rpc_connection_close(intruder->manager);
+	rpc_connection_unref(intruder->manager);
+	rpc_loop_stop(intruder->loop);
+}
+
+uint64_t intruder_open_namespace(struct intruder *intruder, const char *name)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Frame *frame;
+	uint64_t number;
+
+	open.name = (char *)(uintptr_t)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	frame = ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO);
+	number = frame->reply->namespace_info->namespace_;
+	afar__frame__free_unpacked(frame, NULL);
+	return number;
+}
+
+static void reserve(struct intruder *intruder, uint64_t ns, uint64_t bytes)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
+
+	reserve.namespace_ = ns;
+	reserve.bytes = bytes;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
+	request.namespace_reserve = &reserve;
+	afar__frame__free_unpacked(ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO),
+				   NULL);
+}
+
+uint64_t intruder_make_namespace(struct intruder *intruder, const char *name, uint64_t bytes)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
+	Afar__Frame *frame;
+	uint64_t number;
+
+	create.name = (char *)(uintptr_t)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
+	request.namespace_create = &create;
+	frame = ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO);
+	number = frame->reply->namespace_info->namespace_;
+	afar__frame__free_unpacked(frame, NULL);
+	reserve(intruder, number, bytes);
+	return number;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static void take_chunks(struct place *place, const Afar__Layout *layout)
+{
+	const Afar__Chunk *first = layout->groups[0]->chunks[0];
+	uint64_t numbers[NR_EXTENTS_MAX];
+	size_t nr = 0;
+
+	for (size_t i = 0; i < layout->n_groups; i++)
+		for (size_t j = 0; j < layout->groups[i]->n_chunks; j++) {
+			assert_true(nr < NR_EXTENTS_MAX);
+			numbers[nr++] = layout->groups[i]->chunks[j]->extent;
+		}
+	qsort(numbers, nr, sizeof(*numbers), compare_numbers);
+	for (size_t i = 0; i < nr; i++)
+		if (i == 0 || numbers[i] != numbers[i - 1])
+			place->extents[place->nr_extents++] = numbers[i];
+	place->first_extent = first->extent;
+	place->first_offset = first->offset;
+	place->first_length = first->length;
+}
+
+/* From the answer to RegionAlloc or RegionOpen, which is freed. */
+static void take_place(struct place *place, Afar__Frame *frame)
+{
+	const Afar__RegionInfo *info = frame->reply->region_info;
+	const Afar__Access *access;
+
+	assert_non_null(info->layout);
+	assert_int_equal(info->layout->n_servers, 1);
+	assert_int_equal(info->layout->n_accesses, 1);
+	access = info->layout->accesses[0];
+	*place = (struct place){.ns = info->namespace_,
+				.address = info->address,
+				.generation = info->generation,
+				.length = info->length};
+	snprintf(place->control, sizeof(place->control), "%s",
+		 info->layout->servers[0]->control_address);
+	snprintf(place->data, sizeof(place->data), "%s",
+		 info->layout->servers[0]->lanes[0]->address);
+	assert_true(strlen(access->pass) <= KEY_IDENTITY_MAX);
+	strcpy(place->pass.identity, access->pass);
+	assert_int_equal(access->pass_key.len, KEY_BYTES);
+	memcpy(place->pass.secret, access->pass_key.data, KEY_BYTES);
+	assert_int_equal(access->capability.len, sizeof(place->capability));
+	memcpy(&place->capability, access->capability.data, sizeof(place->capability));
+	take_chunks(place, info->layout);
+	afar__frame__free_unpacked(frame, NULL);
+}
+
+void intruder_make_region(struct intruder *intruder, uint64_t ns, uint64_t bytes, struct place *out)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
+
+	alloc.namespace_ = ns;
+	alloc.name = (char *)(uintptr_t) "r";
+	alloc.bytes = bytes;
+	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
+	request.region_alloc = &alloc;
+	take_place(out, ask(intruder, &request, AFAR__REPLY__RESULT_REGION_INFO));
+}
+
+void intruder_open_region(struct intruder *intruder, uint64_t ns, const char *name,
+			  struct place *out)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
+
+	open.namespace_ = ns;
+	open.name = (char *)(uintptr_t)name;
+	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
+	request.region_open = &open;
+	take_place(out, ask(intruder, &request, AFAR__REPLY__RESULT_REGION_INFO));
+}
+
+void intruder_close_region(struct intruder *intruder, const struct place *place)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
+
+	close.namespace_ = place->ns;
+	close.address = place->address;
+	close.generation = place->generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
+	request.region_close = &close;
+	tell(intruder, &request);
+}
+
+void intruder_give_back(struct intruder *intruder, const struct place *place)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__RegionFree free_it = AFAR__REGION_FREE__INIT;
+	Afar__NamespaceRelease release = AFAR__NAMESPACE_RELEASE__INIT;
+
+	free_it.namespace_ = place->ns;
+	free_it.address = place->address;
+	free_it.generation = place->generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_FREE;
+	request.region_free = &free_it;
+	tell(intruder, &request);
+	intruder_close_region(intruder, place);
+	release.namespace_ = place->ns;
+	release.bytes = UINT64_MAX;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RELEASE;
+	request.namespace_release = &release;
+	afar__frame__free_unpacked(ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED),
+				   NULL);
+}
+
+/* ---- A server */
+
+int intruder_enter(struct intruder *intruder, const char *address, const struct key *pass,
+		   struct rpc_connection **out)
+{
+	static const struct rpc_handlers handlers;
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(PATIENCE_MS)};
+	const char *colon = strrchr(address, ':');
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Ping ping = AFAR__PING__INIT;
+	char host[64];
+	int status;
+
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - address), address);
+	assert_int_equal(rpc_connect(intruder->loop, host, (uint16_t)atoi(colon + 1), pass,
+				     &handlers, NULL, out),
+			 0);
+	request.call_case = AFAR__REQUEST__CALL_PING;
+	request.ping = &ping;
+	status = rpc_call(*out, &envelope, &request, NULL);
+	if (status) {
+		rpc_connection_unref(*out);
+		*out = NULL;
+	}
+	return status;
+}
+
+void intruder_leave(struct rpc_connection *control)
+{
+	rpc_connection_close(control);
+	rpc_connection_unref(control);
+}
+
+int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, struct rpc_ticket *out)
+{
+	const struct rpc_envelope envelope = {.session = session,
+					      .deadline = clock_deadline_ms(PATIENCE_MS)};
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Connect connect = AFAR__CONNECT__INIT;
+	Afar__Frame *frame;
+	int status;
+
+	connect.session = session;
+	request.call_case = AFAR__REQUEST__CALL_CONNECT;
+	request.connect = &connect;
+	status = rpc_call(control, &envelope, &request, &frame);
+	if (status)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
+	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
+	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const struct place *place,
+		      struct remote *out)
+{
+	const struct rpc_envelope envelope = {.session = session,
+					      .deadline = clock_deadline_ms(PATIENCE_MS)};
+	struct rpc_capability capability = place->capability;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Grant grant = AFAR__GRANT__INIT;
+	Afar__Frame *frame;
+	int status;
+
+	grant.session = session;
+	grant.namespace_ = place->ns;
+	grant.n_extents = place->nr_extents;
+	grant.extents = (uint64_t *)(uintptr_t)place->extents;
+	grant.capability.data = (uint8_t *)&capability;
+	grant.capability.len = sizeof(capability);
+	request.call_case = AFAR__REQUEST__CALL_GRANT;
+	request.grant = &grant;
+	status = rpc_call(control, &envelope, &request, &frame);
+	if (status)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
+	for (size_t i = 0; i < frame->reply->keys->n_keys; i++) {
+		const Afar__Key *key = frame->reply->keys->keys[i];
+
+		if (key->extent == place->first_extent)
+			*out = (struct remote){key->key, key->origin + place->first_offset};
+	}
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}

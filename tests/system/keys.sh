@@ -1,0 +1,243 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Principals: made, listed, ended; what each may do and not do; what a revoked one still can.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+# as NAME ARGUMENT…: afar with that principal's key.
+as() {
+	principal=$1
+	shift
+	"$AFAR" --key "$principal" "$@"
+}
+
+# refused_as NAME PATTERN ARGUMENT…: what it may not, in one line.
+refused_as() {
+	principal=$1 expected=$2
+	shift 2
+	refused 1 "$expected" "$AFAR" --key "$principal" "$@"
+}
+
+# kind NAME: what `key ls` calls it; nothing when it is none.
+kind() {
+	"$AFAR" key ls | awk -v name="$1" '$1 == name { print $2 }'
+}
+
+start_cluster
+server_key=$PWD/manager/server.key
+[ "$(stat -c %a "$server_key")" = 600 ] || fail "server.key's mode is $(stat -c %a "$server_key")"
+grep -Eq '^server:[0-9a-f]{64}$' "$server_key" || fail "what is in server.key"
+grep -Eq '^admin:[0-9a-f]{64}$' manager/key || fail "what is in key"
+
+# ---- Made and listed
+
+"$AFAR" key add alice --out alice >added
+[ ! -s added ] || fail "key add --out printed: $(cat added)"
+[ "$(stat -c %a alice)" = 600 ] || fail "the mode of a key is $(stat -c %a alice)"
+grep -Eq '^alice:[0-9a-f]{64}$' alice || fail "what --out wrote"
+umask 077
+"$AFAR" key add bob >bob
+grep -Eq '^bob:[0-9a-f]{64}$' bob || fail "what key add printed"
+[ "$(kind admin) $(kind server) $(kind alice) $(kind bob)" = "operator server client client" ] ||
+	fail "key ls: $("$AFAR" key ls)"
+"$AFAR" key ls --json | python3 -c '
+import json, sys
+keys = {k["name"]: k for k in json.load(sys.stdin)}
+assert sorted(keys) == ["admin", "alice", "bob", "server"]
+assert keys["alice"]["kind"] == "client" and keys["alice"]["nr_sessions"] == 0
+assert keys["admin"]["nr_sessions"] == 1' || fail "key ls --json: $("$AFAR" key ls --json)"
+if "$AFAR" key ls --json | grep -Fq "$(cut -d : -f 2 alice)"; then
+	fail "key ls tells a secret"
+fi
+
+refused 1 'alice' "$AFAR" key add alice
+refused 1 'admin' "$AFAR" key add admin
+refused 1 'server' "$AFAR" key add --server server
+cp alice before
+refused 1 'alice exists' "$AFAR" key add carol --out alice
+same before alice
+refused 1 'no/such' "$AFAR" key add carol --out no/such/file
+refused 1 '' "$AFAR" key add carol --out "$(printf 'no/\033[31m')"
+refused 1 'No space' sh -c '"$1" key add carol >/dev/full' sh "$AFAR"
+[ -z "$(kind carol)" ] || fail "a key that nobody has was made"
+refused 1 'bob' "$AFAR" key add bob --out taken
+[ ! -e taken ] || fail "key add left a file of a key that it did not make"
+for name in '' 'a b' 'a/b' 'a:b' 'pass/1/2' 'a%b' "$(printf '%033d' 0)" "$(printf 'a\nb')" \
+	"$(printf 'a\033[31m')"; do
+	refused 1 'A-Z' "$AFAR" key add -- "$name"
+done
+refused 2 'too few' "$AFAR" key add
+refused 2 'unexpected' "$AFAR" key revoke one two
+refused 2 'add, ls, revoke' "$AFAR" key
+
+# ---- Not an operator
+
+refused_as alice 'operator' key ls
+refused_as alice 'operator' key add mallory
+refused_as alice 'operator' key add mallory --out mallory
+refused_as alice 'operator' key revoke bob
+[ ! -e mallory ] || fail "a refused key add left a file"
+
+# ---- Rights on namespaces
+
+random_file in 3000000
+as alice ns create hers
+as alice ns reserve hers 16M
+as alice region put in hers:a >/dev/null
+as alice ns ls | grep -Eq '^hers .* rw +alice$' || fail "ns ls: $(as alice ns ls)"
+"$AFAR" ns ls | grep -Eq '^hers .* rw +alice$' || fail "ns ls: $("$AFAR" ns ls)"
+[ "$(as bob ns ls | wc -l)" -eq 1 ] || fail "bob sees: $(as bob ns ls)"
+if as bob status --json | grep -Eq 'hers|alice'; then
+	fail "bob's status: $(as bob status --json)"
+fi
+refused_as bob 'alice' region ls hers
+refused_as bob 'alice' region get hers:a out
+refused_as bob 'alice' region put in hers:b
+refused_as bob 'alice' ns rm hers --force
+refused_as bob 'alice' ns grant hers bob rw
+
+as alice ns grant hers bob r
+as bob ns ls | grep -Eq '^hers .* r +alice$' || fail "ns ls: $(as bob ns ls)"
+as bob region get hers:a out >/dev/null
+same in out
+refused_as bob 'hers' region put in hers:b
+refused_as bob 'hers' region rm hers:a
+refused_as bob 'hers' ns reserve hers 1M
+refused_as bob 'hers' ns grant hers bob rw
+
+as alice ns grant hers bob rw
+as bob region put in hers:b >/dev/null
+as bob region rm hers:b
+refused_as bob 'hers' ns reserve hers 1M
+refused_as bob 'hers' ns release hers
+refused_as bob 'hers' ns rm hers --force
+refused_as bob 'hers' ns grant hers bob r
+
+as alice ns grant hers bob none
+refused_as bob 'alice' region get hers:a out
+[ "$(as bob ns ls | wc -l)" -eq 1 ] || fail "bob sees: $(as bob ns ls)"
+"$AFAR" ns grant hers bob r # an operator may
+as bob region get hers:a out >/dev/null
+
+refused_as alice 'nobody' ns grant hers nobody r
+refused_as alice 'a b' ns grant hers 'a b' r
+refused_as alice 'server' ns grant hers server r
+refused_as alice 'nowhere' ns grant nowhere bob r
+refused 2 'r, rw or none' "$AFAR" ns grant hers bob w
+refused 2 'too few' "$AFAR" ns grant hers bob
+
+# Rights that are taken away in the middle of a copy end the session that made it.
+as alice ns grant hers bob rw
+mkfifo feed
+as bob region put feed hers:half --size 2M >put.out 2>put.err &
+put=$!
+running="$running $put"
+exec 4>feed
+head -c 1000000 /dev/zero >&4
+has_open() {
+	[ "$(as bob status --json | grep -c '"client"')" -gt 1 ]
+}
+eventually has_open
+as alice ns grant hers bob r
+head -c 1097152 /dev/zero >&4 2>/dev/null || :
+exec 4>&-
+if wait "$put"; then
+	fail "a copy went on without rights"
+fi
+[ "$(grep -c '^afar: ' put.err)" -eq 1 ] || fail "the copy complained: $(cat put.err)"
+grep -q 'session has ended' put.err || fail "the copy complained: $(cat put.err)"
+as bob region get hers:a out >/dev/null
+
+# ---- Ending
+
+refused 1 'nobody' "$AFAR" key revoke nobody
+refused 1 'key' "$AFAR" key revoke admin # oneself
+refused 1 'key' "$AFAR" key revoke server
+[ "$(kind admin) $(kind server)" = "operator server" ] || fail "key ls: $("$AFAR" key ls)"
+
+as alice status >/dev/null
+"$AFAR" key revoke alice
+refused_as alice 'alice.*key|key.*alice|key' status
+[ -z "$(kind alice)" ] || fail "alice is still listed"
+refused 1 'alice' "$AFAR" key revoke alice
+"$AFAR" region get hers:a out >/dev/null # hers stays, in the hands of the operators
+same in out
+as bob region get hers:a out >/dev/null
+"$AFAR" key add alice --out alice2
+refused_as alice 'key' status
+as alice2 status >/dev/null
+
+# A revoked principal's session ends, in the middle of what it does.
+"$AFAR" ns grant hers bob rw
+mkfifo feed2
+as bob region put feed2 hers:other --size 2M >put.out 2>put.err &
+put=$!
+running="$running $put"
+exec 4>feed2
+head -c 1000000 /dev/zero >&4
+eventually has_open
+"$AFAR" key revoke bob
+head -c 1097152 /dev/zero >&4 2>/dev/null || :
+exec 4>&-
+if wait "$put"; then
+	fail "a copy went on without a key"
+fi
+[ "$(grep -c '^afar: ' put.err)" -eq 1 ] || fail "the copy complained: $(cat put.err)"
+grep -q 'session has ended' put.err || fail "the copy complained: $(cat put.err)"
+alone() {
+	[ "$("$AFAR" status --json | grep -c '"client"')" -eq 1 ]
+}
+eventually alone
+"$AFAR" ns rm hers --force
+still_works
+
+# ---- The wrong kind of key
+
+refused 1 'join key|Permission' "$AFAR" --key "$server_key" status
+refused 1 'join key|Permission' "$AFAR" --key "$server_key" ns create x
+"$AFARD" --role server --data imposter --name imposter --key alice2 --manager "$AFAR_CLUSTER" \
+	--memory 32M 2>imposter.err &
+pid_imposter=$!
+running="$running $pid_imposter"
+eventually grep -q 'alice' imposter.err
+if "$AFAR" status | grep -q imposter; then
+	fail "a server joined with a client's key"
+fi
+stop_daemon imposter
+
+# ---- Keys of servers
+
+"$AFAR" key add --server rack-7 --out rack-7
+[ "$(kind rack-7)" = server ] || fail "key ls: $("$AFAR" key ls)"
+start_daemon three --role server --data three --name three --key rack-7 --manager "$AFAR_CLUSTER" \
+	--memory 32M
+"$AFAR" status | grep -Eq '^three +up ' || fail "status: $("$AFAR" status)"
+refused 1 'join key|Permission' "$AFAR" --key rack-7 status
+"$AFAR" key revoke rack-7
+is_out() { # who held nothing is not listed any more
+	"$AFAR" status >shown && ! grep -Eq '^three +up ' shown
+}
+eventually is_out
+stop_daemon three
+
+# ---- What a restart of the manager remembers
+
+port=$(manager_port)
+stop_daemon manager
+start_manager "$port"
+as alice2 status >/dev/null
+refused_as alice 'key' status
+refused_as bob 'key' status
+refused 1 'alice' "$AFAR" key add alice
+
+# A data folder of an earlier release has no server.key: it gets one.
+stop_daemon manager
+stop_daemon one
+mv manager/server.key before
+start_manager "$port"
+[ "$(stat -c %a manager/server.key)" = 600 ] || fail "server.key's mode"
+if cmp -s before manager/server.key; then
+	fail "the same key twice"
+fi
+start_server one
+still_works

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The requests that the manager's tests send. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "manager_fixture.h"
+
+#define REQUEST(field, prefix, type, number)                                \
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request); \
+	type *ask = MESSAGE_NEW(prefix, type);                              \
+	request->call_case = (number);                                      \
+	request->field = ask
+
+Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes)
+{
+	REQUEST(namespace_create, afar__namespace_create, Afar__NamespaceCreate,
+		AFAR__REQUEST__CALL_NAMESPACE_CREATE);
+	ask->name = strdup(name);
+	ask->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
+	ask->policy->width = width;
+	ask->policy->stripe_bytes = stripe_bytes;
+	return request;
+}
+
+Afar__Request *ask_delete(const char *name, bool with_regions)
+{
+	REQUEST(namespace_delete, afar__namespace_delete, Afar__NamespaceDelete,
+		AFAR__REQUEST__CALL_NAMESPACE_DELETE);
+	ask->name = strdup(name);
+	ask->with_regions = with_regions;
+	return request;
+}
+
+Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes)
+{
+	REQUEST(namespace_reserve, afar__namespace_reserve, Afar__NamespaceReserve,
+		AFAR__REQUEST__CALL_NAMESPACE_RESERVE);
+	ask->namespace_ = ns;
+	ask->bytes = bytes;
+	return request;
+}
+
+Afar__Request *ask_release(uint64_t ns, uint64_t bytes)
+{
+	REQUEST(namespace_release, afar__namespace_release, Afar__NamespaceRelease,
+		AFAR__REQUEST__CALL_NAMESPACE_RELEASE);
+	ask->namespace_ = ns;
+	ask->bytes = bytes;
+	return request;
+}
+
+Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first)
+{
+	REQUEST(region_alloc, afar__region_alloc, Afar__RegionAlloc,
+		AFAR__REQUEST__CALL_REGION_ALLOC);
+	ask->namespace_ = ns;
+	ask->name = strdup(name);
+	ask->bytes = bytes;
+	ask->is_first = is_first;
+	return request;
+}
+
+Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address)
+{
+	REQUEST(region_open, afar__region_open, Afar__RegionOpen, AFAR__REQUEST__CALL_REGION_OPEN);
+	ask->namespace_ = ns;
+	ask->name = strdup(name);
+	ask->address = address;
+	return request;
+}
+
+Afar__Request *ask_close(const Afar__RegionInfo *region)
+{
+	REQUEST(region_close, afar__region_close, Afar__RegionClose,
+		AFAR__REQUEST__CALL_REGION_CLOSE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_free(const Afar__RegionInfo *region)
+{
+	REQUEST(region_free, afar__region_free, Afar__RegionFree, AFAR__REQUEST__CALL_REGION_FREE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_session_close(void)
+{
+	REQUEST(session_close, afar__session_close, Afar__SessionClose,
+		AFAR__REQUEST__CALL_SESSION_CLOSE);
+	return request;
+}
+
+Afar__Request *ask_status(void)
+{
+	REQUEST(status, afar__status, Afar__Status, AFAR__REQUEST__CALL_STATUS);
+	return request;
+}
+
+Afar__Request *ask_namespaces(const char *after, uint32_t max)
+{
+	REQUEST(namespace_list, afar__namespace_list, Afar__NamespaceList,
+		AFAR__REQUEST__CALL_NAMESPACE_LIST);
+	ask->after = strdup(after);
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max)
+{
+	REQUEST(region_list, afar__region_list, Afar__RegionList, AFAR__REQUEST__CALL_REGION_LIST);
+	ask->namespace_ = ns;
+	ask->after = after;
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_namespace(const char *name)
+{
+	REQUEST(namespace_open, afar__namespace_open, Afar__NamespaceOpen,
+		AFAR__REQUEST__CALL_NAMESPACE_OPEN);
+	ask->name = strdup(name);
+	return request;
+}
+
+Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights)
+{
+	REQUEST(namespace_grant, afar__namespace_grant, Afar__NamespaceGrant,
+		AFAR__REQUEST__CALL_NAMESPACE_GRANT);
+	ask->namespace_ = ns;
+	ask->principal = strdup(principal);
+	ask->rights = rights;
+	return request;
+}
+
+Afar__Request *ask_access(const Afar__RegionInfo *region)
+{
+	REQUEST(region_access, afar__region_access, Afar__RegionAccess,
+		AFAR__REQUEST__CALL_REGION_ACCESS);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_key_add(const char *name, bool is_server)
+{
+	REQUEST(key_add, afar__key_add, Afar__KeyAdd, AFAR__REQUEST__CALL_KEY_ADD);
+	ask->name = strdup(name);
+	ask->is_server = is_server;
+	return request;
+}
+
+Afar__Request *ask_key_list(void)
+{
+	REQUEST(key_list, afar__key_list, Afar__KeyList, AFAR__REQUEST__CALL_KEY_LIST);
+	return request;
+}
+
+Afar__Request *ask_key_revoke(const char *name)
+{
+	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);
+	ask->name = strdup(name);
+	return request;
+}

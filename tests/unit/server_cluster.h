@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of a whole server: a fake manager, a server that has joined it, and a client that speaks for
+ * one session at the server's control port and has one data connection. Include after cmocka.h.
+ */
+#ifndef TESTS_SERVER_CLUSTER_H
+#define TESTS_SERVER_CLUSTER_H
+
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data_client.h"
+#include "fake_manager.h"
+#include "rpc/ticket.h"
+#include "server/server.h"
+
+#define MIB	  ((uint64_t)1 << 20)
+#define NAMESPACE 5U
+#define SESSION	  11U
+#define CAPACITY  (32 * MIB)
+
+/* ---- The cluster: a fake manager, a server, and a client of the server's control port */
+
+struct cluster {
+	struct fake_manager manager;
+	struct rpc_loop *loop; /* the server's */
+	struct server *server;
+	char folder[32];
+
+	struct rpc_loop *client_loop;
+	struct rpc_connection *control; /* the client's */
+	uint64_t session;		/* that it speaks for */
+	struct data_client data;
+};
+
+static inline void start_server(struct cluster *cluster, unsigned nr_progress)
+{
+	const struct server_options options = {
+		.name = "lender",
+		.manager_host = "127.0.0.1",
+		.manager_port = fake_port(&cluster->manager),
+		.key = &cluster->manager.key,
+		.control_address = "127.0.0.1:0",
+		.data_address = "0.0.0.0:0",
+		.transport = "tcp",
+		.folder = cluster->folder,
+		.capacity_bytes = CAPACITY,
+		.nr_progress = nr_progress,
+	};
+	unsigned nr_joins = cluster->manager.nr_joins;
+
+	assert_int_equal(rpc_loop_start("server", &cluster->loop), 0);
+	assert_int_equal(server_start(cluster->loop, &options, &cluster->server), 0);
+	fake_await(&cluster->manager, cluster->manager.nr_joins > nr_joins);
+}
+
+static inline void stop_server(struct cluster *cluster)
+{
+	server_stop(cluster->server);
+	rpc_loop_stop(cluster->loop);
+}
+
+static inline int ping(struct rpc_connection *connection)
+{
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Ping ping = AFAR__PING__INIT;
+
+	request.call_case = AFAR__REQUEST__CALL_PING;
+	request.ping = &ping;
+	return rpc_call(connection, &envelope, &request, NULL);
+}
+
+/* Whether the server lets somebody in who shows this; a connection that stays is in `*out`. */
+static inline int try_control(struct cluster *cluster, const struct key *pass,
+			      struct rpc_connection **out)
+{
+	static const struct rpc_handlers handlers;
+	const char *address = cluster->manager.control;
+	int status;
+
+	assert_int_equal(rpc_connect(cluster->client_loop, "127.0.0.1",
+				     (uint16_t)atoi(strrchr(address, ':') + 1), pass, &handlers,
+				     NULL, out),
+			 0);
+	status = ping(*out);
+	if (status != 0) {
+		rpc_connection_unref(*out);
+		*out = NULL;
+	}
+	return status;
+}
+
+/* The client speaks for a session, from now on. */
+static inline void connect_control(struct cluster *cluster, uint64_t session)
+{
+	struct key pass = fake_pass(&cluster->manager, session);
+
+	if (cluster->control) {
+		rpc_connection_close(cluster->control);
+		rpc_connection_unref(cluster->control);
+	}
+	assert_int_equal(try_control(cluster, &pass, &cluster->control), 0);
+	cluster->session = session;
+}
+
+static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
+{
+	strcpy(cluster->folder, "/tmp/afar-server-XXXXXX");
+	assert_non_null(mkdtemp(cluster->folder));
+	fake_open(&cluster->manager);
+	start_server(cluster, nr_progress);
+	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
+	cluster->control = NULL;
+	connect_control(cluster, SESSION);
+	data_client_open(&cluster->data);
+}
+
+static inline void remove_folder(const char *folder)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *open = opendir(folder);
+
+	assert_non_null(open);
+	while ((entry = readdir(open))) {
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		unlink(path);
+	}
+	closedir(open);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+static inline void cluster_close_client(struct cluster *cluster)
+{
+	data_client_close(&cluster->data);
+	rpc_connection_close(cluster->control);
+	rpc_connection_unref(cluster->control);
+	rpc_loop_stop(cluster->client_loop);
+}
+
+static inline void cluster_close(struct cluster *cluster)
+{
+	cluster_close_client(cluster);
+	stop_server(cluster);
+	fake_close(&cluster->manager);
+	remove_folder(cluster->folder);
+}
+
+/* ---- What a client does */
+
+static inline int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
+{
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
+
+	return rpc_call(cluster->control, &envelope, request, reply);
+}
+
+/* Asks for a ticket without looking whose session the connection is. */
+static inline int ask_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+{
+	Afar__Connect connect = AFAR__CONNECT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *frame;
+	int status;
+
+	connect.session = session;
+	request.call_case = AFAR__REQUEST__CALL_CONNECT;
+	request.connect = &connect;
+	status = call_control(cluster, &request, &frame);
+	if (status != 0)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
+	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
+	assert_int_equal(frame->reply->ticket->incarnation, cluster->manager.incarnation);
+	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+static inline int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+{
+	if (session != cluster->session)
+		connect_control(cluster, session);
+	return ask_ticket(cluster, session, out);
+}
+
+struct key_of {
+	uint64_t length, key, origin;
+};
+
+/* Asks with a capability as it goes on the wire. */
+static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t namespace,
+			   uint64_t *extents, size_t nr_extents, const void *capability,
+			   size_t length, struct key_of *out)
+{
+	Afar__Grant grant = AFAR__GRANT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *frame;
+	Afar__Key *key;
+	int status;
+
+	grant.session = session;
+	grant.namespace_ = namespace;
+	grant.n_extents = nr_extents;
+	grant.extents = extents;
+	grant.capability.data = (uint8_t *)(uintptr_t)capability;
+	grant.capability.len = length;
+	request.call_case = AFAR__REQUEST__CALL_GRANT;
+	request.grant = &grant;
+	status = call_control(cluster, &request, &frame);
+	if (status != 0)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
+	assert_int_equal(frame->reply->keys->n_keys, nr_extents);
+	for (size_t i = 0; i < nr_extents; i++) {
+		key = frame->reply->keys->keys[i];
+		assert_int_equal(key->extent, extents[i]);
+		assert_string_equal(key->transport, "tcp");
+		out[i] = (struct key_of){key->length, key->key, key->origin};
+	}
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+static inline int get_keys_with(struct cluster *cluster, uint64_t namespace, uint32_t rights,
+				uint64_t *extents, size_t nr_extents, struct key_of *out)
+{
+	struct rpc_capability capability = fake_capability(&cluster->manager, cluster->session,
+							   namespace, rights, extents, nr_extents);
+
+	assert_int_equal(capability_sign(&capability, cluster->manager.signing_key), 0);
+	return ask_keys(cluster, cluster->session, namespace, extents, nr_extents, &capability,
+			sizeof(capability), out);
+}
+
+static inline int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
+			   size_t nr_extents, struct key_of *out)
+{
+	return get_keys_with(cluster, namespace, RIGHT_ALL, extents, nr_extents, out);
+}
+
+static inline int connect_data(struct cluster *cluster, uint64_t session)
+{
+	struct rpc_ticket ticket;
+
+	assert_int_equal(get_ticket(cluster, session, &ticket), 0);
+	return data_client_connect(&cluster->data, cluster->manager.data, &ticket, sizeof(ticket));
+}
+
+/* Reserves one extent and gets its key. */
+static inline struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)
+{
+	struct fake_extent extent;
+	size_t nr_extents = 1;
+
+	assert_int_equal(fake_reserve(&cluster->manager, NAMESPACE, 2 * MIB, &extent, &nr_extents),
+			 0);
+	assert_int_equal(nr_extents, 1);
+	assert_int_equal(extent.namespace, NAMESPACE);
+	assert_int_equal(get_keys(cluster, NAMESPACE, &extent.extent, 1, key), 0);
+	assert_int_equal(key->length, 2 * MIB);
+	return extent;
+}
+
+#endif

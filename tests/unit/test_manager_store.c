@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the manager makes of stores that others wrote: older managers, other key files, a broken disk. */
+#include "manager_test.h"
+
+#include "manager/stored.pb-c.h"
+
+#define NONE UINT64_MAX /* no number in the key */
+
+static void put_record(char kind, uint64_t number, const ProtobufCMessage *message)
+{
+	uint8_t key[9] = {(uint8_t)kind}, value[512];
+	size_t length = protobuf_c_message_pack(message, value);
+	struct meta_put put = {{key, 9}, {value, length}};
+
+	assert_true(length <= sizeof(value));
+	for (int i = 0; i < 8; i++)
+		key[1 + i] = (uint8_t)(number >> (56 - 8 * i));
+	if (number == NONE)
+		put.key.length = 1;
+	assert_int_equal(
+		fixture.store.base.ops->commit(&fixture.store.base, NULL, 0, &put, 1, NULL, 0), 0);
+}
+
+static void test_old_store_is_loaded(void **state)
+{
+	Stored__Cluster cluster = STORED__CLUSTER__INIT;
+	Stored__Namespace ns = STORED__NAMESPACE__INIT;
+	Stored__Session session = STORED__SESSION__INIT;
+	struct fake_client admin, alice, old = {.session = 77, .principal = "admin"};
+	Afar__Reply *reply;
+
+	(void)state;
+	cluster.format = 1;
+	cluster.name = (char *)"old";
+	cluster.next_namespace = 6;
+	cluster.next_server = cluster.next_generation = 1;
+	ns.number = 5;
+	ns.name = (char *)"old";
+	ns.width = 64;
+	ns.stripe_bytes = 4096;
+	ns.next_address = STATE_SECOND_ADDRESS;
+	session.number = 77;
+	session.secret = (ProtobufCBinaryData){STATE_SECRET_BYTES, old.secret};
+	put_record('c', NONE, &cluster.base);
+	put_record('n', 5, &ns.base);
+	put_record('u', 77, &session.base);
+	fixture_restart(&fixture);
+	check_all(&fixture); /* the format is the present one, in the store too */
+	assert_false(fixture.core->state->is_old);
+	assert_int_equal(fixture.core->state->next_principal, 1);
+
+	/* Without an owner a namespace is the operators'; a session without a principal is nobody's. */
+	client_open(&fixture, &admin);
+	EXPECT(&admin, ask_key_add("alice", false), 0);
+	client_open_as(&fixture, &alice, "alice");
+	expect_said(&alice, ask_namespace("old"), -EACCES, "has no owner");
+	reply = must(&admin, ask_namespace("old"));
+	assert_string_equal(reply->namespace_info->owner, "");
+	assert_int_equal(reply->namespace_info->rights, RIGHT_ALL);
+	drop(reply);
+	EXPECT(&admin, ask_grant(5, "alice", RIGHT_READ), 0);
+	EXPECT(&alice, ask_namespace("old"), 0);
+	assert_int_equal(client_resume(&fixture, &old), -AFAR_ESESSION);
+	old.principal = "";
+	assert_int_equal(client_resume(&fixture, &old), -AFAR_EAUTH);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_null(state_session(fixture.core->state, 77));
+	check_all(&fixture);
+}
+
+/* A key file got a key for a name that was added before: that of the file counts, as long as it is there. */
+static void test_file_beats_store(void **state)
+{
+	Stored__Principal record = STORED__PRINCIPAL__INIT;
+	struct fake_client admin;
+	uint8_t secret[KEY_BYTES];
+	Afar__Reply *reply;
+
+	(void)state;
+	record.number = 9;
+	record.name = (char *)"server";
+	memset(secret, 5, sizeof(secret));
+	record.secret = (ProtobufCBinaryData){KEY_BYTES, secret};
+	put_record('k', 9, &record.base);
+	fixture_restart(&fixture);
+	assert_true(keyring_find(fixture.keyring, "server", secret));
+	assert_int_not_equal(secret[0], 5);
+	assert_int_equal(core_principal_kind(fixture.core, "server"), PRINCIPAL_SERVER);
+	client_open(&fixture, &admin);
+	EXPECT(&admin, ask_key_revoke("server"), -EINVAL);
+	reply = must(&admin, ask_key_list());
+	assert_int_equal(reply->key_infos->n_entries, 2);
+	drop(reply);
+}
+
+/* ---- Records that contradict the others, or themselves */
+
+static void put_principal(uint64_t key, uint64_t number, const char *name, size_t nr_secret)
+{
+	Stored__Principal record = STORED__PRINCIPAL__INIT;
+	uint8_t secret[64] = {1};
+
+	record.number = number;
+	record.name = (char *)(uintptr_t)name;
+	record.secret = (ProtobufCBinaryData){nr_secret, secret};
+	put_record('k', key, &record.base);
+}
+
+static void put_grants(uint64_t ns, const char *one, uint32_t one_rights, const char *other)
+{
+	Stored__Grant grants[2] = {STORED__GRANT__INIT, STORED__GRANT__INIT};
+	Stored__Grant *pointers[2] = {&grants[0], &grants[1]};
+	Stored__Grants record = STORED__GRANTS__INIT;
+
+	grants[0].principal = (char *)(uintptr_t)one;
+	grants[0].rights = one_rights;
+	grants[1].principal = (char *)(uintptr_t)other;
+	grants[1].rights = 1;
+	record.namespace_ = ns;
+	record.grants = pointers;
+	record.n_grants = other != NULL ? 2 : 1;
+	put_record('g', ns, &record.base);
+}
+
+static void put_namespace(const char *owner)
+{
+	Stored__Namespace record = STORED__NAMESPACE__INIT;
+
+	record.number = 1;
+	record.name = (char *)"a";
+	record.owner = (char *)(uintptr_t)owner;
+	put_record('n', 1, &record.base);
+}
+
+static void put_session(const char *principal)
+{
+	Stored__Session record = STORED__SESSION__INIT;
+	uint8_t secret[STATE_SECRET_BYTES] = {1};
+
+	record.number = 1;
+	record.principal = (char *)(uintptr_t)principal;
+	record.secret = (ProtobufCBinaryData){sizeof(secret), secret};
+	put_record('u', 1, &record.base);
+}
+
+static void put_outcome(uint32_t kind)
+{
+	Stored__Outcome record = STORED__OUTCOME__INIT;
+
+	put_session("admin");
+	record.session = 1;
+	record.kind = kind;
+	put_record('o', 1, &record.base);
+}
+
+static void put_format(uint32_t format)
+{
+	Stored__Cluster record = STORED__CLUSTER__INIT;
+
+	record.format = format;
+	record.name = (char *)"x";
+	put_record('c', NONE, &record.base);
+}
+
+/* 65 bytes: no identity is so long. */
+#define TOO_LONG "0123456789012345678901234567890123456789012345678901234567890123x"
+
+static void put_damage(int which)
+{
+	if (which >= 8 && which <= 12)
+		put_namespace("alice");
+	switch (which) {
+	case 0:
+		put_principal(1, 1, "alice", KEY_BYTES - 1);
+		break;
+	case 1:
+		put_principal(1, 1, "alice", KEY_BYTES + 1);
+		break;
+	case 2:
+		put_principal(1, 1, "", KEY_BYTES);
+		break;
+	case 3:
+		put_principal(1, 1, TOO_LONG, KEY_BYTES);
+		break;
+	case 4:
+		put_principal(1, 1, "pass/1/2", KEY_BYTES);
+		break;
+	case 5:
+		put_principal(0, 0, "alice", KEY_BYTES);
+		break;
+	case 6: /* two of one name */
+		put_principal(1, 1, "alice", KEY_BYTES);
+		put_principal(2, 2, "alice", KEY_BYTES);
+		break;
+	case 7: /* two of one number */
+		put_principal(1, 1, "alice", KEY_BYTES);
+		put_principal(2, 1, "bob", KEY_BYTES);
+		break;
+	case 8:
+		put_grants(1, "bob", 0, NULL);
+		break;
+	case 9:
+		put_grants(1, "bob", 4, NULL);
+		break;
+	case 10:
+		put_grants(1, TOO_LONG, 1, NULL);
+		break;
+	case 11:
+		put_grants(1, "bob", 1, "bob");
+		break;
+	case 12:
+		put_grants(2, "bob", 1, NULL);
+		break;
+	case 13:
+		put_namespace(TOO_LONG);
+		break;
+	case 14:
+		put_session(TOO_LONG);
+		break;
+	case 15:
+		put_outcome(OUTCOME_PRINCIPAL + 1);
+		break;
+	case 16:
+		put_format(0);
+		break;
+	case 17: /* of a newer manager */
+		put_format(3);
+		break;
+	}
+}
+
+static void test_damage_is_told(void **state)
+{
+	struct core_environment environment = fixture.core->environment;
+	struct core_options options = {.lease_ms = 1, .incarnation = 1, .keyring = fixture.keyring};
+	struct core *core = NULL;
+
+	(void)state;
+	for (int which = 0; which <= 17; which++) {
+		teardown(NULL);
+		setup(NULL);
+		environment.context = &fixture;
+		options.keyring = fixture.keyring;
+		put_damage(which);
+		assert_int_equal(core_open(&fixture.store.base, &environment, &options, &core),
+				 which < 16 ? -EIO : -AFAR_EVERSION);
+		assert_non_null(strstr(afar_last_error(), "load the metastore"));
+		assert_null(core);
+	}
+}
+
+/* What each of the cases above is but for its damage. */
+static void test_what_is_not_damaged(void **state)
+{
+	struct fake_client bob = {.session = 1, .principal = "bob", .secret = {1}};
+
+	(void)state;
+	put_principal(1, 1, "alice", KEY_BYTES);
+	put_principal(2, 2, "bob", KEY_BYTES);
+	put_namespace("alice");
+	put_grants(1, "bob", 3, "carol");
+	put_session("bob");
+	fixture_restart(&fixture);
+	assert_int_equal(fixture.core->state->nr_principals, 2);
+	assert_int_equal(namespace_granted(ns_of(1), "carol"), 1);
+	assert_int_equal(client_resume(&fixture, &bob), 0);
+	EXPECT(&bob, ask_namespace("a"), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_old_store_is_loaded),
+		TEST(test_file_beats_store),
+		TEST(test_damage_is_told),
+		TEST(test_what_is_not_damaged),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
