@@ -460,7 +460,7 @@ static int fail_opening(const struct afar_session *session, int status)
 		return error_fail(
 			status,
 			"open a session with %s:%u: the manager does not know the key \"%s\"; "
-			"use a copy of its key file",
+			"use one that an operator made there with 'afar key add'",
 			host, port, session->key.identity);
 	case -AFAR_EVERSION:
 	case -AFAR_EMALFORMED:
@@ -477,6 +477,12 @@ static int fail_opening(const struct afar_session *session, int status)
 			"open a session with %s:%u: nobody answers there (%s); start a cluster "
 			"with \"afar up\" or name one with AFAR_CLUSTER",
 			host, port, afar_strerror(status));
+	case -EACCES:
+		return error_fail(
+			status,
+			"open a session with %s:%u: \"%s\" is the join key of servers; use a "
+			"client's ('afar key add')",
+			host, port, session->key.identity);
 	default:
 		return error_fail(status, "open a session with %s:%u: %s", host, port,
 				  afar_strerror(status));

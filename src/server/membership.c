@@ -29,6 +29,7 @@
 #define BACKOFF_MAX_MS	   2000U
 #define JOIN_TIMEOUT_MS	   10000
 #define REPORT_INTERVAL_MS 1000
+#define OUTAGE_MAX	   128
 
 enum link_state {
 	LINK_DOWN,	 /* no connection; `next_attempt` says when to try     */
@@ -51,7 +52,7 @@ struct membership {
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
 	int closed_status;
 	struct server_identity self; /* number 0 before its first join */
-	bool is_outage_logged;
+	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
 	uint32_t backoff_ms;
 	uint64_t next_attempt; /* on clock_ns()                                       */
 
@@ -101,16 +102,17 @@ static void on_closed(struct rpc_connection *connection, int status)
 
 /* ---- The connection. On the membership's thread. */
 
-/* One line per outage, not one per attempt. */
+/* One line per outage and reason, not one per attempt: a key that is refused may be why it lasts. */
 static void log_outage(struct membership *membership, const char *what)
 {
-	bool is_first;
+	bool is_news;
 
 	pthread_mutex_lock(&membership->lock);
-	is_first = !membership->is_outage_logged && !membership->is_stopping;
-	membership->is_outage_logged = true;
+	is_news =
+		strncmp(membership->outage, what, OUTAGE_MAX - 1) != 0 && !membership->is_stopping;
+	snprintf(membership->outage, OUTAGE_MAX, "%s", what);
 	pthread_mutex_unlock(&membership->lock);
-	if (is_first)
+	if (is_news)
 		log_warn("manager %s:%u: %s; trying again until it is back",
 			 membership->options.manager_host, membership->options.manager_port, what);
 }
@@ -304,7 +306,7 @@ static void join_manager(struct membership *membership)
 	if (membership->state == LINK_OPEN && status == 0) {
 		membership->state = LINK_JOINED;
 		orders_set_joined(membership->orders, true);
-		membership->is_outage_logged = false;
+		membership->outage[0] = '\0';
 		membership->backoff_ms = BACKOFF_MIN_MS;
 		membership->is_report_due = true;
 		membership->reported.capacity_bytes = 0; /* no report is like it */
