@@ -71,7 +71,7 @@ static bool is_connected(const struct afar_queue *queue, struct afar_target *tar
 	if (!target->has_keys)
 		return false;
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
-		const struct path *path = queue_path(queue, target->peers[i]);
+		const struct path *path = queue_path(queue, target, i);
 
 		if (!path || path->state != PATH_UP)
 			return false;

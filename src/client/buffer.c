@@ -21,7 +21,7 @@ static int register_memory(struct afar_buffer *buffer)
 
 	if (ret || !buffer->session->fabric->attributes.needs_local_registration)
 		return ret;
-	return fabric_memory_register(buffer->session->fabric, buffer->addr, buffer->length,
+	return fabric_memory_register(buffer->session->fabric->domain, buffer->addr, buffer->length,
 				      FABRIC_LOCAL, &buffer->memory);
 }
 

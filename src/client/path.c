@@ -58,21 +58,23 @@ static int grow_paths(struct afar_queue *queue, uint32_t index)
 	return 0;
 }
 
-static int path_of(struct afar_queue *queue, struct peer *peer, struct path **out)
+static int path_of(struct afar_queue *queue, const struct afar_target *target, uint32_t server,
+		   struct path **out)
 {
+	uint32_t index = target->reaches[server]->index;
 	struct path *path;
-	int ret = grow_paths(queue, peer->index);
+	int ret = grow_paths(queue, index);
 
 	if (ret)
 		return ret;
-	path = queue->paths[peer->index];
+	path = queue->paths[index];
 	if (!path) {
 		path = calloc(1, sizeof(*path));
 		if (!path)
 			return error_code(-ENOMEM);
-		path->peer = peer;
+		path->peer = target->peers[server];
 		CDS_INIT_LIST_HEAD(&path->transfers);
-		queue->paths[peer->index] = path;
+		queue->paths[index] = path;
 	}
 	*out = path;
 	return 0;
@@ -142,7 +144,7 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
-		ret = path_of(queue, target->peers[i], &path);
+		ret = path_of(queue, target, i, &path);
 		if (!ret)
 			ret = path_open(queue, path, target, i, deadline);
 		if (ret)

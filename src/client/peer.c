@@ -108,6 +108,7 @@ static int peer_new(struct afar_session *session, const Afar__Server *server, st
 		free(peer);
 		return ret;
 	}
+	CDS_INIT_LIST_HEAD(&peer->reaches);
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -130,21 +131,54 @@ int peer_get(struct afar_session *session, const Afar__Server *server, struct pe
 		}
 	}
 	ret = peer_new(session, server, out);
-	if (!ret) {
-		(*out)->index = session->nr_peers++;
+	if (!ret)
 		cds_list_add_tail(&(*out)->node, &session->peers);
-	}
 out_unlock:
 	pthread_mutex_unlock(&session->lock);
 	return ret;
 }
 
+static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint32_t rights)
+{
+	struct peer_reach *reach;
+
+	cds_list_for_each_entry (reach, &peer->reaches, node) {
+		if (reach->ns == ns && reach->rights == rights)
+			return reach;
+	}
+	return NULL;
+}
+
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, const struct peer_reach **out)
+{
+	struct afar_session *session = peer->session;
+	struct peer_reach *reach;
+
+	pthread_mutex_lock(&session->lock);
+	reach = find_reach(peer, ns, rights);
+	if (!reach) {
+		reach = malloc(sizeof(*reach));
+		if (reach) {
+			*reach = (struct peer_reach){
+				.ns = ns, .rights = rights, .index = session->nr_reaches++};
+			cds_list_add_tail(&reach->node, &peer->reaches);
+		}
+	}
+	pthread_mutex_unlock(&session->lock);
+	*out = reach;
+	return reach ? 0 : error_code(-ENOMEM);
+}
+
 static void peer_free(struct peer *peer)
 {
+	struct peer_reach *reach, *next;
+
 	if (peer->control)
 		rpc_connection_unref(peer->control);
 	explicit_bzero(&peer->pass, sizeof(peer->pass));
 	tdestroy(peer->keys, free);
+	cds_list_for_each_entry_safe (reach, next, &peer->reaches, node)
+		free(reach);
 	pthread_cond_destroy(&peer->changed);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
@@ -362,7 +396,8 @@ static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *reques
 
 /* ---- Tickets and keys */
 
-int peer_ticket(struct peer *peer, uint64_t deadline, struct rpc_ticket *out)
+int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
+		struct rpc_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -371,6 +406,8 @@ int peer_ticket(struct peer *peer, uint64_t deadline, struct rpc_ticket *out)
 	int ret;
 
 	connect.session = peer->session->number;
+	connect.namespace_ = reach->ns;
+	connect.rights = reach->rights;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	ret = peer_call(peer, deadline, &request, &reply);
@@ -421,7 +458,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 				  "get keys of server %s: there is no valid capability for them",
 				  peer->name);
 	grant.session = peer->session->number;
-	grant.namespace_ = want->ns;
+	grant.namespace_ = want->reach->ns;
 	grant.extents = extents;
 	grant.n_extents = nr_extents;
 	grant.capability.data = (uint8_t *)want->access->capability;
@@ -431,7 +468,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	ret = peer_call(peer, deadline, &request, &reply);
 	if (ret)
 		return ret;
-	ret = take_keys(peer, want->rights, reply);
+	ret = take_keys(peer, want->reach->rights, reply);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
@@ -465,7 +502,7 @@ static int fill_chunks(struct peer *peer, const struct peer_want *want, bool *is
 
 		if (chunk->server != want->index)
 			continue;
-		key = find_key(peer, chunk->extent, want->rights);
+		key = find_key(peer, chunk->extent, want->reach->rights);
 		if (key)
 			ret = fill_chunk(peer, key, chunk);
 		else

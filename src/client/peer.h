@@ -37,7 +37,6 @@ enum peer_control {
 struct peer {
 	struct cds_list_head node; /* in the session's list */
 	struct afar_session *session;
-	uint32_t index; /* in the session, dense: queues keep their paths by it */
 	uint64_t server;
 	uint64_t incarnation;
 	char name[64];
@@ -54,18 +53,30 @@ struct peer {
 	enum peer_control state;
 	bool is_starting; /* a thread resolves the server's name, without the lock */
 	struct rpc_connection *control;
-	int control_status; /* why the last connection is gone */
-	void *keys;	    /* tree of struct peer_key by extent and rights */
+	int control_status;	      /* why the last connection is gone */
+	void *keys;		      /* tree of struct peer_key by extent and rights */
+	struct cds_list_head reaches; /* of struct peer_reach */
 };
 
 /* Finds or makes the peer for a server of a layout. Errors with a sentence: -AFAR_EMALFORMED (no
  * usable address), -ENOMEM. */
 int peer_get(struct afar_session *session, const Afar__Server *server, struct peer **out);
 
+/* What connections are for: a namespace's memory on the server, to read it, or to read and write it. All
+ * targets of the namespace with these rights share a queue's connection. */
+struct peer_reach {
+	struct cds_list_head node;
+	uint64_t ns;
+	uint32_t rights; /* RIGHT_… */
+	uint32_t index;	 /* in the session, dense: queues keep their paths by it */
+};
+
+/* Finds or makes it; it stays as long as the peer. -ENOMEM. */
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, const struct peer_reach **out);
+
 /* What a target wants of a server: the keys of its chunks there. */
 struct peer_want {
-	uint64_t ns;
-	uint32_t rights;	     /* RIGHT_…: keys for reading do not write */
+	const struct peer_reach *reach;
 	const struct access *access; /* covers the layout's extents on the server */
 	struct layout *layout;
 	uint32_t index; /* of the server, in the layout */
@@ -79,8 +90,10 @@ struct peer_want {
  */
 int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline);
 
-/* Asks for a ticket for one data connection. Blocks. Errors as peer_grant(). */
-int peer_ticket(struct peer *peer, uint64_t deadline, struct rpc_ticket *out);
+/* Asks for a ticket for one data connection; keys for the same have been got. Blocks. Errors as
+ * peer_grant(). */
+int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
+		struct rpc_ticket *out);
 
 /* Takes the pass of an access that the manager gave. -AFAR_EMALFORMED with a sentence. */
 int peer_take_pass(struct peer *peer, const Afar__Access *access);

@@ -152,7 +152,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		struct layout_piece at =
 			layout_piece_at(operation->target->layout, operation->offset, length_max);
 		struct peer *peer = operation->target->peers[at.chunk->server];
-		struct path *path = queue_path(queue, peer);
+		struct path *path = queue_path(queue, operation->target, at.chunk->server);
 		unsigned nr_pieces;
 		int ret;
 

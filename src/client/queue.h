@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queues: where operations become transfers and completions come back. A queue owns a fabric queue and
- * one connection (path) per server; nothing of it is shared with other queues, so threads that use a
+ * one connection (path) per server and namespace; nothing of it is shared with other queues, so threads that use a
  * queue each do not meet.
  *
  * An operation is cut into transfers by its target's layout, as many at a time as there is room for:
@@ -31,9 +31,10 @@ struct afar_target {
 	uint64_t length;     /* bytes */
 	uint32_t rights;     /* RIGHT_… */
 	struct layout *layout;
-	struct peer **peers;	 /* by the layout's server index */
-	atomic_bool is_lost;	 /* with a server that has restarted; for good */
-	atomic_bool has_keys;	 /* in the layout, which does not change afterwards */
+	struct peer **peers;		   /* by the layout's server index */
+	const struct peer_reach **reaches; /* what of them: by the same */
+	atomic_bool is_lost;		   /* with a server that has restarted; for good */
+	atomic_bool has_keys;		   /* in the layout, which does not change afterwards */
 	pthread_mutex_t lock;	 /* guards the next; held over calls for keys and accesses */
 	struct access *accesses; /* by the layout's server index */
 	/* A connection was closed under a write of ours. A server that was stopped may still do it when it
@@ -48,7 +49,7 @@ enum path_state {
 	PATH_UP,
 };
 
-/* The connection of a queue to a server. */
+/* The connection of a queue to a namespace's memory on a server. */
 struct path {
 	struct peer *peer; /* NULL: never connected */
 	struct fabric_endpoint *endpoint;
@@ -98,7 +99,7 @@ struct afar_queue {
 	struct fabric_queue *fabric;
 	uint64_t transfer_bytes_max;
 
-	struct path **paths; /* by the peer's index */
+	struct path **paths; /* by the index of what they reach */
 	uint32_t nr_paths;
 
 	uint32_t depth;
@@ -160,9 +161,13 @@ void path_fail(struct afar_queue *queue, struct path *path, int status);
 /* Ends a transfer. */
 void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
 
-static inline struct path *queue_path(const struct afar_queue *queue, const struct peer *peer)
+/* To a server of the target's layout; NULL: there never was one. */
+static inline struct path *queue_path(const struct afar_queue *queue,
+				      const struct afar_target *target, uint32_t server)
 {
-	return peer->index < queue->nr_paths ? queue->paths[peer->index] : NULL;
+	uint32_t index = target->reaches[server]->index;
+
+	return index < queue->nr_paths ? queue->paths[index] : NULL;
 }
 
 /* ---- Access: target.c */

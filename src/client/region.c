@@ -26,12 +26,16 @@ struct afar_target *afar_region_target(struct afar_region *region)
 static int find_peers(struct afar_target *target, const Afar__Layout *message)
 {
 	target->peers = calloc(message->n_servers + 1, sizeof(struct peer *));
+	target->reaches = calloc(message->n_servers + 1, sizeof(struct peer_reach *));
 	target->accesses = calloc(message->n_servers + 1, sizeof(struct access));
-	if (!target->peers || !target->accesses)
+	if (!target->peers || !target->reaches || !target->accesses)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < message->n_servers; i++) {
 		int ret = peer_get(target->session, message->servers[i], &target->peers[i]);
 
+		if (!ret)
+			ret = peer_reach(target->peers[i], target->ns, target->rights,
+					 &target->reaches[i]);
 		if (ret)
 			return ret;
 	}
@@ -43,6 +47,7 @@ static void region_destroy(struct afar_region *region)
 	pthread_mutex_destroy(&region->target.lock);
 	free(region->target.accesses);
 	layout_free(region->target.layout);
+	free(region->target.reaches);
 	free(region->target.peers);
 }
 

@@ -62,7 +62,7 @@ struct afar_session {
 	struct cds_list_head calls; /* in flight, in order of request id */
 
 	struct cds_list_head peers; /* servers, by incarnation: struct peer */
-	uint32_t nr_peers;
+	uint32_t nr_reaches;	    /* of all of them: struct peer_reach */
 
 	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
 	unsigned nr_blocking_queues;

@@ -113,8 +113,7 @@ static int ask_server(struct afar_target *target, uint32_t index, uint64_t deadl
 		      struct rpc_ticket *ticket)
 {
 	const struct peer_want want = {
-		.ns = target->ns,
-		.rights = target->rights,
+		.reach = target->reaches[index],
 		.access = &target->accesses[index],
 		.layout = target->layout,
 		.index = index,
@@ -123,7 +122,7 @@ static int ask_server(struct afar_target *target, uint32_t index, uint64_t deadl
 	if (target->is_lost)
 		return fail_lost(target);
 	if (ticket)
-		return peer_ticket(target->peers[index], deadline, ticket);
+		return peer_ticket(target->peers[index], target->reaches[index], deadline, ticket);
 	return peer_grant(target->peers[index], &want, deadline);
 }
 

@@ -5,8 +5,11 @@
  * A transport is one `struct fabric_ops` in one folder (ofi/ over libfabric). Callers use the inline
  * wrappers below; nothing above this seam names a transport except to pass its name through.
  *
- * Threads: a fabric, its memory registrations and its listeners may be used from any thread. A queue
+ * Threads: a fabric, its domains, memory registrations and listeners may be used from any thread. A queue
  * and the endpoints on it belong to one thread at a time (whoever owns the queue serializes).
+ *
+ * Protection: memory is registered in a domain, and a connection is accepted into one. A peer can use
+ * the keys of the domain that its connection is in, and no others, whoever may have told it those.
  *
  * Contexts: an operation carries a 64-bit context which its completion returns. The seam does not
  * look at it. Closing an endpoint ends its operations: afterwards none of them can touch local memory
@@ -42,7 +45,7 @@ enum fabric_access {
 /* A registration. `descriptor` goes with local pieces, `key` and `base` to whoever reads it remotely:
  * the remote address of byte i is base + i. */
 struct fabric_memory {
-	struct fabric *fabric;
+	struct fabric_domain *domain;
 	void *handle;
 	void *descriptor;
 	uint64_t key;
@@ -89,6 +92,11 @@ struct fabric_patience {
 struct fabric {
 	const struct fabric_ops *ops;
 	struct fabric_attributes attributes;
+	/* What the fabric is opened with. The endpoints that connect are in it. */
+	struct fabric_domain *domain;
+};
+struct fabric_domain {
+	struct fabric *fabric;
 };
 struct fabric_queue {
 	struct fabric *fabric;
@@ -109,9 +117,13 @@ struct fabric_ops {
 	int (*open)(const char *transport, struct fabric **out);
 	void (*close)(struct fabric *fabric);
 
+	/* One more domain. Closing it wants its registrations and endpoints closed before. */
+	int (*domain_open)(struct fabric *fabric, struct fabric_domain **out);
+	void (*domain_close)(struct fabric_domain *domain);
+
 	/* Registers memory for `access`. Does not touch or keep the memory alive. */
-	int (*memory_register)(struct fabric *fabric, void *addr, size_t length, unsigned access,
-			       struct fabric_memory *out);
+	int (*memory_register)(struct fabric_domain *domain, void *addr, size_t length,
+			       unsigned access, struct fabric_memory *out);
 	/* Afterwards no peer can use the key. */
 	void (*memory_deregister)(struct fabric_memory *memory);
 
@@ -128,10 +140,10 @@ struct fabric_ops {
 	 * transport does not let strangers keep anything open. */
 	size_t (*listener_sweep)(struct fabric_listener *listener,
 				 const struct fabric_patience *patience);
-	/* Starts accepting; FABRIC_CONNECTED follows on the queue. On an error the request is still to
-	 * be rejected. */
-	int (*accept)(struct fabric_request *request, struct fabric_queue *queue, void *owner,
-		      struct fabric_endpoint **out);
+	/* Starts accepting; FABRIC_CONNECTED follows on the queue. The peer can use the keys of `domain`
+	 * alone. On an error the request is still to be rejected. */
+	int (*accept)(struct fabric_request *request, struct fabric_queue *queue,
+		      struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 	void (*reject)(struct fabric_listener *listener, struct fabric_request *request);
 
 	/* A queue for up to `depth` transfers in flight per endpoint; grows inside as endpoints come. */
@@ -172,15 +184,25 @@ static inline void fabric_close(struct fabric *fabric)
 	fabric->ops->close(fabric);
 }
 
-static inline int fabric_memory_register(struct fabric *fabric, void *addr, size_t length,
+static inline int fabric_domain_open(struct fabric *fabric, struct fabric_domain **out)
+{
+	return fabric->ops->domain_open(fabric, out);
+}
+
+static inline void fabric_domain_close(struct fabric_domain *domain)
+{
+	domain->fabric->ops->domain_close(domain);
+}
+
+static inline int fabric_memory_register(struct fabric_domain *domain, void *addr, size_t length,
 					 unsigned access, struct fabric_memory *out)
 {
-	return fabric->ops->memory_register(fabric, addr, length, access, out);
+	return domain->fabric->ops->memory_register(domain, addr, length, access, out);
 }
 
 static inline void fabric_memory_deregister(struct fabric_memory *memory)
 {
-	memory->fabric->ops->memory_deregister(memory);
+	memory->domain->fabric->ops->memory_deregister(memory);
 }
 
 static inline int fabric_listen(struct fabric *fabric, const char *address,
@@ -213,9 +235,10 @@ static inline size_t fabric_listener_sweep(struct fabric_listener *listener,
 }
 
 static inline int fabric_accept(struct fabric_request *request, struct fabric_queue *queue,
-				void *owner, struct fabric_endpoint **out)
+				struct fabric_domain *domain, void *owner,
+				struct fabric_endpoint **out)
 {
-	return queue->fabric->ops->accept(request, queue, owner, out);
+	return queue->fabric->ops->accept(request, queue, domain, owner, out);
 }
 
 static inline void fabric_reject(struct fabric_listener *listener, struct fabric_request *request)

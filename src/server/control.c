@@ -101,12 +101,16 @@ static void connect_client(struct control *control, const struct rpc_connection 
 	uint64_t incarnation = control->options.incarnation->number;
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
+	const struct admission admission = {
+		.session = request->session,
+		.reach = {request->namespace_, (request->rights & RIGHT_WRITE) != 0},
+	};
 	struct rpc_ticket signed_ticket;
 	int status;
 
 	status = check_session(control, connection, request->session, "connect");
 	if (status == 0)
-		status = tickets_issue(control->options.tickets, request->session, &signed_ticket);
+		status = tickets_issue(control->options.tickets, &admission, &signed_ticket);
 	if (status != 0) {
 		refuse(control, connection, call, status);
 		return;
@@ -180,22 +184,26 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 
 /* The keys of all extents asked for, or none. */
 static int find_keys(struct control *control, const Afar__Grant *request, uint32_t rights,
-		     struct extent_key *found, Afar__Key *keys)
+		     Afar__Key *keys)
 {
-	int status;
+	const struct admission admission = {
+		.session = request->session,
+		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
+	};
+	struct extent_key found;
+	int status = 0;
 
-	status = grants_give(control->options.grants, request->session, request->namespace_,
-			     request->extents, request->n_extents, (rights & RIGHT_WRITE) != 0,
-			     found);
 	for (size_t i = 0; i < request->n_extents && status == 0; i++) {
+		status = extent_pool_key(control->options.pool, request->extents[i],
+					 admission.reach, &found);
 		afar__key__init(&keys[i]);
 		keys[i].extent = request->extents[i];
-		keys[i].length = found[i].length;
+		keys[i].length = found.length;
 		keys[i].transport = (char *)control->options.transport;
-		keys[i].key = found[i].key;
-		keys[i].origin = found[i].origin;
+		keys[i].key = found.key;
+		keys[i].origin = found.origin;
 	}
-	return status;
+	return status ? status : tickets_entitle(control->options.tickets, &admission);
 }
 
 static void grant_keys(struct control *control, const struct rpc_connection *connection,
@@ -205,7 +213,6 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	Afar__Keys result = AFAR__KEYS__INIT;
 	Afar__Key *keys = NULL, **pointers = NULL;
-	struct extent_key *found = NULL;
 	uint32_t rights;
 	int status;
 
@@ -214,12 +221,11 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 		goto out_fail;
 	keys = calloc(request->n_extents + 1, sizeof(*keys));
 	pointers = calloc(request->n_extents + 1, sizeof(Afar__Key *));
-	found = calloc(request->n_extents + 1, sizeof(*found));
-	if (!keys || !pointers || !found) {
+	if (!keys || !pointers) {
 		status = error_code(-ENOMEM);
 		goto out_fail;
 	}
-	status = find_keys(control, request, rights, found, keys);
+	status = find_keys(control, request, rights, keys);
 	if (status != 0)
 		goto out_fail;
 	for (size_t i = 0; i < request->n_extents; i++)
@@ -235,7 +241,6 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 out_fail:
 	refuse(control, connection, call, status);
 out_free:
-	free(found);
 	free(pointers);
 	free(keys);
 }

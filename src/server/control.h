@@ -11,7 +11,6 @@
 
 #include "rpc/rpc.h"
 #include "server/extent.h"
-#include "server/grants.h"
 #include "server/incarnation.h"
 #include "server/tickets.h"
 
@@ -23,7 +22,6 @@ struct control_options {
 	const struct incarnation *incarnation; /* stays, as all below         */
 	const char *transport;		       /* that the extents' keys are of */
 	struct extent_pool *pool;
-	struct grants *grants;
 	struct tickets *tickets;
 };
 

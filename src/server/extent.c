@@ -300,55 +300,64 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 	extents_unmap(&gone);
 }
 
-/* The keys for all, if it has such. Afterwards no transfer with them can begin. */
-static void deregister(struct extent *extent)
+/* Afterwards no transfer can begin on it. */
+static void deregister(struct extent_pool *pool, struct extent *extent)
 {
-	if (!extent->has_keys)
-		return;
-	fabric_memory_deregister(&extent->both);
-	fabric_memory_deregister(&extent->read_only);
-	extent->has_keys = false;
+	for (int i = 0; i < NR_KEYS; i++) {
+		if (!extent->keys[i].domain)
+			continue;
+		fabric_memory_deregister(&extent->keys[i].memory);
+		domains_put(pool->options.domains, extent->keys[i].domain);
+		extent->keys[i].domain = NULL;
+	}
 }
 
-static void deregister_all(struct reservation *reservation, const struct extent *end)
+static void deregister_all(struct extent_pool *pool, struct reservation *reservation,
+			   const struct extent *end)
 {
 	struct extent *extent;
 
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
 		if (extent == end)
 			return;
-		deregister(extent);
+		deregister(pool, extent);
 	}
 }
 
-static int register_for_all(struct extent_pool *pool, struct extent *extent)
+/* Makes the key for this reach, if there is none yet. */
+static int register_for(struct extent_pool *pool, struct extent *extent, struct reach reach)
 {
-	struct fabric *fabric = pool->options.fabric;
+	const unsigned access = FABRIC_REMOTE_READ | (reach.may_write ? FABRIC_REMOTE_WRITE : 0);
+	struct domain *domain;
+	int status;
+
+	if (extent->keys[reach.may_write].domain)
+		return 0;
+	status = domains_get(pool->options.domains, reach, &domain);
+	if (status != 0)
+		return status;
+	status = fabric_memory_register(domain->fabric, extent->addr, extent->length, access,
+					&extent->keys[reach.may_write].memory);
+	if (status != 0)
+		domains_put(pool->options.domains, domain);
+	else
+		extent->keys[reach.may_write].domain = domain;
+	return status;
+}
+
+static int register_all(struct extent_pool *pool, uint64_t namespace,
+			struct reservation *reservation)
+{
+	const struct reach reach = {.namespace = namespace, .may_write = true};
+	struct extent *extent;
 	int status;
 
 	if (!pool->options.is_registering_slow)
 		return 0;
-	status = fabric_memory_register(fabric, extent->addr, extent->length,
-					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &extent->both);
-	if (status != 0)
-		return status;
-	status = fabric_memory_register(fabric, extent->addr, extent->length, FABRIC_REMOTE_READ,
-					&extent->read_only);
-	if (status != 0)
-		fabric_memory_deregister(&extent->both);
-	extent->has_keys = status == 0;
-	return status;
-}
-
-static int register_all(struct extent_pool *pool, struct reservation *reservation)
-{
-	struct extent *extent;
-	int status;
-
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
-		status = register_for_all(pool, extent);
+		status = register_for(pool, extent, reach);
 		if (status != 0) {
-			deregister_all(reservation, extent);
+			deregister_all(pool, reservation, extent);
 			return error_fail(status,
 					  "reserve %llu MiB: the fabric does not register the "
 					  "memory (%s); raise the limit of locked memory",
@@ -407,7 +416,7 @@ static int grant_all(struct extent_pool *pool, uint64_t namespace, struct reserv
 	infos = calloc(list_length(&reservation->taken), sizeof(*infos));
 	if (!infos)
 		return error_code(-ENOMEM);
-	status = register_all(pool, reservation);
+	status = register_all(pool, namespace, reservation);
 	if (status != 0)
 		goto out_free;
 
@@ -428,7 +437,7 @@ static int grant_all(struct extent_pool *pool, uint64_t namespace, struct reserv
 	return 0;
 
 out_deregister:
-	deregister_all(reservation, NULL);
+	deregister_all(pool, reservation, NULL);
 out_free:
 	free(infos);
 	return status;
@@ -509,16 +518,15 @@ static void start_draining(struct extent_pool *pool, struct extent *extent,
 	extent_move(pool, extent, EXTENT_DRAINING);
 	cds_list_add_tail(&extent->drained, &drain->extents);
 	drain->nr_extents++;
-	drain->had_keys = drain->had_keys || extent->was_reached;
 }
 
 /* Takes its time on some transports; nobody else looks at the keys of what is DRAINING. */
-static void end_keys(struct extent_drain *drain)
+static void end_keys(struct extent_pool *pool, struct extent_drain *drain)
 {
 	struct extent *extent;
 
 	cds_list_for_each_entry (extent, &drain->extents, drained)
-		deregister(extent);
+		deregister(pool, extent);
 }
 
 void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents,
@@ -535,7 +543,7 @@ void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t
 			start_draining(pool, extent, out);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	end_keys(out);
+	end_keys(pool, out);
 	if (out->nr_extents > 0)
 		notify(pool);
 }
@@ -564,31 +572,32 @@ size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, si
 	return drain.nr_extents;
 }
 
-/* With the lock held: against draining. Where registering takes long, it has been done before. */
-static int make_key(struct extent_pool *pool, struct extent *extent, bool may_write,
+bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace)
+{
+	const struct extent *extent;
+
+	cds_list_for_each_entry (extent, &drain->extents, drained) {
+		if (extent->was_reached && extent->namespace == namespace)
+			return true;
+	}
+	return false;
+}
+
+/* With the lock held: against draining. */
+static int make_key(struct extent_pool *pool, struct extent *extent, struct reach reach,
 		    struct extent_key *out)
 {
-	const unsigned access = FABRIC_REMOTE_READ | (may_write ? FABRIC_REMOTE_WRITE : 0);
-	int status = 0;
+	const struct fabric_memory *memory = &extent->keys[reach.may_write].memory;
+	int status = register_for(pool, extent, reach);
 
-	if (extent->has_keys) {
-		out->memory = may_write ? extent->both : extent->read_only;
-	} else {
-		status = fabric_memory_register(pool->options.fabric, extent->addr, extent->length,
-						access, &out->memory);
-	}
 	if (status != 0)
 		return status;
 	extent->was_reached = true;
-	out->length = extent->length;
-	out->key = out->memory.key;
-	out->origin = out->memory.base;
-	if (extent->has_keys)
-		out->memory.handle = NULL; /* ends with the extent */
+	*out = (struct extent_key){extent->length, memory->key, memory->base};
 	return 0;
 }
 
-int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool may_write,
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reach,
 		    struct extent_key *out)
 {
 	struct extent *found;
@@ -596,16 +605,16 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespac
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
-	if (found && found->namespace != namespace)
+	if (found && found->namespace != reach.namespace)
 		found = NULL;
 	if (found)
-		status = make_key(pool, found, may_write, out);
+		status = make_key(pool, found, reach, out);
 	pthread_mutex_unlock(&pool->lock);
 	if (!found)
 		return error_fail(-AFAR_ELOST,
 				  "key of extent %llu: namespace %llu has no such extent on this "
 				  "server; open the region again",
-				  (unsigned long long)extent, (unsigned long long)namespace);
+				  (unsigned long long)extent, (unsigned long long)reach.namespace);
 	return status;
 }
 
@@ -757,7 +766,7 @@ void extent_pool_close(struct extent_pool *pool)
 
 	cds_list_for_each_entry_safe (extent, next, &pool->granted, node)
 		start_draining(pool, extent, &drain);
-	end_keys(&drain);
+	end_keys(pool, &drain);
 	cds_list_for_each_entry_safe (extent, next, &drain.extents, drained)
 		extent_move(pool, extent, EXTENT_DIRTY);
 	drop_all(pool, &pool->dirty);

@@ -14,18 +14,18 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "fabric/fabric.h"
+#include "server/domains.h"
 
 #define EXTENT_BYTES_MAX ((size_t)1 << 30) /* of one extent; the least is SEGMENT_MIN */
 
 struct extent_pool;
 
 struct extent_pool_options {
-	struct fabric *fabric;	 /* to register with                                */
+	struct domains *domains; /* to register in                                 */
 	uint64_t capacity_bytes; /* lent at most                                    */
 	uint64_t pool_bytes;	 /* of scrubbed memory kept; 0: all that comes back */
-	/* Registering takes its time: extents are registered when they are reserved, and all get the same
-	 * keys. Else each extent_pool_key() makes one. */
+	/* Registering takes its time: extents are registered when they are reserved, else when a key is
+	 * first asked for. */
 	bool is_registering_slow;
 	/* Runs, outside the pool's lock, on whatever thread changed the pool's numbers. May be NULL. */
 	void (*changed)(void *context);
@@ -68,35 +68,33 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 			      struct extent_info **out, size_t *nr_out);
 
 /*
- * Releasing, in two steps. After extent_pool_drain() nobody gets a key of the extents any more. Numbers that
- * nobody has, and those that are being drained, are skipped. When the keys made before have ended, and no
- * connection is left on which a transfer may have begun with one, extent_pool_drained() hands the memory to
- * the scrubber.
+ * Releasing, in two steps. After extent_pool_drain() the extents' keys have ended and nobody gets others.
+ * Numbers that nobody has, and those that are being drained, are skipped. When no connection is left on which
+ * a transfer may have begun with a key, extent_pool_drained() hands the memory to the scrubber.
  */
 struct extent_drain {
 	struct cds_list_head extents;
 	size_t nr_extents;
-	bool had_keys; /* any of them, ever */
 };
 void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents,
 		       struct extent_drain *out);
 void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain);
+/* Whether a connection of this namespace's may be at one of them. */
+bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace);
 
 /* Both at once, for extents that nobody has a key of. Returns how many were released. */
 size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents);
 
-/* What a client needs to reach an extent. The registration behind it is the caller's to end, with
- * fabric_memory_deregister(), before extent_pool_drained() and extent_pool_close(). */
+/* What a client needs to reach an extent. */
 struct extent_key {
 	uint64_t length;
-	uint64_t key; /* the fabric's */
+	uint64_t key; /* the fabric's, in the domain for this reach */
 	uint64_t origin;
-	struct fabric_memory memory;
 };
 
-/* A key to read with, or to read and write with. With a sentence: -AFAR_ELOST (nobody has the extent, or
- * another namespace has, which is not told apart), those of registering. */
-int extent_pool_key(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool may_write,
+/* The key for this reach, the same for all who ask. With a sentence: -AFAR_ELOST (nobody has the extent, or
+ * another namespace has, which is not told apart), those of domains_get() and of registering. */
+int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reach,
 		    struct extent_key *out);
 
 /* All extents that somebody has, those that are being drained among them; `*out` is the caller's to free().

@@ -26,6 +26,9 @@ enum extent_state {
 	NR_STATES,
 };
 
+/* An extent's keys, by whether they let write. */
+#define NR_KEYS 2
+
 struct extent {
 	struct cds_list_head node;    /* in the list of its state, or of who works on it */
 	struct cds_list_head drained; /* in its extent_drain, while DRAINING             */
@@ -36,9 +39,10 @@ struct extent {
 	uint64_t number;
 	uint64_t namespace;
 	bool was_reached; /* somebody has got a key of it                             */
-	/* Where registering is slow: keys for all. */
-	struct fabric_memory both, read_only;
-	bool has_keys;
+	struct {
+		struct domain *domain; /* NULL: it is not registered */
+		struct fabric_memory memory;
+	} keys[NR_KEYS];
 };
 
 struct extent_pool {

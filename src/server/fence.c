@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The order of a fence, which is all its value. For extents: no new keys, then no keys, then all data
- * connections closed, then the memory is somebody else's. All, because a key is worth the same to whoever is
- * told it: a transfer with it may be half through on any connection, also of a session that never asked for
- * one, and nothing shows it. For a session: no tickets any more, then no keys, then its connections closed.
+ * connections of their namespace closed, then the memory is somebody else's. All, because a key is worth the
+ * same to whoever is told it in the namespace's domains: a transfer with it may be half through on any
+ * connection there, and nothing shows it. Connections in other domains cannot have begun one, and go on.
+ * For a session: no tickets any more, then its connections closed; without those, keys are numbers.
  *
  * Nothing here waits: the progress threads close connections and the last of them goes on. Owns the fences
  * in progress.
@@ -66,6 +67,13 @@ static int open_extents_fence(const struct fence *fence, const uint64_t *extents
 	return 0;
 }
 
+static bool has_reached(const void *argument, const struct admission *connection)
+{
+	const struct extents_fence *extents = argument;
+
+	return extent_drain_reached(&extents->drain, connection->reach.namespace);
+}
+
 /* No key, no connection: the memory is nobody's. */
 static void on_connections_closed(void *argument)
 {
@@ -81,6 +89,7 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 {
 	struct progress_closing *closing;
 	struct extents_fence *opened;
+	struct progress_order order;
 	int status;
 
 	status = open_extents_fence(fence, extents, nr_extents, &opened);
@@ -94,32 +103,61 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 		return status;
 	}
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
-	grants_end_extents(fence->grants, opened->extents, opened->nr_extents);
 	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
-	progress_close(closing, opened->drain.had_keys ? PROGRESS_ALL : PROGRESS_NOBODYS, 0,
-		       on_connections_closed, opened);
+	order = (struct progress_order){has_reached, on_connections_closed, opened};
+	progress_close(closing, &order);
 	return 0;
 }
 
 /* ---- Sessions */
 
+struct session_fence {
+	uint64_t session;
+	void (*done)(void *argument);
+	void *argument;
+};
+
+static bool is_sessions(const void *argument, const struct admission *connection)
+{
+	const struct session_fence *fence = argument;
+
+	return connection->session == fence->session;
+}
+
+static void on_session_closed(void *argument)
+{
+	struct session_fence *fence = argument;
+
+	fence->done(fence->argument);
+	free(fence);
+}
+
 int fence_session(const struct fence *fence, uint64_t session, void (*done)(void *argument),
 		  void *argument)
 {
+	struct session_fence *opened = malloc(sizeof(*opened));
 	struct progress_closing *closing;
+	struct progress_order order;
 	int status;
 
+	if (!opened)
+		return error_code(-ENOMEM);
+	*opened = (struct session_fence){session, done, argument};
 	status = progress_closing_new(fence->progress, &closing);
 	if (status != 0)
-		return status;
+		goto out_free;
 	/* In this order: no unused ticket may be redeemed behind the closing. */
 	status = tickets_revoke(fence->tickets, session);
-	if (status != 0) {
-		progress_closing_drop(closing);
-		return status;
-	}
-	grants_end_session(fence->grants, session);
+	if (status != 0)
+		goto out_drop;
 	control_end_session(fence->control, session);
-	progress_close(closing, PROGRESS_SESSIONS, session, done, argument);
+	order = (struct progress_order){is_sessions, on_session_closed, opened};
+	progress_close(closing, &order);
 	return 0;
+
+out_drop:
+	progress_closing_drop(closing);
+out_free:
+	free(opened);
+	return status;
 }

@@ -11,30 +11,28 @@
 
 #include "server/control.h"
 #include "server/extent.h"
-#include "server/grants.h"
 #include "server/progress.h"
 #include "server/tickets.h"
 
 /* What a fence has to close. All stay until progress_stop(). */
 struct fence {
 	struct extent_pool *pool;
-	struct grants *grants;
 	struct tickets *tickets;
 	struct progress *progress;
 	struct control *control;
 };
 
 /*
- * Ends the keys of extents, closes all data connections if there have been any, and only then hands the
- * memory to the scrubber and calls `done(argument)`, on a progress thread. Extents that nobody has are
- * skipped; for those that an earlier call is at, `done` runs after that one's. One thread at a time. -ENOMEM
+ * Ends the keys of extents, closes the data connections of their namespaces if there have been any keys, and
+ * only then hands the memory to the scrubber and calls `done(argument)`, on a progress thread. Extents that
+ * nobody has are skipped; for those that an earlier call is at, `done` runs after that one's. One thread at a time. -ENOMEM
  * with a sentence: `done` will not run, nothing was done.
  */
 int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
 		  void (*done)(void *argument), void *argument);
 
 /*
- * Ends a session: it gets no tickets and no keys any more, those it has end, its control and data
+ * Ends a session: it gets no tickets and no keys any more, its tickets end, its control and data
  * connections are closed; then `done(argument)` runs, on a progress thread: nothing the session posted can land any more. On the
  * loop's thread. -ENOMEM with a sentence: `done` will not run, nothing was done.
  */

@@ -39,7 +39,8 @@ enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 struct connection {
 	struct cds_list_head node;
 	struct fabric_endpoint *endpoint;
-	uint64_t session;
+	struct admission admission;
+	struct domain *domain;	   /* that it is accepted into */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
 };
 
@@ -55,11 +56,8 @@ struct command {
 /* The closing of connections, on its way through all threads. Freed by the last. */
 struct progress_closing {
 	struct progress *progress;
-	enum progress_whose whose;
-	uint64_t session;
-	atomic_uint nr_left; /* threads that have not closed theirs yet */
-	void (*done)(void *argument);
-	void *argument;
+	struct progress_order order;
+	atomic_uint nr_left;	   /* threads that have not closed theirs yet */
 	struct command commands[]; /* one per thread */
 };
 
@@ -152,6 +150,7 @@ static void note_settled(struct progress_thread *thread, struct connection *conn
 static void close_connection(struct progress_thread *thread, struct connection *connection)
 {
 	fabric_endpoint_close(connection->endpoint);
+	domains_put(thread->progress->options.domains, connection->domain);
 	note_settled(thread, connection);
 	cds_list_del(&connection->node);
 	free(connection);
@@ -172,16 +171,22 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 		goto out_reject;
 	}
 	if (progress->options.admit(progress->options.context, request->private_data,
-				    request->private_length, &connection->session) != 0)
+				    request->private_length, &connection->admission) != 0)
 		goto out_reject;
-	if (fabric_accept(request, thread->queue, connection, &connection->endpoint) != 0)
+	if (domains_get(progress->options.domains, connection->admission.reach,
+			&connection->domain) != 0)
 		goto out_reject;
+	if (fabric_accept(request, thread->queue, connection->domain->fabric, connection,
+			  &connection->endpoint) != 0)
+		goto out_put;
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;
 	cds_list_add(&connection->node, &thread->connections);
 	progress->options.changed(progress->options.context);
 	return;
 
+out_put:
+	domains_put(progress->options.domains, connection->domain);
 out_reject:
 	log_rejection(progress, request->peer, afar_last_error());
 	free(connection);
@@ -231,23 +236,17 @@ out_reject:
 	fabric_reject(progress->listener, request);
 }
 
-static bool is_concerned(const struct progress_closing *closing, uint64_t session)
-{
-	return closing->whose == PROGRESS_ALL ||
-	       (closing->whose == PROGRESS_SESSIONS && closing->session == session);
-}
-
 /* Afterwards `closing` may be gone. */
 static void close_some(struct progress_thread *thread, struct progress_closing *closing)
 {
 	struct connection *connection, *next;
 
 	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
-		if (is_concerned(closing, connection->session))
+		if (closing->order.concerns(closing->order.argument, &connection->admission))
 			close_connection(thread, connection);
 	}
 	if (atomic_fetch_sub(&closing->nr_left, 1) == 1) {
-		closing->done(closing->argument);
+		closing->order.done(closing->order.argument);
 		progress_closing_drop(closing);
 	}
 }
@@ -572,16 +571,12 @@ void progress_closing_drop(struct progress_closing *closing)
 	free(closing);
 }
 
-void progress_close(struct progress_closing *closing, enum progress_whose whose, uint64_t session,
-		    void (*done)(void *argument), void *argument)
+void progress_close(struct progress_closing *closing, const struct progress_order *order)
 {
 	struct progress *progress = closing->progress;
 	unsigned nr_threads = progress->options.nr_threads;
 
-	closing->whose = whose;
-	closing->session = session;
-	closing->done = done;
-	closing->argument = argument;
+	closing->order = *order;
 	/* Until the last one has its command, the closing is not freed. */
 	for (unsigned i = 0; i < nr_threads; i++)
 		send_command(&progress->threads[i], &closing->commands[i]);

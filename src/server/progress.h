@@ -7,10 +7,12 @@
 #ifndef SERVER_PROGRESS_H
 #define SERVER_PROGRESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fabric/fabric.h"
+#include "server/domains.h"
+#include "server/tickets.h"
 
 #define PROGRESS_THREADS_MAX 64U
 
@@ -22,10 +24,11 @@ struct progress_options {
 	unsigned nr_threads; /* 1 to PROGRESS_THREADS_MAX                     */
 	uint32_t spin_us;    /* a thread spins so long after work             */
 	uint32_t nr_connections_max;
-	uint32_t silence_ms; /* strangers must say who they are within; 0: 10 s       */
-	/* Whether a stranger who shows these bytes may connect, and for which session: 0, or negative
-	 * with a sentence. Runs on the thread that then owns the connection, just before it does. */
-	int (*admit)(void *context, const void *shown, size_t length, uint64_t *session);
+	uint32_t silence_ms;	 /* strangers must say who they are within; 0: 10 s       */
+	struct domains *domains; /* to accept into */
+	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a
+	 * sentence. Runs on the thread that then owns the connection, just before it does. */
+	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
 	/* Runs on a progress thread when the number of connections changed. */
 	void (*changed)(void *context);
 	void *context;
@@ -45,18 +48,18 @@ struct progress_closing;
 int progress_closing_new(struct progress *progress, struct progress_closing **out);
 void progress_closing_drop(struct progress_closing *closing);
 
-enum progress_whose {
-	PROGRESS_NOBODYS, /* to wait for what others have closed */
-	PROGRESS_SESSIONS,
-	PROGRESS_ALL,
+/* Which connections, and what then. Both run on progress threads, the first on several at once. */
+struct progress_order {
+	bool (*concerns)(const void *argument, const struct admission *connection);
+	void (*done)(void *argument);
+	void *argument;
 };
 
 /*
- * Closes connections: all, or those of `session`. `done(argument)` runs on a progress thread when that is
- * so for all that were admitted before this call: nothing that was posted on them can land any more. `done`
- * comes in the order of the calls. `closing` is taken over.
+ * Closes the connections that the order concerns. `done` runs when that is so for all that were admitted
+ * before this call: nothing that was posted on them can land any more. `done` comes in the order of the
+ * calls. `closing` is taken over.
  */
-void progress_close(struct progress_closing *closing, enum progress_whose whose, uint64_t session,
-		    void (*done)(void *argument), void *argument);
+void progress_close(struct progress_closing *closing, const struct progress_order *order);
 
 #endif

@@ -20,6 +20,8 @@
 
 struct check {
 	struct fabric *fabric;
+	struct fabric_domain
+		*domain; /* that the page is registered, and connections accepted, in */
 	const char *address;
 	uint64_t deadline;
 	struct fabric_listener *listener;
@@ -58,7 +60,8 @@ static void take_request(struct check *check)
 		return;
 	if (check->accepted || request.private_length < WORD_BYTES ||
 	    memcmp(request.private_data, check->password, WORD_BYTES) != 0 ||
-	    fabric_accept(&request, check->target_queue, NULL, &check->accepted) != 0)
+	    fabric_accept(&request, check->target_queue, check->domain, NULL, &check->accepted) !=
+		    0)
 		fabric_reject(check->listener, &request);
 }
 
@@ -137,7 +140,7 @@ static int check_closed_key(struct check *check)
 	struct fabric_memory memory;
 	int status;
 
-	status = fabric_memory_register(check->fabric, check->page, PAGE_BYTES,
+	status = fabric_memory_register(check->domain, check->page, PAGE_BYTES,
 					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
 	if (status != 0)
 		return status;
@@ -160,7 +163,7 @@ static int check_read_only_key(struct check *check)
 	struct fabric_memory memory;
 	int status;
 
-	status = fabric_memory_register(check->fabric, check->page, PAGE_BYTES, FABRIC_REMOTE_READ,
+	status = fabric_memory_register(check->domain, check->page, PAGE_BYTES, FABRIC_REMOTE_READ,
 					&memory);
 	if (status != 0)
 		return status;
@@ -173,6 +176,25 @@ static int check_read_only_key(struct check *check)
 			   : status;
 }
 
+/* Keys are no secrets in their domain; what they are worth outside of it is all that parts namespaces. */
+static int check_foreign_key(struct check *check)
+{
+	struct fabric_memory memory;
+	int status;
+
+	status = fabric_memory_register(check->fabric->domain, check->page, PAGE_BYTES,
+					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
+	if (status != 0)
+		return status;
+	status = try_write(check, &memory);
+	fabric_memory_deregister(&memory);
+	return status == 1
+		       ? fail(check, -EPERM,
+			      "a write with a key of another protection domain goes through, so "
+			      "nobody's memory would be safe; use another transport")
+		       : status;
+}
+
 /* ---- Setting up */
 
 static int open_ends(struct check *check)
@@ -181,11 +203,13 @@ static int open_ends(struct check *check)
 
 	status = fabric_listen(check->fabric, check->address, &check->listener);
 	if (status == 0)
+		status = fabric_domain_open(check->fabric, &check->domain);
+	if (status == 0)
 		status = fabric_queue_open(check->fabric, 1, &check->target_queue);
 	if (status == 0)
 		status = fabric_queue_open(check->fabric, 1, &check->queue);
 	if (status == 0)
-		status = fabric_memory_register(check->fabric, check->source, PAGE_BYTES,
+		status = fabric_memory_register(check->fabric->domain, check->source, PAGE_BYTES,
 						FABRIC_LOCAL, &check->source_memory);
 	return status;
 }
@@ -193,12 +217,14 @@ static int open_ends(struct check *check)
 static void close_ends(struct check *check)
 {
 	disconnect(check);
-	if (check->source_memory.fabric)
+	if (check->source_memory.domain)
 		fabric_memory_deregister(&check->source_memory);
 	if (check->queue)
 		fabric_queue_close(check->queue);
 	if (check->target_queue)
 		fabric_queue_close(check->target_queue);
+	if (check->domain)
+		fabric_domain_close(check->domain);
 	if (check->listener)
 		fabric_listener_close(check->listener);
 }
@@ -225,6 +251,8 @@ int selfcheck(struct fabric *fabric, const char *address)
 		status = check_closed_key(&check);
 	if (status == 0)
 		status = check_read_only_key(&check);
+	if (status == 0)
+		status = check_foreign_key(&check);
 	close_ends(&check);
 
 out_free:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the
- * tickets (tickets.c), the grant book (grants.c), the data port (progress.c), the control port (control.c),
+ * protection domains its keys are of (domains.c), the tickets (tickets.c), the data port (progress.c), the control port (control.c),
  * the membership in the cluster (membership.c). Called by the daemon.
  */
 #include <errno.h>
@@ -20,9 +20,9 @@
 #include "memory/segment.h"
 #include "server/advertise.h"
 #include "server/control.h"
+#include "server/domains.h"
 #include "server/extent.h"
 #include "server/fence.h"
-#include "server/grants.h"
 #include "server/incarnation.h"
 #include "server/membership.h"
 #include "server/progress.h"
@@ -43,7 +43,7 @@ struct server {
 	struct incarnation incarnation;
 	struct fabric *fabric;
 	struct tickets *tickets;
-	struct grants *grants;
+	struct domains *domains;
 	struct extent_pool *pool;
 	struct progress *progress;
 	struct control *control;
@@ -61,11 +61,11 @@ static void on_changed(void *context)
 		membership_changed(membership);
 }
 
-static int admit(void *context, const void *shown, size_t length, uint64_t *session)
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	struct server *server = context;
 
-	return tickets_redeem(server->tickets, shown, length, session);
+	return tickets_redeem(server->tickets, shown, length, out);
 }
 
 /* Each client costs descriptors: what the administrator allows at most is for us to use. Returns how
@@ -146,7 +146,7 @@ static bool is_registering_slow(const struct server *server)
 static int open_pool(struct server *server, const struct server_options *options)
 {
 	const struct extent_pool_options pool = {
-		.fabric = server->fabric,
+		.domains = server->domains,
 		.capacity_bytes =
 			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
 		.pool_bytes = options->pool_bytes,
@@ -168,6 +168,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.spin_us = options->spin_us ? options->spin_us : SPIN_US_DEFAULT,
 		/* The rest is for control connections and ourselves. */
 		.nr_connections_max = nr_descriptors - nr_descriptors / 4,
+		.domains = server->domains,
 		.admit = admit,
 		.changed = on_changed,
 		.context = server,
@@ -185,7 +186,6 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 		.incarnation = &server->incarnation,
 		.transport = server->fabric->attributes.transport,
 		.pool = server->pool,
-		.grants = server->grants,
 		.tickets = server->tickets,
 	};
 
@@ -214,8 +214,8 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 	struct membership *opened;
 	int status;
 
-	server->fence = (struct fence){server->pool, server->grants, server->tickets,
-				       server->progress, server->control};
+	server->fence =
+		(struct fence){server->pool, server->tickets, server->progress, server->control};
 	status = membership_open(&membership, &opened);
 	if (status != 0)
 		return status;
@@ -241,9 +241,9 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 		status = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
 				      &server->tickets);
 	if (status == 0)
-		status = open_pool(server, options);
+		status = domains_open(server->fabric, &server->domains);
 	if (status == 0)
-		status = grants_open(server->pool, &server->grants);
+		status = open_pool(server, options);
 	if (status == 0)
 		status = start_progress(server, options);
 	if (status == 0)
@@ -272,8 +272,8 @@ void server_stop(struct server *server)
 		membership_stop(server->membership);
 	control_stop(server->control);
 	progress_stop(server->progress);
-	grants_close(server->grants);
 	extent_pool_close(server->pool);
+	domains_close(server->domains);
 	tickets_close(server->tickets);
 	membership_close(server->membership);
 	if (server->fabric)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tickets that are out: their nonces, in the order of their expiry and in a tree. Control issues them,
- * the progress threads redeem them, membership revokes those of ended sessions. Owns the signing key.
+ * Tickets that are out: their nonces, in the order of their expiry and in a tree; who is entitled to which,
+ * in another. Control issues them, the progress threads redeem them, fences revoke those of ended sessions.
+ * Owns the signing key.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <pthread.h>
 #include <search.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 #include <urcu/list.h>
@@ -21,8 +23,15 @@
 struct ticket {
 	struct cds_list_head node;
 	uint64_t nonce;
-	uint64_t session;
+	struct admission admission;
 	uint64_t expiry; /* on clock_ns() */
+};
+
+/* What one session is entitled to. */
+struct entitled {
+	uint64_t session; /* first: it is searched for by number */
+	struct reach *reaches;
+	size_t nr_reaches;
 };
 
 struct tickets {
@@ -34,7 +43,8 @@ struct tickets {
 	struct cds_list_head out; /* first to expire first */
 	void *out_by_nonce;
 	unsigned nr_out;
-	void *ended; /* tree of the numbers of sessions that ended: 8 bytes each, for good */
+	void *entitled; /* tree of struct entitled */
+	void *ended;	/* tree of the numbers of sessions that ended: 8 bytes each, for good */
 };
 
 static int compare_nonce(const void *a, const void *b)
@@ -69,6 +79,14 @@ int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out
 	return 0;
 }
 
+static void free_entitled(void *node)
+{
+	struct entitled *entitled = node;
+
+	free(entitled->reaches);
+	free(entitled);
+}
+
 static void drop(struct tickets *tickets, struct ticket *ticket)
 {
 	tdelete(ticket, &tickets->out_by_nonce, compare_nonce);
@@ -85,6 +103,7 @@ void tickets_close(struct tickets *tickets)
 		return;
 	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node)
 		drop(tickets, ticket);
+	tdestroy(tickets->entitled, free_entitled);
 	tdestroy(tickets->ended, free);
 	pthread_mutex_destroy(&tickets->lock);
 	OPENSSL_cleanse(tickets->key, sizeof(tickets->key));
@@ -121,8 +140,84 @@ int tickets_check_session(struct tickets *tickets, uint64_t session)
 	return status;
 }
 
+/* ---- Who is entitled. With the lock held. */
+
+static struct entitled *find_entitled(struct tickets *tickets, uint64_t session)
+{
+	struct entitled *const *found = tfind(&session, &tickets->entitled, compare_session);
+
+	return found ? *found : NULL;
+}
+
+static struct entitled *find_or_add_entitled(struct tickets *tickets, uint64_t session)
+{
+	struct entitled *entitled = find_entitled(tickets, session);
+
+	if (entitled)
+		return entitled;
+	entitled = calloc(1, sizeof(*entitled));
+	if (!entitled)
+		return NULL;
+	entitled->session = session;
+	if (!tsearch(entitled, &tickets->entitled, compare_session)) {
+		free(entitled);
+		return NULL;
+	}
+	return entitled;
+}
+
+static bool is_entitled(const struct entitled *entitled, struct reach reach)
+{
+	for (size_t i = 0; entitled && i < entitled->nr_reaches; i++) {
+		if (entitled->reaches[i].namespace == reach.namespace &&
+		    entitled->reaches[i].may_write == reach.may_write)
+			return true;
+	}
+	return false;
+}
+
+static int entitle(struct entitled *entitled, struct reach reach)
+{
+	struct reach *reaches;
+
+	if (is_entitled(entitled, reach))
+		return 0;
+	reaches = reallocarray(entitled->reaches, entitled->nr_reaches + 1, sizeof(*reaches));
+	if (!reaches)
+		return error_code(-ENOMEM);
+	reaches[entitled->nr_reaches++] = reach;
+	entitled->reaches = reaches;
+	return 0;
+}
+
+int tickets_entitle(struct tickets *tickets, const struct admission *admission)
+{
+	struct entitled *entitled;
+	int status;
+
+	pthread_mutex_lock(&tickets->lock);
+	entitled = find_or_add_entitled(tickets, admission->session);
+	status = entitled ? entitle(entitled, admission->reach) : error_code(-ENOMEM);
+	pthread_mutex_unlock(&tickets->lock);
+	return status;
+}
+
+static int check_entitled(struct tickets *tickets, const struct admission *admission)
+{
+	if (is_entitled(find_entitled(tickets, admission->session), admission->reach))
+		return 0;
+	return error_fail(
+		-EACCES,
+		"connect: session %llx has no keys to %s namespace %llu; ask for them first",
+		(unsigned long long)admission->session,
+		admission->reach.may_write ? "write" : "read",
+		(unsigned long long)admission->reach.namespace);
+}
+
+/* ---- Tickets */
+
 /* Remembers a nonce that was handed out. */
-static int remember(struct tickets *tickets, uint64_t nonce, uint64_t session)
+static int remember(struct tickets *tickets, uint64_t nonce, const struct admission *admission)
 {
 	struct ticket *ticket, **known;
 	int status = 0;
@@ -131,11 +226,13 @@ static int remember(struct tickets *tickets, uint64_t nonce, uint64_t session)
 	if (!ticket)
 		return error_code(-ENOMEM);
 	ticket->nonce = nonce;
-	ticket->session = session;
+	ticket->admission = *admission;
 	ticket->expiry = clock_deadline_ms((int64_t)tickets->lifetime_s * 1000);
 
 	pthread_mutex_lock(&tickets->lock);
-	status = check_ended(tickets, session);
+	status = check_ended(tickets, admission->session);
+	if (status == 0)
+		status = check_entitled(tickets, admission);
 	if (status != 0)
 		goto out_unlock;
 	drop_expired(tickets);
@@ -162,7 +259,8 @@ out_unlock:
 	return status;
 }
 
-int tickets_issue(struct tickets *tickets, uint64_t session, struct rpc_ticket *out)
+int tickets_issue(struct tickets *tickets, const struct admission *admission,
+		  struct rpc_ticket *out)
 {
 	uint64_t nonce;
 	int status;
@@ -170,7 +268,7 @@ int tickets_issue(struct tickets *tickets, uint64_t session, struct rpc_ticket *
 	if (RAND_bytes((unsigned char *)&nonce, sizeof(nonce)) != 1)
 		return error_fail(-EIO, "connect: the server has no randomness");
 	*out = (struct rpc_ticket){
-		.session = session,
+		.session = admission->session,
 		.incarnation = tickets->incarnation,
 		.nonce = nonce,
 		.expiry = (uint32_t)(time(NULL) + tickets->lifetime_s),
@@ -178,10 +276,10 @@ int tickets_issue(struct tickets *tickets, uint64_t session, struct rpc_ticket *
 	status = ticket_sign(out, tickets->key);
 	if (status != 0)
 		return status;
-	return remember(tickets, nonce, session);
+	return remember(tickets, nonce, admission);
 }
 
-int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, uint64_t *session)
+int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, struct admission *out)
 {
 	struct rpc_ticket shown;
 	struct ticket like, **known;
@@ -195,15 +293,27 @@ int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, ui
 	pthread_mutex_lock(&tickets->lock);
 	drop_expired(tickets);
 	known = tfind(&like, &tickets->out_by_nonce, compare_nonce);
-	if (known)
+	if (known) {
+		*out = (*known)->admission;
 		drop(tickets, *known);
+	}
 	pthread_mutex_unlock(&tickets->lock);
 	if (!known)
 		return error_fail(-EACCES,
 				  "connect: the ticket was used or revoked before; ask for "
 				  "another");
-	*session = shown.session;
 	return 0;
+}
+
+/* With the lock held. */
+static void forget_entitled(struct tickets *tickets, uint64_t session)
+{
+	struct entitled *entitled = find_entitled(tickets, session);
+
+	if (!entitled)
+		return;
+	tdelete(entitled, &tickets->entitled, compare_session);
+	free_entitled(entitled);
 }
 
 /* With the lock held. */
@@ -228,8 +338,9 @@ int tickets_revoke(struct tickets *tickets, uint64_t session)
 	pthread_mutex_lock(&tickets->lock);
 	status = remember_ended(tickets, session);
 	if (status == 0) {
+		forget_entitled(tickets, session);
 		cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
-			if (ticket->session == session)
+			if (ticket->admission.session == session)
 				drop(tickets, ticket);
 		}
 	}

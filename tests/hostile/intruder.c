@@ -273,7 +273,8 @@ void intruder_leave(struct rpc_connection *control)
 	rpc_connection_unref(control);
 }
 
-int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, struct rpc_ticket *out)
+int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
+			uint32_t rights, struct rpc_ticket *out)
 {
 	const struct rpc_envelope envelope = {.session = session,
 					      .deadline = clock_deadline_ms(PATIENCE_MS)};
@@ -283,6 +284,8 @@ int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, struct
 	int status;
 
 	connect.session = session;
+	connect.namespace_ = ns;
+	connect.rights = rights;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	status = rpc_call(control, &envelope, &request, &frame);

@@ -60,7 +60,8 @@ int intruder_enter(struct intruder *intruder, const char *address, const struct 
 		   struct rpc_connection **out);
 void intruder_leave(struct rpc_connection *control);
 /* Connect and Grant, with whatever one likes to send. */
-int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, struct rpc_ticket *out);
+int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
+			uint32_t rights, struct rpc_ticket *out);
 int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const struct place *place,
 		      struct remote *out);
 

@@ -56,6 +56,7 @@ struct foothold {
 	struct intruder intruder;
 	char name[32]; /* of its namespace */
 	struct place place;
+	struct remote remote; /* what opens it */
 	struct rpc_connection *control;
 	struct data_client data;
 };
@@ -73,6 +74,9 @@ static void gain_foothold(struct foothold *foothold, const char *name, uint64_t 
 					&foothold->control),
 			 0);
 	data_client_open(&foothold->data);
+	assert_int_equal(intruder_ask_keys(foothold->control, intruder->session, &foothold->place,
+					   &foothold->remote),
+			 0);
 }
 
 /* The region may be gone, and the session, too. */
@@ -85,22 +89,38 @@ static void lose_foothold(struct foothold *foothold)
 		;
 }
 
-static void connect_data(struct foothold *foothold)
+static void get_keys(struct foothold *foothold, const struct place *place, struct remote *remote)
+{
+	assert_int_equal(
+		intruder_ask_keys(foothold->control, foothold->intruder.session, place, remote), 0);
+}
+
+static int ask_ticket(struct foothold *foothold, const struct place *place, uint32_t rights,
+		      struct rpc_ticket *out)
+{
+	return intruder_ask_ticket(foothold->control, foothold->intruder.session, place->ns, rights,
+				   out);
+}
+
+static void get_ticket(struct foothold *foothold, struct rpc_ticket *out)
+{
+	assert_int_equal(ask_ticket(foothold, &foothold->place, RIGHT_ALL, out), 0);
+}
+
+/* For a region that it has got the keys of with these rights. */
+static void connect_to(struct foothold *foothold, const struct place *place, uint32_t rights)
 {
 	struct rpc_ticket ticket;
 
-	assert_int_equal(
-		intruder_ask_ticket(foothold->control, foothold->intruder.session, &ticket), 0);
-	assert_int_equal(
-		data_client_connect(&foothold->data, foothold->place.data, &ticket, sizeof(ticket)),
-		0);
+	assert_int_equal(ask_ticket(foothold, place, rights, &ticket), 0);
+	assert_int_equal(data_client_connect(&foothold->data, place->data, &ticket, sizeof(ticket)),
+			 0);
 }
 
-static void get_keys(struct foothold *foothold, struct remote *remote)
+/* For its own. */
+static void connect_data(struct foothold *foothold)
 {
-	assert_int_equal(intruder_ask_keys(foothold->control, foothold->intruder.session,
-					   &foothold->place, remote),
-			 0);
+	connect_to(foothold, &foothold->place, RIGHT_ALL);
 }
 
 /* ---- Passes */
@@ -162,6 +182,16 @@ static void expect_refused(struct foothold *foothold, const void *shown, size_t 
 	town_expect_peace(&town, 1);
 }
 
+static void expect_no_ticket(struct foothold *foothold, uint64_t ns, uint32_t rights)
+{
+	struct rpc_ticket ticket;
+
+	assert_int_equal(intruder_ask_ticket(foothold->control, foothold->intruder.session, ns,
+					     rights, &ticket),
+			 -EACCES);
+	town_expect_peace(&town, 1);
+}
+
 static void test_tickets(void **state)
 {
 	struct foothold foothold;
@@ -173,8 +203,7 @@ static void test_tickets(void **state)
 	expect_refused(&foothold, "", 0);
 	assert_int_equal(RAND_bytes(noise, sizeof(noise)), 1);
 	expect_refused(&foothold, noise, sizeof(noise));
-	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket),
-			 0);
+	get_ticket(&foothold, &ticket);
 	expect_refused(&foothold, &ticket, sizeof(ticket) - 1);
 	altered = ticket;
 	altered.session ^= 1;
@@ -192,10 +221,16 @@ static void test_tickets(void **state)
 	data_client_disconnect(&foothold.data);
 	expect_refused(&foothold, &ticket, sizeof(ticket)); /* replayed */
 	/* A ticket for somebody else. */
-	assert_int_equal(
-		intruder_ask_ticket(foothold.control, foothold.intruder.session ^ 1, &ticket),
-		-EACCES);
+	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session ^ 1,
+					     foothold.place.ns, RIGHT_ALL, &ticket),
+			 -EACCES);
 	town_expect_peace(&town, 1);
+	/* For somebody else's memory, for more than it has keys of, for nothing at all. */
+	expect_no_ticket(&foothold, foothold.place.ns - 1, RIGHT_ALL);
+	expect_no_ticket(&foothold, foothold.place.ns + 1, RIGHT_ALL);
+	expect_no_ticket(&foothold, foothold.place.ns, RIGHT_READ);
+	expect_no_ticket(&foothold, 0, 0);
+	expect_no_ticket(&foothold, UINT64_MAX, UINT32_MAX);
 	lose_foothold(&foothold);
 }
 
@@ -208,8 +243,7 @@ static void test_expired_ticket(void **state)
 	if (!is_long())
 		skip();
 	gain_foothold(&foothold, "expired", SMALL);
-	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket),
-			 0);
+	get_ticket(&foothold, &ticket);
 	sleep(12); /* tickets are good for ten seconds */
 	expect_refused(&foothold, &ticket, sizeof(ticket));
 	lose_foothold(&foothold);
@@ -223,8 +257,7 @@ static void test_ticket_of_an_ended_session(void **state)
 
 	(void)state;
 	gain_foothold(&foothold, "ended", SMALL);
-	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket),
-			 0);
+	get_ticket(&foothold, &ticket);
 	intruder_close(&foothold.intruder);
 	/* Ended when its namespace can go. */
 	while (afar_namespace_delete(town.admin, "ended", AFAR_DELETE_REGIONS) == -EBUSY)
@@ -306,15 +339,15 @@ static void test_read_only_key(void **state)
 	assert_int_equal(afar_namespace_grant(town.victim, "mallory", AFAR_RIGHT_READ), 0);
 	gain_foothold(&foothold, "reader", SMALL);
 	intruder_open_region(intruder, intruder_open_namespace(intruder, "victim"), "r", &place);
-	assert_int_equal(intruder_ask_keys(foothold.control, intruder->session, &place, &remote),
-			 0);
-	connect_data(&foothold);
+	get_keys(&foothold, &place, &remote);
+	expect_no_ticket(&foothold, place.ns, RIGHT_ALL);
+	connect_to(&foothold, &place, RIGHT_READ);
 	assert_int_equal(data_client_read(&foothold.data, memory, 4096, remote.at, remote.key), 0);
 	assert_int_equal(town_count(memory, 4096, VICTIM_BYTE), 4096);
 	memset(memory, 'M', sizeof(memory));
 	assert_true(data_client_write(&foothold.data, memory, 4096, remote.at, remote.key) < 0);
 	town_expect_peace(&town, 0);
-	connect_data(&foothold);
+	connect_to(&foothold, &place, RIGHT_READ);
 	assert_true(data_client_write(&foothold.data, memory, VICTIM_BYTES, remote.at, remote.key) <
 		    0);
 	town_expect_peace(&town, 0);
@@ -347,7 +380,7 @@ static void test_key_used_after_release(void **state)
 
 	(void)state;
 	gain_foothold(&foothold, "released", INTRUDER_ROOM);
-	get_keys(&foothold, &remote);
+	remote = foothold.remote;
 	connect_data(&foothold);
 	intruder_give_back(&foothold.intruder, &foothold.place);
 	town_move_in(&town, INTRUDER_ROOM, &next);
@@ -378,9 +411,8 @@ static void test_key_used_after_rights_are_taken(void **state)
 	gain_foothold(&before, "before", SMALL);
 	ns = intruder_open_namespace(&before.intruder, "victim");
 	intruder_open_region(&before.intruder, ns, "r", &place);
-	assert_int_equal(
-		intruder_ask_keys(before.control, before.intruder.session, &place, &remote), 0);
-	connect_data(&before);
+	get_keys(&before, &place, &remote);
+	connect_to(&before, &place, RIGHT_ALL);
 	assert_int_equal(
 		data_client_read(&before.data, memory, sizeof(memory), remote.at, remote.key), 0);
 	/* Closed: as if it had nothing to do with it any more. */
@@ -407,16 +439,14 @@ static void test_revoked_principal(void **state)
 
 	(void)state;
 	gain_foothold(&foothold, "revoked", SMALL);
-	get_keys(&foothold, &remote);
 	connect_data(&foothold);
-	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket),
-			 0);
+	get_ticket(&foothold, &ticket);
 	assert_int_equal(afar_key_revoke(town.admin, "mallory"), 0);
 	data_client_await_closed(&foothold.data);
 	expect_refused(&foothold, &ticket, sizeof(ticket));
 	expect_no_entry(&foothold, &foothold.place.pass);
 	town_expect_peace(&town, 1);
-	assert_true(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket) < 0);
+	assert_true(ask_ticket(&foothold, &foothold.place, RIGHT_ALL, &ticket) < 0);
 	assert_true(intruder_ask_keys(foothold.control, foothold.intruder.session, &foothold.place,
 				      &remote) < 0);
 	snprintf(address, sizeof(address), "%s:%u", town.host, town.port);
@@ -484,19 +514,16 @@ static void stall(bool is_write)
 	struct foothold foothold;
 	struct data_client second;
 	struct rpc_ticket ticket;
-	struct remote remote;
 
 	gain_foothold(&foothold, "stalled", INTRUDER_ROOM);
-	get_keys(&foothold, &remote);
 	connect_data(&foothold);
 	data_client_open(&second);
-	assert_int_equal(intruder_ask_ticket(foothold.control, foothold.intruder.session, &ticket),
-			 0);
+	get_ticket(&foothold, &ticket);
 	assert_int_equal(data_client_connect(&second, foothold.place.data, &ticket, sizeof(ticket)),
 			 0);
-	begin_transfer(&second, &foothold.place, &remote, is_write);
+	begin_transfer(&second, &foothold.place, &foothold.remote, is_write);
 	if (is_write)
-		await_first_byte(&foothold, &remote);
+		await_first_byte(&foothold, &foothold.remote);
 	change_hands_under(&foothold, &second);
 	data_client_close(&second);
 	lose_foothold(&foothold);
@@ -514,20 +541,24 @@ static void test_stalled_read(void **state)
 	stall(false);
 }
 
-/* The same on a connection of another session, which never asked for the key: it was told. */
+/* The same on a connection of another session, which has opened another region of the namespace: it was told
+ * the key. */
 static void stall_with_accomplice(bool is_write)
 {
 	struct foothold owner, accomplice;
+	struct place place;
 	struct remote remote;
 
 	gain_foothold(&accomplice, "accomplice", SMALL);
 	gain_foothold(&owner, "stalled", INTRUDER_ROOM - SMALL);
-	get_keys(&owner, &remote);
+	intruder_open_region(&accomplice.intruder, owner.place.ns, "r", &place);
+	get_keys(&accomplice, &place, &remote);
+	intruder_close_region(&accomplice.intruder, &place);
 	connect_data(&owner);
-	connect_data(&accomplice);
-	begin_transfer(&accomplice.data, &owner.place, &remote, is_write);
+	connect_to(&accomplice, &place, RIGHT_ALL);
+	begin_transfer(&accomplice.data, &owner.place, &owner.remote, is_write);
 	if (is_write)
-		await_first_byte(&owner, &remote);
+		await_first_byte(&owner, &owner.remote);
 	change_hands_under(&owner, &accomplice.data);
 	lose_foothold(&owner);
 	lose_foothold(&accomplice);
@@ -545,6 +576,26 @@ static void test_accomplice_stalls_a_read(void **state)
 	stall_with_accomplice(false);
 }
 
+/* Somebody who may do everything with its memory tells another, who has nothing to do with it. */
+static void test_told_key(void **state)
+{
+	struct foothold owner, stranger;
+	uint8_t memory[4096];
+
+	(void)state;
+	gain_foothold(&owner, "teller", SMALL);
+	gain_foothold(&stranger, "told", SMALL);
+	connect_data(&stranger);
+	expect_dead_key(&stranger, &owner.remote);
+	connect_data(&owner);
+	assert_int_equal(data_client_read(&owner.data, memory, sizeof(memory), owner.remote.at,
+					  owner.remote.key),
+			 0);
+	assert_int_equal(town_count(memory, sizeof(memory), 0), sizeof(memory));
+	lose_foothold(&stranger);
+	lose_foothold(&owner);
+}
+
 /* ---- Guessing */
 
 /* Each guess costs a connection. The victim's memory is there to be hit. */
@@ -553,12 +604,10 @@ static void test_guessed_keys(void **state)
 	const char *wanted = getenv("AFAR_GUESSES");
 	uint64_t nr_guesses = wanted ? strtoull(wanted, NULL, 0) : is_long() ? 1000000 : 200;
 	struct foothold foothold;
-	struct remote remote;
 	uint64_t began;
 
 	(void)state;
 	gain_foothold(&foothold, "guesses", SMALL);
-	get_keys(&foothold, &remote);
 	began = clock_ns();
 	for (uint64_t i = 0; i < nr_guesses; i++) {
 		uint8_t memory[64] = {0};
@@ -567,10 +616,10 @@ static void test_guessed_keys(void **state)
 		assert_int_equal(RAND_bytes((uint8_t *)&key, sizeof(key)), 1);
 		/* Also close to one that is right. */
 		if (i % 2)
-			key = remote.key + (i % 4 == 1 ? i : -i);
+			key = foothold.remote.key + (i % 4 == 1 ? i : -i);
 		connect_data(&foothold);
-		assert_true(data_client_read(&foothold.data, memory, sizeof(memory), remote.at,
-					     key) < 0);
+		assert_true(data_client_read(&foothold.data, memory, sizeof(memory),
+					     foothold.remote.at, key) < 0);
 		assert_int_equal(town_count(memory, sizeof(memory), 0), sizeof(memory));
 		if (i % 1024 == 0)
 			town_expect_peace(&town, 0);
@@ -599,6 +648,7 @@ int main(int argc, char **argv)
 		TEST(test_stalled_read),
 		TEST(test_accomplice_stalls_a_write),
 		TEST(test_accomplice_stalls_a_read),
+		TEST(test_told_key),
 		TEST(test_guessed_keys),
 		TEST(test_expired_ticket),
 		TEST(test_expired_pass),

@@ -11,8 +11,9 @@
  *                             may have met a key: no write can go on (there: DIRTY)
  *     FENCED -> FREE          scrub_one() (there: SCRUBBING, then CLEAN)
  *   a session on a server   control.c: Connect, Grant; tickets.c: issue, redeem, revoke;
- *     its end                 fence_session(), for SessionEnd: no tickets, endpoints closed, and the keys that
- *                             it knows are good no more, for it may come back as another session
+ *                             an endpoint is in the domain of its session's namespace, whose keys alone
+ *                             it can use (domains.c)
+ *     its end                 fence_session(), for SessionEnd: no tickets, endpoints closed
  *   the manager             sessions.c: end_session(), make_fences(), session_fenced(), let_go();
  *                           servers.c: servers_drive(), server_answered(), server_down(), reconcile(),
  *                           lose_incarnation(), forget(); reserve.c: job_finish(); rights.c: end_users();
@@ -78,8 +79,9 @@ static void close_for_release(const struct chunk_world *rules, struct server *se
 {
 	if (rules->bug == BUG_RELEASE_CLOSES_NO_ENDPOINTS || rules->bug == BUG_RELEASE_BY_CLOCK)
 		return;
-	close_endpoints(server,
-			rules->bug == BUG_FENCE_ONLY_WHO_WAS_GRANTED ? server->noted : 0xff);
+	close_endpoints(server, rules->bug == BUG_FENCE_ONLY_WHO_WAS_GRANTED
+					? server->noted
+					: sessions_of(rules, server->memory_ns));
 	server->noted = 0;
 }
 
@@ -87,13 +89,6 @@ static void close_keys(struct server *server)
 {
 	server->is_key_out = 0;
 	server->capabilities = 0; /* worthless from now on */
-}
-
-/* Keys of the one who ended; here they have one together, and the others ask again. */
-static void change_keys(struct server *server)
-{
-	server->is_key_out = 0;
-	server->noted = 0;
 }
 
 static void become_free(const struct chunk_world *rules, struct server *server)
@@ -224,8 +219,6 @@ static void end_steps(struct search *search, const struct chunk_world *rules,
 		if (server->closing & bit) {
 			server->closing &= (uint8_t)~bit;
 			close_endpoints(server, bit);
-			if ((server->noted & bit) && rules->bug != BUG_END_KEEPS_KEYS)
-				change_keys(server);
 			server->say_ended |= server->ends_due & bit;
 			server->ends_due &= (uint8_t)~bit;
 			reach(search, rules, "server: closes an ended session's endpoints",

@@ -12,25 +12,25 @@
 #include "search.h"
 
 /* X(name, what is done wrong) */
-#define CHUNK_BUGS(X)                                                                            \
-	X(RELEASE_CLOSES_NO_ENDPOINTS, "release: keys are closed, endpoints are not")            \
-	X(RELEASE_CLOSES_ENDPOINTS_FIRST, "release: endpoints are closed before the keys")       \
-	X(RELEASE_BY_CLOCK, "release: what does not drain is fenced after a while")              \
-	X(FENCE_ONLY_WHO_WAS_GRANTED, "release: whoever used another session's key is spared")   \
-	X(SCRUB_BEFORE_FENCE, "scrub while endpoints are open")                                  \
-	X(NO_SCRUB, "no scrub")                                                                  \
-	X(GRANT_WHILE_DRAINING, "memory is granted anew while it drains")                        \
-	X(END_ANSWERED_EARLY, "session's end: answered before its endpoints are closed")         \
-	X(END_FORGETS_TICKETS, "session's end: its tickets can still be used")                   \
-	X(END_IS_NOT_REMEMBERED, "session's end: it gets tickets and keys again")                \
-	X(END_KEEPS_KEYS, "session's end: the keys it was given stay good on other connections") \
-	X(END_BY_CLOCK, "session's end: what a server does not answer counts as done")           \
-	X(END_FORGOTTEN_BY_RESTART, "session's end: a restarted manager tells nobody")           \
-	X(END_SETTLED_BY_REJOIN, "session's end: a server that is back counts as fenced")        \
-	X(END_ONLY_WHERE_UP, "session's end: servers that are away are not told")                \
-	X(END_ONLY_WHERE_OPEN, "rights taken: sessions that closed their region live on")        \
-	X(UNKNOWN_IS_KEPT, "server is back: what the manager does not know of stays granted")    \
-	X(RELEASE_SENT_ONCE, "release: not told again when the connection was lost")             \
+#define CHUNK_BUGS(X)                                                                          \
+	X(RELEASE_CLOSES_NO_ENDPOINTS, "release: keys are closed, endpoints are not")          \
+	X(RELEASE_CLOSES_ENDPOINTS_FIRST, "release: endpoints are closed before the keys")     \
+	X(RELEASE_BY_CLOCK, "release: what does not drain is fenced after a while")            \
+	X(FENCE_ONLY_WHO_WAS_GRANTED, "release: whoever used another session's key is spared") \
+	X(ONE_DOMAIN, "a key is good on connections for other namespaces, which are spared")   \
+	X(SCRUB_BEFORE_FENCE, "scrub while endpoints are open")                                \
+	X(NO_SCRUB, "no scrub")                                                                \
+	X(GRANT_WHILE_DRAINING, "memory is granted anew while it drains")                      \
+	X(END_ANSWERED_EARLY, "session's end: answered before its endpoints are closed")       \
+	X(END_FORGETS_TICKETS, "session's end: its tickets can still be used")                 \
+	X(END_IS_NOT_REMEMBERED, "session's end: it gets tickets and keys again")              \
+	X(END_BY_CLOCK, "session's end: what a server does not answer counts as done")         \
+	X(END_FORGOTTEN_BY_RESTART, "session's end: a restarted manager tells nobody")         \
+	X(END_SETTLED_BY_REJOIN, "session's end: a server that is back counts as fenced")      \
+	X(END_ONLY_WHERE_UP, "session's end: servers that are away are not told")              \
+	X(END_ONLY_WHERE_OPEN, "rights taken: sessions that closed their region live on")      \
+	X(UNKNOWN_IS_KEPT, "server is back: what the manager does not know of stays granted")  \
+	X(RELEASE_SENT_ONCE, "release: not told again when the connection was lost")           \
 	X(END_SENT_ONCE, "session's end: not told again when the connection was lost")
 
 enum chunk_bug {

@@ -18,13 +18,16 @@
 
 #include "chunk.h"
 
-/* Every bug shows in the one or the other: alone with a server, or with a session that lends its key. */
+/* Every bug shows in one of these: alone with a server, with a session that lends its key, with a stranger. */
 static const struct chunk_world alone = {1, 1, CHUNK_ENDLESS, BUG_NONE};
+static const struct chunk_world with_stranger = {1, 2, CHUNK_ENDLESS, BUG_NONE};
 static const struct chunk_world with_accomplice = {1, 3, CHUNK_ENDLESS, BUG_NONE};
 
 static struct chunk_world world_for(enum chunk_bug bug)
 {
-	struct chunk_world world = bug == BUG_FENCE_ONLY_WHO_WAS_GRANTED ? with_accomplice : alone;
+	struct chunk_world world = bug == BUG_FENCE_ONLY_WHO_WAS_GRANTED ? with_accomplice
+				   : bug == BUG_ONE_DOMAIN		 ? with_stranger
+									 : alone;
 
 	world.bug = bug;
 	return world;

@@ -59,8 +59,7 @@ static const char *wrong_memory(const struct chunk_world *rules, const struct se
 	return NULL;
 }
 
-/* What the manager counts on: memory on its books is out of reach for who is gone, unless somebody who may
- * have the key hands it out. */
+/* What the manager counts on: memory on its books is out of reach for who is gone. */
 static const char *wrong_session(const struct world *world, const struct server *server, unsigned s)
 {
 	uint8_t bit = (uint8_t)(1U << s);
@@ -72,8 +71,6 @@ static const char *wrong_session(const struct world *world, const struct server 
 		return NULL;
 	if (is_gone && (server->writing & bit))
 		return "a session is gone, and can still write";
-	if (is_gone) /* whose it was comes back with another session */
-		return "a session is gone, and a key that it knows is good";
 	if (world->lives[s] == LIVE && (world->revoked & server->writing & bit))
 		return "a session's rights were taken, and it can still write";
 	return NULL;
@@ -117,6 +114,12 @@ void take_keys(struct server *server, uint8_t sessions)
 		server->is_key_out = 1;
 }
 
+/* Whose endpoints the memory's keys are good on. */
+static uint8_t domain_of(const struct chunk_world *rules, const struct server *server)
+{
+	return rules->bug == BUG_ONE_DOMAIN ? 0xff : sessions_of(rules, server->memory_ns);
+}
+
 static void take_what_can_be_had(const struct chunk_world *rules, struct world *world, unsigned v)
 {
 	struct server *server = &world->servers[v];
@@ -144,7 +147,7 @@ static void take_what_can_be_had(const struct chunk_world *rules, struct world *
 		take_keys(server, server->capabilities & may_ask);
 
 	if (server->is_key_out)
-		server->writing |= server->endpoints & sessions_of(rules, server->memory_ns);
+		server->writing |= server->endpoints & domain_of(rules, server);
 	for (unsigned s = 0; s < rules->nr_sessions; s++)
 		if (server->writing >> s & 1)
 			server->content |= (uint8_t)(1U << namespace_of(rules, s));
@@ -169,6 +172,7 @@ static void forget_gone(const struct chunk_world *rules, const struct world *wor
 		server->capabilities &= others;
 		server->ended &= others;
 		server->closing &= others;
+		server->noted &= others;
 		server->ask_ends &= others;
 		server->ends_due &= others;
 		server->say_ended &= others;

@@ -325,17 +325,28 @@ static void test_cancel(void **state)
 	drop_namespace(ns, "cancel");
 }
 
-/* Makes the servers take memory away that this session could reach, on all of them. */
-static void lose_connections(void)
+#define LENT (16 * MIB)
+
+/* Has a region in memory that the namespace gets for it, on all servers, and then not any more. */
+static void use_for_a_while(struct afar_namespace *ns)
 {
-	struct afar_namespace *ns = make_namespace("lent", 4 * KIB, 4 * MIB);
 	struct afar_region *region;
 	static uint8_t bytes[64 * KIB];
 
-	assert_int_equal(afar_region_alloc(ns, sizeof(bytes), 0, &region), 0);
+	assert_int_equal(afar_namespace_reserve(ns, LENT), 0);
+	assert_int_equal(afar_region_alloc(ns, LENT - 4 * MIB, 0, &region), 0);
 	assert_int_equal(afar_region_pwrite(region, bytes, sizeof(bytes), 0), sizeof(bytes));
 	drop_region(region);
-	drop_namespace(ns, "lent");
+}
+
+/* Makes the servers take memory away that this session could reach with its connections for the namespace. */
+static void lose_connections(struct afar_namespace *ns)
+{
+	uint64_t released;
+
+	use_for_a_while(ns);
+	assert_int_equal(afar_namespace_release(ns, LENT, &released), 0);
+	assert_true(released > 0);
 }
 
 static int64_t read_once(struct afar_queue *queue, const struct afar_op *op)
@@ -366,19 +377,19 @@ static void test_connections_are_taken_away(void **state)
 	for (uint32_t round = 0; round < 5; round++) {
 		/* Blocking calls do not notice. */
 		fill(sent, sizeof(sent), round);
-		lose_connections();
+		lose_connections(ns);
 		assert_int_equal(afar_region_pwrite(region, sent, sizeof(sent), 0), sizeof(sent));
-		lose_connections();
+		lose_connections(ns);
 		assert_int_equal(afar_region_pread(region, got, sizeof(got), 0), sizeof(got));
 		assert_memory_equal(sent, got, sizeof(sent));
-		lose_connections();
+		lose_connections(ns);
 		assert_int_equal(afar_mapping_read(mapping, 0, sizeof(sent)), 0);
 		assert_memory_equal(sent, afar_mapping_data(mapping), sizeof(sent));
 
 		/* A queue does — the servers close its connections soon, one after another — and is
 		 * connected again. */
 		assert_int_equal(afar_queue_connect(queue, op.target), 0);
-		lose_connections();
+		lose_connections(ns);
 		while (read_once(queue, &op) == sizeof(got))
 			;
 		memset(got, 0, sizeof(got));
@@ -395,7 +406,37 @@ static void test_connections_are_taken_away(void **state)
 	drop_namespace(ns, "kept");
 }
 
-/* The same under load: blocking calls of several threads, while the servers take memory away. */
+/* What happens to one namespace's memory does not touch connections for another's. */
+static void test_others_keep_their_connections(void **state)
+{
+	struct afar_namespace *ns = make_namespace("kept", 4 * KIB, 8 * MIB), *other;
+	static uint8_t got[MIB];
+	struct afar_iov iov = {NULL, got, sizeof(got)};
+	struct afar_op op = {.opcode = AFAR_OP_READ, .iov = &iov, .nr_iov = 1};
+	struct afar_completion done;
+	struct afar_region *region;
+	struct afar_queue *queue;
+
+	(void)state;
+	assert_int_equal(afar_region_alloc(ns, sizeof(got), 0, &region), 0);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	op.target = afar_region_target(region);
+	assert_int_equal(afar_queue_connect(queue, op.target), 0);
+	for (unsigned round = 0; round < 20; round++) {
+		assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+		other = make_namespace("lent", 4 * KIB, 0);
+		use_for_a_while(other);
+		drop_namespace(other, "lent");
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+		assert_int_equal(done.result, sizeof(got));
+		assert_int_equal(read_once(queue, &op), sizeof(got));
+	}
+	assert_int_equal(afar_queue_close(queue), 0);
+	drop_region(region);
+	drop_namespace(ns, "kept");
+}
+
+/* Under load: blocking calls of several threads, while the servers take memory away. */
 #define NR_READERS 3
 #define NR_LOSSES  20
 
@@ -447,7 +488,7 @@ static void test_connections_are_taken_away_under_load(void **state)
 			pthread_create(&readers[i].thread, NULL, write_and_read, &readers[i]), 0);
 	}
 	for (unsigned i = 0; i < NR_LOSSES; i++)
-		lose_connections();
+		lose_connections(ns);
 	is_over = true;
 	for (unsigned i = 0; i < NR_READERS; i++)
 		pthread_join(readers[i].thread, NULL);
@@ -514,6 +555,7 @@ int main(void)
 		cmocka_unit_test(test_structs_of_older_releases),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_connections_are_taken_away),
+		cmocka_unit_test(test_others_keep_their_connections),
 		cmocka_unit_test(test_connections_are_taken_away_under_load),
 		cmocka_unit_test(test_lost_memory),
 	};

@@ -28,14 +28,14 @@ void target_open(struct target *target, const char *address)
 	assert_int_equal(fabric_queue_open(target->fabric, 1, &target->queue), 0);
 	target->data = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(target->data != MAP_FAILED);
-	assert_int_equal(fabric_memory_register(target->fabric, target->data, LENT,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
 						&target->all),
 			 0);
-	assert_int_equal(fabric_memory_register(target->fabric, target->data, LENT,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ, &target->read_only),
 			 0);
-	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
 						&target->small),
 			 0);
@@ -53,7 +53,8 @@ static void target_take_requests(struct target *target)
 		atomic_fetch_add(&target->nr_requests, 1);
 		if (request.private_length == 6 && memcmp(request.private_data, "reject", 6) == 0)
 			fabric_reject(target->listener, &request);
-		else if (fabric_accept(&request, target->queue, target, &endpoint) == 0)
+		else if (fabric_accept(&request, target->queue, target->fabric->domain, target,
+				       &endpoint) == 0)
 			target->nr_open++;
 		else
 			fabric_reject(target->listener, &request);
@@ -273,7 +274,8 @@ void connect_pair(struct client *client, struct target *other, struct fabric_end
 		assert_int_equal(fabric_queue_event(client->queue, &event), 0);
 		assert_true(clock_ns() < deadline);
 	}
-	assert_int_equal(fabric_accept(&request, other->queue, NULL, accepting), 0);
+	assert_int_equal(
+		fabric_accept(&request, other->queue, other->fabric->domain, NULL, accepting), 0);
 	assert_int_equal(await_event(other->queue).kind, FABRIC_CONNECTED);
 	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
 }

@@ -160,8 +160,9 @@ static inline int call_control(struct cluster *cluster, Afar__Request *request, 
 	return rpc_call(cluster->control, &envelope, request, reply);
 }
 
-/* Asks for a ticket without looking whose session the connection is. */
-static inline int ask_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+/* Asks for a ticket without looking whose session the connection is, and what it has keys of. */
+static inline int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t namespace,
+			     uint32_t rights, struct rpc_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -169,6 +170,8 @@ static inline int ask_ticket(struct cluster *cluster, uint64_t session, struct r
 	int status;
 
 	connect.session = session;
+	connect.namespace_ = namespace;
+	connect.rights = rights;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	status = call_control(cluster, &request, &frame);
@@ -180,13 +183,6 @@ static inline int ask_ticket(struct cluster *cluster, uint64_t session, struct r
 	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
 	afar__frame__free_unpacked(frame, NULL);
 	return 0;
-}
-
-static inline int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
-{
-	if (session != cluster->session)
-		connect_control(cluster, session);
-	return ask_ticket(cluster, session, out);
 }
 
 struct key_of {
@@ -244,12 +240,37 @@ static inline int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t
 	return get_keys_with(cluster, namespace, RIGHT_ALL, extents, nr_extents, out);
 }
 
-static inline int connect_data(struct cluster *cluster, uint64_t session)
+/* A ticket for a session that has got keys of the namespace. */
+static inline int get_ticket_for(struct cluster *cluster, uint64_t session, uint64_t namespace,
+				 uint32_t rights, struct rpc_ticket *out)
+{
+	int status;
+
+	if (session != cluster->session)
+		connect_control(cluster, session);
+	status = get_keys_with(cluster, namespace, rights, NULL, 0, NULL);
+	return status ? status : ask_ticket(cluster, session, namespace, rights, out);
+}
+
+static inline int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+{
+	return get_ticket_for(cluster, session, NAMESPACE, RIGHT_ALL, out);
+}
+
+/* The cluster's data connection anew: for a session, a namespace, and rights. */
+static inline int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespace,
+				   uint32_t rights)
 {
 	struct rpc_ticket ticket;
 
-	assert_int_equal(get_ticket(cluster, session, &ticket), 0);
+	data_client_disconnect(&cluster->data);
+	assert_int_equal(get_ticket_for(cluster, session, namespace, rights, &ticket), 0);
 	return data_client_connect(&cluster->data, cluster->manager.data, &ticket, sizeof(ticket));
+}
+
+static inline int connect_data(struct cluster *cluster, uint64_t session)
+{
+	return connect_data_for(cluster, session, NAMESPACE, RIGHT_ALL);
 }
 
 /* Reserves one extent and gets its key. */

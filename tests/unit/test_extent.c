@@ -23,11 +23,15 @@
 #define MIB ((uint64_t)1 << 20)
 
 /* A pool with a data port that admits everybody. */
+static const struct reach mine = {1, true}, others = {2, true}, read_only = {1, false};
+
 struct bed {
 	struct fabric *fabric;
+	struct domains *domains;
 	struct extent_pool *pool;
 	struct progress *progress;
 	struct data_client client;
+	struct reach reach; /* that it is connected for */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool is_settled;
@@ -43,14 +47,22 @@ static void on_settled(void *context)
 	pthread_mutex_unlock(&bed->lock);
 }
 
+static bool is_nobodys(const void *argument, const struct admission *connection)
+{
+	(void)argument;
+	(void)connection;
+	return false;
+}
+
 /* Waits for the progress thread to have done what it was at, as a fence does. */
 static void settle(struct bed *bed)
 {
+	const struct progress_order order = {is_nobodys, on_settled, bed};
 	struct progress_closing *closing;
 
 	assert_int_equal(progress_closing_new(bed->progress, &closing), 0);
 	bed->is_settled = false;
-	progress_close(closing, PROGRESS_NOBODYS, 0, on_settled, bed);
+	progress_close(closing, &order);
 	pthread_mutex_lock(&bed->lock);
 	while (!bed->is_settled)
 		pthread_cond_wait(&bed->changed, &bed->lock);
@@ -66,19 +78,24 @@ static void on_changed(void *context)
 	pthread_mutex_unlock(&bed->lock);
 }
 
-static int admit(void *context, const void *shown, size_t length, uint64_t *session)
+/* Whoever comes gets what they say they want. */
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	(void)context;
-	(void)shown;
-	(void)length;
-	*session = 1;
+	assert_int_equal(length, sizeof(out->reach));
+	out->session = 1;
+	memcpy(&out->reach, shown, sizeof(out->reach));
 	return 0;
 }
 
-static void bed_connect(struct bed *bed)
+/* Anew, for this. */
+static void bed_connect(struct bed *bed, uint64_t namespace, bool may_write)
 {
-	assert_int_equal(
-		data_client_connect(&bed->client, progress_address(bed->progress), "any", 3), 0);
+	data_client_disconnect(&bed->client);
+	bed->reach = (struct reach){.namespace = namespace, .may_write = may_write};
+	assert_int_equal(data_client_connect(&bed->client, progress_address(bed->progress),
+					     &bed->reach, sizeof(bed->reach)),
+			 0);
 }
 
 static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_bytes)
@@ -98,11 +115,13 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 	pthread_mutex_init(&bed->lock, NULL);
 	pthread_cond_init(&bed->changed, NULL);
 	assert_int_equal(fabric_open("tcp", &bed->fabric), 0);
-	pool.fabric = progress.fabric = bed->fabric;
+	assert_int_equal(domains_open(bed->fabric, &bed->domains), 0);
+	pool.domains = progress.domains = bed->domains;
+	progress.fabric = bed->fabric;
 	assert_int_equal(extent_pool_open(&pool, &bed->pool), 0);
 	assert_int_equal(progress_start(&progress, &bed->progress), 0);
 	data_client_open(&bed->client);
-	bed_connect(bed);
+	bed_connect(bed, 1, true);
 }
 
 static void bed_close(struct bed *bed)
@@ -110,6 +129,7 @@ static void bed_close(struct bed *bed)
 	data_client_close(&bed->client);
 	progress_stop(bed->progress);
 	extent_pool_close(bed->pool);
+	domains_close(bed->domains);
 	fabric_close(bed->fabric);
 	pthread_cond_destroy(&bed->changed);
 	pthread_mutex_destroy(&bed->lock);
@@ -144,10 +164,12 @@ static size_t reserve(struct bed *bed, uint64_t namespace, uint64_t bytes, struc
 static int transfer(struct bed *bed, const struct extent_info *extent, int is_write, void *data,
 		    size_t length, uint64_t offset)
 {
+	const struct reach reach = {.namespace = extent->namespace, .may_write = true};
 	struct extent_key key;
 
-	assert_int_equal(extent_pool_key(bed->pool, extent->extent, extent->namespace, true, &key),
-			 0);
+	assert_int_equal(extent_pool_key(bed->pool, extent->extent, reach, &key), 0);
+	if (bed->reach.namespace != reach.namespace || !bed->reach.may_write)
+		bed_connect(bed, reach.namespace, true);
 	assert_int_equal(key.length, extent->length);
 	return data_client_transfer(&bed->client, is_write, data, length, key.origin + offset,
 				    key.key);
@@ -272,6 +294,7 @@ static void test_zeroed_for_the_next(void **state)
 static void test_no_way_in_after_release(void **state)
 {
 	struct extent_info *extents, *next;
+	struct extent_drain drain;
 	struct extent_key key, late;
 	char data[64] = "late";
 	size_t nr_extents;
@@ -281,30 +304,30 @@ static void test_no_way_in_after_release(void **state)
 	bed_open(&bed, 2 * MIB, 0);
 	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
 	assert_int_equal(nr_extents, 1);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &key), 0);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 2, true, &late), -AFAR_ELOST);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &key), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, others, &late), -AFAR_ELOST);
 	assert_int_equal(data_client_write(&bed.client, data, sizeof(data), key.origin, key.key),
 			 0);
 	/* Past the end is refused too, and costs the connection. */
 	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data),
 					       key.origin + key.length - sizeof(data) + 1, key.key),
 			     0);
-	bed_connect(&bed);
+	bed_connect(&bed, 1, true);
 
-	fabric_memory_deregister(&key.memory);
+	extent_pool_drain(bed.pool, &extents[0].extent, 1, &drain);
 	settle(&bed);
-	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 1);
+	extent_pool_drained(bed.pool, &drain);
 	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 0);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &late), -AFAR_ELOST);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &late), -AFAR_ELOST);
 	assert_int_not_equal(
 		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
-	bed_connect(&bed);
 	/* Nor into what the next holder got of the same memory. */
 	reserve(&bed, 2, 2 * MIB, &next);
 	assert_int_not_equal(next[0].extent, extents[0].extent);
+	bed_connect(&bed, 2, true);
 	assert_int_not_equal(
 		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
-	bed_connect(&bed);
+	bed_connect(&bed, 2, true);
 	assert_filled(&bed, &next[0], 0);
 	free(extents);
 	release_all(&bed, next, 1);
@@ -347,8 +370,9 @@ static void test_draining(void **state)
 	extent_pool_drained(bed.pool, &again);
 
 	/* No keys any more, but it is not free yet: nobody gets the memory, and the manager is told. */
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &key), -AFAR_ELOST);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, false, &key), -AFAR_ELOST);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &key), -AFAR_ELOST);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, read_only, &key),
+			 -AFAR_ELOST);
 	assert_int_equal(stat_of(&bed).draining_bytes, 4 * MIB);
 	assert_int_equal(stat_of(&bed).dirty_bytes, 0);
 	assert_true(is_listed(&bed, extents[0].extent));
@@ -368,12 +392,12 @@ static void test_draining(void **state)
 	bed_close(&bed);
 }
 
-/* A pool that registers for readers when it reserves gives the same keys. */
-static void test_read_only_keys_made_ahead(void **state)
+/* A key is worth something on connections for just the same, also where registering is slow. */
+static void test_keys_are_of_one_domain(void **state)
 {
 	struct extent_pool_options options = {.capacity_bytes = 2 * MIB,
 					      .is_registering_slow = true};
-	struct extent_key read, both;
+	struct extent_key read, both, again;
 	struct extent_info *extents;
 	size_t nr_extents;
 	char data[8] = "before";
@@ -382,21 +406,29 @@ static void test_read_only_keys_made_ahead(void **state)
 	(void)state;
 	bed_open(&bed, 2 * MIB, 0);
 	extent_pool_close(bed.pool);
-	options.fabric = bed.fabric;
+	options.domains = bed.domains;
 	assert_int_equal(extent_pool_open(&options, &bed.pool), 0);
 	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, false, &read), 0);
-	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, 1, true, &both), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, read_only, &read), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &both), 0);
+	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &again), 0);
+	assert_int_equal(again.key, both.key);
 	assert_int_equal(data_client_write(&bed.client, data, 8, both.origin, both.key), 0);
+	bed_connect(&bed, 1, false);
 	assert_int_equal(data_client_read(&bed.client, data, 8, read.origin, read.key), 0);
 	assert_string_equal(data, "before");
 	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, read.origin, read.key),
 			     0);
-	bed_connect(&bed);
+	bed_connect(&bed, 1, false);
+	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, both.origin, both.key),
+			     0);
+	bed_connect(&bed, 2, true);
+	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, both.origin, both.key),
+			     0);
+	bed_connect(&bed, 1, true);
 	assert_int_equal(data_client_read(&bed.client, data, 8, both.origin, both.key), 0);
 	assert_string_equal(data, "before");
-	fabric_memory_deregister(&read.memory);
-	fabric_memory_deregister(&both.memory);
+	data_client_disconnect(&bed.client);
 	release_all(&bed, extents, nr_extents);
 	bed_close(&bed);
 }
@@ -630,7 +662,7 @@ int main(void)
 		cmocka_unit_test(test_zeroed_for_the_next),
 		cmocka_unit_test(test_no_way_in_after_release),
 		cmocka_unit_test(test_draining),
-		cmocka_unit_test(test_read_only_keys_made_ahead),
+		cmocka_unit_test(test_keys_are_of_one_domain),
 		cmocka_unit_test(test_pool_limit),
 		cmocka_unit_test(test_large_extents_and_deadline),
 		cmocka_unit_test(test_walk),

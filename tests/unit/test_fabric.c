@@ -216,7 +216,7 @@ static void writes_from_the_accepting_end(void **state)
 	uint8_t mine[64];
 
 	fill(mine, sizeof(mine), 31);
-	assert_int_equal(fabric_memory_register(client->fabric, theirs, sizeof(theirs),
+	assert_int_equal(fabric_memory_register(client->fabric->domain, theirs, sizeof(theirs),
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
 			 0);
 	target_open(&other, "127.0.0.1:0");
@@ -444,7 +444,7 @@ static void refuses_deregistered_keys(void **state)
 	struct fabric_memory again;
 	uint8_t byte;
 
-	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
 			 0);
 	gone = again;
@@ -452,7 +452,7 @@ static void refuses_deregistered_keys(void **state)
 	fabric_memory_deregister(&again);
 	expect_refusal(client, false, &gone, 0, 1);
 	expect_refusal(client, true, &gone, 0, 1);
-	assert_int_equal(fabric_memory_register(target->fabric, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
 			 0);
 	assert_true(again.key != gone.key);
@@ -462,14 +462,36 @@ static void refuses_deregistered_keys(void **state)
 	fabric_endpoint_close(endpoint);
 }
 
+static void refuses_keys_of_other_domains(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *endpoint;
+	struct fabric_domain *other;
+	struct fabric_memory memory;
+	uint8_t byte;
+
+	assert_int_equal(fabric_domain_open(target->fabric, &other), 0);
+	assert_int_equal(fabric_memory_register(other, target->data, 4096,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
+			 0);
+	expect_refusal(client, false, &memory, 0, 1);
+	expect_refusal(client, true, &memory, 0, 1);
+	endpoint = client_connect(client);
+	transfer_one(endpoint, false, &byte, 1, &target->all, 0);
+	fabric_memory_deregister(&memory);
+	fabric_domain_close(other);
+	fabric_endpoint_close(endpoint);
+}
+
 static void registers_only_what_is_needed(void **state)
 {
 	struct client *client = *state;
 	struct fabric_memory memory;
 	uint8_t byte;
 
-	assert_int_equal(fabric_memory_register(client->fabric, &byte, 1, FABRIC_LOCAL, &memory),
-			 0);
+	assert_int_equal(
+		fabric_memory_register(client->fabric->domain, &byte, 1, FABRIC_LOCAL, &memory), 0);
 	assert_int_equal(memory.handle == NULL,
 			 !client->fabric->attributes.needs_local_registration);
 	fabric_memory_deregister(&memory);
@@ -659,6 +681,7 @@ int main(void)
 		WITH_TARGET(refuses_wrong_keys),
 		WITH_TARGET(refuses_wrong_ranges),
 		WITH_TARGET(refuses_deregistered_keys),
+		WITH_TARGET(refuses_keys_of_other_domains),
 		WITH_TARGET(registers_only_what_is_needed),
 		WITH_TARGET(serves_many_on_one_queue),
 		WITH_TARGET(serves_queues_of_several_threads),

@@ -24,17 +24,21 @@
 #define SILENCE_MS   500
 #define PATIENCE_MS  20000
 
+static const struct reach mine = {1, true};
+
 struct port {
 	struct fabric *fabric;
+	struct domains *domains;
+	struct domain *domain; /* that all are let into */
 	struct progress *progress;
 	struct fabric_memory memory;
 	char lent[4096];
 };
 
-static int admit(void *context, const void *shown, size_t length, uint64_t *session)
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	(void)context;
-	*session = 1;
+	*out = (struct admission){.session = 1, .reach = mine};
 	return length == 4 && memcmp(shown, "good", 4) == 0 ? 0 : -EACCES;
 }
 
@@ -56,17 +60,22 @@ static void port_open(struct port *port)
 	memset(port, 0, sizeof(*port));
 	assert_int_equal(fabric_open("tcp", &port->fabric), 0);
 	options.fabric = port->fabric;
+	assert_int_equal(domains_open(port->fabric, &port->domains), 0);
+	assert_int_equal(domains_get(port->domains, mine, &port->domain), 0);
+	options.domains = port->domains;
 	assert_int_equal(progress_start(&options, &port->progress), 0);
-	assert_int_equal(fabric_memory_register(port->fabric, port->lent, sizeof(port->lent),
-						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-						&port->memory),
-			 0);
+	assert_int_equal(
+		fabric_memory_register(port->domain->fabric, port->lent, sizeof(port->lent),
+				       FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &port->memory),
+		0);
 }
 
 static void port_close(struct port *port)
 {
 	progress_stop(port->progress);
 	fabric_memory_deregister(&port->memory);
+	domains_put(port->domains, port->domain);
+	domains_close(port->domains);
 	fabric_close(port->fabric);
 }
 

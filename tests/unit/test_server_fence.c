@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Taking back: before memory goes on, nobody is connected who may have begun to use it, with a key of his own
- * or with somebody else's; what was half through does not land. The grant book against a model. And a server
- * does not start over a transport that does not keep to its keys.
+ * Taking back: before memory goes on, nobody is connected who may have begun to use it; what was half through
+ * does not land; who can have had nothing to do with it is left alone. And a server does not start over a
+ * transport that does not keep to its keys.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,28 +14,28 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "server/grants.h"
 #include "server/selfcheck.h"
 #include "server_cluster.h"
 
 /* ---- Releases */
 
 /* Another client of the cluster, with a connection for a session. */
-static void connect_other(struct cluster *cluster, struct data_client *client, uint64_t session)
+static void connect_other(struct cluster *cluster, struct data_client *client, uint64_t session,
+			  uint64_t namespace)
 {
 	struct rpc_ticket ticket;
 
 	data_client_open(client);
-	assert_int_equal(get_ticket(cluster, session, &ticket), 0);
+	assert_int_equal(get_ticket_for(cluster, session, namespace, RIGHT_ALL, &ticket), 0);
 	assert_int_equal(
 		data_client_connect(client, cluster->manager.data, &ticket, sizeof(ticket)), 0);
 }
 
 static void test_release_closes_connections(void **state)
 {
-	struct data_client writer, bystander;
-	struct fake_extent released, unused, kept;
-	struct key_of key, key_of_kept;
+	struct data_client writer, neighbour, stranger;
+	struct fake_extent released, unused, kept, foreign;
+	struct key_of key, key_of_kept, key_of_foreign = {0};
 	struct cluster cluster;
 	size_t nr_extents = 1;
 	char byte = 1;
@@ -44,10 +44,14 @@ static void test_release_closes_connections(void **state)
 	cluster_open(&cluster, 3);
 	kept = reserve_one(&cluster, &key_of_kept);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	connect_other(&cluster, &writer, SESSION + 1);
+	connect_other(&cluster, &writer, SESSION + 1, NAMESPACE);
 	released = reserve_one(&cluster, &key);
-	connect_other(&cluster, &bystander, SESSION + 2);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 3);
+	connect_other(&cluster, &neighbour, SESSION + 2, NAMESPACE);
+	connect_other(&cluster, &stranger, SESSION + 2, NAMESPACE + 1);
+	assert_int_equal(
+		fake_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &foreign, &nr_extents), 0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &foreign.extent, 1, &key_of_foreign), 0);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 4);
 
 	/* What nobody had a key of costs nobody anything. */
 	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &unused, &nr_extents),
@@ -57,15 +61,18 @@ static void test_release_closes_connections(void **state)
 	assert_int_equal(
 		data_client_write(&cluster.data, &byte, 1, key_of_kept.origin, key_of_kept.key), 0);
 
-	/* Else anybody may be at it: who was told the key, too. */
+	/* Else anybody of the namespace may be at it: who was told the key, too. Nobody else can. */
 	assert_int_equal(fake_release(&cluster.manager, released.extent), 0);
 	data_client_await_closed(&writer);
-	data_client_await_closed(&bystander);
+	data_client_await_closed(&neighbour);
 	data_client_await_closed(&cluster.data);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
+	assert_int_equal(
+		data_client_write(&stranger, &byte, 1, key_of_foreign.origin, key_of_foreign.key),
+		0);
 	/* They come again, and have what they had. */
 	data_client_close(&writer);
-	connect_other(&cluster, &writer, SESSION);
+	connect_other(&cluster, &writer, SESSION, NAMESPACE);
 	assert_int_equal(data_client_read(&writer, &byte, 1, key_of_kept.origin, key_of_kept.key),
 			 0);
 	assert_int_equal(byte, 1);
@@ -75,8 +82,12 @@ static void test_release_closes_connections(void **state)
 			 0);
 	assert_int_equal(fake_release(&cluster.manager, kept.extent), 0);
 	data_client_await_closed(&writer);
+	assert_int_equal(
+		data_client_read(&stranger, &byte, 1, key_of_foreign.origin, key_of_foreign.key),
+		0);
 	data_client_close(&writer);
-	data_client_close(&bystander);
+	data_client_close(&neighbour);
+	data_client_close(&stranger);
 	cluster_close(&cluster);
 }
 
@@ -128,7 +139,7 @@ static void stop_in_mid_write(struct cluster *cluster, uint64_t writer,
 	struct data_client witness;
 	uint8_t value = 1;
 
-	connect_other(cluster, &witness, SESSION);
+	connect_other(cluster, &witness, SESSION, NAMESPACE);
 	assert_int_equal(connect_data(cluster, writer), 0);
 	while (!write_half(&cluster->data, &witness, piece, key, value)) {
 		value = value % 100 + 1;
@@ -166,7 +177,7 @@ static void half_a_write_does_not_land(uint64_t writer)
 	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
 	assert_int_equal(
 		fake_reserve(&cluster.manager, NAMESPACE + 1, CAPACITY, &next, &nr_extents), 0);
-	connect_other(&cluster, &heir, SESSION + 2);
+	connect_other(&cluster, &heir, SESSION + 2, NAMESPACE + 1);
 	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &next.extent, 1, &key), 0);
 	assert_all_zero(&heir, &key, buffer);
 	/* The writer goes on where it was. */
@@ -191,113 +202,6 @@ static void test_half_a_write_of_an_accomplice(void **state)
 	half_a_write_does_not_land(SESSION + 1);
 }
 
-/* ---- The grant book: each bit of a session's word is an extent that it has keys of */
-
-#define BOOK_SESSIONS 5U
-#define BOOK_EXTENTS  8U
-#define BOOK_STEPS    20000
-
-struct book {
-	struct extent_pool *pool;
-	struct grants *grants;
-	uint64_t extents[BOOK_EXTENTS]; /* ascending */
-	unsigned has[BOOK_SESSIONS];
-	uint64_t keys[BOOK_SESSIONS][BOOK_EXTENTS]; /* the last each had */
-};
-
-static void book_open(struct book *book, struct fabric *fabric)
-{
-	const struct extent_pool_options options = {.fabric = fabric,
-						    .capacity_bytes = BOOK_EXTENTS * 2 * MIB};
-	struct extent_info *info;
-	size_t nr_infos;
-
-	memset(book, 0, sizeof(*book));
-	assert_int_equal(extent_pool_open(&options, &book->pool), 0);
-	assert_int_equal(grants_open(book->pool, &book->grants), 0);
-	for (unsigned i = 0; i < BOOK_EXTENTS; i++) {
-		assert_int_equal(extent_pool_reserve(book->pool, NAMESPACE, 2 * MIB, CLOCK_NEVER,
-						     &info, &nr_infos),
-				 0);
-		book->extents[i] = info->extent;
-		assert_true(i == 0 || book->extents[i] > book->extents[i - 1]);
-		free(info);
-	}
-}
-
-static size_t extents_of(const struct book *book, unsigned bits, uint64_t *out)
-{
-	size_t nr = 0;
-
-	for (unsigned i = 0; i < BOOK_EXTENTS; i++) {
-		if (bits & 1U << i)
-			out[nr++] = book->extents[i];
-	}
-	return nr;
-}
-
-/* It keeps the keys it has; new ones are like no other. */
-static void give(struct book *book, unsigned session, unsigned bits)
-{
-	struct extent_key keys[BOOK_EXTENTS];
-	uint64_t extents[BOOK_EXTENTS];
-	size_t nr = extents_of(book, bits, extents), next = 0;
-
-	assert_int_equal(grants_give(book->grants, session + 1, NAMESPACE, extents, nr, true, keys),
-			 0);
-	for (unsigned i = 0; i < BOOK_EXTENTS; i++) {
-		if (!(bits & 1U << i))
-			continue;
-		assert_true((keys[next].key == book->keys[session][i]) ==
-			    (book->has[session] >> i & 1));
-		for (unsigned other = 0; other < BOOK_SESSIONS; other++)
-			assert_true(other == session || keys[next].key != book->keys[other][i]);
-		book->keys[session][i] = keys[next++].key;
-	}
-	book->has[session] |= bits;
-}
-
-static void step(struct book *book, unsigned random)
-{
-	unsigned session = (random >> 8) % BOOK_SESSIONS;
-	unsigned bits = (random >> 12) & (random >> 15) & ((1U << BOOK_EXTENTS) - 1);
-	uint64_t extents[BOOK_EXTENTS];
-	size_t nr = extents_of(book, bits, extents);
-
-	switch ((random >> 28) % 4) {
-	case 0:
-		grants_end_session(book->grants, session + 1);
-		book->has[session] = 0;
-		break;
-	case 1:
-		grants_end_extents(book->grants, extents, nr);
-		for (unsigned i = 0; i < BOOK_SESSIONS; i++)
-			book->has[i] &= ~bits;
-		break;
-	default:
-		give(book, session, bits);
-		break;
-	}
-}
-
-static void test_grant_book(void **state)
-{
-	unsigned random = 1;
-	struct fabric *fabric;
-	struct book book;
-
-	(void)state;
-	assert_int_equal(fabric_open("tcp", &fabric), 0);
-	book_open(&book, fabric);
-	for (unsigned i = 0; i < BOOK_STEPS; i++) {
-		random = random * 1103515245U + 12345U;
-		step(&book, random);
-	}
-	grants_close(book.grants);
-	extent_pool_close(book.pool);
-	fabric_close(fabric);
-}
-
 /* ---- Transports that do not keep to their keys */
 
 #define NR_CLOSED_MAX 8
@@ -306,10 +210,10 @@ static const struct fabric_ops *honest;
 static struct fabric_memory not_closed[NR_CLOSED_MAX];
 static size_t nr_not_closed;
 
-static int register_with_more(struct fabric *fabric, void *addr, size_t length, unsigned access,
-			      struct fabric_memory *out)
+static int register_with_more(struct fabric_domain *domain, void *addr, size_t length,
+			      unsigned access, struct fabric_memory *out)
 {
-	return honest->memory_register(fabric, addr, length, access | FABRIC_REMOTE_WRITE, out);
+	return honest->memory_register(domain, addr, length, access | FABRIC_REMOTE_WRITE, out);
 }
 
 static void keep_registered(struct fabric_memory *memory)
@@ -320,18 +224,33 @@ static void keep_registered(struct fabric_memory *memory)
 	not_closed[nr_not_closed++] = *memory;
 }
 
+/* One domain for all. */
+static int open_none(struct fabric *fabric, struct fabric_domain **out)
+{
+	*out = fabric->domain;
+	return 0;
+}
+
+static void close_none(struct fabric_domain *domain)
+{
+	(void)domain;
+}
+
 static void test_start_checks_the_transport(void **state)
 {
-	struct fabric_ops greedy, lazy;
+	struct fabric_ops greedy, lazy, open;
 	struct fabric *fabric;
 
 	(void)state;
 	assert_int_equal(fabric_open("tcp", &fabric), 0);
 	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), 0);
 	honest = fabric->ops;
-	greedy = lazy = *honest;
+	greedy = lazy = open = *honest;
 	greedy.memory_register = register_with_more;
 	lazy.memory_deregister = keep_registered;
+	/* What stays registered keeps its domain. */
+	lazy.domain_open = open.domain_open = open_none;
+	lazy.domain_close = open.domain_close = close_none;
 
 	fabric->ops = &greedy;
 	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
@@ -339,6 +258,9 @@ static void test_start_checks_the_transport(void **state)
 	fabric->ops = &lazy;
 	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
 	assert_non_null(strstr(afar_last_error(), "closed key"));
+	fabric->ops = &open;
+	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
+	assert_non_null(strstr(afar_last_error(), "another protection domain"));
 	fabric->ops = honest;
 	while (nr_not_closed > 0)
 		fabric_memory_deregister(&not_closed[--nr_not_closed]);
@@ -353,7 +275,6 @@ int main(void)
 		cmocka_unit_test(test_report_tells_of_scrubbing),
 		cmocka_unit_test(test_half_a_write_does_not_land),
 		cmocka_unit_test(test_half_a_write_of_an_accomplice),
-		cmocka_unit_test(test_grant_book),
 		cmocka_unit_test(test_start_checks_the_transport),
 	};
 

@@ -93,8 +93,8 @@ static void test_only_ones_own_session(void **state)
 	(void)state;
 	cluster_open(&cluster, 0);
 	extent = reserve_one(&cluster, &key);
-	assert_int_equal(ask_ticket(&cluster, SESSION + 1, &ticket), -EACCES);
-	assert_int_equal(ask_ticket(&cluster, 0, &ticket), -EINVAL);
+	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, 0, NAMESPACE, RIGHT_ALL, &ticket), -EINVAL);
 	/* Not with its capability either. */
 	capability = fake_capability(&cluster.manager, SESSION + 1, NAMESPACE, RIGHT_ALL,
 				     &extent.extent, 1);
@@ -106,7 +106,11 @@ static void test_only_ones_own_session(void **state)
 				  sizeof(capability), &key),
 			 -EACCES);
 	assert_non_null(strstr(afar_last_error(), "another session's"));
-	assert_int_equal(ask_ticket(&cluster, SESSION, &ticket), 0);
+	/* For what it has keys of, and nothing else. */
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), 0);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_READ, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE + 1, RIGHT_ALL, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, 0, 0, &ticket), -EACCES);
 	cluster_close(&cluster);
 }
 
@@ -239,9 +243,14 @@ static void test_a_key_to_read_is_not_to_write(void **state)
 
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(data_client_write(&cluster.data, "before", 7, both.origin, both.key), 0);
+	/* On a connection to read, neither key writes. */
+	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	assert_int_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
 	assert_string_equal(word, "before");
 	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, read.origin, read.key),
+			     0);
+	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
+	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, both.origin, both.key),
 			     0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(data_client_read(&cluster.data, word, 7, both.origin, both.key), 0);
@@ -250,7 +259,7 @@ static void test_a_key_to_read_is_not_to_write(void **state)
 	/* Both end with the extent. */
 	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
 	data_client_await_closed(&cluster.data);
-	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	assert_int_not_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_not_equal(data_client_read(&cluster.data, word, 7, both.origin, both.key), 0);
@@ -270,39 +279,38 @@ static void test_ended_session(void **state)
 	connect_control(&cluster, SESSION + 1);
 	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 1), 0);
 	/* Its control connection is closed; until that is through, it gets nothing. */
-	assert_int_not_equal(ask_ticket(&cluster, SESSION + 1, &ticket), 0);
+	assert_int_not_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), 0);
 	while (ping(cluster.control) == 0)
 		assert_true(clock_ns() < deadline);
 	connect_control(&cluster, SESSION);
-	assert_int_equal(ask_ticket(&cluster, SESSION, &ticket), 0);
+	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
 	cluster_close(&cluster);
 }
 
-/* A session remembers its key, ends, and somebody who may connect tries it. */
-static void test_a_key_ends_with_its_session(void **state)
+/* Somebody remembers a key, or was told it, and tries it on a connection for something else. */
+static void test_a_key_opens_nothing_elsewhere(void **state)
 {
-	struct key_of read = {0}, both = {0}, others;
 	struct fake_extent extent;
 	struct cluster cluster;
+	struct key_of key;
 	char word[8] = "";
 
 	(void)state;
 	cluster_open(&cluster, 0);
-	extent = reserve_one(&cluster, &others);
-	connect_control(&cluster, SESSION + 1);
-	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &both), 0);
-	assert_int_equal(get_keys_with(&cluster, NAMESPACE, RIGHT_READ, &extent.extent, 1, &read),
-			 0);
+	extent = reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	assert_int_equal(data_client_write(&cluster.data, "before", 7, both.origin, both.key), 0);
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 1), 0);
+	assert_int_equal(data_client_write(&cluster.data, "before", 7, key.origin, key.key), 0);
+	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, key.origin, key.key), 0);
 
-	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, both.origin, both.key),
-			     0);
-	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	assert_int_not_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
-	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	assert_int_equal(data_client_read(&cluster.data, word, 7, others.origin, others.key), 0);
+	assert_int_equal(connect_data_for(&cluster, SESSION + 1, NAMESPACE + 1, RIGHT_ALL), 0);
+	assert_int_not_equal(data_client_read(&cluster.data, word, 7, key.origin, key.key), 0);
+	assert_int_equal(connect_data_for(&cluster, SESSION + 1, NAMESPACE, RIGHT_READ), 0);
+	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, key.origin, key.key), 0);
+	/* Who may as much as it did finds what it left. */
+	assert_int_equal(connect_data(&cluster, SESSION + 1), 0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
+	assert_int_equal(data_client_read(&cluster.data, word, 7, key.origin, key.key), 0);
 	assert_string_equal(word, "before");
 	cluster_close(&cluster);
 }
@@ -315,7 +323,7 @@ int main(void)
 		cmocka_unit_test(test_forged_capabilities),
 		cmocka_unit_test(test_capabilities_that_do_not_fit),
 		cmocka_unit_test(test_a_key_to_read_is_not_to_write),
-		cmocka_unit_test(test_a_key_ends_with_its_session),
+		cmocka_unit_test(test_a_key_opens_nothing_elsewhere),
 		cmocka_unit_test(test_ended_session),
 	};
 

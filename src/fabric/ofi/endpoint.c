@@ -16,24 +16,25 @@
 static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 			   struct ofi_endpoint *endpoint)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	struct fid_domain *domain = endpoint->cq->domain->domain;
 	size_t offered = info->tx_attr->size;
 	int rc;
 
 	if (offered < queue->depth)
 		info->tx_attr->size = queue->depth;
-	rc = fi_endpoint(fabric->domain, info, &endpoint->ep, endpoint);
+	rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
 	if (rc == -FI_EINVAL && offered < queue->depth) {
 		info->tx_attr->size = offered;
-		rc = fi_endpoint(fabric->domain, info, &endpoint->ep, endpoint);
+		rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
 	}
 	return rc;
 }
 
 /* Makes an enabled endpoint of `info` in a place of a CQ, listed as live; or returns NULL and an error.
  * `*was_taken` tells whether libfabric has taken over what info->handle stands for. */
-static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fi_info *info,
-					  bool may_read, void *owner, bool *was_taken, int *error)
+static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fabric_domain *domain,
+					  struct fi_info *info, bool may_read, void *owner,
+					  bool *was_taken, int *error)
 {
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	struct ofi_endpoint *endpoint = calloc(1, sizeof(*endpoint));
@@ -45,7 +46,8 @@ static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fi_inf
 	endpoint->base.queue = &queue->base;
 	endpoint->base.owner = owner;
 	CDS_INIT_LIST_HEAD(&endpoint->eventful);
-	rc = ofi_queue_take_place(queue, may_read && fabric->reads_spoil_cqs, &endpoint->cq);
+	rc = ofi_queue_take_place(queue, ofi_container(domain, struct ofi_domain),
+				  may_read && fabric->reads_spoil_cqs, &endpoint->cq);
 	if (rc != 0)
 		goto out_free;
 	rc = create_at_depth(queue, info, endpoint);
@@ -116,7 +118,7 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	info = connect_info(fabric, &peer);
 	if (info == NULL)
 		return error_code(-ENOMEM);
-	endpoint = open_endpoint(queue, info, true, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, base->fabric->domain, info, true, owner, &was_taken, &rc);
 	fi_freeinfo(info);
 	if (endpoint == NULL)
 		goto out_fail;
@@ -133,8 +135,8 @@ out_fail:
 	return error_fail(rc, "connect to %s: %s", address, afar_strerror(rc));
 }
 
-int ofi_accept(struct fabric_request *request, struct fabric_queue *base, void *owner,
-	       struct fabric_endpoint **out)
+int ofi_accept(struct fabric_request *request, struct fabric_queue *base,
+	       struct fabric_domain *domain, void *owner, struct fabric_endpoint **out)
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
 	struct ofi_request *own = request->handle;
@@ -142,7 +144,7 @@ int ofi_accept(struct fabric_request *request, struct fabric_queue *base, void *
 	bool was_taken;
 	int rc;
 
-	endpoint = open_endpoint(queue, own->info, false, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, domain, own->info, false, owner, &was_taken, &rc);
 	if (was_taken) {
 		fi_freeinfo(own->info);
 		own->info = NULL;

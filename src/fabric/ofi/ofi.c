@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transport of libfabric, opened: fabric, domain and memory registration. Asks the provider for every
- * mr_mode and obeys the ones it insists on. Called through the fabric seam; owns libfabric's fabric and
- * domain, which any thread may use.
+ * A transport of libfabric, opened. Asks the provider for every mr_mode and obeys the ones it insists on.
+ * Called through the fabric seam; owns libfabric's fabric, which any thread may use.
  */
 #include "fabric/ofi/ofi.h"
 
@@ -12,11 +11,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
-
-#define KEY_TRIES 8 /* random keys that may be taken already */
 
 /* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a
  * backtrace and exit with 1. An interrupt or a crash is the program's own business: undo it. */
@@ -106,7 +102,7 @@ static void ofi_close(struct fabric *base)
 {
 	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
 
-	fi_close(&fabric->domain->fid);
+	ofi_domain_close(base->domain);
 	fi_close(&fabric->fabric->fid);
 	fi_freeinfo(fabric->info);
 	pthread_mutex_destroy(&fabric->callers_lock);
@@ -129,10 +125,10 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
 	if (rc != 0)
 		goto out_info;
-	rc = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL);
+	describe(fabric, ops);
+	rc = ofi_domain_open(&fabric->base, &fabric->base.domain);
 	if (rc != 0)
 		goto out_fabric;
-	describe(fabric, ops);
 	pthread_mutex_init(&fabric->callers_lock, NULL);
 	*out = &fabric->base;
 	return 0;
@@ -175,80 +171,10 @@ int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 	return 0;
 }
 
-static uint64_t rights(unsigned access)
-{
-	uint64_t flags = 0;
-
-	if ((access & FABRIC_LOCAL) != 0)
-		flags |= FI_READ | FI_WRITE;
-	if ((access & FABRIC_REMOTE_READ) != 0)
-		flags |= FI_REMOTE_READ;
-	if ((access & FABRIC_REMOTE_WRITE) != 0)
-		flags |= FI_REMOTE_WRITE;
-	return flags;
-}
-
-/* A key that cannot be guessed, of as many bytes as the provider takes. */
-static int make_key(const struct ofi_fabric *fabric, uint64_t *key)
-{
-	size_t size = fabric->info->domain_attr->mr_key_size;
-
-	*key = 0;
-	if (size > sizeof(*key))
-		size = sizeof(*key);
-	return getrandom(key, size, 0) == (ssize_t)size ? 0 : -EIO;
-}
-
-static int register_with_key(struct ofi_fabric *fabric, void *addr, size_t length, uint64_t flags,
-			     struct fid_mr **mr)
-{
-	uint64_t key = 0;
-	int rc = -FI_ENOKEY;
-
-	for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-		if (!fabric->picks_keys && make_key(fabric, &key) != 0)
-			return -EIO;
-		rc = fi_mr_reg(fabric->domain, addr, length, flags, 0, key, 0, mr, NULL);
-	}
-	return rc == 0 ? 0 : ofi_errno(rc);
-}
-
-static int ofi_memory_register(struct fabric *base, void *addr, size_t length, unsigned access,
-			       struct fabric_memory *out)
-{
-	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
-	bool is_remote = (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
-	struct fid_mr *mr;
-	int rc;
-
-	*out = (struct fabric_memory){.fabric = base};
-	if (!is_remote && !base->attributes.needs_local_registration)
-		return 0;
-	rc = register_with_key(fabric, addr, length, rights(access), &mr);
-	if (rc != 0)
-		return error_fail(rc, "register %zu bytes of memory with %s: %s%s", length,
-				  base->attributes.transport, afar_strerror(rc),
-				  rc == -ENOMEM ? "; raise the limit of locked memory" : "");
-	out->handle = mr;
-	out->descriptor = fi_mr_desc(mr);
-	out->key = fi_mr_key(mr);
-	out->base = fabric->is_virtual_addressed ? (uint64_t)(uintptr_t)addr : 0;
-	return 0;
-}
-
-/* On tcp a transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
-static void ofi_memory_deregister(struct fabric_memory *memory)
-{
-	struct fid_mr *mr = memory->handle;
-
-	if (mr != NULL)
-		fi_close(&mr->fid);
-	memory->handle = NULL;
-}
-
 #define OFI_OPS(name, sweep)                                                                    \
 	{                                                                                       \
 		.transport = #name, .open = open_##name, .close = ofi_close,                    \
+		.domain_open = ofi_domain_open, .domain_close = ofi_domain_close,               \
 		.memory_register = ofi_memory_register,                                         \
 		.memory_deregister = ofi_memory_deregister, .listen = ofi_listen,               \
 		.listener_close = ofi_listener_close, .listener_fd = ofi_listener_fd,           \

@@ -2,14 +2,15 @@
 /*
  * The fabric over libfabric's connected endpoints (FI_EP_MSG): what the files of this folder share.
  *
- *   ofi.c       the transport: fabric, domain, registration, the operations tables
+ *   ofi.c       the transport: fabric, what it can do, the operations tables
+ *   domain.c    protection domains, and memory registered in them
  *   queue.c     completion queues, connection events, sleeping
  *   endpoint.c  connecting, accepting, closing, reading, writing
  *   listener.c  connection requests
  *   strangers.c tcp connections to a listener on which nothing was requested yet
  *   address.c   HOST:PORT to socket addresses and back
  *
- * Ownership: a fabric owns libfabric's fabric and domain. A queue owns its event queue (EQ), its
+ * Ownership: a fabric owns libfabric's fabric and its first domain. A queue owns its event queue (EQ), its
  * completion queues (CQs) and the epoll descriptor over them. An endpoint is owned by whoever opened
  * it, and listed in its queue until it is closed.
  */
@@ -41,7 +42,6 @@ struct ofi_fabric {
 	struct fabric base;
 	struct fi_info *info; /* what the provider can do; a template for endpoints */
 	struct fid_fabric *fabric;
-	struct fid_domain *domain;
 	uint64_t write_flags; /* that make a write complete when it has arrived */
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
@@ -54,6 +54,11 @@ struct ofi_fabric {
 	bool signals_itself; /* a CQ's descriptor: see ignore_own_signal() */
 	pthread_mutex_t callers_lock;
 	void *callers; /* tree of ofi_caller */
+};
+
+struct ofi_domain {
+	struct fabric_domain base;
+	struct fid_domain *domain;
 };
 
 /* The other end of a socket. Compared as bytes: no padding, and what is not used is 0. */
@@ -102,6 +107,7 @@ struct ofi_request {
 struct ofi_cq {
 	struct cds_list_head node; /* in ofi_queue.cqs  */
 	struct cds_list_head warm; /* in ofi_queue.warm */
+	struct ofi_domain *domain; /* of all its endpoints */
 	struct fid_cq *cq;
 	int fd;
 	bool is_private; /* one endpoint's, and ends with it                     */
@@ -160,6 +166,13 @@ extern const struct fabric_ops ofi_verbs_ops;
 /* Opens an EQ and gets the descriptor to sleep on it. */
 int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
 
+/* domain.c */
+int ofi_domain_open(struct fabric *fabric, struct fabric_domain **out);
+void ofi_domain_close(struct fabric_domain *domain);
+int ofi_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
+			struct fabric_memory *out);
+void ofi_memory_deregister(struct fabric_memory *memory);
+
 /* queue.c */
 int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
 void ofi_queue_close(struct fabric_queue *queue);
@@ -167,8 +180,9 @@ int ofi_queue_fd(struct fabric_queue *queue);
 int ofi_queue_arm(struct fabric_queue *queue);
 int ofi_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
 int ofi_queue_event(struct fabric_queue *queue, struct fabric_event *out);
-/* A place on a CQ for one more endpoint: on one of its own, or among others. */
-int ofi_queue_take_place(struct ofi_queue *queue, bool is_private, struct ofi_cq **out);
+/* A place on a CQ for one more endpoint of the domain: on one of its own, or among others. */
+int ofi_queue_take_place(struct ofi_queue *queue, struct ofi_domain *domain, bool is_private,
+			 struct ofi_cq **out);
 void ofi_queue_give_place(struct ofi_queue *queue, struct ofi_cq *cq);
 /* Notes what the EQ has to say in the endpoints it says it of. */
 void ofi_queue_drain_events(struct ofi_queue *queue);
@@ -178,8 +192,8 @@ void ofi_queue_warm(struct ofi_queue *queue, struct ofi_cq *cq);
 /* endpoint.c */
 int ofi_connect(struct fabric_queue *queue, const char *address, const void *private_data,
 		size_t private_length, void *owner, struct fabric_endpoint **out);
-int ofi_accept(struct fabric_request *request, struct fabric_queue *queue, void *owner,
-	       struct fabric_endpoint **out);
+int ofi_accept(struct fabric_request *request, struct fabric_queue *queue,
+	       struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 void ofi_endpoint_close(struct fabric_endpoint *endpoint);
 int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);

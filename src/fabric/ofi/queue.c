@@ -332,7 +332,7 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};
-	int rc = fi_cq_open(fabric->domain, &attributes, &cq->cq, NULL);
+	int rc = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
 
 	if (rc != 0)
 		return ofi_errno(rc);
@@ -359,13 +359,15 @@ static void note_only(struct ofi_queue *queue)
 		ofi_queue_warm(queue, queue->only);
 }
 
-static int add_cq(struct ofi_queue *queue, bool is_private, struct ofi_cq **out)
+static int add_cq(struct ofi_queue *queue, struct ofi_domain *domain, bool is_private,
+		  struct ofi_cq **out)
 {
 	struct ofi_cq *cq = calloc(1, sizeof(*cq));
 	int rc;
 
 	if (cq == NULL)
 		return -ENOMEM;
+	cq->domain = domain;
 	cq->is_private = is_private;
 	rc = open_cq(queue, cq);
 	if (rc != 0) {
@@ -390,16 +392,18 @@ static void remove_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	free(cq);
 }
 
-int ofi_queue_take_place(struct ofi_queue *queue, bool is_private, struct ofi_cq **out)
+int ofi_queue_take_place(struct ofi_queue *queue, struct ofi_domain *domain, bool is_private,
+			 struct ofi_cq **out)
 {
 	struct ofi_cq *cq;
 	int rc;
 
 	cds_list_for_each_entry (cq, &queue->cqs, node) {
-		if (!is_private && !cq->is_private && cq->nr_endpoints < OFI_SHARERS_MAX)
+		if (!is_private && !cq->is_private && cq->domain == domain &&
+		    cq->nr_endpoints < OFI_SHARERS_MAX)
 			goto out_found;
 	}
-	rc = add_cq(queue, is_private, &cq);
+	rc = add_cq(queue, domain, is_private, &cq);
 	if (rc != 0)
 		return rc;
 out_found:
@@ -409,15 +413,16 @@ out_found:
 	return 0;
 }
 
-/* An empty shared CQ is kept: it may have completions of the closed, and the next connection wants it. */
+/* An empty shared CQ of the fabric's own domain is kept: it may have completions of the closed, and the next
+ * connection wants it. Another domain may be closed when it has no endpoints any more. */
 void ofi_queue_give_place(struct ofi_queue *queue, struct ofi_cq *cq)
 {
-	if (cq->is_private) {
-		remove_cq(queue, cq);
-		return;
-	}
 	cq->nr_endpoints--;
-	ofi_queue_warm(queue, cq);
+	if (cq->nr_endpoints == 0 &&
+	    (cq->is_private || &cq->domain->base != queue->base.fabric->domain))
+		remove_cq(queue, cq);
+	else
+		ofi_queue_warm(queue, cq);
 }
 
 /* ---- Opening and closing */

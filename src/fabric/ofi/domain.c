@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Protection domains and the memory registered in them. A key means something in the domain it was made in,
+ * and an endpoint is in one domain: tcp looks keys up in the domain's table, a NIC in its protection domain.
+ * Called through the fabric seam, from any thread. A domain owns libfabric's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/error.h"
+#include "fabric/ofi/ofi.h"
+
+#define KEY_TRIES 8 /* random keys that may be taken already */
+
+int ofi_domain_open(struct fabric *base, struct fabric_domain **out)
+{
+	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
+	struct ofi_domain *domain = calloc(1, sizeof(*domain));
+	int rc;
+
+	if (domain == NULL)
+		return error_code(-ENOMEM);
+	domain->base.fabric = base;
+	rc = fi_domain(fabric->fabric, fabric->info, &domain->domain, NULL);
+	if (rc != 0) {
+		free(domain);
+		rc = ofi_errno(rc);
+		return error_fail(rc, "open a protection domain of transport %s: %s",
+				  base->attributes.transport, afar_strerror(rc));
+	}
+	*out = &domain->base;
+	return 0;
+}
+
+void ofi_domain_close(struct fabric_domain *base)
+{
+	struct ofi_domain *domain = ofi_container(base, struct ofi_domain);
+
+	fi_close(&domain->domain->fid);
+	free(domain);
+}
+
+/* ---- Memory */
+
+static uint64_t rights(unsigned access)
+{
+	uint64_t flags = 0;
+
+	if ((access & FABRIC_LOCAL) != 0)
+		flags |= FI_READ | FI_WRITE;
+	if ((access & FABRIC_REMOTE_READ) != 0)
+		flags |= FI_REMOTE_READ;
+	if ((access & FABRIC_REMOTE_WRITE) != 0)
+		flags |= FI_REMOTE_WRITE;
+	return flags;
+}
+
+/* A key that cannot be guessed, of as many bytes as the provider takes. */
+static int make_key(const struct ofi_fabric *fabric, uint64_t *key)
+{
+	size_t size = fabric->info->domain_attr->mr_key_size;
+
+	*key = 0;
+	if (size > sizeof(*key))
+		size = sizeof(*key);
+	return getrandom(key, size, 0) == (ssize_t)size ? 0 : -EIO;
+}
+
+static int register_with_key(struct ofi_domain *domain, void *addr, size_t length, uint64_t flags,
+			     struct fid_mr **mr)
+{
+	struct ofi_fabric *fabric = ofi_container(domain->base.fabric, struct ofi_fabric);
+	uint64_t key = 0;
+	int rc = -FI_ENOKEY;
+
+	for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
+		if (!fabric->picks_keys && make_key(fabric, &key) != 0)
+			return -EIO;
+		rc = fi_mr_reg(domain->domain, addr, length, flags, 0, key, 0, mr, NULL);
+	}
+	return rc == 0 ? 0 : ofi_errno(rc);
+}
+
+int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
+			struct fabric_memory *out)
+{
+	struct ofi_domain *domain = ofi_container(base, struct ofi_domain);
+	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
+	bool is_remote = (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
+	struct fid_mr *mr;
+	int rc;
+
+	*out = (struct fabric_memory){.domain = base};
+	if (!is_remote && !base->fabric->attributes.needs_local_registration)
+		return 0;
+	rc = register_with_key(domain, addr, length, rights(access), &mr);
+	if (rc != 0)
+		return error_fail(rc, "register %zu bytes of memory with %s: %s%s", length,
+				  base->fabric->attributes.transport, afar_strerror(rc),
+				  rc == -ENOMEM ? "; raise the limit of locked memory" : "");
+	out->handle = mr;
+	out->descriptor = fi_mr_desc(mr);
+	out->key = fi_mr_key(mr);
+	out->base = fabric->is_virtual_addressed ? (uint64_t)(uintptr_t)addr : 0;
+	return 0;
+}
+
+/* On tcp a transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
+void ofi_memory_deregister(struct fabric_memory *memory)
+{
+	struct fid_mr *mr = memory->handle;
+
+	if (mr != NULL)
+		fi_close(&mr->fid);
+	memory->handle = NULL;
+}
