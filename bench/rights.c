@@ -321,34 +321,53 @@ static int await_rate(const struct scrub_stage *state, uint64_t scrubbed_before,
 	return bench_fail(-ETIMEDOUT, "the server does not report that it has scrubbed");
 }
 
+/* The server's memory full of what is not 0: zeroes over zeroes may cost a machine less. */
+static int fill_and_release(struct scrub_stage *state)
+{
+	struct scene *scene = &state->scene;
+	ssize_t written;
+	int status;
+
+	status = afar_namespace_reserve(scene->ns, SCRUB_BYTES);
+	if (!status)
+		status = afar_region_alloc(scene->ns, SCRUB_BYTES, 0, &scene->region);
+	if (status)
+		return scene_fail("reserve a region", status);
+	written = afar_region_pwrite(scene->region, state->memory, SCRUB_BYTES, 0);
+	scene_free_region(scene);
+	if (written != (ssize_t)SCRUB_BYTES)
+		return scene_fail("fill a region", (int)written);
+	status = afar_namespace_release(scene->ns, SCRUB_BYTES, NULL);
+	return status ? scene_fail("release", status) : 0;
+}
+
 static int run_scrub(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	const struct scrub_stage *state = stage;
+	struct scrub_stage *state = stage;
 	uint64_t scrubbed;
 	json_t *json;
 	int status;
 
 	(void)row;
-	(void)repetition;
+	memset(state->memory, (int)(repetition % 200) + 1, SCRUB_BYTES);
 	status = scene_status(&state->scene, &json);
 	if (status)
 		return status;
 	scrubbed = status_sum(json, "scrubbed_bytes");
 	json_decref(json);
-	status = afar_namespace_reserve(state->scene.ns, SCRUB_BYTES);
-	if (!status)
-		status = afar_namespace_release(state->scene.ns, SCRUB_BYTES, NULL);
-	return status ? scene_fail("reserve and release", status)
-		      : await_rate(state, scrubbed, value);
+	status = fill_and_release(state);
+	return status ? status : await_rate(state, scrubbed, value);
 }
 
 static int run_memset(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	const struct scrub_stage *state = stage;
-	uint64_t begin = clock_ns();
+	uint64_t begin;
 
 	(void)row;
-	memset(state->memory, (int)repetition + 1, SCRUB_BYTES);
+	memset(state->memory, (int)(repetition % 200) + 1, SCRUB_BYTES);
+	begin = clock_ns();
+	memset(state->memory, 0, SCRUB_BYTES);
 	*value = (double)SCRUB_BYTES / (double)(clock_ns() - begin);
 	return 0;
 }

@@ -83,13 +83,14 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 static int path_start(struct afar_queue *queue, struct path *path, struct afar_target *target,
 		      uint32_t index, uint64_t deadline)
 {
-	struct rpc_ticket ticket;
+	struct peer_ticket ticket = {.connection = path->connection};
 	int ret = target_get_ticket(target, index, deadline, &ticket);
 
 	if (ret)
 		return ret;
-	ret = fabric_connect(queue->fabric, path->peer->data_address, &ticket, sizeof(ticket), path,
-			     &path->endpoint);
+	path->connection = ticket.connection;
+	ret = fabric_connect(queue->fabric, path->peer->data_address, &ticket.ticket,
+			     sizeof(ticket.ticket), path, &path->endpoint);
 	if (ret)
 		return error_fail(-AFAR_ESERVER, "connect to server %s at %s: %s", path->peer->name,
 				  path->peer->data_address, afar_strerror(ret));

@@ -397,7 +397,7 @@ static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *reques
 /* ---- Tickets and keys */
 
 int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
-		struct rpc_ticket *out)
+		struct peer_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -408,6 +408,7 @@ int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t dead
 	connect.session = peer->session->number;
 	connect.namespace_ = reach->ns;
 	connect.rights = reach->rights;
+	connect.replaces = out->connection;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	ret = peer_call(peer, deadline, &request, &reply);
@@ -415,13 +416,15 @@ int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t dead
 		return ret;
 	ticket = reply->reply->result_case == AFAR__REPLY__RESULT_TICKET ? reply->reply->ticket
 									 : NULL;
-	if (!ticket || ticket->ticket.len != sizeof(*out))
+	if (!ticket || ticket->ticket.len != sizeof(out->ticket))
 		ret = error_fail(-AFAR_EMALFORMED, "connect to server %s: it gave no ticket",
 				 peer->name);
 	else if (ticket->incarnation != peer->incarnation)
 		ret = peer_fail_lost(peer);
-	else
-		memcpy(out, ticket->ticket.data, sizeof(*out));
+	if (!ret) {
+		memcpy(&out->ticket, ticket->ticket.data, sizeof(out->ticket));
+		out->connection = ticket->connection;
+	}
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }

@@ -90,10 +90,17 @@ struct peer_want {
  */
 int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline);
 
-/* Asks for a ticket for one data connection; keys for the same have been got. Blocks. Errors as
- * peer_grant(). */
+/* A ticket, and the server's number for the connection that it opens. */
+struct peer_ticket {
+	struct rpc_ticket ticket;
+	uint64_t connection;
+};
+
+/* Asks for a ticket for one data connection; keys for the same have been got. The connection numbered
+ * `out->connection`, if not 0, is closed at the server by then: nothing that was posted on it can land any
+ * more. Blocks. Errors as peer_grant(). */
 int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
-		struct rpc_ticket *out);
+		struct peer_ticket *out);
 
 /* Takes the pass of an access that the manager gave. -AFAR_EMALFORMED with a sentence. */
 int peer_take_pass(struct peer *peer, const Afar__Access *access);

@@ -53,6 +53,7 @@ enum path_state {
 struct path {
 	struct peer *peer; /* NULL: never connected */
 	struct fabric_endpoint *endpoint;
+	uint64_t connection; /* the server's number for it, or for the last; 0: none */
 	enum path_state state;
 	struct cds_list_head transfers; /* in flight on it */
 };
@@ -177,9 +178,10 @@ static inline struct path *queue_path(const struct afar_queue *queue,
 int target_take_accesses(struct afar_target *target, Afar__Access *const *messages, size_t count);
 /* Gets the keys of the target's extents, if it has none. Blocks, until `deadline`. */
 int target_get_keys(struct afar_target *target, uint64_t deadline);
-/* Gets a ticket for a connection to one of its servers. Blocks, until `deadline`. */
+/* Gets a ticket for a connection to one of its servers, in place of the one numbered in `out`. Blocks, until
+ * `deadline`. */
 int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
-		      struct rpc_ticket *out);
+		      struct peer_ticket *out);
 /* -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 

@@ -110,7 +110,7 @@ static int fail_lost(const struct afar_target *target)
 
 /* A ticket, or without a place for one the keys. */
 static int ask_server(struct afar_target *target, uint32_t index, uint64_t deadline,
-		      struct rpc_ticket *ticket)
+		      struct peer_ticket *ticket)
 {
 	const struct peer_want want = {
 		.reach = target->reaches[index],
@@ -139,7 +139,7 @@ static int fail_strange(const struct peer *peer)
  * manager knows. Then nothing is to be had of it any more. With the target's lock held.
  */
 static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadline, int status,
-		     struct rpc_ticket *ticket)
+		     struct peer_ticket *ticket)
 {
 	struct peer *peer = target->peers[index];
 	bool is_refused = status == -AFAR_EAUTH || status == -EACCES;
@@ -182,7 +182,7 @@ int target_get_keys(struct afar_target *target, uint64_t deadline)
 }
 
 int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
-		      struct rpc_ticket *out)
+		      struct peer_ticket *out)
 {
 	int ret = ask_server(target, index, deadline, out);
 

@@ -95,32 +95,95 @@ static void refuse(struct control *control, const struct rpc_connection *connect
 
 /* ---- Tickets */
 
-static void connect_client(struct control *control, const struct rpc_connection *connection,
-			   const Afar__Connect *request, struct rpc_call *call)
+/* A ticket on its way to its client, who has it when the connection that it replaces is closed. */
+struct reconnection {
+	struct rpc_call *call;
+	uint64_t incarnation;
+	struct rpc_ticket ticket;
+	uint64_t connection;
+	struct admission replaced;
+};
+
+static void give_ticket(void *argument)
 {
-	uint64_t incarnation = control->options.incarnation->number;
+	struct reconnection *reconnection = argument;
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
-	const struct admission admission = {
+
+	ticket.ticket.data = (uint8_t *)&reconnection->ticket;
+	ticket.ticket.len = sizeof(reconnection->ticket);
+	ticket.incarnation = reconnection->incarnation;
+	ticket.connection = reconnection->connection;
+	reply.result_case = AFAR__REPLY__RESULT_TICKET;
+	reply.ticket = &ticket;
+	rpc_reply(reconnection->call, reconnection->incarnation, &reply);
+	free(reconnection);
+}
+
+static bool is_replaced(const void *argument, const struct admission *connection)
+{
+	const struct admission *replaced = &((const struct reconnection *)argument)->replaced;
+
+	return connection->session == replaced->session &&
+	       connection->connection == replaced->connection;
+}
+
+/* What was posted on the old connection and not done yet must not land behind what is posted on the new one:
+ * a client that stopped waiting knows nothing of what the server does when it goes on. */
+static int close_replaced(struct control *control, struct reconnection *reconnection)
+{
+	const struct progress_order order = {is_replaced, give_ticket, reconnection};
+	struct progress_closing *closing;
+	int status;
+
+	status = progress_closing_new(control->options.progress, &closing);
+	if (status != 0)
+		return status;
+	tickets_cancel(control->options.tickets, reconnection->replaced.session,
+		       reconnection->replaced.connection);
+	progress_close(closing, &order);
+	return 0;
+}
+
+static int make_ticket(struct control *control, const struct rpc_connection *connection,
+		       const Afar__Connect *request, struct reconnection *out)
+{
+	struct admission admission = {
 		.session = request->session,
 		.reach = {request->namespace_, (request->rights & RIGHT_WRITE) != 0},
 	};
-	struct rpc_ticket signed_ticket;
 	int status;
 
 	status = check_session(control, connection, request->session, "connect");
 	if (status == 0)
-		status = tickets_issue(control->options.tickets, &admission, &signed_ticket);
-	if (status != 0) {
-		refuse(control, connection, call, status);
+		status = tickets_issue(control->options.tickets, &admission, &out->ticket);
+	out->connection = admission.connection;
+	out->replaced.session = request->session;
+	out->replaced.connection = request->replaces;
+	return status;
+}
+
+static void connect_client(struct control *control, const struct rpc_connection *connection,
+			   const Afar__Connect *request, struct rpc_call *call)
+{
+	struct reconnection *reconnection = calloc(1, sizeof(*reconnection));
+	int status;
+
+	if (!reconnection) {
+		refuse(control, connection, call, error_code(-ENOMEM));
 		return;
 	}
-	ticket.ticket.data = (uint8_t *)&signed_ticket;
-	ticket.ticket.len = sizeof(signed_ticket);
-	ticket.incarnation = incarnation;
-	reply.result_case = AFAR__REPLY__RESULT_TICKET;
-	reply.ticket = &ticket;
-	rpc_reply(call, incarnation, &reply);
+	reconnection->call = call;
+	reconnection->incarnation = control->options.incarnation->number;
+	status = make_ticket(control, connection, request, reconnection);
+	if (status == 0 && request->replaces == 0)
+		give_ticket(reconnection);
+	else if (status == 0)
+		status = close_replaced(control, reconnection);
+	if (status != 0) {
+		free(reconnection);
+		refuse(control, connection, call, status);
+	}
 }
 
 /* ---- Keys */

@@ -12,6 +12,7 @@
 #include "rpc/rpc.h"
 #include "server/extent.h"
 #include "server/incarnation.h"
+#include "server/progress.h"
 #include "server/tickets.h"
 
 struct control;
@@ -23,6 +24,7 @@ struct control_options {
 	const char *transport;		       /* that the extents' keys are of */
 	struct extent_pool *pool;
 	struct tickets *tickets;
+	struct progress *progress;
 };
 
 /* Listens. Errors, with a sentence: those of rpc_listen(), -ENOMEM. */

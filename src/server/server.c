@@ -187,6 +187,7 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 		.transport = server->fabric->attributes.transport,
 		.pool = server->pool,
 		.tickets = server->tickets,
+		.progress = server->progress,
 	};
 
 	return control_start(&control, &server->control);

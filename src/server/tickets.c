@@ -22,9 +22,8 @@
 
 struct ticket {
 	struct cds_list_head node;
-	uint64_t nonce;
-	struct admission admission;
-	uint64_t expiry; /* on clock_ns() */
+	struct admission admission; /* the nonce is the connection's number */
+	uint64_t expiry;	    /* on clock_ns() */
 };
 
 /* What one session is entitled to. */
@@ -49,9 +48,10 @@ struct tickets {
 
 static int compare_nonce(const void *a, const void *b)
 {
-	const struct ticket *left = a, *right = b;
+	uint64_t left = ((const struct ticket *)a)->admission.connection;
+	uint64_t right = ((const struct ticket *)b)->admission.connection;
 
-	return (left->nonce > right->nonce) - (left->nonce < right->nonce);
+	return (left > right) - (left < right);
 }
 
 static int compare_session(const void *a, const void *b)
@@ -217,7 +217,7 @@ static int check_entitled(struct tickets *tickets, const struct admission *admis
 /* ---- Tickets */
 
 /* Remembers a nonce that was handed out. */
-static int remember(struct tickets *tickets, uint64_t nonce, const struct admission *admission)
+static int remember(struct tickets *tickets, const struct admission *admission)
 {
 	struct ticket *ticket, **known;
 	int status = 0;
@@ -225,7 +225,6 @@ static int remember(struct tickets *tickets, uint64_t nonce, const struct admiss
 	ticket = calloc(1, sizeof(*ticket));
 	if (!ticket)
 		return error_code(-ENOMEM);
-	ticket->nonce = nonce;
 	ticket->admission = *admission;
 	ticket->expiry = clock_deadline_ms((int64_t)tickets->lifetime_s * 1000);
 
@@ -259,8 +258,7 @@ out_unlock:
 	return status;
 }
 
-int tickets_issue(struct tickets *tickets, const struct admission *admission,
-		  struct rpc_ticket *out)
+int tickets_issue(struct tickets *tickets, struct admission *admission, struct rpc_ticket *out)
 {
 	uint64_t nonce;
 	int status;
@@ -276,7 +274,8 @@ int tickets_issue(struct tickets *tickets, const struct admission *admission,
 	status = ticket_sign(out, tickets->key);
 	if (status != 0)
 		return status;
-	return remember(tickets, nonce, admission);
+	admission->connection = nonce;
+	return remember(tickets, admission);
 }
 
 int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, struct admission *out)
@@ -289,7 +288,7 @@ int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, st
 			       (uint32_t)time(NULL), &shown);
 	if (status != 0)
 		return status;
-	like.nonce = shown.nonce;
+	like.admission.connection = shown.nonce;
 	pthread_mutex_lock(&tickets->lock);
 	drop_expired(tickets);
 	known = tfind(&like, &tickets->out_by_nonce, compare_nonce);
@@ -303,6 +302,18 @@ int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, st
 				  "connect: the ticket was used or revoked before; ask for "
 				  "another");
 	return 0;
+}
+
+void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connection)
+{
+	const struct ticket like = {.admission.connection = connection};
+	struct ticket **known;
+
+	pthread_mutex_lock(&tickets->lock);
+	known = tfind(&like, &tickets->out_by_nonce, compare_nonce);
+	if (known && (*known)->admission.session == session)
+		drop(tickets, *known);
+	pthread_mutex_unlock(&tickets->lock);
 }
 
 /* With the lock held. */

@@ -25,20 +25,23 @@ void tickets_close(struct tickets *tickets);
 struct admission {
 	uint64_t session;
 	struct reach reach;
+	uint64_t connection; /* its number: the nonce of its ticket */
 };
 
-/* From now on it gets tickets. The session has not ended. -ENOMEM. */
+/* From now on it gets tickets, each for another connection. The session has not ended. -ENOMEM. */
 int tickets_entitle(struct tickets *tickets, const struct admission *admission);
 
-/* Makes one. With a sentence: -EACCES (it is not entitled), -EBUSY (too many are out and not used yet),
- * -AFAR_ESESSION. */
-int tickets_issue(struct tickets *tickets, const struct admission *admission,
-		  struct rpc_ticket *out);
+/* Makes one, and numbers its connection. With a sentence: -EACCES (it is not entitled), -EBUSY (too many are
+ * out and not used yet), -AFAR_ESESSION. */
+int tickets_issue(struct tickets *tickets, struct admission *admission, struct rpc_ticket *out);
 
 /* Takes back what somebody shows: 0 with what it was made for if we made it, not too long ago, and nobody
  * has shown it before. -EACCES with a sentence. */
 int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length,
 		   struct admission *out);
+
+/* The session does not want this connection any more: if its ticket is not used yet, it is worth nothing. */
+void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connection);
 
 /*
  * The session has ended: its unused tickets are worth nothing any more, it gets no others and is entitled to

@@ -270,16 +270,21 @@ static void expect_timeouts(struct afar_queue *queue, uint8_t *memory)
 	}
 }
 
-static void read_all(struct afar_queue *queue, struct afar_region *region, uint8_t *memory)
+static void expect_done(struct afar_queue *queue)
 {
 	struct afar_completion done;
 
-	for (unsigned i = 0; i < NR_PIECES; i++)
-		assert_int_equal(submit_one(queue, region, i, memory, false), 1);
 	for (unsigned i = 0; i < NR_PIECES; i++) {
 		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
 		assert_int_equal(done.result, PIECE_BYTES);
 	}
+}
+
+static void read_all(struct afar_queue *queue, struct afar_region *region, uint8_t *memory)
+{
+	for (unsigned i = 0; i < NR_PIECES; i++)
+		assert_int_equal(submit_one(queue, region, i, memory, false), 1);
+	expect_done(queue);
 }
 
 /* What was there before, or what was written; nothing of what the memory held afterwards. */
@@ -325,6 +330,11 @@ static void test_servers_stopped_while_written_to(void **state)
 	assert_int_equal(count_bytes(seen, ALL_BYTES, 'Z'), 0);
 	assert_int_equal(afar_region_open(ns, "r", &again), 0);
 	expect_no_late_bytes(again, seen);
+	/* What is written from now on is not overtaken by them. */
+	memset(memory, 'C', ALL_BYTES);
+	post_writes(queue, region, memory);
+	expect_done(queue);
+	expect_all(again, seen, 'C');
 	assert_int_equal(afar_queue_close(queue), 0);
 	assert_int_equal(afar_region_free(region), 0);
 	assert_int_equal(afar_region_close(region), 0);

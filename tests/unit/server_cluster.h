@@ -35,6 +35,8 @@ struct cluster {
 	struct rpc_connection *control; /* the client's */
 	uint64_t session;		/* that it speaks for */
 	struct data_client data;
+	uint64_t connection; /* the number of the last that a ticket was got for */
+	uint64_t replaces;   /* what the next ticket is asked for in place of; 0: nothing */
 };
 
 static inline void start_server(struct cluster *cluster, unsigned nr_progress)
@@ -116,6 +118,7 @@ static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
 	start_server(cluster, nr_progress);
 	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
 	cluster->control = NULL;
+	cluster->connection = cluster->replaces = 0;
 	connect_control(cluster, SESSION);
 	data_client_open(&cluster->data);
 }
@@ -172,6 +175,7 @@ static inline int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t
 	connect.session = session;
 	connect.namespace_ = namespace;
 	connect.rights = rights;
+	connect.replaces = cluster->replaces;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	status = call_control(cluster, &request, &frame);
@@ -181,6 +185,8 @@ static inline int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t
 	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
 	assert_int_equal(frame->reply->ticket->incarnation, cluster->manager.incarnation);
 	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
+	cluster->connection = frame->reply->ticket->connection;
+	cluster->replaces = 0;
 	afar__frame__free_unpacked(frame, NULL);
 	return 0;
 }

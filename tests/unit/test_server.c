@@ -421,9 +421,9 @@ static void test_ticket_book(void **state)
 	struct rpc_ticket ticket, other;
 	struct tickets *tickets, *instant;
 	unsigned nr_issued = 0;
-	const struct admission eight = {8, {5, true}}, nine = {9, {5, true}}, one = {1, {5, true}},
-			       reader = {8, {5, false}}, foreign = {8, {6, true}};
-	struct admission out;
+	struct admission eight = {8, {5, true}, 0}, nine = {9, {5, true}, 0},
+			 one = {1, {5, true}, 0};
+	struct admission reader = {8, {5, false}, 0}, foreign = {8, {6, true}, 0}, out;
 
 	(void)state;
 	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, &tickets), 0);
@@ -444,10 +444,18 @@ static void test_ticket_book(void **state)
 	assert_int_equal(out.session, 8);
 	assert_int_equal(out.reach.namespace, 5);
 	assert_true(out.reach.may_write);
+	assert_true(out.connection == eight.connection && out.connection != 0);
 	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &out), -EACCES);
 	/* Too late. */
 	assert_int_equal(tickets_issue(instant, &eight, &other), 0);
 	assert_int_equal(tickets_redeem(instant, &other, sizeof(other), &out), -EACCES);
+	/* Cancelled: by its own session only. */
+	assert_int_equal(tickets_issue(tickets, &eight, &ticket), 0);
+	tickets_cancel(tickets, 9, eight.connection);
+	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &out), 0);
+	assert_int_equal(tickets_issue(tickets, &eight, &ticket), 0);
+	tickets_cancel(tickets, 8, eight.connection);
+	assert_int_equal(tickets_redeem(tickets, &ticket, sizeof(ticket), &out), -EACCES);
 	/* Revoked: that session's only. */
 	assert_int_equal(tickets_issue(tickets, &eight, &ticket), 0);
 	assert_int_equal(tickets_issue(tickets, &nine, &other), 0);

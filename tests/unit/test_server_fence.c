@@ -202,6 +202,53 @@ static void test_half_a_write_of_an_accomplice(void **state)
 	half_a_write_does_not_land(SESSION + 1);
 }
 
+/* ---- Connecting again */
+
+/* A client gives up on a write, connects again and writes anew: the server must not go on with the old one. */
+static void test_a_replaced_connection_is_closed_first(void **state)
+{
+	uint8_t *source = malloc(CAPACITY), *buffer = malloc(CAPACITY);
+	struct fabric_piece piece = {.addr = source, .length = CAPACITY};
+	struct data_client again;
+	struct fake_extent extent;
+	struct cluster cluster;
+	size_t nr_extents = 1;
+	struct key_of key;
+	uint64_t stopped;
+
+	(void)state;
+	assert_true(source && buffer);
+	cluster_open(&cluster, 1);
+	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
+			 0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
+	stop_in_mid_write(&cluster, SESSION, &piece, &key);
+	stopped = cluster.connection;
+
+	/* Not another session's. */
+	cluster.replaces = stopped;
+	connect_other(&cluster, &again, SESSION + 1, NAMESPACE);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	data_client_close(&again);
+
+	cluster.replaces = stopped;
+	connect_other(&cluster, &again, SESSION, NAMESPACE);
+	memset(buffer, 0xee, CAPACITY);
+	assert_int_equal(data_client_write(&again, buffer, CAPACITY, key.origin, key.key), 0);
+	data_client_await_closed(&cluster.data);
+	memset(buffer, 0, CAPACITY);
+	assert_int_equal(data_client_read(&again, buffer, CAPACITY, key.origin, key.key), 0);
+	assert_true(buffer[0] == 0xee && memcmp(buffer, buffer + 1, CAPACITY - 1) == 0);
+	data_client_close(&again);
+	/* One that is not there any more. */
+	cluster.replaces = stopped;
+	connect_other(&cluster, &again, SESSION, NAMESPACE);
+	data_client_close(&again);
+	cluster_close(&cluster);
+	free(buffer);
+	free(source);
+}
+
 /* ---- Transports that do not keep to their keys */
 
 #define NR_CLOSED_MAX 8
@@ -275,6 +322,7 @@ int main(void)
 		cmocka_unit_test(test_report_tells_of_scrubbing),
 		cmocka_unit_test(test_half_a_write_does_not_land),
 		cmocka_unit_test(test_half_a_write_of_an_accomplice),
+		cmocka_unit_test(test_a_replaced_connection_is_closed_first),
 		cmocka_unit_test(test_start_checks_the_transport),
 	};
 
