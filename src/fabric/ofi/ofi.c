@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fabric/ofi/library.h"
 
 /* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a
  * backtrace and exit with 1. An interrupt or a crash is the program's own business: undo it. */
@@ -37,6 +38,7 @@ static void prepare_process(void)
 	/* libfabric's registration cache (verbs) keeps closed keys alive and adds rights that nobody
 	 * asked for. It is read once, when libfabric starts. What the program's owner has set stays. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
+	ofi_library_load();
 	give_signals_back();
 }
 
@@ -116,6 +118,11 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	int rc;
 
 	pthread_once(&once, prepare_process);
+	if (!ofi_library_load())
+		return error_fail(-ENODEV,
+				  "open transport %s: there is no libfabric.so.1; install "
+				  "libfabric 1.17 or later",
+				  ops->transport);
 	fabric = calloc(1, sizeof(*fabric));
 	if (fabric == NULL)
 		return error_code(-ENOMEM);
