@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
+#include <stdlib.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -20,11 +21,24 @@ static struct {
 	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
 } real;
 
+/* What the program's owner has set stays. */
+static void prepare_environment(void)
+{
+	/* The registration cache (verbs) keeps closed keys alive and adds rights that nobody asked for. It
+	 * is read once, when libfabric starts. */
+	setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
+	/* libinfinipath, which Debian's libfabric brings along, takes signals when it is loaded, to print a
+	 * backtrace and exit with 1. An interrupt or a crash is the program's own business. */
+	setenv("IPATH_NO_BACKTRACE", "1", 0);
+}
+
 static void load(void)
 {
-	/* Never closed: its threads and exit handlers stay. */
-	void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+	void *library;
 
+	prepare_environment();
+	/* Never closed: its threads and exit handlers stay. */
+	library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL)
 		return;
 	*(void **)&real.version = dlsym(library, "fi_version");

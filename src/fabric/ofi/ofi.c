@@ -5,42 +5,13 @@
  */
 #include "fabric/ofi/ofi.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "fabric/ofi/library.h"
-
-/* libinfinipath, which Debian's libfabric brings along, takes these when it is loaded, to print a
- * backtrace and exit with 1. An interrupt or a crash is the program's own business: undo it. */
-static void give_signals_back(void)
-{
-	static const int taken[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM};
-
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
-		struct sigaction action;
-		Dl_info object;
-
-		if (sigaction(taken[i], NULL, &action) != 0 || (action.sa_flags & SA_SIGINFO) == 0)
-			continue;
-		if (dladdr((const void *)(uintptr_t)action.sa_sigaction, &object) != 0 &&
-		    object.dli_fname != NULL && strstr(object.dli_fname, "/libinfinipath") != NULL)
-			signal(taken[i], SIG_DFL);
-	}
-}
-
-static void prepare_process(void)
-{
-	/* libfabric's registration cache (verbs) keeps closed keys alive and adds rights that nobody
-	 * asked for. It is read once, when libfabric starts. What the program's owner has set stays. */
-	setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
-	ofi_library_load();
-	give_signals_back();
-}
 
 static struct fi_info *make_hints(const char *provider)
 {
@@ -113,11 +84,9 @@ static void ofi_close(struct fabric *base)
 
 static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ofi_fabric *fabric;
 	int rc;
 
-	pthread_once(&once, prepare_process);
 	if (!ofi_library_load())
 		return error_fail(-ENODEV,
 				  "open transport %s: there is no libfabric.so.1; install "

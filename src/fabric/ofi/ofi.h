@@ -2,6 +2,7 @@
 /*
  * The fabric over libfabric's connected endpoints (FI_EP_MSG): what the files of this folder share.
  *
+ *   library.c   libfabric itself, loaded late
  *   ofi.c       the transport: fabric, what it can do, the operations tables
  *   domain.c    protection domains, and memory registered in them
  *   queue.c     completion queues, connection events, sleeping
