@@ -320,6 +320,20 @@ ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, i
 ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
 			   uint64_t offset);
 
+/*
+ * Atomics on the little-endian 64-bit word at `offset`, a multiple of 8; block until done. The word's value
+ * before goes to `*before`, which may be NULL. The server that holds the word does them, so that all on one
+ * word are atomic against each other, whatever transports their callers use; they are not against reads and
+ * writes of other sizes. compare_swap stores `operand` if the word is `compare`. One message to the server
+ * and back: the one thing of the data path that needs its CPU.
+ * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT. An atomic is
+ * not repeated when its connection is lost: after the last three it may have been done, or not.
+ */
+int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t operand,
+			  uint64_t *before);
+int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
+			     uint64_t operand, uint64_t *before);
+
 /* ---- Mappings --------------------------------------------------------------------------------- */
 
 /*
@@ -390,6 +404,10 @@ void *afar_buffer_data(const struct afar_buffer *buffer);
 enum afar_opcode {
 	AFAR_OP_READ = 1,  /* target → iov */
 	AFAR_OP_WRITE = 2, /* iov → target */
+	/* Atomics on the 64-bit word at `offset`, a multiple of 8, as in afar_region_fetch_add(). The iov is
+	 * one piece of 8 bytes for the word's value before, or none. The result is 8. */
+	AFAR_OP_FETCH_ADD = 4,	  /* word += operand                        */
+	AFAR_OP_COMPARE_SWAP = 5, /* if word == compare then word = operand */
 };
 
 struct afar_iov {
@@ -406,8 +424,8 @@ struct afar_op {
 	struct afar_target *target; /* afar_region_target() */
 	uint64_t offset;	    /* bytes into the target */
 	const struct afar_iov *iov;
-	uint64_t operand; /* for operations to come: 0 */
-	uint64_t compare; /* for operations to come: 0 */
+	uint64_t operand; /* of atomics; else 0         */
+	uint64_t compare; /* of compare-and-swap; else 0 */
 	uint64_t user_data;
 };
 

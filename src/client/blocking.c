@@ -179,6 +179,25 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 	return ret;
 }
 
+int target_atomic(const struct afar_op *op)
+{
+	uint64_t deadline = session_deadline(op->target->session);
+	struct afar_queue *queue;
+	int ret;
+
+	if (!target_may(op->target, op->opcode))
+		return target_fail_read_only(op->target);
+	ret = begin_blocking(op->target, deadline, &queue);
+	if (ret)
+		return ret;
+	ret = run(queue, op, sizeof(uint64_t), deadline);
+	if (ret)
+		error_fail(ret, "do an atomic at %llu of a region: %s",
+			   (unsigned long long)op->offset, afar_strerror(ret));
+	end_blocking(op->target, queue);
+	return ret;
+}
+
 int target_connect(struct afar_target *target)
 {
 	struct afar_queue *queue;

@@ -36,7 +36,7 @@ void path_cut(struct afar_queue *queue, struct path *path, int status)
 	struct transfer *transfer;
 
 	cds_list_for_each_entry (transfer, &path->transfers, node) {
-		if (transfer->operation->opcode == AFAR_OP_WRITE)
+		if (transfer->operation->opcode != AFAR_OP_READ)
 			transfer->operation->target->has_loose_writes = true;
 	}
 	path_fail(queue, path, status);
@@ -73,7 +73,13 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 		if (!path)
 			return error_code(-ENOMEM);
 		path->peer = target->peers[server];
+		path->index = index;
 		CDS_INIT_LIST_HEAD(&path->transfers);
+		ret = message_box_open(&path->messages, queue->session->fabric->domain);
+		if (ret) {
+			free(path);
+			return ret;
+		}
 		queue->paths[index] = path;
 	}
 	*out = path;
@@ -89,6 +95,9 @@ static int path_start(struct afar_queue *queue, struct path *path, struct afar_t
 	if (ret)
 		return ret;
 	path->connection = ticket.connection;
+	path->generation++;
+	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
+						   path->index * (uint64_t)MESSAGE_CREDITS);
 	ret = fabric_connect(queue->fabric, path->peer->data_address, &ticket.ticket,
 			     sizeof(ticket.ticket), path, &path->endpoint);
 	if (ret)

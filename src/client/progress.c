@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "client/buffer.h"
@@ -102,6 +103,19 @@ static void move_on(struct operation *operation, uint64_t length)
 	}
 }
 
+/* A free transfer has been posted. */
+static void take_off(struct afar_queue *queue, struct transfer *transfer,
+		     struct operation *operation, struct path *path, uint64_t length)
+{
+	transfer->operation = operation;
+	transfer->path = path;
+	transfer->length = length;
+	queue->bytes_in_flight += length;
+	cds_list_del(&transfer->node);
+	cds_list_add_tail(&transfer->node, &path->transfers);
+	operation->nr_in_flight++;
+}
+
 static int post(struct afar_queue *queue, struct operation *operation, struct path *path,
 		const struct layout_piece *at, const struct fabric_piece *pieces,
 		unsigned nr_pieces)
@@ -119,16 +133,30 @@ static int post(struct afar_queue *queue, struct operation *operation, struct pa
 	else
 		ret = fabric_write(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
 				   context);
-	if (ret)
-		return ret;
-	transfer->operation = operation;
-	transfer->path = path;
-	transfer->length = at->length;
-	queue->bytes_in_flight += at->length;
-	cds_list_del(&transfer->node);
-	cds_list_add_tail(&transfer->node, &path->transfers);
-	operation->nr_in_flight++;
-	return 0;
+	if (!ret)
+		take_off(queue, transfer, operation, path, at->length);
+	return ret;
+}
+
+/* The same for an atomic, which is one word and one message. */
+static int post_message(struct afar_queue *queue, struct operation *operation, struct path *path,
+			const struct layout_piece *at)
+{
+	struct transfer *transfer =
+		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	const struct message_request request = {
+		.kind = operation->opcode == AFAR_OP_FETCH_ADD ? MESSAGE_FETCH_ADD
+							       : MESSAGE_COMPARE_SWAP,
+		.extent = at->chunk->extent,
+		.offset = at->chunk->offset + at->offset,
+		.operand = operation->operand,
+		.compare = operation->compare,
+	};
+	int ret = message_send(&path->messages, path->endpoint, &request, transfer);
+
+	if (!ret)
+		take_off(queue, transfer, operation, path, at->length);
+	return ret;
 }
 
 /* Why nothing can be posted to a server. */
@@ -162,8 +190,12 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		}
 		if (cds_list_empty(&queue->free_transfers))
 			return -EAGAIN;
-		at.length = gather(queue, operation, at.length, pieces, &nr_pieces);
-		ret = post(queue, operation, path, &at, pieces, nr_pieces);
+		if (opcode_is_atomic(operation->opcode)) {
+			ret = post_message(queue, operation, path, &at);
+		} else {
+			at.length = gather(queue, operation, at.length, pieces, &nr_pieces);
+			ret = post(queue, operation, path, &at, pieces, nr_pieces);
+		}
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
@@ -174,7 +206,10 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 			operation_fail(operation, -AFAR_ESERVER);
 			return 0;
 		}
-		move_on(operation, at.length);
+		if (opcode_is_atomic(operation->opcode))
+			operation->remaining = 0;
+		else
+			move_on(operation, at.length);
 	}
 	return 0;
 }
@@ -209,6 +244,8 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.opcode = op->opcode,
 		.nr_iov = op->nr_iov,
 		.iov = op->iov,
+		.operand = op->operand,
+		.compare = op->compare,
 		.offset = op->offset,
 		.remaining = length,
 		.length = length,
@@ -253,11 +290,43 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
+/* The value goes where the operation wants it, if it does. */
+static void complete_message(struct afar_queue *queue, const struct fabric_completion *completion)
+{
+	uint32_t index = ((uint32_t)completion->context & ~CONTEXT_MESSAGE) / MESSAGE_CREDITS;
+	struct path *path = queue->paths[index];
+	const struct operation *operation;
+	struct message_slot *slot;
+	struct transfer *transfer;
+	uint64_t value;
+	int status;
+
+	if (path->generation != (uint32_t)(completion->context >> 32) || !path->endpoint)
+		return; /* of a connection that was closed */
+	if (completion->status) {
+		path_fail(queue, path, -AFAR_ESERVER);
+		return;
+	}
+	slot = message_complete(&path->messages, completion->context);
+	if (!slot)
+		return;
+	transfer = slot->owner;
+	operation = transfer->operation;
+	status = message_take(&path->messages, slot, &value);
+	if (!status && operation->nr_iov)
+		memcpy(operation->iov->addr, &value, sizeof(value));
+	transfer_end(queue, transfer, status);
+}
+
 static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
 {
 	uint32_t index = (uint32_t)completion->context;
 	struct transfer *transfer = &queue->transfers[index];
 
+	if (index & CONTEXT_MESSAGE) {
+		complete_message(queue, completion);
+		return;
+	}
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* of a connection that was closed: ended long ago */
 	if (completion->status)

@@ -88,8 +88,10 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 void queue_destroy(struct afar_queue *queue)
 {
 	for (uint32_t i = 0; i < queue->nr_paths; i++) {
-		if (queue->paths[i])
-			path_fail(queue, queue->paths[i], -ECANCELED);
+		if (!queue->paths[i])
+			continue;
+		path_fail(queue, queue->paths[i], -ECANCELED);
+		message_box_close(&queue->paths[i]->messages);
 		free(queue->paths[i]);
 	}
 	free(queue->paths);
@@ -178,8 +180,10 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
 
 static int check_iov(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
-	unsigned access = op->opcode == AFAR_OP_READ ? AFAR_ACCESS_WRITE : AFAR_ACCESS_READ;
-	bool is_plain_allowed = !queue->session->fabric->attributes.needs_local_registration;
+	unsigned access = op->opcode == AFAR_OP_WRITE ? AFAR_ACCESS_READ : AFAR_ACCESS_WRITE;
+	/* What a message brings is copied. */
+	bool is_plain_allowed = opcode_is_atomic(op->opcode) ||
+				!queue->session->fabric->attributes.needs_local_registration;
 
 	*length = 0;
 	for (uint32_t i = 0; i < op->nr_iov; i++) {
@@ -202,14 +206,30 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 	return 0;
 }
 
+/* A word of the target, and a place for what it was, or none. */
+static int check_atomic(const struct afar_op *op, uint64_t *length)
+{
+	if (op->nr_iov && (op->nr_iov != 1 || *length != sizeof(uint64_t)))
+		return error_fail(
+			-EINVAL, "submit an atomic: its iov must be one piece of 8 bytes, or none");
+	if (op->offset % sizeof(uint64_t))
+		return error_fail(-EINVAL, "submit an atomic at %llu: not a multiple of 8",
+				  (unsigned long long)op->offset);
+	if (op->opcode == AFAR_OP_FETCH_ADD && op->compare)
+		return error_fail(-EINVAL, "submit a fetch-and-add: compare must be 0");
+	*length = sizeof(uint64_t);
+	return 0;
+}
+
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
+	bool is_atomic = opcode_is_atomic(op->opcode);
 	int ret;
 
-	if (op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
+	if (op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE && !is_atomic)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
-	if (op->flags || op->operand || op->compare)
+	if (op->flags || (!is_atomic && (op->operand || op->compare)))
 		return error_fail(-EINVAL,
 				  "submit an operation: flags, operand and compare must be 0");
 	if (!handle_is(op->target, HANDLE_REGION) || op->target->session != queue->session)
@@ -220,6 +240,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
 	ret = check_iov(queue, op, length);
+	if (!ret && is_atomic)
+		ret = check_atomic(op, length);
 	if (ret)
 		return ret;
 	if (!range_is_inside(op->offset, *length, op->target->length))

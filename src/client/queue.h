@@ -18,6 +18,7 @@
 #include <urcu/list.h>
 
 #include "client/layout.h"
+#include "client/message.h"
 #include "client/peer.h"
 #include "client/session.h"
 
@@ -56,6 +57,10 @@ struct path {
 	uint64_t connection; /* the server's number for it, or for the last; 0: none */
 	enum path_state state;
 	struct cds_list_head transfers; /* in flight on it */
+	uint32_t index;			/* in the queue */
+	uint32_t
+		generation; /* grows with each connection: completions of an older one are not ours */
+	struct message_box messages;
 };
 
 enum operation_state {
@@ -76,6 +81,8 @@ struct operation {
 	const struct afar_iov *iov;
 	uint32_t iov_index; /* where the next transfer takes its memory from */
 	size_t iov_offset;
+	uint64_t operand;
+	uint64_t compare;
 	uint64_t offset;    /* of the next transfer, into the target */
 	uint64_t remaining; /* bytes not yet in a transfer */
 	uint64_t length;
@@ -84,7 +91,7 @@ struct operation {
 	int status;	       /* the first failure */
 };
 
-/* One one-sided read or write on the fabric. Its context is (generation << 32 | index). */
+/* One one-sided read or write on the fabric, whose context is (generation << 32 | index), or one message. */
 struct transfer {
 	struct cds_list_head node; /* in the path's list, or free */
 	struct operation *operation;
@@ -123,6 +130,15 @@ struct afar_queue {
 	uint64_t checked_at; /* when they were */
 	uint64_t last_used;  /* by a blocking call */
 };
+
+/* In the contexts of messages, whose index is that of the path, and whose generation is too. */
+#define CONTEXT_MESSAGE 0x80000000U
+
+/* Atomics have the server's CPU do it. */
+static inline bool opcode_is_atomic(uint16_t opcode)
+{
+	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
+}
 
 /* ---- Progress: progress.c */
 
@@ -198,6 +214,9 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
 		    uint32_t nr_iov, uint64_t offset, uint64_t length);
+
+/* Does an atomic, once, on one of the same queues. The word has been checked to be one of the target's. */
+int target_atomic(const struct afar_op *op);
 
 /* Makes the connections for such calls ahead. Blocks. */
 int target_connect(struct afar_target *target);

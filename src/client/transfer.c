@@ -82,6 +82,49 @@ ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, 
 	return transfer_many(region, AFAR_OP_WRITE, iov, nr_iov, offset);
 }
 
+static int do_atomic(struct afar_region *region, const struct afar_op *wanted, uint64_t *before)
+{
+	struct afar_op op = *wanted;
+	uint64_t value;
+	const struct afar_iov iov = {.addr = &value, .length = sizeof(value)};
+	int ret = region_check(region);
+
+	if (!ret && op.offset % sizeof(value))
+		ret = error_fail(-EINVAL, "do an atomic at %llu of a region: not a multiple of 8",
+				 (unsigned long long)op.offset);
+	if (!ret)
+		ret = check_range(region, "do an atomic on", op.offset, sizeof(value));
+	if (ret)
+		return ret;
+	op.target = &region->target;
+	op.iov = &iov;
+	op.nr_iov = 1;
+	ret = target_atomic(&op);
+	if (!ret && before)
+		*before = value;
+	return ret;
+}
+
+int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t operand,
+			  uint64_t *before)
+{
+	const struct afar_op op = {
+		.opcode = AFAR_OP_FETCH_ADD, .offset = offset, .operand = operand};
+
+	return do_atomic(region, &op, before);
+}
+
+int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
+			     uint64_t operand, uint64_t *before)
+{
+	const struct afar_op op = {.opcode = AFAR_OP_COMPARE_SWAP,
+				   .offset = offset,
+				   .operand = operand,
+				   .compare = compare};
+
+	return do_atomic(region, &op, before);
+}
+
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset)
 {
 	return transfer_one(region, AFAR_OP_READ, data, length, offset);

@@ -27,6 +27,7 @@
 #define FABRIC_ADDRESS_MAX 64 /* bytes of a printed address, final 0 included   */
 #define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
 #define FABRIC_IOV_MAX	   4  /* local pieces of one transfer                    */
+#define FABRIC_RECEIVE_MAX 8  /* receives that may be posted on one endpoint     */
 
 struct fabric_attributes {
 	const char *transport;	       /* "tcp", "verbs"                                          */
@@ -174,6 +175,15 @@ struct fabric_ops {
 		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+
+	/* Messages: each takes the receive that was posted first. A receive completes when one has come, which
+	 * may be shorter than its memory, whose rest is as it was; one that is longer ends the connection.
+	 * What comes when no receive is posted waits, and everything behind it on the connection: whoever
+	 * sends must know that there is one. Memory and errors as with read and write. */
+	int (*receive)(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+		       uint64_t context);
+	int (*send)(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+		    uint64_t context);
 };
 
 /* Opens a transport by name. -EINVAL: no such transport. */
@@ -303,6 +313,18 @@ static inline int fabric_write(struct fabric_endpoint *endpoint, const struct fa
 {
 	return endpoint->queue->fabric->ops->write(endpoint, pieces, nr_pieces, remote, key,
 						   context);
+}
+
+static inline int fabric_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+				 uint64_t context)
+{
+	return endpoint->queue->fabric->ops->receive(endpoint, piece, context);
+}
+
+static inline int fabric_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+			      uint64_t context)
+{
+	return endpoint->queue->fabric->ops->send(endpoint, piece, context);
 }
 
 #endif

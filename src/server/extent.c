@@ -618,6 +618,28 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reac
 	return status;
 }
 
+int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t offset,
+		     uint64_t **out)
+{
+	struct extent *found;
+	int status = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	found = extent_find(pool, extent);
+	if (!found || found->namespace != namespace)
+		status = -AFAR_ELOST;
+	else if (offset % sizeof(uint64_t) != 0)
+		status = -EINVAL;
+	else if (offset > found->length - sizeof(uint64_t))
+		status = -ERANGE;
+	else
+		found->was_reached = true; /* release waits for who is at it */
+	if (status == 0)
+		*out = (uint64_t *)(void *)(found->addr + offset);
+	pthread_mutex_unlock(&pool->lock);
+	return status;
+}
+
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out)
 {
 	struct extent_info *infos;

@@ -97,6 +97,14 @@ struct extent_key {
 int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reach,
 		    struct extent_key *out);
 
+/*
+ * Where an aligned 64-bit word of an extent is, for a caller that has a connection of this namespace's open
+ * which is known to fence.c: memory that it could reach stays until that is closed. -AFAR_ELOST as above,
+ * -EINVAL (`offset` is no multiple of 8), -ERANGE; without a sentence.
+ */
+int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t offset,
+		     uint64_t **out);
+
 /* All extents that somebody has, those that are being drained among them; `*out` is the caller's to free().
  * -ENOMEM. */
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <search.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,10 +25,11 @@
 #include "base/log.h"
 #include "server/complaint.h"
 #include "server/door.h"
+#include "server/mailbox.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH    16U	/* a target starts no transfers of its own            */
-#define BUSY_NS	       10000U	/* a pass that takes so long has moved data */
+#define QUEUE_DEPTH    (2U * MESSAGE_CREDITS) /* of an endpoint: receives and sends   */
+#define BUSY_NS	       10000U		      /* a pass that takes so long has moved data */
 #define SPIN_NS_MAX    5000000U /* of one spin, however much there is to do: others wait */
 #define SPINS_PER_LOOK 64U	/* while spinning, the other descriptors are rare     */
 #define SILENCE_MS     10000	/* from connecting to asking to be let in             */
@@ -37,8 +39,12 @@ enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 
 /* A data connection. Owned by its thread, on its list. */
 struct connection {
+	uint64_t
+		number; /* first: the tree is searched for it. What its operations have as context */
 	struct cds_list_head node;
 	struct fabric_endpoint *endpoint;
+	struct mailbox *mailbox;
+	struct progress_thread *thread;
 	struct admission admission;
 	struct domain *domain;	   /* that it is accepted into */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
@@ -68,6 +74,8 @@ struct progress_thread {
 	struct pollfd watched[NR_WATCHED];
 	nfds_t nr_watched; /* with the listener or without */
 	struct cds_list_head connections;
+	void *by_number;      /* tree of them */
+	uint64_t last_number; /* in steps of 256: the low bits are the mailbox's */
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
 
@@ -147,15 +155,52 @@ static void note_settled(struct progress_thread *thread, struct connection *conn
 	connection->connect_deadline = CLOCK_NEVER;
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static struct connection *find_connection(struct progress_thread *thread, uint64_t number)
+{
+	struct connection *const *found = tfind(&number, &thread->by_number, compare_numbers);
+
+	return found ? *found : NULL;
+}
+
 static void close_connection(struct progress_thread *thread, struct connection *connection)
 {
 	fabric_endpoint_close(connection->endpoint);
+	mailbox_close(connection->mailbox);
+	tdelete(connection, &thread->by_number, compare_numbers);
 	domains_put(thread->progress->options.domains, connection->domain);
 	note_settled(thread, connection);
 	cds_list_del(&connection->node);
 	free(connection);
 	count_connection(thread, -1);
 	thread->progress->options.changed(thread->progress->options.context);
+}
+
+static void serve(void *argument, const struct message_request *request,
+		  struct message_reply *reply)
+{
+	const struct connection *connection = argument;
+	const struct progress_options *options = &connection->thread->progress->options;
+
+	options->serve(options->context, &connection->admission, request, reply);
+}
+
+static int open_mailbox(struct connection *connection)
+{
+	const struct mailbox_options options = {
+		.domain = connection->domain->fabric,
+		.context = connection->number,
+		.serve = serve,
+		.argument = connection,
+	};
+
+	return mailbox_open(&options, &connection->mailbox);
 }
 
 /* Accepts a stranger, or rejects it. The ticket is redeemed here, on the thread that will own the
@@ -170,21 +215,35 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 		error_code(-ENOMEM);
 		goto out_reject;
 	}
+	connection->thread = thread;
+	connection->number = thread->last_number += 256;
 	if (progress->options.admit(progress->options.context, request->private_data,
 				    request->private_length, &connection->admission) != 0)
 		goto out_reject;
 	if (domains_get(progress->options.domains, connection->admission.reach,
 			&connection->domain) != 0)
 		goto out_reject;
+	if (open_mailbox(connection) != 0)
+		goto out_put;
+	if (!tsearch(connection, &thread->by_number, compare_numbers)) {
+		error_code(-ENOMEM);
+		goto out_mailbox;
+	}
 	if (fabric_accept(request, thread->queue, connection->domain->fabric, connection,
 			  &connection->endpoint) != 0)
-		goto out_put;
+		goto out_number;
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;
 	cds_list_add(&connection->node, &thread->connections);
+	if (mailbox_start(connection->mailbox, connection->endpoint) != 0)
+		close_connection(thread, connection);
 	progress->options.changed(progress->options.context);
 	return;
 
+out_number:
+	tdelete(connection, &thread->by_number, compare_numbers);
+out_mailbox:
+	mailbox_close(connection->mailbox);
 out_put:
 	domains_put(progress->options.domains, connection->domain);
 out_reject:
@@ -297,14 +356,32 @@ static void take_events(struct progress_thread *thread)
 	}
 }
 
-/* Reading the queue is what moves data. There is nothing to learn from completions: a target has none
- * but of transfers that failed with their connection, which comes as an event. */
-static void move_data(struct progress_thread *thread)
+/* A message has come or gone. Those of connections that are closed may still be told of. */
+static void take_completion(struct progress_thread *thread,
+			    const struct fabric_completion *completion)
+{
+	struct connection *connection =
+		find_connection(thread, completion->context & ~UINT64_C(0xff));
+
+	if (connection && mailbox_complete(connection->mailbox, completion) != 0)
+		close_connection(thread, connection);
+}
+
+/* Reading the queue is what moves data. Completions tell of messages alone: of one-sided transfers a target
+ * has none but of those that failed with their connection, which comes as an event. Returns how many. */
+static unsigned move_data(struct progress_thread *thread)
 {
 	struct fabric_completion completions[QUEUE_DEPTH];
+	unsigned nr_taken = 0;
+	int nr;
 
-	while (fabric_queue_poll(thread->queue, completions, QUEUE_DEPTH) == (int)QUEUE_DEPTH)
-		;
+	do {
+		nr = fabric_queue_poll(thread->queue, completions, QUEUE_DEPTH);
+		for (int i = 0; i < nr; i++)
+			take_completion(thread, &completions[i]);
+		nr_taken += (unsigned)nr;
+	} while (nr == (int)QUEUE_DEPTH);
+	return nr_taken;
 }
 
 static void close_late(struct progress_thread *thread)
@@ -343,14 +420,15 @@ static bool spin(struct progress_thread *thread)
 	bool was_active = fabric_queue_arm(thread->queue) != 0;
 	uint64_t now = clock_ns();
 	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX, began;
+	unsigned nr_completions;
 
 	do {
 		if (!was_active)
 			was_active = poll(&thread->watched[WATCH_QUEUE], 1, 0) > 0;
 		began = now;
-		move_data(thread);
+		nr_completions = move_data(thread);
 		now = clock_ns();
-		if (now - began > BUSY_NS) {
+		if (nr_completions > 0 || now - began > BUSY_NS) {
 			was_active = true;
 			deadline = now + spin_ns;
 		}

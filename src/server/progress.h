@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The data port and the progress threads behind it: accept whoever shows a good ticket, move the
- * bytes of one-sided transfers on transports that need a hand for it, and close connections when
- * their session ends.
+ * bytes of one-sided transfers on transports that need a hand for it, answer messages, and close
+ * connections when their session ends.
  */
 #ifndef SERVER_PROGRESS_H
 #define SERVER_PROGRESS_H
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rpc/message.h"
 #include "server/domains.h"
 #include "server/tickets.h"
 
@@ -29,6 +30,10 @@ struct progress_options {
 	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a
 	 * sentence. Runs on the thread that then owns the connection, just before it does. */
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
+	/* Does what a message of this connection's client asks for; on the connection's thread. The
+	 * connection's memory is not anybody else's before this returns. */
+	void (*serve)(void *context, const struct admission *admission,
+		      const struct message_request *request, struct message_reply *reply);
 	/* Runs on a progress thread when the number of connections changed. */
 	void (*changed)(void *context);
 	void *context;

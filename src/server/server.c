@@ -19,6 +19,7 @@
 #include "memory/available.h"
 #include "memory/segment.h"
 #include "server/advertise.h"
+#include "server/atomics.h"
 #include "server/control.h"
 #include "server/domains.h"
 #include "server/extent.h"
@@ -66,6 +67,14 @@ static int admit(void *context, const void *shown, size_t length, struct admissi
 	struct server *server = context;
 
 	return tickets_redeem(server->tickets, shown, length, out);
+}
+
+static void serve(void *context, const struct admission *admission,
+		  const struct message_request *request, struct message_reply *reply)
+{
+	struct server *server = context;
+
+	atomics_serve(server->pool, admission->reach, request, reply);
 }
 
 /* Each client costs descriptors: what the administrator allows at most is for us to use. Returns how
@@ -170,6 +179,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.nr_connections_max = nr_descriptors - nr_descriptors / 4,
 		.domains = server->domains,
 		.admit = admit,
+		.serve = serve,
 		.changed = on_changed,
 		.context = server,
 	};

@@ -243,3 +243,38 @@ int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 {
 	return transfer(endpoint, WRITE, pieces, nr_pieces, remote, key, context);
 }
+
+/* ---- Messages */
+
+/* Connecting ends may post before they are connected; the provider keeps it. */
+int ofi_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
+{
+	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
+	ssize_t rc;
+
+	if (endpoint->state == OFI_CLOSED)
+		return -ENOTCONN;
+	rc = fi_recv(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
+		     (void *)(uintptr_t)context);
+	if (rc == 0)
+		return 0;
+	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+}
+
+int ofi_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
+{
+	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
+	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
+	ssize_t rc;
+
+	if (endpoint->state != OFI_CONNECTED)
+		return -ENOTCONN;
+	rc = fi_send(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
+		     (void *)(uintptr_t)context);
+	ofi_queue_warm(queue, endpoint->cq);
+	if (rc == 0) {
+		endpoint->cq->nr_in_flight++;
+		return 0;
+	}
+	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+}

@@ -160,6 +160,7 @@ int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 		.queue_arm = ofi_queue_arm, .queue_poll = ofi_queue_poll,                       \
 		.queue_event = ofi_queue_event, .connect = ofi_connect,                         \
 		.endpoint_close = ofi_endpoint_close, .read = ofi_read, .write = ofi_write,     \
+		.receive = ofi_receive, .send = ofi_send,                                       \
 	}
 
 const struct fabric_ops ofi_tcp_ops = OFI_OPS(tcp, ofi_listener_sweep);

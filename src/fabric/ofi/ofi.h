@@ -114,8 +114,9 @@ struct ofi_cq {
 	bool is_private; /* one endpoint's, and ends with it                     */
 	bool is_drained; /* the last read found nothing                          */
 	unsigned nr_endpoints;
-	unsigned nr_in_flight; /* too many, where the closed have left without completions */
-	unsigned patience;     /* until it is left to its descriptor; 0: cold     */
+	unsigned
+		nr_in_flight; /* roughly: the closed leave without completions, receives are not counted */
+	unsigned patience; /* until it is left to its descriptor; 0: cold     */
 };
 
 /*
@@ -200,6 +201,9 @@ int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int ofi_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+		uint64_t context);
+int ofi_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);
 
 /* listener.c */
 int ofi_listen(struct fabric *fabric, const char *address, struct fabric_listener **out);

@@ -133,7 +133,7 @@ static inline int read_cq(struct ofi_queue *queue, struct ofi_cq *cq, struct fab
 			fail_endpoints(queue, cq);
 		return 0;
 	}
-	cq->nr_in_flight -= (unsigned)nr;
+	cq->nr_in_flight -= (unsigned)nr < cq->nr_in_flight ? (unsigned)nr : cq->nr_in_flight;
 	for (ssize_t i = 0; i < nr; i++) {
 		out[i].context = (uint64_t)(uintptr_t)entries[i].op_context;
 		out[i].status = 0;
