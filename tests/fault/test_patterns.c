@@ -62,11 +62,22 @@ static _Noreturn void accuse(const struct owner *owner, uint64_t word, const cha
 	_exit(2);
 }
 
+/* Also the first bytes of one: a write that is cut off leaves off anywhere, on zeros. */
+static bool is_ours(const struct owner *owner, uint64_t word)
+{
+	uint64_t mask = UINT64_MAX;
+
+	for (unsigned nr_bytes = sizeof(word); nr_bytes > 0; nr_bytes--, mask >>= 8)
+		if (word == (pattern_of(owner) & mask))
+			return true;
+	return word == 0;
+}
+
 /* Every word is zero or ours; `is_new`: zero. */
 static void look(const struct owner *owner, bool is_new, const char *when)
 {
 	for (size_t i = 0; i < NR_WORDS; i++)
-		if (owner->words[i] != 0 && (is_new || owner->words[i] != pattern_of(owner)))
+		if (owner->words[i] != 0 && (is_new || !is_ours(owner, owner->words[i])))
 			accuse(owner, owner->words[i], when);
 }
 
