@@ -28,6 +28,8 @@
 #define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
 #define FABRIC_IOV_MAX	   4  /* local pieces of one transfer                    */
 #define FABRIC_RECEIVE_MAX 8  /* receives that may be posted on one endpoint     */
+/* Of an operation. The value above it means to libfabric's verbs that no completion is wanted. */
+#define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
 struct fabric_attributes {
 	const char *transport;	       /* "tcp", "verbs"                                          */

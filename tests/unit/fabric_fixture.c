@@ -6,24 +6,76 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <urcu/list.h>
 
 #include <cmocka.h>
 
+#include "../transport.h"
 #include "base/clock.h"
 
 #define STOP_MS 2000
+
+const char *any_port(void)
+{
+	static char address[FABRIC_ADDRESS_MAX];
+
+	snprintf(address, sizeof(address), "%s:0", test_host());
+	return address;
+}
+
+/* ---- Local memory: on transports that want it registered, it stays so until its fabric is closed */
+
+struct local {
+	struct fabric_memory memory;
+	struct cds_list_head node; /* in locals */
+};
+
+static CDS_LIST_HEAD(locals);
+static pthread_mutex_t locals_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void *descriptor_of(struct fabric *fabric, void *data, size_t length)
+{
+	struct local *local;
+
+	if (!fabric->attributes.needs_local_registration)
+		return NULL;
+	local = calloc(1, sizeof(*local));
+	assert_non_null(local);
+	assert_int_equal(
+		fabric_memory_register(fabric->domain, data, length, FABRIC_LOCAL, &local->memory),
+		0);
+	pthread_mutex_lock(&locals_lock);
+	cds_list_add(&local->node, &locals);
+	pthread_mutex_unlock(&locals_lock);
+	return local->memory.descriptor;
+}
+
+static void close_fabric(struct fabric *fabric)
+{
+	struct local *local, *next;
+
+	cds_list_for_each_entry_safe (local, next, &locals, node) {
+		if (local->memory.domain->fabric != fabric)
+			continue;
+		fabric_memory_deregister(&local->memory);
+		cds_list_del(&local->node);
+		free(local);
+	}
+	fabric_close(fabric);
+}
 
 /* ---- The target */
 
 void target_open(struct target *target, const char *address)
 {
 	memset(target, 0, sizeof(*target));
-	assert_int_equal(fabric_open("tcp", &target->fabric), 0);
+	assert_int_equal(fabric_open(test_transport(), &target->fabric), 0);
 	assert_int_equal(fabric_listen(target->fabric, address, &target->listener), 0);
 	assert_int_equal(fabric_queue_open(target->fabric, 1, &target->queue), 0);
 	target->data = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,7 +153,7 @@ void *target_run(void *argument)
 
 static void target_start(struct target *target)
 {
-	target_open(target, "127.0.0.1:0");
+	target_open(target, any_port());
 	assert_int_equal(pthread_create(&target->thread, NULL, target_run, target), 0);
 }
 
@@ -112,7 +164,7 @@ void target_close(struct target *target)
 	fabric_memory_deregister(&target->small);
 	fabric_queue_close(target->queue);
 	fabric_listener_close(target->listener);
-	fabric_close(target->fabric);
+	close_fabric(target->fabric);
 	munmap(target->data, LENT);
 	close(target->stop_fd);
 }
@@ -136,7 +188,7 @@ int client_setup(void **state)
 
 	assert_non_null(client);
 	target_start(&client->target);
-	assert_int_equal(fabric_open("tcp", &client->fabric), 0);
+	assert_int_equal(fabric_open(test_transport(), &client->fabric), 0);
 	assert_int_equal(fabric_queue_open(client->fabric, DEPTH, &client->queue), 0);
 	*state = client;
 	return 0;
@@ -147,7 +199,7 @@ int client_teardown(void **state)
 	struct client *client = *state;
 
 	fabric_queue_close(client->queue);
-	fabric_close(client->fabric);
+	close_fabric(client->fabric);
 	target_stop(&client->target);
 	free(client);
 	return 0;
@@ -227,7 +279,11 @@ struct fabric_endpoint *client_connect(struct client *client)
 int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
 	      const struct fabric_memory *memory, uint64_t offset, uint64_t context)
 {
-	struct fabric_piece piece = {.addr = data, .length = length};
+	struct fabric_piece piece = {
+		.addr = data,
+		.length = length,
+		.descriptor = descriptor_of(endpoint->queue->fabric, data, length),
+	};
 
 	return (is_write ? fabric_write : fabric_read)(endpoint, &piece, 1, memory->base + offset,
 						       memory->key, context);
@@ -265,9 +321,12 @@ uint8_t *allocate(size_t length)
 void connect_pair(struct client *client, struct target *other, struct fabric_endpoint **connecting,
 		  struct fabric_endpoint **accepting)
 {
+	struct fabric_queue *queues[] = {client->queue, other->queue};
 	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_completion completion;
 	struct fabric_request request;
 	struct fabric_event event;
+	bool is_up[2] = {false};
 
 	*connecting = connect_start(client->queue, other->listener->address, "");
 	while (fabric_listener_next(other->listener, &request) != 0) {
@@ -276,6 +335,15 @@ void connect_pair(struct client *client, struct target *other, struct fabric_end
 	}
 	assert_int_equal(
 		fabric_accept(&request, other->queue, other->fabric->domain, NULL, accepting), 0);
-	assert_int_equal(await_event(other->queue).kind, FABRIC_CONNECTED);
-	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+	/* Neither end may sleep until the other has gone on: which one waits for which is the transport's. */
+	while (!is_up[0] || !is_up[1]) {
+		for (unsigned i = 0; i < 2; i++) {
+			fabric_queue_poll(queues[i], &completion, 1);
+			if (fabric_queue_event(queues[i], &event) == 1) {
+				assert_int_equal(event.kind, FABRIC_CONNECTED);
+				is_up[i] = true;
+			}
+		}
+		assert_true(clock_ns() < deadline);
+	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the tests of the fabric share: a target — a thread of this process that lends memory and makes
- * progress — and a client with a queue, over the real tcp provider on 127.0.0.1. Each test gets its own
- * pair. What goes wrong in here fails the test.
+ * progress — and a client with a queue, over a real provider (../transport.h says which). Each test gets
+ * its own pair. What goes wrong in here fails the test.
  *
  * A target treats a connection as its private data says: "reject" is rejected, all else is accepted.
  */
@@ -69,6 +69,12 @@ struct fabric_endpoint *client_connect(struct client *client);
 /* A connection from the client's queue to a target without a thread: the test holds both ends. */
 void connect_pair(struct client *client, struct target *other, struct fabric_endpoint **connecting,
 		  struct fabric_endpoint **accepting);
+
+/* Port 0 of the address that the tests' transport has. */
+const char *any_port(void);
+/* For a piece of a transfer: registers the memory where that is needed, until the target's or the
+ * client's fabric is closed. */
+void *descriptor_of(struct fabric *fabric, void *data, size_t length);
 
 /* Starts a transfer of one piece; makes one. */
 int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,

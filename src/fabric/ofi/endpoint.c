@@ -33,10 +33,9 @@ static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 /* Makes an enabled endpoint of `info` in a place of a CQ, listed as live; or returns NULL and an error.
  * `*was_taken` tells whether libfabric has taken over what info->handle stands for. */
 static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fabric_domain *domain,
-					  struct fi_info *info, bool may_read, void *owner,
+					  struct fi_info *info, bool is_connecting, void *owner,
 					  bool *was_taken, int *error)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	struct ofi_endpoint *endpoint = calloc(1, sizeof(*endpoint));
 	int rc = -ENOMEM;
 
@@ -46,8 +45,8 @@ static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fabric
 	endpoint->base.queue = &queue->base;
 	endpoint->base.owner = owner;
 	CDS_INIT_LIST_HEAD(&endpoint->eventful);
-	rc = ofi_queue_take_place(queue, ofi_container(domain, struct ofi_domain),
-				  may_read && fabric->reads_spoil_cqs, &endpoint->cq);
+	rc = ofi_queue_take_place(queue, ofi_container(domain, struct ofi_domain), is_connecting,
+				  &endpoint->cq);
 	if (rc != 0)
 		goto out_free;
 	rc = create_at_depth(queue, info, endpoint);
@@ -195,6 +194,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
 	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+	const struct fabric_attributes *attributes = &fabric->base.attributes;
 	struct iovec iov[FABRIC_IOV_MAX];
 	void *descriptors[FABRIC_IOV_MAX];
 	struct fi_rma_iov target = {.addr = remote, .key = key};
@@ -212,7 +212,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		return -ENOTCONN;
 	if (direction == READ && fabric->reads_spoil_cqs && !endpoint->cq->is_private)
 		return -EOPNOTSUPP;
-	if (nr_pieces == 0 || nr_pieces > fabric->base.attributes.iov_max)
+	if (nr_pieces == 0 || nr_pieces > attributes->iov_max || context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < nr_pieces; i++) {
 		iov[i].iov_base = pieces[i].addr;
@@ -220,7 +220,11 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		descriptors[i] = pieces[i].descriptor;
 		if (__builtin_add_overflow(target.len, pieces[i].length, &target.len))
 			return -EINVAL;
+		if (attributes->needs_local_registration && descriptors[i] == NULL)
+			return -EINVAL;
 	}
+	if (target.len > attributes->transfer_bytes_max)
+		return -EMSGSIZE;
 	rc = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
 			       : fi_writemsg(endpoint->ep, &message, fabric->write_flags);
 	/* Even a refused one: polling is what makes room. */

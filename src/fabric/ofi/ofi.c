@@ -58,10 +58,15 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	fabric->is_virtual_addressed = (mr_mode & FI_MR_VIRT_ADDR) != 0;
 	fabric->picks_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
 	fabric->reads_spoil_cqs = is_tcp;
+	fabric->ends_by_hand = !is_tcp;
 	fabric->signals_itself = is_tcp;
 	/* tcp heeds the flag in fi_writemsg() only; verbs' acknowledgement is as good as it gets and
 	 * it does not know the flag. */
 	fabric->write_flags = FI_COMPLETION | (is_tcp ? FI_DELIVERY_COMPLETE : 0);
+
+	/* Nothing is received, and verbs would set room in the CQ apart for it. */
+	if (!is_tcp)
+		fabric->info->rx_attr->size = 1;
 
 	attributes->transport = ops->transport;
 	/* tcp reports automatic progress and has none. */

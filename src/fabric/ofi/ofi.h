@@ -47,11 +47,15 @@ struct ofi_fabric {
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
 	/*
+	 * An endpoint that connects has a CQ of its own, which is closed with it, for two reasons.
 	 * Closing an endpoint in the middle of a read's response corrupts the pool of transfers of its
 	 * CQ in libfabric 1.17's tcp: other endpoints on it crash or get completions that are not
-	 * theirs. So on tcp an endpoint that reads has a CQ of its own, which is closed with it.
+	 * theirs; there those that share a CQ must not read. And verbs does not say on which endpoint a
+	 * transfer has failed.
 	 */
 	bool reads_spoil_cqs;
+	/* Verbs: a failed transfer or a dead peer ends neither the connection nor the other transfers. */
+	bool ends_by_hand;
 	bool signals_itself; /* a CQ's descriptor: see ignore_own_signal() */
 	pthread_mutex_t callers_lock;
 	void *callers; /* tree of ofi_caller */
@@ -131,6 +135,7 @@ struct ofi_queue {
 	struct fid_eq *eq;
 	struct ofi_cq *only;	       /* the CQ, while there is exactly one              */
 	unsigned polls_until_look;     /* for cold CQs that have become ready             */
+	unsigned polls_until_events;   /* where the dead are heard of by events alone     */
 	struct cds_list_head cqs;      /* of ofi_cq.node                                  */
 	struct cds_list_head warm;     /* of ofi_cq.warm                                  */
 	struct cds_list_head live;     /* of ofi_endpoint.node                            */

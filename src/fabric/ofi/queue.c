@@ -14,10 +14,11 @@
 #include "base/error.h"
 #include "fabric/ofi/ofi.h"
 
-#define READ_BATCH   64 /* completions of one fi_cq_read()                         */
-#define PATIENCE     64 /* empty reads before a CQ is left to its descriptor…      */
-#define IDLE_COST    16 /* … of which one counts so many when nothing is in flight */
-#define LOOK_POLLS   16 /* polls between looks for cold CQs that have become ready */
+#define READ_BATCH   64	  /* completions of one fi_cq_read()                         */
+#define PATIENCE     64	  /* empty reads before a CQ is left to its descriptor…      */
+#define IDLE_COST    16	  /* … of which one counts so many when nothing is in flight */
+#define LOOK_POLLS   16	  /* polls between looks for cold CQs that have become ready */
+#define EVENT_POLLS  1024 /* empty polls between looks for events of the dead       */
 #define READY_EVENTS 32
 
 #define is_unlikely(condition) __builtin_expect(!!(condition), 0)
@@ -76,10 +77,15 @@ static void note_connected(struct ofi_queue *queue, struct ofi_endpoint *endpoin
 
 static void note_closed(struct ofi_queue *queue, struct ofi_endpoint *endpoint)
 {
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+
 	if (endpoint->state == OFI_CLOSED)
 		return;
 	endpoint->was_connected = endpoint->state == OFI_CONNECTED;
 	endpoint->state = OFI_CLOSED;
+	/* Ends what is in flight, and tells the peer. */
+	if (fabric->ends_by_hand && endpoint->was_connected)
+		fi_shutdown(endpoint->ep, 0);
 	become_eventful(queue, endpoint);
 }
 
@@ -100,12 +106,15 @@ static void fail_endpoints(struct ofi_queue *queue, const struct ofi_cq *cq)
 __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, struct ofi_cq *cq,
 						      struct fabric_completion *out)
 {
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	struct fi_cq_err_entry entry = {0};
 
 	if (fi_cq_readerr(cq->cq, &entry, 0) != 1)
 		return 0;
 	/* The connection has ended, and nothing more may be started on it: know it before the caller. */
 	ofi_queue_drain_events(queue);
+	if (fabric->ends_by_hand && cq->is_private)
+		fail_endpoints(queue, cq);
 	if (cq->nr_in_flight > 0)
 		cq->nr_in_flight--;
 	out->context = (uint64_t)(uintptr_t)entry.op_context;
@@ -174,15 +183,28 @@ static int poll_several(struct ofi_queue *queue, struct fabric_completion *out, 
 	return (int)nr;
 }
 
+/* Whoever waits for a completion of a dead peer's would wait for long. */
+__attribute__((cold, noinline)) static void look_for_the_dead(struct ofi_queue *queue)
+{
+	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
+
+	queue->polls_until_events = EVENT_POLLS;
+	if (fabric->ends_by_hand)
+		ofi_queue_drain_events(queue);
+}
+
 int ofi_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
+	int nr;
 
 	if (is_unlikely(max == 0))
 		return 0;
-	if (queue->only != NULL)
-		return read_cq(queue, queue->only, out, max);
-	return poll_several(queue, out, max);
+	nr = queue->only != NULL ? read_cq(queue, queue->only, out, max)
+				 : poll_several(queue, out, max);
+	if (nr == 0 && is_unlikely(--queue->polls_until_events == 0))
+		look_for_the_dead(queue);
+	return nr;
 }
 
 /* ---- Connection events */
@@ -328,7 +350,7 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
 	struct fi_cq_attr attributes = {
-		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) * queue->depth,
+		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) * (queue->depth + 1),
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};
@@ -438,6 +460,7 @@ int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	queue->base.fabric = fabric;
 	queue->depth = depth > 0 ? depth : 1;
 	queue->polls_until_look = LOOK_POLLS;
+	queue->polls_until_events = EVENT_POLLS;
 	CDS_INIT_LIST_HEAD(&queue->cqs);
 	CDS_INIT_LIST_HEAD(&queue->warm);
 	CDS_INIT_LIST_HEAD(&queue->live);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which transport the tests' data goes over, and the address of this machine that it has: the
+ * environment's AFAR_TEST_TRANSPORT and AFAR_TEST_HOST, else tcp on 127.0.0.1. All that follow this
+ * can run on any transport; scripts/check-verbs runs them on verbs.
+ */
+#ifndef TESTS_TRANSPORT_H
+#define TESTS_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline const char *test_transport(void)
+{
+	const char *named = getenv("AFAR_TEST_TRANSPORT");
+
+	return named ? named : "tcp";
+}
+
+static inline bool is_on_tcp(void)
+{
+	return strcmp(test_transport(), "tcp") == 0;
+}
+
+static inline const char *test_host(void)
+{
+	const char *named = getenv("AFAR_TEST_HOST");
+
+	return named ? named : "127.0.0.1";
+}
+
+#endif
