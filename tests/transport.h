@@ -8,6 +8,7 @@
 #define TESTS_TRANSPORT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,15 @@ static inline const char *test_host(void)
 	const char *named = getenv("AFAR_TEST_HOST");
 
 	return named ? named : "127.0.0.1";
+}
+
+/* Any port there, to listen on. */
+static inline const char *any_port(void)
+{
+	static char address[64];
+
+	snprintf(address, sizeof(address), "%s:0", test_host());
+	return address;
 }
 
 #endif

@@ -40,9 +40,11 @@ struct fabric_attributes {
 };
 
 enum fabric_access {
-	FABRIC_LOCAL = 0x1, /* source or destination of our own transfers */
-	FABRIC_REMOTE_READ = 0x2,
-	FABRIC_REMOTE_WRITE = 0x4,
+	FABRIC_LOCAL_READ = 0x1,  /* what our own writes send; it may be read-only memory */
+	FABRIC_LOCAL_WRITE = 0x2, /* where our own reads put what they get                */
+	FABRIC_LOCAL = FABRIC_LOCAL_READ | FABRIC_LOCAL_WRITE,
+	FABRIC_REMOTE_READ = 0x4,
+	FABRIC_REMOTE_WRITE = 0x8,
 };
 
 /* A registration. `descriptor` goes with local pieces, `key` and `base` to whoever reads it remotely:

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdint.h>
 
+#include "../transport.h"
 #include "base/clock.h"
 #include "fabric/fabric.h"
 
@@ -25,7 +26,7 @@ struct data_client {
 static inline void data_client_open(struct data_client *client)
 {
 	*client = (struct data_client){0};
-	assert_int_equal(fabric_open("tcp", &client->fabric), 0);
+	assert_int_equal(fabric_open(test_transport(), &client->fabric), 0);
 	assert_int_equal(fabric_queue_open(client->fabric, 8, &client->queue), 0);
 }
 
@@ -88,16 +89,22 @@ static inline void data_client_await_closed(struct data_client *client)
 }
 
 /* 0, or what it failed with; after a failure the connection is closed. */
-static inline int data_client_transfer(struct data_client *client, int is_write, void *data,
-				       size_t length, uint64_t remote, uint64_t key)
+static inline int data_client_transfer_once(struct data_client *client, int is_write, void *data,
+					    size_t length, uint64_t remote, uint64_t key)
 {
 	struct fabric_piece piece = {.addr = data, .length = length};
 	struct fabric_completion completion = {0};
+	struct fabric_memory local;
 	struct fabric_event event;
 	int status, step;
 
 	if (!client->endpoint)
 		return -ENOTCONN;
+	assert_int_equal(fabric_memory_register(client->fabric->domain, data, length,
+						is_write ? FABRIC_LOCAL_READ : FABRIC_LOCAL_WRITE,
+						&local),
+			 0);
+	piece.descriptor = local.descriptor;
 	client->context++;
 	status = is_write ? fabric_write(client->endpoint, &piece, 1, remote, key, client->context)
 			  : fabric_read(client->endpoint, &piece, 1, remote, key, client->context);
@@ -112,6 +119,22 @@ static inline int data_client_transfer(struct data_client *client, int is_write,
 	}
 	if (status != 0)
 		data_client_disconnect(client);
+	fabric_memory_deregister(&local);
+	return status;
+}
+
+/* The same, in as many as the transport needs. */
+static inline int data_client_transfer(struct data_client *client, int is_write, void *data,
+				       size_t length, uint64_t remote, uint64_t key)
+{
+	uint64_t max = client->fabric->attributes.transfer_bytes_max;
+	int status = 0;
+
+	for (size_t done = 0, part; done < length && status == 0; done += part) {
+		part = length - done < max ? length - done : (size_t)max;
+		status = data_client_transfer_once(client, is_write, (char *)data + done, part,
+						   remote + done, key);
+	}
 	return status;
 }
 

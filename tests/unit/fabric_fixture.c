@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -20,14 +19,6 @@
 #include "base/clock.h"
 
 #define STOP_MS 2000
-
-const char *any_port(void)
-{
-	static char address[FABRIC_ADDRESS_MAX];
-
-	snprintf(address, sizeof(address), "%s:0", test_host());
-	return address;
-}
 
 /* ---- Local memory: on transports that want it registered, it stays so until its fabric is closed */
 

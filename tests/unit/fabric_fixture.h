@@ -70,8 +70,6 @@ struct fabric_endpoint *client_connect(struct client *client);
 void connect_pair(struct client *client, struct target *other, struct fabric_endpoint **connecting,
 		  struct fabric_endpoint **accepting);
 
-/* Port 0 of the address that the tests' transport has. */
-const char *any_port(void);
 /* For a piece of a transfer: registers the memory where that is needed, until the target's or the
  * client's fabric is closed. */
 void *descriptor_of(struct fabric *fabric, void *data, size_t length);

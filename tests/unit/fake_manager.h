@@ -65,7 +65,8 @@ static inline void fake_note_join(struct fake_manager *manager, const Afar__Serv
 	snprintf(manager->name, sizeof(manager->name), "%s", join->self->name);
 	snprintf(manager->control, sizeof(manager->control), "%s", join->self->control_address);
 	manager->data[0] = '\0';
-	if (join->self->n_lanes == 1 && strcmp(join->self->lanes[0]->transport, "tcp") == 0)
+	if (join->self->n_lanes == 1 &&
+	    strcmp(join->self->lanes[0]->transport, test_transport()) == 0)
 		snprintf(manager->data, sizeof(manager->data), "%s", join->self->lanes[0]->address);
 	manager->nr_joined =
 		join->n_extents < FAKE_EXTENTS_MAX ? join->n_extents : FAKE_EXTENTS_MAX;

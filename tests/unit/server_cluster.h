@@ -47,8 +47,8 @@ static inline void start_server(struct cluster *cluster, unsigned nr_progress)
 		.manager_port = fake_port(&cluster->manager),
 		.key = &cluster->manager.key,
 		.control_address = "127.0.0.1:0",
-		.data_address = "0.0.0.0:0",
-		.transport = "tcp",
+		.data_address = is_on_tcp() ? "0.0.0.0:0" : any_port(),
+		.transport = test_transport(),
 		.folder = cluster->folder,
 		.capacity_bytes = CAPACITY,
 		.nr_progress = nr_progress,
@@ -222,7 +222,7 @@ static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t n
 	for (size_t i = 0; i < nr_extents; i++) {
 		key = frame->reply->keys->keys[i];
 		assert_int_equal(key->extent, extents[i]);
-		assert_string_equal(key->transport, "tcp");
+		assert_string_equal(key->transport, test_transport());
 		out[i] = (struct key_of){key->length, key->key, key->origin};
 	}
 	afar__frame__free_unpacked(frame, NULL);

@@ -104,7 +104,7 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 					   .pool_bytes = pool_bytes,
 					   .changed = on_changed,
 					   .context = bed};
-	struct progress_options progress = {.address = "127.0.0.1:0",
+	struct progress_options progress = {.address = any_port(),
 					    .nr_threads = 1,
 					    .spin_us = 50,
 					    .nr_connections_max = 64,
@@ -114,7 +114,7 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 
 	pthread_mutex_init(&bed->lock, NULL);
 	pthread_cond_init(&bed->changed, NULL);
-	assert_int_equal(fabric_open("tcp", &bed->fabric), 0);
+	assert_int_equal(fabric_open(test_transport(), &bed->fabric), 0);
 	assert_int_equal(domains_open(bed->fabric, &bed->domains), 0);
 	pool.domains = progress.domains = bed->domains;
 	progress.fabric = bed->fabric;

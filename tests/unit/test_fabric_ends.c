@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "../transport.h"
+
 #define CHILD_ARG "--target"
 
 /* ---- Closing */

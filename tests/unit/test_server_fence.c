@@ -192,6 +192,8 @@ static void half_a_write_does_not_land(uint64_t writer)
 static void test_half_a_write_does_not_land(void **state)
 {
 	(void)state;
+	if (!is_on_tcp()) /* a NIC's write does not wait for the server in the middle */
+		skip();
 	half_a_write_does_not_land(SESSION);
 }
 
@@ -199,6 +201,8 @@ static void test_half_a_write_does_not_land(void **state)
 static void test_half_a_write_of_an_accomplice(void **state)
 {
 	(void)state;
+	if (!is_on_tcp())
+		skip();
 	half_a_write_does_not_land(SESSION + 1);
 }
 
@@ -289,8 +293,8 @@ static void test_start_checks_the_transport(void **state)
 	struct fabric *fabric;
 
 	(void)state;
-	assert_int_equal(fabric_open("tcp", &fabric), 0);
-	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), 0);
+	assert_int_equal(fabric_open(test_transport(), &fabric), 0);
+	assert_int_equal(selfcheck(fabric, any_port()), 0);
 	honest = fabric->ops;
 	greedy = lazy = open = *honest;
 	greedy.memory_register = register_with_more;
@@ -300,13 +304,13 @@ static void test_start_checks_the_transport(void **state)
 	lazy.domain_close = open.domain_close = close_none;
 
 	fabric->ops = &greedy;
-	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
+	assert_int_equal(selfcheck(fabric, any_port()), -EPERM);
 	assert_non_null(strstr(afar_last_error(), "read-only key"));
 	fabric->ops = &lazy;
-	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
+	assert_int_equal(selfcheck(fabric, any_port()), -EPERM);
 	assert_non_null(strstr(afar_last_error(), "closed key"));
 	fabric->ops = &open;
-	assert_int_equal(selfcheck(fabric, "127.0.0.1:0"), -EPERM);
+	assert_int_equal(selfcheck(fabric, any_port()), -EPERM);
 	assert_non_null(strstr(afar_last_error(), "another protection domain"));
 	fabric->ops = honest;
 	while (nr_not_closed > 0)

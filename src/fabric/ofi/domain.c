@@ -47,8 +47,10 @@ static uint64_t rights(unsigned access)
 {
 	uint64_t flags = 0;
 
-	if ((access & FABRIC_LOCAL) != 0)
-		flags |= FI_READ | FI_WRITE;
+	if ((access & FABRIC_LOCAL_READ) != 0)
+		flags |= FI_WRITE;
+	if ((access & FABRIC_LOCAL_WRITE) != 0)
+		flags |= FI_READ;
 	if ((access & FABRIC_REMOTE_READ) != 0)
 		flags |= FI_REMOTE_READ;
 	if ((access & FABRIC_REMOTE_WRITE) != 0)
