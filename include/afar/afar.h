@@ -411,7 +411,7 @@ enum afar_opcode {
 };
 
 struct afar_iov {
-	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory */
+	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on RDMA */
 	void *addr;
 	size_t length; /* bytes */
 };
@@ -460,7 +460,8 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 /*
  * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken: fewer
  * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
- * When the first is malformed: -EINVAL (opcode, flags, null target or iov), -ERANGE (past the end),
+ * When the first is malformed: -EINVAL (opcode, flags, null target or iov, plain memory where the servers' transport
+ * is verbs), -ERANGE (past the end),
  * -EACCES (a write to a region without AFAR_RIGHT_WRITE).
  * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
  * completions.

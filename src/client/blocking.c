@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/plain.h"
 #include "client/queue.h"
 
 #define BLOCKING_DEPTH 64		     /* transfers in flight of one blocking call */
@@ -167,6 +168,7 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 	};
 	uint64_t deadline = session_deadline(target->session);
 	struct afar_queue *queue;
+	struct plain plain;
 	int ret;
 
 	if (!target_may(target, opcode))
@@ -174,7 +176,11 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 	ret = begin_blocking(target, deadline, &queue);
 	if (ret)
 		return ret;
-	ret = transfer(queue, &op, length, deadline);
+	ret = plain_begin(&plain, queue, &op, length);
+	if (!ret) {
+		ret = transfer(queue, &plain.ready, length, deadline);
+		plain_end(&plain, ret);
+	}
 	end_blocking(target, queue);
 	return ret;
 }

@@ -18,11 +18,16 @@ static uint64_t round_up(uint64_t length, uint64_t unit)
 static int register_memory(struct afar_buffer *buffer)
 {
 	int ret = session_fabric(buffer->session);
+	unsigned access = 0;
 
 	if (ret || !buffer->session->fabric->attributes.needs_local_registration)
 		return ret;
+	if (buffer->access & AFAR_ACCESS_READ)
+		access |= FABRIC_LOCAL_READ;
+	if (buffer->access & AFAR_ACCESS_WRITE)
+		access |= FABRIC_LOCAL_WRITE;
 	return fabric_memory_register(buffer->session->fabric->domain, buffer->addr, buffer->length,
-				      FABRIC_LOCAL, &buffer->memory);
+				      access, &buffer->memory);
 }
 
 /* From a huge page up, memory comes from the session's segments and goes back there; below, a huge page
@@ -84,6 +89,27 @@ int buffer_new(struct afar_session *session, uint64_t length, struct afar_buffer
 	return 0;
 }
 
+int buffer_wrap(struct afar_session *session, void *addr, uint64_t length, unsigned access,
+		struct afar_buffer **out)
+{
+	struct afar_buffer *buffer = handle_new(HANDLE_BUFFER, sizeof(*buffer));
+	int ret;
+
+	if (!buffer)
+		return error_code(-ENOMEM);
+	buffer->session = session;
+	buffer->addr = addr;
+	buffer->length = length;
+	buffer->access = access;
+	ret = register_memory(buffer);
+	if (ret) {
+		handle_discard(buffer);
+		return ret;
+	}
+	*out = buffer;
+	return 0;
+}
+
 void buffer_destroy(struct afar_buffer *buffer)
 {
 	if (buffer->memory.handle)
@@ -110,7 +136,6 @@ int afar_buffer_register(struct afar_session *session, const struct afar_memory 
 			 unsigned access, struct afar_buffer **out)
 {
 	struct afar_memory memory;
-	struct afar_buffer *buffer;
 	int ret = session_check(session);
 
 	if (ret)
@@ -122,21 +147,10 @@ int afar_buffer_register(struct afar_session *session, const struct afar_memory 
 		ret = check_memory(&memory, access);
 	if (ret)
 		return ret;
-	buffer = handle_new(HANDLE_BUFFER, sizeof(*buffer));
-	if (!buffer)
-		return error_code(-ENOMEM);
-	buffer->session = session;
-	buffer->addr = memory.addr;
-	buffer->length = memory.length;
-	buffer->access = access;
-	ret = register_memory(buffer);
-	if (ret) {
-		handle_discard(buffer);
-		return ret;
-	}
-	handle_use(&session->handle);
-	*out = buffer;
-	return 0;
+	ret = buffer_wrap(session, memory.addr, memory.length, access, out);
+	if (!ret)
+		handle_use(&session->handle);
+	return ret;
 }
 
 int afar_buffer_alloc(struct afar_session *session, size_t length, struct afar_buffer **out)

@@ -24,6 +24,10 @@ struct afar_buffer {
  * session. */
 int buffer_new(struct afar_session *session, uint64_t length, struct afar_buffer **out);
 
+/* The caller's memory as such a buffer; registered if the fabric wants that. `access`: AFAR_ACCESS_… */
+int buffer_wrap(struct afar_session *session, void *addr, uint64_t length, unsigned access,
+		struct afar_buffer **out);
+
 /* Ends the registration and gives the memory back if it is ours; the handle has been closed. */
 void buffer_destroy(struct afar_buffer *buffer);
 

@@ -76,19 +76,22 @@ static int set_control_address(struct peer *peer, const char *address)
 
 static int set_data_address(struct peer *peer, const Afar__Server *server)
 {
-	for (size_t i = 0; i < server->n_lanes; i++) {
-		const Afar__Lane *lane = server->lanes[i];
+	const char *address = session_lane(peer->session, server);
 
-		if (strcmp(lane->transport, SESSION_TRANSPORT) == 0 &&
-		    strlen(lane->address) < sizeof(peer->data_address)) {
-			strcpy(peer->data_address, lane->address);
-			return 0;
-		}
-	}
-	return error_fail(-AFAR_EMALFORMED, "reach server %s: it has no lane for transport %s",
-			  peer->name, SESSION_TRANSPORT);
+	if (!address)
+		return error_fail(-AFAR_ESERVER,
+				  "reach server %s: it has no lane for transport %s, which others "
+				  "have; give all servers the same",
+				  peer->name, peer->session->transport);
+	if (strlen(address) >= sizeof(peer->data_address))
+		return error_fail(-AFAR_EMALFORMED,
+				  "reach a server: the manager gives its address as \"%s\"",
+				  address);
+	strcpy(peer->data_address, address);
+	return 0;
 }
 
+/* With the session's lock held. */
 static int peer_new(struct afar_session *session, const Afar__Server *server, struct peer **out)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
@@ -441,7 +444,7 @@ static int take_keys(struct peer *peer, uint32_t rights, const Afar__Frame *repl
 		return peer_fail_lost(peer);
 	pthread_mutex_lock(&peer->lock);
 	for (size_t i = 0; i < keys->n_keys && !ret; i++) {
-		if (strcmp(keys->keys[i]->transport, SESSION_TRANSPORT) == 0)
+		if (strcmp(keys->keys[i]->transport, peer->session->transport) == 0)
 			ret = add_key(peer, keys->keys[i], rights);
 	}
 	pthread_mutex_unlock(&peer->lock);

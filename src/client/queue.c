@@ -101,6 +101,8 @@ void queue_destroy(struct afar_queue *queue)
 		close(queue->sleep_fd);
 	if (queue->fabric)
 		fabric_queue_close(queue->fabric);
+	if (queue->bounce)
+		buffer_destroy(queue->bounce);
 	free(queue->transfers);
 	free(queue->operations);
 }
@@ -198,10 +200,14 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 			return error_fail(-EINVAL,
 					  "submit an operation: the memory is not inside its "
 					  "buffer, or may not be used so");
-		if (!iov->buffer && (!is_plain_allowed || (!iov->addr && iov->length)))
+		if (!iov->buffer && !iov->addr && iov->length)
+			return error_fail(-EINVAL, "submit an operation: the memory is null");
+		if (!iov->buffer && !is_plain_allowed && iov->length)
 			return error_fail(-EINVAL,
-					  "submit an operation: the memory is null, or the "
-					  "transport wants a registered buffer");
+					  "submit an operation: transport %s wants its memory in a "
+					  "buffer; make one with afar_buffer_register() or "
+					  "afar_buffer_alloc()",
+					  queue->session->transport);
 	}
 	return 0;
 }

@@ -124,6 +124,8 @@ struct afar_queue {
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;
 
+	struct afar_buffer *bounce; /* of blocking calls, for plain memory; NULL: not needed yet */
+
 	int sleep_fd; /* epoll of the fabric's descriptor and the timer, for the user's event loop */
 	int timer_fd;	     /* fires at the first deadline */
 	uint32_t nr_polls;   /* since its events were last looked at */

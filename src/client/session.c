@@ -64,13 +64,67 @@ bool session_is_up(struct afar_session *session)
 	return is_up;
 }
 
+/* ---- The fabric */
+
+const char *session_lane(struct afar_session *session, const Afar__Server *server)
+{
+	for (size_t i = 0; i < server->n_lanes; i++) {
+		const Afar__Lane *lane = server->lanes[i];
+
+		if (!session->transport[0] && strlen(lane->transport) < SESSION_TRANSPORT_MAX)
+			strcpy(session->transport, lane->transport);
+		if (strcmp(lane->transport, session->transport) == 0)
+			return lane->address;
+	}
+	return NULL;
+}
+
+/* As the servers have it that the manager knows; tcp, if there are none. */
+static int choose_transport(struct afar_session *session)
+{
+	Afar__Status status = AFAR__STATUS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const Afar__ClusterStatus *cluster;
+	Afar__Frame *reply;
+	int ret;
+
+	request.call_case = AFAR__REQUEST__CALL_STATUS;
+	request.status = &status;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
+	if (ret)
+		return ret;
+	cluster = reply->reply->cluster_status;
+	pthread_mutex_lock(&session->lock);
+	for (size_t i = 0; i < cluster->n_servers && !session->transport[0]; i++) {
+		if (cluster->servers[i]->server)
+			session_lane(session, cluster->servers[i]->server);
+	}
+	if (!session->transport[0])
+		strcpy(session->transport, "tcp");
+	pthread_mutex_unlock(&session->lock);
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}
+
+static bool has_transport(struct afar_session *session)
+{
+	bool has_one;
+
+	pthread_mutex_lock(&session->lock);
+	has_one = session->transport[0] != '\0';
+	pthread_mutex_unlock(&session->lock);
+	return has_one;
+}
+
 int session_fabric(struct afar_session *session)
 {
 	int ret = 0;
 
 	pthread_mutex_lock(&session->fabric_lock);
-	if (!session->fabric)
-		ret = fabric_open(SESSION_TRANSPORT, &session->fabric);
+	if (!session->fabric && !has_transport(session))
+		ret = choose_transport(session);
+	if (!session->fabric && !ret)
+		ret = fabric_open(session->transport, &session->fabric);
 	pthread_mutex_unlock(&session->fabric_lock);
 	return ret;
 }

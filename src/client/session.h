@@ -25,7 +25,7 @@
 #include "memory/segment.h"
 #include "rpc/rpc.h"
 
-#define SESSION_TRANSPORT	"tcp" /* of its data connections */
+#define SESSION_TRANSPORT_MAX	16 /* bytes of a transport's name, with its final 0 */
 #define SESSION_BLOCKING_QUEUES 16 /* blocking transfers that run at once; more wait for a turn */
 
 enum session_state {
@@ -61,6 +61,10 @@ struct afar_session {
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
 
+	/* Of the fabric, and so of all data connections: the first server's that it heard of. Empty until
+	 * then; for good. */
+	char transport[SESSION_TRANSPORT_MAX];
+
 	struct cds_list_head peers; /* servers, by incarnation: struct peer */
 	uint32_t nr_reaches;	    /* of all of them: struct peer_reach */
 
@@ -94,9 +98,14 @@ int session_call_for(struct afar_session *session, Afar__Request *request,
 /*
  * Opens the session's fabric if it is not open: before its first region, queue or buffer, and not with
  * the session, since libfabric takes some hundred milliseconds to look for hardware in a fresh process,
- * which a program that only asks the manager need not wait for. Errors as fabric_open().
+ * which a program that only asks the manager need not wait for. Where no server has been heard of yet,
+ * asks the manager. Errors as fabric_open() and session_call().
  */
 int session_fabric(struct afar_session *session);
+
+/* With the lock held: the address of the server's lane for the session's transport, which the first server
+ * asked for decides; NULL: it has none. */
+const char *session_lane(struct afar_session *session, const Afar__Server *server);
 
 /* With the lock held: waits for a change of what it guards. -ETIMEDOUT at the deadline. */
 int session_wait_changed(struct afar_session *session, uint64_t deadline);

@@ -209,8 +209,8 @@ static int set_data_listen(struct config *config, const char *value, char proble
 
 static int set_transport(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	if (strcmp(value, "tcp"))
-		return refuse(problem, "'%.64s' is no transport of this build; use tcp", value);
+	if (strcmp(value, "tcp") && strcmp(value, "verbs"))
+		return refuse(problem, "'%.64s' is no transport; use tcp or verbs", value);
 	return keep_text(config->transport, sizeof(config->transport), value, problem);
 }
 
@@ -261,7 +261,8 @@ static const struct setting settings[] = {
 	 "where clients reach the server (default: as the manager is reached)", set_control},
 	{"data-listen", "server", "HOST:PORT", "where clients reach its memory (default: the same)",
 	 set_data_listen},
-	{"transport", "server", "NAME", "tcp", set_transport},
+	{"transport", "server", "NAME",
+	 "tcp (default) or verbs, to listen on an address of an RDMA device", set_transport},
 	{"progress", "server", "N", "threads that serve transfers (default 1)", set_progress},
 	{"spin-us", "server", "N", "how long they spin before they sleep (default 50)", set_spin},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",

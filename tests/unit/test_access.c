@@ -113,7 +113,7 @@ static void reply_region(struct rpc_call *call)
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	struct access_message access;
 
-	lane.transport = (char *)SESSION_TRANSPORT;
+	lane.transport = (char *)"tcp";
 	lane.address = (char *)DATA_NOWHERE;
 	server.server = SERVER;
 	server.name = (char *)"fake";
@@ -277,7 +277,7 @@ static void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 		afar__key__init(&keys[i]);
 		keys[i].extent = grant->extents[i];
 		keys[i].length = EXTENT_LENGTH;
-		keys[i].transport = (char *)SESSION_TRANSPORT;
+		keys[i].transport = (char *)"tcp";
 		keys[i].key = fake.is.first_key + grant->extents[i];
 		list[i] = &keys[i];
 	}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plain memory in blocking calls, over a transport that wants local memory registered: what is short goes
+ * through a buffer of the queue's, what is longer is registered for the transfer.
+ */
+#ifndef CLIENT_PLAIN_H
+#define CLIENT_PLAIN_H
+
+#include "client/queue.h"
+
+#define PLAIN_BOUNCE_MAX ((uint64_t)64 << 10)
+
+struct plain {
+	const struct afar_op *op;   /* as the caller gave it */
+	struct afar_op ready;	    /* the same, for the transport */
+	struct afar_buffer *bounce; /* the queue's, if it is used */
+	struct afar_iov *iov;	    /* of registered pieces, or NULL */
+	struct afar_iov bounced;    /* the piece of `bounce` */
+};
+
+/* Makes `plain->ready` out of an operation, all of whose memory is plain or in buffers. Whatever it returns,
+ * nothing is left to end when it is not 0. Errors as buffer_new() and buffer_wrap(). */
+int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar_op *op,
+		uint64_t length);
+
+/* After the transfer, which ended with `status`: what was read is where it belongs. */
+void plain_end(struct plain *plain, int status);
+
+#endif
