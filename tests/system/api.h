@@ -20,6 +20,7 @@
 
 #include <afar/afar.h>
 
+#include "../transport.h"
 #include "cluster.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -69,6 +70,27 @@ static inline void drop_region(struct afar_region *region)
 {
 	assert_int_equal(afar_region_free(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
+}
+
+/* For memory in a queue's operations: none where plain memory will do. */
+static inline struct afar_buffer *register_if_needed(void *addr, uint64_t length)
+{
+	const struct afar_memory memory = {
+		.size = sizeof(memory), .kind = AFAR_MEMORY_HOST, .addr = addr, .length = length};
+	struct afar_buffer *buffer;
+
+	if (is_on_tcp())
+		return NULL;
+	assert_int_equal(afar_buffer_register(session, &memory,
+					      AFAR_ACCESS_READ | AFAR_ACCESS_WRITE, &buffer),
+			 0);
+	return buffer;
+}
+
+static inline void unregister(struct afar_buffer *buffer)
+{
+	if (buffer)
+		assert_int_equal(afar_buffer_unregister(buffer), 0);
 }
 
 static inline void fill(uint8_t *bytes, size_t length, uint32_t seed)

@@ -73,6 +73,49 @@ static void test_any_range_and_pieces(void **state)
 	drop_namespace(ns, "ranges");
 }
 
+/* Memory that nobody has registered, not even writable where it is only read. */
+static void test_plain_memory(void **state)
+{
+	const size_t lengths[] = {1, 4 * KIB, 64 * KIB, 64 * KIB + 1, 9 * MIB + 5};
+	struct afar_namespace *ns = make_namespace("plain", 1 * MIB, 16 * MIB);
+	uint8_t *from =
+		mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *to = malloc(16 * MIB);
+	struct afar_region *region;
+	struct afar_queue *queue;
+	struct afar_iov iov = {.addr = to, .length = 128 * KIB};
+	struct afar_op op = {.opcode = AFAR_OP_READ, .nr_iov = 1, .iov = &iov};
+
+	(void)state;
+	fill(from, 16 * MIB, 99);
+	mprotect(from, 16 * MIB, PROT_READ);
+	assert_int_equal(afar_region_alloc(ns, 16 * MIB, 0, &region), 0);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		size_t length = lengths[i], half = length / 2;
+		struct iovec in[] = {{to + 4096, half}, {NULL, 0}, {to + 7, length - half}};
+
+		if (half > 4096)
+			in[2].iov_base = to + 4096 + half + 3;
+		memset(to, 0, 16 * MIB);
+		assert_int_equal(afar_region_pwrite(region, from + i, length, 3 * i), length);
+		assert_int_equal(afar_region_readv(region, in, 3, 3 * i), length);
+		assert_memory_equal(in[0].iov_base, from + i, half);
+		assert_memory_equal(in[2].iov_base, from + i + half, length - half);
+	}
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	op.target = afar_region_target(region);
+	if (!is_on_tcp()) {
+		expect_error(afar_queue_submit(queue, &op, 1), -EINVAL);
+		assert_non_null(strstr(afar_last_error(), "afar_buffer_register()"));
+	}
+	assert_int_equal(afar_queue_close(queue), 0);
+	drop_region(region);
+	drop_namespace(ns, "plain");
+	munmap(from, 16 * MIB);
+	free(to);
+}
+
 static void test_mapping_whole_and_part(void **state)
 {
 	struct afar_namespace *ns = make_namespace("mapping", 0, 16 * MIB);
@@ -260,6 +303,7 @@ struct storm {
 	struct afar_region *region;
 	const uint8_t *pattern; /* what the region holds, always: writes write the same */
 	uint8_t *room;		/* 2 MiB for each operation in flight */
+	struct afar_buffer *buffer;
 	struct afar_iov iov[STORM_DEPTH];
 	struct afar_op ops[STORM_DEPTH];
 	uint32_t seed;
@@ -278,6 +322,7 @@ static void storm_submit(struct storm *storm, unsigned slot, unsigned size_shift
 	struct afar_iov *iov = &storm->iov[slot];
 	unsigned shift = size_shift ? size_shift : storm_random(storm) % 21;
 
+	iov->buffer = storm->buffer;
 	iov->addr = storm->room + slot * 2 * MIB;
 	iov->length = ((size_t)1 << shift) + (size_shift ? 0 : storm_random(storm) % 13);
 	*op = (struct afar_op){
@@ -333,6 +378,7 @@ static void test_storms(void **state)
 
 	(void)state;
 	storm.room = malloc(STORM_DEPTH * 2 * MIB);
+	storm.buffer = register_if_needed(storm.room, STORM_DEPTH * 2 * MIB);
 	storm.pattern = pattern;
 	fill(pattern, STORM_BYTES, 21);
 	assert_int_equal(afar_region_alloc(ns, STORM_BYTES, 0, &storm.region), 0);
@@ -348,6 +394,7 @@ static void test_storms(void **state)
 	assert_int_equal(afar_queue_close(storm.queue), 0);
 	drop_region(storm.region);
 	drop_namespace(ns, "storm");
+	unregister(storm.buffer);
 	free(storm.room);
 	free(pattern);
 }
@@ -640,6 +687,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes_come_back),
 		cmocka_unit_test(test_any_range_and_pieces),
+		cmocka_unit_test(test_plain_memory),
 		cmocka_unit_test(test_mapping_whole_and_part),
 		cmocka_unit_test(test_names_and_addresses),
 		cmocka_unit_test(test_freed_region_lives_while_open),
