@@ -28,12 +28,12 @@
 #include "server/mailbox.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH    (2U * MESSAGE_CREDITS) /* of an endpoint: receives and sends   */
-#define BUSY_NS	       10000U		      /* a pass that takes so long has moved data */
-#define SPIN_NS_MAX    5000000U /* of one spin, however much there is to do: others wait */
-#define SPINS_PER_LOOK 64U	/* while spinning, the other descriptors are rare     */
-#define SILENCE_MS     10000	/* from connecting to asking to be let in             */
-#define CONNECT_MS     10000	/* from being accepted to being connected             */
+#define QUEUE_DEPTH    MESSAGE_CREDITS /* a target sends replies, and nothing else      */
+#define BUSY_NS	       10000U	       /* a pass that takes so long has moved data */
+#define SPIN_NS_MAX    5000000U	       /* of one spin, however much there is to do: others wait */
+#define SPINS_PER_LOOK 64U	       /* while spinning, the other descriptors are rare     */
+#define SILENCE_MS     10000	       /* from connecting to asking to be let in             */
+#define CONNECT_MS     10000	       /* from being accepted to being connected             */
 
 enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 

@@ -34,12 +34,24 @@ static struct message_request wire_request(const struct message_request *request
 
 enum { RECEIVED = 1, SENT = 2 };
 
+static struct fabric_memory lend(struct data_client *client, void *addr, size_t length)
+{
+	struct fabric_memory memory;
+
+	assert_int_equal(
+		fabric_memory_register(client->fabric->domain, addr, length, FABRIC_LOCAL, &memory),
+		0);
+	return memory;
+}
+
 /* Sends `length` bytes and waits for the reply; false when the connection ended instead. */
 static bool ask_bytes(struct data_client *client, void *request, size_t length,
 		      struct message_reply *reply)
 {
-	const struct fabric_piece out = {.addr = request, .length = length};
-	const struct fabric_piece in = {.addr = reply, .length = sizeof(*reply)};
+	struct fabric_memory request_memory = lend(client, request, length);
+	struct fabric_memory reply_memory = lend(client, reply, sizeof(*reply));
+	const struct fabric_piece out = {request, length, request_memory.descriptor};
+	const struct fabric_piece in = {reply, sizeof(*reply), reply_memory.descriptor};
 	struct fabric_completion completion;
 	struct fabric_event event;
 	unsigned nr_done = 0;
@@ -49,13 +61,15 @@ static bool ask_bytes(struct data_client *client, void *request, size_t length,
 	assert_int_equal(fabric_send(client->endpoint, &out, SENT), 0);
 	while (nr_done < 2) {
 		step = data_client_step(client, &completion, &event);
-		if (step == 2 && event.kind == FABRIC_CLOSED) {
+		if (step == 2 && event.kind == FABRIC_CLOSED)
 			data_client_disconnect(client);
-			return false;
-		}
+		if (!client->endpoint)
+			break;
 		nr_done += step == 1 && completion.status == 0;
 	}
-	return true;
+	fabric_memory_deregister(&request_memory);
+	fabric_memory_deregister(&reply_memory);
+	return nr_done == 2;
 }
 
 /* The status; the word's value before in `*value`. */
@@ -216,6 +230,7 @@ static void test_more_than_the_credits(void **state)
 {
 	struct message_request requests[4 * MESSAGE_CREDITS];
 	struct message_reply replies[4 * MESSAGE_CREDITS];
+	struct fabric_memory request_memory, reply_memory;
 	struct fabric_completion completion;
 	struct fake_extent extent;
 	struct fabric_event event;
@@ -227,12 +242,15 @@ static void test_more_than_the_credits(void **state)
 	cluster_open(&cluster, 1);
 	extent = reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	request_memory = lend(&cluster.data, requests, sizeof(requests));
+	reply_memory = lend(&cluster.data, replies, sizeof(replies));
 	for (uint32_t i = 0; i < 4 * MESSAGE_CREDITS; i++) {
 		const struct message_request request = {
 			.kind = MESSAGE_FETCH_ADD, .tag = i, .extent = extent.extent, .operand = 1};
-		const struct fabric_piece in = {.addr = &replies[i], .length = sizeof(replies[i])};
-		const struct fabric_piece out = {.addr = &requests[i],
-						 .length = sizeof(requests[i])};
+		const struct fabric_piece in = {&replies[i], sizeof(replies[i]),
+						reply_memory.descriptor};
+		const struct fabric_piece out = {&requests[i], sizeof(requests[i]),
+						 request_memory.descriptor};
 		int status = -EAGAIN;
 
 		requests[i] = wire_request(&request);
@@ -258,6 +276,8 @@ static void test_more_than_the_credits(void **state)
 		assert_int_equal(replies[i].status, 0);
 		assert_int_equal(le64toh(replies[i].value), i);
 	}
+	fabric_memory_deregister(&request_memory);
+	fabric_memory_deregister(&reply_memory);
 	cluster_close(&cluster);
 }
 

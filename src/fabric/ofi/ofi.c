@@ -64,9 +64,9 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	 * it does not know the flag. */
 	fabric->write_flags = FI_COMPLETION | (is_tcp ? FI_DELIVERY_COMPLETE : 0);
 
-	/* Nothing is received, and verbs would set room in the CQ apart for it. */
+	/* No more is received, and verbs sets room in the CQ apart for it. */
 	if (!is_tcp)
-		fabric->info->rx_attr->size = 1;
+		fabric->info->rx_attr->size = FABRIC_RECEIVE_MAX;
 
 	attributes->transport = ops->transport;
 	/* tcp reports automatic progress and has none. */

@@ -350,7 +350,8 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
 	struct fi_cq_attr attributes = {
-		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) * (queue->depth + 1),
+		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) *
+			(queue->depth + FABRIC_RECEIVE_MAX),
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};
