@@ -18,7 +18,8 @@
 #include "base/error.h"
 #include "server/tickets.h"
 
-#define NR_TICKETS_MAX 16384U /* out and unused at once */
+#define NR_TICKETS_MAX \
+	16384U /* out and unused at once: one more, and the oldest is worth nothing */
 
 struct ticket {
 	struct cds_list_head node;
@@ -235,13 +236,9 @@ static int remember(struct tickets *tickets, const struct admission *admission)
 	if (status != 0)
 		goto out_unlock;
 	drop_expired(tickets);
-	if (tickets->nr_out >= NR_TICKETS_MAX) {
-		status = error_fail(-EBUSY,
-				    "connect: %u tickets of this server are out and not used; try "
-				    "again in %u seconds",
-				    tickets->nr_out, tickets->lifetime_s);
-		goto out_unlock;
-	}
+	/* Who hoards tickets keeps nobody out: the honest use theirs at once, while they are young. */
+	if (tickets->nr_out >= NR_TICKETS_MAX)
+		drop(tickets, cds_list_first_entry(&tickets->out, struct ticket, node));
 	known = tsearch(ticket, &tickets->out_by_nonce, compare_nonce);
 	if (!known || *known != ticket) {
 		/* No memory, or a nonce that is out already: once in 2^64. */

@@ -31,8 +31,8 @@ struct admission {
 /* From now on it gets tickets, each for another connection. The session has not ended. -ENOMEM. */
 int tickets_entitle(struct tickets *tickets, const struct admission *admission);
 
-/* Makes one, and numbers its connection. With a sentence: -EACCES (it is not entitled), -EBUSY (too many are
- * out and not used yet), -AFAR_ESESSION. */
+/* Makes one, and numbers its connection. When too many are out and not used yet, the oldest of them is worth
+ * nothing any more. With a sentence: -EACCES (it is not entitled), -AFAR_ESESSION. */
 int tickets_issue(struct tickets *tickets, struct admission *admission, struct rpc_ticket *out);
 
 /* Takes back what somebody shows: 0 with what it was made for if we made it, not too long ago, and nobody
