@@ -155,6 +155,9 @@ static int make_ticket(struct control *control, const struct rpc_connection *con
 	int status;
 
 	status = check_session(control, connection, request->session, "connect");
+	if (status == 0 && request->rights != RIGHT_READ && request->rights != RIGHT_ALL)
+		status = error_fail(-EACCES, "connect: rights %x are none that there are",
+				    request->rights);
 	if (status == 0)
 		status = tickets_issue(control->options.tickets, &admission, &out->ticket);
 	out->connection = admission.connection;

@@ -110,7 +110,11 @@ static void test_only_ones_own_session(void **state)
 	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), 0);
 	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_READ, &ticket), -EACCES);
 	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE + 1, RIGHT_ALL, &ticket), -EACCES);
-	assert_int_equal(ask_ticket(&cluster, SESSION, 0, 0, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, 0, RIGHT_ALL, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, 0, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_WRITE, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, UINT32_MAX, &ticket), -EACCES);
+	assert_non_null(strstr(afar_last_error(), "none that there are"));
 	cluster_close(&cluster);
 }
 
