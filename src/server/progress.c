@@ -8,6 +8,7 @@
  * idle server uses no CPU.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <search.h>
@@ -266,13 +267,26 @@ static struct progress_thread *least_loaded(struct progress *progress)
 	return least;
 }
 
+/* Descriptors are handed out from the lowest: the next one tells how many there are at least. A connection takes
+ * one, and three more when it is the first of its domain on its thread. */
+static bool has_descriptors(const struct progress *progress)
+{
+	const uint32_t max = progress->options.nr_descriptors_max;
+	int next = fcntl(fabric_listener_fd(progress->listener), F_DUPFD_CLOEXEC, 0);
+
+	if (next < 0)
+		return false;
+	close(next);
+	return max == 0 || (uint32_t)next < max;
+}
+
 /* Gives one request to the thread with the fewest connections. */
 static void deal(struct progress *progress, struct fabric_request *request)
 {
 	struct progress_thread *thread = least_loaded(progress);
 	struct command *command = NULL;
 
-	if (atomic_load(&progress->nr_connections) >= progress->options.nr_connections_max) {
+	if (!has_descriptors(progress)) {
 		log_rejection(progress, request->peer,
 			      "too many connections; raise the limit of open files");
 		goto out_reject;

@@ -21,12 +21,12 @@ struct progress;
 
 struct progress_options {
 	struct fabric *fabric;
-	const char *address; /* HOST:PORT to listen on                        */
-	unsigned nr_threads; /* 1 to PROGRESS_THREADS_MAX                     */
-	uint32_t spin_us;    /* a thread spins so long after work             */
-	uint32_t nr_connections_max;
-	uint32_t silence_ms;	 /* strangers must say who they are within; 0: 10 s       */
-	struct domains *domains; /* to accept into */
+	const char *address;	     /* HOST:PORT to listen on                        */
+	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX                     */
+	uint32_t spin_us;	     /* a thread spins so long after work             */
+	uint32_t nr_descriptors_max; /* the process has so many: no more connections; 0: any */
+	uint32_t silence_ms;	     /* strangers must say who they are within; 0: 10 s       */
+	struct domains *domains;     /* to accept into */
 	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a
 	 * sentence. Runs on the thread that then owns the connection, just before it does. */
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);

@@ -176,7 +176,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.nr_threads = options->nr_progress ? options->nr_progress : 1,
 		.spin_us = options->spin_us ? options->spin_us : SPIN_US_DEFAULT,
 		/* The rest is for control connections and ourselves. */
-		.nr_connections_max = nr_descriptors - nr_descriptors / 4,
+		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.domains = server->domains,
 		.admit = admit,
 		.serve = serve,

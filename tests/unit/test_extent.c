@@ -107,7 +107,6 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 	struct progress_options progress = {.address = any_port(),
 					    .nr_threads = 1,
 					    .spin_us = 50,
-					    .nr_connections_max = 64,
 					    .admit = admit,
 					    .changed = on_changed,
 					    .context = bed};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Strangers at the data port: those who connect and say nothing are put out, those who begin and do not go
- * on, too, and meanwhile a client gets in and works.
+ * on, too, and meanwhile a client gets in and works. And connections leave descriptors to others.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include "server/progress.h"
 
 #define NR_STRANGERS 600
+#define NR_CLIENTS   100
 #define SILENCE_MS   500
 #define PATIENCE_MS  20000
 
@@ -35,10 +36,17 @@ struct port {
 	char lent[4096];
 };
 
+/* Who says so gets a domain of its own. */
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
+	static uint64_t next = 2;
+
 	(void)context;
 	*out = (struct admission){.session = 1, .reach = mine};
+	if (length == 4 && memcmp(shown, "each", 4) == 0) {
+		out->reach.namespace = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
 	return length == 4 && memcmp(shown, "good", 4) == 0 ? 0 : -EACCES;
 }
 
@@ -47,13 +55,13 @@ static void on_changed(void *context)
 	(void)context;
 }
 
-static void port_open(struct port *port)
+static void port_open_limited(struct port *port, uint32_t nr_descriptors_max)
 {
 	struct progress_options options = {.address = "127.0.0.1:0",
 					   .nr_threads = 2,
 					   .spin_us = 50,
-					   .nr_connections_max = 64,
 					   .silence_ms = SILENCE_MS,
+					   .nr_descriptors_max = nr_descriptors_max,
 					   .admit = admit,
 					   .changed = on_changed};
 
@@ -68,6 +76,11 @@ static void port_open(struct port *port)
 		fabric_memory_register(port->domain->fabric, port->lent, sizeof(port->lent),
 				       FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &port->memory),
 		0);
+}
+
+static void port_open(struct port *port)
+{
+	port_open_limited(port, 0);
 }
 
 static void port_close(struct port *port)
@@ -152,6 +165,45 @@ static void test_a_few_strangers_go(void **state)
 	/* The door has gone to sleep, and wakes up for the next. */
 	stranger = connect_silently(progress_address(port.progress));
 	await_end(stranger);
+	port_close(&port);
+}
+
+static uint32_t next_descriptor(void)
+{
+	int next = dup(STDERR_FILENO);
+
+	assert_true(next >= 0);
+	close(next);
+	return (uint32_t)next;
+}
+
+/* However much a connection takes: a domain of its own costs more than a place in one that is there. */
+static void test_leaves_descriptors_to_others(void **state)
+{
+	static struct data_client clients[NR_CLIENTS];
+	const uint32_t max = next_descriptor() + 100;
+	struct port port;
+	unsigned nr = 0;
+	int status;
+
+	(void)state;
+	port_open_limited(&port, max);
+	do {
+		assert_true(nr < NR_CLIENTS);
+		data_client_open(&clients[nr]);
+		status = data_client_connect(&clients[nr++], progress_address(port.progress),
+					     "each", 4);
+	} while (status == 0);
+	assert_true(nr > 1);
+	assert_true(next_descriptor() < max + 20);
+	data_client_close(&clients[--nr]);
+	data_client_close(&clients[--nr]);
+	data_client_open(&clients[nr]);
+	/* The server hears of it by and by. */
+	while (data_client_connect(&clients[nr], progress_address(port.progress), "each", 4) != 0)
+		;
+	for (nr++; nr > 0; nr--)
+		data_client_close(&clients[nr - 1]);
 	port_close(&port);
 }
 
@@ -246,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_silent_strangers_go),
 		cmocka_unit_test(test_a_few_strangers_go),
+		cmocka_unit_test(test_leaves_descriptors_to_others),
 		cmocka_unit_test(test_half_a_word),
 		cmocka_unit_test(test_who_goes_when),
 		cmocka_unit_test(test_stops_with_strangers),
