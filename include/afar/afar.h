@@ -453,7 +453,9 @@ int afar_queue_close(struct afar_queue *queue);
  * Gets the target's keys and connects the queue to every server of it: set-up, blocks. Connections are kept and shared
  * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER,
  * -ETIMEDOUT or -ECANCELED, which cost the connection: a server may have closed it because memory that
- * the session could reach became another's. Errors: -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT.
+ * the session could reach became another's. Nothing of what ended so on any queue of the session lands in
+ * the target's namespace behind what is written from then on; before, it may. Blocking calls see to that by
+ * themselves. Errors: -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT.
  */
 int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 

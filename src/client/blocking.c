@@ -67,6 +67,7 @@ static void end_blocking(struct afar_target *target, struct afar_queue *queue)
 	handle_unuse(&target->handle);
 }
 
+/* And nothing may land behind what is to be done. */
 static bool is_connected(const struct afar_queue *queue, struct afar_target *target)
 {
 	if (!target->has_keys)
@@ -74,7 +75,7 @@ static bool is_connected(const struct afar_queue *queue, struct afar_target *tar
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
 		const struct path *path = queue_path(queue, target, i);
 
-		if (!path || path->state != PATH_UP)
+		if (!path || path->state != PATH_UP || target->reaches[i]->nr_loose > 0)
 			return false;
 	}
 	return true;

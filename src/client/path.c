@@ -21,6 +21,14 @@ void path_fail(struct afar_queue *queue, struct path *path, int status)
 		transfer_end(queue, transfer, status);
 }
 
+void path_free(struct afar_queue *queue, struct path *path)
+{
+	path_fail(queue, path, -ECANCELED);
+	message_box_close(&path->messages);
+	free(path->loose);
+	free(path);
+}
+
 /* tcp hears of a dead peer when it is polled: so often that each connection is looked at. */
 #define REFRESH_POLLS 16
 
@@ -34,10 +42,18 @@ void queue_refresh(struct afar_queue *queue)
 void path_cut(struct afar_queue *queue, struct path *path, int status)
 {
 	struct transfer *transfer;
+	bool has_writes = false;
 
 	cds_list_for_each_entry (transfer, &path->transfers, node) {
-		if (transfer->operation->opcode != AFAR_OP_READ)
-			transfer->operation->target->has_loose_writes = true;
+		if (transfer->operation->opcode == AFAR_OP_READ)
+			continue;
+		transfer->operation->target->has_loose_writes = true;
+		has_writes = true;
+	}
+	if (has_writes && path->loose) {
+		path->loose->connection = path->connection;
+		peer_note_loose(path->peer, path->reach, path->loose);
+		path->loose = NULL;
 	}
 	path_fail(queue, path, status);
 }
@@ -74,6 +90,7 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 			return error_code(-ENOMEM);
 		path->peer = target->peers[server];
 		path->index = index;
+		path->reach = target->reaches[server];
 		CDS_INIT_LIST_HEAD(&path->transfers);
 		ret = message_box_open(&path->messages, queue->session->fabric->domain);
 		if (ret) {
@@ -90,8 +107,13 @@ static int path_start(struct afar_queue *queue, struct path *path, struct afar_t
 		      uint32_t index, uint64_t deadline)
 {
 	struct peer_ticket ticket = {.connection = path->connection};
-	int ret = target_get_ticket(target, index, deadline, &ticket);
+	int ret;
 
+	if (!path->loose)
+		path->loose = malloc(sizeof(*path->loose));
+	if (!path->loose)
+		return error_code(-ENOMEM);
+	ret = target_get_ticket(target, index, deadline, &ticket);
 	if (ret)
 		return ret;
 	path->connection = ticket.connection;
@@ -155,6 +177,8 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 		return ret;
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
 		ret = path_of(queue, target, i, &path);
+		if (!ret)
+			ret = target_settle(target, i, deadline);
 		if (!ret)
 			ret = path_open(queue, path, target, i, deadline);
 		if (ret)

@@ -152,7 +152,7 @@ static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint3
 	return NULL;
 }
 
-int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, const struct peer_reach **out)
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out)
 {
 	struct afar_session *session = peer->session;
 	struct peer_reach *reach;
@@ -164,12 +164,57 @@ int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, const struct pee
 		if (reach) {
 			*reach = (struct peer_reach){
 				.ns = ns, .rights = rights, .index = session->nr_reaches++};
+			CDS_INIT_LIST_HEAD(&reach->loose);
 			cds_list_add_tail(&reach->node, &peer->reaches);
 		}
 	}
 	pthread_mutex_unlock(&session->lock);
 	*out = reach;
 	return reach ? 0 : error_code(-ENOMEM);
+}
+
+void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose)
+{
+	pthread_mutex_lock(&peer->session->lock);
+	cds_list_add_tail(&loose->node, &reach->loose);
+	reach->nr_loose++;
+	pthread_mutex_unlock(&peer->session->lock);
+}
+
+uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach)
+{
+	uint64_t connection = 0;
+
+	pthread_mutex_lock(&peer->session->lock);
+	if (!cds_list_empty(&reach->loose))
+		connection =
+			cds_list_first_entry(&reach->loose, struct peer_loose, node)->connection;
+	pthread_mutex_unlock(&peer->session->lock);
+	return connection;
+}
+
+void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection)
+{
+	struct peer_loose *loose, *next;
+
+	pthread_mutex_lock(&peer->session->lock);
+	cds_list_for_each_entry_safe (loose, next, &reach->loose, node) {
+		if (loose->connection != connection)
+			continue;
+		cds_list_del(&loose->node);
+		reach->nr_loose--;
+		free(loose);
+	}
+	pthread_mutex_unlock(&peer->session->lock);
+}
+
+static void reach_free(struct peer_reach *reach)
+{
+	struct peer_loose *loose, *next;
+
+	cds_list_for_each_entry_safe (loose, next, &reach->loose, node)
+		free(loose);
+	free(reach);
 }
 
 static void peer_free(struct peer *peer)
@@ -181,7 +226,7 @@ static void peer_free(struct peer *peer)
 	explicit_bzero(&peer->pass, sizeof(peer->pass));
 	tdestroy(peer->keys, free);
 	cds_list_for_each_entry_safe (reach, next, &peer->reaches, node)
-		free(reach);
+		reach_free(reach);
 	pthread_cond_destroy(&peer->changed);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);

@@ -9,6 +9,7 @@
 #define CLIENT_PEER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -69,10 +70,24 @@ struct peer_reach {
 	uint64_t ns;
 	uint32_t rights; /* RIGHT_… */
 	uint32_t index;	 /* in the session, dense: queues keep their paths by it */
+	/* Connections of any queue that were cut under writes, which the server may do yet: those of the
+	 * session's queues that write here next have the server close them before. */
+	struct cds_list_head loose; /* of struct peer_loose; guarded by the session's lock */
+	atomic_uint nr_loose;
+};
+
+struct peer_loose {
+	struct cds_list_head node;
+	uint64_t connection; /* the server's number for it */
 };
 
 /* Finds or makes it; it stays as long as the peer. -ENOMEM. */
-int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, const struct peer_reach **out);
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out);
+
+/* Notes one, which is taken over; finds any, 0: there is none; forgets what the server has closed. */
+void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose);
+uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
+void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
 
 /* What a target wants of a server: the keys of its chunks there. */
 struct peer_want {

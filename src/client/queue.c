@@ -88,11 +88,8 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 void queue_destroy(struct afar_queue *queue)
 {
 	for (uint32_t i = 0; i < queue->nr_paths; i++) {
-		if (!queue->paths[i])
-			continue;
-		path_fail(queue, queue->paths[i], -ECANCELED);
-		message_box_close(&queue->paths[i]->messages);
-		free(queue->paths[i]);
+		if (queue->paths[i])
+			path_free(queue, queue->paths[i]);
 	}
 	free(queue->paths);
 	if (queue->timer_fd >= 0)

@@ -32,12 +32,12 @@ struct afar_target {
 	uint64_t length;     /* bytes */
 	uint32_t rights;     /* RIGHT_… */
 	struct layout *layout;
-	struct peer **peers;		   /* by the layout's server index */
-	const struct peer_reach **reaches; /* what of them: by the same */
-	atomic_bool is_lost;		   /* with a server that has restarted; for good */
-	atomic_bool has_keys;		   /* in the layout, which does not change afterwards */
-	pthread_mutex_t lock;	 /* guards the next; held over calls for keys and accesses */
-	struct access *accesses; /* by the layout's server index */
+	struct peer **peers;	     /* by the layout's server index */
+	struct peer_reach **reaches; /* what of them: by the same */
+	atomic_bool is_lost;	     /* with a server that has restarted; for good */
+	atomic_bool has_keys;	     /* in the layout, which does not change afterwards */
+	pthread_mutex_t lock;	     /* guards the next; held over calls for keys and accesses */
+	struct access *accesses;     /* by the layout's server index */
 	/* A connection was closed under a write of ours. A server that was stopped may still do it when it
 	 * goes on, so the memory must not become another region's before the session's end, when the
 	 * manager has the servers close its connections (DESIGN: "fencing"). */
@@ -53,6 +53,8 @@ enum path_state {
 /* The connection of a queue to a namespace's memory on a server. */
 struct path {
 	struct peer *peer; /* NULL: never connected */
+	struct peer_reach *reach;
+	struct peer_loose *loose; /* for when it is cut; there while it has an endpoint */
 	struct fabric_endpoint *endpoint;
 	uint64_t connection; /* the server's number for it, or for the last; 0: none */
 	enum path_state state;
@@ -168,7 +170,8 @@ struct afar_completion queue_reap(struct afar_queue *queue, struct operation *op
 /* ---- Paths: path.c */
 
 /* Gets the keys of the target, if it has none, and connects to every server of it that is not
- * connected. Blocks, until `deadline`. */
+ * connected. What any queue of the session was cut off in the midst of does not land behind what is written
+ * from then on. Blocks, until `deadline`. */
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
 /* Finds out which connections have ended while nobody looked. */
 void queue_refresh(struct afar_queue *queue);
@@ -177,6 +180,8 @@ void queue_refresh(struct afar_queue *queue);
 void path_cut(struct afar_queue *queue, struct path *path, int status);
 /* The same when the server has ended the connection: it does nothing more of what was posted. */
 void path_fail(struct afar_queue *queue, struct path *path, int status);
+/* The same, and frees it. */
+void path_free(struct afar_queue *queue, struct path *path);
 /* Ends a transfer. */
 void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
 
@@ -200,6 +205,9 @@ int target_get_keys(struct afar_target *target, uint64_t deadline);
  * `deadline`. */
 int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
 		      struct peer_ticket *out);
+/* Has one of its servers close the connections that were cut under writes: nothing of those lands any more.
+ * Blocks, until `deadline`. */
+int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline);
 /* -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 

@@ -194,6 +194,23 @@ int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadl
 	return ret;
 }
 
+int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline)
+{
+	struct peer_reach *reach = target->reaches[index];
+	struct peer *peer = target->peers[index];
+	struct peer_ticket ticket;
+	uint64_t connection;
+	int ret = 0;
+
+	while (!ret && (connection = peer_find_loose(peer, reach)) != 0) {
+		ticket.connection = connection;
+		ret = target_get_ticket(target, index, deadline, &ticket);
+		if (!ret)
+			peer_forget_loose(peer, reach, connection);
+	}
+	return ret;
+}
+
 int target_fail_read_only(const struct afar_target *target)
 {
 	return error_fail(-EACCES,

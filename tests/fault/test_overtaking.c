@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A write that was given up must not land behind what the session writes after it, over whichever queue: one
+ * of a server's threads stands still with the write before it, while the other would serve the next.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include <afar/afar.h>
+
+#include "cluster.h"
+
+#define MIB   ((uint64_t)1 << 20)
+#define BYTES 64U
+
+/* The thread of the server that serves every second connection. */
+static pid_t find_thread(pid_t server)
+{
+	char path[300], name[32];
+	struct dirent *entry;
+	pid_t found = 0;
+	FILE *file;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)server);
+	tasks = opendir(path);
+	assert_non_null(tasks);
+	while (found == 0 && (entry = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)server, entry->d_name);
+		file = entry->d_name[0] == '.' ? NULL : fopen(path, "re");
+		if (!file)
+			continue;
+		if (fgets(name, sizeof(name), file) && strcmp(name, "afar-data-1\n") == 0)
+			found = (pid_t)atoi(entry->d_name);
+		fclose(file);
+	}
+	closedir(tasks);
+	assert_true(found > 0);
+	return found;
+}
+
+static void thread_stop(pid_t thread)
+{
+	int status;
+
+	assert_int_equal(ptrace(PTRACE_SEIZE, thread, NULL, NULL), 0);
+	assert_int_equal(ptrace(PTRACE_INTERRUPT, thread, NULL, NULL), 0);
+	assert_int_equal(waitpid(thread, &status, __WALL), thread);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void thread_continue(pid_t thread)
+{
+	assert_int_equal(ptrace(PTRACE_DETACH, thread, NULL, NULL), 0);
+}
+
+static struct afar_queue *open_queue(struct afar_session *session)
+{
+	struct afar_queue *queue;
+
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	return queue;
+}
+
+static int64_t write_all(struct afar_queue *queue, struct afar_region *region, char value)
+{
+	char bytes[BYTES];
+	struct afar_iov iov = {.addr = bytes, .length = sizeof(bytes)};
+	struct afar_op op = {.opcode = AFAR_OP_WRITE,
+			     .nr_iov = 1,
+			     .target = afar_region_target(region),
+			     .iov = &iov};
+	struct afar_completion done;
+
+	memset(bytes, value, sizeof(bytes));
+	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+	return done.result;
+}
+
+static void expect(struct afar_region *region, char value)
+{
+	char bytes[BYTES] = "";
+
+	assert_int_equal(afar_region_pread(region, bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_int_equal(bytes[0], value);
+	assert_int_equal(bytes[BYTES - 1], value);
+}
+
+static void test_given_up_writes_do_not_overtake(void **state)
+{
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 500};
+	struct afar_queue *first, *second, *third;
+	struct afar_session *session;
+	struct afar_target *target;
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	struct cluster *cluster;
+	char last[BYTES];
+	pid_t thread;
+
+	(void)state;
+	assert_int_equal(cluster_start(1, 8 * MIB, &cluster), 0);
+	thread = find_thread(cluster_server(cluster, 0));
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &options, &session), 0);
+	assert_int_equal(afar_namespace_create(session, "n", NULL, &ns), 0);
+	assert_int_equal(afar_namespace_reserve(ns, 2 * MIB), 0);
+	assert_int_equal(afar_region_alloc(ns, BYTES, 0, &region), 0);
+	target = afar_region_target(region);
+	first = open_queue(session);
+	second = open_queue(session);
+	/* One connection on each thread. */
+	assert_int_equal(afar_queue_connect(first, target), 0);
+	assert_int_equal(afar_queue_connect(second, target), 0);
+	assert_int_equal(write_all(second, region, 'A'), BYTES);
+
+	thread_stop(thread);
+	assert_int_equal(write_all(second, region, 'B'), -ETIMEDOUT);
+	/* Neither its own queue, nor one that never had to do with it, nor a blocking call. */
+	assert_int_equal(afar_queue_connect(second, target), -ETIMEDOUT);
+	assert_int_equal(afar_queue_close(second), 0);
+	third = open_queue(session);
+	assert_int_equal(afar_queue_connect(third, target), -ETIMEDOUT);
+	memset(last, 'C', sizeof(last));
+	assert_int_equal(afar_region_pwrite(region, last, sizeof(last), 0), -ETIMEDOUT);
+	thread_continue(thread);
+
+	assert_int_equal(afar_queue_connect(third, target), 0);
+	assert_int_equal(write_all(third, region, 'D'), BYTES);
+	expect(region, 'D');
+	/* It is said once. */
+	assert_int_equal(write_all(first, region, 'E'), BYTES);
+	expect(region, 'E');
+	assert_int_equal(afar_queue_close(first), 0);
+	assert_int_equal(afar_queue_close(third), 0);
+	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	cluster_stop(cluster);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_given_up_writes_do_not_overtake),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
