@@ -514,6 +514,8 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	grant.n_extents = nr_extents;
 	grant.capability.data = (uint8_t *)want->access->capability;
 	grant.capability.len = sizeof(want->access->capability);
+	/* The session may have been given more since the region was opened. */
+	grant.rights = want->reach->rights;
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
 	ret = peer_call(peer, deadline, &request, &reply);

@@ -222,7 +222,7 @@ static int check_number(struct control *control, const Afar__Grant *request)
 	return 0;
 }
 
-/* Whether the manager says that the session may, and with which rights. */
+/* Whether the manager says that the session may have what it asks for, and with which rights that is. */
 static int check_grant(struct control *control, const struct rpc_connection *connection,
 		       const Afar__Grant *request, uint32_t *rights)
 {
@@ -239,12 +239,14 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 		return status;
 	if (capability.session != request->session)
 		return error_fail(-EACCES, "grant: the capability is another session's");
+	*rights = request->rights ? request->rights : capability.rights;
+	if ((*rights != RIGHT_READ && *rights != RIGHT_ALL) || (*rights & ~capability.rights))
+		return error_fail(-EACCES, "grant: the capability is not for rights %x", *rights);
 	if (request->namespace_ == 0 || capability.namespace != request->namespace_)
 		return error_fail(-EACCES, "grant: the capability is for another namespace");
 	status = check_extents(request, &capability);
 	if (status == 0)
 		status = check_number(control, request);
-	*rights = capability.rights;
 	return status;
 }
 

@@ -37,6 +37,7 @@ struct cluster {
 	struct data_client data;
 	uint64_t connection; /* the number of the last that a ticket was got for */
 	uint64_t replaces;   /* what the next ticket is asked for in place of; 0: nothing */
+	uint32_t wanted;     /* of the rights of a capability, those to ask keys for; 0: all */
 };
 
 static inline void start_server(struct cluster *cluster, unsigned nr_progress)
@@ -119,6 +120,7 @@ static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
 	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
 	cluster->control = NULL;
 	cluster->connection = cluster->replaces = 0;
+	cluster->wanted = 0;
 	connect_control(cluster, SESSION);
 	data_client_open(&cluster->data);
 }
@@ -212,6 +214,7 @@ static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t n
 	grant.extents = extents;
 	grant.capability.data = (uint8_t *)(uintptr_t)capability;
 	grant.capability.len = length;
+	grant.rights = cluster->wanted;
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
 	status = call_control(cluster, &request, &frame);

@@ -271,6 +271,45 @@ static void test_a_key_to_read_is_not_to_write(void **state)
 	cluster_close(&cluster);
 }
 
+/* Who was given more since goes on with what it had. */
+static void test_fewer_rights_than_one_may_have(void **state)
+{
+	struct key_of read = {0}, again = {0};
+	struct fake_extent extent;
+	struct rpc_ticket ticket;
+	struct cluster cluster;
+	struct key_of both;
+	char word[8] = "";
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	extent = reserve_one(&cluster, &both);
+	connect_control(&cluster, SESSION + 1);
+	cluster.wanted = RIGHT_READ;
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &read), 0);
+	assert_true(read.key != both.key);
+	/* It is entitled to just that. */
+	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
+	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_READ, &ticket), 0);
+	assert_int_equal(
+		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
+		0);
+	assert_int_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
+	assert_int_equal(get_keys_with(&cluster, NAMESPACE, RIGHT_READ, &extent.extent, 1, &again),
+			 0);
+	assert_true(again.key == read.key);
+	/* Not the other way round, and nothing that there is not. */
+	for (uint32_t wanted = RIGHT_WRITE; wanted <= RIGHT_ALL + 1; wanted++) {
+		cluster.wanted = wanted;
+		assert_int_equal(
+			get_keys_with(&cluster, NAMESPACE, RIGHT_READ, &extent.extent, 1, &again),
+			-EACCES);
+	}
+	cluster.wanted = RIGHT_WRITE;
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &again), -EACCES);
+	cluster_close(&cluster);
+}
+
 static void test_ended_session(void **state)
 {
 	uint64_t deadline = clock_deadline_ms(FAKE_PATIENCE_MS);
@@ -329,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_capabilities_that_do_not_fit),
 		cmocka_unit_test(test_a_key_to_read_is_not_to_write),
 		cmocka_unit_test(test_a_key_opens_nothing_elsewhere),
+		cmocka_unit_test(test_fewer_rights_than_one_may_have),
 		cmocka_unit_test(test_ended_session),
 	};
 
