@@ -19,6 +19,8 @@
 #include "server/complaint.h"
 #include "server/control.h"
 
+#define NR_PER_SESSION 8U /* connections of one session; one more, and the oldest goes */
+
 struct control_client {
 	struct cds_list_head node;
 	struct rpc_connection *connection; /* alive while this is listed: `closed` unlists it */
@@ -31,8 +33,8 @@ struct control {
 	struct complaints complaints;
 
 	pthread_mutex_t lock;
-	pthread_cond_t emptied; /* the last client is gone */
-	struct cds_list_head clients;
+	pthread_cond_t emptied;	      /* the last client is gone */
+	struct cds_list_head clients; /* youngest first */
 };
 
 /* ---- Passes */
@@ -340,6 +342,18 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 
 /* ---- Connections */
 
+/* One session needs one, and none may take the descriptors of all. With the lock held. */
+static void close_surplus(struct control *control, uint64_t session)
+{
+	struct control_client *client;
+	unsigned nr = 0;
+
+	cds_list_for_each_entry (client, &control->clients, node) {
+		if (client->session == session && ++nr > NR_PER_SESSION)
+			rpc_connection_close(client->connection);
+	}
+}
+
 static void on_opened(struct rpc_connection *connection)
 {
 	struct control *control = rpc_connection_context(connection);
@@ -353,6 +367,7 @@ static void on_opened(struct rpc_connection *connection)
 	client->session = session_of(connection);
 	pthread_mutex_lock(&control->lock);
 	cds_list_add(&client->node, &control->clients);
+	close_surplus(control, client->session);
 	pthread_mutex_unlock(&control->lock);
 }
 

@@ -82,6 +82,36 @@ static void test_passes(void **state)
 	cluster_close(&cluster);
 }
 
+#define NR_CONTROLS 20
+
+/* A session cannot take all the descriptors that a server has. */
+static void test_not_too_many_connections(void **state)
+{
+	struct rpc_connection *connections[NR_CONTROLS];
+	uint64_t deadline = clock_deadline_ms(FAKE_PATIENCE_MS);
+	struct cluster cluster;
+	struct key pass;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	pass = fake_pass(&cluster.manager, SESSION + 1);
+	for (unsigned i = 0; i < NR_CONTROLS; i++)
+		assert_int_equal(try_control(&cluster, &pass, &connections[i]), 0);
+	for (unsigned i = 0; i < NR_CONTROLS - 8; i++) {
+		while (ping(connections[i]) == 0)
+			assert_true(clock_ns() < deadline);
+	}
+	for (unsigned i = NR_CONTROLS - 8; i < NR_CONTROLS; i++)
+		assert_int_equal(ping(connections[i]), 0);
+	/* Others' stay. */
+	assert_int_equal(ping(cluster.control), 0);
+	for (unsigned i = 0; i < NR_CONTROLS; i++) {
+		rpc_connection_close(connections[i]);
+		rpc_connection_unref(connections[i]);
+	}
+	cluster_close(&cluster);
+}
+
 static void test_only_ones_own_session(void **state)
 {
 	struct rpc_capability capability;
@@ -363,6 +393,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_passes),
+		cmocka_unit_test(test_not_too_many_connections),
 		cmocka_unit_test(test_only_ones_own_session),
 		cmocka_unit_test(test_forged_capabilities),
 		cmocka_unit_test(test_capabilities_that_do_not_fit),
