@@ -186,7 +186,7 @@ static void test_session_end(void **state)
 	struct data_client other;
 	struct cluster cluster;
 	struct rpc_ticket ticket;
-	struct key_of key, key_of_other;
+	struct key_of key, key_of_other = {0};
 	struct fake_extent extent;
 	char byte = 1;
 
