@@ -24,6 +24,7 @@ enum handle_kind {
 	HANDLE_MAPPING = 0x41664d50,
 	HANDLE_BUFFER = 0x41664246,
 	HANDLE_QUEUE = 0x41665155,
+	HANDLE_BARRIER = 0x41664252,
 };
 
 struct handle {

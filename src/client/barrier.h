@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Barriers: what lies in the region, and the parts that rendezvous.c (all meet) and barrier.c (phases)
+ * share.
+ *
+ * Each member has a slot of three lines. A line is written by one side only, and no two sides' bytes are
+ * in the same line, so that neither a cache line nor what a transfer moves at once is contended:
+ *
+ *	slot 0   state                     by the coordinator: the phase that has begun
+ *	slot i   state, hello              by member i: what it has reported; that it is there
+ *	         answer                    by the coordinator, to the hello
+ *	work     work_bytes per member     by the coordinator, before it begins a phase
+ *
+ * Only single bytes are atomic, and the bytes of one read or write come in any order. So whatever is
+ * longer than a byte is either compared as a whole with what is expected, 64 random bits, or written
+ * completely before the byte or number that announces it, and read after that was seen.
+ *
+ * The memory may hold anything at the beginning, another barrier's remains above all. What is valid is
+ * known by two random numbers: the coordinator's, which names the instance of the barrier and is in
+ * every state line, and one of each member. Neither can be in memory that was written before.
+ */
+#ifndef CLIENT_BARRIER_H
+#define CLIENT_BARRIER_H
+
+#include <afar/barrier.h>
+
+#include "client/region.h"
+
+#define BARRIER_VERSION 1U /* of what lies in the region */
+
+struct barrier_state {
+	uint64_t
+		instance; /* whose status it is; a random number, its bytes in the writer's order */
+	uint8_t status;	  /* enum barrier_status and the phase */
+	uint8_t reserved[3];
+	uint32_t error; /* little-endian: the code of STATUS_FAILED */
+} __attribute__((aligned(64)));
+
+struct barrier_hello {
+	uint64_t nonce;	   /* the member's, new in every opening */
+	uint64_t instance; /* the coordinator's, from its answer; 0: none yet */
+} __attribute__((aligned(64)));
+
+struct barrier_answer {
+	uint64_t nonce; /* of the hello; written when the others have been */
+	uint64_t instance;
+	uint32_t version; /* these little-endian */
+	uint32_t nr_members;
+	uint64_t work_bytes;
+} __attribute__((aligned(64)));
+
+struct barrier_slot {
+	struct barrier_state state;
+	struct barrier_hello hello;
+	struct barrier_answer answer;
+};
+_Static_assert(sizeof(struct barrier_slot) == 192, "AFAR_BARRIER_BYTES() and others' slots");
+
+/*
+ * Phases go by 32 in a byte: nobody can be further than one from the coordinator. The phase of the last
+ * two is the last that was finished, or failed.
+ */
+enum barrier_status {
+	STATUS_JOINED = 0, /* a member's: has reported nothing yet              */
+	STATUS_FINISHED,   /* a member's: has finished the phase                */
+	STATUS_FAILED,	   /* a member's: it failed; `error` says how           */
+	STATUS_BEGUN,	   /* the coordinator's: has begun the phase            */
+	STATUS_ENDED,	   /* the coordinator's: it was the last: it has closed */
+	STATUS_LEFT,	   /* a member's: the same, it was finished             */
+	STATUS_LEFT_FAILED,
+};
+#define PHASE_MASK 31U
+
+/* What the coordinator has heard of a member. */
+struct barrier_member {
+	bool has_reported; /* the phase */
+	bool has_left;
+	int status; /* 0 or its error, when it has reported */
+};
+
+struct afar_barrier {
+	struct handle handle;
+	struct afar_region *region;
+	struct afar_mapping *mapping; /* of the slots */
+	struct barrier_slot *slots;   /* its memory: a copy of what was last read or written */
+	uint64_t offset;	      /* into the region */
+	uint64_t work_bytes;
+	uint32_t nr_members;
+	uint32_t member;
+	uint64_t spin_ns;
+	uint64_t pause_ns_max;
+	uint64_t instance;
+	uint64_t phase;
+	bool has_reported;		/* a member: the phase. The coordinator: has collected it */
+	struct barrier_member *members; /* the coordinator's */
+};
+
+/* A wait: since when, and until when. */
+struct barrier_wait {
+	uint64_t begun;
+	uint64_t deadline;
+};
+
+struct barrier_wait barrier_wait_begin(int timeout_ms);
+/* Between two looks: nothing, or a pause. -ETIMEDOUT, without a line, when the time is up. */
+int barrier_wait_pause(const struct afar_barrier *barrier, const struct barrier_wait *wait);
+
+/* Copies a part of the slots from the region, or to it. `part` points into the slots. */
+int barrier_read(struct afar_barrier *barrier, const void *part, size_t length);
+int barrier_write(struct afar_barrier *barrier, const void *part, size_t length);
+
+/* Writes the caller's state line: its instance and status. */
+int barrier_tell(struct afar_barrier *barrier, enum barrier_status status, uint64_t phase);
+
+/* Waits for all members; the barrier is in phase 0 then. */
+int barrier_meet(struct afar_barrier *barrier, int timeout_ms);
+
+/* Writes the numbers of the members for which `is_named(i)` into a line, "3, 7, …"; for sentences. */
+#define BARRIER_NAMES_MAX 96
+void barrier_name(const struct afar_barrier *barrier,
+		  bool (*is_named)(const struct afar_barrier *barrier, uint32_t i),
+		  char names[BARRIER_NAMES_MAX]);
+
+#endif
