@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <afar/afar.h>
+#include <afar/barrier.h>
 
 int main()
 {
@@ -14,6 +15,12 @@ int main()
 	options.timeout_ms = 1000;
 	if (afar_session_open("afar://", &options, &session) != -EINVAL) {
 		std::fprintf(stderr, "headers: a URI without a host was taken\n");
+		return 1;
+	}
+	struct afar_barrier *barrier = nullptr;
+	if (afar_barrier_open(nullptr, nullptr, 0, &barrier) != -EINVAL ||
+	    AFAR_BARRIER_BYTES(2, 8) != 400) {
+		std::fprintf(stderr, "headers: a barrier without a region was opened\n");
 		return 1;
 	}
 	std::printf("%s\n", afar_last_error());

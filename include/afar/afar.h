@@ -233,6 +233,7 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
  * Every namespace's first region lies at this address, so that programs that share nothing but the
  * namespace's name can find each other: all try to open it; those that get -ENOENT allocate it with
  * AFAR_ALLOC_FIRST; one succeeds, the others get -EADDRINUSE and open it (Trivedi, §6.3.1).
+ * afar_region_bootstrap() in afar/barrier.h does that.
  */
 #define AFAR_FIRST_ADDRESS ((uint64_t)0x1000)
 
