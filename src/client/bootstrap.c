@@ -21,24 +21,13 @@ static int check_length(struct afar_region *region, uint64_t bytes)
 		(unsigned long long)bytes, region->ns->name, (unsigned long long)length);
 }
 
-/*
- * One round. -EADDRINUSE: another has made it between our two calls, or it was there and is gone by now.
- * There may be too little memory for a second one while the first is there, so -AFAR_ERESERVE is
- * believed only when it is not.
- */
+/* One round. -EADDRINUSE: another has made it between our two calls. It may be gone again by now. */
 static int open_or_make(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out,
 			int *is_first)
 {
 	int ret = afar_region_open_at(ns, AFAR_FIRST_ADDRESS, out);
 
 	*is_first = 0;
-	if (ret != -ENOENT)
-		return ret;
-	ret = afar_region_alloc(ns, bytes, AFAR_ALLOC_FIRST, out);
-	*is_first = !ret;
-	if (ret != -AFAR_ERESERVE)
-		return ret;
-	ret = afar_region_open_at(ns, AFAR_FIRST_ADDRESS, out);
 	if (ret != -ENOENT)
 		return ret;
 	ret = afar_region_alloc(ns, bytes, AFAR_ALLOC_FIRST, out);
