@@ -82,7 +82,8 @@ int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
 	return afar_mapping_read(barrier->mapping, place(barrier, part), length);
 }
 
-/* When it is done, all members see it: DESIGN, "memory model". */
+/* When it is done, all members see it: a completed write is seen on every path of the transports that there
+ * are. For one where it is not, the flush belongs here. */
 int barrier_write(struct afar_barrier *barrier, const void *part, size_t length)
 {
 	return afar_mapping_write(barrier->mapping, place(barrier, part), length);
