@@ -433,10 +433,9 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 	return count;
 }
 
-static bool expire_operations(struct afar_queue *queue)
+static void expire_operations(struct afar_queue *queue)
 {
 	uint64_t now = clock_ns();
-	bool has_expired = false;
 
 	queue->checked_at = now;
 	while (!cds_list_empty(&queue->active)) {
@@ -445,17 +444,16 @@ static bool expire_operations(struct afar_queue *queue)
 
 		if (first->deadline > now)
 			break;
-		has_expired = true;
 		expire(queue, first);
 		if (first->state == OPERATION_ACTIVE)
 			operation_finish(queue, first);
 	}
-	return has_expired;
 }
 
 bool queue_check(struct afar_queue *queue)
 {
 	struct fabric_event event;
+	uint32_t nr_done = queue->nr_done;
 	bool has_moved = false;
 
 	queue->nr_polls = 0;
@@ -465,7 +463,8 @@ bool queue_check(struct afar_queue *queue)
 	}
 	if (!cds_list_empty(&queue->blocked))
 		push_blocked(queue);
-	return expire_operations(queue) || has_moved;
+	expire_operations(queue);
+	return has_moved || queue->nr_done != nr_done;
 }
 
 uint64_t queue_first_deadline(struct afar_queue *queue)
