@@ -32,8 +32,9 @@
  * size of an older release, and that of a newer one as long as what it does not know is zero; what it
  * fills in, it fills in as far as the size goes. Other sizes are answered with -EINVAL.
  *
- * Memory model: operations are unordered among each other. Overlapping concurrent accesses tear at
- * byte granularity. A completed write is seen by every later operation on the same path.
+ * Memory model: operations are unordered among each other, except behind AFAR_OP_AFTER. Overlapping
+ * concurrent accesses tear at byte granularity. A completed write is seen by every later operation on the
+ * same path; on all paths after AFAR_OP_FLUSH. More, with examples: docs/memory-model.md.
  *
  * The model — reserve, alloc and map ahead, then read and write without any set-up — is that of
  * RStore (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH
@@ -405,11 +406,26 @@ void *afar_buffer_data(const struct afar_buffer *buffer);
 enum afar_opcode {
 	AFAR_OP_READ = 1,  /* target → iov */
 	AFAR_OP_WRITE = 2, /* iov → target */
+	/*
+	 * Completes, with result 0, when all writes to the target that were submitted to the queue before
+	 * it have completed and are visible to everybody, over whatever path they look. If one of those
+	 * fails that were not reaped yet when it was submitted: -ECANCELED. Moves no bytes: nr_iov and
+	 * offset are 0. Waits for nothing else, unless it has AFAR_OP_AFTER, too.
+	 */
+	AFAR_OP_FLUSH = 3,
 	/* Atomics on the 64-bit word at `offset`, a multiple of 8, as in afar_region_fetch_add(). The iov is
 	 * one piece of 8 bytes for the word's value before, or none. The result is 8. */
 	AFAR_OP_FETCH_ADD = 4,	  /* word += operand                        */
 	AFAR_OP_COMPARE_SWAP = 5, /* if word == compare then word = operand */
 };
+
+/*
+ * A flag of an operation: it starts only when all operations that were submitted to the queue before it have
+ * completed. If one of those fails that were not reaped yet when it was submitted, it completes with
+ * -ECANCELED and has done nothing. Later operations are not ordered against it, unless they have the flag,
+ * too. Its time counts from its submission.
+ */
+#define AFAR_OP_AFTER 0x1U
 
 struct afar_iov {
 	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on RDMA */
@@ -420,7 +436,7 @@ struct afar_iov {
 /* One operation. The array `iov` and its memory stay the caller's and must stay until completion. */
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
-	uint16_t flags;	 /* 0 */
+	uint16_t flags;	 /* AFAR_OP_AFTER or 0 */
 	uint32_t nr_iov;
 	struct afar_target *target; /* afar_region_target() */
 	uint64_t offset;	    /* bytes into the target */
@@ -463,8 +479,8 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 /*
  * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken: fewer
  * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
- * When the first is malformed: -EINVAL (opcode, flags, null target or iov, plain memory where the servers' transport
- * is verbs), -ERANGE (past the end),
+ * When the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a part, plain memory where the
+ * servers' transport is verbs), -ERANGE (past the end),
  * -EACCES (a write to a region without AFAR_RIGHT_WRITE).
  * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
  * completions.

@@ -195,6 +195,15 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+const struct layout_chunk *layout_chunk_on(const struct layout *layout, uint32_t server)
+{
+	for (uint32_t i = 0; i < layout->nr_chunks; i++) {
+		if (layout->chunks[i].server == server)
+			return &layout->chunks[i];
+	}
+	return NULL;
+}
+
 struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
 				    uint64_t length_max)
 {

@@ -64,6 +64,9 @@ int layout_extents(const struct layout *layout, uint32_t server, uint64_t **out,
 /* Finds a server by its number. */
 bool layout_find_server(const struct layout *layout, uint64_t server, uint32_t *index);
 
+/* A chunk on one server, by its index; NULL: there is none. */
+const struct layout_chunk *layout_chunk_on(const struct layout *layout, uint32_t server);
+
 /* The longest piece that begins at `offset` and has at most `length_max` bytes; `offset` must lie
  * inside the layout and `length_max` must not be 0. */
 struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,

@@ -45,7 +45,7 @@ void path_cut(struct afar_queue *queue, struct path *path, int status)
 	bool has_writes = false;
 
 	cds_list_for_each_entry (transfer, &path->transfers, node) {
-		if (transfer->operation->opcode == AFAR_OP_READ)
+		if (!opcode_writes(transfer->operation->opcode))
 			continue;
 		transfer->operation->target->has_loose_writes = true;
 		has_writes = true;

@@ -30,18 +30,28 @@ static void release_buffers(const struct operation *operation)
 	}
 }
 
+static void stop_waiting(struct afar_queue *queue, struct operation *operation)
+{
+	cds_list_del(&operation->waiting_node);
+	if (operation->waits == WAITS_FOR_ALL || operation->waits == WAITS_FOR_WRITES)
+		queue->nr_held--;
+	operation->waits = WAITS_NOT;
+}
+
 static void operation_finish(struct afar_queue *queue, struct operation *operation)
 {
 	assert(operation->state == OPERATION_ACTIVE);
 	operation->state = OPERATION_DONE;
-	if (operation->is_blocked) {
-		cds_list_del(&operation->blocked_node);
-		operation->is_blocked = false;
-	}
+	if (operation->waits != WAITS_NOT)
+		stop_waiting(queue, operation);
 	cds_list_del(&operation->node);
 	cds_list_add_tail(&operation->node, &queue->done);
 	queue->nr_active--;
 	queue->nr_done++;
+	if (operation->status)
+		queue->nr_failed++;
+	if (queue->nr_held)
+		order_finished(queue, operation);
 	release_buffers(operation);
 	handle_unuse(&operation->target->handle);
 }
@@ -127,12 +137,12 @@ static int post(struct afar_queue *queue, struct operation *operation, struct pa
 	uint64_t remote = at->chunk->remote + at->offset;
 	int ret;
 
-	if (operation->opcode == AFAR_OP_READ)
-		ret = fabric_read(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
-				  context);
-	else
+	if (operation->opcode == AFAR_OP_WRITE)
 		ret = fabric_write(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
 				   context);
+	else
+		ret = fabric_read(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
+				  context);
 	if (!ret)
 		take_off(queue, transfer, operation, path, at->length);
 	return ret;
@@ -169,6 +179,62 @@ __attribute__((cold)) static int why_not(const struct afar_target *target, const
 	return path && target->has_keys ? -AFAR_ESERVER : -ENOTCONN;
 }
 
+/* A transfer could not be posted: that costs the path. */
+__attribute__((cold)) static void fail_post(struct afar_queue *queue, struct operation *operation,
+					    struct path *path, int ret)
+{
+	if (ret == -ENOTCONN || ret == -ECONNRESET)
+		path_fail(queue, path, -AFAR_ESERVER);
+	else
+		path_cut(queue, path, -AFAR_ESERVER);
+	operation_fail(operation, -AFAR_ESERVER);
+}
+
+/* Reads a little of the chunk behind the writes that went over the path. */
+static int post_behind(struct afar_queue *queue, struct operation *flush, struct path *path,
+		       const struct layout_chunk *chunk)
+{
+	const struct layout_piece at = {.chunk = chunk, .length = FLUSH_BYTES};
+	const struct fabric_piece piece = {.addr = queue->scratch->addr,
+					   .length = FLUSH_BYTES,
+					   .descriptor = queue->scratch->memory.descriptor};
+
+	return cds_list_empty(&queue->free_transfers) ? -EAGAIN
+						      : post(queue, flush, path, &at, &piece, 1);
+}
+
+/* The writes have completed: where that does not say that everybody sees them, reads behind them, on each
+ * server of the target. -EAGAIN: there was not enough room. */
+static int flush_advance(struct afar_queue *queue, struct operation *flush)
+{
+	struct afar_target *target = flush->target;
+	bool is_read_wanted = queue->scratch && target_may(target, AFAR_OP_WRITE);
+
+	for (; flush->remaining; flush->remaining--, flush->offset++) {
+		uint32_t server = (uint32_t)flush->offset;
+		const struct layout_chunk *chunk = layout_chunk_on(target->layout, server);
+		const struct peer *peer = target->peers[server];
+		struct path *path = queue_path(queue, target, server);
+		int ret;
+
+		if (!path || !target->has_keys || target->is_lost || peer->is_lost ||
+		    (is_read_wanted && path->state != PATH_UP)) {
+			operation_fail(flush, why_not(target, path, peer));
+			return 0;
+		}
+		if (!is_read_wanted || !chunk)
+			continue;
+		ret = post_behind(queue, flush, path, chunk);
+		if (ret == -EAGAIN)
+			return ret;
+		if (ret) {
+			fail_post(queue, flush, path, ret);
+			return 0;
+		}
+	}
+	return 0;
+}
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
@@ -199,11 +265,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
-			if (ret == -ENOTCONN || ret == -ECONNRESET)
-				path_fail(queue, path, -AFAR_ESERVER);
-			else
-				path_cut(queue, path, -AFAR_ESERVER);
-			operation_fail(operation, -AFAR_ESERVER);
+			fail_post(queue, operation, path, ret);
 			return 0;
 		}
 		if (opcode_is_atomic(operation->opcode))
@@ -218,15 +280,29 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
  * it may have finished it meanwhile. */
 static void operation_push(struct afar_queue *queue, struct operation *operation)
 {
-	int ret = operation_advance(queue, operation);
+	int ret = operation->opcode == AFAR_OP_FLUSH ? flush_advance(queue, operation)
+						     : operation_advance(queue, operation);
 
 	if (operation->state != OPERATION_ACTIVE)
 		return;
 	if (ret == -EAGAIN) {
-		cds_list_add_tail(&operation->blocked_node, &queue->blocked);
-		operation->is_blocked = true;
+		cds_list_add_tail(&operation->waiting_node, &queue->blocked);
+		operation->waits = WAITS_FOR_ROOM;
 	} else if (!operation->remaining && !operation->nr_in_flight) {
 		operation_finish(queue, operation);
+	}
+}
+
+/* Starts what was held and may go. Nobody who calls this is in the middle of an operation: so one that fails at
+ * once, and makes the next ready, does not nest. */
+static void queue_settle(struct afar_queue *queue)
+{
+	while (!cds_list_empty(&queue->ready)) {
+		struct operation *operation =
+			cds_list_first_entry(&queue->ready, struct operation, waiting_node);
+
+		stop_waiting(queue, operation);
+		operation_push(queue, operation);
 	}
 }
 
@@ -242,18 +318,24 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.user_data = op->user_data,
 		.target = op->target,
 		.opcode = op->opcode,
+		.flags = op->flags,
+		.order = queue->nr_submitted++,
 		.nr_iov = op->nr_iov,
 		.iov = op->iov,
 		.operand = op->operand,
 		.compare = op->compare,
 		.offset = op->offset,
-		.remaining = length,
+		.remaining = op->opcode == AFAR_OP_FLUSH ? op->target->layout->nr_servers : length,
 		.length = length,
 		.deadline = deadline,
 	};
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
-	operation_push(queue, operation);
+	if ((operation->flags & AFAR_OP_AFTER) || operation->opcode == AFAR_OP_FLUSH)
+		order_hold(queue, operation);
+	else
+		operation_push(queue, operation);
+	queue_settle(queue);
 	return operation;
 }
 
@@ -269,6 +351,8 @@ struct afar_completion queue_reap(struct afar_queue *queue, struct operation *op
 	cds_list_del(&operation->node);
 	cds_list_add(&operation->node, &queue->free_operations);
 	queue->nr_done--;
+	if (operation->status)
+		queue->nr_failed--;
 	return completion;
 }
 
@@ -345,10 +429,9 @@ static void push_blocked(struct afar_queue *queue)
 	CDS_INIT_LIST_HEAD(&queue->blocked);
 	while (!cds_list_empty(&again) && !cds_list_empty(&queue->free_transfers)) {
 		struct operation *operation =
-			cds_list_first_entry(&again, struct operation, blocked_node);
+			cds_list_first_entry(&again, struct operation, waiting_node);
 
-		cds_list_del(&operation->blocked_node);
-		operation->is_blocked = false;
+		stop_waiting(queue, operation);
 		operation_push(queue, operation);
 	}
 	cds_list_splice(&again, &queue->blocked);
@@ -363,6 +446,7 @@ bool queue_progress(struct afar_queue *queue)
 		complete(queue, &completions[i]);
 	if (count && !cds_list_empty(&queue->blocked))
 		push_blocked(queue);
+	queue_settle(queue);
 	if (++queue->nr_polls >= POLLS_PER_CHECK)
 		return queue_check(queue) || count > 0;
 	return count > 0;
@@ -430,6 +514,7 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 		if (operation->user_data == user_data)
 			operation_finish(queue, operation);
 	}
+	queue_settle(queue);
 	return count;
 }
 
@@ -464,6 +549,7 @@ bool queue_check(struct afar_queue *queue)
 	if (!cds_list_empty(&queue->blocked))
 		push_blocked(queue);
 	expire_operations(queue);
+	queue_settle(queue);
 	return has_moved || queue->nr_done != nr_done;
 }
 

@@ -69,6 +69,10 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 	CDS_INIT_LIST_HEAD(&queue->free_operations);
 	CDS_INIT_LIST_HEAD(&queue->active);
 	CDS_INIT_LIST_HEAD(&queue->blocked);
+	CDS_INIT_LIST_HEAD(&queue->held);
+	CDS_INIT_LIST_HEAD(&queue->doomed);
+	CDS_INIT_LIST_HEAD(&queue->flushes);
+	CDS_INIT_LIST_HEAD(&queue->ready);
 	CDS_INIT_LIST_HEAD(&queue->done);
 	CDS_INIT_LIST_HEAD(&queue->free_transfers);
 	ret = allocate_slots(queue, depth);
@@ -76,6 +80,8 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 		ret = fabric_queue_open(session->fabric, queue->nr_transfers, &queue->fabric);
 	if (!ret)
 		ret = open_sleep(queue);
+	if (!ret && session->fabric->attributes.writes_need_flush)
+		ret = buffer_new(session, FLUSH_BYTES, &queue->scratch);
 	if (ret) {
 		queue_destroy(queue);
 		handle_discard(queue);
@@ -92,6 +98,8 @@ void queue_destroy(struct afar_queue *queue)
 			path_free(queue, queue->paths[i]);
 	}
 	free(queue->paths);
+	if (queue->scratch && handle_close(queue->scratch, HANDLE_BUFFER) == 0)
+		buffer_destroy(queue->scratch);
 	if (queue->timer_fd >= 0)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
@@ -229,15 +237,22 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	bool is_atomic = opcode_is_atomic(op->opcode);
 	int ret;
 
-	if (op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE && !is_atomic)
+	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_COMPARE_SWAP)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
-	if (op->flags || (!is_atomic && (op->operand || op->compare)))
+	if (op->flags & ~AFAR_OP_AFTER)
 		return error_fail(-EINVAL,
-				  "submit an operation: flags, operand and compare must be 0");
+				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER is "
+				  "known",
+				  op->flags);
+	if (!is_atomic && (op->operand || op->compare))
+		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
 	if (!handle_is(op->target, HANDLE_REGION) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
+	if (op->opcode == AFAR_OP_FLUSH && (op->nr_iov || op->offset))
+		return error_fail(-EINVAL, "submit a flush: it is of the whole target, so nr_iov "
+					   "and offset must be 0");
 	if (op->nr_iov && !op->iov)
 		return error_fail(-EINVAL, "submit an operation: iov is null");
 	if (!target_may(op->target, op->opcode))

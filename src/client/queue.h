@@ -8,6 +8,7 @@
  *
  *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
  *                     ↑ blocked list: what found no room, tried again after each completion
+ *                     ↑ held list: what waits for operations submitted before it (order.c)
  *
  * All memory is allocated when the queue is opened or connected. DESIGN: "timeouts": when an
  * operation's time is up its paths are closed, which makes its memory quiescent, before it completes.
@@ -71,14 +72,25 @@ enum operation_state {
 	OPERATION_DONE,	  /* waits to be reaped */
 };
 
+/* Why an active operation has bytes that are not posted: the list that its waiting_node is in. */
+enum operation_wait {
+	WAITS_NOT,
+	WAITS_FOR_ROOM, /* blocked */
+	WAITS_FOR_ALL,	/* held: for all operations submitted before it; nothing of it was posted */
+	WAITS_FOR_WRITES, /* a flush: for the writes to its target submitted before it; likewise */
+	WAITS_FOR_START,  /* ready: held until now, to be pushed by queue_settle() */
+};
+
 struct operation {
 	enum operation_state state;
+	enum operation_wait waits;
 	struct cds_list_head node; /* in the list of its state */
-	struct cds_list_head blocked_node;
-	bool is_blocked; /* active, with bytes that found no room */
+	struct cds_list_head waiting_node;
+	uint64_t order; /* of submission in the queue */
 	uint64_t user_data;
 	struct afar_target *target;
 	uint16_t opcode;
+	uint16_t flags;
 	uint32_t nr_iov;
 	const struct afar_iov *iov;
 	uint32_t iov_index; /* where the next transfer takes its memory from */
@@ -86,10 +98,11 @@ struct operation {
 	uint64_t operand;
 	uint64_t compare;
 	uint64_t offset;    /* of the next transfer, into the target */
-	uint64_t remaining; /* bytes not yet in a transfer */
+	uint64_t remaining; /* bytes not yet in a transfer; of a flush: servers not yet looked at */
 	uint64_t length;
 	uint64_t deadline;
 	uint32_t nr_in_flight; /* transfers */
+	uint32_t nr_awaited;   /* of a flush that waits: writes */
 	int status;	       /* the first failure */
 };
 
@@ -115,11 +128,22 @@ struct afar_queue {
 	uint32_t depth;
 	struct operation *operations;
 	struct cds_list_head free_operations;
-	struct cds_list_head active;  /* taken, not done, in order of deadline */
+	struct cds_list_head active; /* taken, not done, in order of submission, thus of deadline */
 	struct cds_list_head blocked; /* of the active: those with bytes that found no room */
+	struct cds_list_head
+		held; /* of the active, in order: those that wait for all before them */
+	struct cds_list_head doomed;  /* likewise, after those: one before them has failed */
+	struct cds_list_head flushes; /* of the active, in order: those that wait for writes */
+	struct cds_list_head ready;   /* of the active: those that were held and may start */
 	struct cds_list_head done;
+	uint64_t nr_submitted;
 	uint32_t nr_active;
+	uint32_t nr_held; /* with the doomed and the flushes */
 	uint32_t nr_done;
+	uint32_t nr_failed; /* of the done */
+
+	/* Where flushes read to, on transports that want that; nobody looks at it. Else NULL. */
+	struct afar_buffer *scratch;
 
 	uint64_t bytes_in_flight;
 	uint32_t nr_transfers;
@@ -144,6 +168,11 @@ static inline bool opcode_is_atomic(uint16_t opcode)
 	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
 }
 
+static inline bool opcode_writes(uint16_t opcode)
+{
+	return opcode == AFAR_OP_WRITE || opcode_is_atomic(opcode);
+}
+
 /* ---- Progress: progress.c */
 
 /*
@@ -166,6 +195,17 @@ bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline);
 unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data);
 /* Takes a finished operation off: what it moved, or its error. */
 struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);
+
+#define FLUSH_BYTES 8U /* that a flush reads behind the writes to a server */
+
+/* ---- Order: order.c */
+
+/* Holds a new operation, the last of the active ones, until those before it have completed that it has to
+ * wait for: all, or, when it is a flush without AFAR_OP_AFTER, the writes to its target. */
+void order_hold(struct afar_queue *queue, struct operation *operation);
+/* An operation is not among the active ones any more: makes ready what waited for it. Starting that is
+ * left to queue_settle(), when nobody is in the middle of an operation. */
+void order_finished(struct afar_queue *queue, const struct operation *operation);
 
 /* ---- Paths: path.c */
 
@@ -213,7 +253,7 @@ int target_fail_read_only(const struct afar_target *target);
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
-	return opcode == AFAR_OP_READ || (target->rights & RIGHT_WRITE);
+	return !opcode_writes(opcode) || (target->rights & RIGHT_WRITE);
 }
 
 /* ---- Blocking calls: blocking.c */

@@ -35,8 +35,11 @@ struct fabric_attributes {
 	const char *transport;	       /* "tcp", "verbs"                                          */
 	bool is_target_passive;	       /* a target outside the library does not hold transfers up */
 	bool needs_local_registration; /* local memory needs a fabric_memory's descriptor         */
-	uint64_t transfer_bytes_max;   /* longest single read or write                            */
-	uint32_t iov_max; /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
+	/* A completed write may not be seen yet by who does not come over the same connection: a read
+	 * behind it, on that connection, makes sure. */
+	bool writes_need_flush;
+	uint64_t transfer_bytes_max; /* longest single read or write                            */
+	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
 };
 
 enum fabric_access {
@@ -172,7 +175,8 @@ struct fabric_ops {
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
 
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
-	 * A write completes when the bytes are in the target's memory. Pieces are copied from `pieces`
+	 * A write completes when the bytes are in the target's memory, or, with writes_need_flush, when
+	 * nothing of it can get lost any more on the way there. Pieces are copied from `pieces`
 	 * before return; the memory they describe must stay until completion. -EOPNOTSUPP: a transport
 	 * need not let the accepting end read (tcp does not). */
 	int (*read)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

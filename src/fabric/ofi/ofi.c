@@ -71,6 +71,8 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	attributes->transport = ops->transport;
 	/* tcp reports automatic progress and has none. */
 	attributes->is_target_passive = !is_tcp;
+	/* verbs acknowledges a write when the NIC has it. */
+	attributes->writes_need_flush = !is_tcp;
 	attributes->needs_local_registration = (mr_mode & FI_MR_LOCAL) != 0;
 	attributes->transfer_bytes_max = info->ep_attr->max_msg_size;
 	attributes->iov_max = iov_max < FABRIC_IOV_MAX ? (uint32_t)iov_max : FABRIC_IOV_MAX;

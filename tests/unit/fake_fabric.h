@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A fabric in which nothing moves until a test says so, and a session, targets and queues on it: for tests
+ * of what queues do with operations. A test makes transfers complete or fail one by one, in any order.
+ */
+#ifndef TESTS_FAKE_FABRIC_H
+#define TESTS_FAKE_FABRIC_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "client/buffer.h"
+#include "client/queue.h"
+
+#define FAKE_TRANSFERS_MAX 256
+#define FAKE_SERVERS	   3
+#define FAKE_UNIT	   4096U
+
+struct fake_transfer {
+	uint64_t context;
+	struct fabric_endpoint *endpoint;
+	void *addr; /* of its first piece */
+	bool is_write;
+};
+
+static struct fake_world {
+	struct fabric fabric;
+	struct fabric_queue fabric_queue;
+	struct fabric_endpoint endpoints[FAKE_SERVERS];
+	int fd;
+	struct fake_transfer transfers[FAKE_TRANSFERS_MAX]; /* in flight, in order of posting */
+	unsigned nr_transfers;
+	unsigned room;	    /* transfers in flight at most */
+	int post_error;	    /* of the next post, once */
+	unsigned nr_posted; /* ever */
+	void (*posting)(const struct fake_transfer *transfer);
+	struct fabric_completion completion; /* to be polled next */
+	bool has_completion;
+
+	struct afar_session session;
+	struct peer peers[FAKE_SERVERS];
+	struct peer_reach reaches[FAKE_SERVERS];
+	struct afar_queue *queue;
+} world;
+
+/* ---- The fabric */
+
+static int fake_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
+{
+	(void)depth;
+	world.fabric_queue.fabric = fabric;
+	*out = &world.fabric_queue;
+	return 0;
+}
+
+static void fake_queue_close(struct fabric_queue *queue)
+{
+	(void)queue;
+}
+
+static int fake_queue_fd(struct fabric_queue *queue)
+{
+	(void)queue;
+	return world.fd;
+}
+
+static int fake_queue_arm(struct fabric_queue *queue)
+{
+	(void)queue;
+	return world.has_completion ? -EAGAIN : 0;
+}
+
+static int fake_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max)
+{
+	(void)queue;
+	if (!world.has_completion || max == 0)
+		return 0;
+	*out = world.completion;
+	world.has_completion = false;
+	return 1;
+}
+
+static int fake_queue_event(struct fabric_queue *queue, struct fabric_event *out)
+{
+	(void)queue;
+	(void)out;
+	return 0;
+}
+
+static void fake_drop(unsigned i)
+{
+	world.nr_transfers--;
+	memmove(&world.transfers[i], &world.transfers[i + 1],
+		(world.nr_transfers - i) * sizeof(world.transfers[0]));
+}
+
+static void fake_endpoint_close(struct fabric_endpoint *endpoint)
+{
+	for (unsigned i = world.nr_transfers; i-- > 0;) {
+		if (world.transfers[i].endpoint == endpoint)
+			fake_drop(i);
+	}
+}
+
+static int fake_post(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     uint64_t context, bool is_write)
+{
+	struct fake_transfer transfer = {context, endpoint, pieces[0].addr, is_write};
+	int ret = world.post_error;
+
+	world.post_error = 0;
+	if (ret)
+		return ret;
+	if (world.nr_transfers >= world.room)
+		return -EAGAIN;
+	if (world.posting)
+		world.posting(&transfer);
+	world.transfers[world.nr_transfers++] = transfer;
+	world.nr_posted++;
+	return 0;
+}
+
+static int fake_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	(void)nr_pieces;
+	(void)remote;
+	(void)key;
+	return fake_post(endpoint, pieces, context, false);
+}
+
+static int fake_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	(void)nr_pieces;
+	(void)remote;
+	(void)key;
+	return fake_post(endpoint, pieces, context, true);
+}
+
+static const struct fabric_ops fake_ops = {
+	.transport = "fake",
+	.queue_open = fake_queue_open,
+	.queue_close = fake_queue_close,
+	.queue_fd = fake_queue_fd,
+	.queue_arm = fake_queue_arm,
+	.queue_poll = fake_queue_poll,
+	.queue_event = fake_queue_event,
+	.endpoint_close = fake_endpoint_close,
+	.read = fake_read,
+	.write = fake_write,
+};
+
+/* Lets one transfer in flight end; its queue has seen it afterwards. */
+static inline void fake_complete(unsigned i, int status)
+{
+	assert_true(i < world.nr_transfers);
+	world.completion = (struct fabric_completion){world.transfers[i].context, status};
+	world.has_completion = true;
+	fake_drop(i);
+	queue_progress(world.queue);
+	assert_false(world.has_completion);
+}
+
+static inline void fake_complete_all(void)
+{
+	while (world.nr_transfers) {
+		fake_complete(0, 0);
+		queue_check(world.queue);
+	}
+}
+
+/* ---- The session, its targets and its queue */
+
+/* Striped over `nr_servers` servers from `first`; connections are another matter. */
+static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
+{
+	struct afar_target *target = handle_new(HANDLE_REGION, sizeof(*target));
+	struct layout *layout = calloc(1, sizeof(*layout));
+
+	assert_non_null(target);
+	assert_non_null(layout);
+	layout->length = (uint64_t)FAKE_UNIT * nr_servers;
+	layout->nr_groups = 1;
+	layout->nr_chunks = layout->nr_servers = nr_servers;
+	layout->groups = calloc(1, sizeof(*layout->groups));
+	layout->chunks = calloc(nr_servers, sizeof(*layout->chunks));
+	target->peers = calloc(nr_servers, sizeof(struct peer *));
+	target->reaches = calloc(nr_servers, sizeof(const struct peer_reach *));
+	layout->groups[0] = (struct layout_group){.length = layout->length,
+						  .unit_shift = (uint32_t)__builtin_ctz(FAKE_UNIT),
+						  .nr_chunks = nr_servers};
+	for (uint32_t i = 0; i < nr_servers; i++) {
+		layout->chunks[i] = (struct layout_chunk){.server = i, .length = FAKE_UNIT};
+		target->peers[i] = &world.peers[first + i];
+		target->reaches[i] = &world.reaches[first + i];
+	}
+	target->session = &world.session;
+	target->length = layout->length;
+	target->layout = layout;
+	target->rights = RIGHT_ALL;
+	target->has_keys = true;
+	return target;
+}
+
+static inline void fake_target_free(struct afar_target *target)
+{
+	assert_int_equal(target->handle.nr_users, 0);
+	layout_free(target->layout);
+	free(target->peers);
+	free(target->reaches);
+	handle_discard(target);
+}
+
+static inline void fake_connect(uint32_t server)
+{
+	struct path *path = world.queue->paths[server];
+
+	if (!path) {
+		path = calloc(1, sizeof(*path));
+		assert_non_null(path);
+		path->peer = &world.peers[server];
+		CDS_INIT_LIST_HEAD(&path->transfers);
+		world.queue->paths[server] = path;
+	}
+	path->endpoint = &world.endpoints[server];
+	path->state = PATH_UP;
+}
+
+static inline void fake_open(uint32_t depth, bool writes_need_flush)
+{
+	struct afar_queue_options options = {.size = sizeof(options), .depth = depth};
+
+	memset(&world, 0, sizeof(world));
+	world.fd = eventfd(0, EFD_CLOEXEC);
+	world.room = FAKE_TRANSFERS_MAX;
+	world.fabric.ops = &fake_ops;
+	world.fabric.attributes = (struct fabric_attributes){
+		.transport = "fake",
+		.writes_need_flush = writes_need_flush,
+		.transfer_bytes_max = FAKE_UNIT,
+		.iov_max = FABRIC_IOV_MAX,
+	};
+	world.session.handle.kind = HANDLE_SESSION;
+	world.session.timeout_ms = 600000;
+	world.session.fabric = &world.fabric;
+	pthread_mutex_init(&world.session.fabric_lock, NULL);
+	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
+		world.reaches[i].index = i;
+		world.endpoints[i].queue = &world.fabric_queue;
+	}
+	assert_int_equal(afar_queue_open(&world.session, &options, &world.queue), 0);
+	world.queue->paths = calloc(FAKE_SERVERS, sizeof(struct path *));
+	assert_non_null(world.queue->paths);
+	world.queue->nr_paths = FAKE_SERVERS;
+}
+
+static inline void fake_close(void)
+{
+	assert_int_equal(world.queue->nr_held, 0);
+	assert_int_equal(world.queue->nr_failed, 0);
+	assert_int_equal(world.queue->bytes_in_flight, 0);
+	assert_int_equal(afar_queue_close(world.queue), 0);
+	assert_int_equal(world.session.handle.nr_users, 0);
+	close(world.fd);
+}
+
+#endif
