@@ -114,8 +114,8 @@ static void move_on(struct operation *operation, uint64_t length)
 }
 
 /* A free transfer has been posted. */
-static void take_off(struct afar_queue *queue, struct transfer *transfer,
-		     struct operation *operation, struct path *path, uint64_t length)
+static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
+			    struct operation *operation, struct path *path, uint64_t length)
 {
 	transfer->operation = operation;
 	transfer->path = path;
@@ -126,9 +126,9 @@ static void take_off(struct afar_queue *queue, struct transfer *transfer,
 	operation->nr_in_flight++;
 }
 
-static int post(struct afar_queue *queue, struct operation *operation, struct path *path,
-		const struct layout_piece *at, const struct fabric_piece *pieces,
-		unsigned nr_pieces)
+static inline int post(struct afar_queue *queue, struct operation *operation, struct path *path,
+		       const struct layout_piece *at, const struct fabric_piece *pieces,
+		       unsigned nr_pieces)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
@@ -205,7 +205,8 @@ static int post_behind(struct afar_queue *queue, struct operation *flush, struct
 
 /* The writes have completed: where that does not say that everybody sees them, reads behind them, on each
  * server of the target. -EAGAIN: there was not enough room. */
-static int flush_advance(struct afar_queue *queue, struct operation *flush)
+__attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
+						   struct operation *flush)
 {
 	struct afar_target *target = flush->target;
 	bool is_read_wanted = queue->scratch && target_may(target, AFAR_OP_WRITE);
@@ -278,7 +279,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 
 /* Moves an active operation on and puts it on the list where it now belongs. A path that fails under
  * it may have finished it meanwhile. */
-static void operation_push(struct afar_queue *queue, struct operation *operation)
+static inline void operation_push(struct afar_queue *queue, struct operation *operation)
 {
 	int ret = operation->opcode == AFAR_OP_FLUSH ? flush_advance(queue, operation)
 						     : operation_advance(queue, operation);
@@ -293,9 +294,7 @@ static void operation_push(struct afar_queue *queue, struct operation *operation
 	}
 }
 
-/* Starts what was held and may go. Nobody who calls this is in the middle of an operation: so one that fails at
- * once, and makes the next ready, does not nest. */
-static void queue_settle(struct afar_queue *queue)
+static __attribute__((noinline)) void start_ready(struct afar_queue *queue)
 {
 	while (!cds_list_empty(&queue->ready)) {
 		struct operation *operation =
@@ -304,6 +303,14 @@ static void queue_settle(struct afar_queue *queue)
 		stop_waiting(queue, operation);
 		operation_push(queue, operation);
 	}
+}
+
+/* Starts what was held and may go. Nobody who calls this is in the middle of an operation: so one that fails at
+ * once, and makes the next ready, does not nest. */
+static inline void queue_settle(struct afar_queue *queue)
+{
+	if (!cds_list_empty(&queue->ready))
+		start_ready(queue);
 }
 
 struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length,

@@ -35,8 +35,9 @@ struct party {
 
 enum party_piece { PARTY_DATA, PARTY_FLAG_BYTE, PARTY_ANSWER_BYTE };
 
-/* `reads_behind`: flushes do what they do on a transport that needs a transfer for it. */
-void party_open(struct party *party, const char *name, const char *uri, bool reads_behind);
+/* `is_early`: its writes complete before they are in the server's memory, as on verbs, and flushes read behind
+ * them. */
+void party_open(struct party *party, const char *name, const char *uri, bool is_early);
 void party_close(struct party *party);
 
 /* An operation on one of the pieces, of `length` bytes. */
