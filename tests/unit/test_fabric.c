@@ -396,6 +396,40 @@ static void starts_nothing_that_cannot_be(void **state)
 	fabric_endpoint_close(endpoint);
 }
 
+/* Deeper than devices are: what finds no room is started later. */
+static void bears_deep_queues(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint;
+	struct fabric_queue *queue;
+	const unsigned nr = 10000;
+	uint8_t *mine = allocate(64);
+	struct fabric_piece piece = {mine, 64, descriptor_of(client->fabric, mine, 64)};
+	struct fabric_memory *all = &client->target.all;
+	struct fabric_completion completion;
+	unsigned nr_started = 0, nr_done = 0;
+	int rc;
+
+	assert_int_equal(fabric_queue_open(client->fabric, 65536, &queue), 0);
+	endpoint = connect_to(queue, client->target.listener->address);
+	while (nr_done < nr) {
+		rc = nr_started < nr ? fabric_write(endpoint, &piece, 1, all->base + nr_started,
+						    all->key, nr_started)
+				     : -EAGAIN;
+		if (rc == 0) {
+			nr_started++;
+			continue;
+		}
+		assert_int_equal(rc, -EAGAIN);
+		completion = await_completion(queue);
+		assert_int_equal(completion.status, 0);
+		nr_done++;
+	}
+	fabric_endpoint_close(endpoint);
+	fabric_queue_close(queue);
+	free(mine);
+}
+
 static void keeps_many_in_flight(void **state)
 {
 	struct client *client = *state;
@@ -731,6 +765,7 @@ int main(void)
 		WITH_TARGET(moves_bytes_of_all_sizes),
 		WITH_TARGET(gathers_and_scatters),
 		WITH_TARGET(starts_nothing_that_cannot_be),
+		WITH_TARGET(bears_deep_queues),
 		WITH_TARGET(keeps_many_in_flight),
 		WITH_TARGET(refuses_wrong_keys),
 		WITH_TARGET(refuses_wrong_ranges),

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -226,7 +228,10 @@ static void test_a_replaced_connection_is_closed_first(void **state)
 	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
 			 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
-	stop_in_mid_write(&cluster, SESSION, &piece, &key);
+	if (is_on_tcp())
+		stop_in_mid_write(&cluster, SESSION, &piece, &key);
+	else
+		assert_int_equal(connect_data(&cluster, SESSION), 0);
 	stopped = cluster.connection;
 
 	/* Not another session's. */
@@ -319,7 +324,43 @@ static void test_start_checks_the_transport(void **state)
 	fabric_close(fabric);
 }
 
-int main(void)
+#define CACHED_ARG "--with-registration-cache"
+
+/* What the child does: a check of the transport, which has been told to cache registrations. */
+static int check_cached(void)
+{
+	struct fabric *fabric;
+
+	if (fabric_open(test_transport(), &fabric) != 0)
+		return 2;
+	return selfcheck(fabric, any_port()) == -EPERM &&
+			       strstr(afar_last_error(), "key goes through")
+		       ? 0
+		       : 1;
+}
+
+/* libfabric reads the setting once in a process. */
+static void test_start_refuses_cached_registrations(void **state)
+{
+	int status = -1;
+	pid_t child;
+
+	(void)state;
+	if (is_on_tcp()) /* it has no such cache */
+		skip();
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		setenv("FI_MR_CACHE_MAX_COUNT", "1000", 1);
+		execl("/proc/self/exe", "test_server_fence", CACHED_ARG, NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_release_closes_connections),
@@ -328,7 +369,10 @@ int main(void)
 		cmocka_unit_test(test_half_a_write_of_an_accomplice),
 		cmocka_unit_test(test_a_replaced_connection_is_closed_first),
 		cmocka_unit_test(test_start_checks_the_transport),
+		cmocka_unit_test(test_start_refuses_cached_registrations),
 	};
 
+	if (argc == 2 && strcmp(argv[1], CACHED_ARG) == 0)
+		return check_cached();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

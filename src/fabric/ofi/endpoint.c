@@ -23,8 +23,10 @@ static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 	if (offered < queue->depth)
 		info->tx_attr->size = queue->depth;
 	rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
-	if (rc == -FI_EINVAL && offered < queue->depth) {
-		info->tx_attr->size = offered;
+	while (rc != 0 && offered < info->tx_attr->size) {
+		info->tx_attr->size /= 2;
+		if (info->tx_attr->size < offered)
+			info->tx_attr->size = offered;
 		rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
 	}
 	return rc;

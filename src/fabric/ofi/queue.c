@@ -20,6 +20,7 @@
 #define LOOK_POLLS   16	  /* polls between looks for cold CQs that have become ready */
 #define EVENT_POLLS  1024 /* empty polls between looks for events of the dead       */
 #define READY_EVENTS 32
+#define CQ_SIZE_MIN  64
 
 #define is_unlikely(condition) __builtin_expect(!!(condition), 0)
 
@@ -357,6 +358,11 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	};
 	int rc = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
 
+	/* Devices have a limit. Where there is less room than transfers, those that find none wait. */
+	while (rc != 0 && attributes.size > CQ_SIZE_MIN) {
+		attributes.size /= 2;
+		rc = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
+	}
 	if (rc != 0)
 		return ofi_errno(rc);
 	rc = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
