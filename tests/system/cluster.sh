@@ -73,7 +73,7 @@ start_daemon() {
 # start_manager [PORT]: keeps its store in ./manager over restarts.
 # shellcheck disable=SC2120 # the tests pass the port
 start_manager() {
-	start_daemon manager --role manager --data "$scratch/manager" --lease-ms 500 \
+	start_daemon manager --role manager --data "$scratch/manager" --lease-ms "${AFAR_TEST_LEASE_MS:-500}" \
 		--listen "127.0.0.1:${1:-0}"
 	AFAR_CLUSTER=$uri
 	export AFAR_CLUSTER
