@@ -16,7 +16,8 @@ int message_box_open(struct message_box *box, struct fabric_domain *domain)
 
 void message_box_close(struct message_box *box)
 {
-	fabric_memory_deregister(&box->memory);
+	if (box->memory.domain)
+		fabric_memory_deregister(&box->memory);
 }
 
 void message_box_reset(struct message_box *box, uint64_t context)

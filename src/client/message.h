@@ -34,6 +34,7 @@ _Static_assert((MESSAGE_CREDITS & MESSAGE_SLOT_MASK) == 0, "a power of two");
 
 /* Errors as fabric_memory_register(). */
 int message_box_open(struct message_box *box, struct fabric_domain *domain);
+/* Of one that was not opened, too, if it is zeroed. */
 void message_box_close(struct message_box *box);
 /* The connection is new, and nothing is posted on it; its completions will have this context, whose
  * MESSAGE_SLOT_MASK is free. */
