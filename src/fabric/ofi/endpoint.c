@@ -273,7 +273,8 @@ int ofi_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uin
 	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
 	ssize_t rc;
 
-	if (endpoint->state != OFI_CONNECTED)
+	/* The accepting end can be sent to, and answer, before it hears that it is connected. */
+	if (endpoint->state == OFI_CLOSED)
 		return -ENOTCONN;
 	rc = fi_send(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
 		     (void *)(uintptr_t)context);
