@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "client/session.h"
-#include "fabric/ofi/ofi.h"
+#include "early.h"
 
 #define PAGE	4096
 #define OPS_MAX 8
@@ -36,19 +36,13 @@ static void describe_pieces(struct party *party)
 	party->iovs[PARTY_ANSWER_BYTE] = (struct afar_iov){party->buffer, party->answer, 1};
 }
 
-static void complete_early(struct fabric *fabric)
-{
-	ofi_container(fabric, struct ofi_fabric)->write_flags &= ~FI_DELIVERY_COMPLETE;
-	fabric->attributes.writes_need_flush = true;
-}
-
 void party_open(struct party *party, const char *name, const char *uri, bool is_early)
 {
 	*party = (struct party){.name = name};
 	try(afar_session_open(uri, NULL, &party->session));
 	try(session_fabric(party->session));
 	if (is_early)
-		complete_early(party->session->fabric);
+		early_begin(party->session->fabric);
 	try(afar_namespace_open(party->session, PARTY_NAME, &party->ns));
 	try(afar_region_open(party->ns, PARTY_NAME, &party->region));
 	try(afar_buffer_alloc(party->session, PARTY_DATA_MAX + 2 * PAGE, &party->buffer));

@@ -242,7 +242,7 @@ static struct findings pass_messages(enum order order, unsigned data_bytes, unsi
 	return findings;
 }
 
-static const unsigned sizes[] = {8, 4096, 192 << 10};
+static const unsigned sizes[] = {8, 4096, 448 << 10};
 #define NR_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static void expect_messages(enum order order)
