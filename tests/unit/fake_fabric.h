@@ -6,6 +6,7 @@
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H
 
+#include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,12 +31,20 @@
 struct fake_transfer {
 	uint64_t context;
 	struct fabric_endpoint *endpoint;
-	void *addr; /* of its first piece */
+	void *addr; /* of its first piece; of a message: what its operand is the number of */
 	bool is_write;
+	const struct message_request *request; /* of a message; NULL: it is none */
+	struct message_reply *reply;	       /* where the receive is that will take it */
+};
+
+struct fake_receive {
+	struct fabric_endpoint *endpoint;
+	struct message_reply *reply;
 };
 
 static struct fake_world {
 	struct fabric fabric;
+	struct fabric_domain domain;
 	struct fabric_queue fabric_queue;
 	struct fabric_endpoint endpoints[FAKE_SERVERS];
 	int fd;
@@ -45,8 +54,12 @@ static struct fake_world {
 	int post_error;	    /* of the next post, once */
 	unsigned nr_posted; /* ever */
 	void (*posting)(const struct fake_transfer *transfer);
+	struct fake_receive
+		receives[FAKE_TRANSFERS_MAX]; /* without a message, in order of posting */
+	unsigned nr_receives;
+	char *operands;			     /* the address of operand 0 */
 	struct fabric_completion completion; /* to be polled next */
-	bool has_completion;
+	unsigned nr_completions;	     /* of these */
 
 	struct afar_session session;
 	struct peer peers[FAKE_SERVERS];
@@ -78,16 +91,16 @@ static int fake_queue_fd(struct fabric_queue *queue)
 static int fake_queue_arm(struct fabric_queue *queue)
 {
 	(void)queue;
-	return world.has_completion ? -EAGAIN : 0;
+	return world.nr_completions ? -EAGAIN : 0;
 }
 
 static int fake_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max)
 {
 	(void)queue;
-	if (!world.has_completion || max == 0)
+	if (!world.nr_completions || max == 0)
 		return 0;
 	*out = world.completion;
-	world.has_completion = false;
+	world.nr_completions--;
 	return 1;
 }
 
@@ -105,18 +118,33 @@ static void fake_drop(unsigned i)
 		(world.nr_transfers - i) * sizeof(world.transfers[0]));
 }
 
+static struct message_reply *fake_take_receive(const struct fabric_endpoint *endpoint)
+{
+	for (unsigned i = 0; i < world.nr_receives; i++) {
+		struct message_reply *reply = world.receives[i].reply;
+
+		if (world.receives[i].endpoint != endpoint)
+			continue;
+		world.nr_receives--;
+		memmove(&world.receives[i], &world.receives[i + 1],
+			(world.nr_receives - i) * sizeof(world.receives[0]));
+		return reply;
+	}
+	return NULL;
+}
+
 static void fake_endpoint_close(struct fabric_endpoint *endpoint)
 {
+	while (fake_take_receive(endpoint))
+		;
 	for (unsigned i = world.nr_transfers; i-- > 0;) {
 		if (world.transfers[i].endpoint == endpoint)
 			fake_drop(i);
 	}
 }
 
-static int fake_post(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		     uint64_t context, bool is_write)
+static int fake_start(struct fake_transfer transfer)
 {
-	struct fake_transfer transfer = {context, endpoint, pieces[0].addr, is_write};
 	int ret = world.post_error;
 
 	world.post_error = 0;
@@ -129,6 +157,56 @@ static int fake_post(struct fabric_endpoint *endpoint, const struct fabric_piece
 	world.transfers[world.nr_transfers++] = transfer;
 	world.nr_posted++;
 	return 0;
+}
+
+static int fake_post(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     uint64_t context, bool is_write)
+{
+	return fake_start((struct fake_transfer){.context = context,
+						 .endpoint = endpoint,
+						 .addr = pieces[0].addr,
+						 .is_write = is_write});
+}
+
+static int fake_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+			uint64_t context)
+{
+	(void)context;
+	world.receives[world.nr_receives++] = (struct fake_receive){endpoint, piece->addr};
+	return 0;
+}
+
+static int fake_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
+		     uint64_t context)
+{
+	const struct message_request *request = piece->addr;
+	struct fake_transfer transfer = {
+		.context = context,
+		.endpoint = endpoint,
+		.addr = world.operands + le64toh(request->operand),
+		.is_write = true,
+		.request = request,
+	};
+	int ret = fake_start(transfer);
+
+	if (!ret)
+		world.transfers[world.nr_transfers - 1].reply = fake_take_receive(endpoint);
+	return ret;
+}
+
+static int fake_memory_register(struct fabric_domain *domain, void *addr, size_t length,
+				unsigned access, struct fabric_memory *out)
+{
+	(void)addr;
+	(void)length;
+	(void)access;
+	*out = (struct fabric_memory){.domain = domain};
+	return 0;
+}
+
+static void fake_memory_deregister(struct fabric_memory *memory)
+{
+	assert_ptr_equal(memory->domain, &world.domain);
 }
 
 static int fake_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -158,6 +236,10 @@ static const struct fabric_ops fake_ops = {
 	.queue_poll = fake_queue_poll,
 	.queue_event = fake_queue_event,
 	.endpoint_close = fake_endpoint_close,
+	.memory_register = fake_memory_register,
+	.memory_deregister = fake_memory_deregister,
+	.send = fake_send,
+	.receive = fake_receive,
 	.read = fake_read,
 	.write = fake_write,
 };
@@ -167,10 +249,15 @@ static inline void fake_complete(unsigned i, int status)
 {
 	assert_true(i < world.nr_transfers);
 	world.completion = (struct fabric_completion){world.transfers[i].context, status};
-	world.has_completion = true;
+	world.nr_completions = 1;
+	if (world.transfers[i].request && !status) {
+		*world.transfers[i].reply =
+			(struct message_reply){.tag = world.transfers[i].request->tag};
+		world.nr_completions = 2; /* of the request and of the reply */
+	}
 	fake_drop(i);
-	queue_progress(world.queue);
-	assert_false(world.has_completion);
+	while (world.nr_completions)
+		queue_progress(world.queue);
 }
 
 static inline void fake_complete_all(void)
@@ -231,9 +318,17 @@ static inline void fake_connect(uint32_t server)
 		path = calloc(1, sizeof(*path));
 		assert_non_null(path);
 		path->peer = &world.peers[server];
+		path->index = server;
+		path->reach = &world.reaches[server];
 		CDS_INIT_LIST_HEAD(&path->transfers);
+		assert_int_equal(message_box_open(&path->messages, &world.domain), 0);
 		world.queue->paths[server] = path;
 	}
+	if (path->state == PATH_UP)
+		return;
+	path->generation++;
+	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
+						   path->index * (uint64_t)MESSAGE_CREDITS);
 	path->endpoint = &world.endpoints[server];
 	path->state = PATH_UP;
 }
@@ -246,6 +341,8 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	world.fd = eventfd(0, EFD_CLOEXEC);
 	world.room = FAKE_TRANSFERS_MAX;
 	world.fabric.ops = &fake_ops;
+	world.fabric.domain = &world.domain;
+	world.domain.fabric = &world.fabric;
 	world.fabric.attributes = (struct fabric_attributes){
 		.transport = "fake",
 		.writes_need_flush = writes_need_flush,

@@ -15,6 +15,7 @@ static char memory[64];
 static void open_world(uint32_t depth, bool writes_need_flush)
 {
 	fake_open(depth, writes_need_flush);
+	world.operands = memory;
 	narrow = fake_target(0, 1);
 	wide = fake_target(0, 2);
 	unconnected = fake_target(2, 1);
@@ -42,7 +43,10 @@ static int submit(unsigned number, unsigned opcode, unsigned flags, struct afar_
 		.user_data = number,
 	};
 
-	if (opcode != AFAR_OP_FLUSH) {
+	if (opcode >= AFAR_OP_FETCH_ADD) {
+		op.operand = number;
+		op.offset = number % target->layout->nr_servers * FAKE_UNIT;
+	} else if (opcode != AFAR_OP_FLUSH) {
 		iovs[number % sizeof(memory)] = iov;
 		op.iov = &iovs[number % sizeof(memory)];
 		op.nr_iov = 1;
@@ -477,7 +481,7 @@ static void test_bad_input(void **state)
 	assert_int_equal(submit(0, AFAR_OP_WRITE, AFTER | 0x8000, narrow), -EINVAL);
 	assert_int_equal(submit(0, 0, 0, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "opcode"));
-	assert_int_equal(submit(0, AFAR_OP_FLUSH + 1, 0, narrow), -EINVAL);
+	assert_int_equal(submit(0, AFAR_OP_COMPARE_SWAP + 1, 0, narrow), -EINVAL);
 	op.offset = 1;
 	assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flush"));
@@ -526,8 +530,8 @@ static bool heeds(const struct step *step, const struct step *earlier)
 {
 	if (step->flags & AFTER)
 		return true;
-	return step->opcode == AFAR_OP_FLUSH && earlier->opcode == AFAR_OP_WRITE &&
-	       earlier->target == step->target;
+	return step->opcode == AFAR_OP_FLUSH && earlier->opcode != AFAR_OP_FLUSH &&
+	       earlier->opcode != AFAR_OP_READ && earlier->target == step->target;
 }
 
 static bool has_to_wait(unsigned number)
@@ -624,7 +628,7 @@ static void check_active(void)
 
 static void submit_random(void)
 {
-	static const unsigned opcodes[] = {AFAR_OP_READ, AFAR_OP_WRITE, AFAR_OP_WRITE,
+	static const unsigned opcodes[] = {AFAR_OP_READ, AFAR_OP_WRITE, AFAR_OP_FETCH_ADD,
 					   AFAR_OP_FLUSH};
 	struct afar_target *const targets[] = {narrow, narrow, wide, wide, wide, wide, unconnected};
 	unsigned number = walk.nr_steps++;
@@ -643,6 +647,13 @@ static void submit_random(void)
 	world.post_error = 0;
 }
 
+static int64_t result_of(const struct step *step)
+{
+	if (step->status || step->opcode == AFAR_OP_FLUSH)
+		return step->status;
+	return step->opcode == AFAR_OP_FETCH_ADD ? 8 : 1;
+}
+
 static void reap_random(void)
 {
 	unsigned number = dice(walk.nr_steps + 1);
@@ -650,7 +661,7 @@ static void reap_random(void)
 
 	if (number == walk.nr_steps || !step->is_done || step->is_reaped)
 		return;
-	expect(number, step->status ? step->status : step->opcode == AFAR_OP_FLUSH ? 0 : 1);
+	expect(number, result_of(step));
 	step->is_reaped = true;
 }
 
@@ -730,9 +741,7 @@ static void walk_once(uint64_t seed)
 	for (unsigned i = 0; i < walk.nr_steps; i++) {
 		assert_true(walk.steps[i].is_done);
 		if (!walk.steps[i].is_reaped)
-			expect(i, walk.steps[i].status			  ? walk.steps[i].status
-				  : walk.steps[i].opcode == AFAR_OP_FLUSH ? 0
-									  : 1);
+			expect(i, result_of(&walk.steps[i]));
 	}
 	close_world();
 }
