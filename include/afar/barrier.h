@@ -29,9 +29,10 @@
  * at the same place, with others that do so too. A process that was given up must have ended before
  * another takes its number: what it reports late is not taken for the other's, but may wipe that out.
  *
- * Memory model: what a member wrote, and whose writes have completed, before it reports a phase, the
- * coordinator sees after it has collected that; and what the coordinator wrote before it begins a phase,
- * the others see in it. So each member sees in a phase what any member wrote in those before.
+ * Memory model: what a member wrote before it reports a phase, or the coordinator before it begins one,
+ * the others see in the phases after it, if those writes were visible on all paths by then: flushed with
+ * AFAR_OP_FLUSH, or, with the transport tcp alone, complete. What is written by functions of the barrier
+ * they flush themselves.
  *
  * Threads: a barrier belongs to one thread at a time. afar.h has what holds for all functions.
  *
@@ -154,7 +155,7 @@ int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms);
 
 /*
  * Tells member 0 that the caller has finished the phase (`status` 0), or that it could not (a negative
- * code: of Afar, of errno, or the program's own). Writes of the caller should have completed before. Once in
+ * code: of Afar, of errno, or the program's own). Writes of the caller should be visible before. Once in
  * each phase. Blocks for one write, two for an error.
  * Errors: -EINVAL (member 0; a positive status; reported before), and those of afar_region_pwrite(); after
  * one of those it may be called again.

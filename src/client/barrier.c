@@ -82,11 +82,59 @@ int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
 	return afar_mapping_read(barrier->mapping, place(barrier, part), length);
 }
 
-/* When it is done, all members see it: a completed write is seen on every path of the transports that there
- * are. For one where it is not, the flush belongs here. */
+static int submit_and_wait(struct afar_queue *queue, const struct afar_op ops[2])
+{
+	struct afar_completion done[2];
+	int count = afar_queue_submit(queue, ops, 2);
+	int64_t result = 0;
+
+	if (count < 0)
+		return count;
+	count = afar_queue_wait(queue, done, (unsigned)count, (unsigned)count, -1);
+	for (int i = 0; i < count; i++) {
+		/* The write's says more than that of the flush, which waited for it. */
+		if (done[i].result < 0 && (result == 0 || done[i].user_data == ops[0].user_data))
+			result = done[i].result;
+	}
+	if (count < 0 || result == 0)
+		return count < 0 ? count : 0;
+	return error_fail((int)result, "write to a barrier: %s", afar_strerror((int)result));
+}
+
+/*
+ * Writes, and waits until it is visible on all paths. Servers close connections to take memory away that
+ * the session could reach: then once more over a new one, as blocking calls do.
+ */
+static int write_through(struct afar_barrier *barrier, uint64_t offset, struct afar_buffer *buffer,
+			 const void *data, size_t length)
+{
+	struct afar_target *target = afar_region_target(barrier->region);
+	uint64_t deadline = session_deadline(barrier->region->target.session);
+	struct afar_iov iov = {.buffer = buffer, .addr = (void *)data, .length = length};
+	const struct afar_op ops[2] = {
+		{.opcode = AFAR_OP_WRITE,
+		 .target = target,
+		 .offset = barrier->offset + offset,
+		 .iov = &iov,
+		 .nr_iov = 1,
+		 .user_data = 1},
+		{.opcode = AFAR_OP_FLUSH, .target = target, .user_data = 2},
+	};
+	int ret = submit_and_wait(barrier->queue, ops);
+
+	while ((ret == -AFAR_ESERVER || ret == -ENOTCONN) && clock_ns() < deadline) {
+		ret = afar_queue_connect(barrier->queue, target);
+		if (ret)
+			return ret;
+		ret = submit_and_wait(barrier->queue, ops);
+	}
+	return ret;
+}
+
 int barrier_write(struct afar_barrier *barrier, const void *part, size_t length)
 {
-	return afar_mapping_write(barrier->mapping, place(barrier, part), length);
+	return write_through(barrier, place(barrier, part), afar_mapping_buffer(barrier->mapping),
+			     part, length);
 }
 
 /* The instance goes with each status, so that what somebody who was given up reports late, for an earlier
@@ -167,6 +215,45 @@ static int check_options(const struct afar_region *region,
 	return 0;
 }
 
+static int get_resources(struct afar_barrier *barrier)
+{
+	uint64_t work_bytes = barrier->nr_members * barrier->work_bytes;
+	int ret;
+
+	barrier->members = calloc(barrier->nr_members, sizeof(*barrier->members));
+	if (!barrier->members)
+		return error_code(-ENOMEM);
+	ret = afar_region_map(barrier->region, barrier->offset,
+			      barrier->nr_members * sizeof(struct barrier_slot), 0,
+			      &barrier->mapping);
+	if (ret)
+		return ret;
+	barrier->slots = afar_mapping_data(barrier->mapping);
+	if (barrier->member == 0 && work_bytes) {
+		ret = afar_buffer_alloc(barrier->region->target.session, work_bytes,
+					&barrier->work);
+		if (ret)
+			return ret;
+	}
+	ret = afar_queue_open(
+		barrier->region->target.session,
+		&(struct afar_queue_options){.size = sizeof(struct afar_queue_options), .depth = 2},
+		&barrier->queue);
+	return ret ? ret : afar_queue_connect(barrier->queue, afar_region_target(barrier->region));
+}
+
+/* Nobody else uses what it has, and nothing is in flight: closing that cannot fail. */
+static void barrier_destroy(struct afar_barrier *barrier)
+{
+	if (barrier->queue)
+		afar_queue_close(barrier->queue);
+	if (barrier->work)
+		afar_buffer_unregister(barrier->work);
+	if (barrier->mapping)
+		afar_mapping_unmap(barrier->mapping);
+	free(barrier->members);
+}
+
 static int barrier_new(struct afar_region *region, const struct afar_barrier_options *options,
 		       struct afar_barrier **out)
 {
@@ -184,27 +271,14 @@ static int barrier_new(struct afar_region *region, const struct afar_barrier_opt
 	barrier->member = options->member;
 	barrier->spin_ns = spin_us == UINT32_MAX ? 0 : spin_us * (uint64_t)1000;
 	barrier->pause_ns_max = pause_us * (uint64_t)1000;
-	barrier->members = calloc(options->nr_members, sizeof(*barrier->members));
-	ret = barrier->members ? 0 : error_code(-ENOMEM);
-	if (!ret)
-		ret = afar_region_map(region, options->offset,
-				      options->nr_members * sizeof(struct barrier_slot), 0,
-				      &barrier->mapping);
+	ret = get_resources(barrier);
 	if (ret) {
-		free(barrier->members);
+		barrier_destroy(barrier);
 		handle_discard(barrier);
 		return ret;
 	}
-	barrier->slots = afar_mapping_data(barrier->mapping);
 	*out = barrier;
 	return 0;
-}
-
-/* Its memory is nobody else's: unmapping cannot fail but for a fork, after which it is not to be done. */
-static void barrier_destroy(struct afar_barrier *barrier)
-{
-	afar_mapping_unmap(barrier->mapping);
-	free(barrier->members);
 }
 
 int afar_barrier_open(struct afar_region *region, const struct afar_barrier_options *given,
@@ -269,9 +343,18 @@ int afar_barrier_close(struct afar_barrier *barrier)
 
 /* ---- The coordinator */
 
+static int write_work(struct afar_barrier *barrier, const void *work)
+{
+	void *copy = afar_buffer_data(barrier->work);
+	size_t length = barrier->nr_members * barrier->work_bytes;
+
+	memcpy(copy, work, length);
+	return write_through(barrier, barrier->nr_members * sizeof(struct barrier_slot),
+			     barrier->work, copy, length);
+}
+
 int afar_barrier_start(struct afar_barrier *barrier, const void *work)
 {
-	uint64_t slots_bytes, work_bytes;
 	int ret = check_coordinator(barrier, "start a phase");
 
 	if (ret)
@@ -281,16 +364,10 @@ int afar_barrier_start(struct afar_barrier *barrier, const void *work)
 			-EBUSY,
 			"start a phase: not all members have reported the one before; collect "
 			"it, or close the barrier");
-	slots_bytes = barrier->nr_members * sizeof(struct barrier_slot);
-	work_bytes = barrier->work_bytes * (barrier->nr_members - 1);
-	if (work && work_bytes) {
-		ssize_t count = afar_region_pwrite(
-			barrier->region, (const char *)work + barrier->work_bytes, work_bytes,
-			barrier->offset + slots_bytes + barrier->work_bytes);
-
-		if (count < 0)
-			return (int)count;
-	}
+	if (work && barrier->work)
+		ret = write_work(barrier, work);
+	if (ret)
+		return ret;
 	ret = barrier_tell(barrier, STATUS_BEGUN, barrier->phase + 1);
 	if (ret)
 		return ret;

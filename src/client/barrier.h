@@ -82,6 +82,8 @@ struct afar_barrier {
 	struct handle handle;
 	struct afar_region *region;
 	struct afar_mapping *mapping; /* of the slots */
+	struct afar_queue *queue;     /* for writes, which are to be visible when they are done */
+	struct afar_buffer *work;     /* the coordinator's, of all members; NULL: there is none */
 	struct barrier_slot *slots;   /* its memory: a copy of what was last read or written */
 	uint64_t offset;	      /* into the region */
 	uint64_t work_bytes;
@@ -105,7 +107,8 @@ struct barrier_wait barrier_wait_begin(int timeout_ms);
 /* Between two looks: nothing, or a pause. -ETIMEDOUT, without a line, when the time is up. */
 int barrier_wait_pause(const struct afar_barrier *barrier, const struct barrier_wait *wait);
 
-/* Copies a part of the slots from the region, or to it. `part` points into the slots. */
+/* Copies a part of the slots from the region, or to it, where all members see it then. `part` points into
+ * the slots. */
 int barrier_read(struct afar_barrier *barrier, const void *part, size_t length);
 int barrier_write(struct afar_barrier *barrier, const void *part, size_t length);
 
