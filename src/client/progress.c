@@ -381,6 +381,15 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
+/* After a failure there. */
+__attribute__((cold)) static void end_path(struct afar_queue *queue, struct path *path, int status)
+{
+	if (status == -ETIMEDOUT)
+		path_cut(queue, path, -AFAR_ESERVER);
+	else
+		path_fail(queue, path, -AFAR_ESERVER);
+}
+
 /* The value goes where the operation wants it, if it does. */
 static void complete_message(struct afar_queue *queue, const struct fabric_completion *completion)
 {
@@ -395,7 +404,7 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 	if (path->generation != (uint32_t)(completion->context >> 32) || !path->endpoint)
 		return; /* of a connection that was closed */
 	if (completion->status) {
-		path_fail(queue, path, -AFAR_ESERVER);
+		end_path(queue, path, completion->status);
 		return;
 	}
 	slot = message_complete(&path->messages, completion->context);
@@ -421,7 +430,7 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* of a connection that was closed: ended long ago */
 	if (completion->status)
-		path_fail(queue, transfer->path, -AFAR_ESERVER);
+		end_path(queue, transfer->path, completion->status);
 	else
 		transfer_end(queue, transfer, 0);
 }

@@ -68,7 +68,7 @@ struct fabric_piece {
 
 struct fabric_completion {
 	uint64_t context;
-	int status; /* 0, or a negative errno */
+	int status; /* 0, or a negative errno; -ETIMEDOUT: the peer is silent, and may do it yet */
 };
 
 enum fabric_event_kind {

@@ -22,6 +22,10 @@
 #define READY_EVENTS 32
 #define CQ_SIZE_MIN  64
 
+/* Of <infiniband/verbs.h>, which is not needed otherwise. */
+#define IBV_WC_RETRY_EXC_ERR	 12
+#define IBV_WC_RNR_RETRY_EXC_ERR 13
+
 #define is_unlikely(condition) __builtin_expect(!!(condition), 0)
 
 /* ---- Warm and cold CQs */
@@ -120,6 +124,10 @@ __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, s
 		cq->nr_in_flight--;
 	out->context = (uint64_t)(uintptr_t)entry.op_context;
 	out->status = ofi_errno(entry.err);
+	/* The peer was silent for too long: what it has done, or does yet, is not known. */
+	if (fabric->ends_by_hand && (entry.prov_errno == IBV_WC_RETRY_EXC_ERR ||
+				     entry.prov_errno == IBV_WC_RNR_RETRY_EXC_ERR))
+		out->status = -ETIMEDOUT;
 	return 1;
 }
 
