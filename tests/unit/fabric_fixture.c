@@ -133,7 +133,7 @@ void *target_run(void *argument)
 		if (fabric_queue_poll(target->queue, &completion, 1) != 0)
 			return target; /* it has started nothing */
 		target_take_events(target);
-		if (fabric_queue_arm(target->queue) != 0)
+		if (fabric_queue_arm(target->queue) != 0 || (is_stopping && target->nr_open == 0))
 			continue;
 		if (poll(fds, is_stopping ? 1 : 3, is_stopping ? STOP_MS : -1) == 0)
 			return target; /* a test has failed and left a connection open */

@@ -78,7 +78,7 @@ out_fail:
 
 /* What libfabric needs to know to connect to `address`. */
 static struct fi_info *connect_info(const struct ofi_fabric *fabric,
-				    const struct ofi_address *address)
+				    const struct fabric_address *address)
 {
 	struct fi_info *info = fi_dupinfo(fabric->info);
 
@@ -106,14 +106,14 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
 	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
 	struct ofi_endpoint *endpoint;
-	struct ofi_address peer;
+	struct fabric_address peer;
 	struct fi_info *info;
 	bool was_taken;
 	int rc;
 
 	if (private_length > FABRIC_PRIVATE_MAX)
 		return error_code(-EINVAL);
-	rc = ofi_address_resolve("connect to", address, false, &peer);
+	rc = fabric_address_resolve("connect to", address, false, &peer);
 	if (rc != 0)
 		return rc;
 	info = connect_info(fabric, &peer);

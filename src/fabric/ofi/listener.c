@@ -13,7 +13,7 @@
 
 /* What libfabric needs to know to listen on `address`. */
 static struct fi_info *listen_info(const struct ofi_fabric *fabric,
-				   const struct ofi_address *address)
+				   const struct fabric_address *address)
 {
 	struct fi_info *info = fi_dupinfo(fabric->info);
 
@@ -39,8 +39,8 @@ static int print_name(struct ofi_listener *listener)
 
 	if (rc != 0)
 		return rc;
-	ofi_address_print(&name, listener->base.address);
-	listener->port = ofi_address_port(&name);
+	fabric_address_print(&name, listener->base.address);
+	listener->port = fabric_address_port(&name);
 	return 0;
 }
 
@@ -67,11 +67,11 @@ int ofi_listen(struct fabric *base, const char *address, struct fabric_listener 
 {
 	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
 	struct ofi_listener *listener;
-	struct ofi_address local;
+	struct fabric_address local;
 	struct fi_info *info;
 	int rc;
 
-	rc = ofi_address_resolve("listen on", address, true, &local);
+	rc = fabric_address_resolve("listen on", address, true, &local);
 	if (rc != 0)
 		return rc;
 	listener = calloc(1, sizeof(*listener));
@@ -184,7 +184,7 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 	if (out->private_length > FABRIC_PRIVATE_MAX)
 		out->private_length = FABRIC_PRIVATE_MAX;
 	memcpy(out->private_data, event.entry.data, out->private_length);
-	ofi_address_print(event.entry.info->dest_addr, out->peer);
+	fabric_address_print(event.entry.info->dest_addr, out->peer);
 	return 0;
 }
 

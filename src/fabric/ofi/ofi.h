@@ -9,7 +9,6 @@
  *   endpoint.c  connecting, accepting, closing, reading, writing
  *   listener.c  connection requests
  *   strangers.c tcp connections to a listener on which nothing was requested yet
- *   address.c   HOST:PORT to socket addresses and back
  *
  * Ownership: a fabric owns libfabric's fabric and its first domain. A queue owns its event queue (EQ), its
  * completion queues (CQs) and the epoll descriptor over them. An endpoint is owned by whoever opened
@@ -30,6 +29,7 @@
 #include <sys/socket.h>
 #include <urcu/list.h>
 
+#include "fabric/address.h"
 #include "fabric/fabric.h"
 
 /* Reading a CQ costs tcp a walk over its endpoints. */
@@ -167,6 +167,12 @@ static inline int ofi_errno(int64_t error)
 	return code > 0 && code < FI_EOTHER ? -code : -EIO;
 }
 
+/* libfabric's name for the address family. */
+static inline uint32_t ofi_address_format(const struct fabric_address *address)
+{
+	return address->storage.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+}
+
 /* ofi.c */
 extern const struct fabric_ops ofi_tcp_ops;
 extern const struct fabric_ops ofi_verbs_ops;
@@ -223,21 +229,5 @@ size_t ofi_listener_sweep(struct fabric_listener *listener, const struct fabric_
 struct ofi_caller *ofi_caller_note(struct ofi_fabric *fabric, const void *address);
 /* Its connection is closed, or about to be. NULL is fine. */
 void ofi_caller_forget(struct ofi_fabric *fabric, struct ofi_caller *caller);
-
-/* address.c */
-struct ofi_address {
-	struct sockaddr_storage storage;
-	socklen_t length;
-};
-/* Resolves "HOST:PORT" ("[HOST]:PORT" for IPv6), to listen on or to connect to; may block for DNS.
- * -EINVAL, -EADDRNOTAVAIL, with a sentence that begins with `what`. */
-int ofi_address_resolve(const char *what, const char *text, bool is_passive,
-			struct ofi_address *out);
-/* The port of a socket address; 0: it has none. */
-uint16_t ofi_address_port(const void *address);
-/* Prints it as it is parsed. */
-void ofi_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX]);
-/* libfabric's name for the address family. */
-uint32_t ofi_address_format(const struct ofi_address *address);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * HOST:PORT as people write it, to and from socket addresses. Used by endpoint.c and listener.c; owns
+ * HOST:PORT as people write it, to and from socket addresses. Used by all transports that have such; owns
  * nothing.
  */
+#include "fabric/address.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -12,7 +14,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fabric/ofi/ofi.h"
 
 /* Cuts `text` into host and port; the host without its brackets. */
 static int split(const char *text, char host[static NI_MAXHOST], char port[static NI_MAXSERV])
@@ -42,8 +43,8 @@ static int split(const char *text, char host[static NI_MAXHOST], char port[stati
 	return atoi(port) <= UINT16_MAX ? 0 : -EINVAL;
 }
 
-int ofi_address_resolve(const char *what, const char *text, bool is_passive,
-			struct ofi_address *out)
+int fabric_address_resolve(const char *what, const char *text, bool is_passive,
+			   struct fabric_address *out)
 {
 	char host[NI_MAXHOST];
 	char port[NI_MAXSERV];
@@ -69,7 +70,7 @@ int ofi_address_resolve(const char *what, const char *text, bool is_passive,
 	return 0;
 }
 
-uint16_t ofi_address_port(const void *address)
+uint16_t fabric_address_port(const void *address)
 {
 	const struct sockaddr *any = address;
 
@@ -80,7 +81,7 @@ uint16_t ofi_address_port(const void *address)
 	return 0;
 }
 
-void ofi_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX])
+void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX])
 {
 	const struct sockaddr *any = address;
 	char host[INET6_ADDRSTRLEN] = "";
@@ -98,9 +99,4 @@ void ofi_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX])
 	} else {
 		snprintf(out, FABRIC_ADDRESS_MAX, "unknown");
 	}
-}
-
-uint32_t ofi_address_format(const struct ofi_address *address)
-{
-	return address->storage.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* HOST:PORT as people write it, to and from socket addresses: what the transports share. */
+#ifndef FABRIC_ADDRESS_H
+#define FABRIC_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "fabric/fabric.h"
+
+struct fabric_address {
+	struct sockaddr_storage storage;
+	socklen_t length;
+};
+
+/* Resolves "HOST:PORT" ("[HOST]:PORT" for IPv6), to listen on or to connect to; may block for DNS.
+ * -EINVAL, -EADDRNOTAVAIL, with a sentence that begins with `what`. */
+int fabric_address_resolve(const char *what, const char *text, bool is_passive,
+			   struct fabric_address *out);
+/* The port of a socket address; 0: it has none. */
+uint16_t fabric_address_port(const void *address);
+/* Prints it as it is parsed. */
+void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX]);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Domains and the memory registered in them. A key is 64 random bits that mean something in one domain.
+ * Registering and deregistering come from any thread, looking up from the threads of the endpoints, which
+ * take copies: a transfer that has begun never refers to a registration.
+ */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/error.h"
+#include "fabric/tcp/tcp.h"
+
+int tcp_domain_open(struct fabric *fabric, struct fabric_domain **out)
+{
+	struct tcp_domain *domain = calloc(1, sizeof(*domain));
+
+	if (domain == NULL)
+		return error_code(-ENOMEM);
+	domain->base.fabric = fabric;
+	pthread_rwlock_init(&domain->lock, NULL);
+	*out = &domain->base;
+	return 0;
+}
+
+void tcp_domain_close(struct fabric_domain *base)
+{
+	struct tcp_domain *domain = tcp_container(base, struct tcp_domain);
+
+	pthread_rwlock_destroy(&domain->lock);
+	free(domain);
+}
+
+/* ---- Registering */
+
+static int compare_keys(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Gives it a key that nobody can guess, and a place in the tree. */
+static int insert(struct tcp_domain *domain, struct tcp_registration *registration)
+{
+	struct tcp_registration **found;
+	int status = -EEXIST;
+
+	while (status == -EEXIST) {
+		if (getrandom(&registration->key, sizeof(registration->key), 0) !=
+		    (ssize_t)sizeof(registration->key))
+			return -EIO;
+		if (registration->key == 0)
+			continue;
+		pthread_rwlock_wrlock(&domain->lock);
+		found = tsearch(registration, &domain->registrations, compare_keys);
+		if (found == NULL)
+			status = -ENOMEM;
+		else if (*found == registration)
+			status = 0;
+		pthread_rwlock_unlock(&domain->lock);
+	}
+	return status;
+}
+
+int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
+			struct fabric_memory *out)
+{
+	struct tcp_domain *domain = tcp_container(base, struct tcp_domain);
+	struct tcp_registration *registration;
+	int status;
+
+	*out = (struct fabric_memory){.domain = base};
+	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
+		return 0;
+	registration = calloc(1, sizeof(*registration));
+	if (registration == NULL)
+		return error_code(-ENOMEM);
+	registration->addr = addr;
+	registration->length = length;
+	registration->access = access;
+	status = insert(domain, registration);
+	if (status != 0) {
+		free(registration);
+		return error_code(status);
+	}
+	out->handle = registration;
+	out->key = registration->key;
+	return 0;
+}
+
+/* A transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
+void tcp_memory_deregister(struct fabric_memory *memory)
+{
+	struct tcp_domain *domain = tcp_container(memory->domain, struct tcp_domain);
+
+	if (memory->handle == NULL)
+		return;
+	pthread_rwlock_wrlock(&domain->lock);
+	tdelete(memory->handle, &domain->registrations, compare_keys);
+	pthread_rwlock_unlock(&domain->lock);
+	/* Last: copies that are made from now on are not of this one. */
+	atomic_fetch_add(&domain->generation, 1);
+	free(memory->handle);
+	memory->handle = NULL;
+}
+
+/* ---- Looking up */
+
+/* A copy of the registration; its key is 0 when there is none. */
+static struct tcp_registration *look_up(struct tcp_domain *domain, struct tcp_known *known,
+					uint64_t key)
+{
+	struct tcp_registration *copy = &known->registrations[key % TCP_KNOWN];
+	struct tcp_registration *const *found;
+	/* First: what is taken away while we look is stale by the next time. */
+	unsigned long generation = atomic_load(&domain->generation);
+
+	if (generation != known->generation) {
+		memset(known, 0, sizeof(*known));
+		known->generation = generation;
+	}
+	if (copy->key == key)
+		return copy;
+	*copy = (struct tcp_registration){0};
+	pthread_rwlock_rdlock(&domain->lock);
+	found = tfind(&key, &domain->registrations, compare_keys);
+	if (found != NULL)
+		*copy = **found;
+	pthread_rwlock_unlock(&domain->lock);
+	return copy;
+}
+
+uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
+			 uint64_t offset, uint64_t length, unsigned access)
+{
+	const struct tcp_registration *registration = look_up(domain, known, key);
+	uint64_t end;
+
+	if (registration->key == 0 || (registration->access & access) != access ||
+	    __builtin_add_overflow(offset, length, &end) || end > registration->length)
+		return NULL;
+	return registration->addr + offset;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A queue: endpoints and one epoll descriptor over their sockets. Polling is the hot path: one recv() for
+ * each warm endpoint. epoll is level-triggered, so nothing need be asked before sleeping on it; what it looks
+ * for is only put right then.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fabric/tcp/tcp.h"
+
+#define PATIENCE     64 /* empty polls before an endpoint is left to epoll…        */
+#define IDLE_COST    16 /* … of which one counts so many when no reply is due      */
+#define ALWAYS_WARM  2	/* so few cost less than asking epoll                      */
+#define LOOK_POLLS   32 /* polls between looks for cold ones that have become ready */
+#define READY_EVENTS 32
+
+/* ---- Warm and cold */
+
+void tcp_queue_warm(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	if (endpoint->patience == 0) {
+		cds_list_add_tail(&endpoint->warm, &queue->warm);
+		queue->nr_warm++;
+	}
+	endpoint->patience = PATIENCE;
+}
+
+static void cool(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	if (endpoint->patience == 0)
+		return;
+	endpoint->patience = 0;
+	cds_list_del(&endpoint->warm);
+	queue->nr_warm--;
+}
+
+static uint32_t interest_of(const struct tcp_endpoint *endpoint)
+{
+	if (endpoint->state == TCP_IS_CONNECTING)
+		return endpoint->has_greeted ? EPOLLIN : EPOLLOUT;
+	/* What is not taken now would wake us again and again. */
+	return (endpoint->lacks_receive || endpoint->nr_replies == TCP_REPLIES_MAX ? 0 : EPOLLIN) |
+	       (endpoint->out_next != endpoint->out_end ? EPOLLOUT : 0);
+}
+
+/* Has epoll look for what the endpoint needs. */
+static void tell_epoll(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	struct epoll_event event = {.events = interest_of(endpoint), .data.ptr = endpoint};
+
+	if (event.events == endpoint->interest)
+		return;
+	if (epoll_ctl(queue->epoll_fd, EPOLL_CTL_MOD, endpoint->fd, &event) == 0)
+		endpoint->interest = event.events;
+}
+
+static void warm_the_ready(struct tcp_queue *queue)
+{
+	struct epoll_event events[READY_EVENTS];
+	int nr = epoll_wait(queue->epoll_fd, events, READY_EVENTS, 0);
+
+	queue->polls_until_look = LOOK_POLLS;
+	for (int i = 0; i < nr; i++) {
+		struct tcp_endpoint *endpoint = events[i].data.ptr;
+
+		if (endpoint->state == TCP_IS_CONNECTED &&
+		    (events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
+			endpoint->is_hung = true;
+		tcp_queue_warm(queue, endpoint);
+	}
+}
+
+/* ---- Endpoints */
+
+int tcp_queue_add(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	struct epoll_event event = {.events = interest_of(endpoint), .data.ptr = endpoint};
+
+	if (epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
+		return -errno;
+	endpoint->interest = event.events;
+	if (endpoint->state == TCP_IS_CONNECTING)
+		cds_list_add_tail(&endpoint->connecting, &queue->connecting);
+	tcp_queue_warm(queue, endpoint);
+	return 0;
+}
+
+void tcp_queue_forget_socket(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	/* Closing it would not be enough: a forked child may have it open too. */
+	epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, endpoint->fd, NULL);
+}
+
+void tcp_queue_remove(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	cool(queue, endpoint);
+	cds_list_del(&endpoint->connecting);
+	cds_list_del(&endpoint->eventful);
+}
+
+void tcp_queue_tell(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	cds_list_del(&endpoint->connecting);
+	CDS_INIT_LIST_HEAD(&endpoint->connecting);
+	cds_list_del(&endpoint->eventful);
+	cds_list_add_tail(&endpoint->eventful, &queue->eventful);
+}
+
+/* ---- Polling */
+
+/* An endpoint that has ended is warm as long as it has completions to tell. */
+static void tell_rest(struct tcp_queue *queue, struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	tcp_endpoint_fail_rest(endpoint, sink);
+	if (!tcp_sink_is_full(sink))
+		cool(queue, endpoint);
+}
+
+static void poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint,
+			  struct tcp_sink *sink)
+{
+	bool has_moved = false;
+	unsigned cost;
+
+	if (endpoint->state == TCP_IS_CONNECTING)
+		tcp_endpoint_greet(endpoint);
+	else if (endpoint->state == TCP_IS_CONNECTED)
+		has_moved = tcp_stream_progress(endpoint, sink);
+	if (endpoint->state == TCP_IS_CLOSED) {
+		tell_rest(queue, endpoint, sink);
+		return;
+	}
+	if (has_moved || queue->nr_warm <= ALWAYS_WARM) {
+		endpoint->patience = PATIENCE;
+		return;
+	}
+	cost = endpoint->expected_first != endpoint->expected_end ? 1 : IDLE_COST;
+	if (endpoint->patience > cost) {
+		endpoint->patience -= cost;
+		return;
+	}
+	tell_epoll(queue, endpoint);
+	cool(queue, endpoint);
+}
+
+int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
+{
+	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+	struct tcp_sink sink = {.out = out, .max = max};
+	struct tcp_endpoint *endpoint, *next;
+
+	if (max == 0)
+		return 0;
+	if (cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
+		warm_the_ready(queue);
+	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
+		/* Those that were left out are first next time. */
+		if (tcp_sink_is_full(&sink)) {
+			cds_list_del(&queue->warm);
+			cds_list_add_tail(&queue->warm, &endpoint->warm);
+			break;
+		}
+		poll_endpoint(queue, endpoint, &sink);
+	}
+	queue->is_drained = sink.nr == 0;
+	return (int)sink.nr;
+}
+
+/* ---- Events */
+
+/* Whoever waits for a connection need not poll. */
+static void greet_all(struct tcp_queue *queue)
+{
+	struct tcp_endpoint *endpoint, *next;
+
+	cds_list_for_each_entry_safe (endpoint, next, &queue->connecting, connecting)
+		tcp_endpoint_greet(endpoint);
+}
+
+int tcp_queue_event(struct fabric_queue *base, struct fabric_event *out)
+{
+	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+	struct tcp_endpoint *endpoint;
+
+	if (!cds_list_empty(&queue->connecting))
+		greet_all(queue);
+	if (cds_list_empty(&queue->eventful))
+		return 0;
+	endpoint = cds_list_first_entry(&queue->eventful, struct tcp_endpoint, eventful);
+	out->endpoint = &endpoint->base;
+	out->status = 0;
+	if (endpoint->told == TCP_IS_CONNECTING &&
+	    (endpoint->state == TCP_IS_CONNECTED || endpoint->was_connected)) {
+		out->kind = FABRIC_CONNECTED;
+		endpoint->told = TCP_IS_CONNECTED;
+	} else {
+		out->kind = FABRIC_CLOSED;
+		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
+		endpoint->told = TCP_IS_CLOSED;
+	}
+	if (endpoint->told == endpoint->state) {
+		cds_list_del(&endpoint->eventful);
+		CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	}
+	return 1;
+}
+
+/* ---- Sleeping */
+
+int tcp_queue_fd(struct fabric_queue *base)
+{
+	return tcp_container(base, struct tcp_queue)->epoll_fd;
+}
+
+int tcp_queue_arm(struct fabric_queue *base)
+{
+	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+	struct tcp_endpoint *endpoint;
+
+	if (!queue->is_drained || !cds_list_empty(&queue->eventful))
+		return -EAGAIN;
+	cds_list_for_each_entry (endpoint, &queue->warm, warm) {
+		if (endpoint->state == TCP_IS_CLOSED)
+			return -EAGAIN;
+		tell_epoll(queue, endpoint);
+	}
+	return 0;
+}
+
+/* ---- Opening and closing */
+
+int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
+{
+	struct tcp_queue *queue = calloc(1, sizeof(*queue));
+	int status;
+
+	if (queue == NULL)
+		return error_code(-ENOMEM);
+	queue->base.fabric = fabric;
+	queue->depth = depth == 0 ? 1 : depth > TCP_DEPTH_MAX ? TCP_DEPTH_MAX : depth;
+	queue->is_drained = true;
+	queue->polls_until_look = LOOK_POLLS;
+	CDS_INIT_LIST_HEAD(&queue->warm);
+	CDS_INIT_LIST_HEAD(&queue->connecting);
+	CDS_INIT_LIST_HEAD(&queue->eventful);
+	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->epoll_fd < 0) {
+		status = -errno;
+		free(queue);
+		return error_code(status);
+	}
+	*out = &queue->base;
+	return 0;
+}
+
+void tcp_queue_close(struct fabric_queue *base)
+{
+	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+
+	close(queue->epoll_fd);
+	free(queue);
+}

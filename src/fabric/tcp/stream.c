@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames out of a socket and into it. Payloads go straight between the socket and the memory they are of;
+ * headers, and payloads that come along with them, pass the stage. Called by queue.c's polls and
+ * endpoint.c's posting; owns nothing.
+ *
+ * Everything that comes is a peer's: step() is where it is believed or not.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fabric/tcp/tcp.h"
+
+#define SEND_IOV      64U	    /* of one system call                                    */
+#define SEND_BYTES    (1024U << 10) /* of one system call, at least, if there is that much    */
+#define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
+#define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
+
+/* ---- Sending */
+
+struct tcp_outgoing *tcp_stream_place(struct tcp_endpoint *endpoint, uint32_t type, uint64_t length)
+{
+	struct tcp_outgoing *out;
+
+	if (endpoint->out_end - endpoint->out_first > endpoint->out_mask)
+		return NULL;
+	out = &endpoint->out[endpoint->out_end & endpoint->out_mask];
+	out->frame = (struct tcp_frame){.type = htole32(type), .length = htole64(length)};
+	out->type = type;
+	out->length = length;
+	out->nr_iov = 0;
+	return out;
+}
+
+static uint64_t payload_of(const struct tcp_outgoing *out)
+{
+	return out->type == TCP_READ || out->type == TCP_WRITE_ACK ? 0 : out->length;
+}
+
+/* Adds what is left of a frame, of which `skip` bytes are sent. Returns its length. */
+static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, struct iovec *iov,
+			   size_t *nr_iov)
+{
+	uint32_t header = tcp_frame_bytes(out->type);
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i <= out->nr_iov; i++) {
+		struct iovec piece = i == 0 ? (struct iovec){&out->frame, header} : out->iov[i - 1];
+
+		if (skip >= piece.iov_len) {
+			skip -= piece.iov_len;
+			continue;
+		}
+		piece.iov_base = (char *)piece.iov_base + skip;
+		piece.iov_len -= skip;
+		skip = 0;
+		bytes += piece.iov_len;
+		iov[(*nr_iov)++] = piece;
+	}
+	return bytes;
+}
+
+static size_t gather(struct tcp_endpoint *endpoint, struct iovec *iov, size_t *nr_iov)
+{
+	uint64_t skip = endpoint->out_sent;
+	size_t bytes = 0;
+
+	*nr_iov = 0;
+	for (uint32_t i = endpoint->out_next; i != endpoint->out_end; i++) {
+		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= SEND_BYTES)
+			break;
+		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip, iov, nr_iov);
+		skip = 0;
+	}
+	return bytes;
+}
+
+/* So many bytes are sent. */
+static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
+{
+	endpoint->out_sent += bytes;
+	while (endpoint->out_next != endpoint->out_end) {
+		const struct tcp_outgoing *out =
+			&endpoint->out[endpoint->out_next & endpoint->out_mask];
+		uint64_t length = tcp_frame_bytes(out->type) + payload_of(out);
+
+		if (endpoint->out_sent < length)
+			break;
+		endpoint->out_sent -= length;
+		endpoint->out_next++;
+		if (out->type == TCP_READ || out->type == TCP_WRITE)
+			endpoint->expected_sent++;
+	}
+}
+
+void tcp_stream_flush(struct tcp_endpoint *endpoint)
+{
+	struct iovec iov[SEND_IOV];
+	struct msghdr message = {.msg_iov = iov};
+	size_t bytes;
+	ssize_t nr;
+
+	if (endpoint->out_next == endpoint->out_end)
+		return;
+	bytes = gather(endpoint, iov, &message.msg_iovlen);
+	if (message.msg_iovlen == 1)
+		nr = send(endpoint->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else
+		nr = sendmsg(endpoint->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (nr >= 0)
+		note_sent(endpoint, (uint64_t)nr);
+	else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+		tcp_endpoint_break(endpoint);
+}
+
+void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	while (endpoint->out_first != endpoint->out_next) {
+		const struct tcp_outgoing *out =
+			&endpoint->out[endpoint->out_first & endpoint->out_mask];
+
+		if (out->type == TCP_MESSAGE) {
+			if (tcp_sink_is_full(sink))
+				return;
+			tcp_sink_put(sink, out->context, 0);
+			endpoint->nr_requests--;
+		} else if (out->type == TCP_READ_REPLY || out->type == TCP_WRITE_ACK) {
+			endpoint->nr_replies--;
+		}
+		endpoint->out_first++;
+	}
+	if (endpoint->out_first == endpoint->out_end)
+		endpoint->out_first = endpoint->out_next = endpoint->out_end = 0;
+}
+
+/* ---- Receiving: what a header says */
+
+enum step {
+	STEP_DONE,    /* go on                                               */
+	STEP_STARVED, /* more must come first                                */
+	STEP_BLOCKED, /* the peer, or our owner, must take something first   */
+	STEP_BROKEN,  /* the peer has said what it may not                   */
+};
+
+static void expect_payload(struct tcp_endpoint *endpoint, const struct tcp_frame *frame,
+			   const struct iovec *iov, unsigned nr_iov, uint64_t length)
+{
+	struct tcp_incoming *in = &endpoint->in;
+
+	in->is_payload = true;
+	in->type = frame->type;
+	in->length = in->left = length;
+	in->iov_first = 0;
+	in->nr_iov = nr_iov;
+	if (nr_iov > 0)
+		memcpy(in->iov, iov, nr_iov * sizeof(*iov));
+}
+
+/* A reply in line. There is a place: a request is taken only when there is. */
+static void push_reply(struct tcp_endpoint *endpoint, uint32_t type, void *data, uint64_t length)
+{
+	struct tcp_outgoing *out = tcp_stream_place(endpoint, type, length);
+
+	if (type == TCP_READ_REPLY && length > 0) {
+		out->iov[0] = (struct iovec){data, length};
+		out->nr_iov = 1;
+	}
+	endpoint->nr_replies++;
+	tcp_stream_push(endpoint);
+}
+
+static bool has_reply_place(const struct tcp_endpoint *endpoint)
+{
+	return endpoint->nr_replies < TCP_REPLIES_MAX &&
+	       endpoint->out_end - endpoint->out_first <= endpoint->out_mask;
+}
+
+static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	bool is_read = frame->type == TCP_READ;
+	struct iovec iov;
+	uint8_t *data;
+
+	if (!has_reply_place(endpoint))
+		return STEP_BLOCKED;
+	data = tcp_memory_find(endpoint->domain, &endpoint->known, frame->key, frame->offset,
+			       frame->length, is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
+	if (data == NULL)
+		return STEP_BROKEN;
+	if (is_read) {
+		push_reply(endpoint, TCP_READ_REPLY, data, frame->length);
+	} else {
+		iov = (struct iovec){data, frame->length};
+		expect_payload(endpoint, frame, &iov, 1, frame->length);
+	}
+	return STEP_DONE;
+}
+
+/* Replies must be those that are due. */
+static enum step take_reply(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	const struct tcp_expected *expected =
+		&endpoint->expected[endpoint->expected_first & endpoint->expected_mask];
+
+	if (endpoint->expected_first == endpoint->expected_sent || frame->type != expected->type ||
+	    frame->length != expected->length)
+		return STEP_BROKEN;
+	expect_payload(endpoint, frame, expected->iov, expected->nr_iov,
+		       frame->type == TCP_READ_REPLY ? frame->length : 0);
+	return STEP_DONE;
+}
+
+static enum step take_message(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	const struct tcp_receive *receive =
+		&endpoint->receives[endpoint->receive_first % FABRIC_RECEIVE_MAX];
+	struct iovec iov;
+
+	if (endpoint->receive_first == endpoint->receive_end) {
+		endpoint->lacks_receive = true;
+		return STEP_BLOCKED;
+	}
+	if (frame->length > receive->length)
+		return STEP_BROKEN;
+	iov = (struct iovec){receive->addr, frame->length};
+	expect_payload(endpoint, frame, &iov, 1, frame->length);
+	return STEP_DONE;
+}
+
+static enum step take_header(struct tcp_endpoint *endpoint)
+{
+	uint32_t staged = endpoint->stage_end - endpoint->stage_begin, header;
+	struct tcp_frame frame = {0};
+	enum step step = STEP_BROKEN;
+
+	if (staged < TCP_FRAME_SHORT)
+		return STEP_STARVED;
+	memcpy(&frame, endpoint->stage + endpoint->stage_begin, TCP_FRAME_SHORT);
+	header = tcp_frame_bytes(le32toh(frame.type));
+	if (staged < header)
+		return STEP_STARVED;
+	memcpy(&frame, endpoint->stage + endpoint->stage_begin, header);
+	if (frame.reserved != 0)
+		return STEP_BROKEN;
+	frame.type = le32toh(frame.type);
+	frame.length = le64toh(frame.length);
+	frame.key = le64toh(frame.key);
+	frame.offset = le64toh(frame.offset);
+	if (frame.type == TCP_READ || frame.type == TCP_WRITE)
+		step = take_request(endpoint, &frame);
+	else if (frame.type == TCP_READ_REPLY || frame.type == TCP_WRITE_ACK)
+		step = take_reply(endpoint, &frame);
+	else if (frame.type == TCP_MESSAGE)
+		step = take_message(endpoint, &frame);
+	if (step == STEP_DONE)
+		endpoint->stage_begin += header;
+	return step;
+}
+
+/* ---- Receiving: payloads */
+
+/* So many bytes of the payload are in their place. */
+static void note_payload(struct tcp_incoming *in, uint64_t bytes)
+{
+	in->left -= bytes;
+	while (bytes > 0) {
+		struct iovec *iov = &in->iov[in->iov_first];
+		size_t part = bytes < iov->iov_len ? (size_t)bytes : iov->iov_len;
+
+		iov->iov_base = (char *)iov->iov_base + part;
+		iov->iov_len -= part;
+		bytes -= part;
+		if (iov->iov_len == 0)
+			in->iov_first++;
+	}
+}
+
+static void copy_staged(struct tcp_endpoint *endpoint)
+{
+	struct tcp_incoming *in = &endpoint->in;
+
+	while (in->left > 0 && endpoint->stage_begin < endpoint->stage_end) {
+		const struct iovec *iov = &in->iov[in->iov_first];
+		size_t part = endpoint->stage_end - endpoint->stage_begin;
+
+		if (part > iov->iov_len)
+			part = iov->iov_len;
+		memcpy(iov->iov_base, endpoint->stage + endpoint->stage_begin, part);
+		endpoint->stage_begin += (uint32_t)part;
+		note_payload(in, part);
+	}
+}
+
+static void finish_frame(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	const struct tcp_incoming *in = &endpoint->in;
+
+	if (in->type == TCP_WRITE) {
+		push_reply(endpoint, TCP_WRITE_ACK, NULL, in->length);
+	} else if (in->type == TCP_MESSAGE) {
+		uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
+
+		tcp_sink_put(sink, endpoint->receives[index].context, 0);
+	} else {
+		uint32_t index = endpoint->expected_first++ & endpoint->expected_mask;
+
+		endpoint->nr_requests--;
+		tcp_sink_put(sink, endpoint->expected[index].context, 0);
+		if (endpoint->expected_first == endpoint->expected_end)
+			endpoint->expected_first = endpoint->expected_sent =
+				endpoint->expected_end = 0;
+	}
+	endpoint->in.is_payload = false;
+}
+
+/* One header, or one payload, of what is staged. There is room in the sink. */
+static enum step step(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	if (!endpoint->in.is_payload)
+		return take_header(endpoint);
+	copy_staged(endpoint);
+	if (endpoint->in.left > 0)
+		return STEP_STARVED;
+	finish_frame(endpoint, sink);
+	return STEP_DONE;
+}
+
+/* ---- Receiving: the socket */
+
+/* The stage is empty: payload goes into its place, and a bit of what follows into the stage. `*asked` is what
+ * there was room for. */
+static ssize_t receive_payload(struct tcp_endpoint *endpoint, size_t *asked)
+{
+	struct tcp_incoming *in = &endpoint->in;
+	struct iovec iov[FABRIC_IOV_MAX + 1];
+	struct msghdr message = {.msg_iov = iov};
+	size_t bytes = 0;
+	ssize_t nr;
+
+	for (unsigned i = in->iov_first; i < in->nr_iov && bytes < RECEIVE_BYTES; i++) {
+		iov[message.msg_iovlen] = in->iov[i];
+		if (iov[message.msg_iovlen].iov_len > RECEIVE_BYTES - bytes)
+			iov[message.msg_iovlen].iov_len = RECEIVE_BYTES - bytes;
+		bytes += iov[message.msg_iovlen++].iov_len;
+	}
+	*asked = bytes;
+	if (bytes == in->left) {
+		iov[message.msg_iovlen++] = (struct iovec){endpoint->stage, TAIL_BYTES};
+		*asked += TAIL_BYTES;
+	}
+	nr = recvmsg(endpoint->fd, &message, MSG_DONTWAIT);
+	if (nr <= 0)
+		return nr;
+	if ((size_t)nr < bytes)
+		bytes = (size_t)nr;
+	note_payload(in, bytes);
+	endpoint->stage_begin = 0;
+	endpoint->stage_end = (uint32_t)((size_t)nr - bytes);
+	return nr;
+}
+
+static ssize_t receive_header(struct tcp_endpoint *endpoint, size_t *asked)
+{
+	uint32_t staged = endpoint->stage_end - endpoint->stage_begin;
+	ssize_t nr;
+
+	if (staged > 0 && endpoint->stage_begin > 0)
+		memmove(endpoint->stage, endpoint->stage + endpoint->stage_begin, staged);
+	endpoint->stage_begin = 0;
+	endpoint->stage_end = staged;
+	*asked = TCP_STAGE_BYTES - staged;
+	nr = recv(endpoint->fd, endpoint->stage + staged, *asked, MSG_DONTWAIT);
+	if (nr > 0)
+		endpoint->stage_end += (uint32_t)nr;
+	return nr;
+}
+
+/* Returns how many bytes have come, 0 for none; `*is_drained`: there are no more for now. */
+static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
+{
+	size_t asked;
+	ssize_t nr = endpoint->in.is_payload ? receive_payload(endpoint, &asked)
+					     : receive_header(endpoint, &asked);
+
+	if (nr == 0 || (nr < 0 && errno != EAGAIN && errno != EINTR)) {
+		tcp_endpoint_break(endpoint);
+		nr = 0;
+	}
+	*is_drained = nr < (ssize_t)asked;
+	return nr > 0 ? (size_t)nr : 0;
+}
+
+/* ---- Both */
+
+/* Takes what is staged, sends what that brings about. */
+static enum step take_staged(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	enum step result = STEP_DONE;
+
+	while (result == STEP_DONE && !tcp_sink_is_full(sink)) {
+		result = step(endpoint, sink);
+		if (result == STEP_BLOCKED && !endpoint->lacks_receive) {
+			tcp_stream_flush(endpoint);
+			tcp_stream_reap(endpoint, sink);
+			if (endpoint->state == TCP_IS_CONNECTED && has_reply_place(endpoint))
+				result = STEP_DONE;
+		}
+		if (endpoint->state != TCP_IS_CONNECTED)
+			return STEP_BLOCKED;
+	}
+	if (result == STEP_BROKEN)
+		tcp_endpoint_break(endpoint);
+	return result;
+}
+
+bool tcp_stream_progress(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	size_t budget = RECEIVE_BYTES, received;
+	bool has_moved = false, is_drained = false;
+	enum step result;
+
+	tcp_stream_reap(endpoint, sink);
+	do {
+		result = take_staged(endpoint, sink);
+		if (result != STEP_STARVED || is_drained || budget == 0)
+			break;
+		received = receive(endpoint, &is_drained);
+		has_moved = has_moved || received > 0;
+		budget -= received < budget ? received : budget;
+		/* What has come is taken before anything else. */
+	} while (endpoint->state == TCP_IS_CONNECTED);
+	/* Blocked, and whoever could end that has gone. */
+	if (result == STEP_BLOCKED && endpoint->is_hung)
+		tcp_endpoint_break(endpoint);
+	if (endpoint->state == TCP_IS_CONNECTED && endpoint->out_next != endpoint->out_end) {
+		uint32_t next = endpoint->out_next;
+		uint64_t sent = endpoint->out_sent;
+
+		tcp_stream_flush(endpoint);
+		has_moved = has_moved || next != endpoint->out_next || sent != endpoint->out_sent;
+	}
+	if (endpoint->state == TCP_IS_CONNECTED)
+		tcp_stream_reap(endpoint, sink);
+	return has_moved;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transport tcp, opened: nothing but a first domain. Called through the fabric seam, from any thread. */
+#include "fabric/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static int tcp_open(const char *transport, struct fabric **out)
+{
+	struct fabric *fabric = calloc(1, sizeof(*fabric));
+	int status;
+
+	(void)transport;
+	if (fabric == NULL)
+		return error_code(-ENOMEM);
+	fabric->ops = &tcp_ops;
+	fabric->attributes = (struct fabric_attributes){
+		.transport = tcp_ops.transport,
+		.is_target_passive = false,
+		.needs_local_registration = false,
+		.transfer_bytes_max = TCP_TRANSFER_MAX,
+		.iov_max = FABRIC_IOV_MAX,
+	};
+	status = tcp_domain_open(fabric, &fabric->domain);
+	if (status != 0) {
+		free(fabric);
+		return status;
+	}
+	*out = fabric;
+	return 0;
+}
+
+static void tcp_close(struct fabric *fabric)
+{
+	tcp_domain_close(fabric->domain);
+	free(fabric);
+}
+
+const struct fabric_ops tcp_ops = {
+	.transport = "tcp",
+	.open = tcp_open,
+	.close = tcp_close,
+	.domain_open = tcp_domain_open,
+	.domain_close = tcp_domain_close,
+	.memory_register = tcp_memory_register,
+	.memory_deregister = tcp_memory_deregister,
+	.listen = tcp_listen,
+	.listener_close = tcp_listener_close,
+	.listener_fd = tcp_listener_fd,
+	.listener_next = tcp_listener_next,
+	.listener_sweep = tcp_listener_sweep,
+	.accept = tcp_accept,
+	.reject = tcp_reject,
+	.queue_open = tcp_queue_open,
+	.queue_close = tcp_queue_close,
+	.queue_fd = tcp_queue_fd,
+	.queue_arm = tcp_queue_arm,
+	.queue_poll = tcp_queue_poll,
+	.queue_event = tcp_queue_event,
+	.connect = tcp_connect,
+	.endpoint_close = tcp_endpoint_close,
+	.read = tcp_read,
+	.write = tcp_write,
+	.receive = tcp_receive,
+	.send = tcp_send,
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What goes over a connection of the transport tcp; docs/protocol.md describes it for others. All fields
+ * are little-endian. The connecting end sends a hello, the accepting end a welcome; then both send frames.
+ */
+#ifndef FABRIC_TCP_WIRE_H
+#define FABRIC_TCP_WIRE_H
+
+#include <endian.h>
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+#define TCP_WIRE_MAGIC	 0x64666161U /* "aafd" */
+#define TCP_WIRE_VERSION 1U
+
+/* Of the private data comes what there is. */
+struct tcp_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t private_length;
+	uint8_t private_data[FABRIC_PRIVATE_MAX];
+};
+#define TCP_HELLO_HEAD 8U
+_Static_assert(offsetof(struct tcp_hello, private_data) == TCP_HELLO_HEAD, "as documented");
+
+struct tcp_welcome {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t reserved; /* 0 */
+};
+_Static_assert(sizeof(struct tcp_welcome) == 8, "as documented");
+
+enum tcp_frame_type {
+	TCP_READ = 1,
+	TCP_WRITE,	/* followed by what is to be written        */
+	TCP_READ_REPLY, /* followed by what was read                */
+	TCP_WRITE_ACK,	/* it is in the memory                      */
+	TCP_MESSAGE,	/* followed by the message                  */
+};
+
+struct tcp_frame {
+	uint32_t type;
+	uint32_t reserved; /* 0 */
+	uint64_t length;   /* of a reply: as asked for */
+	/* Those that are no requests end here. */
+	uint64_t key;
+	uint64_t offset; /* into the registered memory */
+};
+#define TCP_FRAME_SHORT 16U
+_Static_assert(sizeof(struct tcp_frame) == 32, "as documented");
+_Static_assert(offsetof(struct tcp_frame, key) == TCP_FRAME_SHORT, "as documented");
+
+static inline uint32_t tcp_frame_bytes(uint32_t type)
+{
+	return type == TCP_READ || type == TCP_WRITE ? sizeof(struct tcp_frame) : TCP_FRAME_SHORT;
+}
+
+#endif
