@@ -70,17 +70,6 @@ int fabric_address_resolve(const char *what, const char *text, bool is_passive,
 	return 0;
 }
 
-uint16_t fabric_address_port(const void *address)
-{
-	const struct sockaddr *any = address;
-
-	if (any->sa_family == AF_INET)
-		return ntohs(((const struct sockaddr_in *)address)->sin_port);
-	if (any->sa_family == AF_INET6)
-		return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
-	return 0;
-}
-
 void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX])
 {
 	const struct sockaddr *any = address;

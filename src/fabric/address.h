@@ -18,8 +18,6 @@ struct fabric_address {
  * -EINVAL, -EADDRNOTAVAIL, with a sentence that begins with `what`. */
 int fabric_address_resolve(const char *what, const char *text, bool is_passive,
 			   struct fabric_address *out);
-/* The port of a socket address; 0: it has none. */
-uint16_t fabric_address_port(const void *address);
 /* Prints it as it is parsed. */
 void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX]);
 

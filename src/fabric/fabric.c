@@ -12,7 +12,7 @@
 #include "fabric/ofi/ofi.h"
 #include "fabric/tcp/tcp.h"
 
-static const struct fabric_ops *const transports[] = {&tcp_ops, &ofi_tcp_ops, &ofi_verbs_ops};
+static const struct fabric_ops *const transports[] = {&tcp_ops, &ofi_verbs_ops};
 
 int fabric_open(const char *transport, struct fabric **out)
 {

@@ -2,7 +2,7 @@
 /*
  * The fabric seam: connections, one-sided transfers and queues, whatever carries them.
  *
- * A transport is one `struct fabric_ops` in one folder (ofi/ over libfabric). Callers use the inline
+ * A transport is one `struct fabric_ops` in one folder (tcp/; ofi/ over libfabric's verbs). Callers use the inline
  * wrappers below; nothing above this seam names a transport except to pass its name through.
  *
  * Threads: a fabric, its domains, memory registrations and listeners may be used from any thread. A queue
@@ -142,8 +142,8 @@ struct fabric_ops {
 	int (*listener_fd)(struct fabric_listener *listener);
 	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). */
 	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
-	/* Ends the connections of strangers who have been silent for too long; how long is counted from
-	 * the first sweep that finds them. Returns how many silent strangers it found, which are to be
+	/* Ends the connections of strangers who have been silent for too long; how long is counted at the
+	 * latest from the first sweep that finds them. Returns how many silent strangers it found, which are to be
 	 * looked at again. One thread at a time, beside any others that use the listener. NULL: the
 	 * transport does not let strangers keep anything open. */
 	size_t (*listener_sweep)(struct fabric_listener *listener,
@@ -154,7 +154,8 @@ struct fabric_ops {
 		      struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 	void (*reject)(struct fabric_listener *listener, struct fabric_request *request);
 
-	/* A queue for up to `depth` transfers in flight per endpoint; grows inside as endpoints come. */
+	/* A queue for up to `depth` transfers in flight per endpoint, or as many as the transport can;
+	 * grows inside as endpoints come. */
 	int (*queue_open)(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
 	/* All its endpoints must be closed. */
 	void (*queue_close)(struct fabric_queue *queue);
@@ -177,8 +178,7 @@ struct fabric_ops {
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
 	 * A write completes when the bytes are in the target's memory, or, with writes_need_flush, when
 	 * nothing of it can get lost any more on the way there. Pieces are copied from `pieces`
-	 * before return; the memory they describe must stay until completion. -EOPNOTSUPP: a transport
-	 * need not let the accepting end read (tcp does not). */
+	 * before return; the memory they describe must stay until completion. Either end may. */
 	int (*read)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

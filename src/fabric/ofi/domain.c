@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Protection domains and the memory registered in them. A key means something in the domain it was made in,
- * and an endpoint is in one domain: tcp looks keys up in the domain's table, a NIC in its protection domain.
+ * and an endpoint is in one domain: a NIC looks keys up in its protection domain.
  * Called through the fabric seam, from any thread. A domain owns libfabric's.
  */
 #include <errno.h>
@@ -108,7 +108,6 @@ int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	return 0;
 }
 
-/* On tcp a transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
 void ofi_memory_deregister(struct fabric_memory *memory)
 {
 	struct fid_mr *mr = memory->handle;

@@ -140,21 +140,18 @@ int ofi_accept(struct fabric_request *request, struct fabric_queue *base,
 	       struct fabric_domain *domain, void *owner, struct fabric_endpoint **out)
 {
 	struct ofi_queue *queue = ofi_container(base, struct ofi_queue);
-	struct ofi_request *own = request->handle;
+	struct fi_info *info = request->handle;
 	struct ofi_endpoint *endpoint;
 	bool was_taken;
 	int rc;
 
-	endpoint = open_endpoint(queue, domain, own->info, false, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, domain, info, false, owner, &was_taken, &rc);
 	if (was_taken) {
-		fi_freeinfo(own->info);
-		own->info = NULL;
+		fi_freeinfo(info);
+		request->handle = NULL;
 	}
 	if (endpoint == NULL)
 		goto out_fail;
-	request->handle = NULL;
-	endpoint->caller = own->caller;
-	free(own);
 	rc = fi_accept(endpoint->ep, NULL, 0);
 	if (rc != 0) {
 		ofi_endpoint_close(&endpoint->base);
@@ -176,7 +173,6 @@ void ofi_endpoint_close(struct fabric_endpoint *base)
 	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
 
 	fi_close(&endpoint->ep->fid);
-	ofi_caller_forget(ofi_container(queue->base.fabric, struct ofi_fabric), endpoint->caller);
 	cds_list_del(&endpoint->node);
 	cds_list_del(&endpoint->eventful);
 	/* What the EQ still says of it goes now: the next endpoint may be born at the same address. */
@@ -212,8 +208,6 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 
 	if (endpoint->state != OFI_CONNECTED)
 		return -ENOTCONN;
-	if (direction == READ && fabric->reads_spoil_cqs && !endpoint->cq->is_private)
-		return -EOPNOTSUPP;
 	if (nr_pieces == 0 || nr_pieces > attributes->iov_max || context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < nr_pieces; i++) {
@@ -228,7 +222,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 	if (target.len > attributes->transfer_bytes_max)
 		return -EMSGSIZE;
 	rc = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
-			       : fi_writemsg(endpoint->ep, &message, fabric->write_flags);
+			       : fi_writemsg(endpoint->ep, &message, FI_COMPLETION);
 	/* Even a refused one: polling is what makes room. */
 	ofi_queue_warm(queue, endpoint->cq);
 	if (rc == 0) {

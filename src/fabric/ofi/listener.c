@@ -40,7 +40,6 @@ static int print_name(struct ofi_listener *listener)
 	if (rc != 0)
 		return rc;
 	fabric_address_print(&name, listener->base.address);
-	listener->port = fabric_address_port(&name);
 	return 0;
 }
 
@@ -136,28 +135,6 @@ static void turn_away(struct ofi_listener *listener, struct fi_info *info)
 	fi_freeinfo(info);
 }
 
-/* What a request is to us; NULL without memory, and it is rejected. */
-static struct ofi_request *open_request(struct ofi_listener *listener, struct fi_info *info)
-{
-	struct fabric *fabric = listener->base.fabric;
-	struct ofi_request *request = calloc(1, sizeof(*request));
-
-	if (request == NULL)
-		goto out_reject;
-	request->info = info;
-	if (fabric->ops->listener_sweep == NULL)
-		return request;
-	request->caller =
-		ofi_caller_note(ofi_container(fabric, struct ofi_fabric), info->dest_addr);
-	if (request->caller != NULL)
-		return request;
-
-	free(request);
-out_reject:
-	turn_away(listener, info);
-	return NULL;
-}
-
 int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
@@ -170,16 +147,13 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 	ssize_t length;
 
 	memset(out, 0, sizeof(*out));
-	do {
+	length = read_request(listener, &event.entry, sizeof(event));
+	/* What has come since would not be told by the descriptor. */
+	if (length < 0 && fi_trywait(fabric->fabric, &fid, 1) == -FI_EAGAIN)
 		length = read_request(listener, &event.entry, sizeof(event));
-		/* What has come since would not be told by the descriptor. */
-		if (length < 0 && fi_trywait(fabric->fabric, &fid, 1) == -FI_EAGAIN)
-			length = read_request(listener, &event.entry, sizeof(event));
-		if (length < 0)
-			return -EAGAIN;
-		out->handle = open_request(listener, event.entry.info);
-	} while (out->handle == NULL);
-
+	if (length < 0)
+		return -EAGAIN;
+	out->handle = event.entry.info;
 	out->private_length = (size_t)length - sizeof(event.entry);
 	if (out->private_length > FABRIC_PRIVATE_MAX)
 		out->private_length = FABRIC_PRIVATE_MAX;
@@ -192,15 +166,11 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 void ofi_reject(struct fabric_listener *base, struct fabric_request *request)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
-	struct ofi_request *own = request->handle;
 
-	if (own == NULL)
+	if (request->handle == NULL)
 		return;
+	turn_away(listener, request->handle);
 	request->handle = NULL;
-	if (own->info != NULL)
-		turn_away(listener, own->info);
-	ofi_caller_forget(ofi_container(base->fabric, struct ofi_fabric), own->caller);
-	free(own);
 }
 
 static void reject_all(struct fabric_listener *base)
@@ -211,28 +181,12 @@ static void reject_all(struct fabric_listener *base)
 		ofi_reject(base, &request);
 }
 
-/* libfabric forgets those that have not said anything, and would leave them open: they go while it still
- * looks, as long as that helps. */
-static void end_strangers(struct fabric_listener *base)
-{
-	static const struct fabric_patience none;
-	size_t nr_before, nr_left = SIZE_MAX;
-
-	do {
-		nr_before = nr_left;
-		nr_left = fabric_listener_sweep(base, &none);
-		reject_all(base);
-	} while (nr_left > 0 && nr_left < nr_before);
-}
-
 void ofi_listener_close(struct fabric_listener *base)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
 
 	reject_all(base);
-	end_strangers(base);
 	fi_close(&listener->pep->fid);
 	fi_close(&listener->eq->fid);
-	free(listener->strangers.all);
 	free(listener);
 }

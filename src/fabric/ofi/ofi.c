@@ -6,7 +6,6 @@
 #include "fabric/ofi/ofi.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,27 +51,18 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	uint64_t mr_mode = (uint64_t)info->domain_attr->mr_mode;
 	struct fabric_attributes *attributes = &fabric->base.attributes;
 	size_t iov_max = info->tx_attr->iov_limit;
-	bool is_tcp = ops == &ofi_tcp_ops;
 
 	fabric->base.ops = ops;
 	fabric->is_virtual_addressed = (mr_mode & FI_MR_VIRT_ADDR) != 0;
 	fabric->picks_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
-	fabric->reads_spoil_cqs = is_tcp;
-	fabric->ends_by_hand = !is_tcp;
-	fabric->signals_itself = is_tcp;
-	/* tcp heeds the flag in fi_writemsg() only; verbs' acknowledgement is as good as it gets and
-	 * it does not know the flag. */
-	fabric->write_flags = FI_COMPLETION | (is_tcp ? FI_DELIVERY_COMPLETE : 0);
 
 	/* No more is received, and verbs sets room in the CQ apart for it. */
-	if (!is_tcp)
-		fabric->info->rx_attr->size = FABRIC_RECEIVE_MAX;
+	fabric->info->rx_attr->size = FABRIC_RECEIVE_MAX;
 
 	attributes->transport = ops->transport;
-	/* tcp reports automatic progress and has none. */
-	attributes->is_target_passive = !is_tcp;
-	/* verbs acknowledges a write when the NIC has it. */
-	attributes->writes_need_flush = !is_tcp;
+	attributes->is_target_passive = true;
+	/* A write is acknowledged when the NIC has it. */
+	attributes->writes_need_flush = true;
 	attributes->needs_local_registration = (mr_mode & FI_MR_LOCAL) != 0;
 	attributes->transfer_bytes_max = info->ep_attr->max_msg_size;
 	attributes->iov_max = iov_max < FABRIC_IOV_MAX ? (uint32_t)iov_max : FABRIC_IOV_MAX;
@@ -85,7 +75,6 @@ static void ofi_close(struct fabric *base)
 	ofi_domain_close(base->domain);
 	fi_close(&fabric->fabric->fid);
 	fi_freeinfo(fabric->info);
-	pthread_mutex_destroy(&fabric->callers_lock);
 	free(fabric);
 }
 
@@ -112,7 +101,6 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	rc = ofi_domain_open(&fabric->base, &fabric->base.domain);
 	if (rc != 0)
 		goto out_fabric;
-	pthread_mutex_init(&fabric->callers_lock, NULL);
 	*out = &fabric->base;
 	return 0;
 
@@ -125,12 +113,6 @@ out_free:
 	rc = ofi_errno(rc);
 	return error_fail(rc, "open transport %s: %s; is its device there, or use another",
 			  ops->transport, afar_strerror(rc));
-}
-
-static int open_tcp(const char *transport, struct fabric **out)
-{
-	(void)transport;
-	return open_transport(&ofi_tcp_ops, out);
 }
 
 static int open_verbs(const char *transport, struct fabric **out)
@@ -154,21 +136,30 @@ int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 	return 0;
 }
 
-#define OFI_OPS(name, sweep)                                                                    \
-	{                                                                                       \
-		.transport = #name, .open = open_##name, .close = ofi_close,                    \
-		.domain_open = ofi_domain_open, .domain_close = ofi_domain_close,               \
-		.memory_register = ofi_memory_register,                                         \
-		.memory_deregister = ofi_memory_deregister, .listen = ofi_listen,               \
-		.listener_close = ofi_listener_close, .listener_fd = ofi_listener_fd,           \
-		.listener_next = ofi_listener_next, .accept = ofi_accept, .reject = ofi_reject, \
-		.listener_sweep = sweep, .queue_open = ofi_queue_open,                          \
-		.queue_close = ofi_queue_close, .queue_fd = ofi_queue_fd,                       \
-		.queue_arm = ofi_queue_arm, .queue_poll = ofi_queue_poll,                       \
-		.queue_event = ofi_queue_event, .connect = ofi_connect,                         \
-		.endpoint_close = ofi_endpoint_close, .read = ofi_read, .write = ofi_write,     \
-		.receive = ofi_receive, .send = ofi_send,                                       \
-	}
-
-const struct fabric_ops ofi_tcp_ops = OFI_OPS(tcp, ofi_listener_sweep);
-const struct fabric_ops ofi_verbs_ops = OFI_OPS(verbs, NULL);
+const struct fabric_ops ofi_verbs_ops = {
+	.transport = "verbs",
+	.open = open_verbs,
+	.close = ofi_close,
+	.domain_open = ofi_domain_open,
+	.domain_close = ofi_domain_close,
+	.memory_register = ofi_memory_register,
+	.memory_deregister = ofi_memory_deregister,
+	.listen = ofi_listen,
+	.listener_close = ofi_listener_close,
+	.listener_fd = ofi_listener_fd,
+	.listener_next = ofi_listener_next,
+	.accept = ofi_accept,
+	.reject = ofi_reject,
+	.queue_open = ofi_queue_open,
+	.queue_close = ofi_queue_close,
+	.queue_fd = ofi_queue_fd,
+	.queue_arm = ofi_queue_arm,
+	.queue_poll = ofi_queue_poll,
+	.queue_event = ofi_queue_event,
+	.connect = ofi_connect,
+	.endpoint_close = ofi_endpoint_close,
+	.read = ofi_read,
+	.write = ofi_write,
+	.receive = ofi_receive,
+	.send = ofi_send,
+};

@@ -8,7 +8,6 @@
  *   queue.c     completion queues, connection events, sleeping
  *   endpoint.c  connecting, accepting, closing, reading, writing
  *   listener.c  connection requests
- *   strangers.c tcp connections to a listener on which nothing was requested yet
  *
  * Ownership: a fabric owns libfabric's fabric and its first domain. A queue owns its event queue (EQ), its
  * completion queues (CQs) and the epoll descriptor over them. An endpoint is owned by whoever opened
@@ -32,7 +31,6 @@
 #include "fabric/address.h"
 #include "fabric/fabric.h"
 
-/* Reading a CQ costs tcp a walk over its endpoints. */
 #define OFI_SHARERS_MAX 64
 
 /* The most private data that any provider passes: an event that does not fit its buffer would block
@@ -43,22 +41,8 @@ struct ofi_fabric {
 	struct fabric base;
 	struct fi_info *info; /* what the provider can do; a template for endpoints */
 	struct fid_fabric *fabric;
-	uint64_t write_flags; /* that make a write complete when it has arrived */
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
-	/*
-	 * An endpoint that connects has a CQ of its own, which is closed with it, for two reasons.
-	 * Closing an endpoint in the middle of a read's response corrupts the pool of transfers of its
-	 * CQ in libfabric 1.17's tcp: other endpoints on it crash or get completions that are not
-	 * theirs; there those that share a CQ must not read. And verbs does not say on which endpoint a
-	 * transfer has failed.
-	 */
-	bool reads_spoil_cqs;
-	/* Verbs: a failed transfer or a dead peer ends neither the connection nor the other transfers. */
-	bool ends_by_hand;
-	bool signals_itself; /* a CQ's descriptor: see ignore_own_signal() */
-	pthread_mutex_t callers_lock;
-	void *callers; /* tree of ofi_caller */
 };
 
 struct ofi_domain {
@@ -66,47 +50,11 @@ struct ofi_domain {
 	struct fid_domain *domain;
 };
 
-/* The other end of a socket. Compared as bytes: no padding, and what is not used is 0. */
-struct ofi_peer {
-	uint16_t family;
-	uint16_t port;
-	uint32_t scope;
-	uint8_t host[16];
-};
-_Static_assert(sizeof(struct ofi_peer) == 24, "no padding");
-
-/* A peer that has asked to connect, until its connection is closed. */
-struct ofi_caller {
-	struct ofi_peer peer; /* first: the tree is searched for it */
-	unsigned nr_calls;
-};
-
-/* A connection to a listener on which nobody has asked for anything yet. */
-struct ofi_stranger {
-	struct ofi_peer peer;
-	uint64_t cookie; /* the kernel's name for the socket, never used again */
-	uint64_t since;	 /* on clock_ns(): when it was first seen              */
-	int fd;
-};
-struct ofi_strangers {
-	struct ofi_stranger *all; /* by cookie */
-	size_t nr;
-	size_t room;
-};
-
 struct ofi_listener {
 	struct fabric_listener base;
 	struct fid_pep *pep;
 	struct fid_eq *eq;
 	int fd;
-	uint16_t port;
-	struct ofi_strangers strangers; /* of the last sweep, whose thread's they are */
-};
-
-/* What fabric_request.handle is. */
-struct ofi_request {
-	struct fi_info *info; /* NULL: libfabric has taken it over */
-	struct ofi_caller *caller;
 };
 
 struct ofi_cq {
@@ -124,6 +72,10 @@ struct ofi_cq {
 };
 
 /*
+ * An endpoint that connects has a CQ of its own, which is closed with it: verbs does not say on which endpoint a
+ * transfer has failed. And a failed transfer or a dead peer ends neither the connection nor the other transfers
+ * there: we do.
+ *
  * CQs are warm or cold. Warm ones are read by every poll. A cold one has been armed with fi_trywait()
  * since it was last touched, so the epoll descriptor tells when it has work again. With a single CQ
  * (`only`) none of this happens: it stays warm.
@@ -151,7 +103,6 @@ struct ofi_endpoint {
 	enum ofi_endpoint_state state;
 	enum ofi_endpoint_state told;  /* the state that queue_event() last told */
 	bool was_connected;	       /* of OFI_CLOSED */
-	struct ofi_caller *caller;     /* of an accepted one */
 	struct cds_list_head node;     /* in ofi_queue.live                      */
 	struct cds_list_head eventful; /* in ofi_queue.eventful, or empty        */
 };
@@ -174,7 +125,6 @@ static inline uint32_t ofi_address_format(const struct fabric_address *address)
 }
 
 /* ofi.c */
-extern const struct fabric_ops ofi_tcp_ops;
 extern const struct fabric_ops ofi_verbs_ops;
 /* Opens an EQ and gets the descriptor to sleep on it. */
 int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
@@ -222,12 +172,5 @@ void ofi_listener_close(struct fabric_listener *listener);
 int ofi_listener_fd(struct fabric_listener *listener);
 int ofi_listener_next(struct fabric_listener *listener, struct fabric_request *out);
 void ofi_reject(struct fabric_listener *listener, struct fabric_request *request);
-
-/* strangers.c */
-size_t ofi_listener_sweep(struct fabric_listener *listener, const struct fabric_patience *patience);
-/* Notes that the peer at this socket address has begun a connection; NULL without memory. */
-struct ofi_caller *ofi_caller_note(struct ofi_fabric *fabric, const void *address);
-/* Its connection is closed, or about to be. NULL is fine. */
-void ofi_caller_forget(struct ofi_fabric *fabric, struct ofi_caller *caller);
 
 #endif

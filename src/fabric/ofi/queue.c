@@ -2,11 +2,9 @@
 /*
  * A queue: a growing group of CQs and one EQ, with one epoll descriptor over all of theirs. Polling is
  * the hot path: with a single CQ it is one fi_cq_read(). With several, only those are read that may
- * have work (ofi_queue in ofi.h says how). Reading a CQ is also what makes tcp move data, both as initiator and as
- * target, and notice that a peer has gone.
+ * have work (ofi_queue in ofi.h says how).
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -82,14 +80,12 @@ static void note_connected(struct ofi_queue *queue, struct ofi_endpoint *endpoin
 
 static void note_closed(struct ofi_queue *queue, struct ofi_endpoint *endpoint)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
-
 	if (endpoint->state == OFI_CLOSED)
 		return;
 	endpoint->was_connected = endpoint->state == OFI_CONNECTED;
 	endpoint->state = OFI_CLOSED;
 	/* Ends what is in flight, and tells the peer. */
-	if (fabric->ends_by_hand && endpoint->was_connected)
+	if (endpoint->was_connected)
 		fi_shutdown(endpoint->ep, 0);
 	become_eventful(queue, endpoint);
 }
@@ -111,22 +107,21 @@ static void fail_endpoints(struct ofi_queue *queue, const struct ofi_cq *cq)
 __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, struct ofi_cq *cq,
 						      struct fabric_completion *out)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	struct fi_cq_err_entry entry = {0};
 
 	if (fi_cq_readerr(cq->cq, &entry, 0) != 1)
 		return 0;
 	/* The connection has ended, and nothing more may be started on it: know it before the caller. */
 	ofi_queue_drain_events(queue);
-	if (fabric->ends_by_hand && cq->is_private)
+	if (cq->is_private)
 		fail_endpoints(queue, cq);
 	if (cq->nr_in_flight > 0)
 		cq->nr_in_flight--;
 	out->context = (uint64_t)(uintptr_t)entry.op_context;
 	out->status = ofi_errno(entry.err);
 	/* The peer was silent for too long: what it has done, or does yet, is not known. */
-	if (fabric->ends_by_hand && (entry.prov_errno == IBV_WC_RETRY_EXC_ERR ||
-				     entry.prov_errno == IBV_WC_RNR_RETRY_EXC_ERR))
+	if (entry.prov_errno == IBV_WC_RETRY_EXC_ERR ||
+	    entry.prov_errno == IBV_WC_RNR_RETRY_EXC_ERR)
 		out->status = -ETIMEDOUT;
 	return 1;
 }
@@ -195,11 +190,8 @@ static int poll_several(struct ofi_queue *queue, struct fabric_completion *out, 
 /* Whoever waits for a completion of a dead peer's would wait for long. */
 __attribute__((cold, noinline)) static void look_for_the_dead(struct ofi_queue *queue)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
-
 	queue->polls_until_events = EVENT_POLLS;
-	if (fabric->ends_by_hand)
-		ofi_queue_drain_events(queue);
+	ofi_queue_drain_events(queue);
 }
 
 int ofi_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
@@ -325,38 +317,8 @@ static int watch(struct ofi_queue *queue, int fd, struct ofi_cq *cq)
 	return epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
-/*
- * libfabric's tcp tells whoever sleeps on a CQ's descriptor, an epoll, of each completion, by a byte
- * through a socket pair which that epoll watches too: a write and a read per operation, a fifth of a small
- * one's time. It is meant for sleepers in other threads than the one that makes progress. Here one thread
- * does both, and never sleeps without having asked fi_trywait(), so the epoll need not watch that pair;
- * nobody reads the byte then, and no second one is written.
- * Only for connecting endpoints, to which nothing comes but answers: a target that has no room to answer
- * leaves requests in its buffer and is reminded of them by that same byte.
- * The new epoll watches nothing else yet. If it is not as expected, all stays as it is.
- */
-static void ignore_own_signal(int epoll_fd)
-{
-	int watched = -1, nr_watched = 0;
-	char path[64], line[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", epoll_fd);
-	file = fopen(path, "re");
-	if (file == NULL)
-		return;
-	while (fgets(line, sizeof(line), file) != NULL) {
-		if (sscanf(line, "tfd: %d", &watched) == 1)
-			nr_watched++;
-	}
-	fclose(file);
-	if (nr_watched == 1)
-		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, watched, NULL);
-}
-
 static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 {
-	struct ofi_fabric *fabric = ofi_container(queue->base.fabric, struct ofi_fabric);
 	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
 	struct fi_cq_attr attributes = {
 		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) *
@@ -374,8 +336,6 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	if (rc != 0)
 		return ofi_errno(rc);
 	rc = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
-	if (rc == 0 && fabric->signals_itself && cq->is_private)
-		ignore_own_signal(cq->fd);
 	if (rc == 0)
 		rc = watch(queue, cq->fd, cq);
 	if (rc != 0) {
