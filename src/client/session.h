@@ -97,8 +97,8 @@ int session_call_for(struct afar_session *session, Afar__Request *request,
 
 /*
  * Opens the session's fabric if it is not open: before its first region, queue or buffer, and not with
- * the session, since libfabric takes some hundred milliseconds to look for hardware in a fresh process,
- * which a program that only asks the manager need not wait for. Where no server has been heard of yet,
+ * the session, since some transports take long to look for hardware in a fresh process, which a program that
+ * only asks the manager need not wait for. Where no server has been heard of yet,
  * asks the manager. Errors as fabric_open() and session_call().
  */
 int session_fabric(struct afar_session *session);

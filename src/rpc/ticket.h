@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tickets: what a client shows in the private data of a data connection. libfabric's own parser must
- * not meet strangers, so a server accepts a data connection only with a ticket that it made for this
+ * Tickets: what a client shows in the private data of a data connection. Strangers must not
+ * get that far, so a server accepts a data connection only with a ticket that it made for this
  * session, a moment ago, for one use. DESIGN: "who may do what".
  */
 #ifndef RPC_TICKET_H

@@ -268,7 +268,7 @@ static struct progress_thread *least_loaded(struct progress *progress)
 }
 
 /* Descriptors are handed out from the lowest: the next one tells how many there are at least. A connection takes
- * one, and three more when it is the first of its domain on its thread. */
+ * one or a few, as the transport has it. */
 static bool has_descriptors(const struct progress *progress)
 {
 	const uint32_t max = progress->options.nr_descriptors_max;

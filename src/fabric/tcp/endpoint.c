@@ -60,18 +60,19 @@ static uint32_t power_of_two(uint32_t at_least)
 	return power;
 }
 
-/* An endpoint and its rings are one piece of memory. */
+/* An endpoint and its rings are one piece of memory. Rings and stage are left as they are: much of them may never
+ * be used. */
 static struct tcp_endpoint *endpoint_new(struct tcp_queue *queue, struct fabric_domain *domain,
 					 void *owner)
 {
 	uint32_t nr_out = power_of_two(queue->depth + TCP_REPLIES_MAX);
 	uint32_t nr_expected = power_of_two(queue->depth);
-	struct tcp_endpoint *endpoint =
-		calloc(1, sizeof(*endpoint) + nr_out * sizeof(*endpoint->out) +
-				  nr_expected * sizeof(*endpoint->expected));
+	struct tcp_endpoint *endpoint = malloc(sizeof(*endpoint) + nr_out * sizeof(*endpoint->out) +
+					       nr_expected * sizeof(*endpoint->expected));
 
 	if (endpoint == NULL)
 		return NULL;
+	memset(endpoint, 0, offsetof(struct tcp_endpoint, stage));
 	endpoint->base.queue = &queue->base;
 	endpoint->base.owner = owner;
 	endpoint->domain = tcp_container(domain, struct tcp_domain);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Listeners: strangers connect and say hello; who has said it becomes a request, to be accepted
- * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 200 bytes, and there are
+ * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 300 bytes, and there are
  * never more than STRANGERS_MAX: one more, and the one that has waited longest goes.
  *
  * A listener owns its socket, an epoll over it and the strangers' sockets, and the strangers. Any thread
