@@ -258,9 +258,17 @@ void tcp_endpoint_break(struct tcp_endpoint *endpoint)
 	tcp_queue_warm(queue, endpoint);
 }
 
+void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error)
+{
+	endpoint->is_silent = error != ECONNRESET && error != EPIPE;
+	tcp_endpoint_break(endpoint);
+}
+
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
-	const int status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
+	const int status = !endpoint->was_connected ? -ECONNREFUSED
+			   : endpoint->is_silent    ? -ETIMEDOUT
+						    : -ECONNRESET;
 	const struct tcp_outgoing *out;
 
 	while (endpoint->expected_first != endpoint->expected_end && !tcp_sink_is_full(sink)) {

@@ -111,7 +111,7 @@ void tcp_stream_flush(struct tcp_endpoint *endpoint)
 	if (nr >= 0)
 		note_sent(endpoint, (uint64_t)nr);
 	else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-		tcp_endpoint_break(endpoint);
+		tcp_endpoint_fail(endpoint, errno);
 }
 
 void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
@@ -383,10 +383,10 @@ static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 	ssize_t nr = endpoint->in.is_payload ? receive_payload(endpoint, &asked)
 					     : receive_header(endpoint, &asked);
 
-	if (nr == 0 || (nr < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (nr == 0)
 		tcp_endpoint_break(endpoint);
-		nr = 0;
-	}
+	else if (nr < 0 && errno != EAGAIN && errno != EINTR)
+		tcp_endpoint_fail(endpoint, errno);
 	*is_drained = nr < (ssize_t)asked;
 	return nr > 0 ? (size_t)nr : 0;
 }

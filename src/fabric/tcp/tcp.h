@@ -99,8 +99,9 @@ struct tcp_endpoint {
 	struct tcp_domain *domain;
 	int fd; /* -1: the connection has ended */
 	enum tcp_state state;
-	enum tcp_state told;		 /* the state that queue_event() last told */
-	bool was_connected;		 /* of TCP_IS_CLOSED */
+	enum tcp_state told; /* the state that queue_event() last told */
+	bool was_connected;  /* of TCP_IS_CLOSED */
+	bool is_silent; /* of TCP_IS_CLOSED: the peer has not ended it, but is not heard of any more */
 	bool has_greeted;		 /* the hello is sent */
 	bool is_hung;			 /* epoll says that the connection has ended */
 	bool lacks_receive;		 /* a message waits for one */
@@ -197,6 +198,8 @@ int tcp_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 void tcp_endpoint_greet(struct tcp_endpoint *endpoint);
 /* Ends the connection, for whatever reason: the peer hears of it at once, the owner by the queue. */
 void tcp_endpoint_break(struct tcp_endpoint *endpoint);
+/* The same, after a system call on the socket has failed with `error`. */
+void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error);
 /* Tells what has ended with the connection. Afterwards, if there was room for all, nothing is left. */
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
 
