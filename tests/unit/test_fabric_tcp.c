@@ -21,7 +21,7 @@
 
 #include "../transport.h"
 #include "base/clock.h"
-#include "fabric/tcp/wire.h"
+#include "fabric/tcp/tcp.h"
 #include "fabric_fixture.h"
 
 #define SMALL 4096U
@@ -490,6 +490,36 @@ static void waits_until_it_has_asked(void **state)
 	free(mine);
 }
 
+/* Who takes nothing any more has not gone: what it was asked for, it may do yet. */
+static void tells_the_silent_from_the_gone(void **state)
+{
+	struct client *client = *state;
+	uint8_t *mine = calloc(64, MIB);
+	const unsigned timeout_ms = 100;
+	struct tcp_endpoint *endpoint;
+	struct liar liar;
+
+	liar_join(&liar, client);
+	endpoint = tcp_container(liar.endpoint, struct tcp_endpoint);
+	assert_int_equal(setsockopt(endpoint->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms,
+				    sizeof(timeout_ms)),
+			 0);
+	assert_int_equal(start_one(liar.endpoint, true, mine, 64 * MIB, &client->target.all, 0, 3),
+			 0);
+	assert_int_equal(await_completion(client->queue).status, -ETIMEDOUT);
+	await_closed(liar.endpoint, -ECONNRESET);
+	liar_close(&liar);
+
+	liar_join(&liar, client);
+	assert_int_equal(start_one(liar.endpoint, true, mine, 64 * MIB, &client->target.all, 0, 3),
+			 0);
+	close(liar.fd);
+	assert_int_equal(await_completion(client->queue).status, -ECONNRESET);
+	await_closed(liar.endpoint, -ECONNRESET);
+	fabric_endpoint_close(liar.endpoint);
+	free(mine);
+}
+
 /* ---- Messages */
 
 static void takes_messages_that_fit(void **state)
@@ -610,6 +640,7 @@ int main(void)
 		WITH_TARGET(connects_to_who_welcomes_it),
 		WITH_TARGET(believes_only_what_it_asked_for),
 		WITH_TARGET(waits_until_it_has_asked),
+		WITH_TARGET(tells_the_silent_from_the_gone),
 		WITH_TARGET(takes_messages_that_fit),
 		WITH_TARGET(hears_of_the_end_behind_a_message),
 		WITH_TARGET(writes_both_ways_at_full_depth),
