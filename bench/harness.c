@@ -24,6 +24,7 @@
 
 static const struct bench_suite *const suites[] = {
 	&bench_suite_region,
+	&bench_suite_verbs,
 	&bench_suite_rights,
 	&bench_suite_limit,
 };
@@ -237,6 +238,8 @@ static int run_suite(const struct request *request)
 			   request->row);
 		return 2;
 	}
+	if (suite->check && suite->check())
+		return 1;
 	results = calloc(nr, sizeof(*results));
 	if (!results)
 		return bench_fail(1, "no memory for the results");

@@ -45,6 +45,8 @@ struct bench_stage {
 struct bench_suite {
 	const char *name;
 	const char *summary;
+	int (*check)(
+		void); /* before anything starts: can it be measured here? NULL: it can always */
 	const struct bench_stage *const *stages;
 	unsigned nr_stages;
 };
@@ -90,5 +92,6 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 extern const struct bench_suite bench_suite_limit;
 extern const struct bench_suite bench_suite_region;
 extern const struct bench_suite bench_suite_rights;
+extern const struct bench_suite bench_suite_verbs;
 
 #endif

@@ -213,8 +213,8 @@ static const struct bench_stage stage_limit = {setup, teardown, rows,
 					       sizeof(rows) / sizeof(rows[0])};
 
 const struct bench_suite bench_suite_limit = {
-	"limit",
-	"what this machine can do at best: memory copy, TCP stream, raw libfabric",
-	(const struct bench_stage *const[]){&stage_limit},
-	1,
+	.name = "limit",
+	.summary = "what this machine can do at best: memory copy, TCP stream, raw libfabric",
+	.stages = (const struct bench_stage *const[]){&stage_limit},
+	.nr_stages = 1,
 };

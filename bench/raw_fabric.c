@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Raw libfabric: FI_EP_MSG over tcp, one connection. The target, a child process, registers memory and
- * then only progresses the provider: it spins for as long as one of Afar's servers does, then sleeps
- * on the CQ's descriptor, so that it takes no core from what is measured in between. The initiator
- * posts, and spins on the CQ.
+ * Raw libfabric: FI_EP_MSG, one connection. The target, a child process, registers memory and then
+ * only progresses the provider, as tcp wants it: it spins for as long as one of Afar's servers does, then
+ * sleeps on the CQ's descriptor, so that it takes no core from what is measured in between. On verbs it
+ * has nothing to do and sleeps. The initiator posts, and spins on the CQ.
  */
 #include "raw_fabric.h"
 
@@ -26,7 +26,6 @@
 #include "harness.h"
 #include "process.h"
 
-#define PROVIDER	   "tcp"
 #define TARGET_SPIN_NS	   50000U /* the default of afard */
 #define TARGET_KEY	   1U
 #define CONNECT_TIMEOUT_MS 5000
@@ -57,15 +56,34 @@ struct raw_fabric {
 	struct side side;
 	struct invitation remote;
 	void *descriptor;
+	bool is_tcp;
 	struct fi_context2 contexts[RAW_DEPTH_MAX];
 };
+
+/* As cluster_start() has them for Afar. */
+static const char *provider(void)
+{
+	const char *named = getenv("AFAR_TEST_TRANSPORT");
+
+	return named ? named : "tcp";
+}
+
+static struct sockaddr_in any_port(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	const char *named = getenv("AFAR_TEST_HOST");
+
+	if (!named || inet_pton(AF_INET, named, &address.sin_addr) != 1)
+		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return address;
+}
 
 void raw_fabric_describe(char *out, size_t size)
 {
 	uint32_t version = fi_version();
 
 	snprintf(out, size, "libfabric %u.%u, provider %s", FI_MAJOR(version), FI_MINOR(version),
-		 PROVIDER);
+		 provider());
 }
 
 void *bench_memory_map(size_t bytes)
@@ -117,7 +135,7 @@ static struct fi_info *ask_for_provider(const struct sockaddr_in *address, uint6
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->fabric_attr->prov_name = strdup(PROVIDER);
+	hints->fabric_attr->prov_name = strdup(provider());
 	inet_ntop(AF_INET, &address->sin_addr, host, sizeof(host));
 	snprintf(port, sizeof(port), "%u", ntohs(address->sin_port));
 	if (fi_getinfo(FI_VERSION(1, 17), host, port, flags, hints, &info))
@@ -133,7 +151,7 @@ static int open_fabric(struct side *side, const struct sockaddr_in *address, uin
 
 	side->info = ask_for_provider(address, flags);
 	if (!side->info)
-		return fail("no provider " PROVIDER, -FI_ENODATA);
+		return fail("no such provider", -FI_ENODATA);
 	status = fi_fabric(side->info->fabric_attr, &side->fabric, NULL);
 	if (status)
 		return fail("fi_fabric", status);
@@ -293,11 +311,10 @@ static int progress(struct side *side, int channel)
 
 static int target_main(int channel, void *argument)
 {
-	const struct sockaddr_in any_port = {.sin_family = AF_INET,
-					     .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	const struct sockaddr_in address = any_port();
 	struct side side = {.bytes = *(const size_t *)argument};
 	struct fid_pep *listener = NULL;
-	int status = open_fabric(&side, &any_port, FI_SOURCE);
+	int status = open_fabric(&side, &address, FI_SOURCE);
 
 	if (!status)
 		status =
@@ -354,6 +371,10 @@ static ssize_t post(struct raw_fabric *raw, const struct transfer *transfer, uns
 	if (!transfer->is_write)
 		return fi_read(raw->side.ep, local.iov_base, local.iov_len, raw->descriptor, 0,
 			       remote.addr, remote.key, &raw->contexts[slot]);
+	/* On verbs an acknowledgement says what there is to say. */
+	if (!raw->is_tcp)
+		return fi_write(raw->side.ep, local.iov_base, local.iov_len, raw->descriptor, 0,
+				remote.addr, remote.key, &raw->contexts[slot]);
 	return fi_writemsg(raw->side.ep, &message, FI_DELIVERY_COMPLETE);
 }
 
@@ -438,14 +459,13 @@ static int check_bytes(struct raw_fabric *raw)
 
 int raw_fabric_start(uint64_t *elapsed_ns)
 {
-	const struct sockaddr_in any_port = {.sin_family = AF_INET,
-					     .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	const struct sockaddr_in address = any_port();
 	uint64_t begin = clock_ns();
-	struct fi_info *info = ask_for_provider(&any_port, FI_SOURCE);
+	struct fi_info *info = ask_for_provider(&address, FI_SOURCE);
 
 	*elapsed_ns = clock_ns() - begin;
 	if (!info)
-		return fail("no provider " PROVIDER, -FI_ENODATA);
+		return fail("no such provider", -FI_ENODATA);
 	fi_freeinfo(info);
 	return 0;
 }
@@ -458,6 +478,7 @@ int raw_fabric_open(size_t bytes, struct raw_fabric **out)
 	if (!raw)
 		return bench_fail(-ENOMEM, "no memory for the reference");
 	raw->side.bytes = bytes;
+	raw->is_tcp = strcmp(provider(), "tcp") == 0;
 	status = child_start(&raw->target, target_main, &bytes);
 	if (!status)
 		status = child_receive(&raw->target, &raw->remote, sizeof(raw->remote));

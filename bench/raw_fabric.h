@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The reference for transfers: libfabric itself, with nothing in between. Written without a look at
- * src/fabric: the shortest program that moves bytes one-sided over the tcp provider.
+ * src/fabric: the shortest program that moves bytes one-sided over a provider. That is the one called like
+ * the clusters' transport, $AFAR_TEST_TRANSPORT (tcp), at their address, $AFAR_TEST_HOST (127.0.0.1).
  */
 #ifndef BENCH_RAW_FABRIC_H
 #define BENCH_RAW_FABRIC_H

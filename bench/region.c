@@ -11,8 +11,9 @@ static const struct bench_stage *const stages[] = {
 };
 
 const struct bench_suite bench_suite_region = {
-	"region",
-	"remote DRAM: transfers against raw libfabric, reserving, connecting, idling, memory",
-	stages,
-	NR_ROWS(stages),
+	.name = "region",
+	.summary = "remote DRAM: transfers against raw libfabric, reserving, connecting, idling, "
+		   "memory",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
 };

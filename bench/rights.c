@@ -419,8 +419,8 @@ static const struct bench_stage scrub_stage = {setup_scrub, teardown_scrub, scru
 static const struct bench_stage *const stages[] = {&rights_stage, &scrub_stage};
 
 const struct bench_suite bench_suite_rights = {
-	"rights",
-	"giving access and taking it back: keys for many extents, fencing, scrubbing",
-	stages,
-	NR_ROWS(stages),
+	.name = "rights",
+	.summary = "giving access and taking it back: keys for many extents, fencing, scrubbing",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
 };
