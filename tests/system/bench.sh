@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `afar bench`: lists its suites, measures rows with a reference and prints them as JSON, and says in one line
+# what it cannot measure.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+unset AFAR_TEST_HOST
+"$AFAR" bench >suites
+for suite in limit queue region rights verbs; do
+	grep -q "^  $suite " suites || fail "suite $suite is not listed"
+done
+
+"$AFAR" bench queue --reps 1 --row 'groups' --json >rows
+python3 - rows <<'END' || fail 'the JSON is not as docs/benchmarks.md says'
+import json, sys
+
+rows = {row["name"]: row for row in json.load(open(sys.argv[1]))}
+assert list(rows) == ["groups, 2 threads", "saved, groups, 2 threads"], list(rows)
+for row in rows.values():
+    assert len(row["ours"]) == len(row["reference"]) == 1, row
+    assert row["unit"] == "µs" and row["reference_is"], row
+assert rows["groups, 2 threads"]["ours"][0] > 0
+assert rows["groups, 2 threads"]["bar"] is None and rows["groups, 2 threads"]["better"] == "lower"
+assert rows["saved, groups, 2 threads"]["bar"] == 1 and rows["saved, groups, 2 threads"]["better"] == "higher"
+END
+
+# cannot STATUS PATTERN FLAG…: afar bench with these ends so, having said why in one line.
+cannot() {
+	want=$1 pattern=$2 got=0
+	shift 2
+	"$AFAR" bench "$@" >out 2>line || got=$?
+	[ "$got" -eq "$want" ] || fail "bench $* ended with $got, not $want: $(cat line)"
+	[ "$(wc -l <line)" -eq 1 ] || fail "bench $* should complain in one line: $(cat line)"
+	grep -q "^afar bench: .*$pattern" line || fail "bench $*: '$pattern' is not in: $(cat line)"
+	[ ! -s out ] || fail "bench $* should print nothing: $(cat out)"
+}
+
+cannot 1 'RDMA device' verbs
+cannot 2 'there is no suite' speed
+cannot 2 'no row' queue --row nothing
