@@ -129,19 +129,21 @@ static int submit_dispatched(struct flight *flight, struct dispatcher *dispatche
 	return dispatcher_submit(dispatcher, &flight->ops[slot], &flight->requests[slot]);
 }
 
-/* Waiters of the first `nr_waiters`, in turn, for NR_READS operations, `nr` in flight. */
+/* For NR_READS operations, `nr` in flight: one waiter for all, or one for each, who are asked in turn. */
 static int await_dispatched(struct completions_stage *state, struct flight *flight,
 			    struct dispatcher *dispatcher, unsigned nr, unsigned nr_waiters)
 {
+	unsigned turn = 0;
 	int status = 0;
 
 	for (unsigned slot = 0; slot < nr && !status; slot++) {
-		flight->requests[slot].waiter = state->waiters[slot % nr_waiters];
+		flight->requests[slot].waiter = state->waiters[slot < nr_waiters ? slot : 0];
 		status = submit_dispatched(flight, dispatcher, slot);
 	}
 	for (uint64_t i = 0; i < NR_READS && !status; i++) {
-		struct request *done = waiter_wait(state->waiters[i % nr_waiters]);
+		struct request *done = waiter_wait(state->waiters[turn]);
 
+		turn = turn + 1 < nr_waiters ? turn + 1 : 0;
 		status = check(done->result);
 		if (!status && flight->nr_submitted < NR_READS)
 			status = submit_dispatched(flight, dispatcher,
