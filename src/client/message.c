@@ -26,6 +26,7 @@ void message_box_reset(struct message_box *box, uint64_t context)
 	CDS_INIT_LIST_HEAD(&box->free);
 	for (unsigned i = 0; i < MESSAGE_CREDITS; i++) {
 		box->slots[i].is_armed = false;
+		box->slots[i].nr_pending = 0;
 		cds_list_add_tail(&box->slots[i].node, &box->free);
 	}
 }
@@ -92,6 +93,11 @@ struct message_slot *message_complete(struct message_box *box, uint64_t context)
 {
 	struct message_slot *slot = &box->slots[context & MESSAGE_SLOT_MASK];
 
+	/* A reply that was not asked for: its receive is gone. */
+	if (slot->nr_pending == 0) {
+		slot->is_armed = false;
+		return NULL;
+	}
 	return --slot->nr_pending == 0 ? slot : NULL;
 }
 

@@ -477,7 +477,7 @@ static void handle_event(struct afar_queue *queue, const struct fabric_event *ev
 	if (event->kind == FABRIC_CONNECTED)
 		path->state = PATH_UP;
 	else
-		path_fail(queue, path, -AFAR_ESERVER);
+		end_path(queue, path, event->status);
 }
 
 /* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */

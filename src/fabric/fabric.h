@@ -79,7 +79,9 @@ enum fabric_event_kind {
 struct fabric_event {
 	enum fabric_event_kind kind;
 	struct fabric_endpoint *endpoint;
-	int status; /* of FABRIC_CLOSED: -ECONNREFUSED when it never was connected, else -ECONNRESET */
+	/* Of FABRIC_CLOSED: -ECONNREFUSED when it never was connected; -ETIMEDOUT as in a completion; else
+	 * -ECONNRESET. */
+	int status;
 };
 
 /* A stranger's wish to connect: to be accepted or rejected, exactly once. */

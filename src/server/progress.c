@@ -29,12 +29,14 @@
 #include "server/mailbox.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH    MESSAGE_CREDITS /* a target sends replies, and nothing else      */
-#define BUSY_NS	       10000U	       /* a pass that takes so long has moved data */
-#define SPIN_NS_MAX    5000000U	       /* of one spin, however much there is to do: others wait */
-#define SPINS_PER_LOOK 64U	       /* while spinning, the other descriptors are rare     */
-#define SILENCE_MS     10000	       /* from connecting to asking to be let in             */
-#define CONNECT_MS     10000	       /* from being accepted to being connected             */
+#define QUEUE_DEPTH	  MESSAGE_CREDITS /* a target sends replies, and nothing else      */
+#define BUSY_NS		  10000U	  /* a pass that takes so long has moved data */
+#define SPIN_NS_MAX	  5000000U /* of one spin, however much there is to do: others wait */
+#define SPINS_PER_LOOK	  64U	   /* while spinning, the other descriptors are rare     */
+#define MESSAGES_PER_PASS 256U	   /* then the others look                              */
+#define REQUESTS_PER_PASS 64U
+#define SILENCE_MS	  10000 /* from connecting to asking to be let in             */
+#define CONNECT_MS	  10000 /* from being accepted to being connected             */
 
 enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 
@@ -350,8 +352,12 @@ static void take_requests(struct progress_thread *thread)
 	struct progress *progress = thread->progress;
 	struct fabric_request request;
 
-	while (fabric_listener_next(progress->listener, &request) == 0)
+	/* The listener's descriptor stays readable while there are more. */
+	for (unsigned i = 0; i < REQUESTS_PER_PASS; i++) {
+		if (fabric_listener_next(progress->listener, &request) != 0)
+			break;
 		deal(progress, &request);
+	}
 	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
 	door_knock(progress->door);
 }
@@ -394,7 +400,9 @@ static unsigned move_data(struct progress_thread *thread)
 		for (int i = 0; i < nr; i++)
 			take_completion(thread, &completions[i]);
 		nr_taken += (unsigned)nr;
-	} while (nr == (int)QUEUE_DEPTH);
+		/* Who has much to say does not keep others from being heard, nor from having him put out. */
+	} while (nr == (int)QUEUE_DEPTH && nr_taken < MESSAGES_PER_PASS &&
+		 !atomic_load(&thread->has_commands));
 	return nr_taken;
 }
 

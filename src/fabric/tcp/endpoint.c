@@ -336,6 +336,12 @@ static int sum_lengths(const struct fabric_piece *pieces, unsigned nr_pieces, ui
 	return *length > TCP_TRANSFER_MAX ? -EMSGSIZE : 0;
 }
 
+/* What is known of those before, too: the peer may do them yet. */
+static int why_not(const struct tcp_endpoint *endpoint)
+{
+	return endpoint->state == TCP_IS_CLOSED && endpoint->is_silent ? -ETIMEDOUT : -ENOTCONN;
+}
+
 static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 			   const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
 			   uint64_t key, uint64_t context)
@@ -348,7 +354,7 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 	int status;
 
 	if (endpoint->state != TCP_IS_CONNECTED)
-		return -ENOTCONN;
+		return why_not(endpoint);
 	if (nr_pieces == 0 || nr_pieces > FABRIC_IOV_MAX || context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
 	status = sum_lengths(pieces, nr_pieces, &length);
@@ -416,7 +422,7 @@ int tcp_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uin
 	struct tcp_outgoing *out;
 
 	if (endpoint->state != TCP_IS_CONNECTED)
-		return -ENOTCONN;
+		return why_not(endpoint);
 	if (context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
 	if (piece->length > TCP_TRANSFER_MAX)

@@ -199,7 +199,9 @@ int tcp_queue_event(struct fabric_queue *base, struct fabric_event *out)
 		endpoint->told = TCP_IS_CONNECTED;
 	} else {
 		out->kind = FABRIC_CLOSED;
-		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
+		out->status = !endpoint->was_connected ? -ECONNREFUSED
+			      : endpoint->is_silent    ? -ETIMEDOUT
+						       : -ECONNRESET;
 		endpoint->told = TCP_IS_CLOSED;
 	}
 	if (endpoint->told == endpoint->state) {
@@ -224,7 +226,8 @@ int tcp_queue_arm(struct fabric_queue *base)
 	if (!queue->is_drained || !cds_list_empty(&queue->eventful))
 		return -EAGAIN;
 	cds_list_for_each_entry (endpoint, &queue->warm, warm) {
-		if (endpoint->state == TCP_IS_CLOSED)
+		/* It has ended, or sent a message, and that is not told yet. */
+		if (endpoint->state == TCP_IS_CLOSED || endpoint->out_first != endpoint->out_next)
 			return -EAGAIN;
 		tell_epoll(queue, endpoint);
 	}

@@ -13,7 +13,7 @@
 #include "fabric/tcp/tcp.h"
 
 #define SEND_IOV      64U	    /* of one system call                                    */
-#define SEND_BYTES    (1024U << 10) /* of one system call, at least, if there is that much    */
+#define SEND_BYTES    (1024U << 10) /* of one system call at most                             */
 #define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
 #define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
 
@@ -38,8 +38,8 @@ static uint64_t payload_of(const struct tcp_outgoing *out)
 	return out->type == TCP_READ || out->type == TCP_WRITE_ACK ? 0 : out->length;
 }
 
-/* Adds what is left of a frame, of which `skip` bytes are sent. Returns its length. */
-static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, struct iovec *iov,
+/* Adds what is left of a frame, of which `skip` bytes are sent, up to `most` bytes. Returns how many. */
+static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, size_t most, struct iovec *iov,
 			   size_t *nr_iov)
 {
 	uint32_t header = tcp_frame_bytes(out->type);
@@ -55,8 +55,12 @@ static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, struct iovec
 		piece.iov_base = (char *)piece.iov_base + skip;
 		piece.iov_len -= skip;
 		skip = 0;
+		if (piece.iov_len > most - bytes)
+			piece.iov_len = most - bytes;
 		bytes += piece.iov_len;
 		iov[(*nr_iov)++] = piece;
+		if (bytes == most)
+			break;
 	}
 	return bytes;
 }
@@ -70,7 +74,8 @@ static size_t gather(struct tcp_endpoint *endpoint, struct iovec *iov, size_t *n
 	for (uint32_t i = endpoint->out_next; i != endpoint->out_end; i++) {
 		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= SEND_BYTES)
 			break;
-		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip, iov, nr_iov);
+		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip,
+				      SEND_BYTES - bytes, iov, nr_iov);
 		skip = 0;
 	}
 	return bytes;
