@@ -457,19 +457,6 @@ static int check_bytes(struct raw_fabric *raw)
 	return 0;
 }
 
-int raw_fabric_start(uint64_t *elapsed_ns)
-{
-	const struct sockaddr_in address = any_port();
-	uint64_t begin = clock_ns();
-	struct fi_info *info = ask_for_provider(&address, FI_SOURCE);
-
-	*elapsed_ns = clock_ns() - begin;
-	if (!info)
-		return fail("no such provider", -FI_ENODATA);
-	fi_freeinfo(info);
-	return 0;
-}
-
 int raw_fabric_open(size_t bytes, struct raw_fabric **out)
 {
 	struct raw_fabric *raw = calloc(1, sizeof(*raw));

@@ -27,9 +27,6 @@ struct transfer {
 /* "libfabric 1.17, provider tcp" */
 void raw_fabric_describe(char *out, size_t size);
 
-/* Starts libfabric as a process's first fi_getinfo() does: how long that takes goes to `*elapsed_ns`. */
-int raw_fabric_start(uint64_t *elapsed_ns);
-
 /*
  * Forks the target with `bytes` of registered memory, connects to it, and checks that bytes written
  * are the bytes read. Must come before there are threads in this process.

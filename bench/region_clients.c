@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "cluster.h"
 #include "process.h"
-#include "raw_fabric.h"
 #include "region.h"
 #include "scene.h"
 
@@ -105,26 +104,6 @@ static int fresh_main(int channel, void *argument)
 	return status ? 1 : tell(channel, elapsed_ms);
 }
 
-static int started_main(int channel, void *argument)
-{
-	double elapsed_ms;
-	uint64_t dropped_ns;
-	int status = raw_fabric_start(&dropped_ns);
-
-	if (!status)
-		status = connect_once(argument, &elapsed_ms);
-	return status ? 1 : tell(channel, elapsed_ms);
-}
-
-static int libfabric_main(int channel, void *argument)
-{
-	uint64_t elapsed_ns;
-	int status = raw_fabric_start(&elapsed_ns);
-
-	(void)argument;
-	return status ? 1 : tell(channel, (double)elapsed_ns / 1e6);
-}
-
 static int start_client(struct child *child, int (*main)(int channel, void *argument),
 			const struct cluster *cluster, double *value)
 {
@@ -179,24 +158,9 @@ static int run_client(const struct household *household, int (*main)(int channel
 
 static int run_fresh(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	double libfabric_ms;
-	int status = run_client(stage, fresh_main, value);
-
 	(void)row;
 	(void)repetition;
-	if (!status)
-		status = run_client(stage, libfabric_main, &libfabric_ms);
-	if (!status)
-		bench_note("a fresh process's first fi_getinfo() alone takes %.1f ms",
-			   libfabric_ms);
-	return status;
-}
-
-static int run_started(void *stage, const struct bench_row *row, unsigned repetition, double *value)
-{
-	(void)row;
-	(void)repetition;
-	return run_client(stage, started_main, value);
+	return run_client(stage, fresh_main, value);
 }
 
 static int run_connect_bar(void *stage, const struct bench_row *row, unsigned repetition,
@@ -231,10 +195,8 @@ static int setup_connect(void **stage)
 }
 
 static const struct bench_row connect_rows[] = {
-	{"first connect to first byte", "ms", BENCH_LOWER, "the bar of 10 ms", 1.0, NULL,
-	 run_started, run_connect_bar},
-	{"first connect to first byte, libfabric too", "ms", BENCH_LOWER, "the bar of 10 ms", 1.0,
-	 NULL, run_fresh, run_connect_bar},
+	{"first connect to first byte", "ms", BENCH_LOWER, "the bar of 10 ms", 1.0, NULL, run_fresh,
+	 run_connect_bar},
 };
 
 const struct bench_stage region_connect_stage = {setup_connect, teardown_connect, connect_rows,

@@ -24,47 +24,34 @@
 
 /* ---- Against raw libfabric */
 
-#define LATENCY(write, bytes)                                      \
-	(&(const struct transfer){.is_write = (write),             \
-				  .size = (bytes),                 \
-				  .depth = 1,                      \
-				  .window_bytes = TRANSFER_WINDOW, \
-				  .nr = LATENCY_NR})
-#define BANDWIDTH(write, bytes, in_flight)                               \
-	(&(const struct transfer){.is_write = (write),                   \
-				  .size = (bytes),                       \
-				  .depth = (in_flight),                  \
-				  .window_bytes = TRANSFER_REGION_BYTES, \
-				  .nr = BANDWIDTH_BYTES / (bytes)})
-
 #define RAW_READ  "raw libfabric: fi_read, same provider, size and depth"
 #define RAW_WRITE "raw libfabric: fi_writemsg with delivery complete, same provider, size and depth"
 
 static const struct bench_row transfer_rows[] = {
 	{"read 64 B, depth 1", "µs", BENCH_LOWER, RAW_READ, TRANSFER_LATENCY_BAR,
-	 LATENCY(false, 64), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 64), transfer_run_mapping, transfer_run_raw},
 	{"read 4 KiB, depth 1", "µs", BENCH_LOWER, RAW_READ, TRANSFER_LATENCY_BAR,
-	 LATENCY(false, 4 * KIB), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 4 * KIB), transfer_run_mapping, transfer_run_raw},
 	{"read 4 KiB, depth 1, plain memory", "µs", BENCH_LOWER, RAW_READ, BENCH_REPORTED,
-	 LATENCY(false, 4 * KIB), transfer_run_plain, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 4 * KIB), transfer_run_plain, transfer_run_raw},
 	{"read 4 KiB, depth 1, queue", "µs", BENCH_LOWER, RAW_READ, BENCH_REPORTED,
-	 LATENCY(false, 4 * KIB), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 4 * KIB), transfer_run_queue, transfer_run_raw},
 	{"read 64 KiB, depth 16", "GB/s", BENCH_HIGHER, RAW_READ, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(false, 64 * KIB, TRANSFER_DEPTH), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, false, 64 * KIB), transfer_run_queue, transfer_run_raw},
 	{"read 1 MiB, depth 16", "GB/s", BENCH_HIGHER, RAW_READ, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(false, MIB, TRANSFER_DEPTH), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, false, MIB), transfer_run_queue, transfer_run_raw},
 	{"write 64 B, depth 1", "µs", BENCH_LOWER, RAW_WRITE, TRANSFER_LATENCY_BAR,
-	 LATENCY(true, 64), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 64), transfer_run_mapping, transfer_run_raw},
 	{"write 4 KiB, depth 1", "µs", BENCH_LOWER, RAW_WRITE, TRANSFER_LATENCY_BAR,
-	 LATENCY(true, 4 * KIB), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 4 * KIB), transfer_run_mapping, transfer_run_raw},
 	{"write 4 KiB, depth 1, plain memory", "µs", BENCH_LOWER, RAW_WRITE, BENCH_REPORTED,
-	 LATENCY(true, 4 * KIB), transfer_run_plain, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 4 * KIB), transfer_run_plain, transfer_run_raw},
 	{"write 4 KiB, depth 1, queue", "µs", BENCH_LOWER, RAW_WRITE, BENCH_REPORTED,
-	 LATENCY(true, 4 * KIB), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 4 * KIB), transfer_run_queue, transfer_run_raw},
 	{"write 64 KiB, depth 16", "GB/s", BENCH_HIGHER, RAW_WRITE, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(true, 64 * KIB, TRANSFER_DEPTH), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, true, 64 * KIB), transfer_run_queue, transfer_run_raw},
 	{"write 1 MiB, depth 16", "GB/s", BENCH_HIGHER, RAW_WRITE, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(true, MIB, TRANSFER_DEPTH), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, true, MIB), transfer_run_queue, transfer_run_raw},
 };
 
 const struct bench_stage region_transfer_stage = {transfer_setup, transfer_teardown, transfer_rows,

@@ -30,6 +30,20 @@ int transfer_run_plain(void *stage, const struct bench_row *row, unsigned repeti
 int transfer_run_queue(void *stage, const struct bench_row *row, unsigned repetition,
 		       double *value);
 
+/* A row's parameters: so many operations one after another; so many bytes with TRANSFER_DEPTH in flight. */
+#define TRANSFER_LATENCY(operations, write, bytes)                 \
+	(&(const struct transfer){.is_write = (write),             \
+				  .size = (bytes),                 \
+				  .depth = 1,                      \
+				  .window_bytes = TRANSFER_WINDOW, \
+				  .nr = (operations)})
+#define TRANSFER_BULK(total, write, bytes)                               \
+	(&(const struct transfer){.is_write = (write),                   \
+				  .size = (bytes),                       \
+				  .depth = TRANSFER_DEPTH,               \
+				  .window_bytes = TRANSFER_REGION_BYTES, \
+				  .nr = (total) / (bytes)})
+
 /* A row's value from how long all of its operations took. */
 double transfer_value(const struct bench_row *row, uint64_t elapsed_ns);
 

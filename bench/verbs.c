@@ -20,35 +20,22 @@
 #define BANDWIDTH_BYTES (32 * MIB)
 #define SPIN_US		1000U
 
-#define LATENCY(write, bytes)                                      \
-	(&(const struct transfer){.is_write = (write),             \
-				  .size = (bytes),                 \
-				  .depth = 1,                      \
-				  .window_bytes = TRANSFER_WINDOW, \
-				  .nr = LATENCY_NR})
-#define BANDWIDTH(write, bytes)                                          \
-	(&(const struct transfer){.is_write = (write),                   \
-				  .size = (bytes),                       \
-				  .depth = TRANSFER_DEPTH,               \
-				  .window_bytes = TRANSFER_REGION_BYTES, \
-				  .nr = BANDWIDTH_BYTES / (bytes)})
-
 #define RAW_READ  "raw libfabric: fi_read, provider verbs, same size and depth"
 #define RAW_WRITE "raw libfabric: fi_write, provider verbs, same size and depth"
 
 static const struct bench_row rows[] = {
 	{"read 64 B, depth 1", "µs", BENCH_LOWER, RAW_READ, TRANSFER_LATENCY_BAR,
-	 LATENCY(false, 64), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 64), transfer_run_mapping, transfer_run_raw},
 	{"read 4 KiB, depth 1", "µs", BENCH_LOWER, RAW_READ, TRANSFER_LATENCY_BAR,
-	 LATENCY(false, 4 * KIB), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, false, 4 * KIB), transfer_run_mapping, transfer_run_raw},
 	{"read 64 KiB, depth 16", "GB/s", BENCH_HIGHER, RAW_READ, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(false, 64 * KIB), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, false, 64 * KIB), transfer_run_queue, transfer_run_raw},
 	{"write 64 B, depth 1", "µs", BENCH_LOWER, RAW_WRITE, TRANSFER_LATENCY_BAR,
-	 LATENCY(true, 64), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 64), transfer_run_mapping, transfer_run_raw},
 	{"write 4 KiB, depth 1", "µs", BENCH_LOWER, RAW_WRITE, TRANSFER_LATENCY_BAR,
-	 LATENCY(true, 4 * KIB), transfer_run_mapping, transfer_run_raw},
+	 TRANSFER_LATENCY(LATENCY_NR, true, 4 * KIB), transfer_run_mapping, transfer_run_raw},
 	{"write 64 KiB, depth 16", "GB/s", BENCH_HIGHER, RAW_WRITE, TRANSFER_BANDWIDTH_BAR,
-	 BANDWIDTH(true, 64 * KIB), transfer_run_queue, transfer_run_raw},
+	 TRANSFER_BULK(BANDWIDTH_BYTES, true, 64 * KIB), transfer_run_queue, transfer_run_raw},
 };
 
 /* The reference always spins. In an emulated machine an operation takes longer than what a session spins by

@@ -29,7 +29,7 @@ void path_free(struct afar_queue *queue, struct path *path)
 	free(path);
 }
 
-/* tcp hears of a dead peer when it is polled: so often that each connection is looked at. */
+/* Where it takes a look at a connection to hear of its end: so often that each is looked at. */
 #define REFRESH_POLLS 16
 
 void queue_refresh(struct afar_queue *queue)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool of extents and its scrubber thread. The server reserves and releases on the manager's word, its
+ * The pool of extents. The server reserves and releases on the manager's word, its
  * control asks for keys. Owns all lent memory and its registrations.
  *
  * An extent is in one state, moved by extent_move() alone; its memory may be touched by the pool in
@@ -30,71 +30,6 @@ static void extents_unmap(struct cds_list_head *gone)
 		segment_unmap(extent->addr, extent->length);
 		free(extent);
 	}
-}
-
-static void notify(struct extent_pool *pool)
-{
-	if (pool->options.changed)
-		pool->options.changed(pool->options.context);
-}
-
-/* ---- The scrubber */
-
-/* The rate of late: what is older than a second of scrubbing counts half, and half again. */
-static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
-{
-	if (pool->recent_ns > 1000000000U) {
-		pool->recent_bytes /= 2;
-		pool->recent_ns /= 2;
-	}
-	pool->recent_bytes += bytes;
-	pool->recent_ns += ns;
-	pool->scrubbed_bytes += bytes;
-}
-
-/* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
- * for memory gets it scrubbed even past the limit. */
-static void scrub_one(struct extent_pool *pool)
-{
-	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
-	uint64_t began, took;
-
-	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
-		extent_move(pool, extent, EXTENT_SCRUBBING);
-		pthread_mutex_unlock(&pool->lock);
-		began = clock_ns();
-		segment_scrub(extent->addr, extent->length);
-		took = clock_ns() - began;
-		pthread_mutex_lock(&pool->lock);
-		note_scrubbed(pool, extent->length, took);
-		extent_to_clean(pool, extent);
-	} else {
-		/* Unmapped before it is booked as gone: there is never more than the capacity. */
-		cds_list_del_init(&extent->node);
-		pthread_mutex_unlock(&pool->lock);
-		segment_unmap(extent->addr, extent->length);
-		pthread_mutex_lock(&pool->lock);
-		extent_move(pool, extent, EXTENT_GONE);
-		free(extent);
-	}
-	pthread_mutex_unlock(&pool->lock);
-	notify(pool);
-	pthread_mutex_lock(&pool->lock);
-}
-
-static void *scrubber_run(void *argument)
-{
-	struct extent_pool *pool = argument;
-
-	pthread_mutex_lock(&pool->lock);
-	while (!pool->is_closing) {
-		if (cds_list_empty(&pool->dirty))
-			pthread_cond_wait(&pool->work, &pool->lock);
-		else
-			scrub_one(pool);
-	}
-	pthread_mutex_unlock(&pool->lock);
-	return NULL;
 }
 
 /* ---- Reserving */
@@ -472,7 +407,7 @@ static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
 		status = grant_all(pool, namespace, reservation, out, nr_out);
 	if (status != 0)
 		give_up(pool, reservation);
-	notify(pool);
+	extent_notify(pool);
 	return status;
 }
 
@@ -545,7 +480,7 @@ void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t
 	pthread_mutex_unlock(&pool->lock);
 	end_keys(pool, out);
 	if (out->nr_extents > 0)
-		notify(pool);
+		extent_notify(pool);
 }
 
 void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain)
@@ -560,7 +495,7 @@ void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain)
 		extent_move(pool, extent, EXTENT_DIRTY);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	notify(pool);
+	extent_notify(pool);
 }
 
 size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents)
@@ -703,22 +638,6 @@ static void init_supply(pthread_cond_t *supply)
 	pthread_condattr_destroy(&attributes);
 }
 
-static int start_scrubber(struct extent_pool *pool)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&pool->scrubber, NULL, scrubber_run, pool);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error, "start the scrubber: no thread; raise the limit of "
-					  "processes");
-	pthread_setname_np(pool->scrubber, "afar-scrub");
-	return 0;
-}
-
 int extent_pool_open(const struct extent_pool_options *options, struct extent_pool **out)
 {
 	struct extent_pool *pool = calloc(1, sizeof(*pool));
@@ -738,7 +657,7 @@ int extent_pool_open(const struct extent_pool_options *options, struct extent_po
 	init_supply(&pool->supply);
 	pthread_cond_init(&pool->work, NULL);
 	init_lists(pool);
-	status = start_scrubber(pool);
+	status = scrubber_start(pool);
 	if (status != 0)
 		goto out_destroy;
 	*out = pool;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The books of the pool of extents, shared by extent.c, which does the work, and extent_book.c, which
- * keeps them: what states there are, which extents are in them, how many bytes that makes.
+ * The books of the pool of extents, shared by extent.c and scrubber.c, which do the work, and extent_book.c,
+ * which keeps them: what states there are, which extents are in them, how many bytes that makes.
  */
 #ifndef SERVER_EXTENT_BOOK_H
 #define SERVER_EXTENT_BOOK_H
@@ -73,6 +73,16 @@ struct extent_pool {
 	uint64_t recent_bytes;	 /* of those, lately…                                  */
 	uint64_t recent_ns;	 /* … and how long that took                           */
 };
+
+/* The pool's numbers have changed. Without the lock. */
+static inline void extent_notify(const struct extent_pool *pool)
+{
+	if (pool->options.changed)
+		pool->options.changed(pool->options.context);
+}
+
+/* scrubber.c: starts the thread, which ends when the pool is closing. -EAGAIN with a sentence. */
+int scrubber_start(struct extent_pool *pool);
 
 /* All of these want the pool's lock held. */
 

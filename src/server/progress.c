@@ -432,7 +432,7 @@ static void look_around(struct progress_thread *thread)
 
 /*
  * Moves data until there has been none for spin_us; returns whether there was any. A target gets no
- * completions. That it had work shows in the time a pass took, if it was much; if it was little, in the
+ * completions but of messages. That it had other work shows in the time a pass took, if it was much; if it was little, in the
  * queue's descriptor alone, which must be armed for that, else it tells of old things too. Asking stops
  * with the first yes.
  */

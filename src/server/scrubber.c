@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pool's thread that zeroes what was released, one extent after another, so that the next reservation need
+ * not wait for it. Touches memory in SCRUBBING, which is nobody's. Started and joined by extent.c.
+ */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "server/extent_book.h"
+
+/* The rate of late: what is older than a second of scrubbing counts half, and half again. */
+static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
+{
+	if (pool->recent_ns > 1000000000U) {
+		pool->recent_bytes /= 2;
+		pool->recent_ns /= 2;
+	}
+	pool->recent_bytes += bytes;
+	pool->recent_ns += ns;
+	pool->scrubbed_bytes += bytes;
+}
+
+/* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
+ * for memory gets it scrubbed even past the limit. */
+static void scrub_one(struct extent_pool *pool)
+{
+	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
+	uint64_t began, took;
+
+	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
+		extent_move(pool, extent, EXTENT_SCRUBBING);
+		pthread_mutex_unlock(&pool->lock);
+		began = clock_ns();
+		segment_scrub(extent->addr, extent->length);
+		took = clock_ns() - began;
+		pthread_mutex_lock(&pool->lock);
+		note_scrubbed(pool, extent->length, took);
+		extent_to_clean(pool, extent);
+	} else {
+		/* Unmapped before it is booked as gone: there is never more than the capacity. */
+		cds_list_del_init(&extent->node);
+		pthread_mutex_unlock(&pool->lock);
+		segment_unmap(extent->addr, extent->length);
+		pthread_mutex_lock(&pool->lock);
+		extent_move(pool, extent, EXTENT_GONE);
+		free(extent);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	extent_notify(pool);
+	pthread_mutex_lock(&pool->lock);
+}
+
+static void *scrubber_run(void *argument)
+{
+	struct extent_pool *pool = argument;
+
+	pthread_mutex_lock(&pool->lock);
+	while (!pool->is_closing) {
+		if (cds_list_empty(&pool->dirty))
+			pthread_cond_wait(&pool->work, &pool->lock);
+		else
+			scrub_one(pool);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+int scrubber_start(struct extent_pool *pool)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&pool->scrubber, NULL, scrubber_run, pool);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error != 0)
+		return error_fail(-error, "start the scrubber: no thread; raise the limit of "
+					  "processes");
+	pthread_setname_np(pool->scrubber, "afar-scrub");
+	return 0;
+}
