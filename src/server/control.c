@@ -135,15 +135,15 @@ static bool is_replaced(const void *argument, const struct admission *connection
 static int close_replaced(struct control *control, struct reconnection *reconnection)
 {
 	const struct progress_order order = {is_replaced, give_ticket, reconnection};
-	struct progress_closing *closing;
+	struct lanes_closing *closing;
 	int status;
 
-	status = progress_closing_new(control->options.progress, &closing);
+	status = lanes_closing_new(control->options.lanes, &closing);
 	if (status != 0)
 		return status;
 	tickets_cancel(control->options.tickets, reconnection->replaced.session,
 		       reconnection->replaced.connection);
-	progress_close(closing, &order);
+	lanes_close_connections(closing, &order);
 	return 0;
 }
 
@@ -252,67 +252,82 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 	return status;
 }
 
+/* An answer to a grant: a key for each extent on each lane. */
+struct granted_keys {
+	size_t nr_keys;
+	Afar__Key *keys;
+	Afar__Key **pointers;
+};
+
+static void tell_key(struct control *control, uint64_t extent, const struct extent_key *found,
+		     unsigned lane, Afar__Key *out)
+{
+	afar__key__init(out);
+	out->extent = extent;
+	out->length = found->length;
+	out->transport = (char *)lanes_transport(control->options.lanes, lane);
+	out->lane = lane;
+	out->key = found->on[lane].key;
+	out->origin = found->on[lane].origin;
+}
+
 /* The keys of all extents asked for, or none. */
 static int find_keys(struct control *control, const Afar__Grant *request, uint32_t rights,
-		     Afar__Key *keys)
+		     struct granted_keys *out)
 {
+	const unsigned nr_lanes = lanes_nr(control->options.lanes);
 	const struct admission admission = {
 		.session = request->session,
 		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
 	};
 	struct extent_key found;
-	int status = 0;
+	int status;
 
-	for (size_t i = 0; i < request->n_extents && status == 0; i++) {
+	/* check_number() has seen to it that this is no more than what there is. */
+	out->keys = calloc(request->n_extents * nr_lanes + 1, sizeof(*out->keys));
+	out->pointers = calloc(request->n_extents * nr_lanes + 1, sizeof(Afar__Key *));
+	if (!out->keys || !out->pointers)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < request->n_extents; i++) {
 		status = extent_pool_key(control->options.pool, request->extents[i],
 					 admission.reach, &found);
-		afar__key__init(&keys[i]);
-		keys[i].extent = request->extents[i];
-		keys[i].length = found.length;
-		keys[i].transport = (char *)control->options.transport;
-		keys[i].key = found.key;
-		keys[i].origin = found.origin;
+		if (status != 0)
+			return status;
+		for (unsigned lane = 0; lane < nr_lanes; lane++) {
+			Afar__Key *key = &out->keys[out->nr_keys];
+
+			tell_key(control, request->extents[i], &found, lane, key);
+			out->pointers[out->nr_keys++] = key;
+		}
 	}
-	return status ? status : tickets_entitle(control->options.tickets, &admission);
+	return tickets_entitle(control->options.tickets, &admission);
 }
 
 static void grant_keys(struct control *control, const struct rpc_connection *connection,
 		       const Afar__Grant *request, struct rpc_call *call)
 {
 	uint64_t incarnation = control->options.incarnation->number;
+	struct granted_keys granted = {0};
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	Afar__Keys result = AFAR__KEYS__INIT;
-	Afar__Key *keys = NULL, **pointers = NULL;
 	uint32_t rights;
 	int status;
 
 	status = check_grant(control, connection, request, &rights);
-	if (status != 0)
-		goto out_fail;
-	keys = calloc(request->n_extents + 1, sizeof(*keys));
-	pointers = calloc(request->n_extents + 1, sizeof(Afar__Key *));
-	if (!keys || !pointers) {
-		status = error_code(-ENOMEM);
-		goto out_fail;
+	if (status == 0)
+		status = find_keys(control, request, rights, &granted);
+	if (status == 0) {
+		result.n_keys = granted.nr_keys;
+		result.keys = granted.pointers;
+		result.incarnation = incarnation;
+		reply.result_case = AFAR__REPLY__RESULT_KEYS;
+		reply.keys = &result;
+		rpc_reply(call, incarnation, &reply);
+	} else {
+		refuse(control, connection, call, status);
 	}
-	status = find_keys(control, request, rights, keys);
-	if (status != 0)
-		goto out_fail;
-	for (size_t i = 0; i < request->n_extents; i++)
-		pointers[i] = &keys[i];
-	result.n_keys = request->n_extents;
-	result.keys = pointers;
-	result.incarnation = incarnation;
-	reply.result_case = AFAR__REPLY__RESULT_KEYS;
-	reply.keys = &result;
-	rpc_reply(call, incarnation, &reply);
-	goto out_free;
-
-out_fail:
-	refuse(control, connection, call, status);
-out_free:
-	free(pointers);
-	free(keys);
+	free(granted.pointers);
+	free(granted.keys);
 }
 
 static void on_request(struct rpc_connection *connection, const Afar__Frame *frame,

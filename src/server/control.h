@@ -12,7 +12,7 @@
 #include "rpc/rpc.h"
 #include "server/extent.h"
 #include "server/incarnation.h"
-#include "server/progress.h"
+#include "server/lanes.h"
 #include "server/tickets.h"
 
 struct control;
@@ -21,10 +21,9 @@ struct control_options {
 	struct rpc_loop *loop;
 	const char *address;		       /* HOST:PORT to listen on      */
 	const struct incarnation *incarnation; /* stays, as all below         */
-	const char *transport;		       /* that the extents' keys are of */
 	struct extent_pool *pool;
 	struct tickets *tickets;
-	struct progress *progress;
+	struct lanes *lanes;
 };
 
 /* Listens. Errors, with a sentence: those of rpc_listen(), -ENOMEM. */

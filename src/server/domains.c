@@ -10,7 +10,8 @@
 #include "base/error.h"
 
 struct domains {
-	struct fabric *fabric;
+	struct fabric *fabrics[DOMAIN_FABRICS_MAX];
+	unsigned nr_fabrics;
 	pthread_mutex_t lock;
 	void *by_reach;
 };
@@ -24,13 +25,15 @@ static int compare(const void *a, const void *b)
 	return (int)left->reach.may_write - (int)right->reach.may_write;
 }
 
-int domains_open(struct fabric *fabric, struct domains **out)
+int domains_open(struct fabric *const *fabrics, unsigned nr_fabrics, struct domains **out)
 {
 	struct domains *domains = calloc(1, sizeof(*domains));
 
 	if (!domains)
 		return error_code(-ENOMEM);
-	domains->fabric = fabric;
+	for (unsigned i = 0; i < nr_fabrics; i++)
+		domains->fabrics[i] = fabrics[i];
+	domains->nr_fabrics = nr_fabrics;
 	pthread_mutex_init(&domains->lock, NULL);
 	*out = domains;
 	return 0;
@@ -44,29 +47,59 @@ void domains_close(struct domains *domains)
 	free(domains);
 }
 
+unsigned domains_nr_fabrics(const struct domains *domains)
+{
+	return domains->nr_fabrics;
+}
+
+static void domain_close(struct domain *domain)
+{
+	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++)
+		fabric_domain_close(domain->on[i]);
+	free(domain);
+}
+
 static int add(struct domains *domains, struct reach reach, struct domain **out)
 {
 	struct domain *domain = calloc(1, sizeof(*domain));
-	int status;
+	int status = 0;
 
 	if (!domain)
 		return error_code(-ENOMEM);
 	domain->reach = reach;
-	status = fabric_domain_open(domains->fabric, &domain->fabric);
-	if (status != 0)
-		goto out_free;
-	if (!tsearch(domain, &domains->by_reach, compare)) {
+	for (unsigned i = 0; i < domains->nr_fabrics && status == 0; i++)
+		status = fabric_domain_open(domains->fabrics[i], &domain->on[i]);
+	if (status == 0 && !tsearch(domain, &domains->by_reach, compare))
 		status = error_code(-ENOMEM);
-		goto out_close;
-	}
-	*out = domain;
-	return 0;
-
-out_close:
-	fabric_domain_close(domain->fabric);
-out_free:
-	free(domain);
+	if (status == 0)
+		*out = domain;
+	else
+		domain_close(domain);
 	return status;
+}
+
+int domain_register(const struct domain *domain, void *addr, size_t length,
+		    struct fabric_memory on[DOMAIN_FABRICS_MAX])
+{
+	const unsigned access =
+		FABRIC_REMOTE_READ | (domain->reach.may_write ? FABRIC_REMOTE_WRITE : 0);
+	int status;
+
+	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++) {
+		status = fabric_memory_register(domain->on[i], addr, length, access, &on[i]);
+		if (status == 0)
+			continue;
+		while (i-- > 0)
+			fabric_memory_deregister(&on[i]);
+		return status;
+	}
+	return 0;
+}
+
+void domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX])
+{
+	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++)
+		fabric_memory_deregister(&on[i]);
 }
 
 int domains_get(struct domains *domains, struct reach reach, struct domain **out)
@@ -92,8 +125,7 @@ void domains_put(struct domains *domains, struct domain *domain)
 	pthread_mutex_lock(&domains->lock);
 	if (--domain->nr_users == 0) {
 		tdelete(domain, &domains->by_reach, compare);
-		fabric_domain_close(domain->fabric);
-		free(domain);
+		domain_close(domain);
 	}
 	pthread_mutex_unlock(&domains->lock);
 }

@@ -241,7 +241,7 @@ static void deregister(struct extent_pool *pool, struct extent *extent)
 	for (int i = 0; i < NR_KEYS; i++) {
 		if (!extent->keys[i].domain)
 			continue;
-		fabric_memory_deregister(&extent->keys[i].memory);
+		domain_deregister(extent->keys[i].domain, extent->keys[i].on);
 		domains_put(pool->options.domains, extent->keys[i].domain);
 		extent->keys[i].domain = NULL;
 	}
@@ -262,7 +262,6 @@ static void deregister_all(struct extent_pool *pool, struct reservation *reserva
 /* Makes the key for this reach, if there is none yet. */
 static int register_for(struct extent_pool *pool, struct extent *extent, struct reach reach)
 {
-	const unsigned access = FABRIC_REMOTE_READ | (reach.may_write ? FABRIC_REMOTE_WRITE : 0);
 	struct domain *domain;
 	int status;
 
@@ -271,8 +270,8 @@ static int register_for(struct extent_pool *pool, struct extent *extent, struct 
 	status = domains_get(pool->options.domains, reach, &domain);
 	if (status != 0)
 		return status;
-	status = fabric_memory_register(domain->fabric, extent->addr, extent->length, access,
-					&extent->keys[reach.may_write].memory);
+	status = domain_register(domain, extent->addr, extent->length,
+				 extent->keys[reach.may_write].on);
 	if (status != 0)
 		domains_put(pool->options.domains, domain);
 	else
@@ -522,13 +521,17 @@ bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace)
 static int make_key(struct extent_pool *pool, struct extent *extent, struct reach reach,
 		    struct extent_key *out)
 {
-	const struct fabric_memory *memory = &extent->keys[reach.may_write].memory;
+	const struct fabric_memory *on = extent->keys[reach.may_write].on;
 	int status = register_for(pool, extent, reach);
 
 	if (status != 0)
 		return status;
 	extent->was_reached = true;
-	*out = (struct extent_key){extent->length, memory->key, memory->base};
+	out->length = extent->length;
+	for (unsigned i = 0; i < domains_nr_fabrics(pool->options.domains); i++) {
+		out->on[i].key = on[i].key;
+		out->on[i].origin = on[i].base;
+	}
 	return 0;
 }
 

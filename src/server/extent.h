@@ -88,8 +88,10 @@ size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, si
 /* What a client needs to reach an extent. */
 struct extent_key {
 	uint64_t length;
-	uint64_t key; /* the fabric's, in the domain for this reach */
-	uint64_t origin;
+	struct {
+		uint64_t key; /* the fabric's, in the domain for this reach */
+		uint64_t origin;
+	} on[DOMAIN_FABRICS_MAX]; /* by the fabric's number */
 };
 
 /* The key for this reach, the same for all who ask. With a sentence: -AFAR_ELOST (nobody has the extent, or

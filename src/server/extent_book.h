@@ -40,8 +40,8 @@ struct extent {
 	uint64_t namespace;
 	bool was_reached; /* somebody has got a key of it                             */
 	struct {
-		struct domain *domain; /* NULL: it is not registered */
-		struct fabric_memory memory;
+		struct domain *domain;			     /* NULL: it is not registered */
+		struct fabric_memory on[DOMAIN_FABRICS_MAX]; /* by the fabric's number */
 	} keys[NR_KEYS];
 };
 

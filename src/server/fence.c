@@ -87,7 +87,7 @@ static void on_connections_closed(void *argument)
 int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
 		  void (*done)(void *argument), void *argument)
 {
-	struct progress_closing *closing;
+	struct lanes_closing *closing;
 	struct extents_fence *opened;
 	struct progress_order order;
 	int status;
@@ -97,7 +97,7 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 		return status;
 	opened->done = done;
 	opened->argument = argument;
-	status = progress_closing_new(fence->progress, &closing);
+	status = lanes_closing_new(fence->lanes, &closing);
 	if (status != 0) {
 		free(opened);
 		return status;
@@ -105,7 +105,7 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
 	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
 	order = (struct progress_order){has_reached, on_connections_closed, opened};
-	progress_close(closing, &order);
+	lanes_close_connections(closing, &order);
 	return 0;
 }
 
@@ -136,14 +136,14 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 		  void *argument)
 {
 	struct session_fence *opened = malloc(sizeof(*opened));
-	struct progress_closing *closing;
+	struct lanes_closing *closing;
 	struct progress_order order;
 	int status;
 
 	if (!opened)
 		return error_code(-ENOMEM);
 	*opened = (struct session_fence){session, done, argument};
-	status = progress_closing_new(fence->progress, &closing);
+	status = lanes_closing_new(fence->lanes, &closing);
 	if (status != 0)
 		goto out_free;
 	/* In this order: no unused ticket may be redeemed behind the closing. */
@@ -152,11 +152,11 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 		goto out_drop;
 	control_end_session(fence->control, session);
 	order = (struct progress_order){is_sessions, on_session_closed, opened};
-	progress_close(closing, &order);
+	lanes_close_connections(closing, &order);
 	return 0;
 
 out_drop:
-	progress_closing_drop(closing);
+	lanes_closing_drop(closing);
 out_free:
 	free(opened);
 	return status;

@@ -11,14 +11,14 @@
 
 #include "server/control.h"
 #include "server/extent.h"
-#include "server/progress.h"
+#include "server/lanes.h"
 #include "server/tickets.h"
 
-/* What a fence has to close. All stay until progress_stop(). */
+/* What a fence has to close. All stay until lanes_stop(). */
 struct fence {
 	struct extent_pool *pool;
 	struct tickets *tickets;
-	struct progress *progress;
+	struct lanes *lanes;
 	struct control *control;
 };
 

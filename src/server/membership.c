@@ -239,11 +239,30 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	return status;
 }
 
+/* What others are to be told of the lanes. */
+struct advertised_lanes {
+	Afar__Lane lanes[LANES_MAX];
+	Afar__Lane *pointers[LANES_MAX];
+	char addresses[LANES_MAX][ADVERTISE_MAX];
+};
+
+static void advertise_lanes(const struct membership_options *options, struct advertised_lanes *out)
+{
+	for (unsigned i = 0; i < lanes_nr(options->lanes); i++) {
+		advertise(lanes_address(options->lanes, i), options->manager_host,
+			  options->manager_port, out->addresses[i]);
+		afar__lane__init(&out->lanes[i]);
+		out->lanes[i].transport = (char *)lanes_transport(options->lanes, i);
+		out->lanes[i].address = out->addresses[i];
+		out->pointers[i] = &out->lanes[i];
+	}
+}
+
 static int send_join(struct membership *membership)
 {
 	const struct membership_options *options = &membership->options;
-	char control[ADVERTISE_MAX], data[ADVERTISE_MAX];
-	Afar__Lane lane = AFAR__LANE__INIT, *lanes[] = {&lane};
+	char control[ADVERTISE_MAX];
+	struct advertised_lanes advertised;
 	Afar__Server self = AFAR__SERVER__INIT;
 	Afar__ServerJoin join = AFAR__SERVER_JOIN__INIT;
 	struct extent_pool_stat stat;
@@ -270,15 +289,13 @@ static int send_join(struct membership *membership)
 	}
 	extent_pool_stat(options->pool, &stat);
 	advertise(options->control_address, options->manager_host, options->manager_port, control);
-	advertise(options->data_address, options->manager_host, options->manager_port, data);
-	lane.transport = (char *)options->transport;
-	lane.address = data;
+	advertise_lanes(options, &advertised);
 	self.server = membership->self.number;
 	self.name = (char *)options->name;
 	self.incarnation = options->incarnation->number;
 	self.control_address = control;
-	self.n_lanes = 1;
-	self.lanes = lanes;
+	self.n_lanes = lanes_nr(options->lanes);
+	self.lanes = advertised.pointers;
 	join.self = &self;
 	join.cluster = membership->self.cluster;
 	join.signing_key.data = (uint8_t *)options->incarnation->signing_key;
@@ -340,7 +357,7 @@ static void send_report(struct membership *membership)
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__ServerReport report;
 
-	report_fill(membership->options.pool, membership->options.progress, &report);
+	report_fill(membership->options.pool, membership->options.lanes, &report);
 	if (!report_is_news(&report, &membership->reported))
 		return;
 	membership->reported = report;
@@ -450,7 +467,7 @@ static int open_orders(struct membership *membership)
 {
 	const struct orders_options orders = {
 		.incarnation = membership->options.incarnation->number,
-		.is_registering_quick = membership->options.is_registering_quick,
+		.is_registering_quick = !lanes_register_slowly(membership->options.lanes),
 		.pool = membership->options.pool,
 		.fence = membership->options.fence,
 		.queued = on_queued,

@@ -13,7 +13,7 @@
 #include "server/extent.h"
 #include "server/fence.h"
 #include "server/incarnation.h"
-#include "server/progress.h"
+#include "server/lanes.h"
 
 struct membership;
 
@@ -27,11 +27,8 @@ struct membership_options {
 	const char *folder; /* of the number's file; NULL: nowhere */
 	const struct incarnation *incarnation;
 	const char *control_address; /* as listened on: a wildcard host is replaced */
-	const char *data_address;
-	const char *transport;
-	bool is_registering_quick; /* with the fabric: may be done on the loop's thread */
+	struct lanes *lanes;
 	struct extent_pool *pool;
-	struct progress *progress;
 	const struct fence *fence;
 };
 

@@ -197,7 +197,7 @@ static void serve(void *argument, const struct message_request *request,
 static int open_mailbox(struct connection *connection)
 {
 	const struct mailbox_options options = {
-		.domain = connection->domain->fabric,
+		.domain = connection->domain->on[connection->thread->progress->options.nr_fabric],
 		.context = connection->number,
 		.serve = serve,
 		.argument = connection,
@@ -232,7 +232,8 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 		error_code(-ENOMEM);
 		goto out_mailbox;
 	}
-	if (fabric_accept(request, thread->queue, connection->domain->fabric, connection,
+	if (fabric_accept(request, thread->queue,
+			  connection->domain->on[progress->options.nr_fabric], connection,
 			  &connection->endpoint) != 0)
 		goto out_number;
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);

@@ -21,6 +21,7 @@ struct progress;
 
 struct progress_options {
 	struct fabric *fabric;
+	unsigned nr_fabric;	     /* its number in the domains */
 	const char *address;	     /* HOST:PORT to listen on                        */
 	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX                     */
 	uint32_t spin_us;	     /* a thread spins so long after work             */

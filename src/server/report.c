@@ -18,7 +18,7 @@ static uint64_t resident_bytes(void)
 	return nr_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void report_fill(struct extent_pool *pool, const struct progress *progress, Afar__ServerReport *out)
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, Afar__ServerReport *out)
 {
 	struct extent_pool_stat stat;
 
@@ -31,7 +31,7 @@ void report_fill(struct extent_pool *pool, const struct progress *progress, Afar
 	out->dirty_bytes = stat.dirty_bytes;
 	out->scrubbed_bytes = stat.scrubbed_bytes;
 	out->scrub_bytes_per_s = stat.scrub_bytes_per_s;
-	out->nr_connections = progress_nr_connections(progress);
+	out->nr_connections = lanes_nr_connections(lanes);
 	out->resident_bytes = resident_bytes();
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the
- * protection domains its keys are of (domains.c), the tickets (tickets.c), the data port (progress.c), the control port (control.c),
- * the membership in the cluster (membership.c). Called by the daemon.
+ * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the lanes
+ * by which it is reached (lanes.c), the tickets (tickets.c), the control port (control.c), the membership in
+ * the cluster (membership.c). Called by the daemon.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,19 +15,15 @@
 
 #include "base/error.h"
 #include "base/uri.h"
-#include "fabric/fabric.h"
 #include "memory/available.h"
 #include "memory/segment.h"
-#include "server/advertise.h"
 #include "server/atomics.h"
 #include "server/control.h"
-#include "server/domains.h"
 #include "server/extent.h"
 #include "server/fence.h"
 #include "server/incarnation.h"
+#include "server/lanes.h"
 #include "server/membership.h"
-#include "server/progress.h"
-#include "server/selfcheck.h"
 #include "server/server.h"
 #include "server/tickets.h"
 
@@ -42,11 +38,9 @@ struct server {
 	struct key key;
 
 	struct incarnation incarnation;
-	struct fabric *fabric;
+	struct lanes *lanes;
 	struct tickets *tickets;
-	struct domains *domains;
 	struct extent_pool *pool;
-	struct progress *progress;
 	struct control *control;
 	struct fence fence;
 	struct membership *membership;
@@ -126,40 +120,21 @@ static int copy_options(struct server *server, const struct server_options *opti
 	return 0;
 }
 
-/*
- * A server lends nothing over a transport that does not keep to its keys. Over the machine's own loopback;
- * where the transport has none, over the address that others will use.
- */
-static int check_fabric(const struct server *server, const struct server_options *options)
+static int open_lanes(struct server *server, const struct server_options *options)
 {
-	char address[ADVERTISE_MAX];
-	char *colon;
-	int status = selfcheck(server->fabric, "127.0.0.1:0");
+	const struct lanes_manager manager = {server->manager_host, options->manager_port};
 
-	if (status == 0 || status == -EPERM)
-		return status;
-	advertise(options->data_address, server->manager_host, options->manager_port, address);
-	colon = strrchr(address, ':');
-	if (!colon)
-		return status;
-	snprintf(colon, sizeof(address) - (size_t)(colon - address), ":0");
-	return selfcheck(server->fabric, address);
-}
-
-/* Where local memory needs registering too, it pins pages. */
-static bool is_registering_slow(const struct server *server)
-{
-	return server->fabric->attributes.needs_local_registration;
+	return lanes_open(options->lanes, options->nr_lanes, &manager, &server->lanes);
 }
 
 static int open_pool(struct server *server, const struct server_options *options)
 {
 	const struct extent_pool_options pool = {
-		.domains = server->domains,
+		.domains = lanes_domains(server->lanes),
 		.capacity_bytes =
 			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
 		.pool_bytes = options->pool_bytes,
-		.is_registering_slow = is_registering_slow(server),
+		.is_registering_slow = lanes_register_slowly(server->lanes),
 		.changed = on_changed,
 		.context = server,
 	};
@@ -171,20 +146,17 @@ static int start_progress(struct server *server, const struct server_options *op
 {
 	uint32_t nr_descriptors = raise_descriptor_limit();
 	const struct progress_options progress = {
-		.fabric = server->fabric,
-		.address = options->data_address,
 		.nr_threads = options->nr_progress ? options->nr_progress : 1,
 		.spin_us = options->spin_us ? options->spin_us : SPIN_US_DEFAULT,
 		/* The rest is for control connections and ourselves. */
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
-		.domains = server->domains,
 		.admit = admit,
 		.serve = serve,
 		.changed = on_changed,
 		.context = server,
 	};
 
-	return progress_start(&progress, &server->progress);
+	return lanes_start(server->lanes, &progress);
 }
 
 static int start_control(struct server *server, struct rpc_loop *loop,
@@ -194,10 +166,9 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 		.loop = loop,
 		.address = options->control_address,
 		.incarnation = &server->incarnation,
-		.transport = server->fabric->attributes.transport,
 		.pool = server->pool,
 		.tickets = server->tickets,
-		.progress = server->progress,
+		.lanes = server->lanes,
 	};
 
 	return control_start(&control, &server->control);
@@ -215,18 +186,15 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.folder = options->folder ? server->folder : NULL,
 		.incarnation = &server->incarnation,
 		.control_address = control_address(server->control),
-		.data_address = progress_address(server->progress),
-		.transport = server->fabric->attributes.transport,
-		.is_registering_quick = !is_registering_slow(server),
 		.pool = server->pool,
-		.progress = server->progress,
+		.lanes = server->lanes,
 		.fence = &server->fence,
 	};
 	struct membership *opened;
 	int status;
 
 	server->fence =
-		(struct fence){server->pool, server->tickets, server->progress, server->control};
+		(struct fence){server->pool, server->tickets, server->lanes, server->control};
 	status = membership_open(&membership, &opened);
 	if (status != 0)
 		return status;
@@ -245,14 +213,10 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 	if (status == 0)
 		status = incarnation_draw(&server->incarnation);
 	if (status == 0)
-		status = fabric_open(options->transport, &server->fabric);
-	if (status == 0)
-		status = check_fabric(server, options);
+		status = open_lanes(server, options);
 	if (status == 0)
 		status = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
 				      &server->tickets);
-	if (status == 0)
-		status = domains_open(server->fabric, &server->domains);
 	if (status == 0)
 		status = open_pool(server, options);
 	if (status == 0)
@@ -282,13 +246,11 @@ void server_stop(struct server *server)
 	if (server->membership)
 		membership_stop(server->membership);
 	control_stop(server->control);
-	progress_stop(server->progress);
+	lanes_stop(server->lanes);
 	extent_pool_close(server->pool);
-	domains_close(server->domains);
 	tickets_close(server->tickets);
 	membership_close(server->membership);
-	if (server->fabric)
-		fabric_close(server->fabric);
+	lanes_close(server->lanes);
 	OPENSSL_cleanse(&server->incarnation, sizeof(server->incarnation));
 	OPENSSL_cleanse(&server->key, sizeof(server->key));
 	free(server);

@@ -15,6 +15,12 @@
 
 struct server;
 
+/* A way to the memory. */
+struct server_lane {
+	const char *transport; /* "tcp", "verbs"                           */
+	const char *address;   /* HOST:PORT to listen on; port 0: any      */
+};
+
 struct server_options {
 	const char *name; /* for people; NULL: the host's name                          */
 	const char *manager_host;
@@ -22,13 +28,14 @@ struct server_options {
 	const struct key *key; /* to join with; copied                                       */
 	const char
 		*control_address; /* HOST:PORT to listen on for clients' control; port 0: any   */
-	const char *data_address; /* HOST:PORT to listen on for data; port 0: any               */
-	const char *transport;	  /* "tcp"                                                      */
-	const char *folder;	  /* keeps the server's number over restarts; NULL: nowhere     */
-	uint64_t capacity_bytes;  /* lent at most; 0: half of the machine's memory              */
-	uint64_t pool_bytes;	  /* of scrubbed memory kept ready; 0: all that came back       */
-	unsigned nr_progress;	  /* progress threads; 0: one                                   */
-	uint32_t spin_us;	  /* a progress thread spins so long before it sleeps; 0: 50    */
+	const struct server_lane *lanes; /* by which clients reach the memory, the best first   */
+	unsigned nr_lanes;
+	const char *folder;	 /* keeps the server's number over restarts; NULL: nowhere     */
+	uint64_t capacity_bytes; /* lent at most; 0: half of the machine's memory              */
+	uint64_t pool_bytes;	 /* of scrubbed memory kept ready; 0: all that came back       */
+	unsigned
+		nr_progress; /* progress threads of each lane; 0: one                                   */
+	uint32_t spin_us; /* a progress thread spins so long before it sleeps; 0: 50    */
 };
 
 /*

@@ -298,14 +298,15 @@ static int start_server(struct daemon *daemon)
 {
 	const struct config *config = &daemon->config;
 	const char *address = default_address(daemon->manager_uri.host);
+	struct server_lane lanes[CONFIG_LANES_MAX] = {{config->transport, address}};
 	const struct server_options options = {
 		.name = config->name[0] ? config->name : NULL,
 		.manager_host = daemon->manager_uri.host,
 		.manager_port = daemon->manager_uri.port,
 		.key = &daemon->servers[0],
 		.control_address = config->control[0] ? config->control : address,
-		.data_address = config->data_listen[0] ? config->data_listen : address,
-		.transport = config->transport,
+		.lanes = lanes,
+		.nr_lanes = config->nr_lanes ? config->nr_lanes : 1,
 		.folder = daemon->server_folder,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,
@@ -313,6 +314,12 @@ static int start_server(struct daemon *daemon)
 		.spin_us = config->spin_us,
 	};
 
+	for (unsigned i = 0; i < config->nr_lanes; i++) {
+		const struct config_lane *lane = &config->lanes[i];
+
+		lanes[i].transport = lane->transport[0] ? lane->transport : config->transport;
+		lanes[i].address = lane->address;
+	}
 	return server_start(daemon->loop, &options, &daemon->server);
 }
 

@@ -202,14 +202,48 @@ static int set_control(struct config *config, const char *value, char problem[PR
 	return keep_address(config->control, sizeof(config->control), value, problem);
 }
 
+static bool is_transport(const char *name, size_t length)
+{
+	static const char *const transports[] = {"tcp", "verbs"};
+
+	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
+		if (strlen(transports[i]) == length && !memcmp(transports[i], name, length))
+			return true;
+	}
+	return false;
+}
+
+/* [TRANSPORT:]HOST:PORT */
+static int keep_lane(struct config_lane *lane, const char *value, char problem[PROBLEM_MAX])
+{
+	const char *colon = strchr(value, ':');
+
+	*lane = (struct config_lane){0};
+	if (colon && is_transport(value, (size_t)(colon - value))) {
+		memcpy(lane->transport, value, (size_t)(colon - value));
+		value = colon + 1;
+	}
+	return keep_address(lane->address, sizeof(lane->address), value, problem);
+}
+
+/* Lanes, with commas between them. */
 static int set_data_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	return keep_address(config->data_listen, sizeof(config->data_listen), value, problem);
+	char text[CONFIG_TEXT_MAX], *rest = text, *lane;
+	int rc = keep_text(text, sizeof(text), value, problem);
+
+	config->nr_lanes = 0;
+	while (!rc && (lane = strsep(&rest, ","))) {
+		if (config->nr_lanes == CONFIG_LANES_MAX)
+			return refuse(problem, "has more than %d addresses", CONFIG_LANES_MAX);
+		rc = keep_lane(&config->lanes[config->nr_lanes++], lane, problem);
+	}
+	return rc;
 }
 
 static int set_transport(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	if (strcmp(value, "tcp") && strcmp(value, "verbs"))
+	if (!is_transport(value, strlen(value)))
 		return refuse(problem, "'%.64s' is no transport; use tcp or verbs", value);
 	return keep_text(config->transport, sizeof(config->transport), value, problem);
 }
@@ -259,10 +293,13 @@ static const struct setting settings[] = {
 	 set_pool},
 	{"control", "server", "HOST:PORT",
 	 "where clients reach the server (default: as the manager is reached)", set_control},
-	{"data-listen", "server", "HOST:PORT", "where clients reach its memory (default: the same)",
+	{"data-listen", "server", "LANES",
+	 "where clients reach its memory, the best first: [TRANSPORT:]HOST:PORT,… (default: as the "
+	 "control)",
 	 set_data_listen},
 	{"transport", "server", "NAME",
-	 "tcp (default) or verbs, to listen on an address of an RDMA device", set_transport},
+	 "of lanes that name none: tcp (default) or verbs, at an RDMA device's address",
+	 set_transport},
 	{"progress", "server", "N", "threads that serve transfers (default 1)", set_progress},
 	{"spin-us", "server", "N", "how long they spin before they sleep (default 50)", set_spin},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",

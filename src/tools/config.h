@@ -16,6 +16,14 @@ enum role {
 	ROLE_ALL = ROLE_MANAGER | ROLE_SERVER,
 };
 
+#define CONFIG_LANES_MAX     8
+#define CONFIG_TRANSPORT_MAX 16
+
+struct config_lane {
+	char transport[CONFIG_TRANSPORT_MAX]; /* empty: the server's */
+	char address[CONFIG_TEXT_MAX];
+};
+
 /* Texts are empty, and numbers 0, where nothing was said and nothing is the default. */
 struct config {
 	enum role role;
@@ -25,8 +33,9 @@ struct config {
 	char manager[CONFIG_TEXT_MAX + PATH_MAX]; /* HOST:PORT or a URI */
 	char name[CONFIG_TEXT_MAX];
 	char control[CONFIG_TEXT_MAX];
-	char data_listen[CONFIG_TEXT_MAX];
-	char transport[CONFIG_TEXT_MAX];
+	struct config_lane lanes[CONFIG_LANES_MAX];
+	unsigned nr_lanes;		      /* 0: one, at the default address              */
+	char transport[CONFIG_TRANSPORT_MAX]; /* of lanes that say none                */
 	uint64_t memory_bytes;
 	uint64_t pool_bytes;
 	unsigned nr_progress;

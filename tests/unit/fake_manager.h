@@ -20,6 +20,7 @@
 #define FAKE_SERVER	 7U
 #define FAKE_PATIENCE_MS 20000
 #define FAKE_ADDRESS_MAX 128
+#define FAKE_LANES_MAX	 2
 #define FAKE_EXTENTS_MAX 64
 #define FAKE_NAME_MAX	 64
 #define FAKE_LIFETIME_S	 600U /* of passes and capabilities */
@@ -48,7 +49,9 @@ struct fake_manager {
 	uint64_t server, incarnation, capacity_bytes;
 	uint8_t signing_key[SIGNING_KEY_BYTES];
 	uint32_t age_s;
-	char name[FAKE_NAME_MAX], control[FAKE_ADDRESS_MAX], data[FAKE_ADDRESS_MAX];
+	char name[FAKE_NAME_MAX], control[FAKE_ADDRESS_MAX];
+	char data[FAKE_LANES_MAX][FAKE_ADDRESS_MAX];
+	size_t nr_lanes;
 	struct fake_extent joined[FAKE_EXTENTS_MAX];
 	size_t nr_joined;
 	Afar__ServerReport report;
@@ -64,10 +67,12 @@ static inline void fake_note_join(struct fake_manager *manager, const Afar__Serv
 	manager->age_s = join->age_s;
 	snprintf(manager->name, sizeof(manager->name), "%s", join->self->name);
 	snprintf(manager->control, sizeof(manager->control), "%s", join->self->control_address);
-	manager->data[0] = '\0';
-	if (join->self->n_lanes == 1 &&
-	    strcmp(join->self->lanes[0]->transport, test_transport()) == 0)
-		snprintf(manager->data, sizeof(manager->data), "%s", join->self->lanes[0]->address);
+	manager->nr_lanes = join->self->n_lanes;
+	for (size_t i = 0; i < join->self->n_lanes && i < FAKE_LANES_MAX; i++) {
+		assert_string_equal(join->self->lanes[i]->transport, test_transport());
+		snprintf(manager->data[i], sizeof(manager->data[i]), "%s",
+			 join->self->lanes[i]->address);
+	}
 	manager->nr_joined =
 		join->n_extents < FAKE_EXTENTS_MAX ? join->n_extents : FAKE_EXTENTS_MAX;
 	for (size_t i = 0; i < manager->nr_joined; i++) {

@@ -31,6 +31,9 @@ struct cluster {
 	struct server *server;
 	char folder[32];
 
+	unsigned nr_lanes; /* of the server                   */
+	unsigned lane;	   /* that the client goes by         */
+
 	struct rpc_loop *client_loop;
 	struct rpc_connection *control; /* the client's */
 	uint64_t session;		/* that it speaks for */
@@ -42,14 +45,18 @@ struct cluster {
 
 static inline void start_server(struct cluster *cluster, unsigned nr_progress)
 {
+	const struct server_lane lanes[] = {
+		{test_transport(), is_on_tcp() ? "0.0.0.0:0" : any_port()},
+		{test_transport(), any_port()},
+	};
 	const struct server_options options = {
 		.name = "lender",
 		.manager_host = "127.0.0.1",
 		.manager_port = fake_port(&cluster->manager),
 		.key = &cluster->manager.key,
 		.control_address = "127.0.0.1:0",
-		.data_address = is_on_tcp() ? "0.0.0.0:0" : any_port(),
-		.transport = test_transport(),
+		.lanes = lanes,
+		.nr_lanes = cluster->nr_lanes,
 		.folder = cluster->folder,
 		.capacity_bytes = CAPACITY,
 		.nr_progress = nr_progress,
@@ -111,8 +118,11 @@ static inline void connect_control(struct cluster *cluster, uint64_t session)
 	cluster->session = session;
 }
 
-static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
+static inline void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes,
+				      unsigned nr_progress)
 {
+	cluster->nr_lanes = nr_lanes;
+	cluster->lane = 0;
 	strcpy(cluster->folder, "/tmp/afar-server-XXXXXX");
 	assert_non_null(mkdtemp(cluster->folder));
 	fake_open(&cluster->manager);
@@ -123,6 +133,11 @@ static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
 	cluster->wanted = 0;
 	connect_control(cluster, SESSION);
 	data_client_open(&cluster->data);
+}
+
+static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
+{
+	cluster_open_lanes(cluster, 1, nr_progress);
 }
 
 static inline void remove_folder(const char *folder)
@@ -221,9 +236,10 @@ static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t n
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
-	assert_int_equal(frame->reply->keys->n_keys, nr_extents);
+	assert_int_equal(frame->reply->keys->n_keys, nr_extents * cluster->nr_lanes);
 	for (size_t i = 0; i < nr_extents; i++) {
-		key = frame->reply->keys->keys[i];
+		key = frame->reply->keys->keys[i * cluster->nr_lanes + cluster->lane];
+		assert_int_equal(key->lane, cluster->lane);
 		assert_int_equal(key->extent, extents[i]);
 		assert_string_equal(key->transport, test_transport());
 		out[i] = (struct key_of){key->length, key->key, key->origin};
@@ -274,7 +290,8 @@ static inline int connect_data_for(struct cluster *cluster, uint64_t session, ui
 
 	data_client_disconnect(&cluster->data);
 	assert_int_equal(get_ticket_for(cluster, session, namespace, rights, &ticket), 0);
-	return data_client_connect(&cluster->data, cluster->manager.data, &ticket, sizeof(ticket));
+	return data_client_connect(&cluster->data, cluster->manager.data[cluster->lane], &ticket,
+				   sizeof(ticket));
 }
 
 static inline int connect_data(struct cluster *cluster, uint64_t session)

@@ -114,7 +114,7 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 	pthread_mutex_init(&bed->lock, NULL);
 	pthread_cond_init(&bed->changed, NULL);
 	assert_int_equal(fabric_open(test_transport(), &bed->fabric), 0);
-	assert_int_equal(domains_open(bed->fabric, &bed->domains), 0);
+	assert_int_equal(domains_open(&bed->fabric, 1, &bed->domains), 0);
 	pool.domains = progress.domains = bed->domains;
 	progress.fabric = bed->fabric;
 	assert_int_equal(extent_pool_open(&pool, &bed->pool), 0);
@@ -170,8 +170,8 @@ static int transfer(struct bed *bed, const struct extent_info *extent, int is_wr
 	if (bed->reach.namespace != reach.namespace || !bed->reach.may_write)
 		bed_connect(bed, reach.namespace, true);
 	assert_int_equal(key.length, extent->length);
-	return data_client_transfer(&bed->client, is_write, data, length, key.origin + offset,
-				    key.key);
+	return data_client_transfer(&bed->client, is_write, data, length, key.on[0].origin + offset,
+				    key.on[0].key);
 }
 
 static void fill(struct bed *bed, const struct extent_info *extent, int byte)
@@ -305,11 +305,13 @@ static void test_no_way_in_after_release(void **state)
 	assert_int_equal(nr_extents, 1);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &key), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, others, &late), -AFAR_ELOST);
-	assert_int_equal(data_client_write(&bed.client, data, sizeof(data), key.origin, key.key),
-			 0);
+	assert_int_equal(
+		data_client_write(&bed.client, data, sizeof(data), key.on[0].origin, key.on[0].key),
+		0);
 	/* Past the end is refused too, and costs the connection. */
 	assert_int_not_equal(data_client_write(&bed.client, data, sizeof(data),
-					       key.origin + key.length - sizeof(data) + 1, key.key),
+					       key.on[0].origin + key.length - sizeof(data) + 1,
+					       key.on[0].key),
 			     0);
 	bed_connect(&bed, 1, true);
 
@@ -319,13 +321,15 @@ static void test_no_way_in_after_release(void **state)
 	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &late), -AFAR_ELOST);
 	assert_int_not_equal(
-		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
+		data_client_write(&bed.client, data, sizeof(data), key.on[0].origin, key.on[0].key),
+		0);
 	/* Nor into what the next holder got of the same memory. */
 	reserve(&bed, 2, 2 * MIB, &next);
 	assert_int_not_equal(next[0].extent, extents[0].extent);
 	bed_connect(&bed, 2, true);
 	assert_int_not_equal(
-		data_client_write(&bed.client, data, sizeof(data), key.origin, key.key), 0);
+		data_client_write(&bed.client, data, sizeof(data), key.on[0].origin, key.on[0].key),
+		0);
 	bed_connect(&bed, 2, true);
 	assert_filled(&bed, &next[0], 0);
 	free(extents);
@@ -411,21 +415,24 @@ static void test_keys_are_of_one_domain(void **state)
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, read_only, &read), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &both), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &again), 0);
-	assert_int_equal(again.key, both.key);
-	assert_int_equal(data_client_write(&bed.client, data, 8, both.origin, both.key), 0);
+	assert_int_equal(again.on[0].key, both.on[0].key);
+	assert_int_equal(data_client_write(&bed.client, data, 8, both.on[0].origin, both.on[0].key),
+			 0);
 	bed_connect(&bed, 1, false);
-	assert_int_equal(data_client_read(&bed.client, data, 8, read.origin, read.key), 0);
+	assert_int_equal(data_client_read(&bed.client, data, 8, read.on[0].origin, read.on[0].key),
+			 0);
 	assert_string_equal(data, "before");
-	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, read.origin, read.key),
-			     0);
+	assert_int_not_equal(
+		data_client_write(&bed.client, "after!!", 8, read.on[0].origin, read.on[0].key), 0);
 	bed_connect(&bed, 1, false);
-	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, both.origin, both.key),
-			     0);
+	assert_int_not_equal(
+		data_client_write(&bed.client, "after!!", 8, both.on[0].origin, both.on[0].key), 0);
 	bed_connect(&bed, 2, true);
-	assert_int_not_equal(data_client_write(&bed.client, "after!!", 8, both.origin, both.key),
-			     0);
+	assert_int_not_equal(
+		data_client_write(&bed.client, "after!!", 8, both.on[0].origin, both.on[0].key), 0);
 	bed_connect(&bed, 1, true);
-	assert_int_equal(data_client_read(&bed.client, data, 8, both.origin, both.key), 0);
+	assert_int_equal(data_client_read(&bed.client, data, 8, both.on[0].origin, both.on[0].key),
+			 0);
 	assert_string_equal(data, "before");
 	data_client_disconnect(&bed.client);
 	release_all(&bed, extents, nr_extents);

@@ -33,7 +33,7 @@ static void test_write_and_read(void **state)
 	assert_string_equal(cluster.manager.name, "lender");
 	assert_int_equal(cluster.manager.capacity_bytes, CAPACITY);
 	/* It listens for data everywhere, and says where the manager's side can find it. */
-	assert_memory_equal(cluster.manager.data, test_host(), strlen(test_host()));
+	assert_memory_equal(cluster.manager.data[0], test_host(), strlen(test_host()));
 
 	reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
@@ -152,32 +152,33 @@ static void test_tickets_at_the_door(void **state)
 	cluster_open(&cluster, 0);
 	/* None, too short, too long. */
 	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
-	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data, NULL, 0), 0);
-	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data, &ticket, 43),
+	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data[0], NULL, 0),
 			     0);
+	assert_int_not_equal(
+		data_client_connect(&cluster.data, cluster.manager.data[0], &ticket, 43), 0);
 	/* Every part of it counts. */
 	for (i = 0; i < sizeof(forged); i += 3) {
 		memcpy(forged, &ticket, sizeof(forged));
 		forged[i] ^= 1;
-		assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data,
+		assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data[0],
 							 forged, sizeof(forged)),
 				     0);
 	}
 	/* Those did not use it up; once shown, it is. */
-	assert_int_equal(
-		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
-		0);
+	assert_int_equal(data_client_connect(&cluster.data, cluster.manager.data[0], &ticket,
+					     sizeof(ticket)),
+			 0);
 	data_client_disconnect(&cluster.data);
-	assert_int_not_equal(
-		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
-		0);
+	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data[0], &ticket,
+						 sizeof(ticket)),
+			     0);
 	/* The end of its session takes an unused one with it. */
 	data_client_disconnect(&cluster.data);
 	assert_int_equal(get_ticket(&cluster, SESSION, &unused), 0);
 	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
-	assert_int_not_equal(
-		data_client_connect(&cluster.data, cluster.manager.data, &unused, sizeof(unused)),
-		0);
+	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data[0], &unused,
+						 sizeof(unused)),
+			     0);
 	cluster_close(&cluster);
 }
 
@@ -196,8 +197,8 @@ static void test_session_end(void **state)
 	data_client_open(&other);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(get_ticket(&cluster, SESSION + 1, &ticket), 0);
-	assert_int_equal(data_client_connect(&other, cluster.manager.data, &ticket, sizeof(ticket)),
-			 0);
+	assert_int_equal(
+		data_client_connect(&other, cluster.manager.data[0], &ticket, sizeof(ticket)), 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key_of_other), 0);
 	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
 	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
@@ -233,7 +234,7 @@ static void test_many_connections(void **state)
 	for (i = 0; i < NR_CLIENTS; i++) {
 		data_client_open(&clients[i]);
 		assert_int_equal(get_ticket(&cluster, SESSION + i % 2, &ticket), 0);
-		assert_int_equal(data_client_connect(&clients[i], cluster.manager.data, &ticket,
+		assert_int_equal(data_client_connect(&clients[i], cluster.manager.data[0], &ticket,
 						     sizeof(ticket)),
 				 0);
 		assert_int_equal(data_client_write(&clients[i], &i, sizeof(i),
@@ -368,6 +369,7 @@ static void test_start_fails_with_a_sentence(void **state)
 	struct server_options options;
 	struct rpc_loop *loop;
 	struct server *server;
+	struct server_lane lane = {test_transport(), any_port()};
 	char folder[] = "/tmp/afar-server-XXXXXX", path[64];
 	FILE *file;
 
@@ -380,19 +382,22 @@ static void test_start_fails_with_a_sentence(void **state)
 		.manager_port = 1, /* nobody is there: that is no reason not to start */
 		.key = &manager.key,
 		.control_address = manager.address,
-		.data_address = any_port(),
-		.transport = test_transport(),
+		.lanes = &lane,
+		.nr_lanes = 1,
 		.folder = folder,
 	};
 	assert_int_equal(server_start(loop, &options, &server), -EADDRINUSE);
 	options.control_address = "127.0.0.1:0";
-	options.transport = "pigeon";
+	lane.transport = "pigeon";
 	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
-	options.transport = test_transport();
-	options.data_address = manager.address;
+	lane.transport = test_transport();
+	lane.address = manager.address;
 	if (is_on_tcp()) /* others have port numbers of their own */
 		assert_int_equal(server_start(loop, &options, &server), -EADDRINUSE);
-	options.data_address = any_port();
+	lane.address = any_port();
+	options.nr_lanes = 0;
+	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
+	options.nr_lanes = 1;
 	options.capacity_bytes = 1;
 	assert_int_equal(server_start(loop, &options, &server), -EINVAL);
 	options.capacity_bytes = 0;

@@ -68,14 +68,14 @@ static void port_open_limited(struct port *port, uint32_t nr_descriptors_max)
 	memset(port, 0, sizeof(*port));
 	assert_int_equal(fabric_open("tcp", &port->fabric), 0);
 	options.fabric = port->fabric;
-	assert_int_equal(domains_open(port->fabric, &port->domains), 0);
+	assert_int_equal(domains_open(&port->fabric, 1, &port->domains), 0);
 	assert_int_equal(domains_get(port->domains, mine, &port->domain), 0);
 	options.domains = port->domains;
 	assert_int_equal(progress_start(&options, &port->progress), 0);
-	assert_int_equal(
-		fabric_memory_register(port->domain->fabric, port->lent, sizeof(port->lent),
-				       FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &port->memory),
-		0);
+	assert_int_equal(fabric_memory_register(port->domain->on[0], port->lent, sizeof(port->lent),
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+						&port->memory),
+			 0);
 }
 
 static void port_open(struct port *port)

@@ -30,7 +30,7 @@ static void connect_other(struct cluster *cluster, struct data_client *client, u
 	data_client_open(client);
 	assert_int_equal(get_ticket_for(cluster, session, namespace, RIGHT_ALL, &ticket), 0);
 	assert_int_equal(
-		data_client_connect(client, cluster->manager.data, &ticket, sizeof(ticket)), 0);
+		data_client_connect(client, cluster->manager.data[0], &ticket, sizeof(ticket)), 0);
 }
 
 static void test_release_closes_connections(void **state)

@@ -207,8 +207,8 @@ static void test_malformed(void **state)
 	reserve_one(&cluster, &key);
 	data_client_open(&other);
 	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
-	assert_int_equal(data_client_connect(&other, cluster.manager.data, &ticket, sizeof(ticket)),
-			 0);
+	assert_int_equal(
+		data_client_connect(&other, cluster.manager.data[0], &ticket, sizeof(ticket)), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	memset(noise, 0xa5, sizeof(noise));
 	/* Too short: what is missing is 0. */
@@ -319,7 +319,7 @@ static void test_many_add_up(void **state)
 		adders[i].extent = extent.extent;
 		data_client_open(&adders[i].client);
 		assert_int_equal(get_ticket(&cluster, SESSION + i, &ticket), 0);
-		assert_int_equal(data_client_connect(&adders[i].client, cluster.manager.data,
+		assert_int_equal(data_client_connect(&adders[i].client, cluster.manager.data[0],
 						     &ticket, sizeof(ticket)),
 				 0);
 	}

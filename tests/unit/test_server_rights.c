@@ -321,9 +321,9 @@ static void test_fewer_rights_than_one_may_have(void **state)
 	/* It is entitled to just that. */
 	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
 	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_READ, &ticket), 0);
-	assert_int_equal(
-		data_client_connect(&cluster.data, cluster.manager.data, &ticket, sizeof(ticket)),
-		0);
+	assert_int_equal(data_client_connect(&cluster.data, cluster.manager.data[0], &ticket,
+					     sizeof(ticket)),
+			 0);
 	assert_int_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
 	assert_int_equal(get_keys_with(&cluster, NAMESPACE, RIGHT_READ, &extent.extent, 1, &again),
 			 0);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server's lanes, in the order in which its operator named them, which is also their number for clients and in
+ * the domains. Owns their fabrics, their progress threads and the domains over them. Called by server.c; by
+ * fence.c and control.c for closing.
+ */
+#include "server/lanes.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fabric/fabric.h"
+#include "server/advertise.h"
+#include "server/selfcheck.h"
+
+struct lane {
+	struct server_lane options;
+	struct progress *progress;
+};
+
+struct lanes {
+	struct lane lanes[LANES_MAX];
+	struct fabric *fabrics[LANES_MAX];
+	unsigned nr_lanes;
+	struct domains *domains;
+};
+
+/* Freed by the last lane. */
+struct lanes_closing {
+	struct progress_order order;
+	atomic_uint nr_left;
+	unsigned nr_lanes;
+	struct progress_closing *on[LANES_MAX];
+};
+
+/*
+ * A server lends nothing over a transport that does not keep to its keys. Over the machine's own loopback;
+ * where the transport has none, over the address that others will use.
+ */
+static int check_fabric(struct fabric *fabric, const char *listening,
+			const struct lanes_manager *manager)
+{
+	char address[ADVERTISE_MAX];
+	char *colon;
+	int status = selfcheck(fabric, "127.0.0.1:0");
+
+	if (status == 0 || status == -EPERM)
+		return status;
+	advertise(listening, manager->host, manager->port, address);
+	colon = strrchr(address, ':');
+	if (!colon)
+		return status;
+	snprintf(colon, sizeof(address) - (size_t)(colon - address), ":0");
+	return selfcheck(fabric, address);
+}
+
+int lanes_open(const struct server_lane *options, unsigned nr_lanes,
+	       const struct lanes_manager *manager, struct lanes **out)
+{
+	struct lanes *lanes;
+	int status = 0;
+
+	if (nr_lanes == 0 || nr_lanes > LANES_MAX)
+		return error_fail(-EINVAL, "start the server: %u lanes, but 1 to %u are possible",
+				  nr_lanes, LANES_MAX);
+	lanes = calloc(1, sizeof(*lanes));
+	if (!lanes)
+		return error_code(-ENOMEM);
+	for (unsigned i = 0; i < nr_lanes && status == 0; i++) {
+		lanes->lanes[i].options = options[i];
+		lanes->nr_lanes++;
+		status = fabric_open(options[i].transport, &lanes->fabrics[i]);
+		if (status == 0)
+			status = check_fabric(lanes->fabrics[i], options[i].address, manager);
+	}
+	if (status == 0)
+		status = domains_open(lanes->fabrics, lanes->nr_lanes, &lanes->domains);
+	if (status != 0) {
+		lanes_close(lanes);
+		return status;
+	}
+	*out = lanes;
+	return 0;
+}
+
+int lanes_start(struct lanes *lanes, const struct progress_options *common)
+{
+	struct progress_options options = *common;
+	int status = 0;
+
+	for (unsigned i = 0; i < lanes->nr_lanes && status == 0; i++) {
+		options.domains = lanes->domains;
+		options.fabric = lanes->fabrics[i];
+		options.nr_fabric = i;
+		options.address = lanes->lanes[i].options.address;
+		status = progress_start(&options, &lanes->lanes[i].progress);
+	}
+	return status;
+}
+
+void lanes_stop(struct lanes *lanes)
+{
+	if (!lanes)
+		return;
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		progress_stop(lanes->lanes[i].progress);
+		lanes->lanes[i].progress = NULL;
+	}
+}
+
+void lanes_close(struct lanes *lanes)
+{
+	if (!lanes)
+		return;
+	domains_close(lanes->domains);
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		if (lanes->fabrics[i])
+			fabric_close(lanes->fabrics[i]);
+	}
+	free(lanes);
+}
+
+/* ---- What others ask */
+
+struct domains *lanes_domains(const struct lanes *lanes)
+{
+	return lanes->domains;
+}
+
+unsigned lanes_nr(const struct lanes *lanes)
+{
+	return lanes->nr_lanes;
+}
+
+const char *lanes_transport(const struct lanes *lanes, unsigned i)
+{
+	return lanes->fabrics[i]->attributes.transport;
+}
+
+const char *lanes_address(const struct lanes *lanes, unsigned i)
+{
+	return progress_address(lanes->lanes[i].progress);
+}
+
+bool lanes_register_slowly(const struct lanes *lanes)
+{
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		if (lanes->fabrics[i]->attributes.needs_local_registration)
+			return true;
+	}
+	return false;
+}
+
+uint32_t lanes_nr_connections(const struct lanes *lanes)
+{
+	uint32_t nr = 0;
+
+	for (unsigned i = 0; i < lanes->nr_lanes; i++)
+		nr += progress_nr_connections(lanes->lanes[i].progress);
+	return nr;
+}
+
+/* ---- Closing connections */
+
+int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out)
+{
+	struct lanes_closing *closing = calloc(1, sizeof(*closing));
+	int status = 0;
+
+	if (!closing)
+		return error_code(-ENOMEM);
+	atomic_init(&closing->nr_left, lanes->nr_lanes);
+	for (unsigned i = 0; i < lanes->nr_lanes && status == 0; i++) {
+		status = progress_closing_new(lanes->lanes[i].progress, &closing->on[i]);
+		if (status == 0)
+			closing->nr_lanes++;
+	}
+	if (status != 0)
+		lanes_closing_drop(closing);
+	else
+		*out = closing;
+	return status;
+}
+
+void lanes_closing_drop(struct lanes_closing *closing)
+{
+	for (unsigned i = 0; i < closing->nr_lanes; i++)
+		progress_closing_drop(closing->on[i]);
+	free(closing);
+}
+
+static bool concerns(const void *argument, const struct admission *connection)
+{
+	const struct progress_order *order = &((const struct lanes_closing *)argument)->order;
+
+	return order->concerns(order->argument, connection);
+}
+
+/* Each lane does its closings in the order of the calls, and so are the last lanes of two. */
+static void lane_done(void *argument)
+{
+	struct lanes_closing *closing = argument;
+
+	if (atomic_fetch_sub(&closing->nr_left, 1) != 1)
+		return;
+	closing->order.done(closing->order.argument);
+	free(closing);
+}
+
+void lanes_close_connections(struct lanes_closing *closing, const struct progress_order *order)
+{
+	const struct progress_order on_each = {concerns, lane_done, closing};
+	unsigned nr_lanes = closing->nr_lanes;
+
+	closing->order = *order;
+	/* Until the last one has its own, it is not freed. */
+	for (unsigned i = 0; i < nr_lanes; i++)
+		progress_close(closing->on[i], &on_each);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes: the ways to a server's memory. Each is a transport at an address, with its own fabric and progress
+ * threads (progress.h). All memory can be reached over all of them: a client takes the best way that it has,
+ * and several network cards serve one region. DESIGN: "lane".
+ *
+ * Who fences cares for no lane in particular: closing goes over all of them.
+ */
+#ifndef SERVER_LANES_H
+#define SERVER_LANES_H
+
+#include "server/domains.h"
+#include "server/progress.h"
+#include "server/server.h"
+
+#define LANES_MAX DOMAIN_FABRICS_MAX
+
+struct lanes;
+
+/* Where the manager is: lanes that listen on all addresses tell the one towards it. */
+struct lanes_manager {
+	const char *host;
+	uint16_t port;
+};
+
+/*
+ * Opens the transports, tries whether they keep to their keys, and makes the domains over them; the
+ * options stay. Errors with a sentence: -EINVAL (none, or too many), those of fabric_open() and selfcheck().
+ */
+int lanes_open(const struct server_lane *options, unsigned nr_lanes,
+	       const struct lanes_manager *manager, struct lanes **out);
+/* Starts the progress threads of each; fabric, number and address in `common` are filled in. Errors as
+ * progress_start(). */
+int lanes_start(struct lanes *lanes, const struct progress_options *common);
+/* Closes all connections and ends the threads; callbacks of lanes_close_connections() have run. */
+void lanes_stop(struct lanes *lanes);
+/* Nothing is registered any more. */
+void lanes_close(struct lanes *lanes);
+
+struct domains *lanes_domains(const struct lanes *lanes);
+unsigned lanes_nr(const struct lanes *lanes);
+const char *lanes_transport(const struct lanes *lanes, unsigned i);
+/* As listened on, with the real port. */
+const char *lanes_address(const struct lanes *lanes, unsigned i);
+/* Whether registering takes its time on any: where local memory needs it too, it pins pages. */
+bool lanes_register_slowly(const struct lanes *lanes);
+uint32_t lanes_nr_connections(const struct lanes *lanes);
+
+/* Closing connections on all lanes, as in progress.h. `done` runs once, on a thread of the lane that is
+ * the last. */
+struct lanes_closing;
+int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out);
+void lanes_closing_drop(struct lanes_closing *closing);
+void lanes_close_connections(struct lanes_closing *closing, const struct progress_order *order);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server with two lanes: the same memory over both, with keys of their own, and fences that reach both.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server_cluster.h"
+
+/* A second client, which goes by the second lane. */
+static struct key_of connect_second(struct cluster *cluster, struct data_client *client,
+				    uint64_t session, uint64_t extent)
+{
+	struct rpc_ticket ticket;
+	struct key_of key;
+
+	data_client_open(client);
+	connect_control(cluster, session);
+	cluster->lane = 1;
+	assert_int_equal(get_keys(cluster, NAMESPACE, &extent, 1, &key), 0);
+	cluster->lane = 0;
+	assert_int_equal(ask_ticket(cluster, session, NAMESPACE, RIGHT_ALL, &ticket), 0);
+	assert_int_equal(
+		data_client_connect(client, cluster->manager.data[1], &ticket, sizeof(ticket)), 0);
+	return key;
+}
+
+static void test_same_memory_over_both(void **state)
+{
+	struct key_of first, second;
+	struct data_client other;
+	struct fake_extent extent;
+	struct cluster cluster;
+	char back[6] = {0};
+
+	(void)state;
+	cluster_open_lanes(&cluster, 2, 1);
+	assert_int_equal(cluster.manager.nr_lanes, 2);
+	assert_string_not_equal(cluster.manager.data[0], cluster.manager.data[1]);
+	extent = reserve_one(&cluster, &first);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	second = connect_second(&cluster, &other, SESSION + 1, extent.extent);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+
+	assert_int_equal(data_client_write(&cluster.data, "there", 6, first.origin, first.key), 0);
+	assert_int_equal(data_client_read(&other, back, 6, second.origin, second.key), 0);
+	assert_string_equal(back, "there");
+	assert_int_equal(data_client_write(&other, "again", 6, second.origin, second.key), 0);
+	assert_int_equal(data_client_read(&cluster.data, back, 6, first.origin, first.key), 0);
+	assert_string_equal(back, "again");
+	data_client_close(&other);
+	cluster_close(&cluster);
+}
+
+static void test_fences_reach_both(void **state)
+{
+	struct data_client other, third;
+	struct key_of first, second;
+	struct fake_extent extent, kept;
+	struct cluster cluster;
+
+	(void)state;
+	cluster_open_lanes(&cluster, 2, 2);
+	kept = reserve_one(&cluster, &first);
+	extent = reserve_one(&cluster, &first);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	connect_second(&cluster, &other, SESSION + 1, extent.extent);
+	second = connect_second(&cluster, &third, SESSION + 2, kept.extent);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 3);
+
+	/* A session's end closes what is its own, on whichever lane. */
+	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 1), 0);
+	data_client_await_closed(&other);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	assert_int_equal(data_client_write(&third, "on", 3, second.origin, second.key), 0);
+
+	/* Memory that goes closes all of its namespace, on all. */
+	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	data_client_await_closed(&cluster.data);
+	data_client_await_closed(&third);
+	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
+	data_client_close(&other);
+	data_client_close(&third);
+	cluster_close(&cluster);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_memory_over_both),
+		cmocka_unit_test(test_fences_reach_both),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
