@@ -139,8 +139,8 @@ static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t leng
 }
 
 /*
- * Servers close a session's connections to take memory away that it could reach. Nothing posted there
- * lands any more, so the transfer may go over new ones, from its beginning.
+ * Servers close a session's connections to take memory away that it could reach. When a new one stands,
+ * nothing posted on those that ended lands any more: so the transfer may go over that, from its beginning.
  */
 static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 		    uint64_t deadline)

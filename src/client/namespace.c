@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/queue.h"
 
 int namespace_check(const struct afar_namespace *ns)
 {
@@ -122,6 +123,7 @@ int afar_namespace_delete(struct afar_session *session, const char *name, unsign
 	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
 	request.namespace_delete = &delete;
+	regions_settle(session, true);
 	return session_call(session, &request, NULL);
 }
 

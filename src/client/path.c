@@ -8,38 +8,11 @@
 #include "base/error.h"
 #include "client/queue.h"
 
-void path_fail(struct afar_queue *queue, struct path *path, int status)
-{
-	struct transfer *transfer, *next;
-
-	if (path->endpoint) {
-		fabric_endpoint_close(path->endpoint);
-		path->endpoint = NULL;
-	}
-	path->state = PATH_DOWN;
-	cds_list_for_each_entry_safe (transfer, next, &path->transfers, node)
-		transfer_end(queue, transfer, status);
-}
-
-void path_free(struct afar_queue *queue, struct path *path)
-{
-	path_fail(queue, path, -ECANCELED);
-	message_box_close(&path->messages);
-	free(path->loose);
-	free(path);
-}
-
-/* Where it takes a look at a connection to hear of its end: so often that each is looked at. */
-#define REFRESH_POLLS 16
-
-void queue_refresh(struct afar_queue *queue)
-{
-	for (int i = 0; i < REFRESH_POLLS; i++)
-		queue_progress(queue);
-	queue_check(queue);
-}
-
-void path_cut(struct afar_queue *queue, struct path *path, int status)
+/*
+ * However a connection ended, the server may have bytes of it in a buffer that it has not come to yet: only
+ * when it says that the connection is closed does nothing of it land any more.
+ */
+static void note_loose_writes(struct path *path)
 {
 	struct transfer *transfer;
 	bool has_writes = false;
@@ -55,7 +28,62 @@ void path_cut(struct afar_queue *queue, struct path *path, int status)
 		peer_note_loose(path->peer, path->reach, path->loose);
 		path->loose = NULL;
 	}
-	path_fail(queue, path, status);
+}
+
+void path_end(struct afar_queue *queue, struct path *path, int status)
+{
+	struct transfer *transfer, *next;
+
+	note_loose_writes(path);
+	if (path->endpoint) {
+		fabric_endpoint_close(path->endpoint);
+		path->endpoint = NULL;
+	}
+	path->state = PATH_DOWN;
+	cds_list_for_each_entry_safe (transfer, next, &path->transfers, node)
+		transfer_end(queue, transfer, status);
+}
+
+void path_free(struct afar_queue *queue, struct path *path)
+{
+	path_end(queue, path, -ECANCELED);
+	message_box_close(&path->messages);
+	peer_remove_path(path->peer, path->reach);
+	free(path->loose);
+	free(path);
+}
+
+/* Where it takes a look at a connection to hear of its end: so often that each is looked at. */
+#define REFRESH_POLLS 16
+
+void queue_refresh(struct afar_queue *queue)
+{
+	for (int i = 0; i < REFRESH_POLLS; i++)
+		queue_progress(queue);
+	queue_check(queue);
+}
+
+/* Connections that no target of the session wants at the moment are kept for a while: regions of the same
+ * namespaces may be opened again. */
+#define UNUSED_PATHS_MAX 8U
+
+static bool path_is_unused(const struct path *path)
+{
+	return path && path->reach->nr_targets == 0;
+}
+
+static void drop_unused_paths(struct afar_queue *queue)
+{
+	uint32_t nr_unused = 0;
+
+	for (uint32_t i = 0; i < queue->nr_paths; i++)
+		nr_unused += path_is_unused(queue->paths[i]);
+	for (uint32_t i = 0; i < queue->nr_paths && nr_unused > UNUSED_PATHS_MAX; i++) {
+		if (!path_is_unused(queue->paths[i]))
+			continue;
+		path_free(queue, queue->paths[i]);
+		queue->paths[i] = NULL;
+	}
 }
 
 static int grow_paths(struct afar_queue *queue, uint32_t index)
@@ -85,6 +113,7 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 		return ret;
 	path = queue->paths[index];
 	if (!path) {
+		drop_unused_paths(queue);
 		path = calloc(1, sizeof(*path));
 		if (!path)
 			return error_code(-ENOMEM);
@@ -97,6 +126,7 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 			free(path);
 			return ret;
 		}
+		peer_add_path(path->peer, path->reach);
 		queue->paths[index] = path;
 	}
 	*out = path;
@@ -117,7 +147,7 @@ static int path_start(struct afar_queue *queue, struct path *path, struct afar_t
 	if (ret)
 		return ret;
 	path->connection = ticket.connection;
-	path->generation++;
+	path->generation = ++queue->nr_connections;
 	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
 						   path->index * (uint64_t)MESSAGE_CREDITS);
 	ret = fabric_connect(queue->fabric, path->peer->data_address, &ticket.ticket,
@@ -139,7 +169,7 @@ static int path_wait(struct afar_queue *queue, struct path *path, uint64_t deadl
 		if (path->state != PATH_CONNECTING)
 			break;
 		if (clock_ns() >= deadline) {
-			path_fail(queue, path, -ETIMEDOUT);
+			path_end(queue, path, -ETIMEDOUT);
 			break;
 		}
 		if (fabric_queue_arm(queue->fabric) == 0)
@@ -184,5 +214,7 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 		if (ret)
 			return ret;
 	}
+	if (queue->session->nr_lingering)
+		regions_settle(queue->session, false);
 	return 0;
 }

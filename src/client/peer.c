@@ -10,11 +10,10 @@
 
 #include "base/error.h"
 
-/* An extent's key, for some rights. Extents' numbers are never used again within an incarnation, so it
- * cannot go stale; it goes with the peer. */
+/* An extent's key, in the tree of what it was asked for. Extents' numbers are never used again within an
+ * incarnation, so it cannot go stale. */
 struct peer_key {
 	uint64_t extent;
-	uint32_t rights;
 	uint64_t length;
 	uint64_t key;
 	uint64_t origin;
@@ -24,20 +23,18 @@ static int compare_keys(const void *a, const void *b)
 {
 	const struct peer_key *left = a, *right = b;
 
-	if (left->extent != right->extent)
-		return left->extent < right->extent ? -1 : 1;
-	return (left->rights > right->rights) - (left->rights < right->rights);
+	return (left->extent > right->extent) - (left->extent < right->extent);
 }
 
-static const struct peer_key *find_key(const struct peer *peer, uint64_t extent, uint32_t rights)
+static const struct peer_key *find_key(const struct peer_reach *reach, uint64_t extent)
 {
-	struct peer_key wanted = {.extent = extent, .rights = rights};
-	void *const *node = tfind(&wanted, &peer->keys, compare_keys);
+	struct peer_key wanted = {.extent = extent};
+	void *const *node = tfind(&wanted, &reach->keys, compare_keys);
 
 	return node ? *node : NULL;
 }
 
-static int add_key(struct peer *peer, const Afar__Key *message, uint32_t rights)
+static int add_key(struct peer_reach *reach, const Afar__Key *message)
 {
 	struct peer_key *key = malloc(sizeof(*key));
 	struct peer_key **node;
@@ -46,12 +43,11 @@ static int add_key(struct peer *peer, const Afar__Key *message, uint32_t rights)
 		return error_code(-ENOMEM);
 	*key = (struct peer_key){
 		.extent = message->extent,
-		.rights = rights,
 		.length = message->length,
 		.key = message->key,
 		.origin = message->origin,
 	};
-	node = tsearch(key, &peer->keys, compare_keys);
+	node = tsearch(key, &reach->keys, compare_keys);
 	if (!node || *node != key)
 		free(key);
 	return node ? 0 : error_code(-ENOMEM);
@@ -141,92 +137,11 @@ out_unlock:
 	return ret;
 }
 
-static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint32_t rights)
-{
-	struct peer_reach *reach;
-
-	cds_list_for_each_entry (reach, &peer->reaches, node) {
-		if (reach->ns == ns && reach->rights == rights)
-			return reach;
-	}
-	return NULL;
-}
-
-int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out)
-{
-	struct afar_session *session = peer->session;
-	struct peer_reach *reach;
-
-	pthread_mutex_lock(&session->lock);
-	reach = find_reach(peer, ns, rights);
-	if (!reach) {
-		reach = malloc(sizeof(*reach));
-		if (reach) {
-			*reach = (struct peer_reach){
-				.ns = ns, .rights = rights, .index = session->nr_reaches++};
-			CDS_INIT_LIST_HEAD(&reach->loose);
-			cds_list_add_tail(&reach->node, &peer->reaches);
-		}
-	}
-	pthread_mutex_unlock(&session->lock);
-	*out = reach;
-	return reach ? 0 : error_code(-ENOMEM);
-}
-
-void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose)
-{
-	pthread_mutex_lock(&peer->session->lock);
-	cds_list_add_tail(&loose->node, &reach->loose);
-	reach->nr_loose++;
-	pthread_mutex_unlock(&peer->session->lock);
-}
-
-uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach)
-{
-	uint64_t connection = 0;
-
-	pthread_mutex_lock(&peer->session->lock);
-	if (!cds_list_empty(&reach->loose))
-		connection =
-			cds_list_first_entry(&reach->loose, struct peer_loose, node)->connection;
-	pthread_mutex_unlock(&peer->session->lock);
-	return connection;
-}
-
-void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection)
-{
-	struct peer_loose *loose, *next;
-
-	pthread_mutex_lock(&peer->session->lock);
-	cds_list_for_each_entry_safe (loose, next, &reach->loose, node) {
-		if (loose->connection != connection)
-			continue;
-		cds_list_del(&loose->node);
-		reach->nr_loose--;
-		free(loose);
-	}
-	pthread_mutex_unlock(&peer->session->lock);
-}
-
-static void reach_free(struct peer_reach *reach)
-{
-	struct peer_loose *loose, *next;
-
-	cds_list_for_each_entry_safe (loose, next, &reach->loose, node)
-		free(loose);
-	free(reach);
-}
-
 static void peer_free(struct peer *peer)
 {
-	struct peer_reach *reach, *next;
-
 	if (peer->control)
 		rpc_connection_unref(peer->control);
 	explicit_bzero(&peer->pass, sizeof(peer->pass));
-	tdestroy(peer->keys, free);
-	cds_list_for_each_entry_safe (reach, next, &peer->reaches, node)
-		reach_free(reach);
 	pthread_cond_destroy(&peer->changed);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
@@ -263,10 +178,6 @@ void peer_lose(struct peer *peer)
 {
 	peer->is_lost = true;
 	peer_disconnect(peer);
-	pthread_mutex_lock(&peer->lock);
-	tdestroy(peer->keys, free);
-	peer->keys = NULL;
-	pthread_mutex_unlock(&peer->lock);
 }
 
 int peer_fail_lost(const struct peer *peer)
@@ -477,7 +388,7 @@ int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t dead
 	return ret;
 }
 
-static int take_keys(struct peer *peer, uint32_t rights, const Afar__Frame *reply)
+static int take_keys(struct peer *peer, struct peer_reach *reach, const Afar__Frame *reply)
 {
 	const Afar__Keys *keys = reply->reply->keys;
 	int ret = 0;
@@ -490,7 +401,7 @@ static int take_keys(struct peer *peer, uint32_t rights, const Afar__Frame *repl
 	pthread_mutex_lock(&peer->lock);
 	for (size_t i = 0; i < keys->n_keys && !ret; i++) {
 		if (strcmp(keys->keys[i]->transport, peer->session->transport) == 0)
-			ret = add_key(peer, keys->keys[i], rights);
+			ret = add_key(reach, keys->keys[i]);
 	}
 	pthread_mutex_unlock(&peer->lock);
 	return ret;
@@ -521,7 +432,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	ret = peer_call(peer, deadline, &request, &reply);
 	if (ret)
 		return ret;
-	ret = take_keys(peer, want->reach->rights, reply);
+	ret = take_keys(peer, want->reach, reply);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
 }
@@ -555,7 +466,7 @@ static int fill_chunks(struct peer *peer, const struct peer_want *want, bool *is
 
 		if (chunk->server != want->index)
 			continue;
-		key = find_key(peer, chunk->extent, want->reach->rights);
+		key = find_key(want->reach, chunk->extent);
 		if (key)
 			ret = fill_chunk(peer, key, chunk);
 		else

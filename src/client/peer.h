@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Peers: the servers that a session knows, one per server incarnation — its address, the session's pass
- * to it, its control connection (made with the pass when first needed, again when lost), and the keys of
- * its extents that were granted so far, which all regions share. A peer is kept until its session closes;
- * once its server is known to have another incarnation, all it answers is -AFAR_ELOST.
+ * to it, its control connection (made with the pass when first needed, again when lost), and what it has of
+ * the namespaces there (reaches): the keys that were granted so far, which all regions share, and the
+ * connections that ended under writes. A peer is kept until its session closes; once its server is known to
+ * have another incarnation, all it answers is -AFAR_ELOST. A reach is kept as long as somebody uses it.
  */
 #ifndef CLIENT_PEER_H
 #define CLIENT_PEER_H
@@ -55,8 +56,7 @@ struct peer {
 	bool is_starting; /* a thread resolves the server's name, without the lock */
 	struct rpc_connection *control;
 	int control_status;	      /* why the last connection is gone */
-	void *keys;		      /* tree of struct peer_key by extent and rights */
-	struct cds_list_head reaches; /* of struct peer_reach */
+	struct cds_list_head reaches; /* of struct peer_reach; guarded by the session's lock */
 };
 
 /* Finds or makes the peer for a server of a layout. Errors with a sentence: -AFAR_EMALFORMED (no
@@ -66,11 +66,15 @@ int peer_get(struct afar_session *session, const Afar__Server *server, struct pe
 /* What connections are for: a namespace's memory on the server, to read it, or to read and write it. All
  * targets of the namespace with these rights share a queue's connection. */
 struct peer_reach {
-	struct cds_list_head node;
+	struct cds_list_head node; /* in the peer's list, or the session's of those that ended */
 	uint64_t ns;
 	uint32_t rights; /* RIGHT_… */
 	uint32_t index;	 /* in the session, dense: queues keep their paths by it */
-	/* Connections of any queue that were cut under writes, which the server may do yet: those of the
+	void *keys;	 /* tree of struct peer_key by extent; guarded by the peer's lock */
+	/* Its users, which change under the session's lock. */
+	atomic_uint nr_targets;
+	unsigned nr_paths;
+	/* Connections of any queue that ended under writes, which the server may do yet: those of the
 	 * session's queues that write here next have the server close them before. */
 	struct cds_list_head loose; /* of struct peer_loose; guarded by the session's lock */
 	atomic_uint nr_loose;
@@ -81,17 +85,28 @@ struct peer_loose {
 	uint64_t connection; /* the server's number for it */
 };
 
-/* Finds or makes it; it stays as long as the peer. -ENOMEM. */
+/* ---- Reaches: reach.c */
+
+/* Finds or makes it, for one more target. -ENOMEM. */
 int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out);
+/* A target is done with it: nothing of its writes is loose. */
+void peer_leave(struct peer *peer, struct peer_reach *reach);
+/* The same for paths, whose targets have it. */
+void peer_add_path(struct peer *peer, struct peer_reach *reach);
+void peer_remove_path(struct peer *peer, struct peer_reach *reach);
+/* Frees those of a session that nobody uses. */
+void reaches_free(struct afar_session *session);
 
 /* Notes one, which is taken over; finds any, 0: there is none; forgets what the server has closed. */
 void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose);
 uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
 void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
 
+/* ---- What servers give: peer.c */
+
 /* What a target wants of a server: the keys of its chunks there. */
 struct peer_want {
-	const struct peer_reach *reach;
+	struct peer_reach *reach;
 	const struct access *access; /* covers the layout's extents on the server */
 	struct layout *layout;
 	uint32_t index; /* of the server, in the layout */

@@ -181,12 +181,9 @@ __attribute__((cold)) static int why_not(const struct afar_target *target, const
 
 /* A transfer could not be posted: that costs the path. */
 __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct operation *operation,
-					    struct path *path, int ret)
+					    struct path *path)
 {
-	if (ret == -ENOTCONN || ret == -ECONNRESET)
-		path_fail(queue, path, -AFAR_ESERVER);
-	else
-		path_cut(queue, path, -AFAR_ESERVER);
+	path_end(queue, path, -AFAR_ESERVER);
 	operation_fail(operation, -AFAR_ESERVER);
 }
 
@@ -229,7 +226,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
-			fail_post(queue, flush, path, ret);
+			fail_post(queue, flush, path);
 			return 0;
 		}
 	}
@@ -266,7 +263,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
-			fail_post(queue, operation, path, ret);
+			fail_post(queue, operation, path);
 			return 0;
 		}
 		if (opcode_is_atomic(operation->opcode))
@@ -381,15 +378,6 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
-/* After a failure there. */
-__attribute__((cold)) static void end_path(struct afar_queue *queue, struct path *path, int status)
-{
-	if (status == -ETIMEDOUT)
-		path_cut(queue, path, -AFAR_ESERVER);
-	else
-		path_fail(queue, path, -AFAR_ESERVER);
-}
-
 /* The value goes where the operation wants it, if it does. */
 static void complete_message(struct afar_queue *queue, const struct fabric_completion *completion)
 {
@@ -401,10 +389,10 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 	uint64_t value;
 	int status;
 
-	if (path->generation != (uint32_t)(completion->context >> 32) || !path->endpoint)
+	if (!path || path->generation != (uint32_t)(completion->context >> 32) || !path->endpoint)
 		return; /* of a connection that was closed */
 	if (completion->status) {
-		end_path(queue, path, completion->status);
+		path_end(queue, path, -AFAR_ESERVER);
 		return;
 	}
 	slot = message_complete(&path->messages, completion->context);
@@ -430,7 +418,7 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* of a connection that was closed: ended long ago */
 	if (completion->status)
-		end_path(queue, transfer->path, completion->status);
+		path_end(queue, transfer->path, -AFAR_ESERVER);
 	else
 		transfer_end(queue, transfer, 0);
 }
@@ -477,7 +465,7 @@ static void handle_event(struct afar_queue *queue, const struct fabric_event *ev
 	if (event->kind == FABRIC_CONNECTED)
 		path->state = PATH_UP;
 	else
-		end_path(queue, path, event->status);
+		path_end(queue, path, -AFAR_ESERVER);
 }
 
 /* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */
@@ -492,7 +480,7 @@ static void expire(struct afar_queue *queue, struct operation *operation)
 			continue;
 		cds_list_for_each_entry (transfer, &path->transfers, node) {
 			if (transfer->operation == operation) {
-				path_cut(queue, path, -ECANCELED);
+				path_end(queue, path, -ECANCELED);
 				break;
 			}
 		}
@@ -523,7 +511,7 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 	}
 	for (uint32_t i = 0; i < queue->nr_paths && count; i++) {
 		if (queue->paths[i] && carries(queue->paths[i], user_data))
-			path_cut(queue, queue->paths[i], -AFAR_ESERVER);
+			path_end(queue, queue->paths[i], -AFAR_ESERVER);
 	}
 	/* What had nothing in flight. */
 	cds_list_for_each_entry_safe (operation, next, &queue->active, node) {

@@ -39,9 +39,9 @@ struct afar_target {
 	atomic_bool has_keys;	     /* in the layout, which does not change afterwards */
 	pthread_mutex_t lock;	     /* guards the next; held over calls for keys and accesses */
 	struct access *accesses;     /* by the layout's server index */
-	/* A connection was closed under a write of ours. A server that was stopped may still do it when it
-	 * goes on, so the memory must not become another region's before the session's end, when the
-	 * manager has the servers close its connections (DESIGN: "fencing"). */
+	/* A connection has ended under a write of ours. The server may have that before it still, so the
+	 * memory must not become another region's before it has closed the connection (target_is_loose()),
+	 * at the latest at the session's end (DESIGN: "fencing"). */
 	atomic_bool has_loose_writes;
 };
 
@@ -55,14 +55,14 @@ enum path_state {
 struct path {
 	struct peer *peer; /* NULL: never connected */
 	struct peer_reach *reach;
-	struct peer_loose *loose; /* for when it is cut; there while it has an endpoint */
+	struct peer_loose *loose; /* for when it ends; there while it has an endpoint */
 	struct fabric_endpoint *endpoint;
 	uint64_t connection; /* the server's number for it, or for the last; 0: none */
 	enum path_state state;
 	struct cds_list_head transfers; /* in flight on it */
 	uint32_t index;			/* in the queue */
 	uint32_t
-		generation; /* grows with each connection: completions of an older one are not ours */
+		generation; /* the queue's nr_connections: completions of an older one are not ours */
 	struct message_box messages;
 };
 
@@ -124,6 +124,7 @@ struct afar_queue {
 
 	struct path **paths; /* by the index of what they reach */
 	uint32_t nr_paths;
+	uint32_t nr_connections; /* that were ever begun */
 
 	uint32_t depth;
 	struct operation *operations;
@@ -210,16 +211,14 @@ void order_finished(struct afar_queue *queue, const struct operation *operation)
 /* ---- Paths: path.c */
 
 /* Gets the keys of the target, if it has none, and connects to every server of it that is not
- * connected. What any queue of the session was cut off in the midst of does not land behind what is written
- * from then on. Blocks, until `deadline`. */
+ * connected. What was in flight on connections that ended, of any queue of the session, does not land behind
+ * what is written from then on. Blocks, until `deadline`. */
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
 /* Finds out which connections have ended while nobody looked. */
 void queue_refresh(struct afar_queue *queue);
-/* Closes the path's connection while it stands, and ends its transfers with `status`: the server may not
- * have seen all of them, and do the writes yet. */
-void path_cut(struct afar_queue *queue, struct path *path, int status);
-/* The same when the server has ended the connection: it does nothing more of what was posted. */
-void path_fail(struct afar_queue *queue, struct path *path, int status);
+/* The one end of a path's connection, whoever has closed it: closes this side, and ends its transfers with
+ * `status`. Writes among them are loose from then on: the server may not have come to them, and do them yet. */
+void path_end(struct afar_queue *queue, struct path *path, int status);
 /* The same, and frees it. */
 void path_free(struct afar_queue *queue, struct path *path);
 /* Ends a transfer. */
@@ -245,9 +244,14 @@ int target_get_keys(struct afar_target *target, uint64_t deadline);
  * `deadline`. */
 int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
 		      struct peer_ticket *out);
-/* Has one of its servers close the connections that were cut under writes: nothing of those lands any more.
+/* Has one of its servers close the connections that ended under writes: nothing of those lands any more.
  * Blocks, until `deadline`. */
 int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline);
+/* Whether a server of it may still do a write of ours whose connection has ended. */
+bool target_is_loose(const struct afar_target *target);
+/* Has all of its servers close what makes it so. Blocks, until `deadline`; target_is_loose() tells whether
+ * that has helped. */
+void target_settle_all(struct afar_target *target, uint64_t deadline);
 /* -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 
@@ -255,6 +259,14 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
 	return !opcode_writes(opcode) || (target->rights & RIGHT_WRITE);
 }
+
+/* ---- Regions that were closed while writes were loose: linger.c */
+
+/* Ends those whose servers have closed the connections, or have restarted. With `may_ask`, servers are asked
+ * to, now and then, for a moment. */
+void regions_settle(struct afar_session *session, bool may_ask);
+/* Drops them all, at the session's end. */
+void regions_forget(struct afar_session *session);
 
 /* ---- Blocking calls: blocking.c */
 

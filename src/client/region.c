@@ -42,8 +42,17 @@ static int find_peers(struct afar_target *target, const Afar__Layout *message)
 	return 0;
 }
 
+static void leave_peers(struct afar_target *target)
+{
+	for (uint32_t i = 0; target->reaches && i < target->layout->nr_servers; i++) {
+		if (target->reaches[i])
+			peer_leave(target->peers[i], target->reaches[i]);
+	}
+}
+
 static void region_destroy(struct afar_region *region)
 {
+	leave_peers(&region->target);
 	pthread_mutex_destroy(&region->target.lock);
 	free(region->target.accesses);
 	layout_free(region->target.layout);
@@ -89,17 +98,18 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	return 0;
 }
 
-static int call_close(struct afar_namespace *ns, uint64_t address, uint64_t generation)
+static int call_close(struct afar_session *session, uint64_t ns, uint64_t address,
+		      uint64_t generation)
 {
 	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
-	close.namespace_ = ns->number;
+	close.namespace_ = ns;
 	close.address = address;
 	close.generation = generation;
 	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
 	request.region_close = &close;
-	return session_call(ns->session, &request, NULL);
+	return session_call(session, &request, NULL);
 }
 
 static int call_free(struct afar_namespace *ns, const char *name, uint64_t address,
@@ -126,7 +136,7 @@ static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool wa
 	why[sizeof(why) - 1] = '\0';
 	if (was_made)
 		call_free(ns, "", info->address, info->generation);
-	call_close(ns, info->address, info->generation);
+	call_close(ns->session, ns->number, info->address, info->generation);
 	return error_fail(status, "%s", why);
 }
 
@@ -135,8 +145,10 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bo
 {
 	const Afar__RegionInfo *info;
 	Afar__Frame *reply;
-	int ret = session_call(ns->session, request, &reply);
+	int ret;
 
+	regions_settle(ns->session, true);
+	ret = session_call(ns->session, request, &reply);
 	if (ret)
 		return ret;
 	info = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFO
@@ -226,6 +238,21 @@ int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar
 
 /* ---- Closing and ending */
 
+void region_drop(struct afar_region *region)
+{
+	region_destroy(region);
+	handle_retire(region);
+}
+
+void region_leave(struct afar_region *region)
+{
+	const struct afar_target *target = &region->target;
+
+	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
+	call_close(target->session, target->ns, target->address, target->generation);
+	region_drop(region);
+}
+
 int afar_region_close(struct afar_region *region)
 {
 	struct afar_namespace *ns;
@@ -239,12 +266,12 @@ int afar_region_close(struct afar_region *region)
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
 	ns = region->ns;
-	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
-	if (!region->target.has_loose_writes)
-		call_close(ns, region->target.address, region->target.generation);
-	region_destroy(region);
+	regions_settle(ns->session, true);
+	if (target_is_loose(&region->target))
+		region_linger(region);
+	else
+		region_leave(region);
 	handle_unuse(&ns->handle);
-	handle_retire(region);
 	return 0;
 }
 

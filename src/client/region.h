@@ -12,9 +12,18 @@ struct afar_region {
 	uint64_t stripe_bytes;
 	uint32_t width;
 	char name[AFAR_NAME_MAX + 1];
+	struct cds_list_head lingering; /* once it is closed: in the session's list */
 };
 
 /* 0, or why the handle cannot be used. */
 int region_check(const struct afar_region *region);
+
+/* Tells the manager that a closed region is not used any more, and frees it. */
+void region_leave(struct afar_region *region);
+/* Frees a closed region. */
+void region_drop(struct afar_region *region);
+
+/* Takes a closed region over that writes may yet land in: regions_settle() leaves it when none can. */
+void region_linger(struct afar_region *region);
 
 #endif

@@ -479,6 +479,8 @@ static struct afar_session *session_new(void)
 	session->retry_ms = RETRY_MIN_MS;
 	CDS_INIT_LIST_HEAD(&session->calls);
 	CDS_INIT_LIST_HEAD(&session->peers);
+	CDS_INIT_LIST_HEAD(&session->free_reaches);
+	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
 	pthread_once(&watch_forks_once, watch_forks);
 	session->fork_generation = fork_generation;
@@ -490,7 +492,9 @@ static void session_destroy(struct afar_session *session)
 	queue_pool_close(session);
 	if (session->loop)
 		rpc_loop_stop(session->loop);
+	regions_forget(session);
 	peers_free(session);
+	reaches_free(session);
 	if (session->manager)
 		rpc_connection_unref(session->manager);
 	if (session->fabric)

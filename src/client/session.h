@@ -10,6 +10,7 @@
 #define CLIENT_SESSION_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -66,7 +67,14 @@ struct afar_session {
 	char transport[SESSION_TRANSPORT_MAX];
 
 	struct cds_list_head peers; /* servers, by incarnation: struct peer */
-	uint32_t nr_reaches;	    /* of all of them: struct peer_reach */
+	/* What of them: struct peer_reach. As many as there ever were at once, those that ended waiting to
+	 * be others, so that their numbers stay small. */
+	uint32_t nr_reaches;
+	struct cds_list_head free_reaches;
+
+	struct cds_list_head lingering; /* closed regions that writes may yet land in: linger.c */
+	atomic_uint nr_lingering;
+	uint64_t linger_after; /* when servers may be asked about them again */
 
 	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
 	unsigned nr_blocking_queues;

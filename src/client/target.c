@@ -211,6 +211,30 @@ int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline)
 	return ret;
 }
 
+static bool is_loose_at(const struct afar_target *target, uint32_t index)
+{
+	return target->reaches[index]->nr_loose > 0 && !target->peers[index]->is_lost;
+}
+
+bool target_is_loose(const struct afar_target *target)
+{
+	if (!target->has_loose_writes)
+		return false;
+	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
+		if (is_loose_at(target, i))
+			return true;
+	}
+	return false;
+}
+
+void target_settle_all(struct afar_target *target, uint64_t deadline)
+{
+	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
+		if (is_loose_at(target, i))
+			target_settle(target, i, deadline);
+	}
+}
+
 int target_fail_read_only(const struct afar_target *target)
 {
 	return error_fail(-EACCES,

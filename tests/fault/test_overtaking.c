@@ -151,9 +151,70 @@ static void test_given_up_writes_do_not_overtake(void **state)
 	cluster_stop(cluster);
 }
 
+/* Its memory stays the region's while the write may land, and no longer, however long the session lives. */
+static void test_closed_under_given_up_writes(void **state)
+{
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 500};
+	struct afar_session *session, *other;
+	struct afar_queue *first, *second;
+	struct afar_namespace *ns, *more;
+	struct afar_region *region;
+	struct cluster *cluster;
+	pid_t thread;
+
+	(void)state;
+	assert_int_equal(cluster_start(1, 8 * MIB, &cluster), 0);
+	thread = find_thread(cluster_server(cluster, 0));
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &options, &session), 0);
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &other), 0);
+	assert_int_equal(afar_namespace_create(session, "n", NULL, &ns), 0);
+	assert_int_equal(afar_namespace_reserve(ns, 2 * MIB), 0);
+	assert_int_equal(afar_region_alloc(ns, BYTES, 0, &region), 0);
+	first = open_queue(session);
+	second = open_queue(session);
+	assert_int_equal(afar_queue_connect(first, afar_region_target(region)), 0);
+	assert_int_equal(afar_queue_connect(second, afar_region_target(region)), 0);
+
+	thread_stop(thread);
+	assert_int_equal(write_all(second, region, 'A'), -ETIMEDOUT);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_region_close(region), -EINVAL);
+	assert_int_equal(afar_namespace_delete(other, "n", AFAR_DELETE_REGIONS), -EBUSY);
+	thread_continue(thread);
+
+	/* It is found out when the session has to do with the server again. */
+	assert_int_equal(afar_region_alloc(ns, BYTES, 0, &region), 0);
+	assert_int_equal(afar_queue_connect(first, afar_region_target(region)), 0);
+	assert_int_equal(write_all(first, region, 'B'), BYTES);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_delete(other, "n", AFAR_DELETE_REGIONS), 0);
+
+	/* Closed when the server answers, it is over at once. */
+	assert_int_equal(afar_namespace_create(session, "m", NULL, &more), 0);
+	assert_int_equal(afar_namespace_reserve(more, 2 * MIB), 0);
+	assert_int_equal(afar_region_alloc(more, BYTES, 0, &region), 0);
+	assert_int_equal(afar_queue_connect(first, afar_region_target(region)), 0);
+	assert_int_equal(afar_queue_connect(second, afar_region_target(region)), 0);
+	thread_stop(thread);
+	if (write_all(first, region, 'C') == BYTES)
+		assert_int_equal(write_all(second, region, 'C'), -ETIMEDOUT);
+	thread_continue(thread);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_delete(other, "m", AFAR_DELETE_REGIONS), 0);
+
+	assert_int_equal(afar_queue_close(first), 0);
+	assert_int_equal(afar_queue_close(second), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_namespace_close(more), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	assert_int_equal(afar_session_close(other), 0);
+	cluster_stop(cluster);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_closed_under_given_up_writes),
 		cmocka_unit_test(test_given_up_writes_do_not_overtake),
 	};
 

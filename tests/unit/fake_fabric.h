@@ -27,6 +27,7 @@
 #define FAKE_TRANSFERS_MAX 256
 #define FAKE_SERVERS	   3
 #define FAKE_UNIT	   4096U
+#define FAKE_CONNECTION	   100U /* the number of the connection to the first server */
 
 struct fake_transfer {
 	uint64_t context;
@@ -60,6 +61,7 @@ static struct fake_world {
 	char *operands;			     /* the address of operand 0 */
 	struct fabric_completion completion; /* to be polled next */
 	unsigned nr_completions;	     /* of these */
+	struct fabric_event event;	     /* the next; without an endpoint: none */
 
 	struct afar_session session;
 	struct peer peers[FAKE_SERVERS];
@@ -107,8 +109,11 @@ static int fake_queue_poll(struct fabric_queue *queue, struct fabric_completion 
 static int fake_queue_event(struct fabric_queue *queue, struct fabric_event *out)
 {
 	(void)queue;
-	(void)out;
-	return 0;
+	if (!world.event.endpoint)
+		return 0;
+	*out = world.event;
+	world.event.endpoint = NULL;
+	return 1;
 }
 
 static void fake_drop(unsigned i)
@@ -322,6 +327,7 @@ static inline void fake_connect(uint32_t server)
 		path->reach = &world.reaches[server];
 		CDS_INIT_LIST_HEAD(&path->transfers);
 		assert_int_equal(message_box_open(&path->messages, &world.domain), 0);
+		peer_add_path(path->peer, path->reach);
 		world.queue->paths[server] = path;
 	}
 	if (path->state == PATH_UP)
@@ -330,6 +336,11 @@ static inline void fake_connect(uint32_t server)
 	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
 						   path->index * (uint64_t)MESSAGE_CREDITS);
 	path->endpoint = &world.endpoints[server];
+	path->endpoint->owner = path;
+	path->connection = FAKE_CONNECTION + server;
+	if (!path->loose)
+		path->loose = malloc(sizeof(*path->loose));
+	assert_non_null(path->loose);
 	path->state = PATH_UP;
 }
 
@@ -352,9 +363,13 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	world.session.handle.kind = HANDLE_SESSION;
 	world.session.timeout_ms = 600000;
 	world.session.fabric = &world.fabric;
+	pthread_mutex_init(&world.session.lock, NULL);
 	pthread_mutex_init(&world.session.fabric_lock, NULL);
 	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
+		world.peers[i].session = &world.session;
 		world.reaches[i].index = i;
+		world.reaches[i].nr_targets = 1; /* for good */
+		CDS_INIT_LIST_HEAD(&world.reaches[i].loose);
 		world.endpoints[i].queue = &world.fabric_queue;
 	}
 	assert_int_equal(afar_queue_open(&world.session, &options, &world.queue), 0);
@@ -371,6 +386,12 @@ static inline void fake_close(void)
 	assert_int_equal(afar_queue_close(world.queue), 0);
 	assert_int_equal(world.session.handle.nr_users, 0);
 	close(world.fd);
+	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
+		uint64_t connection = peer_find_loose(&world.peers[i], &world.reaches[i]);
+
+		if (connection)
+			peer_forget_loose(&world.peers[i], &world.reaches[i], connection);
+	}
 }
 
 #endif
