@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A relay between this process and the data ports of servers: a network in between that can hold bytes back
+ * and end a connection on one side alone. It takes over this process's connect() for addresses at RELAY_HOST.
+ */
+#ifndef TESTS_RELAY_H
+#define TESTS_RELAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RELAY_HOST "127.0.0.2" /* of the servers' data ports: $AFAR_TEST_HOST */
+
+/* From now on connections of this process to RELAY_HOST go over it, numbered from 0 in their order. */
+void relay_start(void);
+/* Ends those that are left. */
+void relay_stop(void);
+
+/* From now on the server gets nothing of a connection that comes from the client. */
+void relay_swallow(unsigned connection);
+/* Waits until so many bytes were swallowed, and resets the client's side. The server hears nothing of it. */
+void relay_reset_client(unsigned connection, size_t nr_bytes);
+/* Gives the server what was swallowed, and waits: true when it answers, false when it has ended the
+ * connection. */
+bool relay_release(unsigned connection);
+
+#endif
