@@ -46,6 +46,7 @@ struct behaviour {
 	unsigned refuse_grants; /* so many, with -EACCES */
 	bool hang_up; /* the server closes the connection instead of giving the next ticket */
 	uint64_t first_key;
+	uint64_t namespace;
 };
 
 static struct {
@@ -141,7 +142,7 @@ static void reply_region(struct rpc_call *call)
 	layout.n_servers = 1;
 	layout.n_accesses = make_access(&access);
 	layout.accesses = access.list;
-	info.namespace_ = 1;
+	info.namespace_ = fake.is.namespace;
 	info.address = ADDRESS;
 	info.length = NR_CHUNKS * CHUNK;
 	info.generation = ++fake.nr_opens;
@@ -204,7 +205,7 @@ static void reply_namespace(struct rpc_call *call)
 	Afar__NamespaceInfo info = AFAR__NAMESPACE_INFO__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
-	info.namespace_ = 1;
+	info.namespace_ = fake.is.namespace;
 	info.name = (char *)"ns";
 	reply.result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
 	reply.namespace_info = &info;
@@ -337,6 +338,7 @@ static const struct behaviour usual = {
 	.pass = 1,
 	.known_pass = 1,
 	.first_key = 100,
+	.namespace = 1,
 };
 
 static void write_key(void)
@@ -720,6 +722,39 @@ static void test_server_hangs_up(void **state)
 
 #define with_session(test) cmocka_unit_test_setup_teardown(test, open_session, close_session)
 
+/* A session that has to do with many namespaces, one after another, keeps nothing of those it is done with
+ * but a few connections. */
+static void test_many_namespaces(void **state)
+{
+	struct afar_region *first = open_region(), *region;
+	struct afar_namespace *another;
+	struct afar_queue *queue;
+
+	(void)state;
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	for (uint64_t i = 2; i < 100; i++) {
+		fakes(fake.is.namespace = i);
+		assert_int_equal(afar_namespace_open(session, "ns", &another), 0);
+		assert_int_equal(afar_region_open(another, "r", &region), 0);
+		assert_int_equal(afar_queue_connect(queue, afar_region_target(region)),
+				 -AFAR_ESERVER);
+		expect_fake(nr_grants, i - 1);
+		assert_int_equal(afar_region_close(region), 0);
+		assert_int_equal(afar_namespace_close(another), 0);
+	}
+	assert_in_range(session->nr_reaches, 1, 12);
+	assert_in_range(queue->nr_paths, 1, 12);
+	/* What it had just now it still has. */
+	assert_int_equal(afar_namespace_open(session, "ns", &another), 0);
+	assert_int_equal(afar_region_open(another, "r", &region), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), -AFAR_ESERVER);
+	expect_fake(nr_grants, 98);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(another), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_region_close(first), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -738,6 +773,7 @@ int main(void)
 		with_session(test_keys_go_with_rights),
 		with_session(test_writes_need_the_right),
 		with_session(test_server_hangs_up),
+		with_session(test_many_namespaces),
 	};
 
 	return cmocka_run_group_tests(tests, start_fakes, stop_fakes);
