@@ -17,17 +17,13 @@ static uint64_t round_up(uint64_t length, uint64_t unit)
 
 static int register_memory(struct afar_buffer *buffer)
 {
-	int ret = session_fabric(buffer->session);
-	unsigned access = 0;
-
-	if (ret || !buffer->session->fabric->attributes.needs_local_registration)
-		return ret;
+	buffer->memory.addr = buffer->addr;
+	buffer->memory.length = buffer->length;
 	if (buffer->access & AFAR_ACCESS_READ)
-		access |= FABRIC_LOCAL_READ;
+		buffer->memory.access |= FABRIC_LOCAL_READ;
 	if (buffer->access & AFAR_ACCESS_WRITE)
-		access |= FABRIC_LOCAL_WRITE;
-	return fabric_memory_register(buffer->session->fabric->domain, buffer->addr, buffer->length,
-				      access, &buffer->memory);
+		buffer->memory.access |= FABRIC_LOCAL_WRITE;
+	return fabrics_register(&buffer->session->fabrics, &buffer->memory);
 }
 
 /* From a huge page up, memory comes from the session's segments and goes back there; below, a huge page
@@ -112,8 +108,7 @@ int buffer_wrap(struct afar_session *session, void *addr, uint64_t length, unsig
 
 void buffer_destroy(struct afar_buffer *buffer)
 {
-	if (buffer->memory.handle)
-		fabric_memory_deregister(&buffer->memory);
+	fabrics_deregister(&buffer->session->fabrics, &buffer->memory);
 	release(buffer);
 	handle_retire(buffer);
 }

@@ -14,10 +14,10 @@ struct afar_buffer {
 	struct afar_session *session;
 	void *addr;
 	uint64_t length;
-	unsigned access;	     /* AFAR_ACCESS_… */
-	bool is_ours;		     /* the memory came from the session's segments */
-	bool is_mapping;	     /* it belongs to a mapping and is unmapped with it */
-	struct fabric_memory memory; /* registered only where the fabric wants that */
+	unsigned access; /* AFAR_ACCESS_… */
+	bool is_ours;	 /* the memory came from the session's segments */
+	bool is_mapping; /* it belongs to a mapping and is unmapped with it */
+	struct fabrics_memory memory;
 };
 
 /* Populated memory of at least `length` bytes, as a buffer that is not counted as a user of the

@@ -137,7 +137,20 @@ void layout_free(struct layout *layout)
 	free(layout->groups);
 	free(layout->chunks);
 	free(layout->servers);
+	free(layout->keys);
 	free(layout);
+}
+
+int layout_make_keys(struct layout *layout, unsigned nr_lanes)
+{
+	if (layout->keys)
+		return 0;
+	layout->keys = calloc((size_t)layout->nr_chunks * nr_lanes + 1, sizeof(*layout->keys));
+	if (!layout->keys)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < layout->nr_chunks; i++)
+		layout->chunks[i].on = &layout->keys[(size_t)i * nr_lanes];
+	return 0;
 }
 
 static int compare_numbers(const void *a, const void *b)

@@ -2,7 +2,7 @@
 /*
  * Layouts: where the bytes of a region are. The only place that knows striping, and pure: no I/O, no
  * locks. A layout is made once from the manager's message, which is checked in full, and is immutable
- * afterwards, so any thread may split by it.
+ * afterwards but for the keys, so any thread may split by it.
  */
 #ifndef CLIENT_LAYOUT_H
 #define CLIENT_LAYOUT_H
@@ -19,9 +19,13 @@ struct layout_chunk {
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
-	uint64_t
-		remote; /* the fabric's address of its first byte; filled in by whoever gets the keys */
-	uint64_t key; /* likewise */
+	struct layout_key *on; /* by the lane of the server; NULL before layout_make_keys() */
+};
+
+/* Filled in by whoever gets the keys. */
+struct layout_key {
+	uint64_t remote; /* the fabric's address of the chunk's first byte */
+	uint64_t key;
 };
 
 /* Covers [start, start + length) of the region by units of 1 << unit_shift bytes, unit i of the group
@@ -42,6 +46,7 @@ struct layout {
 	struct layout_group *groups;
 	struct layout_chunk *chunks;
 	uint64_t *servers; /* their numbers, in the message's order */
+	struct layout_key *keys;
 };
 
 /* A part of a range that is contiguous on one server. */
@@ -55,6 +60,9 @@ struct layout_piece {
  * sentence when anything in it contradicts itself; -ENOMEM. */
 int layout_decode(const Afar__Layout *message, uint64_t length, struct layout **out);
 void layout_free(struct layout *layout);
+
+/* Makes room for the keys of up to `nr_lanes` lanes of each server, if there is none. -ENOMEM. */
+int layout_make_keys(struct layout *layout, unsigned nr_lanes);
 
 /* The extents of the chunks on one server, by its index, ascending, each once: `*out` is the caller's to
  * free. -ENOMEM. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Paths: the connections of a queue to servers, made ahead of the data path. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "client/queue.h"
+
+#define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
+#define LANE_MS		   3000	 /* for connecting over a lane, where there are others    */
+#define LANE_REST_MS	   10000 /* one that did not work is tried after the others      */
 
 /*
  * However a connection ended, the server may have bytes of it in a buffer that it has not come to yet: only
@@ -23,10 +26,14 @@ static void note_loose_writes(struct path *path)
 		transfer->operation->target->has_loose_writes = true;
 		has_writes = true;
 	}
-	if (has_writes && path->loose) {
-		path->loose->connection = path->connection;
-		peer_note_loose(path->peer, path->reach, path->loose);
-		path->loose = NULL;
+	for (uint32_t i = 0; i < path->nr_lanes && has_writes; i++) {
+		struct path_lane *lane = &path->lanes[i];
+
+		if (!lane->endpoint)
+			continue;
+		lane->loose->connection = lane->connection;
+		peer_note_loose(path->peer, path->reach, lane->loose);
+		lane->loose = NULL;
 	}
 }
 
@@ -35,9 +42,10 @@ void path_end(struct afar_queue *queue, struct path *path, int status)
 	struct transfer *transfer, *next;
 
 	note_loose_writes(path);
-	if (path->endpoint) {
-		fabric_endpoint_close(path->endpoint);
-		path->endpoint = NULL;
+	for (uint32_t i = 0; i < path->nr_lanes; i++) {
+		if (path->lanes[i].endpoint)
+			fabric_endpoint_close(path->lanes[i].endpoint);
+		path->lanes[i].endpoint = NULL;
 	}
 	path->state = PATH_DOWN;
 	cds_list_for_each_entry_safe (transfer, next, &path->transfers, node)
@@ -49,7 +57,8 @@ void path_free(struct afar_queue *queue, struct path *path)
 	path_end(queue, path, -ECANCELED);
 	message_box_close(&path->messages);
 	peer_remove_path(path->peer, path->reach);
-	free(path->loose);
+	for (uint32_t i = 0; i < PATH_LANES_MAX; i++)
+		free(path->lanes[i].loose);
 	free(path);
 }
 
@@ -121,11 +130,6 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 		path->index = index;
 		path->reach = target->reaches[server];
 		CDS_INIT_LIST_HEAD(&path->transfers);
-		ret = message_box_open(&path->messages, queue->session->fabric->domain);
-		if (ret) {
-			free(path);
-			return ret;
-		}
 		peer_add_path(path->peer, path->reach);
 		queue->paths[index] = path;
 	}
@@ -133,36 +137,151 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 	return 0;
 }
 
-static int path_start(struct afar_queue *queue, struct path *path, struct afar_target *target,
-		      uint32_t index, uint64_t deadline)
-{
-	struct peer_ticket ticket = {.connection = path->connection};
-	int ret;
+/* ---- Connecting over lanes */
 
-	if (!path->loose)
-		path->loose = malloc(sizeof(*path->loose));
-	if (!path->loose)
-		return error_code(-ENOMEM);
-	ret = target_get_ticket(target, index, deadline, &ticket);
+/* Those of a transport, of which a path uses all. */
+struct lane_group {
+	struct peer_lane *lanes[PATH_LANES_MAX];
+	uint32_t nr_lanes;
+};
+
+/* The lanes that have the transport of the peer's lane `first`; none when an earlier one has it, too. */
+static struct lane_group group_from(struct peer *peer, unsigned first)
+{
+	const char *transport = peer->lanes[first].transport;
+	struct lane_group group = {.nr_lanes = 0};
+
+	for (unsigned i = 0; i < peer->nr_lanes && group.nr_lanes < PATH_LANES_MAX; i++) {
+		if (strcmp(peer->lanes[i].transport, transport) != 0)
+			continue;
+		if (i < first)
+			break;
+		group.lanes[group.nr_lanes++] = &peer->lanes[i];
+	}
+	return group;
+}
+
+static bool group_rests(const struct lane_group *group)
+{
+	for (uint32_t i = 0; i < group->nr_lanes; i++) {
+		if (group->lanes[i]->rests_until > clock_ns())
+			return true;
+	}
+	return false;
+}
+
+static void rest_group(const struct lane_group *group)
+{
+	for (uint32_t i = 0; i < group->nr_lanes; i++)
+		group->lanes[i]->rests_until = clock_deadline_ms(LANE_REST_MS);
+}
+
+/* Gets what the path needs of the group's fabric. */
+static int use_fabric(struct afar_queue *queue, struct path *path, const struct lane_group *group,
+		      struct fabric_queue **out)
+{
+	struct fabrics *fabrics = &queue->session->fabrics;
+	const struct fabric *fabric;
+	int ret = fabrics_get(fabrics, group->lanes[0]->transport, &path->nr_fabric);
+	uint64_t bytes_max;
+
 	if (ret)
 		return ret;
-	path->connection = ticket.connection;
-	path->generation = ++queue->nr_connections;
-	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
-						   path->index * (uint64_t)MESSAGE_CREDITS);
-	ret = fabric_connect(queue->fabric, path->peer->data_address, &ticket.ticket,
-			     sizeof(ticket.ticket), path, &path->endpoint);
+	fabric = fabrics_at(fabrics, path->nr_fabric);
+	ret = queue_use_fabric(queue, fabrics_at(fabrics, path->nr_fabric), out);
+	if (ret || path->fabric == fabric)
+		return ret;
+	message_box_close(&path->messages);
+	path->fabric = NULL;
+	ret = message_box_open(&path->messages, fabric->domain);
 	if (ret)
-		return error_fail(-AFAR_ESERVER, "connect to server %s at %s: %s", path->peer->name,
-				  path->peer->data_address, afar_strerror(ret));
-	path->state = PATH_CONNECTING;
+		return ret;
+	bytes_max = fabric->attributes.transfer_bytes_max;
+	path->transfer_bytes_max = bytes_max < TRANSFER_BYTES_MAX ? bytes_max : TRANSFER_BYTES_MAX;
+	path->fabric = fabric;
 	return 0;
 }
 
-static int path_wait(struct afar_queue *queue, struct path *path, uint64_t deadline)
+/* A ticket for a connection in place of the lane's last. */
+static int get_ticket(struct path_lane *lane, struct afar_target *target, uint32_t index,
+		      uint64_t deadline, struct peer_ticket *ticket)
 {
-	struct pollfd wait = {.fd = fabric_queue_fd(queue->fabric), .events = POLLIN};
+	int ret;
 
+	if (!lane->loose)
+		lane->loose = malloc(sizeof(*lane->loose));
+	if (!lane->loose)
+		return error_code(-ENOMEM);
+	ticket->connection = lane->connection;
+	ret = target_get_ticket(target, index, deadline, ticket);
+	if (!ret)
+		lane->connection = ticket->connection;
+	return ret;
+}
+
+/* Has the server close what the path had over lanes that it does not take this time. */
+static int settle_rest(struct path *path, struct afar_target *target, uint32_t index,
+		       uint64_t deadline)
+{
+	struct peer_ticket ticket;
+	int ret = 0;
+
+	for (uint32_t i = path->nr_lanes; i < PATH_LANES_MAX && !ret; i++) {
+		if (path->lanes[i].connection == 0)
+			continue;
+		ticket.connection = path->lanes[i].connection;
+		ret = target_get_ticket(target, index, deadline, &ticket);
+		path->lanes[i].connection = 0;
+	}
+	return ret;
+}
+
+static int fail_lane(const struct path *path, const struct peer_lane *lane, const char *why)
+{
+	return error_fail(-AFAR_ESERVER, "connect to server %s at %s: %s", path->peer->name,
+			  lane->address, why);
+}
+
+/* Starts connecting over all lanes of the group. `*is_lane_bad`: others may do better. */
+static int path_start(struct afar_queue *queue, struct path *path, const struct lane_group *group,
+		      struct afar_target *target, uint32_t index, uint64_t deadline,
+		      bool *is_lane_bad)
+{
+	struct fabric_queue *fabric_queue;
+	struct peer_ticket ticket;
+	int ret = use_fabric(queue, path, group, &fabric_queue);
+
+	*is_lane_bad = ret != 0;
+	if (ret)
+		return ret;
+	path->generation = ++queue->nr_connections;
+	path->nr_lanes = path->nr_connecting = group->nr_lanes;
+	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
+						   path->index * (uint64_t)MESSAGE_CREDITS);
+	ret = settle_rest(path, target, index, deadline);
+	for (uint32_t i = 0; i < group->nr_lanes && !ret; i++) {
+		struct path_lane *lane = &path->lanes[i];
+
+		lane->number = group->lanes[i]->number;
+		ret = get_ticket(lane, target, index, deadline, &ticket);
+		if (ret)
+			break;
+		ret = fabric_connect(fabric_queue, group->lanes[i]->address, &ticket.ticket,
+				     sizeof(ticket.ticket), path, &lane->endpoint);
+		*is_lane_bad = ret != 0;
+		if (ret)
+			ret = fail_lane(path, group->lanes[i], afar_strerror(ret));
+	}
+	if (ret)
+		path_end(queue, path, ret);
+	else
+		path->state = PATH_CONNECTING;
+	return ret;
+}
+
+static int path_wait(struct afar_queue *queue, struct path *path, const struct lane_group *group,
+		     uint64_t deadline)
+{
 	while (path->state == PATH_CONNECTING) {
 		queue_progress(queue);
 		queue_check(queue);
@@ -172,28 +291,55 @@ static int path_wait(struct afar_queue *queue, struct path *path, uint64_t deadl
 			path_end(queue, path, -ETIMEDOUT);
 			break;
 		}
-		if (fabric_queue_arm(queue->fabric) == 0)
-			poll(&wait, 1, clock_remaining_ms(deadline));
+		queue_sleep(queue, deadline);
 	}
-	if (path->state == PATH_UP)
-		return 0;
-	return error_fail(-AFAR_ESERVER,
-			  "connect to server %s at %s: it does not accept connections",
-			  path->peer->name, path->peer->data_address);
+	return path->state == PATH_UP
+		       ? 0
+		       : fail_lane(path, group->lanes[0], "it does not accept connections");
 }
 
 /* A server that takes memory away closes what it has of the session, a connection that is only being made
  * among it: then once more. */
-static int path_open(struct afar_queue *queue, struct path *path, struct afar_target *target,
-		     uint32_t index, uint64_t deadline)
+static int path_try(struct afar_queue *queue, struct path *path, const struct lane_group *group,
+		    struct afar_target *target, uint32_t index, uint64_t deadline,
+		    bool *is_lane_bad)
 {
 	int ret = 0;
 
 	for (int attempt = 0; attempt < 2 && path->state == PATH_DOWN; attempt++) {
-		ret = path_start(queue, path, target, index, deadline);
+		ret = path_start(queue, path, group, target, index, deadline, is_lane_bad);
 		if (ret)
 			return ret;
-		ret = path_wait(queue, path, deadline);
+		ret = path_wait(queue, path, group, deadline);
+		*is_lane_bad = ret != 0;
+	}
+	return ret;
+}
+
+/* Goes by the best lanes that work; those that did not work of late are tried last. */
+static int path_open(struct afar_queue *queue, struct path *path, struct afar_target *target,
+		     uint32_t index, uint64_t deadline)
+{
+	struct peer *peer = path->peer;
+	uint32_t tried = 0;
+	int ret = 0;
+
+	for (unsigned i = 0; i < 2 * peer->nr_lanes && path->state == PATH_DOWN; i++) {
+		struct lane_group group = group_from(peer, i % peer->nr_lanes);
+		bool is_last_round = i >= peer->nr_lanes, is_lane_bad;
+		uint64_t until = clock_deadline_ms(LANE_MS);
+
+		if (group.nr_lanes == 0 || (tried & 1U << i % peer->nr_lanes) ||
+		    (!is_last_round && group_rests(&group)))
+			continue;
+		tried |= 1U << i % peer->nr_lanes;
+		if (until > deadline || group.nr_lanes == peer->nr_lanes)
+			until = deadline;
+		ret = path_try(queue, path, &group, target, index, until, &is_lane_bad);
+		if (ret && !is_lane_bad)
+			return ret;
+		if (ret)
+			rest_group(&group);
 	}
 	return ret;
 }

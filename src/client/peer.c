@@ -15,8 +15,11 @@
 struct peer_key {
 	uint64_t extent;
 	uint64_t length;
-	uint64_t key;
-	uint64_t origin;
+	uint32_t lanes; /* bits: those that have one */
+	struct {
+		uint64_t key;
+		uint64_t origin;
+	} on[PEER_LANES_MAX];
 };
 
 static int compare_keys(const void *a, const void *b)
@@ -34,23 +37,35 @@ static const struct peer_key *find_key(const struct peer_reach *reach, uint64_t 
 	return node ? *node : NULL;
 }
 
-static int add_key(struct peer_reach *reach, const Afar__Key *message)
+/* The place for an extent's keys; NULL without memory. */
+static struct peer_key *place_key(struct peer_reach *reach, uint64_t extent, uint64_t length)
 {
-	struct peer_key *key = malloc(sizeof(*key));
+	struct peer_key *key = calloc(1, sizeof(*key));
 	struct peer_key **node;
 
 	if (!key)
-		return error_code(-ENOMEM);
-	*key = (struct peer_key){
-		.extent = message->extent,
-		.length = message->length,
-		.key = message->key,
-		.origin = message->origin,
-	};
+		return NULL;
+	key->extent = extent;
+	key->length = length;
 	node = tsearch(key, &reach->keys, compare_keys);
 	if (!node || *node != key)
 		free(key);
-	return node ? 0 : error_code(-ENOMEM);
+	return node ? *node : NULL;
+}
+
+static int add_key(struct peer_reach *reach, const Afar__Key *message)
+{
+	struct peer_key *key;
+
+	if (message->lane >= PEER_LANES_MAX)
+		return 0;
+	key = place_key(reach, message->extent, message->length);
+	if (!key)
+		return error_code(-ENOMEM);
+	key->on[message->lane].key = message->key;
+	key->on[message->lane].origin = message->origin;
+	key->lanes |= 1U << message->lane;
+	return 0;
 }
 
 /* ---- Finding and making peers */
@@ -70,21 +85,40 @@ static int set_control_address(struct peer *peer, const char *address)
 	return 0;
 }
 
-static int set_data_address(struct peer *peer, const Afar__Server *server)
+static int add_lane(struct peer *peer, uint32_t number, const Afar__Lane *message)
 {
-	const char *address = session_lane(peer->session, server);
+	struct peer_lane *lane = &peer->lanes[peer->nr_lanes];
 
-	if (!address)
-		return error_fail(-AFAR_ESERVER,
-				  "reach server %s: it has no lane for transport %s, which others "
-				  "have; give all servers the same",
-				  peer->name, peer->session->transport);
-	if (strlen(address) >= sizeof(peer->data_address))
+	if (strlen(message->address) >= sizeof(lane->address))
 		return error_fail(-AFAR_EMALFORMED,
 				  "reach a server: the manager gives its address as \"%s\"",
-				  address);
-	strcpy(peer->data_address, address);
+				  message->address);
+	lane->number = number;
+	strcpy(lane->transport, message->transport);
+	strcpy(lane->address, message->address);
+	peer->nr_lanes++;
 	return 0;
+}
+
+/* The lanes whose transport may be one of ours. */
+static int set_lanes(struct peer *peer, const Afar__Server *server)
+{
+	const char *path = peer->session->path;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < server->n_lanes && i < PEER_LANES_MAX && !ret; i++) {
+		const char *transport = server->lanes[i]->transport;
+
+		if (strlen(transport) < FABRIC_TRANSPORT_MAX &&
+		    (!path[0] || strcmp(path, transport) == 0))
+			ret = add_lane(peer, i, server->lanes[i]);
+	}
+	if (!ret && peer->nr_lanes == 0)
+		ret = error_fail(-AFAR_ESERVER,
+				 "reach server %s: it has no lane over transport %s, and the "
+				 "session was told to use no other",
+				 peer->name, path[0] ? path : "that there is");
+	return ret;
 }
 
 /* With the session's lock held. */
@@ -102,7 +136,7 @@ static int peer_new(struct afar_session *session, const Afar__Server *server, st
 	snprintf(peer->name, sizeof(peer->name), "%s", server->name);
 	ret = set_control_address(peer, server->control_address);
 	if (!ret)
-		ret = set_data_address(peer, server);
+		ret = set_lanes(peer, server);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -399,10 +433,8 @@ static int take_keys(struct peer *peer, struct peer_reach *reach, const Afar__Fr
 	if (keys->incarnation != peer->incarnation)
 		return peer_fail_lost(peer);
 	pthread_mutex_lock(&peer->lock);
-	for (size_t i = 0; i < keys->n_keys && !ret; i++) {
-		if (strcmp(keys->keys[i]->transport, peer->session->transport) == 0)
-			ret = add_key(reach, keys->keys[i]);
-	}
+	for (size_t i = 0; i < keys->n_keys && !ret; i++)
+		ret = add_key(reach, keys->keys[i]);
 	pthread_mutex_unlock(&peer->lock);
 	return ret;
 }
@@ -437,6 +469,15 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	return ret;
 }
 
+static bool has_all_lanes(const struct peer *peer, const struct peer_key *key)
+{
+	for (unsigned i = 0; i < peer->nr_lanes; i++) {
+		if (!(key->lanes & 1U << peer->lanes[i].number))
+			return false;
+	}
+	return true;
+}
+
 static int fill_chunk(const struct peer *peer, const struct peer_key *key,
 		      struct layout_chunk *chunk)
 {
@@ -447,8 +488,12 @@ static int fill_chunk(const struct peer *peer, const struct peer_key *key,
 			-AFAR_EMALFORMED,
 			"get keys of server %s: its extent is shorter than the region's chunk",
 			peer->name);
-	chunk->key = key->key;
-	chunk->remote = key->origin + chunk->offset;
+	for (unsigned i = 0; i < peer->nr_lanes; i++) {
+		uint32_t lane = peer->lanes[i].number;
+
+		chunk->on[lane].key = key->on[lane].key;
+		chunk->on[lane].remote = key->on[lane].origin + chunk->offset;
+	}
 	return 0;
 }
 
@@ -467,7 +512,7 @@ static int fill_chunks(struct peer *peer, const struct peer_want *want, bool *is
 		if (chunk->server != want->index)
 			continue;
 		key = find_key(want->reach, chunk->extent);
-		if (key)
+		if (key && has_all_lanes(peer, key))
 			ret = fill_chunk(peer, key, chunk);
 		else
 			*is_missing = true;

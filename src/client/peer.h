@@ -36,6 +36,16 @@ enum peer_control {
 	CONTROL_CLOSING,
 };
 
+#define PEER_LANES_MAX 8 /* of a server; those behind them are not used */
+
+/* A way to a server's memory. */
+struct peer_lane {
+	uint32_t number; /* the server's: keys are by it */
+	char transport[FABRIC_TRANSPORT_MAX];
+	char address[FABRIC_ADDRESS_MAX];
+	_Atomic uint64_t rests_until; /* on clock_ns(): it did not work, others are tried before */
+};
+
 struct peer {
 	struct cds_list_head node; /* in the session's list */
 	struct afar_session *session;
@@ -44,7 +54,9 @@ struct peer {
 	char name[64];
 	char control_host[URI_HOST_MAX];
 	uint16_t control_port;
-	char data_address[FABRIC_ADDRESS_MAX];
+	struct peer_lane
+		lanes[PEER_LANES_MAX]; /* those that the session may take, the best first */
+	unsigned nr_lanes;
 
 	atomic_bool is_lost; /* its server has another incarnation: what this one held is gone */
 

@@ -86,7 +86,7 @@ static int register_pieces(struct plain *plain, struct afar_queue *queue)
 int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar_op *op,
 		uint64_t length)
 {
-	bool is_wanted = queue->session->fabric->attributes.needs_local_registration;
+	bool is_wanted = queue->session->fabrics.needs_registration;
 
 	*plain = (struct plain){.op = op, .ready = *op};
 	if (!is_wanted || !length || op->iov[0].buffer)

@@ -65,10 +65,10 @@ static void operation_fail(struct operation *operation, int status)
 
 /* Fills `pieces` with the next memory of the operation, up to `length_max` bytes; returns how many
  * bytes. Does not move the operation on. */
-static uint64_t gather(const struct afar_queue *queue, const struct operation *operation,
+static uint64_t gather(const struct path *path, const struct operation *operation,
 		       uint64_t length_max, struct fabric_piece *pieces, unsigned *nr_pieces)
 {
-	const unsigned nr_max = queue->session->fabric->attributes.iov_max;
+	const unsigned nr_max = path->fabric->attributes.iov_max;
 	uint32_t index = operation->iov_index;
 	size_t skip = operation->iov_offset;
 	uint64_t length = 0;
@@ -84,7 +84,10 @@ static uint64_t gather(const struct afar_queue *queue, const struct operation *o
 			pieces[count++] = (struct fabric_piece){
 				.addr = (char *)iov->addr + skip,
 				.length = take,
-				.descriptor = iov->buffer ? iov->buffer->memory.descriptor : NULL,
+				.descriptor =
+					iov->buffer
+						? iov->buffer->memory.on[path->nr_fabric].descriptor
+						: NULL,
 			};
 			length += take;
 		}
@@ -126,23 +129,28 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 	operation->nr_in_flight++;
 }
 
+static inline uint64_t context_of(const struct afar_queue *queue, const struct transfer *transfer)
+{
+	return (uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
+}
+
 static inline int post(struct afar_queue *queue, struct operation *operation, struct path *path,
 		       const struct layout_piece *at, const struct fabric_piece *pieces,
 		       unsigned nr_pieces)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
-	uint64_t context =
-		(uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
-	uint64_t remote = at->chunk->remote + at->offset;
+	uint64_t context = context_of(queue, transfer);
+	const struct path_lane *lane = path_lane_at(path, at->chunk->offset + at->offset);
+	const struct layout_key *key = &at->chunk->on[lane->number];
 	int ret;
 
 	if (operation->opcode == AFAR_OP_WRITE)
-		ret = fabric_write(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
-				   context);
+		ret = fabric_write(lane->endpoint, pieces, nr_pieces, key->remote + at->offset,
+				   key->key, context);
 	else
-		ret = fabric_read(path->endpoint, pieces, nr_pieces, remote, at->chunk->key,
-				  context);
+		ret = fabric_read(lane->endpoint, pieces, nr_pieces, key->remote + at->offset,
+				  key->key, context);
 	if (!ret)
 		take_off(queue, transfer, operation, path, at->length);
 	return ret;
@@ -162,7 +170,7 @@ static int post_message(struct afar_queue *queue, struct operation *operation, s
 		.operand = operation->operand,
 		.compare = operation->compare,
 	};
-	int ret = message_send(&path->messages, path->endpoint, &request, transfer);
+	int ret = message_send(&path->messages, path->lanes[0].endpoint, &request, transfer);
 
 	if (!ret)
 		take_off(queue, transfer, operation, path, at->length);
@@ -187,17 +195,37 @@ __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct ope
 	operation_fail(operation, -AFAR_ESERVER);
 }
 
-/* Reads a little of the chunk behind the writes that went over the path. */
+/* Reads a little of the chunk behind the writes that went over a lane. */
 static int post_behind(struct afar_queue *queue, struct operation *flush, struct path *path,
-		       const struct layout_chunk *chunk)
+		       const struct layout_chunk *chunk, const struct path_lane *lane)
 {
-	const struct layout_piece at = {.chunk = chunk, .length = FLUSH_BYTES};
-	const struct fabric_piece piece = {.addr = queue->scratch->addr,
-					   .length = FLUSH_BYTES,
-					   .descriptor = queue->scratch->memory.descriptor};
+	const struct layout_key *key = &chunk->on[lane->number];
+	const struct fabric_piece piece = {
+		.addr = queue->scratch->addr,
+		.length = FLUSH_BYTES,
+		.descriptor = queue->scratch->memory.on[path->nr_fabric].descriptor};
+	struct transfer *transfer;
+	int ret;
 
-	return cds_list_empty(&queue->free_transfers) ? -EAGAIN
-						      : post(queue, flush, path, &at, &piece, 1);
+	if (cds_list_empty(&queue->free_transfers))
+		return -EAGAIN;
+	transfer = cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	ret = fabric_read(lane->endpoint, &piece, 1, key->remote, key->key,
+			  context_of(queue, transfer));
+	if (!ret)
+		take_off(queue, transfer, flush, path, FLUSH_BYTES);
+	return ret;
+}
+
+/* The same on all lanes of the path. -EAGAIN: there was not enough room, and it is to be done again. */
+static int post_behind_all(struct afar_queue *queue, struct operation *flush, struct path *path,
+			   const struct layout_chunk *chunk)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < path->nr_lanes && !ret; i++)
+		ret = post_behind(queue, flush, path, chunk, &path->lanes[i]);
+	return ret;
 }
 
 /* The writes have completed: where that does not say that everybody sees them, reads behind them, on each
@@ -206,13 +234,15 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 						   struct operation *flush)
 {
 	struct afar_target *target = flush->target;
-	bool is_read_wanted = queue->scratch && target_may(target, AFAR_OP_WRITE);
+	bool may_write = target_may(target, AFAR_OP_WRITE);
 
 	for (; flush->remaining; flush->remaining--, flush->offset++) {
 		uint32_t server = (uint32_t)flush->offset;
 		const struct layout_chunk *chunk = layout_chunk_on(target->layout, server);
 		const struct peer *peer = target->peers[server];
 		struct path *path = queue_path(queue, target, server);
+		bool is_read_wanted =
+			may_write && path && path->fabric->attributes.writes_need_flush;
 		int ret;
 
 		if (!path || !target->has_keys || target->is_lost || peer->is_lost ||
@@ -222,7 +252,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 		}
 		if (!is_read_wanted || !chunk)
 			continue;
-		ret = post_behind(queue, flush, path, chunk);
+		ret = post_behind_all(queue, flush, path, chunk);
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
@@ -233,16 +263,27 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 	return 0;
 }
 
+/* How much of a piece goes in one transfer. */
+static inline uint64_t length_at(const struct path *path, const struct layout_piece *at)
+{
+	uint64_t length =
+		at->length < path->transfer_bytes_max ? at->length : path->transfer_bytes_max;
+	uint64_t to_next;
+
+	if (path->nr_lanes == 1)
+		return length;
+	to_next = (UINT64_C(1) << LANE_UNIT_SHIFT) -
+		  ((at->chunk->offset + at->offset) & ((UINT64_C(1) << LANE_UNIT_SHIFT) - 1));
+	return length < to_next ? length : to_next;
+}
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
 	while (operation->remaining) {
 		struct fabric_piece pieces[FABRIC_IOV_MAX];
-		uint64_t length_max = operation->remaining < queue->transfer_bytes_max
-					      ? operation->remaining
-					      : queue->transfer_bytes_max;
-		struct layout_piece at =
-			layout_piece_at(operation->target->layout, operation->offset, length_max);
+		struct layout_piece at = layout_piece_at(operation->target->layout,
+							 operation->offset, operation->remaining);
 		struct peer *peer = operation->target->peers[at.chunk->server];
 		struct path *path = queue_path(queue, operation->target, at.chunk->server);
 		unsigned nr_pieces;
@@ -257,7 +298,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (opcode_is_atomic(operation->opcode)) {
 			ret = post_message(queue, operation, path, &at);
 		} else {
-			at.length = gather(queue, operation, at.length, pieces, &nr_pieces);
+			at.length =
+				gather(path, operation, length_at(path, &at), pieces, &nr_pieces);
 			ret = post(queue, operation, path, &at, pieces, nr_pieces);
 		}
 		if (ret == -EAGAIN)
@@ -389,7 +431,8 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 	uint64_t value;
 	int status;
 
-	if (!path || path->generation != (uint32_t)(completion->context >> 32) || !path->endpoint)
+	if (!path || path->generation != (uint32_t)(completion->context >> 32) ||
+	    path->state != PATH_UP)
 		return; /* of a connection that was closed */
 	if (completion->status) {
 		path_end(queue, path, -AFAR_ESERVER);
@@ -444,10 +487,15 @@ static void push_blocked(struct afar_queue *queue)
 bool queue_progress(struct afar_queue *queue)
 {
 	struct fabric_completion completions[COMPLETIONS_AT_ONCE];
-	int count = fabric_queue_poll(queue->fabric, completions, COMPLETIONS_AT_ONCE);
+	int count = 0;
 
-	for (int i = 0; i < count; i++)
-		complete(queue, &completions[i]);
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		int nr = fabric_queue_poll(queue->fabrics[f], completions, COMPLETIONS_AT_ONCE);
+
+		for (int i = 0; i < nr; i++)
+			complete(queue, &completions[i]);
+		count += nr;
+	}
 	if (count && !cds_list_empty(&queue->blocked))
 		push_blocked(queue);
 	queue_settle(queue);
@@ -462,10 +510,12 @@ static void handle_event(struct afar_queue *queue, const struct fabric_event *ev
 {
 	struct path *path = event->endpoint->owner;
 
-	if (event->kind == FABRIC_CONNECTED)
-		path->state = PATH_UP;
-	else
+	if (event->kind == FABRIC_CONNECTED) {
+		if (--path->nr_connecting == 0)
+			path->state = PATH_UP;
+	} else {
 		path_end(queue, path, -AFAR_ESERVER);
+	}
 }
 
 /* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */
@@ -546,9 +596,11 @@ bool queue_check(struct afar_queue *queue)
 	bool has_moved = false;
 
 	queue->nr_polls = 0;
-	while (fabric_queue_event(queue->fabric, &event) == 1) {
-		handle_event(queue, &event);
-		has_moved = true;
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		while (fabric_queue_event(queue->fabrics[f], &event) == 1) {
+			handle_event(queue, &event);
+			has_moved = true;
+		}
 	}
 	if (!cds_list_empty(&queue->blocked))
 		push_blocked(queue);
@@ -566,13 +618,26 @@ uint64_t queue_first_deadline(struct afar_queue *queue)
 
 /* ---- Waiting */
 
-static void sleep_until(struct afar_queue *queue, uint64_t deadline)
+bool queue_arm(struct afar_queue *queue)
 {
-	struct pollfd wait = {.fd = fabric_queue_fd(queue->fabric), .events = POLLIN};
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		if (fabric_queue_arm(queue->fabrics[f]) != 0)
+			return false;
+	}
+	return true;
+}
+
+void queue_sleep(struct afar_queue *queue, uint64_t deadline)
+{
+	struct pollfd waits[FABRICS_MAX];
 	uint64_t first = queue_first_deadline(queue);
 
-	if (fabric_queue_arm(queue->fabric) == 0)
-		poll(&wait, 1, clock_remaining_ms(first < deadline ? first : deadline));
+	for (unsigned f = 0; f < queue->nr_fabrics; f++)
+		waits[f] =
+			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
+	if (queue_arm(queue))
+		poll(waits, queue->nr_fabrics,
+		     clock_remaining_ms(first < deadline ? first : deadline));
 }
 
 /* How long to spin: large transfers take their time, and sleeping between their completions costs the
@@ -609,7 +674,7 @@ bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
 			return true;
 		if (now >= deadline)
 			return false;
-		sleep_until(queue, deadline);
+		queue_sleep(queue, deadline);
 		spin_until = 0;
 	}
 }

@@ -17,7 +17,6 @@
 #define TRANSFERS_MIN 64
 #define CHECK_NS \
 	((uint64_t)1000000) /* between looks at events and deadlines by a polling program */
-#define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
 
 /* ---- Opening and closing */
 
@@ -29,10 +28,39 @@ static int open_sleep(struct afar_queue *queue)
 	queue->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (queue->sleep_fd < 0 || queue->timer_fd < 0)
 		return error_fail(-errno, "open a queue: no more descriptors; raise the limit");
-	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, queue->timer_fd, &event) ||
-	    epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(queue->fabric), &event))
+	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, queue->timer_fd, &event))
 		return error_code(-errno);
 	return 0;
+}
+
+int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct fabric_queue *opened;
+	int ret;
+
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		*out = queue->fabrics[f];
+		if ((*out)->fabric == fabric)
+			return 0;
+	}
+	ret = fabric_queue_open(fabric, queue->nr_transfers, &opened);
+	if (ret)
+		return ret;
+	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(opened), &event)) {
+		ret = error_code(-errno);
+		goto out_close;
+	}
+	if (fabric->attributes.writes_need_flush && !queue->scratch)
+		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
+	if (ret)
+		goto out_close;
+	*out = queue->fabrics[queue->nr_fabrics++] = opened;
+	return 0;
+
+out_close:
+	fabric_queue_close(opened);
+	return ret;
 }
 
 static int allocate_slots(struct afar_queue *queue, uint32_t depth)
@@ -53,19 +81,14 @@ static int allocate_slots(struct afar_queue *queue, uint32_t depth)
 int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **out)
 {
 	struct afar_queue *queue;
-	uint64_t bytes_max;
-	int ret = session_fabric(session);
+	int ret;
 
-	if (ret)
-		return ret;
 	queue = handle_new(HANDLE_QUEUE, sizeof(*queue));
 	if (!queue)
 		return error_code(-ENOMEM);
-	bytes_max = session->fabric->attributes.transfer_bytes_max;
 	queue->session = session;
 	queue->sleep_fd = -1;
 	queue->timer_fd = -1;
-	queue->transfer_bytes_max = bytes_max < TRANSFER_BYTES_MAX ? bytes_max : TRANSFER_BYTES_MAX;
 	CDS_INIT_LIST_HEAD(&queue->free_operations);
 	CDS_INIT_LIST_HEAD(&queue->active);
 	CDS_INIT_LIST_HEAD(&queue->blocked);
@@ -77,11 +100,7 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 	CDS_INIT_LIST_HEAD(&queue->free_transfers);
 	ret = allocate_slots(queue, depth);
 	if (!ret)
-		ret = fabric_queue_open(session->fabric, queue->nr_transfers, &queue->fabric);
-	if (!ret)
 		ret = open_sleep(queue);
-	if (!ret && session->fabric->attributes.writes_need_flush)
-		ret = buffer_new(session, FLUSH_BYTES, &queue->scratch);
 	if (ret) {
 		queue_destroy(queue);
 		handle_discard(queue);
@@ -104,8 +123,8 @@ void queue_destroy(struct afar_queue *queue)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
 		close(queue->sleep_fd);
-	if (queue->fabric)
-		fabric_queue_close(queue->fabric);
+	for (unsigned f = 0; f < queue->nr_fabrics; f++)
+		fabric_queue_close(queue->fabrics[f]);
 	if (queue->bounce)
 		buffer_destroy(queue->bounce);
 	free(queue->transfers);
@@ -189,8 +208,8 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 {
 	unsigned access = op->opcode == AFAR_OP_WRITE ? AFAR_ACCESS_READ : AFAR_ACCESS_WRITE;
 	/* What a message brings is copied. */
-	bool is_plain_allowed = opcode_is_atomic(op->opcode) ||
-				!queue->session->fabric->attributes.needs_local_registration;
+	bool is_plain_allowed =
+		opcode_is_atomic(op->opcode) || !queue->session->fabrics.needs_registration;
 
 	*length = 0;
 	for (uint32_t i = 0; i < op->nr_iov; i++) {
@@ -209,10 +228,9 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 			return error_fail(-EINVAL, "submit an operation: the memory is null");
 		if (!iov->buffer && !is_plain_allowed && iov->length)
 			return error_fail(-EINVAL,
-					  "submit an operation: transport %s wants its memory in a "
-					  "buffer; make one with afar_buffer_register() or "
-					  "afar_buffer_alloc()",
-					  queue->session->transport);
+					  "submit an operation: a transport of this session wants "
+					  "memory in a buffer; make one with "
+					  "afar_buffer_register() or afar_buffer_alloc()");
 	}
 	return 0;
 }
@@ -437,5 +455,5 @@ int afar_queue_arm(struct afar_queue *queue)
 	if (queue->nr_done)
 		return -EAGAIN;
 	set_timer(queue);
-	return fabric_queue_arm(queue->fabric);
+	return queue_arm(queue) ? 0 : -EAGAIN;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queues: where operations become transfers and completions come back. A queue owns a fabric queue and
- * one connection (path) per server and namespace; nothing of it is shared with other queues, so threads that use a
+ * Queues: where operations become transfers and completions come back. A queue owns a fabric queue for each
+ * transport and one path per server and namespace; nothing of it is shared with other queues, so threads that use a
  * queue each do not meet.
  *
  * An operation is cut into transfers by its target's layout, as many at a time as there is room for:
@@ -51,13 +51,30 @@ enum path_state {
 	PATH_UP,
 };
 
-/* The connection of a queue to a namespace's memory on a server. */
+#define PATH_LANES_MAX 4
+
+/* A connection over one lane. */
+struct path_lane {
+	struct fabric_endpoint *endpoint; /* NULL: there is none */
+	struct peer_loose *loose;	  /* for when it ends; there while it has an endpoint */
+	uint64_t connection;		  /* the server's number for it, or for the last; 0: none */
+	uint32_t number;		  /* of the server's lane: keys are by it */
+};
+
+/*
+ * The way of a queue to a namespace's memory on a server: connections over all lanes of one transport. Each
+ * address goes over the same one of them, so that what is said of a connection holds for the path; it
+ * stands and ends as a whole.
+ */
 struct path {
 	struct peer *peer; /* NULL: never connected */
 	struct peer_reach *reach;
-	struct peer_loose *loose; /* for when it ends; there while it has an endpoint */
-	struct fabric_endpoint *endpoint;
-	uint64_t connection; /* the server's number for it, or for the last; 0: none */
+	const struct fabric *fabric; /* of its connections, or of the last; NULL: never connected */
+	unsigned nr_fabric;	     /* its number in the session */
+	uint32_t nr_lanes;
+	uint32_t nr_connecting;
+	struct path_lane lanes[PATH_LANES_MAX];
+	uint64_t transfer_bytes_max;
 	enum path_state state;
 	struct cds_list_head transfers; /* in flight on it */
 	uint32_t index;			/* in the queue */
@@ -119,8 +136,8 @@ struct afar_queue {
 	struct handle handle;
 	struct cds_list_head idle_node; /* in the session's pool */
 	struct afar_session *session;
-	struct fabric_queue *fabric;
-	uint64_t transfer_bytes_max;
+	struct fabric_queue *fabrics[FABRICS_MAX]; /* those that its paths want, as they come */
+	unsigned nr_fabrics;
 
 	struct path **paths; /* by the index of what they reach */
 	uint32_t nr_paths;
@@ -143,7 +160,7 @@ struct afar_queue {
 	uint32_t nr_done;
 	uint32_t nr_failed; /* of the done */
 
-	/* Where flushes read to, on transports that want that; nobody looks at it. Else NULL. */
+	/* Where flushes read to, if there are paths on transports that want that; nobody looks at it. */
 	struct afar_buffer *scratch;
 
 	uint64_t bytes_in_flight;
@@ -199,6 +216,19 @@ struct afar_completion queue_reap(struct afar_queue *queue, struct operation *op
 
 #define FLUSH_BYTES 8U /* that a flush reads behind the writes to a server */
 
+/* Which of a path's lanes an address of its server goes over. */
+#define LANE_UNIT_SHIFT 20U
+
+static inline const struct path_lane *path_lane_at(const struct path *path, uint64_t offset)
+{
+	return &path->lanes[path->nr_lanes == 1 ? 0 : (offset >> LANE_UNIT_SHIFT) % path->nr_lanes];
+}
+
+/* Gets the queue ready to sleep; false when there is something to poll. */
+bool queue_arm(struct afar_queue *queue);
+/* Sleeps until something comes, or `deadline`. */
+void queue_sleep(struct afar_queue *queue, uint64_t deadline);
+
 /* ---- Order: order.c */
 
 /* Holds a new operation, the last of the active ones, until those before it have completed that it has to
@@ -232,6 +262,9 @@ static inline struct path *queue_path(const struct afar_queue *queue,
 
 	return index < queue->nr_paths ? queue->paths[index] : NULL;
 }
+
+/* Makes the queue one that can have connections on a fabric of the session's, and gives its part of that. */
+int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out);
 
 /* ---- Access: target.c */
 

@@ -64,71 +64,6 @@ bool session_is_up(struct afar_session *session)
 	return is_up;
 }
 
-/* ---- The fabric */
-
-const char *session_lane(struct afar_session *session, const Afar__Server *server)
-{
-	for (size_t i = 0; i < server->n_lanes; i++) {
-		const Afar__Lane *lane = server->lanes[i];
-
-		if (!session->transport[0] && strlen(lane->transport) < SESSION_TRANSPORT_MAX)
-			strcpy(session->transport, lane->transport);
-		if (strcmp(lane->transport, session->transport) == 0)
-			return lane->address;
-	}
-	return NULL;
-}
-
-/* As the servers have it that the manager knows; tcp, if there are none. */
-static int choose_transport(struct afar_session *session)
-{
-	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	const Afar__ClusterStatus *cluster;
-	Afar__Frame *reply;
-	int ret;
-
-	request.call_case = AFAR__REQUEST__CALL_STATUS;
-	request.status = &status;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
-	if (ret)
-		return ret;
-	cluster = reply->reply->cluster_status;
-	pthread_mutex_lock(&session->lock);
-	for (size_t i = 0; i < cluster->n_servers && !session->transport[0]; i++) {
-		if (cluster->servers[i]->server)
-			session_lane(session, cluster->servers[i]->server);
-	}
-	if (!session->transport[0])
-		strcpy(session->transport, "tcp");
-	pthread_mutex_unlock(&session->lock);
-	afar__frame__free_unpacked(reply, NULL);
-	return 0;
-}
-
-static bool has_transport(struct afar_session *session)
-{
-	bool has_one;
-
-	pthread_mutex_lock(&session->lock);
-	has_one = session->transport[0] != '\0';
-	pthread_mutex_unlock(&session->lock);
-	return has_one;
-}
-
-int session_fabric(struct afar_session *session)
-{
-	int ret = 0;
-
-	pthread_mutex_lock(&session->fabric_lock);
-	if (!session->fabric && !has_transport(session))
-		ret = choose_transport(session);
-	if (!session->fabric && !ret)
-		ret = fabric_open(session->transport, &session->fabric);
-	pthread_mutex_unlock(&session->fabric_lock);
-	return ret;
-}
-
 uint64_t session_deadline(const struct afar_session *session)
 {
 	return clock_deadline_ms(session->timeout_ms);
@@ -471,7 +406,7 @@ static struct afar_session *session_new(void)
 	if (!session)
 		return NULL;
 	pthread_mutex_init(&session->lock, NULL);
-	pthread_mutex_init(&session->fabric_lock, NULL);
+	fabrics_init(&session->fabrics);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&session->changed, &monotonic);
@@ -497,12 +432,10 @@ static void session_destroy(struct afar_session *session)
 	reaches_free(session);
 	if (session->manager)
 		rpc_connection_unref(session->manager);
-	if (session->fabric)
-		fabric_close(session->fabric);
+	fabrics_close(&session->fabrics);
 	if (session->segments)
 		segment_cache_close(session->segments);
 	pthread_cond_destroy(&session->changed);
-	pthread_mutex_destroy(&session->fabric_lock);
 	pthread_mutex_destroy(&session->lock);
 	explicit_bzero(&session->key, sizeof(session->key));
 	explicit_bzero(session->secret, sizeof(session->secret));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session: the relation to the manager, and what all of its regions share — the fabric, the servers
+ * A session: the relation to the manager, and what all of its regions share — the fabrics, the servers
  * it knows, queues for blocking calls, mapping memory.
  *
  * The connection to the manager may be lost and found again: the control thread resumes the session,
@@ -21,12 +21,11 @@
 #include "base/clock.h"
 #include "base/key.h"
 #include "base/uri.h"
+#include "client/fabrics.h"
 #include "client/handle.h"
-#include "fabric/fabric.h"
 #include "memory/segment.h"
 #include "rpc/rpc.h"
 
-#define SESSION_TRANSPORT_MAX	16 /* bytes of a transport's name, with its final 0 */
 #define SESSION_BLOCKING_QUEUES 16 /* blocking transfers that run at once; more wait for a turn */
 
 enum session_state {
@@ -46,8 +45,8 @@ struct afar_session {
 	uint64_t spin_ns;
 
 	struct rpc_loop *loop;
-	pthread_mutex_t fabric_lock;	/* held while the fabric is being opened */
-	struct fabric *fabric;		/* NULL until session_fabric() */
+	char path[FABRIC_TRANSPORT_MAX]; /* the only transport to go by; empty: any */
+	struct fabrics fabrics;
 	struct segment_cache *segments; /* of mappings and buffers */
 
 	pthread_mutex_t lock; /* guards all below; held for moments */
@@ -61,10 +60,6 @@ struct afar_session {
 	uint32_t retry_ms;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
-
-	/* Of the fabric, and so of all data connections: the first server's that it heard of. Empty until
-	 * then; for good. */
-	char transport[SESSION_TRANSPORT_MAX];
 
 	struct cds_list_head peers; /* servers, by incarnation: struct peer */
 	/* What of them: struct peer_reach. As many as there ever were at once, those that ended waiting to
@@ -102,18 +97,6 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
  * -AFAR_EMALFORMED. */
 int session_call_for(struct afar_session *session, Afar__Request *request,
 		     Afar__Reply__ResultCase result, Afar__Frame **reply);
-
-/*
- * Opens the session's fabric if it is not open: before its first region, queue or buffer, and not with
- * the session, since some transports take long to look for hardware in a fresh process, which a program that
- * only asks the manager need not wait for. Where no server has been heard of yet,
- * asks the manager. Errors as fabric_open() and session_call().
- */
-int session_fabric(struct afar_session *session);
-
-/* With the lock held: the address of the server's lane for the session's transport, which the first server
- * asked for decides; NULL: it has none. */
-const char *session_lane(struct afar_session *session, const Afar__Server *server);
 
 /* With the lock held: waits for a change of what it guards. -ETIMEDOUT at the deadline. */
 int session_wait_changed(struct afar_session *session, uint64_t deadline);

@@ -167,9 +167,10 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 
 int target_get_keys(struct afar_target *target, uint64_t deadline)
 {
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&target->lock);
+	ret = layout_make_keys(target->layout, PEER_LANES_MAX);
 	for (uint32_t i = 0; i < target->layout->nr_servers && !target->has_keys && !ret; i++) {
 		ret = ask_server(target, i, deadline, NULL);
 		if (ret)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../transport.h"
 #include "client/session.h"
 #include "early.h"
 
@@ -40,9 +41,12 @@ void party_open(struct party *party, const char *name, const char *uri, bool is_
 {
 	*party = (struct party){.name = name};
 	try(afar_session_open(uri, NULL, &party->session));
-	try(session_fabric(party->session));
-	if (is_early)
-		early_begin(party->session->fabric);
+	if (is_early) {
+		unsigned number;
+
+		try(fabrics_get(&party->session->fabrics, test_transport(), &number));
+		early_begin(fabrics_at(&party->session->fabrics, number));
+	}
 	try(afar_namespace_open(party->session, PARTY_NAME, &party->ns));
 	try(afar_region_open(party->ns, PARTY_NAME, &party->region));
 	try(afar_buffer_alloc(party->session, PARTY_DATA_MAX + 2 * PAGE, &party->buffer));

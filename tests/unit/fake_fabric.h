@@ -298,6 +298,7 @@ static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_server
 		target->peers[i] = &world.peers[first + i];
 		target->reaches[i] = &world.reaches[first + i];
 	}
+	assert_int_equal(layout_make_keys(layout, PATH_LANES_MAX), 0);
 	target->session = &world.session;
 	target->length = layout->length;
 	target->layout = layout;
@@ -335,18 +336,22 @@ static inline void fake_connect(uint32_t server)
 	path->generation++;
 	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
 						   path->index * (uint64_t)MESSAGE_CREDITS);
-	path->endpoint = &world.endpoints[server];
-	path->endpoint->owner = path;
-	path->connection = FAKE_CONNECTION + server;
-	if (!path->loose)
-		path->loose = malloc(sizeof(*path->loose));
-	assert_non_null(path->loose);
+	path->fabric = &world.fabric;
+	path->transfer_bytes_max = FAKE_UNIT;
+	path->nr_lanes = 1;
+	path->lanes[0].endpoint = &world.endpoints[server];
+	path->lanes[0].endpoint->owner = path;
+	path->lanes[0].connection = FAKE_CONNECTION + server;
+	if (!path->lanes[0].loose)
+		path->lanes[0].loose = malloc(sizeof(*path->lanes[0].loose));
+	assert_non_null(path->lanes[0].loose);
 	path->state = PATH_UP;
 }
 
 static inline void fake_open(uint32_t depth, bool writes_need_flush)
 {
 	struct afar_queue_options options = {.size = sizeof(options), .depth = depth};
+	struct fabric_queue *used;
 
 	memset(&world, 0, sizeof(world));
 	world.fd = eventfd(0, EFD_CLOEXEC);
@@ -362,9 +367,10 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	};
 	world.session.handle.kind = HANDLE_SESSION;
 	world.session.timeout_ms = 600000;
-	world.session.fabric = &world.fabric;
+	fabrics_init(&world.session.fabrics);
+	world.session.fabrics.known[0].fabric = &world.fabric;
+	world.session.fabrics.nr_known = 1;
 	pthread_mutex_init(&world.session.lock, NULL);
-	pthread_mutex_init(&world.session.fabric_lock, NULL);
 	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
 		world.peers[i].session = &world.session;
 		world.reaches[i].index = i;
@@ -376,6 +382,7 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	world.queue->paths = calloc(FAKE_SERVERS, sizeof(struct path *));
 	assert_non_null(world.queue->paths);
 	world.queue->nr_paths = FAKE_SERVERS;
+	assert_int_equal(queue_use_fabric(world.queue, &world.fabric, &used), 0);
 }
 
 static inline void fake_close(void)

@@ -448,7 +448,7 @@ static int connect_region(struct afar_region *region)
 
 static uint64_t key_of(const struct afar_region *region)
 {
-	return region->target.layout->chunks[0].key;
+	return region->target.layout->chunks[0].on[0].key;
 }
 
 /* A connection that is refused is tried twice. */

@@ -162,7 +162,7 @@ static void test_until_the_server_has_said_so(void **state)
 	open_world();
 	for (unsigned i = 0; i < 2; i++) {
 		fake_connect(0);
-		world.queue->paths[0]->connection += i;
+		world.queue->paths[0]->lanes[0].connection += i;
 		assert_int_equal(submit(AFAR_OP_WRITE), 1);
 		end_closed();
 		reap(-AFAR_ESERVER);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening transports, and what that means for memory that is there already. */
+#include "client/fabrics.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void fabrics_init(struct fabrics *fabrics)
+{
+	pthread_mutex_init(&fabrics->lock, NULL);
+	CDS_INIT_LIST_HEAD(&fabrics->memories);
+}
+
+void fabrics_close(struct fabrics *fabrics)
+{
+	for (unsigned i = 0; i < fabrics->nr_known; i++) {
+		if (fabrics->known[i].fabric)
+			fabric_close(fabrics->known[i].fabric);
+	}
+	pthread_mutex_destroy(&fabrics->lock);
+}
+
+/* ---- With the lock held */
+
+static int register_on(const struct fabric *fabric, unsigned number, struct fabrics_memory *memory)
+{
+	if (!fabric || !fabric->attributes.needs_local_registration)
+		return 0;
+	return fabric_memory_register(fabric->domain, memory->addr, memory->length, memory->access,
+				      &memory->on[number]);
+}
+
+static void deregister_on(unsigned number, struct fabrics_memory *memory)
+{
+	if (memory->on[number].handle)
+		fabric_memory_deregister(&memory->on[number]);
+	memory->on[number] = (struct fabric_memory){0};
+}
+
+/* Registers all that is there, or nothing of it. */
+static int register_all(struct fabrics *fabrics, const struct fabric *fabric, unsigned number)
+{
+	struct fabrics_memory *memory, *done;
+	int status = 0;
+
+	cds_list_for_each_entry (memory, &fabrics->memories, node) {
+		status = register_on(fabric, number, memory);
+		if (status)
+			break;
+	}
+	if (!status)
+		return 0;
+	cds_list_for_each_entry (done, &fabrics->memories, node) {
+		if (done == memory)
+			break;
+		deregister_on(number, done);
+	}
+	return status;
+}
+
+static int open_fabric(struct fabrics *fabrics, const char *transport, unsigned number)
+{
+	struct fabric *fabric = NULL;
+	int status = fabric_open(transport, &fabric);
+
+	if (!status) {
+		status = register_all(fabrics, fabric, number);
+		if (status)
+			fabric_close(fabric);
+	}
+	if (status)
+		return status;
+	fabrics->known[number].fabric = fabric;
+	if (fabric->attributes.needs_local_registration)
+		fabrics->needs_registration = true;
+	return 0;
+}
+
+static int add_fabric(struct fabrics *fabrics, const char *transport, unsigned *number)
+{
+	size_t length = strlen(transport);
+
+	if (fabrics->nr_known == FABRICS_MAX || length >= FABRIC_TRANSPORT_MAX)
+		return error_fail(-ENODEV,
+				  "use transport '%.32s': this session uses %u others already",
+				  transport, fabrics->nr_known);
+	*number = fabrics->nr_known++;
+	memcpy(fabrics->known[*number].transport, transport, length + 1);
+	return open_fabric(fabrics, transport, *number);
+}
+
+/* ---- What others call */
+
+int fabrics_get(struct fabrics *fabrics, const char *transport, unsigned *number)
+{
+	unsigned i = 0;
+	int status = 0;
+
+	pthread_mutex_lock(&fabrics->lock);
+	while (i < fabrics->nr_known && strcmp(fabrics->known[i].transport, transport) != 0)
+		i++;
+	if (i == fabrics->nr_known)
+		status = add_fabric(fabrics, transport, &i);
+	else if (!fabrics->known[i].fabric)
+		status = error_fail(-ENODEV, "use transport %s: this machine does not have it",
+				    transport);
+	pthread_mutex_unlock(&fabrics->lock);
+	*number = i;
+	return status;
+}
+
+int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory)
+{
+	int status = 0;
+
+	pthread_mutex_lock(&fabrics->lock);
+	for (unsigned i = 0; i < fabrics->nr_known && !status; i++)
+		status = register_on(fabrics->known[i].fabric, i, memory);
+	if (!status)
+		cds_list_add(&memory->node, &fabrics->memories);
+	for (unsigned i = 0; i < fabrics->nr_known && status; i++)
+		deregister_on(i, memory);
+	pthread_mutex_unlock(&fabrics->lock);
+	return status;
+}
+
+void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory)
+{
+	pthread_mutex_lock(&fabrics->lock);
+	cds_list_del(&memory->node);
+	for (unsigned i = 0; i < fabrics->nr_known; i++)
+		deregister_on(i, memory);
+	pthread_mutex_unlock(&fabrics->lock);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A session's fabrics: one for each transport that its servers are reached over, opened when the first lane
+ * of that transport is tried, since some take long to look for hardware. They stay until the session closes, so
+ * whoever has the number of one may use it without a lock.
+ *
+ * Where a fabric wants local memory registered, all of the session's buffers are, those that were there before
+ * it too.
+ */
+#ifndef CLIENT_FABRICS_H
+#define CLIENT_FABRICS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <urcu/list.h>
+
+#include "fabric/fabric.h"
+
+#define FABRICS_MAX	     4	/* transports of a session                         */
+#define FABRIC_TRANSPORT_MAX 16 /* bytes of a transport's name, with its final 0 */
+
+struct fabrics {
+	pthread_mutex_t lock; /* guards all below, but what is behind nr_open */
+	struct {
+		char transport[FABRIC_TRANSPORT_MAX];
+		struct fabric *fabric; /* NULL: it could not be opened, which is not tried again */
+	} known[FABRICS_MAX];
+	unsigned nr_known;
+	struct cds_list_head memories;	/* of struct fabrics_memory */
+	atomic_bool needs_registration; /* one of the fabrics does */
+};
+
+/* A piece of the session's local memory, with what it is registered as, by the number of the fabric; zeroed where
+ * that wants none. */
+struct fabrics_memory {
+	struct cds_list_head node;
+	void *addr;
+	size_t length;
+	unsigned access; /* FABRIC_LOCAL_… */
+	struct fabric_memory on[FABRICS_MAX];
+};
+
+void fabrics_init(struct fabrics *fabrics);
+/* Nothing uses them any more. */
+void fabrics_close(struct fabrics *fabrics);
+
+/* The number of the fabric for a transport; opens it if it is not open. Errors with a sentence: -ENODEV or
+ * those of fabric_open(), and those of registering the memory that is there. */
+int fabrics_get(struct fabrics *fabrics, const char *transport, unsigned *number);
+
+static inline struct fabric *fabrics_at(const struct fabrics *fabrics, unsigned number)
+{
+	return fabrics->known[number].fabric;
+}
+
+/* Registers memory, whose addr, length and access are set, wherever that is wanted, now and later. Errors as
+ * fabric_memory_register(): it is registered nowhere. */
+int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory);
+void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory);
+
+#endif
