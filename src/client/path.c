@@ -145,35 +145,52 @@ struct lane_group {
 	uint32_t nr_lanes;
 };
 
-/* The lanes that have the transport of the peer's lane `first`; none when an earlier one has it, too. */
-static struct lane_group group_from(struct peer *peer, unsigned first)
+/* The first lane that is not of those in `except`, bits, and all others that have its transport. */
+static struct lane_group find_group(struct peer *peer, uint32_t except)
 {
-	const char *transport = peer->lanes[first].transport;
 	struct lane_group group = {.nr_lanes = 0};
 
 	for (unsigned i = 0; i < peer->nr_lanes && group.nr_lanes < PATH_LANES_MAX; i++) {
-		if (strcmp(peer->lanes[i].transport, transport) != 0)
+		if (except & 1U << i)
 			continue;
-		if (i < first)
-			break;
+		if (group.nr_lanes > 0 &&
+		    strcmp(peer->lanes[i].transport, group.lanes[0]->transport) != 0)
+			continue;
 		group.lanes[group.nr_lanes++] = &peer->lanes[i];
 	}
 	return group;
 }
 
-static bool group_rests(const struct lane_group *group)
+static uint32_t resting_lanes(const struct peer *peer)
 {
-	for (uint32_t i = 0; i < group->nr_lanes; i++) {
-		if (group->lanes[i]->rests_until > clock_ns())
-			return true;
+	uint64_t now = clock_ns();
+	uint32_t resting = 0;
+
+	for (unsigned i = 0; i < peer->nr_lanes; i++) {
+		if (peer->lanes[i].rests_until > now)
+			resting |= 1U << i;
 	}
-	return false;
+	return resting;
 }
 
-static void rest_group(const struct lane_group *group)
+/* Which lanes of the group are to blame: those that were refused, else those that were not heard of, else all. */
+static uint32_t rest_bad(const struct path *path, const struct lane_group *group)
 {
-	for (uint32_t i = 0; i < group->nr_lanes; i++)
+	bool has_refused = false, has_silent = false;
+	uint32_t bad = 0;
+
+	for (uint32_t i = 0; i < group->nr_lanes; i++) {
+		has_refused |= path->lanes[i].is_refused;
+		has_silent |= !path->lanes[i].is_connected;
+	}
+	for (uint32_t i = 0; i < group->nr_lanes; i++) {
+		if (has_refused ? !path->lanes[i].is_refused
+				: has_silent && path->lanes[i].is_connected)
+			continue;
 		group->lanes[i]->rests_until = clock_deadline_ms(LANE_REST_MS);
+		bad |= 1U << (group->lanes[i] - path->peer->lanes);
+	}
+	return bad;
 }
 
 /* Gets what the path needs of the group's fabric. */
@@ -263,6 +280,7 @@ static int path_start(struct afar_queue *queue, struct path *path, const struct 
 		struct path_lane *lane = &path->lanes[i];
 
 		lane->number = group->lanes[i]->number;
+		lane->is_connected = lane->is_refused = false;
 		ret = get_ticket(lane, target, index, deadline, &ticket);
 		if (ret)
 			break;
@@ -321,27 +339,29 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 		     uint32_t index, uint64_t deadline)
 {
 	struct peer *peer = path->peer;
-	uint32_t tried = 0;
+	uint32_t tried = 0, resting = resting_lanes(peer);
 	int ret = 0;
 
-	for (unsigned i = 0; i < 2 * peer->nr_lanes && path->state == PATH_DOWN; i++) {
-		struct lane_group group = group_from(peer, i % peer->nr_lanes);
-		bool is_last_round = i >= peer->nr_lanes, is_lane_bad;
+	while (path->state == PATH_DOWN) {
+		struct lane_group group = find_group(peer, tried | resting);
 		uint64_t until = clock_deadline_ms(LANE_MS);
+		bool is_lane_bad;
 
-		if (group.nr_lanes == 0 || (tried & 1U << i % peer->nr_lanes) ||
-		    (!is_last_round && group_rests(&group)))
+		if (group.nr_lanes == 0 && resting == 0)
+			break;
+		if (group.nr_lanes == 0) {
+			resting = 0;
 			continue;
-		tried |= 1U << i % peer->nr_lanes;
+		}
 		if (until > deadline || group.nr_lanes == peer->nr_lanes)
 			until = deadline;
 		ret = path_try(queue, path, &group, target, index, until, &is_lane_bad);
 		if (ret && !is_lane_bad)
 			return ret;
 		if (ret)
-			rest_group(&group);
+			tried |= rest_bad(path, &group);
 	}
-	return ret;
+	return path->state == PATH_UP ? 0 : ret;
 }
 
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)

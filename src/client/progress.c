@@ -509,11 +509,16 @@ bool queue_progress(struct afar_queue *queue)
 static void handle_event(struct afar_queue *queue, const struct fabric_event *event)
 {
 	struct path *path = event->endpoint->owner;
+	struct path_lane *lane = path->lanes;
 
+	while (lane->endpoint != event->endpoint)
+		lane++;
 	if (event->kind == FABRIC_CONNECTED) {
+		lane->is_connected = true;
 		if (--path->nr_connecting == 0)
 			path->state = PATH_UP;
 	} else {
+		lane->is_refused = !lane->is_connected;
 		path_end(queue, path, -AFAR_ESERVER);
 	}
 }

@@ -59,6 +59,8 @@ struct path_lane {
 	struct peer_loose *loose;	  /* for when it ends; there while it has an endpoint */
 	uint64_t connection;		  /* the server's number for it, or for the last; 0: none */
 	uint32_t number;		  /* of the server's lane: keys are by it */
+	bool is_connected;		  /* or was, before the path ended */
+	bool is_refused;
 };
 
 /*

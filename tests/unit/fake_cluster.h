@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A manager and a server that are fakes in this process, which do what a test tells them and count what they are
+ * asked, and a session with them: for tests of how a client gets at a server. Include after cmocka.h.
+ */
+#ifndef TESTS_FAKE_CLUSTER_H
+#define TESTS_FAKE_CLUSTER_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/region.h"
+
+#define SESSION	      9
+#define SERVER	      4
+#define ADDRESS	      0x1000
+#define EXTENTS_MAX   8
+#define LANES_MAX     4
+#define LIFETIME_MS   60000
+#define CHUNK	      ((uint64_t)1 << 20)
+#define DATA_NOWHERE  "127.0.0.1:1"
+#define EXTENT_LENGTH (8 * CHUNK)
+
+static const uint64_t chunk_extents[] = {5, 3, 5, 9};
+#define NR_CHUNKS (sizeof(chunk_extents) / sizeof(chunk_extents[0]))
+
+/* How the fakes behave. */
+struct behaviour {
+	uint32_t rights;
+	uint64_t incarnation; /* of the server, as the manager knows it */
+	uint32_t lifetime_ms;
+	uint8_t pass; /* the manager gives, and the server knows: a digit of its identity */
+	uint8_t known_pass;
+	bool is_lost;		/* a server of the region has restarted, says the manager */
+	bool has_no_access;	/* the server is not connected to the manager */
+	unsigned refuse_grants; /* so many, with -EACCES */
+	bool hang_up; /* the server closes the connection instead of giving the next ticket */
+	uint64_t first_key;
+	uint64_t namespace;
+	struct {
+		const char *transport, *address;
+	} lanes[LANES_MAX];
+	unsigned nr_lanes;
+};
+
+static struct {
+	struct rpc_loop *loop;
+	struct rpc_listener *manager, *server;
+	char folder[64], key_file[96], uri[256];
+
+	pthread_mutex_t lock; /* guards the rest */
+	struct behaviour is;
+	struct behaviour anew; /* what it is once RegionAccess was called, if `is_anew` */
+	bool is_anew;
+	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections;
+	uint64_t granted[EXTENTS_MAX];
+	size_t nr_granted;
+	uint8_t shown_capability;
+	uint64_t shown_session;
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct afar_session *session;
+static struct afar_namespace *ns;
+
+/* ---- The manager */
+
+static inline bool find_client(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+{
+	(void)context;
+	memset(secret, 0x11, KEY_BYTES);
+	return strcmp(identity, "alice") == 0;
+}
+
+struct access_message {
+	Afar__Access access;
+	char identity[16];
+	uint8_t key[KEY_BYTES];
+	uint8_t capability[sizeof(struct rpc_capability)];
+	Afar__Access *list[1];
+};
+
+static inline size_t make_access(struct access_message *message)
+{
+	afar__access__init(&message->access);
+	snprintf(message->identity, sizeof(message->identity), "pass/%u", fake.is.pass);
+	memset(message->key, fake.is.pass, sizeof(message->key));
+	memset(message->capability, fake.is.pass, sizeof(message->capability));
+	message->access.server = SERVER;
+	message->access.incarnation = fake.is.incarnation;
+	message->access.pass = message->identity;
+	message->access.pass_key.data = message->key;
+	message->access.pass_key.len = sizeof(message->key);
+	message->access.capability.data = message->capability;
+	message->access.capability.len = sizeof(message->capability);
+	message->access.lifetime_ms = fake.is.lifetime_ms;
+	message->list[0] = &message->access;
+	return fake.is.has_no_access ? 0 : 1;
+}
+
+static inline void reply_region(struct rpc_call *call)
+{
+	Afar__Lane lanes[LANES_MAX], *lane_list[LANES_MAX];
+	Afar__Server server = AFAR__SERVER__INIT, *servers[] = {&server};
+	Afar__Chunk chunks[NR_CHUNKS], *chunk_lists[NR_CHUNKS];
+	Afar__Group groups[NR_CHUNKS], *group_list[NR_CHUNKS];
+	Afar__Layout layout = AFAR__LAYOUT__INIT;
+	Afar__RegionInfo info = AFAR__REGION_INFO__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	struct access_message access;
+
+	for (unsigned i = 0; i < fake.is.nr_lanes; i++) {
+		afar__lane__init(&lanes[i]);
+		lanes[i].transport = (char *)fake.is.lanes[i].transport;
+		lanes[i].address = (char *)fake.is.lanes[i].address;
+		lane_list[i] = &lanes[i];
+	}
+	server.server = SERVER;
+	server.name = (char *)"fake";
+	server.incarnation = fake.is.incarnation;
+	server.control_address = (char *)rpc_listener_address(fake.server);
+	server.lanes = lane_list;
+	server.n_lanes = fake.is.nr_lanes;
+	for (size_t i = 0; i < NR_CHUNKS; i++) {
+		afar__chunk__init(&chunks[i]);
+		chunks[i].server = SERVER;
+		chunks[i].extent = chunk_extents[i];
+		chunks[i].offset = i * CHUNK;
+		chunks[i].length = CHUNK;
+		chunk_lists[i] = &chunks[i];
+		afar__group__init(&groups[i]);
+		groups[i].length = CHUNK;
+		groups[i].stripe_bytes = 4096;
+		groups[i].chunks = &chunk_lists[i];
+		groups[i].n_chunks = 1;
+		group_list[i] = &groups[i];
+	}
+	layout.groups = group_list;
+	layout.n_groups = NR_CHUNKS;
+	layout.servers = servers;
+	layout.n_servers = 1;
+	layout.n_accesses = make_access(&access);
+	layout.accesses = access.list;
+	info.namespace_ = fake.is.namespace;
+	info.address = ADDRESS;
+	info.length = NR_CHUNKS * CHUNK;
+	info.generation = ++fake.nr_opens;
+	info.rights = fake.is.rights;
+	info.layout = &layout;
+	reply.result_case = AFAR__REPLY__RESULT_REGION_INFO;
+	reply.region_info = &info;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void reply_accesses(struct rpc_call *call)
+{
+	struct access_message access;
+	Afar__Accesses accesses = AFAR__ACCESSES__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	fake.nr_accesses++;
+	if (fake.is_anew)
+		fake.is = fake.anew;
+	accesses.n_entries = make_access(&access);
+	accesses.entries = access.list;
+	reply.result_case = AFAR__REPLY__RESULT_ACCESSES;
+	reply.accesses = &accesses;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void reply_list(struct rpc_call *call)
+{
+	Afar__RegionInfo info = AFAR__REGION_INFO__INIT, *list[] = {&info};
+	Afar__RegionInfos infos = AFAR__REGION_INFOS__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	info.address = ADDRESS;
+	info.generation = fake.nr_opens;
+	info.is_lost = fake.is.is_lost;
+	infos.entries = list;
+	infos.n_entries = 1;
+	reply.result_case = AFAR__REPLY__RESULT_REGION_INFOS;
+	reply.region_infos = &infos;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void reply_opened(struct rpc_call *call)
+{
+	uint8_t secret[16] = {1};
+	Afar__SessionOpened opened = AFAR__SESSION_OPENED__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	opened.session = SESSION;
+	opened.secret.data = secret;
+	opened.secret.len = sizeof(secret);
+	opened.principal = (char *)"alice";
+	reply.result_case = AFAR__REPLY__RESULT_SESSION_OPENED;
+	reply.session_opened = &opened;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void reply_namespace(struct rpc_call *call)
+{
+	Afar__NamespaceInfo info = AFAR__NAMESPACE_INFO__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	info.namespace_ = fake.is.namespace;
+	info.name = (char *)"ns";
+	reply.result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
+	reply.namespace_info = &info;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void ask_manager(struct rpc_connection *connection, const Afar__Frame *frame,
+			       struct rpc_call *call)
+{
+	(void)connection;
+	pthread_mutex_lock(&fake.lock);
+	switch (frame->request->call_case) {
+	case AFAR__REQUEST__CALL_SESSION_OPEN:
+		reply_opened(call);
+		break;
+	case AFAR__REQUEST__CALL_NAMESPACE_OPEN:
+		reply_namespace(call);
+		break;
+	case AFAR__REQUEST__CALL_REGION_OPEN:
+		reply_region(call);
+		break;
+	case AFAR__REQUEST__CALL_REGION_ACCESS:
+		reply_accesses(call);
+		break;
+	case AFAR__REQUEST__CALL_REGION_LIST:
+		reply_list(call);
+		break;
+	default:
+		rpc_reply_status(call, 1, 0);
+	}
+	pthread_mutex_unlock(&fake.lock);
+}
+
+/* ---- The server */
+
+static inline bool find_pass(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+{
+	char known[16];
+
+	(void)context;
+	pthread_mutex_lock(&fake.lock);
+	snprintf(known, sizeof(known), "pass/%u", fake.is.known_pass);
+	memset(secret, fake.is.known_pass, KEY_BYTES);
+	pthread_mutex_unlock(&fake.lock);
+	return strcmp(identity, known) == 0;
+}
+
+static inline void count_connection(struct rpc_connection *connection)
+{
+	(void)connection;
+	pthread_mutex_lock(&fake.lock);
+	fake.nr_connections++;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static inline void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
+{
+	Afar__Key keys[EXTENTS_MAX * LANES_MAX], *list[EXTENTS_MAX * LANES_MAX];
+	Afar__Keys message = AFAR__KEYS__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	fake.nr_grants++;
+	fake.shown_session = grant->session;
+	fake.shown_capability = grant->capability.len == sizeof(struct rpc_capability)
+					? grant->capability.data[0]
+					: 0;
+	fake.nr_granted = grant->n_extents < EXTENTS_MAX ? grant->n_extents : EXTENTS_MAX;
+	for (size_t i = 0; i < fake.nr_granted * fake.is.nr_lanes; i++) {
+		uint64_t extent = grant->extents[i / fake.is.nr_lanes];
+
+		fake.granted[i / fake.is.nr_lanes] = extent;
+		afar__key__init(&keys[i]);
+		keys[i].lane = (uint32_t)(i % fake.is.nr_lanes);
+		keys[i].extent = extent;
+		keys[i].length = EXTENT_LENGTH;
+		keys[i].transport = (char *)fake.is.lanes[keys[i].lane].transport;
+		keys[i].key = fake.is.first_key + extent;
+		list[i] = &keys[i];
+	}
+	if (fake.is.refuse_grants) {
+		fake.is.refuse_grants--;
+		reply.status = -EACCES;
+		reply.message = (char *)"get keys: the capability has expired";
+	} else {
+		message.keys = list;
+		message.n_keys = fake.nr_granted * fake.is.nr_lanes;
+		message.incarnation = fake.is.incarnation;
+		reply.result_case = AFAR__REPLY__RESULT_KEYS;
+		reply.keys = &message;
+	}
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void reply_ticket(struct rpc_connection *connection, struct rpc_call *call)
+{
+	uint8_t bytes[sizeof(struct rpc_ticket)] = {0};
+	Afar__Ticket ticket = AFAR__TICKET__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	if (fake.is.hang_up) {
+		fake.is.hang_up = false;
+		rpc_connection_close(connection);
+	} else {
+		fake.nr_tickets++;
+	}
+	ticket.ticket.data = bytes;
+	ticket.ticket.len = sizeof(bytes);
+	ticket.incarnation = fake.is.incarnation;
+	reply.result_case = AFAR__REPLY__RESULT_TICKET;
+	reply.ticket = &ticket;
+	rpc_reply(call, 1, &reply);
+}
+
+static inline void ask_server(struct rpc_connection *connection, const Afar__Frame *frame,
+			      struct rpc_call *call)
+{
+	pthread_mutex_lock(&fake.lock);
+	if (frame->request->call_case == AFAR__REQUEST__CALL_GRANT)
+		reply_keys(frame->request->grant, call);
+	else if (frame->request->call_case == AFAR__REQUEST__CALL_CONNECT)
+		reply_ticket(connection, call);
+	else
+		rpc_reply_status(call, 1, -EOPNOTSUPP);
+	pthread_mutex_unlock(&fake.lock);
+}
+
+/* ---- The scene */
+
+static const struct behaviour usual = {
+	.rights = RIGHT_ALL,
+	.incarnation = 1,
+	.lifetime_ms = LIFETIME_MS,
+	.pass = 1,
+	.known_pass = 1,
+	.first_key = 100,
+	.namespace = 1,
+	.lanes = {{"tcp", DATA_NOWHERE}},
+	.nr_lanes = 1,
+};
+
+static inline void write_key(void)
+{
+	FILE *file;
+
+	strcpy(fake.folder, "/tmp/test_access.XXXXXX");
+	assert_non_null(mkdtemp(fake.folder));
+	snprintf(fake.key_file, sizeof(fake.key_file), "%s/key", fake.folder);
+	umask(077);
+	file = fopen(fake.key_file, "w");
+	assert_non_null(file);
+	fputs("alice:", file);
+	for (int i = 0; i < KEY_BYTES; i++)
+		fputs("11", file);
+	fputs("\n", file);
+	fclose(file);
+}
+
+static inline int start_fakes(void **state)
+{
+	static const struct rpc_handlers manager = {.request = ask_manager};
+	static const struct rpc_handlers server = {.request = ask_server,
+						   .opened = count_connection};
+	static const struct rpc_keyring clients = {.find = find_client};
+	static const struct rpc_keyring passes = {.find = find_pass};
+
+	(void)state;
+	write_key();
+	assert_int_equal(rpc_loop_start("fakes", &fake.loop), 0);
+	assert_int_equal(
+		rpc_listen(fake.loop, "127.0.0.1:0", &clients, &manager, NULL, &fake.manager), 0);
+	assert_int_equal(rpc_listen(fake.loop, "127.0.0.1:0", &passes, &server, NULL, &fake.server),
+			 0);
+	snprintf(fake.uri, sizeof(fake.uri), "afar://%s?key=%s", rpc_listener_address(fake.manager),
+		 fake.key_file);
+	return 0;
+}
+
+static inline int stop_fakes(void **state)
+{
+	(void)state;
+	rpc_listener_close(fake.manager);
+	rpc_listener_close(fake.server);
+	rpc_loop_stop(fake.loop);
+	unlink(fake.key_file);
+	rmdir(fake.folder);
+	return 0;
+}
+
+static inline int open_session(void **state)
+{
+	(void)state;
+	pthread_mutex_lock(&fake.lock);
+	fake.is = usual;
+	fake.is_anew = false;
+	fake.nr_accesses = fake.nr_grants = fake.nr_tickets = fake.nr_connections = 0;
+	pthread_mutex_unlock(&fake.lock);
+	assert_int_equal(afar_session_open(fake.uri, NULL, &session), 0);
+	assert_int_equal(afar_namespace_open(session, "ns", &ns), 0);
+	return 0;
+}
+
+static inline int close_session(void **state)
+{
+	(void)state;
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	return 0;
+}
+
+static inline struct afar_region *open_region(void)
+{
+	struct afar_region *region;
+
+	assert_int_equal(afar_region_open(ns, "r", &region), 0);
+	return region;
+}
+
+/* The fakes live on another thread. */
+#define fakes(...)                                \
+	do {                                      \
+		pthread_mutex_lock(&fake.lock);   \
+		__VA_ARGS__;                      \
+		pthread_mutex_unlock(&fake.lock); \
+	} while (0)
+
+#define expect_fake(field, value)                         \
+	do {                                              \
+		uint64_t expect_fake_got;                 \
+		fakes(expect_fake_got = fake.field);      \
+		assert_int_equal(expect_fake_got, value); \
+	} while (0)
+
+#endif
