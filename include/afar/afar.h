@@ -71,6 +71,9 @@ struct afar_session_options {
 	 * 0: 50; ~0: never spin. */
 	uint32_t spin_us;
 	uint64_t cache_bytes; /* mapping memory kept for reuse after unmap; 0: an eighth of RAM   */
+	/* The only transport to reach servers over: "tcp", "verbs". NULL: $AFAR_PATH, else whichever of each
+	 * server's is the best that works. */
+	const char *path;
 };
 
 /*

@@ -115,9 +115,10 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 	}
 	if (!ret && peer->nr_lanes == 0)
 		ret = error_fail(-AFAR_ESERVER,
-				 "reach server %s: it has no lane over transport %s, and the "
-				 "session was told to use no other",
-				 peer->name, path[0] ? path : "that there is");
+				 path[0] ? "reach server %s: it has no lane over %s, and the session "
+					   "was told to use no other"
+					 : "reach server %s: it has no lane",
+				 peer->name, path);
 	return ret;
 }
 

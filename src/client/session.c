@@ -390,6 +390,20 @@ static uint64_t default_cache_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
 }
 
+static int set_path(struct afar_session *session, const char *path)
+{
+	const char *environment = getenv("AFAR_PATH");
+	size_t length;
+
+	if (!path)
+		path = environment ? environment : "";
+	length = strlen(path);
+	if (length >= sizeof(session->path))
+		return error_fail(-EINVAL, "open a session: '%.32s' is no transport", path);
+	memcpy(session->path, path, length + 1);
+	return 0;
+}
+
 static void apply_options(struct afar_session *session, const struct afar_session_options *options)
 {
 	uint32_t spin_us = options->spin_us ? options->spin_us : DEFAULT_SPIN_US;
@@ -507,7 +521,8 @@ int afar_session_open(const char *uri, const struct afar_session_options *given,
 	if (!out)
 		return error_fail(-EINVAL,
 				  "open a session: there is nowhere to put it (out is null)");
-	ret = given ? abi_take(&options, sizeof(options), sizeof(options), given,
+	ret = given ? abi_take(&options, sizeof(options),
+			       offsetof(struct afar_session_options, path), given,
 			       "afar_session_options")
 		    : 0;
 	if (ret)
@@ -524,6 +539,8 @@ int afar_session_open(const char *uri, const struct afar_session_options *given,
 
 	apply_options(session, &options);
 	ret = uri_parse(uri, &session->uri);
+	if (!ret)
+		ret = set_path(session, options.path);
 	if (!ret)
 		ret = load_key(session, &options);
 	if (!ret)

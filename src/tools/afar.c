@@ -126,6 +126,10 @@ static int take_flag(struct cli *cli, char **argv, int *at)
 		cli->key_file = value;
 		return GO_ON;
 	}
+	if ((value = flag_value("--path", argv, at))) {
+		cli->path = value;
+		return GO_ON;
+	}
 	if ((value = flag_value("--timeout", argv, at)))
 		return cli_set_timeout(cli, value) ? CLI_USAGE : GO_ON;
 	return cli_misuse(NULL, "%.64s: unknown flag, or its value is missing", argv[*at]);

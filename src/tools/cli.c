@@ -66,7 +66,7 @@ int cli_misuse(const struct cli_command *command, const char *format, ...)
 
 /* ---- Flags */
 
-enum { FLAG_CLUSTER = 1000, FLAG_KEY, FLAG_TIMEOUT, FLAG_HELP };
+enum { FLAG_CLUSTER = 1000, FLAG_KEY, FLAG_PATH, FLAG_TIMEOUT, FLAG_HELP };
 
 int cli_set_timeout(struct cli *cli, const char *value)
 {
@@ -92,7 +92,7 @@ static void show_help(const struct cli_command *command, const struct cli_flag *
 	fputs(CLI_GLOBAL_FLAGS, stdout);
 }
 
-static void fill_options(const struct cli_flag *flags, struct option options[FLAGS_MAX + 5])
+static void fill_options(const struct cli_flag *flags, struct option options[FLAGS_MAX + 6])
 {
 	size_t n = 0;
 
@@ -102,6 +102,7 @@ static void fill_options(const struct cli_flag *flags, struct option options[FLA
 					     NULL, (int)n};
 	options[n++] = (struct option){"cluster", required_argument, NULL, FLAG_CLUSTER};
 	options[n++] = (struct option){"key", required_argument, NULL, FLAG_KEY};
+	options[n++] = (struct option){"path", required_argument, NULL, FLAG_PATH};
 	options[n++] = (struct option){"timeout", required_argument, NULL, FLAG_TIMEOUT};
 	options[n++] = (struct option){"help", no_argument, NULL, FLAG_HELP};
 	options[n] = (struct option){0};
@@ -118,6 +119,9 @@ static int take_flag(struct cli *cli, const struct cli_command *command,
 		return 0;
 	case FLAG_KEY:
 		cli->key_file = optarg;
+		return 0;
+	case FLAG_PATH:
+		cli->path = optarg;
 		return 0;
 	case FLAG_TIMEOUT:
 		*status = cli_set_timeout(cli, optarg);
@@ -141,7 +145,7 @@ int cli_arguments(struct cli *cli, const struct cli_command *command, const stru
 		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
 		  int *status)
 {
-	struct option options[FLAGS_MAX + 5];
+	struct option options[FLAGS_MAX + 6];
 	int flag, n = 0;
 
 	fill_options(flags, options);
@@ -201,6 +205,7 @@ int cli_open(struct cli *cli)
 		.size = sizeof(options),
 		.key_file = cli->key_file,
 		.timeout_ms = cli->timeout_ms,
+		.path = cli->path,
 	};
 	int rc;
 

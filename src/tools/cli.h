@@ -27,6 +27,7 @@
 struct cli {
 	const char *cluster;
 	const char *key_file;
+	const char *path;
 	uint32_t timeout_ms;
 	struct afar_session *session;
 };
@@ -54,10 +55,11 @@ extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command bench_commands[];
 
-#define CLI_GLOBAL_FLAGS                                                              \
-	"  --cluster URI       the cluster (default: $AFAR_CLUSTER, else the one in " \
-	"./afar-data)\n"                                                              \
-	"  --key FILE          the key to open it with\n"                             \
+#define CLI_GLOBAL_FLAGS                                                                           \
+	"  --cluster URI       the cluster (default: $AFAR_CLUSTER, else the one in "              \
+	"./afar-data)\n"                                                                           \
+	"  --key FILE          the key to open it with\n"                                          \
+	"  --path TRANSPORT    the only one to reach memory over (default: the best that works)\n" \
 	"  --timeout SECONDS   how long a call may take (default 30)\n"
 
 /*

@@ -14,7 +14,7 @@ grep -q "both .*tcp 127.0.0.1:[0-9]* tcp 127.0.0.2:[0-9]*" status.out || fail "s
 
 "$AFAR" ns create striped --width 2 --stripe 64K
 "$AFAR" ns create other --width 1
-for size in 1 65537 1048577 104857600; do
+for size in 1 65537 1048577 20971520; do
 	for ns in striped other; do
 		random_file "in.$size" "$size"
 		"$AFAR" region put "in.$size" "$ns:$size" >/dev/null
@@ -24,6 +24,12 @@ for size in 1 65537 1048577 104857600; do
 	done
 	rm "in.$size" "out.$size"
 done
+
+"$AFAR" --path tcp region put status.out other:forced >/dev/null
+AFAR_PATH=tcp "$AFAR" region get other:forced - | cmp - status.out
+refused 1 'no lane over verbs' "$AFAR" --path verbs region get other:forced -
+AFAR_PATH=verbs refused 1 'no lane over verbs' "$AFAR" region get other:forced -
+refused 1 'no transport' "$AFAR" --path pigeons-with-long-wings status
 
 refused 2 'HOST:PORT' "$AFARD" --data-listen 127.0.0.1:0,
 refused 2 'more than 8' "$AFARD" --data-listen h:0,h:0,h:0,h:0,h:0,h:0,h:0,h:0,h:0
