@@ -15,6 +15,10 @@
 
 #include "base/key.h"
 
+/* A server takes no pass and no capability that expires later than so from now: so it need not remember for
+ * longer which sessions have ended. The manager's live for much shorter. */
+#define PASS_LIFETIME_MAX_S 900U
+
 #define SIGNING_KEY_BYTES 32 /* of a server's incarnation: known to it and the manager alone */
 
 /* A pass for the session, good until the server is `expiry` seconds old. -ENOMEM. */

@@ -39,15 +39,32 @@ struct control {
 
 /* ---- Passes */
 
+/* Or else the end of its session might be forgotten before. */
+static int check_lifetime(uint32_t age, uint32_t expiry, const char *what)
+{
+	if (expiry <= age || expiry - age <= PASS_LIFETIME_MAX_S)
+		return 0;
+	return error_fail(-EACCES,
+			  "the %s is good for %u s more, and not for %u at most: this machine's "
+			  "clock and the manager's do not run alike; let both be set by NTP, and "
+			  "restart the server",
+			  what, expiry - age, PASS_LIFETIME_MAX_S);
+}
+
 static int check_pass(struct control *control, const char *identity)
 {
+	uint32_t age = incarnation_age_s(control->options.incarnation);
 	uint64_t session;
 	uint32_t expiry;
+	int status;
 
 	if (!pass_parse(identity, &session, &expiry))
 		return error_fail(-EACCES, "it is no pass");
-	if (incarnation_age_s(control->options.incarnation) > expiry)
+	if (age > expiry)
 		return error_fail(-EACCES, "the pass has expired");
+	status = check_lifetime(age, expiry, "pass");
+	if (status != 0)
+		return status;
 	return tickets_check_session(control->options.tickets, session);
 }
 
@@ -229,14 +246,17 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 		       const Afar__Grant *request, uint32_t *rights)
 {
 	const struct incarnation *incarnation = control->options.incarnation;
+	uint32_t age = incarnation_age_s(incarnation);
 	struct rpc_capability capability;
 	int status;
 
 	status = check_session(control, connection, request->session, "grant");
 	if (status == 0)
 		status = capability_verify(request->capability.data, request->capability.len,
-					   incarnation->signing_key, incarnation->number,
-					   incarnation_age_s(incarnation), &capability);
+					   incarnation->signing_key, incarnation->number, age,
+					   &capability);
+	if (status == 0)
+		status = check_lifetime(age, capability.expiry, "capability");
 	if (status != 0)
 		return status;
 	if (capability.session != request->session)
@@ -272,14 +292,10 @@ static void tell_key(struct control *control, uint64_t extent, const struct exte
 }
 
 /* The keys of all extents asked for, or none. */
-static int find_keys(struct control *control, const Afar__Grant *request, uint32_t rights,
+static int find_keys(struct control *control, const Afar__Grant *request, struct reach reach,
 		     struct granted_keys *out)
 {
 	const unsigned nr_lanes = lanes_nr(control->options.lanes);
-	const struct admission admission = {
-		.session = request->session,
-		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
-	};
 	struct extent_key found;
 	int status;
 
@@ -289,8 +305,7 @@ static int find_keys(struct control *control, const Afar__Grant *request, uint32
 	if (!out->keys || !out->pointers)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < request->n_extents; i++) {
-		status = extent_pool_key(control->options.pool, request->extents[i],
-					 admission.reach, &found);
+		status = extent_pool_key(control->options.pool, request->extents[i], reach, &found);
 		if (status != 0)
 			return status;
 		for (unsigned lane = 0; lane < nr_lanes; lane++) {
@@ -300,7 +315,25 @@ static int find_keys(struct control *control, const Afar__Grant *request, uint32
 			out->pointers[out->nr_keys++] = key;
 		}
 	}
-	return tickets_entitle(control->options.tickets, &admission);
+	return 0;
+}
+
+static int entitle_and_find_keys(struct control *control, const Afar__Grant *request,
+				 uint32_t rights, struct granted_keys *out)
+{
+	const struct admission admission = {
+		.session = request->session,
+		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
+	};
+	int status = tickets_entitle(control->options.tickets, &admission);
+
+	if (status == 0)
+		status = find_keys(control, request, admission.reach, out);
+	/* The namespace may have gone before it was entitled, and nobody would hear of that again. */
+	if (status != 0)
+		tickets_forget_namespace(control->options.tickets, control->options.pool,
+					 request->namespace_);
+	return status;
 }
 
 static void grant_keys(struct control *control, const struct rpc_connection *connection,
@@ -315,7 +348,7 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 
 	status = check_grant(control, connection, request, &rights);
 	if (status == 0)
-		status = find_keys(control, request, rights, &granted);
+		status = entitle_and_find_keys(control, request, rights, &granted);
 	if (status == 0) {
 		result.n_keys = granted.nr_keys;
 		result.keys = granted.pointers;
@@ -380,6 +413,9 @@ static void on_opened(struct rpc_connection *connection)
 	}
 	client->connection = connection;
 	client->session = session_of(connection);
+	/* Since the pass was looked at. */
+	if (tickets_check_session(control->options.tickets, client->session) != 0)
+		rpc_connection_close(connection);
 	pthread_mutex_lock(&control->lock);
 	cds_list_add(&client->node, &control->clients);
 	close_surplus(control, client->session);

@@ -517,6 +517,35 @@ bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace)
 	return false;
 }
 
+void extent_drain_namespaces(const struct extent_drain *drain,
+			     void (*each)(const void *context, uint64_t namespace),
+			     const void *context)
+{
+	const struct extent *extent;
+	uint64_t last = 0; /* is no namespace */
+
+	cds_list_for_each_entry (extent, &drain->extents, drained) {
+		if (extent->namespace != last)
+			each(context, extent->namespace);
+		last = extent->namespace;
+	}
+}
+
+bool extent_pool_has(struct extent_pool *pool, uint64_t namespace)
+{
+	const struct extent *extent;
+	bool is_found = false;
+
+	pthread_mutex_lock(&pool->lock);
+	cds_list_for_each_entry (extent, &pool->granted, node) {
+		is_found = extent->namespace == namespace;
+		if (is_found)
+			break;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return is_found;
+}
+
 /* With the lock held: against draining. */
 static int make_key(struct extent_pool *pool, struct extent *extent, struct reach reach,
 		    struct extent_key *out)

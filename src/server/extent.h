@@ -82,6 +82,14 @@ void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain);
 /* Whether a connection of this namespace's may be at one of them. */
 bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace);
 
+/* Runs `each` for the namespaces of what is drained: those that have gone with it, among others, and maybe one
+ * more than once. */
+void extent_drain_namespaces(const struct extent_drain *drain,
+			     void (*each)(const void *context, uint64_t namespace),
+			     const void *context);
+/* Whether a namespace has an extent that is not released. */
+bool extent_pool_has(struct extent_pool *pool, uint64_t namespace);
+
 /* Both at once, for extents that nobody has a key of. Returns how many were released. */
 size_t extent_pool_release(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents);
 

@@ -84,6 +84,13 @@ static void on_connections_closed(void *argument)
 	free(extents);
 }
 
+static void forget_if_gone(const void *argument, uint64_t namespace)
+{
+	const struct fence *fence = argument;
+
+	tickets_forget_namespace(fence->tickets, fence->pool, namespace);
+}
+
 int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
 		  void (*done)(void *argument), void *argument)
 {
@@ -103,6 +110,7 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 		return status;
 	}
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
+	extent_drain_namespaces(&opened->drain, forget_if_gone, fence);
 	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
 	order = (struct progress_order){has_reached, on_connections_closed, opened};
 	lanes_close_connections(closing, &order);

@@ -216,7 +216,7 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 		status = open_lanes(server, options);
 	if (status == 0)
 		status = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
-				      &server->tickets);
+				      PASS_LIFETIME_MAX_S, &server->tickets);
 	if (status == 0)
 		status = open_pool(server, options);
 	if (status == 0)

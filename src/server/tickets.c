@@ -34,17 +34,27 @@ struct entitled {
 	size_t nr_reaches;
 };
 
+/* A session that ended. */
+struct ended {
+	uint64_t session; /* first, as above */
+	struct cds_list_head node;
+	uint64_t forget_at; /* on clock_ns() */
+};
+
 struct tickets {
 	uint64_t incarnation;
 	uint32_t lifetime_s;
+	uint32_t memory_s;
 	uint8_t key[TICKET_KEY_BYTES];
 
 	pthread_mutex_t lock;
 	struct cds_list_head out; /* first to expire first */
 	void *out_by_nonce;
 	unsigned nr_out;
-	void *entitled; /* tree of struct entitled */
-	void *ended;	/* tree of the numbers of sessions that ended: 8 bytes each, for good */
+	void *entitled;		    /* tree of struct entitled */
+	struct cds_list_head ended; /* first to be forgotten first */
+	void *ended_by_session;
+	size_t nr_ended;
 };
 
 static int compare_nonce(const void *a, const void *b)
@@ -62,7 +72,7 @@ static int compare_session(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out)
+int tickets_open(uint64_t incarnation, uint32_t lifetime_s, uint32_t memory_s, struct tickets **out)
 {
 	struct tickets *tickets = calloc(1, sizeof(*tickets));
 
@@ -74,8 +84,10 @@ int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out
 	}
 	tickets->incarnation = incarnation;
 	tickets->lifetime_s = lifetime_s;
+	tickets->memory_s = memory_s;
 	pthread_mutex_init(&tickets->lock, NULL);
 	CDS_INIT_LIST_HEAD(&tickets->out);
+	CDS_INIT_LIST_HEAD(&tickets->ended);
 	*out = tickets;
 	return 0;
 }
@@ -105,7 +117,7 @@ void tickets_close(struct tickets *tickets)
 	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node)
 		drop(tickets, ticket);
 	tdestroy(tickets->entitled, free_entitled);
-	tdestroy(tickets->ended, free);
+	tdestroy(tickets->ended_by_session, free);
 	pthread_mutex_destroy(&tickets->lock);
 	OPENSSL_cleanse(tickets->key, sizeof(tickets->key));
 	free(tickets);
@@ -126,7 +138,7 @@ static void drop_expired(struct tickets *tickets)
 /* With the lock held. */
 static int check_ended(struct tickets *tickets, uint64_t session)
 {
-	if (!tfind(&session, &tickets->ended, compare_session))
+	if (!tfind(&session, &tickets->ended_by_session, compare_session))
 		return 0;
 	return error_fail(-AFAR_ESESSION, "connect: the session has ended; open a new one");
 }
@@ -213,6 +225,36 @@ static int check_entitled(struct tickets *tickets, const struct admission *admis
 		(unsigned long long)admission->session,
 		admission->reach.may_write ? "write" : "read",
 		(unsigned long long)admission->reach.namespace);
+}
+
+/* A namespace that is gone. */
+struct leaving {
+	uint64_t namespace;
+};
+
+static void leave(const void *node, VISIT order, void *argument)
+{
+	struct entitled *entitled = *(struct entitled *const *)node;
+	const struct leaving *leaving = argument;
+	size_t nr_left = 0;
+
+	if (order != postorder && order != leaf)
+		return;
+	for (size_t i = 0; i < entitled->nr_reaches; i++) {
+		if (entitled->reaches[i].namespace != leaving->namespace)
+			entitled->reaches[nr_left++] = entitled->reaches[i];
+	}
+	entitled->nr_reaches = nr_left;
+}
+
+void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool, uint64_t namespace)
+{
+	struct leaving leaving = {namespace};
+
+	pthread_mutex_lock(&tickets->lock);
+	if (!extent_pool_has(pool, namespace))
+		twalk_r(tickets->entitled, leave, &leaving);
+	pthread_mutex_unlock(&tickets->lock);
 }
 
 /* ---- Tickets */
@@ -324,18 +366,45 @@ static void forget_entitled(struct tickets *tickets, uint64_t session)
 	free_entitled(entitled);
 }
 
-/* With the lock held. */
+/* ---- Sessions that ended. With the lock held. */
+
+static void forget_ended(struct tickets *tickets)
+{
+	uint64_t now = clock_ns();
+	struct ended *ended, *next;
+
+	cds_list_for_each_entry_safe (ended, next, &tickets->ended, node) {
+		if (ended->forget_at > now)
+			return;
+		tdelete(ended, &tickets->ended_by_session, compare_session);
+		cds_list_del(&ended->node);
+		tickets->nr_ended--;
+		free(ended);
+	}
+}
+
+/* Who is told twice remembers it from the second time on. */
 static int remember_ended(struct tickets *tickets, uint64_t session)
 {
-	uint64_t *number = malloc(sizeof(*number)), **known;
+	struct ended *ended = malloc(sizeof(*ended)), **known;
 
-	if (!number)
+	if (!ended)
 		return error_code(-ENOMEM);
-	*number = session;
-	known = tsearch(number, &tickets->ended, compare_session);
-	if (!known || *known != number)
-		free(number);
-	return known ? 0 : error_code(-ENOMEM);
+	ended->session = session;
+	CDS_INIT_LIST_HEAD(&ended->node);
+	known = tsearch(ended, &tickets->ended_by_session, compare_session);
+	if (!known) {
+		free(ended);
+		return error_code(-ENOMEM);
+	}
+	if (*known == ended)
+		tickets->nr_ended++;
+	else
+		free(ended);
+	(*known)->forget_at = clock_deadline_ms((int64_t)tickets->memory_s * 1000);
+	cds_list_del(&(*known)->node);
+	cds_list_add_tail(&(*known)->node, &tickets->ended);
+	return 0;
 }
 
 int tickets_revoke(struct tickets *tickets, uint64_t session)
@@ -344,6 +413,7 @@ int tickets_revoke(struct tickets *tickets, uint64_t session)
 	int status;
 
 	pthread_mutex_lock(&tickets->lock);
+	forget_ended(tickets);
 	status = remember_ended(tickets, session);
 	if (status == 0) {
 		forget_entitled(tickets, session);
@@ -354,4 +424,27 @@ int tickets_revoke(struct tickets *tickets, uint64_t session)
 	}
 	pthread_mutex_unlock(&tickets->lock);
 	return status;
+}
+
+/* ---- Looking */
+
+static void count_entitled(const void *node, VISIT order, void *argument)
+{
+	const struct entitled *entitled = *(struct entitled *const *)node;
+	struct tickets_stat *stat = argument;
+
+	if (order != postorder && order != leaf)
+		return;
+	stat->nr_sessions++;
+	stat->nr_reaches += entitled->nr_reaches;
+}
+
+void tickets_stat(struct tickets *tickets, struct tickets_stat *out)
+{
+	*out = (struct tickets_stat){0};
+	pthread_mutex_lock(&tickets->lock);
+	out->nr_out = tickets->nr_out;
+	out->nr_ended = tickets->nr_ended;
+	twalk_r(tickets->entitled, count_entitled, out);
+	pthread_mutex_unlock(&tickets->lock);
 }

@@ -11,14 +11,16 @@
 #include <stdint.h>
 
 #include "rpc/ticket.h"
-#include "server/domains.h"
+#include "server/extent.h"
 
 #define TICKET_LIFETIME_S 10
 
 struct tickets;
 
-/* With a signing key of its own, which never leaves it. */
-int tickets_open(uint64_t incarnation, uint32_t lifetime_s, struct tickets **out);
+/* With a signing key of its own, which never leaves it. Sessions that ended are remembered for `memory_s`:
+ * until then the session may have something that gets it entitled again. */
+int tickets_open(uint64_t incarnation, uint32_t lifetime_s, uint32_t memory_s,
+		 struct tickets **out);
 void tickets_close(struct tickets *tickets);
 
 /* What a data connection is let in for. */
@@ -30,6 +32,11 @@ struct admission {
 
 /* From now on it gets tickets, each for another connection. The session has not ended. -ENOMEM. */
 int tickets_entitle(struct tickets *tickets, const struct admission *admission);
+
+/* When the namespace has no memory in the pool any more, nobody is entitled to it. Looks at the pool with its
+ * own lock held: who is entitled because there is new memory stays so. */
+void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
+			      uint64_t namespace);
 
 /* Makes one, and numbers its connection. When too many are out and not used yet, the oldest of them is worth
  * nothing any more. With a sentence: -EACCES (it is not entitled), -AFAR_ESESSION. */
@@ -45,10 +52,20 @@ void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connecti
 
 /*
  * The session has ended: its unused tickets are worth nothing any more, it gets no others and is entitled to
- * nothing; sessions' numbers are never used again. -ENOMEM: that cannot be remembered, and nothing was done.
+ * nothing, as long as that is remembered. Sessions' numbers are not used again. -ENOMEM: it cannot be
+ * remembered, and nothing was done.
  */
 int tickets_revoke(struct tickets *tickets, uint64_t session);
 /* 0, or -AFAR_ESESSION with a sentence. */
 int tickets_check_session(struct tickets *tickets, uint64_t session);
+
+/* What is remembered. */
+struct tickets_stat {
+	size_t nr_out;
+	size_t nr_sessions; /* that are entitled to something, or were   */
+	size_t nr_reaches;  /* that they are entitled to, all together   */
+	size_t nr_ended;    /* sessions                                  */
+};
+void tickets_stat(struct tickets *tickets, struct tickets_stat *out);
 
 #endif

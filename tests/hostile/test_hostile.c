@@ -376,7 +376,9 @@ static void test_key_used_after_release(void **state)
 {
 	struct foothold foothold;
 	struct next_owner next;
+	struct rpc_ticket ticket;
 	struct remote remote;
+	uint8_t memory[4096];
 
 	(void)state;
 	gain_foothold(&foothold, "released", INTRUDER_ROOM);
@@ -384,11 +386,15 @@ static void test_key_used_after_release(void **state)
 	connect_data(&foothold);
 	intruder_give_back(&foothold.intruder, &foothold.place);
 	town_move_in(&town, INTRUDER_ROOM, &next);
-	expect_dead_key(&foothold, &remote);
-	/* Nor are there keys for the old capability. */
+	memset(memory, 'M', sizeof(memory));
+	assert_true(data_client_write(&foothold.data, memory, sizeof(memory), remote.at,
+				      remote.key) < 0);
+	/* Its namespace has no memory there: there is nothing to connect for, nor keys for the old capability. */
+	assert_int_equal(ask_ticket(&foothold, &foothold.place, RIGHT_ALL, &ticket), -EACCES);
 	assert_int_equal(intruder_ask_keys(foothold.control, foothold.intruder.session,
 					   &foothold.place, &remote),
 			 -AFAR_ELOST);
+	assert_int_equal(ask_ticket(&foothold, &foothold.place, RIGHT_ALL, &ticket), -EACCES);
 	town_move_out(&town, &next);
 	town_expect_peace(&town, 0);
 	lose_foothold(&foothold);

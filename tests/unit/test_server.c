@@ -432,8 +432,8 @@ static void test_ticket_book(void **state)
 	struct admission reader = {8, {5, false}, 0}, foreign = {8, {6, true}, 0}, out;
 
 	(void)state;
-	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, &tickets), 0);
-	assert_int_equal(tickets_open(3, 0, &instant), 0);
+	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, PASS_LIFETIME_MAX_S, &tickets), 0);
+	assert_int_equal(tickets_open(3, 0, 0, &instant), 0);
 	assert_int_equal(tickets_issue(tickets, &eight, &ticket), -EACCES);
 	assert_int_equal(tickets_entitle(tickets, &eight), 0);
 	assert_int_equal(tickets_entitle(tickets, &eight), 0);
@@ -482,6 +482,83 @@ static void test_ticket_book(void **state)
 	assert_int_equal(tickets_redeem(tickets, &other, sizeof(other), &out), 0);
 	tickets_close(instant);
 	tickets_close(tickets);
+}
+
+/* Who ended is remembered for as long as that matters, and no longer. */
+static void test_ended_sessions(void **state)
+{
+	struct tickets *tickets, *instant;
+	struct tickets_stat stat;
+
+	(void)state;
+	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, PASS_LIFETIME_MAX_S, &tickets), 0);
+	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, 0, &instant), 0);
+	for (uint64_t session = 1; session <= 1000; session++) {
+		const struct admission admission = {session, {5, true}, 0};
+
+		assert_int_equal(tickets_entitle(tickets, &admission), 0);
+		assert_int_equal(tickets_entitle(instant, &admission), 0);
+		assert_int_equal(tickets_revoke(tickets, session), 0);
+		assert_int_equal(tickets_revoke(tickets, session), 0);
+		assert_int_equal(tickets_revoke(instant, session), 0);
+		assert_int_equal(tickets_check_session(tickets, session), -AFAR_ESESSION);
+	}
+	assert_int_equal(tickets_check_session(tickets, 1), -AFAR_ESESSION);
+	tickets_stat(tickets, &stat);
+	assert_int_equal(stat.nr_ended, 1000);
+	assert_int_equal(stat.nr_sessions, 0);
+	tickets_stat(instant, &stat);
+	assert_int_equal(stat.nr_ended, 1);
+	assert_int_equal(stat.nr_sessions, 0);
+	assert_int_equal(stat.nr_reaches, 0);
+	tickets_close(instant);
+	tickets_close(tickets);
+}
+
+/* Who is entitled to a namespace is so as long as it has memory here. */
+static void test_entitled_to_namespaces(void **state)
+{
+	const struct extent_pool_options options = {.capacity_bytes = CAPACITY};
+	struct extent_pool *pool;
+	struct tickets_stat stat;
+	struct tickets *tickets;
+	struct rpc_ticket ticket;
+
+	(void)state;
+	assert_int_equal(extent_pool_open(&options, &pool), 0);
+	assert_int_equal(tickets_open(3, TICKET_LIFETIME_S, PASS_LIFETIME_MAX_S, &tickets), 0);
+	for (uint64_t namespace = 1; namespace <= 100; namespace ++) {
+		struct extent_info *extents;
+		size_t nr_extents;
+
+		assert_int_equal(extent_pool_reserve(pool, namespace, 4 * MIB,
+						     clock_deadline_ms(FAKE_PATIENCE_MS), &extents,
+						     &nr_extents),
+				 0);
+		for (uint64_t session = 1; session <= 3; session++) {
+			struct admission writer = {session, {namespace, true}, 0};
+			struct admission reader = {session, {namespace, false}, 0};
+
+			assert_int_equal(tickets_entitle(tickets, &writer), 0);
+			assert_int_equal(tickets_entitle(tickets, &reader), 0);
+			tickets_forget_namespace(tickets, pool, namespace);
+			assert_int_equal(tickets_issue(tickets, &writer, &ticket), 0);
+			assert_int_equal(tickets_issue(tickets, &reader, &ticket), 0);
+		}
+		for (size_t i = 0; i < nr_extents; i++)
+			extent_pool_release(pool, &extents[i].extent, 1);
+		free(extents);
+		tickets_forget_namespace(tickets, pool, namespace);
+		for (uint64_t session = 1; session <= 3; session++) {
+			struct admission writer = {session, {namespace, true}, 0};
+
+			assert_int_equal(tickets_issue(tickets, &writer, &ticket), -EACCES);
+		}
+	}
+	tickets_stat(tickets, &stat);
+	assert_int_equal(stat.nr_reaches, 0);
+	tickets_close(tickets);
+	extent_pool_close(pool);
 }
 
 static void test_identity_file(void **state)
@@ -533,6 +610,8 @@ int main(void)
 		cmocka_unit_test(test_stop_with_clients_and_without_manager),
 		cmocka_unit_test(test_start_fails_with_a_sentence),
 		cmocka_unit_test(test_ticket_book),
+		cmocka_unit_test(test_ended_sessions),
+		cmocka_unit_test(test_entitled_to_namespaces),
 		cmocka_unit_test(test_identity_file),
 		cmocka_unit_test(test_advertise),
 	};

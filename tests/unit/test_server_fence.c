@@ -38,6 +38,7 @@ static void test_release_closes_connections(void **state)
 	struct data_client writer, neighbour, stranger;
 	struct fake_extent released, unused, kept, foreign;
 	struct key_of key, key_of_kept, key_of_foreign = {0};
+	struct rpc_ticket ticket;
 	struct cluster cluster;
 	size_t nr_extents = 1;
 	char byte = 1;
@@ -78,12 +79,20 @@ static void test_release_closes_connections(void **state)
 	assert_int_equal(data_client_read(&writer, &byte, 1, key_of_kept.origin, key_of_kept.key),
 			 0);
 	assert_int_equal(byte, 1);
+	data_client_close(&neighbour);
+	connect_other(&cluster, &neighbour, SESSION, NAMESPACE);
+	assert_true(data_client_read(&neighbour, &byte, 1, key.origin, key.key) < 0);
 	/* What has been done is not done again. */
 	assert_int_equal(fake_release(&cluster.manager, released.extent), 0);
 	assert_int_equal(data_client_read(&writer, &byte, 1, key_of_kept.origin, key_of_kept.key),
 			 0);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), 0);
 	assert_int_equal(fake_release(&cluster.manager, kept.extent), 0);
 	data_client_await_closed(&writer);
+	/* The namespace has nothing here any more: nor has anybody anything to connect for. */
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &kept.extent, 1, &key_of_kept), -AFAR_ELOST);
+	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
 	assert_int_equal(
 		data_client_read(&stranger, &byte, 1, key_of_foreign.origin, key_of_foreign.key),
 		0);
