@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,19 +64,39 @@ static int check_join(const Afar__ServerJoin *ask)
 	return 0;
 }
 
+/* Old stores do not know whose key a server joined with. */
+static bool is_key_of(const struct server *server, const char *principal)
+{
+	return server->principal[0] == '\0' || strcmp(server->principal, principal) == 0;
+}
+
 /* The record of the server that joins: by its number, or — for one that kept none — the one that is down
- * and had this name on this address, which no two can have at once. NULL: it is new. */
-static struct server *find_known(const struct core *core, const Afar__Server *self)
+ * and had this name on this address, which no two can have at once, and this key. NULL: it is new. */
+static struct server *find_known(const struct core *core, const Afar__Server *self,
+				 const char *principal)
 {
 	struct server *server;
 
 	if (self->server != 0)
 		return state_server(core->state, self->server);
 	cds_list_for_each_entry (server, &core->state->servers, node)
-		if (!server_is_up(server) && strcmp(server->name, self->name) == 0 &&
+		if (!server_is_up(server) && is_key_of(server, principal) &&
+		    strcmp(server->name, self->name) == 0 &&
 		    strcmp(server->control_address, self->control_address) == 0)
 			return server;
 	return NULL;
+}
+
+/* Or whoever may join could take another server's place, and with that what it holds. */
+static int check_key(const struct server *server, const char *principal)
+{
+	if (is_key_of(server, principal))
+		return 0;
+	return error_fail(-EACCES,
+			  "join the cluster: server %llu joined with the key of '%s', and this is "
+			  "the key of '%s'; start it with that one's, or remove server.id from its "
+			  "data folder, so that it joins as a new server",
+			  (unsigned long long)server->number, server->principal, principal);
 }
 
 /* Two servers must not take turns with one number: each would make the other's data lost. */
@@ -267,13 +288,14 @@ static void leave_old_connection(struct core *core, struct server *server, const
 		core->environment.close_peer(core->environment.context, old);
 }
 
-static int take_in(struct core *core, const Afar__ServerJoin *ask, struct server *server,
-		   void *peer, Afar__ServerJoined *joined)
+static int take_in(struct core *core, const struct event *event, const char *principal,
+		   struct server *server, Afar__ServerJoined *joined)
 {
+	const Afar__ServerJoin *ask = event->request->server_join;
 	int rc;
 
 	if (server != NULL) {
-		leave_old_connection(core, server, peer);
+		leave_old_connection(core, server, event->peer);
 		if (server->incarnation != ask->self->incarnation)
 			lose_incarnation(core, server);
 		rc = describe(server, ask);
@@ -282,10 +304,11 @@ static int take_in(struct core *core, const Afar__ServerJoin *ask, struct server
 	}
 	if (rc == 0) {
 		reconcile(core, server, ask, joined);
-		rc = bind_server(core, server, ask, peer);
+		rc = bind_server(core, server, ask, event->peer);
 	}
 	if (rc < 0)
 		return rc;
+	snprintf(server->principal, sizeof(server->principal), "%s", principal);
 	joined->server = server->number;
 	store_put_server(core->store, server);
 	log_info("server %llu '%s' joined from %s with %llu MiB",
@@ -296,6 +319,7 @@ static int take_in(struct core *core, const Afar__ServerJoin *ask, struct server
 
 int server_join(struct core *core, struct session *session, struct event *event)
 {
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	const Afar__ServerJoin *ask = event->request->server_join;
 	struct live_server *present = core_live_server_of(core, event->peer);
 	Afar__ServerJoined *joined;
@@ -305,20 +329,24 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	(void)session;
 	if (rc < 0)
 		return rc;
+	if (principal == NULL)
+		return error_fail(-AFAR_EAUTH, "join the cluster: the key was revoked meanwhile");
 	if (ask->cluster[0] != '\0' && strcmp(ask->cluster, core->state->cluster) != 0)
 		return error_fail(
 			-EINVAL,
 			"join cluster %s: server '%s' belongs to cluster %s; start it with "
 			"that one's manager, or with an empty data folder",
 			core->state->cluster, ask->self->name, ask->cluster);
-	server = find_known(core, ask->self);
+	server = find_known(core, ask->self, principal);
 	if (present != NULL && present->server != server)
 		return error_fail(-EINVAL,
 				  "join the cluster: this connection is that of server %llu; use "
 				  "another",
 				  (unsigned long long)present->number);
 	if (server != NULL) {
-		rc = check_same(server, ask);
+		rc = check_key(server, principal);
+		if (rc == 0)
+			rc = check_same(server, ask);
 		if (rc == 0)
 			rc = check_alone(core, server, ask->self, event->peer);
 		if (rc < 0)
@@ -335,7 +363,7 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (joined->release == NULL)
 		return error_code(-ENOMEM);
-	rc = take_in(core, ask, server, event->peer, joined);
+	rc = take_in(core, event, principal, server, joined);
 	if (rc < 0)
 		store_spoil(core->store, rc);
 	return rc;

@@ -116,6 +116,7 @@ static int copy_server(struct server *server, const Stored__Server *record)
 	server->capacity_bytes = record->capacity_bytes;
 	server->name = strdup(record->name);
 	server->control_address = strdup(record->control_address);
+	strcpy(server->principal, record->principal); /* its length has been checked */
 	server->lanes = calloc(record->n_lanes + 1, sizeof(*server->lanes));
 	if (server->name == NULL || server->control_address == NULL || server->lanes == NULL)
 		return error_code(-ENOMEM);
@@ -133,9 +134,12 @@ static int copy_server(struct server *server, const Stored__Server *record)
 static int load_server(struct state *state, const void *message)
 {
 	const Stored__Server *record = message;
-	struct server *server = server_new();
+	struct server *server;
 	int rc;
 
+	if (strlen(record->principal) > KEY_IDENTITY_MAX)
+		return damaged("server", record->number);
+	server = server_new();
 	if (server == NULL)
 		return error_code(-ENOMEM);
 	rc = copy_server(server, record);

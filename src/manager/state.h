@@ -136,6 +136,7 @@ struct server {
 	struct cds_list_head node;
 	uint64_t number;
 	char *name;
+	char principal[KEY_IDENTITY_MAX + 1]; /* whose key it joins with; empty: of an old store */
 	uint64_t incarnation;
 	char *control_address;
 	struct lane *lanes;

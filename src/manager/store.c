@@ -227,6 +227,7 @@ void store_put_server(struct store *store, const struct server *server)
 	}
 	record.number = server->number;
 	record.name = server->name;
+	record.principal = (char *)(uintptr_t)server->principal;
 	record.incarnation = server->incarnation;
 	record.control_address = server->control_address;
 	record.lanes = pointers;

@@ -295,7 +295,7 @@ static void test_name_is_given_again(void **state)
 	check_all(&fixture);
 }
 
-/* A server's: its connections are closed, what it holds stays, and it comes back with another key. */
+/* A server's: its connections are closed, what it holds stays, and it comes back with another key of its name. */
 static void test_revocation_of_a_server(void **state)
 {
 	struct fake_client admin;
@@ -315,6 +315,9 @@ static void test_revocation_of_a_server(void **state)
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -AFAR_EAUTH);
 	fixture.servers[0].principal = NULL;
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -EACCES);
+	add(&admin, "rack", true, NULL);
+	fixture.servers[0].principal = "rack";
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
 	EXPECT(&admin, ask_alloc(ns, "", 8 * MIB, false), 0);

@@ -155,6 +155,86 @@ static void test_lost_region_is_freed_by_name(void **state)
 	check_empty(&fixture);
 }
 
+/* Says that it is the first server, which another key was used for. */
+static void expect_impostor(const char *principal)
+{
+	struct fake_server *impostor = &fixture.servers[1];
+
+	impostor->principal = principal;
+	impostor->number = fixture.servers[0].number;
+	strcpy(impostor->cluster, fixture.servers[0].cluster);
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), -EACCES);
+	assert_non_null(strstr(afar_last_error(), "the key of 'rack'"));
+	assert_non_null(strstr(afar_last_error(), "remove server.id"));
+	fixture_kill(&fixture, 1);
+	impostor->number = 0;
+	impostor->cluster[0] = '\0';
+}
+
+static void test_numbers_belong_to_keys(void **state)
+{
+	struct fake_server *server = &fixture.servers[0];
+	struct fake_client admin;
+	uint64_t ns, number;
+
+	(void)state;
+	client_open(&fixture, &admin);
+	EXPECT(&admin, ask_key_add("rack", true), 0);
+	EXPECT(&admin, ask_key_add("mallory", true), 0);
+	server->principal = "rack";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	number = server->number;
+	ns = make_namespace(&fixture, &admin, "a");
+	EXPECT(&admin, ask_reserve(ns, 8 * MIB), 0);
+
+	/* Neither while it is up, nor while it is down, nor when the manager has forgotten it all but the store. */
+	expect_impostor("mallory");
+	assert_non_null(server->peer);
+	fixture_disconnect(&fixture, 0);
+	expect_impostor("mallory");
+	expect_impostor(NULL);
+	fixture_restart(&fixture);
+	expect_impostor("mallory");
+	assert_int_equal(client_resume(&fixture, &admin), 0);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+
+	/* One with its name and address, that says no number, is another server. */
+	fixture_kill(&fixture, 0);
+	server->principal = "mallory";
+	server->number = 0;
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_not_equal(server->number, number);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+	fixture_kill(&fixture, 0);
+	server->principal = "rack";
+	server->number = 0;
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_equal(server->number, number);
+	check_all(&fixture);
+}
+
+/* Whose key a server has was not stored once: the next that it joins with counts. */
+static void test_numbers_of_an_old_store(void **state)
+{
+	struct fake_server *server = &fixture.servers[0];
+	struct fake_client admin;
+
+	(void)state;
+	client_open(&fixture, &admin);
+	EXPECT(&admin, ask_key_add("rack", true), 0);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	/* Who holds nothing is forgotten when it goes. */
+	EXPECT(&admin, ask_reserve(make_namespace(&fixture, &admin, "a"), 8 * MIB), 0);
+	state_server(fixture.core->state, server->number)->principal[0] = '\0';
+	fixture_disconnect(&fixture, 0);
+	server->principal = "rack";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	fixture_disconnect(&fixture, 0);
+	expect_impostor(NULL);
+	check_all(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +244,8 @@ int main(void)
 		TEST(test_stop_while_they_wait),
 		TEST(test_server_of_another_cluster),
 		TEST(test_lost_region_is_freed_by_name),
+		TEST(test_numbers_belong_to_keys),
+		TEST(test_numbers_of_an_old_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,11 @@ static void test_passes(void **state)
 	memset(key, 1, sizeof(key));
 	assert_int_equal(pass_make(key, SESSION, 1000, &pass), 0);
 	refuse_pass(&cluster, &pass);
+	/* One that is good for so long that the end of its session would be forgotten before. */
+	assert_int_equal(pass_make(cluster.manager.signing_key, SESSION,
+				   cluster.manager.age_s + 2 * PASS_LIFETIME_MAX_S, &pass),
+			 0);
+	refuse_pass(&cluster, &pass);
 	pass = fake_pass(&cluster.manager, SESSION);
 	pass.secret[31] ^= 1;
 	refuse_pass(&cluster, &pass);
@@ -249,6 +254,10 @@ static void test_capabilities_that_do_not_fit(void **state)
 	await_age(&cluster);
 	assert_int_equal(ask_signed(&cluster, bad, extents, 2), -EACCES);
 	assert_int_equal(ask_signed(&cluster, good, extents, 2), 0);
+	/* For so long that the end of its session would be forgotten before. */
+	bad = good;
+	bad.expiry += PASS_LIFETIME_MAX_S;
+	assert_int_equal(ask_signed(&cluster, bad, extents, 2), -EACCES);
 	/* Good, but the extent is not there any more. */
 	assert_int_equal(fake_release(&cluster.manager, extents[1]), 0);
 	assert_int_equal(ask_signed(&cluster, good, extents, 2), -AFAR_ELOST);
