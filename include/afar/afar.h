@@ -189,8 +189,7 @@ int afar_namespace_close(struct afar_namespace *ns);
 /*
  * Deletes a namespace and gives its memory back to the servers, which zero it before anyone else
  * gets it. Errors: -ENOENT, -ENOTEMPTY (it has regions; AFAR_DELETE_REGIONS frees those nobody has
- * open), -EBUSY (a session has a
- * region open, or closed it after a write of unknown outcome).
+ * open), -EBUSY (a session has a region open, or closed it while a server may still do a write there).
  */
 #define AFAR_DELETE_REGIONS 0x1U
 int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags);
@@ -279,8 +278,10 @@ int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar
 
 /*
  * Closes the handle; the region lives on. -EBUSY while it is mapped or has operations in flight. After a
- * write with an unknown outcome the session keeps its reference until it is closed, so that the memory of a
- * region that is then freed cannot become another's while a server may still do that write.
+ * write with an unknown outcome its servers are asked to close what is left of the connection, which may take a
+ * second where one does not answer. The session then keeps its reference until that has, so that the memory of
+ * a region that is freed cannot become another's while a server may still do that write: it looks again when
+ * it has to do with regions, and at its own end.
  */
 int afar_region_close(struct afar_region *region);
 
