@@ -42,9 +42,10 @@ static uint32_t interest_of(const struct tcp_endpoint *endpoint)
 {
 	if (endpoint->state == TCP_IS_CONNECTING)
 		return endpoint->has_greeted ? EPOLLIN : EPOLLOUT;
-	/* What is not taken now would wake us again and again. */
-	return (endpoint->lacks_receive || endpoint->nr_replies == TCP_REPLIES_MAX ? 0 : EPOLLIN) |
-	       (endpoint->out_next != endpoint->out_end ? EPOLLOUT : 0);
+	/* What is not taken now would wake us again and again. Being owed to is no reason not to listen: both ends
+	 * may be, and then each would wait for the other. A request that waits is taken when something is sent. */
+	return (endpoint->lacks_receive || endpoint->lacks_place ? 0 : EPOLLIN) |
+	       (endpoint->lacks_place || endpoint->out_next != endpoint->out_end ? EPOLLOUT : 0);
 }
 
 /* Has epoll look for what the endpoint needs. */

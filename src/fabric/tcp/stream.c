@@ -187,7 +187,8 @@ static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_fr
 	struct iovec iov;
 	uint8_t *data;
 
-	if (!has_reply_place(endpoint))
+	endpoint->lacks_place = !has_reply_place(endpoint);
+	if (endpoint->lacks_place)
 		return STEP_BLOCKED;
 	data = tcp_memory_find(endpoint->domain, &endpoint->known, frame->key, frame->offset,
 			       frame->length, is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
@@ -398,21 +399,12 @@ static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 
 /* ---- Both */
 
-/* Takes what is staged, sends what that brings about. */
 static enum step take_staged(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
 	enum step result = STEP_DONE;
 
 	while (result == STEP_DONE && !tcp_sink_is_full(sink)) {
 		result = step(endpoint, sink);
-		if (result == STEP_BLOCKED && !endpoint->lacks_receive) {
-			tcp_stream_flush(endpoint);
-			tcp_stream_reap(endpoint, sink);
-			if (endpoint->state == TCP_IS_CONNECTED && has_reply_place(endpoint))
-				result = STEP_DONE;
-		}
-		if (endpoint->state != TCP_IS_CONNECTED)
-			return STEP_BLOCKED;
 	}
 	if (result == STEP_BROKEN)
 		tcp_endpoint_break(endpoint);

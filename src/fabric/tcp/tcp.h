@@ -105,6 +105,7 @@ struct tcp_endpoint {
 	bool has_greeted;		 /* the hello is sent */
 	bool is_hung;			 /* epoll says that the connection has ended */
 	bool lacks_receive;		 /* a message waits for one */
+	bool lacks_place;		 /* a request waits for one among the replies */
 	uint32_t interest;		 /* what epoll looks for */
 	unsigned patience;		 /* until it is left to epoll; 0: cold */
 	struct cds_list_head warm;	 /* in tcp_queue.warm, when patience > 0 */

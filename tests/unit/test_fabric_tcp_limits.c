@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the transport tcp spends on peers, strangers and its other end: so much at a time that everything else has
+ * its turn, so much memory, and no waiting of both ends for each other. Here the test is who makes the target
+ * progress, step by step.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../transport.h"
+#include "base/clock.h"
+#include "fabric_fixture.h"
+#include "tcp_peer.h"
+
+#define PASS_BYTES   MIB /* that one poll sends on one connection at most */
+#define READ_BYTES   (64U << 10)
+#define NR_READS     200U
+#define NR_STRANGERS 300U
+#define WORD_BYTES   32U
+#define LARGE	     (8 * MIB)
+#define WINDOW_BYTES (64 << 10) /* that a socket takes in */
+
+static const struct fabric_patience endless = {
+	.silence_ms = UINT32_MAX, .nr_per_host = UINT32_MAX, .crowd_ms = UINT32_MAX};
+
+static int target_setup(void **state)
+{
+	struct target *target = calloc(1, sizeof(*target));
+
+	assert_non_null(target);
+	target_open(target, any_port());
+	*state = target;
+	return 0;
+}
+
+static int target_teardown(void **state)
+{
+	target_close(*state);
+	free(*state);
+	return 0;
+}
+
+/* ---- A peer that asks for more than it takes */
+
+static void await_request(struct fabric_listener *listener, struct fabric_request *request)
+{
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+
+	while (fabric_listener_next(listener, request) != 0)
+		assert_true(clock_ns() < deadline);
+}
+
+/* Lets a peer in. Returns its socket. */
+static int accept_peer(struct target *target, struct fabric_endpoint **out)
+{
+	const struct tcp_hello hello = hello_of(0);
+	int fd = open_peer(target->listener->address);
+	struct fabric_request request;
+
+	say(fd, &hello, TCP_HELLO_HEAD);
+	await_request(target->listener, &request);
+	assert_int_equal(fabric_accept(&request, target->queue, target->fabric->domain, NULL, out),
+			 0);
+	assert_int_equal(await_event(target->queue).kind, FABRIC_CONNECTED);
+	expect_welcome(fd);
+	return fd;
+}
+
+static void poll_once(struct target *target)
+{
+	struct fabric_completion completion;
+
+	assert_int_equal(fabric_queue_poll(target->queue, &completion, 1), 0);
+}
+
+/* However much it asks for, and however much its socket would hold: others have their turn. */
+static void sends_so_much_at_a_time(void **state)
+{
+	struct target *target = *state;
+	struct tcp_frame frames[NR_READS];
+	struct fabric_endpoint *endpoint;
+	const struct tcp_endpoint *inside;
+	uint64_t sent;
+	int fd = accept_peer(target, &endpoint);
+
+	for (unsigned i = 0; i < NR_READS; i++)
+		frames[i] = frame_of(TCP_READ, target->all.key, i, READ_BYTES);
+	say(fd, frames, sizeof(frames));
+	inside = tcp_container(endpoint, struct tcp_endpoint);
+	while (inside->nr_replies == 0)
+		poll_once(target);
+	sent = inside->out_next * (uint64_t)(TCP_FRAME_SHORT + READ_BYTES) + inside->out_sent;
+	assert_true(sent > 0);
+	assert_true(sent <= PASS_BYTES);
+	fabric_endpoint_close(endpoint);
+	close(fd);
+}
+
+/* Gets what it asked for all the same: the target is awake as long as it can go on. */
+static void serves_who_asks_for_much_at_once(void **state)
+{
+	struct pollfd ready[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	struct target *target = *state;
+	const size_t expected = NR_READS * (size_t)(TCP_FRAME_SHORT + READ_BYTES);
+	static uint8_t back[NR_READS * (TCP_FRAME_SHORT + READ_BYTES)];
+	struct tcp_frame frames[NR_READS];
+	struct fabric_endpoint *endpoint;
+	size_t nr_heard = 0;
+	ssize_t nr;
+
+	fill(target->data, LENT, 5);
+	ready[0].fd = accept_peer(target, &endpoint);
+	ready[1].fd = fabric_queue_fd(target->queue);
+	for (unsigned i = 0; i < NR_READS; i++)
+		frames[i] = frame_of(TCP_READ, target->all.key, i, READ_BYTES);
+	say(ready[0].fd, frames, sizeof(frames));
+	while (nr_heard < expected) {
+		poll_once(target);
+		nr = recv(ready[0].fd, back + nr_heard, expected - nr_heard, MSG_DONTWAIT);
+		nr_heard += nr > 0 ? (size_t)nr : 0;
+		if (nr <= 0 && fabric_queue_arm(target->queue) == 0)
+			assert_true(poll(ready, 2, GRACE_MS) > 0);
+	}
+	for (unsigned i = 0; i < NR_READS; i++)
+		assert_memory_equal(back + i * (TCP_FRAME_SHORT + READ_BYTES) + TCP_FRAME_SHORT,
+				    target->data + i, READ_BYTES);
+	fabric_endpoint_close(endpoint);
+	close(ready[0].fd);
+}
+
+/* What it does not take it is not owed without limit, and nobody is kept awake by it. */
+static void owes_so_much(void **state)
+{
+	struct target *target = *state;
+	struct pollfd ready = {.fd = fabric_queue_fd(target->queue), .events = POLLIN};
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_endpoint *endpoint;
+	const struct tcp_endpoint *inside;
+	struct tcp_frame frames[NR_READS];
+	bool is_asleep = false;
+	int fd = accept_peer(target, &endpoint);
+	ssize_t nr;
+
+	inside = tcp_container(endpoint, struct tcp_endpoint);
+	for (unsigned i = 0; i < NR_READS; i++)
+		frames[i] = frame_of(TCP_READ, target->all.key, i, 8 * MIB);
+	do {
+		nr = send(fd, frames, sizeof(frames), MSG_DONTWAIT | MSG_NOSIGNAL);
+		assert_true(nr > 0 || errno == EAGAIN);
+		poll_once(target);
+		assert_true(inside->nr_replies <= TCP_REPLIES_MAX);
+		is_asleep = fabric_queue_arm(target->queue) == 0 && poll(&ready, 1, 0) == 0;
+		assert_true(clock_ns() < deadline);
+	} while (nr > 0 || !is_asleep);
+	assert_int_equal(inside->nr_replies, TCP_REPLIES_MAX);
+	close(fd);
+	await_closed(endpoint, -ECONNRESET);
+	fabric_endpoint_close(endpoint);
+}
+
+/* ---- Strangers */
+
+/* A listener looks at so many of a burst in one call, and at the rest later. */
+static void looks_at_so_many_strangers(void **state)
+{
+	struct target *target = *state;
+	struct pollfd ready = {.fd = fabric_listener_fd(target->listener), .events = POLLIN};
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_request request;
+	int strangers[NR_STRANGERS];
+
+	for (unsigned i = 0; i < NR_STRANGERS; i++) {
+		strangers[i] = open_peer(target->listener->address);
+		say(strangers[i], "x", 1);
+	}
+	assert_int_equal(fabric_listener_next(target->listener, &request), -EAGAIN);
+	assert_true(fabric_listener_sweep(target->listener, &endless) < NR_STRANGERS);
+	assert_int_equal(poll(&ready, 1, 0), 1);
+	while (fabric_listener_sweep(target->listener, &endless) < NR_STRANGERS) {
+		assert_int_equal(fabric_listener_next(target->listener, &request), -EAGAIN);
+		assert_true(clock_ns() < deadline);
+	}
+	for (unsigned i = 0; i < NR_STRANGERS; i++)
+		close(strangers[i]);
+}
+
+/* ---- Both ends at once */
+
+/* One end of a connection, which does to the other end what that does to it. */
+struct end {
+	struct fabric_queue *queue;
+	struct fabric_endpoint *endpoint;
+	const struct fabric_memory
+		*memory;      /* of the other end: read from the front, written behind */
+	uint8_t *got, *given; /* LARGE and MIB bytes */
+	uint8_t words[2 * FABRIC_RECEIVE_MAX][WORD_BYTES];
+	unsigned nr_left; /* completions */
+};
+
+static int post_message(struct end *end, unsigned i)
+{
+	struct fabric_piece out = {end->words[i], WORD_BYTES, NULL};
+	struct fabric_piece in = {end->words[FABRIC_RECEIVE_MAX + i], WORD_BYTES, NULL};
+
+	assert_int_equal(fabric_receive(end->endpoint, &in, i), 0);
+	end->nr_left++;
+	return fabric_send(end->endpoint, &out, i);
+}
+
+/* Reads alone, or in turn with writes and, every sixteenth, a message. */
+static int post(struct end *end, bool is_mixed, unsigned i)
+{
+	if (is_mixed && i % 16 == 15)
+		return post_message(end, i / 16);
+	if (is_mixed && i % 2)
+		return start_one(end->endpoint, true, end->given, MIB, end->memory, LARGE, i);
+	/* The first reply does not go through for a while: all are owed meanwhile. */
+	return start_one(end->endpoint, false, end->got, i == 0 ? LARGE : MIB, end->memory, 0, i);
+}
+
+/* As much as there may be. */
+static void post_all(struct end *end, bool is_mixed)
+{
+	end->nr_left = TCP_DEPTH_MAX;
+	for (unsigned i = 0; i < TCP_DEPTH_MAX; i++)
+		assert_int_equal(post(end, is_mixed, i), 0);
+	assert_int_equal(post(end, is_mixed, 0), -EAGAIN);
+}
+
+/* A socket takes in less than the other end's holds: room there does not come of looking here once. */
+static void narrow(struct fabric_endpoint *endpoint)
+{
+	const int bytes = WINDOW_BYTES;
+
+	assert_int_equal(setsockopt(tcp_container(endpoint, struct tcp_endpoint)->fd, SOL_SOCKET,
+				    SO_RCVBUF, &bytes, sizeof(bytes)),
+			 0);
+}
+
+/* Until nothing happens any more. */
+static void progress(struct end *end)
+{
+	struct fabric_completion completion;
+
+	while (fabric_queue_poll(end->queue, &completion, 1) == 1) {
+		assert_int_equal(completion.status, 0);
+		assert_true(end->nr_left > 0);
+		end->nr_left--;
+	}
+}
+
+static void sleep_on_both(struct end *ends)
+{
+	struct pollfd ready[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (fabric_queue_arm(ends[i].queue) != 0)
+			return;
+		ready[i] = (struct pollfd){fabric_queue_fd(ends[i].queue), POLLIN, 0};
+	}
+	assert_true(poll(ready, 2, GRACE_MS) > 0);
+}
+
+/*
+ * Each end owes the other as much as can be owed, which is far more than sockets hold, and sleeps when there is
+ * nothing to do: neither may wait until the other has listened before it listens itself.
+ */
+static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed)
+{
+	uint8_t *lent = allocate(LARGE + MIB);
+	struct fabric_memory memory;
+	struct target other;
+	struct end ends[2] = {0};
+
+	target_open(&other, any_port());
+	fabric_queue_close(other.queue);
+	fabric_queue_close(client->queue);
+	assert_int_equal(fabric_queue_open(other.fabric, UINT32_MAX, &other.queue), 0);
+	assert_int_equal(fabric_queue_open(client->fabric, UINT32_MAX, &client->queue), 0);
+	assert_int_equal(fabric_memory_register(client->fabric->domain, lent, LARGE + MIB,
+						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
+			 0);
+	fill(lent, LARGE, 1);
+	fill(other.data, LARGE, 2);
+	connect_pair(client, &other, &ends[0].endpoint, &ends[1].endpoint);
+	for (unsigned i = 0; i < 2; i++) {
+		ends[i].queue = i ? other.queue : client->queue;
+		ends[i].memory = i ? &memory : &other.all;
+		ends[i].got = allocate(LARGE);
+		ends[i].given = allocate(MIB);
+		fill(ends[i].given, MIB, 3 + i);
+		narrow(ends[i].endpoint);
+		post_all(&ends[i], is_mixed);
+	}
+	while (ends[0].nr_left + ends[1].nr_left > 0) {
+		progress(&ends[0]);
+		progress(&ends[1]);
+		if (ends[0].nr_left + ends[1].nr_left > 0)
+			sleep_on_both(ends);
+	}
+	assert_memory_equal(ends[0].got, other.data, LARGE);
+	assert_memory_equal(ends[1].got, lent, LARGE);
+	if (is_mixed) {
+		assert_memory_equal(ends[0].given, other.data + LARGE, MIB);
+		assert_memory_equal(ends[1].given, lent + LARGE, MIB);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		fabric_endpoint_close(ends[i].endpoint);
+		free(ends[i].got);
+		free(ends[i].given);
+	}
+	fabric_memory_deregister(&memory);
+	target_close(&other);
+	free(lent);
+}
+
+static void both_ends_read_all_they_may(void **state)
+{
+	owe_each_other_all_there_can_be(*state, false);
+}
+
+static void both_ends_do_all_they_may(void **state)
+{
+	owe_each_other_all_there_can_be(*state, true);
+}
+
+int main(void)
+{
+#define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, target_setup, target_teardown)
+#define WITH_CLIENT(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
+	const struct CMUnitTest tests[] = {
+		WITH_TARGET(sends_so_much_at_a_time),
+		WITH_TARGET(serves_who_asks_for_much_at_once),
+		WITH_TARGET(owes_so_much),
+		WITH_TARGET(looks_at_so_many_strangers),
+		WITH_CLIENT(both_ends_read_all_they_may),
+		WITH_CLIENT(both_ends_do_all_they_may),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
