@@ -142,7 +142,8 @@ struct fabric_ops {
 	void (*listener_close)(struct fabric_listener *listener);
 	/* A descriptor that is readable when listener_next() may have something. */
 	int (*listener_fd)(struct fabric_listener *listener);
-	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). */
+	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). Other errors, with a
+	 * sentence: nobody can be let in just now; the fd tells when to try again. */
 	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
 	/* Ends the connections of strangers who have been silent for too long; how long is counted at the
 	 * latest from the first sweep that finds them. Returns how many silent strangers it found, which are to be

@@ -95,7 +95,7 @@ struct progress {
 	struct progress_thread *threads;
 	atomic_bool is_stopping;
 	atomic_uint nr_connections;
-	struct complaints rejections;
+	struct complaints rejections, shortages;
 };
 
 /* ---- Commands */
@@ -352,13 +352,16 @@ static void take_requests(struct progress_thread *thread)
 {
 	struct progress *progress = thread->progress;
 	struct fabric_request request;
+	int status = 0;
 
 	/* The listener's descriptor stays readable while there are more. */
-	for (unsigned i = 0; i < REQUESTS_PER_PASS; i++) {
-		if (fabric_listener_next(progress->listener, &request) != 0)
-			break;
-		deal(progress, &request);
+	for (unsigned i = 0; i < REQUESTS_PER_PASS && status == 0; i++) {
+		status = fabric_listener_next(progress->listener, &request);
+		if (status == 0)
+			deal(progress, &request);
 	}
+	if (status != 0 && status != -EAGAIN && complaints_allow(&progress->shortages))
+		log_error("%s", afar_last_error());
 	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
 	door_knock(progress->door);
 }

@@ -9,11 +9,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
 #include "../transport.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "fabric_fixture.h"
 #include "tcp_peer.h"
 
@@ -189,6 +191,36 @@ static void looks_at_so_many_strangers(void **state)
 		close(strangers[i]);
 }
 
+/* Without descriptors it sleeps, and goes on by itself when there are some. */
+static void waits_for_descriptors(void **state)
+{
+	struct target *target = *state;
+	struct pollfd ready = {.fd = fabric_listener_fd(target->listener), .events = POLLIN};
+	const struct tcp_hello hello = hello_of(0);
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	int fd = open_peer(target->listener->address), status;
+	struct fabric_request request;
+	struct rlimit before, none;
+
+	say(fd, &hello, TCP_HELLO_HEAD);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = STDERR_FILENO + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	status = fabric_listener_next(target->listener, &request);
+	while (poll(&ready, 1, 0) == 1 && clock_ns() < deadline)
+		status = fabric_listener_next(target->listener, &request);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_true(clock_ns() < deadline);
+	assert_int_equal(status, -EMFILE);
+	assert_non_null(strstr(afar_last_error(), target->listener->address));
+
+	assert_int_equal(poll(&ready, 1, GRACE_MS), 1);
+	await_request(target->listener, &request);
+	fabric_reject(target->listener, &request);
+	expect_end(fd);
+}
+
 /* ---- Both ends at once */
 
 /* One end of a connection, which does to the other end what that does to it. */
@@ -338,6 +370,7 @@ int main(void)
 		WITH_TARGET(serves_who_asks_for_much_at_once),
 		WITH_TARGET(owes_so_much),
 		WITH_TARGET(looks_at_so_many_strangers),
+		WITH_TARGET(waits_for_descriptors),
 		WITH_CLIENT(both_ends_read_all_they_may),
 		WITH_CLIENT(both_ends_do_all_they_may),
 	};

@@ -2,18 +2,19 @@
 /*
  * Listeners: strangers connect and say hello; who has said it becomes a request, to be accepted
  * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 300 bytes, and there are
- * never more than STRANGERS_MAX: one more, and the one that has waited longest goes.
+ * never more than STRANGERS_MAX: one more, and the one that has waited longest goes. When the machine or the
+ * process is short of something that a connection takes, nobody is accepted for PAUSE_MS: who connects has to wait.
  *
- * A listener owns its socket, an epoll over it and the strangers' sockets, and the strangers. Any thread
- * may call; a lock orders them.
+ * A listener owns its socket, the alarm that ends a pause, an epoll over these and the strangers' sockets, and the
+ * strangers. Any thread may call; a lock orders them.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@
 #define STRANGERS_MAX 1024U
 #define BACKLOG	      1024
 #define STEPS_MAX     256U /* of one call: strangers that trickle must not keep it */
+#define PAUSE_MS      50
 
 struct tcp_stranger {
 	struct cds_list_head node; /* in tcp_listener.strangers */
@@ -38,7 +40,7 @@ struct tcp_listener {
 	struct fabric_listener base;
 	int fd;
 	int epoll_fd;
-	int spare_fd; /* given up to put somebody out when there are no descriptors left */
+	int alarm_fd; /* a timer: a pause is over */
 	pthread_mutex_t lock;
 	struct cds_list_head strangers; /* the oldest first */
 	size_t nr_strangers;
@@ -90,30 +92,57 @@ out_close:
 	close(fd);
 }
 
-/* Nobody could be accepted for want of a descriptor, and the socket would stay readable. */
-static void turn_one_away(struct tcp_listener *listener)
+static void watch_socket(struct tcp_listener *listener, uint32_t events)
 {
-	put_oldest_out(listener);
-	if (listener->spare_fd >= 0)
-		close(listener->spare_fd);
-	close(accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-	listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	struct epoll_event event = {.events = events, .data.ptr = &listener->fd};
+
+	epoll_ctl(listener->epoll_fd, EPOLL_CTL_MOD, listener->fd, &event);
 }
 
-static void accept_one(struct tcp_listener *listener)
+/* The socket stays readable while nobody can be accepted, and must not keep anybody awake. */
+static void pause_accepting(struct tcp_listener *listener)
+{
+	const struct itimerspec soon = {.it_value.tv_nsec = PAUSE_MS * 1000000L};
+
+	if (timerfd_settime(listener->alarm_fd, 0, &soon, NULL) == 0)
+		watch_socket(listener, 0);
+}
+
+static void resume_accepting(struct tcp_listener *listener)
+{
+	static const struct itimerspec never;
+
+	timerfd_settime(listener->alarm_fd, 0, &never, NULL);
+	watch_socket(listener, EPOLLIN);
+}
+
+static bool is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* -EAGAIN, or what there is a shortage of. */
+static int accept_one(struct tcp_listener *listener)
 {
 	struct sockaddr_storage address = {0};
 	socklen_t length = sizeof(address);
-	int fd;
+	int fd, error;
 
 	if (listener->nr_strangers == STRANGERS_MAX)
 		put_oldest_out(listener);
 	fd = accept4(listener->fd, (struct sockaddr *)&address, &length,
 		     SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0)
+	if (fd >= 0) {
 		let_in(listener, fd, &address);
-	else if (errno == EMFILE || errno == ENFILE)
-		turn_one_away(listener);
+		return -EAGAIN;
+	}
+	error = errno;
+	if (!is_shortage(error))
+		return -EAGAIN;
+	/* Nobody's silence may cost others their turn. */
+	put_oldest_out(listener);
+	pause_accepting(listener);
+	return -error;
 }
 
 /* How long the hello is, as far as one can tell. 0: it is none. */
@@ -160,20 +189,9 @@ static void fill_request(struct tcp_stranger *stranger, struct fabric_request *o
 	fabric_address_print(&stranger->address, out->peer);
 }
 
-/* One thing that the epoll tells. 0: it was a request; -EAGAIN: something else; -ENOENT: there is nothing. */
-static int take_one(struct tcp_listener *listener, struct fabric_request *out)
+static int hear_stranger(struct tcp_listener *listener, struct tcp_stranger *stranger,
+			 struct fabric_request *out)
 {
-	struct epoll_event event;
-	struct tcp_stranger *stranger;
-
-	/* One by one: whoever is told of may be put out on account of another. */
-	if (epoll_wait(listener->epoll_fd, &event, 1, 0) != 1)
-		return -ENOENT;
-	stranger = event.data.ptr;
-	if (stranger == NULL) {
-		accept_one(listener);
-		return -EAGAIN;
-	}
 	switch (listen_to(stranger)) {
 	case HELLO_PART:
 		return -EAGAIN;
@@ -188,6 +206,24 @@ static int take_one(struct tcp_listener *listener, struct fabric_request *out)
 	return 0;
 }
 
+/* One thing that the epoll tells. 0: it was a request; -EAGAIN: something else; -ENOENT: there is nothing; else
+ * as accept_one(). */
+static int take_one(struct tcp_listener *listener, struct fabric_request *out)
+{
+	struct epoll_event event;
+
+	/* One by one: whoever is told of may be put out on account of another. */
+	if (epoll_wait(listener->epoll_fd, &event, 1, 0) != 1)
+		return -ENOENT;
+	if (event.data.ptr == &listener->fd)
+		return accept_one(listener);
+	if (event.data.ptr == &listener->alarm_fd) {
+		resume_accepting(listener);
+		return -EAGAIN;
+	}
+	return hear_stranger(listener, event.data.ptr, out);
+}
+
 int tcp_listener_next(struct fabric_listener *base, struct fabric_request *out)
 {
 	struct tcp_listener *listener = tcp_container(base, struct tcp_listener);
@@ -197,7 +233,12 @@ int tcp_listener_next(struct fabric_listener *base, struct fabric_request *out)
 	for (unsigned i = 0; i < STEPS_MAX && status == -EAGAIN; i++)
 		status = take_one(listener, out);
 	pthread_mutex_unlock(&listener->lock);
-	return status == 0 ? 0 : -EAGAIN;
+	if (status == 0 || status == -EAGAIN)
+		return status;
+	if (status == -ENOENT)
+		return -EAGAIN;
+	return error_fail(status, "accept on %s: %s; clients have to wait", base->address,
+			  afar_strerror(status));
 }
 
 int tcp_request_take(struct fabric_request *request)
@@ -313,7 +354,8 @@ static int open_socket(struct tcp_listener *listener, const struct fabric_addres
 
 static int open_descriptors(struct tcp_listener *listener, const struct fabric_address *local)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+	struct epoll_event socket_event = {.events = EPOLLIN, .data.ptr = &listener->fd};
+	struct epoll_event alarm_event = {.events = EPOLLIN, .data.ptr = &listener->alarm_fd};
 	int status = open_socket(listener, local);
 
 	if (status != 0)
@@ -321,15 +363,17 @@ static int open_descriptors(struct tcp_listener *listener, const struct fabric_a
 	listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (listener->epoll_fd < 0)
 		return -errno;
-	if (epoll_ctl(listener->epoll_fd, EPOLL_CTL_ADD, listener->fd, &event) != 0)
+	listener->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (listener->alarm_fd < 0 ||
+	    epoll_ctl(listener->epoll_fd, EPOLL_CTL_ADD, listener->fd, &socket_event) != 0 ||
+	    epoll_ctl(listener->epoll_fd, EPOLL_CTL_ADD, listener->alarm_fd, &alarm_event) != 0)
 		return -errno;
-	listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return listener->spare_fd < 0 ? -errno : 0;
+	return 0;
 }
 
 static void close_descriptors(struct tcp_listener *listener)
 {
-	const int fds[] = {listener->fd, listener->epoll_fd, listener->spare_fd};
+	const int fds[] = {listener->fd, listener->epoll_fd, listener->alarm_fd};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (fds[i] >= 0)
@@ -349,7 +393,7 @@ int tcp_listen(struct fabric *fabric, const char *address, struct fabric_listene
 	if (listener == NULL)
 		return error_code(-ENOMEM);
 	listener->base.fabric = fabric;
-	listener->fd = listener->epoll_fd = listener->spare_fd = -1;
+	listener->fd = listener->epoll_fd = listener->alarm_fd = -1;
 	CDS_INIT_LIST_HEAD(&listener->strangers);
 	status = open_descriptors(listener, &local);
 	if (status != 0) {
