@@ -49,8 +49,9 @@ static int arm(struct message_box *box, struct message_slot *slot, struct fabric
 
 	if (slot->is_armed)
 		return 0;
-	/* A reply that is too short does not pass for one. */
-	slot->reply = (struct message_reply){.tag = UINT32_MAX};
+	/* A reply that is too short does not pass for one: no status is positive. */
+	slot->reply =
+		(struct message_reply){.tag = UINT32_MAX, .status = (int32_t)htole32(INT32_MAX)};
 	ret = fabric_receive(endpoint, &piece, context_of(box, slot));
 	slot->is_armed = !ret;
 	return ret;
@@ -89,16 +90,16 @@ int message_send(struct message_box *box, struct fabric_endpoint *endpoint,
 	return 0;
 }
 
-struct message_slot *message_complete(struct message_box *box, uint64_t context)
+int message_complete(struct message_box *box, uint64_t context, struct message_slot **out)
 {
 	struct message_slot *slot = &box->slots[context & MESSAGE_SLOT_MASK];
 
-	/* A reply that was not asked for: its receive is gone. */
-	if (slot->nr_pending == 0) {
-		slot->is_armed = false;
-		return NULL;
-	}
-	return --slot->nr_pending == 0 ? slot : NULL;
+	*out = NULL;
+	if (slot->nr_pending == 0)
+		return -AFAR_EMALFORMED;
+	if (--slot->nr_pending == 0)
+		*out = slot;
+	return 0;
 }
 
 int message_take(struct message_box *box, struct message_slot *slot, uint64_t *value)

@@ -44,10 +44,11 @@ void message_box_reset(struct message_box *box, uint64_t context);
  * or there is no room; errors as fabric_send(). Two completions follow. */
 int message_send(struct message_box *box, struct fabric_endpoint *endpoint,
 		 const struct message_request *request, void *owner);
-/* Takes a completion with its context. Returns the slot when the reply is there, else NULL. */
-struct message_slot *message_complete(struct message_box *box, uint64_t context);
+/* Takes a completion with its context. `*out` is the slot when the reply is there, else NULL.
+ * -AFAR_EMALFORMED: a reply that nobody asked for; replies cannot be told from each other any more. */
+int message_complete(struct message_box *box, uint64_t context, struct message_slot **out);
 /* Gives the slot back and says what the reply says: 0 with the value, the server's error, or
- * -AFAR_EMALFORMED. */
+ * -AFAR_EMALFORMED, as above. */
 int message_take(struct message_box *box, struct message_slot *slot, uint64_t *value);
 
 #endif

@@ -420,15 +420,25 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
-/* The value goes where the operation wants it, if it does. */
+/* The value goes where the operation wants it, if it does. 0, or -AFAR_EMALFORMED. */
+static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
+{
+	struct transfer *transfer = slot->owner;
+	const struct operation *operation = transfer->operation;
+	uint64_t value;
+	int status = message_take(&path->messages, slot, &value);
+
+	if (!status && operation->nr_iov)
+		memcpy(operation->iov->addr, &value, sizeof(value));
+	transfer_end(queue, transfer, status);
+	return status == -AFAR_EMALFORMED ? status : 0;
+}
+
 static void complete_message(struct afar_queue *queue, const struct fabric_completion *completion)
 {
 	uint32_t index = ((uint32_t)completion->context & ~CONTEXT_MESSAGE) / MESSAGE_CREDITS;
 	struct path *path = queue->paths[index];
-	const struct operation *operation;
 	struct message_slot *slot;
-	struct transfer *transfer;
-	uint64_t value;
 	int status;
 
 	if (!path || path->generation != (uint32_t)(completion->context >> 32) ||
@@ -438,15 +448,11 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 		path_end(queue, path, -AFAR_ESERVER);
 		return;
 	}
-	slot = message_complete(&path->messages, completion->context);
-	if (!slot)
-		return;
-	transfer = slot->owner;
-	operation = transfer->operation;
-	status = message_take(&path->messages, slot, &value);
-	if (!status && operation->nr_iov)
-		memcpy(operation->iov->addr, &value, sizeof(value));
-	transfer_end(queue, transfer, status);
+	status = message_complete(&path->messages, completion->context, &slot);
+	if (slot)
+		status = take_reply(queue, path, slot);
+	if (status)
+		path_end(queue, path, -AFAR_ESERVER);
 }
 
 static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
