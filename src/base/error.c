@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@ static const struct error_entry table[] = {
 	AFAR_ERROR_TABLE(ERROR_ENTRY)
 #undef ERROR_ENTRY
 };
+
+/* A sentence of errno's that leaves open what to do, which a user can. */
+#define TOO_MANY_FILES "Too many open files; raise the limit of open files (ulimit -n)"
 
 static _Thread_local char last_line[LINE_BYTES];
 
@@ -49,6 +53,8 @@ const char *afar_strerror(int error)
 	const struct error_entry *entry = find(positive(error));
 	const char *sentence = entry ? entry->sentence : strerrordesc_np(positive(error));
 
+	if (positive(error) == EMFILE)
+		return TOO_MANY_FILES;
 	if (sentence)
 		return sentence;
 	snprintf(unknown, sizeof(unknown), "unknown error %d", error);

@@ -23,11 +23,14 @@
 static int open_sleep(struct afar_queue *queue)
 {
 	struct epoll_event event = {.events = EPOLLIN};
+	int status;
 
 	queue->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
 	queue->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (queue->sleep_fd < 0 || queue->timer_fd < 0)
-		return error_fail(-errno, "open a queue: no more descriptors; raise the limit");
+	if (queue->sleep_fd < 0 || queue->timer_fd < 0) {
+		status = -errno;
+		return error_fail(status, "open a queue: %s", afar_strerror(status));
+	}
 	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, queue->timer_fd, &event))
 		return error_code(-errno);
 	return 0;

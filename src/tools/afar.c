@@ -155,6 +155,6 @@ int main(int argc, char **argv)
 	/* Whoever reads our output may have seen enough: no complaint, but not a success either. */
 	if (fflush(stdout) && !status)
 		status = errno == EPIPE ? CLI_FAILED
-					: cli_fail("write the result: %s", strerror(errno));
+					: cli_fail("write the result: %s", afar_strerror(errno));
 	return status;
 }

@@ -60,7 +60,7 @@ static int make_folder(const char *path)
 {
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return error_fail(-errno, "make the folder %s: %s; choose another with --data",
-				  path, strerror(errno));
+				  path, afar_strerror(errno));
 	return 0;
 }
 
@@ -95,7 +95,7 @@ static int open_folder(struct daemon *daemon)
 	daemon->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (daemon->folder_fd < 0 || !realpath(path, daemon->folder))
 		return error_fail(-errno, "use the folder %s: %s; choose another with --data", path,
-				  strerror(errno));
+				  afar_strerror(errno));
 	if (strpbrk(daemon->folder, "\r\n"))
 		return error_fail(-EINVAL,
 				  "use the folder %s: its name has a line break; choose "
@@ -164,7 +164,7 @@ static int load_operators(struct daemon *daemon)
 	if (rc)
 		return rc;
 	if (!realpath(path, daemon->operator_file))
-		return error_fail(-errno, "find the key file %s: %s", path, strerror(errno));
+		return error_fail(-errno, "find the key file %s: %s", path, afar_strerror(errno));
 	return 0;
 }
 
@@ -375,7 +375,7 @@ static int write_cluster_file(struct daemon *daemon)
 		rc = -errno;
 	if (rc) {
 		unlinkat(daemon->folder_fd, aside, 0);
-		return error_fail(rc, "write %s/cluster: %s", daemon->folder, strerror(-rc));
+		return error_fail(rc, "write %s/cluster: %s", daemon->folder, afar_strerror(-rc));
 	}
 	daemon->has_cluster_file = true;
 	return 0;

@@ -93,7 +93,7 @@ static int fail_sink(const struct sink *sink, int rc)
 {
 	if (rc == -EISDIR)
 		return cli_fail("get into %s: it is a folder; name a file in it", sink->name);
-	return cli_fail("get into %s: %s", sink->name, strerror(-rc));
+	return cli_fail("get into %s: %s", sink->name, afar_strerror(-rc));
 }
 
 /* 0, or an exit status with nothing left behind. */

@@ -45,7 +45,7 @@ static int make_file(const char *path)
 		cli_fail("key add: the file %s exists; name another, a key is never overwritten",
 			 path);
 	else if (fd < 0)
-		cli_fail("key add: make the file %s: %s", path, strerror(errno));
+		cli_fail("key add: make the file %s: %s", path, afar_strerror(errno));
 	return fd;
 }
 
@@ -69,7 +69,8 @@ static int undo_add(struct cli *cli, const char *name, const char *where, int er
 {
 	bool is_undone = afar_key_revoke(cli->session, name) == 0;
 
-	return cli_fail("key add: write the key of %s to %s: %s; %s", name, where, strerror(-error),
+	return cli_fail("key add: write the key of %s to %s: %s; %s", name, where,
+			afar_strerror(-error),
 			is_undone ? "it was revoked again"
 				  : "it is lost, revoke it with 'afar key revoke'");
 }

@@ -98,7 +98,7 @@ static int spool(struct source *source)
 	fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
-				source->name, folder, strerror(errno));
+				source->name, folder, afar_strerror(errno));
 	rc = copy_stream(source->fd, fd, &source->length);
 	if (!rc && lseek(fd, 0, SEEK_SET) < 0)
 		rc = -errno;
@@ -107,7 +107,7 @@ static int spool(struct source *source)
 		if (cli_is_interrupted())
 			return CLI_INTERRUPTED;
 		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
-				source->name, folder, strerror(-rc));
+				source->name, folder, afar_strerror(-rc));
 	}
 	close(source->fd);
 	source->fd = fd;
@@ -122,7 +122,7 @@ static int measure(struct source *source)
 	off_t at, end;
 
 	if (fstat(source->fd, &status))
-		return cli_fail("put %s: %s", source->name, strerror(errno));
+		return cli_fail("put %s: %s", source->name, afar_strerror(errno));
 	if (S_ISDIR(status.st_mode))
 		return cli_fail("put %s: it is a folder; name a file, or put a tar of it",
 				source->name);
@@ -132,7 +132,7 @@ static int measure(struct source *source)
 	if (source->is_stream)
 		return 0;
 	if (lseek(source->fd, at, SEEK_SET) < 0)
-		return cli_fail("put %s: %s", source->name, strerror(errno));
+		return cli_fail("put %s: %s", source->name, afar_strerror(errno));
 	source->length = end > at ? (uint64_t)(end - at) : 0;
 	return 0;
 }
@@ -147,8 +147,9 @@ static int source_open(const char *file, uint64_t wanted, struct source *source)
 	if (!is_stdin) {
 		source->fd = open(file, O_RDONLY | O_CLOEXEC);
 		if (source->fd < 0)
-			return cli_is_interrupted() ? CLI_INTERRUPTED
-						    : cli_fail("put %s: %s", file, strerror(errno));
+			return cli_is_interrupted()
+				       ? CLI_INTERRUPTED
+				       : cli_fail("put %s: %s", file, afar_strerror(errno));
 	}
 	status = measure(source);
 	if (!status && source->is_stream && wanted)
@@ -300,7 +301,7 @@ static int send_piece(struct transfer *transfer, const struct source *source,
 	if (cli_is_interrupted())
 		return CLI_INTERRUPTED;
 	if (n < 0)
-		return cli_fail("put %s: read it: %s", source->name, strerror((int)-n));
+		return cli_fail("put %s: read it: %s", source->name, afar_strerror((int)-n));
 	if ((uint64_t)n < length)
 		return fail_short(source);
 	rc = transfer_start(transfer, AFAR_OP_WRITE, index);

@@ -55,7 +55,7 @@ static int up(struct cli *cli, const struct cli_command *command, int argc, char
 	execvp(daemon, arguments);
 	free(arguments);
 	return cli_fail("up: start %s: %s; install afard beside afar or in PATH", daemon,
-			strerror(errno));
+			afar_strerror(errno));
 }
 
 const struct cli_command up_commands[] = {

@@ -424,7 +424,8 @@ static int read_file(const char *path, struct config *config)
 
 	reading.file = fopen(path, "re");
 	if (!reading.file)
-		return error_fail(-EINVAL, "read the configuration %s: %s", path, strerror(errno));
+		return error_fail(-EINVAL, "read the configuration %s: %s", path,
+				  afar_strerror(errno));
 	ini_allow_multiline = false;
 	malformed = ini_parse_stream(next_line, &reading, take_line, &reading);
 	if (!reading.fault && ferror(reading.file))

@@ -81,6 +81,7 @@ static void test_codes_have_names_and_sentences(void **state)
 	assert_non_null(strstr(afar_strerror(-AFAR_EAUTH), "did not accept the key"));
 	assert_string_equal(afar_strerror(AFAR_EAUTH), afar_strerror(-AFAR_EAUTH));
 	assert_string_equal(afar_strerror(-ENOENT), "No such file or directory");
+	assert_non_null(strstr(afar_strerror(-EMFILE), "ulimit -n"));
 }
 
 static void test_unknown_codes_are_harmless(void **state)
