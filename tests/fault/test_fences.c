@@ -318,7 +318,7 @@ static void expect_no_late_bytes(struct afar_region *region, uint8_t *memory)
 
 static void servers_stopped_while_written_to(void)
 {
-	struct afar_session *session = open_session(1000), *other = open_session(0);
+	struct afar_session *session = open_session(3000), *other = open_session(0);
 	uint8_t *memory = malloc(ALL_BYTES), *seen = malloc(ALL_BYTES);
 	struct afar_namespace *ns = take_everything(other, "old"), *same, *next;
 	struct afar_region *region, *again;
