@@ -241,6 +241,12 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
 #define AFAR_FIRST_ADDRESS ((uint64_t)0x1000)
 
 #define AFAR_ALLOC_FIRST 0x1U /* at AFAR_FIRST_ADDRESS, or fail with -EADDRINUSE */
+/*
+ * The servers' network cards do the region's atomics, one-sided, instead of their processors, for good. Only
+ * sessions over a transport with such atomics (verbs) can do them, all others get -EOPNOTSUPP. Reads and writes
+ * are as in any region.
+ */
+#define AFAR_ALLOC_NIC_ATOMICS 0x2U
 
 struct afar_region_stat {
 	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
@@ -253,6 +259,8 @@ struct afar_region_stat {
 	uint32_t is_lost; /* part of it was on a server that has restarted */
 	uint32_t rights; /* the caller's on its namespace: AFAR_RIGHT_… bits; an open region keeps
 			   * those it was opened with */
+	uint32_t has_nic_atomics; /* it was made with AFAR_ALLOC_NIC_ATOMICS */
+	uint32_t reserved;
 };
 
 /*
@@ -261,7 +269,8 @@ struct afar_region_stat {
  * namespace left. The region outlives the session. `_alloc` makes it known by its address alone,
  * `_create` by a name too (1 to AFAR_NAME_MAX bytes without control characters).
  * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the reservation),
- * -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name).
+ * -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name), -EOPNOTSUPP (AFAR_ALLOC_NIC_ATOMICS: the session's
+ * transport to the servers has no atomics).
  */
 int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
 		      struct afar_region **out);
@@ -485,7 +494,8 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
  * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
  * When the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a part, plain memory where the
  * servers' transport is verbs), -ERANGE (past the end),
- * -EACCES (a write to a region without AFAR_RIGHT_WRITE).
+ * -EACCES (a write to a region without AFAR_RIGHT_WRITE), -EOPNOTSUPP (an atomic on a region made with
+ * AFAR_ALLOC_NIC_ATOMICS over a transport that has none).
  * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
  * completions.
  */

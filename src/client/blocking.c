@@ -194,6 +194,9 @@ int target_atomic(const struct afar_op *op)
 
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
+	ret = target_check_atomics(op->target);
+	if (ret)
+		return ret;
 	ret = begin_blocking(op->target, deadline, &queue);
 	if (ret)
 		return ret;

@@ -116,6 +116,17 @@ static void move_on(struct operation *operation, uint64_t length)
 	}
 }
 
+static inline uint64_t context_of(const struct afar_queue *queue, const struct transfer *transfer)
+{
+	return (uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
+}
+
+/* Where a NIC leaves what the word of an atomic was. */
+static uint64_t *word_of(const struct afar_queue *queue, const struct transfer *transfer)
+{
+	return (uint64_t *)queue->words->addr + (transfer - queue->transfers);
+}
+
 /* A free transfer has been posted. */
 static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 			    struct operation *operation, struct path *path, uint64_t length)
@@ -127,11 +138,6 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 	cds_list_del(&transfer->node);
 	cds_list_add_tail(&transfer->node, &path->transfers);
 	operation->nr_in_flight++;
-}
-
-static inline uint64_t context_of(const struct afar_queue *queue, const struct transfer *transfer)
-{
-	return (uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
 }
 
 static inline int post(struct afar_queue *queue, struct operation *operation, struct path *path,
@@ -156,7 +162,7 @@ static inline int post(struct afar_queue *queue, struct operation *operation, st
 	return ret;
 }
 
-/* The same for an atomic, which is one word and one message. */
+/* The same for an atomic, which is one word: a message to the server's CPU. */
 static int post_message(struct afar_queue *queue, struct operation *operation, struct path *path,
 			const struct layout_piece *at)
 {
@@ -172,6 +178,34 @@ static int post_message(struct afar_queue *queue, struct operation *operation, s
 	};
 	int ret = message_send(&path->messages, path->lanes[0].endpoint, &request, transfer);
 
+	if (!ret)
+		take_off(queue, transfer, operation, path, at->length);
+	return ret;
+}
+
+/* The same for a NIC. -EOPNOTSUPP: the path is over a transport without. */
+static int post_atomic(struct afar_queue *queue, struct operation *operation, struct path *path,
+		       const struct layout_piece *at)
+{
+	struct transfer *transfer =
+		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	const struct path_lane *lane = path_home(path);
+	const struct layout_key *key = &at->chunk->on[lane->number];
+	struct fabric_piece result;
+	uint64_t remote = key->remote + at->offset;
+	int ret;
+
+	if (!path->fabric->ops->fetch_add)
+		return -EOPNOTSUPP;
+	result = (struct fabric_piece){word_of(queue, transfer), sizeof(uint64_t),
+				       queue->words->memory.on[path->nr_fabric].descriptor};
+	if (operation->opcode == AFAR_OP_FETCH_ADD)
+		ret = fabric_fetch_add(lane->endpoint, &result, remote, key->key,
+				       operation->operand, context_of(queue, transfer));
+	else
+		ret = fabric_compare_swap(lane->endpoint, &result, remote, key->key,
+					  operation->compare, operation->operand,
+					  context_of(queue, transfer));
 	if (!ret)
 		take_off(queue, transfer, operation, path, at->length);
 	return ret;
@@ -296,7 +330,9 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (cds_list_empty(&queue->free_transfers))
 			return -EAGAIN;
 		if (opcode_is_atomic(operation->opcode)) {
-			ret = post_message(queue, operation, path, &at);
+			ret = operation->target->has_nic_atomics
+				      ? post_atomic(queue, operation, path, &at)
+				      : post_message(queue, operation, path, &at);
 		} else {
 			at.length =
 				gather(path, operation, length_at(path, &at), pieces, &nr_pieces);
@@ -420,16 +456,22 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
-/* The value goes where the operation wants it, if it does. 0, or -AFAR_EMALFORMED. */
+/* What an atomic's word was goes where the operation wants it, if it does. */
+static void give_word(const struct operation *operation, uint64_t value)
+{
+	if (operation->nr_iov)
+		memcpy(operation->iov->addr, &value, sizeof(value));
+}
+
+/* 0, or -AFAR_EMALFORMED. */
 static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
 {
 	struct transfer *transfer = slot->owner;
-	const struct operation *operation = transfer->operation;
 	uint64_t value;
 	int status = message_take(&path->messages, slot, &value);
 
-	if (!status && operation->nr_iov)
-		memcpy(operation->iov->addr, &value, sizeof(value));
+	if (!status)
+		give_word(transfer->operation, value);
 	transfer_end(queue, transfer, status);
 	return status == -AFAR_EMALFORMED ? status : 0;
 }
@@ -455,6 +497,15 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 		path_end(queue, path, -AFAR_ESERVER);
 }
 
+/* What a NIC has brought. */
+static uint64_t fetched_word(const struct afar_queue *queue, const struct transfer *transfer)
+{
+	uint64_t word = *word_of(queue, transfer);
+
+	return transfer->path->fabric->attributes.has_swapped_results ? __builtin_bswap64(word)
+								      : word;
+}
+
 static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
 {
 	uint32_t index = (uint32_t)completion->context;
@@ -466,10 +517,13 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	}
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* of a connection that was closed: ended long ago */
-	if (completion->status)
+	if (completion->status) {
 		path_end(queue, transfer->path, -AFAR_ESERVER);
-	else
-		transfer_end(queue, transfer, 0);
+		return;
+	}
+	if (opcode_is_atomic(transfer->operation->opcode))
+		give_word(transfer->operation, fetched_word(queue, transfer));
+	transfer_end(queue, transfer, 0);
 }
 
 /* Tries what found no room before, in order. Works on a list of its own: finishing takes operations

@@ -56,6 +56,9 @@ int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fab
 	}
 	if (fabric->attributes.writes_need_flush && !queue->scratch)
 		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
+	if (!ret && fabric->ops->fetch_add && !queue->words)
+		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
+				 &queue->words);
 	if (ret)
 		goto out_close;
 	*out = queue->fabrics[queue->nr_fabrics++] = opened;
@@ -113,6 +116,12 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 	return 0;
 }
 
+static void free_buffer(struct afar_buffer *buffer)
+{
+	if (buffer && handle_close(buffer, HANDLE_BUFFER) == 0)
+		buffer_destroy(buffer);
+}
+
 void queue_destroy(struct afar_queue *queue)
 {
 	for (uint32_t i = 0; i < queue->nr_paths; i++) {
@@ -120,8 +129,8 @@ void queue_destroy(struct afar_queue *queue)
 			path_free(queue, queue->paths[i]);
 	}
 	free(queue->paths);
-	if (queue->scratch && handle_close(queue->scratch, HANDLE_BUFFER) == 0)
-		buffer_destroy(queue->scratch);
+	free_buffer(queue->scratch);
+	free_buffer(queue->words);
 	if (queue->timer_fd >= 0)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
@@ -250,7 +259,7 @@ static int check_atomic(const struct afar_op *op, uint64_t *length)
 	if (op->opcode == AFAR_OP_FETCH_ADD && op->compare)
 		return error_fail(-EINVAL, "submit a fetch-and-add: compare must be 0");
 	*length = sizeof(uint64_t);
-	return 0;
+	return target_check_atomics(op->target);
 }
 
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)

@@ -27,11 +27,13 @@
 struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	struct afar_session *session;
-	uint64_t ns;	     /* the number of its namespace */
-	uint64_t address;    /* in that */
-	uint64_t generation; /* of the layout */
-	uint64_t length;     /* bytes */
-	uint32_t rights;     /* RIGHT_… */
+	uint64_t ns;	      /* the number of its namespace */
+	uint64_t address;     /* in that */
+	uint64_t generation;  /* of the layout */
+	uint64_t length;      /* bytes */
+	uint32_t rights;      /* RIGHT_… */
+	bool has_nic_atomics; /* they are the home of its atomics, else the servers' processors */
+	bool is_without_atomics; /* because of that: our transport has none */
 	struct layout *layout;
 	struct peer **peers;	     /* by the layout's server index */
 	struct peer_reach **reaches; /* what of them: by the same */
@@ -164,6 +166,9 @@ struct afar_queue {
 
 	/* Where flushes read to, if there are paths on transports that want that; nobody looks at it. */
 	struct afar_buffer *scratch;
+	/* Where NICs leave what the words of atomics were, one for each transfer, on transports with those.
+	 * Else NULL. */
+	struct afar_buffer *words;
 
 	uint64_t bytes_in_flight;
 	uint32_t nr_transfers;
@@ -182,7 +187,7 @@ struct afar_queue {
 /* In the contexts of messages, whose index is that of the path, and whose generation is too. */
 #define CONTEXT_MESSAGE 0x80000000U
 
-/* Atomics have the server's CPU do it. */
+/* One word each. The server's CPU does it, or in regions made for that its NIC. */
 static inline bool opcode_is_atomic(uint16_t opcode)
 {
 	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
@@ -224,6 +229,19 @@ struct afar_completion queue_reap(struct afar_queue *queue, struct operation *op
 static inline const struct path_lane *path_lane_at(const struct path *path, uint64_t offset)
 {
 	return &path->lanes[path->nr_lanes == 1 ? 0 : (offset >> LANE_UNIT_SHIFT) % path->nr_lanes];
+}
+
+/* The one over which all do the atomics that are a NIC's, whichever lanes are the best for them: the path's lanes
+ * are all that the server has of the transport. */
+static inline const struct path_lane *path_home(const struct path *path)
+{
+	const struct path_lane *home = &path->lanes[0];
+
+	for (uint32_t i = 1; i < path->nr_lanes; i++) {
+		if (path->lanes[i].number < home->number)
+			home = &path->lanes[i];
+	}
+	return home;
 }
 
 /* Gets the queue ready to sleep; false when there is something to poll. */
@@ -289,6 +307,11 @@ bool target_is_loose(const struct afar_target *target);
 void target_settle_all(struct afar_target *target, uint64_t deadline);
 /* -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
+
+/* Whether the session can do atomics on it: -EOPNOTSUPP, with the sentence. */
+int target_check_atomics(const struct afar_target *target);
+/* Finds that out, for a target with_nic_atomics. May block for a moment. */
+void target_look_for_atomics(struct afar_target *target);
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {

@@ -3,6 +3,7 @@
 #include "client/region.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +61,20 @@ static void region_destroy(struct afar_region *region)
 	free(region->target.peers);
 }
 
-static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
+/* Who makes a region for atomics that it cannot do itself does not get it. */
+static int look_for_atomics(struct afar_target *target, bool is_made)
+{
+	if (target->has_nic_atomics)
+		target_look_for_atomics(target);
+	if (!target->is_without_atomics || !is_made)
+		return 0;
+	return error_fail(-EOPNOTSUPP,
+			  "allocate a region with AFAR_ALLOC_NIC_ATOMICS: no transport of ours to "
+			  "its servers has atomics, as verbs has; allocate it without, and the "
+			  "servers' processors do them");
+}
+
+static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, bool is_made,
 		      struct afar_region **out)
 {
 	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
@@ -76,6 +90,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	region->target.address = info->address;
 	region->target.generation = info->generation;
 	region->target.rights = info->rights & RIGHT_ALL;
+	region->target.has_nic_atomics = info->has_nic_atomics;
 	region->stripe_bytes = info->stripe_bytes;
 	region->width = info->width;
 	name_copy(region->name, info->name);
@@ -89,6 +104,8 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	if (!ret)
 		ret = target_take_accesses(&region->target, info->layout->accesses,
 					   info->layout->n_accesses);
+	if (!ret)
+		ret = look_for_atomics(&region->target, is_made);
 	if (ret) {
 		region_destroy(region);
 		handle_discard(region);
@@ -158,7 +175,7 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bo
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "open a region: the manager answered something else");
 	} else {
-		ret = region_new(ns, info, out);
+		ret = region_new(ns, info, is_made, out);
 		if (ret)
 			ret = undo(ns, info, is_made, ret);
 		else
@@ -179,12 +196,13 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 
 	if (ret)
 		return ret;
-	if (!out || (flags & ~AFAR_ALLOC_FIRST))
+	if (!out || (flags & ~(AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS)))
 		return error_fail(-EINVAL, "allocate a region: out is null or flags are unknown");
 	alloc.namespace_ = ns->number;
 	alloc.name = (char *)name;
 	alloc.bytes = bytes;
 	alloc.is_first = (flags & AFAR_ALLOC_FIRST) != 0;
+	alloc.has_nic_atomics = (flags & AFAR_ALLOC_NIC_ATOMICS) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
 	return open_from_reply(ns, &request, true, out);
@@ -303,7 +321,7 @@ int afar_region_delete_at(struct afar_namespace *ns, uint64_t address)
 
 /* ---- Looking */
 
-#define STAT_OLDEST sizeof(struct afar_region_stat)
+#define STAT_OLDEST offsetof(struct afar_region_stat, has_nic_atomics)
 
 static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 {
@@ -315,6 +333,7 @@ static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 		.stripe_bytes = info->stripe_bytes,
 		.is_lost = info->is_lost != 0,
 		.rights = info->rights,
+		.has_nic_atomics = info->has_nic_atomics != 0,
 	};
 
 	name_copy(stat.name, info->name);

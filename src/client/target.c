@@ -236,6 +236,37 @@ void target_settle_all(struct afar_target *target, uint64_t deadline)
 	}
 }
 
+int target_check_atomics(const struct afar_target *target)
+{
+	if (!target->is_without_atomics)
+		return 0;
+	return error_fail(-EOPNOTSUPP,
+			  "do an atomic on the region at %#llx: its servers' network cards do its "
+			  "atomics, and no transport of ours to them has any, as verbs has; use a "
+			  "region without AFAR_ALLOC_NIC_ATOMICS",
+			  (unsigned long long)target->address);
+}
+
+/* Over one of the lanes that the session may take. */
+static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
+{
+	unsigned number;
+
+	for (unsigned i = 0; i < peer->nr_lanes; i++) {
+		if (fabrics_get(fabrics, peer->lanes[i].transport, &number) == 0 &&
+		    fabric_has_atomics(fabrics_at(fabrics, number)))
+			return true;
+	}
+	return false;
+}
+
+void target_look_for_atomics(struct afar_target *target)
+{
+	for (uint32_t i = 0; i < target->layout->nr_servers && !target->is_without_atomics; i++)
+		target->is_without_atomics =
+			!has_atomics(&target->session->fabrics, target->peers[i]);
+}
+
 int target_fail_read_only(const struct afar_target *target)
 {
 	return error_fail(-EACCES,

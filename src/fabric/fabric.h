@@ -38,6 +38,8 @@ struct fabric_attributes {
 	/* A completed write may not be seen yet by who does not come over the same connection: a read
 	 * behind it, on that connection, makes sure. */
 	bool writes_need_flush;
+	/* What atomics bring back is in the other byte order. Known when fabric_has_atomics() has said yes. */
+	bool has_swapped_results;
 	uint64_t transfer_bytes_max; /* longest single read or write                            */
 	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
 };
@@ -47,7 +49,7 @@ enum fabric_access {
 	FABRIC_LOCAL_WRITE = 0x2, /* where our own reads put what they get                */
 	FABRIC_LOCAL = FABRIC_LOCAL_READ | FABRIC_LOCAL_WRITE,
 	FABRIC_REMOTE_READ = 0x4,
-	FABRIC_REMOTE_WRITE = 0x8,
+	FABRIC_REMOTE_WRITE = 0x8, /* atomics, too, where there are any */
 };
 
 /* A registration. `descriptor` goes with local pieces, `key` and `base` to whoever reads it remotely:
@@ -187,6 +189,19 @@ struct fabric_ops {
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 
+	/* Whether there are atomics that need no target that runs. May try them for a moment, the first time;
+	 * any thread. NULL: there are none, and the next two are NULL, too. */
+	bool (*has_atomics)(struct fabric *fabric);
+	/* On the 64-bit word at `remote`, a multiple of 8, in the target's byte order, with a key for writing. When
+	 * it has completed, what the word was before is in `result`, of 8 bytes. Atomic against others
+	 * that go through the same NIC of the target alone: not against its processor, nor against reads and
+	 * writes. As with writes, writes_need_flush counts. */
+	int (*fetch_add)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+			 uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
+	int (*compare_swap)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+			    uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
+			    uint64_t context);
+
 	/* Messages: each takes the receive that was posted first. A receive completes when one has come, which
 	 * may be shorter than its memory, whose rest is as it was; one that is longer ends the connection.
 	 * What comes when no receive is posted waits, and everything behind it on the connection: whoever
@@ -324,6 +339,28 @@ static inline int fabric_write(struct fabric_endpoint *endpoint, const struct fa
 {
 	return endpoint->queue->fabric->ops->write(endpoint, pieces, nr_pieces, remote, key,
 						   context);
+}
+
+static inline bool fabric_has_atomics(struct fabric *fabric)
+{
+	return fabric->ops->has_atomics && fabric->ops->has_atomics(fabric);
+}
+
+static inline int fabric_fetch_add(struct fabric_endpoint *endpoint,
+				   const struct fabric_piece *result, uint64_t remote, uint64_t key,
+				   uint64_t operand, uint64_t context)
+{
+	return endpoint->queue->fabric->ops->fetch_add(endpoint, result, remote, key, operand,
+						       context);
+}
+
+static inline int fabric_compare_swap(struct fabric_endpoint *endpoint,
+				      const struct fabric_piece *result, uint64_t remote,
+				      uint64_t key, uint64_t compare, uint64_t operand,
+				      uint64_t context)
+{
+	return endpoint->queue->fabric->ops->compare_swap(endpoint, result, remote, key, compare,
+							  operand, context);
 }
 
 static inline int fabric_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,

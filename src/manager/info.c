@@ -205,6 +205,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->generation = region->generation;
 	info->nr_references = region_nr_references(region);
 	info->is_lost = region->is_lost;
+	info->has_nic_atomics = region->has_nic_atomics;
 	info->stripe_bytes = region->stripe_bytes;
 	info->width = region_width(region);
 	info->rights = rights_of(core, session->principal, region->ns) & RIGHT_ALL;

@@ -231,6 +231,7 @@ static int load_region(struct state *state, const void *message)
 	region->address = record->address;
 	region->length = record->length;
 	region->stripe_bytes = record->stripe_bytes;
+	region->has_nic_atomics = record->has_nic_atomics;
 	region->is_freed = record->is_freed;
 	region->name = strdup(record->name);
 	rc = region->name != NULL ? load_groups(state, region, record) : error_code(-ENOMEM);

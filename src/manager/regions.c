@@ -239,6 +239,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->generation = core->state->next_generation;
 	region->address = address;
 	region->length = ask->bytes;
+	region->has_nic_atomics = ask->has_nic_atomics;
 	trim_last_group(region, rounded - ask->bytes);
 	rc = state_add_region(core->state, region);
 	if (rc < 0)

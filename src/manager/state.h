@@ -188,6 +188,7 @@ struct region {
 	uint64_t length;
 	char *name;
 	uint64_t stripe_bytes;
+	bool has_nic_atomics; /* else the servers' processors do its atomics */
 	bool is_freed;
 	bool is_lost;
 	struct group *groups;

@@ -319,6 +319,7 @@ void store_put_region(struct store *store, const struct region *region)
 	record.length = region->length;
 	record.name = region->name;
 	record.stripe_bytes = region->stripe_bytes;
+	record.has_nic_atomics = region->has_nic_atomics;
 	record.is_freed = region->is_freed;
 	record.groups = records.group_pointers;
 	record.n_groups = region->nr_groups;

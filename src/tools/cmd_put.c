@@ -173,6 +173,7 @@ static int source_open(const char *file, uint64_t wanted, struct source *source)
 
 struct room {
 	struct afar_namespace *ns;
+	unsigned flags;	   /* of the region: AFAR_ALLOC_… */
 	uint64_t reserved; /* by us, to give back on failure */
 };
 
@@ -204,12 +205,12 @@ static int reserve_missing(struct room *room, uint64_t bytes)
 static int create_region(struct room *room, const char *name, uint64_t bytes,
 			 struct afar_region **out)
 {
-	int rc = afar_region_create(room->ns, name, bytes, 0, out);
+	int rc = afar_region_create(room->ns, name, bytes, room->flags, out);
 
 	if (rc != -AFAR_ERESERVE)
 		return rc;
 	rc = reserve(room, bytes);
-	return rc ? rc : afar_region_create(room->ns, name, bytes, 0, out);
+	return rc ? rc : afar_region_create(room->ns, name, bytes, room->flags, out);
 }
 
 static void give_back(struct room *room)
@@ -350,9 +351,9 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 }
 
 static int put(struct cli *cli, const struct source *source, const struct region_name *target,
-	       bool may_replace)
+	       bool may_replace, unsigned flags)
 {
-	struct room room = {0};
+	struct room room = {.flags = flags};
 	struct afar_region *region;
 	int status;
 
@@ -375,10 +376,12 @@ static int put(struct cli *cli, const struct source *source, const struct region
 int region_put(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *replace = NULL, *size = NULL;
+	const char *replace = NULL, *size = NULL, *nic_atomics = NULL;
 	const struct cli_flag flags[] = {
 		{"replace", NULL, "free the region of that name first, if there is one", &replace},
 		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
+		{"nic-atomics", NULL, "the servers' network cards do its atomics, over verbs alone",
+		 &nic_atomics},
 		{0},
 	};
 	struct region_name target;
@@ -391,6 +394,10 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	status = region_name_parse(command, arguments[1], &target);
 	if (!status && !target.name)
 		status = cli_misuse(command, "put needs a name, not an address");
+	/* A transport without atomics would be found out when the old region is gone. */
+	if (!status && nic_atomics && replace)
+		status = cli_misuse(command,
+				    "--nic-atomics makes a new region: leave --replace out");
 	if (!status && size)
 		status = cli_size(command, "--size", size, &wanted);
 	if (status)
@@ -401,7 +408,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		return status;
 	status = cli_open(cli);
 	if (!status)
-		status = cli_close(cli, put(cli, &source, &target, replace != NULL));
+		status = cli_close(cli, put(cli, &source, &target, replace != NULL,
+					    nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0));
 	close(source.fd);
 	return status;
 }

@@ -183,6 +183,8 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 	printf("%-11s %" PRIu64 " (%s)\n", "length", stat.length, size_text(stat.length, length));
 	printf("%-11s %u\n", "width", stat.width);
 	printf("%-11s %s\n", "stripe", size_text(stat.stripe_bytes, stripe));
+	printf("%-11s by %s\n", "atomics",
+	       stat.has_nic_atomics ? "network cards" : "the servers' processors");
 	printf("%-11s %u\n", "open", stat.nr_references);
 	printf("%-11s %s\n", "state", stat.is_lost ? "lost" : "ok");
 	return 0;
@@ -207,8 +209,8 @@ static int region_rm(struct cli *cli, const struct cli_command *command, int arg
 }
 
 const struct cli_command region_commands[] = {
-	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE]", "a file into a new region",
-	 region_put},
+	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics]",
+	 "a file into a new region", region_put},
 	{"region get", "NS:NAME FILE|-", "a region into a file", region_get},
 	{"region ls", "NS", "list a namespace's regions", region_ls},
 	{"region stat", "NS:NAME", "show one region", region_stat},

@@ -19,6 +19,7 @@ grep -Eq 'a name: with spaces$' listed || fail "ls: $(cat listed)"
 grep -Eq '^length +3000000 ' shown || fail "stat: $(cat shown)"
 grep -Eq '^stripe +128 KiB$' shown || fail "stat: $(cat shown)"
 grep -Eq '^state +ok$' shown || fail "stat: $(cat shown)"
+grep -Eq "^atomics +by the servers' processors$" shown || fail "stat: $(cat shown)"
 "$AFAR" region get scratch:@0x1000 out >/dev/null
 same in out
 

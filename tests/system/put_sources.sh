@@ -37,6 +37,11 @@ refused 1 'empty' "$AFAR" region put empty from:x
 refused 1 'empty' "$AFAR" region put - from:x
 refused 1 'missing: No such file' "$AFAR" region put missing from:x
 refused 1 'folder' "$AFAR" region put . from:x
+refused 2 'replace' "$AFAR" region put in from:file --replace --nic-atomics
+if [ "${AFAR_TEST_TRANSPORT:-tcp}" = tcp ]; then
+	refused 1 'no transport.*has atomics' "$AFAR" region put in from:nic --nic-atomics
+	refused 1 'there is none' "$AFAR" region stat from:nic
+fi
 refused 1 'not the 10 of --size' "$AFAR" region put in from:x --size 10
 refused 2 'not a size' "$AFAR" region put in from:x --size ten
 refused 1 'ended before' sh -c 'head -c 10 in | "$AFAR" region put - from:x --size 1M'

@@ -5,11 +5,29 @@
  * ends them.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "api.h"
 
 #define NR_THREADS 6U
+
+/* The kind of region that a test is about; AFAR_ALLOC_NIC_ATOMICS where the transport can. */
+static unsigned flags;
+
+static int with_nic_atomics(void **state)
+{
+	(void)state;
+	flags = AFAR_ALLOC_NIC_ATOMICS;
+	return 0;
+}
+
+static int without_nic_atomics(void **state)
+{
+	(void)state;
+	flags = 0;
+	return 0;
+}
 
 static struct afar_region *make_region(struct afar_namespace *ns, uint64_t bytes)
 {
@@ -17,7 +35,7 @@ static struct afar_region *make_region(struct afar_namespace *ns, uint64_t bytes
 	uint8_t *zeros = calloc(1, bytes);
 
 	assert_non_null(zeros);
-	assert_int_equal(afar_region_create(ns, "r", bytes, 0, &region), 0);
+	assert_int_equal(afar_region_create(ns, "r", bytes, flags, &region), 0);
 	assert_int_equal(afar_region_pwrite(region, zeros, bytes, 0), (ssize_t)bytes);
 	free(zeros);
 	return region;
@@ -197,6 +215,60 @@ static void test_many_sessions(void **state)
 	drop_namespace(ns, "atomic");
 }
 
+/* ---- By network cards, or not */
+
+static void test_kind_is_told(void **state)
+{
+	struct afar_namespace *ns = make_namespace("atomic", 4 * KIB, 4 * MIB);
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	struct afar_region *region = make_region(ns, MIB);
+
+	(void)state;
+	assert_int_equal(afar_region_stat(region, &stat), 0);
+	assert_int_equal(stat.has_nic_atomics, flags == AFAR_ALLOC_NIC_ATOMICS);
+	drop_region(region);
+	drop_namespace(ns, "atomic");
+}
+
+static void test_refused_where_there_are_none(void **state)
+{
+	struct afar_namespace *ns = make_namespace("atomic", 4 * KIB, 4 * MIB);
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_region *region;
+
+	(void)state;
+	expect_error(afar_region_create(ns, "r", MIB, AFAR_ALLOC_NIC_ATOMICS, &region),
+		     -EOPNOTSUPP);
+	assert_non_null(strstr(afar_last_error(), "verbs"));
+	expect_error(afar_region_create(ns, "r", MIB, AFAR_ALLOC_NIC_ATOMICS << 1, &region),
+		     -EINVAL);
+	assert_int_equal(afar_namespace_stat(ns, &stat), 0);
+	assert_int_equal(stat.allocated_bytes, 0);
+	drop_namespace(ns, "atomic");
+}
+
+/* The server's processor has no part in it. */
+static void test_stopped_server(void **state)
+{
+	struct afar_namespace *ns = make_namespace("atomic", 4 * KIB, 4 * MIB);
+	struct afar_region *region = make_region(ns, MIB);
+	uint64_t before;
+
+	(void)state;
+	for (uint64_t i = 0; i < 2; i++)
+		assert_int_equal(afar_region_fetch_add(region, i * 4 * KIB, 1, &before), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(kill(cluster_server(cluster, i), SIGSTOP), 0);
+	for (uint64_t i = 0; i < 100; i++) {
+		assert_int_equal(afar_region_fetch_add(region, i % 2 * 4 * KIB, 1, &before), 0);
+		assert_int_equal(before, i / 2 + 1);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(kill(cluster_server(cluster, i), SIGCONT), 0);
+	drop_region(region);
+	drop_namespace(ns, "atomic");
+}
+
 /* The last of the file. */
 static void test_killed_server(void **state)
 {
@@ -217,12 +289,22 @@ static void test_killed_server(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking),
-		cmocka_unit_test(test_queue),
-		cmocka_unit_test(test_many_sessions),
+#define BY_NIC(test) cmocka_unit_test_setup_teardown(test, with_nic_atomics, without_nic_atomics)
+	const struct CMUnitTest by_processor[] = {
+		cmocka_unit_test(test_blocking),      cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_many_sessions), cmocka_unit_test(test_kind_is_told),
 		cmocka_unit_test(test_killed_server),
 	};
+	const struct CMUnitTest by_nic[] = {
+		BY_NIC(test_blocking),	   BY_NIC(test_queue),		BY_NIC(test_many_sessions),
+		BY_NIC(test_kind_is_told), BY_NIC(test_stopped_server), BY_NIC(test_killed_server),
+	};
+	const struct CMUnitTest without[] = {
+		cmocka_unit_test(test_refused_where_there_are_none),
+	};
+	int nr_failed = cmocka_run_group_tests(by_processor, start, stop);
 
-	return cmocka_run_group_tests(tests, start, stop);
+	if (is_on_tcp())
+		return nr_failed + cmocka_run_group_tests(without, start, stop);
+	return nr_failed + cmocka_run_group_tests(by_nic, start, stop);
 }

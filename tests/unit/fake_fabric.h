@@ -34,6 +34,8 @@ struct fake_transfer {
 	struct fabric_endpoint *endpoint;
 	void *addr; /* of its first piece; of a message: what its operand is the number of */
 	bool is_write;
+	bool is_swap; /* of an atomic: that, with both; else operand alone */
+	uint64_t operand, compare;
 	const struct message_request *request; /* of a message; NULL: it is none */
 	struct message_reply *reply;	       /* where the receive is that will take it */
 };
@@ -232,6 +234,34 @@ static int fake_write(struct fabric_endpoint *endpoint, const struct fabric_piec
 	return fake_post(endpoint, pieces, context, true);
 }
 
+/* What it brings is put at its address by the test. */
+static int fake_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+			  uint64_t remote, uint64_t key, uint64_t operand, uint64_t context)
+{
+	(void)remote;
+	(void)key;
+	return fake_start((struct fake_transfer){.context = context,
+						 .endpoint = endpoint,
+						 .addr = result->addr,
+						 .is_write = true,
+						 .operand = operand});
+}
+
+static int fake_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+			     uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
+			     uint64_t context)
+{
+	(void)remote;
+	(void)key;
+	return fake_start((struct fake_transfer){.context = context,
+						 .endpoint = endpoint,
+						 .addr = result->addr,
+						 .is_write = true,
+						 .is_swap = true,
+						 .operand = operand,
+						 .compare = compare});
+}
+
 static const struct fabric_ops fake_ops = {
 	.transport = "fake",
 	.queue_open = fake_queue_open,
@@ -247,6 +277,8 @@ static const struct fabric_ops fake_ops = {
 	.receive = fake_receive,
 	.read = fake_read,
 	.write = fake_write,
+	.fetch_add = fake_fetch_add,
+	.compare_swap = fake_compare_swap,
 };
 
 /* Lets one transfer in flight end; its queue has seen it afterwards. */

@@ -494,6 +494,42 @@ static void test_free_and_references(void **state)
 	check_all(&fixture);
 }
 
+/* Who does a region's atomics is said when it is made, and to everybody, from then on. */
+static void test_home_of_atomics_is_kept(void **state)
+{
+	Afar__Request *ask;
+	Afar__Reply *reply;
+	struct fake_client client;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	assert_false(must_open(&client, ask_alloc(ns, "cpu", 1, false), &reply)->has_nic_atomics);
+	drop(reply);
+	ask = ask_alloc(ns, "nic", 1, false);
+	ask->region_alloc->has_nic_atomics = true;
+	assert_true(must_open(&client, ask, &reply)->has_nic_atomics);
+	drop(reply);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(must_open(&client, ask_open(ns, "nic", 0), &reply)->has_nic_atomics);
+		drop(reply);
+		assert_false(must_open(&client, ask_open(ns, "cpu", 0), &reply)->has_nic_atomics);
+		drop(reply);
+		reply = fixture_ask(&fixture, &client, ask_regions(ns, 0, 2));
+		assert_int_equal(reply->region_infos->n_entries, 2);
+		assert_false(reply->region_infos->entries[0]->has_nic_atomics);
+		assert_true(reply->region_infos->entries[1]->has_nic_atomics);
+		drop(reply);
+		fixture_restart(&fixture);
+		fixture_join(&fixture, 0, 1 << 30);
+		assert_int_equal(client_resume(&fixture, &client), 0);
+	}
+	check_all(&fixture);
+}
+
 static void test_requests_are_done_once(void **state)
 {
 	struct fake_client client;
@@ -566,6 +602,7 @@ int main(void)
 		TEST(test_alloc_limits),
 		TEST(test_first_region_and_addresses),
 		TEST(test_free_and_references),
+		TEST(test_home_of_atomics_is_kept),
 		TEST(test_requests_are_done_once),
 	};
 

@@ -223,13 +223,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		return -EMSGSIZE;
 	rc = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
 			       : fi_writemsg(endpoint->ep, &message, FI_COMPLETION);
-	/* Even a refused one: polling is what makes room. */
-	ofi_queue_warm(queue, endpoint->cq);
-	if (rc == 0) {
-		endpoint->cq->nr_in_flight++;
-		return 0;
-	}
-	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+	return ofi_posted(endpoint, rc);
 }
 
 int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -264,7 +258,6 @@ int ofi_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, 
 int ofi_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
 {
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
-	struct ofi_queue *queue = ofi_container(base->queue, struct ofi_queue);
 	ssize_t rc;
 
 	/* The accepting end can be sent to, and answer, before it hears that it is connected. */
@@ -272,10 +265,5 @@ int ofi_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uin
 		return -ENOTCONN;
 	rc = fi_send(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
 		     (void *)(uintptr_t)context);
-	ofi_queue_warm(queue, endpoint->cq);
-	if (rc == 0) {
-		endpoint->cq->nr_in_flight++;
-		return 0;
-	}
-	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+	return ofi_posted(endpoint, rc);
 }

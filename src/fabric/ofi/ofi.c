@@ -12,13 +12,13 @@
 #include "base/error.h"
 #include "fabric/ofi/library.h"
 
-static struct fi_info *make_hints(const char *provider)
+static struct fi_info *make_hints(const char *provider, uint64_t capabilities)
 {
 	struct fi_info *hints = fi_allocinfo();
 
 	if (hints == NULL)
 		return NULL;
-	hints->caps = FI_MSG | FI_RMA;
+	hints->caps = capabilities;
 	/* We use no remote CQ data, so it costs nothing to let it consume receives. */
 	hints->mode = FI_RX_CQ_DATA;
 	hints->ep_attr->type = FI_EP_MSG;
@@ -33,9 +33,9 @@ static struct fi_info *make_hints(const char *provider)
 	return hints;
 }
 
-static int find_provider(const char *provider, struct fi_info **out)
+static int look_for(const char *provider, uint64_t capabilities, struct fi_info **out)
 {
-	struct fi_info *hints = make_hints(provider);
+	struct fi_info *hints = make_hints(provider, capabilities);
 	int rc;
 
 	if (hints == NULL)
@@ -43,6 +43,14 @@ static int find_provider(const char *provider, struct fi_info **out)
 	rc = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, out);
 	fi_freeinfo(hints);
 	return rc == -FI_ENODATA ? -ENODEV : rc;
+}
+
+/* There are devices without atomics. */
+static int find_provider(const char *provider, struct fi_info **out)
+{
+	int rc = look_for(provider, FI_MSG | FI_RMA | FI_ATOMIC, out);
+
+	return rc == -ENODEV ? look_for(provider, FI_MSG | FI_RMA, out) : rc;
 }
 
 static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
@@ -63,6 +71,8 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	attributes->is_target_passive = true;
 	/* A write is acknowledged when the NIC has it. */
 	attributes->writes_need_flush = true;
+	if ((info->caps & FI_ATOMIC) == 0)
+		fabric->atomics = OFI_ATOMICS_NONE;
 	attributes->needs_local_registration = (mr_mode & FI_MR_LOCAL) != 0;
 	attributes->transfer_bytes_max = info->ep_attr->max_msg_size;
 	attributes->iov_max = iov_max < FABRIC_IOV_MAX ? (uint32_t)iov_max : FABRIC_IOV_MAX;
@@ -75,6 +85,7 @@ static void ofi_close(struct fabric *base)
 	ofi_domain_close(base->domain);
 	fi_close(&fabric->fabric->fid);
 	fi_freeinfo(fabric->info);
+	pthread_mutex_destroy(&fabric->atomics_lock);
 	free(fabric);
 }
 
@@ -98,6 +109,7 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	if (rc != 0)
 		goto out_info;
 	describe(fabric, ops);
+	pthread_mutex_init(&fabric->atomics_lock, NULL);
 	rc = ofi_domain_open(&fabric->base, &fabric->base.domain);
 	if (rc != 0)
 		goto out_fabric;
@@ -105,6 +117,7 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 	return 0;
 
 out_fabric:
+	pthread_mutex_destroy(&fabric->atomics_lock);
 	fi_close(&fabric->fabric->fid);
 out_info:
 	fi_freeinfo(fabric->info);
@@ -160,6 +173,9 @@ const struct fabric_ops ofi_verbs_ops = {
 	.endpoint_close = ofi_endpoint_close,
 	.read = ofi_read,
 	.write = ofi_write,
+	.has_atomics = ofi_has_atomics,
+	.fetch_add = ofi_fetch_add,
+	.compare_swap = ofi_compare_swap,
 	.receive = ofi_receive,
 	.send = ofi_send,
 };

@@ -7,6 +7,7 @@
  *   domain.c    protection domains, and memory registered in them
  *   queue.c     completion queues, connection events, sleeping
  *   endpoint.c  connecting, accepting, closing, reading, writing
+ *   atomics.c   atomics, and whether they work
  *   listener.c  connection requests
  *
  * Ownership: a fabric owns libfabric's fabric and its first domain. A queue owns its event queue (EQ), its
@@ -37,12 +38,16 @@
  * the EQ for ever. */
 #define OFI_EVENT_DATA_MAX 512
 
+enum ofi_atomics { OFI_ATOMICS_UNTRIED, OFI_ATOMICS_NONE, OFI_ATOMICS_WORK };
+
 struct ofi_fabric {
 	struct fabric base;
 	struct fi_info *info; /* what the provider can do; a template for endpoints */
 	struct fid_fabric *fabric;
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
+	pthread_mutex_t atomics_lock;
+	enum ofi_atomics atomics; /* written once, with the lock held */
 };
 
 struct ofi_domain {
@@ -152,6 +157,18 @@ void ofi_queue_drain_events(struct ofi_queue *queue);
 /* Has the next polls read this CQ: something was done that may bring a completion. */
 void ofi_queue_warm(struct ofi_queue *queue, struct ofi_cq *cq);
 
+/* What becomes of a transfer that libfabric was given, and has answered so. */
+static inline int ofi_posted(struct ofi_endpoint *endpoint, ssize_t rc)
+{
+	/* Even a refused one: polling is what makes room. */
+	ofi_queue_warm(ofi_container(endpoint->base.queue, struct ofi_queue), endpoint->cq);
+	if (rc == 0) {
+		endpoint->cq->nr_in_flight++;
+		return 0;
+	}
+	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+}
+
 /* endpoint.c */
 int ofi_connect(struct fabric_queue *queue, const char *address, const void *private_data,
 		size_t private_length, void *owner, struct fabric_endpoint **out);
@@ -165,6 +182,14 @@ int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 int ofi_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		uint64_t context);
 int ofi_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);
+
+/* atomics.c */
+bool ofi_has_atomics(struct fabric *fabric);
+int ofi_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		  uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
+int ofi_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		     uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
+		     uint64_t context);
 
 /* listener.c */
 int ofi_listen(struct fabric *fabric, const char *address, struct fabric_listener **out);
