@@ -19,6 +19,7 @@
 #define PARTY_DATA_MAX	   ((size_t)512 << 10)
 #define PARTY_FLAG	   (PARTY_DATA_MAX + PARTY_STRIPE) /* second server */
 #define PARTY_ANSWER	   (PARTY_DATA_MAX)		   /* first server */
+#define PARTY_BARRIER	   (PARTY_FLAG + PARTY_STRIPE)	   /* first server */
 #define PARTY_REGION_BYTES ((uint64_t)1 << 20)
 
 struct party {

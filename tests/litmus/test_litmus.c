@@ -17,13 +17,18 @@
 
 #include <cmocka.h>
 
+#include <afar/barrier.h>
+
+#include "../transport.h"
 #include "cluster.h"
 #include "party.h"
 #include "processes.h"
 
-#define ROUNDS	    600
-#define ROUNDS_LONG 100000
-#define MIB	    ((uint64_t)1 << 20)
+#define ROUNDS	     600
+#define ROUNDS_VERBS 60 /* of an emulated network, which is slow, and slower with much data */
+#define ROUNDS_LONG  100000
+#define MUCH_DATA    65536U
+#define MIB	     ((uint64_t)1 << 20)
 
 static struct cluster *cluster;
 static struct afar_session *session;
@@ -41,7 +46,7 @@ enum order {
 
 /* What a child is told, on its command line. */
 struct role {
-	char name; /* 'w'riter, 'r'eader, 'x' or 'y' */
+	char name; /* 'w'riter, 'r'eader, 'x' or 'y', 'b'egin or 'c'ome to a barrier */
 	unsigned order;
 	unsigned nr_rounds;
 	unsigned data_bytes;
@@ -159,6 +164,44 @@ static void store_rounds(struct party *party, const struct role *role, int say, 
 	}
 }
 
+/* ---- A barrier: each writes its own byte, and reads the other's behind the barrier */
+
+static void meet_rounds(struct party *party, const struct role *role, int say)
+{
+	const struct afar_barrier_options options = {
+		.size = sizeof(options),
+		.offset = PARTY_BARRIER,
+		.nr_members = 2,
+		.member = role->name == 'c',
+	};
+	enum party_piece own = options.member ? PARTY_ANSWER_BYTE : PARTY_FLAG_BYTE;
+	enum party_piece other = options.member ? PARTY_FLAG_BYTE : PARTY_ANSWER_BYTE;
+	uint8_t *own_byte = options.member ? party->answer : party->flag;
+	uint8_t *other_byte = options.member ? party->flag : party->answer;
+	struct afar_op publish[] = {party_op(party, AFAR_OP_WRITE, 0, own, 1),
+				    party_flush(party, 0)};
+	struct afar_op look = party_op(party, AFAR_OP_READ, 0, other, 1);
+	struct findings findings = {0};
+	struct afar_barrier *barrier;
+
+	if (afar_barrier_open(party->region, &options, -1, &barrier))
+		party_fail(party, "open the barrier");
+	for (uint64_t round = 1; round <= role->nr_rounds; round++) {
+		*own_byte = (uint8_t)round;
+		party_run(party, 0, publish, 2);
+		if (afar_barrier_wait(barrier, -1))
+			party_fail(party, "wait at the barrier");
+		party_run(party, 0, &look, 1);
+		findings.nr_stale += *other_byte != (uint8_t)round;
+		/* Nobody writes the next before both have looked. */
+		if (afar_barrier_wait(barrier, -1))
+			party_fail(party, "wait at the barrier");
+	}
+	if (write(say, &findings, sizeof(findings)) != sizeof(findings))
+		party_fail(party, "tell of it");
+	afar_barrier_close(barrier);
+}
+
 /* ---- The children */
 
 static int run_child(char **argv)
@@ -179,6 +222,8 @@ static int run_child(char **argv)
 		write_rounds(&party, &role);
 	else if (role.name == 'r')
 		read_rounds(&party, &role, say);
+	else if (role.name == 'b' || role.name == 'c')
+		meet_rounds(&party, &role, say);
 	else
 		store_rounds(&party, &role, say, go);
 	party_close(&party);
@@ -197,9 +242,13 @@ static void start_child(struct client_process *child, struct role role)
 
 /* ---- The tests */
 
-static unsigned nr_rounds(void)
+static unsigned nr_rounds(unsigned data_bytes)
 {
-	return getenv("AFAR_LONG") ? ROUNDS_LONG : ROUNDS;
+	unsigned nr = is_on_tcp() ? ROUNDS : ROUNDS_VERBS;
+
+	if (getenv("AFAR_LONG"))
+		nr = ROUNDS_LONG;
+	return !is_on_tcp() && data_bytes > MUCH_DATA ? nr / 10 : nr;
 }
 
 /* A new region of zeros: its namespace's memory is fresh. */
@@ -226,7 +275,7 @@ static int drop_region(void **state)
 
 static struct findings pass_messages(enum order order, unsigned data_bytes, unsigned is_pair)
 {
-	struct role role = {'w', order, nr_rounds(), data_bytes, is_pair};
+	struct role role = {'w', order, nr_rounds(data_bytes), data_bytes, is_pair};
 	struct client_process writer, reader;
 	struct findings findings;
 
@@ -281,20 +330,21 @@ static void report_messages(enum order order, const char *how)
 
 	print_message("message of %u bytes %s: old data in %llu of %u rounds\n", data_bytes, how,
 		      (unsigned long long)pass_messages(order, data_bytes, 0).nr_stale,
-		      nr_rounds());
+		      nr_rounds(data_bytes));
 }
 
 static void test_no_order(void **state)
 {
 	(void)state;
 	report_messages(BY_NOTHING, "without order");
-	report_messages(BY_AFTER_EARLY, "without a flush, of writes that complete early");
+	report_messages(is_on_tcp() ? BY_AFTER_EARLY : BY_AFTER,
+			"without a flush, of writes that complete early");
 }
 
 /* How often each saw the other's old byte. */
 static unsigned store_and_look(enum order order)
 {
-	struct role role = {'x', order, nr_rounds(), 0, 0};
+	struct role role = {'x', order, nr_rounds(0), 0, 0};
 	struct client_process children[2];
 	unsigned nr_both_old = 0;
 
@@ -324,9 +374,31 @@ static void test_store_buffering(void **state)
 {
 	(void)state;
 	assert_int_equal(store_and_look(BY_FLUSH), 0);
-	assert_int_equal(store_and_look(BY_FLUSH_EARLY), 0);
+	if (is_on_tcp())
+		assert_int_equal(store_and_look(BY_FLUSH_EARLY), 0);
 	print_message("store buffering without order: both saw the old byte in %u of %u rounds\n",
-		      store_and_look(BY_NOTHING), nr_rounds());
+		      store_and_look(BY_NOTHING), nr_rounds(0));
+}
+
+static void test_barrier(void **state)
+{
+	struct role role = {'b', BY_FLUSH, nr_rounds(0), 0, 0};
+	struct client_process children[2];
+
+	(void)state;
+	assert_int_equal(make_region(NULL), 0);
+	start_child(&children[0], role);
+	role.name = 'c';
+	start_child(&children[1], role);
+	for (unsigned i = 0; i < 2; i++) {
+		struct findings findings;
+
+		client_hear(&children[i], &findings, sizeof(findings));
+		assert_int_equal(findings.nr_stale, 0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(client_reap(&children[i]), 0);
+	assert_int_equal(drop_region(NULL), 0);
 }
 
 static int start(void **state)
@@ -350,14 +422,22 @@ int main(int argc, char **argv)
 {
 	if (argc == 5)
 		return run_child(argv);
-	const struct CMUnitTest tests[] = {
+	/* On verbs writes complete early by themselves. */
+	const struct CMUnitTest on_tcp[] = {
 		cmocka_unit_test(test_after),
 		cmocka_unit_test(test_flush),
 		cmocka_unit_test(test_flush_of_early_writes),
 		cmocka_unit_test(test_two_queues),
 		cmocka_unit_test(test_no_order),
 		cmocka_unit_test(test_store_buffering),
+		cmocka_unit_test(test_barrier),
+	};
+	const struct CMUnitTest on_verbs[] = {
+		cmocka_unit_test(test_flush),	 cmocka_unit_test(test_two_queues),
+		cmocka_unit_test(test_no_order), cmocka_unit_test(test_store_buffering),
+		cmocka_unit_test(test_barrier),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return is_on_tcp() ? cmocka_run_group_tests(on_tcp, start, stop)
+			   : cmocka_run_group_tests(on_verbs, start, stop);
 }
