@@ -60,10 +60,11 @@ static int register_all(struct fabrics *fabrics, const struct fabric *fabric, un
 	return status;
 }
 
-static int open_fabric(struct fabrics *fabrics, const char *transport, unsigned number)
+static int open_fabric(struct fabrics *fabrics, const char *transport, const char *address,
+		       unsigned number)
 {
 	struct fabric *fabric = NULL;
-	int status = fabric_open(transport, &fabric);
+	int status = fabric_open_at(transport, address, &fabric);
 
 	if (!status) {
 		status = register_all(fabrics, fabric, number);
@@ -78,7 +79,8 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, unsigned 
 	return 0;
 }
 
-static int add_fabric(struct fabrics *fabrics, const char *transport, unsigned *number)
+static int add_fabric(struct fabrics *fabrics, const char *transport, const char *address,
+		      unsigned *number)
 {
 	size_t length = strlen(transport);
 
@@ -88,21 +90,30 @@ static int add_fabric(struct fabrics *fabrics, const char *transport, unsigned *
 				  transport, fabrics->nr_known);
 	*number = fabrics->nr_known++;
 	memcpy(fabrics->known[*number].transport, transport, length + 1);
-	return open_fabric(fabrics, transport, *number);
+	return open_fabric(fabrics, transport, address, *number);
 }
 
 /* ---- What others call */
 
-int fabrics_get(struct fabrics *fabrics, const char *transport, unsigned *number)
+/* One that could not be opened at its address is there for none of the transport. */
+static bool is_for(struct fabric *fabric, const char *known, const char *transport,
+		   const char *address)
+{
+	return strcmp(known, transport) == 0 && (!fabric || fabric_reaches(fabric, address));
+}
+
+int fabrics_get(struct fabrics *fabrics, const char *transport, const char *address,
+		unsigned *number)
 {
 	unsigned i = 0;
 	int status = 0;
 
 	pthread_mutex_lock(&fabrics->lock);
-	while (i < fabrics->nr_known && strcmp(fabrics->known[i].transport, transport) != 0)
+	while (i < fabrics->nr_known &&
+	       !is_for(fabrics->known[i].fabric, fabrics->known[i].transport, transport, address))
 		i++;
 	if (i == fabrics->nr_known)
-		status = add_fabric(fabrics, transport, &i);
+		status = add_fabric(fabrics, transport, address, &i);
 	else if (!fabrics->known[i].fabric)
 		status = error_fail(-ENODEV, "use transport %s: this machine does not have it",
 				    transport);

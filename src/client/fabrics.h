@@ -19,7 +19,7 @@
 
 #include "fabric/fabric.h"
 
-#define FABRICS_MAX	     4	/* transports of a session                         */
+#define FABRICS_MAX	     4	/* transports of a session, or devices             */
 #define FABRIC_TRANSPORT_MAX 16 /* bytes of a transport's name, with its final 0 */
 
 struct fabrics {
@@ -47,9 +47,10 @@ void fabrics_init(struct fabrics *fabrics);
 /* Nothing uses them any more. */
 void fabrics_close(struct fabrics *fabrics);
 
-/* The number of the fabric for a transport; opens it if it is not open. Errors with a sentence: -ENODEV or
+/* The number of the fabric by which to get to an address over a transport; opens it if it is not open. Errors with a sentence: -ENODEV or
  * those of fabric_open(), and those of registering the memory that is there. */
-int fabrics_get(struct fabrics *fabrics, const char *transport, unsigned *number);
+int fabrics_get(struct fabrics *fabrics, const char *transport, const char *address,
+		unsigned *number);
 
 static inline struct fabric *fabrics_at(const struct fabrics *fabrics, unsigned number)
 {

@@ -199,7 +199,8 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 {
 	struct fabrics *fabrics = &queue->session->fabrics;
 	const struct fabric *fabric;
-	int ret = fabrics_get(fabrics, group->lanes[0]->transport, &path->nr_fabric);
+	int ret = fabrics_get(fabrics, group->lanes[0]->transport, group->lanes[0]->address,
+			      &path->nr_fabric);
 	uint64_t bytes_max;
 
 	if (ret)

@@ -253,7 +253,8 @@ static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
 	unsigned number;
 
 	for (unsigned i = 0; i < peer->nr_lanes; i++) {
-		if (fabrics_get(fabrics, peer->lanes[i].transport, &number) == 0 &&
+		if (fabrics_get(fabrics, peer->lanes[i].transport, peer->lanes[i].address,
+				&number) == 0 &&
 		    fabric_has_atomics(fabrics_at(fabrics, number)))
 			return true;
 	}

@@ -14,11 +14,11 @@
 
 static const struct fabric_ops *const transports[] = {&tcp_ops, &ofi_verbs_ops};
 
-int fabric_open(const char *transport, struct fabric **out)
+int fabric_open_at(const char *transport, const char *address, struct fabric **out)
 {
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
 		if (strcmp(transports[i]->transport, transport) == 0)
-			return transports[i]->open(transport, out);
+			return transports[i]->open(transport, address, out);
 	}
 	return error_fail(-EINVAL,
 			  "open transport \"%s\": there is none of this name; use tcp or verbs",

@@ -125,8 +125,11 @@ struct fabric_listener {
 struct fabric_ops {
 	const char *transport;
 
-	/* Opens the transport in this process. -ENODEV: it is not there. */
-	int (*open)(const char *transport, struct fabric **out);
+	/* Opens the transport in this process, on one device: the one that `address`, HOST:PORT, is at or is
+	 * reached by; any, if that is NULL or any of the machine's. -ENODEV: there is none. */
+	int (*open)(const char *transport, const char *address, struct fabric **out);
+	/* Whether its device is the one by which to get to an address. NULL: there are no devices to choose from. */
+	bool (*reaches)(struct fabric *fabric, const char *address);
 	void (*close)(struct fabric *fabric);
 
 	/* One more domain. Closing it wants its registrations and endpoints closed before. */
@@ -212,8 +215,18 @@ struct fabric_ops {
 		    uint64_t context);
 };
 
-/* Opens a transport by name. -EINVAL: no such transport. */
-int fabric_open(const char *transport, struct fabric **out);
+/* Opens a transport by name, at an address or at any. -EINVAL: no such transport, or no address. */
+int fabric_open_at(const char *transport, const char *address, struct fabric **out);
+
+static inline int fabric_open(const char *transport, struct fabric **out)
+{
+	return fabric_open_at(transport, NULL, out);
+}
+
+static inline bool fabric_reaches(struct fabric *fabric, const char *address)
+{
+	return !fabric->ops->reaches || fabric->ops->reaches(fabric, address);
+}
 
 static inline void fabric_close(struct fabric *fabric)
 {

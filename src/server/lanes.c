@@ -73,7 +73,8 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	for (unsigned i = 0; i < nr_lanes && status == 0; i++) {
 		lanes->lanes[i].options = options[i];
 		lanes->nr_lanes++;
-		status = fabric_open(options[i].transport, &lanes->fabrics[i]);
+		status = fabric_open_at(options[i].transport, options[i].address,
+					&lanes->fabrics[i]);
 		if (status == 0)
 			status = check_fabric(lanes->fabrics[i], options[i].address, manager);
 	}

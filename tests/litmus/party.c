@@ -44,7 +44,7 @@ void party_open(struct party *party, const char *name, const char *uri, bool is_
 	if (is_early) {
 		unsigned number;
 
-		try(fabrics_get(&party->session->fabrics, test_transport(), &number));
+		try(fabrics_get(&party->session->fabrics, test_transport(), any_port(), &number));
 		early_begin(fabrics_at(&party->session->fabrics, number));
 	}
 	try(afar_namespace_open(party->session, PARTY_NAME, &party->ns));

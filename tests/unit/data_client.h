@@ -26,7 +26,7 @@ struct data_client {
 static inline void data_client_open(struct data_client *client)
 {
 	*client = (struct data_client){0};
-	assert_int_equal(fabric_open(test_transport(), &client->fabric), 0);
+	assert_int_equal(fabric_open_at(test_transport(), any_port(), &client->fabric), 0);
 	assert_int_equal(fabric_queue_open(client->fabric, 8, &client->queue), 0);
 }
 

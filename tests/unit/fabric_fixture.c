@@ -47,7 +47,7 @@ void *descriptor_of(struct fabric *fabric, void *data, size_t length)
 	return local->memory.descriptor;
 }
 
-static void close_fabric(struct fabric *fabric)
+void close_fabric(struct fabric *fabric)
 {
 	struct local *local, *next;
 
@@ -66,7 +66,7 @@ static void close_fabric(struct fabric *fabric)
 void target_open(struct target *target, const char *address)
 {
 	memset(target, 0, sizeof(*target));
-	assert_int_equal(fabric_open(test_transport(), &target->fabric), 0);
+	assert_int_equal(fabric_open_at(test_transport(), address, &target->fabric), 0);
 	assert_int_equal(fabric_listen(target->fabric, address, &target->listener), 0);
 	assert_int_equal(fabric_queue_open(target->fabric, 1, &target->queue), 0);
 	target->data = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -179,7 +179,7 @@ int client_setup(void **state)
 
 	assert_non_null(client);
 	target_start(&client->target);
-	assert_int_equal(fabric_open(test_transport(), &client->fabric), 0);
+	assert_int_equal(fabric_open_at(test_transport(), any_port(), &client->fabric), 0);
 	assert_int_equal(fabric_queue_open(client->fabric, DEPTH, &client->queue), 0);
 	*state = client;
 	return 0;

@@ -74,6 +74,9 @@ void connect_pair(struct client *client, struct target *other, struct fabric_end
  * client's fabric is closed. */
 void *descriptor_of(struct fabric *fabric, void *data, size_t length);
 
+/* Ends those registrations, and the fabric. */
+void close_fabric(struct fabric *fabric);
+
 /* Starts a transfer of one piece; makes one. */
 int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
 	      const struct fabric_memory *memory, uint64_t offset, uint64_t context);

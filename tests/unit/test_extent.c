@@ -113,7 +113,7 @@ static void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_byt
 
 	pthread_mutex_init(&bed->lock, NULL);
 	pthread_cond_init(&bed->changed, NULL);
-	assert_int_equal(fabric_open(test_transport(), &bed->fabric), 0);
+	assert_int_equal(fabric_open_at(test_transport(), any_port(), &bed->fabric), 0);
 	assert_int_equal(domains_open(&bed->fabric, 1, &bed->domains), 0);
 	pool.domains = progress.domains = bed->domains;
 	progress.fabric = bed->fabric;

@@ -307,7 +307,7 @@ static void test_start_checks_the_transport(void **state)
 	struct fabric *fabric;
 
 	(void)state;
-	assert_int_equal(fabric_open(test_transport(), &fabric), 0);
+	assert_int_equal(fabric_open_at(test_transport(), any_port(), &fabric), 0);
 	assert_int_equal(selfcheck(fabric, any_port()), 0);
 	honest = fabric->ops;
 	greedy = lazy = open = *honest;
@@ -340,7 +340,7 @@ static int check_cached(void)
 {
 	struct fabric *fabric;
 
-	if (fabric_open(test_transport(), &fabric) != 0)
+	if (fabric_open_at(test_transport(), any_port(), &fabric) != 0)
 		return 2;
 	return selfcheck(fabric, any_port()) == -EPERM &&
 			       strstr(afar_last_error(), "key goes through")

@@ -116,6 +116,10 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	rc = fabric_address_resolve("connect to", address, false, &peer);
 	if (rc != 0)
 		return rc;
+	if (!fabric_reaches(base->fabric, address))
+		return error_fail(-EHOSTUNREACH,
+				  "connect to %s: it is not by device %s that one gets there",
+				  address, fabric->info->domain_attr->name);
 	info = connect_info(fabric, &peer);
 	if (info == NULL)
 		return error_code(-ENOMEM);

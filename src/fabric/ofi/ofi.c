@@ -6,6 +6,8 @@
 #include "fabric/ofi/ofi.h"
 
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,24 +35,100 @@ static struct fi_info *make_hints(const char *provider, uint64_t capabilities)
 	return hints;
 }
 
-static int look_for(const char *provider, uint64_t capabilities, struct fi_info **out)
+/* At an address, whose host is as people write it; or anywhere, if it is NULL. */
+static int look_for(const char *provider, uint64_t capabilities, const char *host,
+		    struct fi_info **out)
 {
 	struct fi_info *hints = make_hints(provider, capabilities);
 	int rc;
 
 	if (hints == NULL)
 		return -ENOMEM;
-	rc = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, out);
+	if (host != NULL)
+		hints->addr_format = strchr(host, ':') != NULL ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+	rc = fi_getinfo(FI_VERSION(1, 17), host, NULL, 0, hints, out);
 	fi_freeinfo(hints);
 	return rc == -FI_ENODATA ? -ENODEV : rc;
 }
 
 /* There are devices without atomics. */
-static int find_provider(const char *provider, struct fi_info **out)
+static int find_provider(const char *provider, const char *host, struct fi_info **out)
 {
-	int rc = look_for(provider, FI_MSG | FI_RMA | FI_ATOMIC, out);
+	int rc = look_for(provider, FI_MSG | FI_RMA | FI_ATOMIC, host, out);
 
-	return rc == -ENODEV ? look_for(provider, FI_MSG | FI_RMA, out) : rc;
+	return rc == -ENODEV ? look_for(provider, FI_MSG | FI_RMA, host, out) : rc;
+}
+
+/* ---- Devices */
+
+static bool is_any(const struct fabric_address *address)
+{
+	const struct sockaddr_in *ipv4 = (const void *)&address->storage;
+	const struct sockaddr_in6 *ipv6 = (const void *)&address->storage;
+
+	return address->storage.ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&ipv6->sin6_addr)
+						      : ipv4->sin_addr.s_addr == INADDR_ANY;
+}
+
+/* The host of an address, as numbers; empty: any. */
+static int find_host(const char *what, const char *address, char host[static FABRIC_ADDRESS_MAX])
+{
+	struct fabric_address resolved;
+	int rc;
+
+	host[0] = '\0';
+	if (address == NULL)
+		return 0;
+	rc = fabric_address_resolve(what, address, false, &resolved);
+	if (rc != 0 || is_any(&resolved))
+		return rc;
+	rc = getnameinfo((const void *)&resolved.storage, resolved.length, host, FABRIC_ADDRESS_MAX,
+			 NULL, 0, NI_NUMERICHOST);
+	return rc == 0 ? 0 : error_fail(-EINVAL, "%s %s: %s", what, address, gai_strerror(rc));
+}
+
+static bool is_same_device(const struct fi_info *a, const struct fi_info *b)
+{
+	return strcmp(a->domain_attr->name, b->domain_attr->name) == 0;
+}
+
+/* What a device can do comes in several forms, one after another. */
+static bool is_only_device(const struct fi_info *found)
+{
+	for (const struct fi_info *info = found; info != NULL; info = info->next) {
+		if (!is_same_device(info, found))
+			return false;
+	}
+	return true;
+}
+
+/* Looks at all of them, since what is found for an address is of its device alone. */
+static bool has_one_device(const char *provider)
+{
+	struct fi_info *all;
+	bool has_one;
+
+	if (look_for(provider, FI_MSG | FI_RMA, NULL, &all) != 0)
+		return true;
+	has_one = is_only_device(all);
+	fi_freeinfo(all);
+	return has_one;
+}
+
+static bool ofi_reaches(struct fabric *base, const char *address)
+{
+	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
+	char host[FABRIC_ADDRESS_MAX];
+	struct fi_info *info;
+	bool is_reached;
+
+	if (fabric->is_only_device || find_host("get to", address, host) != 0 || host[0] == '\0')
+		return true;
+	if (look_for(base->ops->transport, FI_MSG | FI_RMA, host, &info) != 0)
+		return false;
+	is_reached = is_same_device(info, fabric->info);
+	fi_freeinfo(info);
+	return is_reached;
 }
 
 static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
@@ -89,9 +167,10 @@ static void ofi_close(struct fabric *base)
 	free(fabric);
 }
 
-static int open_transport(const struct fabric_ops *ops, struct fabric **out)
+static int open_transport(const struct fabric_ops *ops, const char *address, struct fabric **out)
 {
 	struct ofi_fabric *fabric;
+	char host[FABRIC_ADDRESS_MAX];
 	int rc;
 
 	if (!ofi_library_load())
@@ -99,16 +178,20 @@ static int open_transport(const struct fabric_ops *ops, struct fabric **out)
 				  "open transport %s: there is no libfabric.so.1; install "
 				  "libfabric 1.17 or later",
 				  ops->transport);
+	rc = find_host("open a transport at", address, host);
+	if (rc != 0)
+		return rc;
 	fabric = calloc(1, sizeof(*fabric));
 	if (fabric == NULL)
 		return error_code(-ENOMEM);
-	rc = find_provider(ops->transport, &fabric->info);
+	rc = find_provider(ops->transport, host[0] != '\0' ? host : NULL, &fabric->info);
 	if (rc != 0)
 		goto out_free;
 	rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
 	if (rc != 0)
 		goto out_info;
 	describe(fabric, ops);
+	fabric->is_only_device = has_one_device(ops->transport);
 	pthread_mutex_init(&fabric->atomics_lock, NULL);
 	rc = ofi_domain_open(&fabric->base, &fabric->base.domain);
 	if (rc != 0)
@@ -124,14 +207,15 @@ out_info:
 out_free:
 	free(fabric);
 	rc = ofi_errno(rc);
-	return error_fail(rc, "open transport %s: %s; is its device there, or use another",
-			  ops->transport, afar_strerror(rc));
+	return error_fail(rc, "open transport %s%s%s: %s; is its device there, or use another",
+			  ops->transport, address != NULL ? " at " : "",
+			  address != NULL ? address : "", afar_strerror(rc));
 }
 
-static int open_verbs(const char *transport, struct fabric **out)
+static int open_verbs(const char *transport, const char *address, struct fabric **out)
 {
 	(void)transport;
-	return open_transport(&ofi_verbs_ops, out);
+	return open_transport(&ofi_verbs_ops, address, out);
 }
 
 int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
@@ -152,6 +236,7 @@ int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 const struct fabric_ops ofi_verbs_ops = {
 	.transport = "verbs",
 	.open = open_verbs,
+	.reaches = ofi_reaches,
 	.close = ofi_close,
 	.domain_open = ofi_domain_open,
 	.domain_close = ofi_domain_close,

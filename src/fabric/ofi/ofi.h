@@ -46,6 +46,7 @@ struct ofi_fabric {
 	struct fid_fabric *fabric;
 	bool is_virtual_addressed;
 	bool picks_keys; /* the provider does, we need not */
+	bool is_only_device;
 	pthread_mutex_t atomics_lock;
 	enum ofi_atomics atomics; /* written once, with the lock held */
 };

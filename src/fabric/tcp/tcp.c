@@ -7,12 +7,13 @@
 
 #include "base/error.h"
 
-static int tcp_open(const char *transport, struct fabric **out)
+static int tcp_open(const char *transport, const char *address, struct fabric **out)
 {
 	struct fabric *fabric = calloc(1, sizeof(*fabric));
 	int status;
 
 	(void)transport;
+	(void)address;
 	if (fabric == NULL)
 		return error_code(-ENOMEM);
 	fabric->ops = &tcp_ops;
