@@ -116,10 +116,6 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	rc = fabric_address_resolve("connect to", address, false, &peer);
 	if (rc != 0)
 		return rc;
-	if (!fabric_reaches(base->fabric, address))
-		return error_fail(-EHOSTUNREACH,
-				  "connect to %s: it is not by device %s that one gets there",
-				  address, fabric->info->domain_attr->name);
 	info = connect_info(fabric, &peer);
 	if (info == NULL)
 		return error_code(-ENOMEM);
@@ -137,6 +133,11 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	return 0;
 
 out_fail:
+	/* An endpoint is of the device that the route takes, and in a domain of ours. */
+	if (!fabric_reaches(base->fabric, address))
+		return error_fail(-EHOSTUNREACH,
+				  "connect to %s: it is not by device %s that one gets there",
+				  address, fabric->info->domain_attr->name);
 	return error_fail(rc, "connect to %s: %s", address, afar_strerror(rc));
 }
 
