@@ -2,7 +2,7 @@
 /*
  * Which transport the tests' data goes over, and the address of this machine that it has: the
  * environment's AFAR_TEST_TRANSPORT and AFAR_TEST_HOST, else tcp on 127.0.0.1. All that follow this
- * can run on any transport; scripts/check-verbs runs them on verbs.
+ * can run on any transport; scripts/check-verbs runs them on verbs, and those of the seam itself run on local, too.
  */
 #ifndef TESTS_TRANSPORT_H
 #define TESTS_TRANSPORT_H
@@ -24,10 +24,18 @@ static inline bool is_on_tcp(void)
 	return strcmp(test_transport(), "tcp") == 0;
 }
 
+static inline bool is_on_local(void)
+{
+	return strcmp(test_transport(), "local") == 0;
+}
+
+/* What addresses of this machine begin with, up to a colon. */
 static inline const char *test_host(void)
 {
 	const char *named = getenv("AFAR_TEST_HOST");
 
+	if (is_on_local())
+		return "unix";
 	return named ? named : "127.0.0.1";
 }
 
@@ -36,7 +44,7 @@ static inline const char *any_port(void)
 {
 	static char address[64];
 
-	snprintf(address, sizeof(address), "%s:0", test_host());
+	snprintf(address, sizeof(address), is_on_local() ? "%s:" : "%s:0", test_host());
 	return address;
 }
 

@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
 #include "fabric/tcp/tcp.h"
 
-static const struct fabric_ops *const transports[] = {&tcp_ops, &ofi_verbs_ops};
+static const struct fabric_ops *const transports[] = {&tcp_ops, &local_ops, &ofi_verbs_ops};
 
 int fabric_open_at(const char *transport, const char *address, struct fabric **out)
 {
@@ -20,7 +21,8 @@ int fabric_open_at(const char *transport, const char *address, struct fabric **o
 		if (strcmp(transports[i]->transport, transport) == 0)
 			return transports[i]->open(transport, address, out);
 	}
-	return error_fail(-EINVAL,
-			  "open transport \"%s\": there is none of this name; use tcp or verbs",
-			  transport);
+	return error_fail(
+		-EINVAL,
+		"open transport \"%s\": there is none of this name; use tcp, local or verbs",
+		transport);
 }

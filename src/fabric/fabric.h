@@ -2,7 +2,7 @@
 /*
  * The fabric seam: connections, one-sided transfers and queues, whatever carries them.
  *
- * A transport is one `struct fabric_ops` in one folder (tcp/; ofi/ over libfabric's verbs). Callers use the inline
+ * A transport is one `struct fabric_ops` in one folder (tcp/; local/; ofi/ over libfabric's verbs). Callers use the inline
  * wrappers below; nothing above this seam names a transport except to pass its name through.
  *
  * Threads: a fabric, its domains, memory registrations and listeners may be used from any thread. A queue
@@ -32,7 +32,7 @@
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
 struct fabric_attributes {
-	const char *transport;	       /* "tcp", "verbs"                                          */
+	const char *transport;	       /* "tcp", "local", "verbs"                                 */
 	bool is_target_passive;	       /* a target outside the library does not hold transfers up */
 	bool needs_local_registration; /* local memory needs a fabric_memory's descriptor         */
 	/* A completed write may not be seen yet by who does not come over the same connection: a read
@@ -119,7 +119,8 @@ struct fabric_endpoint {
 };
 struct fabric_listener {
 	struct fabric *fabric;
-	char address[FABRIC_ADDRESS_MAX]; /* where it listens, to be advertised: HOST:PORT */
+	char address
+		[FABRIC_ADDRESS_MAX]; /* where it listens, to be advertised: HOST:PORT, unix:PATH@MARK */
 };
 
 struct fabric_ops {
@@ -136,13 +137,17 @@ struct fabric_ops {
 	int (*domain_open)(struct fabric *fabric, struct fabric_domain **out);
 	void (*domain_close)(struct fabric_domain *domain);
 
-	/* Registers memory for `access`. Does not touch or keep the memory alive. */
+	/* Registers memory for `access`. Does not touch or keep the memory alive. -EOPNOTSUPP: peers can be
+	 * given whole pieces of shared memory only (base/shared.h), and this is none. */
 	int (*memory_register)(struct fabric_domain *domain, void *addr, size_t length,
 			       unsigned access, struct fabric_memory *out);
-	/* Afterwards no peer can use the key. */
-	void (*memory_deregister)(struct fabric_memory *memory);
+	/* Afterwards no peer can begin a transfer with the key. False: what a peer was given of the memory it
+	 * may still write to, whatever it has promised, and after its endpoint is closed, too. Such memory is
+	 * never used again, but unmapped: then nothing of it can be seen by anybody else. */
+	bool (*memory_deregister)(struct fabric_memory *memory);
 
-	/* Listens on HOST:PORT (port 0: any free one). -EADDRINUSE, -EADDRNOTAVAIL. */
+	/* Listens on HOST:PORT (port 0: any free one), or unix:PATH (no path: any free one). -EADDRINUSE,
+	 * -EADDRNOTAVAIL. */
 	int (*listen)(struct fabric *fabric, const char *address, struct fabric_listener **out);
 	void (*listener_close)(struct fabric_listener *listener);
 	/* A descriptor that is readable when listener_next() may have something. */
@@ -177,10 +182,12 @@ struct fabric_ops {
 	 * when a wait has lasted, before sleeping, and when a transfer failed. */
 	int (*queue_event)(struct fabric_queue *queue, struct fabric_event *out);
 
-	/* Starts connecting to `address` with private data; FABRIC_CONNECTED or _CLOSED follows. */
+	/* Starts connecting to `address` with private data; FABRIC_CONNECTED or _CLOSED follows. -EHOSTUNREACH:
+	 * it is a place on another machine, or not to be seen from here. */
 	int (*connect)(struct fabric_queue *queue, const char *address, const void *private_data,
 		       size_t private_length, void *owner, struct fabric_endpoint **out);
-	/* Closes at once. Afterwards none of its transfers touches local memory. */
+	/* Closes at once. Afterwards none of its transfers touches local memory, but what a peer has been given
+	 * of it (memory_deregister). */
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
 
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
@@ -249,9 +256,9 @@ static inline int fabric_memory_register(struct fabric_domain *domain, void *add
 	return domain->fabric->ops->memory_register(domain, addr, length, access, out);
 }
 
-static inline void fabric_memory_deregister(struct fabric_memory *memory)
+static inline bool fabric_memory_deregister(struct fabric_memory *memory)
 {
-	memory->domain->fabric->ops->memory_deregister(memory);
+	return memory->domain->fabric->ops->memory_deregister(memory);
 }
 
 static inline int fabric_listen(struct fabric *fabric, const char *address,

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <urcu/list.h>
 
@@ -17,6 +16,7 @@
 
 #include "../transport.h"
 #include "base/clock.h"
+#include "base/shared.h"
 
 #define STOP_MS 2000
 
@@ -63,14 +63,22 @@ void close_fabric(struct fabric *fabric)
 
 /* ---- The target */
 
+uint8_t *map_shared(size_t length)
+{
+	void *memory;
+
+	assert_int_equal(shared_map(length, 4096, &memory), 0);
+	return memory;
+}
+
 void target_open(struct target *target, const char *address)
 {
 	memset(target, 0, sizeof(*target));
 	assert_int_equal(fabric_open_at(test_transport(), address, &target->fabric), 0);
 	assert_int_equal(fabric_listen(target->fabric, address, &target->listener), 0);
 	assert_int_equal(fabric_queue_open(target->fabric, 1, &target->queue), 0);
-	target->data = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(target->data != MAP_FAILED);
+	target->data = map_shared(LENT);
+	target->small_data = is_on_local() ? map_shared(4096) : target->data;
 	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
 						&target->all),
@@ -78,7 +86,7 @@ void target_open(struct target *target, const char *address)
 	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ, &target->read_only),
 			 0);
-	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->small_data, 4096,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
 						&target->small),
 			 0);
@@ -156,7 +164,9 @@ void target_close(struct target *target)
 	fabric_queue_close(target->queue);
 	fabric_listener_close(target->listener);
 	close_fabric(target->fabric);
-	munmap(target->data, LENT);
+	if (target->small_data != target->data)
+		shared_unmap(target->small_data);
+	shared_unmap(target->data);
 	close(target->stop_fd);
 }
 

@@ -26,10 +26,12 @@ struct target {
 	struct fabric *fabric;
 	struct fabric_listener *listener;
 	struct fabric_queue *queue;
-	uint8_t *data;
+	uint8_t *data;			/* shared memory, which local needs */
 	struct fabric_memory all;	/* of data: may be read and written          */
 	struct fabric_memory read_only; /* of data: may be read                      */
-	struct fabric_memory small;	/* of the first 4096 bytes: read and written */
+	/* Of the first 4096 bytes, or, where it must be a piece of its own, of none of it: read and written. */
+	struct fabric_memory small;
+	uint8_t *small_data;
 	pthread_t thread;
 	int stop_fd;
 	unsigned nr_open;	    /* endpoints; the thread's                      */
@@ -82,6 +84,9 @@ int start_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_
 	      const struct fabric_memory *memory, uint64_t offset, uint64_t context);
 void transfer_one(struct fabric_endpoint *endpoint, bool is_write, void *data, size_t length,
 		  const struct fabric_memory *memory, uint64_t offset);
+
+/* Memory that any transport can lend: the caller's to shared_unmap(). */
+uint8_t *map_shared(size_t length);
 
 /* Bytes that no neighbour has. */
 void fill(uint8_t *data, size_t length, unsigned seed);

@@ -211,9 +211,10 @@ static int fake_memory_register(struct fabric_domain *domain, void *addr, size_t
 	return 0;
 }
 
-static void fake_memory_deregister(struct fabric_memory *memory)
+static bool fake_memory_deregister(struct fabric_memory *memory)
 {
 	assert_ptr_equal(memory->domain, &world.domain);
+	return true;
 }
 
 static int fake_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

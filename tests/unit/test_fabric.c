@@ -23,6 +23,7 @@
 #include "../transport.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shared.h"
 
 #define NR_PEERS 100
 
@@ -38,10 +39,11 @@ static void opens_only_what_there_is(void **state)
 	assert_int_equal(fabric_open(test_transport(), &fabric), 0);
 	assert_string_equal(fabric->attributes.transport, test_transport());
 	assert_int_equal(fabric->attributes.is_target_passive, !is_on_tcp());
-	assert_int_equal(fabric->attributes.needs_local_registration, !is_on_tcp());
+	assert_int_equal(fabric->attributes.needs_local_registration,
+			 !is_on_tcp() && !is_on_local());
 	assert_int_equal(fabric->attributes.iov_max, FABRIC_IOV_MAX);
 	assert_true(fabric->attributes.transfer_bytes_max >= 8 * MIB);
-	if (!is_on_tcp()) /* libfabric's */
+	if (!is_on_tcp() && !is_on_local()) /* libfabric's */
 		assert_string_equal(getenv("FI_MR_CACHE_MAX_COUNT"), "0");
 	fabric_close(fabric);
 }
@@ -73,6 +75,8 @@ static void says_why_it_cannot_listen(void **state)
 			     "::1:7000",
 			     "[]:7000"};
 
+	if (is_on_local())
+		skip(); /* test_fabric_local.c has its addresses */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(fabric_listen(client->fabric, bad[i], &listener), -EINVAL);
 	assert_int_equal(fabric_listen(client->fabric, client->target.listener->address, &listener),
@@ -99,6 +103,8 @@ static void advertises_the_real_port(void **state)
 	char end;
 
 	expect_host(client->target.listener->address);
+	if (is_on_local())
+		skip();
 	assert_int_equal(
 		sscanf(strchr(client->target.listener->address, ':'), ":%u%c", &port, &end), 1);
 	assert_true(port > 0 && port < 65536);
@@ -212,6 +218,11 @@ static void is_refused_where_nobody_listens(void **state)
 	strcpy(address, listener->address);
 	fabric_listener_close(listener);
 
+	if (is_on_local()) { /* with the listener, its socket goes */
+		assert_int_equal(fabric_connect(client->queue, address, NULL, 0, NULL, &endpoint),
+				 -EHOSTUNREACH);
+		return;
+	}
 	for (int i = 0; i < 3; i++) {
 		endpoint = connect_start(client->queue, address, "");
 		await_closed(endpoint, -ECONNREFUSED);
@@ -240,11 +251,11 @@ static void serves_the_accepting_end_too(void **state)
 	struct fabric_endpoint *connecting;
 	struct fabric_endpoint *accepting;
 	struct fabric_memory memory;
-	uint8_t theirs[64];
-	uint8_t mine[64];
+	uint8_t *theirs = map_shared(4096);
+	uint8_t mine[4096];
 
 	fill(mine, sizeof(mine), 31);
-	assert_int_equal(fabric_memory_register(client->fabric->domain, theirs, sizeof(theirs),
+	assert_int_equal(fabric_memory_register(client->fabric->domain, theirs, sizeof(mine),
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
 			 0);
 	target_open(&other, any_port());
@@ -257,6 +268,7 @@ static void serves_the_accepting_end_too(void **state)
 	fabric_endpoint_close(connecting);
 	fabric_endpoint_close(accepting);
 	fabric_memory_deregister(&memory);
+	shared_unmap(theirs);
 	target_close(&other);
 }
 
@@ -538,7 +550,7 @@ static void refuses_deregistered_keys(void **state)
 	struct fabric_memory again;
 	uint8_t byte;
 
-	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
 			 0);
 	gone = again;
@@ -546,7 +558,7 @@ static void refuses_deregistered_keys(void **state)
 	fabric_memory_deregister(&again);
 	expect_refusal(client, false, &gone, 0, 1);
 	expect_refusal(client, true, &gone, 0, 1);
-	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, 4096,
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &again),
 			 0);
 	assert_true(again.key != gone.key);
@@ -566,7 +578,7 @@ static void refuses_keys_of_other_domains(void **state)
 	uint8_t byte;
 
 	assert_int_equal(fabric_domain_open(target->fabric, &other), 0);
-	assert_int_equal(fabric_memory_register(other, target->data, 4096,
+	assert_int_equal(fabric_memory_register(other, target->data, LENT,
 						FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory),
 			 0);
 	expect_refusal(client, false, &memory, 0, 1);
@@ -749,7 +761,8 @@ static void does_not_sleep_on_work(void **state)
 	while (nr < 8) {
 		if (fabric_queue_poll(client->queue, &completion, 1) == 1) {
 			nr++;
-			assert_int_equal(fabric_queue_arm(client->queue), -EAGAIN);
+			if (nr < 8)
+				assert_int_equal(fabric_queue_arm(client->queue), -EAGAIN);
 		}
 		assert_true(clock_ns() < deadline);
 	}

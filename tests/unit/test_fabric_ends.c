@@ -105,6 +105,7 @@ static void closes_in_the_middle_of_a_peers_transfer(void **state)
 	target_open(&other, any_port());
 	for (unsigned round = 0; round < 10; round++) {
 		bool is_write = round % 2 == 0;
+		int nr_done = 0;
 
 		memset(mine, is_write ? 0xff : 0, 8 * MIB);
 		memset(other.data, is_write ? 0 : 0xff, 8 * MIB);
@@ -115,12 +116,14 @@ static void closes_in_the_middle_of_a_peers_transfer(void **state)
 				start_one(connecting, is_write, mine, 8 * MIB, &other.all, 0, i),
 				0);
 		while (*progress == 0) {
-			assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+			/* Where no target is needed, all may be done at once, but is told one by one. */
+			nr_done += fabric_queue_poll(client->queue, &completion, 1);
+			assert_true(nr_done == 0 || is_on_local());
 			assert_int_equal(fabric_queue_poll(other.queue, &completion, 1), 0);
 		}
 		fabric_endpoint_close(accepting);
 		memset(other.data, 0x5a, 8 * MIB);
-		for (unsigned i = 0; i < 4; i++) {
+		for (int i = nr_done; i < 4; i++) {
 			bool has_failed = await_completion(client->queue).status < 0;
 
 			/* Where no target is needed, all may have been done by then. */
@@ -255,6 +258,8 @@ static void needs_no_target_that_runs(void **state)
 		skip();
 	child_start(&child);
 	endpoint = connect_to(client->queue, child.address);
+	if (is_on_local()) /* the first transfer asks for the memory */
+		transfer_one(endpoint, false, back, 1, &child.memory, 0);
 	child_stop(&child);
 	for (unsigned i = 0; i < 1000; i++) {
 		fill(mine, sizeof(mine), i);

@@ -281,12 +281,13 @@ static int register_with_more(struct fabric_domain *domain, void *addr, size_t l
 	return honest->memory_register(domain, addr, length, access | FABRIC_REMOTE_WRITE, out);
 }
 
-static void keep_registered(struct fabric_memory *memory)
+static bool keep_registered(struct fabric_memory *memory)
 {
 	if (!memory->handle)
-		return;
+		return true;
 	assert_true(nr_not_closed < NR_CLOSED_MAX);
 	not_closed[nr_not_closed++] = *memory;
+	return true;
 }
 
 /* One domain for all. */

@@ -108,11 +108,12 @@ int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	return 0;
 }
 
-void ofi_memory_deregister(struct fabric_memory *memory)
+bool ofi_memory_deregister(struct fabric_memory *memory)
 {
 	struct fid_mr *mr = memory->handle;
 
 	if (mr != NULL)
 		fi_close(&mr->fid);
 	memory->handle = NULL;
+	return true;
 }

@@ -140,7 +140,7 @@ int ofi_domain_open(struct fabric *fabric, struct fabric_domain **out);
 void ofi_domain_close(struct fabric_domain *domain);
 int ofi_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out);
-void ofi_memory_deregister(struct fabric_memory *memory);
+bool ofi_memory_deregister(struct fabric_memory *memory);
 
 /* queue.c */
 int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);

@@ -92,12 +92,12 @@ int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 }
 
 /* A transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
-void tcp_memory_deregister(struct fabric_memory *memory)
+bool tcp_memory_deregister(struct fabric_memory *memory)
 {
 	struct tcp_domain *domain = tcp_container(memory->domain, struct tcp_domain);
 
 	if (memory->handle == NULL)
-		return;
+		return true;
 	pthread_rwlock_wrlock(&domain->lock);
 	tdelete(memory->handle, &domain->registrations, compare_keys);
 	pthread_rwlock_unlock(&domain->lock);
@@ -105,6 +105,7 @@ void tcp_memory_deregister(struct fabric_memory *memory)
 	atomic_fetch_add(&domain->generation, 1);
 	free(memory->handle);
 	memory->handle = NULL;
+	return true;
 }
 
 /* ---- Looking up */

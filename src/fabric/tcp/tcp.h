@@ -177,7 +177,7 @@ int tcp_domain_open(struct fabric *fabric, struct fabric_domain **out);
 void tcp_domain_close(struct fabric_domain *domain);
 int tcp_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out);
-void tcp_memory_deregister(struct fabric_memory *memory);
+bool tcp_memory_deregister(struct fabric_memory *memory);
 /* The memory a peer asks for, with all the rights in `access`; NULL: it may not. */
 uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
 			 uint64_t offset, uint64_t length, unsigned access);

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Endpoints: one connection each, opened from either side, and what is posted on it. Called by whoever
+ * owns the endpoint's queue.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fabric/local/local.h"
+
+#define LISTENS_MAX 64U /* for what is revoked: more than a socket holds */
+
+/* ---- Opening */
+
+/* Everything behind `done` is left as it is: much of it may never be used. */
+static struct local_endpoint *endpoint_new(struct local_queue *queue, struct fabric_domain *domain,
+					   void *owner)
+{
+	struct local_endpoint *endpoint = malloc(sizeof(*endpoint));
+
+	if (!endpoint)
+		return NULL;
+	memset(endpoint, 0, offsetof(struct local_endpoint, receives));
+	endpoint->base.queue = &queue->base;
+	endpoint->base.owner = owner;
+	endpoint->domain = local_container(domain, struct local_domain);
+	endpoint->fd = -1;
+	endpoint->depth = queue->depth;
+	CDS_INIT_LIST_HEAD(&endpoint->connecting);
+	CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	CDS_INIT_LIST_HEAD(&endpoint->finished);
+	CDS_INIT_LIST_HEAD(&endpoint->loans);
+	return endpoint;
+}
+
+/* Refused at once or later is the same to the caller. */
+static int start_connecting(struct local_endpoint *endpoint)
+{
+	int status;
+
+	endpoint->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (endpoint->fd < 0)
+		return -errno;
+	status = local_queue_add(local_queue_of(endpoint), endpoint);
+	if (status != 0) {
+		close(endpoint->fd);
+		return status;
+	}
+	local_endpoint_greet(endpoint);
+	return 0;
+}
+
+int local_connect(struct fabric_queue *base, const char *address, const void *private_data,
+		  size_t private_length, void *owner, struct fabric_endpoint **out)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+	struct local_endpoint *endpoint;
+	struct sockaddr_un peer;
+	int status;
+
+	if (private_length > FABRIC_PRIVATE_MAX)
+		return error_code(-EINVAL);
+	status = local_place_find(address, &peer);
+	if (status != 0)
+		return status;
+	endpoint = endpoint_new(queue, base->fabric->domain, owner);
+	if (!endpoint)
+		return error_code(-ENOMEM);
+	endpoint->peer = peer;
+	endpoint->hello = (struct local_hello){.magic = LOCAL_WIRE_MAGIC,
+					       .version = LOCAL_WIRE_VERSION,
+					       .private_length = (uint16_t)private_length};
+	if (private_length > 0)
+		memcpy(endpoint->hello.private_data, private_data, private_length);
+	endpoint->hello_length = (uint32_t)(LOCAL_HELLO_HEAD + private_length);
+	status = start_connecting(endpoint);
+	if (status != 0) {
+		free(endpoint);
+		return error_fail(status, "connect to %s: %s", address, afar_strerror(status));
+	}
+	*out = &endpoint->base;
+	return 0;
+}
+
+/* ---- The link */
+
+/* Of a length that nobody can change. */
+static int make_link(void)
+{
+	int fd = memfd_create("afar-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, sizeof(struct local_link)) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return fd;
+	close(fd);
+	return -ENOMEM;
+}
+
+bool local_endpoint_link(struct local_endpoint *endpoint, int fd, enum local_side_index side)
+{
+	const int other = LOCAL_NR_SIDES - 1 - (int)side, seals = fcntl(fd, F_GET_SEALS);
+	struct local_link *link;
+	struct stat file;
+
+	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &file) != 0 ||
+	    file.st_size != (off_t)sizeof(*link))
+		return false;
+	link = mmap(NULL, sizeof(*link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (link == MAP_FAILED)
+		return false;
+	madvise(link, sizeof(*link), MADV_DONTFORK);
+	endpoint->link = link;
+	endpoint->mine = &link->sides[side];
+	endpoint->theirs = &link->sides[other];
+	endpoint->out_ring = link->rings[side];
+	endpoint->in_ring = link->rings[other];
+	return true;
+}
+
+void local_endpoint_open(struct local_endpoint *endpoint)
+{
+	endpoint->state = LOCAL_IS_CONNECTED;
+	local_queue_tell(local_queue_of(endpoint), endpoint);
+	local_queue_warm(local_queue_of(endpoint), endpoint);
+}
+
+/* It is the first that is sent: there is room, or the peer has gone. */
+static bool welcome(struct local_endpoint *endpoint)
+{
+	struct local_message message = local_talk_message(LOCAL_WELCOME, 0);
+	int fd = make_link();
+	bool is_done;
+
+	if (fd < 0)
+		return false;
+	message.length = sizeof(struct local_link);
+	is_done = local_endpoint_link(endpoint, fd, LOCAL_ACCEPTING_SIDE) &&
+		  local_talk_say(endpoint->fd, &message, fd);
+	close(fd);
+	return is_done;
+}
+
+int local_accept(struct fabric_request *request, struct fabric_queue *base,
+		 struct fabric_domain *domain, void *owner, struct fabric_endpoint **out)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+	struct local_endpoint *endpoint = endpoint_new(queue, domain, owner);
+	int status;
+
+	if (!endpoint)
+		return error_code(-ENOMEM);
+	endpoint->fd = local_request_take(request);
+	status = local_queue_add(queue, endpoint);
+	if (status != 0) {
+		close(endpoint->fd);
+		free(endpoint);
+		return error_fail(status, "accept %s: %s", request->peer, afar_strerror(status));
+	}
+	if (welcome(endpoint)) {
+		local_endpoint_open(endpoint);
+	} else {
+		endpoint->state = LOCAL_IS_CONNECTED;
+		local_endpoint_break(endpoint);
+	}
+	*out = &endpoint->base;
+	return 0;
+}
+
+/* ---- Hello */
+
+/* -EAGAIN: many are before us. Sockets of this kind cannot be waited for: we try again. */
+static int send_hello(struct local_endpoint *endpoint)
+{
+	if (connect(endpoint->fd, (const struct sockaddr *)&endpoint->peer,
+		    sizeof(endpoint->peer)) != 0 &&
+	    errno != EISCONN)
+		return -errno;
+	if (!local_place_is_trusted(endpoint->fd))
+		return -EPERM;
+	if (send(endpoint->fd, &endpoint->hello, endpoint->hello_length,
+		 MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)endpoint->hello_length)
+		return -errno;
+	return 0;
+}
+
+void local_endpoint_greet(struct local_endpoint *endpoint)
+{
+	int status;
+
+	if (endpoint->has_greeted) {
+		local_talk_listen(endpoint);
+		return;
+	}
+	status = send_hello(endpoint);
+	endpoint->has_greeted = status == 0;
+	if (status != 0 && status != -EAGAIN && status != -EINTR)
+		local_endpoint_break(endpoint);
+}
+
+/* ---- Ending: CONNECTING -> CONNECTED -> CLOSED, or CONNECTING -> CLOSED */
+
+/* All that was posted ends. There is room to tell of it: no more is ever posted. */
+static void fail_all(struct local_endpoint *endpoint)
+{
+	while (endpoint->nr_waiting > 0)
+		local_endpoint_finish(endpoint, endpoint->waiting[--endpoint->nr_waiting].context,
+				      -ECONNRESET, false);
+	while (endpoint->out_first != endpoint->out_end)
+		local_endpoint_finish(
+			endpoint, endpoint->out[endpoint->out_first++ % LOCAL_DEPTH_MAX].context,
+			-ECONNRESET, false);
+	while (endpoint->receive_first != endpoint->receive_end)
+		local_endpoint_finish(
+			endpoint,
+			endpoint->receives[endpoint->receive_first++ % FABRIC_RECEIVE_MAX].context,
+			-ECONNRESET, true);
+}
+
+static void unlink_peer(struct local_endpoint *endpoint)
+{
+	if (!endpoint->link)
+		return;
+	atomic_store(&endpoint->mine->nr_revoked, LOCAL_ENDED);
+	munmap(endpoint->link, sizeof(*endpoint->link));
+	endpoint->link = NULL;
+}
+
+void local_endpoint_break(struct local_endpoint *endpoint)
+{
+	struct local_queue *queue = local_queue_of(endpoint);
+
+	if (endpoint->state == LOCAL_IS_CLOSED)
+		return;
+	endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
+	endpoint->state = LOCAL_IS_CLOSED;
+	local_memory_forget(endpoint);
+	unlink_peer(endpoint);
+	local_queue_forget_socket(queue, endpoint);
+	/* Closing it would not do when a forked child has it too. */
+	shutdown(endpoint->fd, SHUT_RDWR);
+	close(endpoint->fd);
+	endpoint->fd = -1;
+	local_mapping_remove_all(endpoint);
+	fail_all(endpoint);
+	local_queue_tell(queue, endpoint);
+}
+
+void local_endpoint_close(struct fabric_endpoint *base)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+
+	local_endpoint_break(endpoint);
+	local_queue_remove(local_queue_of(endpoint), endpoint);
+	free(endpoint);
+}
+
+/* ---- Completing */
+
+void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, int status,
+			   bool is_receive)
+{
+	struct local_queue *queue = local_queue_of(endpoint);
+
+	if (endpoint->done_first == endpoint->done_end)
+		cds_list_add_tail(&endpoint->finished, &queue->finished);
+	endpoint->done[endpoint->done_end++ % LOCAL_DONE_MAX] = (struct local_done){
+		.completion = {.context = context, .status = status}, .is_receive = is_receive};
+}
+
+/* ---- Reading and writing */
+
+/* Whether all that the peer has revoked is heard of, so that what is mapped is still lent. */
+static inline bool is_current(const struct local_endpoint *endpoint)
+{
+	return atomic_load_explicit(&endpoint->theirs->nr_revoked, memory_order_acquire) ==
+	       endpoint->nr_revoked_heard;
+}
+
+/* Hears what is revoked. False: the connection has ended. */
+static bool catch_up(struct local_endpoint *endpoint)
+{
+	/* The messages were there before the count: a peer of which they do not come has just ended, or
+	 * counts wrong. */
+	for (unsigned i = 0; i < LISTENS_MAX && !is_current(endpoint); i++) {
+		local_talk_listen(endpoint);
+		if (endpoint->state != LOCAL_IS_CONNECTED)
+			return false;
+	}
+	if (!is_current(endpoint))
+		local_endpoint_break(endpoint);
+	return endpoint->state == LOCAL_IS_CONNECTED;
+}
+
+/*
+ * What is copied counts if the memory was still lent after that: the peer says that it is not before it
+ * lets go of it. Else the transfer has failed, and with it the connection.
+ */
+static void copy(struct local_endpoint *endpoint, const struct local_mapping *mapping,
+		 const struct local_waiting *transfer)
+{
+	bool is_done = local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
+					  transfer->nr_pieces, transfer->remote);
+
+	atomic_thread_fence(memory_order_acq_rel);
+	if (is_done && !is_current(endpoint))
+		is_done = catch_up(endpoint) && local_mapping_find(endpoint, transfer->key);
+	local_endpoint_finish(endpoint, transfer->context, is_done ? 0 : -ECONNRESET, false);
+	if (!is_done)
+		local_endpoint_break(endpoint);
+}
+
+static bool is_asked(const struct local_endpoint *endpoint, uint64_t key)
+{
+	for (uint32_t i = 0; i < endpoint->nr_asked; i++) {
+		if (endpoint->asked[i] == key)
+			return true;
+	}
+	return false;
+}
+
+/* The first that names a key. The answer comes by the socket. */
+static int ask(struct local_endpoint *endpoint, uint64_t key)
+{
+	const struct local_message message = local_talk_message(LOCAL_ASK, key);
+
+	if (is_asked(endpoint, key))
+		return 0;
+	if (endpoint->nr_asked == LOCAL_ASKED_MAX || !local_talk_say(endpoint->fd, &message, -1))
+		return -EAGAIN;
+	endpoint->asked[endpoint->nr_asked++] = key;
+	return 0;
+}
+
+void local_endpoint_resume(struct local_endpoint *endpoint)
+{
+	uint32_t nr = endpoint->nr_waiting, nr_kept = 0;
+	const struct local_mapping *mapping;
+	struct local_waiting transfer;
+
+	for (uint32_t i = 0; i < nr && endpoint->state == LOCAL_IS_CONNECTED; i++) {
+		transfer = endpoint->waiting[i];
+		mapping = local_mapping_find(endpoint, transfer.key);
+		if (!mapping) {
+			endpoint->waiting[nr_kept++] = transfer;
+			continue;
+		}
+		/* Those behind it end with the connection, if it does. */
+		copy(endpoint, mapping, &transfer);
+	}
+	if (endpoint->state == LOCAL_IS_CONNECTED)
+		endpoint->nr_waiting = nr_kept;
+}
+
+/* -EINVAL, -EMSGSIZE. */
+static int check_pieces(const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t context)
+{
+	uint64_t length = 0;
+
+	if (nr_pieces == 0 || nr_pieces > FABRIC_IOV_MAX || context > FABRIC_CONTEXT_MAX)
+		return -EINVAL;
+	for (unsigned i = 0; i < nr_pieces; i++) {
+		if (__builtin_add_overflow(length, pieces[i].length, &length))
+			return -EINVAL;
+	}
+	return length > LOCAL_TRANSFER_MAX ? -EMSGSIZE : 0;
+}
+
+static int transfer(struct fabric_endpoint *base, bool is_write, const struct fabric_piece *pieces,
+		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+	struct local_waiting new = {.remote = remote,
+				    .key = key,
+				    .context = context,
+				    .nr_pieces = nr_pieces,
+				    .is_write = is_write};
+	const struct local_mapping *mapping;
+	int status;
+
+	if (endpoint->state != LOCAL_IS_CONNECTED)
+		return -ENOTCONN;
+	status = check_pieces(pieces, nr_pieces, context);
+	if (status != 0)
+		return status;
+	if (endpoint->nr_requests == endpoint->depth)
+		return -EAGAIN;
+	if (!catch_up(endpoint))
+		return -ENOTCONN;
+	memcpy(new.pieces, pieces, nr_pieces * sizeof(*pieces));
+	mapping = local_mapping_find(endpoint, key);
+	if (!mapping) {
+		status = ask(endpoint, key);
+		if (status != 0)
+			return status;
+		endpoint->waiting[endpoint->nr_waiting++] = new;
+		endpoint->nr_requests++;
+		return 0;
+	}
+	endpoint->nr_requests++;
+	copy(endpoint, mapping, &new);
+	return 0;
+}
+
+int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return transfer(endpoint, false, pieces, nr_pieces, remote, key, context);
+}
+
+int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return transfer(endpoint, true, pieces, nr_pieces, remote, key, context);
+}
+
+/* ---- Messages */
+
+int local_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+
+	if (endpoint->state == LOCAL_IS_CLOSED)
+		return -ENOTCONN;
+	if (context > FABRIC_CONTEXT_MAX)
+		return -EINVAL;
+	if (endpoint->nr_receives == FABRIC_RECEIVE_MAX)
+		return -EAGAIN;
+	endpoint->receives[endpoint->receive_end++ % FABRIC_RECEIVE_MAX] =
+		(struct local_receive){piece->addr, piece->length, context};
+	endpoint->nr_receives++;
+	/* The message may be here already: nobody may sleep on it. */
+	local_queue_warm(local_queue_of(endpoint), endpoint);
+	return 0;
+}
+
+int local_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+
+	if (endpoint->state != LOCAL_IS_CONNECTED)
+		return -ENOTCONN;
+	if (context > FABRIC_CONTEXT_MAX)
+		return -EINVAL;
+	if (piece->length > LOCAL_MESSAGE_MAX)
+		return -EMSGSIZE;
+	if (endpoint->nr_requests == endpoint->depth)
+		return -EAGAIN;
+	endpoint->out[endpoint->out_end++ % LOCAL_DEPTH_MAX] = (struct local_outgoing){
+		.addr = piece->addr, .length = piece->length, .context = context};
+	endpoint->nr_requests++;
+	local_queue_warm(local_queue_of(endpoint), endpoint);
+	local_ring_flush(endpoint);
+	return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transport local, opened: nothing but a first domain. Called through the fabric seam, from any thread. */
+#include "fabric/local/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static int local_open(const char *transport, struct fabric **out)
+{
+	struct fabric *fabric = calloc(1, sizeof(*fabric));
+	int status;
+
+	(void)transport;
+	if (!fabric)
+		return error_code(-ENOMEM);
+	fabric->ops = &local_ops;
+	fabric->attributes = (struct fabric_attributes){
+		.transport = local_ops.transport,
+		.is_target_passive = true,
+		.needs_local_registration = false,
+		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
+		.iov_max = FABRIC_IOV_MAX,
+	};
+	status = local_domain_open(fabric, &fabric->domain);
+	if (status != 0) {
+		free(fabric);
+		return status;
+	}
+	*out = fabric;
+	return 0;
+}
+
+static void local_close(struct fabric *fabric)
+{
+	local_domain_close(fabric->domain);
+	free(fabric);
+}
+
+const struct fabric_ops local_ops = {
+	.transport = "local",
+	.open = local_open,
+	.close = local_close,
+	.domain_open = local_domain_open,
+	.domain_close = local_domain_close,
+	.memory_register = local_memory_register,
+	.memory_deregister = local_memory_deregister,
+	.listen = local_listen,
+	.listener_close = local_listener_close,
+	.listener_fd = local_listener_fd,
+	.listener_next = local_listener_next,
+	.listener_sweep = local_listener_sweep,
+	.accept = local_accept,
+	.reject = local_reject,
+	.queue_open = local_queue_open,
+	.queue_close = local_queue_close,
+	.queue_fd = local_queue_fd,
+	.queue_arm = local_queue_arm,
+	.queue_poll = local_queue_poll,
+	.queue_event = local_queue_event,
+	.connect = local_connect,
+	.endpoint_close = local_endpoint_close,
+	.read = local_read,
+	.write = local_write,
+	.receive = local_receive,
+	.send = local_send,
+};

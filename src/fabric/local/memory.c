@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Domains and the memory registered in them. A key is 64 random bits that mean something in one domain.
+ * Registering and deregistering come from any thread, lending from those of the endpoints; the domain's lock
+ * orders them. It is never taken while a transfer is done.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/shared.h"
+#include "fabric/local/local.h"
+
+int local_domain_open(struct fabric *fabric, struct fabric_domain **out)
+{
+	struct local_domain *domain = calloc(1, sizeof(*domain));
+
+	if (!domain)
+		return error_code(-ENOMEM);
+	domain->base.fabric = fabric;
+	pthread_mutex_init(&domain->lock, NULL);
+	*out = &domain->base;
+	return 0;
+}
+
+void local_domain_close(struct fabric_domain *base)
+{
+	struct local_domain *domain = local_container(base, struct local_domain);
+
+	pthread_mutex_destroy(&domain->lock);
+	free(domain);
+}
+
+/* ---- Registering */
+
+static int compare_keys(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Gives it a key that nobody can guess, and a place in the tree. */
+static int insert(struct local_domain *domain, struct local_registration *registration)
+{
+	struct local_registration **found;
+	int status = -EEXIST;
+
+	while (status == -EEXIST) {
+		if (getrandom(&registration->key, sizeof(registration->key), 0) !=
+		    (ssize_t)sizeof(registration->key))
+			return -EIO;
+		if (registration->key == 0)
+			continue;
+		pthread_mutex_lock(&domain->lock);
+		found = tsearch(registration, &domain->registrations, compare_keys);
+		if (!found)
+			status = -ENOMEM;
+		else if (*found == registration)
+			status = 0;
+		pthread_mutex_unlock(&domain->lock);
+	}
+	return status;
+}
+
+int local_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
+			  struct fabric_memory *out)
+{
+	struct local_domain *domain = local_container(base, struct local_domain);
+	struct local_registration *registration;
+	int fd, status;
+
+	*out = (struct fabric_memory){.domain = base};
+	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
+		return 0;
+	/* Who gets a descriptor gets all that is behind it. */
+	fd = shared_descriptor(addr, length);
+	if (fd < 0)
+		return error_fail(-EOPNOTSUPP,
+				  "lend %zu bytes on this machine: they are not a piece of shared "
+				  "memory, and all of it; take them from shared_map()",
+				  length);
+	registration = calloc(1, sizeof(*registration));
+	if (!registration)
+		return error_code(-ENOMEM);
+	registration->length = length;
+	registration->access = access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	registration->fd = fd;
+	CDS_INIT_LIST_HEAD(&registration->loans);
+	status = insert(domain, registration);
+	if (status != 0) {
+		free(registration);
+		return error_code(status);
+	}
+	out->handle = registration;
+	out->key = registration->key;
+	return 0;
+}
+
+/* ---- Lending, and taking back: with the lock held */
+
+static struct local_registration *find(struct local_domain *domain, uint64_t key)
+{
+	struct local_registration *const *found = tfind(&key, &domain->registrations, compare_keys);
+
+	return found ? *found : NULL;
+}
+
+static bool has_loan(const struct local_endpoint *endpoint,
+		     const struct local_registration *registration)
+{
+	const struct local_loan *loan;
+
+	cds_list_for_each_entry (loan, &registration->loans, of_registration) {
+		if (loan->endpoint == endpoint)
+			return true;
+	}
+	return false;
+}
+
+static void end_loan(struct local_loan *loan)
+{
+	cds_list_del(&loan->of_registration);
+	cds_list_del(&loan->of_endpoint);
+	free(loan);
+}
+
+/* A descriptor for reading alone. The mode of the one we have cannot be changed: it is opened anew. */
+static int open_for_reading(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static bool hand_over(const struct local_endpoint *endpoint,
+		      const struct local_registration *registration)
+{
+	struct local_message message = local_talk_message(LOCAL_LEND, registration->key);
+	bool is_sent, may_write = (registration->access & FABRIC_REMOTE_WRITE) != 0;
+	int fd = may_write ? registration->fd : open_for_reading(registration->fd);
+
+	if (fd < 0)
+		return false;
+	message.length = registration->length;
+	message.access = (uint8_t)registration->access;
+	is_sent = local_talk_say(endpoint->fd, &message, fd);
+	if (!may_write)
+		close(fd);
+	return is_sent;
+}
+
+static bool lend(struct local_endpoint *endpoint, struct local_registration *registration)
+{
+	struct local_loan *loan = malloc(sizeof(*loan));
+
+	if (!loan)
+		return false;
+	registration->was_lent = true;
+	if (!hand_over(endpoint, registration)) {
+		free(loan);
+		return false;
+	}
+	loan->endpoint = endpoint;
+	cds_list_add(&loan->of_registration, &registration->loans);
+	cds_list_add(&loan->of_endpoint, &endpoint->loans);
+	return true;
+}
+
+bool local_memory_lend(struct local_endpoint *endpoint, uint64_t key)
+{
+	struct local_domain *domain = endpoint->domain;
+	struct local_registration *registration;
+	bool is_lent = false;
+
+	pthread_mutex_lock(&domain->lock);
+	registration = find(domain, key);
+	if (registration && !has_loan(endpoint, registration))
+		is_lent = lend(endpoint, registration);
+	pthread_mutex_unlock(&domain->lock);
+	return is_lent;
+}
+
+void local_memory_forget(struct local_endpoint *endpoint)
+{
+	struct local_loan *loan, *next;
+
+	pthread_mutex_lock(&endpoint->domain->lock);
+	cds_list_for_each_entry_safe (loan, next, &endpoint->loans, of_endpoint)
+		end_loan(loan);
+	pthread_mutex_unlock(&endpoint->domain->lock);
+}
+
+/* The message first, then the count of it: who sees the count finds the message. A peer that has left so much
+ * unheard that there is no room has its connection ended; the endpoint's own thread learns of that from
+ * the socket. */
+static void revoke_from(struct local_endpoint *endpoint, uint64_t key)
+{
+	const struct local_message message = local_talk_message(LOCAL_REVOKE, key);
+
+	if (local_talk_say(endpoint->fd, &message, -1)) {
+		endpoint->nr_revoked_told++;
+		atomic_store(&endpoint->mine->nr_revoked, endpoint->nr_revoked_told);
+		return;
+	}
+	atomic_store(&endpoint->mine->nr_revoked, LOCAL_ENDED);
+	shutdown(endpoint->fd, SHUT_RDWR);
+}
+
+bool local_memory_deregister(struct fabric_memory *memory)
+{
+	struct local_domain *domain = local_container(memory->domain, struct local_domain);
+	struct local_registration *registration = memory->handle;
+	struct local_loan *loan, *next;
+	bool was_lent;
+
+	if (!registration)
+		return true;
+	pthread_mutex_lock(&domain->lock);
+	tdelete(registration, &domain->registrations, compare_keys);
+	cds_list_for_each_entry_safe (loan, next, &registration->loans, of_registration) {
+		revoke_from(loan->endpoint, registration->key);
+		end_loan(loan);
+	}
+	was_lent = registration->was_lent;
+	pthread_mutex_unlock(&domain->lock);
+	free(registration);
+	memory->handle = NULL;
+	return !was_lent;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A queue: endpoints and one epoll descriptor over their sockets. Transfers are done when they are posted:
+ * polling hands out their completions, without a system call. epoll is level-triggered and always looks
+ * for the same, so before sleeping only the peers must be told to ring.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fabric/local/local.h"
+
+#define PATIENCE \
+	4096 /* polls that find nothing in an endpoint's rings before it is left to epoll */
+#define LOOK_POLLS   128 /* polls between looks at epoll when there is something else             */
+#define READY_EVENTS 32
+
+/* ---- Warm and cold */
+
+void local_queue_warm(struct local_queue *queue, struct local_endpoint *endpoint)
+{
+	if (endpoint->state != LOCAL_IS_CONNECTED)
+		return;
+	if (endpoint->patience == 0) {
+		atomic_store_explicit(&endpoint->mine->is_asleep, 0, memory_order_relaxed);
+		cds_list_add_tail(&endpoint->warm, &queue->warm);
+	}
+	endpoint->patience = PATIENCE;
+}
+
+static void cool(struct local_endpoint *endpoint)
+{
+	if (endpoint->patience == 0)
+		return;
+	endpoint->patience = 0;
+	cds_list_del(&endpoint->warm);
+}
+
+static void look(struct local_queue *queue)
+{
+	struct epoll_event events[READY_EVENTS];
+	int nr = epoll_wait(queue->epoll_fd, events, READY_EVENTS, 0);
+
+	queue->polls_until_look = LOOK_POLLS;
+	for (int i = 0; i < nr; i++) {
+		struct local_endpoint *endpoint = events[i].data.ptr;
+
+		if (endpoint->state == LOCAL_IS_CONNECTING)
+			local_endpoint_greet(endpoint);
+		else
+			local_talk_listen(endpoint);
+	}
+}
+
+/* ---- Endpoints */
+
+int local_queue_add(struct local_queue *queue, struct local_endpoint *endpoint)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = endpoint};
+
+	if (epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
+		return -errno;
+	cds_list_add_tail(&endpoint->connecting, &queue->connecting);
+	return 0;
+}
+
+void local_queue_forget_socket(struct local_queue *queue, struct local_endpoint *endpoint)
+{
+	/* Closing it would not be enough: a forked child may have it open too. */
+	epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, endpoint->fd, NULL);
+	cool(endpoint);
+}
+
+void local_queue_remove(struct local_queue *queue, struct local_endpoint *endpoint)
+{
+	(void)queue;
+	cool(endpoint);
+	cds_list_del(&endpoint->connecting);
+	cds_list_del(&endpoint->eventful);
+	cds_list_del(&endpoint->finished);
+}
+
+void local_queue_tell(struct local_queue *queue, struct local_endpoint *endpoint)
+{
+	cds_list_del(&endpoint->connecting);
+	CDS_INIT_LIST_HEAD(&endpoint->connecting);
+	cds_list_del(&endpoint->eventful);
+	cds_list_add_tail(&endpoint->eventful, &queue->eventful);
+}
+
+/* ---- Polling */
+
+static void poll_endpoint(struct local_endpoint *endpoint)
+{
+	if (local_ring_progress(endpoint)) {
+		if (endpoint->patience > 0) /* it has not ended with that */
+			endpoint->patience = PATIENCE;
+		return;
+	}
+	if (endpoint->patience > 1)
+		endpoint->patience--;
+	else if (endpoint->patience == 1 && local_ring_sleep(endpoint))
+		cool(endpoint);
+}
+
+static void take_one(struct local_endpoint *endpoint, struct fabric_completion *out)
+{
+	const struct local_done *done = &endpoint->done[endpoint->done_first++ % LOCAL_DONE_MAX];
+
+	*out = done->completion;
+	if (done->is_receive)
+		endpoint->nr_receives--;
+	else
+		endpoint->nr_requests--;
+}
+
+static unsigned take_finished(struct local_queue *queue, struct fabric_completion *out,
+			      unsigned max)
+{
+	struct local_endpoint *endpoint;
+	unsigned nr = 0;
+
+	while (nr < max && !cds_list_empty(&queue->finished)) {
+		endpoint = cds_list_first_entry(&queue->finished, struct local_endpoint, finished);
+		while (nr < max && endpoint->done_first != endpoint->done_end)
+			take_one(endpoint, &out[nr++]);
+		cds_list_del(&endpoint->finished);
+		/* The others are first next time. */
+		if (endpoint->done_first != endpoint->done_end)
+			cds_list_add_tail(&endpoint->finished, &queue->finished);
+		else
+			CDS_INIT_LIST_HEAD(&endpoint->finished);
+	}
+	return nr;
+}
+
+int local_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+	struct local_endpoint *endpoint, *next;
+
+	if (max == 0)
+		return 0;
+	if (--queue->polls_until_look == 0 ||
+	    (cds_list_empty(&queue->warm) && cds_list_empty(&queue->finished)))
+		look(queue);
+	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm)
+		poll_endpoint(endpoint);
+	return (int)take_finished(queue, out, max);
+}
+
+/* ---- Events */
+
+int local_queue_event(struct fabric_queue *base, struct fabric_event *out)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+	struct local_endpoint *endpoint, *next;
+
+	look(queue);
+	cds_list_for_each_entry_safe (endpoint, next, &queue->connecting, connecting)
+		local_endpoint_greet(endpoint);
+	if (cds_list_empty(&queue->eventful))
+		return 0;
+	endpoint = cds_list_first_entry(&queue->eventful, struct local_endpoint, eventful);
+	out->endpoint = &endpoint->base;
+	out->status = 0;
+	if (endpoint->told == LOCAL_IS_CONNECTING &&
+	    (endpoint->state == LOCAL_IS_CONNECTED || endpoint->was_connected)) {
+		out->kind = FABRIC_CONNECTED;
+		endpoint->told = LOCAL_IS_CONNECTED;
+	} else {
+		out->kind = FABRIC_CLOSED;
+		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
+		endpoint->told = LOCAL_IS_CLOSED;
+	}
+	if (endpoint->told == endpoint->state) {
+		cds_list_del(&endpoint->eventful);
+		CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	}
+	return 1;
+}
+
+/* ---- Sleeping */
+
+int local_queue_fd(struct fabric_queue *base)
+{
+	return local_container(base, struct local_queue)->epoll_fd;
+}
+
+int local_queue_arm(struct fabric_queue *base)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+	struct local_endpoint *endpoint, *next;
+
+	if (!cds_list_empty(&queue->finished) || !cds_list_empty(&queue->eventful))
+		return -EAGAIN;
+	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
+		if (!local_ring_sleep(endpoint))
+			return -EAGAIN;
+		cool(endpoint);
+	}
+	return 0;
+}
+
+/* ---- Opening and closing */
+
+int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
+{
+	struct local_queue *queue = calloc(1, sizeof(*queue));
+	int status;
+
+	if (!queue)
+		return error_code(-ENOMEM);
+	queue->base.fabric = fabric;
+	queue->depth = depth == 0 ? 1 : depth > LOCAL_DEPTH_MAX ? LOCAL_DEPTH_MAX : depth;
+	queue->polls_until_look = LOOK_POLLS;
+	CDS_INIT_LIST_HEAD(&queue->warm);
+	CDS_INIT_LIST_HEAD(&queue->connecting);
+	CDS_INIT_LIST_HEAD(&queue->eventful);
+	CDS_INIT_LIST_HEAD(&queue->finished);
+	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->epoll_fd < 0) {
+		status = -errno;
+		free(queue);
+		return error_code(status);
+	}
+	*out = &queue->base;
+	return 0;
+}
+
+void local_queue_close(struct fabric_queue *base)
+{
+	struct local_queue *queue = local_container(base, struct local_queue);
+
+	close(queue->epoll_fd);
+	free(queue);
+}
