@@ -130,7 +130,8 @@ struct local_endpoint {
 	struct local_side *theirs;
 	uint8_t *out_ring;
 	const uint8_t *in_ring;
-	uint32_t out_written, in_taken; /* what `mine` says, which the peer might change */
+	/* What `mine` says, which the peer might change; and what it has said itself that it has taken. */
+	uint32_t out_written, in_taken, out_taken;
 
 	/* Revoked keys: told to the peer; heard from it. */
 	uint32_t nr_revoked_told, nr_revoked_heard;

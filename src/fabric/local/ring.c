@@ -24,14 +24,20 @@ static uint32_t padding_of(uint64_t length)
 
 /* ---- Sending */
 
-/* How many bytes fit. False: the peer says what cannot be. */
-static bool find_room(const struct local_endpoint *endpoint, uint32_t *out)
+/* How many bytes fit. The peer is asked only when `wanted` would not. False: it says what cannot be. */
+static bool find_room(struct local_endpoint *endpoint, uint64_t wanted, uint32_t *out)
 {
-	uint32_t taken = atomic_load_explicit(&endpoint->theirs->taken, memory_order_acquire);
-	uint32_t used = endpoint->out_written - taken;
+	uint32_t used = endpoint->out_written - endpoint->out_taken, taken;
 
+	if (LOCAL_RING_BYTES - used < wanted) {
+		taken = atomic_load_explicit(&endpoint->theirs->taken, memory_order_acquire);
+		if (taken - endpoint->out_taken > used)
+			return false;
+		endpoint->out_taken = taken;
+		used = endpoint->out_written - taken;
+	}
 	*out = LOCAL_RING_BYTES - used;
-	return used <= LOCAL_RING_BYTES;
+	return true;
 }
 
 static void put(struct local_endpoint *endpoint, const void *data, uint32_t length)
@@ -69,6 +75,12 @@ static bool put_message(struct local_endpoint *endpoint, struct local_outgoing *
 	return true;
 }
 
+static uint64_t wanted_by(const struct local_outgoing *out)
+{
+	return (out->has_header ? 0 : sizeof(struct ring_header)) + out->length - out->sent +
+	       padding_of(out->length);
+}
+
 void local_ring_flush(struct local_endpoint *endpoint)
 {
 	uint32_t written = endpoint->out_written, room;
@@ -76,7 +88,7 @@ void local_ring_flush(struct local_endpoint *endpoint)
 
 	while (endpoint->out_first != endpoint->out_end) {
 		out = &endpoint->out[endpoint->out_first % LOCAL_DEPTH_MAX];
-		if (!find_room(endpoint, &room)) {
+		if (!find_room(endpoint, wanted_by(out), &room)) {
 			local_endpoint_break(endpoint);
 			return;
 		}
@@ -213,7 +225,8 @@ bool local_ring_sleep(struct local_endpoint *endpoint)
 	atomic_store(&endpoint->mine->wants_room, is_sending);
 	atomic_thread_fence(memory_order_seq_cst);
 	/* Impossible numbers are something to look at, too. */
-	if (!find_available(endpoint, &available) || !find_room(endpoint, &room) ||
+	if (!find_available(endpoint, &available) ||
+	    !find_room(endpoint, LOCAL_RING_BYTES, &room) ||
 	    (available > 0 && !lacks_receive(endpoint)) || (is_sending && room > 0)) {
 		atomic_store(&endpoint->mine->is_asleep, 0);
 		return false;

@@ -65,7 +65,8 @@ static ssize_t hear(int socket_fd, struct local_message *message, int *fd)
 	struct msghdr packet = {.msg_iov = &iov,
 				.msg_iovlen = 1,
 				.msg_control = control.bytes,
-				.msg_controllen = sizeof(control.bytes)};
+				/* Not what is padded: there would be room for two. */
+				.msg_controllen = CMSG_LEN(sizeof(int))};
 	const struct cmsghdr *header;
 	ssize_t nr = recvmsg(socket_fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 

@@ -1,0 +1,754 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport local against peers that are not ours: sockets and links that say what they like, to an end
+ * that lends memory and to one that asks for it. Whatever is wrong ends that connection, touches nothing, and
+ * is nobody else's trouble.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/shared.h"
+#include "fabric/local/local.h"
+#include "fabric_fixture.h"
+
+#define NOBODY 65534
+
+/* ---- A peer of our own */
+
+struct peer {
+	int fd;
+	struct local_link *link; /* once it has joined */
+};
+
+static void place_of(const char *address, struct sockaddr_un *out)
+{
+	const char *path = address + strlen("unix:");
+
+	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(out->sun_path, path, (size_t)(strrchr(path, '@') - path));
+}
+
+static struct peer open_peer(const char *address)
+{
+	struct peer peer = {.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+	struct sockaddr_un place;
+
+	place_of(address, &place);
+	assert_true(peer.fd >= 0);
+	assert_int_equal(connect(peer.fd, (const struct sockaddr *)&place, sizeof(place)), 0);
+	return peer;
+}
+
+static void close_peer(struct peer *peer)
+{
+	if (peer->link)
+		munmap(peer->link, sizeof(*peer->link));
+	close(peer->fd);
+}
+
+/* A packet with up to four descriptors. The other side may have ended it meanwhile. */
+static void say(const struct peer *peer, const void *data, size_t length, const int *fds,
+		size_t nr_fds)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control = {0};
+	struct iovec iov = {(void *)data, length};
+	struct msghdr packet = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (nr_fds > 0) {
+		packet.msg_control = control.bytes;
+		packet.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, nr_fds * sizeof(int));
+	}
+	sendmsg(peer->fd, &packet, MSG_NOSIGNAL);
+}
+
+static void say_message(const struct peer *peer, const struct local_message *message, int fd)
+{
+	say(peer, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0);
+}
+
+/* False: it has ended. The descriptor is the caller's; -1: none. */
+static bool hear(const struct peer *peer, struct local_message *message, int *fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {message, sizeof(*message)};
+	struct msghdr packet = {.msg_iov = &iov,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof(control.bytes)};
+	struct pollfd ready = {.fd = peer->fd, .events = POLLIN};
+
+	*fd = -1;
+	assert_int_equal(poll(&ready, 1, GRACE_MS), 1);
+	if (recvmsg(peer->fd, &packet, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*message))
+		return false;
+	if (CMSG_FIRSTHDR(&packet))
+		memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(*fd));
+	return true;
+}
+
+static void expect_end(struct peer *peer)
+{
+	struct local_message message;
+	int fd;
+
+	assert_false(hear(peer, &message, &fd));
+	close_peer(peer);
+}
+
+static struct local_hello hello_of(uint16_t private_length)
+{
+	return (struct local_hello){.magic = LOCAL_WIRE_MAGIC,
+				    .version = LOCAL_WIRE_VERSION,
+				    .private_length = private_length};
+}
+
+static void take_link(struct peer *peer)
+{
+	struct local_message message;
+	int fd;
+
+	assert_true(hear(peer, &message, &fd));
+	assert_int_equal(message.type, LOCAL_WELCOME);
+	assert_int_equal(message.length, sizeof(*peer->link));
+	assert_true(fd >= 0);
+	peer->link = mmap(NULL, sizeof(*peer->link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(peer->link != MAP_FAILED);
+	assert_int_equal(ftruncate(fd, 0), -1); /* nobody can pull it away */
+	close(fd);
+}
+
+static struct peer join(const char *address)
+{
+	const struct local_hello hello = hello_of(0);
+	struct peer peer = open_peer(address);
+
+	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+	take_link(&peer);
+	return peer;
+}
+
+static unsigned count_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	unsigned nr = 0;
+
+	assert_non_null(folder);
+	while (readdir(folder))
+		nr++;
+	closedir(folder);
+	return nr;
+}
+
+/* ---- Strangers */
+
+static void expect_no_welcome(struct client *client, const void *data, size_t length)
+{
+	struct peer peer = open_peer(client->target.listener->address);
+
+	say(&peer, data, length, NULL, 0);
+	expect_end(&peer);
+}
+
+static void listens_to_proper_hellos_only(void **state)
+{
+	struct client *client = *state;
+	uint8_t noise[4096];
+	struct local_hello hello;
+	struct peer silent = open_peer(client->target.listener->address), peer;
+
+	for (uint16_t length = 0; length <= FABRIC_PRIVATE_MAX; length += 8) {
+		hello = hello_of(length);
+		peer = open_peer(client->target.listener->address);
+		say(&peer, &hello, LOCAL_HELLO_HEAD + length, NULL, 0);
+		take_link(&peer);
+		assert_int_equal(client->target.last.private_length, length);
+		close_peer(&peer);
+	}
+	fill(noise, sizeof(noise), 5);
+	expect_no_welcome(client, noise, sizeof(noise));
+	expect_no_welcome(client, noise, LOCAL_HELLO_HEAD);
+	hello = hello_of(8);
+	for (size_t length = 0; length < sizeof(hello); length++) {
+		if (length != LOCAL_HELLO_HEAD + 8)
+			expect_no_welcome(client, &hello, length);
+	}
+	hello.magic ^= 1;
+	expect_no_welcome(client, &hello, LOCAL_HELLO_HEAD + 8);
+	hello = hello_of(8);
+	hello.version++;
+	expect_no_welcome(client, &hello, LOCAL_HELLO_HEAD + 8);
+	hello = hello_of(UINT16_MAX);
+	expect_no_welcome(client, &hello, sizeof(hello));
+	fabric_endpoint_close(client_connect(client));
+	close_peer(&silent);
+}
+
+static void puts_silent_strangers_out(void **state)
+{
+	const struct fabric_patience some = {
+		.silence_ms = 3600000, .nr_per_host = 2, .crowd_ms = 0};
+	const struct fabric_patience none = {0};
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	struct fabric_request request;
+	struct peer peers[5];
+
+	assert_int_equal(fabric_listen(client->fabric, "unix:", &listener), 0);
+	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
+	for (unsigned i = 0; i < 5; i++)
+		peers[i] = open_peer(listener->address);
+	assert_int_equal(fabric_listener_next(listener, &request), -EAGAIN);
+	assert_int_equal(fabric_listener_sweep(listener, &some), 5);
+	for (unsigned i = 0; i < 3; i++)
+		expect_end(&peers[i]);
+	assert_int_equal(fabric_listener_sweep(listener, &none), 2);
+	for (unsigned i = 3; i < 5; i++)
+		expect_end(&peers[i]);
+	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
+	fabric_listener_close(listener);
+}
+
+/* Who may connect is asked of the kernel, not of the file's mode alone. */
+static void talks_to_its_own_user_alone(void **state)
+{
+	struct client *client = *state;
+	struct local_hello hello = hello_of(0);
+	struct sockaddr_un place;
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		skip();
+	place_of(client->target.listener->address, &place);
+	assert_int_equal(chmod(place.sun_path, 0777), 0);
+	*strrchr(place.sun_path, '/') = '\0';
+	assert_int_equal(chmod(place.sun_path, 0711), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct pollfd ready = {.events = POLLIN};
+		struct peer peer;
+
+		if (setuid(NOBODY) != 0)
+			_exit(1);
+		peer = open_peer(client->target.listener->address);
+		say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+		ready.fd = peer.fd;
+		_exit(poll(&ready, 1, GRACE_MS) == 1 && recv(peer.fd, &hello, 1, 0) <= 0 ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(chmod(place.sun_path, 0700), 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	fabric_endpoint_close(client_connect(client));
+}
+
+/* ---- Asking */
+
+static void gives_what_may_be_had_alone(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct peer peer = join(target->listener->address);
+	struct local_message ask, lent;
+	void *memory;
+	int fd;
+
+	ask = local_talk_message(LOCAL_ASK, target->read_only.key);
+	say_message(&peer, &ask, -1);
+	assert_true(hear(&peer, &lent, &fd));
+	assert_int_equal(lent.type, LOCAL_LEND);
+	assert_int_equal(lent.key, target->read_only.key);
+	assert_int_equal(lent.length, LENT);
+	assert_int_equal(lent.access, FABRIC_REMOTE_READ);
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	memory = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(memory == MAP_FAILED);
+	memory = mmap(NULL, LENT, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(memory != MAP_FAILED);
+	assert_int_equal(mprotect(memory, LENT, PROT_READ | PROT_WRITE), -1);
+	munmap(memory, LENT);
+	close(fd);
+
+	ask.key = target->all.key;
+	say_message(&peer, &ask, -1);
+	assert_true(hear(&peer, &lent, &fd));
+	assert_int_equal(lent.access, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(ftruncate(fd, 2 * LENT), -1);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+	close(fd);
+	/* Twice is once too often. */
+	say_message(&peer, &ask, -1);
+	expect_end(&peer);
+}
+
+static void gives_nothing_without_a_right(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_memory foreign, gone;
+	struct fabric_domain *other;
+	uint64_t keys[5];
+
+	assert_int_equal(fabric_domain_open(target->fabric, &other), 0);
+	assert_int_equal(
+		fabric_memory_register(other, target->data, LENT, FABRIC_REMOTE_READ, &foreign), 0);
+	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
+						FABRIC_REMOTE_READ, &gone),
+			 0);
+	keys[0] = foreign.key;
+	keys[1] = gone.key;
+	keys[2] = 0;
+	keys[3] = UINT64_MAX;
+	keys[4] = target->all.key ^ 1;
+	assert_true(fabric_memory_deregister(&gone));
+	for (unsigned i = 0; i < 5; i++) {
+		struct peer peer = join(target->listener->address);
+		struct local_message ask = local_talk_message(LOCAL_ASK, keys[i]);
+
+		say_message(&peer, &ask, -1);
+		expect_end(&peer);
+	}
+	assert_true(fabric_memory_deregister(&foreign)); /* nobody has got it */
+	fabric_domain_close(other);
+	fabric_endpoint_close(client_connect(client));
+}
+
+/* Has memory, and leaves unheard that it has ended: that costs nobody but itself. */
+static void takes_back_from_who_does_not_listen(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct fabric_endpoint *good = client_connect(client);
+	struct peer peer = join(target->listener->address);
+	static struct fabric_memory memories[2000];
+	struct local_message ask, message;
+	unsigned nr_revoked = 0;
+	uint8_t byte;
+	int fd;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
+							FABRIC_REMOTE_READ, &memories[i]),
+				 0);
+		ask = local_talk_message(LOCAL_ASK, memories[i].key);
+		say_message(&peer, &ask, -1);
+		assert_true(hear(&peer, &message, &fd));
+		close(fd);
+	}
+	for (unsigned i = 0; i < 2000; i++)
+		assert_false(fabric_memory_deregister(&memories[i]));
+	assert_int_equal(atomic_load(&peer.link->sides[LOCAL_ACCEPTING_SIDE].nr_revoked),
+			 LOCAL_ENDED);
+	while (hear(&peer, &message, &fd)) {
+		assert_int_equal(message.type, LOCAL_REVOKE);
+		nr_revoked++;
+	}
+	assert_true(nr_revoked < 2000);
+	close_peer(&peer);
+	transfer_one(good, false, &byte, 1, &target->all, 0);
+	fabric_endpoint_close(good);
+}
+
+/* ---- Packets that are none */
+
+static void expect_refusal(struct client *client, const void *data, size_t length, const int *fds,
+			   size_t nr_fds)
+{
+	struct peer peer = join(client->target.listener->address);
+
+	say(&peer, data, length, fds, nr_fds);
+	expect_end(&peer);
+}
+
+static void ends_over_packets_that_are_none(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *good = client_connect(client);
+	struct local_message message = local_talk_message(LOCAL_WAKE, 0);
+	int fds[4] = {0, 0, 0, 0};
+	const unsigned nr_before = count_descriptors();
+	uint8_t noise[256];
+
+	fill(noise, sizeof(noise), 9);
+	expect_refusal(client, noise, sizeof(noise), NULL, 0);
+	expect_refusal(client, noise, sizeof(message), NULL, 0);
+	for (size_t length = 0; length < sizeof(message); length++)
+		expect_refusal(client, &message, length, NULL, 0);
+	message.magic ^= 1;
+	expect_refusal(client, &message, sizeof(message), NULL, 0);
+	message = local_talk_message(LOCAL_WAKE, 0);
+	message.version ^= 0x80;
+	expect_refusal(client, &message, sizeof(message), NULL, 0);
+	for (unsigned type = 0; type <= UINT8_MAX; type++) {
+		message = local_talk_message(type, 17);
+		message.length = LENT;
+		if (type != LOCAL_REVOKE && type != LOCAL_WAKE)
+			expect_refusal(client, &message, sizeof(message), NULL, 0);
+	}
+	/* Descriptors that nobody has asked for are closed. */
+	message = local_talk_message(LOCAL_LEND, 17);
+	for (size_t nr = 1; nr <= 4; nr++)
+		expect_refusal(client, &message, sizeof(message), fds, nr);
+	while (count_descriptors() > nr_before) /* until the target has heard of all ends */
+		fabric_endpoint_close(client_connect(client));
+	fabric_endpoint_close(good);
+}
+
+static void bears_messages_that_mean_nothing(void **state)
+{
+	struct client *client = *state;
+	struct peer peer = join(client->target.listener->address);
+	struct local_message message, lent;
+	int fd, some[4] = {0, 0, 0, 0};
+
+	for (unsigned i = 0; i < 1000; i++) {
+		message = local_talk_message(i % 2 ? LOCAL_REVOKE : LOCAL_WAKE, i);
+		say(&peer, &message, sizeof(message), some, i % 5);
+	}
+	message = local_talk_message(LOCAL_ASK, client->target.all.key);
+	say_message(&peer, &message, -1);
+	assert_true(hear(&peer, &lent, &fd));
+	assert_int_equal(lent.type, LOCAL_LEND);
+	close(fd);
+	close_peer(&peer);
+}
+
+/* ---- Links with anything in them */
+
+/* What the peer's side of the link says; a message is posted for. */
+static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ring, size_t length)
+{
+	struct local_message wake = local_talk_message(LOCAL_WAKE, 0);
+	static uint8_t much[2 * LOCAL_RING_BYTES];
+	uint8_t received[256];
+	struct fabric_piece piece = {received, 128, NULL};
+	struct fabric_completion completion;
+	struct fabric_endpoint *accepting = NULL;
+	const struct local_hello hello = hello_of(0);
+	struct fabric_request request;
+	struct local_side *side;
+	struct target other;
+	struct peer peer;
+
+	memset(received, 0xaa, sizeof(received));
+	target_open(&other, "unix:");
+	peer = open_peer(other.listener->address);
+	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+	assert_int_equal(fabric_listener_next(other.listener, &request), 0);
+	assert_int_equal(
+		fabric_accept(&request, other.queue, other.fabric->domain, NULL, &accepting), 0);
+	assert_int_equal(fabric_receive(accepting, &piece, 1), 0);
+	assert_int_equal(await_event(other.queue).kind, FABRIC_CONNECTED);
+	take_link(&peer);
+	side = &peer.link->sides[LOCAL_CONNECTING_SIDE];
+	if (length > 0)
+		memcpy(peer.link->rings[LOCAL_CONNECTING_SIDE], ring, length);
+	atomic_store(&side->taken, taken);
+	atomic_store(&side->written, written);
+	say_message(&peer, &wake, -1);
+	/* What it has taken is asked when there is not room enough. */
+	if (taken != 0)
+		fabric_send(accepting, &(struct fabric_piece){much, sizeof(much), NULL}, 2);
+	completion = await_completion(other.queue);
+	assert_true(completion.status < 0);
+	await_closed(accepting, -ECONNRESET);
+	for (unsigned i = 0; i < sizeof(received); i++)
+		assert_int_equal(received[i], 0xaa);
+	fabric_endpoint_close(accepting);
+	target_close(&other);
+	expect_end(&peer);
+}
+
+static void believes_no_impossible_numbers(void **state)
+{
+	static const uint32_t impossible[] = {LOCAL_RING_BYTES + 1,
+					      LOCAL_RING_BYTES + 8,
+					      INT32_MAX,
+					      1U << 31,
+					      UINT32_MAX - 7,
+					      UINT32_MAX};
+	uint32_t header[2];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]); i++) {
+		expect_link_refusal(impossible[i], 0, NULL, 0);
+		expect_link_refusal(0, impossible[i], NULL, 0);
+	}
+	expect_link_refusal(0, 1, NULL, 0); /* more than was written */
+	for (unsigned i = 0; i < 32; i++) {
+		header[0] = 128U + (1U << i); /* longer than what is posted */
+		header[1] = 0;
+		expect_link_refusal(sizeof(header), 0, header, sizeof(header));
+		header[0] = 0;
+		header[1] = 1U << i;
+		expect_link_refusal(sizeof(header), 0, header, sizeof(header));
+	}
+}
+
+/* A peer that rewrites all of its link all the time, while we talk to it. */
+static void bears_links_that_change_all_the_time(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *good = client_connect(client);
+	uint8_t noise[64];
+	struct fabric_completion completion;
+	uint8_t byte;
+
+	for (unsigned round = 0; round < 500; round++) {
+		struct peer peer = join(client->target.listener->address);
+		struct local_side *side = &peer.link->sides[LOCAL_CONNECTING_SIDE];
+		struct local_message wake = local_talk_message(LOCAL_WAKE, 0);
+
+		for (unsigned i = 0; i < 20; i++) {
+			fill(noise, sizeof(noise), round * 20 + i);
+			memcpy(peer.link->rings[LOCAL_CONNECTING_SIDE] + i * 64, noise, 64);
+			memcpy(peer.link->rings[LOCAL_ACCEPTING_SIDE] + i * 64, noise, 64);
+			atomic_store(&side->written, noise[0]);
+			atomic_store(&side->taken, noise[1] < 128 ? 0 : noise[1]);
+			atomic_store(&side->is_asleep, noise[2]);
+			atomic_store(&side->wants_room, noise[3]);
+			atomic_store(&side->nr_revoked, noise[4]);
+			memset(&peer.link->sides[LOCAL_ACCEPTING_SIDE], noise[5], 64);
+			say_message(&peer, &wake, -1);
+		}
+		close_peer(&peer);
+	}
+	transfer_one(good, false, &byte, 1, &client->target.all, 0);
+	assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
+	fabric_endpoint_close(good);
+}
+
+/* ---- Servers that lend what is no memory */
+
+struct server {
+	int fd;
+	char address[FABRIC_ADDRESS_MAX];
+	char path[48];
+};
+
+static void open_server(struct server *server)
+{
+	static unsigned nr;
+	struct sockaddr_un place = {.sun_family = AF_UNIX};
+
+	snprintf(server->path, sizeof(server->path), "/tmp/afar-liar-%d.%u", getpid(), nr++);
+	snprintf(server->address, sizeof(server->address), "unix:%s", server->path);
+	strcpy(place.sun_path, server->path);
+	server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(server->fd, (const struct sockaddr *)&place, sizeof(place)), 0);
+	assert_int_equal(listen(server->fd, 8), 0);
+}
+
+static void close_server(struct server *server)
+{
+	close(server->fd);
+	unlink(server->path);
+}
+
+static int make_file(size_t length, unsigned seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)length), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* Accepts a connection of the client's, and hears its hello. */
+static struct peer meet(struct client *client, struct server *server,
+			struct fabric_endpoint **endpoint)
+{
+	struct local_hello hello;
+	struct peer peer = {.fd = -1};
+
+	*endpoint = connect_start(client->queue, server->address, "x");
+	peer.fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(peer.fd >= 0);
+	assert_int_equal(recv(peer.fd, &hello, sizeof(hello), 0), LOCAL_HELLO_HEAD + 1);
+	return peer;
+}
+
+static void expect_no_link(struct client *client, struct server *server, uint64_t length, int fd)
+{
+	struct local_message message = local_talk_message(LOCAL_WELCOME, 0);
+	struct fabric_endpoint *endpoint;
+	struct peer peer = meet(client, server, &endpoint);
+
+	message.length = length;
+	say_message(&peer, &message, fd);
+	if (fd >= 0)
+		close(fd);
+	await_closed(endpoint, -ECONNREFUSED);
+	fabric_endpoint_close(endpoint);
+	close_peer(&peer);
+}
+
+static void takes_links_that_are_some_alone(void **state)
+{
+	const uint64_t length = sizeof(struct local_link);
+	struct client *client = *state;
+	struct server server;
+
+	open_server(&server);
+	expect_no_link(client, &server, length, -1);
+	expect_no_link(client, &server, length, open("/dev/null", O_RDWR | O_CLOEXEC));
+	expect_no_link(client, &server, length, open("/tmp", O_RDONLY | O_CLOEXEC));
+	expect_no_link(client, &server, length, make_file(length, 0));
+	expect_no_link(client, &server, length, make_file(length - 4096, F_SEAL_SHRINK));
+	expect_no_link(client, &server, length, make_file(0, F_SEAL_SHRINK));
+	expect_no_link(client, &server, length + 1, make_file(length, F_SEAL_SHRINK));
+	close_server(&server);
+}
+
+static struct peer welcome(struct client *client, struct server *server,
+			   struct fabric_endpoint **endpoint)
+{
+	struct local_message message = local_talk_message(LOCAL_WELCOME, 0);
+	int fd = make_file(sizeof(struct local_link), F_SEAL_SHRINK);
+	struct peer peer = meet(client, server, endpoint);
+
+	message.length = sizeof(struct local_link);
+	say_message(&peer, &message, fd);
+	close(fd);
+	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+	return peer;
+}
+
+static void expect_no_memory(struct client *client, struct server *server, uint64_t key,
+			     uint64_t length, uint8_t access, int fd)
+{
+	const struct fabric_memory wanted = {.key = 42};
+	struct local_message message = local_talk_message(LOCAL_LEND, key);
+	struct fabric_completion completion;
+	struct fabric_endpoint *endpoint;
+	struct peer peer = welcome(client, server, &endpoint);
+	uint8_t byte = 0xaa;
+
+	assert_int_equal(start_one(endpoint, false, &byte, 1, &wanted, 0, 1), 0);
+	message.length = length;
+	message.access = access;
+	say_message(&peer, &message, fd);
+	if (fd >= 0)
+		close(fd);
+	completion = await_completion(client->queue);
+	assert_true(completion.status < 0);
+	await_closed(endpoint, -ECONNRESET);
+	assert_int_equal(byte, 0xaa);
+	fabric_endpoint_close(endpoint);
+	close_peer(&peer);
+}
+
+static void takes_memory_that_is_some_alone(void **state)
+{
+	struct client *client = *state;
+	struct server server;
+
+	open_server(&server);
+	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ, -1);
+	expect_no_memory(client, &server, 43, 4096, FABRIC_REMOTE_READ,
+			 make_file(4096, F_SEAL_SHRINK));
+	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ, make_file(4096, 0));
+	expect_no_memory(client, &server, 42, 8192, FABRIC_REMOTE_READ,
+			 make_file(4096, F_SEAL_SHRINK));
+	expect_no_memory(client, &server, 42, UINT64_MAX, FABRIC_REMOTE_READ,
+			 make_file(4096, F_SEAL_SHRINK));
+	expect_no_memory(client, &server, 42, 0, FABRIC_REMOTE_READ, make_file(0, F_SEAL_SHRINK));
+	expect_no_memory(client, &server, 42, 4096, 0xff, make_file(4096, F_SEAL_SHRINK));
+	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_WRITE,
+			 make_file(4096, F_SEAL_SHRINK)); /* not to read */
+	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ,
+			 open("/dev/zero", O_RDWR | O_CLOEXEC));
+	close_server(&server);
+}
+
+/* What says that it is revoked without a message is over at once. */
+static void ends_over_a_wrong_count(void **state)
+{
+	const struct fabric_memory memory = {.key = 42};
+	struct local_message message = local_talk_message(LOCAL_LEND, 42);
+	struct fabric_endpoint *endpoint;
+	struct client *client = *state;
+	struct server server;
+	struct peer peer;
+	int fd = make_file(4096, F_SEAL_SHRINK), link;
+	struct local_link *mapped;
+	uint8_t byte;
+
+	open_server(&server);
+	peer = meet(client, &server, &endpoint);
+	link = make_file(sizeof(*mapped), F_SEAL_SHRINK);
+	mapped = mmap(NULL, sizeof(*mapped), PROT_READ | PROT_WRITE, MAP_SHARED, link, 0);
+	assert_true(mapped != MAP_FAILED);
+	peer.link = mapped;
+	message.type = LOCAL_WELCOME;
+	message.length = sizeof(*mapped);
+	say_message(&peer, &message, link);
+	close(link);
+	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
+	message = local_talk_message(LOCAL_LEND, 42);
+	message.length = 4096;
+	message.access = FABRIC_REMOTE_READ;
+	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), 0);
+	say_message(&peer, &message, fd);
+	close(fd);
+	assert_int_equal(await_completion(client->queue).status, 0);
+	transfer_one(endpoint, false, &byte, 1, &memory, 4095);
+	atomic_store(&mapped->sides[LOCAL_ACCEPTING_SIDE].nr_revoked, 1);
+	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), -ENOTCONN);
+	await_closed(endpoint, -ECONNRESET);
+	fabric_endpoint_close(endpoint);
+	close_peer(&peer);
+	close_server(&server);
+}
+
+int main(void)
+{
+#define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
+	const struct CMUnitTest tests[] = {
+		WITH_TARGET(listens_to_proper_hellos_only),
+		WITH_TARGET(puts_silent_strangers_out),
+		WITH_TARGET(talks_to_its_own_user_alone),
+		WITH_TARGET(gives_what_may_be_had_alone),
+		WITH_TARGET(gives_nothing_without_a_right),
+		WITH_TARGET(takes_back_from_who_does_not_listen),
+		WITH_TARGET(ends_over_packets_that_are_none),
+		WITH_TARGET(bears_messages_that_mean_nothing),
+		WITH_TARGET(believes_no_impossible_numbers),
+		WITH_TARGET(bears_links_that_change_all_the_time),
+		WITH_TARGET(takes_links_that_are_some_alone),
+		WITH_TARGET(takes_memory_that_is_some_alone),
+		WITH_TARGET(ends_over_a_wrong_count),
+	};
+
+	setenv("AFAR_TEST_TRANSPORT", "local", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
