@@ -17,11 +17,15 @@
 #endif
 
 #include "base/error.h"
+#include "base/shared.h"
 #include "memory/available.h"
 #include "memory/segment.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
 #endif
 #ifndef MAP_HUGE_2MB
 #define MAP_HUGE_2MB (21 << MAP_HUGE_SHIFT)
@@ -42,6 +46,7 @@ static _Atomic uint64_t bytes_promised;
 struct population {
 	char *addr;
 	size_t length;
+	bool is_shared;
 	_Atomic uint64_t *promised; /* counts down what is populated; NULL: nobody counts */
 	atomic_size_t next;
 	atomic_int status;
@@ -56,8 +61,22 @@ static void touch(char *addr, size_t length)
 		*(volatile char *)(addr + offset) = 0;
 }
 
-static int populate_slice(char *addr, size_t length)
+/*
+ * Shared memory gets huge pages of itself only where the machine's administrator has said so, which few have, but
+ * may be asked to be made of them, once there is something of each. It costs no more than to populate it.
+ * Without (before 6.1, and where there are none left) small pages do as well.
+ */
+static void ask_for_huge_pages(char *addr, size_t length)
 {
+	for (size_t offset = 0; offset < length; offset += SEGMENT_MIN)
+		*(volatile char *)(addr + offset) = 0;
+	madvise(addr, length, MADV_COLLAPSE);
+}
+
+static int populate_slice(char *addr, size_t length, bool is_shared)
+{
+	if (is_shared)
+		ask_for_huge_pages(addr, length);
 	while (madvise(addr, length, MADV_POPULATE_WRITE) != 0) {
 		if (errno == EINVAL) {
 			touch(addr, length);
@@ -82,7 +101,7 @@ static void *populate_run(void *argument)
 		if (length > SLICE_BYTES)
 			length = SLICE_BYTES;
 		if (atomic_load(&population->status) == 0 &&
-		    populate_slice(population->addr + offset, length) != 0)
+		    populate_slice(population->addr + offset, length, population->is_shared) != 0)
 			atomic_store(&population->status, -ENOMEM);
 		if (population->promised)
 			atomic_fetch_sub(population->promised, length);
@@ -100,9 +119,11 @@ static unsigned nr_cores(void)
 
 /* Populates with the calling thread and up to `nr_threads` - 1 helpers; takes `length` bytes off
  * `*promised`, also when it fails. */
-static int populate(void *addr, size_t length, unsigned nr_threads, _Atomic uint64_t *promised)
+static int populate(void *addr, size_t length, bool is_shared, unsigned nr_threads,
+		    _Atomic uint64_t *promised)
 {
-	struct population population = {.addr = addr, .length = length, .promised = promised};
+	struct population population = {
+		.addr = addr, .length = length, .is_shared = is_shared, .promised = promised};
 	size_t nr_slices = (length + SLICE_BYTES - 1) / SLICE_BYTES;
 	pthread_t threads[NR_THREADS_MAX];
 	unsigned started = 0;
@@ -132,7 +153,7 @@ static int populate(void *addr, size_t length, unsigned nr_threads, _Atomic uint
 /* ---- Mapping */
 
 /* Promises `length` bytes if there is so much left beside what is promised already. */
-static int promise(size_t length)
+static int promise(uint64_t length)
 {
 	uint64_t available, promised;
 
@@ -143,9 +164,18 @@ static int promise(size_t length)
 	atomic_fetch_sub(&bytes_promised, length);
 	return error_fail(
 		-ENOMEM,
-		"populate %zu MiB: only %llu MiB of memory are left; ask for less, or end "
+		"populate %llu MiB: only %llu MiB of memory are left; ask for less, or end "
 		"something else",
-		length >> 20, (unsigned long long)available >> 20);
+		(unsigned long long)length >> 20, (unsigned long long)available >> 20);
+}
+
+int segment_fits(uint64_t bytes)
+{
+	int status = promise(bytes);
+
+	if (status == 0)
+		atomic_fetch_sub(&bytes_promised, bytes);
+	return status;
 }
 
 /* From the pool of huge pages: mmap promises them, so that populating finds them. */
@@ -159,7 +189,7 @@ static int map_hugetlb(size_t length, unsigned nr_threads, void **addr)
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
 	if (memory == MAP_FAILED)
 		return -ENOMEM;
-	if (populate(memory, length, nr_threads, NULL) != 0) {
+	if (populate(memory, length, false, nr_threads, NULL) != 0) {
 		munmap(memory, length);
 		return -ENOMEM;
 	}
@@ -203,7 +233,7 @@ static int map_transparent(size_t length, unsigned nr_threads, void **addr)
 				  length >> 20);
 	}
 	madvise(memory, length, MADV_HUGEPAGE); /* a wish: small pages do as well */
-	if (populate(memory, length, nr_threads, &bytes_promised) != 0) {
+	if (populate(memory, length, false, nr_threads, &bytes_promised) != 0) {
 		munmap(memory, length);
 		return error_fail(-ENOMEM, "populate %zu MiB: out of memory; ask for less",
 				  length >> 20);
@@ -212,11 +242,20 @@ static int map_transparent(size_t length, unsigned nr_threads, void **addr)
 	return 0;
 }
 
-int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_backing *backing)
+static int check_length(size_t length)
 {
 	if (length == 0 || length % SEGMENT_MIN != 0)
 		return error_fail(-EINVAL, "map %zu bytes: not a multiple of %zu; round it up",
 				  length, SEGMENT_MIN);
+	return 0;
+}
+
+int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_backing *backing)
+{
+	int status = check_length(length);
+
+	if (status != 0)
+		return status;
 	*backing = SEGMENT_HUGETLB;
 	if (map_hugetlb(length, nr_threads, addr) == 0)
 		return 0;
@@ -224,9 +263,35 @@ int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_ba
 	return map_transparent(length, nr_threads, addr);
 }
 
+int segment_map_shared(size_t length, unsigned nr_threads, void **addr)
+{
+	int status = check_length(length);
+
+	if (status != 0)
+		return status;
+	status = promise(length);
+	if (status != 0)
+		return status;
+	status = shared_map(length, SEGMENT_MIN, addr);
+	if (status != 0) {
+		atomic_fetch_sub(&bytes_promised, length);
+		return status;
+	}
+	madvise(*addr, length, MADV_HUGEPAGE);
+	if (populate(*addr, length, true, nr_threads, &bytes_promised) != 0) {
+		shared_unmap(*addr);
+		return error_fail(-ENOMEM, "populate %zu MiB: out of memory; ask for less",
+				  length >> 20);
+	}
+	return 0;
+}
+
 void segment_unmap(void *addr, size_t length)
 {
-	munmap(addr, length);
+	if (shared_descriptor(addr, length) >= 0)
+		shared_unmap(addr);
+	else
+		munmap(addr, length);
 }
 
 /* ---- Scrubbing */

@@ -26,6 +26,16 @@ enum segment_backing {
  */
 int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_backing *backing);
 
+/*
+ * The same as a piece of shared memory (base/shared.h), for lending to other processes of this machine; on
+ * transparent huge pages where the kernel has them for such memory. Such a segment is unmapped whole. Errors as
+ * segment_map(), and those of shared_map().
+ */
+int segment_map_shared(size_t length, unsigned nr_threads, void **addr);
+
+/* Whether so much could be mapped now, in several segments: 0, or -ENOMEM with a sentence. */
+int segment_fits(uint64_t bytes);
+
 /* Returns memory, or a part of it (multiples of SEGMENT_MIN), to the system. */
 void segment_unmap(void *addr, size_t length);
 

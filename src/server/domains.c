@@ -96,10 +96,15 @@ int domain_register(const struct domain *domain, void *addr, size_t length,
 	return 0;
 }
 
-void domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX])
+bool domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX])
 {
-	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++)
-		fabric_memory_deregister(&on[i]);
+	bool is_ours = true;
+
+	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++) {
+		if (!fabric_memory_deregister(&on[i]))
+			is_ours = false;
+	}
+	return is_ours;
 }
 
 int domains_get(struct domains *domains, struct reach reach, struct domain **out)

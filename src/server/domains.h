@@ -46,7 +46,8 @@ int domains_get(struct domains *domains, struct reach reach, struct domain **out
  * fabric_memory_register(). */
 int domain_register(const struct domain *domain, void *addr, size_t length,
 		    struct fabric_memory on[DOMAIN_FABRICS_MAX]);
-void domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX]);
+/* Whether the memory may be used again, as fabric_memory_deregister(). */
+bool domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX]);
 
 /* What was registered or accepted in it with this use is closed. */
 void domains_put(struct domains *domains, struct domain *domain);

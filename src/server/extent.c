@@ -71,10 +71,21 @@ static int take_split(struct extent_pool *pool, struct extent *extent,
 	return 0;
 }
 
-/* From the pool: the largest extents that fit, then a piece of the smallest larger one. */
+/* The smallest of those that are larger than what is missing; NULL: there is none. */
+static struct extent *larger_clean(struct extent_pool *pool, const struct reservation *reservation)
+{
+	for (size_t units = reservation->missing / SEGMENT_MIN + 1; units <= NR_SIZES; units++) {
+		if (!cds_list_empty(&pool->clean[units]))
+			return cds_list_first_entry(&pool->clean[units], struct extent, node);
+	}
+	return NULL;
+}
+
+/* From the pool: the largest extents that fit, then a piece of the smallest larger one, if it can be cut. */
 static int take_clean(struct extent_pool *pool, struct reservation *reservation)
 {
 	struct cds_list_head *sizes = pool->clean;
+	struct extent *extent;
 	size_t units;
 
 	for (units = NR_SIZES; units > 0; units--) {
@@ -83,15 +94,28 @@ static int take_clean(struct extent_pool *pool, struct reservation *reservation)
 			take(pool, cds_list_first_entry(&sizes[units], struct extent, node),
 			     reservation);
 	}
-	if (reservation->missing == 0)
+	if (reservation->missing == 0 || pool->options.is_shared)
 		return 0;
-	for (units = reservation->missing / SEGMENT_MIN + 1; units <= NR_SIZES; units++) {
-		if (!cds_list_empty(&sizes[units]))
-			return take_split(pool,
-					  cds_list_first_entry(&sizes[units], struct extent, node),
-					  reservation);
-	}
-	return 0;
+	extent = larger_clean(pool, reservation);
+	return extent ? take_split(pool, extent, reservation) : 0;
+}
+
+/* Gives the memory of a larger clean extent back to the machine, for there to be room. The lock is dropped
+ * meanwhile. False: there is none. */
+static bool drop_clean(struct extent_pool *pool, struct reservation *reservation)
+{
+	struct extent *extent = larger_clean(pool, reservation);
+
+	if (!extent)
+		return false;
+	extent_move(pool, extent, EXTENT_TAKEN);
+	pthread_mutex_unlock(&pool->lock);
+	segment_unmap(extent->addr, extent->length);
+	pthread_mutex_lock(&pool->lock);
+	extent_move(pool, extent, EXTENT_GONE);
+	free(extent);
+	reservation->is_machine_full = false;
+	return true;
 }
 
 /* How much may be populated without going past the capacity. */
@@ -106,18 +130,19 @@ static uint64_t room(const struct extent_pool *pool)
 }
 
 /* Cuts fresh memory into extents and takes them. */
-static int take_fresh(struct extent_pool *pool, char *addr, struct reservation *reservation)
+static int take_fresh(struct extent_pool *pool, char *addr, uint64_t bytes,
+		      struct reservation *reservation)
 {
 	struct extent *extent;
 	size_t length;
 
-	for (; reservation->missing > 0; addr += length) {
-		length = reservation->missing;
+	for (; bytes > 0; addr += length, bytes -= length) {
+		length = bytes;
 		if (length > EXTENT_BYTES_MAX)
 			length = EXTENT_BYTES_MAX;
 		extent = extent_new(pool, addr, length);
 		if (!extent) {
-			segment_unmap(addr, reservation->missing);
+			segment_unmap(addr, bytes);
 			return error_code(-ENOMEM);
 		}
 		cds_list_add_tail(&extent->node, &reservation->taken);
@@ -126,17 +151,31 @@ static int take_fresh(struct extent_pool *pool, char *addr, struct reservation *
 	return 0;
 }
 
-/* Populates what is missing, without the lock. That the machine has not so much is no failure yet. */
+/* `bytes` of the `missing` ones, none unless there are all. */
+static int map_fresh(const struct extent_pool *pool, uint64_t bytes, uint64_t missing, void **addr)
+{
+	enum segment_backing backing;
+	int status;
+
+	if (!pool->options.is_shared)
+		return segment_map(bytes, 0, addr, &backing);
+	status = segment_fits(missing);
+	return status == 0 ? segment_map_shared(bytes, 0, addr) : status;
+}
+
+/* Populates what is missing, or what of it makes an extent, without the lock. That the machine has not so
+ * much is no failure yet. */
 static int take_populated(struct extent_pool *pool, struct reservation *reservation)
 {
-	uint64_t bytes = reservation->missing;
-	enum segment_backing backing;
+	uint64_t missing = reservation->missing, bytes = missing;
 	void *addr;
 	int status;
 
+	if (pool->options.is_shared && bytes > EXTENT_BYTES_MAX)
+		bytes = EXTENT_BYTES_MAX;
 	pool->populating += bytes;
 	pthread_mutex_unlock(&pool->lock);
-	status = segment_map(bytes, 0, &addr, &backing);
+	status = map_fresh(pool, bytes, missing, &addr);
 	if (status == 0)
 		madvise(addr, bytes, MADV_DONTDUMP); /* others' data: not for our core dumps */
 	pthread_mutex_lock(&pool->lock);
@@ -145,7 +184,7 @@ static int take_populated(struct extent_pool *pool, struct reservation *reservat
 		reservation->is_machine_full = true;
 		return 0;
 	}
-	return take_fresh(pool, addr, reservation);
+	return take_fresh(pool, addr, bytes, reservation);
 }
 
 static unsigned long long in_mib(uint64_t bytes)
@@ -207,7 +246,7 @@ static int collect(struct extent_pool *pool, struct reservation *reservation)
 			return status;
 		if (!reservation->is_machine_full && room(pool) >= reservation->missing)
 			status = take_populated(pool, reservation);
-		else
+		else if (!pool->options.is_shared || !drop_clean(pool, reservation))
 			status = wait_for_supply(pool, reservation);
 		if (status != 0)
 			return status;
@@ -235,13 +274,14 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 	extents_unmap(&gone);
 }
 
-/* Afterwards no transfer can begin on it. */
+/* Afterwards no transfer can begin on it, unless it was lent: who has the memory is kept from nothing. */
 static void deregister(struct extent_pool *pool, struct extent *extent)
 {
 	for (int i = 0; i < NR_KEYS; i++) {
 		if (!extent->keys[i].domain)
 			continue;
-		domain_deregister(extent->keys[i].domain, extent->keys[i].on);
+		if (!domain_deregister(extent->keys[i].domain, extent->keys[i].on))
+			extent->was_lent = true;
 		domains_put(pool->options.domains, extent->keys[i].domain);
 		extent->keys[i].domain = NULL;
 	}
@@ -435,7 +475,9 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 
 	CDS_INIT_LIST_HEAD(&reservation.taken);
 	pthread_mutex_lock(&pool->lock);
-	status = pool->bytes[EXTENT_CLEAN] >= bytes ? admit(pool, namespace, bytes) : -EAGAIN;
+	status = -EAGAIN;
+	if (!pool->options.is_shared && pool->bytes[EXTENT_CLEAN] >= bytes)
+		status = admit(pool, namespace, bytes);
 	if (status != 0) {
 		pthread_mutex_unlock(&pool->lock);
 		return status;

@@ -27,6 +27,10 @@ struct extent_pool_options {
 	/* Registering takes its time: extents are registered when they are reserved, else when a key is
 	 * first asked for. */
 	bool is_registering_slow;
+	/* Other processes of this machine are lent the memory itself (base/shared.h). Who was lent an extent's
+	 * memory might have kept it, so what the next one gets is other memory; and an extent is never a part
+	 * of a piece, or more than one. */
+	bool is_shared;
 	/* Runs, outside the pool's lock, on whatever thread changed the pool's numbers. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
@@ -63,7 +67,8 @@ void extent_pool_close(struct extent_pool *pool);
  */
 int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			uint64_t deadline, struct extent_info **out, size_t *nr_out);
-/* The same from the scrubbed pool alone, which is quick: -EAGAIN when that does not suffice. */
+/* The same from the scrubbed pool alone, which is quick: -EAGAIN when that does not suffice, or might have to
+ * be populated anew, because it is shared. */
 int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			      struct extent_info **out, size_t *nr_out);
 

@@ -16,7 +16,7 @@ static const bool transitions[NR_STATES][NR_STATES] = {
 	[EXTENT_GRANTED] = {[EXTENT_DRAINING] = true},
 	[EXTENT_DRAINING] = {[EXTENT_DIRTY] = true},
 	[EXTENT_DIRTY] = {[EXTENT_SCRUBBING] = true, [EXTENT_GONE] = true},
-	[EXTENT_SCRUBBING] = {[EXTENT_CLEAN] = true},
+	[EXTENT_SCRUBBING] = {[EXTENT_CLEAN] = true, [EXTENT_GONE] = true},
 };
 
 static int compare_start(const void *a, const void *b)
@@ -124,9 +124,11 @@ void extent_to_clean(struct extent_pool *pool, struct extent *extent)
 {
 	struct extent like = {.addr = extent->addr, .length = 0};
 
-	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_end, compare_end));
-	like.addr = extent->addr + extent->length;
-	extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_start, compare_start));
+	if (!pool->options.is_shared) {
+		extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_end, compare_end));
+		like.addr = extent->addr + extent->length;
+		extent_absorb(pool, extent, tree_find(&like, &pool->clean_by_start, compare_start));
+	}
 	extent_move(pool, extent, EXTENT_CLEAN);
 }
 

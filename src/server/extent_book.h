@@ -39,6 +39,7 @@ struct extent {
 	uint64_t number;
 	uint64_t namespace;
 	bool was_reached; /* somebody has got a key of it                             */
+	bool was_lent;	  /* its memory itself; until it has other memory             */
 	struct {
 		struct domain *domain;			     /* NULL: it is not registered */
 		struct fabric_memory on[DOMAIN_FABRICS_MAX]; /* by the fabric's number */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool's thread that zeroes what was released, one extent after another, so that the next reservation need
+ * The pool's thread that zeroes or exchanges what was released, one extent after another, so that the next reservation need
  * not wait for it. Touches memory in SCRUBBING, which is nobody's. Started and joined by extent.c.
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,22 +23,48 @@ static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
 	pool->scrubbed_bytes += bytes;
 }
 
+/* Zeroes it; what was lent is exchanged for other memory, which the kernel has zeroed. */
+static int clear(struct extent *extent)
+{
+	void *addr;
+	int status;
+
+	if (!extent->was_lent) {
+		segment_scrub(extent->addr, extent->length);
+		return 0;
+	}
+	segment_unmap(extent->addr, extent->length);
+	status = segment_map_shared(extent->length, 1, &addr);
+	if (status != 0)
+		return status;
+	madvise(addr, extent->length, MADV_DONTDUMP); /* as in extent.c */
+	extent->addr = addr;
+	extent->was_lent = false;
+	return 0;
+}
+
 /* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
  * for memory gets it scrubbed even past the limit. */
 static void scrub_one(struct extent_pool *pool)
 {
 	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
 	uint64_t began, took;
+	int status;
 
 	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
 		extent_move(pool, extent, EXTENT_SCRUBBING);
 		pthread_mutex_unlock(&pool->lock);
 		began = clock_ns();
-		segment_scrub(extent->addr, extent->length);
+		status = clear(extent);
 		took = clock_ns() - began;
 		pthread_mutex_lock(&pool->lock);
 		note_scrubbed(pool, extent->length, took);
-		extent_to_clean(pool, extent);
+		if (status == 0) {
+			extent_to_clean(pool, extent);
+		} else {
+			extent_move(pool, extent, EXTENT_GONE);
+			free(extent);
+		}
 	} else {
 		/* Unmapped before it is booked as gone: there is never more than the capacity. */
 		cds_list_del_init(&extent->node);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shared.h"
 
 #define PAGE_BYTES  4096U
 #define WORD_BYTES  16U
@@ -29,7 +30,7 @@ struct check {
 	struct fabric_endpoint *accepted, *endpoint; /* NULL: none, or closed */
 	bool is_accepted_open, is_open, is_refused;
 	uint8_t password[WORD_BYTES]; /* strangers may come to the listener, too */
-	uint8_t *page;		      /* the lent page */
+	uint8_t *page;		      /* the lent page, which any transport can lend */
 	uint8_t *source;	      /* what is written into it */
 	struct fabric_memory source_memory;
 };
@@ -233,11 +234,15 @@ int selfcheck(struct fabric *fabric, const char *address)
 {
 	struct check check = {
 		.fabric = fabric, .address = address, .deadline = clock_deadline_ms(PATIENCE_MS)};
+	void *page;
 	int status;
 
-	check.page = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
+	status = shared_map(PAGE_BYTES, PAGE_BYTES, &page);
+	if (status != 0)
+		return status;
+	check.page = page;
 	check.source = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
-	if (!check.page || !check.source) {
+	if (!check.source) {
 		status = error_code(-ENOMEM);
 		goto out_free;
 	}
@@ -257,6 +262,6 @@ int selfcheck(struct fabric *fabric, const char *address)
 
 out_free:
 	free(check.source);
-	free(check.page);
+	shared_unmap(check.page);
 	return status;
 }

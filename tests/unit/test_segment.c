@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/shared.h"
 #include "memory/available.h"
 #include "memory/segment.h"
 
@@ -68,6 +69,39 @@ static void test_map(void **state)
 			assert_false(is_mapped(memory));
 		}
 	}
+}
+
+static void test_map_shared(void **state)
+{
+	static const size_t lengths[] = {2 * MIB, 6 * MIB, 130 * MIB};
+	void *memory, *again;
+	unsigned nr_threads;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		for (nr_threads = 0; nr_threads < 3; nr_threads++) {
+			assert_int_equal(segment_map_shared(lengths[i], nr_threads, &memory), 0);
+			assert_int_equal((uintptr_t)memory % SEGMENT_MIN, 0);
+			assert_true(is_resident(memory, lengths[i]));
+			assert_true(is_zero(memory, lengths[i]));
+			memset(memory, 0x5a, lengths[i]);
+			/* Each is a piece of its own, and no part of one is. */
+			assert_true(shared_descriptor(memory, lengths[i]) >= 0);
+			assert_int_equal(shared_descriptor(memory, lengths[i] - 4096), -1);
+			assert_int_equal(segment_map_shared(2 * MIB, 1, &again), 0);
+			assert_int_not_equal(shared_descriptor(again, 2 * MIB),
+					     shared_descriptor(memory, lengths[i]));
+			segment_unmap(again, 2 * MIB);
+			segment_unmap(memory, lengths[i]);
+			assert_false(is_mapped(memory));
+			assert_int_equal(shared_descriptor(memory, lengths[i]), -1);
+		}
+	}
+	assert_int_equal(segment_map_shared(4096, 1, &memory), -EINVAL);
+	assert_int_equal(segment_map_shared((size_t)1 << 50, 1, &memory), -ENOMEM);
+	assert_int_equal(segment_fits((uint64_t)1 << 50), -ENOMEM);
+	assert_int_equal(segment_fits(2 * MIB), 0);
 }
 
 static void test_unmap_part(void **state)
@@ -302,6 +336,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_map),
+		cmocka_unit_test(test_map_shared),
 		cmocka_unit_test(test_unmap_part),
 		cmocka_unit_test(test_absurd),
 		cmocka_unit_test(test_scrub),
