@@ -225,32 +225,55 @@ static int start_manager(struct cluster *cluster)
 	return status ? status : await_ready(manager, cluster->uri, sizeof(cluster->uri));
 }
 
-static char *environment(const char *name, char *otherwise)
+static const char *environment(const char *name, const char *otherwise)
 {
-	char *value = getenv(name);
+	const char *value = getenv(name);
 
 	return value ? value : otherwise;
 }
 
+static void describe_lane(char *out, size_t size)
+{
+	const char *transport = environment("AFAR_TEST_TRANSPORT", "tcp");
+
+	if (strcmp(transport, "local") == 0)
+		snprintf(out, size, "local");
+	else
+		snprintf(out, size, "%s:%s:0", transport,
+			 environment("AFAR_TEST_HOST", "127.0.0.1"));
+}
+
 static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 {
-	char *transport = environment("AFAR_TEST_TRANSPORT", (char *)"tcp");
 	struct daemon_process *server = &cluster->servers[i];
 	char folder[sizeof(server->folder)];
 	char key[sizeof(cluster->manager.folder) + sizeof("/server.key")];
 	char memory[32];
 	char name[24];
-	char data[80];
-	char *const arguments[] = {
-		cluster->program, "--role",	"server",     "--data",	     server->folder,
-		"--manager",	  cluster->uri, "--key",      key,	     "--memory",
-		memory,		  "--name",	name,	      "--transport", transport,
-		"--data-listen",  data,		"--ready-fd", "3",	     NULL};
+	char lane[96];
+	char *const arguments[] = {cluster->program,
+				   "--role",
+				   "server",
+				   "--data",
+				   server->folder,
+				   "--manager",
+				   cluster->uri,
+				   "--key",
+				   key,
+				   "--memory",
+				   memory,
+				   "--name",
+				   name,
+				   "--data-listen",
+				   lane,
+				   "--ready-fd",
+				   "3",
+				   NULL};
 
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
 	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
-	snprintf(data, sizeof(data), "%s:0", environment("AFAR_TEST_HOST", (char *)"127.0.0.1"));
+	describe_lane(lane, sizeof(lane));
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);

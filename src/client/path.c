@@ -206,6 +206,9 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 	if (ret)
 		return ret;
 	fabric = fabrics_at(fabrics, path->nr_fabric);
+	if (!fabric_is_near(fabric, group->lanes[0]->address))
+		return error_fail(-EHOSTUNREACH, "reach server %s at %s: it is not on this machine",
+				  path->peer->name, group->lanes[0]->address);
 	ret = queue_use_fabric(queue, fabrics_at(fabrics, path->nr_fabric), out);
 	if (ret || path->fabric == fabric)
 		return ret;
@@ -249,7 +252,8 @@ static int settle_rest(struct path *path, struct afar_target *target, uint32_t i
 			continue;
 		ticket.connection = path->lanes[i].connection;
 		ret = target_get_ticket(target, index, deadline, &ticket);
-		path->lanes[i].connection = 0;
+		if (!ret)
+			path->lanes[i].connection = 0;
 	}
 	return ret;
 }

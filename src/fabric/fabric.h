@@ -35,6 +35,8 @@ struct fabric_attributes {
 	const char *transport;	       /* "tcp", "local", "verbs"                                 */
 	bool is_target_passive;	       /* a target outside the library does not hold transfers up */
 	bool needs_local_registration; /* local memory needs a fabric_memory's descriptor         */
+	bool needs_shared_memory; /* what peers are to reach is whole pieces of base/shared.h */
+	const char *loopback;	  /* an address to listen at and connect to it; NULL: none   */
 	/* A completed write may not be seen yet by who does not come over the same connection: a read
 	 * behind it, on that connection, makes sure. */
 	bool writes_need_flush;
@@ -131,6 +133,8 @@ struct fabric_ops {
 	int (*open)(const char *transport, const char *address, struct fabric **out);
 	/* Whether its device is the one by which to get to an address. NULL: there are no devices to choose from. */
 	bool (*reaches)(struct fabric *fabric, const char *address);
+	/* Whether something may be at an address, seen from this machine, without connecting. NULL: it may. */
+	bool (*is_near)(const char *address);
 	void (*close)(struct fabric *fabric);
 
 	/* One more domain. Closing it wants its registrations and endpoints closed before. */
@@ -233,6 +237,11 @@ static inline int fabric_open(const char *transport, struct fabric **out)
 static inline bool fabric_reaches(struct fabric *fabric, const char *address)
 {
 	return !fabric->ops->reaches || fabric->ops->reaches(fabric, address);
+}
+
+static inline bool fabric_is_near(const struct fabric *fabric, const char *address)
+{
+	return !fabric->ops->is_near || fabric->ops->is_near(address);
 }
 
 static inline void fabric_close(struct fabric *fabric)

@@ -46,14 +46,13 @@ static int check_fabric(struct fabric *fabric, const char *listening,
 {
 	char address[ADVERTISE_MAX];
 	char *colon;
-	int status = selfcheck(fabric, "127.0.0.1:0");
 
-	if (status == 0 || status == -EPERM)
-		return status;
+	if (fabric->attributes.loopback)
+		return selfcheck(fabric, fabric->attributes.loopback);
 	advertise(listening, manager->host, manager->port, address);
 	colon = strrchr(address, ':');
 	if (!colon)
-		return status;
+		return error_fail(-EINVAL, "start the server: '%s' is not HOST:PORT", listening);
 	snprintf(colon, sizeof(address) - (size_t)(colon - address), ":0");
 	return selfcheck(fabric, address);
 }
@@ -151,6 +150,15 @@ bool lanes_register_slowly(const struct lanes *lanes)
 {
 	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
 		if (lanes->fabrics[i]->attributes.needs_local_registration)
+			return true;
+	}
+	return false;
+}
+
+bool lanes_need_shared_memory(const struct lanes *lanes)
+{
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		if (lanes->fabrics[i]->attributes.needs_shared_memory)
 			return true;
 	}
 	return false;

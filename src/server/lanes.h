@@ -44,6 +44,8 @@ const char *lanes_transport(const struct lanes *lanes, unsigned i);
 const char *lanes_address(const struct lanes *lanes, unsigned i);
 /* Whether registering takes its time on any: where local memory needs it too, it pins pages. */
 bool lanes_register_slowly(const struct lanes *lanes);
+/* Whether the memory must be such that other processes can be given it. */
+bool lanes_need_shared_memory(const struct lanes *lanes);
 uint32_t lanes_nr_connections(const struct lanes *lanes);
 
 /* Closing connections on all lanes, as in progress.h. `done` runs once, on a thread of the lane that is

@@ -134,6 +134,7 @@ static int open_pool(struct server *server, const struct server_options *options
 		.capacity_bytes =
 			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
 		.pool_bytes = options->pool_bytes,
+		.is_shared = lanes_need_shared_memory(server->lanes),
 		.is_registering_slow = lanes_register_slowly(server->lanes),
 		.changed = on_changed,
 		.context = server,

@@ -298,7 +298,8 @@ static int start_server(struct daemon *daemon)
 {
 	const struct config *config = &daemon->config;
 	const char *address = default_address(daemon->manager_uri.host);
-	struct server_lane lanes[CONFIG_LANES_MAX] = {{config->transport, address}};
+	struct server_lane lanes[CONFIG_LANES_MAX] = {{"local", "unix:"},
+						      {config->transport, address}};
 	const struct server_options options = {
 		.name = config->name[0] ? config->name : NULL,
 		.manager_host = daemon->manager_uri.host,
@@ -306,7 +307,7 @@ static int start_server(struct daemon *daemon)
 		.key = &daemon->servers[0],
 		.control_address = config->control[0] ? config->control : address,
 		.lanes = lanes,
-		.nr_lanes = config->nr_lanes ? config->nr_lanes : 1,
+		.nr_lanes = config->nr_lanes ? config->nr_lanes : 2,
 		.folder = daemon->server_folder,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,

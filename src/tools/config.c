@@ -213,12 +213,24 @@ static bool is_transport(const char *name, size_t length)
 	return false;
 }
 
-/* [TRANSPORT:]HOST:PORT */
+/* "local", at a place of its own choice, or "local:/PATH". */
+static int keep_local_lane(struct config_lane *lane, const char *place, char problem[PROBLEM_MAX])
+{
+	if (*place && (place[0] != ':' || place[1] != '/'))
+		return refuse(problem, "'local%.64s' is neither local nor local:/PATH", place);
+	strcpy(lane->transport, "local");
+	snprintf(lane->address, sizeof(lane->address), "unix:%s", *place ? place + 1 : "");
+	return 0;
+}
+
+/* local[:/PATH] or [TRANSPORT:]HOST:PORT */
 static int keep_lane(struct config_lane *lane, const char *value, char problem[PROBLEM_MAX])
 {
 	const char *colon = strchr(value, ':');
 
 	*lane = (struct config_lane){0};
+	if (!strcmp(value, "local") || !strncmp(value, "local:", strlen("local:")))
+		return keep_local_lane(lane, value + strlen("local"), problem);
 	if (colon && is_transport(value, (size_t)(colon - value))) {
 		memcpy(lane->transport, value, (size_t)(colon - value));
 		value = colon + 1;
@@ -294,8 +306,9 @@ static const struct setting settings[] = {
 	{"control", "server", "HOST:PORT",
 	 "where clients reach the server (default: as the manager is reached)", set_control},
 	{"data-listen", "server", "LANES",
-	 "where clients reach its memory, the best first: [TRANSPORT:]HOST:PORT,… (default: as the "
-	 "control)",
+	 "where clients reach its memory, the best first: local or [TRANSPORT:]HOST:PORT, with "
+	 "commas "
+	 "(default: local and as the control)",
 	 set_data_listen},
 	{"transport", "server", "NAME",
 	 "of lanes that name none: tcp (default) or verbs, at an RDMA device's address",

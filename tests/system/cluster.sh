@@ -81,8 +81,11 @@ start_manager() {
 
 # start_server NAME [SIZE]: lends SIZE, over the transport that ../transport.h tells of.
 start_server() {
-	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" \
-		--transport "${AFAR_TEST_TRANSPORT:-tcp}" --data-listen "${AFAR_TEST_HOST:-127.0.0.1}:0" \
+	case ${AFAR_TEST_TRANSPORT:-tcp} in
+	local) lane=local ;;
+	*) lane=${AFAR_TEST_TRANSPORT:-tcp}:${AFAR_TEST_HOST:-127.0.0.1}:0 ;;
+	esac
+	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "$lane" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory "${2:-256M}"
 }
 

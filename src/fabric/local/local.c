@@ -7,12 +7,13 @@
 
 #include "base/error.h"
 
-static int local_open(const char *transport, struct fabric **out)
+static int local_open(const char *transport, const char *address, struct fabric **out)
 {
 	struct fabric *fabric = calloc(1, sizeof(*fabric));
 	int status;
 
 	(void)transport;
+	(void)address;
 	if (!fabric)
 		return error_code(-ENOMEM);
 	fabric->ops = &local_ops;
@@ -20,6 +21,8 @@ static int local_open(const char *transport, struct fabric **out)
 		.transport = local_ops.transport,
 		.is_target_passive = true,
 		.needs_local_registration = false,
+		.needs_shared_memory = true,
+		.loopback = "unix:",
 		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
@@ -32,6 +35,13 @@ static int local_open(const char *transport, struct fabric **out)
 	return 0;
 }
 
+static bool local_is_near(const char *address)
+{
+	struct sockaddr_un place;
+
+	return local_place_find(address, &place) == 0;
+}
+
 static void local_close(struct fabric *fabric)
 {
 	local_domain_close(fabric->domain);
@@ -41,6 +51,7 @@ static void local_close(struct fabric *fabric)
 const struct fabric_ops local_ops = {
 	.transport = "local",
 	.open = local_open,
+	.is_near = local_is_near,
 	.close = local_close,
 	.domain_open = local_domain_open,
 	.domain_close = local_domain_close,

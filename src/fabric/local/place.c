@@ -8,6 +8,7 @@
  * The socket is open to its owner alone. Whoever connects, and whoever listens, is asked of the kernel, too:
  * a process of this user's or of root's.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -158,6 +159,22 @@ bool local_place_is_trusted(int fd)
 
 /* ---- Listening */
 
+/* Nobody listens at a dead server's. Only a socket is ever removed. */
+static bool is_stale(const struct sockaddr_un *place)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct stat found;
+	bool is_refused;
+
+	if (fd < 0)
+		return false;
+	is_refused = look_at(place, &found) == 0 &&
+		     connect(fd, (const struct sockaddr *)place, sizeof(*place)) != 0 &&
+		     errno == ECONNREFUSED;
+	close(fd);
+	return is_refused;
+}
+
 /* Somebody else may have made it, to have our sockets. */
 static int make_folder(const char *folder)
 {
@@ -175,6 +192,26 @@ static int make_folder(const char *folder)
 	return 0;
 }
 
+/* What servers that were killed have left. Those that begin to listen do so under the lock. */
+static void sweep(const char *path)
+{
+	struct sockaddr_un place = {.sun_family = AF_UNIX};
+	const struct dirent *entry;
+	DIR *folder = opendir(path);
+	int length;
+
+	if (!folder)
+		return;
+	if (flock(dirfd(folder), LOCK_EX) == 0) {
+		while ((entry = readdir(folder))) {
+			length = snprintf(place.sun_path, PATH_BYTES, "%s/%s", path, entry->d_name);
+			if (length > 0 && length < (int)PATH_BYTES && is_stale(&place))
+				unlink(place.sun_path);
+		}
+	}
+	closedir(folder);
+}
+
 /* Numbers begin anew with the process: what is left of an earlier one of this number is replaced. */
 static int choose_own(struct sockaddr_un *out)
 {
@@ -190,6 +227,7 @@ static int choose_own(struct sockaddr_un *out)
 	status = make_folder(folder);
 	if (status != 0)
 		return status;
+	sweep(folder);
 	length = snprintf(out->sun_path, PATH_BYTES, "%s/%d.%u", folder, getpid(),
 			  atomic_fetch_add(&nr_chosen, 1));
 	return length < (int)PATH_BYTES ? 0 : error_code(-ENAMETOOLONG);
@@ -203,22 +241,6 @@ int local_place_choose(const char *address, struct sockaddr_un *out)
 		return fail_malformed("listen on", address);
 	*out = parsed.place;
 	return out->sun_path[0] == '\0' ? choose_own(out) : 0;
-}
-
-/* Nobody listens at a dead server's. Only a socket is ever removed. */
-static bool is_stale(const struct sockaddr_un *place)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct stat found;
-	bool is_refused;
-
-	if (fd < 0)
-		return false;
-	is_refused = look_at(place, &found) == 0 &&
-		     connect(fd, (const struct sockaddr *)place, sizeof(*place)) != 0 &&
-		     errno == ECONNREFUSED;
-	close(fd);
-	return is_refused;
 }
 
 static int bind_once(int fd, const struct sockaddr_un *place)
