@@ -369,6 +369,74 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 	return path->state == PATH_UP ? 0 : ret;
 }
 
+/* ---- Getting ready */
+
+#define PREPARED_AT_ONCE 16 /* chunks */
+
+/* What transfers to a chunk need, whichever lane they take. 0, -EAGAIN, or an error. */
+static int prepare_chunk(const struct path *path, const struct layout_chunk *chunk)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < path->nr_lanes && (!ret || ret == -EAGAIN); i++) {
+		const struct path_lane *lane = &path->lanes[i];
+		int status = fabric_prepare(lane->endpoint, chunk->on[lane->number].key);
+
+		ret = status ? status : ret;
+	}
+	return ret;
+}
+
+/* Of the chunks from `*first` on, those on one server; moves that to the first that is not ready. */
+static int prepare_some(const struct path *path, const struct layout *layout, uint32_t server,
+			uint32_t *first)
+{
+	uint32_t nr_begun = 0;
+	bool are_ready = true;
+	int ret = 0;
+
+	for (uint32_t i = *first; i < layout->nr_chunks && nr_begun < PREPARED_AT_ONCE; i++) {
+		if (layout->chunks[i].server == server) {
+			ret = prepare_chunk(path, &layout->chunks[i]);
+			if (ret && ret != -EAGAIN)
+				return ret;
+			nr_begun += ret != 0;
+		}
+		are_ready = are_ready && !ret;
+		if (are_ready)
+			*first = i + 1;
+	}
+	return are_ready ? 0 : -EAGAIN;
+}
+
+/* So that transfers do not begin by asking the server for anything: one-sided from the first on. */
+static int path_prepare(struct afar_queue *queue, struct path *path,
+			const struct afar_target *target, uint32_t server, uint64_t deadline)
+{
+	uint32_t first = 0;
+	bool is_armed;
+	int ret = path->fabric->ops->prepare ? -EAGAIN : 0;
+
+	while (ret == -EAGAIN && path->state == PATH_UP && clock_ns() < deadline) {
+		queue_progress(queue);
+		queue_check(queue);
+		is_armed = path->state == PATH_UP && queue_arm(queue);
+		if (path->state != PATH_UP)
+			break;
+		/* Arming may have taken in what is waited for. */
+		ret = prepare_some(path, target->layout, server, &first);
+		if (ret == -EAGAIN && is_armed)
+			queue_doze(queue, deadline);
+	}
+	if (!ret)
+		return 0;
+	if (path->state == PATH_UP)
+		path_end(queue, path, -AFAR_ESERVER);
+	return error_fail(-AFAR_ESERVER,
+			  "connect to server %s: it does not give the memory it has promised",
+			  path->peer->name);
+}
+
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	struct path *path = NULL;
@@ -382,6 +450,8 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 			ret = target_settle(target, i, deadline);
 		if (!ret)
 			ret = path_open(queue, path, target, i, deadline);
+		if (!ret)
+			ret = path_prepare(queue, path, target, i, deadline);
 		if (ret)
 			return ret;
 	}

@@ -114,11 +114,12 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 			ret = add_lane(peer, i, server->lanes[i]);
 	}
 	if (!ret && peer->nr_lanes == 0)
-		ret = error_fail(-AFAR_ESERVER,
-				 path[0] ? "reach server %s: it has no lane over %s, and the session "
-					   "was told to use no other"
-					 : "reach server %s: it has no lane",
-				 peer->name, path);
+		ret = error_fail(
+			-AFAR_ESERVER,
+			path[0] ? "reach server %s: it has no lane over %s, and the session "
+				  "was told to use no other"
+				: "reach server %s: it has no lane",
+			peer->name, path);
 	return ret;
 }
 

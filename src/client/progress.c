@@ -692,7 +692,7 @@ bool queue_arm(struct afar_queue *queue)
 	return true;
 }
 
-void queue_sleep(struct afar_queue *queue, uint64_t deadline)
+void queue_doze(struct afar_queue *queue, uint64_t deadline)
 {
 	struct pollfd waits[FABRICS_MAX];
 	uint64_t first = queue_first_deadline(queue);
@@ -700,9 +700,13 @@ void queue_sleep(struct afar_queue *queue, uint64_t deadline)
 	for (unsigned f = 0; f < queue->nr_fabrics; f++)
 		waits[f] =
 			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
+	poll(waits, queue->nr_fabrics, clock_remaining_ms(first < deadline ? first : deadline));
+}
+
+void queue_sleep(struct afar_queue *queue, uint64_t deadline)
+{
 	if (queue_arm(queue))
-		poll(waits, queue->nr_fabrics,
-		     clock_remaining_ms(first < deadline ? first : deadline));
+		queue_doze(queue, deadline);
 }
 
 /* How long to spin: large transfers take their time, and sleeping between their completions costs the

@@ -246,7 +246,9 @@ static inline const struct path_lane *path_home(const struct path *path)
 
 /* Gets the queue ready to sleep; false when there is something to poll. */
 bool queue_arm(struct afar_queue *queue);
-/* Sleeps until something comes, or `deadline`. */
+/* Once it is armed: sleeps until something comes, or `deadline`. */
+void queue_doze(struct afar_queue *queue, uint64_t deadline);
+/* Both. */
 void queue_sleep(struct afar_queue *queue, uint64_t deadline);
 
 /* ---- Order: order.c */

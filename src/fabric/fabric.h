@@ -194,6 +194,11 @@ struct fabric_ops {
 	 * of it (memory_deregister). */
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
 
+	/* Gets ready what transfers with a key will need, so that the first is like all others: 0 when it is, -EAGAIN
+	 * while it is on its way (poll, then again); an error: the connection has ended. NULL: nothing is
+	 * needed. */
+	int (*prepare)(struct fabric_endpoint *endpoint, uint64_t key);
+
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
 	 * A write completes when the bytes are in the target's memory, or, with writes_need_flush, when
 	 * nothing of it can get lost any more on the way there. Pieces are copied from `pieces`
@@ -354,6 +359,13 @@ static inline int fabric_connect(struct fabric_queue *queue, const char *address
 static inline void fabric_endpoint_close(struct fabric_endpoint *endpoint)
 {
 	endpoint->queue->fabric->ops->endpoint_close(endpoint);
+}
+
+static inline int fabric_prepare(struct fabric_endpoint *endpoint, uint64_t key)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	return ops->prepare ? ops->prepare(endpoint, key) : 0;
 }
 
 static inline int fabric_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

@@ -410,6 +410,19 @@ static int transfer(struct fabric_endpoint *base, bool is_write, const struct fa
 	return 0;
 }
 
+int local_prepare(struct fabric_endpoint *base, uint64_t key)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+	int status;
+
+	if (endpoint->state != LOCAL_IS_CONNECTED || !catch_up(endpoint))
+		return -ENOTCONN;
+	if (local_mapping_find(endpoint, key))
+		return 0;
+	status = ask(endpoint, key);
+	return status ? status : -EAGAIN;
+}
+
 int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {

@@ -72,6 +72,7 @@ const struct fabric_ops local_ops = {
 	.queue_event = local_queue_event,
 	.connect = local_connect,
 	.endpoint_close = local_endpoint_close,
+	.prepare = local_prepare,
 	.read = local_read,
 	.write = local_write,
 	.receive = local_receive,

@@ -230,6 +230,7 @@ int local_connect(struct fabric_queue *queue, const char *address, const void *p
 int local_accept(struct fabric_request *request, struct fabric_queue *queue,
 		 struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 void local_endpoint_close(struct fabric_endpoint *endpoint);
+int local_prepare(struct fabric_endpoint *endpoint, uint64_t key);
 int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
