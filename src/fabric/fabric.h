@@ -191,13 +191,17 @@ struct fabric_ops {
 	int (*connect)(struct fabric_queue *queue, const char *address, const void *private_data,
 		       size_t private_length, void *owner, struct fabric_endpoint **out);
 	/* Closes at once. Afterwards none of its transfers touches local memory, but what a peer has been given
-	 * of it (memory_deregister). */
+	 * of it (memory_deregister, endpoint_end). */
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
 
 	/* Gets ready what transfers with a key will need, so that the first is like all others: 0 when it is, -EAGAIN
 	 * while it is on its way (poll, then again); an error: the connection has ended. NULL: nothing is
 	 * needed. */
 	int (*prepare)(struct fabric_endpoint *endpoint, uint64_t key);
+	/* Has the peer let go of what it was given of our memory: nothing begins any more, all that was posted ends, and
+	 * FABRIC_CLOSED follows when the peer has let go, or its process is gone, for which nobody knows how long
+	 * that takes. NULL: peers are given nothing, closing is enough. */
+	void (*endpoint_end)(struct fabric_endpoint *endpoint);
 
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
 	 * A write completes when the bytes are in the target's memory, or, with writes_need_flush, when
@@ -366,6 +370,16 @@ static inline int fabric_prepare(struct fabric_endpoint *endpoint, uint64_t key)
 	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
 
 	return ops->prepare ? ops->prepare(endpoint, key) : 0;
+}
+
+/* False: closing is enough, now. */
+static inline bool fabric_endpoint_end(struct fabric_endpoint *endpoint)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	if (ops->endpoint_end)
+		ops->endpoint_end(endpoint);
+	return ops->endpoint_end != NULL;
 }
 
 static inline int fabric_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

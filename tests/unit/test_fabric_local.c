@@ -404,6 +404,45 @@ static void fences_who_is_stopped_in_mid_copy(void **state)
 	}
 }
 
+/* Who was lent memory may be at it for as long as it has not said otherwise. */
+static void waits_for_who_is_stopped(void **state)
+{
+	struct fabric_completion completion;
+	struct fabric_endpoint *endpoint;
+	struct fabric_event event;
+	struct target target;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	for (unsigned round = 0; round < 4; round++) {
+		target_open(&target, any_port());
+		pid = start_child(&target, true);
+		endpoint = serve_child(&target);
+		assert_int_equal(kill(pid, SIGSTOP), 0);
+		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_true(fabric_endpoint_end(endpoint));
+		assert_int_equal(start_one(endpoint, false, target.data, 1, &target.all, 0, 1),
+				 -ENOTCONN);
+		/* Nothing is awaited here but that nothing comes. */
+		for (unsigned i = 0; i < 1000; i++) {
+			assert_int_equal(fabric_queue_poll(target.queue, &completion, 1), 0);
+			assert_int_equal(fabric_queue_event(target.queue, &event), 0);
+		}
+		assert_int_equal(kill(pid, round % 2 == 0 ? SIGCONT : SIGKILL), 0);
+		await_closed(endpoint, -ECONNRESET);
+		/* From here on the memory is ours alone. */
+		memset(target.data, 0x5a, LENT);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(round % 2 == 0 ? WIFEXITED(status) && WEXITSTATUS(status) == 0
+					   : WIFSIGNALED(status));
+		for (size_t i = 0; i < LENT; i += 8)
+			assert_int_equal(target.data[i], 0x5a);
+		fabric_endpoint_close(endpoint);
+		target_close(&target);
+	}
+}
+
 /* A child that it has not closed its descriptors for must not keep a connection. */
 static void ends_though_a_child_has_it_too(void **state)
 {
@@ -698,6 +737,7 @@ int main(int argc, char **argv)
 		WITH_TARGET(ends_keys_on_open_connections),
 		WITH_TARGET(keeps_nothing_of_what_is_let_go),
 		WITH_TARGET(fences_who_is_stopped_in_mid_copy),
+		WITH_TARGET(waits_for_who_is_stopped),
 		WITH_TARGET(ends_though_a_child_has_it_too),
 		WITH_TARGET(carries_messages_of_all_lengths),
 		WITH_TARGET(ends_over_what_is_too_long),

@@ -206,7 +206,7 @@ void local_endpoint_greet(struct local_endpoint *endpoint)
 		local_endpoint_break(endpoint);
 }
 
-/* ---- Ending: CONNECTING -> CONNECTED -> CLOSED, or CONNECTING -> CLOSED */
+/* ---- Ending */
 
 /* All that was posted ends. There is room to tell of it: no more is ever posted. */
 static void fail_all(struct local_endpoint *endpoint)
@@ -234,24 +234,45 @@ static void unlink_peer(struct local_endpoint *endpoint)
 	endpoint->link = NULL;
 }
 
+/* All but the socket. */
+static void let_go(struct local_endpoint *endpoint, enum local_state state)
+{
+	if (endpoint->state < LOCAL_IS_ENDING)
+		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
+	endpoint->state = state;
+	local_memory_forget(endpoint);
+	unlink_peer(endpoint);
+	local_mapping_remove_all(endpoint);
+	fail_all(endpoint);
+}
+
 void local_endpoint_break(struct local_endpoint *endpoint)
 {
 	struct local_queue *queue = local_queue_of(endpoint);
 
 	if (endpoint->state == LOCAL_IS_CLOSED)
 		return;
-	endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
-	endpoint->state = LOCAL_IS_CLOSED;
-	local_memory_forget(endpoint);
-	unlink_peer(endpoint);
+	/* First: the peer takes the end of the socket for our word that nothing is mapped any more. */
+	let_go(endpoint, LOCAL_IS_CLOSED);
 	local_queue_forget_socket(queue, endpoint);
 	/* Closing it would not do when a forked child has it too. */
 	shutdown(endpoint->fd, SHUT_RDWR);
 	close(endpoint->fd);
 	endpoint->fd = -1;
-	local_mapping_remove_all(endpoint);
-	fail_all(endpoint);
 	local_queue_tell(queue, endpoint);
+}
+
+void local_endpoint_end(struct fabric_endpoint *base)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+
+	if (endpoint->state == LOCAL_IS_CONNECTING) {
+		local_endpoint_break(endpoint);
+	} else if (endpoint->state == LOCAL_IS_CONNECTED) {
+		local_queue_cool(endpoint);
+		let_go(endpoint, LOCAL_IS_ENDING);
+		shutdown(endpoint->fd, SHUT_WR);
+	}
 }
 
 void local_endpoint_close(struct fabric_endpoint *base)
@@ -441,7 +462,7 @@ int local_receive(struct fabric_endpoint *base, const struct fabric_piece *piece
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
 
-	if (endpoint->state == LOCAL_IS_CLOSED)
+	if (endpoint->state >= LOCAL_IS_ENDING)
 		return -ENOTCONN;
 	if (context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;

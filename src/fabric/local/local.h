@@ -103,7 +103,9 @@ struct local_receive {
 	uint64_t context;
 };
 
-enum local_state { LOCAL_IS_CONNECTING, LOCAL_IS_CONNECTED, LOCAL_IS_CLOSED };
+/* In this order, any of which may be left out. An ending one has no link any more; it waits for its peer to hang up,
+ * which it does after it has unmapped all. */
+enum local_state { LOCAL_IS_CONNECTING, LOCAL_IS_CONNECTED, LOCAL_IS_ENDING, LOCAL_IS_CLOSED };
 
 /* Rings are indexed by counters. */
 struct local_endpoint {
@@ -112,7 +114,7 @@ struct local_endpoint {
 	int fd; /* -1: the connection has ended */
 	enum local_state state;
 	enum local_state told;		 /* the state that queue_event() last told */
-	bool was_connected;		 /* of LOCAL_IS_CLOSED */
+	bool was_connected;		 /* of LOCAL_IS_ENDING and LOCAL_IS_CLOSED */
 	bool has_greeted;		 /* the hello is sent */
 	unsigned patience;		 /* polls until it is left to the doorbell; 0: cold */
 	struct cds_list_head warm;	 /* in local_queue.warm, when patience > 0 */
@@ -231,6 +233,7 @@ int local_accept(struct fabric_request *request, struct fabric_queue *queue,
 		 struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 void local_endpoint_close(struct fabric_endpoint *endpoint);
 int local_prepare(struct fabric_endpoint *endpoint, uint64_t key);
+void local_endpoint_end(struct fabric_endpoint *endpoint);
 int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -289,6 +292,8 @@ void local_queue_forget_socket(struct local_queue *queue, struct local_endpoint 
 void local_queue_remove(struct local_queue *queue, struct local_endpoint *endpoint);
 /* Has the next polls try this endpoint. */
 void local_queue_warm(struct local_queue *queue, struct local_endpoint *endpoint);
+/* Leaves it to epoll. */
+void local_queue_cool(struct local_endpoint *endpoint);
 /* Its state has changed. */
 void local_queue_tell(struct local_queue *queue, struct local_endpoint *endpoint);
 

@@ -30,7 +30,7 @@ void local_queue_warm(struct local_queue *queue, struct local_endpoint *endpoint
 	endpoint->patience = PATIENCE;
 }
 
-static void cool(struct local_endpoint *endpoint)
+void local_queue_cool(struct local_endpoint *endpoint)
 {
 	if (endpoint->patience == 0)
 		return;
@@ -70,13 +70,13 @@ void local_queue_forget_socket(struct local_queue *queue, struct local_endpoint 
 {
 	/* Closing it would not be enough: a forked child may have it open too. */
 	epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, endpoint->fd, NULL);
-	cool(endpoint);
+	local_queue_cool(endpoint);
 }
 
 void local_queue_remove(struct local_queue *queue, struct local_endpoint *endpoint)
 {
 	(void)queue;
-	cool(endpoint);
+	local_queue_cool(endpoint);
 	cds_list_del(&endpoint->connecting);
 	cds_list_del(&endpoint->eventful);
 	cds_list_del(&endpoint->finished);
@@ -102,7 +102,7 @@ static void poll_endpoint(struct local_endpoint *endpoint)
 	if (endpoint->patience > 1)
 		endpoint->patience--;
 	else if (endpoint->patience == 1 && local_ring_sleep(endpoint))
-		cool(endpoint);
+		local_queue_cool(endpoint);
 }
 
 static void take_one(struct local_endpoint *endpoint, struct fabric_completion *out)
@@ -175,7 +175,8 @@ int local_queue_event(struct fabric_queue *base, struct fabric_event *out)
 		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
 		endpoint->told = LOCAL_IS_CLOSED;
 	}
-	if (endpoint->told == endpoint->state) {
+	/* What is ending has nothing to tell until it is closed. */
+	if (endpoint->told == endpoint->state || endpoint->state == LOCAL_IS_ENDING) {
 		cds_list_del(&endpoint->eventful);
 		CDS_INIT_LIST_HEAD(&endpoint->eventful);
 	}
@@ -199,7 +200,7 @@ int local_queue_arm(struct fabric_queue *base)
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
 		if (!local_ring_sleep(endpoint))
 			return -EAGAIN;
-		cool(endpoint);
+		local_queue_cool(endpoint);
 	}
 	return 0;
 }

@@ -127,6 +127,8 @@ static bool take(struct local_endpoint *endpoint, const struct local_message *me
 {
 	if (message->magic != LOCAL_WIRE_MAGIC || message->version != LOCAL_WIRE_VERSION)
 		return false;
+	if (endpoint->state == LOCAL_IS_ENDING) /* it has not heard of that yet */
+		return true;
 	if (message->type == LOCAL_WELCOME)
 		return take_welcome(endpoint, message, fd);
 	if (endpoint->state != LOCAL_IS_CONNECTED)
