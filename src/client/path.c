@@ -372,6 +372,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 /* ---- Getting ready */
 
 #define PREPARED_AT_ONCE 16 /* chunks */
+#define READY_ATTEMPTS	 16
 
 /* What transfers to a chunk need, whichever lane they take. 0, -EAGAIN, or an error. */
 static int prepare_chunk(const struct path *path, const struct layout_chunk *chunk)
@@ -437,6 +438,21 @@ static int path_prepare(struct afar_queue *queue, struct path *path,
 			  path->peer->name);
 }
 
+/* The server may take the connection away in between, with memory that it could reach. */
+static int path_get_ready(struct afar_queue *queue, struct path *path, struct afar_target *target,
+			  uint32_t server, uint64_t deadline)
+{
+	int ret = -AFAR_ESERVER;
+
+	for (int i = 0; i < READY_ATTEMPTS && ret == -AFAR_ESERVER && clock_ns() < deadline; i++) {
+		ret = path_open(queue, path, target, server, deadline);
+		if (ret)
+			return ret;
+		ret = path_prepare(queue, path, target, server, deadline);
+	}
+	return ret;
+}
+
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	struct path *path = NULL;
@@ -449,9 +465,7 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 		if (!ret)
 			ret = target_settle(target, i, deadline);
 		if (!ret)
-			ret = path_open(queue, path, target, i, deadline);
-		if (!ret)
-			ret = path_prepare(queue, path, target, i, deadline);
+			ret = path_get_ready(queue, path, target, i, deadline);
 		if (ret)
 			return ret;
 	}
