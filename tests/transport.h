@@ -24,6 +24,11 @@ static inline bool is_on_tcp(void)
 	return strcmp(test_transport(), "tcp") == 0;
 }
 
+static inline bool is_on_verbs(void)
+{
+	return strcmp(test_transport(), "verbs") == 0;
+}
+
 static inline bool is_on_local(void)
 {
 	return strcmp(test_transport(), "local") == 0;

@@ -218,6 +218,27 @@ int target_connect(struct afar_target *target)
 	return ret;
 }
 
+void queue_pool_let_go(struct afar_session *session)
+{
+	struct afar_queue *queue;
+	CDS_LIST_HEAD(idle);
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_splice(&session->idle_queues, &idle);
+	CDS_INIT_LIST_HEAD(&session->idle_queues);
+	pthread_mutex_unlock(&session->lock);
+	cds_list_for_each_entry (queue, &idle, idle_node) {
+		for (uint32_t i = 0; i < queue->nr_paths; i++) {
+			if (queue->paths[i])
+				path_end(queue, queue->paths[i], -AFAR_ESESSION);
+		}
+	}
+	pthread_mutex_lock(&session->lock);
+	cds_list_splice(&idle, &session->idle_queues);
+	pthread_cond_broadcast(&session->changed);
+	pthread_mutex_unlock(&session->lock);
+}
+
 void queue_pool_close(struct afar_session *session)
 {
 	struct afar_queue *queue, *next;

@@ -343,6 +343,10 @@ int target_atomic(const struct afar_op *op);
 /* Makes the connections for such calls ahead. Blocks. */
 int target_connect(struct afar_target *target);
 
+/* Ends the connections of those of the session's own queues that nobody uses: the session has ended, and servers may
+ * wait for that (fabric_endpoint_end()). On the control thread. */
+void queue_pool_let_go(struct afar_session *session);
+
 /* Closes the session's own queues. */
 void queue_pool_close(struct afar_session *session);
 

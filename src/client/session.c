@@ -119,16 +119,21 @@ static void session_opened(void *argument, const Afar__Frame *frame, int status)
 {
 	struct afar_session *session = argument;
 
+	bool has_ended = false;
+
 	pthread_mutex_lock(&session->lock);
 	if (session->state == SESSION_ENDED) {
 		/* Being closed: nobody waits for this any more. */
 	} else if (frame) {
 		take_answer(session, frame->reply);
+		has_ended = session->state == SESSION_ENDED;
 	} else if (status == -ETIMEDOUT && session->manager) {
 		/* A manager that does not answer is as good as none: manager_closed() tries again. */
 		rpc_connection_close(session->manager);
 	}
 	pthread_mutex_unlock(&session->lock);
+	if (has_ended)
+		queue_pool_let_go(session);
 }
 
 static void describe_client(char *out, size_t size)
@@ -166,6 +171,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 {
 	struct afar_session *session = rpc_connection_context(connection);
 	uint32_t delay_ms = 0;
+	bool has_ended = false;
 
 	pthread_mutex_lock(&session->lock);
 	if (session->manager == connection) {
@@ -178,12 +184,15 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	} else if (session->state != SESSION_ENDED && status == -AFAR_EAUTH) {
 		/* The key was good before: it has been revoked. */
 		set_state(session, SESSION_ENDED, status);
+		has_ended = true;
 	} else if (session->state != SESSION_ENDED) {
 		set_state(session, SESSION_DOWN, status ? status : -ECONNRESET);
 		delay_ms = session->retry_ms;
 		session->retry_ms = delay_ms * 2 < RETRY_MAX_MS ? delay_ms * 2 : RETRY_MAX_MS;
 	}
 	pthread_mutex_unlock(&session->lock);
+	if (has_ended)
+		queue_pool_let_go(session);
 	if (delay_ms)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
@@ -438,9 +447,10 @@ static struct afar_session *session_new(void)
 
 static void session_destroy(struct afar_session *session)
 {
-	queue_pool_close(session);
+	/* The control thread may be at the queues. */
 	if (session->loop)
 		rpc_loop_stop(session->loop);
+	queue_pool_close(session);
 	regions_forget(session);
 	peers_free(session);
 	reaches_free(session);

@@ -151,7 +151,7 @@ static bool is_replaced(const void *argument, const struct admission *connection
  * a client that stopped waiting knows nothing of what the server does when it goes on. */
 static int close_replaced(struct control *control, struct reconnection *reconnection)
 {
-	const struct progress_order order = {is_replaced, give_ticket, reconnection};
+	const struct progress_order order = {is_replaced, give_ticket, reconnection, true};
 	struct lanes_closing *closing;
 	int status;
 

@@ -112,7 +112,7 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
 	extent_drain_namespaces(&opened->drain, forget_if_gone, fence);
 	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
-	order = (struct progress_order){has_reached, on_connections_closed, opened};
+	order = (struct progress_order){has_reached, on_connections_closed, opened, false};
 	lanes_close_connections(closing, &order);
 	return 0;
 }
@@ -159,7 +159,7 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 	if (status != 0)
 		goto out_drop;
 	control_end_session(fence->control, session);
-	order = (struct progress_order){is_sessions, on_session_closed, opened};
+	order = (struct progress_order){is_sessions, on_session_closed, opened, true};
 	lanes_close_connections(closing, &order);
 	return 0;
 

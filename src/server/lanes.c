@@ -222,7 +222,7 @@ static void lane_done(void *argument)
 
 void lanes_close_connections(struct lanes_closing *closing, const struct progress_order *order)
 {
-	const struct progress_order on_each = {concerns, lane_done, closing};
+	const struct progress_order on_each = {concerns, lane_done, closing, order->must_let_go};
 	unsigned nr_lanes = closing->nr_lanes;
 
 	closing->order = *order;

@@ -51,6 +51,7 @@ struct connection {
 	struct admission admission;
 	struct domain *domain;	   /* that it is accepted into */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
+	bool is_ending;		   /* its peer has been told to let go */
 };
 
 enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE };
@@ -77,8 +78,9 @@ struct progress_thread {
 	struct pollfd watched[NR_WATCHED];
 	nfds_t nr_watched; /* with the listener or without */
 	struct cds_list_head connections;
-	void *by_number;      /* tree of them */
-	uint64_t last_number; /* in steps of 256: the low bits are the mailbox's */
+	struct cds_list_head waiting; /* commands to close, until peers have let go */
+	void *by_number;	      /* tree of them */
+	uint64_t last_number;	      /* in steps of 256: the low bits are the mailbox's */
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
 
@@ -312,18 +314,74 @@ out_reject:
 	fabric_reject(progress->listener, request);
 }
 
-/* Afterwards `closing` may be gone. */
-static void close_some(struct progress_thread *thread, struct progress_closing *closing)
+/* This thread has none of its connections left. Afterwards `closing` may be gone. */
+static void finish_closing(struct progress_closing *closing)
 {
-	struct connection *connection, *next;
-
-	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
-		if (closing->order.concerns(closing->order.argument, &connection->admission))
-			close_connection(thread, connection);
-	}
 	if (atomic_fetch_sub(&closing->nr_left, 1) == 1) {
 		closing->order.done(closing->order.argument);
 		progress_closing_drop(closing);
+	}
+}
+
+static bool is_concerned(const struct progress_closing *closing,
+			 const struct connection *connection)
+{
+	return closing->order.concerns(closing->order.argument, &connection->admission);
+}
+
+/* Closes a connection, or begins to. False: its peer is waited for. One that has begun moves nothing any more, but is
+ * only closed when its peer has let go. */
+static bool end_connection(struct progress_thread *thread, struct connection *connection,
+			   bool must_let_go)
+{
+	if (must_let_go && !connection->is_ending)
+		connection->is_ending = fabric_endpoint_end(connection->endpoint);
+	if (connection->is_ending)
+		return !must_let_go;
+	close_connection(thread, connection);
+	return true;
+}
+
+/* Afterwards the command's closing may be gone. */
+static void close_some(struct progress_thread *thread, struct command *command)
+{
+	struct progress_closing *closing = command->closing;
+	struct connection *connection, *next;
+	bool are_closed = true;
+
+	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
+		if (is_concerned(closing, connection) &&
+		    !end_connection(thread, connection, closing->order.must_let_go))
+			are_closed = false;
+	}
+	if (are_closed)
+		finish_closing(closing);
+	else
+		cds_list_add_tail(&command->node, &thread->waiting);
+}
+
+static bool has_concerned(const struct progress_thread *thread,
+			  const struct progress_closing *closing)
+{
+	const struct connection *connection;
+
+	cds_list_for_each_entry (connection, &thread->connections, node) {
+		if (is_concerned(closing, connection))
+			return true;
+	}
+	return false;
+}
+
+/* A connection that was waited for may have gone. */
+static void finish_waiting(struct progress_thread *thread)
+{
+	struct command *command, *next;
+
+	cds_list_for_each_entry_safe (command, next, &thread->waiting, node) {
+		if (has_concerned(thread, command->closing))
+			continue;
+		cds_list_del(&command->node);
+		finish_closing(command->closing);
 	}
 }
 
@@ -342,7 +400,7 @@ static void run_commands(struct progress_thread *thread)
 			free(command);
 			break;
 		case COMMAND_CLOSE:
-			close_some(thread, command->closing);
+			close_some(thread, command);
 			break;
 		}
 	}
@@ -370,14 +428,18 @@ static void take_events(struct progress_thread *thread)
 {
 	struct connection *connection;
 	struct fabric_event event;
+	bool has_closed = false;
 
 	while (fabric_queue_event(thread->queue, &event) == 1) {
 		connection = event.endpoint->owner;
+		has_closed |= event.kind == FABRIC_CLOSED;
 		if (event.kind == FABRIC_CLOSED)
 			close_connection(thread, connection);
 		else
 			note_settled(thread, connection);
 	}
+	if (has_closed && !cds_list_empty(&thread->waiting))
+		finish_waiting(thread);
 }
 
 /* A message has come or gone. Those of connections that are closed may still be told of. */
@@ -387,7 +449,8 @@ static void take_completion(struct progress_thread *thread,
 	struct connection *connection =
 		find_connection(thread, completion->context & ~UINT64_C(0xff));
 
-	if (connection && mailbox_complete(connection->mailbox, completion) != 0)
+	if (connection && !connection->is_ending &&
+	    mailbox_complete(connection->mailbox, completion) != 0)
 		close_connection(thread, connection);
 }
 
@@ -418,7 +481,7 @@ static void close_late(struct progress_thread *thread)
 	if (thread->nr_connecting == 0)
 		return;
 	cds_list_for_each_entry_safe (connection, next, &thread->connections, node) {
-		if (connection->connect_deadline <= now)
+		if (connection->connect_deadline <= now && !connection->is_ending)
 			close_connection(thread, connection);
 	}
 }
@@ -491,6 +554,7 @@ static void *thread_run(void *argument)
 	}
 	cds_list_for_each_entry_safe (connection, next, &thread->connections, node)
 		close_connection(thread, connection);
+	finish_waiting(thread);
 	return NULL;
 }
 
@@ -519,6 +583,7 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	pthread_mutex_init(&thread->lock, NULL);
 	CDS_INIT_LIST_HEAD(&thread->commands);
 	CDS_INIT_LIST_HEAD(&thread->connections);
+	CDS_INIT_LIST_HEAD(&thread->waiting);
 	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (thread->wake_fd < 0) {
 		status = error_code(-errno);
@@ -564,7 +629,7 @@ static void stop_thread(struct progress_thread *thread)
 			free(command);
 			break;
 		case COMMAND_CLOSE:
-			close_some(thread, command->closing);
+			close_some(thread, command);
 			break;
 		}
 	}

@@ -59,12 +59,16 @@ struct progress_order {
 	bool (*concerns)(const void *argument, const struct admission *connection);
 	void (*done)(void *argument);
 	void *argument;
+	/* Peers that were given memory, which closing does not take back, are waited for until they have let
+	 * go of it, or died (fabric_endpoint_end()). Who has memory taken away that becomes nobody else's
+	 * need not wait. */
+	bool must_let_go;
 };
 
 /*
  * Closes the connections that the order concerns. `done` runs when that is so for all that were admitted
  * before this call: nothing that was posted on them can land any more. `done` comes in the order of the
- * calls. `closing` is taken over.
+ * calls, but for those that wait for peers. `closing` is taken over.
  */
 void progress_close(struct progress_closing *closing, const struct progress_order *order);
 

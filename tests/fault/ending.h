@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting for what a manager tells of sessions. Include after cmocka.h. */
+#ifndef TESTS_ENDING_H
+#define TESTS_ENDING_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
+/* Waits until the manager has ended a session that some server has not, yet. */
+static inline void await_ending_session(struct afar_session *session)
+{
+	bool is_ending = false;
+	char *json;
+
+	while (!is_ending) {
+		assert_int_equal(afar_session_status(session, &json), 0);
+		is_ending = strstr(json, "\"is_ending\": true") != NULL;
+		free(json);
+		sched_yield();
+	}
+}
+
+#endif
