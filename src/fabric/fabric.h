@@ -114,6 +114,9 @@ struct fabric_domain {
 };
 struct fabric_queue {
 	struct fabric *fabric;
+	/* The last poll has moved bytes: nothing else tells so of what peers read and write here. Not set where
+	 * the target is passive. */
+	bool has_moved;
 };
 struct fabric_endpoint {
 	struct fabric_queue *queue;
@@ -182,6 +185,11 @@ struct fabric_ops {
 	int (*queue_arm)(struct fabric_queue *queue);
 	/* Makes progress and takes completions; never blocks. Returns how many, 0 for none. */
 	int (*queue_poll)(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
+	/* Between the two, transfers and messages that are started on the queue may wait for one another, to go out
+	 * together: the second sends what has waited, and polling may. Neither blocks. In
+	 * between the thread starts, polls and closes, and does not sleep. NULL, both: nothing is gained by waiting. */
+	void (*queue_hold)(struct fabric_queue *queue);
+	void (*queue_release)(struct fabric_queue *queue);
 	/* Takes one connection event; never blocks. Returns 1, or 0 for none. Cheap, but not free: look
 	 * when a wait has lasted, before sleeping, and when a transfer failed. */
 	int (*queue_event)(struct fabric_queue *queue, struct fabric_event *out);
@@ -345,6 +353,18 @@ static inline int fabric_queue_poll(struct fabric_queue *queue, struct fabric_co
 				    unsigned max)
 {
 	return queue->fabric->ops->queue_poll(queue, out, max);
+}
+
+static inline void fabric_queue_hold(struct fabric_queue *queue)
+{
+	if (queue->fabric->ops->queue_hold)
+		queue->fabric->ops->queue_hold(queue);
+}
+
+static inline void fabric_queue_release(struct fabric_queue *queue)
+{
+	if (queue->fabric->ops->queue_release)
+		queue->fabric->ops->queue_release(queue);
 }
 
 static inline int fabric_queue_event(struct fabric_queue *queue, struct fabric_event *out)

@@ -84,6 +84,7 @@ static struct tcp_endpoint *endpoint_new(struct tcp_queue *queue, struct fabric_
 	endpoint->expected_mask = nr_expected - 1;
 	CDS_INIT_LIST_HEAD(&endpoint->connecting);
 	CDS_INIT_LIST_HEAD(&endpoint->eventful);
+	CDS_INIT_LIST_HEAD(&endpoint->held);
 	return endpoint;
 }
 
@@ -300,16 +301,14 @@ void tcp_endpoint_close(struct fabric_endpoint *base)
 
 /* ---- Posting */
 
-/* Sends at once what can be sent, unless others wait before it. */
-static int push_request(struct tcp_endpoint *endpoint, bool is_first)
+static int push_request(struct tcp_endpoint *endpoint, bool is_first, uint64_t length)
 {
 	struct tcp_queue *queue = tcp_container(endpoint->base.queue, struct tcp_queue);
 
 	endpoint->nr_requests++;
 	tcp_stream_push(endpoint);
 	tcp_queue_warm(queue, endpoint);
-	if (is_first)
-		tcp_stream_flush(endpoint);
+	tcp_queue_send(queue, endpoint, is_first, length);
 	return 0;
 }
 
@@ -378,7 +377,7 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 		expected->type = TCP_WRITE_ACK;
 		out->nr_iov = fill_iov(out->iov, pieces, nr_pieces);
 	}
-	return push_request(endpoint, is_first);
+	return push_request(endpoint, is_first, type == TCP_READ ? 0 : length);
 }
 
 int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -434,5 +433,5 @@ int tcp_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uin
 		return -EAGAIN;
 	out->context = context;
 	out->nr_iov = fill_iov(out->iov, piece, 1);
-	return push_request(endpoint, is_first);
+	return push_request(endpoint, is_first, piece->length);
 }

@@ -3,6 +3,9 @@
  * A queue: endpoints and one epoll descriptor over their sockets. Polling is the hot path: one recv() for
  * each warm endpoint. epoll is level-triggered, so nothing need be asked before sleeping on it; what it looks
  * for is only put right then.
+ *
+ * Requests that are started between hold and release wait for the release, or for more of them, or for the next
+ * poll, whichever is first.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +15,13 @@
 #include "base/error.h"
 #include "fabric/tcp/tcp.h"
 
-#define PATIENCE     64 /* empty polls before an endpoint is left to epoll…        */
-#define IDLE_COST    16 /* … of which one counts so many when no reply is due      */
-#define ALWAYS_WARM  2	/* so few cost less than asking epoll                      */
-#define LOOK_POLLS   32 /* polls between looks for cold ones that have become ready */
-#define READY_EVENTS 32
+#define PATIENCE      64 /* empty polls before an endpoint is left to epoll…        */
+#define IDLE_COST     16 /* … of which one counts so many when no reply is due      */
+#define ALWAYS_WARM   2	 /* so few cost less than asking epoll                      */
+#define LOOK_POLLS    32 /* polls between looks for cold ones that have become ready */
+#define READY_EVENTS  32
+#define HELD_BYTES    (64U << 10) /* of one endpoint: more is worth a system call of its own */
+#define RELEASE_CALLS 8 /* for one endpoint: enough for all requests there may be, each in pieces */
 
 /* ---- Warm and cold */
 
@@ -101,6 +106,7 @@ void tcp_queue_remove(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
 	cool(queue, endpoint);
 	cds_list_del(&endpoint->connecting);
 	cds_list_del(&endpoint->eventful);
+	cds_list_del(&endpoint->held);
 }
 
 void tcp_queue_tell(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
@@ -109,6 +115,54 @@ void tcp_queue_tell(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
 	CDS_INIT_LIST_HEAD(&endpoint->connecting);
 	cds_list_del(&endpoint->eventful);
 	cds_list_add_tail(&endpoint->eventful, &queue->eventful);
+}
+
+/* ---- Holding */
+
+static void stop_holding(struct tcp_endpoint *endpoint)
+{
+	cds_list_del(&endpoint->held);
+	CDS_INIT_LIST_HEAD(&endpoint->held);
+}
+
+/* What finds no room in the socket is left to polls, and so is what comes behind it. */
+void tcp_queue_send(struct tcp_queue *queue, struct tcp_endpoint *endpoint, bool is_first,
+		    uint64_t bytes)
+{
+	if (queue->is_holding && is_first) {
+		cds_list_del(&endpoint->held);
+		cds_list_add_tail(&endpoint->held, &queue->held);
+		endpoint->held_bytes = 0;
+	}
+	if (!cds_list_empty(&endpoint->held)) {
+		endpoint->held_bytes += bytes;
+		if (endpoint->held_bytes < HELD_BYTES)
+			return;
+		stop_holding(endpoint);
+		is_first = true;
+	}
+	if (is_first)
+		tcp_stream_flush(endpoint);
+}
+
+void tcp_queue_hold(struct fabric_queue *base)
+{
+	tcp_container(base, struct tcp_queue)->is_holding = true;
+}
+
+void tcp_queue_release(struct fabric_queue *base)
+{
+	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+	struct tcp_endpoint *endpoint, *next;
+
+	queue->is_holding = false;
+	cds_list_for_each_entry_safe (endpoint, next, &queue->held, held) {
+		stop_holding(endpoint);
+		for (unsigned i = 0; i < RELEASE_CALLS; i++) {
+			if (endpoint->state != TCP_IS_CONNECTED || !tcp_stream_flush(endpoint))
+				break;
+		}
+	}
 }
 
 /* ---- Polling */
@@ -121,7 +175,8 @@ static void tell_rest(struct tcp_queue *queue, struct tcp_endpoint *endpoint, st
 		cool(queue, endpoint);
 }
 
-static void poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint,
+/* True: something has moved. */
+static bool poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint,
 			  struct tcp_sink *sink)
 {
 	bool has_moved = false;
@@ -133,19 +188,20 @@ static void poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint
 		has_moved = tcp_stream_progress(endpoint, sink);
 	if (endpoint->state == TCP_IS_CLOSED) {
 		tell_rest(queue, endpoint, sink);
-		return;
+		return has_moved;
 	}
 	if (has_moved || queue->nr_warm <= ALWAYS_WARM) {
 		endpoint->patience = PATIENCE;
-		return;
+		return has_moved;
 	}
 	cost = endpoint->expected_first != endpoint->expected_end ? 1 : IDLE_COST;
 	if (endpoint->patience > cost) {
 		endpoint->patience -= cost;
-		return;
+		return false;
 	}
 	tell_epoll(queue, endpoint);
 	cool(queue, endpoint);
+	return false;
 }
 
 int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
@@ -154,6 +210,7 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 	struct tcp_sink sink = {.out = out, .max = max};
 	struct tcp_endpoint *endpoint, *next;
 
+	base->has_moved = false;
 	if (max == 0)
 		return 0;
 	if (cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
@@ -165,7 +222,8 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 			cds_list_add_tail(&queue->warm, &endpoint->warm);
 			break;
 		}
-		poll_endpoint(queue, endpoint, &sink);
+		if (poll_endpoint(queue, endpoint, &sink))
+			base->has_moved = true;
 	}
 	queue->is_drained = sink.nr == 0;
 	return (int)sink.nr;
@@ -251,6 +309,7 @@ int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	CDS_INIT_LIST_HEAD(&queue->warm);
 	CDS_INIT_LIST_HEAD(&queue->connecting);
 	CDS_INIT_LIST_HEAD(&queue->eventful);
+	CDS_INIT_LIST_HEAD(&queue->held);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
 		status = -errno;

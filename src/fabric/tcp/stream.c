@@ -12,7 +12,7 @@
 
 #include "fabric/tcp/tcp.h"
 
-#define SEND_IOV      64U	    /* of one system call                                    */
+#define SEND_IOV      128U	    /* of one system call: 60 small replies, or so           */
 #define SEND_BYTES    (1024U << 10) /* of one system call at most                             */
 #define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
 #define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
@@ -99,7 +99,7 @@ static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 	}
 }
 
-void tcp_stream_flush(struct tcp_endpoint *endpoint)
+bool tcp_stream_flush(struct tcp_endpoint *endpoint)
 {
 	struct iovec iov[SEND_IOV];
 	struct msghdr message = {.msg_iov = iov};
@@ -107,7 +107,7 @@ void tcp_stream_flush(struct tcp_endpoint *endpoint)
 	ssize_t nr;
 
 	if (endpoint->out_next == endpoint->out_end)
-		return;
+		return false;
 	bytes = gather(endpoint, iov, &message.msg_iovlen);
 	if (message.msg_iovlen == 1)
 		nr = send(endpoint->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -117,6 +117,7 @@ void tcp_stream_flush(struct tcp_endpoint *endpoint)
 		note_sent(endpoint, (uint64_t)nr);
 	else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
 		tcp_endpoint_fail(endpoint, errno);
+	return nr > 0;
 }
 
 void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
@@ -430,13 +431,8 @@ bool tcp_stream_progress(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 	/* Blocked, and whoever could end that has gone. */
 	if (result == STEP_BLOCKED && endpoint->is_hung)
 		tcp_endpoint_break(endpoint);
-	if (endpoint->state == TCP_IS_CONNECTED && endpoint->out_next != endpoint->out_end) {
-		uint32_t next = endpoint->out_next;
-		uint64_t sent = endpoint->out_sent;
-
-		tcp_stream_flush(endpoint);
-		has_moved = has_moved || next != endpoint->out_next || sent != endpoint->out_sent;
-	}
+	if (endpoint->state == TCP_IS_CONNECTED && tcp_stream_flush(endpoint))
+		has_moved = true;
 	if (endpoint->state == TCP_IS_CONNECTED)
 		tcp_stream_reap(endpoint, sink);
 	return has_moved;

@@ -111,6 +111,8 @@ struct tcp_endpoint {
 	struct cds_list_head warm;	 /* in tcp_queue.warm, when patience > 0 */
 	struct cds_list_head connecting; /* in tcp_queue.connecting, or empty    */
 	struct cds_list_head eventful;	 /* in tcp_queue.eventful, or empty      */
+	struct cds_list_head held;	 /* in tcp_queue.held, or empty          */
+	uint64_t held_bytes;		 /* what waits for the release           */
 
 	/* Requests and messages that are not through, and replies that are not sent. */
 	uint32_t depth, nr_requests, nr_replies;
@@ -143,11 +145,13 @@ struct tcp_queue {
 	uint32_t depth;
 	int epoll_fd;
 	bool is_drained;	   /* the last poll has found nothing      */
+	bool is_holding;	   /* requests wait for one another        */
 	unsigned polls_until_look; /* at epoll                             */
 	unsigned nr_warm;
 	struct cds_list_head warm;	 /* of tcp_endpoint.warm                 */
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
 	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have something to tell */
+	struct cds_list_head held;	 /* of tcp_endpoint.held: have something to send     */
 };
 
 /* Where a poll puts completions. */
@@ -207,8 +211,8 @@ void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink
 /* stream.c */
 /* Moves what can be moved both ways, up to a limit. True: something was. */
 bool tcp_stream_progress(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
-/* Sends what there is to be sent, as far as the socket has room. */
-void tcp_stream_flush(struct tcp_endpoint *endpoint);
+/* Sends what there is to be sent, as far as the socket has room, and up to a limit. True: something was. */
+bool tcp_stream_flush(struct tcp_endpoint *endpoint);
 /* Takes sent frames off the ring, up to a message, which is a completion to be told. */
 void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
 /* A place for one more frame; NULL: there is none. tcp_stream_push() puts it in line. */
@@ -226,6 +230,11 @@ int tcp_queue_fd(struct fabric_queue *queue);
 int tcp_queue_arm(struct fabric_queue *queue);
 int tcp_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
 int tcp_queue_event(struct fabric_queue *queue, struct fabric_event *out);
+void tcp_queue_hold(struct fabric_queue *queue);
+void tcp_queue_release(struct fabric_queue *queue);
+/* A request of so many bytes has been put in line, first or behind others: sends it, or has it wait. */
+void tcp_queue_send(struct tcp_queue *queue, struct tcp_endpoint *endpoint, bool is_first,
+		    uint64_t bytes);
 /* Looks after a new endpoint, whose socket is there; and no longer. */
 int tcp_queue_add(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 void tcp_queue_forget_socket(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
