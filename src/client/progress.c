@@ -544,6 +544,16 @@ static void push_blocked(struct afar_queue *queue)
 	cds_list_splice(&again, &queue->blocked);
 }
 
+/* There is room for what was blocked, or what others waited for has ended. */
+static __attribute__((noinline)) void start_waiting(struct afar_queue *queue)
+{
+	queue_hold(queue);
+	if (!cds_list_empty(&queue->blocked))
+		push_blocked(queue);
+	queue_settle(queue);
+	queue_release(queue);
+}
+
 bool queue_progress(struct afar_queue *queue)
 {
 	struct fabric_completion completions[COMPLETIONS_AT_ONCE];
@@ -556,9 +566,8 @@ bool queue_progress(struct afar_queue *queue)
 			complete(queue, &completions[i]);
 		count += nr;
 	}
-	if (count && !cds_list_empty(&queue->blocked))
-		push_blocked(queue);
-	queue_settle(queue);
+	if ((count && !cds_list_empty(&queue->blocked)) || !cds_list_empty(&queue->ready))
+		start_waiting(queue);
 	if (++queue->nr_polls >= POLLS_PER_CHECK)
 		return queue_check(queue) || count > 0;
 	return count > 0;

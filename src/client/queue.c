@@ -323,17 +323,13 @@ static int count_in(const struct afar_op *op)
 	return 0;
 }
 
-int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
+/* How many, or, when it is the first that cannot be, why not. */
+static int submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
 {
-	uint64_t length = 0, deadline;
+	uint64_t length = 0, deadline = session_deadline(queue->session);
 	unsigned count;
-	int ret = check_queue(queue);
+	int ret;
 
-	if (ret)
-		return ret;
-	if (!ops && n)
-		return error_fail(-EINVAL, "submit operations: the array is null");
-	deadline = session_deadline(queue->session);
 	for (count = 0; count < n && count < INT32_MAX; count++) {
 		ret = check_op(queue, &ops[count], &length);
 		if (!ret && cds_list_empty(&queue->free_operations))
@@ -345,6 +341,22 @@ int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsig
 		queue_start(queue, &ops[count], length, deadline);
 	}
 	return (int)count;
+}
+
+int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!ops && n)
+		return error_fail(-EINVAL, "submit operations: the array is null");
+	if (n < 2)
+		return submit(queue, ops, n);
+	queue_hold(queue);
+	ret = submit(queue, ops, n);
+	queue_release(queue);
+	return ret;
 }
 
 /* ---- Reaping */

@@ -221,6 +221,19 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data);
 /* Takes a finished operation off: what it moved, or its error. */
 struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);
 
+/* Around what may post several transfers, so that they go out together. */
+static inline void queue_hold(struct afar_queue *queue)
+{
+	for (unsigned f = 0; f < queue->nr_fabrics; f++)
+		fabric_queue_hold(queue->fabrics[f]);
+}
+
+static inline void queue_release(struct afar_queue *queue)
+{
+	for (unsigned f = 0; f < queue->nr_fabrics; f++)
+		fabric_queue_release(queue->fabrics[f]);
+}
+
 #define FLUSH_BYTES 8U /* that a flush reads behind the writes to a server */
 
 /* Which of a path's lanes an address of its server goes over. */

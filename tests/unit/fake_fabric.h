@@ -53,9 +53,11 @@ static struct fake_world {
 	int fd;
 	struct fake_transfer transfers[FAKE_TRANSFERS_MAX]; /* in flight, in order of posting */
 	unsigned nr_transfers;
-	unsigned room;	    /* transfers in flight at most */
-	int post_error;	    /* of the next post, once */
-	unsigned nr_posted; /* ever */
+	unsigned room;	      /* transfers in flight at most */
+	int post_error;	      /* of the next post, once */
+	unsigned nr_posted;   /* ever */
+	unsigned nr_together; /* of these, between hold and release */
+	bool is_holding;
 	void (*posting)(const struct fake_transfer *transfer);
 	struct fake_receive
 		receives[FAKE_TRANSFERS_MAX]; /* without a message, in order of posting */
@@ -92,15 +94,31 @@ static int fake_queue_fd(struct fabric_queue *queue)
 	return world.fd;
 }
 
+static void fake_queue_hold(struct fabric_queue *queue)
+{
+	assert_ptr_equal(queue, &world.fabric_queue);
+	assert_false(world.is_holding);
+	world.is_holding = true;
+}
+
+static void fake_queue_release(struct fabric_queue *queue)
+{
+	assert_ptr_equal(queue, &world.fabric_queue);
+	assert_true(world.is_holding);
+	world.is_holding = false;
+}
+
 static int fake_queue_arm(struct fabric_queue *queue)
 {
 	(void)queue;
+	assert_false(world.is_holding);
 	return world.nr_completions ? -EAGAIN : 0;
 }
 
 static int fake_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max)
 {
 	(void)queue;
+	assert_false(world.is_holding);
 	if (!world.nr_completions || max == 0)
 		return 0;
 	*out = world.completion;
@@ -163,6 +181,7 @@ static int fake_start(struct fake_transfer transfer)
 		world.posting(&transfer);
 	world.transfers[world.nr_transfers++] = transfer;
 	world.nr_posted++;
+	world.nr_together += world.is_holding;
 	return 0;
 }
 
@@ -267,6 +286,8 @@ static const struct fabric_ops fake_ops = {
 	.transport = "fake",
 	.queue_open = fake_queue_open,
 	.queue_close = fake_queue_close,
+	.queue_hold = fake_queue_hold,
+	.queue_release = fake_queue_release,
 	.queue_fd = fake_queue_fd,
 	.queue_arm = fake_queue_arm,
 	.queue_poll = fake_queue_poll,

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What one submit, and one look at completions, starts: it is held, so that the transport can send it together. */
+#include "fake_fabric.h"
+
+/* What starts in one go goes out together, and nothing else is held. */
+static void goes_out_together(void **state)
+{
+	char memory[1] = {0};
+	struct afar_iov iov = {.addr = memory, .length = 1};
+	struct afar_completion done[8];
+	struct afar_target *target;
+	struct afar_op ops[3];
+
+	(void)state;
+	fake_open(8, false);
+	target = fake_target(0, 1);
+	fake_connect(0);
+	for (unsigned i = 0; i < 3; i++)
+		ops[i] = (struct afar_op){.opcode = AFAR_OP_READ,
+					  .nr_iov = 1,
+					  .iov = &iov,
+					  .target = target,
+					  .user_data = i};
+	assert_int_equal(afar_queue_submit(world.queue, ops, 1), 1);
+	assert_int_equal(world.nr_together, 0);
+	assert_int_equal(afar_queue_submit(world.queue, ops, 3), 3);
+	assert_int_equal(world.nr_together, 3);
+	/* One that is bad ends the batch. */
+	ops[1].opcode = UINT16_MAX;
+	ops[0].flags = AFAR_OP_AFTER;
+	ops[0].user_data = 3;
+	assert_int_equal(afar_queue_submit(world.queue, ops, 2), 1);
+	assert_false(world.is_holding);
+	/* Those that completions start. */
+	assert_int_equal(world.nr_posted, 4);
+	fake_complete_all();
+	assert_int_equal(world.nr_together, 4);
+	assert_int_equal(afar_queue_wait(world.queue, done, 8, 5, 0), 5);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(done[i].result, 1);
+	fake_close();
+	fake_target_free(target);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(goes_out_together)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
