@@ -30,9 +30,7 @@
 #include "server/progress.h"
 
 #define QUEUE_DEPTH	  MESSAGE_CREDITS /* a target sends replies, and nothing else      */
-#define BUSY_NS		  10000U	  /* a pass that takes so long has moved data */
-#define SPIN_NS_MAX	  5000000U /* of one spin, however much there is to do: others wait */
-#define SPINS_PER_LOOK	  64U	   /* while spinning, the other descriptors are rare     */
+#define SPIN_NS_MAX	  2000000U /* of one spin, however much there is to do: others wait */
 #define MESSAGES_PER_PASS 256U	   /* then the others look                              */
 #define REQUESTS_PER_PASS 64U
 #define SILENCE_MS	  10000 /* from connecting to asking to be let in             */
@@ -455,22 +453,28 @@ static void take_completion(struct progress_thread *thread,
 }
 
 /* Reading the queue is what moves data. Completions tell of messages alone: of one-sided transfers a target
- * has none but of those that failed with their connection, which comes as an event. Returns how many. */
-static unsigned move_data(struct progress_thread *thread)
+ * has none but of those that failed with their connection, which comes as an event. True: something was moved. */
+static bool move_data(struct progress_thread *thread)
 {
 	struct fabric_completion completions[QUEUE_DEPTH];
+	bool has_moved = false;
 	unsigned nr_taken = 0;
 	int nr;
 
 	do {
 		nr = fabric_queue_poll(thread->queue, completions, QUEUE_DEPTH);
+		if (nr > 1)
+			fabric_queue_hold(thread->queue);
 		for (int i = 0; i < nr; i++)
 			take_completion(thread, &completions[i]);
+		if (nr > 1)
+			fabric_queue_release(thread->queue);
 		nr_taken += (unsigned)nr;
+		has_moved = has_moved || nr > 0 || thread->queue->has_moved;
 		/* Who has much to say does not keep others from being heard, nor from having him put out. */
 	} while (nr == (int)QUEUE_DEPTH && nr_taken < MESSAGES_PER_PASS &&
 		 !atomic_load(&thread->has_commands));
-	return nr_taken;
+	return has_moved;
 }
 
 static void close_late(struct progress_thread *thread)
@@ -497,41 +501,21 @@ static void look_around(struct progress_thread *thread)
 	close_late(thread);
 }
 
-/*
- * Moves data until there has been none for spin_us; returns whether there was any. A target gets no
- * completions but of messages. That it had other work shows in the time a pass took, if it was much; if it was little, in the
- * queue's descriptor alone, which must be armed for that, else it tells of old things too. Asking stops
- * with the first yes.
- */
+/* Moves data until there has been none for spin_us. False: others have their turn, but there may be more. */
 static bool spin(struct progress_thread *thread)
 {
 	const uint64_t spin_ns = thread->progress->options.spin_us * (uint64_t)1000;
-	bool was_active = fabric_queue_arm(thread->queue) != 0;
 	uint64_t now = clock_ns();
-	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX, began;
-	unsigned nr_completions;
+	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX;
 
 	do {
-		if (!was_active)
-			was_active = poll(&thread->watched[WATCH_QUEUE], 1, 0) > 0;
-		began = now;
-		nr_completions = move_data(thread);
+		bool has_moved = move_data(thread);
+
 		now = clock_ns();
-		if (nr_completions > 0 || now - began > BUSY_NS) {
-			was_active = true;
+		if (has_moved)
 			deadline = now + spin_ns;
-		}
 	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
-	return was_active;
-}
-
-/* Spins as long as data keeps coming, but not past something else to do. */
-static void spin_while_active(struct progress_thread *thread)
-{
-	unsigned nr_spins = 0;
-
-	while (spin(thread) && ++nr_spins < SPINS_PER_LOOK && !atomic_load(&thread->has_commands))
-		;
+	return now >= deadline;
 }
 
 static void sleep_until_ready(struct progress_thread *thread)
@@ -549,8 +533,8 @@ static void *thread_run(void *argument)
 
 	while (!atomic_load(&thread->progress->is_stopping)) {
 		look_around(thread);
-		spin_while_active(thread);
-		sleep_until_ready(thread);
+		if (spin(thread))
+			sleep_until_ready(thread);
 	}
 	cds_list_for_each_entry_safe (connection, next, &thread->connections, node)
 		close_connection(thread, connection);
