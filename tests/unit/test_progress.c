@@ -54,8 +54,8 @@ static void count_add(struct count *count, uint64_t more)
 	pthread_mutex_unlock(&count->lock);
 }
 
-/* Until there were so many more than now. */
-static void count_await(struct count *count, uint64_t more)
+/* Until there are so many. */
+static void count_reach(struct count *count, uint64_t value)
 {
 	struct timespec until;
 	int error = 0;
@@ -63,10 +63,19 @@ static void count_await(struct count *count, uint64_t more)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += GRACE_MS / 1000;
 	pthread_mutex_lock(&count->lock);
-	for (more += count->value; count->value < more && error == 0;)
+	while (count->value < value && error == 0)
 		error = pthread_cond_timedwait(&count->changed, &count->lock, &until);
 	pthread_mutex_unlock(&count->lock);
 	assert_int_equal(error, 0);
+}
+
+/* Until there were so many more than now. */
+static void count_await(struct count *count, uint64_t more)
+{
+	pthread_mutex_lock(&count->lock);
+	more += count->value;
+	pthread_mutex_unlock(&count->lock);
+	count_reach(count, more);
 }
 
 /* ---- A transport that never runs dry */
@@ -260,10 +269,7 @@ static void end_session(struct progress *progress, uint64_t session)
 	ending.session = session;
 	assert_int_equal(progress_closing_new(progress, &closing), 0);
 	progress_close(closing, &order);
-	pthread_mutex_lock(&ending.ended.lock);
-	before = before + 1 - ending.ended.value;
-	pthread_mutex_unlock(&ending.ended.lock);
-	count_await(&ending.ended, before);
+	count_reach(&ending.ended, before + 1);
 }
 
 /* ---- Over the transport that never runs dry */
