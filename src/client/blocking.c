@@ -218,15 +218,22 @@ int target_connect(struct afar_target *target)
 	return ret;
 }
 
-void queue_pool_let_go(struct afar_session *session)
+/* Takes all that nobody uses: nobody else finds them. */
+static void take_idle(struct afar_session *session, struct cds_list_head *idle)
 {
-	struct afar_queue *queue;
-	CDS_LIST_HEAD(idle);
-
+	CDS_INIT_LIST_HEAD(idle);
 	pthread_mutex_lock(&session->lock);
-	cds_list_splice(&session->idle_queues, &idle);
+	cds_list_splice(&session->idle_queues, idle);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
 	pthread_mutex_unlock(&session->lock);
+}
+
+void queue_pool_let_go(struct afar_session *session)
+{
+	struct cds_list_head idle;
+	struct afar_queue *queue;
+
+	take_idle(session, &idle);
 	cds_list_for_each_entry (queue, &idle, idle_node) {
 		for (uint32_t i = 0; i < queue->nr_paths; i++) {
 			if (queue->paths[i])
@@ -242,10 +249,11 @@ void queue_pool_let_go(struct afar_session *session)
 void queue_pool_close(struct afar_session *session)
 {
 	struct afar_queue *queue, *next;
+	struct cds_list_head idle;
 
-	cds_list_for_each_entry_safe (queue, next, &session->idle_queues, idle_node) {
+	take_idle(session, &idle);
+	cds_list_for_each_entry_safe (queue, next, &idle, idle_node) {
 		queue_destroy(queue);
 		handle_discard(queue);
 	}
-	CDS_INIT_LIST_HEAD(&session->idle_queues);
 }

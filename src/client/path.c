@@ -206,9 +206,6 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 	if (ret)
 		return ret;
 	fabric = fabrics_at(fabrics, path->nr_fabric);
-	if (!fabric_is_near(fabric, group->lanes[0]->address))
-		return error_fail(-EHOSTUNREACH, "reach server %s at %s: it is not on this machine",
-				  path->peer->name, group->lanes[0]->address);
 	ret = queue_use_fabric(queue, fabrics_at(fabrics, path->nr_fabric), out);
 	if (ret || path->fabric == fabric)
 		return ret;
@@ -339,12 +336,46 @@ static int path_try(struct afar_queue *queue, struct path *path, const struct la
 	return ret;
 }
 
+/* Whether the group's lanes may lead anywhere from this machine; what has no fabric here is left to connecting. */
+static bool group_is_near(struct fabrics *fabrics, const struct lane_group *group)
+{
+	const struct peer_lane *lane = group->lanes[0];
+	unsigned number;
+
+	return fabrics_get(fabrics, lane->transport, lane->address, &number) != 0 ||
+	       fabric_is_near(fabrics_at(fabrics, number), lane->address);
+}
+
+static uint32_t group_bits(const struct peer *peer, const struct lane_group *group)
+{
+	uint32_t bits = 0;
+
+	for (uint32_t i = 0; i < group->nr_lanes; i++)
+		bits |= 1U << (group->lanes[i] - peer->lanes);
+	return bits;
+}
+
+/* None of the lanes leads anywhere: the server may be gone, which its control channel knows. */
+static int fail_far(const struct path *path, struct afar_target *target, uint32_t index,
+		    uint64_t deadline)
+{
+	struct peer_ticket ticket = {.connection = 0};
+	int ret = target_get_ticket(target, index, deadline, &ticket);
+
+	return ret ? ret
+		   : error_fail(-AFAR_ESERVER,
+				"connect to server %s: none of its lanes can be reached from this "
+				"machine; see 'afar status'",
+				path->peer->name);
+}
+
 /* Goes by the best lanes that work; those that did not work of late are tried last. */
 static int path_open(struct afar_queue *queue, struct path *path, struct afar_target *target,
 		     uint32_t index, uint64_t deadline)
 {
 	struct peer *peer = path->peer;
 	uint32_t tried = 0, resting = resting_lanes(peer);
+	bool has_tried = false;
 	int ret = 0;
 
 	while (path->state == PATH_DOWN) {
@@ -358,6 +389,11 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 			resting = 0;
 			continue;
 		}
+		if (!group_is_near(&queue->session->fabrics, &group)) {
+			tried |= group_bits(peer, &group);
+			continue;
+		}
+		has_tried = true;
 		if (until > deadline || group.nr_lanes == peer->nr_lanes)
 			until = deadline;
 		ret = path_try(queue, path, &group, target, index, until, &is_lane_bad);
@@ -366,7 +402,9 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 		if (ret)
 			tried |= rest_bad(path, &group);
 	}
-	return path->state == PATH_UP ? 0 : ret;
+	if (path->state == PATH_UP)
+		return 0;
+	return has_tried ? ret : fail_far(path, target, index, deadline);
 }
 
 /* ---- Getting ready */
