@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 struct shared {
 	uintptr_t addr; /* first: the tree is searched for it */
@@ -140,4 +140,24 @@ int shared_descriptor(const void *addr, size_t length)
 		fd = (*found)->fd;
 	pthread_rwlock_unlock(&lock);
 	return fd;
+}
+
+int shared_make_read_only(const void *addr, size_t length)
+{
+	int fd = shared_descriptor(addr, length);
+
+	if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0)
+		return 0;
+	return error_fail(fd < 0 ? -EINVAL : -errno,
+			  "make shared memory read-only: %s; Linux 5.1 or newer can",
+			  fd < 0 ? "there is none" : afar_strerror(errno));
+}
+
+bool shared_keep(int fd)
+{
+	int seals;
+
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+	seals = fcntl(fd, F_GET_SEALS);
+	return seals >= 0 && (seals & F_SEAL_SEAL) != 0;
 }

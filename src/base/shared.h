@@ -10,6 +10,7 @@
 #ifndef BASE_SHARED_H
 #define BASE_SHARED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Maps `length` zeroed bytes, a multiple of the page, at a multiple of `alignment`, a power of two. Nothing
@@ -21,5 +22,11 @@ void shared_unmap(void *addr);
 /* The descriptor of the memory that is exactly this, its owner's; -1: it is no such memory, or a part of
  * one, or more. */
 int shared_descriptor(const void *addr, size_t length);
+
+/* From now on nobody can write the memory, whoever has or gets the descriptor, but through its owner's mapping.
+ * For good, and before it is lent. -EINVAL (it is no such memory), or the kernel's, with a sentence. */
+int shared_make_read_only(const void *addr, size_t length);
+/* To be called before somebody is given the descriptor: what may be done with the file stays as it is. */
+bool shared_keep(int fd);
 
 #endif

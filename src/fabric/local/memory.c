@@ -165,7 +165,7 @@ static bool lend(struct local_endpoint *endpoint, struct local_registration *reg
 	if (!loan)
 		return false;
 	registration->was_lent = true;
-	if (!hand_over(endpoint, registration)) {
+	if (!shared_keep(registration->fd) || !hand_over(endpoint, registration)) {
 		free(loan);
 		return false;
 	}
