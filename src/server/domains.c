@@ -78,11 +78,11 @@ static int add(struct domains *domains, struct reach reach, struct domain **out)
 	return status;
 }
 
-int domain_register(const struct domain *domain, void *addr, size_t length,
+int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
 		    struct fabric_memory on[DOMAIN_FABRICS_MAX])
 {
-	const unsigned access =
-		FABRIC_REMOTE_READ | (domain->reach.may_write ? FABRIC_REMOTE_WRITE : 0);
+	const unsigned access = FABRIC_REMOTE_READ |
+				(domain->reach.may_write && !is_sealed ? FABRIC_REMOTE_WRITE : 0);
 	int status;
 
 	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++) {

@@ -42,9 +42,9 @@ unsigned domains_nr_fabrics(const struct domains *domains);
 
 /* The domain for this reach, one more use of it. With a sentence: -ENOMEM, those of fabric_domain_open(). */
 int domains_get(struct domains *domains, struct reach reach, struct domain **out);
-/* Registers memory in the domain, on all its fabrics or none, for what it is for. Errors as
- * fabric_memory_register(). */
-int domain_register(const struct domain *domain, void *addr, size_t length,
+/* Registers memory in the domain, on all its fabrics or none, for what it is for; what is sealed, to be read
+ * alone. Errors as fabric_memory_register(). */
+int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
 		    struct fabric_memory on[DOMAIN_FABRICS_MAX]);
 /* Whether the memory may be used again, as fabric_memory_deregister(). */
 bool domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX]);

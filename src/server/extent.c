@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shared.h"
 #include "memory/segment.h"
 #include "server/extent_book.h"
 
@@ -39,6 +40,7 @@ struct reservation {
 	uint64_t bytes;
 	uint64_t missing; /* of those, not in `taken` yet                  */
 	uint64_t deadline;
+	bool is_sealed;
 	bool is_machine_full;	    /* populating failed: only the pool can help     */
 	struct cds_list_head taken; /* in TAKEN                                      */
 };
@@ -310,7 +312,7 @@ static int register_for(struct extent_pool *pool, struct extent *extent, struct 
 	status = domains_get(pool->options.domains, reach, &domain);
 	if (status != 0)
 		return status;
-	status = domain_register(domain, extent->addr, extent->length,
+	status = domain_register(domain, extent->addr, extent->length, extent->is_sealed,
 				 extent->keys[reach.may_write].on);
 	if (status != 0)
 		domains_put(pool->options.domains, domain);
@@ -326,6 +328,8 @@ static int register_all(struct extent_pool *pool, uint64_t namespace,
 	struct extent *extent;
 	int status;
 
+	cds_list_for_each_entry (extent, &reservation->taken, node)
+		extent->is_sealed = reservation->is_sealed;
 	if (!pool->options.is_registering_slow)
 		return 0;
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
@@ -376,6 +380,7 @@ static void describe(const struct extent *extent, struct extent_info *out)
 	out->extent = extent->number;
 	out->namespace = extent->namespace;
 	out->length = extent->length;
+	out->is_sealed = extent->is_sealed;
 }
 
 /* Makes what was collected the namespace's. */
@@ -450,10 +455,11 @@ static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
 	return status;
 }
 
-int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
-			uint64_t deadline, struct extent_info **out, size_t *nr_out)
+static int reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes, uint64_t deadline,
+		   bool is_sealed, struct extent_info **out, size_t *nr_out)
 {
-	struct reservation reservation = {.bytes = bytes, .missing = bytes, .deadline = deadline};
+	struct reservation reservation = {
+		.bytes = bytes, .missing = bytes, .deadline = deadline, .is_sealed = is_sealed};
 	int status;
 
 	CDS_INIT_LIST_HEAD(&reservation.taken);
@@ -464,6 +470,43 @@ int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t b
 		return status;
 	}
 	return reserve_admitted(pool, namespace, &reservation, out, nr_out);
+}
+
+int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			uint64_t deadline, struct extent_info **out, size_t *nr_out)
+{
+	return reserve(pool, namespace, bytes, deadline, false, out, nr_out);
+}
+
+/* Nobody who is lent the memory of a sealed extent can write it; it is for nothing else afterwards. */
+static int lock_all(struct extent_pool *pool, struct extent_info **infos, size_t nr_infos)
+{
+	int status = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	for (size_t i = 0; i < nr_infos && status == 0; i++) {
+		struct extent *extent = extent_find(pool, (*infos)[i].extent);
+
+		extent->was_lent = true;
+		status = shared_make_read_only(extent->addr, extent->length);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (status == 0)
+		return 0;
+	for (size_t i = 0; i < nr_infos; i++)
+		extent_pool_release(pool, &(*infos)[i].extent, 1);
+	free(*infos);
+	return status;
+}
+
+int extent_pool_reserve_sealed(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			       uint64_t deadline, struct extent_info **out, size_t *nr_out)
+{
+	int status = reserve(pool, namespace, bytes, deadline, true, out, nr_out);
+
+	if (status == 0 && pool->options.is_shared)
+		status = lock_all(pool, out, *nr_out);
+	return status;
 }
 
 int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
@@ -573,21 +616,6 @@ void extent_drain_namespaces(const struct extent_drain *drain,
 	}
 }
 
-bool extent_pool_has(struct extent_pool *pool, uint64_t namespace)
-{
-	const struct extent *extent;
-	bool is_found = false;
-
-	pthread_mutex_lock(&pool->lock);
-	cds_list_for_each_entry (extent, &pool->granted, node) {
-		is_found = extent->namespace == namespace;
-		if (is_found)
-			break;
-	}
-	pthread_mutex_unlock(&pool->lock);
-	return is_found;
-}
-
 /* With the lock held: against draining. */
 static int make_key(struct extent_pool *pool, struct extent *extent, struct reach reach,
 		    struct extent_key *out)
@@ -627,28 +655,6 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reac
 	return status;
 }
 
-int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t offset,
-		     uint64_t **out)
-{
-	struct extent *found;
-	int status = 0;
-
-	pthread_mutex_lock(&pool->lock);
-	found = extent_find(pool, extent);
-	if (!found || found->namespace != namespace)
-		status = -AFAR_ELOST;
-	else if (offset % sizeof(uint64_t) != 0)
-		status = -EINVAL;
-	else if (offset > found->length - sizeof(uint64_t))
-		status = -ERANGE;
-	else
-		found->was_reached = true; /* release waits for who is at it */
-	if (status == 0)
-		*out = (uint64_t *)(void *)(found->addr + offset);
-	pthread_mutex_unlock(&pool->lock);
-	return status;
-}
-
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out)
 {
 	struct extent_info *infos;
@@ -669,23 +675,6 @@ int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t 
 	*out = infos;
 	*nr_out = nr_infos;
 	return 0;
-}
-
-void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out)
-{
-	pthread_mutex_lock(&pool->lock);
-	out->capacity_bytes = pool->options.capacity_bytes;
-	out->granted_bytes = pool->bytes[EXTENT_GRANTED];
-	out->clean_bytes = pool->bytes[EXTENT_CLEAN];
-	out->draining_bytes = pool->bytes[EXTENT_DRAINING];
-	out->dirty_bytes = pool->bytes[EXTENT_DIRTY] + pool->bytes[EXTENT_SCRUBBING];
-	out->scrubbed_bytes = pool->scrubbed_bytes;
-	out->scrub_bytes_per_s =
-		pool->recent_ns > 0
-			? (uint64_t)((double)pool->recent_bytes * 1e9 / (double)pool->recent_ns)
-			: 0;
-	out->nr_granted = pool->nr_granted;
-	pthread_mutex_unlock(&pool->lock);
 }
 
 /* ---- Life */

@@ -41,6 +41,7 @@ struct extent_info {
 	uint64_t extent; /* its number: unique on this pool, never used again */
 	uint64_t namespace;
 	uint64_t length;
+	bool is_sealed;
 };
 
 struct extent_pool_stat {
@@ -67,7 +68,10 @@ void extent_pool_close(struct extent_pool *pool);
  */
 int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			uint64_t deadline, struct extent_info **out, size_t *nr_out);
-/* The same from the scrubbed pool alone, which is quick: -EAGAIN when that does not suffice, or might have to
+/* The same for sealed regions: registered to be read alone, in both of the namespace's domains. */
+int extent_pool_reserve_sealed(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
+			       uint64_t deadline, struct extent_info **out, size_t *nr_out);
+/* The same as the first from the scrubbed pool alone, which is quick: -EAGAIN when that does not suffice, or might have to
  * be populated anew, because it is shared. */
 int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			      struct extent_info **out, size_t *nr_out);
@@ -115,10 +119,17 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reac
 /*
  * Where an aligned 64-bit word of an extent is, for a caller that has a connection of this namespace's open
  * which is known to fence.c: memory that it could reach stays until that is closed. -AFAR_ELOST as above,
- * -EINVAL (`offset` is no multiple of 8), -ERANGE; without a sentence.
+ * -EINVAL (`offset` is no multiple of 8), -ERANGE, -EROFS (it is sealed); without a sentence.
  */
 int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t offset,
 		     uint64_t **out);
+
+/*
+ * Where `length` bytes of an extent of this namespace's are, for the one thread that releases extents: they
+ * stay until it does. `is_sealed` says which kind is meant. -AFAR_ELOST, -ERANGE; without a sentence.
+ */
+int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_sealed,
+		     uint64_t offset, uint64_t length, char **out);
 
 /* All extents that somebody has, those that are being drained among them; `*out` is the caller's to free().
  * -ENOMEM. */

@@ -38,6 +38,7 @@ struct extent {
 	/* When somebody has it: */
 	uint64_t number;
 	uint64_t namespace;
+	bool is_sealed;	  /* nobody writes it but seal.c                              */
 	bool was_reached; /* somebody has got a key of it                             */
 	bool was_lent;	  /* its memory itself; until it has other memory             */
 	struct {

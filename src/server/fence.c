@@ -169,3 +169,55 @@ out_free:
 	free(opened);
 	return status;
 }
+
+/* ---- Namespaces */
+
+struct namespace_fence {
+	uint64_t namespace;
+	void (*done)(void *argument);
+	void *argument;
+};
+
+static bool is_of_namespace(const void *argument, const struct admission *connection)
+{
+	const struct namespace_fence *fence = argument;
+
+	return connection->reach.namespace == fence->namespace;
+}
+
+static void on_namespace_closed(void *argument)
+{
+	struct namespace_fence *fence = argument;
+
+	fence->done(fence->argument);
+	free(fence);
+}
+
+int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(void *argument),
+		    void *argument)
+{
+	struct namespace_fence *opened = malloc(sizeof(*opened));
+	struct lanes_closing *closing;
+	struct progress_order order;
+	int status;
+
+	if (!opened)
+		return error_code(-ENOMEM);
+	*opened = (struct namespace_fence){namespace, done, argument};
+	status = lanes_closing_new(fence->lanes, &closing);
+	if (status != 0)
+		goto out_free;
+	/* In this order, as above. */
+	status = tickets_note_seal(fence->tickets, namespace);
+	if (status != 0)
+		goto out_drop;
+	order = (struct progress_order){is_of_namespace, on_namespace_closed, opened};
+	lanes_close_connections(closing, &order);
+	return 0;
+
+out_drop:
+	lanes_closing_drop(closing);
+out_free:
+	free(opened);
+	return status;
+}

@@ -39,4 +39,12 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 int fence_session(const struct fence *fence, uint64_t session, void (*done)(void *argument),
 		  void *argument);
 
+/*
+ * Closes all data connections of a namespace: what was written on them is in memory, then `done(argument)` runs,
+ * on a progress thread. Those made afterwards are told of it (struct admission). One thread at a time. -ENOMEM
+ * with a sentence: `done` will not run, nothing was done.
+ */
+int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(void *argument),
+		    void *argument);
+
 #endif

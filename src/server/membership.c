@@ -286,6 +286,7 @@ static int send_join(struct membership *membership)
 		extents[i].extent = infos[i].extent;
 		extents[i].namespace_ = infos[i].namespace;
 		extents[i].length = infos[i].length;
+		extents[i].is_sealed = infos[i].is_sealed;
 	}
 	extent_pool_stat(options->pool, &stat);
 	advertise(options->control_address, options->manager_host, options->manager_port, control);

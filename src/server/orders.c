@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/segment.h"
+#include "server/seal.h"
 
 #define NR_JOBS_MAX 4096U /* of the manager's, waiting */
 
@@ -24,12 +25,18 @@ struct job {
 	struct rpc_call *call;
 	uint64_t epoch; /* of the connection it came on */
 	uint64_t deadline;
-	/* ExtentsReserve: */
 	uint64_t namespace;
+	/* ExtentsReserve: */
 	uint64_t bytes;
+	bool is_sealed;
 	/* ExtentsRelease, when not NULL: */
 	uint64_t *extents;
 	size_t nr_extents;
+	/* ExtentsSeal, when not NULL: */
+	struct seal_move *moves;
+	size_t nr_moves;
+	struct orders *orders;
+	bool is_fenced; /* nobody is connected any more: the copy is next */
 };
 
 struct orders {
@@ -82,6 +89,7 @@ static void say_farewell(void *argument)
 static void free_job(struct job *job)
 {
 	free(job->extents);
+	free(job->moves);
 	free(job);
 }
 
@@ -111,6 +119,7 @@ static void reply_extents(struct orders *orders, struct rpc_call *call,
 		extents[i].extent = infos[i].extent;
 		extents[i].namespace_ = infos[i].namespace;
 		extents[i].length = infos[i].length;
+		extents[i].is_sealed = infos[i].is_sealed;
 	}
 	result.n_extents = nr_infos;
 	result.extents = pointers;
@@ -144,8 +153,8 @@ static void run_reserve(struct orders *orders, struct job *job)
 		reply_status(orders, job->call, error_code(-ECANCELED));
 		return;
 	}
-	status = extent_pool_reserve(orders->options.pool, job->namespace, job->bytes,
-				     job->deadline, &infos, &nr_infos);
+	status = (job->is_sealed ? extent_pool_reserve_sealed : extent_pool_reserve)(
+		orders->options.pool, job->namespace, job->bytes, job->deadline, &infos, &nr_infos);
 	if (status != 0) {
 		reply_status(orders, job->call, status);
 		return;
@@ -161,6 +170,53 @@ static void run_reserve(struct orders *orders, struct job *job)
 		reply_extents(orders, job->call, infos, nr_infos);
 	}
 	free(infos);
+}
+
+/* The namespace's connections are closed: the rest is the membership's thread's, in the order in which that was
+ * asked for. On a progress thread. */
+static void on_sealable(void *argument)
+{
+	struct job *job = argument;
+	struct orders *orders = job->orders;
+	bool is_taken;
+
+	pthread_mutex_lock(&orders->lock);
+	is_taken = !orders->is_stopping;
+	if (is_taken) {
+		job->is_fenced = true;
+		cds_list_add_tail(&job->node, &orders->jobs);
+		orders->nr_jobs++;
+	}
+	pthread_mutex_unlock(&orders->lock);
+	if (is_taken) {
+		orders->options.queued(orders->options.context);
+		return;
+	}
+	reply_status(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
+	free_job(job);
+}
+
+/* In two steps. A manager that asked on an earlier connection may have given the new place to another region since.
+ * True: the job goes on. */
+static bool run_seal(struct orders *orders, struct job *job)
+{
+	int status = error_code(-ECANCELED);
+
+	if (!is_current(orders, job->epoch)) {
+		reply_status(orders, job->call, status);
+		return false;
+	}
+	if (job->is_fenced) {
+		status = seal_copy(orders->options.pool, job->namespace, job->moves, job->nr_moves);
+		reply_status(orders, job->call, status);
+		return false;
+	}
+	status = seal_check(orders->options.pool, job->namespace, job->moves, job->nr_moves);
+	if (status == 0)
+		status = fence_namespace(orders->options.fence, job->namespace, on_sealable, job);
+	if (status != 0)
+		reply_status(orders, job->call, status);
+	return status == 0;
 }
 
 /* Whatever became of the connection: the manager has decided it, and numbers never return. */
@@ -198,14 +254,18 @@ static struct job *take_job(struct orders *orders)
 void orders_work(struct orders *orders)
 {
 	struct job *job = take_job(orders);
+	bool is_over = true;
 
 	if (!job)
 		return;
 	if (job->extents)
 		run_release(orders, job);
+	else if (job->moves)
+		is_over = !run_seal(orders, job);
 	else
 		run_reserve(orders, job);
-	free_job(job);
+	if (is_over)
+		free_job(job);
 	pthread_mutex_lock(&orders->lock);
 	orders->is_working = false;
 	pthread_mutex_unlock(&orders->lock);
@@ -279,7 +339,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 		return;
 	}
 	bytes -= bytes % SEGMENT_MIN;
-	if (reserve_at_once(orders, request->namespace_, bytes, call))
+	if (!request->is_sealed && reserve_at_once(orders, request->namespace_, bytes, call))
 		return;
 	job = calloc(1, sizeof(*job));
 	if (!job) {
@@ -290,6 +350,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 	job->deadline = frame->deadline_ms ? clock_deadline_ms(frame->deadline_ms) : CLOCK_NEVER;
 	job->namespace = request->namespace_;
 	job->bytes = bytes;
+	job->is_sealed = request->is_sealed;
 	queue_job(orders, job);
 }
 
@@ -310,6 +371,31 @@ static void on_release(struct orders *orders, const Afar__ExtentsRelease *reques
 	job->call = call;
 	job->extents = extents;
 	job->nr_extents = request->n_extents;
+	queue_job(orders, job);
+}
+
+static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, struct rpc_call *call)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct seal_move *moves = calloc(request->n_moves + 1, sizeof(*moves));
+
+	if (!job || !moves) {
+		free(job);
+		free(moves);
+		reply_status(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	for (size_t i = 0; i < request->n_moves; i++) {
+		const Afar__SealMove *move = request->moves[i];
+
+		moves[i] = (struct seal_move){move->from, move->from_offset, move->to,
+					      move->to_offset, move->length};
+	}
+	job->call = call;
+	job->namespace = request->namespace_;
+	job->moves = moves;
+	job->nr_moves = request->n_moves;
+	job->orders = orders;
 	queue_job(orders, job);
 }
 
@@ -338,6 +424,9 @@ void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
 		on_release(orders, request->extents_release, call);
+		break;
+	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
+		on_seal(orders, request->extents_seal, call);
 		break;
 	case AFAR__REQUEST__CALL_SESSION_END:
 		on_session_end(orders, request->session_end->session, call);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager asks of the server: to reserve and to release extents, to end sessions. Requests come
+ * What the manager asks of the server: to reserve and to release extents, to seal chunks, to end sessions. Requests come
  * in on the rpc loop's thread, which does what is quick; the rest waits in order for the membership's
  * thread.
  */

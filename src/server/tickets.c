@@ -41,6 +41,12 @@ struct ended {
 	uint64_t forget_at; /* on clock_ns() */
 };
 
+/* A namespace of which something was sealed. */
+struct sealed {
+	uint64_t namespace; /* first, as above */
+	uint64_t seals;	    /* the number of the last */
+};
+
 struct tickets {
 	uint64_t incarnation;
 	uint32_t lifetime_s;
@@ -55,6 +61,8 @@ struct tickets {
 	struct cds_list_head ended; /* first to be forgotten first */
 	void *ended_by_session;
 	size_t nr_ended;
+	void *sealed; /* tree of struct sealed */
+	uint64_t nr_seals;
 };
 
 static int compare_nonce(const void *a, const void *b)
@@ -65,6 +73,7 @@ static int compare_nonce(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
+/* The number that a thing begins with. */
 static int compare_session(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -118,6 +127,7 @@ void tickets_close(struct tickets *tickets)
 		drop(tickets, ticket);
 	tdestroy(tickets->entitled, free_entitled);
 	tdestroy(tickets->ended_by_session, free);
+	tdestroy(tickets->sealed, free);
 	pthread_mutex_destroy(&tickets->lock);
 	OPENSSL_cleanse(tickets->key, sizeof(tickets->key));
 	free(tickets);
@@ -247,22 +257,79 @@ static void leave(const void *node, VISIT order, void *argument)
 	entitled->nr_reaches = nr_left;
 }
 
+/* ---- Namespaces of which something was sealed. With the lock held. */
+
+static struct sealed *find_sealed(struct tickets *tickets, uint64_t namespace)
+{
+	struct sealed *const *found = tfind(&namespace, &tickets->sealed, compare_session);
+
+	return found ? *found : NULL;
+}
+
+static struct sealed *find_or_add_sealed(struct tickets *tickets, uint64_t namespace)
+{
+	struct sealed *sealed = find_sealed(tickets, namespace);
+
+	if (sealed)
+		return sealed;
+	sealed = calloc(1, sizeof(*sealed));
+	if (!sealed)
+		return NULL;
+	sealed->namespace = namespace;
+	if (!tsearch(sealed, &tickets->sealed, compare_session)) {
+		free(sealed);
+		return NULL;
+	}
+	return sealed;
+}
+
+static void forget_sealed(struct tickets *tickets, uint64_t namespace)
+{
+	struct sealed *sealed = find_sealed(tickets, namespace);
+
+	if (!sealed)
+		return;
+	tdelete(sealed, &tickets->sealed, compare_session);
+	free(sealed);
+}
+
+int tickets_note_seal(struct tickets *tickets, uint64_t namespace)
+{
+	struct ticket *ticket, *next;
+	struct sealed *sealed;
+
+	pthread_mutex_lock(&tickets->lock);
+	sealed = find_or_add_sealed(tickets, namespace);
+	if (sealed) {
+		sealed->seals = ++tickets->nr_seals;
+		cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
+			if (ticket->admission.reach.namespace == namespace)
+				drop(tickets, ticket);
+		}
+	}
+	pthread_mutex_unlock(&tickets->lock);
+	return sealed ? 0 : error_code(-ENOMEM);
+}
+
 void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool, uint64_t namespace)
 {
 	struct leaving leaving = {namespace};
 
 	pthread_mutex_lock(&tickets->lock);
-	if (!extent_pool_has(pool, namespace))
+	if (!extent_pool_has(pool, namespace)) {
 		twalk_r(tickets->entitled, leave, &leaving);
+		forget_sealed(tickets, namespace);
+	}
 	pthread_mutex_unlock(&tickets->lock);
 }
 
 /* ---- Tickets */
 
 /* Remembers a nonce that was handed out. */
-static int remember(struct tickets *tickets, const struct admission *admission)
+static int remember(struct tickets *tickets, struct admission *admission)
 {
 	struct ticket *ticket, **known;
+	const struct sealed *sealed;
 	int status = 0;
 
 	ticket = calloc(1, sizeof(*ticket));
@@ -277,6 +344,8 @@ static int remember(struct tickets *tickets, const struct admission *admission)
 		status = check_entitled(tickets, admission);
 	if (status != 0)
 		goto out_unlock;
+	sealed = find_sealed(tickets, admission->reach.namespace);
+	admission->seals = sealed ? sealed->seals : 0;
 	drop_expired(tickets);
 	/* Who hoards tickets keeps nobody out: the honest use theirs at once, while they are young. */
 	if (tickets->nr_out >= NR_TICKETS_MAX)

@@ -28,6 +28,7 @@ struct admission {
 	uint64_t session;
 	struct reach reach;
 	uint64_t connection; /* its number: the nonce of its ticket */
+	uint64_t seals;	     /* number of the namespace's last sealing when it was made; 0: none */
 };
 
 /* From now on it gets tickets, each for another connection. The session has not ended. -ENOMEM. */
@@ -46,6 +47,13 @@ int tickets_issue(struct tickets *tickets, struct admission *admission, struct r
  * has shown it before. -EACCES with a sentence. */
 int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length,
 		   struct admission *out);
+
+/*
+ * A region of the namespace is being sealed: unused tickets for the namespace are worth nothing any more, and
+ * those made from now on tell that. Sealings are numbered up through all namespaces of this incarnation; that
+ * there was one is forgotten when the namespace has no memory any more. -ENOMEM: nothing was done.
+ */
+int tickets_note_seal(struct tickets *tickets, uint64_t namespace);
 
 /* The session does not want this connection any more: if its ticket is not used yet, it is worth nothing. */
 void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connection);

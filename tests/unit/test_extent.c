@@ -10,7 +10,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -722,6 +724,64 @@ static void test_threads(void **state)
 	bed_close(&bed);
 }
 
+/* To be read alone in both domains, not by the processor's atomics either; and no other process, whatever it was
+ * lent, can write it. */
+static void test_sealed(void **state)
+{
+	struct extent_info *infos;
+	struct extent_key key;
+	size_t nr_infos;
+	uint64_t *word;
+	char *at, byte = 1;
+	struct bed bed;
+	int fd;
+
+	(void)state;
+	bed_open(&bed, 8 * MIB, 0);
+	assert_int_equal(
+		extent_pool_reserve_sealed(bed.pool, 1, 2 * MIB, CLOCK_NEVER, &infos, &nr_infos),
+		0);
+	assert_int_equal(nr_infos, 1);
+	assert_true(infos[0].is_sealed);
+	assert_int_equal(extent_pool_key(bed.pool, infos[0].extent, mine, &key), 0);
+	assert_int_not_equal(
+		data_client_write(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key), 0);
+	bed_connect(&bed, 1, true);
+	assert_int_equal(data_client_read(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key),
+			 0);
+	assert_int_equal(byte, 0);
+	assert_int_equal(extent_pool_word(bed.pool, infos[0].extent, 1, 0, &word), -EROFS);
+	assert_int_equal(extent_pool_span(bed.pool, infos[0].extent, 1, false, 0, 1, &at),
+			 -AFAR_ELOST);
+	assert_int_equal(extent_pool_span(bed.pool, infos[0].extent, 1, true, 0, 2 * MIB, &at), 0);
+	if (is_on_local()) {
+		fd = shared_descriptor(at, 2 * MIB);
+		assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+		assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	}
+	*at = 7; /* the server can */
+	assert_int_equal(data_client_read(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key),
+			 0);
+	assert_int_equal(byte, 7);
+	data_client_disconnect(&bed.client);
+	assert_int_equal(extent_pool_release(bed.pool, &infos[0].extent, 1), 1);
+	free(infos);
+	/* For anybody else it is as any other. */
+	await_scrubbed(&bed);
+	assert_int_equal(extent_pool_reserve(bed.pool, 1, 8 * MIB, CLOCK_NEVER, &infos, &nr_infos),
+			 0);
+	bed_connect(&bed, 1, true);
+	for (size_t i = 0; i < nr_infos; i++) {
+		assert_false(infos[i].is_sealed);
+		assert_int_equal(extent_pool_key(bed.pool, infos[i].extent, mine, &key), 0);
+		assert_int_equal(
+			data_client_write(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key),
+			0);
+	}
+	free(infos);
+	bed_close(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -735,6 +795,7 @@ int main(void)
 		cmocka_unit_test(test_large_extents_and_deadline),
 		cmocka_unit_test(test_exchanges_what_was_lent),
 		cmocka_unit_test(test_transport_keeps_to_its_keys),
+		cmocka_unit_test(test_sealed),
 		cmocka_unit_test(test_walk),
 		cmocka_unit_test(test_threads),
 	};

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who connects again after the namespace's connections were closed can write the old place still, if it does not
+ * heed that something was sealed; to the new one it has no way. Owns nothing.
+ */
+#include "server/seal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+
+/* Where a chunk is in this process's memory. */
+struct span {
+	char *from;
+	char *to;
+	uint64_t length;
+};
+
+static int find_span(struct extent_pool *pool, uint64_t namespace, const struct seal_move *move,
+		     struct span *out)
+{
+	uint64_t whole;
+	int status;
+
+	if (move->length == 0 || move->length % CHECKSUM_BLOCK != 0 ||
+	    move->to_offset % CHECKSUM_BLOCK != 0 ||
+	    __builtin_add_overflow(move->length, checksum_bytes(move->length), &whole))
+		return error_fail(-EINVAL, "seal: a chunk is no whole number of blocks of %u bytes",
+				  CHECKSUM_BLOCK);
+	out->length = move->length;
+	status = extent_pool_span(pool, move->from, namespace, false, move->from_offset,
+				  move->length, &out->from);
+	if (status == 0)
+		status = extent_pool_span(pool, move->to, namespace, true, move->to_offset, whole,
+					  &out->to);
+	return status ? error_fail(status,
+				   "seal: namespace %llu has no such chunk in extent %llu, or no "
+				   "room for it in extent %llu",
+				   (unsigned long long)namespace, (unsigned long long)move->from,
+				   (unsigned long long)move->to)
+		      : 0;
+}
+
+/* The sums are of the copy: one who writes at the old place meanwhile may tear it, but they agree with it. */
+static void copy_span(const struct span *span)
+{
+	char *sums = span->to + span->length;
+	uint32_t sum;
+
+	for (uint64_t at = 0; at < span->length; at += CHECKSUM_BLOCK, sums += sizeof(sum)) {
+		memcpy(span->to + at, span->from + at, CHECKSUM_BLOCK);
+		sum = checksum_crc32c(span->to + at, CHECKSUM_BLOCK);
+		memcpy(sums, &sum, sizeof(sum));
+	}
+}
+
+int seal_check(struct extent_pool *pool, uint64_t namespace, const struct seal_move *moves,
+	       size_t nr_moves)
+{
+	struct span span;
+	int status = 0;
+
+	for (size_t i = 0; i < nr_moves && status == 0; i++)
+		status = find_span(pool, namespace, &moves[i], &span);
+	return status;
+}
+
+int seal_copy(struct extent_pool *pool, uint64_t namespace, const struct seal_move *moves,
+	      size_t nr_moves)
+{
+	struct span span;
+	int status = 0;
+
+	for (size_t i = 0; i < nr_moves && status == 0; i++) {
+		status = find_span(pool, namespace, &moves[i], &span);
+		if (status == 0)
+			copy_span(&span);
+	}
+	return status;
+}
