@@ -183,6 +183,8 @@ static const struct operation operations[] = {
 	{AFAR__REQUEST__CALL_REGION_FREE, OPERATION_ONCE, FOR_CLIENT, region_free_operation},
 	{AFAR__REQUEST__CALL_REGION_LIST, OPERATION_READ, FOR_CLIENT, region_list},
 	{AFAR__REQUEST__CALL_REGION_ACCESS, OPERATION_READ, FOR_CLIENT, region_access},
+	{AFAR__REQUEST__CALL_REGION_SEAL, OPERATION_ONCE, FOR_CLIENT, region_seal},
+	{AFAR__REQUEST__CALL_REGION_LOOK, OPERATION_READ, FOR_CLIENT, region_look},
 	{AFAR__REQUEST__CALL_KEY_ADD, OPERATION_ONCE, FOR_OPERATOR, key_add},
 	{AFAR__REQUEST__CALL_KEY_LIST, OPERATION_READ, FOR_OPERATOR, key_list},
 	{AFAR__REQUEST__CALL_KEY_REVOKE, OPERATION_ONCE, FOR_OPERATOR, key_revoke},
@@ -285,7 +287,7 @@ static int run_once(struct core *core, const struct operation *operation, struct
 	rc = check_id(session, event);
 	if (rc < 0)
 		return rc;
-	if (reserve_attach(core, event))
+	if (reserve_attach(core, event) || seal_attach(core, event))
 		return CORE_DEFERRED;
 	rc = operation->run(core, session, event);
 	return rc == 0 ? core_record(core, session, event) : rc;
@@ -327,7 +329,8 @@ static bool is_recovering(const struct core *core)
 static bool chooses_servers(const Afar__Request *request)
 {
 	return request->call_case == AFAR__REQUEST__CALL_NAMESPACE_RESERVE ||
-	       request->call_case == AFAR__REQUEST__CALL_REGION_ALLOC;
+	       request->call_case == AFAR__REQUEST__CALL_REGION_ALLOC ||
+	       request->call_case == AFAR__REQUEST__CALL_REGION_SEAL;
 }
 
 /* Whether it is not its time yet. */
@@ -339,6 +342,9 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 		return false;
 	if (request->call_case == AFAR__REQUEST__CALL_KEY_ADD)
 		return principal_is_going(core, request->key_add->name);
+	if (request->call_case == AFAR__REQUEST__CALL_REGION_LOOK)
+		return event->deadline > core_now(core) &&
+		       seal_is_running(core, request->region_look->generation);
 	return chooses_servers(request) && is_recovering(core);
 }
 
@@ -347,12 +353,12 @@ static void handle_request(struct core *core, struct event *event)
 	const struct operation *operation = find_operation(event->request);
 	int rc;
 
-	if (operation != NULL && operation->kind == OPERATION_READ) {
-		cds_list_add_tail(&event->node, &core->reading);
-		return;
-	}
 	if (operation != NULL && has_to_wait(core, event)) {
 		cds_list_add_tail(&event->node, &core->waiting);
+		return;
+	}
+	if (operation != NULL && operation->kind == OPERATION_READ) {
+		cds_list_add_tail(&event->node, &core->reading);
 		return;
 	}
 	if (operation == NULL)
@@ -452,6 +458,8 @@ static void fail_batch(struct core *core, int status)
 	principals_committed(core, status);
 	error_fail(status, "%s", sentence);
 	reserve_committed(core, status);
+	error_fail(status, "%s", sentence);
+	seals_committed(core, status);
 }
 
 static void commit(struct core *core)
@@ -464,6 +472,7 @@ static void commit(struct core *core)
 	}
 	principals_committed(core, 0);
 	reserve_committed(core, 0);
+	seals_committed(core, 0);
 }
 
 /* ---- Batches */
@@ -528,6 +537,7 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	if (core->state != NULL && core->retry_at == 0) {
 		servers_drive(core);
 		reserve_resume(core);
+		seals_drive(core);
 	}
 	forget_gone(core);
 }
@@ -569,7 +579,8 @@ uint64_t core_next_run(struct core *core)
 	if (!cds_list_empty(&core->leased))
 		next = cds_list_first_entry(&core->leased, struct live_session, node)
 			       ->lease_deadline;
-	if (!cds_list_empty(&core->waiting))
+	/* What waits for a sealing is woken by the end of that. */
+	if (!cds_list_empty(&core->waiting) && is_recovering(core))
 		next = sooner(next, core->started_at + CORE_RECOVERY_NS);
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
@@ -595,6 +606,8 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->connected);
 	CDS_INIT_LIST_HEAD(&core->leased);
 	CDS_INIT_LIST_HEAD(&core->jobs);
+	CDS_INIT_LIST_HEAD(&core->seals);
+	CDS_INIT_LIST_HEAD(&core->seal_grants);
 	CDS_INIT_LIST_HEAD(&core->waiting);
 	CDS_INIT_LIST_HEAD(&core->key_changes);
 	CDS_INIT_LIST_HEAD(&core->answering);
@@ -630,6 +643,7 @@ void core_close(struct core *core)
 {
 	drop_waiting(core);
 	reserve_close(core);
+	seals_close(core);
 	principals_close(core);
 	sessions_close(core);
 	servers_close(core);

@@ -50,7 +50,9 @@ struct live_session {
 	uint64_t lease_deadline; /* without a peer */
 };
 
-struct job;	   /* reserve.c */
+struct job;  /* reserve.c */
+struct seal; /* seal.c */
+struct seal_part;
 struct key_change; /* principals.c */
 
 struct core {
@@ -67,8 +69,10 @@ struct core {
 	struct cds_list_head connected;
 	struct cds_list_head leased;
 	struct cds_list_head jobs;
-	uint64_t turn;	    /* of the servers, for reservations */
-	uint64_t retry_at;  /* after a failed commit: no work of its own before */
+	struct cds_list_head seals;
+	struct cds_list_head seal_grants; /* of the batch: what servers granted for them */
+	uint64_t turn;			  /* of the servers, for reservations */
+	uint64_t retry_at;		  /* after a failed commit: no work of its own before */
 	uint64_t forget_at; /* servers that have not come back since the manager started */
 
 	/* Requests that wait: for servers to come back after a start, for the batch to end. */
@@ -162,9 +166,32 @@ void reserve_close(struct core *core);
 /* ---- regions.c */
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
-	region_access;
+	region_access, region_look;
+/* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED with a sentence. */
+int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
+		uint64_t generation, struct region **out);
+/* Of a region that the session has open, else -EINVAL with a sentence. */
+int region_find_reference(const struct session *session, const char *asked,
+			  const struct region *region, struct reference **out);
 /* Drops a reference; the region's memory returns when it was the last to a freed region. */
 void region_drop(struct core *core, struct reference *reference);
+
+/* ---- seal.c */
+
+core_operation region_seal;
+/* Attaches a request to the running sealing that it began. */
+bool seal_attach(struct core *core, struct event *event);
+/* What becomes of a region is not decided yet. */
+bool seal_is_running(const struct core *core, uint64_t generation);
+void seal_answered(struct core *core, struct seal_part *part, const void *peer,
+		   const Afar__Reply *answer, int status);
+/* Asks servers, behind the commit. */
+void seals_drive(struct core *core);
+/* The namespace's memory goes: nothing is sealed there any more. */
+void seals_drop(struct core *core, uint64_t ns);
+/* The batch's commit is done: answers those that it finished; all, when it failed. */
+void seals_committed(struct core *core, int status);
+void seals_close(struct core *core);
 
 /* ---- sessions.c */
 
@@ -221,15 +248,17 @@ enum outgoing_kind {
 	OUTGOING_UNDO,
 	OUTGOING_RELEASE,
 	OUTGOING_FENCE,
-	OUTGOING_PING
+	OUTGOING_PING,
+	OUTGOING_SEAL,
 };
 struct outgoing {
 	enum outgoing_kind kind;
 	uint64_t server;
 	uint64_t incarnation;
-	struct share *share; /* OUTGOING_RESERVE */
-	uint64_t session;    /* OUTGOING_FENCE */
-	uint64_t *extents;   /* OUTGOING_RELEASE */
+	struct share *share;	/* OUTGOING_RESERVE */
+	struct seal_part *part; /* OUTGOING_SEAL */
+	uint64_t session;	/* OUTGOING_FENCE */
+	uint64_t *extents;	/* OUTGOING_RELEASE */
 	size_t nr_extents;
 	struct event
 		*failure; /* its answer if it can't be sent: made first, so that there is one */

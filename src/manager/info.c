@@ -206,9 +206,11 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->nr_references = region_nr_references(region);
 	info->is_lost = region->is_lost;
 	info->has_nic_atomics = region->has_nic_atomics;
+	info->is_sealed = region->is_sealed;
 	info->stripe_bytes = region->stripe_bytes;
 	info->width = region_width(region);
-	info->rights = rights_of(core, session->principal, region->ns) & RIGHT_ALL;
+	info->rights = rights_of(core, session->principal, region->ns) &
+		       (region->is_sealed ? RIGHT_READ : RIGHT_ALL);
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout != NULL;

@@ -195,7 +195,8 @@ static struct extent *find_reported(const struct core *core, const struct server
 		state_extent(core->state, server->number, server->incarnation, reported->extent);
 
 	return extent != NULL && extent->namespace_number == reported->namespace_ &&
-			       extent->length == reported->length
+			       extent->length == reported->length &&
+			       extent->is_sealed == (reported->is_sealed != 0)
 		       ? extent
 		       : NULL;
 }

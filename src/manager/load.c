@@ -166,6 +166,8 @@ static int load_extent(struct state *state, const void *message)
 		return damaged("extent", record->number);
 	rc = state_add_extent(state, server, record->incarnation, record->number, ns,
 			      record->namespace_, record->length, &extent);
+	if (rc == 0)
+		extent->is_sealed = record->is_sealed;
 	return rc == -EEXIST ? damaged("extent", record->number) : rc;
 }
 
@@ -183,10 +185,10 @@ static int load_chunk(const struct state *state, const struct region *region, st
 				.length = record->length};
 	if (extent == NULL)
 		return 0;
-	if (extent->ns != region->ns)
+	if (extent->ns != region->ns || extent->is_sealed != region->is_sealed)
 		return error_code(-EINVAL);
 	chunk->extent = extent;
-	return space_take_at(&extent->space, record->offset, record->length);
+	return space_take_at(&extent->space, record->offset, chunk_span(region, chunk));
 }
 
 static int load_groups(const struct state *state, struct region *region,
@@ -233,6 +235,7 @@ static int load_region(struct state *state, const void *message)
 	region->stripe_bytes = record->stripe_bytes;
 	region->has_nic_atomics = record->has_nic_atomics;
 	region->is_freed = record->is_freed;
+	region->is_sealed = record->is_sealed;
 	region->name = strdup(record->name);
 	rc = region->name != NULL ? load_groups(state, region, record) : error_code(-ENOMEM);
 	if (rc == 0)

@@ -175,6 +175,7 @@ void namespace_finish(struct core *core, struct namespace *ns)
 
 	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
 		return;
+	seals_drop(core, ns->number);
 	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
 		release_extent(core, extent);
 	store_delete_namespace(core->store, ns);

@@ -27,13 +27,13 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	if (sources == NULL)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (!server_is_up(extent->server))
+		if (!extent->is_sealed && !server_is_up(extent->server))
 			*down_bytes += extent->space.free_bytes;
 	cds_list_for_each_entry (server, &core->state->servers, node) {
 		if (!server_is_up(server))
 			continue;
 		cds_list_for_each_entry (extent, &server->extents, server_node)
-			if (extent->ns == ns && extent->space.free_bytes != 0)
+			if (extent->ns == ns && !extent->is_sealed && extent->space.free_bytes != 0)
 				sources[nr++] = (struct placement_source){server->number,
 									  &extent->space, extent};
 	}
@@ -42,9 +42,20 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	return 0;
 }
 
+/* Where sealed regions go, no others can. */
+static uint64_t free_to_write(const struct namespace *ns)
+{
+	const struct extent *extent;
+	uint64_t bytes = 0;
+
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+		bytes += extent->is_sealed ? 0 : extent->space.free_bytes;
+	return bytes;
+}
+
 static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_bytes)
 {
-	uint64_t free_bytes = ns->reserved_bytes - ns->allocated_bytes - down_bytes;
+	uint64_t free_bytes = free_to_write(ns) - down_bytes;
 	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
 
 	if (down_bytes != 0)
@@ -344,9 +355,8 @@ void region_drop(struct core *core, struct reference *reference)
 	reclaim(core, region);
 }
 
-/* Finds a region by its generation, which a client may have from long ago. */
-static int find_generation(const struct core *core, const char *asked, uint64_t ns_number,
-			   uint64_t address, uint64_t generation, struct region **out)
+int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
+		uint64_t generation, struct region **out)
 {
 	struct region *region = state_region(core->state, generation);
 
@@ -365,8 +375,7 @@ static int find_generation(const struct core *core, const char *asked, uint64_t 
 	return 0;
 }
 
-/* Of a region that the session has open. */
-static int find_reference(const struct session *session, const char *asked,
+int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out)
 {
 	*out = session_reference(session, region->generation);
@@ -382,11 +391,11 @@ int region_close(struct core *core, struct session *session, struct event *event
 	const Afar__RegionClose *ask = event->request->region_close;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int rc = find_generation(core, "close", ask->namespace_, ask->address, ask->generation,
-				 &region);
+	int rc =
+		region_find(core, "close", ask->namespace_, ask->address, ask->generation, &region);
 
 	if (rc == 0)
-		rc = find_reference(session, "close", region, &reference);
+		rc = region_find_reference(session, "close", region, &reference);
 	if (rc < 0)
 		return rc;
 	if (reference->count > 1) {
@@ -406,8 +415,7 @@ static int find_to_free(const struct core *core, const struct session *session,
 	int rc;
 
 	if (ask->generation != 0) {
-		rc = find_generation(core, "free", ask->namespace_, ask->address, ask->generation,
-				     out);
+		rc = region_find(core, "free", ask->namespace_, ask->address, ask->generation, out);
 		return rc < 0 ? rc
 			      : rights_check(core, session, (*out)->ns, RIGHT_ALL, "free a region");
 	}
@@ -441,11 +449,11 @@ int region_access(struct core *core, struct session *session, struct event *even
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	Afar__Accesses *accesses;
-	int rc = find_generation(core, "get access to", ask->namespace_, ask->address,
-				 ask->generation, &region);
+	int rc = region_find(core, "get access to", ask->namespace_, ask->address, ask->generation,
+			     &region);
 
 	if (rc == 0)
-		rc = find_reference(session, "get access to", region, &reference);
+		rc = region_find_reference(session, "get access to", region, &reference);
 	if (rc == 0)
 		rc = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
 	if (rc < 0)
@@ -456,6 +464,29 @@ int region_access(struct core *core, struct session *session, struct event *even
 	event->reply->accesses = accesses;
 	event->reply->result_case = AFAR__REPLY__RESULT_ACCESSES;
 	return access_make(core, session, region, &accesses->entries, &accesses->n_entries);
+}
+
+/* ---- What has become of one */
+
+int region_look(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionLook *ask = event->request->region_look;
+	struct reference *reference = NULL;
+	struct region *region = NULL;
+	int rc = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
+			     &region);
+
+	if (rc == 0)
+		rc = region_find_reference(session, "look at", region, &reference);
+	if (rc == 0)
+		rc = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
+	if (rc < 0)
+		return rc;
+	event->reply->region_info = info_region(core, session, region, region->is_sealed);
+	if (event->reply->region_info == NULL)
+		return error_code(-ENOMEM);
+	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
+	return 0;
 }
 
 /* ---- Listing */

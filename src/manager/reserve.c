@@ -467,8 +467,8 @@ static int take_extents(const struct core *core, struct share *share, const Afar
 	for (size_t i = 0; i < extents->n_extents; i++) {
 		const Afar__Extent *extent = extents->extents[i];
 
-		if (extent->namespace_ != share->job->namespace_number || extent->length == 0 ||
-		    extent->length % PLACEMENT_EXTENT_UNIT != 0 ||
+		if (extent->namespace_ != share->job->namespace_number || extent->is_sealed ||
+		    extent->length == 0 || extent->length % PLACEMENT_EXTENT_UNIT != 0 ||
 		    __builtin_add_overflow(sum, extent->length, &sum) ||
 		    state_extent(core->state, share->server, share->incarnation, extent->extent) !=
 			    NULL ||

@@ -325,7 +325,8 @@ void server_answered(struct core *core, struct event *event)
 	bool is_done = event->answer != NULL && (status == 0 || status == -ENOENT);
 	bool is_current = live != NULL && live->peer != NULL && live->peer == event->peer;
 
-	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE) {
+	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE &&
+	    outgoing->kind != OUTGOING_SEAL) {
 		log_warn("server %llu did not do what it was told: %s",
 			 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
@@ -336,6 +337,9 @@ void server_answered(struct core *core, struct event *event)
 	switch (outgoing->kind) {
 	case OUTGOING_RESERVE:
 		reserve_answered(core, outgoing->share, event->peer, event->answer, event->status);
+		break;
+	case OUTGOING_SEAL:
+		seal_answered(core, outgoing->part, event->peer, event->answer, event->status);
 		break;
 	case OUTGOING_RELEASE:
 		if (core->state != NULL && (is_done || is_current))

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "manager/state_private.h"
 
@@ -523,6 +524,11 @@ static int link_live_region(struct namespace *ns, struct region *region)
 	return 0;
 }
 
+uint64_t chunk_span(const struct region *region, const struct chunk *chunk)
+{
+	return chunk->length + (region->is_sealed ? checksum_bytes(chunk->length) : 0);
+}
+
 int state_add_region(struct state *state, struct region *region)
 {
 	struct namespace *ns = region->ns;
@@ -541,7 +547,7 @@ int state_add_region(struct state *state, struct region *region)
 	}
 	for (size_t i = 0; i < region->nr_chunks; i++) {
 		if (region->chunks[i].extent != NULL)
-			ns->allocated_bytes += region->chunks[i].length;
+			ns->allocated_bytes += chunk_span(region, &region->chunks[i]);
 		else
 			region->is_lost = true;
 	}
@@ -602,21 +608,46 @@ void state_free_region(struct region *region)
 	cds_list_add_tail(&region->node, &region->ns->freed);
 }
 
-int state_remove_region(struct state *state, struct region *region)
+/* To the spaces of their extents. */
+static int give_chunks(struct region *region)
 {
 	int rc = 0;
 
-	assert(cds_list_empty(&region->references));
 	for (size_t i = 0; i < region->nr_chunks && rc == 0; i++) {
 		struct chunk *chunk = &region->chunks[i];
+		uint64_t span = chunk_span(region, chunk);
 
 		if (chunk->extent == NULL)
 			continue;
-		rc = space_give(&chunk->extent->space, chunk->offset, chunk->length);
+		rc = space_give(&chunk->extent->space, chunk->offset, span);
 		if (rc == 0)
-			region->ns->allocated_bytes -= chunk->length;
+			region->ns->allocated_bytes -= span;
 		chunk->extent = NULL;
 	}
+	return rc;
+}
+
+int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
+		      struct chunk *chunks, size_t nr_chunks)
+{
+	int rc = give_chunks(region);
+
+	free(region->groups);
+	free(region->chunks);
+	region->groups = groups;
+	region->nr_groups = nr_groups;
+	region->chunks = chunks;
+	region->nr_chunks = nr_chunks;
+	region->is_sealed = true;
+	return rc;
+}
+
+int state_remove_region(struct state *state, struct region *region)
+{
+	int rc;
+
+	assert(cds_list_empty(&region->references));
+	rc = give_chunks(region);
 	if (rc < 0)
 		return rc;
 	if (region->is_freed)

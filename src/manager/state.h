@@ -162,6 +162,7 @@ struct extent {
 	uint64_t length;
 	struct space space;
 	enum extent_state state;
+	bool is_sealed;	  /* for sealed regions alone: its server lets nobody write it */
 	bool is_reported; /* scratch, while the server joins */
 };
 
@@ -191,6 +192,7 @@ struct region {
 	bool has_nic_atomics; /* else the servers' processors do its atomics */
 	bool is_freed;
 	bool is_lost;
+	bool is_sealed; /* in sealed extents, with sums behind each chunk */
 	struct group *groups;
 	size_t nr_groups;
 	struct chunk *chunks;
@@ -307,6 +309,12 @@ bool extent_is_releasing(const struct extent *extent);
 /* Links a region whose chunks are taken already; takes it over. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
+/* How much of its extent a chunk takes, with the sums behind it if there are any. */
+uint64_t chunk_span(const struct region *region, const struct chunk *chunk);
+/* Gives its chunks back and puts it into sealed extents: `groups` and `chunks`, which it takes over, and which
+ * are taken and counted already. -ENOMEM: half of it may be done. */
+int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
+		      struct chunk *chunks, size_t nr_chunks);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`, NULL if there is none. */

@@ -254,6 +254,7 @@ void store_put_extent(struct store *store, const struct extent *extent)
 	record.namespace_ = extent->namespace_number;
 	record.length = extent->length;
 	record.is_releasing = extent_is_releasing(extent);
+	record.is_sealed = extent->is_sealed;
 	put(store, extent_key(extent), &record.base);
 }
 
@@ -321,6 +322,7 @@ void store_put_region(struct store *store, const struct region *region)
 	record.stripe_bytes = region->stripe_bytes;
 	record.has_nic_atomics = region->has_nic_atomics;
 	record.is_freed = region->is_freed;
+	record.is_sealed = region->is_sealed;
 	record.groups = records.group_pointers;
 	record.n_groups = region->nr_groups;
 	put(store, KEY(STORE_REGION, region->generation), &record.base);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/checksum.h"
 #include "manager/placement.h"
 #include "manager_fixture.h"
 
@@ -204,11 +205,12 @@ static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve
 					     : ++server->next_extent;
 		extent->namespace_ = ask->namespace_;
 		extent->length = parts[i];
+		extent->is_sealed = ask->is_sealed;
 		reply->extents->extents[reply->extents->n_extents++] = extent;
 		if (is_repeated)
 			continue;
-		server->extents[server->nr_extents++] =
-			(struct fake_extent){extent->extent, extent->namespace_, extent->length};
+		server->extents[server->nr_extents++] = (struct fake_extent){
+			extent->extent, extent->namespace_, extent->length, extent->is_sealed != 0};
 		server->granted += extent->length;
 	}
 	return reply;
@@ -226,6 +228,47 @@ static void release(struct fake_server *server, uint64_t number)
 	}
 }
 
+static const struct fake_extent *find_extent(const struct fake_server *server, uint64_t number)
+{
+	for (size_t i = 0; i < server->nr_extents; i++)
+		if (server->extents[i].number == number)
+			return &server->extents[i];
+	return NULL;
+}
+
+static void check_range(const struct fake_server *server, uint64_t number, bool is_sealed,
+			uint64_t ns, uint64_t offset, uint64_t length)
+{
+	const struct fake_extent *extent = find_extent(server, number);
+
+	assert_int_equal(extent->is_sealed, is_sealed);
+	assert_int_equal(extent->namespace, ns);
+	assert_true(offset + length <= extent->length);
+}
+
+/* From what is not sealed to what is, with room for the sums. */
+static Afar__Reply *seal(struct fake_server *server, const Afar__ExtentsSeal *ask)
+{
+	if (server->refuse_to_seal != 0)
+		return status_reply(server->refuse_to_seal);
+	assert_true(ask->n_moves > 0);
+	for (size_t i = 0; i < ask->n_moves; i++) {
+		const Afar__SealMove *move = ask->moves[i];
+
+		assert_true(move->length != 0 && move->length % 4096 == 0);
+		if (find_extent(server, move->from) == NULL ||
+		    find_extent(server, move->to) == NULL)
+			return status_reply(-AFAR_ELOST);
+		check_range(server, move->from, false, ask->namespace_, move->from_offset,
+			    move->length);
+		check_range(server, move->to, true, ask->namespace_, move->to_offset,
+			    move->length + checksum_bytes(move->length));
+		server->nr_moved += move->length;
+	}
+	server->nr_seals++;
+	return status_reply(0);
+}
+
 static Afar__Reply *serve(struct fake_server *server, const Afar__Request *request)
 {
 	switch (request->call_case) {
@@ -235,6 +278,8 @@ static Afar__Reply *serve(struct fake_server *server, const Afar__Request *reque
 		for (size_t i = 0; i < request->extents_release->n_extents; i++)
 			release(server, request->extents_release->extents[i]);
 		return status_reply(0);
+	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
+		return seal(server, request->extents_seal);
 	case AFAR__REQUEST__CALL_SESSION_END:
 		server->nr_session_ends++;
 		return status_reply(0);
@@ -254,7 +299,9 @@ static bool serve_one(struct fixture *fixture)
 		struct fake_server *server = server_of_peer(fixture, call->peer);
 
 		assert_non_null(server);
-		if (server->is_silent)
+		if (server->is_silent ||
+		    (server->does_hold_seals &&
+		     call->request->call_case == AFAR__REQUEST__CALL_EXTENTS_SEAL))
 			continue;
 		end_call(fixture, call, serve(server, call->request), 0);
 		return true;
@@ -309,6 +356,7 @@ static Afar__Request *join_request(const struct fake_server *server, size_t inde
 		extent->extent = server->extents[i].number;
 		extent->namespace_ = server->extents[i].namespace;
 		extent->length = server->extents[i].length;
+		extent->is_sealed = server->extents[i].is_sealed;
 		join->extents[join->n_extents++] = extent;
 	}
 	return request;
@@ -625,9 +673,10 @@ static void retake(struct space *space, const struct extent *extent,
 	cds_list_for_each_entry (region, regions, node)
 		for (size_t i = 0; i < region->nr_chunks; i++)
 			if (region->chunks[i].extent == extent)
-				assert_int_equal(space_take_at(space, region->chunks[i].offset,
-							       region->chunks[i].length),
-						 0);
+				assert_int_equal(
+					space_take_at(space, region->chunks[i].offset,
+						      chunk_span(region, &region->chunks[i])),
+					0);
 }
 
 static void check_extent(const struct extent *extent)
@@ -696,7 +745,7 @@ static void check_server(struct fixture *fixture, const struct server *server)
 	assert_int_equal(server->granted_bytes, granted);
 	assert_int_equal(server->releasing_bytes, releasing);
 	if (!server_is_up(server) || !cds_list_empty(&fixture->core->jobs) ||
-	    fixture->core->retry_at != 0)
+	    !cds_list_empty(&fixture->core->seals) || fixture->core->retry_at != 0)
 		return;
 	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++) {
 		const struct fake_server *fake = &fixture->servers[i];
@@ -735,6 +784,7 @@ void check_empty(struct fixture *fixture)
 	assert_null(state->regions_by_generation);
 	assert_null(state->extents_by_place);
 	assert_true(cds_list_empty(&fixture->core->jobs));
+	assert_true(cds_list_empty(&fixture->core->seals));
 	cds_list_for_each_entry (server, &state->servers, node)
 		assert_int_equal(server->granted_bytes, 0);
 	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)

@@ -41,6 +41,7 @@ int memory_store_compare(struct meta_bytes left, struct meta_bytes right);
 
 struct fake_extent {
 	uint64_t number, namespace, length;
+	bool is_sealed;
 };
 struct fake_server {
 	void *peer; /* NULL: not connected */
@@ -59,6 +60,10 @@ struct fake_server {
 	int refuse;	/* answers this to reservations */
 	bool does_grant_wrong; /* less than asked */
 	bool does_grant_twice; /* names the extent that it granted last again */
+	int refuse_to_seal;    /* answers this when it is to copy */
+	unsigned nr_seals;     /* how often it did */
+	bool does_hold_seals;  /* keeps that alone, as if silent */
+	uint64_t nr_moved;     /* bytes */
 	unsigned nr_session_ends;
 	uint64_t nr_released;  /* extents, by ExtentsRelease */
 	const char *principal; /* NULL: "server" */
@@ -135,6 +140,8 @@ Afar__Request *ask_namespace(const char *name);
 
 Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
 Afar__Request *ask_access(const Afar__RegionInfo *region);
+Afar__Request *ask_seal(const Afar__RegionInfo *region);
+Afar__Request *ask_look(const Afar__RegionInfo *region);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_key_revoke(const char *name);

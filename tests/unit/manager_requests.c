@@ -147,6 +147,24 @@ Afar__Request *ask_access(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_seal(const Afar__RegionInfo *region)
+{
+	REQUEST(region_seal, afar__region_seal, Afar__RegionSeal, AFAR__REQUEST__CALL_REGION_SEAL);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_look(const Afar__RegionInfo *region)
+{
+	REQUEST(region_look, afar__region_look, Afar__RegionLook, AFAR__REQUEST__CALL_REGION_LOOK);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
 Afar__Request *ask_key_add(const char *name, bool is_server)
 {
 	REQUEST(key_add, afar__key_add, Afar__KeyAdd, AFAR__REQUEST__CALL_KEY_ADD);

@@ -45,6 +45,8 @@ static unsigned scenario(void)
 		failed += reply->status != 0;
 		check_all(&fixture);
 		TRY(fixture_do(&fixture, &other, ask_open(ns, name, 0)));
+		if (reply->status == 0 && i < 2)
+			TRY(fixture_do(&fixture, &client, ask_seal(reply->region_info)));
 		if (reply->status == 0 && i % 2 == 0) {
 			TRY(fixture_do(&fixture, &client, ask_free(reply->region_info)));
 			TRY(fixture_do(&fixture, &client, ask_close(reply->region_info)));
@@ -405,7 +407,7 @@ static void random_life(unsigned nr_steps)
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(21);
+		kind = random_below(23);
 		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
@@ -507,6 +509,17 @@ static void random_life(unsigned nr_steps)
 			if (random_below(3) == 0)
 				fixture_do(&fixture, &admin,
 					   ask_key_revoke(names[1 + random_below(2)]));
+			break;
+		case 21:
+		case 22:
+			if (which >= nr_open)
+				break;
+			if (random_below(8) == 0)
+				fixture.servers[random_below(3)].refuse_to_seal = -ENOMEM;
+			fixture_do(&fixture, &clients[open[which].client],
+				   ask_seal(open[which].reply->region_info));
+			for (size_t i = 0; i < 3; i++)
+				fixture.servers[i].refuse_to_seal = 0;
 			break;
 		}
 		fixture.store.fail_at = 0;

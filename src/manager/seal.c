@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealing a region: a job of several steps. It is planned where the region's chunks go, each on its own server,
+ * and servers are asked for sealed extents where they lack; then all of them are asked to copy; when all have,
+ * the region has its new layout in one commit, and the old chunks are free.
+ *
+ * Before a server copies it closes the namespace's data connections, and tells those that connect again that
+ * there was a sealing. They ask what has become of their regions (RegionLook), and that is answered when this is
+ * decided. So nobody who heeds it writes at the old place behind the copy, nor reads there, and no reference has
+ * to be waited for.
+ *
+ * Jobs are not stored. When the manager ends in the middle, or a commit fails, the region is as it was and the
+ * places that were to be are free; a server does as it is told in order, so that what it still copies there is
+ * overwritten by whatever comes there next. Sealed extents that were got stay with the namespace.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <afar/afar.h>
+
+#include "base/log.h"
+#include "manager/placement.h"
+#include "manager/seal_plan.h"
+
+#define ROUNDS_MAX	  4U		       /* of asking for memory: it may come in pieces */
+#define COPY_BYTES_PER_MS ((uint64_t)64 << 10) /* that a slow server copies   */
+#define COPY_TIMEOUT_MAX  3600000U
+#define PART_EXTENTS_MAX  ((size_t)1 << 16)
+
+enum seal_state {
+	SEAL_PLANNING,	/* next behind the commit                        */
+	SEAL_RESERVING, /* servers are asked for sealed extents          */
+	SEAL_COPYING,	/* servers copy                                  */
+	SEAL_FINISHED,	/* in this batch's commit; the next is none: freed */
+};
+
+struct seal {
+	struct cds_list_head node;
+	enum seal_state state;
+	uint64_t generation;
+	uint64_t namespace_number;
+	bool may_reserve; /* who asked may get the namespace memory */
+	unsigned nr_rounds;
+	struct seal_plan plan;
+	struct cds_list_head parts;   /* that are not answered */
+	struct cds_list_head waiters; /* events */
+};
+
+/* What a server is asked. Outlives its job until it is answered. */
+struct seal_part {
+	struct cds_list_head node; /* of the job's, or the core's seal_grants */
+	struct seal *seal;	   /* NULL: nobody waits for it any more */
+	uint64_t server;
+	uint64_t incarnation;
+	uint64_t namespace_number;
+	uint64_t bytes; /* asked for; 0: to copy */
+	/* Granted, and in the tables, but in no commit yet. */
+	uint64_t *extents;
+	size_t nr_extents;
+};
+
+/* ---- Ending a job */
+
+static void seal_free(struct seal *seal)
+{
+	struct seal_part *part, *next;
+
+	cds_list_for_each_entry_safe (part, next, &seal->parts, node) {
+		cds_list_del(&part->node);
+		part->seal = NULL;
+	}
+	seal_plan_close(&seal->plan);
+	cds_list_del(&seal->node);
+	free(seal);
+}
+
+/* The session may have ended meanwhile, or closed the region: it is sealed none the less. */
+static int tell_sealed(struct core *core, const struct seal *seal, struct event *event)
+{
+	const struct session *session = state_session(core->state, event->session);
+
+	if (session == NULL || session->is_ending)
+		return error_fail(-AFAR_ESESSION,
+				  "seal a region: the session ended meanwhile; open a new one");
+	return core_reply(core, session, OUTCOME_REGION, seal->generation, event->reply);
+}
+
+static void answer_waiters(struct core *core, struct seal *seal, int status)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &seal->waiters, node) {
+		int rc = status;
+
+		cds_list_del(&event->node);
+		if (rc == 0)
+			rc = tell_sealed(core, seal, event);
+		if (rc < 0)
+			event_fail(event, rc);
+		event_answer(core, event);
+	}
+}
+
+/* The thread's last sentence says why. The plan's places are in the present tables, or there are none. */
+static void seal_fail(struct core *core, struct seal *seal, int status)
+{
+	answer_waiters(core, seal, status);
+	seal_plan_undo(core, &seal->plan);
+	seal_free(seal);
+}
+
+static void fail_part(struct core *core, struct seal *seal, const struct seal_part *part,
+		      int status)
+{
+	if (status == -ENOSPC || status == -ENOMEM)
+		error_fail(-ENOSPC,
+			   "seal a region: server %llu has no %llu MiB free for the copy; release "
+			   "memory, or free regions",
+			   (unsigned long long)part->server,
+			   (unsigned long long)(part->bytes >> 20));
+	else
+		error_fail(-AFAR_ESERVER,
+			   "seal a region: server %llu failed (%s); the region is as it was, try "
+			   "again",
+			   (unsigned long long)part->server, afar_error_name(status));
+	seal_fail(core, seal, status == -ENOSPC || status == -ENOMEM ? -ENOSPC : -AFAR_ESERVER);
+}
+
+/* ---- Asking servers */
+
+static Afar__Request *make_reserve(uint64_t ns, uint64_t bytes)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	if (request == NULL)
+		return NULL;
+	request->extents_reserve = MESSAGE_NEW(afar__extents_reserve, Afar__ExtentsReserve);
+	if (request->extents_reserve == NULL) {
+		free(request);
+		return NULL;
+	}
+	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
+	request->extents_reserve->namespace_ = ns;
+	request->extents_reserve->bytes = bytes;
+	request->extents_reserve->is_sealed = true;
+	return request;
+}
+
+static bool fill_moves(Afar__ExtentsSeal *ask, const struct seal_plan *plan, uint64_t server)
+{
+	ask->moves = calloc(plan->nr_pieces + 1, sizeof(*ask->moves));
+	for (size_t i = 0; i < plan->nr_pieces && ask->moves != NULL; i++) {
+		const struct seal_piece *piece = &plan->pieces[i];
+		Afar__SealMove *move;
+
+		if (piece->server != server)
+			continue;
+		move = MESSAGE_NEW(afar__seal_move, Afar__SealMove);
+		if (move == NULL)
+			return false;
+		move->from = piece->from;
+		move->from_offset = piece->from_offset;
+		move->to = piece->to;
+		move->to_offset = piece->to_offset;
+		move->length = piece->length;
+		ask->moves[ask->n_moves++] = move;
+	}
+	return ask->moves != NULL;
+}
+
+static Afar__Request *make_copy(uint64_t ns, const struct seal_plan *plan, uint64_t server)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	if (request == NULL)
+		return NULL;
+	request->extents_seal = MESSAGE_NEW(afar__extents_seal, Afar__ExtentsSeal);
+	if (request->extents_seal == NULL) {
+		free(request);
+		return NULL;
+	}
+	request->call_case = AFAR__REQUEST__CALL_EXTENTS_SEAL;
+	request->extents_seal->namespace_ = ns;
+	if (fill_moves(request->extents_seal, plan, server))
+		return request;
+	afar__request__free_unpacked(request, NULL);
+	return NULL;
+}
+
+static uint32_t timeout_ms(const struct live_server *live, uint64_t bytes)
+{
+	uint64_t ms = server_timeout_ms(live) + bytes / COPY_BYTES_PER_MS;
+
+	return ms < COPY_TIMEOUT_MAX ? (uint32_t)ms : COPY_TIMEOUT_MAX;
+}
+
+/* Takes `request` over, which may be NULL. `bytes` to reserve, or 0; `moved`: to copy. */
+static int ask(struct core *core, struct seal *seal, uint64_t server, Afar__Request *request,
+	       uint64_t bytes, uint64_t moved)
+{
+	struct live_server *live = core_live_server(core, server);
+	struct seal_part *part = calloc(1, sizeof(*part));
+	struct outgoing *outgoing = NULL;
+
+	if (live != NULL && live->peer != NULL)
+		outgoing = outgoing_new(OUTGOING_SEAL, live);
+	if (outgoing == NULL || part == NULL || request == NULL) {
+		free(part);
+		outgoing_free(outgoing);
+		if (request != NULL)
+			afar__request__free_unpacked(request, NULL);
+		return error_code(live == NULL || live->peer == NULL ? -AFAR_ESERVER : -ENOMEM);
+	}
+	*part = (struct seal_part){.seal = seal,
+				   .server = server,
+				   .incarnation = live->incarnation,
+				   .namespace_number = seal->namespace_number,
+				   .bytes = bytes};
+	cds_list_add_tail(&part->node, &seal->parts);
+	live->pending_bytes += bytes;
+	outgoing->part = part;
+	server_call(core, live, timeout_ms(live, moved), request, outgoing);
+	return 0;
+}
+
+static int ask_reserve(struct core *core, struct seal *seal)
+{
+	int rc = 0;
+
+	seal->state = SEAL_RESERVING;
+	seal->nr_rounds++;
+	for (size_t i = 0; i < seal->plan.nr_lacks && rc == 0; i++) {
+		const struct seal_lack *lack = &seal->plan.lacks[i];
+		uint64_t bytes = (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
+				 PLACEMENT_EXTENT_UNIT;
+
+		rc = ask(core, seal, lack->server, make_reserve(seal->namespace_number, bytes),
+			 bytes, 0);
+	}
+	return rc;
+}
+
+/* Each server once: at its first piece. */
+static int ask_copy(struct core *core, struct seal *seal)
+{
+	const struct seal_plan *plan = &seal->plan;
+	int rc = 0;
+
+	seal->state = SEAL_COPYING;
+	for (size_t i = 0; i < plan->nr_pieces && rc == 0; i++) {
+		uint64_t server = plan->pieces[i].server, moved = 0;
+		const struct seal_part *part;
+		bool is_asked = false;
+
+		cds_list_for_each_entry (part, &seal->parts, node)
+			is_asked = is_asked || part->server == server;
+		if (is_asked)
+			continue;
+		for (size_t j = i; j < plan->nr_pieces; j++)
+			moved += plan->pieces[j].server == server ? plan->pieces[j].length : 0;
+		rc = ask(core, seal, server, make_copy(seal->namespace_number, plan, server), 0,
+			 moved);
+	}
+	return rc;
+}
+
+/* ---- Steps */
+
+/* The region as it is now, if it can still be sealed. */
+static int find_region(const struct core *core, const struct seal *seal, struct region **out)
+{
+	*out = state_region(core->state, seal->generation);
+	if (*out == NULL || (*out)->is_freed)
+		return error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile");
+	if ((*out)->is_lost)
+		return error_fail(-AFAR_ELOST,
+				  "seal the region at 0x%llx: a server that held part of it has "
+				  "restarted; free it and make it anew",
+				  (unsigned long long)(*out)->address);
+	return 0;
+}
+
+static uint64_t lacking(const struct seal_plan *plan)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < plan->nr_lacks; i++)
+		bytes += plan->lacks[i].bytes;
+	return bytes;
+}
+
+static int cannot(const struct seal *seal, const struct region *region, int status)
+{
+	unsigned long long address = region->address;
+
+	if (status == -ENOSPC && !seal->may_reserve)
+		return error_fail(-AFAR_ERESERVE,
+				  "seal the region at 0x%llx: '%s' lacks %llu bytes for the copy, "
+				  "and only its owner may get it memory; let the owner seal it",
+				  address, region->ns->name,
+				  (unsigned long long)lacking(&seal->plan));
+	if (status == -ENOSPC || status == -E2BIG)
+		return error_fail(-ENOSPC,
+				  "seal the region at 0x%llx: the free memory of its servers is in "
+				  "too small pieces; release some of '%s', or free regions",
+				  address, region->ns->name);
+	if (status == -AFAR_ESERVER)
+		return error_fail(
+			status,
+			"seal the region at 0x%llx: a server that holds part of it cannot "
+			"be reached; bring it back and try again",
+			address);
+	return status;
+}
+
+static void seal_step(struct core *core, struct seal *seal)
+{
+	struct region *region;
+	int rc = find_region(core, seal, &region);
+
+	if (rc < 0) {
+		seal_fail(core, seal, rc);
+		return;
+	}
+	seal_plan_close(&seal->plan);
+	rc = seal_plan_make(core, region, &seal->plan);
+	if (rc == -ENOSPC && seal->may_reserve && seal->nr_rounds < ROUNDS_MAX)
+		rc = ask_reserve(core, seal);
+	else if (rc == 0)
+		rc = ask_copy(core, seal);
+	if (rc < 0)
+		seal_fail(core, seal, cannot(seal, region, rc));
+}
+
+void seals_drive(struct core *core)
+{
+	struct seal *seal, *next;
+
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
+		if (seal->state == SEAL_PLANNING)
+			seal_step(core, seal);
+}
+
+/* So that whoever asks again gets the same answer. */
+static int record_outcomes(struct core *core, const struct seal *seal)
+{
+	const struct event *event;
+	int rc = 0;
+
+	cds_list_for_each_entry (event, &seal->waiters, node) {
+		struct session *session = state_session(core->state, event->session);
+
+		if (session == NULL || session->is_ending ||
+		    session_outcome(session, event->request_id) != NULL)
+			continue;
+		rc = session_add_outcome(session, event->request_id, OUTCOME_REGION,
+					 seal->generation);
+		if (rc < 0)
+			return rc;
+		store_put_outcome(core->store, session, event->request_id, OUTCOME_REGION,
+				  seal->generation);
+	}
+	return rc;
+}
+
+/* Puts the new layout into the tables and the batch's commit; seals_committed() does the rest. */
+static void seal_finish(struct core *core, struct seal *seal)
+{
+	struct region *region;
+	struct chunk *chunks;
+	int rc = find_region(core, seal, &region);
+
+	if (rc == 0)
+		rc = seal_plan_chunks(core, &seal->plan, &chunks);
+	if (rc < 0) {
+		seal_fail(core, seal, rc);
+		return;
+	}
+	seal->state = SEAL_FINISHED;
+	rc = state_seal_region(region, seal->plan.groups, seal->plan.nr_groups, chunks,
+			       seal->plan.nr_pieces);
+	seal->plan.groups = NULL;
+	seal->plan.nr_pieces = 0;
+	if (rc == 0)
+		rc = record_outcomes(core, seal);
+	if (rc < 0)
+		store_spoil(core->store, rc);
+	store_put_region(core->store, region);
+}
+
+static void part_free(struct seal_part *part)
+{
+	free(part->extents);
+	free(part);
+}
+
+/* The tables know nothing of it any more: its server gets it back. */
+static void undo_grant(struct core *core, struct seal_part *part)
+{
+	struct live_server *live = core_live_server(core, part->server);
+
+	if (live == NULL || live->peer == NULL || live->incarnation != part->incarnation)
+		return;
+	server_undo(core, live, part->extents, part->nr_extents);
+	part->extents = NULL;
+}
+
+static void settle_grants(struct core *core, int status)
+{
+	struct seal_part *part, *next;
+
+	cds_list_for_each_entry_safe (part, next, &core->seal_grants, node) {
+		cds_list_del(&part->node);
+		if (status < 0)
+			undo_grant(core, part);
+		part_free(part);
+	}
+}
+
+void seals_committed(struct core *core, int status)
+{
+	struct seal *seal, *next;
+
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node) {
+		if (status < 0) {
+			/* What it took is in tables that are no more. */
+			seal->plan.nr_pieces = 0;
+			seal_fail(core, seal, status);
+		} else if (seal->state == SEAL_FINISHED) {
+			answer_waiters(core, seal, 0);
+			seal_free(seal);
+		}
+	}
+	/* Behind the answers, whose sentence it may replace. */
+	settle_grants(core, status);
+}
+
+/* ---- Servers' answers */
+
+static bool is_good(const struct core *core, const struct seal_part *part,
+		    const Afar__Extent *extent)
+{
+	return extent->namespace_ == part->namespace_number && extent->is_sealed &&
+	       extent->length != 0 && extent->length % PLACEMENT_EXTENT_UNIT == 0 &&
+	       state_extent(core->state, part->server, part->incarnation, extent->extent) == NULL;
+}
+
+static int check_extents(const struct core *core, const struct seal_part *part,
+			 const Afar__Extents *extents)
+{
+	uint64_t sum = 0;
+
+	if (extents->n_extents > PART_EXTENTS_MAX)
+		return error_code(-AFAR_EMALFORMED);
+	for (size_t i = 0; i < extents->n_extents; i++) {
+		if (!is_good(core, part, extents->extents[i]) ||
+		    __builtin_add_overflow(sum, extents->extents[i]->length, &sum))
+			return error_code(-AFAR_EMALFORMED);
+		for (size_t j = 0; j < i; j++)
+			if (extents->extents[j]->extent == extents->extents[i]->extent)
+				return error_code(-AFAR_EMALFORMED);
+	}
+	return sum < part->bytes ? error_code(-AFAR_EMALFORMED) : 0;
+}
+
+static int make_room(struct seal_part *part, const Afar__Extents *extents)
+{
+	part->extents = calloc(extents->n_extents + 1, sizeof(*part->extents));
+	return part->extents != NULL ? 0 : error_code(-ENOMEM);
+}
+
+/* They are the namespace's from now on, whatever becomes of the job. */
+static int record_extents(struct core *core, struct seal_part *part, const Afar__Extents *extents)
+{
+	struct server *server = state_server(core->state, part->server);
+	struct namespace *ns = state_namespace(core->state, part->namespace_number);
+	struct extent *extent;
+	int rc = check_extents(core, part, extents);
+
+	if (rc == 0 && (server == NULL || ns == NULL))
+		rc = error_code(-AFAR_ESERVER);
+	if (rc == 0)
+		rc = make_room(part, extents);
+	for (size_t i = 0; i < extents->n_extents && rc == 0; i++) {
+		rc = state_add_extent(core->state, server, part->incarnation,
+				      extents->extents[i]->extent, ns, ns->number,
+				      extents->extents[i]->length, &extent);
+		if (rc < 0) {
+			store_spoil(core->store, rc);
+			return rc;
+		}
+		extent->is_sealed = true;
+		part->extents[part->nr_extents++] = extent->number;
+		store_put_extent(core->store, extent);
+	}
+	return rc;
+}
+
+/* The job has failed meanwhile. */
+static int return_extents(struct core *core, struct seal_part *part, const Afar__Extents *extents)
+{
+	int rc = check_extents(core, part, extents);
+
+	if (rc == 0)
+		rc = make_room(part, extents);
+	for (size_t i = 0; i < extents->n_extents && rc == 0; i++)
+		part->extents[part->nr_extents++] = extents->extents[i]->extent;
+	if (rc == 0)
+		undo_grant(core, part);
+	part->nr_extents = 0;
+	return rc;
+}
+
+static int take_answer(struct core *core, struct seal_part *part, const Afar__Reply *answer,
+		       int status)
+{
+	if (answer == NULL)
+		return status;
+	if (answer->status < 0)
+		return answer->status;
+	if (core->state == NULL)
+		return error_code(-EIO);
+	if (part->bytes == 0)
+		return 0;
+	if (answer->result_case != AFAR__REPLY__RESULT_EXTENTS)
+		return error_code(-AFAR_EMALFORMED);
+	if (part->seal == NULL)
+		return return_extents(core, part, answer->extents);
+	return record_extents(core, part, answer->extents);
+}
+
+static void drop_pending(struct live_server *live, const struct seal_part *part)
+{
+	if (live != NULL && live->incarnation == part->incarnation)
+		live->pending_bytes -=
+			part->bytes < live->pending_bytes ? part->bytes : live->pending_bytes;
+}
+
+void seal_answered(struct core *core, struct seal_part *part, const void *peer,
+		   const Afar__Reply *answer, int status)
+{
+	struct live_server *live = core_live_server(core, part->server);
+	struct seal *seal = part->seal;
+	/* As in reserve_answered(). */
+	bool is_current = live != NULL && live->peer == peer;
+	int rc = is_current ? take_answer(core, part, answer, status) : error_code(-AFAR_ESERVER);
+
+	drop_pending(live, part);
+	/* Whether it was done is unknown, or it has granted something that nobody knows: rejoining settles that. */
+	if (rc < 0 && is_current && (answer == NULL || (answer->status == 0 && part->bytes != 0)))
+		core->environment.close_peer(core->environment.context, live->peer);
+	if (seal != NULL) {
+		cds_list_del(&part->node);
+		if (rc < 0) {
+			log_warn("server %llu did not seal: %s", (unsigned long long)part->server,
+				 afar_strerror(rc));
+			fail_part(core, seal, part, rc);
+		} else if (cds_list_empty(&seal->parts) && seal->state == SEAL_RESERVING) {
+			seal->state = SEAL_PLANNING;
+		} else if (cds_list_empty(&seal->parts) && seal->state == SEAL_COPYING) {
+			seal_finish(core, seal);
+		}
+	}
+	if (part->nr_extents != 0)
+		cds_list_add_tail(&part->node, &core->seal_grants);
+	else
+		part_free(part);
+}
+
+/* ---- The request */
+
+static void wait_for_seal(struct seal *seal, struct event *event)
+{
+	afar__request__free_unpacked(event->request, NULL);
+	event->request = NULL;
+	cds_list_add_tail(&event->node, &seal->waiters);
+}
+
+static struct seal *seal_of(const struct core *core, uint64_t generation)
+{
+	struct seal *seal;
+
+	cds_list_for_each_entry (seal, &core->seals, node)
+		if (seal->generation == generation)
+			return seal;
+	return NULL;
+}
+
+bool seal_is_running(const struct core *core, uint64_t generation)
+{
+	return seal_of(core, generation) != NULL;
+}
+
+bool seal_attach(struct core *core, struct event *event)
+{
+	const struct event *waiter;
+	struct seal *seal;
+
+	cds_list_for_each_entry (seal, &core->seals, node) {
+		cds_list_for_each_entry (waiter, &seal->waiters, node) {
+			if (waiter->session != event->session ||
+			    waiter->request_id != event->request_id)
+				continue;
+			wait_for_seal(seal, event);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int begin(struct core *core, const struct session *session, const struct region *region,
+		 struct seal **out)
+{
+	struct seal *seal = seal_of(core, region->generation);
+
+	if (seal == NULL) {
+		seal = calloc(1, sizeof(*seal));
+		if (seal == NULL)
+			return error_code(-ENOMEM);
+		seal->generation = region->generation;
+		seal->namespace_number = region->ns->number;
+		seal->may_reserve =
+			(rights_of(core, session->principal, region->ns) & RIGHT_OWN) != 0;
+		CDS_INIT_LIST_HEAD(&seal->parts);
+		CDS_INIT_LIST_HEAD(&seal->waiters);
+		cds_list_add_tail(&seal->node, &core->seals);
+	}
+	*out = seal;
+	return 0;
+}
+
+int region_seal(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionSeal *wanted = event->request->region_seal;
+	struct reference *reference = NULL;
+	struct region *region = NULL;
+	struct seal *seal;
+	int rc = region_find(core, "seal", wanted->namespace_, wanted->address, wanted->generation,
+			     &region);
+
+	if (rc == 0)
+		rc = region_find_reference(session, "seal", region, &reference);
+	if (rc == 0)
+		rc = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
+	if (rc < 0)
+		return rc;
+	if (region->is_sealed) {
+		event->outcome_kind = OUTCOME_REGION;
+		event->outcome_value = region->generation;
+		return 0;
+	}
+	if (region->is_freed)
+		return error_fail(-AFAR_EFREED, "seal the region at 0x%llx: it was freed before",
+				  (unsigned long long)region->address);
+	rc = begin(core, session, region, &seal);
+	if (rc < 0)
+		return rc;
+	wait_for_seal(seal, event);
+	return CORE_DEFERRED;
+}
+
+void seals_drop(struct core *core, uint64_t ns)
+{
+	struct seal *seal, *next;
+
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
+		if (seal->namespace_number == ns && seal->state != SEAL_FINISHED)
+			seal_fail(
+				core, seal,
+				error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile"));
+}
+
+void seals_close(struct core *core)
+{
+	struct seal *seal, *next;
+
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
+		seal_fail(core, seal,
+			  error_fail(-AFAR_EMANAGER,
+				     "seal a region: the manager stops; try again later"));
+}

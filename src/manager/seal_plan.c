@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A group of chunks becomes one with the same chunks elsewhere or, where free space is in pieces, several behind
+ * each other: cut at multiples of the stripe unit, the bytes stay on the servers that they are on.
+ */
+#include "manager/seal_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/checksum.h"
+#include "manager/placement.h"
+
+static uint64_t span_of(uint64_t length)
+{
+	return length + checksum_bytes(length);
+}
+
+/* Makes room for one more entry of an array; NULL without memory. */
+static void *grow(void *array, size_t nr, size_t *max, size_t size)
+{
+	void *more;
+
+	if (nr < *max)
+		return array;
+	more = reallocarray(array, *max != 0 ? *max * 2 : 8, size);
+	if (more != NULL)
+		*max = *max != 0 ? *max * 2 : 8;
+	return more;
+}
+
+/* ---- Finding room */
+
+#define FOR_EACH_SEALED(extent, server_, ns_)                                \
+	cds_list_for_each_entry ((extent), &(server_)->extents, server_node) \
+		if ((extent)->ns == (ns_) && (extent)->is_sealed)
+
+/* The most that fits into a run together with its sums. */
+static uint64_t fits_into(uint64_t run)
+{
+	uint64_t length = run / SPACE_UNIT * SPACE_UNIT;
+
+	while (length != 0 && span_of(length) > run)
+		length -= SPACE_UNIT > span_of(length) - run
+				  ? SPACE_UNIT
+				  : (span_of(length) - run) / SPACE_UNIT * SPACE_UNIT;
+	return length;
+}
+
+/* Up to `wanted` bytes that fit on a server in one piece. */
+static uint64_t find_room(const struct server *server, const struct namespace *ns, uint64_t wanted)
+{
+	const struct extent *extent;
+	uint64_t most = 0;
+
+	FOR_EACH_SEALED(extent, server, ns)
+	{
+		uint64_t fits;
+
+		if (extent->space.longest >= span_of(wanted))
+			return wanted;
+		fits = fits_into(extent->space.longest);
+		most = fits > most ? fits : most;
+	}
+	return most;
+}
+
+/* Takes it from where it fits best. -ENOSPC. */
+static int take_room(const struct server *server, struct namespace *ns, struct seal_piece *piece)
+{
+	uint64_t span = span_of(piece->length), least = UINT64_MAX;
+	struct extent *extent, *best = NULL;
+	int rc;
+
+	FOR_EACH_SEALED(extent, server, ns)
+	{
+		uint64_t run = space_best_fit(&extent->space, span);
+
+		if (run == 0 || run >= least)
+			continue;
+		least = run;
+		best = extent;
+	}
+	if (best == NULL)
+		return -ENOSPC;
+	rc = space_take(&best->space, span, &piece->to_offset);
+	if (rc < 0)
+		return rc;
+	ns->allocated_bytes += span;
+	piece->to = best->number;
+	return 0;
+}
+
+/* ---- Planning */
+
+static int note_lack(struct seal_plan *plan, uint64_t server, uint64_t bytes)
+{
+	struct seal_lack *lacks;
+
+	for (size_t i = 0; i < plan->nr_lacks; i++) {
+		if (plan->lacks[i].server != server)
+			continue;
+		plan->lacks[i].bytes += bytes;
+		return 0;
+	}
+	lacks = grow(plan->lacks, plan->nr_lacks, &plan->max_lacks, sizeof(*lacks));
+	if (lacks == NULL)
+		return error_code(-ENOMEM);
+	plan->lacks = lacks;
+	plan->lacks[plan->nr_lacks++] = (struct seal_lack){server, bytes};
+	return 0;
+}
+
+static int add_piece(struct seal_plan *plan, const struct seal_piece *piece)
+{
+	struct seal_piece *pieces;
+
+	if (plan->nr_pieces == PLACEMENT_CHUNKS_MAX)
+		return -E2BIG;
+	pieces = grow(plan->pieces, plan->nr_pieces, &plan->max_pieces, sizeof(*pieces));
+	if (pieces == NULL)
+		return error_code(-ENOMEM);
+	plan->pieces = pieces;
+	plan->pieces[plan->nr_pieces++] = *piece;
+	return 0;
+}
+
+static int add_group(struct seal_plan *plan, uint64_t length, size_t nr_chunks)
+{
+	struct group *groups =
+		grow(plan->groups, plan->nr_groups, &plan->max_groups, sizeof(*groups));
+
+	if (groups == NULL)
+		return error_code(-ENOMEM);
+	plan->groups = groups;
+	plan->groups[plan->nr_groups++] = (struct group){length, plan->nr_pieces, nr_chunks};
+	return 0;
+}
+
+/* How much of each of a group's chunks, from `at` on, can go in one piece everywhere. */
+static uint64_t cut_at(const struct region *region, const struct group *group, uint64_t at)
+{
+	const struct chunk *chunks = &region->chunks[group->first_chunk];
+	uint64_t wanted = chunks->length - at, length = wanted;
+
+	for (size_t i = 0; i < group->nr_chunks; i++) {
+		uint64_t room = find_room(chunks[i].extent->server, region->ns, wanted);
+
+		length = room < length ? room : length;
+	}
+	if (length < wanted && group->nr_chunks > 1)
+		length -= length % region->stripe_bytes;
+	return length;
+}
+
+static int take_pieces(const struct region *region, const struct group *group, uint64_t at,
+		       uint64_t length, struct seal_plan *plan)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < group->nr_chunks && rc == 0; i++) {
+		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
+		struct seal_piece piece = {.server = chunk->server,
+					   .incarnation = chunk->incarnation,
+					   .from = chunk->number,
+					   .from_offset = chunk->offset + at,
+					   .length = length};
+
+		/* First the entry: what has one is given back. */
+		rc = add_piece(plan, &piece);
+		if (rc < 0)
+			break;
+		rc = take_room(chunk->extent->server, region->ns,
+			       &plan->pieces[plan->nr_pieces - 1]);
+		if (rc < 0)
+			plan->nr_pieces--;
+	}
+	return rc;
+}
+
+/* What is not planned of a group, all of it at once, is lacking. */
+static int note_group(const struct region *region, const struct group *group, uint64_t at,
+		      struct seal_plan *plan)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < group->nr_chunks && rc == 0; i++) {
+		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
+
+		rc = note_lack(plan, chunk->server, span_of(chunk->length - at));
+	}
+	return rc;
+}
+
+static int plan_group(const struct region *region, const struct group *group,
+		      struct seal_plan *plan)
+{
+	const uint64_t chunk_bytes = region->chunks[group->first_chunk].length;
+	uint64_t left = group->length, at = 0;
+	int rc = 0;
+
+	while (at < chunk_bytes && rc == 0) {
+		uint64_t length = cut_at(region, group, at);
+		uint64_t covered = length * group->nr_chunks;
+
+		if (length == 0 || plan->nr_lacks != 0)
+			return note_group(region, group, at, plan);
+		covered = at + length == chunk_bytes || covered > left ? left : covered;
+		rc = add_group(plan, covered, group->nr_chunks);
+		if (rc == 0)
+			rc = take_pieces(region, group, at, length, plan);
+		if (rc == -ENOSPC)
+			return note_group(region, group, at, plan);
+		left -= covered;
+		at += length;
+	}
+	return rc;
+}
+
+/* All of its servers have to be there. */
+static int check_up(const struct region *region)
+{
+	for (size_t i = 0; i < region->nr_chunks; i++) {
+		if (region->chunks[i].extent == NULL)
+			return error_code(-AFAR_ELOST);
+		if (!server_is_up(region->chunks[i].extent->server))
+			return error_code(-AFAR_ESERVER);
+	}
+	return 0;
+}
+
+int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out)
+{
+	int rc = check_up(region);
+
+	*out = (struct seal_plan){0};
+	for (size_t i = 0; i < region->nr_groups && rc == 0; i++)
+		rc = plan_group(region, &region->groups[i], out);
+	if (rc == 0 && out->nr_lacks != 0)
+		rc = -ENOSPC;
+	if (rc < 0)
+		seal_plan_undo(core, out);
+	return rc;
+}
+
+/* ---- What becomes of it */
+
+static struct extent *extent_of(const struct core *core, const struct seal_piece *piece)
+{
+	return state_extent(core->state, piece->server, piece->incarnation, piece->to);
+}
+
+void seal_plan_undo(const struct core *core, struct seal_plan *plan)
+{
+	for (size_t i = 0; i < plan->nr_pieces; i++) {
+		const struct seal_piece *piece = &plan->pieces[i];
+		struct extent *extent = extent_of(core, piece);
+		uint64_t span = span_of(piece->length);
+		int rc;
+
+		if (extent == NULL || extent->ns == NULL)
+			continue;
+		rc = space_give(&extent->space, piece->to_offset, span);
+		if (rc < 0)
+			store_spoil(core->store, rc);
+		else
+			extent->ns->allocated_bytes -= span;
+	}
+	plan->nr_pieces = 0;
+}
+
+int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out)
+{
+	struct chunk *chunks = calloc(plan->nr_pieces + 1, sizeof(*chunks));
+
+	if (chunks == NULL)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < plan->nr_pieces; i++) {
+		const struct seal_piece *piece = &plan->pieces[i];
+		struct extent *extent = extent_of(core, piece);
+
+		if (extent == NULL || extent->ns == NULL) {
+			free(chunks);
+			return error_code(-AFAR_ELOST);
+		}
+		chunks[i] = (struct chunk){extent,    piece->server,	piece->incarnation,
+					   piece->to, piece->to_offset, piece->length};
+	}
+	*out = chunks;
+	return 0;
+}
+
+void seal_plan_close(struct seal_plan *plan)
+{
+	free(plan->groups);
+	free(plan->pieces);
+	free(plan->lacks);
+	*plan = (struct seal_plan){0};
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where a region goes that is to be sealed: each of its chunks to sealed extents of its own server, so that
+ * servers copy memory to memory and a layout names the same ones before and after. Called by seal.c alone.
+ *
+ * A plan names extents by numbers and outlives them: those that have gone meanwhile are found missing.
+ */
+#ifndef MANAGER_SEAL_PLAN_H
+#define MANAGER_SEAL_PLAN_H
+
+#include "manager/core_private.h"
+
+/* A chunk to be, and what of the present ones it is a copy of. */
+struct seal_piece {
+	uint64_t server;
+	uint64_t incarnation;
+	uint64_t from, from_offset;
+	uint64_t to, to_offset;
+	uint64_t length;
+};
+
+/* What a server lacks. */
+struct seal_lack {
+	uint64_t server;
+	uint64_t bytes;
+};
+
+struct seal_plan {
+	struct group *groups; /* of pieces */
+	size_t nr_groups, max_groups;
+	struct seal_piece *pieces;
+	size_t nr_pieces, max_pieces;
+	struct seal_lack *lacks; /* after -ENOSPC */
+	size_t nr_lacks, max_lacks;
+};
+
+/* Takes what it needs out of the spaces. -ENOSPC: nothing is taken, and `out->lacks` says what is missing; -E2BIG:
+ * in too many pieces; -ENOMEM. Whatever it returns, `*out` is for seal_plan_close(). */
+int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out);
+/* Gives back what was taken, where it still is. */
+void seal_plan_undo(const struct core *core, struct seal_plan *plan);
+/* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server; -ENOMEM. */
+int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out);
+void seal_plan_close(struct seal_plan *plan);
+
+#endif

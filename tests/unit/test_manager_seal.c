@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sealing as the manager does it: where regions go, who may, who waits, and that whatever ends in the middle leaves
+ * the region as it was, or sealed, and no memory behind. */
+#include "manager_test.h"
+
+#include "base/checksum.h"
+#include "manager/placement.h"
+
+/* What each test begins with: two servers, a namespace of the client's, a region striped over both. */
+static struct fake_client client;
+static Afar__Reply *opened;
+static Afar__RegionInfo *region;
+static uint64_t ns;
+
+#define REGION_BYTES (3 * MIB + 5)
+
+static int begin(void **state)
+{
+	setup(state);
+	client_open(&fixture, &client);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	ns = make_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
+	region = must_open(&client, ask_alloc(ns, "r", REGION_BYTES, false), &opened);
+	return 0;
+}
+
+static int end(void **state)
+{
+	drop(opened);
+	return teardown(state);
+}
+
+/* Nothing of a sealing that was given up is left, and it can be done again, and everything cleaned up. */
+static int end_clean(void **state)
+{
+	for (size_t i = 0; i < 2; i++) {
+		fixture.servers[i].is_silent = fixture.servers[i].does_hold_seals = false;
+		fixture.servers[i].refuse = fixture.servers[i].refuse_to_seal = 0;
+		if (fixture.servers[i].peer == NULL)
+			assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	}
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	while (!cds_list_empty(&fixture.core->state->namespaces)) {
+		struct namespace *left = cds_list_first_entry(&fixture.core->state->namespaces,
+							      struct namespace, node);
+
+		EXPECT(&client, ask_delete(left->name, true), 0);
+	}
+	EXPECT(&client, ask_session_close(), 0);
+	fixture_advance(&fixture, 10000);
+	check_empty(&fixture);
+	return end(state);
+}
+
+#define SEAL_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end_clean)
+
+static const struct region *the_region(void)
+{
+	return state_region(fixture.core->state, region->generation);
+}
+
+static uint64_t sealed_bytes(void)
+{
+	const struct extent *extent;
+	uint64_t bytes = 0;
+
+	cds_list_for_each_entry (extent, &ns_of(ns)->extents, namespace_node)
+		bytes += extent->is_sealed ? extent->length : 0;
+	return bytes;
+}
+
+/* It is as it was before. */
+static void expect_as_before(void)
+{
+	const struct region *now = the_region();
+	size_t at = 0;
+
+	check_all(&fixture);
+	assert_false(now->is_sealed);
+	assert_int_equal(now->nr_groups, region->layout->n_groups);
+	for (size_t i = 0; i < now->nr_groups; i++)
+		for (size_t j = 0; j < now->groups[i].nr_chunks; j++, at++) {
+			assert_int_equal(now->chunks[at].number,
+					 region->layout->groups[i]->chunks[j]->extent);
+			assert_int_equal(now->chunks[at].offset,
+					 region->layout->groups[i]->chunks[j]->offset);
+		}
+}
+
+static void expect_sealed(void)
+{
+	const struct region *now = the_region();
+	uint64_t length = 0;
+
+	check_all(&fixture);
+	assert_true(now->is_sealed);
+	for (size_t i = 0; i < now->nr_groups; i++)
+		length += now->groups[i].length;
+	assert_int_equal(length, REGION_BYTES);
+	for (size_t i = 0; i < now->nr_chunks; i++) {
+		assert_non_null(now->chunks[i].extent);
+		assert_true(now->chunks[i].extent->is_sealed);
+	}
+}
+
+/* ---- What it does */
+
+static void test_sealed(void **state)
+{
+	Afar__Reply *sealed, *again, *reader;
+	uint64_t allocated;
+
+	(void)state;
+	sealed = must(&client, ask_seal(region));
+	expect_sealed();
+	assert_true(sealed->region_info->is_sealed);
+	assert_int_equal(sealed->region_info->rights, RIGHT_READ);
+	assert_int_equal(sealed->region_info->generation, region->generation);
+	assert_int_equal(sealed->region_info->layout->n_servers, region->layout->n_servers);
+	for (size_t i = 0; i < region->layout->n_servers; i++)
+		assert_int_equal(sealed->region_info->layout->servers[i]->server,
+				 region->layout->servers[i]->server);
+	assert_int_equal(sealed->region_info->layout->n_accesses, 2);
+	assert_int_equal(fixture.servers[0].nr_seals + fixture.servers[1].nr_seals, 2);
+	/* The old place is free: as much again can be had, where there were 16 MiB. */
+	allocated = ns_of(ns)->allocated_bytes;
+	assert_true(allocated < REGION_BYTES + 64 * 1024);
+	EXPECT(&client, ask_alloc(ns, "all", 16 * MIB, false), 0);
+	EXPECT(&client, ask_alloc(ns, "more", 4096, false), -AFAR_ERESERVE);
+	check_all(&fixture);
+	/* Again, and by another that opens it. */
+	again = must(&client, ask_seal(region));
+	assert_int_equal(again->region_info->layout->groups[0]->chunks[0]->extent,
+			 sealed->region_info->layout->groups[0]->chunks[0]->extent);
+	drop(again);
+	reader = must(&client, ask_open(ns, "r", 0));
+	assert_true(reader->region_info->is_sealed);
+	drop(reader);
+	EXPECT(&client, ask_close(region), 0); /* what was opened twice */
+	assert_int_equal(fixture.servers[0].nr_seals + fixture.servers[1].nr_seals, 2);
+	/* It stays so. */
+	fixture_restart(&fixture);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	expect_sealed();
+	/* Freed, its memory is for sealed ones again. */
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_close(region), 0);
+	check_all(&fixture);
+	EXPECT(&client, ask_alloc(ns, "more", 4096, false), -AFAR_ERESERVE);
+	assert_true(sealed_bytes() != 0);
+	EXPECT(&client, ask_release(ns, UINT64_MAX), 0);
+	assert_int_equal(sealed_bytes(), 0);
+	drop(sealed);
+}
+
+/* Small ones share an extent. */
+static void test_small_ones_share(void **state)
+{
+	Afar__Reply *small[20];
+	uint64_t bytes = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 20; i++) {
+		Afar__RegionInfo *info =
+			must_open(&client, ask_alloc(ns, "", 5000, false), &small[i]);
+
+		EXPECT(&client, ask_seal(info), 0);
+		check_all(&fixture);
+		bytes = i == 1 ? sealed_bytes() : bytes; /* by turns on one server and the other */
+	}
+	assert_int_equal(sealed_bytes(), bytes);
+	for (size_t i = 0; i < 20; i++)
+		drop(small[i]);
+}
+
+/* Free sealed memory that is in pieces is used, piece by piece, and the stripes stay where they are. */
+static void test_in_pieces(void **state)
+{
+	Afar__Reply *pieces[8], *large;
+	Afar__RegionInfo *info;
+	const struct region *now;
+	uint64_t before, free_bytes = 0;
+	const struct extent *extent;
+
+	(void)state;
+	for (size_t i = 0; i < 8; i++)
+		EXPECT(&client,
+		       ask_seal(must_open(&client, ask_alloc(ns, "", MIB, false), &pieces[i])), 0);
+	for (size_t i = 0; i < 8; i += 2) {
+		EXPECT(&client, ask_free(pieces[i]->region_info), 0);
+		EXPECT(&client, ask_close(pieces[i]->region_info), 0);
+	}
+	check_all(&fixture);
+	before = sealed_bytes();
+	cds_list_for_each_entry (extent, &ns_of(ns)->extents, namespace_node)
+		free_bytes += extent->is_sealed ? extent->space.free_bytes : 0;
+	free_bytes -= MIB; /* for sums, and what is less than a stripe unit */
+	info = must_open(&client, ask_alloc(ns, "large", free_bytes, false), &large);
+	EXPECT(&client, ask_seal(info), 0);
+	check_all(&fixture);
+	assert_int_equal(sealed_bytes(), before);
+	now = state_region(fixture.core->state, info->generation);
+	assert_true(now->nr_groups > info->layout->n_groups);
+	for (size_t i = 0; i < now->nr_groups; i++)
+		for (size_t j = 0; j < now->groups[i].nr_chunks; j++)
+			assert_int_equal(now->chunks[now->groups[i].first_chunk + j].server,
+					 info->layout->groups[0]->chunks[j]->server);
+	drop(large);
+	for (size_t i = 0; i < 8; i++)
+		drop(pieces[i]);
+}
+
+/* ---- Who may */
+
+static void test_rights(void **state)
+{
+	struct fake_client guest;
+	Afar__Reply *reply;
+	Afar__RegionInfo *info;
+
+	(void)state;
+	EXPECT(&client, ask_key_add("guest", false), 0);
+	EXPECT(&client, ask_grant(ns, "guest", RIGHT_READ), 0);
+	assert_int_equal(client_open_as(&fixture, &guest, "guest"), 0);
+	EXPECT(&guest, ask_seal(region), -EINVAL); /* not open */
+	info = must_open(&guest, ask_open(ns, "r", 0), &reply);
+	EXPECT(&guest, ask_seal(info), -EACCES);
+	EXPECT(&client, ask_grant(ns, "guest", RIGHT_ALL), 0);
+	/* Only the owner gets the namespace memory. */
+	expect_said(&guest, ask_seal(info), -AFAR_ERESERVE, "let the owner seal it");
+	expect_as_before();
+	drop(reply);
+	EXPECT(&client, ask_seal(region), 0);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_close(region), 0);
+	EXPECT(&guest, ask_close(region), 0);
+	info = must_open(&guest, ask_alloc(ns, "g", MIB, false), &reply);
+	EXPECT(&guest, ask_seal(info), 0);
+	check_all(&fixture);
+	drop(reply);
+	client_lose(&fixture, &guest);
+}
+
+static void test_what_cannot_be_sealed(void **state)
+{
+	Afar__RegionInfo other = *region;
+
+	(void)state;
+	other.generation += 7;
+	EXPECT(&client, ask_seal(&other), -ENOENT);
+	EXPECT(&client, ask_look(&other), -ENOENT);
+	fixture_disconnect(&fixture, 1);
+	expect_said(&client, ask_seal(region), -AFAR_ESERVER, "cannot be reached");
+	expect_as_before();
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+	fixture.servers[0].refuse = -ENOSPC;
+	expect_said(&client, ask_seal(region), -ENOSPC, "free for the copy");
+	expect_as_before();
+	fixture.servers[0].refuse = 0;
+	fixture.servers[0].refuse_to_seal = -ENOMEM;
+	expect_said(&client, ask_seal(region), -ENOSPC, "free for the copy");
+	expect_as_before();
+	fixture.servers[0].refuse_to_seal = -EOPNOTSUPP;
+	expect_said(&client, ask_seal(region), -AFAR_ESERVER, "the region is as it was");
+	expect_as_before();
+	fixture.servers[0].refuse_to_seal = 0;
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_seal(region), -AFAR_EFREED);
+}
+
+/* ---- In the middle */
+
+/* Server 1 keeps what it is asked: the sealing waits for its memory, or for its copy. */
+static void begin_sealing(bool is_copying, Afar__Reply **reply)
+{
+	if (is_copying) { /* sealed memory is there */
+		Afar__Reply *other;
+		Afar__RegionInfo *info =
+			must_open(&client, ask_alloc(ns, "", REGION_BYTES, false), &other);
+
+		EXPECT(&client, ask_seal(info), 0);
+		EXPECT(&client, ask_free(info), 0);
+		EXPECT(&client, ask_close(info), 0);
+		drop(other);
+	}
+	fixture.servers[0].nr_seals = 0;
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_seal(region), reply);
+	fixture_pump(&fixture);
+	assert_null(*reply);
+	assert_int_equal(fixture.servers[0].nr_seals, is_copying);
+}
+
+static void let_go(void)
+{
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+}
+
+#define FOR_BOTH_STEPS(is_copying)                               \
+	for (bool is_copying = false, is_over = false; !is_over; \
+	     is_over = is_copying, is_copying = true)
+
+static void again(void **state)
+{
+	end_clean(state);
+	begin(state);
+}
+
+static void test_server_dies(void **state)
+{
+	Afar__Reply *reply;
+
+	FOR_BOTH_STEPS(is_copying)
+	{
+		begin_sealing(is_copying, &reply);
+		fixture_disconnect(&fixture, 1);
+		assert_int_equal(reply->status, -AFAR_ESERVER);
+		drop(reply);
+		fixture.servers[1].is_silent = false;
+		assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+		expect_as_before();
+		EXPECT(&client, ask_seal(region), 0);
+		expect_sealed();
+		again(state);
+		begin_sealing(is_copying, &reply);
+		fixture_kill(&fixture, 1);
+		assert_int_equal(reply->status, -AFAR_ESERVER);
+		drop(reply);
+		fixture.servers[1].is_silent = false;
+		assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+		check_all(&fixture);
+		EXPECT(&client, ask_seal(region), -AFAR_ELOST);
+		again(state);
+		/* The other, which has copied already. */
+		begin_sealing(is_copying, &reply);
+		fixture_kill(&fixture, 0);
+		assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+		let_go();
+		assert_int_equal(reply->status, -AFAR_ELOST);
+		drop(reply);
+		check_all(&fixture);
+		again(state);
+	}
+}
+
+static void test_manager_dies(void **state)
+{
+	Afar__Reply *reply;
+
+	FOR_BOTH_STEPS(is_copying)
+	{
+		begin_sealing(is_copying, &reply);
+		fixture_restart(&fixture);
+		drop(reply);
+		fixture.servers[1].is_silent = false;
+		for (size_t i = 0; i < 2; i++)
+			assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+		assert_int_equal(client_resume(&fixture, &client), 0);
+		expect_as_before();
+		/* The client asks again, under the same id. */
+		fixture_send(&fixture, &client, client.next_id, ask_seal(region), &reply);
+		fixture_pump(&fixture);
+		assert_int_equal(reply->status, 0);
+		drop(reply);
+		expect_sealed();
+		again(state);
+	}
+}
+
+/* Also one that has nothing to do with it: tables that were read again know nothing of what is under way. */
+static void test_commit_fails(void **state)
+{
+	Afar__Reply *reply;
+
+	FOR_BOTH_STEPS(is_copying)
+	{
+		for (int which = 0; which < 2; which++) {
+			begin_sealing(is_copying, &reply);
+			fixture.store.fail_at = 1;
+			if (which == 0) {
+				let_go();
+			} else {
+				EXPECT(&client, ask_create("b", 0, 4096), -ENOSPC);
+				let_go();
+			}
+			assert_int_equal(reply->status, -ENOSPC);
+			assert_non_null(strstr(reply->message, "disk is full"));
+			drop(reply);
+			fixture_advance(&fixture, 2000);
+			for (size_t i = 0; i < 2; i++) /* one may have been told to join again */
+				if (fixture.servers[i].peer == NULL)
+					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+			expect_as_before();
+			EXPECT(&client, ask_seal(region), 0);
+			expect_sealed();
+			again(state);
+		}
+	}
+}
+
+static void test_freed_meanwhile(void **state)
+{
+	Afar__Reply *reply;
+
+	FOR_BOTH_STEPS(is_copying)
+	{
+		begin_sealing(is_copying, &reply);
+		fixture_send(&fixture, &client, ++client.next_id, ask_free(region),
+			     &(Afar__Reply *){NULL});
+		fixture_pump(&fixture);
+		let_go();
+		assert_int_equal(reply->status, -AFAR_EFREED);
+		drop(reply);
+		check_all(&fixture);
+		again(state);
+		/* With all of its namespace, when its session has ended. */
+		begin_sealing(is_copying, &reply);
+		client_lose(&fixture, &client);
+		fixture_advance(&fixture, FIXTURE_LEASE_MS);
+		assert_int_equal(client_open(&fixture, &client), 0);
+		fixture_send(&fixture, &client, ++client.next_id, ask_delete("a", true),
+			     &(Afar__Reply *){NULL});
+		fixture_pump(&fixture);
+		let_go();
+		fixture_advance(&fixture, 100);
+		assert_non_null(reply);
+		assert_int_equal(reply->status, -AFAR_EFREED);
+		drop(reply);
+		assert_null(ns_of(ns));
+		check_all(&fixture);
+		again(state);
+	}
+}
+
+/* All of its namespace's memory goes while a server still copies. */
+static void test_namespace_goes_meanwhile(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	fixture.servers[1].does_hold_seals = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_seal(region), &reply);
+	fixture_pump(&fixture);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_null(reply);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
+	assert_int_equal(reply->status, -AFAR_EFREED);
+	drop(reply);
+	assert_null(ns_of(ns));
+	fixture.servers[1].does_hold_seals = false;
+	fixture_pump(&fixture);
+	check_all(&fixture);
+}
+
+/* It is sealed none the less. */
+static void test_session_ends_meanwhile(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	begin_sealing(true, &reply);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	let_go();
+	assert_int_equal(reply->status, -AFAR_ESESSION);
+	drop(reply);
+	expect_sealed();
+}
+
+/* Who comes twice, or while another seals it, waits for the same; who looks is told what has become of it. */
+static void test_who_waits(void **state)
+{
+	Afar__Reply *first, *second, *other_seals, *looks, *others;
+	struct fake_client other;
+	Afar__Reply *reply;
+	Afar__RegionInfo *info;
+
+	(void)state;
+	fixture_advance(&fixture, 4000); /* it does not wait for servers after its start any more */
+	client_open(&fixture, &other);
+	info = must_open(&other, ask_open(ns, "r", 0), &reply);
+	drop(must(&other, ask_look(info)));
+	begin_sealing(true, &first);
+	fixture_send(&fixture, &client, client.next_id, ask_seal(region), &second);
+	fixture_send(&fixture, &other, ++other.next_id, ask_seal(info), &other_seals);
+	fixture_send(&fixture, &other, ++other.next_id, ask_look(info), &looks);
+	/* Not for a region that nobody seals. */
+	fixture_send(&fixture, &client, ++client.next_id, ask_alloc(ns, "", 4096, false), &others);
+	fixture_pump(&fixture);
+	assert_int_equal(others->status, 0);
+	assert_null(second);
+	assert_null(other_seals);
+	assert_null(looks);
+	assert_true(core_next_run(fixture.core) > fixture.now); /* nobody spins for it */
+	let_go();
+	for (size_t i = 0; i < 4; i++) {
+		Afar__Reply *told = (Afar__Reply *[]){first, second, other_seals, looks}[i];
+
+		assert_int_equal(told->status, 0);
+		assert_true(told->region_info->is_sealed);
+		assert_non_null(told->region_info->layout);
+		drop(told);
+	}
+	assert_int_equal(fixture.servers[0].nr_seals, 1);
+	expect_sealed();
+	drop(others);
+	drop(reply);
+	client_lose(&fixture, &other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SEAL_TEST(test_sealed),
+		SEAL_TEST(test_small_ones_share),
+		SEAL_TEST(test_in_pieces),
+		SEAL_TEST(test_rights),
+		SEAL_TEST(test_what_cannot_be_sealed),
+		SEAL_TEST(test_server_dies),
+		SEAL_TEST(test_manager_dies),
+		SEAL_TEST(test_commit_fails),
+		SEAL_TEST(test_freed_meanwhile),
+		SEAL_TEST(test_namespace_goes_meanwhile),
+		SEAL_TEST(test_session_ends_meanwhile),
+		SEAL_TEST(test_who_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
