@@ -260,7 +260,7 @@ struct afar_region_stat {
 	uint32_t rights; /* the caller's on its namespace: AFAR_RIGHT_… bits; an open region keeps
 			   * those it was opened with */
 	uint32_t has_nic_atomics; /* it was made with AFAR_ALLOC_NIC_ATOMICS */
-	uint32_t reserved;
+	uint32_t is_sealed;	  /* nobody can write it any more */
 };
 
 /*
@@ -324,7 +324,7 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * Connections are made at the first use. A server closes those of a session when memory that the session
  * could reach becomes another's; a transfer that meets that is repeated over a new one.
  * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES (a
- * write without AFAR_RIGHT_WRITE: nothing was moved), -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of
+ * write without AFAR_RIGHT_WRITE: nothing was moved), -EROFS (one to a sealed region: likewise), -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of
  * a write unknown; the memory is quiescent).
  */
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset);
@@ -341,13 +341,42 @@ ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, 
  * word are atomic against each other, whatever transports their callers use; they are not against reads and
  * writes of other sizes. compare_swap stores `operand` if the word is `compare`. One message to the server
  * and back: the one thing of the data path that needs its CPU.
- * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT. An atomic is
+ * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -EROFS, -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT. An atomic is
  * not repeated when its connection is lost: after the last three it may have been done, or not.
  */
 int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t operand,
 			  uint64_t *before);
 int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
 			     uint64_t operand, uint64_t *before);
+
+/* ---- Sealed regions --------------------------------------------------------------------------- */
+
+/*
+ * Makes the region immutable, for good and for everybody, its owner and operators included: what was
+ * written before is in it, and nothing changes it any more. It can be opened, read and freed as before; writes
+ * and atomics answer -EROFS. As its bytes never change, they may be kept in caches. Its servers copy it to memory
+ * that they lend to be read alone, with a CRC32C for each 4096 bytes, which afar_region_verify() compares with.
+ *
+ * A write that was acknowledged before the call is in it, if it was flushed (AFAR_OP_FLUSH), which this does
+ * for blocking calls; one that is under way is in it or fails. The data connections of the namespace to these
+ * servers are closed once: operations on them end with -AFAR_ESERVER and queues want afar_queue_connect() again,
+ * blocking reads and writes go on by themselves. Sealing a sealed region does nothing and returns 0.
+ *
+ * The copy takes as many bytes again, and a little more for the sums; afterwards what the region had before is
+ * free for others of its namespace. Owner and operators get the namespace what it lacks; for others it has to
+ * have sealed memory that is free. Blocks; whatever happens meanwhile, the region is as it was, or sealed.
+ * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED, -AFAR_ELOST, -ENOSPC, -AFAR_ERESERVE, -AFAR_ESERVER (a
+ * server of it cannot be reached).
+ */
+int afar_region_seal(struct afar_region *region);
+
+/*
+ * Reads the blocks of 4096 bytes that [offset, offset + length) touches and compares them with the sums that were
+ * made when the region was sealed. 0 when all are right. Where one is not, its offset goes to `*bad`, which may be
+ * NULL, and the answer is -EBADMSG.
+ * Errors: -EINVAL (not sealed), -ERANGE, -EBADMSG, those of afar_region_pread().
+ */
+int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t length, uint64_t *bad);
 
 /* ---- Mappings --------------------------------------------------------------------------------- */
 
@@ -494,7 +523,7 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
  * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
  * When the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a part, plain memory where the
  * servers' transport is verbs), -ERANGE (past the end),
- * -EACCES (a write to a region without AFAR_RIGHT_WRITE), -EOPNOTSUPP (an atomic on a region made with
+ * -EACCES (a write to a region without AFAR_RIGHT_WRITE), -EROFS (a write to one that is sealed), -EOPNOTSUPP (an atomic on a region made with
  * AFAR_ALLOC_NIC_ATOMICS over a transport that has none).
  * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
  * completions.

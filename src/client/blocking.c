@@ -70,7 +70,7 @@ static void end_blocking(struct afar_target *target, struct afar_queue *queue)
 /* And nothing may land behind what is to be done. */
 static bool is_connected(const struct afar_queue *queue, struct afar_target *target)
 {
-	if (!target->has_keys)
+	if (!target->layout->has_keys)
 		return false;
 	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
 		const struct path *path = queue_path(queue, target, i);
@@ -154,6 +154,8 @@ static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t
 			return ret;
 		ret = run(queue, op, length, deadline);
 	}
+	if (ret == -EROFS)
+		return target_fail_read_only(op->target);
 	return ret ? fail_transfer(op, length, ret) : 0;
 }
 
@@ -201,11 +203,43 @@ int target_atomic(const struct afar_op *op)
 	if (ret)
 		return ret;
 	ret = run(queue, op, sizeof(uint64_t), deadline);
-	if (ret)
+	if (ret == -EROFS)
+		target_fail_read_only(op->target);
+	else if (ret)
 		error_fail(ret, "do an atomic at %llu of a region: %s",
 			   (unsigned long long)op->offset, afar_strerror(ret));
 	end_blocking(op->target, queue);
 	return ret;
+}
+
+/* The next of the queues that were taken; NULL: that was all. */
+static struct afar_queue *take_next(struct cds_list_head *queues)
+{
+	struct afar_queue *queue;
+
+	if (cds_list_empty(queues))
+		return NULL;
+	queue = cds_list_first_entry(queues, struct afar_queue, idle_node);
+	cds_list_del(&queue->idle_node);
+	return queue;
+}
+
+void target_flush(struct afar_target *target)
+{
+	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = target};
+	struct afar_session *session = target->session;
+	struct afar_queue *queue;
+	CDS_LIST_HEAD(queues);
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_splice(&session->idle_queues, &queues);
+	CDS_INIT_LIST_HEAD(&session->idle_queues);
+	pthread_mutex_unlock(&session->lock);
+	while ((queue = take_next(&queues))) {
+		if (is_connected(queue, target))
+			run(queue, &flush, 0, session_deadline(session));
+		return_queue(session, queue);
+	}
 }
 
 int target_connect(struct afar_target *target)

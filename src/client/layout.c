@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 #define LAYOUT_GROUPS_MAX (1U << 20)
@@ -150,6 +152,82 @@ int layout_make_keys(struct layout *layout, unsigned nr_lanes)
 		return error_code(-ENOMEM);
 	for (uint32_t i = 0; i < layout->nr_chunks; i++)
 		layout->chunks[i].on = &layout->keys[(size_t)i * nr_lanes];
+	return 0;
+}
+
+/* ---- Sums */
+
+static struct layout *new_layout(size_t nr_groups, size_t nr_chunks, size_t nr_servers)
+{
+	struct layout *layout = calloc(1, sizeof(*layout));
+
+	if (!layout)
+		return NULL;
+	layout->groups = calloc(nr_groups + 1, sizeof(*layout->groups));
+	layout->chunks = calloc(nr_chunks + 1, sizeof(*layout->chunks));
+	layout->servers = calloc(nr_servers + 1, sizeof(*layout->servers));
+	if (layout->groups && layout->chunks && layout->servers)
+		return layout;
+	layout_free(layout);
+	return NULL;
+}
+
+static void copy_without_keys(const struct layout *layout, struct layout *to)
+{
+	memcpy(to->servers, layout->servers, layout->nr_servers * sizeof(*to->servers));
+	memcpy(to->groups, layout->groups, layout->nr_groups * sizeof(*to->groups));
+	memcpy(to->chunks, layout->chunks, layout->nr_chunks * sizeof(*to->chunks));
+	for (uint32_t i = 0; i < layout->nr_chunks; i++)
+		to->chunks[i].on = NULL;
+	to->nr_servers = layout->nr_servers;
+	to->nr_groups = layout->nr_groups;
+	to->nr_chunks = layout->nr_chunks;
+	to->length = layout->length;
+}
+
+/* A group of one chunk: what is behind another. */
+static void add_sums(struct layout *layout, const struct layout_chunk *of)
+{
+	struct layout_chunk *chunk = &layout->chunks[layout->nr_chunks];
+
+	*chunk = (struct layout_chunk){.server = of->server,
+				       .extent = of->extent,
+				       .offset = of->offset + of->length,
+				       .length = checksum_bytes(of->length)};
+	layout->groups[layout->nr_groups++] = (struct layout_group){
+		.start = layout->length,
+		.length = chunk->length,
+		.unit_shift = (uint32_t)__builtin_ctz(UNIT_MIN),
+		.nr_chunks = 1,
+		.first_chunk = layout->nr_chunks++,
+	};
+	layout->length += chunk->length;
+}
+
+int layout_with_sums(const struct layout *layout, struct layout **out, uint64_t **sums_at)
+{
+	uint64_t *starts = calloc((size_t)layout->nr_chunks + 1, sizeof(*starts));
+	struct layout *made = new_layout((size_t)layout->nr_groups + layout->nr_chunks,
+					 (size_t)layout->nr_chunks * 2, layout->nr_servers);
+	uint64_t excess = layout->length % CHECKSUM_BLOCK;
+
+	if (!made || !starts) {
+		layout_free(made);
+		free(starts);
+		return error_code(-ENOMEM);
+	}
+	copy_without_keys(layout, made);
+	made->is_sealed = layout->is_sealed;
+	if (excess) {
+		made->groups[made->nr_groups - 1].length += CHECKSUM_BLOCK - excess;
+		made->length += CHECKSUM_BLOCK - excess;
+	}
+	for (uint32_t i = 0; i < layout->nr_chunks; i++) {
+		starts[i] = made->length;
+		add_sums(made, &layout->chunks[i]);
+	}
+	*out = made;
+	*sums_at = starts;
 	return 0;
 }
 

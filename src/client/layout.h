@@ -2,11 +2,13 @@
 /*
  * Layouts: where the bytes of a region are. The only place that knows striping, and pure: no I/O, no
  * locks. A layout is made once from the manager's message, which is checked in full, and is immutable
- * afterwards but for the keys, so any thread may split by it.
+ * afterwards but for the keys, so any thread may split by it. The layout of a sealed region is final; of
+ * another it can be replaced by that of a sealed one.
  */
 #ifndef CLIENT_LAYOUT_H
 #define CLIENT_LAYOUT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,6 +49,9 @@ struct layout {
 	struct layout_chunk *chunks;
 	uint64_t *servers; /* their numbers, in the message's order */
 	struct layout_key *keys;
+	bool is_sealed;	      /* nobody can write there; behind each chunk are its sums */
+	bool is_keyed;	      /* all keys are filled in; guarded by who gets them       */
+	atomic_bool has_keys; /* and as far as is known, the bytes are there still      */
 };
 
 /* A part of a range that is contiguous on one server. */
@@ -74,6 +79,13 @@ bool layout_find_server(const struct layout *layout, uint64_t server, uint32_t *
 
 /* A chunk on one server, by its index; NULL: there is none. */
 const struct layout_chunk *layout_chunk_on(const struct layout *layout, uint32_t server);
+
+/*
+ * The same bytes up to the end of their last block (CHECKSUM_BLOCK), and behind them the sums of each chunk of a
+ * sealed layout, chunk by chunk; without keys. `sums_at[i]` is where those of chunk i begin, the caller's to free.
+ * -ENOMEM.
+ */
+int layout_with_sums(const struct layout *layout, struct layout **out, uint64_t **sums_at);
 
 /* The longest piece that begins at `offset` and has at most `length_max` bytes; `offset` must lie
  * inside the layout and `length_max` must not be 0. */

@@ -452,9 +452,11 @@ static int prepare_some(const struct path *path, const struct layout *layout, ui
 static int path_prepare(struct afar_queue *queue, struct path *path,
 			const struct afar_target *target, uint32_t server, uint64_t deadline)
 {
+	const struct layout *layout = target->layout;
 	uint32_t first = 0;
 	bool is_armed;
-	int ret = path->fabric->ops->prepare ? -EAGAIN : 0;
+	/* When its keys may be others, this comes again. */
+	int ret = path->fabric->ops->prepare && layout->has_keys ? -EAGAIN : 0;
 
 	while (ret == -EAGAIN && path->state == PATH_UP && clock_ns() < deadline) {
 		queue_progress(queue);
@@ -463,7 +465,7 @@ static int path_prepare(struct afar_queue *queue, struct path *path,
 		if (path->state != PATH_UP)
 			break;
 		/* Arming may have taken in what is waited for. */
-		ret = prepare_some(path, target->layout, server, &first);
+		ret = prepare_some(path, layout, server, &first);
 		if (ret == -EAGAIN && is_armed)
 			queue_doze(queue, deadline);
 	}
@@ -491,22 +493,33 @@ static int path_get_ready(struct afar_queue *queue, struct path *path, struct af
 	return ret;
 }
 
-int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+static int connect_all(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	struct path *path = NULL;
-	int ret = target_get_keys(target, deadline);
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < target->layout->nr_servers && !ret; i++) {
 		ret = path_of(queue, target, i, &path);
 		if (!ret)
 			ret = target_settle(target, i, deadline);
 		if (!ret)
 			ret = path_get_ready(queue, path, target, i, deadline);
+	}
+	return ret;
+}
+
+int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+{
+	int ret;
+
+	/* A server that is connected to may tell of a sealing: then the keys may be others. */
+	do {
+		ret = target_get_keys(target, deadline);
+		if (!ret)
+			ret = connect_all(queue, target, deadline);
 		if (ret)
 			return ret;
-	}
+	} while (!target->layout->has_keys);
 	if (queue->session->nr_lingering)
 		regions_settle(queue->session, false);
 	return 0;

@@ -391,7 +391,7 @@ static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *reques
 
 /* ---- Tickets and keys */
 
-int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
+int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 		struct peer_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
@@ -419,6 +419,7 @@ int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t dead
 	if (!ret) {
 		memcpy(&out->ticket, ticket->ticket.data, sizeof(out->ticket));
 		out->connection = ticket->connection;
+		peer_note_seals(peer, reach, ticket->seals);
 	}
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;

@@ -90,6 +90,7 @@ struct peer_reach {
 	 * session's queues that write here next have the server close them before. */
 	struct cds_list_head loose; /* of struct peer_loose; guarded by the session's lock */
 	atomic_uint nr_loose;
+	uint64_t seals; /* number of the last sealing that the server told of; likewise */
 };
 
 struct peer_loose {
@@ -113,6 +114,9 @@ void reaches_free(struct afar_session *session);
 void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose);
 uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
 void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
+
+/* The server says so: operations begin on no target of the reach before it was found out what was sealed. */
+void peer_note_seals(struct peer *peer, struct peer_reach *reach, uint64_t seals);
 
 /* ---- What servers give: peer.c */
 
@@ -141,7 +145,7 @@ struct peer_ticket {
 /* Asks for a ticket for one data connection; keys for the same have been got. The connection numbered
  * `out->connection`, if not 0, is closed at the server by then: nothing that was posted on it can land any
  * more. Blocks. Errors as peer_grant(). */
-int peer_ticket(struct peer *peer, const struct peer_reach *reach, uint64_t deadline,
+int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 		struct peer_ticket *out);
 
 /* Takes the pass of an access that the manager gave. -AFAR_EMALFORMED with a sentence. */

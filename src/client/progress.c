@@ -218,7 +218,7 @@ __attribute__((cold)) static int why_not(const struct afar_target *target, const
 	if (target->is_lost || peer->is_lost)
 		return -AFAR_ELOST;
 	/* A path there was, but it broke; or there never was one. */
-	return path && target->has_keys ? -AFAR_ESERVER : -ENOTCONN;
+	return path && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
 }
 
 /* A transfer could not be posted: that costs the path. */
@@ -272,14 +272,15 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 
 	for (; flush->remaining; flush->remaining--, flush->offset++) {
 		uint32_t server = (uint32_t)flush->offset;
-		const struct layout_chunk *chunk = layout_chunk_on(target->layout, server);
+		const struct layout *layout = target->layout;
+		const struct layout_chunk *chunk = layout_chunk_on(layout, server);
 		const struct peer *peer = target->peers[server];
 		struct path *path = queue_path(queue, target, server);
 		bool is_read_wanted =
 			may_write && path && path->fabric->attributes.writes_need_flush;
 		int ret;
 
-		if (!path || !target->has_keys || target->is_lost || peer->is_lost ||
+		if (!path || !layout->has_keys || target->is_lost || peer->is_lost ||
 		    (is_read_wanted && path->state != PATH_UP)) {
 			operation_fail(flush, why_not(target, path, peer));
 			return 0;
@@ -316,15 +317,21 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 {
 	while (operation->remaining) {
 		struct fabric_piece pieces[FABRIC_IOV_MAX];
-		struct layout_piece at = layout_piece_at(operation->target->layout,
-							 operation->offset, operation->remaining);
+		const struct layout *layout = operation->target->layout;
+		struct layout_piece at =
+			layout_piece_at(layout, operation->offset, operation->remaining);
 		struct peer *peer = operation->target->peers[at.chunk->server];
 		struct path *path = queue_path(queue, operation->target, at.chunk->server);
 		unsigned nr_pieces;
 		int ret;
 
-		if (!path || path->state != PATH_UP || !operation->target->has_keys) {
+		if (!path || path->state != PATH_UP || !layout->has_keys) {
 			operation_fail(operation, why_not(operation->target, path, peer));
+			return 0;
+		}
+		/* It was taken before that was known. */
+		if (layout->is_sealed && opcode_writes(operation->opcode)) {
+			operation_fail(operation, -EROFS);
 			return 0;
 		}
 		if (cds_list_empty(&queue->free_transfers))

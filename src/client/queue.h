@@ -34,13 +34,20 @@ struct afar_target {
 	uint32_t rights;      /* RIGHT_… */
 	bool has_nic_atomics; /* they are the home of its atomics, else the servers' processors */
 	bool is_without_atomics; /* because of that: our transport has none */
-	struct layout *layout;
+	/* Replaced once, when it becomes known that the region is sealed, by one over the same servers. Who
+	 * looks twice may see two. */
+	struct layout *_Atomic layout;
+	struct layout *unsealed;     /* the one before: others may use it yet */
 	struct peer **peers;	     /* by the layout's server index */
 	struct peer_reach **reaches; /* what of them: by the same */
 	atomic_bool is_lost;	     /* with a server that has restarted; for good */
-	atomic_bool has_keys;	     /* in the layout, which does not change afterwards */
+	atomic_bool had_keys;	     /* once: connections were made for it */
 	pthread_mutex_t lock;	     /* guards the next; held over calls for keys and accesses */
 	struct access *accesses;     /* by the layout's server index */
+	/* The last sealing in its namespace that the layout is known to be younger than; guarded, with the
+	 * node, by the session's lock. */
+	uint64_t *seals;	   /* by the layout's server index */
+	struct cds_list_head node; /* in the session's list */
 	/* A connection has ended under a write of ours. The server may have that before it still, so the
 	 * memory must not become another region's before it has closed the connection (target_is_loose()),
 	 * at the latest at the session's end (DESIGN: "fencing"). */
@@ -320,7 +327,7 @@ bool target_is_loose(const struct afar_target *target);
 /* Has all of its servers close what makes it so. Blocks, until `deadline`; target_is_loose() tells whether
  * that has helped. */
 void target_settle_all(struct afar_target *target, uint64_t deadline);
-/* -EACCES, with the sentence. */
+/* -EROFS or -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 
 /* Whether the session can do atomics on it: -EOPNOTSUPP, with the sentence. */
@@ -330,8 +337,22 @@ void target_look_for_atomics(struct afar_target *target);
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
-	return !opcode_writes(opcode) || (target->rights & RIGHT_WRITE);
+	return !opcode_writes(opcode) ||
+	       ((target->rights & RIGHT_WRITE) && !target->layout->is_sealed);
 }
+
+/* ---- Sealing: seal.c */
+
+/* From now on it hears of sealings, until target_unlist(). */
+void target_list(struct afar_target *target);
+void target_unlist(struct afar_target *target);
+/* Finds out from the manager what has become of the region, when something of its namespace was sealed that the
+ * layout may not show. With the target's lock held. Blocks, until `deadline`. */
+int target_heed_seals(struct afar_target *target, uint64_t deadline);
+/* The same, whatever is known; without the lock. */
+int target_look(struct afar_target *target);
+/* All keys are there: lets operations begin, unless there was another sealing. With the target's lock held. */
+void target_set_ready(struct afar_target *target);
 
 /* ---- Regions that were closed while writes were loose: linger.c */
 
@@ -352,6 +373,9 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 
 /* Does an atomic, once, on one of the same queues. The word has been checked to be one of the target's. */
 int target_atomic(const struct afar_op *op);
+
+/* What blocking calls have written to it is visible on all paths, as far as their connections stand. */
+void target_flush(struct afar_target *target);
 
 /* Makes the connections for such calls ahead. Blocks. */
 int target_connect(struct afar_target *target);

@@ -29,7 +29,8 @@ static int find_peers(struct afar_target *target, const Afar__Layout *message)
 	target->peers = calloc(message->n_servers + 1, sizeof(struct peer *));
 	target->reaches = calloc(message->n_servers + 1, sizeof(struct peer_reach *));
 	target->accesses = calloc(message->n_servers + 1, sizeof(struct access));
-	if (!target->peers || !target->reaches || !target->accesses)
+	target->seals = calloc(message->n_servers + 1, sizeof(*target->seals));
+	if (!target->peers || !target->reaches || !target->accesses || !target->seals)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < message->n_servers; i++) {
 		int ret = peer_get(target->session, message->servers[i], &target->peers[i]);
@@ -53,10 +54,13 @@ static void leave_peers(struct afar_target *target)
 
 static void region_destroy(struct afar_region *region)
 {
+	target_unlist(&region->target);
 	leave_peers(&region->target);
 	pthread_mutex_destroy(&region->target.lock);
 	free(region->target.accesses);
+	free(region->target.seals);
 	layout_free(region->target.layout);
+	layout_free(region->target.unsealed);
 	free(region->target.reaches);
 	free(region->target.peers);
 }
@@ -78,10 +82,12 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 		      struct afar_region **out)
 {
 	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
+	struct layout *layout = NULL;
 	int ret;
 
 	if (!region)
 		return error_code(-ENOMEM);
+	CDS_INIT_LIST_HEAD(&region->target.node);
 	pthread_mutex_init(&region->target.lock, NULL);
 	region->target.session = ns->session;
 	region->target.ns = ns->number;
@@ -98,9 +104,12 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "open a region: the manager gives it without rights");
 	else
-		ret = layout_decode(info->layout, info->length, &region->target.layout);
-	if (!ret)
+		ret = layout_decode(info->layout, info->length, &layout);
+	if (!ret) {
+		layout->is_sealed = info->is_sealed;
+		region->target.layout = layout;
 		ret = find_peers(&region->target, info->layout);
+	}
 	if (!ret)
 		ret = target_take_accesses(&region->target, info->layout->accesses,
 					   info->layout->n_accesses);
@@ -111,6 +120,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 		handle_discard(region);
 		return ret;
 	}
+	target_list(&region->target);
 	*out = region;
 	return 0;
 }
@@ -334,6 +344,7 @@ static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 		.is_lost = info->is_lost != 0,
 		.rights = info->rights,
 		.has_nic_atomics = info->has_nic_atomics != 0,
+		.is_sealed = info->is_sealed != 0,
 	};
 
 	name_copy(stat.name, info->name);

@@ -437,6 +437,7 @@ static struct afar_session *session_new(void)
 	session->retry_ms = RETRY_MIN_MS;
 	CDS_INIT_LIST_HEAD(&session->calls);
 	CDS_INIT_LIST_HEAD(&session->peers);
+	CDS_INIT_LIST_HEAD(&session->targets);
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
 	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);

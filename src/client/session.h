@@ -67,6 +67,7 @@ struct afar_session {
 	uint32_t nr_reaches;
 	struct cds_list_head free_reaches;
 
+	struct cds_list_head targets;	/* regions that are open: struct afar_target */
 	struct cds_list_head lingering; /* closed regions that writes may yet land in: linger.c */
 	atomic_uint nr_lingering;
 	uint64_t linger_after; /* when servers may be asked about them again */

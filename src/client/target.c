@@ -165,19 +165,34 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
 }
 
-int target_get_keys(struct afar_target *target, uint64_t deadline)
+/* With the target's lock held. */
+static int fill_in_keys(struct afar_target *target, uint64_t deadline)
 {
-	int ret;
+	struct layout *layout = target->layout;
+	int ret = layout_make_keys(layout, PEER_LANES_MAX);
 
-	pthread_mutex_lock(&target->lock);
-	ret = layout_make_keys(target->layout, PEER_LANES_MAX);
-	for (uint32_t i = 0; i < target->layout->nr_servers && !target->has_keys && !ret; i++) {
+	for (uint32_t i = 0; i < layout->nr_servers && !layout->is_keyed && !ret; i++) {
 		ret = ask_server(target, i, deadline, NULL);
 		if (ret)
 			ret = ask_again(target, i, deadline, ret, NULL);
 	}
 	if (!ret)
-		target->has_keys = true;
+		layout->is_keyed = true;
+	return ret;
+}
+
+int target_get_keys(struct afar_target *target, uint64_t deadline)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&target->lock);
+	while (!ret && !target->layout->has_keys) {
+		ret = target_heed_seals(target, deadline);
+		if (!ret)
+			ret = fill_in_keys(target, deadline);
+		if (!ret)
+			target_set_ready(target);
+	}
 	pthread_mutex_unlock(&target->lock);
 	return ret;
 }
@@ -270,6 +285,11 @@ void target_look_for_atomics(struct afar_target *target)
 
 int target_fail_read_only(const struct afar_target *target)
 {
+	if (target->layout->is_sealed)
+		return error_fail(-EROFS,
+				  "write to the region at %#llx: it is sealed, for good; write to "
+				  "another",
+				  (unsigned long long)target->address);
 	return error_fail(-EACCES,
 			  "write to the region at %#llx: principal \"%s\" may only read it; its "
 			  "namespace's owner can grant the right to write",

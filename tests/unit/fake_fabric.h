@@ -357,7 +357,7 @@ static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_server
 	target->length = layout->length;
 	target->layout = layout;
 	target->rights = RIGHT_ALL;
-	target->has_keys = true;
+	target->layout->has_keys = target->had_keys = true;
 	return target;
 }
 

@@ -334,6 +334,28 @@ static void test_cut_while_blocked(void **state)
 }
 
 /* A long chain that falls at once neither nests nor takes the square of its length. */
+/* That it was sealed is found out when a write has been taken and has to wait: it begins no more. */
+static void test_sealed_while_waiting(void **state)
+{
+	(void)state;
+	open_world(8, false);
+	put(0, 0, narrow);
+	put(1, AFTER, narrow);
+	narrow->layout->is_sealed = true;
+	end(0, 0);
+	assert_false(is_posted(1));
+	expect(1, -EROFS);
+	expect(0, 1);
+	assert_int_equal(submit(2, AFAR_OP_WRITE, 0, narrow), -EROFS);
+	assert_int_equal(submit(3, AFAR_OP_FETCH_ADD, 0, narrow), -EROFS);
+	get(4, 0, narrow);
+	end(4, 0);
+	expect(4, 1);
+	flush(5, 0, narrow);
+	expect(5, 0);
+	close_world();
+}
+
 static void test_long_chains(void **state)
 {
 	const unsigned length = 65535;
@@ -768,6 +790,7 @@ int main(void)
 		cmocka_unit_test(test_expiry),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_cut_while_blocked),
+		cmocka_unit_test(test_sealed_while_waiting),
 		cmocka_unit_test(test_long_chains),
 		cmocka_unit_test(test_flush_without_transfer),
 		cmocka_unit_test(test_flush_reads_behind),
