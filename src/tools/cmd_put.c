@@ -350,19 +350,34 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 	return status;
 }
 
-static int put(struct cli *cli, const struct source *source, const struct region_name *target,
-	       bool may_replace, unsigned flags)
+static int seal(struct afar_region *region)
 {
-	struct room room = {.flags = flags};
+	int rc = afar_region_seal(region);
+
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+struct put_options {
+	bool may_replace;
+	bool does_seal;
+	unsigned flags; /* AFAR_ALLOC_… */
+};
+
+static int put(struct cli *cli, const struct source *source, const struct region_name *target,
+	       const struct put_options *options)
+{
+	struct room room = {.flags = options->flags};
 	struct afar_region *region;
 	int status;
 
 	status = region_open_namespace(cli, target, &room.ns);
 	if (status)
 		return status;
-	status = make_region(&room, target, source->length, may_replace, &region);
+	status = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!status) {
 		status = copy(cli, source, target, region);
+		if (!status && options->does_seal)
+			status = seal(region);
 		if (status)
 			afar_region_free(region);
 		afar_region_close(region);
@@ -376,14 +391,16 @@ static int put(struct cli *cli, const struct source *source, const struct region
 int region_put(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *replace = NULL, *size = NULL, *nic_atomics = NULL;
+	const char *replace = NULL, *size = NULL, *nic_atomics = NULL, *sealed = NULL;
 	const struct cli_flag flags[] = {
 		{"replace", NULL, "free the region of that name first, if there is one", &replace},
 		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
 		{"nic-atomics", NULL, "the servers' network cards do its atomics, over verbs alone",
 		 &nic_atomics},
+		{"seal", NULL, "make it immutable when it is there", &sealed},
 		{0},
 	};
+	struct put_options options;
 	struct region_name target;
 	struct source source;
 	uint64_t wanted = 0;
@@ -402,14 +419,15 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		status = cli_size(command, "--size", size, &wanted);
 	if (status)
 		return status;
+	options = (struct put_options){replace != NULL, sealed != NULL,
+				       nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0};
 	cli_catch_interrupts();
 	status = source_open(arguments[0], wanted, &source);
 	if (status)
 		return status;
 	status = cli_open(cli);
 	if (!status)
-		status = cli_close(cli, put(cli, &source, &target, replace != NULL,
-					    nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0));
+		status = cli_close(cli, put(cli, &source, &target, &options));
 	close(source.fd);
 	return status;
 }

@@ -61,13 +61,20 @@ int region_open_named(struct afar_namespace *ns, const struct region_name *name,
 
 /* ---- Listing */
 
+static const char *state_text(const struct afar_region_stat *entry)
+{
+	if (entry->is_lost)
+		return "lost";
+	return entry->is_sealed ? "sealed" : "ok";
+}
+
 static void print_entry(const struct afar_region_stat *entry)
 {
 	char length[SIZE_TEXT_MAX];
 
-	printf("0x%-16" PRIx64 " %11s %5u %4u  %-5s ", entry->address,
+	printf("0x%-16" PRIx64 " %11s %5u %4u  %-6s ", entry->address,
 	       size_text(entry->length, length), entry->width, entry->nr_references,
-	       entry->is_lost ? "lost" : "ok");
+	       state_text(entry));
 	cli_print(entry->name);
 	putchar('\n');
 }
@@ -79,7 +86,7 @@ static int list(struct afar_namespace *ns, const struct region_name *unused)
 	int n;
 
 	(void)unused;
-	printf("%-18s %11s %5s %4s  %-5s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
+	printf("%-18s %11s %5s %4s  %-6s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
 	       "NAME");
 	do {
 		entries[0].size = sizeof(entries[0]);
@@ -186,7 +193,7 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 	printf("%-11s by %s\n", "atomics",
 	       stat.has_nic_atomics ? "network cards" : "the servers' processors");
 	printf("%-11s %u\n", "open", stat.nr_references);
-	printf("%-11s %s\n", "state", stat.is_lost ? "lost" : "ok");
+	printf("%-11s %s\n", "state", state_text(&stat));
 	return 0;
 }
 
@@ -208,12 +215,73 @@ static int region_rm(struct cli *cli, const struct cli_command *command, int arg
 	return with_region(cli, command, argc, argv, end);
 }
 
+/* Opens the region and does `act` on it. */
+static int with_open(struct afar_namespace *ns, const struct region_name *name,
+		     int (*act)(struct afar_region *region, const struct region_name *name))
+{
+	struct afar_region *region;
+	int rc, status;
+
+	rc = region_open_named(ns, name, &region);
+	if (rc)
+		return cli_fail_last(rc);
+	status = act(region, name);
+	afar_region_close(region);
+	return status;
+}
+
+static int seal_open(struct afar_region *region, const struct region_name *name)
+{
+	int rc = afar_region_seal(region);
+
+	(void)name;
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+static int seal(struct afar_namespace *ns, const struct region_name *name)
+{
+	return with_open(ns, name, seal_open);
+}
+
+static int region_seal(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	return with_region(cli, command, argc, argv, seal);
+}
+
+static int verify_open(struct afar_region *region, const struct region_name *name)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	char length[SIZE_TEXT_MAX];
+	int rc;
+
+	rc = afar_region_stat(region, &stat);
+	if (!rc)
+		rc = afar_region_verify(region, 0, stat.length, NULL);
+	if (rc)
+		return cli_fail_last(rc);
+	cli_print(name->text);
+	printf(": %s as they were sealed\n", size_text(stat.length, length));
+	return 0;
+}
+
+static int verify(struct afar_namespace *ns, const struct region_name *name)
+{
+	return with_open(ns, name, verify_open);
+}
+
+static int region_verify(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	return with_region(cli, command, argc, argv, verify);
+}
+
 const struct cli_command region_commands[] = {
-	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics]",
+	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal]",
 	 "a file into a new region", region_put},
 	{"region get", "NS:NAME FILE|-", "a region into a file", region_get},
 	{"region ls", "NS", "list a namespace's regions", region_ls},
 	{"region stat", "NS:NAME", "show one region", region_stat},
+	{"region seal", "NS:NAME", "make a region immutable, for good", region_seal},
+	{"region verify", "NS:NAME", "compare a sealed region with its sums", region_verify},
 	{"region rm", "NS:NAME", "end a region for everybody", region_rm},
 	{0},
 };
