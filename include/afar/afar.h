@@ -71,7 +71,7 @@ struct afar_session_options {
 	 * 0: 50; ~0: never spin. */
 	uint32_t spin_us;
 	uint64_t cache_bytes; /* mapping memory kept for reuse after unmap; 0: an eighth of RAM   */
-	/* The only transport to reach servers over: "tcp", "verbs". NULL: $AFAR_PATH, else whichever of each
+	/* The only transport to reach servers over: "local", "tcp", "verbs". NULL: $AFAR_PATH, else whichever of each
 	 * server's is the best that works. */
 	const char *path;
 };
@@ -96,7 +96,7 @@ int afar_session_close(struct afar_session *session);
 
 /*
  * The cluster as the manager sees it, as one JSON object in `*json` (free() it): servers, their
- * capacity and use, namespaces, sessions. The same text as `afar status --json`. Of namespaces and
+ * capacity and use, their lanes and which of them this session takes ("is_chosen"), namespaces, sessions. The same text as `afar status --json`. Of namespaces and
  * sessions it has those that the session's principal may see: operators all, others the namespaces
  * they have rights on and their own sessions. "principal" is the session's own.
  */

@@ -2,6 +2,7 @@
 /* The cluster's status as JSON, as the manager tells it. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <jansson.h>
 
@@ -27,18 +28,44 @@ static json_t *hexadecimal(uint64_t value)
 	return json_sprintf("%016llx", (unsigned long long)value);
 }
 
-static json_t *lanes_to_json(const Afar__Server *server)
+/* Whether this session may go by a lane: all but trying to connect. */
+static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 {
+	unsigned number;
+
+	if (session->path[0] && strcmp(session->path, lane->transport) != 0)
+		return false;
+	return fabrics_get(&session->fabrics, lane->transport, lane->address, &number) == 0 &&
+	       fabric_is_near(fabrics_at(&session->fabrics, number), lane->address);
+}
+
+/* The transport that it would take; NULL: none. */
+static const char *choose_transport(struct afar_session *session, const Afar__Server *server)
+{
+	for (size_t i = 0; i < server->n_lanes; i++) {
+		if (is_usable(session, server->lanes[i]))
+			return server->lanes[i]->transport;
+	}
+	return NULL;
+}
+
+static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server)
+{
+	const char *chosen = choose_transport(session, server);
 	json_t *lanes = json_array();
 
-	for (size_t i = 0; i < server->n_lanes; i++)
-		json_array_append_new(lanes, json_pack("{s:o, s:o}", "transport",
-						       text(server->lanes[i]->transport), "address",
-						       text(server->lanes[i]->address)));
+	for (size_t i = 0; i < server->n_lanes; i++) {
+		const Afar__Lane *lane = server->lanes[i];
+
+		json_array_append_new(
+			lanes, json_pack("{s:o, s:o, s:b}", "transport", text(lane->transport),
+					 "address", text(lane->address), "is_chosen",
+					 chosen && strcmp(chosen, lane->transport) == 0));
+	}
 	return lanes;
 }
 
-static json_t *server_to_json(const Afar__ServerStatus *status)
+static json_t *server_to_json(struct afar_session *session, const Afar__ServerStatus *status)
 {
 	static const Afar__Server no_server = AFAR__SERVER__INIT;
 	static const Afar__ServerReport no_report = AFAR__SERVER_REPORT__INIT;
@@ -49,13 +76,14 @@ static json_t *server_to_json(const Afar__ServerStatus *status)
 		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"server", number(server->server), "name", text(server->name), "is_up",
 		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
-		"control_address", text(server->control_address), "lanes", lanes_to_json(server),
-		"capacity_bytes", number(report->capacity_bytes), "granted_bytes",
-		number(report->granted_bytes), "draining_bytes", number(report->draining_bytes),
-		"dirty_bytes", number(report->dirty_bytes), "clean_bytes",
-		number(report->clean_bytes), "scrubbed_bytes", number(report->scrubbed_bytes),
-		"scrub_bytes_per_s", number(report->scrub_bytes_per_s), "nr_connections",
-		number(report->nr_connections), "resident_bytes", number(report->resident_bytes));
+		"control_address", text(server->control_address), "lanes",
+		lanes_to_json(session, server), "capacity_bytes", number(report->capacity_bytes),
+		"granted_bytes", number(report->granted_bytes), "draining_bytes",
+		number(report->draining_bytes), "dirty_bytes", number(report->dirty_bytes),
+		"clean_bytes", number(report->clean_bytes), "scrubbed_bytes",
+		number(report->scrubbed_bytes), "scrub_bytes_per_s",
+		number(report->scrub_bytes_per_s), "nr_connections", number(report->nr_connections),
+		"resident_bytes", number(report->resident_bytes));
 }
 
 static json_t *rights_to_json(uint32_t rights)
@@ -97,7 +125,7 @@ static json_t *session_to_json(const Afar__SessionStatus *status)
 			 (int)status->is_ending, "nr_references", number(status->nr_references));
 }
 
-static char *status_to_text(const struct afar_session *session, const Afar__ClusterStatus *status)
+static char *status_to_text(struct afar_session *session, const Afar__ClusterStatus *status)
 {
 	json_t *servers = json_array();
 	json_t *namespaces = json_array();
@@ -106,7 +134,7 @@ static char *status_to_text(const struct afar_session *session, const Afar__Clus
 	char *out;
 
 	for (size_t i = 0; i < status->n_servers; i++)
-		json_array_append_new(servers, server_to_json(status->servers[i]));
+		json_array_append_new(servers, server_to_json(session, status->servers[i]));
 	for (size_t i = 0; i < status->n_namespaces; i++)
 		json_array_append_new(namespaces, namespace_to_json(status->namespaces[i]));
 	for (size_t i = 0; i < status->n_sessions; i++)

@@ -111,11 +111,15 @@ static bool drop_clean(struct extent_pool *pool, struct reservation *reservation
 	if (!extent)
 		return false;
 	extent_move(pool, extent, EXTENT_TAKEN);
+	pool->dropping += extent->length;
 	pthread_mutex_unlock(&pool->lock);
 	segment_unmap(extent->addr, extent->length);
 	pthread_mutex_lock(&pool->lock);
+	pool->dropping -= extent->length;
 	extent_move(pool, extent, EXTENT_GONE);
 	free(extent);
+	/* There may be room for others, too. */
+	pthread_cond_broadcast(&pool->supply);
 	reservation->is_machine_full = false;
 	return true;
 }
@@ -210,7 +214,7 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
 	int error = 0;
 
 	if (pool->bytes[EXTENT_DRAINING] + pool->bytes[EXTENT_DIRTY] +
-		    pool->bytes[EXTENT_SCRUBBING] ==
+		    pool->bytes[EXTENT_SCRUBBING] + pool->dropping ==
 	    0)
 		return fail_full(pool, reservation->bytes,
 				 "the machine has not so much memory left");

@@ -59,6 +59,7 @@ struct extent_pool {
 
 	uint64_t bytes[NR_STATES]; /* in each state                                    */
 	uint64_t populating;	   /* on its way, not in any state yet                 */
+	uint64_t dropping;	   /* given back to the machine, but not yet gone     */
 	uint64_t reserving;	   /* asked for by reservations in progress            */
 	unsigned nr_waiting;	   /* of those, waiting for the scrubber               */
 	size_t nr_granted;	   /* entries of `granted`                             */

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -81,8 +82,11 @@ static void print_servers(const json_t *servers)
 		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
 		json_array_foreach(lanes, j, lane)
 		{
-			putchar(' ');
+			/* Those that this machine's clients take are marked. */
+			printf(" %s", json_is_true(json_object_get(lane, "is_chosen")) ? "*" : "");
 			cli_print(text_of(lane, "transport"));
+			if (!strncmp(text_of(lane, "address"), "unix:", strlen("unix:")))
+				continue;
 			putchar(' ');
 			cli_print(text_of(lane, "address"));
 		}

@@ -10,7 +10,7 @@ start_daemon both --role server --data "$scratch/both" --name both --data-listen
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M
 start_server single
 "$AFAR" status >status.out
-grep -q "both .*tcp 127.0.0.1:[0-9]* tcp 127.0.0.2:[0-9]*" status.out || fail "status: $(cat status.out)"
+grep -q "both .* \*tcp 127.0.0.1:[0-9]* \*tcp 127.0.0.2:[0-9]*" status.out || fail "status: $(cat status.out)"
 
 "$AFAR" ns create striped --width 2 --stripe 64K
 "$AFAR" ns create other --width 1
@@ -24,6 +24,13 @@ for size in 1 65537 1048577 20971520; do
 	done
 	rm "in.$size" "out.$size"
 done
+
+start_daemon near --role server --data "$scratch/near" --name near --data-listen local,127.0.0.1:0 \
+	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M
+"$AFAR" status >status.out
+grep -q "near .* \*local tcp 127.0.0.1:[0-9]*" status.out || fail "status: $(cat status.out)"
+"$AFAR" --path tcp status >status.out
+grep -q "near .* local \*tcp 127.0.0.1:[0-9]*" status.out || fail "status: $(cat status.out)"
 
 "$AFAR" --path tcp region put status.out other:forced >/dev/null
 AFAR_PATH=tcp "$AFAR" region get other:forced - | cmp - status.out
