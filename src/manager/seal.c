@@ -10,8 +10,9 @@
  * to be waited for.
  *
  * Jobs are not stored. When the manager ends in the middle, or a commit fails, the region is as it was and the
- * places that were to be are free; a server does as it is told in order, so that what it still copies there is
- * overwritten by whatever comes there next. Sealed extents that were got stay with the namespace.
+ * places that were to be are free. A server that was told to copy there and has not answered loses its connection:
+ * it does not begin what it was told on another, and what it has begun it ends before it joins again. Sealed
+ * extents that were got stay with the namespace.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,13 +62,24 @@ struct seal_part {
 
 /* ---- Ending a job */
 
-static void seal_free(struct seal *seal)
+/* Its place is free when the job ends: it must not copy there when that is another's. */
+static void stop_copy(struct core *core, const struct seal_part *part)
+{
+	struct live_server *live = core_live_server(core, part->server);
+
+	if (part->bytes == 0 && live != NULL && live->peer != NULL &&
+	    live->incarnation == part->incarnation)
+		core->environment.close_peer(core->environment.context, live->peer);
+}
+
+static void seal_free(struct core *core, struct seal *seal)
 {
 	struct seal_part *part, *next;
 
 	cds_list_for_each_entry_safe (part, next, &seal->parts, node) {
 		cds_list_del(&part->node);
 		part->seal = NULL;
+		stop_copy(core, part);
 	}
 	seal_plan_close(&seal->plan);
 	cds_list_del(&seal->node);
@@ -106,7 +118,7 @@ static void seal_fail(struct core *core, struct seal *seal, int status)
 {
 	answer_waiters(core, seal, status);
 	seal_plan_undo(core, &seal->plan);
-	seal_free(seal);
+	seal_free(core, seal);
 }
 
 static void fail_part(struct core *core, struct seal *seal, const struct seal_part *part,
@@ -428,7 +440,7 @@ void seals_committed(struct core *core, int status)
 			seal_fail(core, seal, status);
 		} else if (seal->state == SEAL_FINISHED) {
 			answer_waiters(core, seal, 0);
-			seal_free(seal);
+			seal_free(core, seal);
 		}
 	}
 	/* Behind the answers, whose sentence it may replace. */

@@ -172,8 +172,7 @@ static void run_reserve(struct orders *orders, struct job *job)
 	free(infos);
 }
 
-/* The namespace's connections are closed: the rest is the membership's thread's, in the order in which that was
- * asked for. On a progress thread. */
+/* The namespace's connections are closed: the rest is the membership's thread's. On a progress thread. */
 static void on_sealable(void *argument)
 {
 	struct job *job = argument;

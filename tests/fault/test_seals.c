@@ -69,13 +69,18 @@ static struct afar_region *make_region(void)
 static void drop_region(struct afar_region *region)
 {
 	struct afar_namespace *other;
+	int status;
 
 	assert_int_equal(afar_region_free(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_namespace_delete(session, "sealed", 0), 0);
 	assert_int_equal(afar_namespace_create(session, "other", NULL, &other), 0);
-	assert_int_equal(afar_namespace_reserve(other, 2 * SERVER_BYTES), 0);
+	/* A server that was to copy, and is to no more, joins again first. */
+	do
+		status = afar_namespace_reserve(other, 2 * SERVER_BYTES);
+	while (status == -ENOSPC);
+	assert_int_equal(status, 0);
 	assert_int_equal(afar_namespace_close(other), 0);
 	assert_int_equal(afar_namespace_delete(session, "other", 0), 0);
 }

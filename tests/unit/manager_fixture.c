@@ -56,12 +56,23 @@ static void fake_answer(void *context, void *call, Afar__Reply *reply)
 	*answer = copy_message(&reply->base);
 }
 
+static struct fake_server *server_of_peer(struct fixture *fixture, void *peer)
+{
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].peer == peer)
+			return &fixture->servers[i];
+	return NULL;
+}
+
 static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request *request,
 		     struct outgoing *outgoing)
 {
 	struct fixture *fixture = context;
-	struct server_call *call = calloc(1, sizeof(*call));
+	struct server_call *call;
 
+	if (server_of_peer(fixture, peer) == NULL) /* closed, which the core has still to hear */
+		return -ENOTCONN;
+	call = calloc(1, sizeof(*call));
 	assert_non_null(call);
 	assert_true(deadline > fixture->now);
 	call->peer = peer;
@@ -157,14 +168,6 @@ static void *new_peer(struct fixture *fixture, const char *principal)
 }
 
 /* ---- Servers */
-
-static struct fake_server *server_of_peer(struct fixture *fixture, void *peer)
-{
-	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
-		if (fixture->servers[i].peer == peer)
-			return &fixture->servers[i];
-	return NULL;
-}
 
 static Afar__Reply *status_reply(int status)
 {
