@@ -331,7 +331,8 @@ static void copy(struct local_endpoint *endpoint, const struct local_mapping *ma
 	bool is_done = local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
 					  transfer->nr_pieces, transfer->remote);
 
-	atomic_thread_fence(memory_order_acq_rel);
+	/* The bytes are there before the peer is looked at. */
+	atomic_thread_fence(memory_order_seq_cst);
 	if (is_done && !is_current(endpoint))
 		is_done = catch_up(endpoint) && local_mapping_find(endpoint, transfer->key);
 	local_endpoint_finish(endpoint, transfer->context, is_done ? 0 : -ECONNRESET, false);
