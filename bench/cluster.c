@@ -43,6 +43,7 @@ struct cluster {
 	struct daemon_process servers[CLUSTER_SERVERS_MAX];
 	unsigned nr_servers;
 	uint64_t server_bytes;
+	const char *transport; /* of its data */
 };
 
 static int find_program(char *out, size_t size)
@@ -232,10 +233,8 @@ static const char *environment(const char *name, const char *otherwise)
 	return value ? value : otherwise;
 }
 
-static void describe_lane(char *out, size_t size)
+static void describe_lane(const char *transport, char *out, size_t size)
 {
-	const char *transport = environment("AFAR_TEST_TRANSPORT", "tcp");
-
 	if (strcmp(transport, "local") == 0)
 		snprintf(out, size, "local");
 	else
@@ -273,7 +272,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
 	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
-	describe_lane(lane, sizeof(lane));
+	describe_lane(cluster->transport, lane, sizeof(lane));
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);
@@ -294,7 +293,8 @@ static int start_servers(struct cluster *cluster, unsigned nr, uint64_t bytes)
 	return status;
 }
 
-int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out)
+int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
+		       struct cluster **out)
 {
 	struct cluster *cluster = calloc(1, sizeof(*cluster));
 	int status;
@@ -302,6 +302,7 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 	if (!cluster)
 		return bench_fail(-ENOMEM, "no memory for a cluster");
 	cluster->server_bytes = server_bytes;
+	cluster->transport = transport;
 	snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/afar-bench-XXXXXX");
 	if (!mkdtemp(cluster->folder)) {
 		status = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
@@ -319,6 +320,12 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 	}
 	*out = cluster;
 	return 0;
+}
+
+int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out)
+{
+	return cluster_start_over(environment("AFAR_TEST_TRANSPORT", "tcp"), nr_servers,
+				  server_bytes, out);
 }
 
 static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place)

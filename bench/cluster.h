@@ -16,6 +16,9 @@ struct cluster;
  * The program is $AFARD, else the afard beside this program. The daemons die with this process.
  */
 int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out);
+/* The same over the transport named, whatever the environment says. The name must live as long. */
+int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
+		       struct cluster **out);
 /* Ends the daemons by SIGTERM, waits for them, removes the folder. NULL is allowed. */
 void cluster_stop(struct cluster *cluster);
 

@@ -91,6 +91,7 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 
 extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_limit;
+extern const struct bench_suite bench_suite_local;
 extern const struct bench_suite bench_suite_queue;
 extern const struct bench_suite bench_suite_region;
 extern const struct bench_suite bench_suite_rights;

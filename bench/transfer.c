@@ -12,8 +12,6 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
-#include "cluster.h"
-#include "scene.h"
 
 #define MIB	     (UINT64_C(1) << 20)
 #define SERVER_BYTES (256 * MIB)
@@ -36,15 +34,6 @@ double transfer_value(const struct bench_row *row, uint64_t elapsed_ns)
 		return microseconds_each(elapsed_ns, transfer->nr);
 	return gigabytes_per_second(transfer->nr * transfer->size, elapsed_ns);
 }
-
-struct transfer_stage {
-	struct raw_fabric *raw;
-	struct cluster *cluster;
-	struct scene scene;
-	struct afar_queue *queue;
-	struct afar_buffer *buffer; /* TRANSFER_DEPTH slots of up to 1 MiB */
-	char *plain;		    /* memory that libafar knows nothing of */
-};
 
 int transfer_run_raw(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
@@ -230,21 +219,6 @@ static int check_bytes(struct transfer_stage *state)
 	return 0;
 }
 
-void transfer_teardown(void *stage)
-{
-	struct transfer_stage *state = stage;
-
-	if (state->queue)
-		afar_queue_close(state->queue);
-	if (state->buffer)
-		afar_buffer_unregister(state->buffer);
-	scene_close(&state->scene);
-	cluster_stop(state->cluster);
-	raw_fabric_close(state->raw);
-	bench_memory_unmap(state->plain, MIB);
-	free(state);
-}
-
 static int open_session(struct transfer_stage *state, uint32_t spin_us)
 {
 	const struct afar_session_options options = {.size = sizeof(options), .spin_us = spin_us};
@@ -254,19 +228,15 @@ static int open_session(struct transfer_stage *state, uint32_t spin_us)
 	return status ? scene_fail("open a session", status) : 0;
 }
 
-int transfer_setup_spinning(uint32_t spin_us, void **stage)
+int transfer_open_ours(struct transfer_stage *state, const char *transport, uint32_t spin_us)
 {
-	struct transfer_stage *state = calloc(1, sizeof(*state));
 	int status;
 
-	if (!state)
-		return bench_fail(-ENOMEM, "no memory for the suite");
 	state->plain = bench_memory_map(MIB);
 	status = state->plain ? 0 : bench_fail(-ENOMEM, "no memory for a buffer");
 	if (!status)
-		status = raw_fabric_open(TRANSFER_REGION_BYTES, &state->raw);
-	if (!status)
-		status = cluster_start(1, SERVER_BYTES, &state->cluster);
+		status = transport ? cluster_start_over(transport, 1, SERVER_BYTES, &state->cluster)
+				   : cluster_start(1, SERVER_BYTES, &state->cluster);
 	if (!status)
 		status = open_session(state, spin_us);
 	if (!status)
@@ -276,8 +246,39 @@ int transfer_setup_spinning(uint32_t spin_us, void **stage)
 		status = scene_map(&state->scene, TRANSFER_REGION_BYTES);
 	if (!status)
 		status = open_queue(state);
+	return status ? status : check_bytes(state);
+}
+
+void transfer_close_ours(struct transfer_stage *state)
+{
+	if (state->queue)
+		afar_queue_close(state->queue);
+	if (state->buffer)
+		afar_buffer_unregister(state->buffer);
+	scene_close(&state->scene);
+	cluster_stop(state->cluster);
+	bench_memory_unmap(state->plain, MIB);
+}
+
+void transfer_teardown(void *stage)
+{
+	struct transfer_stage *state = stage;
+
+	transfer_close_ours(state);
+	raw_fabric_close(state->raw);
+	free(state);
+}
+
+int transfer_setup_spinning(uint32_t spin_us, void **stage)
+{
+	struct transfer_stage *state = calloc(1, sizeof(*state));
+	int status;
+
+	if (!state)
+		return bench_fail(-ENOMEM, "no memory for the suite");
+	status = raw_fabric_open(TRANSFER_REGION_BYTES, &state->raw);
 	if (!status)
-		status = check_bytes(state);
+		status = transfer_open_ours(state, NULL, spin_us);
 	if (status) {
 		transfer_teardown(state);
 		return status;

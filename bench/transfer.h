@@ -1,16 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows that move bytes, ours against raw libfabric, for the stages of suites `region` and `verbs`. */
+/* Rows that move bytes, ours against raw libfabric, for the stages of suites `region` and `verbs`;
+ * our side of them alone for suite `local`, which has other references. */
 #ifndef BENCH_TRANSFER_H
 #define BENCH_TRANSFER_H
 
+#include "cluster.h"
 #include "harness.h"
 #include "raw_fabric.h"
+#include "scene.h"
 
 #define TRANSFER_REGION_BYTES  (UINT64_C(64) << 20)
 #define TRANSFER_WINDOW	       (UINT64_C(1) << 20) /* for latencies: stays in the caches of both sides */
 #define TRANSFER_DEPTH	       16U
 #define TRANSFER_LATENCY_BAR   1.15
 #define TRANSFER_BANDWIDTH_BAR 0.95
+
+/* What the row functions below take; a stage of another kind has it as its first member. */
+struct transfer_stage {
+	struct raw_fabric *raw; /* NULL: the stage has another reference */
+	struct cluster *cluster;
+	struct scene scene;
+	struct afar_queue *queue;
+	struct afar_buffer *buffer; /* TRANSFER_DEPTH slots of up to 1 MiB */
+	char *plain;		    /* memory that libafar knows nothing of */
+};
+
+/*
+ * Our side alone, in `state`, which is zeroed: a cluster of one server over `transport` (NULL: as
+ * cluster_start() has it), a session that spins for `spin_us` before it sleeps (0: the default), a mapping and a
+ * queue, and a look whether bytes written are the bytes read. transfer_close_ours() takes what there is.
+ */
+int transfer_open_ours(struct transfer_stage *state, const char *transport, uint32_t spin_us);
+void transfer_close_ours(struct transfer_stage *state);
 
 /* A stage's. Raw libfabric and the cluster are at the same address, over the same transport (cluster.h). */
 int transfer_setup(void **stage);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Suite `local`: remote DRAM of the same machine, which costs a copy. Whatever the environment names, the
+ * clusters are over the transport local. */
+#include "local.h"
+
+static const struct bench_stage *const stages[] = {
+	&local_memory_stage,
+	&local_calls_stage,
+};
+
+const struct bench_suite bench_suite_local = {
+	.name = "local",
+	.summary = "DRAM of another process of this machine: transfers against memcpy, calls "
+		   "against tcp",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
+};
