@@ -7,6 +7,7 @@
 
 extern const struct bench_stage local_memory_stage; /* local_memory.c */
 extern const struct bench_stage local_calls_stage;  /* local_calls.c  */
+extern const struct bench_stage local_ucx_stage;    /* local_ucx.c    */
 
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 
