@@ -21,6 +21,7 @@
 
 #include <afar/afar.h>
 
+#include "../transport.h"
 #include "cluster.h"
 
 #define KIB	   ((uint64_t)1 << 10)
@@ -183,7 +184,8 @@ static void test_region_closed_under_a_transfer(void **state)
 		expect_pattern();
 		assert_int_equal(afar_region_open(ns, "r", &user.region), 0);
 	}
-	assert_true(nr_busy > 0);
+	assert_true(nr_busy > 0 ||
+		    is_on_local()); /* where a transfer may be over before the call */
 	assert_int_equal(afar_region_free(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
@@ -219,7 +221,8 @@ static void test_unmapped_under_a_transfer(void **state)
 		nr_busy += close_under(&user);
 		expect_pattern();
 	}
-	assert_true(nr_busy > 0);
+	assert_true(nr_busy > 0 ||
+		    is_on_local()); /* where a transfer may be over before the call */
 	assert_int_equal(afar_region_free(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
@@ -272,7 +275,8 @@ static void test_buffer_unregistered_under_a_transfer(void **state)
 		for (size_t i = 0; i < MIB; i++)
 			assert_int_equal(user.memory[i], 0xee);
 	}
-	assert_true(nr_busy > 0);
+	assert_true(nr_busy > 0 ||
+		    is_on_local()); /* where a transfer may be over before the call */
 	assert_int_equal(afar_queue_close(user.queue), 0);
 	assert_int_equal(afar_region_free(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
