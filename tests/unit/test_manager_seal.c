@@ -418,14 +418,14 @@ static void test_commit_fails(void **state)
 
 static void test_freed_meanwhile(void **state)
 {
-	Afar__Reply *reply;
+	Afar__Reply *reply, *freed = NULL;
 
 	FOR_BOTH_STEPS(is_copying)
 	{
 		begin_sealing(is_copying, &reply);
-		fixture_send(&fixture, &client, ++client.next_id, ask_free(region),
-			     &(Afar__Reply *){NULL});
+		fixture_send(&fixture, &client, ++client.next_id, ask_free(region), &freed);
 		fixture_pump(&fixture);
+		drop(freed);
 		let_go();
 		assert_int_equal(reply->status, -AFAR_EFREED);
 		drop(reply);
@@ -436,9 +436,10 @@ static void test_freed_meanwhile(void **state)
 		client_lose(&fixture, &client);
 		fixture_advance(&fixture, FIXTURE_LEASE_MS);
 		assert_int_equal(client_open(&fixture, &client), 0);
-		fixture_send(&fixture, &client, ++client.next_id, ask_delete("a", true),
-			     &(Afar__Reply *){NULL});
+		freed = NULL;
+		fixture_send(&fixture, &client, ++client.next_id, ask_delete("a", true), &freed);
 		fixture_pump(&fixture);
+		drop(freed);
 		let_go();
 		fixture_advance(&fixture, 100);
 		assert_non_null(reply);
@@ -447,6 +448,7 @@ static void test_freed_meanwhile(void **state)
 		assert_null(ns_of(ns));
 		check_all(&fixture);
 		again(state);
+		freed = NULL;
 	}
 }
 
