@@ -34,6 +34,7 @@ struct afar_target {
 	uint32_t rights;      /* RIGHT_… */
 	bool has_nic_atomics; /* they are the home of its atomics, else the servers' processors */
 	bool is_without_atomics; /* because of that: our transport has none */
+	atomic_bool is_sealed; /* as the layout says, which is for those alone who are counted in */
 	/* Replaced once, when it becomes known that the region is sealed, by one over the same servers. Who
 	 * looks twice may see two. */
 	struct layout *_Atomic layout;
@@ -337,8 +338,7 @@ void target_look_for_atomics(struct afar_target *target);
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
-	return !opcode_writes(opcode) ||
-	       ((target->rights & RIGHT_WRITE) && !target->layout->is_sealed);
+	return !opcode_writes(opcode) || ((target->rights & RIGHT_WRITE) && !target->is_sealed);
 }
 
 /* ---- Sealing: seal.c */

@@ -108,6 +108,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 	if (!ret) {
 		layout->is_sealed = info->is_sealed;
 		region->target.layout = layout;
+		region->target.is_sealed = layout->is_sealed;
 		ret = find_peers(&region->target, info->layout);
 	}
 	if (!ret)

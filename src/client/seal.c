@@ -110,6 +110,7 @@ static int take_sealed(struct afar_target *target, const Afar__RegionInfo *info)
 	target->unsealed = target->layout;
 	target->unsealed->has_keys = false;
 	target->layout = layout;
+	target->is_sealed = true;
 	pthread_mutex_unlock(&target->session->lock);
 	return 0;
 }

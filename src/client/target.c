@@ -285,7 +285,7 @@ void target_look_for_atomics(struct afar_target *target)
 
 int target_fail_read_only(const struct afar_target *target)
 {
-	if (target->layout->is_sealed)
+	if (target->is_sealed)
 		return error_fail(-EROFS,
 				  "write to the region at %#llx: it is sealed, for good; write to "
 				  "another",

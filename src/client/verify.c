@@ -65,6 +65,7 @@ static int view_open(struct afar_target *target, struct view **out)
 	view->target.reaches = target->reaches;
 	ret = layout_with_sums(target->layout, &layout, &view->sums_at);
 	view->target.layout = layout;
+	view->target.is_sealed = layout->is_sealed;
 	if (!ret)
 		ret = copy_accesses(view, target);
 	view->data = malloc(PIECE_MAX);

@@ -342,6 +342,7 @@ static void test_sealed_while_waiting(void **state)
 	put(0, 0, narrow);
 	put(1, AFTER, narrow);
 	narrow->layout->is_sealed = true;
+	narrow->is_sealed = true;
 	end(0, 0);
 	assert_false(is_posted(1));
 	expect(1, -EROFS);
