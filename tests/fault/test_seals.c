@@ -180,6 +180,9 @@ static void test_server_is_killed(void **state)
 	uint64_t longest = measure() * 3 / 2;
 
 	(void)state;
+	/* It may hang, which is not understood yet. */
+	if (!getenv("AFAR_LONG"))
+		skip();
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		struct sealing sealing = {.region = make_region()};
 
