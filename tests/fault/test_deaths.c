@@ -88,17 +88,19 @@ struct allocator {
 };
 
 static atomic_uint nr_allocated;
+static pthread_barrier_t have_opened; /* who finds no manager is told so at once */
 
 /* Makes named regions until told to stop; each name tells who made it and as which. */
 static void *allocate(void *argument)
 {
 	struct allocator *allocator = argument;
-	struct afar_session *session;
+	struct afar_session *session = NULL;
 	struct afar_namespace *ns = NULL;
 	struct afar_region *region;
 	char name[32];
 
 	allocator->status = afar_session_open(cluster_uri(cluster), NULL, &session);
+	pthread_barrier_wait(&have_opened);
 	if (!allocator->status)
 		allocator->status = afar_namespace_open(session, "calls", &ns);
 	for (unsigned i = 0; i < NR_ALLOCATIONS && !allocator->status; i++) {
@@ -114,7 +116,8 @@ static void *allocate(void *argument)
 		snprintf(allocator->error, sizeof(allocator->error), "%s", afar_last_error());
 	if (ns)
 		afar_namespace_close(ns);
-	afar_session_close(session);
+	if (session)
+		afar_session_close(session);
 	return NULL;
 }
 
@@ -131,6 +134,7 @@ static void test_manager_restarts_under_calls(void **state)
 		{.size = sizeof(stats[0])}};
 
 	(void)state;
+	assert_int_equal(pthread_barrier_init(&have_opened, NULL, NR_ALLOCATORS), 0);
 	for (unsigned i = 0; i < NR_ALLOCATORS; i++) {
 		allocators[i].number = i;
 		assert_int_equal(
@@ -148,6 +152,7 @@ static void test_manager_restarts_under_calls(void **state)
 			fail_msg("client %u after %u: %s", i, allocators[i].nr_made,
 				 allocators[i].error);
 	}
+	pthread_barrier_destroy(&have_opened);
 	assert_int_equal(afar_region_list(ns, 0, stats, NR_ALLOCATORS * NR_ALLOCATIONS + 1),
 			 NR_ALLOCATORS * NR_ALLOCATIONS);
 	assert_int_equal(afar_namespace_close(ns), 0);
