@@ -72,7 +72,7 @@ static uint8_t *lend(unsigned access, uint64_t key)
 	require(fabric_memory_register(world.fabric->domain, addr, LENT_BYTES, access, &memory) ==
 		0);
 	registration = memory.handle;
-	registration->key = key;
+	registration->keyed.key = key;
 	return addr;
 }
 

@@ -69,7 +69,7 @@ static void lend(struct guarded *guarded, unsigned access, uint64_t key)
 	require(fabric_memory_register(world.fabric->domain, guarded->lent, LENT_BYTES, access,
 				       &memory) == 0);
 	registration = memory.handle;
-	registration->key = key;
+	registration->keyed.key = key;
 }
 
 static void open_world(void)

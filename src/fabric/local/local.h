@@ -32,6 +32,7 @@
 #include <urcu/list.h>
 
 #include "fabric/fabric.h"
+#include "fabric/keys.h"
 #include "fabric/local/wire.h"
 
 #define LOCAL_TRANSFER_MAX (UINT64_C(8) << 20) /* what posting may copy at once          */
@@ -45,11 +46,11 @@ _Static_assert(LOCAL_DONE_MAX >= LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX, "all can 
 struct local_domain {
 	struct fabric_domain base;
 	pthread_mutex_t lock;
-	void *registrations; /* tree of local_registration, by key */
+	struct key_book registrations;
 };
 
 struct local_registration {
-	uint64_t key; /* first: the tree is searched for it; never 0 */
+	struct keyed keyed; /* first */
 	uint64_t length;
 	unsigned access;
 	int fd; /* of all of the memory, its owner's */

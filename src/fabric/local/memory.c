@@ -6,11 +6,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,36 +38,6 @@ void local_domain_close(struct fabric_domain *base)
 
 /* ---- Registering */
 
-static int compare_keys(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Gives it a key that nobody can guess, and a place in the tree. */
-static int insert(struct local_domain *domain, struct local_registration *registration)
-{
-	struct local_registration **found;
-	int status = -EEXIST;
-
-	while (status == -EEXIST) {
-		if (getrandom(&registration->key, sizeof(registration->key), 0) !=
-		    (ssize_t)sizeof(registration->key))
-			return -EIO;
-		if (registration->key == 0)
-			continue;
-		pthread_mutex_lock(&domain->lock);
-		found = tsearch(registration, &domain->registrations, compare_keys);
-		if (!found)
-			status = -ENOMEM;
-		else if (*found == registration)
-			status = 0;
-		pthread_mutex_unlock(&domain->lock);
-	}
-	return status;
-}
-
 int local_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
 			  struct fabric_memory *out)
 {
@@ -94,13 +62,15 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 	registration->access = access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	registration->fd = fd;
 	CDS_INIT_LIST_HEAD(&registration->loans);
-	status = insert(domain, registration);
+	pthread_mutex_lock(&domain->lock);
+	status = key_book_add(&domain->registrations, &registration->keyed);
+	pthread_mutex_unlock(&domain->lock);
 	if (status != 0) {
 		free(registration);
 		return error_code(status);
 	}
 	out->handle = registration;
-	out->key = registration->key;
+	out->key = registration->keyed.key;
 	return 0;
 }
 
@@ -108,9 +78,9 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 
 static struct local_registration *find(struct local_domain *domain, uint64_t key)
 {
-	struct local_registration *const *found = tfind(&key, &domain->registrations, compare_keys);
+	struct keyed *keyed = key_book_find(&domain->registrations, key);
 
-	return found ? *found : NULL;
+	return keyed ? caa_container_of(keyed, struct local_registration, keyed) : NULL;
 }
 
 static bool has_loan(const struct local_endpoint *endpoint,
@@ -144,7 +114,7 @@ static int open_for_reading(int fd)
 static bool hand_over(const struct local_endpoint *endpoint,
 		      const struct local_registration *registration)
 {
-	struct local_message message = local_talk_message(LOCAL_LEND, registration->key);
+	struct local_message message = local_talk_message(LOCAL_LEND, registration->keyed.key);
 	bool is_sent, may_write = (registration->access & FABRIC_REMOTE_WRITE) != 0;
 	int fd = may_write ? registration->fd : open_for_reading(registration->fd);
 
@@ -225,9 +195,9 @@ bool local_memory_deregister(struct fabric_memory *memory)
 	if (!registration)
 		return true;
 	pthread_mutex_lock(&domain->lock);
-	tdelete(registration, &domain->registrations, compare_keys);
+	key_book_remove(&domain->registrations, &registration->keyed);
 	cds_list_for_each_entry_safe (loan, next, &registration->loans, of_registration) {
-		revoke_from(loan->endpoint, registration->key);
+		revoke_from(loan->endpoint, registration->keyed.key);
 		end_loan(loan);
 	}
 	was_lent = registration->was_lent;

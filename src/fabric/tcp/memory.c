@@ -5,10 +5,8 @@
  * take copies: a transfer that has begun never refers to a registration.
  */
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
 #include "fabric/tcp/tcp.h"
@@ -35,36 +33,6 @@ void tcp_domain_close(struct fabric_domain *base)
 
 /* ---- Registering */
 
-static int compare_keys(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Gives it a key that nobody can guess, and a place in the tree. */
-static int insert(struct tcp_domain *domain, struct tcp_registration *registration)
-{
-	struct tcp_registration **found;
-	int status = -EEXIST;
-
-	while (status == -EEXIST) {
-		if (getrandom(&registration->key, sizeof(registration->key), 0) !=
-		    (ssize_t)sizeof(registration->key))
-			return -EIO;
-		if (registration->key == 0)
-			continue;
-		pthread_rwlock_wrlock(&domain->lock);
-		found = tsearch(registration, &domain->registrations, compare_keys);
-		if (found == NULL)
-			status = -ENOMEM;
-		else if (*found == registration)
-			status = 0;
-		pthread_rwlock_unlock(&domain->lock);
-	}
-	return status;
-}
-
 int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out)
 {
@@ -81,13 +49,15 @@ int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	registration->addr = addr;
 	registration->length = length;
 	registration->access = access;
-	status = insert(domain, registration);
+	pthread_rwlock_wrlock(&domain->lock);
+	status = key_book_add(&domain->registrations, &registration->keyed);
+	pthread_rwlock_unlock(&domain->lock);
 	if (status != 0) {
 		free(registration);
 		return error_code(status);
 	}
 	out->handle = registration;
-	out->key = registration->key;
+	out->key = registration->keyed.key;
 	return 0;
 }
 
@@ -95,15 +65,16 @@ int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 bool tcp_memory_deregister(struct fabric_memory *memory)
 {
 	struct tcp_domain *domain = tcp_container(memory->domain, struct tcp_domain);
+	struct tcp_registration *registration = memory->handle;
 
-	if (memory->handle == NULL)
+	if (registration == NULL)
 		return true;
 	pthread_rwlock_wrlock(&domain->lock);
-	tdelete(memory->handle, &domain->registrations, compare_keys);
+	key_book_remove(&domain->registrations, &registration->keyed);
 	pthread_rwlock_unlock(&domain->lock);
 	/* Last: copies that are made from now on are not of this one. */
 	atomic_fetch_add(&domain->generation, 1);
-	free(memory->handle);
+	free(registration);
 	memory->handle = NULL;
 	return true;
 }
@@ -115,7 +86,7 @@ static struct tcp_registration *look_up(struct tcp_domain *domain, struct tcp_kn
 					uint64_t key)
 {
 	struct tcp_registration *copy = &known->registrations[key % TCP_KNOWN];
-	struct tcp_registration *const *found;
+	const struct keyed *found;
 	/* First: what is taken away while we look is stale by the next time. */
 	unsigned long generation = atomic_load(&domain->generation);
 
@@ -123,13 +94,13 @@ static struct tcp_registration *look_up(struct tcp_domain *domain, struct tcp_kn
 		memset(known, 0, sizeof(*known));
 		known->generation = generation;
 	}
-	if (copy->key == key)
+	if (copy->keyed.key == key)
 		return copy;
 	*copy = (struct tcp_registration){0};
 	pthread_rwlock_rdlock(&domain->lock);
-	found = tfind(&key, &domain->registrations, compare_keys);
+	found = key_book_find(&domain->registrations, key);
 	if (found != NULL)
-		*copy = **found;
+		*copy = *caa_container_of(found, const struct tcp_registration, keyed);
 	pthread_rwlock_unlock(&domain->lock);
 	return copy;
 }
@@ -140,7 +111,7 @@ uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uin
 	const struct tcp_registration *registration = look_up(domain, known, key);
 	uint64_t end;
 
-	if (registration->key == 0 || (registration->access & access) != access ||
+	if (registration->keyed.key == 0 || (registration->access & access) != access ||
 	    __builtin_add_overflow(offset, length, &end) || end > registration->length)
 		return NULL;
 	return registration->addr + offset;

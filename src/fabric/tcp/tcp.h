@@ -26,6 +26,7 @@
 #include <urcu/list.h>
 
 #include "fabric/fabric.h"
+#include "fabric/keys.h"
 #include "fabric/tcp/wire.h"
 
 #define TCP_TRANSFER_MAX (UINT64_C(1) << 30)
@@ -37,7 +38,7 @@
 #define TCP_KNOWN	4U    /* registrations that an endpoint remembers */
 
 struct tcp_registration {
-	uint64_t key; /* first: the tree is searched for it; never 0 */
+	struct keyed keyed; /* first */
 	uint8_t *addr;
 	uint64_t length;
 	unsigned access;
@@ -45,8 +46,8 @@ struct tcp_registration {
 
 struct tcp_domain {
 	struct fabric_domain base;
-	pthread_rwlock_t lock;	 /* of the tree */
-	void *registrations;	 /* tree of tcp_registration, by key */
+	pthread_rwlock_t lock; /* of the book */
+	struct key_book registrations;
 	atomic_ulong generation; /* moves when one is taken away */
 };
 
