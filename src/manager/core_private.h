@@ -268,6 +268,8 @@ void outgoing_free(struct outgoing *outgoing);
 /* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
 void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
 		 Afar__Request *request, struct outgoing *outgoing);
+/* The request for extents of a namespace. NULL: no memory. */
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed);
 /* Asks it to release extents that the tables do not have. */
 void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
 void server_answered(struct core *core, struct event *event);

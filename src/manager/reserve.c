@@ -309,27 +309,10 @@ static int plan_open(struct core *core, const struct job *job, struct plan *plan
 	return 0;
 }
 
-static Afar__Request *make_reserve(const struct job *job, uint64_t bytes)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-
-	if (request == NULL)
-		return NULL;
-	request->extents_reserve = MESSAGE_NEW(afar__extents_reserve, Afar__ExtentsReserve);
-	if (request->extents_reserve == NULL) {
-		free(request);
-		return NULL;
-	}
-	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request->extents_reserve->namespace_ = job->namespace_number;
-	request->extents_reserve->bytes = bytes;
-	return request;
-}
-
 static int ask(struct core *core, struct job *job, struct live_server *live, uint64_t bytes)
 {
 	struct outgoing *outgoing = outgoing_new(OUTGOING_RESERVE, live);
-	Afar__Request *request = make_reserve(job, bytes);
+	Afar__Request *request = server_ask_extents(job->namespace_number, bytes, false);
 	struct share *share = calloc(1, sizeof(*share));
 
 	if (share == NULL || outgoing == NULL || request == NULL) {

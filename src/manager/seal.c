@@ -140,24 +140,6 @@ static void fail_part(struct core *core, struct seal *seal, const struct seal_pa
 
 /* ---- Asking servers */
 
-static Afar__Request *make_reserve(uint64_t ns, uint64_t bytes)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-
-	if (request == NULL)
-		return NULL;
-	request->extents_reserve = MESSAGE_NEW(afar__extents_reserve, Afar__ExtentsReserve);
-	if (request->extents_reserve == NULL) {
-		free(request);
-		return NULL;
-	}
-	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request->extents_reserve->namespace_ = ns;
-	request->extents_reserve->bytes = bytes;
-	request->extents_reserve->is_sealed = true;
-	return request;
-}
-
 static bool fill_moves(Afar__ExtentsSeal *ask, const struct seal_plan *plan, uint64_t server)
 {
 	ask->moves = calloc(plan->nr_pieces + 1, sizeof(*ask->moves));
@@ -246,8 +228,8 @@ static int ask_reserve(struct core *core, struct seal *seal)
 		uint64_t bytes = (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
 				 PLACEMENT_EXTENT_UNIT;
 
-		rc = ask(core, seal, lack->server, make_reserve(seal->namespace_number, bytes),
-			 bytes, 0);
+		rc = ask(core, seal, lack->server,
+			 server_ask_extents(seal->namespace_number, bytes, true), bytes, 0);
 	}
 	return rc;
 }

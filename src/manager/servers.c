@@ -77,6 +77,24 @@ static void live_free(struct live_server *live)
 
 /* ---- Calls to servers */
 
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	if (request == NULL)
+		return NULL;
+	request->extents_reserve = MESSAGE_NEW(afar__extents_reserve, Afar__ExtentsReserve);
+	if (request->extents_reserve == NULL) {
+		free(request);
+		return NULL;
+	}
+	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
+	request->extents_reserve->namespace_ = ns;
+	request->extents_reserve->bytes = bytes;
+	request->extents_reserve->is_sealed = is_sealed;
+	return request;
+}
+
 struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live)
 {
 	struct outgoing *outgoing = calloc(1, sizeof(*outgoing));
