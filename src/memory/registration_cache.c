@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See registration_cache.h. A registration is looked up by its range in a sorted array, in which none overlap;
+ * what overlaps is merged into one. Those that nobody uses are in the order of their last use; what leaves the
+ * array is condemned, and deregistered in batches by a thread of the cache's own once nobody uses it.
+ *
+ * One lock guards all of it. The monitor takes it before it lets go on who freed memory, so nothing is allocated,
+ * freed, registered or waited for while it is held (but for conditions, which give it up).
+ */
+#include "memory/registration_cache.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <urcu/list.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "memory/monitor.h"
+
+#define PAGE		   ((uintptr_t)4096)
+#define NR_UNWATCHABLE_MAX 256U
+#define BATCH_MAX	   256U
+#define PATIENCE_MS	   100 /* that the condemned wait for others */
+
+enum registration_state {
+	REGISTRATION_ADDING, /* in the array, without a handle yet */
+	REGISTRATION_KEPT,   /* in the array                       */
+	REGISTRATION_LOST,   /* was; or never will be              */
+};
+
+struct registration {
+	struct cds_list_head node; /* unused or condemned */
+	struct range range;
+	void *handle;
+	unsigned nr_users;
+	enum registration_state state;
+};
+
+struct registration_cache {
+	struct registration_cache_options options;
+	struct monitor *monitor;
+	pthread_mutex_t lock;
+	pthread_cond_t added; /* one is not REGISTRATION_ADDING any more */
+	pthread_cond_t condemned_some;
+	pthread_cond_t removed;
+	struct ranges kept;
+	struct ranges unwatchable;	/* items are none */
+	struct cds_list_head unused;	/* kept; least recently used first */
+	struct cds_list_head condemned; /* used by nobody, to be deregistered */
+	size_t nr_condemned;
+	uint64_t condemned_bytes;
+	uint64_t removing_bytes; /* that are being deregistered */
+	bool is_closing;
+	struct registration_cache_stat stat;
+	pthread_t thread;
+	unsigned nr_forks; /* when it was opened: a child of the process has nothing of this */
+};
+
+static size_t length_of(const struct registration *registration)
+{
+	return registration->range.end - registration->range.start;
+}
+
+/* ---- Leaving the cache: with the lock held */
+
+static void condemn(struct registration_cache *cache, struct registration *registration)
+{
+	cds_list_add_tail(&registration->node, &cache->condemned);
+	cache->nr_condemned++;
+	cache->condemned_bytes += length_of(registration);
+	if (cache->nr_condemned == 1 || cache->nr_condemned == cache->options.batch)
+		pthread_cond_signal(&cache->condemned_some);
+}
+
+/* Whoever uses it goes on with it. */
+static void lose(struct registration_cache *cache, size_t place)
+{
+	struct registration *registration = cache->kept.items[place];
+	bool was_kept = registration->state == REGISTRATION_KEPT;
+
+	ranges_remove(&cache->kept, place);
+	registration->state = REGISTRATION_LOST;
+	if (was_kept && registration->nr_users == 0) {
+		cds_list_del(&registration->node);
+		condemn(cache, registration);
+	}
+}
+
+static bool evict_one(struct registration_cache *cache)
+{
+	struct registration *oldest;
+
+	if (cds_list_empty(&cache->unused))
+		return false;
+	oldest = cds_list_first_entry(&cache->unused, struct registration, node);
+	lose(cache, ranges_first_behind(&cache->kept, oldest->range.start));
+	cache->stat.nr_evicted++;
+	return true;
+}
+
+static void evict_batch(struct registration_cache *cache)
+{
+	for (unsigned i = 0; i < cache->options.batch && evict_one(cache); i++)
+		;
+}
+
+/* ---- Deregistering */
+
+static bool is_unwatchable(const struct registration_cache *cache, struct range range)
+{
+	return ranges_overlaps(&cache->unwatchable,
+			       ranges_first_behind(&cache->unwatchable, range.start), range);
+}
+
+/* But for what is kept again by now. Of what nothing is kept for now, we want to hear when it is gone. With the
+ * lock held. */
+static void unwatch(struct registration_cache *cache, struct range range)
+{
+	size_t place = ranges_first_behind(&cache->kept, range.start);
+
+	if (is_unwatchable(cache, range))
+		return;
+	for (; ranges_overlaps(&cache->kept, place, range); place++) {
+		const struct range *kept = &cache->kept.at[place];
+
+		if (range.start < kept->start)
+			monitor_unwatch(cache->monitor, (struct range){range.start, kept->start});
+		range.start = kept->end;
+	}
+	if (range.start < range.end)
+		monitor_unwatch(cache->monitor, range);
+}
+
+/* Takes some of the condemned out. With the lock held. */
+static size_t take_condemned(struct registration_cache *cache, struct registration **out)
+{
+	size_t nr = 0;
+
+	while (nr < BATCH_MAX && !cds_list_empty(&cache->condemned)) {
+		struct registration *registration =
+			cds_list_first_entry(&cache->condemned, struct registration, node);
+
+		cds_list_del(&registration->node);
+		unwatch(cache, registration->range);
+		cache->condemned_bytes -= length_of(registration);
+		cache->removing_bytes += length_of(registration);
+		out[nr++] = registration;
+	}
+	cache->nr_condemned -= nr;
+	if (nr > 0)
+		cache->stat.nr_removals++;
+	return nr;
+}
+
+/* Without the lock. */
+static void remove_all(struct registration_cache *cache, struct registration *const *registrations,
+		       size_t nr)
+{
+	void *handles[BATCH_MAX] = {NULL};
+	uint64_t bytes = 0;
+
+	if (nr == 0)
+		return;
+	for (size_t i = 0; i < nr; i++) {
+		handles[i] = registrations[i]->handle;
+		bytes += length_of(registrations[i]);
+	}
+	cache->options.registrar.remove(cache->options.registrar.context, handles, nr);
+	for (size_t i = 0; i < nr; i++)
+		free(registrations[i]);
+	pthread_mutex_lock(&cache->lock);
+	cache->stat.bytes -= bytes;
+	cache->removing_bytes -= bytes;
+	pthread_cond_broadcast(&cache->removed);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* Little room is left: a batch is evicted ahead of the need. */
+static bool is_short(struct registration_cache *cache)
+{
+	const struct registration_cache_options *options = &cache->options;
+
+	return options->batch > 1 && !cds_list_empty(&cache->unused) &&
+	       (cache->stat.bytes - cache->condemned_bytes - cache->removing_bytes >
+			options->bytes_max - options->bytes_max / 8 ||
+		cache->kept.nr > options->nr_max - options->nr_max / 8);
+}
+
+/* Until there is a full batch, or the first has waited for long enough. With the lock held. */
+static void await_batch(struct registration_cache *cache)
+{
+	struct timespec until;
+	uint64_t deadline;
+
+	while (cache->nr_condemned == 0 && !is_short(cache) && !cache->is_closing)
+		pthread_cond_wait(&cache->condemned_some, &cache->lock);
+	deadline = clock_deadline_ms(PATIENCE_MS);
+	until.tv_sec = (time_t)(deadline / 1000000000U);
+	until.tv_nsec = (long)(deadline % 1000000000U);
+	while (cache->nr_condemned < cache->options.batch && !is_short(cache) &&
+	       !cache->is_closing &&
+	       pthread_cond_timedwait(&cache->condemned_some, &cache->lock, &until) == 0)
+		;
+}
+
+static void *thread_run(void *argument)
+{
+	struct registration_cache *cache = argument;
+	struct registration *batch[BATCH_MAX];
+	bool is_closing;
+
+	do {
+		size_t nr;
+
+		pthread_mutex_lock(&cache->lock);
+		await_batch(cache);
+		if (is_short(cache))
+			evict_batch(cache);
+		nr = take_condemned(cache, batch);
+		is_closing = cache->is_closing && nr == 0;
+		pthread_mutex_unlock(&cache->lock);
+		remove_all(cache, batch, nr);
+	} while (!is_closing);
+	return NULL;
+}
+
+/* ---- What the monitor tells, with the lock held */
+
+static void lose_all_of(struct registration_cache *cache, struct range range)
+{
+	size_t place = ranges_first_behind(&cache->kept, range.start);
+
+	while (ranges_overlaps(&cache->kept, place, range)) {
+		lose(cache, place);
+		cache->stat.nr_changed++;
+	}
+}
+
+/* Takes `range` in, and what it touches. When there is no room, what lies between two is taken in as well. */
+static void add_unwatchable(struct registration_cache *cache, struct range range)
+{
+	struct ranges *ranges = &cache->unwatchable;
+	size_t place = ranges_first_behind(ranges, range.start);
+	bool is_full = ranges->nr == ranges->nr_max;
+
+	if (is_full && !ranges_overlaps(ranges, place, range)) {
+		place = place < ranges->nr ? place : place - 1;
+		if (ranges->at[place].start < range.start)
+			range.start = ranges->at[place].start;
+		if (ranges->at[place].end > range.end)
+			range.end = ranges->at[place].end;
+		place = ranges_first_behind(ranges, range.start);
+	}
+	while (ranges_overlaps(ranges, place, range)) {
+		if (ranges->at[place].start < range.start)
+			range.start = ranges->at[place].start;
+		if (ranges->at[place].end > range.end)
+			range.end = ranges->at[place].end;
+		ranges_remove(ranges, place);
+	}
+	ranges_insert(ranges, range, NULL);
+}
+
+/* What is there from now on is other memory. Of one that is cut in two the second part stays, if there is room. */
+static void forget_unwatchable(struct registration_cache *cache, struct range range)
+{
+	struct ranges *ranges = &cache->unwatchable;
+	size_t place = ranges_first_behind(ranges, range.start);
+
+	while (ranges_overlaps(ranges, place, range)) {
+		struct range found = ranges->at[place];
+
+		if (found.start < range.start && found.end > range.end &&
+		    ranges->nr == ranges->nr_max)
+			return;
+		ranges_remove(ranges, place);
+		if (found.start < range.start) {
+			ranges_insert(ranges, (struct range){found.start, range.start}, NULL);
+			place++;
+		}
+		if (found.end > range.end)
+			ranges_insert(ranges, (struct range){range.end, found.end}, NULL);
+	}
+}
+
+/*
+ * When madvise() drops pages the kernel tells before it does, and not when it has: what is registered in between
+ * holds pages that are the memory's no more, and nobody would hear of it. Nothing of it is kept until it is gone.
+ */
+static void on_changed(void *context, struct range range, enum monitor_change change)
+{
+	struct registration_cache *cache = context;
+
+	lose_all_of(cache, range);
+	if (change == MONITOR_DROPPED)
+		add_unwatchable(cache, range);
+	else
+		forget_unwatchable(cache, range);
+}
+
+/* ---- Looking up: with the lock held */
+
+static void use(struct registration *registration)
+{
+	if (registration->nr_users++ == 0)
+		cds_list_del(&registration->node);
+}
+
+/* NULL: none covers it. Waits for one that is being registered; then all has to be looked at again. */
+static struct registration *find(struct registration_cache *cache, struct range range,
+				 bool *has_waited)
+{
+	struct registration *found = ranges_covering(&cache->kept, range);
+
+	if (found && found->state == REGISTRATION_ADDING) {
+		pthread_cond_wait(&cache->added, &cache->lock);
+		*has_waited = true;
+		return NULL;
+	}
+	if (found) {
+		use(found);
+		cache->stat.nr_hits++;
+	}
+	return found;
+}
+
+/* ---- Entering the cache: with the lock held */
+
+/* `range`, and all that is kept and overlaps it; false: one of those is not registered yet. */
+static bool widen(const struct registration_cache *cache, struct range *range)
+{
+	size_t place = ranges_first_behind(&cache->kept, range->start);
+
+	for (; ranges_overlaps(&cache->kept, place, *range); place++) {
+		const struct registration *other = cache->kept.items[place];
+
+		if (other->state == REGISTRATION_ADDING)
+			return false;
+		if (other->range.start < range->start)
+			range->start = other->range.start;
+		if (other->range.end > range->end)
+			range->end = other->range.end;
+	}
+	return true;
+}
+
+/* Those that are used don't go: there may be no room. */
+static bool make_room(struct registration_cache *cache)
+{
+	while (cache->kept.nr == cache->options.nr_max)
+		if (!evict_one(cache))
+			return false;
+	return true;
+}
+
+/* Enters `registration` without its handle. False: it is for one use. */
+static bool enter(struct registration_cache *cache, struct registration *registration)
+{
+	struct range range = registration->range;
+	size_t place;
+
+	if (!widen(cache, &range) || is_unwatchable(cache, range) ||
+	    range.end - range.start > cache->options.bytes_max)
+		return false;
+	for (place = ranges_first_behind(&cache->kept, range.start);
+	     ranges_overlaps(&cache->kept, place, range);) {
+		lose(cache, place);
+		cache->stat.nr_merged++;
+	}
+	if (!make_room(cache) || !monitor_watch(cache->monitor, range))
+		return false;
+	registration->range = range;
+	registration->state = REGISTRATION_ADDING;
+	return ranges_insert(&cache->kept, range, registration);
+}
+
+/* Deregisters some, or waits until somebody has, if `length` more bytes would be too many. False: they would not,
+ * or all others are used. */
+static bool make_some_space(struct registration_cache *cache, size_t length)
+{
+	struct registration *batch[BATCH_MAX];
+	bool may_help = true;
+	size_t nr = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	if (cache->stat.bytes + length <= cache->options.bytes_max) {
+		may_help = false;
+	} else if (cache->removing_bytes > 0) {
+		pthread_cond_wait(&cache->removed, &cache->lock);
+	} else {
+		if (cache->nr_condemned < cache->options.batch)
+			evict_batch(cache);
+		nr = take_condemned(cache, batch);
+		cache->stat.nr_removals_in_use += nr > 0;
+		may_help = nr > 0;
+	}
+	pthread_mutex_unlock(&cache->lock);
+	remove_all(cache, batch, nr);
+	return may_help;
+}
+
+/* ---- Registering */
+
+/* Registers it, and keeps it if that may be and nothing has become of its memory meanwhile. */
+static int complete(struct registration_cache *cache, struct registration *registration)
+{
+	const struct registrar *registrar = &cache->options.registrar;
+	struct range range = registration->range;
+	bool is_private;
+	int status;
+
+	status = registrar->add(registrar->context, (void *)range.start, length_of(registration),
+				&registration->handle);
+	is_private = status == 0 && monitor_is_private(cache->monitor, range);
+	pthread_mutex_lock(&cache->lock);
+	if (registration->state == REGISTRATION_ADDING) {
+		if (is_private) {
+			registration->state = REGISTRATION_KEPT;
+		} else {
+			lose(cache, ranges_first_behind(&cache->kept, range.start));
+			unwatch(cache, range);
+		}
+		pthread_cond_broadcast(&cache->added);
+	}
+	if (status != 0)
+		cache->stat.bytes -= length_of(registration);
+	if (is_short(cache))
+		pthread_cond_signal(&cache->condemned_some);
+	pthread_mutex_unlock(&cache->lock);
+	return status;
+}
+
+static int add(struct registration_cache *cache, struct range range, bool may_keep,
+	       struct registration **out)
+{
+	struct registration *registration = calloc(1, sizeof(*registration));
+	bool is_entered;
+	int status;
+
+	if (!registration)
+		return error_code(-ENOMEM);
+	while (make_some_space(cache, range.end - range.start))
+		;
+	registration->range = range;
+	registration->nr_users = 1;
+	registration->state = REGISTRATION_LOST;
+	pthread_mutex_lock(&cache->lock);
+	is_entered = may_keep && enter(cache, registration);
+	cache->stat.nr_added += is_entered;
+	cache->stat.nr_passing += !is_entered;
+	cache->stat.bytes += length_of(registration);
+	pthread_mutex_unlock(&cache->lock);
+	status = complete(cache, registration);
+	if (status == 0) {
+		*out = registration;
+		return 0;
+	}
+	free(registration);
+	/* It may have been too much, or of two kinds, together with what it touches. */
+	return is_entered ? add(cache, range, false, out) : status;
+}
+
+/* ---- Taking and giving */
+
+static struct registration *look_up(struct registration_cache *cache, struct range range)
+{
+	struct registration *found;
+	bool has_waited;
+
+	do {
+		has_waited = false;
+		if (!cache->options.trusts_thread)
+			monitor_settle(cache->monitor);
+		pthread_mutex_lock(&cache->lock);
+		found = find(cache, range, &has_waited);
+		pthread_mutex_unlock(&cache->lock);
+	} while (has_waited);
+	return found;
+}
+
+static atomic_uint nr_forks;
+
+static void on_fork_in_child(void)
+{
+	atomic_fetch_add(&nr_forks, 1);
+}
+
+__attribute__((constructor)) static void heed_forks(void)
+{
+	pthread_atfork(NULL, NULL, on_fork_in_child);
+}
+
+int registration_take(struct registration_cache *cache, void *addr, size_t length,
+		      struct registration **out)
+{
+	uintptr_t start = (uintptr_t)addr, end;
+	struct range range;
+
+	if (length == 0)
+		return error_fail(-EINVAL, "register memory: 0 bytes");
+	if (__builtin_add_overflow(start, length, &end) || end > UINTPTR_MAX - PAGE)
+		return error_fail(-EINVAL,
+				  "register %zu bytes at %p: they reach beyond the end of "
+				  "the address space",
+				  length, addr);
+	if (cache->nr_forks != atomic_load_explicit(&nr_forks, memory_order_relaxed))
+		return error_code(-AFAR_EFORKED);
+	range = (struct range){start & ~(PAGE - 1), (end + PAGE - 1) & ~(PAGE - 1)};
+	*out = look_up(cache, range);
+	return *out ? 0 : add(cache, range, true, out);
+}
+
+void registration_give(struct registration_cache *cache, struct registration *registration)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (--registration->nr_users == 0) {
+		if (registration->state == REGISTRATION_KEPT)
+			cds_list_add_tail(&registration->node, &cache->unused);
+		else
+			condemn(cache, registration);
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void *registration_handle(const struct registration *registration)
+{
+	return registration->handle;
+}
+
+void registration_cache_stat(struct registration_cache *cache, struct registration_cache_stat *out)
+{
+	pthread_mutex_lock(&cache->lock);
+	*out = cache->stat;
+	out->nr = cache->kept.nr;
+	out->nr_unwatchable = cache->unwatchable.nr;
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* ---- Life */
+
+static int start_thread(struct registration_cache *cache)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&cache->thread, NULL, thread_run, cache);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error != 0)
+		return error_fail(-error,
+				  "cache registrations: no thread; raise the limit of processes");
+	pthread_setname_np(cache->thread, "afar-registrar");
+	return 0;
+}
+
+static void free_cache(struct registration_cache *cache)
+{
+	monitor_close(cache->monitor);
+	ranges_close(&cache->kept);
+	ranges_close(&cache->unwatchable);
+	pthread_cond_destroy(&cache->removed);
+	pthread_cond_destroy(&cache->condemned_some);
+	pthread_cond_destroy(&cache->added);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
+}
+
+static void init_locks(struct registration_cache *cache)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&cache->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&cache->condemned_some, &attributes);
+	pthread_cond_init(&cache->removed, &attributes);
+	pthread_cond_init(&cache->added, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+int registration_cache_open(const struct registration_cache_options *options,
+			    struct registration_cache **out)
+{
+	struct registration_cache *cache = calloc(1, sizeof(*cache));
+	struct monitor_options watching;
+	int status;
+
+	if (!cache)
+		return error_code(-ENOMEM);
+	cache->options = *options;
+	cache->nr_forks = atomic_load(&nr_forks);
+	CDS_INIT_LIST_HEAD(&cache->unused);
+	CDS_INIT_LIST_HEAD(&cache->condemned);
+	init_locks(cache);
+	watching = (struct monitor_options){&cache->lock, on_changed, cache};
+	status = ranges_open(&cache->kept, options->nr_max);
+	if (status == 0)
+		status = ranges_open(&cache->unwatchable, NR_UNWATCHABLE_MAX);
+	if (status == 0)
+		status = monitor_open(&watching, &cache->monitor);
+	if (status == 0)
+		status = start_thread(cache);
+	if (status != 0) {
+		free_cache(cache);
+		return status;
+	}
+	*out = cache;
+	return 0;
+}
+
+void registration_cache_close(struct registration_cache *cache)
+{
+	/* In a child its threads are not, and somebody may have had the lock. */
+	if (!cache || cache->nr_forks != atomic_load(&nr_forks))
+		return;
+	pthread_mutex_lock(&cache->lock);
+	while (evict_one(cache))
+		;
+	cache->is_closing = true;
+	pthread_cond_signal(&cache->condemned_some);
+	pthread_mutex_unlock(&cache->lock);
+	pthread_join(cache->thread, NULL);
+	free_cache(cache);
+}
