@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/forks.h"
 #include "client/abi.h"
 #include "client/peer.h"
 #include "client/queue.h"
@@ -20,26 +21,11 @@
 #define CALLS_AHEAD	   512
 #define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
 
-/* ---- Forks: a child must not use its parent's connections */
-
-static unsigned fork_generation;
-static pthread_once_t watch_forks_once = PTHREAD_ONCE_INIT;
-
-static void count_fork(void)
-{
-	fork_generation++;
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, count_fork);
-}
-
 int session_check(const struct afar_session *session)
 {
 	if (!handle_is(session, HANDLE_SESSION))
 		return error_fail(-EINVAL, "use a session: the handle is null or closed");
-	if (session->fork_generation != fork_generation)
+	if (session->fork_generation != forks_generation())
 		return error_code(-AFAR_EFORKED);
 	return 0;
 }
@@ -441,8 +427,7 @@ static struct afar_session *session_new(void)
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
 	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
-	pthread_once(&watch_forks_once, watch_forks);
-	session->fork_generation = fork_generation;
+	session->fork_generation = forks_generation();
 	return session;
 }
 

@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include <urcu/list.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/forks.h"
 #include "memory/monitor.h"
 
 #define PAGE		   ((uintptr_t)4096)
@@ -57,7 +57,7 @@ struct registration_cache {
 	bool is_closing;
 	struct registration_cache_stat stat;
 	pthread_t thread;
-	unsigned nr_forks; /* when it was opened: a child of the process has nothing of this */
+	unsigned fork_generation; /* of the process that opened it */
 };
 
 static size_t length_of(const struct registration *registration)
@@ -482,18 +482,6 @@ static struct registration *look_up(struct registration_cache *cache, struct ran
 	return found;
 }
 
-static atomic_uint nr_forks;
-
-static void on_fork_in_child(void)
-{
-	atomic_fetch_add(&nr_forks, 1);
-}
-
-__attribute__((constructor)) static void heed_forks(void)
-{
-	pthread_atfork(NULL, NULL, on_fork_in_child);
-}
-
 int registration_take(struct registration_cache *cache, void *addr, size_t length,
 		      struct registration **out)
 {
@@ -507,7 +495,7 @@ int registration_take(struct registration_cache *cache, void *addr, size_t lengt
 				  "register %zu bytes at %p: they reach beyond the end of "
 				  "the address space",
 				  length, addr);
-	if (cache->nr_forks != atomic_load_explicit(&nr_forks, memory_order_relaxed))
+	if (cache->fork_generation != forks_generation())
 		return error_code(-AFAR_EFORKED);
 	range = (struct range){start & ~(PAGE - 1), (end + PAGE - 1) & ~(PAGE - 1)};
 	*out = look_up(cache, range);
@@ -593,7 +581,7 @@ int registration_cache_open(const struct registration_cache_options *options,
 	if (!cache)
 		return error_code(-ENOMEM);
 	cache->options = *options;
-	cache->nr_forks = atomic_load(&nr_forks);
+	cache->fork_generation = forks_generation();
 	CDS_INIT_LIST_HEAD(&cache->unused);
 	CDS_INIT_LIST_HEAD(&cache->condemned);
 	init_locks(cache);
@@ -616,7 +604,7 @@ int registration_cache_open(const struct registration_cache_options *options,
 void registration_cache_close(struct registration_cache *cache)
 {
 	/* In a child its threads are not, and somebody may have had the lock. */
-	if (!cache || cache->nr_forks != atomic_load(&nr_forks))
+	if (!cache || cache->fork_generation != forks_generation())
 		return;
 	pthread_mutex_lock(&cache->lock);
 	while (evict_one(cache))
