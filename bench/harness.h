@@ -94,6 +94,7 @@ extern const struct bench_suite bench_suite_limit;
 extern const struct bench_suite bench_suite_local;
 extern const struct bench_suite bench_suite_queue;
 extern const struct bench_suite bench_suite_region;
+extern const struct bench_suite bench_suite_registration;
 extern const struct bench_suite bench_suite_rights;
 extern const struct bench_suite bench_suite_verbs;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See registration_cache.h. A registration is looked up by its range in a sorted array, in which none overlap;
- * what overlaps is merged into one. Those that nobody uses are in the order of their last use; what leaves the
- * array is condemned, and deregistered in batches by a thread of the cache's own once nobody uses it.
+ * what overlaps is merged into one. Who leaves the array for want of room is whoever was not used for a turn of all
+ * (second chance: a hit moves nothing). What has left it is condemned when nobody uses it any more, and
+ * deregistered in batches by a thread of the cache's own.
  *
  * One lock guards all of it. The monitor takes it before it lets go on who freed memory, so nothing is allocated,
  * freed, registered or waited for while it is held (but for conditions, which give it up).
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include <urcu/list.h>
@@ -33,11 +35,12 @@ enum registration_state {
 };
 
 struct registration {
-	struct cds_list_head node; /* unused or condemned */
-	struct range range;
 	void *handle;
-	unsigned nr_users;
+	atomic_uint nr_references; /* one of each user, and one while it is in the array */
+	bool was_used;		   /* since it was last looked at for eviction            */
 	enum registration_state state;
+	struct range range;
+	struct cds_list_head node; /* in the array: by age; or condemned */
 };
 
 struct registration_cache {
@@ -49,12 +52,13 @@ struct registration_cache {
 	pthread_cond_t removed;
 	struct ranges kept;
 	struct ranges unwatchable;	/* items are none */
-	struct cds_list_head unused;	/* kept; least recently used first */
+	struct cds_list_head by_age;	/* those of the array; what was used gets a second turn */
 	struct cds_list_head condemned; /* used by nobody, to be deregistered */
 	size_t nr_condemned;
 	uint64_t condemned_bytes;
 	uint64_t removing_bytes; /* that are being deregistered */
 	bool is_closing;
+	bool is_all_used; /* when last somebody looked for what to evict */
 	struct registration_cache_stat stat;
 	pthread_t thread;
 	unsigned fork_generation; /* of the process that opened it */
@@ -80,32 +84,40 @@ static void condemn(struct registration_cache *cache, struct registration *regis
 static void lose(struct registration_cache *cache, size_t place)
 {
 	struct registration *registration = cache->kept.items[place];
-	bool was_kept = registration->state == REGISTRATION_KEPT;
 
 	ranges_remove(&cache->kept, place);
+	cds_list_del(&registration->node);
 	registration->state = REGISTRATION_LOST;
-	if (was_kept && registration->nr_users == 0) {
-		cds_list_del(&registration->node);
+	if (atomic_fetch_sub(&registration->nr_references, 1) == 1)
 		condemn(cache, registration);
-	}
 }
 
+/* The oldest that was not used since its last turn, and is not now. */
 static bool evict_one(struct registration_cache *cache)
 {
-	struct registration *oldest;
+	for (size_t turns = 2 * cache->kept.nr; turns > 0; turns--) {
+		struct registration *oldest =
+			cds_list_first_entry(&cache->by_age, struct registration, node);
 
-	if (cds_list_empty(&cache->unused))
-		return false;
-	oldest = cds_list_first_entry(&cache->unused, struct registration, node);
-	lose(cache, ranges_first_behind(&cache->kept, oldest->range.start));
-	cache->stat.nr_evicted++;
-	return true;
+		if (!oldest->was_used && atomic_load(&oldest->nr_references) == 1) {
+			lose(cache, ranges_first_behind(&cache->kept, oldest->range.start));
+			cache->stat.nr_evicted++;
+			return true;
+		}
+		oldest->was_used = false;
+		cds_list_del(&oldest->node);
+		cds_list_add_tail(&oldest->node, &cache->by_age);
+	}
+	return false;
 }
 
 static void evict_batch(struct registration_cache *cache)
 {
-	for (unsigned i = 0; i < cache->options.batch && evict_one(cache); i++)
-		;
+	unsigned nr = 0;
+
+	while (nr < cache->options.batch && evict_one(cache))
+		nr++;
+	cache->is_all_used = nr == 0;
 }
 
 /* ---- Deregistering */
@@ -180,11 +192,11 @@ static void remove_all(struct registration_cache *cache, struct registration *co
 }
 
 /* Little room is left: a batch is evicted ahead of the need. */
-static bool is_short(struct registration_cache *cache)
+static bool is_short(const struct registration_cache *cache)
 {
 	const struct registration_cache_options *options = &cache->options;
 
-	return options->batch > 1 && !cds_list_empty(&cache->unused) &&
+	return options->batch > 1 && !cache->is_all_used &&
 	       (cache->stat.bytes - cache->condemned_bytes - cache->removing_bytes >
 			options->bytes_max - options->bytes_max / 8 ||
 		cache->kept.nr > options->nr_max - options->nr_max / 8);
@@ -304,12 +316,6 @@ static void on_changed(void *context, struct range range, enum monitor_change ch
 
 /* ---- Looking up: with the lock held */
 
-static void use(struct registration *registration)
-{
-	if (registration->nr_users++ == 0)
-		cds_list_del(&registration->node);
-}
-
 /* NULL: none covers it. Waits for one that is being registered; then all has to be looked at again. */
 static struct registration *find(struct registration_cache *cache, struct range range,
 				 bool *has_waited)
@@ -322,7 +328,8 @@ static struct registration *find(struct registration_cache *cache, struct range 
 		return NULL;
 	}
 	if (found) {
-		use(found);
+		atomic_fetch_add_explicit(&found->nr_references, 1, memory_order_relaxed);
+		found->was_used = true;
 		cache->stat.nr_hits++;
 	}
 	return found;
@@ -373,9 +380,13 @@ static bool enter(struct registration_cache *cache, struct registration *registr
 	}
 	if (!make_room(cache) || !monitor_watch(cache->monitor, range))
 		return false;
+	if (!ranges_insert(&cache->kept, range, registration))
+		return false;
 	registration->range = range;
 	registration->state = REGISTRATION_ADDING;
-	return ranges_insert(&cache->kept, range, registration);
+	atomic_fetch_add(&registration->nr_references, 1);
+	cds_list_add_tail(&registration->node, &cache->by_age);
+	return true;
 }
 
 /* Deregisters some, or waits until somebody has, if `length` more bytes would be too many. False: they would not,
@@ -428,6 +439,7 @@ static int complete(struct registration_cache *cache, struct registration *regis
 	}
 	if (status != 0)
 		cache->stat.bytes -= length_of(registration);
+	cache->is_all_used = false;
 	if (is_short(cache))
 		pthread_cond_signal(&cache->condemned_some);
 	pthread_mutex_unlock(&cache->lock);
@@ -446,7 +458,7 @@ static int add(struct registration_cache *cache, struct range range, bool may_ke
 	while (make_some_space(cache, range.end - range.start))
 		;
 	registration->range = range;
-	registration->nr_users = 1;
+	registration->nr_references = 1;
 	registration->state = REGISTRATION_LOST;
 	pthread_mutex_lock(&cache->lock);
 	is_entered = may_keep && enter(cache, registration);
@@ -504,13 +516,10 @@ int registration_take(struct registration_cache *cache, void *addr, size_t lengt
 
 void registration_give(struct registration_cache *cache, struct registration *registration)
 {
+	if (atomic_fetch_sub(&registration->nr_references, 1) != 1)
+		return;
 	pthread_mutex_lock(&cache->lock);
-	if (--registration->nr_users == 0) {
-		if (registration->state == REGISTRATION_KEPT)
-			cds_list_add_tail(&registration->node, &cache->unused);
-		else
-			condemn(cache, registration);
-	}
+	condemn(cache, registration);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -582,7 +591,7 @@ int registration_cache_open(const struct registration_cache_options *options,
 		return error_code(-ENOMEM);
 	cache->options = *options;
 	cache->fork_generation = forks_generation();
-	CDS_INIT_LIST_HEAD(&cache->unused);
+	CDS_INIT_LIST_HEAD(&cache->by_age);
 	CDS_INIT_LIST_HEAD(&cache->condemned);
 	init_locks(cache);
 	watching = (struct monitor_options){&cache->lock, on_changed, cache};
