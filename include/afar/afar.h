@@ -74,6 +74,9 @@ struct afar_session_options {
 	/* The only transport to reach servers over: "local", "tcp", "verbs". NULL: $AFAR_PATH, else whichever of each
 	 * server's is the best that works. */
 	const char *path;
+	/* Plain memory that stays registered after transfers of more than 64 KiB, where a transport wants memory
+	 * registered; found again as long as nobody frees or maps it anew. 0: none, registered buffers are better. */
+	uint64_t registration_bytes;
 };
 
 /*

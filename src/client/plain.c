@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "memory/registration_cache.h"
 
 /* ---- Bouncing */
 
@@ -56,26 +57,47 @@ static int bounce(struct plain *plain, struct afar_queue *queue, uint64_t length
 static void unregister_pieces(struct plain *plain)
 {
 	for (uint32_t i = 0; i < plain->ready.nr_iov; i++) {
-		if (plain->iov[i].buffer)
+		if (plain->kept && plain->kept[i])
+			registration_give(plain->cache, plain->kept[i]);
+		else if (plain->iov[i].buffer)
 			buffer_destroy(plain->iov[i].buffer);
 	}
+	free(plain->kept);
 	free(plain->iov);
+	plain->kept = NULL;
 	plain->iov = NULL;
+}
+
+/* What the session keeps is writable; memory that is not, is registered for the one transfer. */
+static int register_piece(struct plain *plain, struct afar_queue *queue, uint32_t i)
+{
+	unsigned access = plain->op->opcode == AFAR_OP_READ ? AFAR_ACCESS_WRITE : AFAR_ACCESS_READ;
+	struct registration_cache *cache = queue->session->registrations;
+	struct afar_iov *piece = &plain->iov[i];
+
+	if (cache && registration_take(cache, piece->addr, piece->length, &plain->kept[i]) == 0) {
+		piece->buffer = registration_handle(plain->kept[i]);
+		return 0;
+	}
+	return buffer_wrap(queue->session, piece->addr, piece->length, access, &piece->buffer);
 }
 
 static int register_pieces(struct plain *plain, struct afar_queue *queue)
 {
-	unsigned access = plain->op->opcode == AFAR_OP_READ ? AFAR_ACCESS_WRITE : AFAR_ACCESS_READ;
 	int ret = 0;
 
+	plain->cache = queue->session->registrations;
 	plain->iov = calloc(plain->op->nr_iov, sizeof(*plain->iov));
-	if (!plain->iov)
+	plain->kept = calloc(plain->op->nr_iov, sizeof(struct registration *));
+	if (!plain->iov || !plain->kept) {
+		free(plain->iov);
+		free(plain->kept);
 		return error_code(-ENOMEM);
+	}
 	for (uint32_t i = 0; i < plain->op->nr_iov && !ret; i++) {
 		plain->iov[i] = plain->op->iov[i];
 		if (plain->iov[i].length)
-			ret = buffer_wrap(queue->session, plain->iov[i].addr, plain->iov[i].length,
-					  access, &plain->iov[i].buffer);
+			ret = register_piece(plain, queue, i);
 	}
 	plain->ready.iov = plain->iov;
 	if (ret)

@@ -15,6 +15,8 @@ struct plain {
 	struct afar_op ready;	    /* the same, for the transport */
 	struct afar_buffer *bounce; /* the queue's, if it is used */
 	struct afar_iov *iov;	    /* of registered pieces, or NULL */
+	struct registration_cache *cache;
+	struct registration **kept; /* those of them that the session keeps, or NULL */
 	struct afar_iov bounced;    /* the piece of `bounce` */
 };
 

@@ -13,6 +13,7 @@
 #include "client/abi.h"
 #include "client/peer.h"
 #include "client/queue.h"
+#include "client/registrations.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 #define DEFAULT_SPIN_US	   50
@@ -442,6 +443,7 @@ static void session_destroy(struct afar_session *session)
 	reaches_free(session);
 	if (session->manager)
 		rpc_connection_unref(session->manager);
+	registration_cache_close(session->registrations);
 	fabrics_close(&session->fabrics);
 	if (session->segments)
 		segment_cache_close(session->segments);
@@ -543,6 +545,8 @@ int afar_session_open(const char *uri, const struct afar_session_options *given,
 		ret = segment_cache_open(options.cache_bytes ? options.cache_bytes
 							     : default_cache_bytes(),
 					 &session->segments);
+	if (!ret)
+		ret = registrations_open(session, options.registration_bytes);
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
 	if (!ret) {

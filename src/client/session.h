@@ -47,7 +47,8 @@ struct afar_session {
 	struct rpc_loop *loop;
 	char path[FABRIC_TRANSPORT_MAX]; /* the only transport to go by; empty: any */
 	struct fabrics fabrics;
-	struct segment_cache *segments; /* of mappings and buffers */
+	struct segment_cache *segments;		  /* of mappings and buffers */
+	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */
 
 	pthread_mutex_t lock; /* guards all below; held for moments */
 	pthread_cond_t changed;
