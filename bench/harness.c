@@ -23,8 +23,9 @@
 #define REPETITIONS_MAX	    1000U
 
 static const struct bench_suite *const suites[] = {
-	&bench_suite_region, &bench_suite_local,  &bench_suite_queue,	     &bench_suite_barrier,
-	&bench_suite_verbs,  &bench_suite_rights, &bench_suite_registration, &bench_suite_limit,
+	&bench_suite_region, &bench_suite_local,	&bench_suite_peers,
+	&bench_suite_queue,  &bench_suite_barrier,	&bench_suite_verbs,
+	&bench_suite_rights, &bench_suite_registration, &bench_suite_limit,
 };
 #define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
 
@@ -205,7 +206,7 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
 		result->row = &stage->rows[i];
-		if (!row_status && !is_interrupted)
+		if (!row_status && !is_interrupted && result->row->run_ours)
 			row_status = run_row(state, result);
 		result->has_failed = row_status || is_interrupted;
 		result++;

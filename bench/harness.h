@@ -28,7 +28,10 @@ struct bench_row {
 	double bar;		  /* bound on ours / reference, or BENCH_REPORTED           */
 	const void *parameters;	  /* for the functions below, which rows share              */
 
-	/* Measure once. `repetition` counts from 0; the warm-up, whose value is dropped, is one more 0. */
+	/*
+	 * NULL: the row is skipped, and its reference_is says why. A setup may make it so. Else it measures once,
+	 * as the reference's does. `repetition` counts from 0; the warm-up, whose value is dropped, is one more 0.
+	 */
 	int (*run_ours)(void *stage, const struct bench_row *row, unsigned repetition,
 			double *value);
 	int (*run_reference)(void *stage, const struct bench_row *row, unsigned repetition,
@@ -92,6 +95,7 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_limit;
 extern const struct bench_suite bench_suite_local;
+extern const struct bench_suite bench_suite_peers;
 extern const struct bench_suite bench_suite_queue;
 extern const struct bench_suite bench_suite_region;
 extern const struct bench_suite bench_suite_registration;

@@ -168,6 +168,8 @@ static const char *verdict_of(const struct bench_result *result)
 
 	if (result->has_failed)
 		return "FAILED";
+	if (!row->run_ours)
+		return "skipped";
 	if (isnan(row->bar))
 		return "reported";
 	if (row->better == BENCH_LOWER)

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Suite `peers`: reads of a region beside what people use today to get at memory of another process or machine. The
+ * peers are programs of other people, none of which Afar needs: rows whose peer is not here are skipped.
+ */
+#include "peers.h"
+
+void peers_skip(struct bench_row *rows, unsigned nr_rows, const char *why)
+{
+	for (unsigned i = 0; i < nr_rows; i++) {
+		rows[i].reference_is = why;
+		rows[i].run_ours = NULL;
+		rows[i].run_reference = NULL;
+	}
+}
+
+static const struct bench_stage *const stages[] = {
+	&peers_mpich_memory_stage,   &peers_mpich_tcp_stage,	 &peers_open_mpi_memory_stage,
+	&peers_open_mpi_tcp_stage,   &peers_redis_unix_stage,	 &peers_redis_tcp_stage,
+	&peers_memcached_unix_stage, &peers_memcached_tcp_stage,
+};
+
+const struct bench_suite bench_suite_peers = {
+	.name = "peers",
+	.summary = "reads against those of MPI, Redis and memcached",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
+};

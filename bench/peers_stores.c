@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rows of suite `peers` against values that Redis and memcached keep, each over a Unix socket and over tcp. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "peer.h"
+#include "peers.h"
+#include "store.h"
+
+/* One of the two over one kind of socket. */
+struct peer_store {
+	enum store_kind kind;
+	bool is_unix;
+	const char *missing;   /* said in place of a reference when it is not here */
+	const char *transport; /* Afar's */
+	struct bench_row *rows;
+	unsigned nr_rows;
+};
+
+struct store_stage {
+	struct transfer_stage ours; /* first: the row functions of transfer.h take it */
+	struct store *store;
+};
+
+static int run_store(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	const struct store_stage *state = stage;
+	uint64_t elapsed_ns;
+	int status = store_run(state->store, row->parameters, &elapsed_ns);
+
+	(void)repetition;
+	if (!status)
+		*value = transfer_value(row, elapsed_ns);
+	return status;
+}
+
+#define READ(nr, bytes) TRANSFER_LATENCY(nr, false, bytes)
+
+#define STORE_ROWS(name, reference)                       \
+	{                                                 \
+		{"read 4 KiB / " name,                    \
+		 "µs",                                    \
+		 BENCH_LOWER,                             \
+		 reference,                               \
+		 PEERS_BAR,                               \
+		 READ(PEERS_NR_4_KIB, 4 * KIB),           \
+		 transfer_run_mapping,                    \
+		 run_store},                              \
+			{"read 64 KiB / " name,           \
+			 "µs",                            \
+			 BENCH_LOWER,                     \
+			 reference,                       \
+			 PEERS_BAR,                       \
+			 READ(PEERS_NR_64_KIB, 64 * KIB), \
+			 transfer_run_mapping,            \
+			 run_store},                      \
+			{"read 1 MiB / " name,            \
+			 "µs",                            \
+			 BENCH_LOWER,                     \
+			 reference,                       \
+			 PEERS_BAR,                       \
+			 READ(PEERS_NR_1_MIB, MIB),       \
+			 transfer_run_mapping,            \
+			 run_store},                      \
+	}
+
+/* Not constant: peers_skip(). */
+static struct bench_row redis_unix_rows[] =
+	STORE_ROWS("Redis unix", "Redis over a Unix socket: GET, one at a time");
+static struct bench_row redis_tcp_rows[] =
+	STORE_ROWS("Redis tcp", "Redis over tcp: GET, one at a time");
+static struct bench_row memcached_unix_rows[] =
+	STORE_ROWS("memcached unix", "memcached over a Unix socket: get, one at a time");
+static struct bench_row memcached_tcp_rows[] =
+	STORE_ROWS("memcached tcp", "memcached over tcp: get, one at a time");
+
+#define REDIS_MISSING	  "not installed: apt install redis-server"
+#define MEMCACHED_MISSING "not installed: apt install memcached"
+
+static const struct peer_store redis_unix = {
+	STORE_REDIS, true, REDIS_MISSING, "local", redis_unix_rows, NR_ROWS(redis_unix_rows)};
+static const struct peer_store redis_tcp = {STORE_REDIS, false,		 REDIS_MISSING,
+					    "tcp",	 redis_tcp_rows, NR_ROWS(redis_tcp_rows)};
+static const struct peer_store memcached_unix = {STORE_MEMCACHED,     true,
+						 MEMCACHED_MISSING,   "local",
+						 memcached_unix_rows, NR_ROWS(memcached_unix_rows)};
+static const struct peer_store memcached_tcp = {STORE_MEMCACHED,    false,
+						MEMCACHED_MISSING,  "tcp",
+						memcached_tcp_rows, NR_ROWS(memcached_tcp_rows)};
+
+static void teardown(void *stage)
+{
+	struct store_stage *state = stage;
+
+	if (!state)
+		return;
+	transfer_close_ours(&state->ours);
+	store_close(state->store);
+	free(state);
+}
+
+static int fill(struct store *store)
+{
+	int status = store_fill(store, 4 * KIB);
+
+	if (!status)
+		status = store_fill(store, 64 * KIB);
+	return status ? status : store_fill(store, MIB);
+}
+
+static int setup(const struct peer_store *peer, void **stage)
+{
+	struct store_stage *state;
+	int status;
+
+	if (!peer_is_installed(store_program(peer->kind))) {
+		peers_skip(peer->rows, peer->nr_rows, peer->missing);
+		return 0;
+	}
+	state = calloc(1, sizeof(*state));
+	if (!state)
+		return bench_fail(-ENOMEM, "no memory for the suite");
+	status = store_open(peer->kind, peer->is_unix, TRANSFER_WINDOW, &state->store);
+	if (!status)
+		status = fill(state->store);
+	if (!status)
+		status = transfer_open_ours(&state->ours, peer->transport, 0);
+	if (status)
+		teardown(state);
+	else
+		*stage = state;
+	return status;
+}
+
+#define STAGE(peer)                                                                           \
+	static int setup_##peer(void **stage)                                                 \
+	{                                                                                     \
+		return setup(&peer, stage);                                                   \
+	}                                                                                     \
+	const struct bench_stage peers_##peer##_stage = {setup_##peer, teardown, peer##_rows, \
+							 NR_ROWS(peer##_rows)};
+
+STAGE(redis_unix)
+STAGE(redis_tcp)
+STAGE(memcached_unix)
+STAGE(memcached_tcp)
