@@ -43,7 +43,9 @@ struct cluster {
 	struct daemon_process servers[CLUSTER_SERVERS_MAX];
 	unsigned nr_servers;
 	uint64_t server_bytes;
+	const char *host;      /* of the manager */
 	const char *transport; /* of its data */
+	const char *lanes;     /* of its servers; NULL: one over the transport */
 };
 
 static int find_program(char *out, size_t size)
@@ -198,13 +200,13 @@ static void reap_daemon(struct daemon_process *process)
 
 /* ---- The cluster */
 
-/* HOST:PORT of a URI that the manager wrote; any port of the loopback before it has. */
-static void read_address(const char *uri, char *out, size_t size)
+/* HOST:PORT of a URI that the manager wrote; any port of its host before it has. */
+static void read_address(const char *uri, const char *host, char *out, size_t size)
 {
 	const char *begin = strstr(uri, "://");
 
 	if (!begin) {
-		snprintf(out, size, "127.0.0.1:0");
+		snprintf(out, size, "%s:0", host);
 		return;
 	}
 	begin += 3;
@@ -220,7 +222,7 @@ static int start_manager(struct cluster *cluster)
 		"--listen",	  address,  "--ready-fd", "3",	    NULL};
 	int status;
 
-	read_address(cluster->uri, address, sizeof(address));
+	read_address(cluster->uri, cluster->host, address, sizeof(address));
 	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
 	status = spawn_daemon(cluster, manager, arguments);
 	return status ? status : await_ready(manager, cluster->uri, sizeof(cluster->uri));
@@ -233,12 +235,14 @@ static const char *environment(const char *name, const char *otherwise)
 	return value ? value : otherwise;
 }
 
-static void describe_lane(const char *transport, char *out, size_t size)
+static void describe_lanes(const struct cluster *cluster, char *out, size_t size)
 {
-	if (strcmp(transport, "local") == 0)
+	if (cluster->lanes)
+		snprintf(out, size, "%s", cluster->lanes);
+	else if (strcmp(cluster->transport, "local") == 0)
 		snprintf(out, size, "local");
 	else
-		snprintf(out, size, "%s:%s:0", transport,
+		snprintf(out, size, "%s:%s:0", cluster->transport,
 			 environment("AFAR_TEST_HOST", "127.0.0.1"));
 }
 
@@ -249,7 +253,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	char key[sizeof(cluster->manager.folder) + sizeof("/server.key")];
 	char memory[32];
 	char name[24];
-	char lane[96];
+	char lanes[96];
 	char *const arguments[] = {cluster->program,
 				   "--role",
 				   "server",
@@ -264,7 +268,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   "--name",
 				   name,
 				   "--data-listen",
-				   lane,
+				   lanes,
 				   "--ready-fd",
 				   "3",
 				   NULL};
@@ -272,7 +276,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
 	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
-	describe_lane(cluster->transport, lane, sizeof(lane));
+	describe_lanes(cluster, lanes, sizeof(lanes));
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);
@@ -293,16 +297,15 @@ static int start_servers(struct cluster *cluster, unsigned nr, uint64_t bytes)
 	return status;
 }
 
-int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
-		       struct cluster **out)
+/* As `wanted` says. */
+static int start(const struct cluster *wanted, unsigned nr_servers, struct cluster **out)
 {
-	struct cluster *cluster = calloc(1, sizeof(*cluster));
+	struct cluster *cluster = malloc(sizeof(*cluster));
 	int status;
 
 	if (!cluster)
 		return bench_fail(-ENOMEM, "no memory for a cluster");
-	cluster->server_bytes = server_bytes;
-	cluster->transport = transport;
+	*cluster = *wanted;
 	snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/afar-bench-XXXXXX");
 	if (!mkdtemp(cluster->folder)) {
 		status = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
@@ -313,13 +316,30 @@ int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t serv
 	if (!status)
 		status = start_manager(cluster);
 	if (!status)
-		status = start_servers(cluster, nr_servers, server_bytes);
+		status = start_servers(cluster, nr_servers, cluster->server_bytes);
 	if (status) {
 		cluster_stop(cluster);
 		return status;
 	}
 	*out = cluster;
 	return 0;
+}
+
+int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
+		       struct cluster **out)
+{
+	const struct cluster wanted = {
+		.host = "127.0.0.1", .transport = transport, .server_bytes = server_bytes};
+
+	return start(&wanted, nr_servers, out);
+}
+
+int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,
+		     struct cluster **out)
+{
+	const struct cluster wanted = {.host = host, .lanes = lanes, .server_bytes = server_bytes};
+
+	return start(&wanted, 1, out);
 }
 
 int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out)

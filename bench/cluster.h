@@ -19,6 +19,9 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 /* The same over the transport named, whatever the environment says. The name must live as long. */
 int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
 		       struct cluster **out);
+/* A manager at `host`, and a server there with the lanes that `--data-listen` is given. Both must live as long. */
+int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,
+		     struct cluster **out);
 /* Ends the daemons by SIGTERM, waits for them, removes the folder. NULL is allowed. */
 void cluster_stop(struct cluster *cluster);
 

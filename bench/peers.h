@@ -18,6 +18,9 @@ extern const struct bench_stage peers_redis_tcp_stage;
 extern const struct bench_stage peers_memcached_unix_stage;
 extern const struct bench_stage peers_memcached_tcp_stage;
 
+/* peers_lanes.c */
+extern const struct bench_stage peers_lanes_stage;
+
 /* Ours is to be ahead. */
 #define PEERS_BAR 1.0
 
