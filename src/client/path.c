@@ -8,7 +8,7 @@
 #include "client/queue.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
-#define LANE_MS		   3000	 /* for connecting over a lane, where there are others    */
+#define LANE_MS		   3000	 /* for connecting over lanes, where there are others     */
 #define LANE_REST_MS	   10000 /* one that did not work is tried after the others      */
 
 /*
@@ -193,6 +193,19 @@ static uint32_t rest_bad(const struct path *path, const struct lane_group *group
 	return bad;
 }
 
+/* Whether nothing was heard over any lane of the server, all of which the group has. */
+static bool group_is_silent(const struct path *path, const struct lane_group *group,
+			    const struct peer *peer)
+{
+	if (group->nr_lanes < peer->nr_lanes)
+		return false;
+	for (uint32_t i = 0; i < group->nr_lanes; i++) {
+		if (path->lanes[i].is_connected || path->lanes[i].is_refused)
+			return false;
+	}
+	return true;
+}
+
 /* Gets what the path needs of the group's fabric. */
 static int use_fabric(struct afar_queue *queue, struct path *path, const struct lane_group *group,
 		      struct fabric_queue **out)
@@ -327,6 +340,8 @@ static int path_try(struct afar_queue *queue, struct path *path, const struct la
 	int ret = 0;
 
 	for (int attempt = 0; attempt < 2 && path->state == PATH_DOWN; attempt++) {
+		if (attempt > 0 && clock_ns() >= deadline)
+			break;
 		ret = path_start(queue, path, group, target, index, deadline, is_lane_bad);
 		if (ret)
 			return ret;
@@ -375,7 +390,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 {
 	struct peer *peer = path->peer;
 	uint32_t tried = 0, resting = resting_lanes(peer);
-	bool has_tried = false;
+	bool has_tried = false, was_silent = false;
 	int ret = 0;
 
 	while (path->state == PATH_DOWN) {
@@ -394,11 +409,15 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 			continue;
 		}
 		has_tried = true;
-		if (until > deadline || group.nr_lanes == peer->nr_lanes)
+		if (until > deadline || peer->nr_lanes == 1 || was_silent)
 			until = deadline;
 		ret = path_try(queue, path, &group, target, index, until, &is_lane_bad);
 		if (ret && !is_lane_bad)
 			return ret;
+		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
+			was_silent = true; /* the server is slow, or not there: no lane is to blame */
+			continue;
+		}
 		if (ret)
 			tried |= rest_bad(path, &group);
 	}

@@ -3,10 +3,13 @@
  * Which of a server's lanes a client goes by: all of the first transport that works. The server is a fake that
  * lets everybody in at data ports which a test may have listen or not.
  */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -130,6 +133,39 @@ static void test_goes_on_without_a_dead_one(void **state)
 	assert_int_equal(afar_region_close(region), 0);
 }
 
+/* A port that takes connections and says nothing, as if the wire behind it were cut. */
+static int listen_silently(char *address, size_t size)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(name);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(listener >= 0);
+	assert_int_equal(bind(listener, (const struct sockaddr *)&name, sizeof(name)), 0);
+	assert_int_equal(listen(listener, 8), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&name, &length), 0);
+	snprintf(address, size, "127.0.0.1:%u", ntohs(name.sin_port));
+	return listener;
+}
+
+/* Though both are of one transport, and there is no other. */
+static void test_goes_on_without_a_silent_one(void **state)
+{
+	struct afar_region *region;
+	char address[32];
+	int listener = listen_silently(address, sizeof(address));
+
+	(void)state;
+	add_lane("tcp", progress_address(data.ports[0]));
+	add_lane("tcp", address);
+	region = open_region();
+	expect_connected(region, 1, 0, 2 + 1);
+	expect_connected(region, 1, 0, 1);
+	assert_int_equal(afar_region_close(region), 0);
+	close(listener);
+}
+
 static void test_passes_over_what_it_does_not_know(void **state)
 {
 	struct afar_region *region;
@@ -179,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with_lanes(test_takes_all_of_a_transport),
 		with_lanes(test_goes_on_without_a_dead_one),
+		with_lanes(test_goes_on_without_a_silent_one),
 		with_lanes(test_passes_over_what_it_does_not_know),
 		with_lanes(test_all_dead),
 		with_lanes(test_no_lane),
