@@ -207,8 +207,9 @@ struct fabric_ops {
 	 * needed. */
 	int (*prepare)(struct fabric_endpoint *endpoint, uint64_t key);
 	/* Has the peer let go of what it was given of our memory: nothing begins any more, all that was posted ends, and
-	 * FABRIC_CLOSED follows when the peer has let go, or its process is gone, for which nobody knows how long
-	 * that takes. NULL: peers are given nothing, closing is enough. */
+	 * FABRIC_CLOSED follows when the peer is not at it any more and comes to it no more, or its process is gone.
+	 * One that is not at it at the moment does not hold that up; one that was stopped in the middle
+	 * does, for nobody knows how long. NULL: peers are given nothing, closing is enough. */
 	void (*endpoint_end)(struct fabric_endpoint *endpoint);
 
 	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).

@@ -211,7 +211,7 @@ int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(
 	status = tickets_note_seal(fence->tickets, namespace);
 	if (status != 0)
 		goto out_drop;
-	order = (struct progress_order){is_of_namespace, on_namespace_closed, opened, false};
+	order = (struct progress_order){is_of_namespace, on_namespace_closed, opened, true};
 	lanes_close_connections(closing, &order);
 	return 0;
 

@@ -10,18 +10,22 @@
 
 #include <afar/afar.h>
 
-/* Waits until the manager has ended a session that some server has not, yet. */
-static inline void await_ending_session(struct afar_session *session)
+/* Whether there is a session that the manager has ended and some server has not, yet. */
+static inline bool is_a_session_ending(struct afar_session *session)
 {
-	bool is_ending = false;
+	bool is_ending;
 	char *json;
 
-	while (!is_ending) {
-		assert_int_equal(afar_session_status(session, &json), 0);
-		is_ending = strstr(json, "\"is_ending\": true") != NULL;
-		free(json);
+	assert_int_equal(afar_session_status(session, &json), 0);
+	is_ending = strstr(json, "\"is_ending\": true") != NULL;
+	free(json);
+	return is_ending;
+}
+
+static inline void await_ending_session(struct afar_session *session)
+{
+	while (!is_a_session_ending(session))
 		sched_yield();
-	}
 }
 
 #endif

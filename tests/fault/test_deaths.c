@@ -355,11 +355,6 @@ static void test_client_stopped_past_its_lease(void **state)
 	cluster_kill_manager(cluster);
 	assert_int_equal(cluster_restart_manager(cluster), 0);
 	assert_int_equal(afar_region_delete(ns, "a"), 0);
-	/* Who has been given the memory itself is waited for. */
-	if (is_on_local()) {
-		await_ending_session(session);
-		assert_int_equal(kill(client.pid, SIGCONT), 0);
-	}
 	while (afar_region_create(ns, "b", 2 * MIB, 0, &region) == -AFAR_ERESERVE)
 		sched_yield();
 	memset(written, 'B', sizeof(written));

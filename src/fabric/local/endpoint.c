@@ -262,17 +262,27 @@ void local_endpoint_break(struct local_endpoint *endpoint)
 	local_queue_tell(queue, endpoint);
 }
 
+/* It has been told of the end. */
+static bool is_peer_touching(const struct local_endpoint *endpoint)
+{
+	return endpoint->link && atomic_load(&endpoint->theirs->nr_touching) != 0;
+}
+
 void local_endpoint_end(struct fabric_endpoint *base)
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
 
-	if (endpoint->state == LOCAL_IS_CONNECTING) {
+	if (endpoint->state >= LOCAL_IS_ENDING)
+		return;
+	if (endpoint->link)
+		atomic_store(&endpoint->mine->nr_revoked, LOCAL_ENDED);
+	if (endpoint->state == LOCAL_IS_CONNECTING || !is_peer_touching(endpoint)) {
 		local_endpoint_break(endpoint);
-	} else if (endpoint->state == LOCAL_IS_CONNECTED) {
-		local_queue_cool(endpoint);
-		let_go(endpoint, LOCAL_IS_ENDING);
-		shutdown(endpoint->fd, SHUT_WR);
+		return;
 	}
+	local_queue_cool(endpoint);
+	let_go(endpoint, LOCAL_IS_ENDING);
+	shutdown(endpoint->fd, SHUT_WR);
 }
 
 void local_endpoint_close(struct fabric_endpoint *base)
@@ -323,18 +333,32 @@ static bool catch_up(struct local_endpoint *endpoint)
 
 /*
  * What is copied counts if the memory was still lent after that: the peer says that it is not before it
- * lets go of it. Else the transfer has failed, and with it the connection.
+ * lets go of it. Else the transfer has failed.
  */
-static void copy(struct local_endpoint *endpoint, const struct local_mapping *mapping,
-		 const struct local_waiting *transfer)
+static bool copy_lent(struct local_endpoint *endpoint, const struct local_waiting *transfer)
 {
-	bool is_done = local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
-					  transfer->nr_pieces, transfer->remote);
+	const struct local_mapping *mapping;
 
+	if (!is_current(endpoint) && !catch_up(endpoint))
+		return false;
+	mapping = local_mapping_find(endpoint, transfer->key);
+	if (!mapping || !local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
+					    transfer->nr_pieces, transfer->remote))
+		return false;
 	/* The bytes are there before the peer is looked at. */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (is_done && !is_current(endpoint))
-		is_done = catch_up(endpoint) && local_mapping_find(endpoint, transfer->key);
+	return is_current(endpoint) ||
+	       (catch_up(endpoint) && local_mapping_find(endpoint, transfer->key));
+}
+
+/* It is none of those that wait any more. One that fails costs the connection. */
+static void copy(struct local_endpoint *endpoint, const struct local_waiting *transfer)
+{
+	bool is_done;
+
+	local_touch_begin(endpoint);
+	is_done = copy_lent(endpoint, transfer);
+	local_touch_end(endpoint);
 	local_endpoint_finish(endpoint, transfer->context, is_done ? 0 : -ECONNRESET, false);
 	if (!is_done)
 		local_endpoint_break(endpoint);
@@ -362,24 +386,28 @@ static int ask(struct local_endpoint *endpoint, uint64_t key)
 	return 0;
 }
 
+/* The first in order whose memory is there. */
+static bool take_resumable(struct local_endpoint *endpoint, struct local_waiting *out)
+{
+	for (uint32_t i = 0; i < endpoint->nr_waiting; i++) {
+		if (!local_mapping_find(endpoint, endpoint->waiting[i].key))
+			continue;
+		*out = endpoint->waiting[i];
+		endpoint->nr_waiting--;
+		memmove(&endpoint->waiting[i], &endpoint->waiting[i + 1],
+			(endpoint->nr_waiting - i) * sizeof(*out));
+		return true;
+	}
+	return false;
+}
+
 void local_endpoint_resume(struct local_endpoint *endpoint)
 {
-	uint32_t nr = endpoint->nr_waiting, nr_kept = 0;
-	const struct local_mapping *mapping;
 	struct local_waiting transfer;
 
-	for (uint32_t i = 0; i < nr && endpoint->state == LOCAL_IS_CONNECTED; i++) {
-		transfer = endpoint->waiting[i];
-		mapping = local_mapping_find(endpoint, transfer.key);
-		if (!mapping) {
-			endpoint->waiting[nr_kept++] = transfer;
-			continue;
-		}
-		/* Those behind it end with the connection, if it does. */
-		copy(endpoint, mapping, &transfer);
-	}
-	if (endpoint->state == LOCAL_IS_CONNECTED)
-		endpoint->nr_waiting = nr_kept;
+	/* Copying may hear of more, which comes back here, or of the end, which ends all that wait. */
+	while (endpoint->state == LOCAL_IS_CONNECTED && take_resumable(endpoint, &transfer))
+		copy(endpoint, &transfer);
 }
 
 /* -EINVAL, -EMSGSIZE. */
@@ -405,7 +433,6 @@ static int transfer(struct fabric_endpoint *base, bool is_write, const struct fa
 				    .context = context,
 				    .nr_pieces = nr_pieces,
 				    .is_write = is_write};
-	const struct local_mapping *mapping;
 	int status;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED)
@@ -418,8 +445,7 @@ static int transfer(struct fabric_endpoint *base, bool is_write, const struct fa
 	if (!catch_up(endpoint))
 		return -ENOTCONN;
 	memcpy(new.pieces, pieces, nr_pieces * sizeof(*pieces));
-	mapping = local_mapping_find(endpoint, key);
-	if (!mapping) {
+	if (!local_mapping_find(endpoint, key)) {
 		status = ask(endpoint, key);
 		if (status != 0)
 			return status;
@@ -428,7 +454,7 @@ static int transfer(struct fabric_endpoint *base, bool is_write, const struct fa
 		return 0;
 	}
 	endpoint->nr_requests++;
-	copy(endpoint, mapping, &new);
+	copy(endpoint, &new);
 	return 0;
 }
 

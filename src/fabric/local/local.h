@@ -21,6 +21,9 @@
  * A transfer that was overtaken by the end of its key looks into the link after it has copied, so it is
  * never told to have been done when the memory was somebody else's, or nobody's.
  *
+ * Who ends a connection need not wait for a peer that is not at the memory at that moment, however long it
+ * sleeps: before it copies again it finds that the connection has ended (local_touch_begin()).
+ *
  * Ownership: a queue owns its epoll descriptor. An endpoint is owned by whoever opened it, owns its socket,
  * link and mappings, and is listed in its queue until it is closed.
  */
@@ -104,8 +107,8 @@ struct local_receive {
 	uint64_t context;
 };
 
-/* In this order, any of which may be left out. An ending one has no link any more; it waits for its peer to hang up,
- * which it does after it has unmapped all. */
+/* In this order, any of which may be left out. An ending one has no link any more; it waits for its peer, which was at
+ * our memory, to hang up, which it does after it has unmapped all. */
 enum local_state { LOCAL_IS_CONNECTING, LOCAL_IS_CONNECTED, LOCAL_IS_ENDING, LOCAL_IS_CLOSED };
 
 /* Rings are indexed by counters. */
@@ -135,6 +138,7 @@ struct local_endpoint {
 	const uint8_t *in_ring;
 	/* What `mine` says, which the peer might change; and what it has said itself that it has taken. */
 	uint32_t out_written, in_taken, out_taken;
+	uint32_t nr_touching;
 
 	/* Revoked keys: told to the peer; heard from it. */
 	uint32_t nr_revoked_told, nr_revoked_heard;
@@ -228,6 +232,23 @@ bool local_mapping_copy(const struct local_mapping *mapping, bool is_write,
 			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t offset);
 
 /* endpoint.c */
+/* Around each touch of memory that the peer has lent: it may have ended before, which is to be looked at in between,
+ * but what has not then does not become anybody else's before the end (fabric.h, endpoint_end). Those of several
+ * touches are counted. The end is for an endpoint that may have been broken meanwhile, too. */
+static inline void local_touch_begin(struct local_endpoint *endpoint)
+{
+	/* Sequentially consistent: this is out before the peer's word is read. */
+	atomic_store(&endpoint->mine->nr_touching, ++endpoint->nr_touching);
+}
+
+static inline void local_touch_end(struct local_endpoint *endpoint)
+{
+	endpoint->nr_touching--;
+	if (endpoint->link)
+		atomic_store_explicit(&endpoint->mine->nr_touching, endpoint->nr_touching,
+				      memory_order_release);
+}
+
 int local_connect(struct fabric_queue *queue, const char *address, const void *private_data,
 		  size_t private_length, void *owner, struct fabric_endpoint **out);
 int local_accept(struct fabric_request *request, struct fabric_queue *queue,

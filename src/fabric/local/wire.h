@@ -15,7 +15,7 @@
 #include "fabric/fabric.h"
 
 #define LOCAL_WIRE_MAGIC   0x6c666161U /* "aafl" */
-#define LOCAL_WIRE_VERSION 1U
+#define LOCAL_WIRE_VERSION 2U
 
 /* Of the private data comes what there is. */
 struct local_hello {
@@ -61,6 +61,9 @@ struct local_side {
 	/* Looked at before and after memory is touched, so alone in its line. */
 	_Alignas(64)
 		atomic_uint nr_revoked; /* LOCAL_REVOKE that were sent before; LOCAL_ENDED: all */
+	/* How much of this end may be at the other's memory just now, each of which is counted before it looks at the
+	 * other's nr_revoked, and then at the memory: who has ended all and finds 0 knows that nobody comes any more. */
+	_Alignas(64) atomic_uint nr_touching;
 };
 #define LOCAL_ENDED UINT32_MAX
 
