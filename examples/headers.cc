@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include <sys/mman.h>
+
 #include <afar/afar.h>
 #include <afar/barrier.h>
 
@@ -21,6 +23,12 @@ int main()
 	if (afar_barrier_open(nullptr, nullptr, 0, &barrier) != -EINVAL ||
 	    AFAR_BARRIER_BYTES(2, 8) != 400) {
 		std::fprintf(stderr, "headers: a barrier without a region was opened\n");
+		return 1;
+	}
+	void *addr = nullptr;
+	if (afar_region_attach(nullptr, 0, 4096, PROT_READ | PROT_WRITE, &addr) != -EINVAL ||
+	    afar_region_detach(nullptr, addr) != -EINVAL) {
+		std::fprintf(stderr, "headers: no region was attached\n");
 		return 1;
 	}
 	std::printf("%s\n", afar_last_error());

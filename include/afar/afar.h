@@ -289,7 +289,7 @@ int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_re
 int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out);
 
 /*
- * Closes the handle; the region lives on. -EBUSY while it is mapped or has operations in flight. After a
+ * Closes the handle; the region lives on. -EBUSY while it is mapped, attached or has operations in flight. After a
  * write with an unknown outcome its servers are asked to close what is left of the connection, which may take a
  * second where one does not answer. The session then keeps its reference until that has, so that the memory of
  * a region that is freed cannot become another's while a server may still do that write: it looks again when
@@ -380,6 +380,32 @@ int afar_region_seal(struct afar_region *region);
  * Errors: -EINVAL (not sealed), -ERANGE, -EBADMSG, those of afar_region_pread().
  */
 int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t length, uint64_t *bad);
+
+/* ---- Attaching -------------------------------------------------------------------------------- */
+
+/*
+ * Puts the region's memory itself, `length` bytes at `offset`, into the caller's address space, at `*addr` and
+ * contiguous, however it is striped: loads and stores go to the memory of the servers, without a call. Only where
+ * all servers of the range are on this machine and give it their memory (transport local). `prot` is PROT_READ or
+ * PROT_READ | PROT_WRITE of <sys/mman.h>; a sealed region can be attached to be read alone. `offset` is a multiple of
+ * the page, because whole pages are attached; `length` need not be. docs/memory-model.md says what loads and stores
+ * of several processes see.
+ *
+ * When the session ends, the region is sealed, or a server of the range ends or is restarted, the whole range
+ * becomes inaccessible: who touches it gets a SIGSEGV, until it is detached. It never becomes anybody else's
+ * memory. Kernel and devices are not to be given it for longer than a call (no O_DIRECT, no registering). A
+ * forked child does not have it.
+ *
+ * Each stripe unit is a mapping of its own to the kernel, which limits them (vm.max_map_count).
+ * Errors: -EOPNOTSUPP (a server of the range is elsewhere: the sentence says which and why), -EINVAL, -ERANGE, -EACCES
+ * (the caller may not write it), -EROFS (sealed), -ENOMEM, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT.
+ */
+int afar_region_attach(struct afar_region *region, uint64_t offset, size_t length, unsigned prot,
+		       void **addr);
+
+/* Takes it away again: `addr` as afar_region_attach() gave it. Until then the region cannot be closed. -EINVAL: it is
+ * not attached there. */
+int afar_region_detach(struct afar_region *region, void *addr);
 
 /* ---- Mappings --------------------------------------------------------------------------------- */
 

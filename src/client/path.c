@@ -254,7 +254,7 @@ static int get_ticket(struct path_lane *lane, struct afar_target *target, uint32
 static int settle_rest(struct path *path, struct afar_target *target, uint32_t index,
 		       uint64_t deadline)
 {
-	struct peer_ticket ticket;
+	struct peer_ticket ticket = {.attaches = 0};
 	int ret = 0;
 
 	for (uint32_t i = path->nr_lanes; i < PATH_LANES_MAX && !ret; i++) {
@@ -280,7 +280,7 @@ static int path_start(struct afar_queue *queue, struct path *path, const struct 
 		      bool *is_lane_bad)
 {
 	struct fabric_queue *fabric_queue;
-	struct peer_ticket ticket;
+	struct peer_ticket ticket = {.attaches = 0};
 	int ret = use_fabric(queue, path, group, &fabric_queue);
 
 	*is_lane_bad = ret != 0;

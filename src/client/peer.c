@@ -404,6 +404,7 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 	connect.namespace_ = reach->ns;
 	connect.rights = reach->rights;
 	connect.replaces = out->connection;
+	connect.attaches = out->attaches;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	ret = peer_call(peer, deadline, &request, &reply);

@@ -140,6 +140,8 @@ int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadlin
 struct peer_ticket {
 	struct rpc_ticket ticket;
 	uint64_t connection;
+	uint64_t
+		attaches; /* asked for with it: generation of the layout to be attached; 0: for transfers */
 };
 
 /* Asks for a ticket for one data connection; keys for the same have been got. The connection numbered

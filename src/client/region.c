@@ -291,7 +291,9 @@ int afar_region_close(struct afar_region *region)
 		return ret;
 	ret = handle_close(region, HANDLE_REGION);
 	if (ret == -EBUSY)
-		return error_fail(ret, "close a region: it is mapped or has operations in flight");
+		return error_fail(ret,
+				  "close a region: it is mapped, attached or has operations in "
+				  "flight");
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
 	ns = region->ns;

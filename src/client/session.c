@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/forks.h"
 #include "client/abi.h"
+#include "client/attach.h"
 #include "client/peer.h"
 #include "client/queue.h"
 #include "client/registrations.h"
@@ -102,6 +103,13 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 	set_state(session, SESSION_UP, 0);
 }
 
+/* Servers may wait for that. */
+static void let_go(struct afar_session *session)
+{
+	attachments_let_go(session);
+	queue_pool_let_go(session);
+}
+
 static void session_opened(void *argument, const Afar__Frame *frame, int status)
 {
 	struct afar_session *session = argument;
@@ -120,7 +128,7 @@ static void session_opened(void *argument, const Afar__Frame *frame, int status)
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
-		queue_pool_let_go(session);
+		let_go(session);
 }
 
 static void describe_client(char *out, size_t size)
@@ -179,7 +187,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
-		queue_pool_let_go(session);
+		let_go(session);
 	if (delay_ms)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
@@ -428,6 +436,9 @@ static struct afar_session *session_new(void)
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
 	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
+	pthread_mutex_init(&session->attach_lock, NULL);
+	CDS_INIT_LIST_HEAD(&session->attachments);
+	session->attach_fd = -1;
 	session->fork_generation = forks_generation();
 	return session;
 }
@@ -437,6 +448,7 @@ static void session_destroy(struct afar_session *session)
 	/* The control thread may be at the queues. */
 	if (session->loop)
 		rpc_loop_stop(session->loop);
+	attachments_close(session);
 	queue_pool_close(session);
 	regions_forget(session);
 	peers_free(session);
@@ -448,6 +460,7 @@ static void session_destroy(struct afar_session *session)
 	if (session->segments)
 		segment_cache_close(session->segments);
 	pthread_cond_destroy(&session->changed);
+	pthread_mutex_destroy(&session->attach_lock);
 	pthread_mutex_destroy(&session->lock);
 	explicit_bzero(&session->key, sizeof(session->key));
 	explicit_bzero(session->secret, sizeof(session->secret));

@@ -75,6 +75,11 @@ struct afar_session {
 
 	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
 	unsigned nr_blocking_queues;
+
+	pthread_mutex_t
+		attach_lock; /* guards the next, and what is in it; before `lock`, if both */
+	struct cds_list_head attachments; /* struct attachment */
+	int attach_fd; /* epoll of their connections, which the control thread watches; -1: never needed */
 };
 
 /* Whether the manager has ended it: nothing new may be begun with servers then. */

@@ -214,7 +214,7 @@ int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline)
 {
 	struct peer_reach *reach = target->reaches[index];
 	struct peer *peer = target->peers[index];
-	struct peer_ticket ticket;
+	struct peer_ticket ticket = {.attaches = 0};
 	uint64_t connection;
 	int ret = 0;
 

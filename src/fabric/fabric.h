@@ -206,6 +206,14 @@ struct fabric_ops {
 	 * while it is on its way (poll, then again); an error: the connection has ended. NULL: nothing is
 	 * needed. */
 	int (*prepare)(struct fabric_endpoint *endpoint, uint64_t key);
+	/* Puts the memory itself that a key is for, which has been got ready, into our address space: `length` bytes
+	 * from `remote` on, at `addr`, in place of what is mapped there; all of them whole pages. Once the key or
+	 * the connection has ended, nobody can touch anything there any more, which the peer waits for
+	 * (endpoint_end); the address space stays the caller's. -ENOENT: it is not ready, or has ended; -EACCES: not
+	 * with this access; -EINVAL: no whole pages; -ERANGE; -ENOMEM; without a sentence. NULL: there is no such
+	 * way to memory. */
+	int (*attach)(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote,
+		      size_t length, bool may_write, void *addr);
 	/* Has the peer let go of what it was given of our memory: nothing begins any more, all that was posted ends, and
 	 * FABRIC_CLOSED follows when the peer is not at it any more and comes to it no more, or its process is gone.
 	 * One that is not at it at the moment does not hold that up; one that was stopped in the middle
@@ -391,6 +399,17 @@ static inline int fabric_prepare(struct fabric_endpoint *endpoint, uint64_t key)
 	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
 
 	return ops->prepare ? ops->prepare(endpoint, key) : 0;
+}
+
+static inline bool fabric_can_attach(const struct fabric *fabric)
+{
+	return fabric->ops->attach != NULL;
+}
+
+static inline int fabric_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote,
+				size_t length, bool may_write, void *addr)
+{
+	return endpoint->queue->fabric->ops->attach(endpoint, key, remote, length, may_write, addr);
 }
 
 /* False: closing is enough, now. */

@@ -162,7 +162,7 @@ static bool fill_moves(Afar__ExtentsSeal *ask, const struct seal_plan *plan, uin
 	return ask->moves != NULL;
 }
 
-static Afar__Request *make_copy(uint64_t ns, const struct seal_plan *plan, uint64_t server)
+static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
@@ -174,8 +174,9 @@ static Afar__Request *make_copy(uint64_t ns, const struct seal_plan *plan, uint6
 		return NULL;
 	}
 	request->call_case = AFAR__REQUEST__CALL_EXTENTS_SEAL;
-	request->extents_seal->namespace_ = ns;
-	if (fill_moves(request->extents_seal, plan, server))
+	request->extents_seal->namespace_ = seal->namespace_number;
+	request->extents_seal->generation = seal->generation;
+	if (fill_moves(request->extents_seal, &seal->plan, server))
 		return request;
 	afar__request__free_unpacked(request, NULL);
 	return NULL;
@@ -252,8 +253,7 @@ static int ask_copy(struct core *core, struct seal *seal)
 			continue;
 		for (size_t j = i; j < plan->nr_pieces; j++)
 			moved += plan->pieces[j].server == server ? plan->pieces[j].length : 0;
-		rc = ask(core, seal, server, make_copy(seal->namespace_number, plan, server), 0,
-			 moved);
+		rc = ask(core, seal, server, make_copy(seal, server), 0, moved);
 	}
 	return rc;
 }

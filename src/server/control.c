@@ -172,6 +172,7 @@ static int make_ticket(struct control *control, const struct rpc_connection *con
 	struct admission admission = {
 		.session = request->session,
 		.reach = {request->namespace_, (request->rights & RIGHT_WRITE) != 0},
+		.attaches = request->attaches,
 	};
 	int status;
 

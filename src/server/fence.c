@@ -71,7 +71,9 @@ static bool has_reached(const void *argument, const struct admission *connection
 {
 	const struct extents_fence *extents = argument;
 
-	return extent_drain_reached(&extents->drain, connection->reach.namespace);
+	/* What is attached goes with its key, and its memory becomes nobody else's. */
+	return connection->attaches == 0 &&
+	       extent_drain_reached(&extents->drain, connection->reach.namespace);
 }
 
 /* No key, no connection: the memory is nobody's. */
@@ -174,6 +176,7 @@ out_free:
 
 struct namespace_fence {
 	uint64_t namespace;
+	uint64_t generation;
 	void (*done)(void *argument);
 	void *argument;
 };
@@ -182,7 +185,8 @@ static bool is_of_namespace(const void *argument, const struct admission *connec
 {
 	const struct namespace_fence *fence = argument;
 
-	return connection->reach.namespace == fence->namespace;
+	return connection->reach.namespace == fence->namespace &&
+	       (connection->attaches == 0 || connection->attaches == fence->generation);
 }
 
 static void on_namespace_closed(void *argument)
@@ -193,8 +197,8 @@ static void on_namespace_closed(void *argument)
 	free(fence);
 }
 
-int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(void *argument),
-		    void *argument)
+int fence_namespace(const struct fence *fence, uint64_t namespace, uint64_t generation,
+		    void (*done)(void *argument), void *argument)
 {
 	struct namespace_fence *opened = malloc(sizeof(*opened));
 	struct lanes_closing *closing;
@@ -203,7 +207,7 @@ int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(
 
 	if (!opened)
 		return error_code(-ENOMEM);
-	*opened = (struct namespace_fence){namespace, done, argument};
+	*opened = (struct namespace_fence){namespace, generation, done, argument};
 	status = lanes_closing_new(fence->lanes, &closing);
 	if (status != 0)
 		goto out_free;

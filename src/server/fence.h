@@ -40,11 +40,12 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 		  void *argument);
 
 /*
- * Closes all data connections of a namespace: what was written on them is in memory, and nothing lands there any
+ * Closes all data connections of a namespace, of those that are for attaching the ones for this generation of a
+ * layout: what was written on them is in memory, and nothing lands there any
  * more, then `done(argument)` runs, on a progress thread. Those made afterwards are told of it (struct admission). One thread at a time. -ENOMEM
  * with a sentence: `done` will not run, nothing was done.
  */
-int fence_namespace(const struct fence *fence, uint64_t namespace, void (*done)(void *argument),
-		    void *argument);
+int fence_namespace(const struct fence *fence, uint64_t namespace, uint64_t generation,
+		    void (*done)(void *argument), void *argument);
 
 #endif

@@ -35,6 +35,7 @@ struct job {
 	/* ExtentsSeal, when not NULL: */
 	struct seal_move *moves;
 	size_t nr_moves;
+	uint64_t generation; /* of the layout they are of */
 	struct orders *orders;
 	bool is_fenced; /* nobody is connected any more: the copy is next */
 };
@@ -212,7 +213,8 @@ static bool run_seal(struct orders *orders, struct job *job)
 	}
 	status = seal_check(orders->options.pool, job->namespace, job->moves, job->nr_moves);
 	if (status == 0)
-		status = fence_namespace(orders->options.fence, job->namespace, on_sealable, job);
+		status = fence_namespace(orders->options.fence, job->namespace, job->generation,
+					 on_sealable, job);
 	if (status != 0)
 		reply_status(orders, job->call, status);
 	return status == 0;
@@ -394,6 +396,7 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 	job->namespace = request->namespace_;
 	job->moves = moves;
 	job->nr_moves = request->n_moves;
+	job->generation = request->generation;
 	job->orders = orders;
 	queue_job(orders, job);
 }

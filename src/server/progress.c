@@ -206,6 +206,15 @@ static int open_mailbox(struct connection *connection)
 	return mailbox_open(&options, &connection->mailbox);
 }
 
+/* What is attached is not closed with other memory of its namespace: where transfers may be half through, nobody
+ * gets in with a ticket for that. */
+static int check_attaching(const struct progress *progress, const struct admission *admission)
+{
+	if (admission->attaches == 0 || progress->options.fabric->attributes.needs_shared_memory)
+		return 0;
+	return error_fail(-EACCES, "the ticket is for attaching memory, which cannot be done here");
+}
+
 /* Accepts a stranger, or rejects it. The ticket is redeemed here, on the thread that will own the
  * connection: an end of the session either comes before and revokes it, or finds the connection. */
 static void adopt(struct progress_thread *thread, struct fabric_request *request)
@@ -221,7 +230,8 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 	connection->thread = thread;
 	connection->number = thread->last_number += 256;
 	if (progress->options.admit(progress->options.context, request->private_data,
-				    request->private_length, &connection->admission) != 0)
+				    request->private_length, &connection->admission) != 0 ||
+	    check_attaching(progress, &connection->admission) != 0)
 		goto out_reject;
 	if (domains_get(progress->options.domains, connection->admission.reach,
 			&connection->domain) != 0)

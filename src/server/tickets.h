@@ -28,7 +28,10 @@ struct admission {
 	uint64_t session;
 	struct reach reach;
 	uint64_t connection; /* its number: the nonce of its ticket */
-	uint64_t seals;	     /* number of the namespace's last sealing when it was made; 0: none */
+	/* Generation of the layout whose memory its client has in its address space; 0: it is for transfers. Who
+	 * attaches loses that only when his session ends or that layout does, and is waited for then. */
+	uint64_t attaches;
+	uint64_t seals; /* number of the namespace's last sealing when it was made; 0: none */
 };
 
 /* From now on it gets tickets, each for another connection. The session has not ended. -ENOMEM. */

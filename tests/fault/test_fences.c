@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,8 @@ static _Noreturn void give_up(const char *what)
 	_exit(1);
 }
 
+static int say_fd;
+
 struct finding {
 	uint64_t nr_leaked;   /* bytes of the next holder that it got to see */
 	int64_t first_failed; /* what its transfers failed with              */
@@ -209,6 +212,38 @@ static _Noreturn void run_transfers(struct afar_session *session, int say, bool 
 	_exit(write(say, &finding, sizeof(finding)) != sizeof(finding));
 }
 
+/* The range is not to be touched any more: what there was to find has been found. */
+static _Noreturn void report_fault(int number)
+{
+	struct finding finding = {.first_failed = -number};
+
+	_exit(write(say_fd, &finding, sizeof(finding)) != sizeof(finding));
+}
+
+/* Stores into all of the region's memory, again and again, until that is not its own any more. */
+static _Noreturn void run_stores(struct afar_session *session)
+{
+	struct sigaction action = {.sa_handler = report_fault};
+	struct finding finding = {0};
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	uint8_t *attached;
+	void *addr;
+
+	if (afar_namespace_open(session, "old", &ns) || afar_region_open(ns, "r", &region) ||
+	    afar_region_attach(region, 0, ALL_BYTES, PROT_READ | PROT_WRITE, &addr))
+		give_up("attach the region");
+	attached = addr;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGSEGV, &action, NULL) || write(say_fd, "s", 1) != 1)
+		give_up("say");
+	for (size_t i = 0; finding.nr_leaked == 0; i = (i + 64) % ALL_BYTES) {
+		finding.nr_leaked += attached[i] == 'B';
+		*(volatile uint8_t *)&attached[i] = 'X';
+	}
+	_exit(write(say_fd, &finding, sizeof(finding)) != sizeof(finding));
+}
+
 static void let_it_fail(struct client_process *client)
 {
 	struct finding finding;
@@ -276,6 +311,14 @@ static void test_client_stopped_while_reading(void **state)
 {
 	(void)state;
 	stop_client_during("read");
+}
+
+static void test_client_stopped_while_attached(void **state)
+{
+	(void)state;
+	if (!is_on_local())
+		skip();
+	stop_client_during("attached");
 }
 
 /* ---- Servers that stand still */
@@ -402,6 +445,9 @@ static int run_client(char **argv)
 
 	if (afar_session_open(argv[2], &options, &session))
 		give_up("open a session");
+	say_fd = atoi(argv[3]);
+	if (strcmp(argv[1], "attached") == 0)
+		run_stores(session);
 	run_transfers(session, atoi(argv[3]), strcmp(argv[1], "write") == 0);
 }
 
@@ -412,6 +458,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_client_stopped_while_writing),
 		cmocka_unit_test(test_client_stopped_while_reading),
+		cmocka_unit_test(test_client_stopped_while_attached),
 		cmocka_unit_test(test_servers_stopped_while_written_to),
 	};
 

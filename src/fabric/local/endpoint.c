@@ -316,8 +316,7 @@ static inline bool is_current(const struct local_endpoint *endpoint)
 	       endpoint->nr_revoked_heard;
 }
 
-/* Hears what is revoked. False: the connection has ended. */
-static bool catch_up(struct local_endpoint *endpoint)
+bool local_endpoint_catch_up(struct local_endpoint *endpoint)
 {
 	/* The messages were there before the count: a peer of which they do not come has just ended, or
 	 * counts wrong. */
@@ -339,7 +338,7 @@ static bool copy_lent(struct local_endpoint *endpoint, const struct local_waitin
 {
 	const struct local_mapping *mapping;
 
-	if (!is_current(endpoint) && !catch_up(endpoint))
+	if (!local_endpoint_catch_up(endpoint))
 		return false;
 	mapping = local_mapping_find(endpoint, transfer->key);
 	if (!mapping || !local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
@@ -348,7 +347,7 @@ static bool copy_lent(struct local_endpoint *endpoint, const struct local_waitin
 	/* The bytes are there before the peer is looked at. */
 	atomic_thread_fence(memory_order_seq_cst);
 	return is_current(endpoint) ||
-	       (catch_up(endpoint) && local_mapping_find(endpoint, transfer->key));
+	       (local_endpoint_catch_up(endpoint) && local_mapping_find(endpoint, transfer->key));
 }
 
 /* It is none of those that wait any more. One that fails costs the connection. */
@@ -442,7 +441,7 @@ static int transfer(struct fabric_endpoint *base, bool is_write, const struct fa
 		return status;
 	if (endpoint->nr_requests == endpoint->depth)
 		return -EAGAIN;
-	if (!catch_up(endpoint))
+	if (!local_endpoint_catch_up(endpoint))
 		return -ENOTCONN;
 	memcpy(new.pieces, pieces, nr_pieces * sizeof(*pieces));
 	if (!local_mapping_find(endpoint, key)) {
@@ -463,7 +462,7 @@ int local_prepare(struct fabric_endpoint *base, uint64_t key)
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
 	int status;
 
-	if (endpoint->state != LOCAL_IS_CONNECTED || !catch_up(endpoint))
+	if (endpoint->state != LOCAL_IS_CONNECTED || !local_endpoint_catch_up(endpoint))
 		return -ENOTCONN;
 	if (local_mapping_find(endpoint, key))
 		return 0;

@@ -73,6 +73,7 @@ const struct fabric_ops local_ops = {
 	.connect = local_connect,
 	.endpoint_close = local_endpoint_close,
 	.prepare = local_prepare,
+	.attach = local_attach,
 	.endpoint_end = local_endpoint_end,
 	.read = local_read,
 	.write = local_write,

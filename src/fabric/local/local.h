@@ -6,7 +6,7 @@
  *   local.c     the transport: fabric, what it can do, the operations table
  *   place.c     addresses: sockets in the file system, and whether they are on this machine
  *   memory.c    domains, the memory registered in them, and who was lent it
- *   mapping.c   the memory that a peer has lent: finding it, and copying
+ *   mapping.c   the memory that a peer has lent: finding it, copying, putting it where somebody wants it
  *   endpoint.c  connecting, accepting, closing, posting
  *   talk.c      messages over the socket
  *   ring.c      messages over the link
@@ -74,6 +74,14 @@ struct local_mapping {
 	uint8_t *addr;
 	uint64_t length;
 	unsigned access;
+	struct cds_list_head pieces; /* of local_piece */
+};
+
+/* A part of it that somebody has got at an address of his: it is touched all the time. */
+struct local_piece {
+	struct cds_list_head node; /* in its mapping's list */
+	void *addr;
+	size_t length;
 };
 
 /* A transfer that waits for its memory. */
@@ -227,6 +235,8 @@ struct local_mapping *local_mapping_find(struct local_endpoint *endpoint, uint64
 bool local_mapping_add(struct local_endpoint *endpoint, const struct local_message *lent, int fd);
 void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key);
 void local_mapping_remove_all(struct local_endpoint *endpoint);
+int local_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote, size_t length,
+		 bool may_write, void *addr);
 /* Copies. False: it is out of range, or not with this access. */
 bool local_mapping_copy(const struct local_mapping *mapping, bool is_write,
 			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t offset);
@@ -270,6 +280,8 @@ void local_endpoint_greet(struct local_endpoint *endpoint);
 bool local_endpoint_link(struct local_endpoint *endpoint, int fd, enum local_side_index side);
 /* It is up. */
 void local_endpoint_open(struct local_endpoint *endpoint);
+/* Hears what the peer has revoked, if it has revoked anything. False: the connection has ended. */
+bool local_endpoint_catch_up(struct local_endpoint *endpoint);
 /* Does what has waited for memory that is there now. */
 void local_endpoint_resume(struct local_endpoint *endpoint);
 /* Ends the connection, for whatever reason: the peer hears of it at once, the owner by the queue. */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The memory that a connection's peer has lent: mapped when it comes, found again for each transfer, copied
- * from and to. Called by the endpoint's thread; an endpoint owns its mappings.
+ * from and to, and mapped once more where somebody wants it. Called by the endpoint's thread; an endpoint owns its
+ * mappings, and a mapping its pieces, but not the address space that they are in.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fabric/local/local.h"
 
@@ -69,6 +72,7 @@ bool local_mapping_add(struct local_endpoint *endpoint, const struct local_messa
 		return false;
 	*mapping = (struct local_mapping){
 		.key = lent->key, .length = lent->length, .access = lent->access};
+	CDS_INIT_LIST_HEAD(&mapping->pieces);
 	if (!map(mapping, fd))
 		goto out_free;
 	if (!tsearch(mapping, &endpoint->mappings, compare_keys))
@@ -82,8 +86,31 @@ out_free:
 	return false;
 }
 
-static void end(struct local_mapping *mapping)
+/* Whoever touches it from now on gets a SIGSEGV; never somebody else's bytes, whoever has them meanwhile. */
+static void make_blank(void *addr, size_t length)
 {
+	void *blank = mmap(addr, length, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+
+	/* Without memory for the kernel's books: that needs none. */
+	if (blank == MAP_FAILED)
+		mprotect(addr, length, PROT_NONE);
+}
+
+static void end_piece(struct local_endpoint *endpoint, struct local_piece *piece)
+{
+	make_blank(piece->addr, piece->length);
+	cds_list_del(&piece->node);
+	free(piece);
+	local_touch_end(endpoint);
+}
+
+static void end(struct local_endpoint *endpoint, struct local_mapping *mapping)
+{
+	struct local_piece *piece, *next;
+
+	cds_list_for_each_entry_safe (piece, next, &mapping->pieces, node)
+		end_piece(endpoint, piece);
 	munmap(mapping->addr, mapping->length);
 	free(mapping);
 }
@@ -96,7 +123,7 @@ void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key)
 		return;
 	endpoint->known[key % LOCAL_KNOWN] = NULL;
 	tdelete(mapping, &endpoint->mappings, compare_keys);
-	end(mapping);
+	end(endpoint, mapping);
 }
 
 void local_mapping_remove_all(struct local_endpoint *endpoint)
@@ -106,8 +133,78 @@ void local_mapping_remove_all(struct local_endpoint *endpoint)
 		struct local_mapping *first = *(struct local_mapping **)endpoint->mappings;
 
 		tdelete(first, &endpoint->mappings, compare_keys);
-		end(first);
+		end(endpoint, first);
 	}
+}
+
+/* ---- Attaching */
+
+static bool is_whole_pages(const struct local_mapping *mapping, uint64_t remote, size_t length,
+			   const void *addr)
+{
+	const uint64_t in_page = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
+
+	return ((remote | length | (uintptr_t)addr | mapping->length) & in_page) == 0 && length > 0;
+}
+
+/* A shared mapping of which nothing is moved is mapped once more: no descriptor has to be kept for that. */
+static int map_again(const struct local_mapping *mapping, uint64_t remote, size_t length,
+		     bool may_write, void *addr)
+{
+	void *found =
+		mremap(mapping->addr + remote, 0, length, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
+
+	if (found == MAP_FAILED)
+		return -errno;
+	if (may_write || mprotect(addr, length, PROT_READ) == 0)
+		return 0;
+	make_blank(addr, length);
+	return -ENOMEM;
+}
+
+/* The touch is the piece's from then on. */
+static int add_piece(struct local_mapping *mapping, uint64_t remote, size_t length, bool may_write,
+		     void *addr)
+{
+	struct local_piece *piece;
+	int status;
+
+	if (may_write && (mapping->access & FABRIC_REMOTE_WRITE) == 0)
+		return -EACCES;
+	if (remote > mapping->length || length > mapping->length - remote)
+		return -ERANGE;
+	if (!is_whole_pages(mapping, remote, length, addr))
+		return -EINVAL;
+	piece = malloc(sizeof(*piece));
+	if (!piece)
+		return -ENOMEM;
+	status = map_again(mapping, remote, length, may_write, addr);
+	if (status != 0) {
+		free(piece);
+		return status;
+	}
+	*piece = (struct local_piece){.addr = addr, .length = length};
+	cds_list_add(&piece->node, &mapping->pieces);
+	return 0;
+}
+
+int local_attach(struct fabric_endpoint *base, uint64_t key, uint64_t remote, size_t length,
+		 bool may_write, void *addr)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+	struct local_mapping *mapping = NULL;
+	int status;
+
+	if (endpoint->state != LOCAL_IS_CONNECTED)
+		return -ENOENT;
+	/* In this order: what has not ended then is waited for until the piece is given up. */
+	local_touch_begin(endpoint);
+	if (local_endpoint_catch_up(endpoint))
+		mapping = local_mapping_find(endpoint, key);
+	status = mapping ? add_piece(mapping, remote, length, may_write, addr) : -ENOENT;
+	if (status != 0)
+		local_touch_end(endpoint);
+	return status;
 }
 
 /* ---- Copying */
