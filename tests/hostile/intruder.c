@@ -276,6 +276,12 @@ void intruder_leave(struct rpc_connection *control)
 int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			uint32_t rights, struct rpc_ticket *out)
 {
+	return intruder_ask_to_attach(control, session, ns, rights, 0, out);
+}
+
+int intruder_ask_to_attach(struct rpc_connection *control, uint64_t session, uint64_t ns,
+			   uint32_t rights, uint64_t generation, struct rpc_ticket *out)
+{
 	const struct rpc_envelope envelope = {.session = session,
 					      .deadline = clock_deadline_ms(PATIENCE_MS)};
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -286,6 +292,7 @@ int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64
 	connect.session = session;
 	connect.namespace_ = ns;
 	connect.rights = rights;
+	connect.attaches = generation;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	status = rpc_call(control, &envelope, &request, &frame);

@@ -62,6 +62,9 @@ void intruder_leave(struct rpc_connection *control);
 /* Connect and Grant, with whatever one likes to send. */
 int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			uint32_t rights, struct rpc_ticket *out);
+/* The same for attaching a layout. */
+int intruder_ask_to_attach(struct rpc_connection *control, uint64_t session, uint64_t ns,
+			   uint32_t rights, uint64_t generation, struct rpc_ticket *out);
 int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const struct place *place,
 		      struct remote *out);
 
