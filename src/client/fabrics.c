@@ -60,6 +60,19 @@ static int register_all(struct fabrics *fabrics, const struct fabric *fabric, un
 	return status;
 }
 
+static void mourn(void *argument)
+{
+	fabric_mourn(argument);
+}
+
+/* On the control thread, which sleeps: whoever transfers has no time to look. */
+static int watch(const struct fabrics *fabrics, struct fabric *fabric)
+{
+	int fd = fabric_mourn_fd(fabric);
+
+	return fd >= 0 && fabrics->loop ? rpc_loop_watch(fabrics->loop, fd, mourn, fabric) : 0;
+}
+
 static int open_fabric(struct fabrics *fabrics, const char *transport, const char *address,
 		       unsigned number)
 {
@@ -68,6 +81,8 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, const cha
 
 	if (!status) {
 		status = register_all(fabrics, fabric, number);
+		if (!status)
+			status = watch(fabrics, fabric);
 		if (status)
 			fabric_close(fabric);
 	}

@@ -18,11 +18,14 @@
 #include <urcu/list.h>
 
 #include "fabric/fabric.h"
+#include "rpc/rpc.h"
 
 #define FABRICS_MAX	     4	/* transports of a session, or devices             */
 #define FABRIC_TRANSPORT_MAX 16 /* bytes of a transport's name, with its final 0 */
 
 struct fabrics {
+	struct rpc_loop
+		*loop; /* the session's: its thread sees which servers have died. NULL: none does */
 	pthread_mutex_t lock; /* guards all below, but what is behind nr_open */
 	struct {
 		char transport[FABRIC_TRANSPORT_MAX];
@@ -44,7 +47,7 @@ struct fabrics_memory {
 };
 
 void fabrics_init(struct fabrics *fabrics);
-/* Nothing uses them any more. */
+/* Nothing uses them any more, and the loop has stopped. */
 void fabrics_close(struct fabrics *fabrics);
 
 /* The number of the fabric by which to get to an address over a transport; opens it if it is not open. Errors with a sentence: -ENODEV or

@@ -562,6 +562,7 @@ int afar_session_open(const char *uri, const struct afar_session_options *given,
 		ret = registrations_open(session, options.registration_bytes);
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
+	session->fabrics.loop = session->loop;
 	if (!ret) {
 		pthread_mutex_lock(&session->lock);
 		ret = connect_manager(session, &session->manager);

@@ -139,6 +139,12 @@ struct fabric_ops {
 	/* Whether something may be at an address, seen from this machine, without connecting. NULL: it may. */
 	bool (*is_near)(const char *address);
 	void (*close)(struct fabric *fabric);
+	/* A descriptor that is readable when a peer that was connected to may have gone, which nobody else tells where
+	 * transfers need no target; until close(). Then mourn(), on any thread, makes transfers to those that have gone
+	 * fail that are posted from then on, without their queue being polled. NULL, both: such a transfer
+	 * fails by itself. */
+	int (*mourn_fd)(struct fabric *fabric);
+	void (*mourn)(struct fabric *fabric);
 
 	/* One more domain. Closing it wants its registrations and endpoints closed before. */
 	int (*domain_open)(struct fabric *fabric, struct fabric_domain **out);
@@ -273,6 +279,17 @@ static inline bool fabric_is_near(const struct fabric *fabric, const char *addre
 static inline void fabric_close(struct fabric *fabric)
 {
 	fabric->ops->close(fabric);
+}
+
+/* -1: there is none. */
+static inline int fabric_mourn_fd(struct fabric *fabric)
+{
+	return fabric->ops->mourn_fd ? fabric->ops->mourn_fd(fabric) : -1;
+}
+
+static inline void fabric_mourn(struct fabric *fabric)
+{
+	fabric->ops->mourn(fabric);
 }
 
 static inline int fabric_domain_open(struct fabric *fabric, struct fabric_domain **out)

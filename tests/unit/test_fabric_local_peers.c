@@ -730,6 +730,40 @@ static void ends_over_a_wrong_count(void **state)
 	close_server(&server);
 }
 
+/* The server has died: who copies from its memory hears of it without looking after his queue. */
+static void sees_who_dies(void **state)
+{
+	const struct fabric_memory memory = {.key = 42};
+	struct local_message message = local_talk_message(LOCAL_LEND, 42);
+	struct fabric_endpoint *endpoint;
+	struct client *client = *state;
+	struct server server;
+	struct peer peer;
+	struct pollfd mourning = {.fd = fabric_mourn_fd(client->fabric), .events = POLLIN};
+	int fd = make_file(4096, F_SEAL_SHRINK);
+	uint8_t byte;
+
+	open_server(&server);
+	peer = welcome(client, &server, &endpoint);
+	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), 0);
+	message.length = 4096;
+	message.access = FABRIC_REMOTE_READ;
+	say_message(&peer, &message, fd);
+	close(fd);
+	assert_int_equal(await_completion(client->queue).status, 0);
+	assert_int_equal(poll(&mourning, 1, 0), 0);
+	fabric_mourn(client->fabric); /* for nobody */
+	transfer_one(endpoint, false, &byte, 1, &memory, 0);
+	close_peer(&peer);
+	assert_int_equal(poll(&mourning, 1, GRACE_MS), 1);
+	fabric_mourn(client->fabric);
+	assert_int_equal(poll(&mourning, 1, 0), 0);
+	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 2), -ENOTCONN);
+	await_closed(endpoint, -ECONNRESET);
+	fabric_endpoint_close(endpoint);
+	close_server(&server);
+}
+
 int main(void)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
@@ -747,6 +781,7 @@ int main(void)
 		WITH_TARGET(takes_links_that_are_some_alone),
 		WITH_TARGET(takes_memory_that_is_some_alone),
 		WITH_TARGET(ends_over_a_wrong_count),
+		WITH_TARGET(sees_who_dies),
 	};
 
 	setenv("AFAR_TEST_TRANSPORT", "local", 1);

@@ -9,13 +9,15 @@
 
 static int local_open(const char *transport, const char *address, struct fabric **out)
 {
-	struct fabric *fabric = calloc(1, sizeof(*fabric));
+	struct local_fabric *local = calloc(1, sizeof(*local));
+	struct fabric *fabric;
 	int status;
 
 	(void)transport;
 	(void)address;
-	if (!fabric)
+	if (!local)
 		return error_code(-ENOMEM);
+	fabric = &local->base;
 	fabric->ops = &local_ops;
 	fabric->attributes = (struct fabric_attributes){
 		.transport = local_ops.transport,
@@ -26,13 +28,20 @@ static int local_open(const char *transport, const char *address, struct fabric 
 		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
+	status = local_mourning_open(local);
+	if (status != 0)
+		goto out_free;
 	status = local_domain_open(fabric, &fabric->domain);
-	if (status != 0) {
-		free(fabric);
-		return status;
-	}
+	if (status != 0)
+		goto out_mourning;
 	*out = fabric;
 	return 0;
+
+out_mourning:
+	local_mourning_close(local);
+out_free:
+	free(local);
+	return status;
 }
 
 static bool local_is_near(const char *address)
@@ -44,8 +53,11 @@ static bool local_is_near(const char *address)
 
 static void local_close(struct fabric *fabric)
 {
+	struct local_fabric *local = local_container(fabric, struct local_fabric);
+
 	local_domain_close(fabric->domain);
-	free(fabric);
+	local_mourning_close(local);
+	free(local);
 }
 
 const struct fabric_ops local_ops = {
@@ -53,6 +65,8 @@ const struct fabric_ops local_ops = {
 	.open = local_open,
 	.is_near = local_is_near,
 	.close = local_close,
+	.mourn_fd = local_mourn_fd,
+	.mourn = local_mourn,
 	.domain_open = local_domain_open,
 	.domain_close = local_domain_close,
 	.memory_register = local_memory_register,

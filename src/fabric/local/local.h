@@ -4,6 +4,7 @@
  *
  *   wire.h      what two processes say to each other
  *   local.c     the transport: fabric, what it can do, the operations table
+ *   mourning.c  servers that have died
  *   place.c     addresses: sockets in the file system, and whether they are on this machine
  *   memory.c    domains, the memory registered in them, and who was lent it
  *   mapping.c   the memory that a peer has lent: finding it, copying, putting it where somebody wants it
@@ -45,6 +46,14 @@
 #define LOCAL_KNOWN	   8U	/* mappings that an endpoint need not look for           */
 #define LOCAL_DONE_MAX	   256U /* at least LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX         */
 _Static_assert(LOCAL_DONE_MAX >= LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX, "all can end at once");
+
+struct local_fabric {
+	struct fabric base;
+	/* Over the sockets of those that we have connected to, which tell of their death. The lock keeps their endpoints
+	 * where they are while they are told. */
+	int mourn_fd;
+	pthread_mutex_t mourn_lock;
+};
 
 struct local_domain {
 	struct fabric_domain base;
@@ -128,6 +137,7 @@ struct local_endpoint {
 	enum local_state told;		 /* the state that queue_event() last told */
 	bool was_connected;		 /* of LOCAL_IS_ENDING and LOCAL_IS_CLOSED */
 	bool has_greeted;		 /* the hello is sent */
+	bool is_watched;		 /* its peer's death is seen: mourning.c */
 	unsigned patience;		 /* polls until it is left to the doorbell; 0: cold */
 	struct cds_list_head warm;	 /* in local_queue.warm, when patience > 0 */
 	struct cds_list_head connecting; /* in local_queue.connecting, or empty    */
@@ -240,6 +250,15 @@ int local_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote
 /* Copies. False: it is out of range, or not with this access. */
 bool local_mapping_copy(const struct local_mapping *mapping, bool is_write,
 			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t offset);
+
+/* mourning.c */
+int local_mourning_open(struct local_fabric *fabric);
+void local_mourning_close(struct local_fabric *fabric);
+/* The endpoint has got its link; false: it cannot be watched. It is about to lose it. */
+bool local_mourning_watch(struct local_endpoint *endpoint);
+void local_mourning_forget(struct local_endpoint *endpoint);
+int local_mourn_fd(struct fabric *fabric);
+void local_mourn(struct fabric *fabric);
 
 /* endpoint.c */
 /* Around each touch of memory that the peer has lent: it may have ended before, which is to be looked at in between,
