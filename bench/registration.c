@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <afar/afar.h>
-
 #include "base/clock.h"
+#include "base/error.h"
 
 #define PAGE	      ((size_t)4096)
 #define NR_RANGES     10000U
@@ -64,7 +63,7 @@ static int use(struct registration_cache *cache, void *addr, size_t length)
 	int status = registration_take(cache, addr, length, &registration);
 
 	if (status)
-		return bench_fail(status, "%s", afar_last_error());
+		return bench_fail(status, "%s", error_last_line());
 	registration_give(cache, registration);
 	return 0;
 }
@@ -167,7 +166,7 @@ static int open_side(struct side *side, bool trusts_thread)
 	int status = registration_cache_open(&options, &side->cache);
 
 	if (status)
-		return bench_fail(status, "%s", afar_last_error());
+		return bench_fail(status, "%s", error_last_line());
 	side->memory = map(2 * NR_RANGES * PAGE);
 	if (!side->memory)
 		return bench_fail(-ENOMEM, "no memory for %u ranges", NR_RANGES);

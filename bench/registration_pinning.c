@@ -17,9 +17,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <afar/afar.h>
-
 #include "base/clock.h"
+#include "base/error.h"
 #include "registration.h"
 
 #define BUFFER_BYTES  ((size_t)1 << 20)
@@ -198,7 +197,7 @@ static int operate(struct pinning_stage *stage, struct registration_cache *cache
 		registration_take(cache, buffer_at(stage, buffer), BUFFER_BYTES, &registration);
 
 	if (status)
-		return bench_fail(status, "%s", afar_last_error());
+		return bench_fail(status, "%s", error_last_line());
 	status = write_fixed(&stage->ring, buffer_at(stage, buffer),
 			     (unsigned)(uintptr_t)registration_handle(registration) - 1);
 	registration_give(cache, registration);
@@ -227,7 +226,7 @@ static int run_cached(void *stage, const struct bench_row *row, unsigned repetit
 
 	(void)repetition;
 	if (status)
-		return bench_fail(status, "%s", afar_last_error());
+		return bench_fail(status, "%s", error_last_line());
 	for (unsigned i = 0; i < 2 * NR_PINNED && !status; i++)
 		status = operate(state, cache, next_buffer(state, i, pinning->hits));
 	registration_cache_stat(cache, &before);

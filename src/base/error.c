@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codes to sentences, and the calling thread's last failure. Called by everyone; owns one line of text
- * per thread, which is why nothing here locks or allocates.
+ * Codes to sentences. Called by everyone. Without the line of error_line.c, so that programs that use both the
+ * library and parts of it have one set of the functions that the library exports: the library's.
  */
 #include "base/error.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/text.h"
-
-#define LINE_BYTES 1024
 
 struct error_entry {
 	int code;
@@ -29,8 +24,6 @@ static const struct error_entry table[] = {
 
 /* A sentence of errno's that leaves open what to do, which a user can. */
 #define TOO_MANY_FILES "Too many open files; raise the limit of open files (ulimit -n)"
-
-static _Thread_local char last_line[LINE_BYTES];
 
 static const struct error_entry *find(int code)
 {
@@ -71,17 +64,5 @@ const char *afar_error_name(int error)
 
 const char *afar_last_error(void)
 {
-	return last_line;
-}
-
-void error_line(const char *format, ...)
-{
-	char line[LINE_BYTES]; /* aside, because the last line may be among the arguments */
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(line, sizeof(line), format, arguments);
-	va_end(arguments);
-	text_clean(line);
-	strcpy(last_line, line);
+	return error_last_line();
 }

@@ -11,6 +11,9 @@
 /* The line of error_fail(). */
 __attribute__((format(printf, 1, 2), cold)) void error_line(const char *format, ...);
 
+/* What it last was for the calling thread; empty: nothing yet. */
+const char *error_last_line(void);
+
 /* For error_fail() and error_code(): analyzers cannot know that a code is never 0. */
 static inline int error_negative(int code)
 {
