@@ -20,7 +20,7 @@
 #include "process.h"
 
 #define START_TIMEOUT_MS 30000
-#define NR_COMPUTING	 UINT64_C(256)
+#define NR_COMPUTING	 UINT64_C(64) /* each may take a millisecond and more */
 #define ARGUMENTS_MAX	 24U
 
 /* One MPI over one transport. */

@@ -415,7 +415,8 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 		if (ret && !is_lane_bad)
 			return ret;
 		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
-			was_silent = true; /* the server is slow, or not there: no lane is to blame */
+			was_silent =
+				true; /* the server is slow, or not there: no lane is to blame */
 			continue;
 		}
 		if (ret)

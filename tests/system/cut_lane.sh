@@ -55,7 +55,9 @@ gets() {
 	first=$(($(carried 1) - first)) second=$(($(carried 2) - second))
 }
 
+# shellcheck disable=SC2154 # cluster.sh assigns it
 start_daemon manager --role manager --data "$scratch/manager" --listen 10.77.1.1:0
+# shellcheck disable=SC2154 # likewise
 AFAR_CLUSTER=$uri
 export AFAR_CLUSTER
 start_daemon both --role server --data "$scratch/both" --name both --data-listen tcp:10.77.1.1:0,tcp:10.77.2.1:0 \
