@@ -24,6 +24,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/counter.h"
+
 #define FABRIC_ADDRESS_MAX 64 /* bytes of a printed address, final 0 included   */
 #define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
 #define FABRIC_IOV_MAX	   4  /* local pieces of one transfer                    */
@@ -42,6 +44,8 @@ struct fabric_attributes {
 	bool writes_need_flush;
 	/* What atomics bring back is in the other byte order. Known when fabric_has_atomics() has said yes. */
 	bool has_swapped_results;
+	/* Its queues count the bytes that come and go, whoever has asked for them. */
+	bool counts_bytes;
 	uint64_t transfer_bytes_max; /* longest single read or write                            */
 	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
 };
@@ -117,6 +121,8 @@ struct fabric_queue {
 	/* The last poll has moved bytes: nothing else tells so of what peers read and write here. Not set where
 	 * the target is passive. */
 	bool has_moved;
+	/* Over all its connections since it was opened, with headers; on transports that count. */
+	struct counter bytes_in, bytes_out;
 };
 struct fabric_endpoint {
 	struct fabric_queue *queue;

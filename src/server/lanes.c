@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "fabric/fabric.h"
 #include "server/advertise.h"
 #include "server/selfcheck.h"
@@ -20,6 +21,9 @@
 struct lane {
 	struct server_lane options;
 	struct progress *progress;
+	struct nic nic;
+	int node; /* that it is at */
+	bool is_bound;
 };
 
 struct lanes {
@@ -27,6 +31,7 @@ struct lanes {
 	struct fabric *fabrics[LANES_MAX];
 	unsigned nr_lanes;
 	struct domains *domains;
+	const char *sysfs;
 };
 
 /* Freed by the last lane. */
@@ -87,12 +92,31 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	return 0;
 }
 
-int lanes_start(struct lanes *lanes, const struct progress_options *common)
+/* Finds the lane's card, and the processors next to it, if there are some that are not. */
+static const cpu_set_t *place(const char *sysfs, struct lane *lane, cpu_set_t *processors)
+{
+	nic_find(sysfs, lane->options.address, &lane->nic);
+	lane->node = nic_node(sysfs, &lane->nic);
+	if (lane->node == NIC_NODE_UNKNOWN)
+		return NULL;
+	lane->is_bound = nic_processors(sysfs, lane->node, processors);
+	if (!lane->is_bound)
+		log_warn("lane %s %s: its network card %s is at NUMA node %d, of whose processors "
+			 "this process may use none",
+			 lane->options.transport, lane->options.address, lane->nic.interface,
+			 lane->node);
+	return lane->is_bound ? processors : NULL;
+}
+
+int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common)
 {
 	struct progress_options options = *common;
+	cpu_set_t processors;
 	int status = 0;
 
+	lanes->sysfs = sysfs;
 	for (unsigned i = 0; i < lanes->nr_lanes && status == 0; i++) {
+		options.processors = place(sysfs, &lanes->lanes[i], &processors);
 		options.domains = lanes->domains;
 		options.fabric = lanes->fabrics[i];
 		options.nr_fabric = i;
@@ -171,6 +195,24 @@ uint32_t lanes_nr_connections(const struct lanes *lanes)
 	for (unsigned i = 0; i < lanes->nr_lanes; i++)
 		nr += progress_nr_connections(lanes->lanes[i].progress);
 	return nr;
+}
+
+void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out)
+{
+	const struct lane *lane = &lanes->lanes[i];
+
+	*out = (struct lane_stat){
+		.nr_connections = progress_nr_connections(lane->progress),
+		.node = lane->node,
+		.is_bound = lane->is_bound,
+		.link = nic_link(lanes->sysfs, &lane->nic),
+	};
+	if (lanes->fabrics[i]->attributes.counts_bytes) {
+		out->counted_by = LANE_COUNTED_BY_TRANSPORT;
+		progress_count(lane->progress, &out->bytes_in, &out->bytes_out);
+	} else if (nic_count(lanes->sysfs, &lane->nic, &out->bytes_in, &out->bytes_out)) {
+		out->counted_by = LANE_COUNTED_BY_PORT;
+	}
 }
 
 /* ---- Closing connections */

@@ -10,6 +10,7 @@
 #define SERVER_LANES_H
 
 #include "server/domains.h"
+#include "server/nic.h"
 #include "server/progress.h"
 #include "server/server.h"
 
@@ -29,9 +30,9 @@ struct lanes_manager {
  */
 int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	       const struct lanes_manager *manager, struct lanes **out);
-/* Starts the progress threads of each; fabric, number and address in `common` are filled in. Errors as
- * progress_start(). */
-int lanes_start(struct lanes *lanes, const struct progress_options *common);
+/* Starts the progress threads of each, near its network card as `sysfs`, which stays, tells it; fabric, number,
+ * address and processors in `common` are filled in. Errors as progress_start(). */
+int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common);
 /* Closes all connections and ends the threads; callbacks of lanes_close_connections() have run. */
 void lanes_stop(struct lanes *lanes);
 /* Nothing is registered any more. */
@@ -47,6 +48,22 @@ bool lanes_register_slowly(const struct lanes *lanes);
 /* Whether the memory must be such that other processes can be given it. */
 bool lanes_need_shared_memory(const struct lanes *lanes);
 uint32_t lanes_nr_connections(const struct lanes *lanes);
+
+enum lane_counted_by {
+	LANE_NOT_COUNTED, /* the target is passive */
+	LANE_COUNTED_BY_TRANSPORT,
+	LANE_COUNTED_BY_PORT, /* of the network card: with whatever else goes over it */
+};
+/* How a lane is doing. */
+struct lane_stat {
+	uint32_t nr_connections;
+	int node;      /* of its network card, or NIC_NODE_UNKNOWN */
+	bool is_bound; /* its threads run there */
+	enum nic_link link;
+	enum lane_counted_by counted_by;
+	uint64_t bytes_in, bytes_out;
+};
+void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out);
 
 /* Closing connections on all lanes, as in progress.h. `done` runs once, on a thread of the lane that is
  * the last. */

@@ -66,14 +66,28 @@ static unsigned long long printable(uint64_t number)
 	return (unsigned long long)number;
 }
 
-/* ---- What the loop's thread notes */
+/* ---- What the loop's thread notes, and answers at once */
+
+static void answer_look(struct membership *membership, struct rpc_call *call)
+{
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	struct report report;
+
+	report_fill(membership->options.pool, membership->options.lanes, &report);
+	reply.result_case = AFAR__REPLY__RESULT_SERVER_REPORT;
+	reply.server_report = &report.message;
+	rpc_reply(call, membership->options.incarnation->number, &reply);
+}
 
 static void on_request(struct rpc_connection *connection, const Afar__Frame *frame,
 		       struct rpc_call *call)
 {
 	struct membership *membership = rpc_connection_context(connection);
 
-	orders_request(membership->orders, frame, call);
+	if (frame->request->call_case == AFAR__REQUEST__CALL_LOOK)
+		answer_look(membership, call);
+	else
+		orders_request(membership->orders, frame, call);
 }
 
 static void on_opened(struct rpc_connection *connection)
@@ -356,14 +370,16 @@ static void send_report(struct membership *membership)
 		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
 	};
 	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__ServerReport report;
+	struct report report;
 
 	report_fill(membership->options.pool, membership->options.lanes, &report);
-	if (!report_is_news(&report, &membership->reported))
+	if (!report_is_news(&report.message, &membership->reported))
 		return;
-	membership->reported = report;
+	membership->reported = report.message;
+	membership->reported.n_lanes = 0;
+	membership->reported.lanes = NULL;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
-	request.server_report = &report;
+	request.server_report = &report.message;
 	/* When it cannot be sent, the connection is about to be closed, and a new one reports anew. */
 	rpc_send(membership->connection, &envelope, &request, ignore_reply, NULL);
 	pthread_mutex_lock(&membership->lock);

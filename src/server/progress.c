@@ -570,6 +570,7 @@ static void watch(struct progress_thread *thread)
 static int start_thread(struct progress_thread *thread, unsigned number)
 {
 	struct progress *progress = thread->progress;
+	pthread_attr_t attributes;
 	sigset_t all, before;
 	char name[16];
 	int status;
@@ -589,9 +590,14 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	watch(thread);
 
 	sigfillset(&all);
+	pthread_attr_init(&attributes);
+	if (progress->options.processors)
+		pthread_attr_setaffinity_np(&attributes, sizeof(*progress->options.processors),
+					    progress->options.processors);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = -pthread_create(&thread->thread, NULL, thread_run, thread);
+	status = -pthread_create(&thread->thread, &attributes, thread_run, thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
 	if (status != 0) {
 		error_fail(status, "start a progress thread: no thread; raise the limit of "
 				   "processes");
@@ -709,6 +715,15 @@ const char *progress_address(const struct progress *progress)
 uint32_t progress_nr_connections(const struct progress *progress)
 {
 	return atomic_load(&progress->nr_connections);
+}
+
+void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out)
+{
+	*bytes_in = *bytes_out = 0;
+	for (unsigned i = 0; i < progress->options.nr_threads; i++) {
+		*bytes_in += counter_get(&progress->threads[i].queue->bytes_in);
+		*bytes_out += counter_get(&progress->threads[i].queue->bytes_out);
+	}
 }
 
 int progress_closing_new(struct progress *progress, struct progress_closing **out)

@@ -7,6 +7,7 @@
 #ifndef SERVER_PROGRESS_H
 #define SERVER_PROGRESS_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ struct progress_options {
 	uint32_t spin_us;	     /* a thread spins so long after work             */
 	uint32_t nr_descriptors_max; /* the process has so many: no more connections; 0: any */
 	uint32_t silence_ms;	     /* strangers must say who they are within; 0: 10 s       */
+	const cpu_set_t *processors; /* to run on, until progress_start() returns; NULL: any     */
 	struct domains *domains;     /* to accept into */
 	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a
 	 * sentence. Runs on the thread that then owns the connection, just before it does. */
@@ -48,6 +50,8 @@ void progress_stop(struct progress *progress);
 /* HOST:PORT it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
 uint32_t progress_nr_connections(const struct progress *progress);
+/* What the transport's queues have counted. */
+void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);
 
 /* Closing connections. What may fail is done ahead: -ENOMEM. Then either drop it, or: */
 struct progress_closing;

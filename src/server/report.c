@@ -18,8 +18,24 @@ static uint64_t resident_bytes(void)
 	return nr_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void report_fill(struct extent_pool *pool, const struct lanes *lanes, Afar__ServerReport *out)
+static void fill_lane(const struct lanes *lanes, unsigned i, Afar__LaneReport *out)
 {
+	struct lane_stat stat;
+
+	lanes_stat(lanes, i, &stat);
+	afar__lane_report__init(out);
+	out->nr_connections = stat.nr_connections;
+	out->numa_node = (uint32_t)(stat.node + 1);
+	out->is_bound = stat.is_bound;
+	out->link = stat.link;
+	out->counted_by = stat.counted_by;
+	out->bytes_in = stat.bytes_in;
+	out->bytes_out = stat.bytes_out;
+}
+
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct report *report)
+{
+	Afar__ServerReport *out = &report->message;
 	struct extent_pool_stat stat;
 
 	extent_pool_stat(pool, &stat);
@@ -33,6 +49,11 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, Afar__Serv
 	out->scrub_bytes_per_s = stat.scrub_bytes_per_s;
 	out->nr_connections = lanes_nr_connections(lanes);
 	out->resident_bytes = resident_bytes();
+	out->lanes = report->pointers;
+	for (unsigned i = 0; i < lanes_nr(lanes); i++) {
+		fill_lane(lanes, i, &report->lanes[i]);
+		out->lanes[out->n_lanes++] = &report->lanes[i];
+	}
 }
 
 bool report_is_news(const Afar__ServerReport *report, const Afar__ServerReport *last)

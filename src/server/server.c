@@ -157,7 +157,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.context = server,
 	};
 
-	return lanes_start(server->lanes, &progress);
+	return lanes_start(server->lanes, options->sysfs ? options->sysfs : "/sys", &progress);
 }
 
 static int start_control(struct server *server, struct rpc_loop *loop,

@@ -84,6 +84,7 @@ static size_t gather(struct tcp_endpoint *endpoint, struct iovec *iov, size_t *n
 /* So many bytes are sent. */
 static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 {
+	counter_add(&endpoint->base.queue->bytes_out, bytes);
 	endpoint->out_sent += bytes;
 	while (endpoint->out_next != endpoint->out_end) {
 		const struct tcp_outgoing *out =
@@ -395,7 +396,10 @@ static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 	else if (nr < 0 && errno != EAGAIN && errno != EINTR)
 		tcp_endpoint_fail(endpoint, errno);
 	*is_drained = nr < (ssize_t)asked;
-	return nr > 0 ? (size_t)nr : 0;
+	if (nr <= 0)
+		return 0;
+	counter_add(&endpoint->base.queue->bytes_in, (uint64_t)nr);
+	return (size_t)nr;
 }
 
 /* ---- Both */

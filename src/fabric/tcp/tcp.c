@@ -22,6 +22,7 @@ static int tcp_open(const char *transport, const char *address, struct fabric **
 		.is_target_passive = false,
 		.loopback = "127.0.0.1:0",
 		.needs_local_registration = false,
+		.counts_bytes = true,
 		.transfer_bytes_max = TCP_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
