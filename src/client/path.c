@@ -57,6 +57,7 @@ void path_free(struct afar_queue *queue, struct path *path)
 	path_end(queue, path, -ECANCELED);
 	message_box_close(&path->messages);
 	peer_remove_path(path->peer, path->reach);
+	path_count_close(queue->session, &path->count);
 	for (uint32_t i = 0; i < PATH_LANES_MAX; i++)
 		free(path->lanes[i].loose);
 	free(path);
@@ -230,6 +231,8 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 	bytes_max = fabric->attributes.transfer_bytes_max;
 	path->transfer_bytes_max = bytes_max < TRANSFER_BYTES_MAX ? bytes_max : TRANSFER_BYTES_MAX;
 	path->fabric = fabric;
+	path_count_open(queue->session, &path->count, path->peer->server,
+			fabric->attributes.transport);
 	return 0;
 }
 

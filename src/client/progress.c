@@ -38,6 +38,16 @@ static void stop_waiting(struct afar_queue *queue, struct operation *operation)
 	operation->waits = WAITS_NOT;
 }
 
+/* Its time began when its deadline was reckoned. */
+static inline void count(struct afar_queue *queue, const struct operation *operation)
+{
+	counts_end(&queue->counts, operation->opcode, operation->length, operation->status != 0);
+	if (operation->stands_for)
+		counts_sample(&queue->counts, operation->opcode,
+			      operation->deadline - queue->session->timeout_ms * UINT64_C(1000000),
+			      operation->stands_for);
+}
+
 static void operation_finish(struct afar_queue *queue, struct operation *operation)
 {
 	assert(operation->state == OPERATION_ACTIVE);
@@ -50,6 +60,7 @@ static void operation_finish(struct afar_queue *queue, struct operation *operati
 	queue->nr_done++;
 	if (operation->status)
 		queue->nr_failed++;
+	count(queue, operation);
 	if (queue->nr_held)
 		order_finished(queue, operation);
 	release_buffers(operation);
@@ -417,6 +428,7 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.remaining = op->opcode == AFAR_OP_FLUSH ? op->target->layout->nr_servers : length,
 		.length = length,
 		.deadline = deadline,
+		.stands_for = counts_begin(&queue->counts),
 	};
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
@@ -459,6 +471,9 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	operation->nr_in_flight--;
 	if (status)
 		operation_fail(operation, status);
+	else
+		path_count_transfer(&transfer->path->count, opcode_writes(operation->opcode),
+				    transfer->length);
 	if (!operation->remaining && !operation->nr_in_flight)
 		operation_finish(queue, operation);
 }

@@ -112,6 +112,7 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 		handle_discard(queue);
 		return ret;
 	}
+	counts_open(session, &queue->counts);
 	*out = queue;
 	return 0;
 }
@@ -129,6 +130,7 @@ void queue_destroy(struct afar_queue *queue)
 			path_free(queue, queue->paths[i]);
 	}
 	free(queue->paths);
+	counts_close(queue->session, &queue->counts);
 	free_buffer(queue->scratch);
 	free_buffer(queue->words);
 	if (queue->timer_fd >= 0)

@@ -89,7 +89,8 @@ struct path {
 	uint64_t transfer_bytes_max;
 	enum path_state state;
 	struct cds_list_head transfers; /* in flight on it */
-	uint32_t index;			/* in the queue */
+	struct path_count count;
+	uint32_t index; /* in the queue */
 	uint32_t
 		generation; /* the queue's nr_connections: completions of an older one are not ours */
 	struct message_box messages;
@@ -132,6 +133,7 @@ struct operation {
 	uint64_t deadline;
 	uint32_t nr_in_flight; /* transfers */
 	uint32_t nr_awaited;   /* of a flush that waits: writes */
+	uint32_t stands_for;   /* operations, whose time this one's is taken for; 0: it is not */
 	int status;	       /* the first failure */
 };
 
@@ -190,6 +192,8 @@ struct afar_queue {
 	uint32_t nr_polls;   /* since its events were last looked at */
 	uint64_t checked_at; /* when they were */
 	uint64_t last_used;  /* by a blocking call */
+
+	struct counts counts;
 };
 
 /* In the contexts of messages, whose index is that of the path, and whose generation is too. */

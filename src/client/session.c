@@ -192,7 +192,20 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
 
+/* The manager asks for nothing else. */
+static void manager_asks(struct rpc_connection *connection, const Afar__Frame *frame,
+			 struct rpc_call *call)
+{
+	if (frame->request->call_case == AFAR__REQUEST__CALL_LOOK)
+		counts_answer(rpc_connection_context(connection), call);
+	else
+		rpc_reply_status(call, 0,
+				 error_fail(-EOPNOTSUPP, "call %d: a client does not take it",
+					    (int)frame->request->call_case));
+}
+
 static const struct rpc_handlers manager_handlers = {
+	.request = manager_asks,
 	.opened = manager_opened,
 	.closed = manager_closed,
 };
@@ -436,6 +449,7 @@ static struct afar_session *session_new(void)
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
 	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
+	session_counts_init(&session->counts);
 	pthread_mutex_init(&session->attach_lock, NULL);
 	CDS_INIT_LIST_HEAD(&session->attachments);
 	session->attach_fd = -1;
@@ -453,6 +467,7 @@ static void session_destroy(struct afar_session *session)
 	regions_forget(session);
 	peers_free(session);
 	reaches_free(session);
+	session_counts_free(&session->counts);
 	if (session->manager)
 		rpc_connection_unref(session->manager);
 	registration_cache_close(session->registrations);

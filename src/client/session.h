@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/key.h"
 #include "base/uri.h"
+#include "client/counts.h"
 #include "client/fabrics.h"
 #include "client/handle.h"
 #include "memory/segment.h"
@@ -75,6 +76,8 @@ struct afar_session {
 
 	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
 	unsigned nr_blocking_queues;
+
+	struct session_counts counts;
 
 	pthread_mutex_t
 		attach_lock; /* guards the next, and what is in it; before `lock`, if both */

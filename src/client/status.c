@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
+#include "base/histogram.h"
 #include "client/session.h"
 #include "rpc/capability.h"
 
@@ -18,9 +19,15 @@ static json_t *text(const char *value)
 	return string ? string : json_string("?");
 }
 
+/* JSON's numbers are signed here; who says more than that has not counted it. */
 static json_t *number(uint64_t value)
 {
-	return json_integer((json_int_t)value);
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static json_t *number_if(bool is_known, uint64_t value)
+{
+	return is_known ? number(value) : json_null();
 }
 
 static json_t *hexadecimal(uint64_t value)
@@ -49,18 +56,47 @@ static const char *choose_transport(struct afar_session *session, const Afar__Se
 	return NULL;
 }
 
-static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server)
+/* Loopback and memory have no link that could be down. */
+static const char *lane_state(bool is_up, const Afar__LaneReport *report)
 {
+	return is_up && report->link != 2 ? "up" : "down";
+}
+
+/* Who has counted what went over a lane; NULL: nobody could. */
+static const char *counter_name(const Afar__LaneReport *report)
+{
+	return report->counted_by == 1 ? "transport" : report->counted_by == 2 ? "port" : NULL;
+}
+
+static json_t *lane_to_json(const Afar__Lane *lane, bool is_chosen, bool is_up,
+			    const Afar__LaneReport *report)
+{
+	const char *counted_by = counter_name(report);
+
+	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:s?, s:o, s:o}", "transport",
+			 text(lane->transport), "address", text(lane->address), "is_chosen",
+			 (int)is_chosen, "state", lane_state(is_up, report), "numa_node",
+			 number_if(report->numa_node > 0, report->numa_node - UINT64_C(1)),
+			 "is_bound", (int)report->is_bound, "nr_connections",
+			 number(report->nr_connections), "counted_by", counted_by, "bytes_in",
+			 number_if(counted_by != NULL, report->bytes_in), "bytes_out",
+			 number_if(counted_by != NULL, report->bytes_out));
+}
+
+static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server, bool is_up,
+			     const Afar__ServerReport *report)
+{
+	static const Afar__LaneReport no_report = AFAR__LANE_REPORT__INIT;
 	const char *chosen = choose_transport(session, server);
 	json_t *lanes = json_array();
 
 	for (size_t i = 0; i < server->n_lanes; i++) {
 		const Afar__Lane *lane = server->lanes[i];
+		bool is_chosen = chosen && strcmp(chosen, lane->transport) == 0;
 
 		json_array_append_new(
-			lanes, json_pack("{s:o, s:o, s:b}", "transport", text(lane->transport),
-					 "address", text(lane->address), "is_chosen",
-					 chosen && strcmp(chosen, lane->transport) == 0));
+			lanes, lane_to_json(lane, is_chosen, is_up,
+					    i < report->n_lanes ? report->lanes[i] : &no_report));
 	}
 	return lanes;
 }
@@ -73,17 +109,20 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 	const Afar__ServerReport *report = status->report ? status->report : &no_report;
 
 	return json_pack(
-		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o}",
 		"server", number(server->server), "name", text(server->name), "is_up",
 		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
 		"control_address", text(server->control_address), "lanes",
-		lanes_to_json(session, server), "capacity_bytes", number(report->capacity_bytes),
-		"granted_bytes", number(report->granted_bytes), "draining_bytes",
-		number(report->draining_bytes), "dirty_bytes", number(report->dirty_bytes),
-		"clean_bytes", number(report->clean_bytes), "scrubbed_bytes",
-		number(report->scrubbed_bytes), "scrub_bytes_per_s",
+		lanes_to_json(session, server, status->is_up, report), "capacity_bytes",
+		number(report->capacity_bytes), "granted_bytes", number(report->granted_bytes),
+		"draining_bytes", number(report->draining_bytes), "dirty_bytes",
+		number(report->dirty_bytes), "clean_bytes", number(report->clean_bytes),
+		"scrubbed_bytes", number(report->scrubbed_bytes), "scrub_bytes_per_s",
 		number(report->scrub_bytes_per_s), "nr_connections", number(report->nr_connections),
-		"resident_bytes", number(report->resident_bytes));
+		"resident_bytes", number(report->resident_bytes), "report_age_ms",
+		number_if(status->is_up, status->report_age_ms), "down_ms",
+		number_if(!status->is_up, status->down_ms));
 }
 
 static json_t *rights_to_json(uint32_t rights)
@@ -117,12 +156,78 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 			 "grants", grants_to_json(info));
 }
 
+/* The counts by the longest span of their bucket. The manager has checked them; this does not rely on it. */
+static json_t *operation_to_json(const Afar__OperationUse *use)
+{
+	uint64_t counts[HISTOGRAM_BUCKETS] = {0};
+	json_t *histogram = json_array();
+	bool is_known;
+
+	for (size_t i = 0; i < use->n_buckets && i < use->n_counts; i++) {
+		if (use->buckets[i] >= HISTOGRAM_BUCKETS)
+			continue;
+		counts[use->buckets[i]] = use->counts[i];
+		json_array_append_new(histogram,
+				      json_pack("[o, o]", number(histogram_ns(use->buckets[i])),
+						number(use->counts[i])));
+	}
+	is_known = json_array_size(histogram) > 0;
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nr", number(use->nr), "bytes",
+			 number(use->bytes), "nr_failed", number(use->nr_failed), "p50_ns",
+			 number_if(is_known, histogram_quantile(counts, 500)), "p99_ns",
+			 number_if(is_known, histogram_quantile(counts, 990)), "p999_ns",
+			 number_if(is_known, histogram_quantile(counts, 999)), "histogram",
+			 histogram);
+}
+
+static json_t *use_to_json(const Afar__SessionUse *use, uint64_t age_ms)
+{
+	static const char *const kinds[] = {"read", "write", "atomic", "flush"};
+	json_t *operations, *paths;
+
+	if (!use)
+		return json_null();
+	operations = json_object();
+	paths = json_array();
+	for (size_t i = 0; i < use->n_operations && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		json_object_set_new(operations, kinds[i], operation_to_json(use->operations[i]));
+	for (size_t i = 0; i < use->n_paths; i++)
+		json_array_append_new(paths,
+				      json_pack("{s:o, s:o, s:o, s:o}", "server",
+						number(use->paths[i]->server), "transport",
+						text(use->paths[i]->transport), "bytes_read",
+						number(use->paths[i]->bytes_read), "bytes_written",
+						number(use->paths[i]->bytes_written)));
+	return json_pack("{s:o, s:o, s:o}", "age_ms", number(age_ms), "operations", operations,
+			 "paths", paths);
+}
+
 static json_t *session_to_json(const Afar__SessionStatus *status)
 {
-	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:o}", "session", hexadecimal(status->session),
-			 "client", text(status->client), "principal", text(status->principal),
-			 "is_connected", (int)status->is_connected, "is_ending",
-			 (int)status->is_ending, "nr_references", number(status->nr_references));
+	bool is_leased = !status->is_connected && !status->is_ending;
+
+	return json_pack("{s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "session",
+			 hexadecimal(status->session), "client", text(status->client), "principal",
+			 text(status->principal), "is_connected", (int)status->is_connected,
+			 "is_ending", (int)status->is_ending, "nr_references",
+			 number(status->nr_references), "lease_left_ms",
+			 number_if(is_leased, status->lease_left_ms), "use",
+			 use_to_json(status->use, status->use_age_ms));
+}
+
+static json_t *principal_to_json(const Afar__KeyInfo *info)
+{
+	return json_pack("{s:o, s:s, s:o}", "principal", text(info->name), "kind",
+			 info->is_server     ? "server"
+			 : info->is_operator ? "operator"
+					     : "client",
+			 "nr_sessions", number(info->nr_sessions));
+}
+
+static json_t *limits_to_json(const Afar__ClusterStatus *status)
+{
+	return json_pack("{s:o, s:o}", "lease_ms", number(status->lease_ms), "list_max",
+			 number(status->list_max));
 }
 
 static char *status_to_text(struct afar_session *session, const Afar__ClusterStatus *status)
@@ -130,6 +235,7 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 	json_t *servers = json_array();
 	json_t *namespaces = json_array();
 	json_t *sessions = json_array();
+	json_t *principals = json_array();
 	json_t *root;
 	char *out;
 
@@ -139,11 +245,16 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 		json_array_append_new(namespaces, namespace_to_json(status->namespaces[i]));
 	for (size_t i = 0; i < status->n_sessions; i++)
 		json_array_append_new(sessions, session_to_json(status->sessions[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", text(status->cluster),
-			 "principal", text(session->principal), "manager_incarnation",
-			 hexadecimal(status->manager_incarnation), "uptime_ms",
-			 number(status->uptime_ms), "servers", servers, "namespaces", namespaces,
-			 "sessions", sessions);
+	for (size_t i = 0; i < status->n_principals; i++)
+		json_array_append_new(principals, principal_to_json(status->principals[i]));
+	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
+			 text(status->cluster), "principal", text(session->principal),
+			 "manager_incarnation", hexadecimal(status->manager_incarnation),
+			 "uptime_ms", number(status->uptime_ms), "servers", servers, "namespaces",
+			 namespaces, "sessions", sessions, "principals", principals, "limits",
+			 limits_to_json(status), "nr_servers", number(status->nr_servers),
+			 "nr_namespaces", number(status->nr_namespaces), "nr_sessions",
+			 number(status->nr_sessions));
 	out = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	return out;
@@ -162,6 +273,7 @@ int afar_session_status(struct afar_session *session, char **json)
 		return error_fail(-EINVAL,
 				  "get the status: there is nowhere to put it (json is null)");
 	request.call_case = AFAR__REQUEST__CALL_STATUS;
+	status.is_fresh = true;
 	request.status = &status;
 	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
 	if (ret)

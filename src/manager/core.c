@@ -345,6 +345,8 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 	if (request->call_case == AFAR__REQUEST__CALL_REGION_LOOK)
 		return event->deadline > core_now(core) &&
 		       seal_is_running(core, request->region_look->generation);
+	if (request->call_case == AFAR__REQUEST__CALL_STATUS)
+		return looks_are_awaited(core, event);
 	return chooses_servers(request) && is_recovering(core);
 }
 
@@ -353,6 +355,9 @@ static void handle_request(struct core *core, struct event *event)
 	const struct operation *operation = find_operation(event->request);
 	int rc;
 
+	if (operation != NULL && operation->call == AFAR__REQUEST__CALL_STATUS &&
+	    event->request->status->is_fresh && event->looked_until == 0)
+		looks_begin(core, event);
 	if (operation != NULL && has_to_wait(core, event)) {
 		cds_list_add_tail(&event->node, &core->waiting);
 		return;
@@ -572,6 +577,7 @@ void core_run(struct core *core, struct cds_list_head *events)
 
 uint64_t core_next_run(struct core *core)
 {
+	const struct event *event;
 	uint64_t next = CORE_NEVER;
 
 	if (core->retry_at != 0)
@@ -582,6 +588,9 @@ uint64_t core_next_run(struct core *core)
 	/* What waits for a sealing is woken by the end of that. */
 	if (!cds_list_empty(&core->waiting) && is_recovering(core))
 		next = sooner(next, core->started_at + CORE_RECOVERY_NS);
+	cds_list_for_each_entry (event, &core->waiting, node)
+		if (event->looked_until != 0)
+			next = sooner(next, event->looked_until);
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
 

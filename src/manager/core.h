@@ -63,6 +63,8 @@ struct event {
 	uint64_t request_id;
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
+	uint64_t
+		looked_until; /* a Status waits so long for what others have counted; 0: not asked yet */
 	Afar__Request *request;
 	Afar__Reply *reply; /* in the making */
 	uint32_t outcome_kind;

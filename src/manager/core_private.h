@@ -2,7 +2,7 @@
 /*
  * What the rooms of the core share: core.c (batches, dispatch), principals.c (keys), rights.c (who may
  * do what with a namespace), namespaces.c, reserve.c, regions.c, access.c (passes and capabilities),
- * sessions.c, servers.c, joins.c, info.c.
+ * sessions.c, servers.c, joins.c, use.c (what others have counted), info.c.
  *
  * An operation checks everything first and changes the tables then. When a change cannot be finished
  * (memory), it spoils the store: the batch's commit fails and the tables are read again.
@@ -34,11 +34,14 @@ struct live_server {
 	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
 	uint64_t retry_at;	/* no releases and fences before */
 	bool is_probed;		/* a ping is under way */
+	bool is_looked_at;	/* it is being asked for its report */
 	uint8_t signing_key[SIGNING_KEY_BYTES];
 	uint64_t born_at; /* when the incarnation began, on our clock; may be before its zero */
-	uint64_t report_granted, report_clean, report_dirty, report_draining, report_resident;
-	uint64_t report_scrubbed, report_scrub_rate;
-	uint32_t report_connections;
+	/* Its last report, but for the lanes; those by their number. */
+	Afar__ServerReport report;
+	Afar__LaneReport lanes[STATE_LANES_MAX];
+	size_t nr_lanes;
+	uint64_t reported_at;
 };
 
 /* A session's connection, or its lease without one. Only of sessions that are not ending. */
@@ -48,6 +51,9 @@ struct live_session {
 	struct session *session; /* as with live_server */
 	void *peer;
 	uint64_t lease_deadline; /* without a peer */
+	bool is_looked_at;	 /* it is being asked for its figures */
+	Afar__SessionUse *use;	 /* what it said last; NULL: nothing yet */
+	uint64_t used_at;
 };
 
 struct job;  /* reserve.c */
@@ -75,8 +81,9 @@ struct core {
 	uint64_t retry_at;		  /* after a failed commit: no work of its own before */
 	uint64_t forget_at; /* servers that have not come back since the manager started */
 
-	/* Requests that wait: for servers to come back after a start, for the batch to end. */
+	/* Requests that wait: for servers to come back after a start, for the batch to end, for figures. */
 	struct cds_list_head waiting;
+	size_t nr_looks; /* under way */
 
 	/* Of the batch that runs. */
 	struct cds_list_head answering; /* requests whose replies wait for the commit */
@@ -108,6 +115,8 @@ typedef int core_operation(struct core *core, struct session *session, struct ev
 /* ---- principals.c */
 
 core_operation key_add, key_list, key_revoke;
+/* Fills in all principals, by name. -ENOMEM with a sentence. */
+int principals_list(const struct core *core, Afar__KeyInfos *infos);
 /* What a principal is now, whoever it was at its handshake. */
 enum principal_kind core_principal_kind(const struct core *core, const char *name);
 /* The reply to an addition, also one that came again. */
@@ -212,6 +221,21 @@ void sessions_close(struct core *core);
 /* ---- servers.c */
 
 core_operation server_report;
+/* Without the message's own fields, which point into it. */
+static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneReport *report)
+{
+	afar__lane_report__init(out);
+	out->nr_connections = report->nr_connections;
+	out->numa_node = report->numa_node;
+	out->is_bound = report->is_bound;
+	out->link = report->link;
+	out->counted_by = report->counted_by;
+	out->bytes_in = report->bytes_in;
+	out->bytes_out = report->bytes_out;
+}
+/* Keeps what it says. */
+void server_take_report(struct core *core, struct live_server *live,
+			const Afar__ServerReport *report);
 struct live_server *core_live_server(const struct core *core, uint64_t number);
 struct live_server *core_live_server_of(const struct core *core, const void *peer);
 void server_gone(struct core *core, void *peer);
@@ -250,6 +274,7 @@ enum outgoing_kind {
 	OUTGOING_FENCE,
 	OUTGOING_PING,
 	OUTGOING_SEAL,
+	OUTGOING_LOOK,
 };
 struct outgoing {
 	enum outgoing_kind kind;
@@ -257,22 +282,39 @@ struct outgoing {
 	uint64_t incarnation;
 	struct share *share;	/* OUTGOING_RESERVE */
 	struct seal_part *part; /* OUTGOING_SEAL */
-	uint64_t session;	/* OUTGOING_FENCE */
+	uint64_t session;	/* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
 	uint64_t *extents;	/* OUTGOING_RELEASE */
 	size_t nr_extents;
 	struct event
 		*failure; /* its answer if it can't be sent: made first, so that there is one */
 };
 struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live);
+/* To whoever is at `peer`. */
+struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
 void outgoing_free(struct outgoing *outgoing);
 /* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
-void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
-		 Afar__Request *request, struct outgoing *outgoing);
+void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
+	       struct outgoing *outgoing);
+static inline void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
+			       Afar__Request *request, struct outgoing *outgoing)
+{
+	core_call(core, live->peer, timeout_ms, request, outgoing);
+}
 /* The request for extents of a namespace. NULL: no memory. */
 Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed);
 /* Asks it to release extents that the tables do not have. */
 void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
 void server_answered(struct core *core, struct event *event);
+
+/* ---- use.c */
+
+/* Asks those whom a Status tells of what they have counted; it may wait for them. */
+void looks_begin(struct core *core, struct event *event);
+bool looks_are_awaited(const struct core *core, const struct event *event);
+void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event);
+/* NULL: no memory. */
+Afar__SessionUse *use_copy(const Afar__SessionUse *use);
+void use_free(struct live_session *live);
 
 /* ---- info.c: replies. NULL: no memory. */
 
@@ -290,6 +332,8 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
 			      const struct region *region, bool with_layout);
 Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session);
+/* Whether the caller may know of all sessions; else of its principal's. */
+bool is_operator(const struct core *core, const struct session *caller);
 core_operation cluster_status;
 
 #endif

@@ -223,7 +223,28 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 
 /* ---- The cluster */
 
-static Afar__ServerStatus *info_server_status(const struct server *server)
+static bool add_lane_reports(Afar__ServerReport *report, const struct live_server *live)
+{
+	report->lanes = calloc(live->nr_lanes + 1, sizeof(*report->lanes));
+	if (report->lanes == NULL)
+		return false;
+	for (size_t i = 0; i < live->nr_lanes; i++) {
+		Afar__LaneReport *lane = MESSAGE_NEW(afar__lane_report, Afar__LaneReport);
+
+		if (lane == NULL)
+			return false;
+		lane_report_copy(lane, &live->lanes[i]);
+		report->lanes[report->n_lanes++] = lane;
+	}
+	return true;
+}
+
+static uint64_t age_ms(const struct core *core, uint64_t since)
+{
+	return (core_now(core) - since) / 1000000U;
+}
+
+static Afar__ServerStatus *info_server_status(const struct core *core, const struct server *server)
 {
 	Afar__ServerStatus *status = MESSAGE_NEW(afar__server_status, Afar__ServerStatus);
 	const struct live_server *live = server->live;
@@ -233,36 +254,37 @@ static Afar__ServerStatus *info_server_status(const struct server *server)
 	status->is_up = server_is_up(server);
 	status->server = info_server(server);
 	status->report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
-	if (status->server == NULL || status->report == NULL) {
-		afar__server_status__free_unpacked(status, NULL);
-		return NULL;
+	if (status->server == NULL || status->report == NULL)
+		goto out_free;
+	if (status->is_up) {
+		*status->report = live->report;
+		status->report_age_ms = age_ms(core, live->reported_at);
+		if (!add_lane_reports(status->report, live))
+			goto out_free;
+	} else {
+		status->report->granted_bytes = server->granted_bytes;
+		status->down_ms = age_ms(core, live != NULL ? live->down_at : core->started_at);
 	}
 	status->report->capacity_bytes = server->capacity_bytes;
-	status->report->granted_bytes = server->granted_bytes;
-	if (live != NULL && live->peer != NULL) {
-		status->report->granted_bytes = live->report_granted;
-		status->report->clean_bytes = live->report_clean;
-		status->report->dirty_bytes = live->report_dirty;
-		status->report->nr_connections = live->report_connections;
-		status->report->resident_bytes = live->report_resident;
-		status->report->draining_bytes = live->report_draining;
-		status->report->scrubbed_bytes = live->report_scrubbed;
-		status->report->scrub_bytes_per_s = live->report_scrub_rate;
-	}
 	return status;
+
+out_free:
+	afar__server_status__free_unpacked(status, NULL);
+	return NULL;
 }
 
-static bool add_server_status(Afar__ClusterStatus *status, const struct state *state)
+static bool add_server_status(Afar__ClusterStatus *status, const struct core *core)
 {
+	const struct state *state = core->state;
 	struct server *server;
 
 	status->servers = calloc(CORE_LIST_MAX, sizeof(*status->servers));
 	if (status->servers == NULL)
 		return false;
 	cds_list_for_each_entry (server, &state->servers, node) {
-		if (status->n_servers == CORE_LIST_MAX)
-			break;
-		status->servers[status->n_servers] = info_server_status(server);
+		if (status->nr_servers++ >= CORE_LIST_MAX)
+			continue;
+		status->servers[status->n_servers] = info_server_status(core, server);
 		if (status->servers[status->n_servers] == NULL)
 			return false;
 		status->n_servers++;
@@ -279,9 +301,9 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
 	if (status->namespaces == NULL)
 		return false;
 	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
-		if (status->n_namespaces == CORE_LIST_MAX)
-			break;
 		if (ns->is_deleted || (rights_of(core, session->principal, ns) & RIGHT_READ) == 0)
+			continue;
+		if (status->nr_namespaces++ >= CORE_LIST_MAX)
 			continue;
 		status->namespaces[status->n_namespaces] = info_namespace(core, session, ns);
 		if (status->namespaces[status->n_namespaces] == NULL)
@@ -291,9 +313,17 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
 	return true;
 }
 
-static Afar__SessionStatus *info_session(const struct session *session)
+static uint64_t lease_left_ms(const struct core *core, const struct live_session *live)
+{
+	uint64_t now = core_now(core);
+
+	return live->lease_deadline > now ? (live->lease_deadline - now) / 1000000U : 0;
+}
+
+static Afar__SessionStatus *info_session(const struct core *core, const struct session *session)
 {
 	Afar__SessionStatus *info = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
+	const struct live_session *live = session->live;
 	bool is_complete = true;
 
 	if (info == NULL)
@@ -301,28 +331,39 @@ static Afar__SessionStatus *info_session(const struct session *session)
 	info->session = session->number;
 	info->client = copy_text(session->client, &is_complete);
 	info->principal = copy_text(session->principal, &is_complete);
-	info->is_connected = session->live != NULL && session->live->peer != NULL;
+	info->is_connected = live != NULL && live->peer != NULL;
 	info->nr_references = session->nr_references;
 	info->is_ending = session->is_ending;
+	if (live != NULL && live->peer == NULL)
+		info->lease_left_ms = lease_left_ms(core, live);
+	if (live != NULL && live->use != NULL) {
+		info->use = use_copy(live->use);
+		info->use_age_ms = age_ms(core, live->used_at);
+		is_complete = is_complete && info->use != NULL;
+	}
 	if (is_complete)
 		return info;
 	afar__session_status__free_unpacked(info, NULL);
 	return NULL;
 }
 
-/* Those of the caller's principal; to operators all. */
+bool is_operator(const struct core *core, const struct session *caller)
+{
+	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
+}
+
 static bool add_sessions(Afar__ClusterStatus *status, const struct core *core,
 			 const struct session *caller, const struct cds_list_head *sessions)
 {
-	bool is_operator = core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
+	bool sees_all = is_operator(core, caller);
 	struct session *session;
 
 	cds_list_for_each_entry (session, sessions, node) {
-		if (status->n_sessions == CORE_LIST_MAX)
-			break;
-		if (!is_operator && strcmp(session->principal, caller->principal) != 0)
+		if (!sees_all && strcmp(session->principal, caller->principal) != 0)
 			continue;
-		status->sessions[status->n_sessions] = info_session(session);
+		if (status->nr_sessions++ >= CORE_LIST_MAX)
+			continue;
+		status->sessions[status->n_sessions] = info_session(core, session);
 		if (status->sessions[status->n_sessions] == NULL)
 			return false;
 		status->n_sessions++;
@@ -340,6 +381,20 @@ static bool add_all_sessions(Afar__ClusterStatus *status, const struct core *cor
 	       add_sessions(status, core, caller, &core->state->sessions);
 }
 
+static bool add_principals(Afar__ClusterStatus *status, const struct core *core,
+			   const struct session *caller)
+{
+	Afar__KeyInfos infos = AFAR__KEY_INFOS__INIT;
+	bool is_complete;
+
+	if (!is_operator(core, caller))
+		return true;
+	is_complete = principals_list(core, &infos) == 0;
+	status->principals = infos.entries;
+	status->n_principals = infos.n_entries;
+	return is_complete;
+}
+
 Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session)
 {
 	Afar__ClusterStatus *status = MESSAGE_NEW(afar__cluster_status, Afar__ClusterStatus);
@@ -349,10 +404,12 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 		return NULL;
 	status->cluster = copy_text(core->state->cluster, &is_complete);
 	status->manager_incarnation = core->incarnation;
-	status->uptime_ms =
-		(core->environment.now(core->environment.context) - core->started_at) / 1000000U;
-	if (is_complete && add_server_status(status, core->state) &&
-	    add_namespaces(status, core, session) && add_all_sessions(status, core, session))
+	status->uptime_ms = age_ms(core, core->started_at);
+	status->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
+	status->list_max = CORE_LIST_MAX;
+	if (is_complete && add_server_status(status, core) &&
+	    add_namespaces(status, core, session) && add_all_sessions(status, core, session) &&
+	    add_principals(status, core, session))
 		return status;
 	afar__cluster_status__free_unpacked(status, NULL);
 	return NULL;

@@ -18,14 +18,13 @@
 #define NAME_MAX_BYTES	  255U
 #define ADDRESS_MAX_BYTES 300U
 #define TRANSPORT_MAX	  31U
-#define LANES_MAX	  64U
 #define EXTENTS_MAX	  ((size_t)1 << 20) /* of one server */
 
 /* ---- What it says */
 
 static int check_lanes(const Afar__Server *self)
 {
-	if (self->n_lanes == 0 || self->n_lanes > LANES_MAX)
+	if (self->n_lanes == 0 || self->n_lanes > STATE_LANES_MAX)
 		return -EINVAL;
 	for (size_t i = 0; i < self->n_lanes; i++)
 		if (!is_printable(self->lanes[i]->transport, TRANSPORT_MAX) ||
@@ -268,10 +267,10 @@ static int bind_server(struct core *core, struct server *server, const Afar__Ser
 	live->incarnation = server->incarnation;
 	memcpy(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES);
 	live->born_at = core_now(core) - (uint64_t)ask->age_s * 1000000000U;
-	live->report_granted = server->granted_bytes;
-	live->report_clean = live->report_dirty = live->report_draining = 0;
-	live->report_scrubbed = live->report_scrub_rate = live->report_resident = 0;
-	live->report_connections = 0;
+	afar__server_report__init(&live->report);
+	live->report.granted_bytes = server->granted_bytes;
+	live->nr_lanes = 0;
+	live->reported_at = core_now(core);
 	live->retry_at = 0;
 	return 0;
 }

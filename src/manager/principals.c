@@ -293,19 +293,13 @@ static size_t nr_files(const struct core *core)
 	return nr;
 }
 
-int key_list(struct core *core, struct session *session, struct event *event)
+int principals_list(const struct core *core, Afar__KeyInfos *infos)
 {
-	Afar__KeyInfos *infos = MESSAGE_NEW(afar__key_infos, Afar__KeyInfos);
 	const struct principal *principal;
 	enum principal_kind kind;
 	const struct key *key;
 	int rc = 0;
 
-	(void)session;
-	if (infos == NULL)
-		return error_code(-ENOMEM);
-	event->reply->key_infos = infos;
-	event->reply->result_case = AFAR__REPLY__RESULT_KEY_INFOS;
 	infos->entries =
 		calloc(nr_files(core) + core->state->nr_principals + 1, sizeof(*infos->entries));
 	if (infos->entries == NULL)
@@ -323,6 +317,18 @@ int key_list(struct core *core, struct session *session, struct event *event)
 	qsort(infos->entries, infos->n_entries, sizeof(*infos->entries), compare_entries);
 	count_all(core, infos);
 	return 0;
+}
+
+int key_list(struct core *core, struct session *session, struct event *event)
+{
+	Afar__KeyInfos *infos = MESSAGE_NEW(afar__key_infos, Afar__KeyInfos);
+
+	(void)session;
+	if (infos == NULL)
+		return error_code(-ENOMEM);
+	event->reply->key_infos = infos;
+	event->reply->result_case = AFAR__REPLY__RESULT_KEY_INFOS;
+	return principals_list(core, infos);
 }
 
 /* ---- The whole */

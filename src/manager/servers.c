@@ -95,18 +95,27 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed)
 	return request;
 }
 
-struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live)
+struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer)
 {
 	struct outgoing *outgoing = calloc(1, sizeof(*outgoing));
 
 	if (outgoing == NULL)
 		return NULL;
-	outgoing->failure = event_new(EVENT_ANSWER, live->peer);
+	outgoing->failure = event_new(EVENT_ANSWER, peer);
 	if (outgoing->failure == NULL) {
 		free(outgoing);
 		return NULL;
 	}
 	outgoing->kind = kind;
+	return outgoing;
+}
+
+struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live)
+{
+	struct outgoing *outgoing = outgoing_new_to(kind, live->peer);
+
+	if (outgoing == NULL)
+		return NULL;
 	outgoing->server = live->number;
 	outgoing->incarnation = live->incarnation;
 	return outgoing;
@@ -122,12 +131,12 @@ void outgoing_free(struct outgoing *outgoing)
 	free(outgoing);
 }
 
-void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
-		 Afar__Request *request, struct outgoing *outgoing)
+void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
+	       struct outgoing *outgoing)
 {
 	uint64_t deadline = core_now(core) + (uint64_t)timeout_ms * 1000000U;
 	struct event *failure = outgoing->failure;
-	int rc = core->environment.call(core->environment.context, live->peer, deadline, request,
+	int rc = core->environment.call(core->environment.context, peer, deadline, request,
 					outgoing);
 
 	afar__request__free_unpacked(request, NULL);
@@ -344,7 +353,7 @@ void server_answered(struct core *core, struct event *event)
 	bool is_current = live != NULL && live->peer != NULL && live->peer == event->peer;
 
 	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE &&
-	    outgoing->kind != OUTGOING_SEAL) {
+	    outgoing->kind != OUTGOING_SEAL && outgoing->kind != OUTGOING_LOOK) {
 		log_warn("server %llu did not do what it was told: %s",
 			 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
@@ -370,6 +379,9 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_PING:
 		if (live != NULL)
 			live->is_probed = false;
+		break;
+	case OUTGOING_LOOK:
+		look_answered(core, outgoing, event);
 		break;
 	case OUTGOING_UNDO:
 		break;
@@ -425,6 +437,7 @@ void server_down(struct core *core, struct live_server *live)
 	live->down_at = core_now(core);
 	live->retry_at = 0;
 	live->is_probed = false;
+	live->is_looked_at = false;
 	if (core->state != NULL)
 		forget_sent(core, live);
 	reserve_server_down(core, live);
@@ -454,6 +467,28 @@ void servers_forget(struct core *core)
 
 /* ---- Reports */
 
+/* The message's own pointers are not ours to keep. */
+void server_take_report(struct core *core, struct live_server *live,
+			const Afar__ServerReport *report)
+{
+	Afar__ServerReport plain = AFAR__SERVER_REPORT__INIT;
+
+	plain.capacity_bytes = report->capacity_bytes;
+	plain.granted_bytes = report->granted_bytes;
+	plain.clean_bytes = report->clean_bytes;
+	plain.dirty_bytes = report->dirty_bytes;
+	plain.nr_connections = report->nr_connections;
+	plain.resident_bytes = report->resident_bytes;
+	plain.draining_bytes = report->draining_bytes;
+	plain.scrubbed_bytes = report->scrubbed_bytes;
+	plain.scrub_bytes_per_s = report->scrub_bytes_per_s;
+	live->report = plain;
+	live->reported_at = core_now(core);
+	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;
+	for (size_t i = 0; i < live->nr_lanes; i++)
+		lane_report_copy(&live->lanes[i], report->lanes[i]);
+}
+
 int server_report(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__ServerReport *report = event->request->server_report;
@@ -465,14 +500,7 @@ int server_report(struct core *core, struct session *session, struct event *even
 			-ENOTCONN,
 			"report to the manager: no server joined on this connection; join "
 			"first");
-	live->report_granted = report->granted_bytes;
-	live->report_clean = report->clean_bytes;
-	live->report_dirty = report->dirty_bytes;
-	live->report_connections = report->nr_connections;
-	live->report_resident = report->resident_bytes;
-	live->report_draining = report->draining_bytes;
-	live->report_scrubbed = report->scrubbed_bytes;
-	live->report_scrub_rate = report->scrub_bytes_per_s;
+	server_take_report(core, live, report);
 	return 0;
 }
 

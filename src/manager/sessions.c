@@ -20,6 +20,7 @@
 static void bind_peer(struct core *core, struct live_session *live, void *peer)
 {
 	live->peer = peer;
+	live->is_looked_at = false;
 	cds_list_move(&live->node, &core->connected);
 }
 
@@ -61,6 +62,7 @@ static void live_free(struct live_session *live)
 	if (live->session != NULL)
 		live->session->live = NULL;
 	cds_list_del(&live->node);
+	use_free(live);
 	free(live);
 }
 

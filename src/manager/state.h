@@ -21,6 +21,7 @@
 #include "manager/space.h"
 
 #define STATE_SECRET_BYTES 16
+#define STATE_LANES_MAX	   64U /* of a server */
 #define STATE_CLUSTER_MAX  32
 
 /* Addresses of a namespace's regions but the first, which has all below to itself. */

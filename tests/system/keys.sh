@@ -135,7 +135,7 @@ running="$running $put"
 exec 4>feed
 head -c 1000000 /dev/zero >&4
 has_open() {
-	[ "$(as bob status --json | grep -c '"client"')" -gt 1 ]
+	[ "$(as bob status --json | grep -c '"client":')" -gt 1 ]
 }
 eventually has_open
 as alice ns grant hers bob r
@@ -185,7 +185,7 @@ fi
 [ "$(grep -c '^afar: ' put.err)" -eq 1 ] || fail "the copy complained: $(cat put.err)"
 grep -q 'session has ended' put.err || fail "the copy complained: $(cat put.err)"
 alone() {
-	[ "$("$AFAR" status --json | grep -c '"client"')" -eq 1 ]
+	[ "$("$AFAR" status --json | grep -c '"client":')" -eq 1 ]
 }
 eventually alone
 "$AFAR" ns rm hers --force

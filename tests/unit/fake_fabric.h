@@ -425,6 +425,7 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	world.session.fabrics.known[0].fabric = &world.fabric;
 	world.session.fabrics.nr_known = 1;
 	pthread_mutex_init(&world.session.lock, NULL);
+	session_counts_init(&world.session.counts);
 	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
 		world.peers[i].session = &world.session;
 		world.reaches[i].index = i;

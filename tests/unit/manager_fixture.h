@@ -67,6 +67,7 @@ struct fake_server {
 	unsigned nr_session_ends;
 	uint64_t nr_released;  /* extents, by ExtentsRelease */
 	const char *principal; /* NULL: "server" */
+	uint64_t nr_moved_in;  /* bytes, that its first lane tells of who looks */
 };
 
 struct fake_client {
@@ -88,7 +89,11 @@ struct fixture {
 	struct cds_list_head calls;  /* from the core to servers */
 	struct cds_list_head events; /* for the core */
 	uint64_t nr_answers;
-	bool does_drop_answers; /* without looking at them: they are large and the time counts */
+	/* What clients answer when they are asked what they have counted; NULL: they are not there to ask. */
+	const Afar__Reply *look_answer;
+	bool are_clients_silent; /* they keep it, as servers do */
+	unsigned nr_looks;	 /* at clients */
+	bool does_drop_answers;	 /* without looking at them: they are large and the time counts */
 };
 
 void fixture_open(struct fixture *fixture);
@@ -134,6 +139,7 @@ Afar__Request *ask_close(const Afar__RegionInfo *region);
 Afar__Request *ask_free(const Afar__RegionInfo *region);
 Afar__Request *ask_session_close(void);
 Afar__Request *ask_status(void);
+Afar__Request *ask_fresh_status(void);
 Afar__Request *ask_namespaces(const char *after, uint32_t max);
 Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max);
 Afar__Request *ask_namespace(const char *name);
@@ -145,6 +151,9 @@ Afar__Request *ask_look(const Afar__RegionInfo *region);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_key_revoke(const char *name);
+
+/* Of a server whose first lane has taken in so many bytes. */
+Afar__Reply *answer_look(uint64_t bytes_in);
 
 /* Creates a namespace and returns its number. */
 uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The requests that the manager's tests send. */
+/* The requests that the manager's tests send, and what a server answers that is asked for its figures. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +95,14 @@ Afar__Request *ask_session_close(void)
 	return request;
 }
 
+Afar__Request *ask_fresh_status(void)
+{
+	Afar__Request *request = ask_status();
+
+	request->status->is_fresh = true;
+	return request;
+}
+
 Afar__Request *ask_status(void)
 {
 	REQUEST(status, afar__status, Afar__Status, AFAR__REQUEST__CALL_STATUS);
@@ -184,4 +192,27 @@ Afar__Request *ask_key_revoke(const char *name)
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);
 	ask->name = strdup(name);
 	return request;
+}
+
+int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request)
+{
+	Afar__Reply *reply = fixture_ask(fixture, client, request);
+	int status = reply->status;
+
+	afar__reply__free_unpacked(reply, NULL);
+	return status;
+}
+
+Afar__Reply *answer_look(uint64_t bytes_in)
+{
+	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+
+	reply->server_report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
+	reply->result_case = AFAR__REPLY__RESULT_SERVER_REPORT;
+	reply->server_report->lanes = calloc(1, sizeof(*reply->server_report->lanes));
+	reply->server_report->lanes[0] = MESSAGE_NEW(afar__lane_report, Afar__LaneReport);
+	reply->server_report->lanes[0]->counted_by = 1;
+	reply->server_report->lanes[0]->bytes_in = bytes_in;
+	reply->server_report->n_lanes = 1;
+	return reply;
 }
