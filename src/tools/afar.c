@@ -14,7 +14,8 @@
 #include "cli.h"
 
 static const struct cli_command *const groups[] = {
-	up_commands, status_commands, ns_commands, region_commands, key_commands, bench_commands,
+	up_commands,	 status_commands, top_commands,	  ns_commands,
+	region_commands, key_commands,	  bench_commands,
 };
 #define NR_GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -15,6 +15,7 @@
 
 #include <afar/afar.h>
 
+#include "printable.h"
 #include "size.h"
 
 #define CLI_FAILED	1
@@ -50,6 +51,7 @@ struct cli_flag {
 /* The groups' commands; each table ends with a NULL name. */
 extern const struct cli_command up_commands[];
 extern const struct cli_command status_commands[];
+extern const struct cli_command top_commands[];
 extern const struct cli_command ns_commands[];
 extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
@@ -92,12 +94,7 @@ __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *c
  */
 int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
 
-/*
- * `text` for a person: what cannot be printed — a peer may have sent it — as \xNN. The result is
- * free()d by the caller; NULL when there is no memory. `*columns`, if not NULL, is its width.
- */
-char *cli_printable(const char *text, size_t *columns);
-/* Prints it. */
+/* Prints `text` for a person: what cannot be printed — a peer may have sent it — as \xNN. */
 void cli_print(const char *text);
 /* Prints it and fills up to `width` columns. */
 void cli_print_padded(const char *text, size_t width);

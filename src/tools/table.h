@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A table for a person: cells row by row, each column as wide as it needs, every line cut at the terminal's edge.
+ * What cells say may come from anybody: it is made printable.
+ */
+#ifndef TOOLS_TABLE_H
+#define TOOLS_TABLE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define TABLE_COLUMNS_MAX 16
+#define TABLE_CELL_MAX	  48 /* columns of one cell; what is longer is cut */
+
+struct table;
+
+/* Headings, ended by NULL; one that begins with '>' is of a column that is flush right. NULL: no memory. */
+struct table *table_new(const char *const headings[]);
+void table_free(struct table *table);
+
+/* The next cell; after the last of a row the next row begins. Without memory it is empty. */
+void table_cell(struct table *table, const char *text);
+
+/*
+ * Prints the headings and the rows, in up to `lines` lines of up to `columns` columns (0: as many as it takes),
+ * the last of which says how many rows did not fit. Returns the number of lines.
+ */
+size_t table_print(const struct table *table, FILE *out, size_t lines, size_t columns);
+
+#endif

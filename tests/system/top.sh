@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# afar top: what it tells of a client that moves data over local, over tcp, and of one that stands still.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+: "${MOVER:?the path of mover}"
+
+# start_mover NAME PATH: in the background, until its gate is closed; returns when it moves.
+start_mover() {
+	mkfifo "$1.gate" "$1.ready"
+	"$MOVER" 1048576 4096 <"$1.gate" >"$1.ready" 2>"$1.err" &
+	eval "pid_$1=$!"
+	running="$running $!"
+	eval "exec $3>$1.gate"
+	read -r said <"$1.ready" || fail "mover $1 did not begin"
+	[ "$said" = moving ] || fail "mover $1: $said"
+}
+
+start_manager
+# shellcheck disable=SC2154 # cluster.sh assigns it
+start_daemon both --role server --data "$scratch/both" --name both --data-listen local,127.0.0.1:0 \
+	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M
+"$AFAR" ns create moved
+"$AFAR" ns reserve moved 4M
+
+# Who only looks does nothing; nor is there anything to escape from a table.
+"$AFAR" top --interval 0.1 --count 2 >idle.out </dev/null
+[ "$(grep -c '^cluster up .* servers 1 (0 down), sessions 1,' idle.out)" -eq 2 ] || fail "top: $(cat idle.out)"
+grep -Eq '^both +up +local +- +0 +- +- +- ' idle.out || fail "top: $(cat idle.out)"
+grep -Eq '^ +up +tcp +127.0.0.1:[0-9]+ +- +0 .* transport ' idle.out || fail "top: $(cat idle.out)"
+if LC_ALL=C grep -q '[^ -~]' idle.out; then
+	fail "top: control characters in: $(cat -v idle.out)"
+fi
+
+AFAR_PATH=tcp start_mover wire tcp 5
+start_mover near local 6
+"$AFAR" top --interval 0.5 --count 2 >busy.out </dev/null
+[ "$(grep -c '^cluster up .* sessions 3,' busy.out)" -eq 2 ] || fail "top: $(cat busy.out)"
+[ "$(grep -Ec 'mover +admin +connected +[1-9].* (ns|us|ms|s)$' busy.out)" -eq 4 ] || fail "top: $(cat busy.out)"
+
+"$AFAR" top --interval 0.5 --count 2 --json >busy.json
+python3 - busy.json <<'END' || fail "top --json: $(cat busy.json)"
+import json, sys
+
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert len(lines) == 2
+for top in lines:
+    assert top["interval_ms"] >= 500
+    (server,) = top["servers"]
+    local, tcp = server["lanes"]
+    assert (local["transport"], tcp["transport"]) == ("local", "tcp")
+    # Nobody but clients can tell of local.
+    assert local["counted_by"] is None and local["in_bytes_per_s"] is None
+    assert tcp["counted_by"] == "transport" and tcp["in_bytes_per_s"] > 0 and tcp["out_bytes_per_s"] > 0
+    said = {entry["transport"]: entry for entry in server["by_clients"]}
+    for transport in ("local", "tcp"):
+        assert said[transport]["read_bytes_per_s"] > 0 and said[transport]["written_bytes_per_s"] > 0
+    movers = [s for s in top["sessions"] if s["client"].endswith(" mover")]
+    assert len(movers) == 2 and movers == top["sessions"][:2]  # the busiest first
+    for session in movers:
+        assert session["state"] == "connected" and session["failed_per_s"] == 0
+        for kind in ("read", "write"):
+            one = session["operations"][kind]
+            assert one["nr_per_s"] > 0 and abs(one["bytes_per_s"] / one["nr_per_s"] - 4096) < 1
+            assert 0 < one["p50_ns"] <= one["p99_ns"] <= one["p999_ns"]
+        assert session["operations"]["atomic"]["nr_per_s"] > 0
+    assert {p["transport"] for s in movers for p in s["paths"]} == {"local", "tcp"}
+END
+
+# A client that is stopped: it is shown with what it said last, and holds nobody up for long.
+kill -STOP "$(pid_of near)"
+timeout 60 "$AFAR" top --interval 0.1 --count 1 >stopped.out || fail "top: a stopped client holds it up"
+grep -q ' mover ' stopped.out || fail "top: $(cat stopped.out)"
+kill -CONT "$(pid_of near)"
+
+exec 5>&- 6>&-
+wait "$(pid_of wire)" || fail "mover: $(cat wire.err)"
+wait "$(pid_of near)" || fail "mover: $(cat near.err)"
+
+# On a terminal: in place, and as it was when it ends, by its count, by q, by a signal.
+cat >terminal.py <<'END'
+import fcntl, os, select, signal, struct, subprocess, termios
+
+def set_size(fd, lines, columns):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+def run(arguments, act):
+    """Runs it on a terminal of 12 lines by 50 columns, and does `act` to it once it shows something."""
+    master, slave = os.openpty()
+    set_size(slave, 12, 50)
+    before = termios.tcgetattr(slave)
+    top = subprocess.Popen(
+        [os.environ["AFAR"], "top", "--interval", "0.2", *arguments], stdin=slave, stdout=slave, stderr=slave,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    shown, has_acted = b"", False
+    while True:
+        has_ended = top.poll() is not None
+        while select.select([master], [], [], 0 if has_ended else 0.05)[0]:
+            shown += os.read(master, 65536)
+        if has_ended:
+            break
+        if not has_acted and b"SESSION" in shown:
+            act(top.pid, master)
+            has_acted = True
+    assert top.returncode == 0, (top.returncode, shown)
+    assert termios.tcgetattr(slave) == before
+    assert shown.count(b"\x1b[?1049h") == 1 and shown.count(b"\x1b[?1049l") == 1, shown
+    assert shown.index(b"\x1b[?25l") < shown.rindex(b"\x1b[?25h"), shown
+    screen = shown[shown.index(b"\x1b[?25l") + 6 : shown.index(b"\x1b[?25h")]
+    for page in screen.split(b"\x1b[H")[1:]:
+        lines = page.replace(b"\x1b[K", b"").replace(b"\x1b[J", b"").split(b"\r\n")
+        assert len(lines) <= 12 and max(map(len, lines)) <= 50, lines
+    os.close(master)
+    os.close(slave)
+    return screen
+
+run(["--count", "3"], lambda pid, fd: None)
+# It is drawn anew at once: the last page is not wider than the terminal has become.
+screen = run(["--interval", "0.5", "--count", "2"], lambda pid, fd: set_size(fd, 8, 30))
+assert max(map(len, screen.split(b"\x1b[H")[-1].replace(b"\x1b[K", b"").split(b"\r\n"))) <= 30 + len(b"\x1b[J"), screen
+run([], lambda pid, fd: os.write(fd, b"q"))
+run([], lambda pid, fd: os.write(fd, b"\x03"))
+run([], lambda pid, fd: os.kill(pid, signal.SIGTERM))
+END
+timeout 60 python3 terminal.py || fail "top on a terminal"
+
+for interval in 0 -1 nan inf 1e400 0x 5s ''; do
+	refused 2 'seconds' "$AFAR" top --interval "$interval" --count 1
+done
+for count in 0 -1 99999999999 nan; do
+	refused 2 'count' "$AFAR" top --count "$count"
+done
+
+# Servers that are down stay in sight, while they hold something.
+kill_daemon both
+eventually sh -c '"$AFAR" top --interval 0.1 --count 1 | grep -Eq "^both +down +local|servers 0"'
