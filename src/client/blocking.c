@@ -205,6 +205,8 @@ int target_atomic(const struct afar_op *op)
 	ret = run(queue, op, sizeof(uint64_t), deadline);
 	if (ret == -EROFS)
 		target_fail_read_only(op->target);
+	else if (ret == -EOPNOTSUPP)
+		target_fail_unfit(op->target);
 	else if (ret)
 		error_fail(ret, "do an atomic at %llu of a region: %s",
 			   (unsigned long long)op->offset, afar_strerror(ret));

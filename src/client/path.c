@@ -174,6 +174,18 @@ static uint32_t resting_lanes(const struct peer *peer)
 	return resting;
 }
 
+/* Those that do not have what the path is for, and are tried last: whoever reads and writes can do with them. */
+static uint32_t unfit_lanes(struct fabrics *fabrics, const struct path *path)
+{
+	uint32_t unfit = 0;
+
+	for (unsigned i = 0; i < path->peer->nr_lanes && path->reach->wants_nic_atomics; i++) {
+		if (!lane_has_atomics(fabrics, &path->peer->lanes[i]))
+			unfit |= 1U << i;
+	}
+	return unfit;
+}
+
 /* Which lanes of the group are to blame: those that were refused, else those that were not heard of, else all. */
 static uint32_t rest_bad(const struct path *path, const struct lane_group *group)
 {
@@ -393,17 +405,19 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 {
 	struct peer *peer = path->peer;
 	uint32_t tried = 0, resting = resting_lanes(peer);
+	uint32_t unfit = unfit_lanes(&queue->session->fabrics, path);
 	bool has_tried = false, was_silent = false;
 	int ret = 0;
 
 	while (path->state == PATH_DOWN) {
-		struct lane_group group = find_group(peer, tried | resting);
+		struct lane_group group = find_group(peer, tried | resting | unfit);
 		uint64_t until = clock_deadline_ms(LANE_MS);
 		bool is_lane_bad;
 
-		if (group.nr_lanes == 0 && resting == 0)
+		if (group.nr_lanes == 0 && resting == 0 && unfit == 0)
 			break;
 		if (group.nr_lanes == 0) {
+			unfit = resting ? unfit : 0;
 			resting = 0;
 			continue;
 		}

@@ -76,13 +76,14 @@ struct peer {
 int peer_get(struct afar_session *session, const Afar__Server *server, struct peer **out);
 
 /* What connections are for: a namespace's memory on the server, to read it, or to read and write it. All
- * targets of the namespace with these rights share a queue's connection. */
+ * targets of the namespace with these rights, and the same home of their atomics, share a queue's connection. */
 struct peer_reach {
 	struct cds_list_head node; /* in the peer's list, or the session's of those that ended */
 	uint64_t ns;
-	uint32_t rights; /* RIGHT_… */
-	uint32_t index;	 /* in the session, dense: queues keep their paths by it */
-	void *keys;	 /* tree of struct peer_key by extent; guarded by the peer's lock */
+	uint32_t rights;	/* RIGHT_… */
+	bool wants_nic_atomics; /* its targets' atomics are done by network cards */
+	uint32_t index;		/* in the session, dense: queues keep their paths by it */
+	void *keys;		/* tree of struct peer_key by extent; guarded by the peer's lock */
 	/* Its users, which change under the session's lock. */
 	atomic_uint nr_targets;
 	unsigned nr_paths;
@@ -101,7 +102,8 @@ struct peer_loose {
 /* ---- Reaches: reach.c */
 
 /* Finds or makes it, for one more target. -ENOMEM. */
-int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out);
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_atomics,
+	       struct peer_reach **out);
 /* A target is done with it: nothing of its writes is loose. */
 void peer_leave(struct peer *peer, struct peer_reach *reach);
 /* The same for paths, whose targets have it. */

@@ -194,7 +194,7 @@ static int post_message(struct afar_queue *queue, struct operation *operation, s
 	return ret;
 }
 
-/* The same for a NIC. -EOPNOTSUPP: the path is over a transport without. */
+/* The same for a NIC. -EOPNOTSUPP: the path is over a transport without, as none with was to be had. */
 static int post_atomic(struct afar_queue *queue, struct operation *operation, struct path *path,
 		       const struct layout_piece *at)
 {
@@ -358,6 +358,10 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		}
 		if (ret == -EAGAIN)
 			return ret;
+		if (ret == -EOPNOTSUPP) {
+			operation_fail(operation, ret);
+			return 0;
+		}
 		if (ret) {
 			fail_post(queue, operation, path);
 			return 0;

@@ -337,6 +337,11 @@ int target_fail_read_only(const struct afar_target *target);
 
 /* Whether the session can do atomics on it: -EOPNOTSUPP, with the sentence. */
 int target_check_atomics(const struct afar_target *target);
+/* The same of one whose connections have turned out to be over a transport without. */
+int target_fail_unfit(const struct afar_target *target);
+/* Whether the NICs that a lane leads to and from have atomics, for all that is known here. May block for a
+ * moment. */
+bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane);
 /* Finds that out, for a target with_nic_atomics. May block for a moment. */
 void target_look_for_atomics(struct afar_target *target);
 

@@ -12,12 +12,14 @@
 #include "base/error.h"
 #include "client/peer.h"
 
-static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint32_t rights)
+static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint32_t rights,
+				     bool wants_nic_atomics)
 {
 	struct peer_reach *reach;
 
 	cds_list_for_each_entry (reach, &peer->reaches, node) {
-		if (reach->ns == ns && reach->rights == rights)
+		if (reach->ns == ns && reach->rights == rights &&
+		    reach->wants_nic_atomics == wants_nic_atomics)
 			return reach;
 	}
 	return NULL;
@@ -39,17 +41,22 @@ static struct peer_reach *take_free(struct afar_session *session)
 	return reach;
 }
 
-int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, struct peer_reach **out)
+int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_atomics,
+	       struct peer_reach **out)
 {
 	struct peer_reach *reach;
 
 	pthread_mutex_lock(&peer->session->lock);
-	reach = find_reach(peer, ns, rights);
+	reach = find_reach(peer, ns, rights, wants_nic_atomics);
 	if (!reach) {
 		reach = take_free(peer->session);
 		if (reach) {
 			*reach = (struct peer_reach){
-				.ns = ns, .rights = rights, .index = reach->index};
+				.ns = ns,
+				.rights = rights,
+				.wants_nic_atomics = wants_nic_atomics,
+				.index = reach->index,
+			};
 			CDS_INIT_LIST_HEAD(&reach->loose);
 			cds_list_add_tail(&reach->node, &peer->reaches);
 		}

@@ -37,7 +37,7 @@ static int find_peers(struct afar_target *target, const Afar__Layout *message)
 
 		if (!ret)
 			ret = peer_reach(target->peers[i], target->ns, target->rights,
-					 &target->reaches[i]);
+					 target->has_nic_atomics, &target->reaches[i]);
 		if (ret)
 			return ret;
 	}

@@ -262,15 +262,28 @@ int target_check_atomics(const struct afar_target *target)
 			  (unsigned long long)target->address);
 }
 
-/* Over one of the lanes that the session may take. */
-static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
+int target_fail_unfit(const struct afar_target *target)
+{
+	return error_fail(-EOPNOTSUPP,
+			  "do an atomic on the region at %#llx: its servers' network cards do its "
+			  "atomics, and no lane that leads to them, as those over verbs do, can be "
+			  "connected to; see 'afar status'",
+			  (unsigned long long)target->address);
+}
+
+bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane)
 {
 	unsigned number;
 
+	return fabrics_get(fabrics, lane->transport, lane->address, &number) == 0 &&
+	       fabric_has_atomics(fabrics_at(fabrics, number));
+}
+
+/* Over one of the lanes that the session may take. */
+static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
+{
 	for (unsigned i = 0; i < peer->nr_lanes; i++) {
-		if (fabrics_get(fabrics, peer->lanes[i].transport, peer->lanes[i].address,
-				&number) == 0 &&
-		    fabric_has_atomics(fabrics_at(fabrics, number)))
+		if (lane_has_atomics(fabrics, &peer->lanes[i]))
 			return true;
 	}
 	return false;

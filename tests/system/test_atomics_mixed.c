@@ -2,7 +2,8 @@
 /*
  * A server with lanes over two transports, and sessions over each of them at once on the same words: every value is
  * given out once, compare-and-swap loses nothing, and what a lock in a region guards is seen by who takes it
- * next. On verbs the other transport is tcp; elsewhere the two are local and tcp.
+ * next. On verbs the other transport is tcp; elsewhere the two are local and tcp. And what regions whose atomics
+ * are done by network cards make of it when another lane than those over verbs is the best.
  */
 #include <pthread.h>
 
@@ -44,11 +45,11 @@ static unsigned nr_rounds(void)
 
 static int start_both(void **state)
 {
-	static char lanes[128];
+	static char lanes[192];
 
 	(void)state;
 	if (is_on_verbs())
-		snprintf(lanes, sizeof(lanes), "verbs:%s,tcp:%s", any_port(), any_port());
+		snprintf(lanes, sizeof(lanes), "local,verbs:%s,tcp:%s", any_port(), any_port());
 	else
 		snprintf(lanes, sizeof(lanes), "local,tcp:%s", any_port());
 	if (cluster_start_at(test_host(), lanes, 64 * MIB, &cluster))
@@ -283,6 +284,60 @@ static void test_lock(void **state)
 	drop_namespace(ns, NAME);
 }
 
+/* ---- By network cards */
+
+static struct afar_region *make_nic_region(struct afar_namespace *ns)
+{
+	const uint64_t zero = 0;
+	struct afar_region *region;
+
+	assert_int_equal(afar_region_create(ns, NAME, BYTES, AFAR_ALLOC_NIC_ATOMICS, &region), 0);
+	assert_int_equal(afar_region_pwrite(region, &zero, sizeof(zero), 0), sizeof(zero));
+	return region;
+}
+
+/* The best lane of the server is a local one, which others of the namespace's regions go by. */
+static void test_nics_are_gone_to(void **state)
+{
+	struct afar_namespace *ns = make_namespace(NAME, 4 * KIB, 4 * MIB);
+	struct afar_region *region = make_nic_region(ns), *plain;
+	uint64_t before;
+
+	(void)state;
+	assert_int_equal(afar_region_create(ns, "plain", BYTES, 0, &plain), 0);
+	assert_int_equal(afar_region_pwrite(plain, &before, sizeof(before), 0), sizeof(before));
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(afar_region_fetch_add(region, 0, 5, &before), 0);
+		assert_int_equal(before, i * 5);
+	}
+	assert_int_equal(word_at(region, 0), 15);
+	drop_region(plain);
+	drop_region(region);
+	drop_namespace(ns, NAME);
+}
+
+static void test_nics_are_not_gone_to(void **state)
+{
+	const struct afar_session_options options = {.size = sizeof(options), .path = "tcp"};
+	struct afar_namespace *ns = make_namespace(NAME, 4 * KIB, 4 * MIB), *seen;
+	struct afar_region *region = make_nic_region(ns), *opened;
+	struct afar_session *over_tcp;
+	uint64_t before;
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &options, &over_tcp), 0);
+	assert_int_equal(afar_namespace_open(over_tcp, NAME, &seen), 0);
+	assert_int_equal(afar_region_open(seen, NAME, &opened), 0);
+	expect_error(afar_region_fetch_add(opened, 0, 5, &before), -EOPNOTSUPP);
+	assert_non_null(strstr(afar_last_error(), "verbs"));
+	assert_int_equal(word_at(opened, 0), 0);
+	assert_int_equal(afar_region_close(opened), 0);
+	assert_int_equal(afar_namespace_close(seen), 0);
+	assert_int_equal(afar_session_close(over_tcp), 0);
+	drop_region(region);
+	drop_namespace(ns, NAME);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,5 +346,12 @@ int main(void)
 		cmocka_unit_test(test_lock),
 	};
 
-	return cmocka_run_group_tests(tests, start_both, stop);
+	const struct CMUnitTest by_nic[] = {
+		cmocka_unit_test(test_nics_are_gone_to),
+		cmocka_unit_test(test_nics_are_not_gone_to),
+	};
+	int nr_failed = cmocka_run_group_tests(tests, start_both, stop);
+
+	return is_on_verbs() ? nr_failed + cmocka_run_group_tests(by_nic, start_both, stop)
+			     : nr_failed;
 }

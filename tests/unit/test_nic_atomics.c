@@ -181,6 +181,29 @@ static void are_refused_where_there_are_none(void **state)
 	expect(1, sizeof(uint64_t));
 }
 
+/* There was a transport that has them, but the path could not be made over it. */
+static void are_refused_on_a_path_without(void **state)
+{
+	const struct fabric_ops *with = world.fabric.ops;
+	struct fabric_ops without = *with;
+	struct afar_op op = atomic_op(0, AFAR_OP_FETCH_ADD);
+	struct afar_op read = atomic_op(1, AFAR_OP_READ);
+
+	(void)state;
+	without.fetch_add = NULL;
+	without.compare_swap = NULL;
+	world.fabric.ops = &without;
+	submit(&op);
+	assert_int_equal(world.nr_posted, 0);
+	expect(0, -EOPNOTSUPP);
+	/* That costs no connection. */
+	read.operand = 0;
+	submit(&read);
+	fake_complete(0, 0);
+	expect(1, sizeof(uint64_t));
+	world.fabric.ops = with;
+}
+
 int main(void)
 {
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -191,6 +214,7 @@ int main(void)
 		WITH_WORLD(are_in_order_with_others),
 		WITH_WORLD(bring_nothing_when_they_fail),
 		WITH_WORLD(are_refused_where_there_are_none),
+		WITH_WORLD(are_refused_on_a_path_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
