@@ -9,6 +9,8 @@ unset AFAR_CLUSTER AFAR_KEY AFAR_LOG
 LC_ALL=C.UTF-8
 export LC_ALL
 
+slowness=${AFAR_SLOWNESS:-1} # how many times as long things may take here
+
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/afar-test-XXXXXX")
 HOME=$scratch
 export HOME
@@ -123,7 +125,7 @@ refused() {
 	want=$1 pattern=$2
 	shift 2
 	got=0
-	timeout 60 "$@" >"$scratch/refused.out" 2>"$scratch/refused.line" </dev/null || got=$?
+	timeout $((60 * slowness)) "$@" >"$scratch/refused.out" 2>"$scratch/refused.line" </dev/null || got=$?
 	[ "$got" -eq "$want" ] || fail "$* ended with $got, not $want: $(cat "$scratch/refused.line")"
 	[ "$(wc -l <"$scratch/refused.line")" -eq 1 ] ||
 		fail "$* should complain in one line: $(cat "$scratch/refused.line")"
@@ -141,7 +143,7 @@ eventually() {
 	attempts=0
 	until "$@" >"$scratch/eventually.out" 2>&1; do
 		attempts=$((attempts + 1))
-		[ "$attempts" -lt 300 ] || fail "never: $*: $(cat "$scratch/eventually.out")"
+		[ "$attempts" -lt $((300 * slowness)) ] || fail "never: $*: $(cat "$scratch/eventually.out")"
 		sleep 0.1
 	done
 }
