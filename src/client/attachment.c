@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making an attachment: address space is reserved, its servers are connected to, and each piece of the layout is put
+ * where it belongs; and letting go of it. Called by attach.c, which orders the threads.
+ */
+#include "client/attachment.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+
+#define QUEUE_DEPTH  1	 /* nothing is transferred */
+#define LOOK_MS	     100 /* while it is made: longest sleep */
+#define ATTEMPTS_MAX 64	 /* a server may take connections away, with memory or for a sealing */
+#define ATTACH_AGAIN 1	 /* of make_once(): something has changed meanwhile */
+
+/* ---- Connections */
+
+static void end_links(struct attachment *attachment)
+{
+	for (uint32_t i = 0; i < attachment->nr_links; i++) {
+		struct attachment_link *link = &attachment->links[i];
+
+		if (link->endpoint)
+			fabric_endpoint_close(link->endpoint);
+		*link = (struct attachment_link){.lane = link->lane};
+	}
+}
+
+/* Takes in what has come. */
+static void look(struct attachment *attachment)
+{
+	struct fabric_completion completion;
+	struct fabric_event event;
+
+	while (fabric_queue_poll(attachment->queue, &completion, 1) > 0)
+		;
+	while (fabric_queue_event(attachment->queue, &event) == 1) {
+		struct attachment_link *link = event.endpoint->owner;
+
+		link->state = event.kind == FABRIC_CONNECTED ? LINK_UP : LINK_ENDED;
+	}
+}
+
+static bool has_ended_link(const struct attachment *attachment)
+{
+	for (uint32_t i = 0; i < attachment->nr_links; i++) {
+		if (attachment->links[i].state == LINK_ENDED)
+			return true;
+	}
+	return false;
+}
+
+/* Sleeps until there may be more. */
+static void doze(struct attachment *attachment, uint64_t deadline)
+{
+	struct pollfd ready = {.fd = fabric_queue_fd(attachment->queue), .events = POLLIN};
+	int left_ms = clock_remaining_ms(deadline);
+
+	if (fabric_queue_arm(attachment->queue) == 0)
+		poll(&ready, 1, left_ms < LOOK_MS ? left_ms : LOOK_MS);
+}
+
+static int fail_late(const struct attachment *attachment, uint32_t server)
+{
+	const struct afar_target *target = &attachment->region->target;
+
+	return error_fail(-ETIMEDOUT,
+			  "attach the region at %#llx: server %s does not answer in time",
+			  (unsigned long long)target->address, target->peers[server]->name);
+}
+
+static int fail_unreachable(const struct afar_target *target, const struct peer *peer,
+			    const char *why)
+{
+	return error_fail(
+		-EOPNOTSUPP,
+		"attach the region at %#llx: server %s, which holds part of it, %s; read and "
+		"write it, or map it (afar_region_map)",
+		(unsigned long long)target->address, peer->name, why);
+}
+
+/* Whether the server has such a lane; one that leads there goes to the link. */
+static bool look_for_lane(struct attachment *attachment, uint32_t server)
+{
+	struct afar_target *target = &attachment->region->target;
+	struct fabrics *fabrics = &target->session->fabrics;
+	const struct peer *peer = target->peers[server];
+	bool has_lane = false;
+	unsigned number;
+
+	for (unsigned i = 0; i < peer->nr_lanes; i++) {
+		const struct peer_lane *lane = &peer->lanes[i];
+		struct fabric *fabric;
+
+		if (fabrics_get(fabrics, lane->transport, lane->address, &number) != 0)
+			continue;
+		fabric = fabrics_at(fabrics, number);
+		if (!fabric_can_attach(fabric))
+			continue;
+		has_lane = true;
+		if (!fabric_is_near(fabric, lane->address) ||
+		    (attachment->fabric && attachment->fabric != fabric))
+			continue;
+		attachment->fabric = fabric;
+		attachment->links[server].lane = lane;
+		break;
+	}
+	return has_lane;
+}
+
+/* The server may be gone, which its control channel knows. */
+static int fail_far(struct afar_target *target, uint32_t server, uint64_t deadline)
+{
+	struct peer_ticket ticket = {.attaches = target->generation};
+	int ret = target_get_keys(target, deadline);
+
+	if (!ret)
+		ret = target_get_ticket(target, server, deadline, &ticket);
+	return ret ? ret
+		   : fail_unreachable(target, target->peers[server],
+				      "is on another machine, or not to be seen from here");
+}
+
+/* The lane by which the server gives its memory itself. */
+static int find_lane(struct attachment *attachment, uint32_t server, uint64_t deadline)
+{
+	struct afar_target *target = &attachment->region->target;
+	bool has_lane = look_for_lane(attachment, server);
+
+	if (attachment->links[server].lane)
+		return 0;
+	if (has_lane)
+		return fail_far(target, server, deadline);
+	return fail_unreachable(
+		target, target->peers[server],
+		target->session->path[0]
+			? "gives memory itself by no lane of the one transport that the session "
+			  "was told to use"
+			: "has no lane by which it gives memory itself, as local does");
+}
+
+static int find_lane_of(struct attachment *attachment, const struct layout_piece *at, size_t place,
+			uint64_t deadline)
+{
+	(void)place;
+	return attachment->links[at->chunk->server].lane
+		       ? 0
+		       : find_lane(attachment, at->chunk->server, deadline);
+}
+
+static int start_link(struct attachment *attachment, uint32_t server, uint64_t deadline)
+{
+	struct afar_target *target = &attachment->region->target;
+	struct attachment_link *link = &attachment->links[server];
+	struct peer_ticket ticket = {.attaches = target->generation};
+	int ret = target_get_ticket(target, server, deadline, &ticket);
+
+	if (ret)
+		return ret;
+	ret = fabric_connect(attachment->queue, link->lane->address, &ticket.ticket,
+			     sizeof(ticket.ticket), link, &link->endpoint);
+	if (ret)
+		return error_fail(-AFAR_ESERVER, "connect to server %s at %s: %s",
+				  target->peers[server]->name, link->lane->address,
+				  afar_strerror(ret));
+	link->state = LINK_CONNECTING;
+	return 0;
+}
+
+/* The connection to a server, up. */
+static int use_link(struct attachment *attachment, uint32_t server, uint64_t deadline)
+{
+	struct attachment_link *link = &attachment->links[server];
+	int ret = link->state == LINK_NONE ? start_link(attachment, server, deadline) : 0;
+
+	while (!ret && link->state == LINK_CONNECTING) {
+		look(attachment);
+		if (link->state != LINK_CONNECTING)
+			break;
+		if (clock_ns() >= deadline)
+			return fail_late(attachment, server);
+		doze(attachment, deadline);
+	}
+	return ret ? ret : link->state == LINK_UP ? 0 : ATTACH_AGAIN;
+}
+
+/* ---- Pieces */
+
+static int get_memory(struct attachment *attachment, uint32_t server, uint64_t key,
+		      uint64_t deadline)
+{
+	struct attachment_link *link = &attachment->links[server];
+	int ret;
+
+	while ((ret = fabric_prepare(link->endpoint, key)) == -EAGAIN) {
+		if (clock_ns() >= deadline)
+			return fail_late(attachment, server);
+		doze(attachment, deadline);
+		look(attachment);
+		if (link->state != LINK_UP)
+			return ATTACH_AGAIN;
+	}
+	return ret ? ATTACH_AGAIN : 0;
+}
+
+static int fail_piece(const struct attachment *attachment, int status)
+{
+	unsigned long long address = attachment->region->target.address;
+
+	switch (status) {
+	case 0:
+		return 0;
+	case -ENOENT:
+		return ATTACH_AGAIN;
+	case -ENOMEM:
+		return error_fail(
+			status,
+			"attach the region at %#llx: the kernel allows this process no more "
+			"mappings, of which each stripe unit is one; attach less, raise "
+			"vm.max_map_count, or use larger stripe units",
+			address);
+	case -EINVAL:
+		return error_fail(
+			-EOPNOTSUPP,
+			"attach the region at %#llx: its chunks or stripe units are no whole "
+			"pages of this machine, which have %zu bytes",
+			address, attachment_page_bytes());
+	default:
+		return error_fail(status, "attach the region at %#llx: %s", address,
+				  afar_strerror(status));
+	}
+}
+
+/* `at` lies at `place` of the range. */
+static int attach_piece(struct attachment *attachment, const struct layout_piece *at, size_t place,
+			uint64_t deadline)
+{
+	const uint32_t server = at->chunk->server;
+	struct attachment_link *link = &attachment->links[server];
+	const size_t page = attachment_page_bytes();
+	const struct layout_key *key;
+	int ret = find_lane_of(attachment, at, place, deadline);
+
+	if (!ret)
+		ret = use_link(attachment, server, deadline);
+	if (ret)
+		return ret;
+	key = &at->chunk->on[link->lane->number];
+	ret = get_memory(attachment, server, key->key, deadline);
+	if (ret)
+		return ret;
+	/* The last page is whole, though the region may end in it: it is the region's. */
+	ret = fabric_attach(link->endpoint, key->key, key->remote + at->offset,
+			    (at->length + page - 1) / page * page, attachment->may_write,
+			    (char *)attachment->addr + place);
+	return fail_piece(attachment, ret);
+}
+
+/* Runs `act` for each piece of the range, with where in it that lies, while it returns 0. */
+static int for_each_piece(struct attachment *attachment, const struct layout *layout,
+			  int (*act)(struct attachment *attachment, const struct layout_piece *at,
+				     size_t place, uint64_t deadline),
+			  uint64_t deadline)
+{
+	const uint64_t left = layout->length - attachment->offset;
+	const size_t end = left < attachment->length ? (size_t)left : attachment->length;
+	struct layout_piece at;
+	int ret = 0;
+
+	for (size_t place = 0; place < end && !ret; place += at.length) {
+		at = layout_piece_at(layout, attachment->offset + place, end - place);
+		ret = act(attachment, &at, place, deadline);
+	}
+	return ret;
+}
+
+/* ---- Making one */
+
+void attachment_blank(struct attachment *attachment)
+{
+	end_links(attachment);
+	attachment->has_ended = true;
+}
+
+/* By the layout as it is just now. ATTACH_AGAIN: it was replaced meanwhile, or a server took a connection away. */
+static int make_once(struct attachment *attachment, uint64_t deadline)
+{
+	struct afar_target *target = &attachment->region->target;
+	const struct layout *layout;
+	int ret = target_get_keys(target, deadline);
+
+	if (ret)
+		return ret;
+	layout = target->layout;
+	if (attachment->may_write && layout->is_sealed)
+		return target_fail_read_only(target);
+	if (!layout->has_keys)
+		return ATTACH_AGAIN;
+	ret = for_each_piece(attachment, layout, attach_piece, deadline);
+	look(attachment);
+	/* Tickets tell of sealings: what they tell of is found out next time. */
+	if (!ret && (has_ended_link(attachment) || !layout->has_keys))
+		ret = ATTACH_AGAIN;
+	return ret;
+}
+
+static int make(struct attachment *attachment, uint64_t deadline)
+{
+	int ret = ATTACH_AGAIN;
+
+	for (int i = 0; i < ATTEMPTS_MAX && ret == ATTACH_AGAIN && clock_ns() < deadline; i++) {
+		ret = make_once(attachment, deadline);
+		if (ret)
+			end_links(attachment);
+	}
+	if (ret != ATTACH_AGAIN)
+		return ret;
+	return error_fail(-AFAR_ESERVER,
+			  "attach the region at %#llx: its servers take connections away again and "
+			  "again; try again",
+			  (unsigned long long)attachment->region->target.address);
+}
+
+static int reserve(struct attachment *attachment)
+{
+	void *addr = mmap(NULL, attachment->length, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (addr == MAP_FAILED)
+		return error_fail(-ENOMEM,
+				  "attach %zu bytes of a region: there is not so much "
+				  "address space left",
+				  attachment->length);
+	attachment->addr = addr;
+	return 0;
+}
+
+static int attachment_new(struct afar_region *region, uint64_t offset, size_t length,
+			  bool may_write, uint64_t deadline, struct attachment **out)
+{
+	const uint32_t nr_links = region->target.layout->nr_servers;
+	const size_t page = attachment_page_bytes();
+	struct attachment *attachment =
+		calloc(1, sizeof(*attachment) + nr_links * sizeof(attachment->links[0]));
+	int ret;
+
+	if (!attachment)
+		return error_code(-ENOMEM);
+	attachment->region = region;
+	attachment->offset = offset;
+	attachment->length = (length + page - 1) / page * page;
+	attachment->may_write = may_write;
+	attachment->nr_links = nr_links;
+	ret = for_each_piece(attachment, region->target.layout, find_lane_of, deadline);
+	if (!ret)
+		ret = reserve(attachment);
+	if (ret) {
+		free(attachment);
+		return ret;
+	}
+	ret = fabric_queue_open(attachment->fabric, QUEUE_DEPTH, &attachment->queue);
+	if (ret) {
+		munmap(attachment->addr, attachment->length);
+		free(attachment);
+		return ret;
+	}
+	*out = attachment;
+	return 0;
+}
+
+void attachment_free(struct attachment *attachment)
+{
+	end_links(attachment);
+	fabric_queue_close(attachment->queue);
+	munmap(attachment->addr, attachment->length);
+	free(attachment);
+}
+
+int attachment_make(struct afar_region *region, uint64_t offset, size_t length, bool may_write,
+		    uint64_t deadline, struct attachment **out)
+{
+	int ret = attachment_new(region, offset, length, may_write, deadline, out);
+
+	if (ret)
+		return ret;
+	ret = make(*out, deadline);
+	if (ret)
+		attachment_free(*out);
+	return ret;
+}
+
+void attachment_attend(struct attachment *attachment)
+{
+	if (attachment->has_ended)
+		return;
+	do {
+		look(attachment);
+		if (has_ended_link(attachment)) {
+			attachment_blank(attachment);
+			return;
+		}
+	} while (fabric_queue_arm(attachment->queue) != 0);
+}
