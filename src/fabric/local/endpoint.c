@@ -331,10 +331,7 @@ bool local_endpoint_catch_up(struct local_endpoint *endpoint)
 	return endpoint->state == LOCAL_IS_CONNECTED;
 }
 
-/*
- * What is copied counts if the memory was still lent after that: the peer says that it is not before it
- * lets go of it. Else the transfer has failed.
- */
+/* False: the memory is not lent any more, or not for this. */
 static bool copy_lent(struct local_endpoint *endpoint, const struct local_waiting *transfer)
 {
 	const struct local_mapping *mapping;
@@ -342,13 +339,16 @@ static bool copy_lent(struct local_endpoint *endpoint, const struct local_waitin
 	if (!local_endpoint_catch_up(endpoint))
 		return false;
 	mapping = local_mapping_find(endpoint, transfer->key);
-	if (!mapping || !local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
-					    transfer->nr_pieces, transfer->remote))
-		return false;
-	/* The bytes are there before the peer is looked at. */
-	atomic_thread_fence(memory_order_seq_cst);
+	return mapping && local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
+					     transfer->nr_pieces, transfer->remote);
+}
+
+/* What is copied counts if the memory was still lent after that: the peer says that it is not before it lets go of
+ * it. */
+static bool is_lent_still(struct local_endpoint *endpoint, uint64_t key)
+{
 	return is_current(endpoint) ||
-	       (local_endpoint_catch_up(endpoint) && local_mapping_find(endpoint, transfer->key));
+	       (local_endpoint_catch_up(endpoint) && local_mapping_find(endpoint, key));
 }
 
 /* It is none of those that wait any more. One that fails costs the connection. */
@@ -358,7 +358,9 @@ static void copy(struct local_endpoint *endpoint, const struct local_waiting *tr
 
 	local_touch_begin(endpoint);
 	is_done = copy_lent(endpoint, transfer);
+	/* With that the bytes are there, too, before the peer is looked at. */
 	local_touch_end(endpoint);
+	is_done = is_done && is_lent_still(endpoint, transfer->key);
 	local_endpoint_finish(endpoint, transfer->context, is_done ? 0 : -ECONNRESET, false);
 	if (!is_done)
 		local_endpoint_break(endpoint);

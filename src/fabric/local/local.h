@@ -261,12 +261,14 @@ int local_mourn_fd(struct fabric *fabric);
 void local_mourn(struct fabric *fabric);
 
 /* endpoint.c */
-/* Around each touch of memory that the peer has lent: it may have ended before, which is to be looked at in between,
- * but what has not then does not become anybody else's before the end (fabric.h, endpoint_end). Those of several
- * touches are counted. The end is for an endpoint that may have been broken meanwhile, too. */
+/* Around each touch of memory that the peer has lent. In between, before memory is touched, and once more behind the end
+ * it is to be looked whether the peer has ended all (local_endpoint_catch_up()): what has not in between does not become
+ * anybody else's before the end (fabric.h, endpoint_end), and a peer that has seen the touch and ended meanwhile
+ * waits to hear that it is over. Touches are counted. The end is for an endpoint that may have been broken
+ * meanwhile, too. */
 static inline void local_touch_begin(struct local_endpoint *endpoint)
 {
-	/* Sequentially consistent: this is out before the peer's word is read. */
+	/* Sequentially consistent, both: this is out before the peer's word is read. */
 	atomic_store(&endpoint->mine->nr_touching, ++endpoint->nr_touching);
 }
 
@@ -274,8 +276,7 @@ static inline void local_touch_end(struct local_endpoint *endpoint)
 {
 	endpoint->nr_touching--;
 	if (endpoint->link)
-		atomic_store_explicit(&endpoint->mine->nr_touching, endpoint->nr_touching,
-				      memory_order_release);
+		atomic_store(&endpoint->mine->nr_touching, endpoint->nr_touching);
 }
 
 int local_connect(struct fabric_queue *queue, const char *address, const void *private_data,

@@ -202,8 +202,11 @@ int local_attach(struct fabric_endpoint *base, uint64_t key, uint64_t remote, si
 	if (local_endpoint_catch_up(endpoint))
 		mapping = local_mapping_find(endpoint, key);
 	status = mapping ? add_piece(mapping, remote, length, may_write, addr) : -ENOENT;
-	if (status != 0)
+	if (status != 0) {
 		local_touch_end(endpoint);
+		if (endpoint->state == LOCAL_IS_CONNECTED)
+			local_endpoint_catch_up(endpoint);
+	}
 	return status;
 }
 
