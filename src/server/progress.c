@@ -368,13 +368,14 @@ static void close_some(struct progress_thread *thread, struct command *command)
 		cds_list_add_tail(&command->node, &thread->waiting);
 }
 
-static bool has_concerned(const struct progress_thread *thread,
-			  const struct progress_closing *closing)
+/* Those that came after the closing are none of its business: who was cut off may have connected again. */
+static bool awaits_some(const struct progress_thread *thread,
+			const struct progress_closing *closing)
 {
 	const struct connection *connection;
 
 	cds_list_for_each_entry (connection, &thread->connections, node) {
-		if (is_concerned(closing, connection))
+		if (connection->is_ending && is_concerned(closing, connection))
 			return true;
 	}
 	return false;
@@ -386,7 +387,7 @@ static void finish_waiting(struct progress_thread *thread)
 	struct command *command, *next;
 
 	cds_list_for_each_entry_safe (command, next, &thread->waiting, node) {
-		if (has_concerned(thread, command->closing))
+		if (awaits_some(thread, command->closing))
 			continue;
 		cds_list_del(&command->node);
 		finish_closing(command->closing);
