@@ -4,11 +4,13 @@
  * is made and hears of it afterwards.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -296,6 +298,61 @@ static void test_lives_of_sealed_extents(void **state)
 	cluster_close(&sealing.cluster);
 }
 
+struct sealer {
+	struct sealing *sealing;
+	pthread_t thread;
+	int status;
+};
+
+static void *run_sealer(void *argument)
+{
+	struct sealer *sealer = argument;
+	const struct seal_move move = move_of(sealer->sealing);
+
+	sealer->status = seal(&sealer->sealing->cluster, NAMESPACE, &move);
+	return NULL;
+}
+
+/* Who has the memory and is at it is waited for; who comes back meanwhile, and works on elsewhere, is not. */
+static void test_waits_for_who_is_at_it(void **state)
+{
+	void *page = mmap(NULL, BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct data_client at_it;
+	struct sealing sealing;
+	struct sealer sealer = {.sealing = &sealing, .status = 1};
+	char data[8];
+
+	(void)state;
+	if (!is_on_local())
+		skip();
+	assert_true(page != MAP_FAILED);
+	sealing_open(&sealing);
+	assert_int_equal(fabric_attach(sealing.cluster.data.endpoint, sealing.from_key.key,
+				       sealing.from_key.origin, BLOCK, true, page),
+			 0);
+	at_it = sealing.cluster.data;
+	data_client_open(&sealing.cluster.data);
+	assert_int_equal(pthread_create(&sealer.thread, NULL, run_sealer, &sealer), 0);
+	/* The fence has begun when tickets tell of it. */
+	while (seals_told(&sealing.cluster, NAMESPACE) == 0)
+		;
+	assert_int_equal(connect_data(&sealing.cluster, SESSION), 0);
+	assert_int_equal(data_client_read(&sealing.cluster.data, data, sizeof(data),
+					  sealing.from_key.origin, sealing.from_key.key),
+			 0);
+	memset(page, 0x5a, BLOCK);
+	assert_int_equal(sealer.status, 1);
+	data_client_await_closed(&at_it);
+	pthread_join(sealer.thread, NULL);
+	assert_int_equal(sealer.status, 0);
+	assert_int_equal(data_client_read(&sealing.cluster.data, data, sizeof(data),
+					  sealing.from_key.origin, sealing.from_key.key),
+			 0);
+	data_client_close(&at_it);
+	munmap(page, BLOCK);
+	cluster_close(&sealing.cluster);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +362,7 @@ int main(void)
 		cmocka_unit_test(test_who_connects_hears_of_it),
 		cmocka_unit_test(test_impossible),
 		cmocka_unit_test(test_lives_of_sealed_extents),
+		cmocka_unit_test(test_waits_for_who_is_at_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
