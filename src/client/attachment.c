@@ -260,7 +260,8 @@ static int attach_piece(struct attachment *attachment, const struct layout_piece
 	return fail_piece(attachment, ret);
 }
 
-/* Runs `act` for each piece of the range, with where in it that lies, while it returns 0. */
+/* Runs `act` for each piece of the range, with where in it that lies, while it returns 0. The range is not
+ * empty. */
 static int for_each_piece(struct attachment *attachment, const struct layout *layout,
 			  int (*act)(struct attachment *attachment, const struct layout_piece *at,
 				     size_t place, uint64_t deadline),
@@ -269,11 +270,13 @@ static int for_each_piece(struct attachment *attachment, const struct layout *la
 	const uint64_t left = layout->length - attachment->offset;
 	const size_t end = left < attachment->length ? (size_t)left : attachment->length;
 	struct layout_piece at;
-	int ret = 0;
+	int ret = -EINVAL;
 
-	for (size_t place = 0; place < end && !ret; place += at.length) {
+	for (size_t place = 0; place < end; place += at.length) {
 		at = layout_piece_at(layout, attachment->offset + place, end - place);
 		ret = act(attachment, &at, place, deadline);
+		if (ret)
+			break;
 	}
 	return ret;
 }
