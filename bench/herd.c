@@ -64,7 +64,8 @@ static int open_buffer(struct herd_process *herd, struct herd_client *client)
 					   .addr = herd->memory,
 					   .length = HERD_BYTES};
 	int status = afar_buffer_register(client->scene.session, &memory,
-					  AFAR_ACCESS_READ | AFAR_ACCESS_WRITE, &client->buffer);
+					  AFAR_ACCESS_READ | AFAR_ACCESS_WRITE | AFAR_ACCESS_SERVER,
+					  &client->buffer);
 
 	return status ? scene_fail("register memory", status) : 0;
 }

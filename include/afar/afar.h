@@ -455,6 +455,8 @@ struct afar_memory {
 
 #define AFAR_ACCESS_READ  0x1U /* may be the source of writes     */
 #define AFAR_ACCESS_WRITE 0x2U /* may be the destination of reads */
+/* With one of these: servers may do it themselves, for operations with AFAR_OP_DRIVEN. */
+#define AFAR_ACCESS_SERVER 0x4U
 
 /*
  * Registers memory of the caller for transfers; it must stay mapped until
@@ -498,6 +500,13 @@ enum afar_opcode {
  */
 #define AFAR_OP_AFTER 0x1U
 
+/*
+ * A flag of a read or write: the server moves the data, when it has room, in turns with what other clients have asked it
+ * for. Its iov is in buffers that were registered with AFAR_ACCESS_SERVER. Completes with -EOPNOTSUPP where the path is not
+ * over tcp.
+ */
+#define AFAR_OP_DRIVEN 0x2U
+
 struct afar_iov {
 	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on RDMA */
 	void *addr;
@@ -507,7 +516,7 @@ struct afar_iov {
 /* One operation. The array `iov` and its memory stay the caller's and must stay until completion. */
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
-	uint16_t flags;	 /* AFAR_OP_AFTER or 0 */
+	uint16_t flags;	 /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, or 0 */
 	uint32_t nr_iov;
 	struct afar_target *target; /* afar_region_target() */
 	uint64_t offset;	    /* bytes into the target */

@@ -21,8 +21,12 @@ static int register_memory(struct afar_buffer *buffer)
 	buffer->memory.length = buffer->length;
 	if (buffer->access & AFAR_ACCESS_READ)
 		buffer->memory.access |= FABRIC_LOCAL_READ;
+	if (buffer->access & AFAR_ACCESS_READ && buffer->access & AFAR_ACCESS_SERVER)
+		buffer->memory.access |= FABRIC_REMOTE_READ;
 	if (buffer->access & AFAR_ACCESS_WRITE)
 		buffer->memory.access |= FABRIC_LOCAL_WRITE;
+	if (buffer->access & AFAR_ACCESS_WRITE && buffer->access & AFAR_ACCESS_SERVER)
+		buffer->memory.access |= FABRIC_REMOTE_WRITE;
 	return fabrics_register(&buffer->session->fabrics, &buffer->memory);
 }
 
@@ -122,8 +126,10 @@ static int check_memory(const struct afar_memory *memory, unsigned access)
 	if (!memory->addr || memory->length == 0 ||
 	    memory->length > UINTPTR_MAX - (uintptr_t)memory->addr)
 		return error_fail(-EINVAL, "register memory: it is null, empty or wraps around");
-	if (access == 0 || (access & ~(AFAR_ACCESS_READ | AFAR_ACCESS_WRITE)))
-		return error_fail(-EINVAL, "register memory: access must be AFAR_ACCESS_ bits");
+	if ((access & (AFAR_ACCESS_READ | AFAR_ACCESS_WRITE)) == 0 ||
+	    (access & ~(AFAR_ACCESS_READ | AFAR_ACCESS_WRITE | AFAR_ACCESS_SERVER)))
+		return error_fail(-EINVAL, "register memory: access must be AFAR_ACCESS_ bits, one "
+					   "of _READ and _WRITE among them");
 	return 0;
 }
 

@@ -31,6 +31,14 @@ int buffer_wrap(struct afar_session *session, void *addr, uint64_t length, unsig
 /* Ends the registration and gives the memory back if it is ours; the handle has been closed. */
 void buffer_destroy(struct afar_buffer *buffer);
 
+/* Where servers reach a byte of it, over a fabric that they drive transfers over. */
+static inline uint64_t buffer_remote(const struct afar_buffer *buffer, unsigned nr_fabric,
+				     const void *addr)
+{
+	return buffer->memory.on[nr_fabric].base +
+	       (uint64_t)((const char *)addr - (const char *)buffer->addr);
+}
+
 /* Whether [addr, addr + length) lies inside and may be used so. */
 static inline bool buffer_covers(const struct afar_buffer *buffer, const void *addr, size_t length,
 				 unsigned access)

@@ -26,9 +26,15 @@ void fabrics_close(struct fabrics *fabrics)
 
 static int register_on(const struct fabric *fabric, unsigned number, struct fabrics_memory *memory)
 {
-	if (!fabric || !fabric->attributes.needs_local_registration)
+	unsigned access = memory->access;
+
+	if (!fabric)
 		return 0;
-	return fabric_memory_register(fabric->domain, memory->addr, memory->length, memory->access,
+	if (!fabric_is_driven(fabric))
+		access &= FABRIC_LOCAL;
+	if (!fabric->attributes.needs_local_registration && !(access & ~(unsigned)FABRIC_LOCAL))
+		return 0;
+	return fabric_memory_register(fabric->domain, memory->addr, memory->length, access,
 				      &memory->on[number]);
 }
 

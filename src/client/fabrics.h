@@ -5,7 +5,7 @@
  * whoever has the number of one may use it without a lock.
  *
  * Where a fabric wants local memory registered, all of the session's buffers are, those that were there before
- * it too.
+ * it too; where servers may drive transfers over it, those that they may reach.
  */
 #ifndef CLIENT_FABRICS_H
 #define CLIENT_FABRICS_H
@@ -42,7 +42,8 @@ struct fabrics_memory {
 	struct cds_list_head node;
 	void *addr;
 	size_t length;
-	unsigned access; /* FABRIC_LOCAL_… */
+	unsigned
+		access; /* FABRIC_…; with FABRIC_REMOTE_… servers may reach it, where fabric_is_driven() */
 	struct fabric_memory on[FABRICS_MAX];
 };
 
@@ -54,6 +55,14 @@ void fabrics_close(struct fabrics *fabrics);
  * those of fabric_open(), and those of registering the memory that is there. */
 int fabrics_get(struct fabrics *fabrics, const char *transport, const char *address,
 		unsigned *number);
+
+/* Whether servers may move data over it themselves (AFAR_OP_DRIVEN): any local memory can be lent as it is, and theirs need not
+ * be registered for that. */
+static inline bool fabric_is_driven(const struct fabric *fabric)
+{
+	return !fabric->attributes.needs_local_registration &&
+	       !fabric->attributes.needs_shared_memory;
+}
 
 static inline struct fabric *fabrics_at(const struct fabrics *fabrics, unsigned number)
 {

@@ -77,8 +77,11 @@ int message_send(struct message_box *box, struct fabric_endpoint *endpoint,
 		.offset = htole64(request->offset),
 		.operand = htole64(request->operand),
 		.compare = htole64(request->compare),
+		.key = htole64(request->key),
 	};
-	piece = (struct fabric_piece){&slot->request, sizeof(slot->request),
+	piece = (struct fabric_piece){&slot->request,
+				      message_is_move(request->kind) ? sizeof(slot->request)
+								     : MESSAGE_ATOMIC_BYTES,
 				      box->memory.descriptor};
 	ret = fabric_send(endpoint, &piece, context_of(box, slot));
 	if (ret)

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/driven.h"
 #include "client/queue.h"
 
 #define COMPLETIONS_AT_ONCE 16
@@ -173,12 +174,23 @@ static inline int post(struct afar_queue *queue, struct operation *operation, st
 	return ret;
 }
 
-/* The same for an atomic, which is one word: a message to the server's CPU. */
+/* The same by a message to the server. */
 static int post_message(struct afar_queue *queue, struct operation *operation, struct path *path,
-			const struct layout_piece *at)
+			const struct layout_piece *at, const struct message_request *request)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	int ret = message_send(&path->messages, path->lanes[0].endpoint, request, transfer);
+
+	if (!ret)
+		take_off(queue, transfer, operation, path, at->length);
+	return ret;
+}
+
+/* For an atomic, which is one word: to the server's CPU. */
+static int post_word(struct afar_queue *queue, struct operation *operation, struct path *path,
+		     const struct layout_piece *at)
+{
 	const struct message_request request = {
 		.kind = operation->opcode == AFAR_OP_FETCH_ADD ? MESSAGE_FETCH_ADD
 							       : MESSAGE_COMPARE_SWAP,
@@ -187,11 +199,19 @@ static int post_message(struct afar_queue *queue, struct operation *operation, s
 		.operand = operation->operand,
 		.compare = operation->compare,
 	};
-	int ret = message_send(&path->messages, path->lanes[0].endpoint, &request, transfer);
 
-	if (!ret)
-		take_off(queue, transfer, operation, path, at->length);
-	return ret;
+	return post_message(queue, operation, path, at, &request);
+}
+
+/* For bytes that the server moves, of which one message asks for so many as are in one piece. */
+static int post_driven(struct afar_queue *queue, struct operation *operation, struct path *path,
+		       struct layout_piece *at, const struct fabric_piece *piece)
+{
+	struct message_request request;
+
+	driven_request(operation, path, at, piece, &request);
+	at->length = request.length;
+	return post_message(queue, operation, path, at, &request);
 }
 
 /* The same for a NIC. -EOPNOTSUPP: the path is over a transport without, as none with was to be had. */
@@ -345,16 +365,22 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 			operation_fail(operation, -EROFS);
 			return 0;
 		}
+		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(path->fabric)) {
+			operation_fail(operation, -EOPNOTSUPP);
+			return 0;
+		}
 		if (cds_list_empty(&queue->free_transfers))
 			return -EAGAIN;
 		if (opcode_is_atomic(operation->opcode)) {
 			ret = operation->target->has_nic_atomics
 				      ? post_atomic(queue, operation, path, &at)
-				      : post_message(queue, operation, path, &at);
+				      : post_word(queue, operation, path, &at);
 		} else {
 			at.length =
 				gather(path, operation, length_at(path, &at), pieces, &nr_pieces);
-			ret = post(queue, operation, path, &at, pieces, nr_pieces);
+			ret = operation->flags & AFAR_OP_DRIVEN
+				      ? post_driven(queue, operation, path, &at, pieces)
+				      : post(queue, operation, path, &at, pieces, nr_pieces);
 		}
 		if (ret == -EAGAIN)
 			return ret;
@@ -496,7 +522,7 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 	uint64_t value;
 	int status = message_take(&path->messages, slot, &value);
 
-	if (!status)
+	if (!status && opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, value);
 	transfer_end(queue, transfer, status);
 	return status == -AFAR_EMALFORMED ? status : 0;

@@ -221,10 +221,13 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
 static int check_iov(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
 	unsigned access = op->opcode == AFAR_OP_WRITE ? AFAR_ACCESS_READ : AFAR_ACCESS_WRITE;
+	bool is_driven = op->flags & AFAR_OP_DRIVEN;
 	/* What a message brings is copied. */
 	bool is_plain_allowed =
 		opcode_is_atomic(op->opcode) || !queue->session->fabrics.needs_registration;
 
+	if (is_driven)
+		access |= AFAR_ACCESS_SERVER;
 	*length = 0;
 	for (uint32_t i = 0; i < op->nr_iov; i++) {
 		const struct afar_iov *iov = &op->iov[i];
@@ -240,6 +243,11 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 					  "buffer, or may not be used so");
 		if (!iov->buffer && !iov->addr && iov->length)
 			return error_fail(-EINVAL, "submit an operation: the memory is null");
+		if (!iov->buffer && is_driven)
+			return error_fail(-EINVAL,
+					  "submit a driven operation: its memory is not in a "
+					  "buffer; make one with afar_buffer_register() and "
+					  "AFAR_ACCESS_SERVER");
 		if (!iov->buffer && !is_plain_allowed && iov->length)
 			return error_fail(-EINVAL,
 					  "submit an operation: a transport of this session wants "
@@ -272,11 +280,14 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_COMPARE_SWAP)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
-	if (op->flags & ~AFAR_OP_AFTER)
+	if (op->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN))
 		return error_fail(-EINVAL,
-				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER is "
-				  "known",
+				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER and "
+				  "AFAR_OP_DRIVEN are known",
 				  op->flags);
+	if (op->flags & AFAR_OP_DRIVEN && op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
+		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
+					   "AFAR_OP_DRIVEN");
 	if (!is_atomic && (op->operand || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
 	if (!handle_is(op->target, HANDLE_REGION) || op->target->session != queue->session)

@@ -124,6 +124,10 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reac
 int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespace, uint64_t offset,
 		     uint64_t **out);
 
+/* The same for `length` bytes, to be written or read; -EROFS for the first alone. */
+int extent_pool_bytes(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_write,
+		      uint64_t offset, uint64_t length, char **out);
+
 /*
  * Where `length` bytes of an extent of this namespace's are, for the one thread that releases extents: they
  * stay until it does. `is_sealed` says which kind is meant. -AFAR_ELOST, -ERANGE; without a sentence.

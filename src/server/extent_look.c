@@ -47,6 +47,28 @@ int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespa
 	return status;
 }
 
+int extent_pool_bytes(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_write,
+		      uint64_t offset, uint64_t length, char **out)
+{
+	struct extent *found;
+	int status = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	found = extent_find(pool, extent);
+	if (!found || found->namespace != namespace)
+		status = -AFAR_ELOST;
+	else if (offset > found->length || length > found->length - offset)
+		status = -ERANGE;
+	else if (found->is_sealed && is_write)
+		status = -EROFS;
+	else
+		found->was_reached = true; /* release waits for who is at it */
+	if (status == 0)
+		*out = found->addr + offset;
+	pthread_mutex_unlock(&pool->lock);
+	return status;
+}
+
 int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_sealed,
 		     uint64_t offset, uint64_t length, char **out)
 {

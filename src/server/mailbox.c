@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A mailbox's slots, in one piece of memory that is registered where the transport wants it. A slot is
- * RECEIVING, then READY with a reply, then SENDING, then RECEIVING again. Replies leave in the order of the
+ * RECEIVING, then SERVED, then READY with a reply, then SENDING, then RECEIVING again. Replies leave in the order of the
  * requests: the client's receives are taken in that order.
  */
 #include "server/mailbox.h"
@@ -15,18 +15,20 @@
 
 #include "base/error.h"
 
+enum slot_state { SLOT_RECEIVING, SLOT_SERVED, SLOT_READY, SLOT_SENDING };
+
 struct slot {
-	struct cds_list_head ready; /* in the mailbox's list while READY */
+	struct cds_list_head node; /* in the mailbox's list while SERVED or READY */
+	enum slot_state state;
 	struct message_request request;
 	struct message_reply reply;
-	bool is_sending; /* else it receives, or is READY */
 };
 
 struct mailbox {
 	struct mailbox_options options;
 	struct fabric_endpoint *endpoint;
 	struct fabric_memory memory; /* of the slots */
-	struct cds_list_head ready;  /* replies to be sent, first to leave first */
+	struct cds_list_head owed;   /* SERVED and READY slots, in the order of their requests */
 	unsigned nr_sending;
 	struct slot slots[MESSAGE_CREDITS];
 };
@@ -42,6 +44,7 @@ static int receive(struct mailbox *mailbox, struct slot *slot)
 	const struct fabric_piece piece = {&slot->request, sizeof(slot->request),
 					   mailbox->memory.descriptor};
 
+	slot->state = SLOT_RECEIVING;
 	/* A request that is too short leaves the rest as it was. */
 	slot->request = (struct message_request){0};
 	return fabric_receive(mailbox->endpoint, &piece, context_of(mailbox, slot));
@@ -55,23 +58,38 @@ static int reply(struct mailbox *mailbox, struct slot *slot)
 	return fabric_send(mailbox->endpoint, &piece, context_of(mailbox, slot));
 }
 
-/* Sends what there is room for. Without room the completion of another one makes some. */
+/* Sends what is ready up to the first that is not, as far as there is room. Without room the completion of another
+ * one makes some. */
 static int push(struct mailbox *mailbox)
 {
 	struct slot *slot, *next;
 	int status;
 
-	cds_list_for_each_entry_safe (slot, next, &mailbox->ready, ready) {
+	cds_list_for_each_entry_safe (slot, next, &mailbox->owed, node) {
+		if (slot->state != SLOT_READY)
+			return 0;
 		status = reply(mailbox, slot);
 		if (status == -EAGAIN && mailbox->nr_sending > 0)
 			return 0;
 		if (status != 0)
 			return status;
-		cds_list_del(&slot->ready);
-		slot->is_sending = true;
+		cds_list_del(&slot->node);
+		slot->state = SLOT_SENDING;
 		mailbox->nr_sending++;
 	}
 	return 0;
+}
+
+/* There is a reply, in host order. */
+static int settle(struct mailbox *mailbox, struct slot *slot, const struct message_reply *answer)
+{
+	slot->reply = (struct message_reply){
+		.tag = htole32(answer->tag),
+		.status = (int32_t)htole32((uint32_t)answer->status),
+		.value = htole64(answer->value),
+	};
+	slot->state = SLOT_READY;
+	return push(mailbox);
 }
 
 static int serve(struct mailbox *mailbox, struct slot *slot)
@@ -83,17 +101,24 @@ static int serve(struct mailbox *mailbox, struct slot *slot)
 		.offset = le64toh(slot->request.offset),
 		.operand = le64toh(slot->request.operand),
 		.compare = le64toh(slot->request.compare),
+		.key = le64toh(slot->request.key),
 	};
 	struct message_reply answer = {.tag = request.tag};
 
-	mailbox->options.serve(mailbox->options.argument, &request, &answer);
-	slot->reply = (struct message_reply){
-		.tag = htole32(answer.tag),
-		.status = (int32_t)htole32((uint32_t)answer.status),
-		.value = htole64(answer.value),
-	};
-	cds_list_add_tail(&slot->ready, &mailbox->ready);
-	return push(mailbox);
+	slot->state = SLOT_SERVED;
+	cds_list_add_tail(&slot->node, &mailbox->owed);
+	if (!mailbox->options.serve(mailbox->options.argument, (unsigned)(slot - mailbox->slots),
+				    &request, &answer))
+		return 0;
+	return settle(mailbox, slot, &answer);
+}
+
+int mailbox_answer(struct mailbox *mailbox, unsigned number, int status)
+{
+	struct slot *slot = &mailbox->slots[number];
+	const struct message_reply answer = {.tag = le32toh(slot->request.tag), .status = status};
+
+	return settle(mailbox, slot, &answer);
 }
 
 int mailbox_complete(struct mailbox *mailbox, const struct fabric_completion *completion)
@@ -103,9 +128,8 @@ int mailbox_complete(struct mailbox *mailbox, const struct fabric_completion *co
 
 	if (completion->status != 0)
 		return completion->status;
-	if (!slot->is_sending)
+	if (slot->state != SLOT_SENDING)
 		return serve(mailbox, slot);
-	slot->is_sending = false;
 	mailbox->nr_sending--;
 	status = receive(mailbox, slot);
 	return status != 0 ? status : push(mailbox);
@@ -129,7 +153,7 @@ int mailbox_open(const struct mailbox_options *options, struct mailbox **out)
 	if (!mailbox)
 		return error_code(-ENOMEM);
 	mailbox->options = *options;
-	CDS_INIT_LIST_HEAD(&mailbox->ready);
+	CDS_INIT_LIST_HEAD(&mailbox->owed);
 	status = fabric_memory_register(options->domain, mailbox->slots, sizeof(mailbox->slots),
 					FABRIC_LOCAL, &mailbox->memory);
 	if (status != 0) {

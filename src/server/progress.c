@@ -27,11 +27,13 @@
 #include "server/complaint.h"
 #include "server/door.h"
 #include "server/mailbox.h"
+#include "server/mover.h"
 #include "server/progress.h"
 
-#define QUEUE_DEPTH	  MESSAGE_CREDITS /* a target sends replies, and nothing else      */
-#define SPIN_NS_MAX	  2000000U /* of one spin, however much there is to do: others wait */
-#define MESSAGES_PER_PASS 256U	   /* then the others look                              */
+#define QUEUE_DEPTH	  (2 * MESSAGE_CREDITS) /* replies, and what clients ask to be moved */
+#define CONTEXT_MOVE	  UINT64_C(0x80) /* of a move; with its number. Else it is the mailbox's */
+#define SPIN_NS_MAX	  2000000U	 /* of one spin, however much there is to do: others wait */
+#define MESSAGES_PER_PASS 256U		 /* then the others look                              */
 #define REQUESTS_PER_PASS 64U
 #define SILENCE_MS	  10000 /* from connecting to asking to be let in             */
 #define CONNECT_MS	  10000 /* from being accepted to being connected             */
@@ -45,6 +47,7 @@ struct connection {
 	struct cds_list_head node;
 	struct fabric_endpoint *endpoint;
 	struct mailbox *mailbox;
+	struct mover_line line;
 	struct progress_thread *thread;
 	struct admission admission;
 	struct domain *domain;	   /* that it is accepted into */
@@ -78,7 +81,8 @@ struct progress_thread {
 	struct cds_list_head connections;
 	struct cds_list_head waiting; /* commands to close, until peers have let go */
 	void *by_number;	      /* tree of them */
-	uint64_t last_number;	      /* in steps of 256: the low bits are the mailbox's */
+	uint64_t last_number; /* in steps of 256: the low bits are the mailbox's and the mover's */
+	struct mover mover;
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
 
@@ -175,6 +179,7 @@ static struct connection *find_connection(struct progress_thread *thread, uint64
 static void close_connection(struct progress_thread *thread, struct connection *connection)
 {
 	fabric_endpoint_close(connection->endpoint);
+	mover_leave(&thread->mover, &connection->line);
 	mailbox_close(connection->mailbox);
 	tdelete(connection, &thread->by_number, compare_numbers);
 	domains_put(thread->progress->options.domains, connection->domain);
@@ -185,13 +190,36 @@ static void close_connection(struct progress_thread *thread, struct connection *
 	thread->progress->options.changed(thread->progress->options.context);
 }
 
-static void serve(void *argument, const struct message_request *request,
+/* Puts it in line, or says why not. */
+static int ask_for_move(struct connection *connection, unsigned slot,
+			const struct message_request *request)
+{
+	const struct progress_options *options = &connection->thread->progress->options;
+	const struct fabric_attributes *attributes = &options->fabric->attributes;
+	char *addr;
+	int status;
+
+	/* There our memory would have to be registered, or the client's be shared. */
+	if (attributes->needs_local_registration || attributes->needs_shared_memory)
+		return -EOPNOTSUPP;
+	status = options->locate(options->context, &connection->admission, request, &addr);
+	if (status == 0)
+		mover_ask(&connection->thread->mover, &connection->line, slot, request, addr);
+	return status;
+}
+
+static bool serve(void *argument, unsigned slot, const struct message_request *request,
 		  struct message_reply *reply)
 {
-	const struct connection *connection = argument;
+	struct connection *connection = argument;
 	const struct progress_options *options = &connection->thread->progress->options;
 
+	if (message_is_move(request->kind)) {
+		reply->status = ask_for_move(connection, slot, request);
+		return reply->status != 0;
+	}
 	options->serve(options->context, &connection->admission, request, reply);
+	return true;
 }
 
 static int open_mailbox(struct connection *connection)
@@ -246,6 +274,7 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 			  connection->domain->on[progress->options.nr_fabric], connection,
 			  &connection->endpoint) != 0)
 		goto out_number;
+	mover_enter(&connection->line, connection->endpoint, connection->number | CONTEXT_MOVE);
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;
 	cds_list_add(&connection->node, &thread->connections);
@@ -451,20 +480,33 @@ static void take_events(struct progress_thread *thread)
 		finish_waiting(thread);
 }
 
-/* A message has come or gone. Those of connections that are closed may still be told of. */
+/* Its reply may be the end of the connection. */
+static void on_moved(struct mover_line *line, unsigned slot, int status)
+{
+	struct connection *connection = caa_container_of(line, struct connection, line);
+
+	if (mailbox_answer(connection->mailbox, slot, status) != 0)
+		close_connection(connection->thread, connection);
+}
+
+/* A message has come or gone, or a move is over. Those of connections that are closed may still be told of. */
 static void take_completion(struct progress_thread *thread,
 			    const struct fabric_completion *completion)
 {
 	struct connection *connection =
 		find_connection(thread, completion->context & ~UINT64_C(0xff));
 
-	if (connection && !connection->is_ending &&
-	    mailbox_complete(connection->mailbox, completion) != 0)
+	if (!connection || connection->is_ending)
+		return;
+	if ((completion->context & CONTEXT_MOVE) != 0 && completion->status == 0)
+		mover_end(&thread->mover, &connection->line,
+			  completion->context & (CONTEXT_MOVE - 1));
+	else if (completion->status != 0 || mailbox_complete(connection->mailbox, completion) != 0)
 		close_connection(thread, connection);
 }
 
-/* Reading the queue is what moves data. Completions tell of messages alone: of one-sided transfers a target
- * has none but of those that failed with their connection, which comes as an event. True: something was moved. */
+/* Reading the queue is what moves data. Completions tell of messages and of what we move ourselves: of clients' transfers
+ * there are none. True: something was moved. */
 static bool move_data(struct progress_thread *thread)
 {
 	struct fabric_completion completions[QUEUE_DEPTH];
@@ -480,6 +522,7 @@ static bool move_data(struct progress_thread *thread)
 			take_completion(thread, &completions[i]);
 		if (nr > 1)
 			fabric_queue_release(thread->queue);
+		mover_begin(&thread->mover, clock_ns());
 		nr_taken += (unsigned)nr;
 		has_moved = has_moved || nr > 0 || thread->queue->has_moved;
 		/* Who has much to say does not keep others from being heard, nor from having him put out. */
@@ -529,12 +572,22 @@ static bool spin(struct progress_thread *thread)
 	return now >= deadline;
 }
 
+/* How long nothing but the descriptors matters; -1: for ever. */
+static int sleep_ms(struct progress_thread *thread)
+{
+	uint64_t next = mover_wakes_at(&thread->mover);
+
+	if (next != CLOCK_NEVER)
+		return clock_remaining_ms(next);
+	return thread->nr_connecting > 0 ? CONNECT_MS : -1;
+}
+
 static void sleep_until_ready(struct progress_thread *thread)
 {
 	/* Whoever stops us sets this before waking us: the wake-up may have been taken already. */
 	if (atomic_load(&thread->progress->is_stopping) || fabric_queue_arm(thread->queue) != 0)
 		return;
-	poll(thread->watched, thread->nr_watched, thread->nr_connecting > 0 ? CONNECT_MS : -1);
+	poll(thread->watched, thread->nr_watched, sleep_ms(thread));
 }
 
 static void *thread_run(void *argument)
@@ -580,6 +633,7 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	CDS_INIT_LIST_HEAD(&thread->commands);
 	CDS_INIT_LIST_HEAD(&thread->connections);
 	CDS_INIT_LIST_HEAD(&thread->waiting);
+	mover_init(&thread->mover, on_moved);
 	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (thread->wake_fd < 0) {
 		status = error_code(-errno);

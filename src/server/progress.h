@@ -37,6 +37,10 @@ struct progress_options {
 	 * connection's memory is not anybody else's before this returns. */
 	void (*serve)(void *context, const struct admission *admission,
 		      const struct message_request *request, struct message_reply *reply);
+	/* Where the bytes are that a message of this connection's client asks to be moved, or why they are not;
+	 * on the connection's thread. They are not anybody else's before the connection is closed. */
+	int (*locate)(void *context, const struct admission *admission,
+		      const struct message_request *request, char **out);
 	/* Runs on a progress thread when the number of connections changed. */
 	void (*changed)(void *context);
 	void *context;

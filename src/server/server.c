@@ -24,6 +24,7 @@
 #include "server/incarnation.h"
 #include "server/lanes.h"
 #include "server/membership.h"
+#include "server/mover.h"
 #include "server/server.h"
 #include "server/tickets.h"
 
@@ -69,6 +70,14 @@ static void serve(void *context, const struct admission *admission,
 	struct server *server = context;
 
 	atomics_serve(server->pool, admission->reach, request, reply);
+}
+
+static int locate(void *context, const struct admission *admission,
+		  const struct message_request *request, char **out)
+{
+	struct server *server = context;
+
+	return mover_locate(server->pool, admission->reach, request, out);
 }
 
 /* Each client costs descriptors: what the administrator allows at most is for us to use. Returns how
@@ -153,6 +162,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.admit = admit,
 		.serve = serve,
+		.locate = locate,
 		.changed = on_changed,
 		.context = server,
 	};

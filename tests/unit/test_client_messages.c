@@ -44,7 +44,7 @@ static uint32_t ask(struct talk *talk)
 	} heard;
 
 	assert_int_equal(message_send(&talk->box, talk->liar.endpoint, &request, &talk->owner), 0);
-	assert_true(hear(talk->liar.fd, &heard, sizeof(heard)));
+	assert_true(hear(talk->liar.fd, &heard, TCP_FRAME_SHORT + MESSAGE_ATOMIC_BYTES));
 	return le32toh(heard.request.tag);
 }
 

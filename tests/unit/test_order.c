@@ -442,7 +442,7 @@ static void test_bad_input(void **state)
 	(void)state;
 	order_open(8, false);
 	op.target = narrow;
-	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 2, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 4, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flags"));
 	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFTER | 0x8000, narrow), -EINVAL);
 	assert_int_equal(order_submit(0, 0, 0, narrow), -EINVAL);
