@@ -10,6 +10,7 @@
 
 #include "clients.h"
 #include "herd.h"
+#include "naive.h"
 #include "raw_fabric.h"
 
 #define KIB	      (UINT64_C(1) << 10)
@@ -28,38 +29,59 @@ struct writes_stage {
 	struct raw_fabric *raw;
 	struct cluster *cluster;
 	struct herd herd;
+	struct naive *naive;
 	unsigned best; /* of the row being measured: which of the other numbers */
+	double cpu_us; /* of the last measurement: what a write has cost the server */
+	double ours_cpu_us;
 };
+
+enum way { ONE_SIDED, DRIVEN, NAIVE };
 
 /* A row's parameters. */
 struct writes {
 	unsigned count; /* which of the numbers */
-	uint16_t flags; /* of the operations    */
+	enum way way;
 };
 
-static int measure(const struct writes_stage *state, unsigned count, uint16_t flags, double *value)
+static int measure_naive(const struct writes_stage *state, unsigned count, double *value)
 {
-	const struct herd_order order = {.nr_clients = counts[count],
-					 .is_write = true,
-					 .flags = flags,
-					 .size = WRITE_BYTES,
-					 .span_ns = SPAN_NS};
-	struct herd_result result;
-	int status = herd_run(&state->herd, &order, &result);
+	struct naive_result result;
+	int status = naive_run(state->naive, counts[count], SPAN_NS, &result);
 
 	if (!status)
 		*value = (double)(result.nr * WRITE_BYTES) / (double)result.elapsed_ns;
 	return status;
 }
 
-static int measure_median(const struct writes_stage *state, unsigned count, uint16_t flags,
-			  double *value)
+static int measure(struct writes_stage *state, unsigned count, enum way way, double *value)
+{
+	const struct herd_order order = {.nr_clients = counts[count],
+					 .is_write = true,
+					 .flags = way == DRIVEN ? AFAR_OP_DRIVEN : 0,
+					 .size = WRITE_BYTES,
+					 .span_ns = SPAN_NS};
+	uint64_t cpu_ns = process_cpu_ns(cluster_server(state->cluster, 0));
+	struct herd_result result;
+	int status;
+
+	if (way == NAIVE)
+		return measure_naive(state, count, value);
+	status = herd_run(&state->herd, &order, &result);
+	if (status)
+		return status;
+	cpu_ns = process_cpu_ns(cluster_server(state->cluster, 0)) - cpu_ns;
+	state->cpu_us = (double)cpu_ns / (double)(result.nr + 1) / 1e3;
+	*value = (double)(result.nr * WRITE_BYTES) / (double)result.elapsed_ns;
+	return 0;
+}
+
+static int measure_median(struct writes_stage *state, unsigned count, enum way way, double *value)
 {
 	double values[TRIALS];
 	int status = 0;
 
 	for (unsigned i = 0; i < TRIALS && !status; i++)
-		status = measure(state, count, flags, &values[i]);
+		status = measure(state, count, way, &values[i]);
 	if (!status)
 		*value = bench_median(values, TRIALS);
 	return status;
@@ -73,7 +95,7 @@ static int find_best(struct writes_stage *state, const struct writes *writes)
 	for (unsigned i = 0; i < NR_COUNTS && !status; i++) {
 		if (i == writes->count)
 			continue;
-		status = measure_median(state, i, writes->flags, &value);
+		status = measure_median(state, i, writes->way, &value);
 		if (!status && value > best) {
 			best = value;
 			state->best = i;
@@ -85,9 +107,12 @@ static int find_best(struct writes_stage *state, const struct writes *writes)
 static int run_writes(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	const struct writes *writes = row->parameters;
+	struct writes_stage *state = stage;
+	int status = measure(state, writes->count, writes->way, value);
 
 	(void)repetition;
-	return measure(stage, writes->count, writes->flags, value);
+	state->ours_cpu_us = state->cpu_us;
+	return status;
 }
 
 static int run_best(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -100,8 +125,14 @@ static int run_best(void *stage, const struct bench_row *row, unsigned repetitio
 		status = find_best(state, writes);
 	if (status)
 		return status;
-	bench_note("the best of the others: %u clients", counts[state->best]);
-	return measure(state, state->best, writes->flags, value);
+	status = measure(state, state->best, writes->way, value);
+	if (writes->way == NAIVE)
+		bench_note("the best of the others: %u clients", counts[state->best]);
+	else
+		bench_note("the best of the others: %u clients; CPU of the server for a write, in "
+			   "the last repetition: %.0f µs, of the reference %.0f µs",
+			   counts[state->best], state->ours_cpu_us, state->cpu_us);
+	return status;
 }
 
 static int run_raw(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -126,6 +157,7 @@ static void teardown(void *stage)
 {
 	struct writes_stage *state = stage;
 
+	naive_close(state->naive);
 	herd_stop(&state->herd);
 	cluster_stop(state->cluster);
 	raw_fabric_close(state->raw);
@@ -143,6 +175,8 @@ static int setup(void **stage)
 	if (!status)
 		status = herd_start(state->cluster, HERD_CLIENTS_MAX, &state->herd);
 	if (!status)
+		status = naive_open(HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES, &state->naive);
+	if (!status)
 		status = raw_fabric_open(HERD_BYTES, &state->raw);
 	if (status) {
 		teardown(state);
@@ -152,25 +186,26 @@ static int setup(void **stage)
 	return 0;
 }
 
-#define OTHERS		       "the best of the other numbers of clients"
-#define WRITES(which, of_them) (&(const struct writes){(which), (of_them)})
-#define ROW(how, flags, nr, which, bar)                                         \
+#define OTHERS			 "the best of the other numbers of clients"
+#define WRITES(which, way_taken) (&(const struct writes){(which), (way_taken)})
+#define ROW(how, way_taken, nr, which, bar)                                     \
 	{                                                                       \
 		"write 64 KiB " how ", " nr, "GB/s", BENCH_HIGHER, OTHERS, bar, \
-			WRITES(which, flags), run_writes, run_best              \
+			WRITES(which, way_taken), run_writes, run_best          \
 	}
-#define EACH(how, flags, bar)                                      \
-	ROW(how, flags, "1 client", 0, BENCH_REPORTED),            \
-		ROW(how, flags, "16 clients", 1, BENCH_REPORTED),  \
-		ROW(how, flags, "92 clients", 2, BENCH_REPORTED),  \
-		ROW(how, flags, "184 clients", 3, BENCH_REPORTED), \
-		ROW(how, flags, "512 clients", 4, bar)
+#define EACH(how, way_taken, bar)                                      \
+	ROW(how, way_taken, "1 client", 0, BENCH_REPORTED),            \
+		ROW(how, way_taken, "16 clients", 1, BENCH_REPORTED),  \
+		ROW(how, way_taken, "92 clients", 2, BENCH_REPORTED),  \
+		ROW(how, way_taken, "184 clients", 3, BENCH_REPORTED), \
+		ROW(how, way_taken, "512 clients", 4, bar)
 
 static const struct bench_row rows[] = {
 	{"raw libfabric write 64 KiB, depth 16", "GB/s", BENCH_HIGHER, NULL, BENCH_REPORTED, NULL,
 	 run_raw, NULL},
-	EACH("server-driven", AFAR_OP_DRIVEN, DRIVEN_BAR),
-	EACH("one-sided", 0, ONE_SIDED_BAR),
+	EACH("server-driven", DRIVEN, DRIVEN_BAR),
+	EACH("one-sided", ONE_SIDED, ONE_SIDED_BAR),
+	EACH("naive", NAIVE, BENCH_REPORTED),
 };
 
 const struct bench_stage clients_writes_stage = {setup, teardown, rows, NR_ROWS(rows)};

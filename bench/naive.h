@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reference for many clients: what happens without flow control. Clients push messages whenever they like; the receiver
+ * has memory for NAIVE_SLOTS of them, drops what comes when all is taken, and says so; then the client sends it again
+ * ("unexpected messages": B. Goglin et al., on network interfaces for distributed storage). Over plain TCP sockets on
+ * loopback, nothing of it is Afar's.
+ */
+#ifndef BENCH_NAIVE_H
+#define BENCH_NAIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NAIVE_SLOTS 16U
+
+struct naive; /* clients in this process, which take turns in one thread; a receiver in a child */
+
+struct naive_result {
+	uint64_t nr, nr_dropped; /* messages that were taken, and not, in the span */
+	uint64_t elapsed_ns;
+};
+
+/* Messages are of `size` bytes and end in `memory_bytes` at the receiver. Before there are threads in this process. */
+int naive_open(unsigned nr_clients, size_t size, uint64_t memory_bytes, struct naive **out);
+void naive_close(struct naive *naive);
+/* So many of the clients push for so long, one message each at a time. */
+int naive_run(struct naive *naive, unsigned nr_clients, uint64_t span_ns,
+	      struct naive_result *result);
+
+#endif
