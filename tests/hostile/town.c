@@ -16,9 +16,10 @@
 #include <cmocka.h>
 
 #include "cluster.h"
+#include "process.h"
 
 static struct cluster *cluster;
-static char server_log[256];
+static char server_log[256], manager_log[256];
 static unsigned nr_refusals_seen;
 
 /* ---- The honest client */
@@ -100,17 +101,32 @@ static void expect_honest_goes_on(void)
 
 /* ---- The log */
 
-static unsigned count_refusals(void)
+static unsigned count_lines(const char *log, const char *what, const char *or_what)
 {
-	FILE *file = fopen(server_log, "re");
+	FILE *file = fopen(log, "re");
 	unsigned count = 0;
 	char line[1024];
 
 	assert_non_null(file);
 	while (fgets(line, sizeof(line), file))
-		count += strstr(line, "refused") || strstr(line, "rejected");
+		count += strstr(line, what) || strstr(line, or_what);
 	fclose(file);
 	return count;
+}
+
+static unsigned count_refusals(void)
+{
+	return count_lines(server_log, "refused", "rejected");
+}
+
+unsigned town_server_says(const char *what)
+{
+	return count_lines(server_log, what, what);
+}
+
+unsigned town_manager_says(const char *what)
+{
+	return count_lines(manager_log, what, what);
 }
 
 /* ---- The town */
@@ -126,6 +142,7 @@ static void read_uri(struct town *town)
 	snprintf(town->host, sizeof(town->host), "%.*s", (int)(colon - address), address);
 	town->port = (uint16_t)atoi(colon + 1);
 	snprintf(server_log, sizeof(server_log), "%.*s/server-0/log", folder_length, key);
+	snprintf(manager_log, sizeof(manager_log), "%.*s/manager/log", folder_length, key);
 }
 
 static int make_key(struct town *town, const char *name, struct key *out)
@@ -172,6 +189,16 @@ void town_close(struct town *town)
 	afar_namespace_close(town->victim);
 	afar_session_close(town->admin);
 	cluster_stop(cluster);
+}
+
+uint64_t town_server_bytes(void)
+{
+	return process_resident_bytes(cluster_server(cluster, 0));
+}
+
+uint64_t town_manager_bytes(void)
+{
+	return process_resident_bytes(cluster_manager(cluster));
 }
 
 size_t town_count(const uint8_t *memory, size_t length, uint8_t value)

@@ -37,6 +37,13 @@ void town_close(struct town *town);
  * more about refusals than at the last call. */
 void town_expect_peace(struct town *town, unsigned nr_refusals);
 
+/* Resident memory of the daemons. */
+uint64_t town_server_bytes(void);
+uint64_t town_manager_bytes(void);
+/* How many lines of a daemon's log have this. */
+unsigned town_server_says(const char *what);
+unsigned town_manager_says(const char *what);
+
 /* All memory that is free becomes a namespace's, which finds it zeroed and fills it. */
 struct next_owner {
 	struct afar_namespace *ns;
