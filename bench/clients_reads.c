@@ -16,7 +16,7 @@
 #define SPAN_NS	      UINT64_C(200000000)
 #define SETTLE_NS     UINT64_C(20000000) /* before a sample, which is not looked at */
 #define TAIL_BAR      20.0
-#define RAW_NR	      10000U
+#define RAW_NR	      2000U
 #define NR_PERCENTILE 3U
 
 enum percentile { P50, P99, P999 };
@@ -149,10 +149,10 @@ static int setup(void **stage)
 		"read 4 KiB, " text ", p99.9", "µs", BENCH_LOWER, SAME_MEDIAN, bar,                \
 			READS(nr, 4 * KIB, P999), run_reads, run_median                            \
 	}
-#define BY_CLIENTS(text, size, nr)                                                   \
-	{                                                                            \
-		"latency of " text ", " #nr " clients", "µs", BENCH_LOWER, RAW_MEAN, \
-			BENCH_REPORTED, READS(nr, size, P50), run_reads, run_raw     \
+#define BY_CLIENTS(text, size, nr)                                                                 \
+	{                                                                                          \
+		"latency of " text ", clients: " #nr, "µs", BENCH_LOWER, RAW_MEAN, BENCH_REPORTED, \
+			READS(nr, size, P50), run_reads, run_raw                                   \
 	}
 #define BY_SIZE(text, size)                                                                        \
 	BY_CLIENTS(text, size, 1), BY_CLIENTS(text, size, 2), BY_CLIENTS(text, size, 4),           \
