@@ -14,6 +14,7 @@
 
 #include "base/uri.h"
 #include "rpc/frame.h"
+#include "rpc/hoard.h"
 #include "rpc/loop.h"
 #include "rpc/rpc.h"
 #include "rpc/tls.h"
@@ -41,6 +42,7 @@ struct rpc_connection {
 
 	atomic_uint references;
 	_Atomic(void *) context;
+	struct hoard_part hoard_part; /* of an accepted one: what it has us keep */
 
 	/* The loop's thread alone. */
 	struct loop_resident resident;

@@ -65,6 +65,10 @@ void loop_run(struct rpc_loop *loop, void (*run)(void *argument), void *argument
  * one that counts the others. On the loop's thread. */
 bool loop_may_complain(struct rpc_loop *loop);
 
+/* What the peers of its accepted connections have us keep. */
+struct hoard;
+struct hoard *loop_hoard(struct rpc_loop *loop);
+
 /* References keep the struct alive behind connections that outlive rpc_loop_stop(). */
 void loop_ref(struct rpc_loop *loop);
 void loop_unref(struct rpc_loop *loop);

@@ -355,6 +355,29 @@ static void expect_breach(struct liar *liar, const char *why)
 	liar_free(liar);
 }
 
+/* Each keeps to what a connection may, and has the server keep as much of it as it can: all together they may not. */
+static void test_hoarders(void **state)
+{
+	static const uint8_t header[] = {0, 0, 0, 4}; /* 64 MiB */
+	static uint8_t noise[33U << 20];
+	struct liar liars[6];
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		liar_dial(&liars[i]);
+		liar_send(&liars[i], header, sizeof(header));
+		liar_send(&liars[i], noise, sizeof(noise));
+		assert_int_equal(call_ping(honest), 0);
+	}
+	/* The first that were there. */
+	assert_null(liar_receive(&liars[0]));
+	assert_int_equal(await_closed(&world.server, 1), -ENOBUFS);
+	assert_in_range(log_lines("the most of all, and no room for more"), 1, 3);
+	assert_in_range(world.server.nr_closed, 1, 3);
+	for (int i = 0; i < 6; i++)
+		liar_free(&liars[i]);
+}
+
 static void test_length_too_large(void **state)
 {
 	static const uint8_t header[] = {1, 0, 0, 4}; /* 64 MiB + 1 */
@@ -696,6 +719,7 @@ int main(void)
 		in_world(test_crowd_of_silent_strangers),
 		in_world(test_closed_listener_drops_strangers),
 		in_world(test_no_descriptor_left),
+		in_world(test_hoarders),
 		in_world(test_length_too_large),
 		in_world(test_length_never_delivered),
 		in_world(test_no_protobuf),
