@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
-
 int mover_locate(struct extent_pool *pool, struct reach reach,
 		 const struct message_request *request, char **out)
 {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "base/clock.h"
 #include "fabric/fabric.h"
 #include "rpc/message.h"
 #include "server/extent.h"
@@ -75,5 +76,13 @@ void mover_begin(struct mover *mover, uint64_t now);
 void mover_end(struct mover *mover, struct mover_line *line, unsigned slot);
 /* When there may be something to begin without one being over; CLOCK_NEVER: not before. */
 uint64_t mover_wakes_at(struct mover *mover);
+
+/* How long its thread may sleep, which otherwise may for so long; -1: for ever. */
+static inline int mover_sleep_ms(struct mover *mover, int otherwise_ms)
+{
+	uint64_t wakes_at = mover_wakes_at(mover);
+
+	return wakes_at == CLOCK_NEVER ? otherwise_ms : clock_remaining_ms(wakes_at);
+}
 
 #endif

@@ -572,22 +572,13 @@ static bool spin(struct progress_thread *thread)
 	return now >= deadline;
 }
 
-/* How long nothing but the descriptors matters; -1: for ever. */
-static int sleep_ms(struct progress_thread *thread)
-{
-	uint64_t next = mover_wakes_at(&thread->mover);
-
-	if (next != CLOCK_NEVER)
-		return clock_remaining_ms(next);
-	return thread->nr_connecting > 0 ? CONNECT_MS : -1;
-}
-
 static void sleep_until_ready(struct progress_thread *thread)
 {
 	/* Whoever stops us sets this before waking us: the wake-up may have been taken already. */
 	if (atomic_load(&thread->progress->is_stopping) || fabric_queue_arm(thread->queue) != 0)
 		return;
-	poll(thread->watched, thread->nr_watched, sleep_ms(thread));
+	poll(thread->watched, thread->nr_watched,
+	     mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1));
 }
 
 static void *thread_run(void *argument)
