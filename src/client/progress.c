@@ -329,20 +329,6 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 	return 0;
 }
 
-/* How much of a piece goes in one transfer. */
-static inline uint64_t length_at(const struct path *path, const struct layout_piece *at)
-{
-	uint64_t length =
-		at->length < path->transfer_bytes_max ? at->length : path->transfer_bytes_max;
-	uint64_t to_next;
-
-	if (path->nr_lanes == 1)
-		return length;
-	to_next = (UINT64_C(1) << LANE_UNIT_SHIFT) -
-		  ((at->chunk->offset + at->offset) & ((UINT64_C(1) << LANE_UNIT_SHIFT) - 1));
-	return length < to_next ? length : to_next;
-}
-
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
@@ -376,8 +362,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 				      ? post_atomic(queue, operation, path, &at)
 				      : post_word(queue, operation, path, &at);
 		} else {
-			at.length =
-				gather(path, operation, length_at(path, &at), pieces, &nr_pieces);
+			at.length = gather(path, operation, path_length_at(path, &at), pieces,
+					   &nr_pieces);
 			ret = operation->flags & AFAR_OP_DRIVEN
 				      ? post_driven(queue, operation, path, &at, pieces)
 				      : post(queue, operation, path, &at, pieces, nr_pieces);

@@ -256,6 +256,20 @@ static inline const struct path_lane *path_lane_at(const struct path *path, uint
 	return &path->lanes[path->nr_lanes == 1 ? 0 : (offset >> LANE_UNIT_SHIFT) % path->nr_lanes];
 }
 
+/* How much of a piece goes in one transfer. */
+static inline uint64_t path_length_at(const struct path *path, const struct layout_piece *at)
+{
+	uint64_t length =
+		at->length < path->transfer_bytes_max ? at->length : path->transfer_bytes_max;
+	uint64_t to_next;
+
+	if (path->nr_lanes == 1)
+		return length;
+	to_next = (UINT64_C(1) << LANE_UNIT_SHIFT) -
+		  ((at->chunk->offset + at->offset) & ((UINT64_C(1) << LANE_UNIT_SHIFT) - 1));
+	return length < to_next ? length : to_next;
+}
+
 /* The one over which all do the atomics that are a NIC's, whichever lanes are the best for them: the path's lanes
  * are all that the server has of the transport. */
 static inline const struct path_lane *path_home(const struct path *path)

@@ -108,6 +108,23 @@ static const cpu_set_t *place(const char *sysfs, struct lane *lane, cpu_set_t *p
 	return lane->is_bound ? processors : NULL;
 }
 
+static int refuse_moves(void *context, const struct admission *admission,
+			const struct message_request *request, char **out)
+{
+	(void)context;
+	(void)admission;
+	(void)request;
+	(void)out;
+	return -EOPNOTSUPP;
+}
+
+/* Elsewhere our memory would have to be registered for that, or the client's be shared. */
+static bool can_move(const struct fabric *fabric)
+{
+	return !fabric->attributes.needs_local_registration &&
+	       !fabric->attributes.needs_shared_memory;
+}
+
 int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common)
 {
 	struct progress_options options = *common;
@@ -121,6 +138,7 @@ int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_op
 		options.fabric = lanes->fabrics[i];
 		options.nr_fabric = i;
 		options.address = lanes->lanes[i].options.address;
+		options.locate = can_move(lanes->fabrics[i]) ? common->locate : refuse_moves;
 		status = progress_start(&options, &lanes->lanes[i].progress);
 	}
 	return status;

@@ -190,32 +190,19 @@ static void close_connection(struct progress_thread *thread, struct connection *
 	thread->progress->options.changed(thread->progress->options.context);
 }
 
-/* Puts it in line, or says why not. */
-static int ask_for_move(struct connection *connection, unsigned slot,
-			const struct message_request *request)
-{
-	const struct progress_options *options = &connection->thread->progress->options;
-	const struct fabric_attributes *attributes = &options->fabric->attributes;
-	char *addr;
-	int status;
-
-	/* There our memory would have to be registered, or the client's be shared. */
-	if (attributes->needs_local_registration || attributes->needs_shared_memory)
-		return -EOPNOTSUPP;
-	status = options->locate(options->context, &connection->admission, request, &addr);
-	if (status == 0)
-		mover_ask(&connection->thread->mover, &connection->line, slot, request, addr);
-	return status;
-}
-
 static bool serve(void *argument, unsigned slot, const struct message_request *request,
 		  struct message_reply *reply)
 {
 	struct connection *connection = argument;
 	const struct progress_options *options = &connection->thread->progress->options;
+	char *addr;
 
 	if (message_is_move(request->kind)) {
-		reply->status = ask_for_move(connection, slot, request);
+		reply->status =
+			options->locate(options->context, &connection->admission, request, &addr);
+		if (reply->status == 0)
+			mover_ask(&connection->thread->mover, &connection->line, slot, request,
+				  addr);
 		return reply->status != 0;
 	}
 	options->serve(options->context, &connection->admission, request, reply);
@@ -498,10 +485,9 @@ static void take_completion(struct progress_thread *thread,
 
 	if (!connection || connection->is_ending)
 		return;
-	if ((completion->context & CONTEXT_MOVE) != 0 && completion->status == 0)
-		mover_end(&thread->mover, &connection->line,
-			  completion->context & (CONTEXT_MOVE - 1));
-	else if (completion->status != 0 || mailbox_complete(connection->mailbox, completion) != 0)
+	if ((completion->context & CONTEXT_MOVE) && completion->status == 0)
+		mover_end(&thread->mover, &connection->line, completion->context % CONTEXT_MOVE);
+	else if (completion->status || mailbox_complete(connection->mailbox, completion) != 0)
 		close_connection(thread, connection);
 }
 
