@@ -174,7 +174,7 @@ static int order_read(struct mpi_stage *state, const struct transfer *transfer, 
 
 static int run_mpi(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	uint64_t elapsed_ns;
+	uint64_t elapsed_ns = 0;
 	int status = order_read(stage, row->parameters, false, &elapsed_ns);
 
 	(void)repetition;
@@ -186,7 +186,7 @@ static int run_mpi(void *stage, const struct bench_row *row, unsigned repetition
 static int run_mpi_computing(void *stage, const struct bench_row *row, unsigned repetition,
 			     double *value)
 {
-	uint64_t elapsed_ns;
+	uint64_t elapsed_ns = 0;
 	int status = order_read(stage, row->parameters, true, &elapsed_ns);
 
 	(void)repetition;

@@ -16,13 +16,13 @@ left=$(find . -type s -o -type f -name '*.new' | tr '\n' ' ')
 [ -z "$left" ] || fail "left behind: $left"
 
 # Whether or not SIGHUP is ignored where the tests were started.
-cat >"$scratch/afard-heeds" <<END
+cat >afard-heeds <<END
 #!/bin/sh
 exec env --default-signal=HUP "$AFARD" "\$@"
 END
-chmod +x "$scratch/afard-heeds"
+chmod +x afard-heeds
 program=$AFARD
-AFARD=$scratch/afard-heeds
+AFARD=$PWD/afard-heeds
 start_daemon all --data all --listen 127.0.0.1:0 --memory 32M
 AFARD=$program
 kill -HUP "$(pid_of all)"
