@@ -15,6 +15,7 @@ start_server two
 "$AFAR" ns create striped --width 2 --stripe 64K
 "$AFAR" region put in striped:old >/dev/null
 mkfifo feed
+# shellcheck disable=SC2154 # cluster.sh assigns it
 timeout $((20 * slowness)) "$AFAR" region put feed striped:a --size 64M >put.out 2>put.err &
 put=$!
 running="$running $put"
