@@ -110,12 +110,32 @@ static void close_cache(void)
 	assert_int_equal(book.nr_there, 0);
 }
 
+/* Far below everything that the system maps by itself: what a test unmaps stays free until it maps there again. */
+#define DISTANCE ((size_t)64 << 30)
+
+static char *next_memory;
+
+static int choose_memory(void **state)
+{
+	(void)state;
+	next_memory =
+		mmap(NULL, DISTANCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return next_memory == MAP_FAILED ? -1 : munmap(next_memory, DISTANCE);
+}
+
+static void map_at(char *addr, size_t length)
+{
+	assert_ptr_equal(mmap(addr, length, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0),
+			 addr);
+}
+
 static char *map(size_t length)
 {
-	char *addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *addr = next_memory;
 
-	assert_ptr_not_equal(addr, MAP_FAILED);
+	next_memory += length + PAGE;
+	map_at(addr, length);
 	return addr;
 }
 
@@ -308,13 +328,6 @@ static void expect_anew(char *memory, size_t length, bool is_kept)
 	assert_int_equal(book.nr_made, nr_made + 1);
 	use(memory, length);
 	assert_int_equal(book.nr_made, nr_made + (is_kept ? 1 : 2));
-}
-
-static void map_at(char *addr, size_t length)
-{
-	assert_ptr_equal(mmap(addr, length, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0),
-			 addr);
 }
 
 static void test_unmapped(void **state)
@@ -576,5 +589,5 @@ int main(void)
 		cmocka_unit_test(test_child),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, choose_memory, NULL);
 }
