@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,7 +302,7 @@ static void test_lives_of_sealed_extents(void **state)
 struct sealer {
 	struct sealing *sealing;
 	pthread_t thread;
-	int status;
+	atomic_int status;
 };
 
 static void *run_sealer(void *argument)
