@@ -25,13 +25,10 @@
 
 #include <afar/error.h>
 
-#include "data_client.h"
-#include "intruder.h"
+#include "foothold.h"
 #include "town.h"
 
 #define SMALL (2 * MIB)
-
-static struct town town;
 
 static bool is_long(void)
 {
@@ -49,79 +46,6 @@ static int stop(void **state)
 	(void)state;
 	town_close(&town);
 	return 0;
-}
-
-/* ---- An intruder that has a foot in the door: a session, a region of its own, a pass */
-
-struct foothold {
-	struct intruder intruder;
-	char name[32]; /* of its namespace */
-	struct place place;
-	struct remote remote; /* what opens it */
-	struct rpc_connection *control;
-	struct data_client data;
-};
-
-static void gain_foothold(struct foothold *foothold, const char *name, uint64_t bytes)
-{
-	struct intruder *intruder = &foothold->intruder;
-	uint64_t ns;
-
-	intruder_open(intruder, town.host, town.port, &town.mallory);
-	snprintf(foothold->name, sizeof(foothold->name), "%s", name);
-	ns = intruder_make_namespace(intruder, name, bytes);
-	intruder_make_region(intruder, ns, bytes, &foothold->place);
-	assert_int_equal(intruder_enter(intruder, foothold->place.control, &foothold->place.pass,
-					&foothold->control),
-			 0);
-	data_client_open(&foothold->data);
-	assert_int_equal(intruder_ask_keys(foothold->control, intruder->session, &foothold->place,
-					   &foothold->remote),
-			 0);
-}
-
-/* The region may be gone, and the session, too. */
-static void lose_foothold(struct foothold *foothold)
-{
-	data_client_close(&foothold->data);
-	intruder_leave(foothold->control);
-	intruder_close(&foothold->intruder);
-	while (afar_namespace_delete(town.admin, foothold->name, AFAR_DELETE_REGIONS) == -EBUSY)
-		;
-}
-
-static void get_keys(struct foothold *foothold, const struct place *place, struct remote *remote)
-{
-	assert_int_equal(
-		intruder_ask_keys(foothold->control, foothold->intruder.session, place, remote), 0);
-}
-
-static int ask_ticket(struct foothold *foothold, const struct place *place, uint32_t rights,
-		      struct rpc_ticket *out)
-{
-	return intruder_ask_ticket(foothold->control, foothold->intruder.session, place->ns, rights,
-				   out);
-}
-
-static void get_ticket(struct foothold *foothold, struct rpc_ticket *out)
-{
-	assert_int_equal(ask_ticket(foothold, &foothold->place, RIGHT_ALL, out), 0);
-}
-
-/* For a region that it has got the keys of with these rights. */
-static void connect_to(struct foothold *foothold, const struct place *place, uint32_t rights)
-{
-	struct rpc_ticket ticket;
-
-	assert_int_equal(ask_ticket(foothold, place, rights, &ticket), 0);
-	assert_int_equal(data_client_connect(&foothold->data, place->data, &ticket, sizeof(ticket)),
-			 0);
-}
-
-/* For its own. */
-static void connect_data(struct foothold *foothold)
-{
-	connect_to(foothold, &foothold->place, RIGHT_ALL);
 }
 
 /* ---- Passes */
@@ -261,8 +185,7 @@ static void test_ticket_of_an_ended_session(void **state)
 	get_ticket(&foothold, &ticket);
 	intruder_close(&foothold.intruder);
 	/* Ended when its namespace can go. */
-	while (afar_namespace_delete(town.admin, "ended", AFAR_DELETE_REGIONS) == -EBUSY)
-		;
+	foothold_delete_namespace("ended");
 	status = data_client_connect(&foothold.data, foothold.place.data, &ticket, sizeof(ticket));
 	assert_true(status < 0);
 	town_expect_peace(&town, 1);
