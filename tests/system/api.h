@@ -72,6 +72,27 @@ static inline void drop_region(struct afar_region *region)
 	assert_int_equal(afar_region_close(region), 0);
 }
 
+/* A region as another session has it. */
+struct view {
+	struct afar_session *session;
+	struct afar_namespace *ns;
+	struct afar_region *region;
+};
+
+static inline void open_view(struct view *view, const char *ns, const char *name)
+{
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &view->session), 0);
+	assert_int_equal(afar_namespace_open(view->session, ns, &view->ns), 0);
+	assert_int_equal(afar_region_open(view->ns, name, &view->region), 0);
+}
+
+static inline void close_view(struct view *view)
+{
+	assert_int_equal(afar_region_close(view->region), 0);
+	assert_int_equal(afar_namespace_close(view->ns), 0);
+	assert_int_equal(afar_session_close(view->session), 0);
+}
+
 /* For memory in a queue's operations: none where plain memory will do. */
 static inline struct afar_buffer *register_if_needed(void *addr, uint64_t length)
 {

@@ -11,26 +11,6 @@
 
 #define LENGTH (5 * MIB + 4321)
 
-struct view {
-	struct afar_session *session;
-	struct afar_namespace *ns;
-	struct afar_region *region;
-};
-
-static void open_view(struct view *view, const char *ns, const char *name)
-{
-	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &view->session), 0);
-	assert_int_equal(afar_namespace_open(view->session, ns, &view->ns), 0);
-	assert_int_equal(afar_region_open(view->ns, name, &view->region), 0);
-}
-
-static void close_view(struct view *view)
-{
-	assert_int_equal(afar_region_close(view->region), 0);
-	assert_int_equal(afar_namespace_close(view->ns), 0);
-	assert_int_equal(afar_session_close(view->session), 0);
-}
-
 static struct afar_region *make_region(struct afar_namespace *ns, const char *name, uint64_t length,
 				       uint8_t *data)
 {
