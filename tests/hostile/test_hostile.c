@@ -183,14 +183,16 @@ static void test_ticket_of_an_ended_session(void **state)
 	(void)state;
 	gain_foothold(&foothold, "ended", SMALL);
 	get_ticket(&foothold, &ticket);
+	assert_true(town_knows(&town, foothold.intruder.session));
 	intruder_close(&foothold.intruder);
-	/* Ended when its namespace can go. */
-	foothold_delete_namespace("ended");
+	while (town_knows(&town, foothold.intruder.session))
+		;
 	status = data_client_connect(&foothold.data, foothold.place.data, &ticket, sizeof(ticket));
 	assert_true(status < 0);
 	town_expect_peace(&town, 1);
 	data_client_close(&foothold.data);
 	rpc_connection_unref(foothold.control); /* its loop has closed it */
+	foothold_delete_namespace("ended");
 }
 
 /* ---- Capabilities */

@@ -225,6 +225,18 @@ void town_expect_peace(struct town *town, unsigned nr_refusals)
 	expect_honest_goes_on();
 }
 
+bool town_knows(struct town *town, uint64_t session)
+{
+	char number[24], *json;
+	bool is_there;
+
+	snprintf(number, sizeof(number), "\"%016llx\"", (unsigned long long)session);
+	assert_int_equal(afar_session_status(town->admin, &json), 0);
+	is_there = strstr(json, number) != NULL;
+	free(json);
+	return is_there;
+}
+
 /* ---- Who comes next */
 
 static void expect_all(struct afar_region *region, uint64_t bytes, uint8_t value)

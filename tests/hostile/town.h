@@ -6,6 +6,7 @@
 #ifndef TESTS_TOWN_H
 #define TESTS_TOWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,9 @@ uint64_t town_manager_bytes(void);
 /* How many lines of a daemon's log have this. */
 unsigned town_server_says(const char *what);
 unsigned town_manager_says(const char *what);
+
+/* Whether something of a session is left, with the manager or on a server. */
+bool town_knows(struct town *town, uint64_t session);
 
 /* All memory that is free becomes a namespace's, which finds it zeroed and fills it. */
 struct next_owner {
