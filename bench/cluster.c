@@ -237,13 +237,16 @@ static const char *environment(const char *name, const char *otherwise)
 
 static void describe_lanes(const struct cluster *cluster, char *out, size_t size)
 {
+	const char *host = environment("AFAR_TEST_HOST", "127.0.0.1");
+
 	if (cluster->lanes)
 		snprintf(out, size, "%s", cluster->lanes);
 	else if (strcmp(cluster->transport, "local") == 0)
 		snprintf(out, size, "local");
+	else if (strcmp(cluster->transport, CLUSTER_LOCAL_AND_TCP) == 0)
+		snprintf(out, size, "local,tcp:%s:0", host);
 	else
-		snprintf(out, size, "%s:%s:0", cluster->transport,
-			 environment("AFAR_TEST_HOST", "127.0.0.1"));
+		snprintf(out, size, "%s:%s:0", cluster->transport, host);
 }
 
 static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)

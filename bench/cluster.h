@@ -17,6 +17,7 @@ struct cluster;
  */
 int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out);
 /* The same over the transport named, whatever the environment says. The name must live as long. */
+#define CLUSTER_LOCAL_AND_TCP "local,tcp" /* each server has a lane over both */
 int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
 		       struct cluster **out);
 /* A manager at `host`, and a server there with the lanes that `--data-listen` is given. Both must live as long. */

@@ -340,10 +340,10 @@ ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, 
 
 /*
  * Atomics on the little-endian 64-bit word at `offset`, a multiple of 8; block until done. The word's value
- * before goes to `*before`, which may be NULL. The server that holds the word does them, so that all on one
+ * before goes to `*before`, which may be NULL. A processor of the server's machine does them, so that all on one
  * word are atomic against each other, whatever transports their callers use; they are not against reads and
- * writes of other sizes. compare_swap stores `operand` if the word is `compare`. One message to the server
- * and back: the one thing of the data path that needs its CPU.
+ * writes of other sizes. compare_swap stores `operand` if the word is `compare`. Over `local` that processor is the
+ * caller's; else it is one message to the server and back: the one thing of the data path that needs its CPU.
  * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -EROFS, -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT. An atomic is
  * not repeated when its connection is lost: after the last three it may have been done, or not.
  */

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#define CLOCK_NEVER UINT64_MAX /* a deadline that does not come */
+#define CLOCK_NEVER   UINT64_MAX	   /* a deadline that does not come */
+#define CLOCK_TICK_NS ((uint64_t)10000000) /* by which the coarse clock may be behind */
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 static inline uint64_t clock_ns(void)
@@ -15,6 +16,15 @@ static inline uint64_t clock_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* The same as of the last tick: for what only has to be about right, and often. */
+static inline uint64_t clock_coarse_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 

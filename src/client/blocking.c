@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking transfers: each borrows one of the session's own queues, so that up to
+ * Blocking transfers. What is near is copied (near.c). Else each borrows one of the session's own queues, so that up to
  * SESSION_BLOCKING_QUEUES threads transfer at once without meeting but for the moment of borrowing.
  */
 #include <errno.h>
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/near.h"
 #include "client/plain.h"
 #include "client/queue.h"
 
 #define BLOCKING_DEPTH 64		     /* transfers in flight of one blocking call */
 #define STALE_NS       ((uint64_t)100000000) /* after so long, look whether connections still stand */
 
-static int borrow_queue(struct afar_session *session, uint64_t deadline, struct afar_queue **out)
+/* Of the idle ones, best the one whose connections are to be looked after for the target. */
+static struct afar_queue *choose_idle(const struct afar_target *target)
 {
+	struct afar_queue *queue, *wanted = target->near_queue;
+
+	cds_list_for_each_entry (queue, &target->session->idle_queues, idle_node) {
+		if (queue == wanted)
+			return queue;
+	}
+	return cds_list_first_entry(&target->session->idle_queues, struct afar_queue, idle_node);
+}
+
+static int borrow_queue(struct afar_target *target, uint64_t deadline, struct afar_queue **out)
+{
+	struct afar_session *session = target->session;
 	bool is_new_wanted = false;
 	int ret = 0;
 
@@ -35,7 +49,7 @@ static int borrow_queue(struct afar_session *session, uint64_t deadline, struct 
 		}
 	}
 	if (!is_new_wanted) {
-		*out = cds_list_first_entry(&session->idle_queues, struct afar_queue, idle_node);
+		*out = choose_idle(target);
 		cds_list_del(&(*out)->idle_node);
 	}
 	pthread_mutex_unlock(&session->lock);
@@ -84,12 +98,32 @@ static bool is_connected(const struct afar_queue *queue, struct afar_target *tar
 /* The queue with standing connections to the target's servers, as far as is known. */
 static int make_ready(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
-	uint64_t now = clock_ns();
+	uint64_t now = clock_coarse_ns();
 
 	if (now - queue->last_used > STALE_NS)
 		queue_refresh(queue);
 	queue->last_used = now;
 	return is_connected(queue, target) ? 0 : queue_connect(queue, target, deadline);
+}
+
+static void leave_memory(const struct afar_op *op, uint32_t nr_iov)
+{
+	for (uint32_t i = 0; i < nr_iov; i++) {
+		if (op->iov[i].buffer)
+			handle_unuse(&op->iov[i].buffer->handle);
+	}
+}
+
+/* Counts the caller into the buffers that its memory is in, if it is in any. */
+static int enter_memory(const struct afar_op *op)
+{
+	for (uint32_t i = 0; i < op->nr_iov; i++) {
+		if (!op->iov[i].buffer || handle_enter(&op->iov[i].buffer->handle))
+			continue;
+		leave_memory(op, i);
+		return error_fail(-EINVAL, "use a mapping: it is being unmapped");
+	}
+	return 0;
 }
 
 static int fail_transfer(const struct afar_op *op, uint64_t length, int status)
@@ -107,7 +141,7 @@ static int begin_blocking(struct afar_target *target, uint64_t deadline, struct 
 
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "use a region: it is being closed");
-	ret = borrow_queue(target->session, deadline, queue);
+	ret = borrow_queue(target, deadline, queue);
 	if (ret) {
 		handle_unuse(&target->handle);
 		return ret;
@@ -159,6 +193,34 @@ static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t
 	return ret ? fail_transfer(op, length, ret) : 0;
 }
 
+static int transfer_by_queue(const struct afar_op *op, uint64_t length)
+{
+	uint64_t deadline = session_deadline(op->target->session);
+	struct afar_queue *queue;
+	struct plain plain;
+	int ret;
+
+	if (!target_may(op->target, op->opcode))
+		return target_fail_read_only(op->target);
+	ret = begin_blocking(op->target, deadline, &queue);
+	if (ret)
+		return ret;
+	ret = enter_memory(op);
+	if (ret)
+		goto out_end;
+	ret = plain_begin(&plain, queue, op, length);
+	if (!ret) {
+		ret = transfer(queue, &plain.ready, length, deadline);
+		plain_end(&plain, ret);
+	}
+	if (!ret)
+		near_look(op->target, queue);
+	leave_memory(op, op->nr_iov);
+out_end:
+	end_blocking(op->target, queue);
+	return ret;
+}
+
 int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
 		    uint32_t nr_iov, uint64_t offset, uint64_t length)
 {
@@ -169,49 +231,49 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 		.offset = offset,
 		.iov = iov,
 	};
-	uint64_t deadline = session_deadline(target->session);
-	struct afar_queue *queue;
-	struct plain plain;
-	int ret;
 
-	if (!target_may(target, opcode))
-		return target_fail_read_only(target);
-	ret = begin_blocking(target, deadline, &queue);
+	if (near_transfer(target, opcode, iov, nr_iov, offset, length))
+		return 0;
+	return transfer_by_queue(&op, length);
+}
+
+static int fail_atomic(const struct afar_op *op, int status)
+{
+	if (status == -EROFS)
+		return target_fail_read_only(op->target);
+	if (status == -EOPNOTSUPP)
+		return target_fail_unfit(op->target);
+	return error_fail(status, "do an atomic at %llu of a region: %s",
+			  (unsigned long long)op->offset, afar_strerror(status));
+}
+
+static int atomic_by_queue(const struct afar_op *op)
+{
+	uint64_t deadline = session_deadline(op->target->session);
+	struct afar_queue *queue;
+	int ret = begin_blocking(op->target, deadline, &queue);
+
 	if (ret)
 		return ret;
-	ret = plain_begin(&plain, queue, &op, length);
-	if (!ret) {
-		ret = transfer(queue, &plain.ready, length, deadline);
-		plain_end(&plain, ret);
-	}
-	end_blocking(target, queue);
+	ret = run(queue, op, sizeof(uint64_t), deadline);
+	if (ret)
+		ret = fail_atomic(op, ret);
+	else
+		near_look(op->target, queue);
+	end_blocking(op->target, queue);
 	return ret;
 }
 
 int target_atomic(const struct afar_op *op)
 {
-	uint64_t deadline = session_deadline(op->target->session);
-	struct afar_queue *queue;
-	int ret;
+	int ret = near_atomic(op);
 
+	if (ret != -EAGAIN)
+		return ret ? fail_atomic(op, ret) : 0;
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
 	ret = target_check_atomics(op->target);
-	if (ret)
-		return ret;
-	ret = begin_blocking(op->target, deadline, &queue);
-	if (ret)
-		return ret;
-	ret = run(queue, op, sizeof(uint64_t), deadline);
-	if (ret == -EROFS)
-		target_fail_read_only(op->target);
-	else if (ret == -EOPNOTSUPP)
-		target_fail_unfit(op->target);
-	else if (ret)
-		error_fail(ret, "do an atomic at %llu of a region: %s",
-			   (unsigned long long)op->offset, afar_strerror(ret));
-	end_blocking(op->target, queue);
-	return ret;
+	return ret ? ret : atomic_by_queue(op);
 }
 
 /* The next of the queues that were taken; NULL: that was all. */
@@ -249,9 +311,11 @@ int target_connect(struct afar_target *target)
 	struct afar_queue *queue;
 	int ret = begin_blocking(target, session_deadline(target->session), &queue);
 
-	if (!ret)
-		end_blocking(target, queue);
-	return ret;
+	if (ret)
+		return ret;
+	near_look(target, queue);
+	end_blocking(target, queue);
+	return 0;
 }
 
 /* Takes all that nobody uses: nobody else finds them. */

@@ -76,4 +76,10 @@ static inline bool handle_enter(struct handle *handle)
 	return false;
 }
 
+/* For who does not count itself in, but holds (base/hold.h): whoever shuts it waits for holds. */
+static inline bool handle_is_shut(const struct handle *handle)
+{
+	return atomic_load_explicit(&handle->nr_users, memory_order_acquire) & HANDLE_SHUT;
+}
+
 #endif

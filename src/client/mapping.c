@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/near.h"
 #include "client/region.h"
 
 struct afar_mapping {
@@ -86,6 +87,7 @@ int afar_mapping_unmap(struct afar_mapping *mapping)
 		ret = handle_close(mapping, HANDLE_MAPPING);
 	if (ret)
 		return error_fail(ret, "unmap: the mapping was unmapped before");
+	near_wait(&region->target);
 	buffer_destroy(mapping->buffer);
 	handle_retire(mapping);
 	handle_unuse(&region->target.handle);
@@ -123,12 +125,8 @@ static int transfer(struct afar_mapping *mapping, uint16_t opcode, size_t offset
 		.addr = (char *)mapping->buffer->addr + offset,
 		.length = length,
 	};
-	if (!handle_enter(&mapping->buffer->handle))
-		return error_fail(-EINVAL, "use a mapping: it is being unmapped");
-	ret = target_transfer(&mapping->region->target, opcode, &iov, 1, mapping->offset + offset,
-			      length);
-	handle_unuse(&mapping->buffer->handle);
-	return ret;
+	return target_transfer(&mapping->region->target, opcode, &iov, 1, mapping->offset + offset,
+			       length);
 }
 
 int afar_mapping_read(struct afar_mapping *mapping, size_t offset, size_t length)

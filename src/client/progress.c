@@ -133,7 +133,7 @@ static inline uint64_t context_of(const struct afar_queue *queue, const struct t
 	return (uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
 }
 
-/* Where a NIC leaves what the word of an atomic was. */
+/* Where a transport leaves what the word of an atomic was. */
 static uint64_t *word_of(const struct afar_queue *queue, const struct transfer *transfer)
 {
 	return (uint64_t *)queue->words->addr + (transfer - queue->transfers);
@@ -188,8 +188,8 @@ static int post_message(struct afar_queue *queue, struct operation *operation, s
 }
 
 /* For an atomic, which is one word: to the server's CPU. */
-static int post_word(struct afar_queue *queue, struct operation *operation, struct path *path,
-		     const struct layout_piece *at)
+static int post_request(struct afar_queue *queue, struct operation *operation, struct path *path,
+			const struct layout_piece *at)
 {
 	const struct message_request request = {
 		.kind = operation->opcode == AFAR_OP_FETCH_ADD ? MESSAGE_FETCH_ADD
@@ -214,9 +214,9 @@ static int post_driven(struct afar_queue *queue, struct operation *operation, st
 	return post_message(queue, operation, path, at, &request);
 }
 
-/* The same for a NIC. -EOPNOTSUPP: the path is over a transport without, as none with was to be had. */
-static int post_atomic(struct afar_queue *queue, struct operation *operation, struct path *path,
-		       const struct layout_piece *at)
+/* The same for a NIC, or for a processor of ours. */
+static int post_word(struct afar_queue *queue, struct operation *operation, struct path *path,
+		     const struct layout_piece *at)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
@@ -226,8 +226,6 @@ static int post_atomic(struct afar_queue *queue, struct operation *operation, st
 	uint64_t remote = key->remote + at->offset;
 	int ret;
 
-	if (!path->fabric->ops->fetch_add)
-		return -EOPNOTSUPP;
 	result = (struct fabric_piece){word_of(queue, transfer), sizeof(uint64_t),
 				       queue->words->memory.on[path->nr_fabric].descriptor};
 	if (operation->opcode == AFAR_OP_FETCH_ADD)
@@ -240,6 +238,21 @@ static int post_atomic(struct afar_queue *queue, struct operation *operation, st
 	if (!ret)
 		take_off(queue, transfer, operation, path, at->length);
 	return ret;
+}
+
+/* By whom all atomics of the target are done. -EOPNOTSUPP: a NIC, and the path is over a transport whose atomics are
+ * not that. */
+static inline int post_atomic(struct afar_queue *queue, struct operation *operation,
+			      struct path *path, const struct layout_piece *at)
+{
+	bool is_by_processor = path->fabric->attributes.has_processor_atomics;
+
+	if (!operation->target->has_nic_atomics)
+		return is_by_processor ? post_word(queue, operation, path, at)
+				       : post_request(queue, operation, path, at);
+	if (is_by_processor || !path->fabric->ops->fetch_add)
+		return -EOPNOTSUPP;
+	return post_word(queue, operation, path, at);
 }
 
 /* Why nothing can be posted to a server. */
@@ -358,9 +371,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (cds_list_empty(&queue->free_transfers))
 			return -EAGAIN;
 		if (opcode_is_atomic(operation->opcode)) {
-			ret = operation->target->has_nic_atomics
-				      ? post_atomic(queue, operation, path, &at)
-				      : post_word(queue, operation, path, &at);
+			ret = post_atomic(queue, operation, path, &at);
 		} else {
 			at.length = gather(path, operation, path_length_at(path, &at), pieces,
 					   &nr_pieces);
@@ -535,7 +546,7 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 		path_end(queue, path, -AFAR_ESERVER);
 }
 
-/* What a NIC has brought. */
+/* What an atomic has brought. */
 static uint64_t fetched_word(const struct afar_queue *queue, const struct transfer *transfer)
 {
 	uint64_t word = *word_of(queue, transfer);

@@ -53,6 +53,10 @@ struct afar_target {
 	 * memory must not become another region's before it has closed the connection (target_is_loose()),
 	 * at the latest at the session's end (DESIGN: "fencing"). */
 	atomic_bool has_loose_writes;
+	/* Windows on what of it is on this machine; NULL: none are taken. Used within holds alone, or with the lock
+	 * held: near.c. And the queue of the session's own whose connections they depend on. */
+	struct near *_Atomic near;
+	struct afar_queue *_Atomic near_queue;
 };
 
 enum path_state {
@@ -176,8 +180,7 @@ struct afar_queue {
 
 	/* Where flushes read to, if there are paths on transports that want that; nobody looks at it. */
 	struct afar_buffer *scratch;
-	/* Where NICs leave what the words of atomics were, one for each transfer, on transports with those.
-	 * Else NULL. */
+	/* Where transports that do atomics leave what the words were, one for each transfer. Else NULL. */
 	struct afar_buffer *words;
 
 	uint64_t bytes_in_flight;
@@ -199,7 +202,7 @@ struct afar_queue {
 /* In the contexts of messages, whose index is that of the path, and whose generation is too. */
 #define CONTEXT_MESSAGE 0x80000000U
 
-/* One word each. The server's CPU does it, or in regions made for that its NIC. */
+/* One word each. A CPU of the server's machine does it, or in regions made for that its NIC. */
 static inline bool opcode_is_atomic(uint16_t opcode)
 {
 	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
@@ -388,13 +391,13 @@ void regions_forget(struct afar_session *session);
 /* ---- Blocking calls: blocking.c */
 
 /*
- * Moves the bytes between `iov` and the target at `offset` on one of the session's own queues, and
- * waits. The range has been checked. Returns 0 or the error.
+ * Moves the bytes between `iov` and the target at `offset`, through windows or on one of the session's own queues, and
+ * waits. The range has been checked; nothing need be counted in. Returns 0 or the error.
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
 		    uint32_t nr_iov, uint64_t offset, uint64_t length);
 
-/* Does an atomic, once, on one of the same queues. The word has been checked to be one of the target's. */
+/* Does an atomic, once, in the same ways. The word has been checked to be one of the target's. */
 int target_atomic(const struct afar_op *op);
 
 /* What blocking calls have written to it is visible on all paths, as far as their connections stand. */

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/near.h"
 
 int region_check(const struct afar_region *region)
 {
@@ -55,6 +56,7 @@ static void leave_peers(struct afar_target *target)
 static void region_destroy(struct afar_region *region)
 {
 	target_unlist(&region->target);
+	near_close(&region->target);
 	leave_peers(&region->target);
 	pthread_mutex_destroy(&region->target.lock);
 	free(region->target.accesses);
@@ -296,6 +298,8 @@ int afar_region_close(struct afar_region *region)
 				  "flight");
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
+	/* Nothing is written any more when others hear that it is closed. */
+	near_close(&region->target);
 	ns = region->ns;
 	regions_settle(ns->session, true);
 	if (target_is_loose(&region->target))

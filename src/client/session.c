@@ -54,7 +54,8 @@ bool session_is_up(struct afar_session *session)
 
 uint64_t session_deadline(const struct afar_session *session)
 {
-	return clock_deadline_ms(session->timeout_ms);
+	/* A tick later than that may be, but not sooner. */
+	return clock_coarse_ns() + CLOCK_TICK_NS + (uint64_t)session->timeout_ms * 1000000U;
 }
 
 /* ---- The connection to the manager. Everything here runs on the control thread. */

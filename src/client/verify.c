@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "client/near.h"
 #include "client/region.h"
 
 #define PIECE_MAX ((uint64_t)1 << 20) /* a multiple of a block */
@@ -22,6 +23,7 @@ struct view {
 
 static void view_close(struct view *view)
 {
+	near_close(&view->target);
 	pthread_mutex_destroy(&view->target.lock);
 	layout_free(view->target.layout);
 	free(view->target.accesses);

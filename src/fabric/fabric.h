@@ -19,9 +19,12 @@
 #ifndef FABRIC_FABRIC_H
 #define FABRIC_FABRIC_H
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/uio.h>
 
 #include "base/counter.h"
@@ -42,6 +45,9 @@ struct fabric_attributes {
 	/* A completed write may not be seen yet by who does not come over the same connection: a read
 	 * behind it, on that connection, makes sure. */
 	bool writes_need_flush;
+	/* Its atomics are a processor's instructions on the target's memory, atomic against those of the target's own
+	 * processors, too, and not what fabric_has_atomics() means. */
+	bool has_processor_atomics;
 	/* What atomics bring back is in the other byte order. Known when fabric_has_atomics() has said yes. */
 	bool has_swapped_results;
 	/* Its queues count the bytes that come and go, whoever has asked for them. */
@@ -90,6 +96,28 @@ struct fabric_event {
 	/* Of FABRIC_CLOSED: -ECONNREFUSED when it never was connected; -ETIMEDOUT as in a completion; else
 	 * -ECONNRESET. */
 	int status;
+};
+
+/*
+ * What windows are looked through: it shuts for good before what is behind them goes, with the connection or with a
+ * key of it. Whoever has entered it within a hold (base/hold.h) has the memory until he leaves: the peer waits for him
+ * (endpoint_end). It is freed when its connection and all who have counted themselves in are done with it.
+ */
+struct fabric_gate {
+	const atomic_uint *_Atomic word; /* which the peer changes, too */
+	unsigned open;			 /* what it is as long as the gate is open */
+	atomic_uint *nr_inside;		 /* which the peer sees */
+	/* The last has left, and the gate is shut. Within a hold. */
+	void (*left)(const struct fabric_gate *gate);
+	atomic_uint nr_users;
+};
+
+/* The memory behind a key, in this process. */
+struct fabric_window {
+	uint8_t *addr; /* of remote address 0 */
+	uint64_t length;
+	unsigned access; /* FABRIC_REMOTE_* */
+	struct fabric_gate *gate;
 };
 
 /* A stranger's wish to connect: to be accepted or rejected, exactly once. */
@@ -226,6 +254,10 @@ struct fabric_ops {
 	 * way to memory. */
 	int (*attach)(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote,
 		      size_t length, bool may_write, void *addr);
+	/* The memory behind a key that is ready, for any thread's processor: its gate is counted for the caller. What is
+	 * done through it between entering and leaving, and was not too late, is as a transfer that has
+	 * completed. -ENOTCONN; -EAGAIN: prepare it. NULL: memory is not to be had so. */
+	int (*window)(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 	/* Has the peer let go of what it was given of our memory: nothing begins any more, all that was posted ends, and
 	 * FABRIC_CLOSED follows when the peer is not at it any more and comes to it no more, or its process is gone.
 	 * One that is not at it at the moment does not hold that up; one that was stopped in the middle
@@ -241,13 +273,13 @@ struct fabric_ops {
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 
-	/* Whether there are atomics that need no target that runs. May try them for a moment, the first time;
-	 * any thread. NULL: there are none, and the next two are NULL, too. */
+	/* Whether there are atomics of NICs, which need no target that runs. May try them for a moment, the first time;
+	 * any thread. NULL: there are none, and the next two are NULL, too, unless it has_processor_atomics. */
 	bool (*has_atomics)(struct fabric *fabric);
 	/* On the 64-bit word at `remote`, a multiple of 8, in the target's byte order, with a key for writing. When
 	 * it has completed, what the word was before is in `result`, of 8 bytes. Atomic against others
-	 * that go through the same NIC of the target alone: not against its processor, nor against reads and
-	 * writes. As with writes, writes_need_flush counts. */
+	 * that go through the same NIC of the target alone: not against its processor (but has_processor_atomics says
+	 * otherwise), nor against reads and writes. As with writes, writes_need_flush counts. */
 	int (*fetch_add)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
 			 uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
 	int (*compare_swap)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
@@ -433,6 +465,56 @@ static inline int fabric_attach(struct fabric_endpoint *endpoint, uint64_t key, 
 				size_t length, bool may_write, void *addr)
 {
 	return endpoint->queue->fabric->ops->attach(endpoint, key, remote, length, may_write, addr);
+}
+
+/* -EOPNOTSUPP: transfers are the only way. */
+static inline int fabric_window(struct fabric_endpoint *endpoint, uint64_t key,
+				struct fabric_window *out)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	return ops->window ? ops->window(endpoint, key, out) : -EOPNOTSUPP;
+}
+
+/* Within a hold. */
+static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
+{
+	const atomic_uint *word = atomic_load_explicit(&gate->word, memory_order_acquire);
+
+	return atomic_load(word) == gate->open;
+}
+
+/* Within a hold, in which the memory may be touched from then on, until it is left. False: it is shut. */
+static inline bool fabric_gate_enter(struct fabric_gate *gate)
+{
+	if (!fabric_gate_is_open(gate))
+		return false;
+	/* Sequentially consistent: this is out before the peer's word is read once more. */
+	atomic_fetch_add(gate->nr_inside, 1);
+	if (fabric_gate_is_open(gate))
+		return true;
+	if (atomic_fetch_sub(gate->nr_inside, 1) == 1)
+		gate->left(gate);
+	return false;
+}
+
+/* In the same hold. Whether what was done in between counts. */
+static inline bool fabric_gate_leave(struct fabric_gate *gate)
+{
+	/* Behind the bytes, and before the peer's word, too. */
+	bool was_last = atomic_fetch_sub(gate->nr_inside, 1) == 1;
+
+	if (fabric_gate_is_open(gate))
+		return true;
+	if (was_last)
+		gate->left(gate);
+	return false;
+}
+
+static inline void fabric_gate_drop(struct fabric_gate *gate)
+{
+	if (atomic_fetch_sub(&gate->nr_users, 1) == 1)
+		free(gate);
 }
 
 /* False: closing is enough, now. */

@@ -29,6 +29,14 @@ static int without_nic_atomics(void **state)
 	return 0;
 }
 
+static int start_local_and_tcp(void **state)
+{
+	(void)state;
+	if (cluster_start_over(CLUSTER_LOCAL_AND_TCP, 2, 512 * MIB, &cluster))
+		return -1;
+	return afar_session_open(cluster_uri(cluster), NULL, &session);
+}
+
 static struct afar_region *make_region(struct afar_namespace *ns, uint64_t bytes)
 {
 	struct afar_region *region;
@@ -144,6 +152,7 @@ static void test_queue(void **state)
 
 struct worker {
 	pthread_t thread;
+	const char *path; /* NULL: any */
 	uint64_t *shared; /* what the lock in the region guards */
 	bool is_well;
 };
@@ -178,11 +187,12 @@ static bool work(struct worker *worker, struct afar_region *region)
 static void *run_worker(void *argument)
 {
 	struct worker *worker = argument;
+	const struct afar_session_options options = {.size = sizeof(options), .path = worker->path};
 	struct afar_session *own;
 	struct afar_namespace *ns;
 	struct afar_region *region;
 
-	if (afar_session_open(cluster_uri(cluster), NULL, &own) ||
+	if (afar_session_open(cluster_uri(cluster), &options, &own) ||
 	    afar_namespace_open(own, "atomic", &ns) || afar_region_open(ns, "r", &region))
 		return NULL;
 	worker->is_well = work(worker, region);
@@ -192,16 +202,16 @@ static void *run_worker(void *argument)
 	return NULL;
 }
 
-static void test_many_sessions(void **state)
+/* Over the paths in turns. */
+static void run_many_sessions(const char *const paths[2])
 {
 	struct afar_namespace *ns = make_namespace("atomic", 4 * KIB, 4 * MIB);
 	struct afar_region *region = make_region(ns, MIB);
 	struct worker workers[NR_THREADS];
 	uint64_t shared = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < NR_THREADS; i++) {
-		workers[i] = (struct worker){.shared = &shared};
+		workers[i] = (struct worker){.path = paths[i % 2], .shared = &shared};
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]),
 				 0);
 	}
@@ -213,6 +223,19 @@ static void test_many_sessions(void **state)
 	assert_int_equal(shared, NR_THREADS * nr_rounds());
 	drop_region(region);
 	drop_namespace(ns, "atomic");
+}
+
+static void test_many_sessions(void **state)
+{
+	(void)state;
+	run_many_sessions((const char *const[]){NULL, NULL});
+}
+
+/* Some do them themselves, and servers for the others. */
+static void test_near_and_far_sessions(void **state)
+{
+	(void)state;
+	run_many_sessions((const char *const[]){"local", "tcp"});
 }
 
 /* ---- By network cards, or not */
@@ -252,9 +275,14 @@ static void test_stopped_server(void **state)
 {
 	struct afar_namespace *ns = make_namespace("atomic", 4 * KIB, 4 * MIB);
 	struct afar_region *region = make_region(ns, MIB);
+	struct afar_op op = {.opcode = AFAR_OP_COMPARE_SWAP, .target = afar_region_target(region)};
+	struct afar_completion done;
+	struct afar_queue *queue;
 	uint64_t before;
 
 	(void)state;
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, op.target), 0);
 	for (uint64_t i = 0; i < 2; i++)
 		assert_int_equal(afar_region_fetch_add(region, i * 4 * KIB, 1, &before), 0);
 	for (unsigned i = 0; i < 2; i++)
@@ -263,8 +291,15 @@ static void test_stopped_server(void **state)
 		assert_int_equal(afar_region_fetch_add(region, i % 2 * 4 * KIB, 1, &before), 0);
 		assert_int_equal(before, i / 2 + 1);
 	}
+	op.compare = 51;
+	op.operand = 7;
+	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+	assert_int_equal(done.result, sizeof(uint64_t));
+	assert_int_equal(word_at(region, 0), 7);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(kill(cluster_server(cluster, i), SIGCONT), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
 	drop_region(region);
 	drop_namespace(ns, "atomic");
 }
@@ -280,7 +315,10 @@ static void test_killed_server(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 2; i++)
 		cluster_kill_server(cluster, i);
-	status = afar_region_fetch_add(region, 0, 1, &before);
+	/* Who does them himself hears of it a little later. */
+	do
+		status = afar_region_fetch_add(region, 0, 1, &before);
+	while (status == 0 && is_on_local());
 	assert_true(status == -AFAR_ESERVER || status == -AFAR_ELOST);
 	assert_true(afar_last_error()[0] != '\0');
 	assert_int_equal(afar_region_close(region), 0);
@@ -302,8 +340,14 @@ int main(void)
 	const struct CMUnitTest without[] = {
 		cmocka_unit_test(test_refused_where_there_are_none),
 	};
+	const struct CMUnitTest by_ours[] = {
+		cmocka_unit_test(test_stopped_server),
+		cmocka_unit_test(test_near_and_far_sessions),
+	};
 	int nr_failed = cmocka_run_group_tests(by_processor, start, stop);
 
+	if (is_on_local())
+		nr_failed += cmocka_run_group_tests(by_ours, start_local_and_tcp, stop);
 	if (!is_on_verbs())
 		return nr_failed + cmocka_run_group_tests(without, start, stop);
 	return nr_failed + cmocka_run_group_tests(by_nic, start, stop);

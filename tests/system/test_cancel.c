@@ -69,6 +69,8 @@ static void test_requests_at_stopped_servers(void **state)
 	uint64_t values[NR_ATOMICS], word;
 
 	(void)state;
+	if (is_on_local()) /* it is our processor that does them there, at once */
+		skip();
 	assert_int_equal(afar_region_pwrite(region, &(uint64_t){0}, 8, 0), 8);
 	for (unsigned i = 0; i < NR_ATOMICS; i++) {
 		values[i] = UINT64_MAX;

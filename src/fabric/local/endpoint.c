@@ -242,8 +242,9 @@ static void let_go(struct local_endpoint *endpoint, enum local_state state)
 		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
 	endpoint->state = state;
 	local_memory_forget(endpoint);
-	unlink_peer(endpoint);
+	/* Whoever looks through a window looks into the link, too. */
 	local_mapping_remove_all(endpoint);
+	unlink_peer(endpoint);
 	fail_all(endpoint);
 }
 
@@ -266,7 +267,8 @@ void local_endpoint_break(struct local_endpoint *endpoint)
 /* It has been told of the end. */
 static bool is_peer_touching(const struct local_endpoint *endpoint)
 {
-	return endpoint->link && atomic_load(&endpoint->theirs->nr_touching) != 0;
+	return endpoint->link && (atomic_load(&endpoint->theirs->nr_touching) != 0 ||
+				  atomic_load(&endpoint->theirs->nr_at_windows) != 0);
 }
 
 void local_endpoint_end(struct fabric_endpoint *base)
@@ -313,8 +315,7 @@ void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, in
 /* Whether all that the peer has revoked is heard of, so that what is mapped is still lent. */
 static inline bool is_current(const struct local_endpoint *endpoint)
 {
-	return atomic_load_explicit(&endpoint->theirs->nr_revoked, memory_order_acquire) ==
-	       endpoint->nr_revoked_heard;
+	return atomic_load(&endpoint->theirs->nr_revoked) == endpoint->nr_revoked_heard;
 }
 
 bool local_endpoint_catch_up(struct local_endpoint *endpoint)
@@ -332,15 +333,14 @@ bool local_endpoint_catch_up(struct local_endpoint *endpoint)
 }
 
 /* False: the memory is not lent any more, or not for this. */
-static bool copy_lent(struct local_endpoint *endpoint, const struct local_waiting *transfer)
+static bool run_lent(struct local_endpoint *endpoint, const struct local_transfer *transfer)
 {
 	const struct local_mapping *mapping;
 
 	if (!local_endpoint_catch_up(endpoint))
 		return false;
 	mapping = local_mapping_find(endpoint, transfer->key);
-	return mapping && local_mapping_copy(mapping, transfer->is_write, transfer->pieces,
-					     transfer->nr_pieces, transfer->remote);
+	return mapping && local_mapping_do(mapping, transfer);
 }
 
 /* What is copied counts if the memory was still lent after that: the peer says that it is not before it lets go of
@@ -352,12 +352,12 @@ static bool is_lent_still(struct local_endpoint *endpoint, uint64_t key)
 }
 
 /* It is none of those that wait any more. One that fails costs the connection. */
-static void copy(struct local_endpoint *endpoint, const struct local_waiting *transfer)
+static void run(struct local_endpoint *endpoint, const struct local_transfer *transfer)
 {
 	bool is_done;
 
 	local_touch_begin(endpoint);
-	is_done = copy_lent(endpoint, transfer);
+	is_done = run_lent(endpoint, transfer);
 	/* With that the bytes are there, too, before the peer is looked at. */
 	local_touch_end(endpoint);
 	is_done = is_done && is_lent_still(endpoint, transfer->key);
@@ -389,7 +389,7 @@ static int ask(struct local_endpoint *endpoint, uint64_t key)
 }
 
 /* The first in order whose memory is there. */
-static bool take_resumable(struct local_endpoint *endpoint, struct local_waiting *out)
+static bool take_resumable(struct local_endpoint *endpoint, struct local_transfer *out)
 {
 	for (uint32_t i = 0; i < endpoint->nr_waiting; i++) {
 		if (!local_mapping_find(endpoint, endpoint->waiting[i].key))
@@ -405,11 +405,11 @@ static bool take_resumable(struct local_endpoint *endpoint, struct local_waiting
 
 void local_endpoint_resume(struct local_endpoint *endpoint)
 {
-	struct local_waiting transfer;
+	struct local_transfer transfer;
 
 	/* Copying may hear of more, which comes back here, or of the end, which ends all that wait. */
 	while (endpoint->state == LOCAL_IS_CONNECTED && take_resumable(endpoint, &transfer))
-		copy(endpoint, &transfer);
+		run(endpoint, &transfer);
 }
 
 /* -EINVAL, -EMSGSIZE. */
@@ -426,37 +426,34 @@ static int check_pieces(const struct fabric_piece *pieces, unsigned nr_pieces, u
 	return length > LOCAL_TRANSFER_MAX ? -EMSGSIZE : 0;
 }
 
-static int transfer(struct fabric_endpoint *base, bool is_write, const struct fabric_piece *pieces,
-		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+/* What of it is not set yet are the pieces. */
+static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
+		    const struct fabric_piece *pieces, unsigned nr_pieces)
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
-	struct local_waiting new = {.remote = remote,
-				    .key = key,
-				    .context = context,
-				    .nr_pieces = nr_pieces,
-				    .is_write = is_write};
 	int status;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED)
 		return -ENOTCONN;
-	status = check_pieces(pieces, nr_pieces, context);
+	status = check_pieces(pieces, nr_pieces, new->context);
 	if (status != 0)
 		return status;
 	if (endpoint->nr_requests == endpoint->depth)
 		return -EAGAIN;
 	if (!local_endpoint_catch_up(endpoint))
 		return -ENOTCONN;
-	memcpy(new.pieces, pieces, nr_pieces * sizeof(*pieces));
-	if (!local_mapping_find(endpoint, key)) {
-		status = ask(endpoint, key);
+	memcpy(new->pieces, pieces, nr_pieces * sizeof(*pieces));
+	new->nr_pieces = nr_pieces;
+	if (!local_mapping_find(endpoint, new->key)) {
+		status = ask(endpoint, new->key);
 		if (status != 0)
 			return status;
-		endpoint->waiting[endpoint->nr_waiting++] = new;
+		endpoint->waiting[endpoint->nr_waiting++] = *new;
 		endpoint->nr_requests++;
 		return 0;
 	}
 	endpoint->nr_requests++;
-	copy(endpoint, &new);
+	run(endpoint, new);
 	return 0;
 }
 
@@ -473,16 +470,57 @@ int local_prepare(struct fabric_endpoint *base, uint64_t key)
 	return status ? status : -EAGAIN;
 }
 
+int local_window(struct fabric_endpoint *base, uint64_t key, struct fabric_window *out)
+{
+	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+
+	if (endpoint->state != LOCAL_IS_CONNECTED || !local_endpoint_catch_up(endpoint))
+		return -ENOTCONN;
+	return local_mapping_window(endpoint, key, out);
+}
+
 int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
-	return transfer(endpoint, false, pieces, nr_pieces, remote, key, context);
+	struct local_transfer new = {
+		.opcode = LOCAL_READ, .remote = remote, .key = key, .context = context};
+
+	return transfer(endpoint, &new, pieces, nr_pieces);
 }
 
 int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
-	return transfer(endpoint, true, pieces, nr_pieces, remote, key, context);
+	struct local_transfer new = {
+		.opcode = LOCAL_WRITE, .remote = remote, .key = key, .context = context};
+
+	return transfer(endpoint, &new, pieces, nr_pieces);
+}
+
+int local_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		    uint64_t remote, uint64_t key, uint64_t operand, uint64_t context)
+{
+	struct local_transfer new = {.opcode = LOCAL_FETCH_ADD,
+				     .remote = remote,
+				     .key = key,
+				     .context = context,
+				     .operand = operand};
+
+	return transfer(endpoint, &new, result, 1);
+}
+
+int local_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		       uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
+		       uint64_t context)
+{
+	struct local_transfer new = {.opcode = LOCAL_COMPARE_SWAP,
+				     .remote = remote,
+				     .key = key,
+				     .context = context,
+				     .operand = operand,
+				     .compare = compare};
+
+	return transfer(endpoint, &new, result, 1);
 }
 
 /* ---- Messages */

@@ -93,12 +93,15 @@ struct local_piece {
 	size_t length;
 };
 
-/* A transfer that waits for its memory. */
-struct local_waiting {
-	struct fabric_piece pieces[FABRIC_IOV_MAX];
+enum local_opcode { LOCAL_READ, LOCAL_WRITE, LOCAL_FETCH_ADD, LOCAL_COMPARE_SWAP };
+
+/* What is done to the peer's memory, now or when that comes. */
+struct local_transfer {
+	struct fabric_piece pieces[FABRIC_IOV_MAX]; /* of an atomic: what the word was */
 	uint64_t remote, key, context;
+	uint64_t operand, compare;
 	uint32_t nr_pieces;
-	bool is_write;
+	enum local_opcode opcode;
 };
 
 /* A message that is not in the ring yet, or not all of it. */
@@ -162,7 +165,8 @@ struct local_endpoint {
 	uint32_t nr_revoked_told, nr_revoked_heard;
 	struct cds_list_head loans; /* the domain's lock guards it */
 
-	void *mappings; /* tree of local_mapping, by key */
+	void *mappings;		  /* tree of local_mapping, by key */
+	struct fabric_gate *gate; /* of the windows on them; NULL: there are none */
 	struct local_mapping *known[LOCAL_KNOWN];
 	uint64_t asked[LOCAL_ASKED_MAX];
 	uint32_t nr_asked;
@@ -181,7 +185,7 @@ struct local_endpoint {
 		bool is_receive;
 	} done[LOCAL_DONE_MAX];
 	struct local_outgoing out[LOCAL_DEPTH_MAX];
-	struct local_waiting waiting[LOCAL_DEPTH_MAX];
+	struct local_transfer waiting[LOCAL_DEPTH_MAX];
 };
 
 /*
@@ -247,9 +251,11 @@ void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key);
 void local_mapping_remove_all(struct local_endpoint *endpoint);
 int local_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote, size_t length,
 		 bool may_write, void *addr);
-/* Copies. False: it is out of range, or not with this access. */
-bool local_mapping_copy(const struct local_mapping *mapping, bool is_write,
-			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t offset);
+/* Does it. False: it is out of range, or not with this access. */
+bool local_mapping_do(const struct local_mapping *mapping, const struct local_transfer *transfer);
+/* The peer has lent the memory behind the key, and it is known what it has revoked: a window on it. -EAGAIN: it has not
+ * lent it. -ENOMEM. */
+int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 
 /* mourning.c */
 int local_mourning_open(struct local_fabric *fabric);
@@ -285,11 +291,17 @@ int local_accept(struct fabric_request *request, struct fabric_queue *queue,
 		 struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 void local_endpoint_close(struct fabric_endpoint *endpoint);
 int local_prepare(struct fabric_endpoint *endpoint, uint64_t key);
+int local_window(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 void local_endpoint_end(struct fabric_endpoint *endpoint);
 int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int local_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		    uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
+int local_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
+		       uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
+		       uint64_t context);
 int local_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		  uint64_t context);
 int local_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,

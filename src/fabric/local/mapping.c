@@ -2,7 +2,8 @@
 /*
  * The memory that a connection's peer has lent: mapped when it comes, found again for each transfer, copied
  * from and to, and mapped once more where somebody wants it. Called by the endpoint's thread; an endpoint owns its
- * mappings, and a mapping its pieces, but not the address space that they are in.
+ * mappings, and a mapping its pieces, but not the address space that they are in. Other threads may have windows on
+ * mappings, all with one gate, which is shut before any of the memory is unmapped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hold.h"
 #include "fabric/local/local.h"
 
 static int compare_keys(const void *a, const void *b)
@@ -86,6 +89,78 @@ out_free:
 	return false;
 }
 
+/* ---- Windows */
+
+/* What is left of the link when nobody is at it is the connection's. */
+struct local_gate {
+	struct fabric_gate base;
+	const struct local_side *mine, *theirs;
+	int fd;
+};
+
+static const atomic_uint shut = LOCAL_ENDED;
+
+/* Whoever was at a window has gone when this returns, and nobody comes any more. */
+static void shut_gate(struct local_endpoint *endpoint)
+{
+	struct fabric_gate *gate = endpoint->gate;
+
+	if (!gate)
+		return;
+	endpoint->gate = NULL;
+	atomic_store(&gate->word, &shut);
+	hold_wait();
+	fabric_gate_drop(gate);
+}
+
+/* A peer that has ended the connection while somebody was at a window waits for us to hang up. If the endpoint's thread
+ * is at the memory, it will. The socket is open: whoever closes it has shut the gate, and waits for holds. */
+static void hang_up_ended(const struct fabric_gate *base)
+{
+	const struct local_gate *gate = local_container(base, struct local_gate);
+
+	if (atomic_load(&gate->theirs->nr_revoked) == LOCAL_ENDED &&
+	    atomic_load(&gate->mine->nr_touching) == 0)
+		shutdown(gate->fd, SHUT_RDWR);
+}
+
+static struct fabric_gate *open_gate(const struct local_endpoint *endpoint)
+{
+	struct local_gate *gate = malloc(sizeof(*gate));
+
+	if (!gate)
+		return NULL;
+	*gate = (struct local_gate){.base = {.open = endpoint->nr_revoked_heard,
+					     .nr_inside = &endpoint->mine->nr_at_windows,
+					     .left = hang_up_ended},
+				    .mine = endpoint->mine,
+				    .theirs = endpoint->theirs,
+				    .fd = endpoint->fd};
+	atomic_init(&gate->base.word, &endpoint->theirs->nr_revoked);
+	atomic_init(&gate->base.nr_users, 1);
+	return &gate->base;
+}
+
+int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct fabric_window *out)
+{
+	const struct local_mapping *mapping = local_mapping_find(endpoint, key);
+
+	if (!mapping)
+		return -EAGAIN;
+	if (!endpoint->gate)
+		endpoint->gate = open_gate(endpoint);
+	if (!endpoint->gate)
+		return -ENOMEM;
+	atomic_fetch_add(&endpoint->gate->nr_users, 1);
+	*out = (struct fabric_window){.addr = mapping->addr,
+				      .length = mapping->length,
+				      .access = mapping->access,
+				      .gate = endpoint->gate};
+	return 0;
+}
+
+/* ---- Taking back */
+
 /* Whoever touches it from now on gets a SIGSEGV; never somebody else's bytes, whoever has them meanwhile. */
 static void make_blank(void *addr, size_t length)
 {
@@ -119,6 +194,8 @@ void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key)
 {
 	struct local_mapping *mapping = local_mapping_find(endpoint, key);
 
+	/* Whatever was revoked: what the peer has counted is not what the gate knows. */
+	shut_gate(endpoint);
 	if (!mapping)
 		return;
 	endpoint->known[key % LOCAL_KNOWN] = NULL;
@@ -128,6 +205,7 @@ void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key)
 
 void local_mapping_remove_all(struct local_endpoint *endpoint)
 {
+	shut_gate(endpoint);
 	memset(endpoint->known, 0, sizeof(endpoint->known));
 	while (endpoint->mappings) {
 		struct local_mapping *first = *(struct local_mapping **)endpoint->mappings;
@@ -210,37 +288,62 @@ int local_attach(struct fabric_endpoint *base, uint64_t key, uint64_t remote, si
 	return status;
 }
 
-/* ---- Copying */
+/* ---- Copying, and atomics */
 
-static bool is_allowed(const struct local_mapping *mapping, bool is_write, uint64_t offset,
+static bool is_allowed(const struct local_mapping *mapping, const struct local_transfer *transfer,
 		       uint64_t length)
 {
-	const unsigned access = is_write ? FABRIC_REMOTE_WRITE : FABRIC_REMOTE_READ;
+	const unsigned access =
+		transfer->opcode == LOCAL_READ ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE;
 	uint64_t end;
 
-	return (mapping->access & access) != 0 && !__builtin_add_overflow(offset, length, &end) &&
-	       end <= mapping->length;
+	return (mapping->access & access) != 0 &&
+	       !__builtin_add_overflow(transfer->remote, length, &end) && end <= mapping->length;
 }
 
-bool local_mapping_copy(const struct local_mapping *mapping, bool is_write,
-			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t offset)
+static void copy(const struct local_transfer *transfer, uint8_t *lent)
 {
+	for (unsigned i = 0; i < transfer->nr_pieces; i++) {
+		const struct fabric_piece *piece = &transfer->pieces[i];
+
+		if (piece->length == 0)
+			continue;
+		if (transfer->opcode == LOCAL_WRITE)
+			memcpy(lent, piece->addr, piece->length);
+		else
+			memcpy(piece->addr, lent, piece->length);
+		lent += piece->length;
+	}
+}
+
+static void do_atomic(const struct local_transfer *transfer, uint64_t *word)
+{
+	uint64_t before = transfer->compare;
+
+	if (transfer->opcode == LOCAL_FETCH_ADD)
+		before = __atomic_fetch_add(word, transfer->operand, __ATOMIC_SEQ_CST);
+	else
+		__atomic_compare_exchange_n(word, &before, transfer->operand, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	memcpy(transfer->pieces[0].addr, &before, sizeof(before));
+}
+
+bool local_mapping_do(const struct local_mapping *mapping, const struct local_transfer *transfer)
+{
+	bool is_atomic =
+		transfer->opcode == LOCAL_FETCH_ADD || transfer->opcode == LOCAL_COMPARE_SWAP;
+	uint8_t *lent = mapping->addr + transfer->remote;
 	uint64_t length = 0;
 
-	for (unsigned i = 0; i < nr_pieces; i++)
-		length += pieces[i].length; /* at most LOCAL_TRANSFER_MAX in all */
-	if (!is_allowed(mapping, is_write, offset, length))
+	for (unsigned i = 0; i < transfer->nr_pieces; i++)
+		length += transfer->pieces[i].length; /* at most LOCAL_TRANSFER_MAX in all */
+	if (!is_allowed(mapping, transfer, length))
 		return false;
-	for (unsigned i = 0; i < nr_pieces; i++) {
-		uint8_t *lent = mapping->addr + offset;
-
-		if (pieces[i].length == 0)
-			continue;
-		if (is_write)
-			memcpy(lent, pieces[i].addr, pieces[i].length);
-		else
-			memcpy(pieces[i].addr, lent, pieces[i].length);
-		offset += pieces[i].length;
-	}
+	if (!is_atomic)
+		copy(transfer, lent);
+	else if (length == sizeof(uint64_t) && transfer->remote % sizeof(uint64_t) == 0)
+		do_atomic(transfer, (uint64_t *)(void *)lent);
+	else
+		return false;
 	return true;
 }

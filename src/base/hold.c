@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Holds: the threads that may hold, and waiting for them. A thread is on the list from its first hold to its end; in a forked
+ * child only the one that has forked is.
+ */
+#include "base/hold.h"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() ((void)0)
+#endif
+#define PAUSES_MAX 1000U /* before others may run */
+
+__thread struct hold_thread hold_mine;
+atomic_bool hold_needs_fence;
+
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static pthread_key_t at_thread_end;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+static CDS_LIST_HEAD(threads);
+
+static bool membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+static void register_process(void)
+{
+	hold_needs_fence = !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+/* ---- Threads come and go */
+
+static void leave(void *mine)
+{
+	struct hold_thread *thread = mine;
+
+	pthread_mutex_lock(&lock);
+	cds_list_del(&thread->node);
+	pthread_mutex_unlock(&lock);
+	thread->is_known = false;
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+	CDS_INIT_LIST_HEAD(&threads);
+	if (hold_mine.is_known)
+		cds_list_add(&hold_mine.node, &threads);
+	register_process();
+	pthread_mutex_unlock(&lock);
+}
+
+static void prepare(void)
+{
+	register_process();
+	pthread_key_create(&at_thread_end, leave);
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+void hold_join(void)
+{
+	pthread_once(&prepared, prepare);
+	pthread_mutex_lock(&lock);
+	cds_list_add(&hold_mine.node, &threads);
+	pthread_mutex_unlock(&lock);
+	hold_mine.is_known = true;
+	pthread_setspecific(at_thread_end, &hold_mine);
+}
+
+/* ---- Waiting */
+
+static void wait_for(const struct hold_thread *thread)
+{
+	unsigned long word = atomic_load_explicit(&thread->word, memory_order_acquire);
+
+	if (word % 2 == 0)
+		return;
+	for (unsigned i = 0; atomic_load_explicit(&thread->word, memory_order_acquire) == word;
+	     i++) {
+		if (i < PAUSES_MAX)
+			PAUSE();
+		else
+			sched_yield();
+	}
+}
+
+void hold_wait(void)
+{
+	const struct hold_thread *thread;
+
+	pthread_once(&prepared, prepare);
+	/* Of each thread either the word shows that it holds, or it begins behind its barrier, and what it looks at
+	 * from then on is what we have left. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!hold_needs_fence)
+		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+	pthread_mutex_lock(&lock);
+	cds_list_for_each_entry (thread, &threads, node)
+		wait_for(thread);
+	pthread_mutex_unlock(&lock);
+}

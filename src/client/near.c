@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows on near memory: taken by whoever has a connected queue (blocking.c), used by any thread, given back when the
+ * target is closed. What is looked at before and after a copy stands in for what a queue and its connection check:
+ *
+ *   the handles      nobody has closed the target or the memory: who does waits for holds (near_wait())
+ *   has_keys         no sealing that the target does not know of
+ *   nr_loose         nothing of the session lands behind a write
+ *   the gate         the server lives, and lends the memory; for who is inside, it waits (fabric.h)
+ *
+ * A set of windows never changes; it is replaced as a whole, with the target's lock held, and ends when no hold is left.
+ */
+#include "client/near.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hold.h"
+#include "client/buffer.h"
+
+#define HELD_MAX (UINT64_C(8) << 20) /* what is copied within one hold: others wait for that */
+
+struct near_server {
+	struct fabric_gate *gate; /* NULL: it is not near */
+	const atomic_uint *nr_loose;
+};
+
+struct near {
+	const struct layout *layout;
+	bool may_write;
+	struct near_server *servers; /* by the layout's server index */
+	uint8_t *chunks[];	     /* their first bytes, by the layout's; NULL: not near */
+};
+
+/* ---- Finding, within a hold */
+
+/* The target's windows, while they may be used without looking after anything; else NULL. */
+static inline const struct near *find(const struct afar_target *target, bool is_write)
+{
+	const struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
+
+	if (!near || handle_is_shut(&target->handle) || (is_write && !near->may_write) ||
+	    !near->layout->has_keys)
+		return NULL;
+	return near;
+}
+
+/* Enters the gate to a piece. NULL: it is not near, or may not be used now. */
+static inline uint8_t *enter_piece(const struct near *near, const struct layout_piece *at)
+{
+	const struct near_server *server = &near->servers[at->chunk->server];
+	uint8_t *chunk = near->chunks[at->chunk - near->layout->chunks];
+
+	if (!chunk || atomic_load_explicit(server->nr_loose, memory_order_relaxed) > 0 ||
+	    !fabric_gate_enter(server->gate))
+		return NULL;
+	return chunk + at->offset;
+}
+
+/* False: what was done may have come too late to count. */
+static inline bool leave_piece(const struct near *near, const struct layout_piece *at)
+{
+	return fabric_gate_leave(near->servers[at->chunk->server].gate);
+}
+
+/* ---- Copying */
+
+/* Where a transfer is in the caller's memory. */
+struct near_place {
+	const struct afar_iov *iov;
+	size_t done; /* of that piece */
+};
+
+static inline void copy_bytes(uint8_t *remote, uint8_t *ours, uint64_t length, bool is_write)
+{
+	if (is_write)
+		memcpy(remote, ours, length);
+	else
+		memcpy(ours, remote, length);
+}
+
+static inline void copy(struct near_place *place, uint8_t *remote, uint64_t length, bool is_write)
+{
+	while (length > 0) {
+		uint64_t left = place->iov->length - place->done;
+		uint64_t take = left < length ? left : length;
+
+		if (take > 0)
+			copy_bytes(remote, (uint8_t *)place->iov->addr + place->done, take,
+				   is_write);
+		remote += take;
+		length -= take;
+		place->done += take;
+		if (take == left)
+			*place = (struct near_place){.iov = place->iov + 1};
+	}
+}
+
+/* False: it is not near, or may have come too late to count. */
+static inline bool copy_piece(const struct near *near, struct near_place *place,
+			      const struct layout_piece *at, bool is_write)
+{
+	uint8_t *remote = enter_piece(near, at);
+
+	if (!remote)
+		return false;
+	copy(place, remote, at->length, is_write);
+	return leave_piece(near, at);
+}
+
+static inline bool is_open(const struct afar_iov *iov, uint32_t nr_iov)
+{
+	for (uint32_t i = 0; i < nr_iov; i++) {
+		if (iov[i].buffer && handle_is_shut(&iov[i].buffer->handle))
+			return false;
+	}
+	return true;
+}
+
+bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
+		   uint32_t nr_iov, uint64_t offset, uint64_t length)
+{
+	const bool is_write = opcode == AFAR_OP_WRITE;
+	struct near_place place = {.iov = iov};
+	bool is_done = length > 0;
+
+	while (length > 0 && is_done) {
+		uint64_t end = offset + (length < HELD_MAX ? length : HELD_MAX);
+		const struct near *near;
+		struct layout_piece at;
+
+		hold_begin();
+		near = find(target, is_write);
+		is_done = near && is_open(iov, nr_iov);
+		for (; is_done && offset < end; offset += at.length, length -= at.length) {
+			at = layout_piece_at(near->layout, offset, end - offset);
+			is_done = copy_piece(near, &place, &at, is_write);
+		}
+		hold_end();
+	}
+	return is_done;
+}
+
+/* ---- Atomics */
+
+static inline uint64_t do_atomic(const struct afar_op *op, uint64_t *word)
+{
+	uint64_t before = op->compare;
+
+	if (op->opcode == AFAR_OP_FETCH_ADD)
+		return __atomic_fetch_add(word, op->operand, __ATOMIC_SEQ_CST);
+	__atomic_compare_exchange_n(word, &before, op->operand, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	return before;
+}
+
+static inline int do_near(const struct near *near, const struct afar_op *op, uint64_t *before)
+{
+	const struct layout_piece at = layout_piece_at(near->layout, op->offset, sizeof(*before));
+	uint8_t *word = at.length == sizeof(*before) ? enter_piece(near, &at) : NULL;
+
+	if (!word)
+		return -EAGAIN;
+	*before = do_atomic(op, (uint64_t *)(void *)word);
+	return leave_piece(near, &at) ? 0 : -AFAR_ESERVER;
+}
+
+int near_atomic(const struct afar_op *op)
+{
+	const struct near *near;
+	uint64_t before;
+	int ret = -EAGAIN;
+
+	if (op->target->has_nic_atomics)
+		return ret;
+	hold_begin();
+	near = find(op->target, true);
+	if (near)
+		ret = do_near(near, op, &before);
+	hold_end();
+	if (!ret && op->nr_iov)
+		memcpy(op->iov->addr, &before, sizeof(before));
+	return ret;
+}
+
+/* ---- Taking windows, with the target's lock held */
+
+/* The path over which there may be windows on what a server has; NULL: there are none. */
+static struct path *near_path(const struct afar_queue *queue, const struct afar_target *target,
+			      uint32_t server)
+{
+	struct path *path = queue_path(queue, target, server);
+
+	return path && path->state == PATH_UP && path->fabric->ops->window ? path : NULL;
+}
+
+static bool has_gate(const struct near *near, uint32_t server)
+{
+	return near->servers[server].gate && fabric_gate_is_open(near->servers[server].gate);
+}
+
+/* Whether the queue's connections give more than there is. */
+static bool is_lacking(const struct afar_target *target, const struct afar_queue *queue)
+{
+	const struct near *near = target->near;
+	const struct layout *layout = target->layout;
+	bool is_lacking = false;
+
+	hold_begin();
+	for (uint32_t i = 0; i < layout->nr_servers && !is_lacking; i++)
+		is_lacking = near_path(queue, target, i) &&
+			     !(near && near->layout == layout && has_gate(near, i));
+	hold_end();
+	return is_lacking;
+}
+
+static void end(struct near *near)
+{
+	for (uint32_t i = 0; i < near->layout->nr_servers; i++) {
+		if (near->servers[i].gate)
+			fabric_gate_drop(near->servers[i].gate);
+	}
+	free(near->servers);
+	free(near);
+}
+
+static struct near *new_windows(const struct afar_target *target)
+{
+	const struct layout *layout = target->layout;
+	struct near *near =
+		calloc(1, sizeof(*near) + (size_t)layout->nr_chunks * sizeof(*near->chunks));
+
+	if (!near)
+		return NULL;
+	near->servers = calloc((size_t)layout->nr_servers + 1, sizeof(*near->servers));
+	if (!near->servers) {
+		free(near);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < layout->nr_servers; i++)
+		near->servers[i].nr_loose = &target->reaches[i]->nr_loose;
+	near->layout = layout;
+	near->may_write = target_may(target, AFAR_OP_WRITE);
+	return near;
+}
+
+/* Over the first of the path's lanes: the memory is the same. One that does not show the chunk leaves it far. */
+static void take_chunk(struct near *near, const struct path *path, uint32_t index)
+{
+	const struct layout_chunk *chunk = &near->layout->chunks[index];
+	const struct layout_key *key = &chunk->on[path->lanes[0].number];
+	struct near_server *server = &near->servers[chunk->server];
+	struct fabric_window window;
+	uint64_t chunk_end;
+
+	if (fabric_window(path->lanes[0].endpoint, key->key, &window))
+		return;
+	if (!server->gate)
+		server->gate = window.gate;
+	else
+		fabric_gate_drop(window.gate);
+	if (server->gate != window.gate || !(window.access & FABRIC_REMOTE_READ) ||
+	    __builtin_add_overflow(key->remote, chunk->length, &chunk_end) ||
+	    chunk_end > window.length || (uintptr_t)(window.addr + key->remote) % sizeof(uint64_t))
+		return;
+	near->may_write = near->may_write && (window.access & FABRIC_REMOTE_WRITE);
+	near->chunks[index] = window.addr + key->remote;
+}
+
+static struct near *take_windows(const struct afar_target *target, const struct afar_queue *queue)
+{
+	struct near *near = new_windows(target);
+
+	for (uint32_t i = 0; near && i < near->layout->nr_chunks; i++) {
+		const struct path *path = near_path(queue, target, near->layout->chunks[i].server);
+
+		if (path)
+			take_chunk(near, path, i);
+	}
+	return near;
+}
+
+static void replace(struct afar_target *target, struct near *by)
+{
+	struct near *old = atomic_exchange(&target->near, by);
+
+	if (!old)
+		return;
+	hold_wait();
+	end(old);
+}
+
+void near_look(struct afar_target *target, struct afar_queue *queue)
+{
+	struct near *near;
+
+	/* Who has it for longer is busy with what the windows depend on. */
+	if (pthread_mutex_trylock(&target->lock) != 0)
+		return;
+	if (target->layout->has_keys && is_lacking(target, queue)) {
+		near = take_windows(target, queue);
+		if (near) {
+			replace(target, near);
+			target->near_queue = queue;
+		}
+	}
+	pthread_mutex_unlock(&target->lock);
+}
+
+/* ---- Giving back */
+
+void near_wait(const struct afar_target *target)
+{
+	if (target->near)
+		hold_wait();
+}
+
+void near_close(struct afar_target *target)
+{
+	replace(target, NULL);
+}
