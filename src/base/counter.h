@@ -30,4 +30,10 @@ static inline uint64_t saturating_add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* For any of several threads. */
+static inline void counter_add_shared(struct counter *counter, uint64_t more)
+{
+	atomic_fetch_add_explicit(&counter->value, more, memory_order_relaxed);
+}
+
 #endif

@@ -17,6 +17,7 @@ void session_counts_init(struct session_counts *counts)
 	CDS_INIT_LIST_HEAD(&counts->queues);
 	CDS_INIT_LIST_HEAD(&counts->paths);
 	CDS_INIT_LIST_HEAD(&counts->ended_paths);
+	CDS_INIT_LIST_HEAD(&counts->nears);
 }
 
 void session_counts_free(struct session_counts *counts)
@@ -144,6 +145,41 @@ void path_count_open(struct afar_session *session, struct path_count *count, uin
 	pthread_mutex_unlock(&session->lock);
 }
 
+/* ---- Windows */
+
+static void add_near(struct counts *into, const struct near_counts *near)
+{
+	static const uint16_t movers[] = {AFAR_OP_READ, AFAR_OP_WRITE};
+
+	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
+		uint64_t nr = counter_get(&near->nr[opcode]);
+
+		counter_add(&into->of[opcode].nr, nr);
+		if (opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP)
+			counter_add(&into->of[opcode].bytes, nr * sizeof(uint64_t));
+	}
+	for (uint32_t i = 0; i < near->nr_paths; i++) {
+		for (unsigned is_write = 0; is_write < 2; is_write++)
+			counter_add(&into->of[movers[is_write]].bytes,
+				    counter_get(&near->paths[i].bytes[is_write]));
+	}
+}
+
+void near_counts_open(struct afar_session *session, struct near_counts *counts)
+{
+	pthread_mutex_lock(&session->lock);
+	cds_list_add_tail(&counts->node, &session->counts.nears);
+	pthread_mutex_unlock(&session->lock);
+}
+
+void near_counts_close(struct afar_session *session, struct near_counts *counts)
+{
+	pthread_mutex_lock(&session->lock);
+	add_near(&session->counts.ended, counts);
+	cds_list_del(&counts->node);
+	pthread_mutex_unlock(&session->lock);
+}
+
 /* ---- The answer */
 
 /* As the manager wants them: opcodes of one kind are one. */
@@ -193,9 +229,12 @@ static void sum_up(struct afar_session *session, struct use *use)
 	const struct session_counts *counts = &session->counts;
 	const struct counts *queue;
 	const struct path_count *path;
+	const struct near_counts *near;
 
 	pthread_mutex_lock(&session->lock);
 	add_counts(&use->sums, &counts->ended);
+	cds_list_for_each_entry (near, &counts->nears, node)
+		add_near(&use->sums, near);
 	cds_list_for_each_entry (queue, &counts->queues, node)
 		add_counts(&use->sums, queue);
 	cds_list_for_each_entry (path, &counts->paths, node)

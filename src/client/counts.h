@@ -56,12 +56,21 @@ struct path_count {
 	struct counter bytes[2]; /* read, written */
 };
 
+/* Of windows on a region, to which all threads add: operations by opcode, bytes by server. */
+struct near_counts {
+	struct cds_list_head node; /* in the session's list */
+	struct counter nr[COUNT_OPCODES];
+	struct path_count *paths; /* the owner's */
+	uint32_t nr_paths;
+};
+
 /* Guarded by the session's lock. */
 struct session_counts {
 	struct cds_list_head queues; /* of struct counts     */
 	struct cds_list_head paths;  /* of struct path_count */
 	struct cds_list_head ended_paths;
-	struct counts ended; /* of queues that are closed */
+	struct cds_list_head nears; /* of struct near_counts */
+	struct counts ended;	    /* of queues that are closed */
 };
 
 void session_counts_init(struct session_counts *counts);
@@ -75,6 +84,10 @@ void counts_close(struct afar_session *session, struct counts *counts);
 void path_count_open(struct afar_session *session, struct path_count *count, uint64_t server,
 		     const char *transport);
 void path_count_close(struct afar_session *session, struct path_count *count);
+
+void near_counts_open(struct afar_session *session, struct near_counts *counts);
+/* Before its paths are. */
+void near_counts_close(struct afar_session *session, struct near_counts *counts);
 
 /* Answers the manager, who asks for all of it. On the control thread. */
 void counts_answer(struct afar_session *session, struct rpc_call *call);
@@ -108,6 +121,17 @@ static inline void counts_end(struct counts *counts, uint16_t opcode, uint64_t b
 static inline void path_count_transfer(struct path_count *count, bool is_write, uint64_t bytes)
 {
 	counter_add(&count->bytes[is_write], bytes);
+}
+
+static inline void near_counts_end(struct near_counts *counts, uint16_t opcode)
+{
+	counter_add_shared(&counts->nr[opcode % COUNT_OPCODES], 1);
+}
+
+static inline void near_counts_transfer(struct near_counts *counts, uint32_t path, bool is_write,
+					uint64_t bytes)
+{
+	counter_add_shared(&counts->paths[path].bytes[is_write], bytes);
 }
 
 #endif

@@ -28,7 +28,10 @@ struct near_server {
 
 struct near {
 	const struct layout *layout;
+	struct afar_session *session;
 	bool may_write;
+	struct near_counts
+		counts; /* its paths: by the layout's server index, open where there is a gate */
 	struct near_server *servers; /* by the layout's server index */
 	uint8_t *chunks[];	     /* their first bytes, by the layout's; NULL: not near */
 };
@@ -36,9 +39,9 @@ struct near {
 /* ---- Finding, within a hold */
 
 /* The target's windows, while they may be used without looking after anything; else NULL. */
-static inline const struct near *find(const struct afar_target *target, bool is_write)
+static inline struct near *find(const struct afar_target *target, bool is_write)
 {
-	const struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
+	struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
 
 	if (!near || handle_is_shut(&target->handle) || (is_write && !near->may_write) ||
 	    !near->layout->has_keys)
@@ -98,7 +101,7 @@ static inline void copy(struct near_place *place, uint8_t *remote, uint64_t leng
 }
 
 /* False: it is not near, or may have come too late to count. */
-static inline bool copy_piece(const struct near *near, struct near_place *place,
+static inline bool copy_piece(struct near *near, struct near_place *place,
 			      const struct layout_piece *at, bool is_write)
 {
 	uint8_t *remote = enter_piece(near, at);
@@ -106,6 +109,7 @@ static inline bool copy_piece(const struct near *near, struct near_place *place,
 	if (!remote)
 		return false;
 	copy(place, remote, at->length, is_write);
+	near_counts_transfer(&near->counts, at->chunk->server, is_write, at->length);
 	return leave_piece(near, at);
 }
 
@@ -127,7 +131,7 @@ bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afa
 
 	while (length > 0 && is_done) {
 		uint64_t end = offset + (length < HELD_MAX ? length : HELD_MAX);
-		const struct near *near;
+		struct near *near;
 		struct layout_piece at;
 
 		hold_begin();
@@ -137,6 +141,8 @@ bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afa
 			at = layout_piece_at(near->layout, offset, end - offset);
 			is_done = copy_piece(near, &place, &at, is_write);
 		}
+		if (is_done && length == 0)
+			near_counts_end(&near->counts, opcode);
 		hold_end();
 	}
 	return is_done;
@@ -168,7 +174,7 @@ static inline int do_near(const struct near *near, const struct afar_op *op, uin
 
 int near_atomic(const struct afar_op *op)
 {
-	const struct near *near;
+	struct near *near;
 	uint64_t before;
 	int ret = -EAGAIN;
 
@@ -178,6 +184,8 @@ int near_atomic(const struct afar_op *op)
 	near = find(op->target, true);
 	if (near)
 		ret = do_near(near, op, &before);
+	if (!ret)
+		near_counts_end(&near->counts, op->opcode);
 	hold_end();
 	if (!ret && op->nr_iov)
 		memcpy(op->iov->addr, &before, sizeof(before));
@@ -217,10 +225,13 @@ static bool is_lacking(const struct afar_target *target, const struct afar_queue
 
 static void end(struct near *near)
 {
+	near_counts_close(near->session, &near->counts);
 	for (uint32_t i = 0; i < near->layout->nr_servers; i++) {
+		path_count_close(near->session, &near->counts.paths[i]);
 		if (near->servers[i].gate)
 			fabric_gate_drop(near->servers[i].gate);
 	}
+	free(near->counts.paths);
 	free(near->servers);
 	free(near);
 }
@@ -234,10 +245,16 @@ static struct near *new_windows(const struct afar_target *target)
 	if (!near)
 		return NULL;
 	near->servers = calloc((size_t)layout->nr_servers + 1, sizeof(*near->servers));
-	if (!near->servers) {
+	near->counts.paths = calloc((size_t)layout->nr_servers + 1, sizeof(*near->counts.paths));
+	if (!near->servers || !near->counts.paths) {
+		free(near->counts.paths);
+		free(near->servers);
 		free(near);
 		return NULL;
 	}
+	near->counts.nr_paths = layout->nr_servers;
+	near->session = target->session;
+	near_counts_open(near->session, &near->counts);
 	for (uint32_t i = 0; i < layout->nr_servers; i++)
 		near->servers[i].nr_loose = &target->reaches[i]->nr_loose;
 	near->layout = layout;
@@ -256,9 +273,11 @@ static void take_chunk(struct near *near, const struct path *path, uint32_t inde
 
 	if (fabric_window(path->lanes[0].endpoint, key->key, &window))
 		return;
-	if (!server->gate)
+	if (!server->gate) {
 		server->gate = window.gate;
-	else
+		path_count_open(near->session, &near->counts.paths[chunk->server],
+				path->peer->server, path->fabric->attributes.transport);
+	} else
 		fabric_gate_drop(window.gate);
 	if (server->gate != window.gate || !(window.access & FABRIC_REMOTE_READ) ||
 	    __builtin_add_overflow(key->remote, chunk->length, &chunk_end) ||
