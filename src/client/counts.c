@@ -65,6 +65,12 @@ static void add_count(struct count *into, const struct count *count)
 	counter_add(&into->nr_failed, counter_get(&count->nr_failed));
 }
 
+static void add_spans(struct histogram *into, const struct histogram *spans)
+{
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+		counter_add(&into->counts[i], counter_get(&spans->counts[i]));
+}
+
 /* `into` is guarded by the session's lock, or nobody else's. */
 static void add_counts(struct counts *into, const struct counts *counts)
 {
@@ -72,9 +78,7 @@ static void add_counts(struct counts *into, const struct counts *counts)
 		if (counter_get(&counts->of[opcode].nr) == 0)
 			continue;
 		add_count(&into->of[opcode], &counts->of[opcode]);
-		for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-			counter_add(&into->spans[opcode].counts[i],
-				    counter_get(&counts->spans[opcode].counts[i]));
+		add_spans(&into->spans[opcode], &counts->spans[opcode]);
 	}
 }
 
@@ -147,6 +151,14 @@ void path_count_open(struct afar_session *session, struct path_count *count, uin
 
 /* ---- Windows */
 
+void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began)
+{
+	uint64_t now = clock_ns(), span = now > began ? now - began : 0;
+	struct histogram *spans = &counts->spans[opcode % COUNT_OPCODES];
+
+	counter_add_shared(&spans->counts[histogram_bucket(span)], 1U << COUNT_NEAR_LOG);
+}
+
 static void add_near(struct counts *into, const struct near_counts *near)
 {
 	static const uint16_t movers[] = {AFAR_OP_READ, AFAR_OP_WRITE};
@@ -154,7 +166,10 @@ static void add_near(struct counts *into, const struct near_counts *near)
 	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
 		uint64_t nr = counter_get(&near->nr[opcode]);
 
+		if (nr == 0)
+			continue;
 		counter_add(&into->of[opcode].nr, nr);
+		add_spans(&into->spans[opcode], &near->spans[opcode]);
 		if (opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP)
 			counter_add(&into->of[opcode].bytes, nr * sizeof(uint64_t));
 	}

@@ -36,6 +36,7 @@ struct count {
 
 #define COUNT_GAP_MASK 127U  /* of quick operations every 64th is looked at, on average */
 #define COUNT_SLOW_NS  8000U /* with slower ones the clock does not count               */
+#define COUNT_NEAR_LOG 6U    /* of near operations, whatever they take, one in 1 << 6     */
 
 /* Of a queue. Its thread alone changes it, but for the node. Or a sum of such. */
 struct counts {
@@ -60,6 +61,7 @@ struct path_count {
 struct near_counts {
 	struct cds_list_head node; /* in the session's list */
 	struct counter nr[COUNT_OPCODES];
+	struct histogram spans[COUNT_OPCODES];
 	struct path_count *paths; /* the owner's */
 	uint32_t nr_paths;
 };
@@ -96,6 +98,7 @@ void counts_answer(struct afar_session *session, struct rpc_call *call);
 uint32_t counts_draw(struct counts *counts);
 /* A sample has ended that began then. */
 void counts_sample(struct counts *counts, uint16_t opcode, uint64_t began, uint32_t stands_for);
+void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began);
 
 /* ---- On the data path */
 
@@ -123,9 +126,21 @@ static inline void path_count_transfer(struct path_count *count, bool is_write, 
 	counter_add(&count->bytes[is_write], bytes);
 }
 
-static inline void near_counts_end(struct near_counts *counts, uint16_t opcode)
+/* When it begins; 0: it is not looked at. Those that are come at random, and the first is one: by its number, as far as
+ * threads that begin at once have numbers of their own. */
+static inline uint64_t near_counts_begin(const struct near_counts *counts, uint16_t opcode)
+{
+	uint64_t number = counter_get(&counts->nr[opcode % COUNT_OPCODES]);
+
+	/* Fibonacci hashing: the high bits of the product are evenly spread. */
+	return number * UINT64_C(0x9e3779b97f4a7c15) >> (64 - COUNT_NEAR_LOG) ? 0 : clock_ns();
+}
+
+static inline void near_counts_end(struct near_counts *counts, uint16_t opcode, uint64_t began)
 {
 	counter_add_shared(&counts->nr[opcode % COUNT_OPCODES], 1);
+	if (began)
+		near_counts_sample(counts, opcode, began);
 }
 
 static inline void near_counts_transfer(struct near_counts *counts, uint32_t path, bool is_write,

@@ -127,22 +127,25 @@ bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afa
 {
 	const bool is_write = opcode == AFAR_OP_WRITE;
 	struct near_place place = {.iov = iov};
+	uint64_t began = 0;
 	bool is_done = length > 0;
 
-	while (length > 0 && is_done) {
+	for (bool is_first = true; length > 0 && is_done; is_first = false) {
 		uint64_t end = offset + (length < HELD_MAX ? length : HELD_MAX);
 		struct near *near;
 		struct layout_piece at;
 
 		hold_begin();
 		near = find(target, is_write);
+		if (near && is_first)
+			began = near_counts_begin(&near->counts, opcode);
 		is_done = near && is_open(iov, nr_iov);
 		for (; is_done && offset < end; offset += at.length, length -= at.length) {
 			at = layout_piece_at(near->layout, offset, end - offset);
 			is_done = copy_piece(near, &place, &at, is_write);
 		}
 		if (is_done && length == 0)
-			near_counts_end(&near->counts, opcode);
+			near_counts_end(&near->counts, opcode, began);
 		hold_end();
 	}
 	return is_done;
@@ -175,17 +178,19 @@ static inline int do_near(const struct near *near, const struct afar_op *op, uin
 int near_atomic(const struct afar_op *op)
 {
 	struct near *near;
-	uint64_t before;
+	uint64_t before, began = 0;
 	int ret = -EAGAIN;
 
 	if (op->target->has_nic_atomics)
 		return ret;
 	hold_begin();
 	near = find(op->target, true);
-	if (near)
+	if (near) {
+		began = near_counts_begin(&near->counts, op->opcode);
 		ret = do_near(near, op, &before);
+	}
 	if (!ret)
-		near_counts_end(&near->counts, op->opcode);
+		near_counts_end(&near->counts, op->opcode, began);
 	hold_end();
 	if (!ret && op->nr_iov)
 		memcpy(op->iov->addr, &before, sizeof(before));

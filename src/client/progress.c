@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Progress of a queue: operations become transfers, completions end them. This is the hot path:
- * nothing here allocates, locks or makes a system call of its own, but for sleeping.
+ * nothing here allocates, locks or makes a system call of its own.
  */
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -14,12 +13,7 @@
 #include "client/queue.h"
 
 #define COMPLETIONS_AT_ONCE 16
-#define POLLS_PER_CLOCK	    16 /* while spinning: polls between looks at the clock                  */
 #define POLLS_PER_CHECK	    4096 /* polls between looks at events and deadlines, however busy it is */
-#define SPIN_NS_PER_BYTE    1	 /* 1 GB/s: what is slower need not be spun for */
-#define SPIN_NS_MAX	    1000000		  /* beside the session's own */
-#define BULK_BYTES	    ((uint64_t)128 << 10) /* in flight: bandwidth counts, not the last µs */
-#define BULK_PAUSE_NS	    4000
 
 /* ---- Operations */
 
@@ -39,13 +33,11 @@ static void stop_waiting(struct afar_queue *queue, struct operation *operation)
 	operation->waits = WAITS_NOT;
 }
 
-/* Its time began when its deadline was reckoned. */
 static inline void count(struct afar_queue *queue, const struct operation *operation)
 {
 	counts_end(&queue->counts, operation->opcode, operation->length, operation->status != 0);
 	if (operation->stands_for)
-		counts_sample(&queue->counts, operation->opcode,
-			      operation->deadline - queue->session->timeout_ms * UINT64_C(1000000),
+		counts_sample(&queue->counts, operation->opcode, operation->began,
 			      operation->stands_for);
 }
 
@@ -457,6 +449,8 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.deadline = deadline,
 		.stands_for = counts_begin(&queue->counts),
 	};
+	if (operation->stands_for)
+		operation->began = clock_ns();
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
 	if ((operation->flags & AFAR_OP_AFTER) || operation->opcode == AFAR_OP_FLUSH)
@@ -737,71 +731,4 @@ uint64_t queue_first_deadline(struct afar_queue *queue)
 	return cds_list_empty(&queue->active)
 		       ? CLOCK_NEVER
 		       : cds_list_first_entry(&queue->active, struct operation, node)->deadline;
-}
-
-/* ---- Waiting */
-
-bool queue_arm(struct afar_queue *queue)
-{
-	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
-		if (fabric_queue_arm(queue->fabrics[f]) != 0)
-			return false;
-	}
-	return true;
-}
-
-void queue_doze(struct afar_queue *queue, uint64_t deadline)
-{
-	struct pollfd waits[FABRICS_MAX];
-	uint64_t first = queue_first_deadline(queue);
-
-	for (unsigned f = 0; f < queue->nr_fabrics; f++)
-		waits[f] =
-			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
-	poll(waits, queue->nr_fabrics, clock_remaining_ms(first < deadline ? first : deadline));
-}
-
-void queue_sleep(struct afar_queue *queue, uint64_t deadline)
-{
-	if (queue_arm(queue))
-		queue_doze(queue, deadline);
-}
-
-/* How long to spin: large transfers take their time, and sleeping between their completions costs the
- * sender, who has to wake us, a third of its bandwidth. */
-static uint64_t spin_ns(const struct afar_queue *queue)
-{
-	uint64_t moving_ns = queue->bytes_in_flight * SPIN_NS_PER_BYTE;
-
-	if (queue->session->spin_ns == 0)
-		return 0;
-	return queue->session->spin_ns + (moving_ns < SPIN_NS_MAX ? moving_ns : SPIN_NS_MAX);
-}
-
-/*
- * Between two looks at a bulk transfer a pause: who looks all the time takes the bytes in small pieces and
- * the locks of the socket from whoever fills it (2 to 4 % of the bandwidth over loopback).
- */
-bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
-{
-	uint64_t now = clock_ns();
-	uint64_t spin_until = now + spin_ns(queue);
-
-	for (;;) {
-		for (unsigned i = 0; i < POLLS_PER_CLOCK; i++) {
-			if (queue_progress(queue))
-				return true;
-			if (queue->bytes_in_flight >= BULK_BYTES)
-				clock_pause_ns(BULK_PAUSE_NS);
-		}
-		now = clock_ns();
-		if (now < spin_until && now < deadline)
-			continue;
-		if (queue_check(queue))
-			return true;
-		if (now >= deadline)
-			return false;
-		queue_sleep(queue, deadline);
-		spin_until = 0;
-	}
 }

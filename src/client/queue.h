@@ -138,6 +138,7 @@ struct operation {
 	uint32_t nr_in_flight; /* transfers */
 	uint32_t nr_awaited;   /* of a flush that waits: writes */
 	uint32_t stands_for;   /* operations, whose time this one's is taken for; 0: it is not */
+	uint64_t began;	       /* if it stands for any */
 	int status;	       /* the first failure */
 };
 

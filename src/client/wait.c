@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting on a queue: spinning, then sleeping, until progress has moved something or a time has come. The clock and the
+ * kernel are asked here, and nowhere on the way of an operation.
+ */
+#include <poll.h>
+
+#include "client/queue.h"
+
+#define POLLS_PER_CLOCK	 16	 /* while spinning: polls between looks at the clock */
+#define SPIN_NS_PER_BYTE 1	 /* 1 GB/s: what is slower need not be spun for */
+#define SPIN_NS_MAX	 1000000 /* beside the session's own */
+#define BULK_BYTES	 ((uint64_t)128 << 10) /* in flight: bandwidth counts, not the last µs */
+#define BULK_PAUSE_NS	 4000
+
+bool queue_arm(struct afar_queue *queue)
+{
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		if (fabric_queue_arm(queue->fabrics[f]) != 0)
+			return false;
+	}
+	return true;
+}
+
+void queue_doze(struct afar_queue *queue, uint64_t deadline)
+{
+	struct pollfd waits[FABRICS_MAX];
+	uint64_t first = queue_first_deadline(queue);
+
+	for (unsigned f = 0; f < queue->nr_fabrics; f++)
+		waits[f] =
+			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
+	poll(waits, queue->nr_fabrics, clock_remaining_ms(first < deadline ? first : deadline));
+}
+
+void queue_sleep(struct afar_queue *queue, uint64_t deadline)
+{
+	if (queue_arm(queue))
+		queue_doze(queue, deadline);
+}
+
+/* How long to spin: large transfers take their time, and sleeping between their completions costs the
+ * sender, who has to wake us, a third of its bandwidth. */
+static uint64_t spin_ns(const struct afar_queue *queue)
+{
+	uint64_t moving_ns = queue->bytes_in_flight * SPIN_NS_PER_BYTE;
+
+	if (queue->session->spin_ns == 0)
+		return 0;
+	return queue->session->spin_ns + (moving_ns < SPIN_NS_MAX ? moving_ns : SPIN_NS_MAX);
+}
+
+/*
+ * Between two looks at a bulk transfer a pause: who looks all the time takes the bytes in small pieces and
+ * the locks of the socket from whoever fills it (2 to 4 % of the bandwidth over loopback).
+ */
+bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
+{
+	uint64_t now = clock_ns();
+	uint64_t spin_until = now + spin_ns(queue);
+
+	for (;;) {
+		for (unsigned i = 0; i < POLLS_PER_CLOCK; i++) {
+			if (queue_progress(queue))
+				return true;
+			if (queue->bytes_in_flight >= BULK_BYTES)
+				clock_pause_ns(BULK_PAUSE_NS);
+		}
+		now = clock_ns();
+		if (now < spin_until && now < deadline)
+			continue;
+		if (queue_check(queue))
+			return true;
+		if (now >= deadline)
+			return false;
+		queue_sleep(queue, deadline);
+		spin_until = 0;
+	}
+}
