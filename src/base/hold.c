@@ -8,6 +8,7 @@
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static CDS_LIST_HEAD(threads);
+static bool is_taken[HOLD_SHARED]; /* numbers */
 
 static bool membarrier(int command)
 {
@@ -38,12 +40,31 @@ static void register_process(void)
 
 /* ---- Threads come and go */
 
+/* With the lock held, as is give_number(): so what one thread did with a number is seen by the next. */
+static unsigned take_number(void)
+{
+	unsigned number = 0;
+
+	while (number < HOLD_SHARED && is_taken[number])
+		number++;
+	if (number < HOLD_SHARED)
+		is_taken[number] = true;
+	return number;
+}
+
+static void give_number(unsigned number)
+{
+	if (number < HOLD_SHARED)
+		is_taken[number] = false;
+}
+
 static void leave(void *mine)
 {
 	struct hold_thread *thread = mine;
 
 	pthread_mutex_lock(&lock);
 	cds_list_del(&thread->node);
+	give_number(thread->number);
 	pthread_mutex_unlock(&lock);
 	thread->is_known = false;
 }
@@ -61,8 +82,11 @@ static void after_fork(void)
 static void after_fork_in_child(void)
 {
 	CDS_INIT_LIST_HEAD(&threads);
-	if (hold_mine.is_known)
+	memset(is_taken, 0, sizeof(is_taken));
+	if (hold_mine.is_known) {
 		cds_list_add(&hold_mine.node, &threads);
+		hold_mine.number = take_number();
+	}
 	register_process();
 	pthread_mutex_unlock(&lock);
 }
@@ -79,6 +103,7 @@ void hold_join(void)
 	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
 	cds_list_add(&hold_mine.node, &threads);
+	hold_mine.number = take_number();
 	pthread_mutex_unlock(&lock);
 	hold_mine.is_known = true;
 	pthread_setspecific(at_thread_end, &hold_mine);

@@ -8,6 +8,8 @@
  * fork() when others in the process use it too; this one is the library's own.
  *
  * A hold is for moments: within one a thread takes no lock, waits for nothing, and begins no other.
+ *
+ * Threads that hold have small numbers, for what each keeps apart from the others: all but the last are one thread's own.
  */
 #ifndef BASE_HOLD_H
 #define BASE_HOLD_H
@@ -17,11 +19,15 @@
 
 #include <urcu/list.h>
 
+#define HOLD_NUMBERS 32U
+#define HOLD_SHARED  (HOLD_NUMBERS - 1) /* the number of those who come when the others are taken */
+
 /* A thread that has ever held. In static storage, so that it is found without a call. */
 struct hold_thread {
 	struct cds_list_head node;
 	atomic_ulong word; /* odd: it holds. It only grows */
 	bool is_known;
+	unsigned number; /* another's, in turn, when it has ended */
 };
 
 extern __thread struct hold_thread hold_mine __attribute__((tls_model("initial-exec")));
@@ -48,6 +54,12 @@ static inline void hold_end(void)
 	atomic_store_explicit(&hold_mine.word,
 			      atomic_load_explicit(&hold_mine.word, memory_order_relaxed) + 1,
 			      memory_order_release);
+}
+
+/* The thread's, within a hold. */
+static inline unsigned hold_number(void)
+{
+	return hold_mine.number;
 }
 
 /* Waits until all holds have ended that had begun, and is a full memory barrier. Not within a hold. */

@@ -12,6 +12,8 @@
 
 #define PATHS_MAX 64U /* that the manager takes */
 
+#define CACHE_LINE 64
+
 void session_counts_init(struct session_counts *counts)
 {
 	CDS_INIT_LIST_HEAD(&counts->queues);
@@ -159,12 +161,35 @@ void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t be
 	counter_add_shared(&spans->counts[histogram_bucket(span)], 1U << COUNT_NEAR_LOG);
 }
 
-static void add_near(struct counts *into, const struct near_counts *near)
+static uint64_t sum_row(const struct near_counts *near, uint32_t index)
+{
+	uint64_t sum = 0;
+
+	for (unsigned number = 0; number < HOLD_NUMBERS; number++)
+		sum += counter_get(&near_column(near, number)[index]);
+	return sum;
+}
+
+/* Bytes, and operations, of `into` and of the paths. */
+static void gather_paths(struct counts *into, struct near_counts *near)
 {
 	static const uint16_t movers[] = {AFAR_OP_READ, AFAR_OP_WRITE};
 
+	for (uint32_t i = 0; i < near->nr_paths; i++) {
+		for (unsigned is_write = 0; is_write < 2; is_write++) {
+			uint64_t bytes = sum_row(near, COUNT_OPCODES + 2 * i + is_write);
+
+			counter_add(&into->of[movers[is_write]].bytes, bytes);
+			near->paths[i].bytes[is_write] = (struct counter){bytes};
+		}
+	}
+}
+
+/* With the session's lock held. */
+static void gather_near(struct counts *into, struct near_counts *near)
+{
 	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
-		uint64_t nr = counter_get(&near->nr[opcode]);
+		uint64_t nr = sum_row(near, opcode);
 
 		if (nr == 0)
 			continue;
@@ -173,26 +198,41 @@ static void add_near(struct counts *into, const struct near_counts *near)
 		if (opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP)
 			counter_add(&into->of[opcode].bytes, nr * sizeof(uint64_t));
 	}
-	for (uint32_t i = 0; i < near->nr_paths; i++) {
-		for (unsigned is_write = 0; is_write < 2; is_write++)
-			counter_add(&into->of[movers[is_write]].bytes,
-				    counter_get(&near->paths[i].bytes[is_write]));
-	}
+	gather_paths(into, near);
 }
 
-void near_counts_open(struct afar_session *session, struct near_counts *counts)
+bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths)
 {
+	const uint32_t per_line = CACHE_LINE / sizeof(struct counter);
+	uint32_t height = (COUNT_OPCODES + 2 * nr_paths + per_line - 1) / per_line * per_line;
+	size_t bytes = (size_t)HOLD_NUMBERS * height * sizeof(struct counter);
+
+	counts->paths = calloc((size_t)nr_paths + 1, sizeof(*counts->paths));
+	counts->columns = aligned_alloc(CACHE_LINE, bytes);
+	if (!counts->paths || !counts->columns) {
+		free(counts->paths);
+		free(counts->columns);
+		return false;
+	}
+	memset(counts->columns, 0, bytes);
+	counts->height = height;
+	counts->nr_paths = nr_paths;
 	pthread_mutex_lock(&session->lock);
 	cds_list_add_tail(&counts->node, &session->counts.nears);
 	pthread_mutex_unlock(&session->lock);
+	return true;
 }
 
 void near_counts_close(struct afar_session *session, struct near_counts *counts)
 {
 	pthread_mutex_lock(&session->lock);
-	add_near(&session->counts.ended, counts);
+	gather_near(&session->counts.ended, counts);
 	cds_list_del(&counts->node);
 	pthread_mutex_unlock(&session->lock);
+	for (uint32_t i = 0; i < counts->nr_paths; i++)
+		path_count_close(session, &counts->paths[i]);
+	free(counts->paths);
+	free(counts->columns);
 }
 
 /* ---- The answer */
@@ -244,12 +284,13 @@ static void sum_up(struct afar_session *session, struct use *use)
 	const struct session_counts *counts = &session->counts;
 	const struct counts *queue;
 	const struct path_count *path;
-	const struct near_counts *near;
+	struct near_counts *near;
 
 	pthread_mutex_lock(&session->lock);
 	add_counts(&use->sums, &counts->ended);
+	/* Before the paths, some of which are theirs. */
 	cds_list_for_each_entry (near, &counts->nears, node)
-		add_near(&use->sums, near);
+		gather_near(&use->sums, near);
 	cds_list_for_each_entry (queue, &counts->queues, node)
 		add_counts(&use->sums, queue);
 	cds_list_for_each_entry (path, &counts->paths, node)

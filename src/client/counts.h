@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/histogram.h"
+#include "base/hold.h"
 #include "client/fabrics.h"
 #include "rpc/rpc.h"
 
@@ -57,13 +58,17 @@ struct path_count {
 	struct counter bytes[2]; /* read, written */
 };
 
-/* Of windows on a region, to which all threads add: operations by opcode, bytes by server. */
+/*
+ * Of windows on a region. All threads count, and meet nobody: each in a column of its own, by its number (base/hold.h), with
+ * what is done by opcode, then the bytes read from and written to each server.
+ */
 struct near_counts {
 	struct cds_list_head node; /* in the session's list */
-	struct counter nr[COUNT_OPCODES];
-	struct histogram spans[COUNT_OPCODES];
-	struct path_count *paths; /* the owner's */
+	struct counter *columns;   /* HOLD_NUMBERS, of `height` each, on cache lines of their own */
+	uint32_t height;
 	uint32_t nr_paths;
+	struct path_count *paths; /* as of the last gathering */
+	struct histogram spans[COUNT_OPCODES];
 };
 
 /* Guarded by the session's lock. */
@@ -87,8 +92,9 @@ void path_count_open(struct afar_session *session, struct path_count *count, uin
 		     const char *transport);
 void path_count_close(struct afar_session *session, struct path_count *count);
 
-void near_counts_open(struct afar_session *session, struct near_counts *counts);
-/* Before its paths are. */
+/* False: there is no memory. */
+bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths);
+/* With its paths. What was counted stays the session's. */
 void near_counts_close(struct afar_session *session, struct near_counts *counts);
 
 /* Answers the manager, who asks for all of it. On the control thread. */
@@ -126,27 +132,43 @@ static inline void path_count_transfer(struct path_count *count, bool is_write, 
 	counter_add(&count->bytes[is_write], bytes);
 }
 
-/* When it begins; 0: it is not looked at. Those that are come at random, and the first is one: by its number, as far as
- * threads that begin at once have numbers of their own. */
+static inline struct counter *near_column(const struct near_counts *counts, unsigned number)
+{
+	return &counts->columns[(size_t)number * counts->height];
+}
+
+static inline void near_count(const struct near_counts *counts, uint32_t index, uint64_t more)
+{
+	unsigned number = hold_number();
+	struct counter *counter = &near_column(counts, number)[index];
+
+	if (number == HOLD_SHARED)
+		counter_add_shared(counter, more);
+	else
+		counter_add(counter, more);
+}
+
+/* When it begins; 0: it is not looked at. Those that are come at random, and a thread's first is one. Within a hold, as are
+ * the next two. */
 static inline uint64_t near_counts_begin(const struct near_counts *counts, uint16_t opcode)
 {
-	uint64_t number = counter_get(&counts->nr[opcode % COUNT_OPCODES]);
+	uint64_t nr = counter_get(&near_column(counts, hold_number())[opcode % COUNT_OPCODES]);
 
 	/* Fibonacci hashing: the high bits of the product are evenly spread. */
-	return number * UINT64_C(0x9e3779b97f4a7c15) >> (64 - COUNT_NEAR_LOG) ? 0 : clock_ns();
+	return nr * UINT64_C(0x9e3779b97f4a7c15) >> (64 - COUNT_NEAR_LOG) ? 0 : clock_ns();
 }
 
 static inline void near_counts_end(struct near_counts *counts, uint16_t opcode, uint64_t began)
 {
-	counter_add_shared(&counts->nr[opcode % COUNT_OPCODES], 1);
+	near_count(counts, opcode % COUNT_OPCODES, 1);
 	if (began)
 		near_counts_sample(counts, opcode, began);
 }
 
-static inline void near_counts_transfer(struct near_counts *counts, uint32_t path, bool is_write,
-					uint64_t bytes)
+static inline void near_counts_transfer(const struct near_counts *counts, uint32_t path,
+					bool is_write, uint64_t bytes)
 {
-	counter_add_shared(&counts->paths[path].bytes[is_write], bytes);
+	near_count(counts, COUNT_OPCODES + 2 * path + is_write, bytes);
 }
 
 #endif

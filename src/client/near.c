@@ -232,11 +232,9 @@ static void end(struct near *near)
 {
 	near_counts_close(near->session, &near->counts);
 	for (uint32_t i = 0; i < near->layout->nr_servers; i++) {
-		path_count_close(near->session, &near->counts.paths[i]);
 		if (near->servers[i].gate)
 			fabric_gate_drop(near->servers[i].gate);
 	}
-	free(near->counts.paths);
 	free(near->servers);
 	free(near);
 }
@@ -249,17 +247,13 @@ static struct near *new_windows(const struct afar_target *target)
 
 	if (!near)
 		return NULL;
+	near->session = target->session;
 	near->servers = calloc((size_t)layout->nr_servers + 1, sizeof(*near->servers));
-	near->counts.paths = calloc((size_t)layout->nr_servers + 1, sizeof(*near->counts.paths));
-	if (!near->servers || !near->counts.paths) {
-		free(near->counts.paths);
+	if (!near->servers || !near_counts_open(near->session, &near->counts, layout->nr_servers)) {
 		free(near->servers);
 		free(near);
 		return NULL;
 	}
-	near->counts.nr_paths = layout->nr_servers;
-	near->session = target->session;
-	near_counts_open(near->session, &near->counts);
 	for (uint32_t i = 0; i < layout->nr_servers; i++)
 		near->servers[i].nr_loose = &target->reaches[i]->nr_loose;
 	near->layout = layout;

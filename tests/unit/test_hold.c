@@ -21,6 +21,7 @@ struct holder {
 	sem_t holds, may_end;
 	pthread_t thread;
 	atomic_bool has_ended;
+	unsigned number;
 };
 
 static void *hold_once(void *argument)
@@ -28,6 +29,7 @@ static void *hold_once(void *argument)
 	struct holder *holder = argument;
 
 	hold_begin();
+	holder->number = hold_number();
 	sem_post(&holder->holds);
 	sem_wait(&holder->may_end);
 	holder->has_ended = true;
@@ -102,6 +104,35 @@ static void waits_for_nobody_in_a_child(void **state)
 	finish(&holder);
 }
 
+/* ---- Numbers */
+
+/* Those that are there at once have each its own, but for those that are too many; whose time is over makes room. */
+static void numbers_are_ones_own(void **state)
+{
+	struct holder holders[HOLD_NUMBERS + NR_THREADS];
+	bool is_had[HOLD_NUMBERS] = {false};
+	const unsigned nr = HOLD_NUMBERS + NR_THREADS;
+	unsigned nr_shared = 0;
+
+	(void)state;
+	hold_begin();
+	is_had[hold_number()] = true;
+	hold_end();
+	for (unsigned i = 0; i < nr; i++) {
+		start(&holders[i]);
+		assert_true(holders[i].number < HOLD_NUMBERS);
+		nr_shared += holders[i].number == HOLD_SHARED;
+		assert_false(holders[i].number != HOLD_SHARED && is_had[holders[i].number]);
+		is_had[holders[i].number] = true;
+	}
+	assert_int_equal(nr_shared, nr + 1 - HOLD_SHARED);
+	for (unsigned i = 0; i < nr; i++)
+		finish(&holders[i]);
+	start(&holders[0]);
+	assert_int_not_equal(holders[0].number, HOLD_SHARED);
+	finish(&holders[0]);
+}
+
 /* ---- What is found within a hold is not taken away */
 
 static uint64_t *_Atomic found;
@@ -155,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_for_who_holds),
 		cmocka_unit_test(waits_for_nobody_in_a_child),
+		cmocka_unit_test(numbers_are_ones_own),
 		cmocka_unit_test(keeps_what_is_found),
 	};
 
