@@ -157,7 +157,9 @@ static int start_progress(struct server *server, const struct server_options *op
 	uint32_t nr_descriptors = raise_descriptor_limit();
 	const struct progress_options progress = {
 		.nr_threads = options->nr_progress ? options->nr_progress : 1,
-		.spin_us = options->spin_us ? options->spin_us : SPIN_US_DEFAULT,
+		.spin_us = options->spin_us == 0	    ? SPIN_US_DEFAULT
+			   : options->spin_us == UINT32_MAX ? 0
+							    : options->spin_us,
 		/* The rest is for control connections and ourselves. */
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.admit = admit,

@@ -267,7 +267,11 @@ static int set_progress(struct config *config, const char *value, char problem[P
 
 static int set_spin(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	return keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
+	int rc = keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
+
+	if (rc == 0 && config->spin_us == 0)
+		config->spin_us = UINT32_MAX; /* for a server 0 is the default */
+	return rc;
 }
 
 static int set_ready_fd(struct config *config, const char *value, char problem[PROBLEM_MAX])
@@ -314,7 +318,8 @@ static const struct setting settings[] = {
 	 "of lanes that name none: tcp (default) or verbs, at an RDMA device's address",
 	 set_transport},
 	{"progress", "server", "N", "threads that serve transfers (default 1)", set_progress},
-	{"spin-us", "server", "N", "how long they spin before they sleep (default 50)", set_spin},
+	{"spin-us", "server", "N",
+	 "how long they spin before they sleep (default 50; 0: not at all)", set_spin},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",
 	 set_ready_fd},
 };
