@@ -5,6 +5,7 @@
  * progress, step by step.
  */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@
 #define NR_READS     200U
 #define NR_STRANGERS 300U
 #define WORD_BYTES   32U
+#define NR_CROWD     40U
+#define NR_AT_ONCE   4U
 #define LARGE	     (8 * MIB)
 #define WINDOW_BYTES (64 << 10) /* that a socket takes in */
 
@@ -274,11 +277,19 @@ static void narrow(struct fabric_endpoint *endpoint)
 			 0);
 }
 
+/* As if many others had moved something lately. */
+static void pretend_crowd(struct end *end)
+{
+	tcp_container(end->queue, struct tcp_queue)->nr_moved_before = UINT32_MAX;
+}
+
 /* Until nothing happens any more. */
-static void progress(struct end *end)
+static void progress(struct end *end, bool is_in_crowd)
 {
 	struct fabric_completion completion;
 
+	if (is_in_crowd)
+		pretend_crowd(end);
 	while (fabric_queue_poll(end->queue, &completion, 1) == 1) {
 		assert_int_equal(completion.status, 0);
 		assert_true(end->nr_left > 0);
@@ -302,7 +313,7 @@ static void sleep_on_both(struct end *ends)
  * Each end owes the other as much as can be owed, which is far more than sockets hold, and sleeps when there is
  * nothing to do: neither may wait until the other has listened before it listens itself.
  */
-static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed)
+static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed, bool is_in_crowd)
 {
 	uint8_t *lent = allocate(LARGE + MIB);
 	struct fabric_memory memory;
@@ -330,8 +341,8 @@ static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed
 		post_all(&ends[i], is_mixed);
 	}
 	while (ends[0].nr_left + ends[1].nr_left > 0) {
-		progress(&ends[0]);
-		progress(&ends[1]);
+		progress(&ends[0], is_in_crowd);
+		progress(&ends[1], is_in_crowd);
 		if (ends[0].nr_left + ends[1].nr_left > 0)
 			sleep_on_both(ends);
 	}
@@ -353,12 +364,83 @@ static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed
 
 static void both_ends_read_all_they_may(void **state)
 {
-	owe_each_other_all_there_can_be(*state, false);
+	owe_each_other_all_there_can_be(*state, false, false);
 }
 
 static void both_ends_do_all_they_may(void **state)
 {
-	owe_each_other_all_there_can_be(*state, true);
+	owe_each_other_all_there_can_be(*state, true, false);
+}
+
+static void both_ends_do_all_they_may_in_a_crowd(void **state)
+{
+	owe_each_other_all_there_can_be(*state, true, true);
+}
+
+/* ---- Crowds */
+
+/* Several replies come at once and are taken one or a few at a time: nobody's are forgotten. */
+static void hears_everybody_in_a_crowd(void **state)
+{
+	struct client *client = *state;
+	struct target *target = &client->target;
+	struct pollfd fd = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
+	struct fabric_endpoint *peers[NR_CROWD];
+	uint8_t *mine = allocate(NR_CROWD * WORD_BYTES);
+
+	fill(mine, NR_CROWD * WORD_BYTES, 6);
+	for (unsigned i = 0; i < NR_CROWD; i++)
+		peers[i] = client_connect(client);
+	for (unsigned round = 0; round < 100; round++) {
+		unsigned nr_left = NR_CROWD * NR_AT_ONCE;
+
+		memset(target->data, 0, NR_CROWD * WORD_BYTES);
+		fabric_queue_hold(client->queue);
+		for (unsigned i = 0; i < NR_CROWD * NR_AT_ONCE; i++)
+			assert_int_equal(start_one(peers[i % NR_CROWD], true,
+						   mine + i % NR_CROWD * WORD_BYTES, WORD_BYTES,
+						   &target->all, i % NR_CROWD * WORD_BYTES, i),
+					 0);
+		fabric_queue_release(client->queue);
+		while (nr_left > 0) {
+			struct fabric_completion done[3];
+			int nr = fabric_queue_poll(client->queue, done, 1 + round % 3);
+
+			for (int i = 0; i < nr; i++)
+				assert_int_equal(done[i].status, 0);
+			nr_left -= (unsigned)nr;
+			if (nr_left > 0 && fabric_queue_arm(client->queue) == 0)
+				assert_int_equal(poll(&fd, 1, GRACE_MS), 1);
+		}
+		assert_memory_equal(target->data, mine, NR_CROWD * WORD_BYTES);
+	}
+	for (unsigned i = 0; i < NR_CROWD; i++)
+		fabric_endpoint_close(peers[i]);
+	free(mine);
+}
+
+/* ---- Arming */
+
+/* All that was found is told, and a request was sent since: there is nothing to look at before sleeping. */
+static void sleeps_without_looking_again(void **state)
+{
+	struct client *client = *state;
+	struct fabric_endpoint *endpoint = client_connect(client);
+	struct pollfd fd = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
+	struct fabric_completion completions[2];
+	uint8_t word[WORD_BYTES] = {0};
+
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(
+			start_one(endpoint, true, word, sizeof(word), &client->target.all, 0, i),
+			0);
+		do {
+			assert_int_equal(fabric_queue_arm(client->queue), 0);
+			assert_int_equal(poll(&fd, 1, GRACE_MS), 1);
+		} while (fabric_queue_poll(client->queue, completions, 2) == 0);
+		assert_int_equal(completions[0].context, i);
+	}
+	fabric_endpoint_close(endpoint);
 }
 
 int main(void)
@@ -373,6 +455,9 @@ int main(void)
 		WITH_TARGET(waits_for_descriptors),
 		WITH_CLIENT(both_ends_read_all_they_may),
 		WITH_CLIENT(both_ends_do_all_they_may),
+		WITH_CLIENT(both_ends_do_all_they_may_in_a_crowd),
+		WITH_CLIENT(hears_everybody_in_a_crowd),
+		WITH_CLIENT(sleeps_without_looking_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

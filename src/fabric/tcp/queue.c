@@ -4,6 +4,9 @@
  * each warm endpoint. epoll is level-triggered, so nothing need be asked before sleeping on it; what it looks
  * for is only put right then.
  *
+ * Where many endpoints move something at about the same time, most of those calls find nothing. Then each poll asks
+ * epoll first, receives from those alone that it names, and leaves them to it again at once.
+ *
  * Requests that are started between hold and release wait for the release, or for more of them, or for the next
  * poll, whichever is first.
  */
@@ -20,6 +23,8 @@
 #define ALWAYS_WARM   2	 /* so few cost less than asking epoll                      */
 #define LOOK_POLLS    32 /* polls between looks for cold ones that have become ready */
 #define READY_EVENTS  32
+#define SPAN_POLLS    512 /* of these it is counted how many endpoints move something: … */
+#define CROWD	      4	  /* … more are a crowd                                            */
 #define HELD_BYTES    (64U << 10) /* of one endpoint: more is worth a system call of its own */
 #define RELEASE_CALLS 8 /* for one endpoint: enough for all requests there may be, each in pieces */
 
@@ -76,8 +81,34 @@ static void warm_the_ready(struct tcp_queue *queue)
 		if (endpoint->state == TCP_IS_CONNECTED &&
 		    (events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
 			endpoint->is_hung = true;
+		endpoint->is_ready = true;
 		tcp_queue_warm(queue, endpoint);
 	}
+}
+
+/* ---- Crowds */
+
+static bool is_crowded(const struct tcp_queue *queue)
+{
+	return queue->nr_moved > CROWD || queue->nr_moved_before > CROWD;
+}
+
+static void note_poll(struct tcp_queue *queue)
+{
+	if (--queue->polls_until_span > 0)
+		return;
+	queue->polls_until_span = SPAN_POLLS;
+	queue->span++;
+	queue->nr_moved_before = queue->nr_moved;
+	queue->nr_moved = 0;
+}
+
+static void note_moved(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	if (endpoint->moved_in_span == queue->span)
+		return;
+	endpoint->moved_in_span = queue->span;
+	queue->nr_moved++;
 }
 
 /* ---- Endpoints */
@@ -175,33 +206,44 @@ static void tell_rest(struct tcp_queue *queue, struct tcp_endpoint *endpoint, st
 		cool(queue, endpoint);
 }
 
+static void leave_to_epoll(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	tell_epoll(queue, endpoint);
+	cool(queue, endpoint);
+}
+
+static void lose_patience(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	unsigned cost = endpoint->expected_first != endpoint->expected_end ? 1 : IDLE_COST;
+
+	if (endpoint->patience > cost)
+		endpoint->patience -= cost;
+	else
+		leave_to_epoll(queue, endpoint);
+}
+
 /* True: something has moved. */
-static bool poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint,
+static bool poll_endpoint(struct tcp_queue *queue, struct tcp_endpoint *endpoint, bool is_crowd,
 			  struct tcp_sink *sink)
 {
-	bool has_moved = false;
-	unsigned cost;
+	bool may_receive = !is_crowd || endpoint->is_ready, has_moved = false;
 
+	endpoint->is_ready = false;
 	if (endpoint->state == TCP_IS_CONNECTING)
 		tcp_endpoint_greet(endpoint);
 	else if (endpoint->state == TCP_IS_CONNECTED)
-		has_moved = tcp_stream_progress(endpoint, sink);
-	if (endpoint->state == TCP_IS_CLOSED) {
+		has_moved = tcp_stream_progress(endpoint, may_receive, sink);
+	if (has_moved)
+		note_moved(queue, endpoint);
+	if (endpoint->state == TCP_IS_CLOSED)
 		tell_rest(queue, endpoint, sink);
-		return has_moved;
-	}
-	if (has_moved || queue->nr_warm <= ALWAYS_WARM) {
+	else if (is_crowd && !tcp_sink_is_full(sink))
+		leave_to_epoll(queue, endpoint);
+	else if (has_moved || is_crowd || queue->nr_warm <= ALWAYS_WARM)
 		endpoint->patience = PATIENCE;
-		return has_moved;
-	}
-	cost = endpoint->expected_first != endpoint->expected_end ? 1 : IDLE_COST;
-	if (endpoint->patience > cost) {
-		endpoint->patience -= cost;
-		return false;
-	}
-	tell_epoll(queue, endpoint);
-	cool(queue, endpoint);
-	return false;
+	else
+		lose_patience(queue, endpoint);
+	return has_moved;
 }
 
 int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, unsigned max)
@@ -209,11 +251,13 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
 	struct tcp_sink sink = {.out = out, .max = max};
 	struct tcp_endpoint *endpoint, *next;
+	bool is_crowd = is_crowded(queue);
 
 	base->has_moved = false;
 	if (max == 0)
 		return 0;
-	if (cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
+	note_poll(queue);
+	if (is_crowd || cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
 		warm_the_ready(queue);
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
 		/* Those that were left out are first next time. */
@@ -222,10 +266,10 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 			cds_list_add_tail(&queue->warm, &endpoint->warm);
 			break;
 		}
-		if (poll_endpoint(queue, endpoint, &sink))
+		if (poll_endpoint(queue, endpoint, is_crowd, &sink))
 			base->has_moved = true;
 	}
-	queue->is_drained = sink.nr == 0;
+	queue->is_drained = !tcp_sink_is_full(&sink);
 	return (int)sink.nr;
 }
 
@@ -280,11 +324,13 @@ int tcp_queue_fd(struct fabric_queue *base)
 int tcp_queue_arm(struct fabric_queue *base)
 {
 	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
+	struct tcp_sink nowhere = {.max = 0};
 	struct tcp_endpoint *endpoint;
 
 	if (!queue->is_drained || !cds_list_empty(&queue->eventful))
 		return -EAGAIN;
 	cds_list_for_each_entry (endpoint, &queue->warm, warm) {
+		tcp_stream_reap(endpoint, &nowhere);
 		/* It has ended, or sent a message, and that is not told yet. */
 		if (endpoint->state == TCP_IS_CLOSED || endpoint->out_first != endpoint->out_next)
 			return -EAGAIN;
@@ -306,6 +352,8 @@ int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	queue->depth = depth == 0 ? 1 : depth > TCP_DEPTH_MAX ? TCP_DEPTH_MAX : depth;
 	queue->is_drained = true;
 	queue->polls_until_look = LOOK_POLLS;
+	queue->polls_until_span = SPAN_POLLS;
+	queue->span = 1;
 	CDS_INIT_LIST_HEAD(&queue->warm);
 	CDS_INIT_LIST_HEAD(&queue->connecting);
 	CDS_INIT_LIST_HEAD(&queue->eventful);

@@ -416,9 +416,9 @@ static enum step take_staged(struct tcp_endpoint *endpoint, struct tcp_sink *sin
 	return result;
 }
 
-bool tcp_stream_progress(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+bool tcp_stream_progress(struct tcp_endpoint *endpoint, bool may_receive, struct tcp_sink *sink)
 {
-	size_t budget = RECEIVE_BYTES, received;
+	size_t budget = may_receive ? RECEIVE_BYTES : 0, received;
 	bool has_moved = false, is_drained = false;
 	enum step result;
 

@@ -107,6 +107,8 @@ struct tcp_endpoint {
 	bool is_hung;			 /* epoll says that the connection has ended */
 	bool lacks_receive;		 /* a message waits for one */
 	bool lacks_place;		 /* a request waits for one among the replies */
+	bool is_ready;			 /* epoll has named it, and it was not tried since */
+	uint32_t moved_in_span;		 /* the last of the queue's */
 	uint32_t interest;		 /* what epoll looks for */
 	unsigned patience;		 /* until it is left to epoll; 0: cold */
 	struct cds_list_head warm;	 /* in tcp_queue.warm, when patience > 0 */
@@ -145,9 +147,13 @@ struct tcp_queue {
 	struct fabric_queue base;
 	uint32_t depth;
 	int epoll_fd;
-	bool is_drained;	   /* the last poll has found nothing      */
+	bool is_drained;	   /* the last poll has told all it found  */
 	bool is_holding;	   /* requests wait for one another        */
 	unsigned polls_until_look; /* at epoll                             */
+	/* Spans are so many polls, and numbered. How many endpoints have moved something in this one, and did in
+	 * the one before. */
+	uint32_t span;
+	unsigned polls_until_span, nr_moved, nr_moved_before;
 	unsigned nr_warm;
 	struct cds_list_head warm;	 /* of tcp_endpoint.warm                 */
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
@@ -210,8 +216,8 @@ void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error);
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
 
 /* stream.c */
-/* Moves what can be moved both ways, up to a limit. True: something was. */
-bool tcp_stream_progress(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
+/* Moves what can be moved both ways, up to a limit; asks the socket for more if it may. True: something was. */
+bool tcp_stream_progress(struct tcp_endpoint *endpoint, bool may_receive, struct tcp_sink *sink);
 /* Sends what there is to be sent, as far as the socket has room, and up to a limit. True: something was. */
 bool tcp_stream_flush(struct tcp_endpoint *endpoint);
 /* Takes sent frames off the ring, up to a message, which is a completion to be told. */
