@@ -185,7 +185,7 @@ static int serve(struct herd_process *herd, struct herd_client *client)
 			return scene_fail("reap", nr);
 		if (nr == 1)
 			status = take(herd, client, &done);
-	} while (!status && (nr == 1 || afar_queue_arm(client->queue) == -EAGAIN));
+	} while (!status && afar_queue_arm(client->queue) == -EAGAIN);
 	return status;
 }
 

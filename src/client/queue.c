@@ -93,6 +93,7 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 	if (!queue)
 		return error_code(-ENOMEM);
 	queue->session = session;
+	queue->timer_at = CLOCK_NEVER;
 	queue->sleep_fd = -1;
 	queue->timer_fd = -1;
 	CDS_INIT_LIST_HEAD(&queue->free_operations);
@@ -466,17 +467,30 @@ int afar_queue_fd(struct afar_queue *queue)
 	return ret ? ret : queue->sleep_fd;
 }
 
-/* So that a user's event loop wakes when the first operation's time is up. */
+/* So that a user's event loop wakes when the first operation's time is up. A timer that fires before that stays as it is:
+ * who wakes then arms again. So it is not set for each operation. */
 static void set_timer(struct afar_queue *queue)
 {
 	uint64_t first = queue_first_deadline(queue);
 	struct itimerspec when = {0};
 
+	if (first == queue->timer_at ||
+	    (first != CLOCK_NEVER && queue->timer_at > queue->checked_at &&
+	     queue->timer_at < first))
+		return;
 	if (first != CLOCK_NEVER) {
 		when.it_value.tv_sec = (time_t)(first / 1000000000U);
 		when.it_value.tv_nsec = (long)(first % 1000000000U);
 	}
 	timerfd_settime(queue->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+	queue->timer_at = first;
+}
+
+static bool try_to_arm(struct afar_queue *queue)
+{
+	if (queue->nr_done == 0)
+		queue_check(queue);
+	return queue->nr_done == 0 && queue_arm(queue);
 }
 
 int afar_queue_arm(struct afar_queue *queue)
@@ -485,12 +499,12 @@ int afar_queue_arm(struct afar_queue *queue)
 
 	if (ret)
 		return ret;
-	if (queue->nr_done == 0) {
-		queue_progress(queue);
-		queue_check(queue);
+	if (!try_to_arm(queue)) {
+		if (queue->nr_done == 0)
+			queue_progress(queue);
+		if (!try_to_arm(queue))
+			return -EAGAIN;
 	}
-	if (queue->nr_done)
-		return -EAGAIN;
 	set_timer(queue);
-	return queue_arm(queue) ? 0 : -EAGAIN;
+	return 0;
 }

@@ -192,7 +192,8 @@ struct afar_queue {
 	struct afar_buffer *bounce; /* of blocking calls, for plain memory; NULL: not needed yet */
 
 	int sleep_fd; /* epoll of the fabric's descriptor and the timer, for the user's event loop */
-	int timer_fd;	     /* fires at the first deadline */
+	int timer_fd;	     /* fires at the first deadline, or before */
+	uint64_t timer_at;   /* when, on clock_ns(); CLOCK_NEVER: it does not */
 	uint32_t nr_polls;   /* since its events were last looked at */
 	uint64_t checked_at; /* when they were */
 	uint64_t last_used;  /* by a blocking call */

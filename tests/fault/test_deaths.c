@@ -4,6 +4,7 @@
  * acknowledged is missing, nothing is done twice, and whoever does not need the dead goes on.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -377,6 +378,65 @@ static void test_client_stopped_past_its_lease(void **state)
 
 /* ---- A server */
 
+/* Who sleeps on a queue's descriptor wakes when an operation's time is up, also of one that was submitted after the queue
+ * had been armed for others; and not any more when nothing is in flight. */
+static void test_server_stopped_under_an_event_loop(void **state)
+{
+	struct afar_session_options hasty = {.size = sizeof(hasty), .timeout_ms = 1000};
+	struct afar_iov iov = {.addr = calloc(1, 8), .length = 8};
+	struct afar_op op = {.opcode = AFAR_OP_WRITE, .nr_iov = 1, .iov = &iov};
+	struct afar_completion done;
+	struct afar_session *session;
+	struct afar_region *region;
+	struct afar_namespace *ns;
+	struct afar_queue *queue;
+	struct pollfd fd = {.events = POLLIN};
+
+	(void)state;
+	if (!is_on_tcp()) {
+		free(iov.addr);
+		skip();
+	}
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &hasty, &session), 0);
+	ns = make_namespace(session, "loop", 1, 2 * MIB);
+	assert_int_equal(afar_region_create(ns, "r", 2 * MIB, 0, &region), 0);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	op.target = afar_region_target(region);
+	fd.fd = afar_queue_fd(queue);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+		while (afar_queue_wait(queue, &done, 1, 0, 0) == 0) {
+			if (afar_queue_arm(queue) == 0)
+				assert_int_equal(poll(&fd, 1, 20000), 1);
+		}
+		assert_int_equal(done.result, 8);
+	}
+	/* It was not armed again: the time comes that one of those would have had. */
+	assert_int_equal(poll(&fd, 1, 20000), 1);
+	for (unsigned i = 0; i < 2; i++)
+		stop_process(cluster_server(cluster, i));
+	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+	while (afar_queue_arm(queue) != 0)
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 0, 0), 0);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	while (afar_queue_wait(queue, &done, 1, 0, 0) == 0) {
+		if (afar_queue_arm(queue) == 0)
+			assert_int_equal(poll(&fd, 1, 20000), 1);
+	}
+	assert_int_equal(done.result, -ETIMEDOUT);
+	while (afar_queue_arm(queue) != 0)
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 0, 0), 0);
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	for (unsigned i = 0; i < 2; i++)
+		kill(cluster_server(cluster, i), SIGCONT);
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	free(iov.addr);
+}
+
 /*
  * A write times out on servers that are stopped and is done when they go on. Its memory must not be another
  * region's by then: it comes back when the session is closed, which ends its connections.
@@ -615,6 +675,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_client_killed_in_alloc),
 		cmocka_unit_test(test_client_killed_in_write),
 		cmocka_unit_test(test_client_stopped_past_its_lease),
+		cmocka_unit_test(test_server_stopped_under_an_event_loop),
 		cmocka_unit_test(test_servers_stopped_under_a_write),
 		cmocka_unit_test(test_server_killed_under_load),
 		cmocka_unit_test(test_dead_server_is_noticed_without_polling),
