@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whose turn it is. A line is among those that may have a turn while it has a move that waits and not too many in flight; who
- * has had one goes to the end. What is in flight longer than MOVE_PATIENCE_NS is a client's that has stopped, or has a bad
+ * has had one goes to the end. In a crowd a turn is several small moves: a line that has begun one comes to the front again when
+ * it asks for more, until the turn is used up. What is needed to serve a connection stays in the caches of both ends
+ * meanwhile; each time anew it would cost more than a quarter of a move of 64 KiB. How long others wait is bounded all the
+ * same, by the turns of those before them. What is in flight longer than MOVE_PATIENCE_NS is a client's that has stopped, or has a bad
  * network: it is not counted any more, so that nobody waits for it. As a line has few in flight, that is soon over.
  */
 #include "server/mover.h"
@@ -23,21 +26,38 @@ int mover_locate(struct extent_pool *pool, struct reach reach,
 
 /* ---- Lines */
 
-static void leave_turns(struct mover_line *line)
+static void leave_turns(struct mover *mover, struct mover_line *line)
 {
-	if (line->has_turn)
-		cds_list_del(&line->node);
+	if (!line->has_turn)
+		return;
+	cds_list_del(&line->node);
 	line->has_turn = false;
+	mover->nr_lines--;
 }
 
-/* To the end, if it may have a turn. */
+/* If it may have a turn: to the end, or to the front to go on with the one that it has begun. */
 static void line_up(struct mover *mover, struct mover_line *line)
 {
 	if (line->has_turn || cds_list_empty(&line->waiting) ||
 	    line->nr_moving >= MOVES_OF_LINE_MAX)
 		return;
-	cds_list_add_tail(&line->node, &mover->lines);
+	if (line->turn_left > 0)
+		cds_list_add(&line->node, &mover->lines);
+	else
+		cds_list_add_tail(&line->node, &mover->lines);
 	line->has_turn = true;
+	mover->nr_lines++;
+}
+
+/* A move of so many bytes is begun, of a line that has its turn. */
+static void use_turn(const struct mover *mover, struct mover_line *line, uint64_t length)
+{
+	if (mover->nr_lines <= CROWD_LINES || length > CROWD_MOVE_BYTES)
+		line->turn_left = 0;
+	else if (line->turn_left > 0)
+		line->turn_left--;
+	else
+		line->turn_left = CROWD_TURN - 1;
 }
 
 static void stop_counting(struct mover *mover, struct move *move, enum move_state then)
@@ -81,7 +101,8 @@ static struct move *next(struct mover *mover, uint64_t now)
 	mover->nr_counted++;
 	mover->bytes += move->length;
 	line->nr_moving++;
-	leave_turns(line);
+	use_turn(mover, line, move->length);
+	leave_turns(mover, line);
 	line_up(mover, line);
 	return move;
 }
@@ -124,7 +145,7 @@ void mover_enter(struct mover_line *line, struct fabric_endpoint *endpoint, uint
 
 void mover_leave(struct mover *mover, struct mover_line *line)
 {
-	leave_turns(line);
+	leave_turns(mover, line);
 	for (unsigned i = 0; i < MESSAGE_CREDITS; i++)
 		stop_counting(mover, &line->moves[i], MOVE_FREE);
 }

@@ -19,7 +19,10 @@
 
 #define MOVES_MAX	  16U /* in flight of a mover, and                          */
 #define MOVES_BYTES_MAX	  (UINT64_C(4) << 20) /* bytes; one move is begun whatever it has           */
-#define MOVES_OF_LINE_MAX 2U /* in flight of one connection                        */
+#define MOVES_OF_LINE_MAX 2U   /* in flight of one connection                        */
+#define CROWD_LINES	  128U /* that wait: with more of them …                     */
+#define CROWD_TURN	  8U   /* … a turn is so many moves, else one, …             */
+#define CROWD_MOVE_BYTES  (UINT64_C(64) << 10) /* … if none is of more bytes             */
 #define MOVE_PATIENCE_NS  UINT64_C(20000000) /* one that takes longer does not keep others waiting */
 
 enum move_state { MOVE_FREE, MOVE_WAITING, MOVE_COUNTED, MOVE_OVERDUE };
@@ -40,6 +43,7 @@ struct mover_line {
 	struct cds_list_head node;    /* in the mover's list, if its turn may come */
 	struct cds_list_head waiting; /* first asked for, first begun */
 	bool has_turn;		      /* it is in that list */
+	unsigned turn_left;	      /* moves that it may begin before others have their turn */
 	unsigned nr_moving;
 	struct fabric_endpoint *endpoint;
 	uint64_t context;		    /* of its moves, with their numbers */
@@ -48,6 +52,7 @@ struct mover_line {
 
 struct mover {
 	struct cds_list_head lines; /* whose turn may come, the next first */
+	unsigned nr_lines;
 	struct cds_list_head
 		counted; /* moves that are in flight and not overdue, the oldest first */
 	unsigned nr_counted;

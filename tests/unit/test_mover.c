@@ -16,7 +16,8 @@
 #include "base/clock.h"
 #include "server/mover.h"
 
-#define NR_CLIENTS 64U
+#define NR_CLIENTS (2 * CROWD_LINES)
+#define NR_FEW	   (CROWD_LINES / 2)
 #define UNIT	   ((uint64_t)64 << 10)
 #define FLIGHTS	   (NR_CLIENTS * MESSAGE_CREDITS)
 
@@ -117,12 +118,12 @@ static void expect_bounds(void)
 	assert_true(world.nr_flights == 1 || bytes <= MOVES_BYTES_MAX);
 }
 
-/* Nobody has begun more than another by more than that. */
-static void expect_fair(unsigned difference)
+/* None of the first so many clients has begun more than another by more than that. */
+static void expect_fair(unsigned nr_clients, unsigned difference)
 {
 	unsigned least = UINT32_MAX, most = 0;
 
-	for (unsigned i = 0; i < NR_CLIENTS; i++) {
+	for (unsigned i = 0; i < nr_clients; i++) {
 		unsigned nr = world.clients[i].nr_begun;
 
 		least = nr < least ? nr : least;
@@ -136,7 +137,7 @@ static void expect_fair(unsigned difference)
 static void test_turns(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < NR_CLIENTS; i++) {
+	for (unsigned i = 0; i < NR_FEW; i++) {
 		for (unsigned slot = 0; slot < MESSAGE_CREDITS; slot++)
 			ask(&world.clients[i], slot, UNIT);
 	}
@@ -147,13 +148,59 @@ static void test_turns(void **state)
 		mover_begin(&world.mover, 0);
 		expect_bounds();
 		assert_int_equal(world.nr_flights, MOVES_MAX);
-		expect_fair(MOVES_OF_LINE_MAX);
+		expect_fair(NR_FEW, MOVES_OF_LINE_MAX);
 		which = nr * 7 % world.nr_flights;
 		client = world.flights[which].client;
 		slot = world.flights[which].slot;
 		complete(which);
 		ask(client, slot, UNIT);
 	}
+}
+
+/* All have one move at a time, and ask for the next when it is over. Returns how many clients have had a turn after so
+ * many moves. */
+static unsigned serve_crowd(uint64_t length, unsigned nr_moves)
+{
+	unsigned nr_served = 0;
+
+	for (unsigned i = 0; i < NR_CLIENTS; i++)
+		ask(&world.clients[i], 0, length);
+	for (unsigned nr = 0; nr < nr_moves; nr++) {
+		struct client *client;
+
+		mover_begin(&world.mover, 0);
+		expect_bounds();
+		assert_int_equal(world.nr_flights, MOVES_MAX);
+		client = world.flights[nr * 7 % MOVES_MAX].client;
+		complete(nr * 7 % MOVES_MAX);
+		ask(client, 0, length);
+	}
+	for (unsigned i = 0; i < NR_CLIENTS; i++)
+		nr_served += world.clients[i].nr_begun > 0;
+	return nr_served;
+}
+
+/* In a crowd few are served at a time, each for a turn of several moves; but nobody has two turns before all have one. */
+static void test_crowd(void **state)
+{
+	(void)state;
+	assert_true(serve_crowd(UNIT, MOVES_MAX * (CROWD_TURN - 1)) < 2 * MOVES_MAX);
+	expect_fair(NR_CLIENTS, CROWD_TURN);
+}
+
+static void test_turns_in_crowd(void **state)
+{
+	(void)state;
+	assert_int_equal(serve_crowd(UNIT, 3 * NR_CLIENTS * CROWD_TURN), NR_CLIENTS);
+	expect_fair(NR_CLIENTS, CROWD_TURN);
+}
+
+/* What is large gains nothing by that: a turn is one move. */
+static void test_large_in_crowd(void **state)
+{
+	(void)state;
+	assert_int_equal(serve_crowd(UNIT + 1, NR_CLIENTS), NR_CLIENTS);
+	expect_fair(NR_CLIENTS, 1);
 }
 
 /* One client that asks for much, and large things, does not come before those that ask for little, and later. */
@@ -274,6 +321,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_turns, open_world),
+		cmocka_unit_test_setup(test_crowd, open_world),
+		cmocka_unit_test_setup(test_turns_in_crowd, open_world),
+		cmocka_unit_test_setup(test_large_in_crowd, open_world),
 		cmocka_unit_test_setup(test_greedy, open_world),
 		cmocka_unit_test_setup(test_stopped, open_world),
 		cmocka_unit_test_setup(test_leaving, open_world),
