@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Rows of suite `clients` about bandwidth: writes of 64 KiB by 1 to 512 clients at once. Each number is compared with
- * the best of the other numbers, which is found once and then measured again in turn with it.
+ * the best of the other numbers, which is found once and then measured again in turn with it; and with as many plain sockets.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,13 +29,13 @@ struct writes_stage {
 	struct raw_fabric *raw;
 	struct cluster *cluster;
 	struct herd herd;
-	struct naive *naive;
+	struct naive *naive, *plain;
 	unsigned best; /* of the row being measured: which of the other numbers */
 	double cpu_us; /* of the last measurement: what a write has cost the server */
 	double ours_cpu_us;
 };
 
-enum way { ONE_SIDED, DRIVEN, NAIVE };
+enum way { ONE_SIDED, DRIVEN, NAIVE, PLAIN };
 
 /* A row's parameters. */
 struct writes {
@@ -43,10 +43,10 @@ struct writes {
 	enum way way;
 };
 
-static int measure_naive(const struct writes_stage *state, unsigned count, double *value)
+static int measure_naive(struct naive *naive, unsigned count, double *value)
 {
 	struct naive_result result;
-	int status = naive_run(state->naive, counts[count], SPAN_NS, &result);
+	int status = naive_run(naive, counts[count], SPAN_NS, &result);
 
 	if (!status)
 		*value = (double)(result.nr * WRITE_BYTES) / (double)result.elapsed_ns;
@@ -64,8 +64,8 @@ static int measure(struct writes_stage *state, unsigned count, enum way way, dou
 	struct herd_result result;
 	int status;
 
-	if (way == NAIVE)
-		return measure_naive(state, count, value);
+	if (way == NAIVE || way == PLAIN)
+		return measure_naive(way == PLAIN ? state->plain : state->naive, count, value);
 	status = herd_run(&state->herd, &order, &result);
 	if (status)
 		return status;
@@ -126,13 +126,21 @@ static int run_best(void *stage, const struct bench_row *row, unsigned repetitio
 	if (status)
 		return status;
 	status = measure(state, state->best, writes->way, value);
-	if (writes->way == NAIVE)
+	if (writes->way == NAIVE || writes->way == PLAIN)
 		bench_note("the best of the others: %u clients", counts[state->best]);
 	else
 		bench_note("the best of the others: %u clients; CPU of the server for a write, in "
 			   "the last repetition: %.0f µs, of the reference %.0f µs",
 			   counts[state->best], state->ours_cpu_us, state->cpu_us);
 	return status;
+}
+
+static int run_plain(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	const struct writes *writes = row->parameters;
+
+	(void)repetition;
+	return measure(stage, writes->count, PLAIN, value);
 }
 
 static int run_raw(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -157,6 +165,7 @@ static void teardown(void *stage)
 {
 	struct writes_stage *state = stage;
 
+	naive_close(state->plain);
 	naive_close(state->naive);
 	herd_stop(&state->herd);
 	cluster_stop(state->cluster);
@@ -175,7 +184,11 @@ static int setup(void **stage)
 	if (!status)
 		status = herd_start(state->cluster, HERD_CLIENTS_MAX, &state->herd);
 	if (!status)
-		status = naive_open(HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES, &state->naive);
+		status = naive_open(WITHOUT_FLOW_CONTROL, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
+				    &state->naive);
+	if (!status)
+		status = naive_open(PLAIN_SOCKETS, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
+				    &state->plain);
 	if (!status)
 		status = raw_fabric_open(HERD_BYTES, &state->raw);
 	if (status) {
@@ -200,12 +213,25 @@ static int setup(void **stage)
 		ROW(how, way_taken, "184 clients", 3, BENCH_REPORTED), \
 		ROW(how, way_taken, "512 clients", 4, bar)
 
+#define OF_SOCKETS(nr, which)                                                               \
+	{                                                                                   \
+		"write 64 KiB by " nr ", one-sided, of sockets", "GB/s", BENCH_HIGHER,      \
+			"as many plain sockets, whose messages go straight to their place", \
+			BENCH_REPORTED, WRITES(which, ONE_SIDED), run_writes, run_plain     \
+	}
+
 static const struct bench_row rows[] = {
 	{"raw libfabric write 64 KiB, depth 16", "GB/s", BENCH_HIGHER, NULL, BENCH_REPORTED, NULL,
 	 run_raw, NULL},
 	EACH("server-driven", DRIVEN, DRIVEN_BAR),
 	EACH("one-sided", ONE_SIDED, ONE_SIDED_BAR),
 	EACH("naive", NAIVE, BENCH_REPORTED),
+	EACH("plain sockets", PLAIN, BENCH_REPORTED),
+	OF_SOCKETS("1 client", 0),
+	OF_SOCKETS("16 clients", 1),
+	OF_SOCKETS("92 clients", 2),
+	OF_SOCKETS("184 clients", 3),
+	OF_SOCKETS("512 clients", 4),
 };
 
 const struct bench_stage clients_writes_stage = {setup, teardown, rows, NR_ROWS(rows)};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Both ends of the naive way. A message is its bytes, and the answer one byte: taken or dropped. The receiver reads from all
- * connections in turns, a few packets at a time, as a network delivers them. Owns the sockets, the child and the memory.
+ * Both ends of both ways. A message is its bytes, and the answer one byte: taken or dropped. The naive receiver reads from all
+ * connections in turns, a few packets at a time, as a network delivers them; the plain one all that there is of a message.
+ * Owns the sockets, the child and the memory.
  */
 #include "naive.h"
 
@@ -24,8 +25,10 @@
 
 #define TURN_BYTES   ((size_t)8 << 10) /* that the receiver takes from a connection at a time */
 #define READY_EVENTS 64
-#define TAKEN	     'T'
-#define DROPPED	     'D'
+#define SPIN_NS \
+	UINT64_C(50000) /* of the plain receiver before it sleeps, as a server of Afar does */
+#define TAKEN	'T'
+#define DROPPED 'D'
 
 /* ---- The receiver, in the child */
 
@@ -33,12 +36,13 @@ struct sender {
 	int fd;
 	size_t have; /* of the message that is coming */
 	char *slot;  /* where it goes; NULL: nowhere, it is dropped */
-	uint64_t offset;
 };
 
 struct receiver {
+	enum naive_way way;
 	size_t size;
 	uint64_t memory_bytes;
+	uint64_t offset; /* into that: of the next message */
 	unsigned nr_senders;
 	int listener, epoll_fd;
 	struct sender *senders;
@@ -69,12 +73,20 @@ static int accept_all(struct receiver *receiver)
 		struct epoll_event event = {.events = EPOLLIN, .data.ptr = sender};
 
 		sender->fd = accept4(receiver->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		sender->offset = i * receiver->size % receiver->memory_bytes;
 		if (sender->fd < 0 ||
 		    epoll_ctl(receiver->epoll_fd, EPOLL_CTL_ADD, sender->fd, &event))
 			return -errno;
 	}
 	return 0;
+}
+
+/* Where the next message ends: one behind the other, over all of the memory. */
+static uint64_t next_offset(struct receiver *receiver)
+{
+	uint64_t offset = receiver->offset;
+
+	receiver->offset = (offset + receiver->size) % receiver->memory_bytes;
+	return offset;
 }
 
 /* The whole message has come. */
@@ -83,14 +95,22 @@ static int answer(struct receiver *receiver, struct sender *sender)
 	char word = sender->slot ? TAKEN : DROPPED;
 
 	if (sender->slot) {
-		memcpy(receiver->memory + sender->offset, sender->slot, receiver->size);
-		sender->offset = (sender->offset + receiver->nr_senders * receiver->size) %
-				 receiver->memory_bytes;
-		receiver->free_slots[receiver->nr_free++] = sender->slot;
+		if (receiver->way == WITHOUT_FLOW_CONTROL) {
+			memcpy(receiver->memory + next_offset(receiver), sender->slot,
+			       receiver->size);
+			receiver->free_slots[receiver->nr_free++] = sender->slot;
+		}
 	}
 	sender->slot = NULL;
 	sender->have = 0;
 	return send(sender->fd, &word, 1, MSG_NOSIGNAL) == 1 ? 0 : -EPIPE;
+}
+
+static char *take_slot(struct receiver *receiver)
+{
+	if (receiver->way == PLAIN_SOCKETS)
+		return receiver->memory + next_offset(receiver);
+	return receiver->nr_free > 0 ? receiver->free_slots[--receiver->nr_free] : NULL;
 }
 
 static int take(struct receiver *receiver, struct sender *sender)
@@ -98,14 +118,27 @@ static int take(struct receiver *receiver, struct sender *sender)
 	size_t left = receiver->size - sender->have;
 	ssize_t nr;
 
-	if (sender->have == 0 && receiver->nr_free > 0)
-		sender->slot = receiver->free_slots[--receiver->nr_free];
-	nr = recv(sender->fd, sender->slot ? sender->slot + sender->have : receiver->nowhere,
-		  left < TURN_BYTES ? left : TURN_BYTES, 0);
+	if (sender->have == 0)
+		sender->slot = take_slot(receiver);
+	if (receiver->way == WITHOUT_FLOW_CONTROL && left > TURN_BYTES)
+		left = TURN_BYTES;
+	nr = recv(sender->fd, sender->slot ? sender->slot + sender->have : receiver->nowhere, left,
+		  0);
 	if (nr <= 0)
 		return nr < 0 && errno == EAGAIN ? 0 : -EPIPE;
 	sender->have += (size_t)nr;
 	return sender->have == receiver->size ? answer(receiver, sender) : 0;
+}
+
+static int wait_for_senders(const struct receiver *receiver, struct epoll_event *events)
+{
+	uint64_t until = receiver->way == PLAIN_SOCKETS ? clock_ns() + SPIN_NS : 0;
+	int nr;
+
+	do {
+		nr = epoll_wait(receiver->epoll_fd, events, READY_EVENTS, 0);
+	} while (nr == 0 && clock_ns() < until);
+	return nr ? nr : epoll_wait(receiver->epoll_fd, events, READY_EVENTS, -1);
 }
 
 static int receiver_main(int channel, void *argument)
@@ -120,7 +153,7 @@ static int receiver_main(int channel, void *argument)
 	if (!status)
 		status = accept_all(receiver);
 	while (!status) {
-		int nr = epoll_wait(receiver->epoll_fd, events, READY_EVENTS, -1);
+		int nr = wait_for_senders(receiver, events);
 
 		for (int i = 0; i < nr && !status; i++)
 			status = take(receiver, events[i].data.ptr);
@@ -132,14 +165,16 @@ static int receiver_main(int channel, void *argument)
 
 struct pusher {
 	int fd;
-	size_t sent; /* of its message */
+	size_t sent;	 /* of its message */
+	uint64_t offset; /* of that */
 	uint32_t interest;
 };
 
 struct naive {
 	struct receiver receiver; /* what the child begins with */
 	struct child child;
-	char *message;
+	char *memory;	 /* of which the messages are */
+	uint64_t offset; /* into that: of the next one */
 	int epoll_fd;
 	unsigned nr_pushers;
 	struct pusher *pushers;
@@ -153,7 +188,7 @@ static int fail(const char *what)
 {
 	int status = errno ? -errno : -EPIPE;
 
-	return bench_fail(status, "the naive way: %s: %s", what, strerror(-status));
+	return bench_fail(status, "the sockets to compare with: %s: %s", what, strerror(-status));
 }
 
 static int watch(struct naive *naive, struct pusher *pusher, uint32_t interest)
@@ -169,13 +204,22 @@ static int watch(struct naive *naive, struct pusher *pusher, uint32_t interest)
 static int push(struct naive *naive, struct pusher *pusher)
 {
 	size_t size = naive->receiver.size;
-	ssize_t nr =
-		send(pusher->fd, naive->message + pusher->sent, size - pusher->sent, MSG_NOSIGNAL);
+	ssize_t nr = send(pusher->fd, naive->memory + pusher->offset + pusher->sent,
+			  size - pusher->sent, MSG_NOSIGNAL);
 
 	if (nr < 0 && errno != EAGAIN)
 		return fail("send");
 	pusher->sent += nr > 0 ? (size_t)nr : 0;
 	return watch(naive, pusher, pusher->sent < size ? EPOLLOUT : EPOLLIN);
+}
+
+/* One message behind the other, over all of the memory. */
+static int push_next(struct naive *naive, struct pusher *pusher)
+{
+	pusher->sent = 0;
+	pusher->offset = naive->offset;
+	naive->offset = (naive->offset + naive->receiver.size) % naive->receiver.memory_bytes;
+	return push(naive, pusher);
 }
 
 static int take_answer(struct naive *naive, struct pusher *pusher)
@@ -185,15 +229,16 @@ static int take_answer(struct naive *naive, struct pusher *pusher)
 
 	if (nr != 1)
 		return nr < 0 && errno == EAGAIN ? 0 : fail("receive an answer");
-	pusher->sent = 0;
 	if (clock_ns() >= naive->end) {
 		naive->nr_busy--;
 		return 0;
 	}
-	if (word == TAKEN)
+	if (word == TAKEN) {
 		naive->result->nr++;
-	else
-		naive->result->nr_dropped++;
+		return push_next(naive, pusher);
+	}
+	naive->result->nr_dropped++;
+	pusher->sent = 0;
 	return push(naive, pusher);
 }
 
@@ -208,7 +253,7 @@ int naive_run(struct naive *naive, unsigned nr_clients, uint64_t span_ns,
 	naive->end = clock_ns() + span_ns;
 	naive->nr_busy = nr_clients;
 	for (unsigned i = 0; i < nr_clients && !status; i++)
-		status = push(naive, &naive->pushers[i]);
+		status = push_next(naive, &naive->pushers[i]);
 	while (!status && naive->nr_busy > 0) {
 		int nr = epoll_wait(naive->epoll_fd, events, READY_EVENTS, 0);
 
@@ -272,7 +317,7 @@ static int start_receiver(struct naive *naive, struct sockaddr_in *address)
 	if (status)
 		return status;
 	status = child_receive(&naive->child, &word, 1);
-	return status ? bench_fail(status, "the naive receiver has ended early") : 0;
+	return status ? bench_fail(status, "the receiver of the sockets has ended early") : 0;
 }
 
 void naive_close(struct naive *naive)
@@ -286,12 +331,13 @@ void naive_close(struct naive *naive)
 	}
 	if (naive->epoll_fd > 0)
 		close(naive->epoll_fd);
-	bench_memory_unmap(naive->message, naive->receiver.size);
+	bench_memory_unmap(naive->memory, naive->receiver.memory_bytes);
 	free(naive->pushers);
 	free(naive);
 }
 
-int naive_open(unsigned nr_clients, size_t size, uint64_t memory_bytes, struct naive **out)
+int naive_open(enum naive_way way, unsigned nr_clients, size_t size, uint64_t memory_bytes,
+	       struct naive **out)
 {
 	struct naive *naive = calloc(1, sizeof(*naive));
 	struct sockaddr_in address;
@@ -300,14 +346,14 @@ int naive_open(unsigned nr_clients, size_t size, uint64_t memory_bytes, struct n
 	if (!naive)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	naive->receiver = (struct receiver){
-		.size = size, .memory_bytes = memory_bytes, .nr_senders = nr_clients};
+		.way = way, .size = size, .memory_bytes = memory_bytes, .nr_senders = nr_clients};
 	naive->nr_pushers = nr_clients;
 	status = start_receiver(naive, &address);
 	if (!status) {
 		naive->pushers = calloc(nr_clients, sizeof(*naive->pushers));
-		naive->message = bench_memory_map(size);
+		naive->memory = bench_memory_map(memory_bytes);
 		naive->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-		if (!naive->pushers || !naive->message || naive->epoll_fd < 0)
+		if (!naive->pushers || !naive->memory || naive->epoll_fd < 0)
 			status = bench_fail(-ENOMEM, "no memory for the suite");
 	}
 	if (!status)
