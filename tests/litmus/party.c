@@ -9,14 +9,12 @@
 #include <unistd.h>
 
 #include "../transport.h"
-#include "base/clock.h"
 #include "client/session.h"
 #include "early.h"
 
 #define FLAG_STRIDE  64U /* flags do not lie in one line */
 #define AT_ONCE	     16
 #define BUFFER_BYTES (PARTY_FLAG + PARTY_STRIPE)
-#define SPIN_NS	     50000
 
 void party_fail(const struct party *party, const char *what)
 {
@@ -186,12 +184,8 @@ static void sleep_on_all(struct party *party)
 
 void party_poll(struct party *party)
 {
-	uint64_t until = clock_ns() + SPIN_NS;
-
-	while (!reap_all(party)) {
-		if (clock_ns() >= until)
-			sleep_on_all(party);
-	}
+	while (!reap_all(party))
+		sleep_on_all(party);
 }
 
 void party_await(struct party *party)

@@ -66,7 +66,7 @@ struct afar_op party_flush(const struct party *party, unsigned flags, unsigned s
 
 /* Submits operations of one slot to one of the queues. */
 void party_submit(struct party *party, unsigned queue, const struct afar_op *ops, unsigned n);
-/* Waits until something has completed, as programs do: spins, then sleeps. */
+/* Sleeps until something has completed. */
 void party_poll(struct party *party);
 /* Until nothing is left. */
 void party_await(struct party *party);

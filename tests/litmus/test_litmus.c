@@ -22,11 +22,10 @@
 #include "processes.h"
 #include "programs.h"
 
-#define ROUNDS	     600
-#define ROUNDS_VERBS 60 /* of an emulated network, which is slow, and slower with much data */
-#define ROUNDS_LONG  100000
-#define MUCH_DATA    (448U << 10)
-#define MIB	     ((uint64_t)1 << 20)
+#define ROUNDS	    600
+#define ROUNDS_LONG 100000
+#define MUCH_DATA   (448U << 10)
+#define MIB	    ((uint64_t)1 << 20)
 
 static struct cluster *cluster;
 static struct afar_session *session;
@@ -115,17 +114,23 @@ static uint64_t play(const char *names, struct role role, const char *what)
 
 /* ---- The tests */
 
-/* Of a program without order, however often others run. */
-static unsigned nr_reported(void)
+/* Much data takes long on verbs, whose network is emulated. Over local nobody sleeps, so where there are fewer cores than
+ * processes a round takes as long as the others run at a time. */
+static unsigned fewer(unsigned nr_rounds, unsigned data_bytes)
 {
-	return is_on_verbs() ? ROUNDS_VERBS : ROUNDS;
+	return is_on_local() || (is_on_verbs() && data_bytes == MUCH_DATA) ? nr_rounds / 10
+									   : nr_rounds;
 }
 
 static unsigned nr_rounds(unsigned data_bytes)
 {
-	unsigned nr = getenv("AFAR_LONG") ? ROUNDS_LONG : nr_reported();
+	return fewer(getenv("AFAR_LONG") ? ROUNDS_LONG : ROUNDS, data_bytes);
+}
 
-	return is_on_verbs() && data_bytes == MUCH_DATA ? nr / 10 : nr;
+/* Of a program without order, however often others run. */
+static unsigned nr_reported(unsigned data_bytes)
+{
+	return fewer(ROUNDS, data_bytes);
 }
 
 static uint64_t pass_messages(enum order order, unsigned nr_rounds, unsigned data_bytes,
@@ -153,6 +158,9 @@ static void expect_messages(enum order order, const char *what)
 static void test_after(void **state)
 {
 	(void)state;
+	/* Where a completed write may not be in memory yet, that does not suffice. */
+	if (is_on_verbs())
+		skip();
 	expect_messages(BY_AFTER, "message, AFAR_OP_AFTER");
 }
 
@@ -177,8 +185,8 @@ static void test_two_queues(void **state)
 static void test_no_order(void **state)
 {
 	(void)state;
-	pass_messages(BY_NOTHING, nr_reported(), MUCH_DATA, false, "(message, no order)");
-	pass_messages(is_on_verbs() ? BY_AFTER : BY_AFTER_EARLY, nr_reported(), MUCH_DATA, false,
+	pass_messages(BY_NOTHING, nr_reported(MUCH_DATA), MUCH_DATA, false, "(message, no order)");
+	pass_messages(BY_AFTER_EARLY, nr_reported(MUCH_DATA), MUCH_DATA, false,
 		      "(message, early writes without a flush)");
 }
 
@@ -193,11 +201,10 @@ static void test_store_buffering(void **state)
 {
 	(void)state;
 	assert_int_equal(buffer_stores(BY_FLUSH, nr_rounds(1), "store buffering, flush"), 0);
-	if (!is_on_verbs())
-		assert_int_equal(buffer_stores(BY_FLUSH_EARLY, nr_rounds(1),
-					       "store buffering, flush of early writes"),
-				 0);
-	buffer_stores(BY_NOTHING, nr_reported(), "(store buffering, no order)");
+	assert_int_equal(buffer_stores(BY_FLUSH_EARLY, nr_rounds(1),
+				       "store buffering, flush of early writes"),
+			 0);
+	buffer_stores(BY_NOTHING, nr_reported(1), "(store buffering, no order)");
 }
 
 static void test_barrier(void **state)
@@ -229,8 +236,7 @@ int main(int argc, char **argv)
 {
 	if (argc == 5)
 		return role_run(argv);
-	/* Elsewhere writes complete when they are in memory, or early where the test makes them. */
-	const struct CMUnitTest elsewhere[] = {
+	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_after),
 		cmocka_unit_test(test_flush),
 		cmocka_unit_test(test_flush_of_early_writes),
@@ -239,12 +245,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_store_buffering),
 		cmocka_unit_test(test_barrier),
 	};
-	const struct CMUnitTest on_verbs[] = {
-		cmocka_unit_test(test_flush),	 cmocka_unit_test(test_two_queues),
-		cmocka_unit_test(test_no_order), cmocka_unit_test(test_store_buffering),
-		cmocka_unit_test(test_barrier),
-	};
 
-	return is_on_verbs() ? cmocka_run_group_tests(on_verbs, start, stop)
-			     : cmocka_run_group_tests(elsewhere, start, stop);
+	return cmocka_run_group_tests(tests, start, stop);
 }
