@@ -117,7 +117,8 @@ static void undo_share(struct core *core, struct share *share)
 	struct live_server *live = core_live_server(core, share->server);
 	uint64_t *numbers;
 
-	drop_pending(core, share, share->granted);
+	if (share->job->state != JOB_FINISHED)
+		drop_pending(core, share, share->granted);
 	share->state = SHARE_FAILED;
 	if (live == NULL || live->peer == NULL || live->incarnation != share->incarnation)
 		return;
@@ -203,6 +204,16 @@ static int record_extents(struct core *core, const struct job *job, struct names
 	return 0;
 }
 
+/* What is in the tables is counted there, from now on and for others of the same batch. */
+static void drop_all_pending(struct core *core, const struct job *job)
+{
+	const struct share *share;
+
+	cds_list_for_each_entry (share, &job->shares, node)
+		if (share->state == SHARE_GRANTED)
+			drop_pending(core, share, share->granted);
+}
+
 /* Puts the extents into the tables and the batch's commit; reserve_committed() does the rest. */
 static void job_finish(struct core *core, struct job *job)
 {
@@ -217,6 +228,7 @@ static void job_finish(struct core *core, struct job *job)
 		job_fail(core, job, rc);
 		return;
 	}
+	drop_all_pending(core, job);
 	job->state = JOB_FINISHED;
 	rc = record_extents(core, job, ns);
 	if (rc == 0)
@@ -231,7 +243,6 @@ static void job_finish(struct core *core, struct job *job)
 void reserve_committed(struct core *core, int status)
 {
 	struct job *job, *next;
-	struct share *share;
 
 	cds_list_for_each_entry_safe (job, next, &core->jobs, node) {
 		if (job->state != JOB_FINISHED)
@@ -240,9 +251,6 @@ void reserve_committed(struct core *core, int status)
 			job_fail(core, job, status);
 			continue;
 		}
-		cds_list_for_each_entry (share, &job->shares, node)
-			if (share->state == SHARE_GRANTED)
-				drop_pending(core, share, share->granted);
 		answer_waiters(core, job, 0);
 		job_free(job);
 	}

@@ -298,7 +298,7 @@ static Afar__Reply *serve(struct fake_server *server, const Afar__Request *reque
 	}
 }
 
-static bool serve_one(struct fixture *fixture)
+bool fixture_serve(struct fixture *fixture)
 {
 	struct server_call *call;
 
@@ -327,7 +327,7 @@ void fixture_pump(struct fixture *fixture)
 {
 	do {
 		core_run(fixture->core, &fixture->events);
-	} while (serve_one(fixture) || !cds_list_empty(&fixture->events));
+	} while (fixture_serve(fixture) || !cds_list_empty(&fixture->events));
 }
 
 void fixture_advance(struct fixture *fixture, uint64_t ms)

@@ -102,6 +102,8 @@ void fixture_close(struct fixture *fixture);
 void fixture_restart(struct fixture *fixture);
 /* Runs the core and the servers until nothing is left to do. */
 void fixture_pump(struct fixture *fixture);
+/* A server does the next thing that it was asked; the manager hears of it in its next batch. False: there is none. */
+bool fixture_serve(struct fixture *fixture);
 void fixture_advance(struct fixture *fixture, uint64_t ms);
 
 /* Joins as server `index`; a new incarnation if it was not up before. 0 or the reply's status. */

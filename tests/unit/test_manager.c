@@ -228,6 +228,33 @@ static void test_reserve_goes_on_without_a_server_that_fails(void **state)
 	check_all(&fixture);
 }
 
+/* What one has got is counted once, while it is being committed as well: the last bytes are another's in the same batch. */
+static void test_reserve_beside_one_that_ends(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *first, *second;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 12 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture.servers[0].is_silent = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &first);
+	fixture_pump(&fixture);
+	fixture.servers[0].is_silent = false;
+	assert_true(fixture_serve(&fixture));
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 4 * MIB), &second);
+	fixture_pump(&fixture);
+	assert_int_equal(first->status, 0);
+	assert_int_equal(second->status, 0);
+	drop(first);
+	drop(second);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 12 * MIB);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB)), -ENOSPC);
+	check_all(&fixture);
+}
+
 static void test_reserve_repeated_joins_the_running_job(void **state)
 {
 	struct fake_client client;
@@ -596,6 +623,7 @@ int main(void)
 		TEST(test_reserve_limits),
 		TEST(test_reserve_waits_for_memory_being_released),
 		TEST(test_reserve_goes_on_without_a_server_that_fails),
+		TEST(test_reserve_beside_one_that_ends),
 		TEST(test_reserve_repeated_joins_the_running_job),
 		TEST(test_reserve_undoes_itself),
 		TEST(test_reserve_then_alloc_the_same),
