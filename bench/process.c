@@ -54,6 +54,20 @@ uint64_t machine_memory_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+uint64_t machine_available_bytes(void)
+{
+	unsigned long long kib = 0;
+	char line[256];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	if (!file)
+		return 0;
+	while (!kib && fgets(line, sizeof(line), file))
+		sscanf(line, "MemAvailable: %llu kB", &kib);
+	fclose(file);
+	return kib * 1024U;
+}
+
 static uint64_t usage_ns(int who)
 {
 	struct rusage usage;

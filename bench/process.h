@@ -16,6 +16,9 @@ uint64_t process_resident_bytes(pid_t pid);
 /* Memory of this machine in bytes. */
 uint64_t machine_memory_bytes(void);
 
+/* Bytes of it that could be populated now, as the kernel estimates it. 0: it does not say. */
+uint64_t machine_available_bytes(void);
+
 /* CPU time that this machine spent on anything but this process and the children that it has reaped. */
 uint64_t machine_others_cpu_ns(void);
 

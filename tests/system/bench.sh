@@ -7,7 +7,7 @@
 
 unset AFAR_TEST_HOST
 "$AFAR" bench >suites
-for suite in barrier clients limit local peers queue region rights verbs; do
+for suite in barrier clients control limit local peers queue region rights verbs; do
 	grep -q "^  $suite " suites || fail "suite $suite is not listed"
 done
 
