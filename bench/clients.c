@@ -4,6 +4,7 @@
 
 static const struct bench_stage *const stages[] = {
 	&clients_writes_stage,
+	&clients_staged_stage,
 	&clients_reads_stage,
 	&clients_bandwidth_stage,
 };

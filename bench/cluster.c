@@ -43,6 +43,7 @@ struct cluster {
 	struct daemon_process servers[CLUSTER_SERVERS_MAX];
 	unsigned nr_servers;
 	uint64_t server_bytes;
+	uint64_t stage_bytes;
 	const char *host;      /* of the manager */
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
@@ -255,6 +256,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	char folder[sizeof(server->folder)];
 	char key[sizeof(cluster->manager.folder) + sizeof("/server.key")];
 	char memory[32];
+	char stage[32];
 	char name[24];
 	char lanes[96];
 	char *const arguments[] = {cluster->program,
@@ -272,6 +274,8 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   name,
 				   "--data-listen",
 				   lanes,
+				   "--stage",
+				   stage,
 				   "--ready-fd",
 				   "3",
 				   NULL};
@@ -281,6 +285,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
 	describe_lanes(cluster, lanes, sizeof(lanes));
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
+	snprintf(stage, sizeof(stage), "%llu", (unsigned long long)cluster->stage_bytes);
 	snprintf(name, sizeof(name), "bench-%u", i);
 	return spawn_daemon(cluster, server, arguments);
 }
@@ -335,6 +340,16 @@ int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t serv
 		.host = "127.0.0.1", .transport = transport, .server_bytes = server_bytes};
 
 	return start(&wanted, nr_servers, out);
+}
+
+int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out)
+{
+	const struct cluster wanted = {.host = "127.0.0.1",
+				       .transport = "tcp",
+				       .server_bytes = server_bytes,
+				       .stage_bytes = stage_bytes};
+
+	return start(&wanted, 1, out);
 }
 
 int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,

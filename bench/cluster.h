@@ -20,6 +20,8 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 #define CLUSTER_LOCAL_AND_TCP "local,tcp" /* each server has a lane over both */
 int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
 		       struct cluster **out);
+/* The same over tcp, with one server that stages server-driven transfers through buffers of so many bytes. */
+int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out);
 /* A manager at `host`, and a server there with the lanes that `--data-listen` is given. Both must live as long. */
 int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,
 		     struct cluster **out);

@@ -52,8 +52,9 @@ static void cut(struct zones *zones)
 	struct zone_buffer *next = zones->buffers;
 	char *addr = zones->memory;
 
-	for (unsigned zone = NR_ZONES; zone-- > 0;) {
+	for (unsigned zone = 0; zone < NR_ZONES; zone++)
 		CDS_INIT_LIST_HEAD(&zones->zones[zone].free);
+	for (unsigned zone = NR_ZONES; zone-- > 0;) {
 		for (uint64_t done = 0; done < zones->stat.bytes / NR_ZONES;
 		     done += size_of(zone), next++) {
 			next->addr = addr + done;

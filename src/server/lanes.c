@@ -139,6 +139,7 @@ int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_op
 		options.nr_fabric = i;
 		options.address = lanes->lanes[i].options.address;
 		options.locate = can_move(lanes->fabrics[i]) ? common->locate : refuse_moves;
+		options.stage_bytes = can_move(lanes->fabrics[i]) ? common->stage_bytes : 0;
 		status = progress_start(&options, &lanes->lanes[i].progress);
 	}
 	return status;

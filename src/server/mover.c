@@ -10,6 +10,7 @@
 #include "server/mover.h"
 
 #include <errno.h>
+#include <string.h>
 
 int mover_locate(struct extent_pool *pool, struct reach reach,
 		 const struct message_request *request, char **out)
@@ -83,17 +84,48 @@ static struct move *oldest(const struct mover *mover)
 
 /* ---- Moves */
 
+static bool make_room(struct mover *mover, uint64_t length, uint64_t now)
+{
+	while (!has_room(mover, length)) {
+		if (oldest(mover)->since + MOVE_PATIENCE_NS > now)
+			return false;
+		stop_counting(mover, oldest(mover), MOVE_OVERDUE);
+	}
+	return true;
+}
+
+/* Whose turn it is of those for whom there is a buffer, where they need one. */
+static struct move *next_ready(struct mover *mover)
+{
+	struct mover_line *line;
+
+	cds_list_for_each_entry (line, &mover->lines, node) {
+		struct move *move = cds_list_first_entry(&line->waiting, struct move, node);
+
+		if (!stage_is_open(&mover->stage))
+			return move;
+		if (!has_room(mover, move->length))
+			return NULL;
+		move->buffer = stage_take(&mover->stage, line->guest, move->length - move->done);
+		if (move->buffer)
+			return move;
+	}
+	mover->is_short = true;
+	return NULL;
+}
+
 /* The one whose turn it is, which is in flight from now on; NULL: there is no room. There is a line. */
 static struct move *next(struct mover *mover, uint64_t now)
 {
 	struct mover_line *line = cds_list_first_entry(&mover->lines, struct mover_line, node);
 	struct move *move = cds_list_first_entry(&line->waiting, struct move, node);
 
-	while (!has_room(mover, move->length)) {
-		if (oldest(mover)->since + MOVE_PATIENCE_NS > now)
-			return NULL;
-		stop_counting(mover, oldest(mover), MOVE_OVERDUE);
-	}
+	if (!make_room(mover, move->length, now))
+		return NULL;
+	move = next_ready(mover);
+	if (!move)
+		return NULL;
+	line = move->line;
 	cds_list_del(&move->node);
 	cds_list_add_tail(&move->node, &mover->counted);
 	move->state = MOVE_COUNTED;
@@ -107,12 +139,55 @@ static struct move *next(struct mover *mover, uint64_t now)
 	return move;
 }
 
+/* ---- The stage */
+
+/* How much of it moves at once. */
+static uint64_t part_of(const struct move *move)
+{
+	uint64_t left = move->length - move->done;
+
+	return move->buffer && move->buffer->length < left ? move->buffer->length : left;
+}
+
+static void give_buffer(struct mover *mover, struct move *move)
+{
+	if (!move->buffer)
+		return;
+	stage_give(&mover->stage, move->buffer);
+	move->buffer = NULL;
+	mover->is_short = false;
+}
+
+/* A part is through. True: there are more, which come before whatever else its line has. */
+static bool go_on(struct mover *mover, struct move *move)
+{
+	struct mover_line *line = move->line;
+	uint64_t part = part_of(move);
+
+	if (!move->buffer)
+		return false;
+	if (move->is_pull)
+		memcpy(move->addr + move->done, move->buffer->addr, part);
+	give_buffer(mover, move);
+	move->done += part;
+	if (move->done == move->length)
+		return false;
+	stop_counting(mover, move, MOVE_WAITING);
+	line->nr_moving--;
+	cds_list_add(&move->node, &line->waiting);
+	line_up(mover, line);
+	return true;
+}
+
 static int start(const struct move *move, unsigned slot)
 {
-	const struct fabric_piece piece = {.addr = move->addr, .length = move->length};
+	const struct fabric_piece piece = {.addr = move->buffer ? move->buffer->addr : move->addr,
+					   .length = part_of(move)};
 
+	if (move->buffer && !move->is_pull)
+		memcpy(move->buffer->addr, move->addr + move->done, piece.length);
 	return (move->is_pull ? fabric_read : fabric_write)(move->line->endpoint, &piece, 1,
-							    move->remote, move->key,
+							    move->remote + move->done, move->key,
 							    move->line->context | slot);
 }
 
@@ -121,6 +196,7 @@ static void finish(struct mover *mover, struct move *move, unsigned slot, int st
 {
 	struct mover_line *line = move->line;
 
+	give_buffer(mover, move);
 	stop_counting(mover, move, MOVE_FREE);
 	line->nr_moving--;
 	line_up(mover, line);
@@ -129,12 +205,18 @@ static void finish(struct mover *mover, struct move *move, unsigned slot, int st
 
 /* ---- What progress.c calls */
 
-void mover_init(struct mover *mover,
-		void (*done)(struct mover_line *line, unsigned slot, int status))
+int mover_open(struct mover *mover, uint64_t stage_bytes,
+	       void (*done)(struct mover_line *line, unsigned slot, int status))
 {
 	*mover = (struct mover){.done = done};
 	CDS_INIT_LIST_HEAD(&mover->lines);
 	CDS_INIT_LIST_HEAD(&mover->counted);
+	return stage_bytes > 0 ? stage_open(&mover->stage, stage_bytes) : 0;
+}
+
+void mover_close(struct mover *mover)
+{
+	stage_close(&mover->stage);
 }
 
 void mover_enter(struct mover_line *line, struct fabric_endpoint *endpoint, uint64_t context)
@@ -143,11 +225,20 @@ void mover_enter(struct mover_line *line, struct fabric_endpoint *endpoint, uint
 	CDS_INIT_LIST_HEAD(&line->waiting);
 }
 
+int mover_join(struct mover *mover, struct mover_line *line, uint64_t session)
+{
+	return stage_is_open(&mover->stage) ? stage_enter(&mover->stage, session, &line->guest) : 0;
+}
+
 void mover_leave(struct mover *mover, struct mover_line *line)
 {
 	leave_turns(mover, line);
-	for (unsigned i = 0; i < MESSAGE_CREDITS; i++)
+	for (unsigned i = 0; i < MESSAGE_CREDITS; i++) {
+		give_buffer(mover, &line->moves[i]);
 		stop_counting(mover, &line->moves[i], MOVE_FREE);
+	}
+	if (line->guest)
+		stage_leave(line->guest);
 }
 
 void mover_ask(struct mover *mover, struct mover_line *line, unsigned slot,
@@ -166,13 +257,15 @@ void mover_ask(struct mover *mover, struct mover_line *line, unsigned slot,
 	};
 	cds_list_add_tail(&move->node, &line->waiting);
 	line_up(mover, line);
+	mover->is_short = false; /* for him there may be one */
 }
 
 void mover_begin(struct mover *mover, uint64_t now)
 {
 	struct move *move;
 
-	while (!cds_list_empty(&mover->lines) && (move = next(mover, now)) != NULL) {
+	while (!cds_list_empty(&mover->lines) && !mover->is_short &&
+	       (move = next(mover, now)) != NULL) {
 		unsigned slot = (unsigned)(move - move->line->moves);
 		int status = start(move, slot);
 
@@ -183,12 +276,13 @@ void mover_begin(struct mover *mover, uint64_t now)
 
 void mover_end(struct mover *mover, struct mover_line *line, unsigned slot)
 {
-	finish(mover, &line->moves[slot], slot, 0);
+	if (!go_on(mover, &line->moves[slot]))
+		finish(mover, &line->moves[slot], slot, 0);
 }
 
 uint64_t mover_wakes_at(struct mover *mover)
 {
-	if (cds_list_empty(&mover->lines))
+	if (cds_list_empty(&mover->lines) || mover->is_short)
 		return CLOCK_NEVER;
 	return cds_list_empty(&mover->counted) ? 0 : oldest(mover)->since + MOVE_PATIENCE_NS;
 }

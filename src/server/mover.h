@@ -3,7 +3,7 @@
  * Moves: bytes that clients ask the server to move between their memory and extents, which it does at its own pace
  * (DESIGN: "transfers", direct). A mover is a progress thread's, and says whose turn it is: each connection has a line of
  * moves that wait, and the lines take turns. So many at a time are in flight; what is asked for beyond that costs nothing but
- * its place in line, of which a connection has as many as it has credits. Nothing here is allocated.
+ * its place in line, of which a connection has as many as it has credits. Nothing is allocated for a move.
  */
 #ifndef SERVER_MOVER_H
 #define SERVER_MOVER_H
@@ -16,6 +16,7 @@
 #include "fabric/fabric.h"
 #include "rpc/message.h"
 #include "server/extent.h"
+#include "server/stage.h"
 
 #define MOVES_MAX	  16U /* in flight of a mover, and                          */
 #define MOVES_BYTES_MAX	  (UINT64_C(4) << 20) /* bytes; one move is begun whatever it has           */
@@ -36,6 +37,9 @@ struct move {
 	uint64_t length;
 	uint64_t remote, key; /* of the client's memory */
 	uint64_t since;	      /* on clock_ns(): when it was begun */
+	/* Where there is a stage: */
+	uint64_t done;		    /* bytes that have come through it already            */
+	struct zone_buffer *buffer; /* that the next are in; NULL: nothing is in flight */
 };
 
 /* A connection's. */
@@ -47,6 +51,7 @@ struct mover_line {
 	unsigned nr_moving;
 	struct fabric_endpoint *endpoint;
 	uint64_t context;		    /* of its moves, with their numbers */
+	struct stage_guest *guest;	    /* NULL: there is no stage */
 	struct move moves[MESSAGE_CREDITS]; /* by the slot of the message that asks for it */
 };
 
@@ -57,6 +62,10 @@ struct mover {
 		counted; /* moves that are in flight and not overdue, the oldest first */
 	unsigned nr_counted;
 	uint64_t bytes; /* of those */
+	/* Not open: the fabric moves between the client's memory and the extents themselves. Else all bytes pass through it, and
+	 * a move that gets too small a buffer goes on with another. */
+	struct stage stage;
+	bool is_short; /* nobody who waits can have a buffer before one comes back */
 	/* One is over, or could not be begun. May close its connection. */
 	void (*done)(struct mover_line *line, unsigned slot, int status);
 };
@@ -66,11 +75,16 @@ struct mover {
 int mover_locate(struct extent_pool *pool, struct reach reach,
 		 const struct message_request *request, char **out);
 
-void mover_init(struct mover *mover,
-		void (*done)(struct mover_line *line, unsigned slot, int status));
+/* `stage_bytes`: of buffers to stage all moves through; 0: none, they are direct. Errors as stage_open(). */
+int mover_open(struct mover *mover, uint64_t stage_bytes,
+	       void (*done)(struct mover_line *line, unsigned slot, int status));
+/* All connections have left. */
+void mover_close(struct mover *mover);
 /* A new connection; and one whose endpoint is closed: its moves are no more. */
 void mover_enter(struct mover_line *line, struct fabric_endpoint *endpoint, uint64_t context);
 void mover_leave(struct mover *mover, struct mover_line *line);
+/* For a new connection of this session, before it asks for anything. -ENOMEM, with a sentence. */
+int mover_join(struct mover *mover, struct mover_line *line, uint64_t session);
 
 /* Puts in line what a message asks for, in host order, of the bytes at `addr`; for a slot that has no move. */
 void mover_ask(struct mover *mover, struct mover_line *line, unsigned slot,

@@ -265,7 +265,8 @@ static void adopt(struct progress_thread *thread, struct fabric_request *request
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;
 	cds_list_add(&connection->node, &thread->connections);
-	if (mailbox_start(connection->mailbox, connection->endpoint) != 0)
+	if (mover_join(&thread->mover, &connection->line, connection->admission.session) != 0 ||
+	    mailbox_start(connection->mailbox, connection->endpoint) != 0)
 		close_connection(thread, connection);
 	progress->options.changed(progress->options.context);
 	return;
@@ -610,11 +611,13 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	CDS_INIT_LIST_HEAD(&thread->commands);
 	CDS_INIT_LIST_HEAD(&thread->connections);
 	CDS_INIT_LIST_HEAD(&thread->waiting);
-	mover_init(&thread->mover, on_moved);
+	status = mover_open(&thread->mover, progress->options.stage_bytes, on_moved);
+	if (status != 0)
+		goto out_lock;
 	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (thread->wake_fd < 0) {
 		status = error_code(-errno);
-		goto out_lock;
+		goto out_mover;
 	}
 	status = fabric_queue_open(progress->options.fabric, QUEUE_DEPTH, &thread->queue);
 	if (status != 0)
@@ -643,6 +646,8 @@ out_queue:
 	fabric_queue_close(thread->queue);
 out_wake:
 	close(thread->wake_fd);
+out_mover:
+	mover_close(&thread->mover);
 out_lock:
 	pthread_mutex_destroy(&thread->lock);
 	return status;
@@ -666,6 +671,7 @@ static void stop_thread(struct progress_thread *thread)
 		}
 	}
 	fabric_queue_close(thread->queue);
+	mover_close(&thread->mover);
 	close(thread->wake_fd);
 	pthread_mutex_destroy(&thread->lock);
 }

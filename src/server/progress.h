@@ -27,7 +27,8 @@ struct progress_options {
 	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX                     */
 	uint32_t spin_us;	     /* a thread spins so long after work             */
 	uint32_t nr_descriptors_max; /* the process has so many: no more connections; 0: any */
-	uint32_t silence_ms;	     /* strangers must say who they are within; 0: 10 s       */
+	uint64_t stage_bytes; /* of each thread, to stage moves through; 0: they are direct */
+	uint32_t silence_ms;  /* strangers must say who they are within; 0: 10 s       */
 	const cpu_set_t *processors; /* to run on, until progress_start() returns; NULL: any     */
 	struct domains *domains;     /* to accept into */
 	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a

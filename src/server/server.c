@@ -160,6 +160,7 @@ static int start_progress(struct server *server, const struct server_options *op
 		.spin_us = options->spin_us == 0	    ? SPIN_US_DEFAULT
 			   : options->spin_us == UINT32_MAX ? 0
 							    : options->spin_us,
+		.stage_bytes = options->stage_bytes,
 		/* The rest is for control connections and ourselves. */
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.admit = admit,

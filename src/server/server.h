@@ -35,8 +35,9 @@ struct server_options {
 	uint64_t pool_bytes;	 /* of scrubbed memory kept ready; 0: all that came back       */
 	unsigned
 		nr_progress; /* progress threads of each lane; 0: one                                   */
-	uint32_t spin_us;  /* a progress thread spins so long before it sleeps; 0: 50, ~0: not */
-	const char *sysfs; /* what tells of network cards; NULL: /sys; stays                */
+	uint32_t spin_us;     /* a progress thread spins so long before it sleeps; 0: 50, ~0: not */
+	uint64_t stage_bytes; /* buffers of each, for server-driven transfers; 0: direct */
+	const char *sysfs;    /* what tells of network cards; NULL: /sys; stays                */
 };
 
 /*

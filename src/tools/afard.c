@@ -313,6 +313,7 @@ static int start_server(struct daemon *daemon)
 		.pool_bytes = config->pool_bytes,
 		.nr_progress = config->nr_progress,
 		.spin_us = config->spin_us,
+		.stage_bytes = config->stage_bytes,
 	};
 
 	for (unsigned i = 0; i < config->nr_lanes; i++) {

@@ -274,6 +274,11 @@ static int set_spin(struct config *config, const char *value, char problem[PROBL
 	return rc;
 }
 
+static int set_stage(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_size(&config->stage_bytes, value, problem);
+}
+
 static int set_ready_fd(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	uint32_t fd = 0;
@@ -320,6 +325,9 @@ static const struct setting settings[] = {
 	{"progress", "server", "N", "threads that serve transfers (default 1)", set_progress},
 	{"spin-us", "server", "N",
 	 "how long they spin before they sleep (default 50; 0: not at all)", set_spin},
+	{"stage", "server", "SIZE",
+	 "buffers of each, to stage server-driven transfers through (default: none, direct)",
+	 set_stage},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",
 	 set_ready_fd},
 };

@@ -40,6 +40,7 @@ struct config {
 	uint64_t pool_bytes;
 	unsigned nr_progress;
 	uint32_t spin_us;
+	uint64_t stage_bytes;
 	uint32_t lease_ms;
 	enum log_level log_level;
 	int ready_fd; /* -1: none */

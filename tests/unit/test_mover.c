@@ -77,7 +77,7 @@ static int open_world(void **state)
 	(void)state;
 	memset(&world, 0, sizeof(world));
 	fabric_queue.fabric = &fabric;
-	mover_init(&world.mover, on_done);
+	assert_int_equal(mover_open(&world.mover, 0, on_done), 0);
 	for (unsigned i = 0; i < NR_CLIENTS; i++) {
 		struct client *client = &world.clients[i];
 
