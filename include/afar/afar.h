@@ -324,6 +324,8 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * Reads or writes the bytes at `offset` one-sided, from or to any memory; blocks until they are
  * transferred. All or nothing: returns the byte count asked for, or an error (after one, any part
  * may have been written). Nothing is moved when the range is not wholly inside the region.
+ * Over transports that want memory registered, more than 64 KiB of plain memory are registered for the transfer, or,
+ * where the process may pin no more, copied part by part like less.
  * Connections are made at the first use. A server closes those of a session when memory that the session
  * could reach becomes another's; a transfer that meets that is repeated over a new one.
  * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES (a
@@ -461,7 +463,8 @@ struct afar_memory {
 /*
  * Registers memory of the caller for transfers; it must stay mapped until
  * afar_buffer_unregister(). `access`: AFAR_ACCESS_… bits.
- * Errors: -EOPNOTSUPP (kind), -EINVAL (no memory, no access).
+ * Errors: -EOPNOTSUPP (kind), -EINVAL (no memory, no access), -ENOMEM (over verbs also: more than the process may
+ * pin, RLIMIT_MEMLOCK).
  */
 int afar_buffer_register(struct afar_session *session, const struct afar_memory *memory,
 			 unsigned access, struct afar_buffer **out);
@@ -508,7 +511,7 @@ enum afar_opcode {
 #define AFAR_OP_DRIVEN 0x2U
 
 struct afar_iov {
-	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on RDMA */
+	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on verbs */
 	void *addr;
 	size_t length; /* bytes */
 };

@@ -210,8 +210,10 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 		goto out_end;
 	ret = plain_begin(&plain, queue, op, length);
 	if (!ret) {
-		ret = transfer(queue, &plain.ready, length, deadline);
-		plain_end(&plain, ret);
+		do
+			ret = transfer(queue, &plain.ready, plain.length, deadline);
+		while (plain_go_on(&plain, ret));
+		plain_end(&plain);
 	}
 	if (!ret)
 		near_look(op->target, queue);

@@ -7,48 +7,91 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "client/buffer.h"
 #include "memory/registration_cache.h"
 
+#define PLAIN_BOUNCE_MIN ((uint64_t)4 << 10)
+
+/* Memory cannot be pinned: there is too little of it, or the process may not pin more. */
+static bool is_want_of_memory(int status)
+{
+	return status == -ENOMEM || status == -EAGAIN;
+}
+
+/* After a failure that has left its line; what follows from it works, but slowly. */
+static void warn_once(struct afar_session *session)
+{
+	if (!atomic_exchange_explicit(&session->has_warned_of_pinning, true, memory_order_relaxed))
+		log_warn("%s; until then plain memory is copied, in pieces of %u KiB at most",
+			 afar_last_error(), (unsigned)(PLAIN_BOUNCE_MAX >> 10));
+}
+
 /* ---- Bouncing */
 
-static void copy_in(struct plain *plain)
+/* Copies the part's bytes between the caller's pieces and the buffer, and moves on behind them. */
+static void copy_part(struct plain *plain)
 {
-	char *to = plain->bounced.addr;
+	char *bounced = plain->bounced.addr;
+	uint64_t left = plain->length;
 
-	for (uint32_t i = 0; i < plain->op->nr_iov; i++) {
-		if (plain->op->iov[i].length)
-			memcpy(to, plain->op->iov[i].addr, plain->op->iov[i].length);
-		to += plain->op->iov[i].length;
+	while (left) {
+		const struct afar_iov *piece = &plain->op->iov[plain->iov_index];
+		char *addr = (char *)piece->addr + plain->iov_offset;
+		uint64_t length = piece->length - plain->iov_offset;
+
+		if (length > left)
+			length = left;
+		if (length && plain->op->opcode == AFAR_OP_WRITE)
+			memcpy(bounced, addr, length);
+		else if (length)
+			memcpy(addr, bounced, length);
+		bounced += length;
+		left -= length;
+		plain->iov_offset += length;
+		if (plain->iov_offset == piece->length) {
+			plain->iov_index++;
+			plain->iov_offset = 0;
+		}
 	}
 }
 
-static void copy_out(const struct plain *plain)
+/* Makes the next part ready. */
+static void bounce_part(struct plain *plain)
 {
-	const char *from = plain->bounced.addr;
-
-	for (uint32_t i = 0; i < plain->op->nr_iov; i++) {
-		if (plain->op->iov[i].length)
-			memcpy(plain->op->iov[i].addr, from, plain->op->iov[i].length);
-		from += plain->op->iov[i].length;
-	}
+	plain->length =
+		plain->remaining < plain->bounce->length ? plain->remaining : plain->bounce->length;
+	plain->ready.offset = plain->op->offset + (plain->total - plain->remaining);
+	plain->bounced.length = plain->length;
+	if (plain->op->opcode == AFAR_OP_WRITE)
+		copy_part(plain);
 }
 
-static int bounce(struct plain *plain, struct afar_queue *queue, uint64_t length)
+/* Of as many bytes as can be pinned. */
+static int make_bounce(struct afar_queue *queue)
 {
-	if (!queue->bounce) {
-		int ret = buffer_new(queue->session, PLAIN_BOUNCE_MAX, &queue->bounce);
+	uint64_t length = PLAIN_BOUNCE_MAX;
+	int ret = buffer_new(queue->session, length, &queue->bounce);
 
-		if (ret)
-			return ret;
+	while (is_want_of_memory(ret) && length > PLAIN_BOUNCE_MIN) {
+		warn_once(queue->session);
+		length /= 2;
+		ret = buffer_new(queue->session, length, &queue->bounce);
 	}
+	return ret;
+}
+
+static int bounce(struct plain *plain, struct afar_queue *queue)
+{
+	int ret = queue->bounce ? 0 : make_bounce(queue);
+
+	if (ret)
+		return ret;
 	plain->bounce = queue->bounce;
-	plain->bounced = (struct afar_iov){
-		.buffer = queue->bounce, .addr = queue->bounce->addr, .length = length};
+	plain->bounced = (struct afar_iov){.buffer = queue->bounce, .addr = queue->bounce->addr};
 	plain->ready.iov = &plain->bounced;
 	plain->ready.nr_iov = 1;
-	if (plain->op->opcode == AFAR_OP_WRITE)
-		copy_in(plain);
+	bounce_part(plain);
 	return 0;
 }
 
@@ -109,18 +152,36 @@ int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar
 		uint64_t length)
 {
 	bool is_wanted = queue->session->fabrics.needs_registration;
+	int ret;
 
-	*plain = (struct plain){.op = op, .ready = *op};
+	*plain = (struct plain){
+		.op = op, .ready = *op, .length = length, .total = length, .remaining = length};
 	if (!is_wanted || !length || op->iov[0].buffer)
 		return 0;
-	return length <= PLAIN_BOUNCE_MAX ? bounce(plain, queue, length)
-					  : register_pieces(plain, queue);
+	if (length <= PLAIN_BOUNCE_MAX)
+		return bounce(plain, queue);
+	ret = register_pieces(plain, queue);
+	if (!is_want_of_memory(ret))
+		return ret;
+	warn_once(queue->session);
+	plain->ready = *op;
+	return bounce(plain, queue);
 }
 
-void plain_end(struct plain *plain, int status)
+bool plain_go_on(struct plain *plain, int status)
 {
-	if (plain->bounce && plain->op->opcode == AFAR_OP_READ && !status)
-		copy_out(plain);
+	if (!plain->bounce || status)
+		return false;
+	if (plain->op->opcode == AFAR_OP_READ)
+		copy_part(plain);
+	plain->remaining -= plain->length;
+	if (plain->remaining)
+		bounce_part(plain);
+	return plain->remaining > 0;
+}
+
+void plain_end(struct plain *plain)
+{
 	if (plain->iov)
 		unregister_pieces(plain);
 }

@@ -50,6 +50,7 @@ struct afar_session {
 	struct fabrics fabrics;
 	struct segment_cache *segments;		  /* of mappings and buffers */
 	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */
+	atomic_bool has_warned_of_pinning;	  /* plain.c */
 
 	pthread_mutex_t lock; /* guards all below; held for moments */
 	pthread_cond_t changed;

@@ -389,16 +389,16 @@ static bool enter(struct registration_cache *cache, struct registration *registr
 	return true;
 }
 
-/* Deregisters some, or waits until somebody has, if `length` more bytes would be too many. False: they would not,
- * or all others are used. */
-static bool make_some_space(struct registration_cache *cache, size_t length)
+/* Deregisters some, or waits until somebody has, if `length` more bytes would be too many: more than `bytes_max`. False:
+ * they would not, or all others are used. */
+static bool make_some_space(struct registration_cache *cache, size_t length, uint64_t bytes_max)
 {
 	struct registration *batch[BATCH_MAX];
 	bool may_help = true;
 	size_t nr = 0;
 
 	pthread_mutex_lock(&cache->lock);
-	if (cache->stat.bytes + length <= cache->options.bytes_max) {
+	if (cache->stat.bytes + length <= bytes_max) {
 		may_help = false;
 	} else if (cache->removing_bytes > 0) {
 		pthread_cond_wait(&cache->removed, &cache->lock);
@@ -416,8 +416,9 @@ static bool make_some_space(struct registration_cache *cache, size_t length)
 
 /* ---- Registering */
 
-/* Registers it, and keeps it if that may be and nothing has become of its memory meanwhile. */
-static int complete(struct registration_cache *cache, struct registration *registration)
+/* Registers it, and keeps it if it was entered for that and nothing has become of its memory meanwhile. */
+static int complete(struct registration_cache *cache, struct registration *registration,
+		    bool is_entered)
 {
 	const struct registrar *registrar = &cache->options.registrar;
 	struct range range = registration->range;
@@ -439,6 +440,10 @@ static int complete(struct registration_cache *cache, struct registration *regis
 	}
 	if (status != 0)
 		cache->stat.bytes -= length_of(registration);
+	else if (is_entered)
+		cache->stat.nr_added++;
+	else
+		cache->stat.nr_passing++;
 	cache->is_all_used = false;
 	if (is_short(cache))
 		pthread_cond_signal(&cache->condemned_some);
@@ -446,34 +451,65 @@ static int complete(struct registration_cache *cache, struct registration *regis
 	return status;
 }
 
-static int add(struct registration_cache *cache, struct range range, bool may_keep,
-	       struct registration **out)
+/* `*may_keep`: whether it was to be kept. */
+static int try_to_add(struct registration_cache *cache, struct range range, bool *may_keep,
+		      struct registration **out)
 {
 	struct registration *registration = calloc(1, sizeof(*registration));
-	bool is_entered;
 	int status;
 
 	if (!registration)
 		return error_code(-ENOMEM);
-	while (make_some_space(cache, range.end - range.start))
+	while (make_some_space(cache, range.end - range.start, cache->options.bytes_max))
 		;
 	registration->range = range;
 	registration->nr_references = 1;
 	registration->state = REGISTRATION_LOST;
 	pthread_mutex_lock(&cache->lock);
-	is_entered = may_keep && enter(cache, registration);
-	cache->stat.nr_added += is_entered;
-	cache->stat.nr_passing += !is_entered;
+	*may_keep = *may_keep && enter(cache, registration);
 	cache->stat.bytes += length_of(registration);
 	pthread_mutex_unlock(&cache->lock);
-	status = complete(cache, registration);
-	if (status == 0) {
+	status = complete(cache, registration, *may_keep);
+	if (status == 0)
 		*out = registration;
-		return 0;
+	else
+		free(registration);
+	return status;
+}
+
+static uint64_t bytes_now(struct registration_cache *cache)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&cache->lock);
+	bytes = cache->stat.bytes;
+	pthread_mutex_unlock(&cache->lock);
+	return bytes;
+}
+
+/* Where no more can be pinned, what is kept for later is what is missing now: as much as is wanted is let go of. */
+static int add(struct registration_cache *cache, struct range range, struct registration **out)
+{
+	uint64_t bytes_max = bytes_now(cache);
+	bool may_keep = true;
+
+	for (;;) {
+		uint64_t bytes_before = bytes_now(cache);
+		bool is_kept = may_keep;
+		int status = try_to_add(cache, range, &is_kept, out);
+
+		if (status == 0)
+			return 0;
+		/* Others may have made some way meanwhile. */
+		if ((status == -ENOMEM || status == -EAGAIN) &&
+		    (make_some_space(cache, range.end - range.start, bytes_max) ||
+		     bytes_now(cache) < bytes_before))
+			continue;
+		/* It may have been too much, or of two kinds, together with what it touches. */
+		if (!is_kept)
+			return status;
+		may_keep = false;
 	}
-	free(registration);
-	/* It may have been too much, or of two kinds, together with what it touches. */
-	return is_entered ? add(cache, range, false, out) : status;
 }
 
 /* ---- Taking and giving */
@@ -511,7 +547,7 @@ int registration_take(struct registration_cache *cache, void *addr, size_t lengt
 		return error_code(-AFAR_EFORKED);
 	range = (struct range){start & ~(PAGE - 1), (end + PAGE - 1) & ~(PAGE - 1)};
 	*out = look_up(cache, range);
-	return *out ? 0 : add(cache, range, true, out);
+	return *out ? 0 : add(cache, range, out);
 }
 
 void registration_give(struct registration_cache *cache, struct registration *registration)

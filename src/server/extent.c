@@ -342,7 +342,8 @@ static int register_all(struct extent_pool *pool, uint64_t namespace,
 			deregister_all(pool, reservation, extent);
 			return error_fail(status,
 					  "reserve %llu MiB: the fabric does not register the "
-					  "memory (%s); raise the limit of locked memory",
+					  "memory (%s); raise the limit of locked memory "
+					  "(LimitMEMLOCK=)",
 					  in_mib(reservation->bytes), afar_strerror(status));
 		}
 	}

@@ -41,6 +41,8 @@ static struct book {
 	size_t bytes, bytes_most;
 	unsigned nr_batches;
 	size_t largest; /* that it takes; 0: any */
+	size_t most;	/* bytes that it has at once; 0: any */
+	unsigned nr_refused;
 } book;
 
 static struct registration_cache *cache;
@@ -53,6 +55,11 @@ static int add(void *context, void *addr, size_t length, void **registration)
 	if (book.largest && length > book.largest)
 		return -ENOMEM;
 	pthread_mutex_lock(&book.lock);
+	if (book.most && book.bytes + length > book.most) {
+		book.nr_refused++;
+		pthread_mutex_unlock(&book.lock);
+		return -ENOMEM;
+	}
 	entry = &book.entries[book.nr_made++ % BOOK_MAX];
 	*entry = (struct entry){addr, length, true};
 	book.nr_there++;
@@ -252,7 +259,8 @@ static void test_merger_that_fails(void **state)
 	use(memory, 6 * PAGE);
 	book.largest = 7 * PAGE;
 	use(memory + 4 * PAGE, 6 * PAGE);
-	assert_int_equal(stat_now().nr_passing, 1);
+	assert_int_equal(book.nr_made, 2);
+	assert_int_equal(stat_now().nr_added, 2);
 	munmap(memory, 16 * PAGE);
 	close_cache();
 }
@@ -541,6 +549,40 @@ static void test_bad_input(void **state)
 	close_cache();
 }
 
+/* Less can be registered than may be kept, as where the process may pin little: what is kept and not used makes way, for
+ * as much as is wanted; what never fits costs no more than that. */
+static void test_refused_for_want_of_memory(void **state)
+{
+	struct registration *registration, *used;
+	char *memory;
+
+	(void)state;
+	open_cache(1024 * KIB, 64, 1);
+	memory = map(64 * PAGE);
+	book.most = 16 * PAGE;
+	for (unsigned round = 0; round < 3; round++)
+		for (unsigned i = 0; i < 8; i++)
+			use(memory + 8 * i * PAGE, 4 * PAGE);
+	assert_true(book.nr_refused > 0);
+	assert_int_equal(book.nr_there, 4);
+	assert_int_equal(stat_now().nr_added, 24);
+	assert_int_equal(stat_now().nr_passing, 0);
+
+	assert_int_equal(registration_take(cache, memory, 4 * PAGE, &used), 0);
+	assert_int_equal(registration_take(cache, memory + 8 * PAGE, 13 * PAGE, &registration),
+			 -ENOMEM);
+	assert_int_equal(book.nr_there, 1);
+	assert_int_equal(stat_now().bytes, 4 * PAGE);
+	assert_int_equal(registration_take(cache, memory + 8 * PAGE, 12 * PAGE, &registration), 0);
+	assert_int_equal(registration_take(cache, memory + 40 * PAGE, 4 * PAGE,
+					   &(struct registration *){NULL}),
+			 -ENOMEM);
+	registration_give(cache, registration);
+	registration_give(cache, used);
+	munmap(memory, 64 * PAGE);
+	close_cache();
+}
+
 static void test_child(void **state)
 {
 	struct registration *registration;
@@ -586,6 +628,7 @@ int main(void)
 		cmocka_unit_test(test_unwatchable),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_refused_for_want_of_memory),
 		cmocka_unit_test(test_child),
 	};
 

@@ -5,8 +5,10 @@
  * Called through the fabric seam, from any thread. A domain owns libfabric's.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "fabric/ofi/ofi.h"
@@ -84,12 +86,27 @@ static int register_with_key(struct ofi_domain *domain, void *addr, size_t lengt
 	return rc == 0 ? 0 : ofi_errno(rc);
 }
 
+/* What is to be done where no more memory can be pinned. */
+static const char *pinning_advice(char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+		return "; the machine has no more that can be pinned, register less";
+	snprintf(text, size,
+		 "; the process may pin %llu KiB (RLIMIT_MEMLOCK), raise that: ulimit -l, or "
+		 "LimitMEMLOCK= of its service",
+		 (unsigned long long)limit.rlim_cur >> 10);
+	return text;
+}
+
 int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out)
 {
 	struct ofi_domain *domain = ofi_container(base, struct ofi_domain);
 	struct ofi_fabric *fabric = ofi_container(base->fabric, struct ofi_fabric);
 	bool is_remote = (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
+	char advice[160];
 	struct fid_mr *mr;
 	int rc;
 
@@ -100,7 +117,9 @@ int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	if (rc != 0)
 		return error_fail(rc, "register %zu bytes of memory with %s: %s%s", length,
 				  base->fabric->attributes.transport, afar_strerror(rc),
-				  rc == -ENOMEM ? "; raise the limit of locked memory" : "");
+				  rc == -ENOMEM || rc == -EAGAIN
+					  ? pinning_advice(advice, sizeof(advice))
+					  : "");
 	out->handle = mr;
 	out->descriptor = fi_mr_desc(mr);
 	out->key = fi_mr_key(mr);
