@@ -561,6 +561,8 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* of a connection that was closed: ended long ago */
 	if (completion->status) {
+		if (completion->status == -EFAULT) /* else it ended with another, or the peer */
+			operation_fail(transfer->operation, -EFAULT);
 		path_end(queue, transfer->path, -AFAR_ESERVER);
 		return;
 	}

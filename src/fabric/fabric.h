@@ -82,7 +82,9 @@ struct fabric_piece {
 
 struct fabric_completion {
 	uint64_t context;
-	int status; /* 0, or a negative errno; -ETIMEDOUT: the peer is silent, and may do it yet */
+	/* 0, or a negative errno. -ETIMEDOUT: the peer is silent, and may do it yet. -EFAULT: the local memory was not
+	 * there; it comes before all else that ends with the connection. */
+	int status;
 };
 
 enum fabric_event_kind {

@@ -265,6 +265,13 @@ void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error)
 	tcp_endpoint_break(endpoint);
 }
 
+void tcp_endpoint_fault(struct tcp_endpoint *endpoint, uint32_t place)
+{
+	endpoint->has_fault = true;
+	endpoint->fault = place & endpoint->expected_mask;
+	tcp_endpoint_break(endpoint);
+}
+
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
 	const int status = !endpoint->was_connected ? -ECONNREFUSED
@@ -272,9 +279,15 @@ void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink
 						    : -ECONNRESET;
 	const struct tcp_outgoing *out;
 
+	if (endpoint->has_fault && !endpoint->is_fault_told && !tcp_sink_is_full(sink)) {
+		tcp_sink_put(sink, endpoint->expected[endpoint->fault].context, -EFAULT);
+		endpoint->is_fault_told = true;
+	}
 	while (endpoint->expected_first != endpoint->expected_end && !tcp_sink_is_full(sink)) {
 		uint32_t index = endpoint->expected_first++ & endpoint->expected_mask;
 
+		if (endpoint->has_fault && endpoint->fault == index)
+			continue;
 		tcp_sink_put(sink, endpoint->expected[index].context, status);
 	}
 	while (endpoint->out_first != endpoint->out_end && !tcp_sink_is_full(sink)) {

@@ -65,13 +65,15 @@ static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, size_t most,
 	return bytes;
 }
 
-static size_t gather(struct tcp_endpoint *endpoint, struct iovec *iov, size_t *nr_iov)
+/* Of `nr_max` frames at most. */
+static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, struct iovec *iov,
+		     size_t *nr_iov)
 {
 	uint64_t skip = endpoint->out_sent;
 	size_t bytes = 0;
 
 	*nr_iov = 0;
-	for (uint32_t i = endpoint->out_next; i != endpoint->out_end; i++) {
+	for (uint32_t i = endpoint->out_next; i != endpoint->out_end && nr_max-- > 0; i++) {
 		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= SEND_BYTES)
 			break;
 		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip,
@@ -100,22 +102,39 @@ static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 	}
 }
 
-bool tcp_stream_flush(struct tcp_endpoint *endpoint)
+static ssize_t send_frames(struct tcp_endpoint *endpoint, uint32_t nr_max)
 {
 	struct iovec iov[SEND_IOV];
 	struct msghdr message = {.msg_iov = iov};
-	size_t bytes;
+	size_t bytes = gather(endpoint, nr_max, iov, &message.msg_iovlen);
+
+	return message.msg_iovlen == 1
+		       ? send(endpoint->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+		       : sendmsg(endpoint->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The first frame that is not sent is of memory that is not there. */
+__attribute__((cold)) static void fail_sending(struct tcp_endpoint *endpoint)
+{
+	if (endpoint->out[endpoint->out_next & endpoint->out_mask].type == TCP_WRITE)
+		tcp_endpoint_fault(endpoint, endpoint->expected_sent);
+	else
+		tcp_endpoint_break(endpoint);
+}
+
+bool tcp_stream_flush(struct tcp_endpoint *endpoint)
+{
 	ssize_t nr;
 
 	if (endpoint->out_next == endpoint->out_end)
 		return false;
-	bytes = gather(endpoint, iov, &message.msg_iovlen);
-	if (message.msg_iovlen == 1)
-		nr = send(endpoint->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-	else
-		nr = sendmsg(endpoint->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	nr = send_frames(endpoint, UINT32_MAX);
+	if (nr < 0 && errno == EFAULT)
+		nr = send_frames(endpoint, 1); /* it may be one behind that */
 	if (nr >= 0)
 		note_sent(endpoint, (uint64_t)nr);
+	else if (errno == EFAULT)
+		fail_sending(endpoint);
 	else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
 		tcp_endpoint_fail(endpoint, errno);
 	return nr > 0;
@@ -384,6 +403,15 @@ static ssize_t receive_header(struct tcp_endpoint *endpoint, size_t *asked)
 	return nr;
 }
 
+/* The memory that a payload is for is not there. */
+__attribute__((cold)) static void fail_receiving(struct tcp_endpoint *endpoint)
+{
+	if (endpoint->in.type == TCP_READ_REPLY)
+		tcp_endpoint_fault(endpoint, endpoint->expected_first);
+	else
+		tcp_endpoint_break(endpoint);
+}
+
 /* Returns how many bytes have come, 0 for none; `*is_drained`: there are no more for now. */
 static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 {
@@ -393,6 +421,8 @@ static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 
 	if (nr == 0)
 		tcp_endpoint_break(endpoint);
+	else if (nr < 0 && errno == EFAULT)
+		fail_receiving(endpoint);
 	else if (nr < 0 && errno != EAGAIN && errno != EINTR)
 		tcp_endpoint_fail(endpoint, errno);
 	*is_drained = nr < (ssize_t)asked;

@@ -103,6 +103,9 @@ struct tcp_endpoint {
 	enum tcp_state told; /* the state that queue_event() last told */
 	bool was_connected;  /* of TCP_IS_CLOSED */
 	bool is_silent; /* of TCP_IS_CLOSED: the peer has not ended it, but is not heard of any more */
+	bool has_fault; /* of TCP_IS_CLOSED: local memory of a request was not there */
+	bool is_fault_told;
+	uint32_t fault;			 /* which it is of those expected */
 	bool has_greeted;		 /* the hello is sent */
 	bool is_hung;			 /* epoll says that the connection has ended */
 	bool lacks_receive;		 /* a message waits for one */
@@ -212,7 +215,9 @@ void tcp_endpoint_greet(struct tcp_endpoint *endpoint);
 void tcp_endpoint_break(struct tcp_endpoint *endpoint);
 /* The same, after a system call on the socket has failed with `error`. */
 void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error);
-/* Tells what has ended with the connection. Afterwards, if there was room for all, nothing is left. */
+/* The same, because the local memory of a request is not there, or may not be used so: a place among those expected. */
+void tcp_endpoint_fault(struct tcp_endpoint *endpoint, uint32_t place);
+/* Tells what has ended with the connection, first the request that was at fault. Afterwards, if there was room for all, nothing is left. */
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
 
 /* stream.c */
