@@ -105,6 +105,42 @@ int afar_session_close(struct afar_session *session);
  */
 int afar_session_status(struct afar_session *session, char **json);
 
+struct afar_session_stat {
+	size_t size; /* sizeof(struct afar_session_stat), set by the caller */
+	/* Memory of mappings, and of buffers of 2 MiB and more, that ended, kept for the next. */
+	uint64_t cached_bytes;
+	uint64_t cached_bytes_max; /* options.cache_bytes                    */
+	uint64_t nr_cache_hits;	   /* that were made of it, since it began   */
+	uint64_t nr_cache_misses;  /* that were populated                    */
+	uint64_t huge_bytes;	   /* of all the process's memory: on huge pages */
+	/* Memory registered with transports that want it: buffers, mappings, what queues need themselves, plain memory. */
+	uint64_t nr_registrations; /* made since the session began           */
+	uint64_t registered_bytes; /* now                                    */
+	uint64_t nr_bounced; /* transfers copied part by part, because registering was refused */
+	/* Plain memory that stays registered, see options.registration_bytes. */
+	uint64_t kept_bytes;
+	uint64_t kept_bytes_max;
+	uint64_t nr_kept;
+	uint64_t nr_kept_max;
+	uint64_t nr_kept_hits;	  /* transfers' pieces that were found       */
+	uint64_t nr_kept_misses;  /* … that were registered                  */
+	uint64_t nr_kept_evicted; /* that went for want of room              */
+	uint64_t nr_kept_changed; /* … because their memory was unmapped, moved or dropped */
+	/* Connections to servers' memory, one for each queue, namespace and server. */
+	uint32_t nr_paths;
+	uint32_t
+		nr_unused_paths_max; /* of a queue: kept though no region is open that wants them */
+	uint32_t nr_blocking_queues; /* made for blocking calls              */
+	uint32_t nr_blocking_queues_max;
+};
+
+/*
+ * What the session keeps so that it need not be made again, up to which limits, and how often that has helped.
+ * While a program uses buffers and mappings that it has, nr_registrations stands still. Does not block for others, but
+ * has the kernel walk the process's page tables for `huge_bytes`, at most once a second: not for the data path.
+ */
+int afar_session_stat(struct afar_session *session, struct afar_session_stat *out);
+
 /* ---- Keys: the cluster's principals ----------------------------------------------------------- */
 
 #define AFAR_PRINCIPAL_MAX 32 /* bytes of a principal's name, without the final 0        */
@@ -326,6 +362,7 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * may have been written). Nothing is moved when the range is not wholly inside the region.
  * Over transports that want memory registered, more than 64 KiB of plain memory are registered for the transfer, or,
  * where the process may pin no more, copied part by part like less.
+ * Memory that is not there is -EFAULT where the kernel finds out, and SIGSEGV where the library copies: afar_region(3).
  * Connections are made at the first use. A server closes those of a session when memory that the session
  * could reach becomes another's; a transfer that meets that is repeated over a new one.
  * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES (a

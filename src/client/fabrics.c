@@ -24,9 +24,11 @@ void fabrics_close(struct fabrics *fabrics)
 
 /* ---- With the lock held */
 
-static int register_on(const struct fabric *fabric, unsigned number, struct fabrics_memory *memory)
+static int register_on(struct fabrics *fabrics, const struct fabric *fabric, unsigned number,
+		       struct fabrics_memory *memory)
 {
 	unsigned access = memory->access;
+	int status;
 
 	if (!fabric)
 		return 0;
@@ -34,14 +36,21 @@ static int register_on(const struct fabric *fabric, unsigned number, struct fabr
 		access &= FABRIC_LOCAL;
 	if (!fabric->attributes.needs_local_registration && !(access & ~(unsigned)FABRIC_LOCAL))
 		return 0;
-	return fabric_memory_register(fabric->domain, memory->addr, memory->length, access,
-				      &memory->on[number]);
+	status = fabric_memory_register(fabric->domain, memory->addr, memory->length, access,
+					&memory->on[number]);
+	if (!status && memory->on[number].handle) {
+		fabrics->nr_registered_ever++;
+		fabrics->registered_bytes += memory->length;
+	}
+	return status;
 }
 
-static void deregister_on(unsigned number, struct fabrics_memory *memory)
+static void deregister_on(struct fabrics *fabrics, unsigned number, struct fabrics_memory *memory)
 {
-	if (memory->on[number].handle)
+	if (memory->on[number].handle) {
 		fabric_memory_deregister(&memory->on[number]);
+		fabrics->registered_bytes -= memory->length;
+	}
 	memory->on[number] = (struct fabric_memory){0};
 }
 
@@ -52,7 +61,7 @@ static int register_all(struct fabrics *fabrics, const struct fabric *fabric, un
 	int status = 0;
 
 	cds_list_for_each_entry (memory, &fabrics->memories, node) {
-		status = register_on(fabric, number, memory);
+		status = register_on(fabrics, fabric, number, memory);
 		if (status)
 			break;
 	}
@@ -61,7 +70,7 @@ static int register_all(struct fabrics *fabrics, const struct fabric *fabric, un
 	cds_list_for_each_entry (done, &fabrics->memories, node) {
 		if (done == memory)
 			break;
-		deregister_on(number, done);
+		deregister_on(fabrics, number, done);
 	}
 	return status;
 }
@@ -149,11 +158,11 @@ int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory)
 
 	pthread_mutex_lock(&fabrics->lock);
 	for (unsigned i = 0; i < fabrics->nr_known && !status; i++)
-		status = register_on(fabrics->known[i].fabric, i, memory);
+		status = register_on(fabrics, fabrics->known[i].fabric, i, memory);
 	if (!status)
 		cds_list_add(&memory->node, &fabrics->memories);
 	for (unsigned i = 0; i < fabrics->nr_known && status; i++)
-		deregister_on(i, memory);
+		deregister_on(fabrics, i, memory);
 	pthread_mutex_unlock(&fabrics->lock);
 	return status;
 }
@@ -163,6 +172,13 @@ void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory)
 	pthread_mutex_lock(&fabrics->lock);
 	cds_list_del(&memory->node);
 	for (unsigned i = 0; i < fabrics->nr_known; i++)
-		deregister_on(i, memory);
+		deregister_on(fabrics, i, memory);
+	pthread_mutex_unlock(&fabrics->lock);
+}
+
+void fabrics_stat(struct fabrics *fabrics, struct fabrics_stat *out)
+{
+	pthread_mutex_lock(&fabrics->lock);
+	*out = (struct fabrics_stat){fabrics->nr_registered_ever, fabrics->registered_bytes};
 	pthread_mutex_unlock(&fabrics->lock);
 }

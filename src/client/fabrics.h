@@ -33,6 +33,8 @@ struct fabrics {
 	} known[FABRICS_MAX];
 	unsigned nr_known;
 	struct cds_list_head memories;	/* of struct fabrics_memory */
+	uint64_t nr_registered_ever;	/* with one of them; of memory that two want, two */
+	uint64_t registered_bytes;	/* now, likewise                                  */
 	atomic_bool needs_registration; /* one of the fabrics does */
 };
 
@@ -73,5 +75,11 @@ static inline struct fabric *fabrics_at(const struct fabrics *fabrics, unsigned 
  * fabric_memory_register(): it is registered nowhere. */
 int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory);
 void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory);
+
+struct fabrics_stat {
+	uint64_t nr_ever;
+	uint64_t bytes;
+};
+void fabrics_stat(struct fabrics *fabrics, struct fabrics_stat *out);
 
 #endif

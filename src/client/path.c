@@ -73,10 +73,6 @@ void queue_refresh(struct afar_queue *queue)
 	queue_check(queue);
 }
 
-/* Connections that no target of the session wants at the moment are kept for a while: regions of the same
- * namespaces may be opened again. */
-#define UNUSED_PATHS_MAX 8U
-
 static bool path_is_unused(const struct path *path)
 {
 	return path && path->reach->nr_targets == 0;
@@ -88,7 +84,7 @@ static void drop_unused_paths(struct afar_queue *queue)
 
 	for (uint32_t i = 0; i < queue->nr_paths; i++)
 		nr_unused += path_is_unused(queue->paths[i]);
-	for (uint32_t i = 0; i < queue->nr_paths && nr_unused > UNUSED_PATHS_MAX; i++) {
+	for (uint32_t i = 0; i < queue->nr_paths && nr_unused > PATHS_UNUSED_MAX; i++) {
 		if (!path_is_unused(queue->paths[i]))
 			continue;
 		path_free(queue, queue->paths[i]);

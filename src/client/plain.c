@@ -164,6 +164,7 @@ int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar
 	if (!is_want_of_memory(ret))
 		return ret;
 	warn_once(queue->session);
+	atomic_fetch_add_explicit(&queue->session->nr_bounced, 1, memory_order_relaxed);
 	plain->ready = *op;
 	return bounce(plain, queue);
 }

@@ -66,6 +66,9 @@ enum path_state {
 };
 
 #define PATH_LANES_MAX 4
+/* Connections that no target of the session wants at the moment are kept for a while: regions of the same
+ * namespaces may be opened again. So many of a queue. */
+#define PATHS_UNUSED_MAX 8U
 
 /* A connection over one lane. */
 struct path_lane {

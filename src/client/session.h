@@ -51,6 +51,7 @@ struct afar_session {
 	struct segment_cache *segments;		  /* of mappings and buffers */
 	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */
 	atomic_bool has_warned_of_pinning;	  /* plain.c */
+	_Atomic uint64_t nr_bounced; /* transfers of plain memory that could not be registered */
 
 	pthread_mutex_t lock; /* guards all below; held for moments */
 	pthread_cond_t changed;

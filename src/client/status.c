@@ -110,7 +110,7 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 
 	return json_pack(
 		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o}",
+		"s:o, s:o, s:o, s:o}",
 		"server", number(server->server), "name", text(server->name), "is_up",
 		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
 		"control_address", text(server->control_address), "lanes",
@@ -120,7 +120,9 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 		number(report->dirty_bytes), "clean_bytes", number(report->clean_bytes),
 		"scrubbed_bytes", number(report->scrubbed_bytes), "scrub_bytes_per_s",
 		number(report->scrub_bytes_per_s), "nr_connections", number(report->nr_connections),
-		"resident_bytes", number(report->resident_bytes), "report_age_ms",
+		"resident_bytes", number(report->resident_bytes), "pool_bytes",
+		number(report->pool_bytes), "huge_bytes", number(report->huge_bytes),
+		"nr_registrations", number(report->nr_registrations), "report_age_ms",
 		number_if(status->is_up, status->report_age_ms), "down_ms",
 		number_if(!status->is_up, status->down_ms));
 }

@@ -482,6 +482,9 @@ void server_take_report(struct core *core, struct live_server *live,
 	plain.draining_bytes = report->draining_bytes;
 	plain.scrubbed_bytes = report->scrubbed_bytes;
 	plain.scrub_bytes_per_s = report->scrub_bytes_per_s;
+	plain.pool_bytes = report->pool_bytes;
+	plain.huge_bytes = report->huge_bytes;
+	plain.nr_registrations = report->nr_registrations;
 	live->report = plain;
 	live->reported_at = core_now(core);
 	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;

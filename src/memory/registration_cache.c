@@ -568,7 +568,9 @@ void registration_cache_stat(struct registration_cache *cache, struct registrati
 {
 	pthread_mutex_lock(&cache->lock);
 	*out = cache->stat;
+	out->bytes_max = cache->options.bytes_max;
 	out->nr = cache->kept.nr;
+	out->nr_max = cache->options.nr_max;
 	out->nr_unwatchable = cache->unwatchable.nr;
 	pthread_mutex_unlock(&cache->lock);
 }

@@ -40,8 +40,10 @@ struct registration_cache_stat {
 	uint64_t nr_removals;	     /* batches deregistered                            */
 	uint64_t nr_removals_in_use; /* of those by who asked for a registration   */
 	uint64_t bytes;		     /* registered now                                  */
+	uint64_t bytes_max;	     /* as options say, as does the next but one        */
 	size_t nr;		     /* kept now                                        */
-	size_t nr_unwatchable;	     /* ranges of which nothing is kept any more        */
+	size_t nr_max;
+	size_t nr_unwatchable; /* ranges of which nothing is kept any more        */
 };
 
 struct registration_cache;

@@ -59,4 +59,11 @@ void segment_cache_give(struct segment_cache *cache, void *addr, size_t length);
 /* Bytes kept now. */
 uint64_t segment_cache_bytes(struct segment_cache *cache);
 
+struct segment_cache_stat {
+	uint64_t bytes, bytes_max; /* kept                            */
+	uint64_t nr_hits;	   /* taken from what was kept        */
+	uint64_t nr_misses;	   /* mapped and populated for a taker */
+};
+void segment_cache_stat(struct segment_cache *cache, struct segment_cache_stat *out);
+
 #endif

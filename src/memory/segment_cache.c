@@ -23,6 +23,7 @@ struct segment_cache {
 	struct cds_list_head pieces; /* least recently given last */
 	uint64_t bytes;
 	uint64_t bytes_max;
+	uint64_t nr_hits, nr_misses;
 };
 
 int segment_cache_open(uint64_t bytes_max, struct segment_cache **out)
@@ -121,6 +122,8 @@ static bool take_kept(struct segment_cache *cache, size_t length, void **addr)
 	pthread_mutex_lock(&cache->lock);
 	piece = best_fit(cache, length);
 	is_found = piece != NULL;
+	cache->nr_hits += is_found;
+	cache->nr_misses += !is_found;
 	if (is_found) {
 		*addr = piece->addr;
 		piece->addr += length;
@@ -207,4 +210,16 @@ uint64_t segment_cache_bytes(struct segment_cache *cache)
 	bytes = cache->bytes;
 	pthread_mutex_unlock(&cache->lock);
 	return bytes;
+}
+
+void segment_cache_stat(struct segment_cache *cache, struct segment_cache_stat *out)
+{
+	pthread_mutex_lock(&cache->lock);
+	*out = (struct segment_cache_stat){
+		.bytes = cache->bytes,
+		.bytes_max = cache->bytes_max,
+		.nr_hits = cache->nr_hits,
+		.nr_misses = cache->nr_misses,
+	};
+	pthread_mutex_unlock(&cache->lock);
 }

@@ -322,6 +322,7 @@ static int register_for(struct extent_pool *pool, struct extent *extent, struct 
 		domains_put(pool->options.domains, domain);
 	else
 		extent->keys[reach.may_write].domain = domain;
+	pool->nr_registrations += status == 0;
 	return status;
 }
 

@@ -53,6 +53,8 @@ struct extent_pool_stat {
 	uint64_t scrubbed_bytes;    /* since the start                                   */
 	uint64_t scrub_bytes_per_s; /* while it scrubs, of late; 0: it has not yet       */
 	size_t nr_granted;
+	uint64_t pool_bytes;	   /* of scrubbed memory kept, at most */
+	uint64_t nr_registrations; /* since the start                  */
 };
 
 /* Starts the scrubber; populates nothing. */

@@ -72,9 +72,10 @@ struct extent_pool {
 	void *granted_by_number;
 	uint64_t next_number;
 
-	uint64_t scrubbed_bytes; /* since the start                                    */
-	uint64_t recent_bytes;	 /* of those, lately…                                  */
-	uint64_t recent_ns;	 /* … and how long that took                           */
+	_Atomic uint64_t nr_registrations; /* since the start                          */
+	uint64_t scrubbed_bytes;	   /* since the start                                    */
+	uint64_t recent_bytes; /* of those, lately…                                  */
+	uint64_t recent_ns;    /* … and how long that took                           */
 };
 
 /* The pool's numbers have changed. Without the lock. */

@@ -101,5 +101,8 @@ void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out)
 			? (uint64_t)((double)pool->recent_bytes * 1e9 / (double)pool->recent_ns)
 			: 0;
 	out->nr_granted = pool->nr_granted;
+	out->pool_bytes =
+		pool->options.pool_bytes ? pool->options.pool_bytes : pool->options.capacity_bytes;
+	out->nr_registrations = pool->nr_registrations;
 	pthread_mutex_unlock(&pool->lock);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "memory/huge.h"
 #include "server/report.h"
 
 static uint64_t resident_bytes(void)
@@ -49,6 +50,9 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct rep
 	out->scrub_bytes_per_s = stat.scrub_bytes_per_s;
 	out->nr_connections = lanes_nr_connections(lanes);
 	out->resident_bytes = resident_bytes();
+	out->pool_bytes = stat.pool_bytes;
+	out->huge_bytes = memory_huge_bytes();
+	out->nr_registrations = stat.nr_registrations;
 	out->lanes = report->pointers;
 	for (unsigned i = 0; i < lanes_nr(lanes); i++) {
 		fill_lane(lanes, i, &report->lanes[i]);

@@ -63,9 +63,9 @@ static void print_servers(const json_t *servers)
 	const json_t *server;
 	size_t i;
 
-	printf("\n%-*s %-5s %10s %10s %10s %10s %10s %12s %6s  %s\n", NAME_COLUMNS, "SERVER",
-	       "STATE", "CAPACITY", "GRANTED", "CLEAN", "DRAINING", "DIRTY", "SCRUB", "PEERS",
-	       "PATHS");
+	printf("\n%-*s %-5s %10s %10s %10s %10s %10s %10s %12s %10s %6s  %s\n", NAME_COLUMNS,
+	       "SERVER", "STATE", "CAPACITY", "GRANTED", "CLEAN", "KEPT", "DRAINING", "DIRTY",
+	       "SCRUB", "HUGE", "PEERS", "PATHS");
 	json_array_foreach(servers, i, server)
 	{
 		const json_t *lane, *lanes = json_object_get(server, "lanes");
@@ -76,9 +76,11 @@ static void print_servers(const json_t *servers)
 		print_bytes(server, "capacity_bytes");
 		print_bytes(server, "granted_bytes");
 		print_bytes(server, "clean_bytes");
+		print_bytes(server, "pool_bytes");
 		print_bytes(server, "draining_bytes");
 		print_bytes(server, "dirty_bytes");
 		print_scrub_rate(server);
+		print_bytes(server, "huge_bytes");
 		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
 		json_array_foreach(lanes, j, lane)
 		{

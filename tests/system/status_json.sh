@@ -33,11 +33,13 @@ for line, server in zip(servers, status["servers"]):
     want = [server["name"], "up " if False else "up"]
     got = " ".join(line)
     assert got.startswith(f"{server['name']} up "), (got, server)
-    for field in ("capacity_bytes", "granted_bytes", "clean_bytes", "draining_bytes", "dirty_bytes"):
+    for field in ("capacity_bytes", "granted_bytes", "clean_bytes", "pool_bytes", "draining_bytes", "dirty_bytes", "huge_bytes"):
         assert size(server[field]) in got, (field, got, server)
     for lane in lanes:
         assert lane in got, (lane, got)
     assert f" {server['nr_connections']} " in got
+    assert 0 < server["pool_bytes"] <= server["capacity_bytes"] and server["nr_registrations"] > 0
+    assert server["huge_bytes"] <= server["resident_bytes"] + server["granted_bytes"] + server["clean_bytes"]
     assert server["is_up"] and server["down_ms"] is None and server["report_age_ms"] < 60000
     (lane,) = server["lanes"]
     assert lane["state"] == "up" and lane["is_chosen"] and lane["is_bound"] is False

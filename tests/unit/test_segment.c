@@ -15,6 +15,7 @@
 
 #include "base/shared.h"
 #include "memory/available.h"
+#include "memory/huge.h"
 #include "memory/segment.h"
 
 #define MIB ((size_t)1 << 20)
@@ -175,6 +176,7 @@ static void *take(struct segment_cache *cache, size_t length, int expect_fresh)
 
 static void test_cache_best_fit(void **state)
 {
+	struct segment_cache_stat stat;
 	struct segment_cache *cache;
 	char *large, *middle, *small, *got;
 
@@ -200,6 +202,11 @@ static void test_cache_best_fit(void **state)
 	segment_cache_give(cache, got, 4 * MIB);
 	assert_true(take(cache, 6 * MIB, 0) == (void *)middle);
 	assert_int_equal(segment_cache_bytes(cache), 2 * MIB);
+	segment_cache_stat(cache, &stat);
+	assert_int_equal(stat.nr_hits, 3);
+	assert_int_equal(stat.nr_misses, 3);
+	assert_int_equal(stat.bytes, 2 * MIB);
+	assert_true(stat.bytes_max == UINT64_MAX);
 
 	segment_unmap(middle, 6 * MIB);
 	segment_unmap(large, 14 * MIB);
@@ -332,6 +339,40 @@ static void test_available(void **state)
 	assert_true(limit <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+/* As the kernel tells of each mapping. */
+static uint64_t huge_bytes_by_mapping(void)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long long kib;
+	uint64_t bytes = 0;
+	char line[512];
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "AnonHugePages: %llu kB", &kib) == 1 ||
+		    sscanf(line, "Private_Hugetlb: %llu kB", &kib) == 1)
+			bytes += (uint64_t)kib << 10;
+	fclose(file);
+	return bytes;
+}
+
+/* What is asked for huge pages, and gets some, is counted as long as it is there. */
+static void test_huge_bytes(void **state)
+{
+	uint64_t before = memory_huge_measure();
+	enum segment_backing backing;
+	void *memory;
+
+	(void)state;
+	assert_int_equal(segment_map(32 * MIB, 1, &memory, &backing), 0);
+	assert_int_equal(memory_huge_measure(), huge_bytes_by_mapping());
+	if (backing == SEGMENT_HUGETLB)
+		assert_int_equal(memory_huge_measure(), before + 32 * MIB);
+	segment_unmap(memory, 32 * MIB);
+	assert_int_equal(memory_huge_measure(), huge_bytes_by_mapping());
+	assert_int_equal(memory_huge_bytes(), huge_bytes_by_mapping());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_cache_limit),
 		cmocka_unit_test(test_cache_threads),
 		cmocka_unit_test(test_available),
+		cmocka_unit_test(test_huge_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
