@@ -50,7 +50,6 @@ struct afar_session {
 	struct fabrics fabrics;
 	struct segment_cache *segments;		  /* of mappings and buffers */
 	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */
-	atomic_bool has_warned_of_pinning;	  /* plain.c */
 	_Atomic uint64_t nr_bounced; /* transfers of plain memory that could not be registered */
 
 	pthread_mutex_t lock; /* guards all below; held for moments */
@@ -61,6 +60,7 @@ struct afar_session {
 	uint64_t number;
 	uint8_t secret[16];
 	char principal[AFAR_PRINCIPAL_MAX + 1]; /* as the manager says */
+	atomic_bool has_warned_of_pinning;	/* plain.c; needs no lock */
 	uint32_t retry_ms;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */

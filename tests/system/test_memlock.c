@@ -20,7 +20,8 @@ static struct afar_session *keeping;
 static struct afar_namespace *ns, *kept_ns;
 static struct afar_region *region, *kept_region;
 static uint8_t *memory, *copy;
-static FILE *warnings;
+static FILE *warnings; /* standard error, meanwhile */
+static int standard_error;
 
 /* The superuser may pin without limits, as long as it has this capability: of this thread alone. */
 static void drop_capability(void)
@@ -58,6 +59,7 @@ static int setup(void **state)
 	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	copy = malloc(BYTES);
 	/* What the daemons say goes where it went. */
+	standard_error = dup(STDERR_FILENO);
 	warnings = tmpfile();
 	if (memory == MAP_FAILED || !copy || !warnings || dup2(fileno(warnings), STDERR_FILENO) < 0)
 		return -1;
@@ -66,11 +68,24 @@ static int setup(void **state)
 	return 0;
 }
 
+/* What else was said, of tests that failed, is worth to be seen. */
+static void show_all(void)
+{
+	char line[512];
+
+	dup2(standard_error, STDERR_FILENO);
+	close(standard_error);
+	rewind(warnings);
+	while (fgets(line, sizeof(line), warnings))
+		fputs(line, stderr);
+	fclose(warnings);
+}
+
 static int teardown(void **state)
 {
+	show_all();
 	free(copy);
 	munmap(memory, BYTES);
-	fclose(warnings);
 	if (afar_region_close(kept_region) || afar_namespace_close(kept_ns) ||
 	    afar_session_close(keeping) || afar_region_free(region) || afar_region_close(region) ||
 	    afar_namespace_close(ns))
