@@ -100,8 +100,10 @@ static int find_sample(struct control_stage *stage, unsigned number, unsigned re
 
 	if (!samples) {
 		samples = calloc(bench_repetitions(), sizeof(*samples));
-		if (!samples)
-			return bench_fail(-ENOMEM, "no memory for samples");
+		if (!samples) {
+			bench_fail(-ENOMEM, "no memory for samples");
+			return -ENOMEM;
+		}
 		stage->samples[number] = samples;
 		status = take_sample(&shape, 0, &dropped);
 	}

@@ -454,6 +454,7 @@ static inline void fake_close(void)
 		if (connection)
 			peer_forget_loose(&world.peers[i], &world.reaches[i], connection);
 	}
+	session_counts_free(&world.session.counts);
 }
 
 #endif

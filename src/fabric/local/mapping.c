@@ -332,13 +332,14 @@ bool local_mapping_do(const struct local_mapping *mapping, const struct local_tr
 {
 	bool is_atomic =
 		transfer->opcode == LOCAL_FETCH_ADD || transfer->opcode == LOCAL_COMPARE_SWAP;
-	uint8_t *lent = mapping->addr + transfer->remote;
 	uint64_t length = 0;
+	uint8_t *lent;
 
 	for (unsigned i = 0; i < transfer->nr_pieces; i++)
 		length += transfer->pieces[i].length; /* at most LOCAL_TRANSFER_MAX in all */
 	if (!is_allowed(mapping, transfer, length))
 		return false;
+	lent = mapping->addr + transfer->remote;
 	if (!is_atomic)
 		copy(transfer, lent);
 	else if (length == sizeof(uint64_t) && transfer->remote % sizeof(uint64_t) == 0)
