@@ -18,6 +18,8 @@
 #include "base/hold.h"
 #include "fabric/local/local.h"
 
+#define HUGE_PAGE ((size_t)2 << 20) /* as segments ask for them (memory/segment.c) */
+
 static int compare_keys(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -49,14 +51,40 @@ static bool is_good(const struct local_message *lent, int fd)
 	       file.st_size > 0 && (uint64_t)file.st_size == lent->length;
 }
 
+/* Addresses for a file's mapping, at which the huge pages that it may be made of can be mapped as such. */
+static void *reserve_addresses(size_t length)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+		     spare = length < HUGE_PAGE ? 0 : HUGE_PAGE;
+	size_t ahead;
+	uint8_t *space;
+
+	if (length > SIZE_MAX - HUGE_PAGE - page)
+		return MAP_FAILED;
+	length = (length + page - 1) / page * page;
+	space = mmap(NULL, length + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		     -1, 0);
+	if (space == MAP_FAILED || spare == 0)
+		return space;
+	ahead = (HUGE_PAGE - (uintptr_t)space % HUGE_PAGE) % HUGE_PAGE;
+	if (ahead > 0)
+		munmap(space, ahead);
+	munmap(space + ahead + length, spare - ahead); /* ahead is less than that */
+	return space + ahead;
+}
+
 static bool map(struct local_mapping *mapping, int fd)
 {
 	const int protection =
 		PROT_READ | ((mapping->access & FABRIC_REMOTE_WRITE) != 0 ? PROT_WRITE : 0);
-	void *addr = mmap(NULL, mapping->length, protection, MAP_SHARED, fd, 0);
+	void *addr = reserve_addresses(mapping->length);
 
 	if (addr == MAP_FAILED)
 		return false;
+	if (mmap(addr, mapping->length, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		munmap(addr, mapping->length);
+		return false;
+	}
 	/* A child would keep it for longer than we have it. */
 	madvise(addr, mapping->length, MADV_DONTFORK);
 	madvise(addr, mapping->length, MADV_DONTDUMP);
