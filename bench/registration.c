@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Suite `registration`: what the cache of registrations (memory/registration_cache.h) costs and saves. What it costs to
- * find one, and to free memory that is watched; and what it saves of the kernel's pinning, which is
- * registration_pinning.c's.
+ * find one, and to free memory that is watched; and what it saves of pinning, which is registration_pinning.c's.
  */
 #include "registration.h"
 
@@ -213,8 +212,8 @@ static const struct bench_row lookup_rows[] = {
 const struct bench_stage registration_lookup_stage = {setup, teardown, lookup_rows,
 						      NR_ROWS(lookup_rows)};
 
-static const struct bench_stage *const stages[] = {&registration_lookup_stage,
-						   &registration_pinning_stage};
+static const struct bench_stage *const stages[] = {
+	&registration_lookup_stage, &registration_ring_stage, &registration_verbs_stage};
 
 const struct bench_suite bench_suite_registration = {
 	.name = "registration",

@@ -1,355 +1,288 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `registration` on what a cache saves where registering is the kernel's own pinning: buffers that are
- * fixed in an io_uring. The experiment is that of Wu, Wyckoff and Panda (Fig. 13): operations of 1 MiB over 1000
- * buffers, of which 100 may be pinned, of which 20 or 80 in a hundred hit. An operation is a write of the buffer to
- * a file of memory, by its registration. The reference is the same with all buffers pinned ahead: what is lost is
- * registration's.
+ * What the rows of suite `registration` have in common that are about what a cache saves of pinning, whatever pins:
+ * registration_ring.c and registration_verbs.c say. The experiment is that of Wu, Wyckoff and Panda (Fig. 13):
+ * operations of 1 MiB over 1000 buffers, of which 100 may be pinned, of which 20 or 80 in a hundred hit. The
+ * reference is the same with all buffers pinned ahead: what is lost is registration's.
+ *
+ * What the thread that operates registers and deregisters itself is counted, and how much was pinned at once.
  */
 #include <errno.h>
-#include <linux/io_uring.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "registration.h"
 
-#define BUFFER_BYTES  ((size_t)1 << 20)
-#define NR_BUFFERS    1000U
-#define NR_PINNED     100U
-#define NR_OPERATIONS 1000U
-#define NR_RECENT     50U /* of which one is taken for a hit: there whatever the policy */
-#define BATCH	      16U
-#define RING_ENTRIES  4U
+#define NR_RECENT 50U /* of which one is taken for a hit: there whatever the policy */
+#define STRIDE	  (PINNING_BUFFER_BYTES + 4096)
+#define MIB	  ((size_t)1 << 20)
 
-/* ---- The kernel's pinning: an io_uring of fixed buffers, each with a slot */
-
-struct ring {
-	int fd, file;
-	struct io_uring_params parameters;
-	char *rings;
-	size_t rings_bytes;
-	struct io_uring_sqe *entries;
-	pthread_mutex_t lock; /* of the slots */
-	unsigned free_slots[NR_BUFFERS + NR_PINNED];
-	unsigned nr_free;
-};
-
-#define NR_SLOTS (NR_BUFFERS + NR_PINNED)
-
-static int update_slot(const struct ring *ring, unsigned slot, void *addr, size_t length)
+static char *buffer_at(const struct pinning *pinning, unsigned i)
 {
-	struct iovec iov = {addr, length};
-	__u64 tag = 0;
-	struct io_uring_rsrc_update2 update = {
-		.offset = slot, .data = (uintptr_t)&iov, .tags = (uintptr_t)&tag, .nr = 1};
+	return pinning->buffers + i * STRIDE;
+}
 
-	return (int)syscall(SYS_io_uring_register, ring->fd, IORING_REGISTER_BUFFERS_UPDATE,
-			    &update, sizeof(update));
+/* ---- The registrar, counted */
+
+static bool is_operating(const struct pinning *pinning)
+{
+	return pthread_equal(pthread_self(), pinning->operating);
+}
+
+static void note_pinned(struct pinning *pinning)
+{
+	unsigned nr = atomic_fetch_add(&pinning->nr_pinned, 1) + 1;
+	unsigned most = atomic_load(&pinning->nr_pinned_most);
+
+	while (nr > most && !atomic_compare_exchange_weak(&pinning->nr_pinned_most, &most, nr))
+		;
 }
 
 static int pin(void *context, void *addr, size_t length, void **registration)
 {
-	struct ring *ring = context;
-	unsigned slot;
+	struct pinning *pinning = context;
+	const struct registrar *registrar = &pinning->registrar;
+	uint64_t began = clock_ns();
+	int status = registrar->add(registrar->context, addr, length, registration);
 
-	pthread_mutex_lock(&ring->lock);
-	slot = ring->nr_free > 0 ? ring->free_slots[--ring->nr_free] : NR_SLOTS;
-	pthread_mutex_unlock(&ring->lock);
-	if (slot == NR_SLOTS || update_slot(ring, slot, addr, length) != 1)
-		return -ENOMEM;
-	*registration = (void *)(uintptr_t)(slot + 1);
+	if (status)
+		return status;
+	note_pinned(pinning);
+	if (is_operating(pinning)) {
+		pinning->now.nr_added++;
+		pinning->now.pinning_ns += clock_ns() - began;
+	}
 	return 0;
 }
 
 static void unpin(void *context, void *const *registrations, size_t nr)
 {
-	struct ring *ring = context;
+	struct pinning *pinning = context;
+	const struct registrar *registrar = &pinning->registrar;
+	uint64_t began = clock_ns();
 
-	for (size_t i = 0; i < nr; i++) {
-		unsigned slot = (unsigned)(uintptr_t)registrations[i] - 1;
-
-		update_slot(ring, slot, NULL, 0);
-		pthread_mutex_lock(&ring->lock);
-		ring->free_slots[ring->nr_free++] = slot;
-		pthread_mutex_unlock(&ring->lock);
+	registrar->remove(registrar->context, registrations, nr);
+	atomic_fetch_sub(&pinning->nr_pinned, (unsigned)nr);
+	if (is_operating(pinning)) {
+		pinning->now.nr_removed += (unsigned)nr;
+		pinning->now.pinning_ns += clock_ns() - began;
 	}
 }
 
-static unsigned *word(const struct ring *ring, unsigned offset)
+static void begin_tally(struct pinning *pinning)
 {
-	return (unsigned *)(void *)(ring->rings + offset);
+	pinning->operating = pthread_self();
+	pinning->now = (struct pinning_tally){0};
+	atomic_store(&pinning->nr_pinned_most, atomic_load(&pinning->nr_pinned));
 }
 
-/* One operation, to its end. */
-static int write_fixed(const struct ring *ring, void *addr, unsigned slot)
+/* The warm-up has the number of the first repetition, which begins anew. */
+static void note_tally(struct pinning *pinning, unsigned repetition)
 {
-	const struct io_sqring_offsets *sq = &ring->parameters.sq_off;
-	const struct io_cqring_offsets *cq = &ring->parameters.cq_off;
-	unsigned tail = *word(ring, sq->tail), mask = *word(ring, sq->ring_mask);
-	unsigned head = *word(ring, cq->head);
-	const struct io_uring_cqe *completions = (void *)(ring->rings + cq->cqes);
-	int result;
+	const struct pinning_tally *now = &pinning->now;
+	struct pinning_tally *sum = &pinning->sum;
+	double nr;
 
-	ring->entries[tail & mask] = (struct io_uring_sqe){
-		.opcode = IORING_OP_WRITE_FIXED,
-		.fd = ring->file,
-		.addr = (uintptr_t)addr,
-		.len = BUFFER_BYTES,
-		.buf_index = (__u16)slot,
-	};
-	word(ring, sq->array)[tail & mask] = tail & mask;
-	__atomic_store_n(word(ring, sq->tail), tail + 1, __ATOMIC_RELEASE);
-	if (syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
-		return bench_fail(-errno, "io_uring: %s", strerror(errno));
-	result = completions[head & *word(ring, cq->ring_mask)].res;
-	__atomic_store_n(word(ring, cq->head), head + 1, __ATOMIC_RELEASE);
-	return result == (int)BUFFER_BYTES ? 0 : bench_fail(-EIO, "io_uring: wrote %d", result);
-}
-
-static void close_ring(struct ring *ring)
-{
-	if (ring->entries)
-		munmap(ring->entries, RING_ENTRIES * sizeof(*ring->entries));
-	if (ring->rings)
-		munmap(ring->rings, ring->rings_bytes);
-	if (ring->file >= 0)
-		close(ring->file);
-	if (ring->fd >= 0)
-		close(ring->fd);
-}
-
-static void *map_ring(const struct ring *ring, size_t bytes, off_t what)
-{
-	void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd,
-			  what);
-
-	return addr == MAP_FAILED ? NULL : addr;
-}
-
-static int open_ring(struct ring *ring)
-{
-	struct io_uring_rsrc_register slots = {.nr = NR_SLOTS,
-					       .flags = IORING_RSRC_REGISTER_SPARSE};
-
-	pthread_mutex_init(&ring->lock, NULL);
-	for (unsigned i = 0; i < NR_SLOTS; i++)
-		ring->free_slots[ring->nr_free++] = i;
-	ring->file = memfd_create("afar-bench", MFD_CLOEXEC);
-	ring->fd = (int)syscall(SYS_io_uring_setup, RING_ENTRIES, &ring->parameters);
-	if (ring->fd < 0 || ring->file < 0)
-		return bench_fail(-errno, "io_uring: %s", strerror(errno));
-	ring->rings_bytes = ring->parameters.cq_off.cqes +
-			    ring->parameters.cq_entries * sizeof(struct io_uring_cqe);
-	ring->rings = map_ring(ring, ring->rings_bytes, IORING_OFF_SQ_RING);
-	ring->entries = map_ring(ring, RING_ENTRIES * sizeof(*ring->entries), IORING_OFF_SQES);
-	if (!ring->rings || !ring->entries)
-		return bench_fail(-ENOMEM, "io_uring: no memory");
-	if (syscall(SYS_io_uring_register, ring->fd, IORING_REGISTER_BUFFERS2, &slots,
-		    sizeof(slots)) != 0)
-		return bench_fail(-errno, "fixed buffers of io_uring: %s", strerror(errno));
-	return 0;
+	if (repetition == 0)
+		*sum = (struct pinning_tally){0};
+	sum->nr_operated += now->nr_operated;
+	sum->nr_added += now->nr_added;
+	sum->nr_removed += now->nr_removed;
+	sum->elapsed_ns += now->elapsed_ns;
+	sum->operating_ns += now->operating_ns;
+	sum->pinning_ns += now->pinning_ns;
+	nr = (double)sum->nr_operated;
+	bench_note("each: %.2f registered, %.2f deregistered, which took %.1f µs, what there was "
+		   "beside "
+		   "it %.1f µs, of %.0f µs; at most %.0f MiB pinned",
+		   sum->nr_added / nr, sum->nr_removed / nr, (double)sum->pinning_ns / 1e3 / nr,
+		   (double)(sum->elapsed_ns - sum->operating_ns - sum->pinning_ns) / 1e3 / nr,
+		   (double)sum->elapsed_ns / 1e3 / nr,
+		   (double)atomic_load(&pinning->nr_pinned_most) * PINNING_BUFFER_BYTES / MIB);
 }
 
 /* ---- The experiment */
 
-struct pinning_stage {
-	struct ring ring;
-	char *buffers;		    /* NR_BUFFERS, a page apart: none touches another */
-	unsigned order[NR_BUFFERS]; /* by last use, most recent last */
-};
-
-/* How registrations are made, and how many in a hundred operations hit. */
-struct pinning {
-	unsigned hits;
-	unsigned batch; /* 0: none are kept */
-};
-
-static char *buffer_at(const struct pinning_stage *stage, unsigned i)
-{
-	return stage->buffers + i * (BUFFER_BYTES + 4096);
-}
-
 /* A recent one, or the one that was not used for longest. */
-static unsigned next_buffer(struct pinning_stage *stage, unsigned operation, unsigned hits)
+static unsigned next_buffer(struct pinning *pinning, unsigned operation, unsigned hits)
 {
 	bool is_hit = operation * 37 % 100 < hits;
-	unsigned place = is_hit ? NR_BUFFERS - 1 - operation * 31 % NR_RECENT : 0;
-	unsigned chosen = stage->order[place];
+	unsigned place = is_hit ? PINNING_NR_BUFFERS - 1 - operation * 31 % NR_RECENT : 0;
+	unsigned chosen = pinning->order[place];
 
-	memmove(&stage->order[place], &stage->order[place + 1],
-		(NR_BUFFERS - 1 - place) * sizeof(stage->order[0]));
-	stage->order[NR_BUFFERS - 1] = chosen;
+	memmove(&pinning->order[place], &pinning->order[place + 1],
+		(PINNING_NR_BUFFERS - 1 - place) * sizeof(pinning->order[0]));
+	pinning->order[PINNING_NR_BUFFERS - 1] = chosen;
 	return chosen;
 }
 
-static int operate(struct pinning_stage *stage, struct registration_cache *cache, unsigned buffer)
+static int operate(struct pinning *pinning, void *buffer, void *registration)
+{
+	uint64_t began = clock_ns();
+	int status = pinning->operate(pinning->registrar.context, buffer, registration);
+
+	pinning->now.operating_ns += clock_ns() - began;
+	return status;
+}
+
+/* One repetition. `use` has a buffer registered in its way, and operates on it; `context` is its own. */
+static int repeat(struct pinning *pinning, const struct bench_row *row,
+		  int (*use)(struct pinning *pinning, void *context, unsigned buffer),
+		  void *context, double *value)
+{
+	const struct pinning_way *way = row->parameters;
+	struct pinning_tally *now = &pinning->now;
+	uint64_t began;
+	int status = 0;
+
+	begin_tally(pinning);
+	began = clock_ns();
+	while (now->nr_operated < pinning->nr_operations && !status) {
+		unsigned buffer = next_buffer(pinning, now->nr_operated, way->hits);
+
+		status = use(pinning, context, buffer);
+		now->nr_operated++;
+	}
+	now->elapsed_ns = clock_ns() - began;
+	*value = (double)now->nr_operated * PINNING_BUFFER_BYTES * 1e3 / (double)now->elapsed_ns;
+	return status;
+}
+
+/* ---- Kept by a cache */
+
+static int take(const struct pinning *pinning, struct registration_cache *cache, unsigned buffer,
+		struct registration **out)
+{
+	int status =
+		registration_take(cache, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, out);
+
+	return status ? bench_fail(status, "%s", error_last_line()) : 0;
+}
+
+static int use_cached(struct pinning *pinning, void *cache, unsigned buffer)
 {
 	struct registration *registration;
-	int status =
-		registration_take(cache, buffer_at(stage, buffer), BUFFER_BYTES, &registration);
+	int status = take(pinning, cache, buffer, &registration);
 
 	if (status)
-		return bench_fail(status, "%s", error_last_line());
-	status = write_fixed(&stage->ring, buffer_at(stage, buffer),
-			     (unsigned)(uintptr_t)registration_handle(registration) - 1);
+		return status;
+	status = operate(pinning, buffer_at(pinning, buffer), registration_handle(registration));
 	registration_give(cache, registration);
 	return status;
 }
 
-static double megabytes_per_second(uint64_t began)
+/* Until it is full, and evicts. */
+static int fill(struct pinning *pinning, struct registration_cache *cache)
 {
-	return (double)(NR_OPERATIONS * BUFFER_BYTES) / 1e6 / ((double)(clock_ns() - began) / 1e9);
+	struct registration *registration;
+	int status = 0;
+
+	for (unsigned i = 0; i < 2 * PINNING_NR_KEPT && !status; i++) {
+		status = take(pinning, cache, next_buffer(pinning, i, 0), &registration);
+		if (!status)
+			registration_give(cache, registration);
+	}
+	return status;
 }
 
-static int run_cached(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+int pinning_run_cached(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	const struct pinning *pinning = row->parameters;
-	struct pinning_stage *state = stage;
+	const struct pinning_way *way = row->parameters;
+	struct pinning *pinning = stage;
 	const struct registration_cache_options options = {
-		.registrar = {pin, unpin, &state->ring},
-		.bytes_max = NR_PINNED * BUFFER_BYTES,
-		.nr_max = NR_PINNED,
-		.batch = pinning->batch,
+		.registrar = {pin, unpin, pinning},
+		.bytes_max = PINNING_NR_KEPT * PINNING_BUFFER_BYTES,
+		.nr_max = PINNING_NR_KEPT,
+		.batch = way->batch,
 	};
-	struct registration_cache_stat stat, before;
 	struct registration_cache *cache;
-	uint64_t began;
 	int status = registration_cache_open(&options, &cache);
 
-	(void)repetition;
 	if (status)
 		return bench_fail(status, "%s", error_last_line());
-	for (unsigned i = 0; i < 2 * NR_PINNED && !status; i++)
-		status = operate(state, cache, next_buffer(state, i, pinning->hits));
-	registration_cache_stat(cache, &before);
-	began = clock_ns();
-	for (unsigned i = 0; i < NR_OPERATIONS && !status; i++)
-		status = operate(state, cache, next_buffer(state, i, pinning->hits));
-	*value = megabytes_per_second(began);
-	registration_cache_stat(cache, &stat);
-	bench_note("%s: %.2f registered and %.2f batches deregistered on the path of an operation",
-		   row->name,
-		   (double)(stat.nr_added + stat.nr_passing - before.nr_added - before.nr_passing) /
-			   NR_OPERATIONS,
-		   (double)(stat.nr_removals_in_use - before.nr_removals_in_use) / NR_OPERATIONS);
+	status = fill(pinning, cache);
+	if (!status)
+		status = repeat(pinning, row, use_cached, cache, value);
+	if (!status)
+		note_tally(pinning, repetition);
 	registration_cache_close(cache);
 	return status;
 }
 
-/* Registered for the operation, and no longer. */
-static int run_dynamic(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+/* ---- For the operation, and no longer */
+
+static int use_dynamic(struct pinning *pinning, void *context, unsigned buffer)
 {
-	const struct pinning *pinning = row->parameters;
-	struct pinning_stage *state = stage;
-	uint64_t began = clock_ns();
-	int status = 0;
+	void *registration;
+	int status = pin(pinning, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, &registration);
 
-	(void)repetition;
-	for (unsigned i = 0; i < NR_OPERATIONS && !status; i++) {
-		char *buffer = buffer_at(state, next_buffer(state, i, pinning->hits));
-		void *registration;
-
-		status = pin(&state->ring, buffer, BUFFER_BYTES, &registration);
-		if (status)
-			return bench_fail(status, "pin a buffer: raise the limit of locked memory");
-		status = write_fixed(&state->ring, buffer, (unsigned)(uintptr_t)registration - 1);
-		unpin(&state->ring, &registration, 1);
-	}
-	*value = megabytes_per_second(began);
+	(void)context;
+	if (status)
+		return bench_fail(status, "pin a buffer: raise the limit of locked memory");
+	status = operate(pinning, buffer_at(pinning, buffer), registration);
+	unpin(pinning, &registration, 1);
 	return status;
 }
 
-/* All are registered before. */
-static int run_ahead(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+int pinning_run_dynamic(void *stage, const struct bench_row *row, unsigned repetition,
+			double *value)
 {
-	const struct pinning *pinning = row->parameters;
-	struct pinning_stage *state = stage;
-	void *registrations[NR_BUFFERS];
+	struct pinning *pinning = stage;
+	int status = repeat(pinning, row, use_dynamic, NULL, value);
+
+	if (!status)
+		note_tally(pinning, repetition);
+	return status;
+}
+
+/* ---- Ahead */
+
+static int use_registered(struct pinning *pinning, void *registrations, unsigned buffer)
+{
+	void *const *all = registrations;
+
+	return operate(pinning, buffer_at(pinning, buffer), all[buffer]);
+}
+
+int pinning_run_ahead(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	struct pinning *pinning = stage;
+	void *registrations[PINNING_NR_BUFFERS];
 	unsigned nr = 0;
-	uint64_t began;
-	int status = 0;
-
-	(void)repetition;
-	while (nr < NR_BUFFERS &&
-	       pin(&state->ring, buffer_at(state, nr), BUFFER_BYTES, &registrations[nr]) == 0)
-		nr++;
-	if (nr < NR_BUFFERS)
-		status = bench_fail(-ENOMEM, "pin %u MiB: raise the limit of locked memory",
-				    NR_BUFFERS);
-	began = clock_ns();
-	for (unsigned i = 0; i < NR_OPERATIONS && !status; i++) {
-		unsigned buffer = next_buffer(state, i, pinning->hits);
-
-		status = write_fixed(&state->ring, buffer_at(state, buffer),
-				     (unsigned)(uintptr_t)registrations[buffer] - 1);
-	}
-	*value = megabytes_per_second(began);
-	unpin(&state->ring, registrations, nr);
-	return status;
-}
-
-static void teardown(void *stage)
-{
-	struct pinning_stage *state = stage;
-
-	close_ring(&state->ring);
-	if (state->buffers)
-		munmap(state->buffers, NR_BUFFERS * (BUFFER_BYTES + 4096));
-	free(state);
-}
-
-static int setup(void **stage)
-{
-	struct pinning_stage *state = calloc(1, sizeof(*state));
 	int status;
 
-	if (!state)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	state->ring.fd = state->ring.file = -1;
-	for (unsigned i = 0; i < NR_BUFFERS; i++)
-		state->order[i] = i;
-	status = open_ring(&state->ring);
-	if (!status) {
-		state->buffers =
-			mmap(NULL, NR_BUFFERS * (BUFFER_BYTES + 4096), PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-		if (state->buffers == MAP_FAILED) {
-			state->buffers = NULL;
-			status = bench_fail(-ENOMEM, "no %u MiB for buffers", NR_BUFFERS);
-		}
-	}
-	if (status)
-		teardown(state);
+	(void)repetition;
+	while (nr < PINNING_NR_BUFFERS &&
+	       pin(pinning, buffer_at(pinning, nr), PINNING_BUFFER_BYTES, &registrations[nr]) == 0)
+		nr++;
+	if (nr == PINNING_NR_BUFFERS)
+		status = repeat(pinning, row, use_registered, registrations, value);
 	else
-		*stage = state;
+		status = bench_fail(-ENOMEM, "pin %zu MiB: raise the limit of locked memory",
+				    PINNING_NR_BUFFERS * PINNING_BUFFER_BYTES / MIB);
+	unpin(pinning, registrations, nr);
 	return status;
 }
 
-#define AHEAD		  "all pinned ahead"
-#define HITS(hits, batch) (&(const struct pinning){hits, batch})
+/* ---- The buffers */
 
-static const struct bench_row pinning_rows[] = {
-	{"1 MiB, 20 % hits, pinned each time", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED,
-	 HITS(20, 0), run_dynamic, run_ahead},
-	{"1 MiB, 20 % hits, 100 kept", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED, HITS(20, 1),
-	 run_cached, run_ahead},
-	{"1 MiB, 20 % hits, 100 kept, batches", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED,
-	 HITS(20, BATCH), run_cached, run_ahead},
-	{"1 MiB, 80 % hits, pinned each time", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED,
-	 HITS(80, 0), run_dynamic, run_ahead},
-	{"1 MiB, 80 % hits, 100 kept", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED, HITS(80, 1),
-	 run_cached, run_ahead},
-	{"1 MiB, 80 % hits, 100 kept, batches", "MB/s", BENCH_HIGHER, AHEAD, BENCH_REPORTED,
-	 HITS(80, BATCH), run_cached, run_ahead},
-};
+void pinning_close(struct pinning *pinning)
+{
+	if (pinning->buffers)
+		munmap(pinning->buffers, PINNING_NR_BUFFERS * STRIDE);
+}
 
-const struct bench_stage registration_pinning_stage = {setup, teardown, pinning_rows,
-						       NR_ROWS(pinning_rows)};
+int pinning_open(struct pinning *pinning)
+{
+	char *buffers = mmap(NULL, PINNING_NR_BUFFERS * STRIDE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (buffers == MAP_FAILED)
+		return bench_fail(-ENOMEM, "no %u MiB for buffers", PINNING_NR_BUFFERS);
+	pinning->buffers = buffers;
+	for (unsigned i = 0; i < PINNING_NR_BUFFERS; i++)
+		pinning->order[i] = i;
+	return 0;
+}

@@ -12,6 +12,7 @@
 
 #include "harness.h"
 #include "transfer.h"
+#include "verbs.h"
 
 #define NR_ROWS(rows)	(sizeof(rows) / sizeof((rows)[0]))
 #define KIB		(UINT64_C(1) << 10)
@@ -56,16 +57,23 @@ static bool has_device(void)
 	return is_there;
 }
 
+const char *verbs_obstacle(void)
+{
+	if (!has_device())
+		return "this machine has no RDMA device; one with soft-RoCE: "
+		       "scripts/check-verbs --run \"build/afar bench SUITE\"";
+	if (!getenv("AFAR_TEST_HOST"))
+		return "set AFAR_TEST_HOST to an address of the RDMA device";
+	return NULL;
+}
+
 /* From here on clusters and raw libfabric use verbs. */
 static int choose_verbs(void)
 {
-	if (!has_device())
-		return bench_fail(-ENODEV,
-				  "verbs: this machine has no RDMA device; one with soft-RoCE: "
-				  "scripts/check-verbs --run \"build/afar bench verbs\"");
-	if (!getenv("AFAR_TEST_HOST"))
-		return bench_fail(-EINVAL,
-				  "verbs: set AFAR_TEST_HOST to an address of the RDMA device");
+	const char *obstacle = verbs_obstacle();
+
+	if (obstacle)
+		return bench_fail(-ENODEV, "verbs: %s", obstacle);
 	return setenv("AFAR_TEST_TRANSPORT", "verbs", 1) ? -errno : 0;
 }
 
