@@ -138,6 +138,7 @@ struct afar_session_stat {
  * What the session keeps so that it need not be made again, up to which limits, and how often that has helped.
  * While a program uses buffers and mappings that it has, nr_registrations stands still. Does not block for others, but
  * has the kernel walk the process's page tables for `huge_bytes`, at most once a second: not for the data path.
+ * Errors: -EINVAL (no session, `out` is null or its `size` was not set), -AFAR_EFORKED.
  */
 int afar_session_stat(struct afar_session *session, struct afar_session_stat *out);
 

@@ -140,12 +140,17 @@ void path_count_close(struct afar_session *session, struct path_count *count)
 	memset(count, 0, sizeof(*count));
 }
 
+static void name(struct path_count *count, uint64_t server, const char *transport)
+{
+	count->server = server;
+	snprintf(count->transport, sizeof(count->transport), "%s", transport);
+}
+
 void path_count_open(struct afar_session *session, struct path_count *count, uint64_t server,
 		     const char *transport)
 {
 	path_count_close(session, count);
-	count->server = server;
-	snprintf(count->transport, sizeof(count->transport), "%s", transport);
+	name(count, server, transport);
 	pthread_mutex_lock(&session->lock);
 	cds_list_add_tail(&count->node, &session->counts.paths);
 	pthread_mutex_unlock(&session->lock);
@@ -223,14 +228,24 @@ bool near_counts_open(struct afar_session *session, struct near_counts *counts, 
 	return true;
 }
 
+void near_counts_path(struct afar_session *session, struct near_counts *counts, uint32_t path,
+		      uint64_t server, const char *transport)
+{
+	pthread_mutex_lock(&session->lock);
+	name(&counts->paths[path], server, transport);
+	pthread_mutex_unlock(&session->lock);
+}
+
 void near_counts_close(struct afar_session *session, struct near_counts *counts)
 {
 	pthread_mutex_lock(&session->lock);
 	gather_near(&session->counts.ended, counts);
+	for (uint32_t i = 0; i < counts->nr_paths; i++) {
+		if (counts->paths[i].transport[0])
+			keep(&session->counts, &counts->paths[i]);
+	}
 	cds_list_del(&counts->node);
 	pthread_mutex_unlock(&session->lock);
-	for (uint32_t i = 0; i < counts->nr_paths; i++)
-		path_count_close(session, &counts->paths[i]);
 	free(counts->paths);
 	free(counts->columns);
 }
@@ -288,9 +303,13 @@ static void sum_up(struct afar_session *session, struct use *use)
 
 	pthread_mutex_lock(&session->lock);
 	add_counts(&use->sums, &counts->ended);
-	/* Before the paths, some of which are theirs. */
-	cds_list_for_each_entry (near, &counts->nears, node)
+	cds_list_for_each_entry (near, &counts->nears, node) {
 		gather_near(&use->sums, near);
+		for (uint32_t i = 0; i < near->nr_paths; i++) {
+			if (near->paths[i].transport[0])
+				sum_path(use, &near->paths[i]);
+		}
+	}
 	cds_list_for_each_entry (queue, &counts->queues, node)
 		add_counts(&use->sums, queue);
 	cds_list_for_each_entry (path, &counts->paths, node)

@@ -94,7 +94,11 @@ void path_count_close(struct afar_session *session, struct path_count *count);
 
 /* False: there is no memory. */
 bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths);
-/* With its paths. What was counted stays the session's. */
+/* There are windows to this server over this transport; else no bytes are counted for the path. Is no connection, and none
+ * of the session's paths. */
+void near_counts_path(struct afar_session *session, struct near_counts *counts, uint32_t path,
+		      uint64_t server, const char *transport);
+/* What was counted stays the session's. */
 void near_counts_close(struct afar_session *session, struct near_counts *counts);
 
 /* Answers the manager, who asks for all of it. On the control thread. */

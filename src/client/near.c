@@ -274,8 +274,8 @@ static void take_chunk(struct near *near, const struct path *path, uint32_t inde
 		return;
 	if (!server->gate) {
 		server->gate = window.gate;
-		path_count_open(near->session, &near->counts.paths[chunk->server],
-				path->peer->server, path->fabric->attributes.transport);
+		near_counts_path(near->session, &near->counts, chunk->server, path->peer->server,
+				 path->fabric->attributes.transport);
 	} else
 		fabric_gate_drop(window.gate);
 	if (server->gate != window.gate || !(window.access & FABRIC_REMOTE_READ) ||

@@ -158,6 +158,8 @@ static void takes_windows_once(void **state)
 
 	(void)state;
 	assert_int_equal(servers.nr_windows, 2);
+	/* They are counted by themselves, and not as connections (afar_session_stat()). */
+	assert_true(cds_list_empty(&world.session.counts.paths));
 	near_look(target, world.queue);
 	assert_int_equal(servers.nr_windows, 2);
 	servers.word[1] = 0;
