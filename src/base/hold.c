@@ -26,6 +26,7 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static CDS_LIST_HEAD(threads);
+static atomic_bool is_reached;
 static bool is_taken[HOLD_SHARED]; /* numbers */
 
 static bool membarrier(int command)
@@ -36,6 +37,7 @@ static bool membarrier(int command)
 static void register_process(void)
 {
 	hold_needs_fence = !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	is_reached = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
 }
 
 /* ---- Threads come and go */
@@ -140,4 +142,18 @@ void hold_wait(void)
 	cds_list_for_each_entry (thread, &threads, node)
 		wait_for(thread);
 	pthread_mutex_unlock(&lock);
+}
+
+/* ---- Reaching other processes */
+
+bool hold_is_reached(void)
+{
+	pthread_once(&prepared, prepare);
+	return is_reached;
+}
+
+bool hold_reach_all(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }

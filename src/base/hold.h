@@ -65,4 +65,10 @@ static inline unsigned hold_number(void)
 /* Waits until all holds have ended that had begun, and is a full memory barrier. Not within a hold. */
 void hold_wait(void);
 
+/* Whether other processes' hold_reach_all() reaches this one's threads from now on. */
+bool hold_is_reached(void);
+/* A full memory barrier, in this thread and in all threads of the processes that are reached. False: the kernel has none
+ * for us, and it was one in this thread alone. */
+bool hold_reach_all(void);
+
 #endif

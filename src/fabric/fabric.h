@@ -28,6 +28,7 @@
 #include <sys/uio.h>
 
 #include "base/counter.h"
+#include "base/hold.h"
 
 #define FABRIC_ADDRESS_MAX 64 /* bytes of a printed address, final 0 included   */
 #define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
@@ -104,11 +105,18 @@ struct fabric_event {
  * What windows are looked through: it shuts for good before what is behind them goes, with the connection or with a
  * key of it. Whoever has entered it within a hold (base/hold.h) has the memory until he leaves: the peer waits for him
  * (endpoint_end). It is freed when its connection and all who have counted themselves in are done with it.
+ *
+ * Each thread counts itself in a place of its own, by plain stores where the peer has the kernel put barriers into our threads
+ * between shutting the gate and looking who is inside (hold_reach_all()).
  */
+struct fabric_inside {
+	_Alignas(64) atomic_uint nr;
+};
 struct fabric_gate {
 	const atomic_uint *_Atomic word; /* which the peer changes, too */
 	unsigned open;			 /* what it is as long as the gate is open */
-	atomic_uint *nr_inside;		 /* which the peer sees */
+	struct fabric_inside *inside;	 /* HOLD_NUMBERS of them, which the peer sees */
+	bool is_reached;		 /* plain stores will do */
 	/* The last has left, and the gate is shut. Within a hold. */
 	void (*left)(const struct fabric_gate *gate);
 	atomic_uint nr_users;
@@ -486,30 +494,51 @@ static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
 	return atomic_load(word) == gate->open;
 }
 
-/* Within a hold, in which the memory may be touched from then on, until it is left. False: it is shut. */
-static inline bool fabric_gate_enter(struct fabric_gate *gate)
+/* Out, for the peer, behind what was done before, and before its word is read once more. */
+static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned change)
 {
-	if (!fabric_gate_is_open(gate))
-		return false;
-	/* Sequentially consistent: this is out before the peer's word is read once more. */
-	atomic_fetch_add(gate->nr_inside, 1);
-	if (fabric_gate_is_open(gate))
-		return true;
-	if (atomic_fetch_sub(gate->nr_inside, 1) == 1)
-		gate->left(gate);
-	return false;
+	const unsigned number = hold_number();
+	atomic_uint *nr = &gate->inside[number].nr;
+
+	if (!gate->is_reached || number == HOLD_SHARED) {
+		atomic_fetch_add(nr, change);
+		return;
+	}
+	atomic_store_explicit(nr, atomic_load_explicit(nr, memory_order_relaxed) + change,
+			      memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* The gate is shut. Of several who leave at a time at least one sees that all have left. */
+static inline void fabric_gate_left(const struct fabric_gate *gate)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned i = 0; i < HOLD_NUMBERS; i++) {
+		if (atomic_load(&gate->inside[i].nr) > 0)
+			return;
+	}
+	gate->left(gate);
 }
 
 /* In the same hold. Whether what was done in between counts. */
 static inline bool fabric_gate_leave(struct fabric_gate *gate)
 {
-	/* Behind the bytes, and before the peer's word, too. */
-	bool was_last = atomic_fetch_sub(gate->nr_inside, 1) == 1;
-
-	if (fabric_gate_is_open(gate))
+	fabric_gate_count(gate, -1U);
+	if (__builtin_expect(fabric_gate_is_open(gate), 1))
 		return true;
-	if (was_last)
-		gate->left(gate);
+	fabric_gate_left(gate);
+	return false;
+}
+
+/* Within a hold, in which the memory may be touched from then on, until it is left. False: it is shut. */
+static inline bool fabric_gate_enter(struct fabric_gate *gate)
+{
+	if (!fabric_gate_is_open(gate))
+		return false;
+	fabric_gate_count(gate, 1);
+	if (__builtin_expect(fabric_gate_is_open(gate), 1))
+		return true;
+	fabric_gate_leave(gate);
 	return false;
 }
 

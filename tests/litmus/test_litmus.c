@@ -246,5 +246,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_barrier),
 	};
 
+	cmocka_set_test_filter(getenv("AFAR_LITMUS"));
 	return cmocka_run_group_tests(tests, start, stop);
 }

@@ -12,7 +12,7 @@ static struct {
 	struct fabric_ops ops;
 	_Alignas(8) uint8_t memory[FAKE_SERVERS][FAKE_UNIT];
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
-	atomic_uint nr_inside;
+	struct fabric_inside inside[HOLD_NUMBERS];
 	unsigned access;
 	unsigned nr_windows;
 } servers;
@@ -27,7 +27,7 @@ static int open_window(struct fabric_endpoint *endpoint, uint64_t key, struct fa
 	gate->word = &servers.word[server];
 	gate->open = 1;
 	gate->nr_users = 1;
-	gate->nr_inside = &servers.nr_inside;
+	gate->inside = servers.inside;
 	*out = (struct fabric_window){.addr = servers.memory[server],
 				      .length = FAKE_UNIT,
 				      .access = servers.access,
@@ -61,7 +61,8 @@ static void close_near(struct afar_target *target)
 {
 	near_close(target);
 	assert_false(near_transfer(target, AFAR_OP_READ, NULL, 0, 0, 1));
-	assert_int_equal(servers.nr_inside, 0);
+	for (unsigned i = 0; i < HOLD_NUMBERS; i++)
+		assert_int_equal(servers.inside[i].nr, 0);
 	world.fabric.ops = &fake_ops;
 	fake_close();
 	fake_target_free(target);

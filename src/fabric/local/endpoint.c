@@ -123,6 +123,10 @@ bool local_endpoint_link(struct local_endpoint *endpoint, int fd, enum local_sid
 	endpoint->theirs = &link->sides[other];
 	endpoint->out_ring = link->rings[side];
 	endpoint->in_ring = link->rings[other];
+	if (side == LOCAL_ACCEPTING_SIDE)
+		endpoint->mine->reaches_all = hold_reach_all();
+	else
+		endpoint->is_reached = endpoint->theirs->reaches_all && hold_is_reached();
 	return true;
 }
 
@@ -267,8 +271,15 @@ void local_endpoint_break(struct local_endpoint *endpoint)
 /* It has been told of the end. */
 static bool is_peer_touching(const struct local_endpoint *endpoint)
 {
-	return endpoint->link && (atomic_load(&endpoint->theirs->nr_touching) != 0 ||
-				  atomic_load(&endpoint->theirs->nr_at_windows) != 0);
+	bool is_touching = false;
+
+	if (!endpoint->link)
+		return false;
+	hold_reach_all();
+	is_touching = atomic_load(&endpoint->theirs->nr_touching) != 0;
+	for (unsigned i = 0; i < HOLD_NUMBERS && !is_touching; i++)
+		is_touching = atomic_load(&endpoint->theirs->at_windows[i].nr) != 0;
+	return is_touching;
 }
 
 void local_endpoint_end(struct fabric_endpoint *base)

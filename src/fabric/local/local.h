@@ -160,6 +160,7 @@ struct local_endpoint {
 	/* What `mine` says, which the peer might change; and what it has said itself that it has taken. */
 	uint32_t out_written, in_taken, out_taken;
 	uint32_t nr_touching;
+	bool is_reached; /* by the peer's barriers: plain stores will do to be counted */
 
 	/* Revoked keys: told to the peer; heard from it. */
 	uint32_t nr_revoked_told, nr_revoked_heard;
@@ -267,6 +268,17 @@ int local_mourn_fd(struct fabric *fabric);
 void local_mourn(struct fabric *fabric);
 
 /* endpoint.c */
+/* Out before the peer's word is read. */
+static inline void local_touch_count(struct local_endpoint *endpoint, uint32_t nr)
+{
+	if (!endpoint->is_reached) {
+		atomic_store(&endpoint->mine->nr_touching, nr);
+		return;
+	}
+	atomic_store_explicit(&endpoint->mine->nr_touching, nr, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* Around each touch of memory that the peer has lent. In between, before memory is touched, and once more behind the end
  * it is to be looked whether the peer has ended all (local_endpoint_catch_up()): what has not in between does not become
  * anybody else's before the end (fabric.h, endpoint_end), and a peer that has seen the touch and ended meanwhile
@@ -274,15 +286,14 @@ void local_mourn(struct fabric *fabric);
  * meanwhile, too. */
 static inline void local_touch_begin(struct local_endpoint *endpoint)
 {
-	/* Sequentially consistent, both: this is out before the peer's word is read. */
-	atomic_store(&endpoint->mine->nr_touching, ++endpoint->nr_touching);
+	local_touch_count(endpoint, ++endpoint->nr_touching);
 }
 
 static inline void local_touch_end(struct local_endpoint *endpoint)
 {
 	endpoint->nr_touching--;
 	if (endpoint->link)
-		atomic_store(&endpoint->mine->nr_touching, endpoint->nr_touching);
+		local_touch_count(endpoint, endpoint->nr_touching);
 }
 
 int local_connect(struct fabric_queue *queue, const char *address, const void *private_data,

@@ -159,7 +159,8 @@ static struct fabric_gate *open_gate(const struct local_endpoint *endpoint)
 	if (!gate)
 		return NULL;
 	*gate = (struct local_gate){.base = {.open = endpoint->nr_revoked_heard,
-					     .nr_inside = &endpoint->mine->nr_at_windows,
+					     .inside = endpoint->mine->at_windows,
+					     .is_reached = endpoint->is_reached,
 					     .left = hang_up_ended},
 				    .mine = endpoint->mine,
 				    .theirs = endpoint->theirs,

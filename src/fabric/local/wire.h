@@ -15,7 +15,7 @@
 #include "fabric/fabric.h"
 
 #define LOCAL_WIRE_MAGIC   0x6c666161U /* "aafl" */
-#define LOCAL_WIRE_VERSION 3U
+#define LOCAL_WIRE_VERSION 4U
 
 /* Of the private data comes what there is. */
 struct local_hello {
@@ -64,8 +64,10 @@ struct local_side {
 	/* How much of this end may be at the other's memory just now, each of which is counted before it looks at the
 	 * other's nr_revoked, and then at the memory: who has ended all and finds 0 knows that nobody comes any more. */
 	_Alignas(64) atomic_uint nr_touching;
-	_Alignas(64)
-		atomic_uint nr_at_windows; /* the same, of threads that come and go by themselves */
+	struct fabric_inside
+		at_windows[HOLD_NUMBERS]; /* the same, of threads that come and go by themselves */
+	/* The kernel puts barriers between its ending all and its looking who touches: constant. */
+	_Alignas(64) bool reaches_all;
 };
 #define LOCAL_ENDED UINT32_MAX
 
