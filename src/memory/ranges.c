@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sorted arrays: a lookup is a binary search in one piece of memory, an insertion moves what is behind it. */
+/*
+ * Sorted arrays: a lookup is a binary search in one piece of memory, an insertion moves what is behind it. What was found
+ * before is tried first where it was: among ten thousand the search alone takes half of a hit.
+ */
 #include "memory/ranges.h"
 
 #include <errno.h>
@@ -13,7 +16,10 @@ int ranges_open(struct ranges *ranges, size_t nr_max)
 	*ranges = (struct ranges){.nr_max = nr_max};
 	ranges->at = calloc(nr_max, sizeof(*ranges->at));
 	ranges->items = calloc(nr_max, sizeof(*ranges->items));
-	if (ranges->at && ranges->items)
+	while (ranges->hint_bits < 31 && ((size_t)1 << ranges->hint_bits) < nr_max)
+		ranges->hint_bits++;
+	ranges->hints = calloc((size_t)1 << ranges->hint_bits, sizeof(*ranges->hints));
+	if (ranges->at && ranges->items && ranges->hints)
 		return 0;
 	ranges_close(ranges);
 	return error_code(-ENOMEM);
@@ -23,6 +29,7 @@ void ranges_close(struct ranges *ranges)
 {
 	free(ranges->at);
 	free(ranges->items);
+	free(ranges->hints);
 	*ranges = (struct ranges){0};
 }
 
@@ -46,13 +53,31 @@ bool ranges_overlaps(const struct ranges *ranges, size_t place, struct range ran
 	       ranges->at[place].end > range.start;
 }
 
+/* Neighbours' are apart: Fibonacci hashing. */
+static uint32_t *hint_of(const struct ranges *ranges, uintptr_t start)
+{
+	const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+
+	return &ranges->hints[(start / 4096 * golden) >> 32 >> (32 - ranges->hint_bits)];
+}
+
+static bool covers(const struct ranges *ranges, size_t place, struct range range)
+{
+	return place < ranges->nr && ranges->at[place].start <= range.start &&
+	       ranges->at[place].end >= range.end;
+}
+
 void *ranges_covering(const struct ranges *ranges, struct range range)
 {
-	size_t place = ranges_first_behind(ranges, range.start);
+	uint32_t *hint = hint_of(ranges, range.start);
+	size_t place = *hint;
 
-	if (place == ranges->nr || ranges->at[place].start > range.start ||
-	    ranges->at[place].end < range.end)
-		return NULL;
+	if (!covers(ranges, place, range)) {
+		place = ranges_first_behind(ranges, range.start);
+		if (!covers(ranges, place, range))
+			return NULL;
+		*hint = (uint32_t)place;
+	}
 	return ranges->items[place];
 }
 

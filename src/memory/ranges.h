@@ -18,6 +18,9 @@ struct ranges {
 	struct range *at; /* ascending */
 	void **items;
 	size_t nr, nr_max;
+	/* Where what was looked for last was found, by its first byte; any place is allowed. */
+	uint32_t *hints;
+	unsigned hint_bits;
 };
 
 /* -ENOMEM, with a sentence. */

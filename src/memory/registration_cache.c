@@ -25,6 +25,7 @@
 
 #define PAGE		   ((uintptr_t)4096)
 #define NR_UNWATCHABLE_MAX 256U
+#define NR_LINGERING_MAX   4096U /* each may cost a process two of its mappings (vm.max_map_count) */
 #define BATCH_MAX	   256U
 #define PATIENCE_MS	   100 /* that the condemned wait for others */
 
@@ -52,6 +53,8 @@ struct registration_cache {
 	pthread_cond_t removed;
 	struct ranges kept;
 	struct ranges unwatchable;	/* items are none */
+	struct ranges lingering;	/* still watched, though nothing is kept; items are none */
+	size_t lingering_next;		/* the place of the one that makes room for others       */
 	struct cds_list_head by_age;	/* those of the array; what was used gets a second turn */
 	struct cds_list_head condemned; /* used by nobody, to be deregistered */
 	size_t nr_condemned;
@@ -147,6 +150,30 @@ static void unwatch(struct registration_cache *cache, struct range range)
 		monitor_unwatch(cache->monitor, range);
 }
 
+/*
+ * It stays watched for now: to end that takes longer than registering, and programs come back to the same memory, or free it.
+ * With the lock held.
+ */
+static void linger(struct registration_cache *cache, struct range range)
+{
+	struct ranges *lingering = &cache->lingering;
+	size_t place = ranges_first_behind(lingering, range.start);
+
+	while (ranges_overlaps(lingering, place, range)) {
+		if (lingering->at[place].start < range.start)
+			range.start = lingering->at[place].start;
+		if (lingering->at[place].end > range.end)
+			range.end = lingering->at[place].end;
+		ranges_remove(lingering, place);
+	}
+	if (lingering->nr == lingering->nr_max) {
+		place = cache->lingering_next++ % lingering->nr;
+		unwatch(cache, lingering->at[place]);
+		ranges_remove(lingering, place);
+	}
+	ranges_insert(lingering, range, NULL);
+}
+
 /* Takes some of the condemned out. With the lock held. */
 static size_t take_condemned(struct registration_cache *cache, struct registration **out)
 {
@@ -157,7 +184,7 @@ static size_t take_condemned(struct registration_cache *cache, struct registrati
 			cds_list_first_entry(&cache->condemned, struct registration, node);
 
 		cds_list_del(&registration->node);
-		unwatch(cache, registration->range);
+		linger(cache, registration->range);
 		cache->condemned_bytes -= length_of(registration);
 		cache->removing_bytes += length_of(registration);
 		out[nr++] = registration;
@@ -277,10 +304,9 @@ static void add_unwatchable(struct registration_cache *cache, struct range range
 	ranges_insert(ranges, range, NULL);
 }
 
-/* What is there from now on is other memory. Of one that is cut in two the second part stays, if there is room. */
-static void forget_unwatchable(struct registration_cache *cache, struct range range)
+/* What is there from now on is other memory. What would have to be cut in two, without room for that, stays whole. */
+static void forget(struct ranges *ranges, struct range range)
 {
-	struct ranges *ranges = &cache->unwatchable;
 	size_t place = ranges_first_behind(ranges, range.start);
 
 	while (ranges_overlaps(ranges, place, range)) {
@@ -308,10 +334,12 @@ static void on_changed(void *context, struct range range, enum monitor_change ch
 	struct registration_cache *cache = context;
 
 	lose_all_of(cache, range);
-	if (change == MONITOR_DROPPED)
+	if (change == MONITOR_DROPPED) {
 		add_unwatchable(cache, range);
-	else
-		forget_unwatchable(cache, range);
+		return;
+	}
+	forget(&cache->unwatchable, range);
+	forget(&cache->lingering, range);
 }
 
 /* ---- Looking up: with the lock held */
@@ -598,6 +626,7 @@ static void free_cache(struct registration_cache *cache)
 	monitor_close(cache->monitor);
 	ranges_close(&cache->kept);
 	ranges_close(&cache->unwatchable);
+	ranges_close(&cache->lingering);
 	pthread_cond_destroy(&cache->removed);
 	pthread_cond_destroy(&cache->condemned_some);
 	pthread_cond_destroy(&cache->added);
@@ -636,6 +665,8 @@ int registration_cache_open(const struct registration_cache_options *options,
 	status = ranges_open(&cache->kept, options->nr_max);
 	if (status == 0)
 		status = ranges_open(&cache->unwatchable, NR_UNWATCHABLE_MAX);
+	if (status == 0)
+		status = ranges_open(&cache->lingering, NR_LINGERING_MAX);
 	if (status == 0)
 		status = monitor_open(&watching, &cache->monitor);
 	if (status == 0)
