@@ -55,7 +55,10 @@ struct flash_device_ops {
 	 * beyond use.
 	 */
 	int (*poll)(struct flash_device *device, int timeout_ms);
-	/* Readable when poll would find something; -1: it has none. */
+	/*
+	 * Readable when poll would find that something ended, of what a poll that found nothing has started; -1: it has none. Asked for
+	 * before anything is in flight.
+	 */
 	int (*fd)(struct flash_device *device);
 	/* Nothing is in flight. */
 	void (*close)(struct flash_device *device);
@@ -89,5 +92,11 @@ static inline void flash_device_close(struct flash_device *device)
 {
 	device->ops->close(device);
 }
+
+/* For those who implement one: 0; -EINVAL: it does not keep to what is said above, or reaches beyond the device; -EOPNOTSUPP: a
+ * discard where there is none. */
+int flash_device_check(const struct flash_device *device, const struct flash_io *io);
+/* Calls `done` of all that are in the list now; each may add another. How many. */
+int flash_device_end_all(struct cds_list_head *list);
 
 #endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device that is a regular file or a block device. A poll gives the kernel all that was submitted, and waits, by one
+ * system call. An operation has a transfer while the kernel has it; beyond their number operations wait in a list, so that
+ * the ring has room always. What the kernel did a part of goes on behind that part, with no memory for it.
+ */
+#include "flash/uring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/falloc.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "flash/device.h"
+#include "flash/uring_open.h"
+
+#define DEPTH	  128U
+#define TRIES_MAX 100U /* of what the kernel says to try again */
+#define PART_MAX  ((size_t)1 << 30)
+
+/* Headers of a kernel before 6.12 have it not. */
+#ifndef BLOCK_URING_CMD_DISCARD
+#define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
+#endif
+
+/* Of the operation, what is behind `moved` is with the kernel or to be given to it. */
+struct transfer {
+	struct flash_io *io;
+	struct cds_list_head node; /* in `again`         */
+	uint64_t moved;
+	unsigned iov_at; /* where `moved` is in `iov` … */
+	size_t iov_offset;
+	struct iovec rest; /* … and the rest of that one  */
+	unsigned nr_tries;
+};
+
+struct uring {
+	struct flash_device device;
+	struct io_uring ring;
+	int fd;
+	int event_fd; /* -1: nobody asked for one */
+	bool has_ring;
+	bool is_enabled;	      /* the ring knows whose it is                     */
+	bool discards_by_command;     /* of a block device; else by punching holes      */
+	struct cds_list_head refused; /* operations whose result the next poll tells    */
+	struct cds_list_head waiting; /* operations that have no transfer yet           */
+	struct cds_list_head again;   /* transfers that the kernel gets a further time  */
+	unsigned nr_in_flight;	      /* transfers that the kernel has                  */
+	unsigned nr_free;
+	struct transfer *free[DEPTH];
+	struct transfer transfers[DEPTH];
+};
+
+static struct uring *uring_of(struct flash_device *device)
+{
+	return caa_container_of(device, struct uring, device);
+}
+
+/* ---- To the kernel */
+
+/* Whole vectors as they are; one that was moved in part, by itself. */
+static void prepare_memory(struct io_uring_sqe *sqe, struct transfer *transfer)
+{
+	const struct flash_io *io = transfer->io;
+	const struct iovec *iov = &io->iov[transfer->iov_at];
+	unsigned nr_iov = io->nr_iov - transfer->iov_at;
+	uint64_t offset = io->offset + transfer->moved;
+	bool is_write = io->opcode == FLASH_IO_WRITE;
+
+	if (nr_iov > 1 && transfer->iov_offset == 0) {
+		io_uring_prep_rw(is_write ? IORING_OP_WRITEV : IORING_OP_READV, sqe, 0, iov, nr_iov,
+				 offset);
+	} else {
+		size_t length = iov->iov_len - transfer->iov_offset;
+
+		transfer->rest.iov_base = (char *)iov->iov_base + transfer->iov_offset;
+		transfer->rest.iov_len = length < PART_MAX ? length : PART_MAX;
+		io_uring_prep_rw(is_write ? IORING_OP_WRITE : IORING_OP_READ, sqe, 0,
+				 transfer->rest.iov_base, (unsigned)transfer->rest.iov_len, offset);
+	}
+	if (is_write && (io->flags & FLASH_IO_DURABLE))
+		sqe->rw_flags = RWF_DSYNC;
+}
+
+static void prepare_discard(const struct uring *uring, struct io_uring_sqe *sqe,
+			    const struct flash_io *io)
+{
+	if (uring->discards_by_command) {
+		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, 0, NULL, 0, 0);
+		sqe->cmd_op = BLOCK_URING_CMD_DISCARD;
+		sqe->addr = io->offset;
+		sqe->addr3 = io->length;
+	} else {
+		io_uring_prep_fallocate(sqe, 0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					(off_t)io->offset, (off_t)io->length);
+	}
+}
+
+/* The ring has as many entries as there are transfers. */
+static void start(struct uring *uring, struct transfer *transfer)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
+	const struct flash_io *io = transfer->io;
+
+	switch (io->opcode) {
+	case FLASH_IO_READ:
+	case FLASH_IO_WRITE:
+		prepare_memory(sqe, transfer);
+		break;
+	case FLASH_IO_DISCARD:
+		prepare_discard(uring, sqe, io);
+		break;
+	case FLASH_IO_FLUSH:
+		io_uring_prep_fsync(sqe, 0, IORING_FSYNC_DATASYNC);
+		break;
+	}
+	sqe->flags |= IOSQE_FIXED_FILE;
+	io_uring_sqe_set_data(sqe, transfer);
+	uring->nr_in_flight++;
+}
+
+static void start_all(struct uring *uring)
+{
+	while (!cds_list_empty(&uring->again)) {
+		struct transfer *transfer =
+			cds_list_first_entry(&uring->again, struct transfer, node);
+
+		cds_list_del(&transfer->node);
+		start(uring, transfer);
+	}
+	while (uring->nr_free > 0 && !cds_list_empty(&uring->waiting)) {
+		struct flash_io *io = cds_list_first_entry(&uring->waiting, struct flash_io, node);
+		struct transfer *transfer = uring->free[--uring->nr_free];
+
+		cds_list_del(&io->node);
+		*transfer = (struct transfer){.io = io};
+		start(uring, transfer);
+	}
+}
+
+/* Gives it what was started, and waits for something to end: one system call. An error is the ring's end. */
+static int enter(struct uring *uring, int timeout_ms)
+{
+	struct io_uring *ring = &uring->ring;
+	int status;
+
+	if (timeout_ms == 0) {
+		status = io_uring_submit_and_get_events(ring);
+	} else if (timeout_ms < 0) {
+		status = io_uring_submit_and_wait(ring, 1);
+	} else {
+		struct __kernel_timespec timeout = {timeout_ms / 1000,
+						    timeout_ms % 1000 * 1000000LL};
+		struct io_uring_cqe *first;
+
+		status = io_uring_submit_and_wait_timeout(ring, &first, 1, &timeout, NULL);
+	}
+	/* Interrupted, past its time, or short of memory: what was not taken stays in the ring for the next time. */
+	if (status >= 0 || status == -EINTR || status == -ETIME || status == -EAGAIN ||
+	    status == -EBUSY)
+		return 0;
+	return error_fail(status, "flash device: io_uring: %s", strerror(-status));
+}
+
+/* ---- From the kernel */
+
+static void move_on(struct transfer *transfer, uint64_t length)
+{
+	const struct flash_io *io = transfer->io;
+
+	transfer->moved += length;
+	length += transfer->iov_offset;
+	while (transfer->iov_at < io->nr_iov && length >= io->iov[transfer->iov_at].iov_len)
+		length -= io->iov[transfer->iov_at++].iov_len;
+	transfer->iov_offset = length;
+}
+
+/* Whether the kernel, which said `result`, is to be given it a further time. If not, the operation has its own. */
+static bool wants_again(struct uring *uring, struct transfer *transfer, int result)
+{
+	struct flash_io *io = transfer->io;
+	bool has_memory = io->opcode == FLASH_IO_READ || io->opcode == FLASH_IO_WRITE;
+
+	if ((result == -EINTR || result == -EAGAIN) && transfer->nr_tries++ < TRIES_MAX)
+		return true;
+	if (io->opcode == FLASH_IO_DISCARD && uring->discards_by_command &&
+	    (result == -EOPNOTSUPP || result == -EINVAL)) {
+		uring->discards_by_command = false; /* the kernel has no such command */
+		return true;
+	}
+	if (result > 0 && has_memory) {
+		move_on(transfer, (uint64_t)result);
+		if (transfer->moved < io->length)
+			return true;
+	}
+	io->result = result < 0 ? result : 0;
+	/* It became shorter behind our back. */
+	if (result == 0 && has_memory)
+		io->result = -EIO;
+	return false;
+}
+
+/* How many operations ended. */
+static int reap(struct uring *uring)
+{
+	struct io_uring_cqe *cqes[DEPTH];
+	unsigned nr = io_uring_peek_batch_cqe(&uring->ring, cqes, DEPTH);
+	int nr_ended = 0;
+
+	for (unsigned i = 0; i < nr; i++) {
+		struct transfer *transfer = io_uring_cqe_get_data(cqes[i]);
+		struct flash_io *io = transfer->io;
+
+		uring->nr_in_flight--;
+		if (wants_again(uring, transfer, cqes[i]->res)) {
+			cds_list_add_tail(&transfer->node, &uring->again);
+			continue;
+		}
+		uring->free[uring->nr_free++] = transfer;
+		nr_ended++;
+		io->done(io);
+	}
+	io_uring_cq_advance(&uring->ring, nr);
+	return nr_ended;
+}
+
+/* ---- The seam */
+
+static void uring_submit(struct flash_device *device, struct flash_io *io)
+{
+	struct uring *uring = uring_of(device);
+
+	io->result = flash_device_check(device, io);
+	cds_list_add_tail(&io->node, io->result ? &uring->refused : &uring->waiting);
+	if (io->result && uring->event_fd >= 0)
+		eventfd_write(uring->event_fd, 1);
+}
+
+/* By hand: the library declares a function for it, and before 2.4 has none. */
+static int enable(struct uring *uring)
+{
+	if (uring->is_enabled)
+		return 0;
+	if (syscall(SYS_io_uring_register, uring->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL,
+		    0))
+		return error_fail(-errno, "flash device: io_uring: %s", strerror(errno));
+	uring->is_enabled = true;
+	return 0;
+}
+
+static int uring_poll(struct flash_device *device, int timeout_ms)
+{
+	struct uring *uring = uring_of(device);
+	uint64_t deadline = timeout_ms > 0 ? clock_deadline_ms(timeout_ms) : 0;
+	int status = enable(uring);
+	int nr_ended;
+
+	if (status)
+		return status;
+	if (uring->event_fd >= 0)
+		eventfd_read(uring->event_fd, &(eventfd_t){0});
+	nr_ended = flash_device_end_all(&uring->refused);
+	for (;;) {
+		start_all(uring);
+		if (uring->nr_in_flight == 0)
+			return nr_ended;
+		status = enter(uring, nr_ended > 0 ? 0 : timeout_ms);
+		if (status)
+			return status;
+		nr_ended += reap(uring);
+		/* What is to go on does so before anybody waits for it by the descriptor. */
+		if (cds_list_empty(&uring->again) && (nr_ended > 0 || timeout_ms == 0))
+			return nr_ended;
+		if (timeout_ms > 0)
+			timeout_ms = clock_remaining_ms(deadline);
+	}
+}
+
+/* The ring's own is not readable when something has yet to be ended by a look, as ours has. */
+static int uring_fd(struct flash_device *device)
+{
+	struct uring *uring = uring_of(device);
+	int fd;
+
+	if (uring->event_fd >= 0)
+		return uring->event_fd;
+	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (fd >= 0 && io_uring_register_eventfd(&uring->ring, fd)) {
+		close(fd);
+		fd = -1;
+	}
+	uring->event_fd = fd;
+	return fd;
+}
+
+/*
+ * The kernel ends a ring some time after it was closed, and with it what it holds of the file. So that who opens it next is not
+ * refused, the ring gives up the file before.
+ */
+static void uring_close(struct flash_device *device)
+{
+	struct uring *uring = uring_of(device);
+
+	if (uring->has_ring) {
+		io_uring_unregister_files(&uring->ring);
+		io_uring_queue_exit(&uring->ring);
+	}
+	if (uring->event_fd >= 0)
+		close(uring->event_fd);
+	flock(uring->fd, LOCK_UN);
+	close(uring->fd);
+	free(uring);
+}
+
+static const struct flash_device_ops uring_ops = {uring_submit, uring_poll, uring_fd, uring_close};
+
+/* ---- Opening */
+
+/*
+ * The kernel is to end operations when we look, not to interrupt us. Then a ring belongs to the thread that enables it, the
+ * first to poll. Kernels before 6.1 cannot.
+ */
+static int open_ring(struct uring *uring)
+{
+	int status = io_uring_queue_init(DEPTH, &uring->ring,
+					 IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+						 IORING_SETUP_R_DISABLED);
+
+	if (status == -EINVAL) {
+		uring->is_enabled = true;
+		status = io_uring_queue_init(DEPTH, &uring->ring, 0);
+	}
+	uring->has_ring = status == 0;
+	return status ? status : io_uring_register_files(&uring->ring, &uring->fd, 1);
+}
+
+static int fail_ring(const char *path, int status)
+{
+	if (status == -ENOMEM)
+		return error_fail(status,
+				  "open %s: no memory for an io_uring: raise the limit of locked "
+				  "memory",
+				  path);
+	return error_fail(-ENOTSUP,
+			  "open %s: the kernel gives no io_uring (%s): see that neither "
+			  "kernel.io_uring_disabled nor a container's rules forbid it",
+			  path, strerror(-status));
+}
+
+int flash_device_open_path(const char *path, unsigned flags, struct flash_device **out)
+{
+	struct uring_target target;
+	struct uring *uring;
+	int status = uring_target_open(path, flags, &target);
+
+	if (status)
+		return status;
+	uring = calloc(1, sizeof(*uring));
+	if (!uring) {
+		close(target.fd);
+		return error_code(-ENOMEM);
+	}
+	uring->device = (struct flash_device){&uring_ops, target.size, target.sector,
+					      target.discard_unit, DEPTH};
+	uring->fd = target.fd;
+	uring->event_fd = -1;
+	uring->discards_by_command = target.is_block_device;
+	CDS_INIT_LIST_HEAD(&uring->refused);
+	CDS_INIT_LIST_HEAD(&uring->waiting);
+	CDS_INIT_LIST_HEAD(&uring->again);
+	while (uring->nr_free < DEPTH) {
+		uring->free[uring->nr_free] = &uring->transfers[uring->nr_free];
+		uring->nr_free++;
+	}
+	status = open_ring(uring);
+	if (status) {
+		status = fail_ring(path, status);
+		uring_close(&uring->device);
+		return status;
+	}
+	*out = &uring->device;
+	return 0;
+}
