@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What can be wrong with a path that is to be a flash device, and with a file under one; transfers that end short. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "flash/uring.h"
+#include "flash_io.h"
+
+#define PAGE ((uint64_t)4096)
+#define MIB  ((uint64_t)1 << 20)
+
+static char folder[] = "/var/tmp/afar-flash-XXXXXX";
+static char path[64];
+
+static int enter_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/var/tmp/afar-flash-XXXXXX");
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(path, sizeof(path), "%s/device", folder);
+	return 0;
+}
+
+static int leave_folder(void **state)
+{
+	(void)state;
+	unlink(path);
+	return rmdir(folder);
+}
+
+static void assert_refused(const char *what, int code)
+{
+	struct flash_device *device = NULL;
+
+	assert_int_equal(flash_device_open_path(what, 0, &device), code);
+	assert_null(device);
+	assert_non_null(strstr(error_last_line(), what));
+}
+
+static void make_sparse(uint64_t size)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	close(fd);
+}
+
+static void says_what_cannot_be_opened(void **state)
+{
+	(void)state;
+	assert_refused(path, -ENOENT);
+	assert_refused(folder, -ENOTSUP);
+	assert_refused("/dev/null", -ENOTSUP);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_refused(path, -ENOTSUP);
+	unlink(path);
+	make_sparse(0);
+	assert_refused(path, -EINVAL);
+	make_sparse(511);
+	assert_refused(path, -EINVAL);
+	/* A file system without O_DIRECT. */
+	assert_refused("/proc/self/maps", -ENOTSUP);
+}
+
+static void leaves_out_what_is_no_sector(void **state)
+{
+	struct flash_device *device;
+
+	(void)state;
+	make_sparse(MIB + 17);
+	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
+	assert_int_equal(device->size, MIB);
+	flash_device_close(device);
+}
+
+static void creates_files_with_their_blocks(void **state)
+{
+	struct stat stat_;
+
+	(void)state;
+	assert_int_equal(flash_device_create_file(path, 3 * MIB), 0);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_int_equal(stat_.st_size, 3 * MIB);
+	assert_true((uint64_t)stat_.st_blocks * 512 >= 3 * MIB);
+	assert_int_equal(stat_.st_mode & 0777, 0600);
+	assert_int_equal(flash_device_create_file(path, MIB), -EEXIST);
+	assert_int_equal(stat(path, &stat_), 0);
+	assert_int_equal(stat_.st_size, 3 * MIB);
+}
+
+static void creates_nothing_odd_or_too_large(void **state)
+{
+	struct statvfs there;
+	int status;
+
+	(void)state;
+	assert_int_equal(flash_device_create_file(path, 0), -EINVAL);
+	assert_int_equal(flash_device_create_file(path, PAGE + 512), -EINVAL);
+	assert_int_equal(flash_device_create_file(path, UINT64_MAX - PAGE + 1), -EINVAL);
+	/* More than there is, and less than a file may have. */
+	assert_int_equal(statvfs(folder, &there), 0);
+	status = flash_device_create_file(
+		path, (uint64_t)there.f_blocks * there.f_frsize / PAGE * PAGE + PAGE);
+	assert_true(status == -ENOSPC || status == -EFBIG);
+	assert_non_null(strstr(error_last_line(), path));
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(flash_device_create_file("/nowhere/at/all", MIB), -ENOENT);
+}
+
+static void tells_when_the_file_became_shorter(void **state)
+{
+	struct flash_device *device;
+	char *memory = flash_memory(4 * PAGE);
+
+	(void)state;
+	assert_int_equal(flash_device_create_file(path, MIB), 0);
+	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
+	assert_int_equal(truncate(path, (off_t)(2 * PAGE)), 0);
+	assert_int_equal(flash_read(device, 0, memory, 2 * PAGE), 0);
+	assert_int_equal(flash_read(device, 0, memory, 4 * PAGE), -EIO);
+	assert_int_equal(flash_read(device, 8 * PAGE, memory, PAGE), -EIO);
+	flash_device_close(device);
+	free(memory);
+}
+
+/*
+ * Linux moves at most 2 GiB less a page at a time, which here ends within a vector, a page before its end. All vectors but three are the
+ * same memory, of a hole.
+ */
+static void goes_on_where_the_kernel_stopped(void **state)
+{
+	const uint64_t part = 4 * MIB, border = ((uint64_t)1 << 31) - PAGE;
+	const unsigned nr_iov = 520, at_border = (unsigned)(border / part);
+	char *hole = flash_memory(part), *cut = flash_memory(part), *last = flash_memory(part);
+	struct test_io test = {.io = {.opcode = FLASH_IO_READ, .done = test_io_ended}};
+	struct iovec iov[520];
+	struct flash_device *device;
+	char *page = flash_memory(PAGE);
+
+	(void)state;
+	make_sparse(nr_iov * part);
+	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
+	memset(page, 'b', PAGE);
+	assert_int_equal(flash_write(device, 0, border, page, PAGE), 0);
+	memset(page, 'c', PAGE);
+	assert_int_equal(flash_write(device, 0, border - PAGE, page, PAGE), 0);
+	memset(page, 'e', PAGE);
+	assert_int_equal(flash_write(device, 0, nr_iov * part - PAGE, page, PAGE), 0);
+
+	for (unsigned i = 0; i < nr_iov; i++)
+		iov[i] = (struct iovec){hole, part};
+	iov[at_border].iov_base = cut;
+	iov[nr_iov - 1].iov_base = last;
+	test.io.iov = iov;
+	test.io.nr_iov = nr_iov;
+	test.io.length = nr_iov * part;
+	memset(hole, 'x', part);
+	flash_device_submit(device, &test.io);
+	assert_int_equal(test_io_wait(device, &test), 0);
+	assert_int_equal(cut[part - 2 * PAGE], 'c');
+	assert_int_equal(cut[part - PAGE], 'b');
+	assert_int_equal(cut[part - 1], 'b');
+	assert_int_equal(last[part - 1], 'e');
+	assert_int_equal(last[part - PAGE - 1], 0);
+	assert_int_equal(hole[0], 0);
+	assert_int_equal(hole[part - 1], 0);
+	flash_device_close(device);
+	free(hole);
+	free(cut);
+	free(last);
+	free(page);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_FOLDER(says_what_cannot_be_opened),
+		IN_FOLDER(leaves_out_what_is_no_sector),
+		IN_FOLDER(creates_files_with_their_blocks),
+		IN_FOLDER(creates_nothing_odd_or_too_large),
+		IN_FOLDER(tells_when_the_file_became_shorter),
+		IN_FOLDER(goes_on_where_the_kernel_stopped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
