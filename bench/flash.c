@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Suite `flash`: the durable tier on this machine's storage, without cluster or network. */
+#include "flash.h"
+
+static const struct bench_stage *const stages[] = {
+	&flash_device_stage,
+};
+
+const struct bench_suite bench_suite_flash = {
+	.name = "flash",
+	.summary = "the durable tier: a file by io_uring, against fio",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
+};
