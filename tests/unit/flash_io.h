@@ -16,9 +16,9 @@ struct test_io {
 
 static inline void *flash_memory(size_t length)
 {
-	void *memory = aligned_alloc(4096, length);
+	void *memory = NULL;
 
-	assert_non_null(memory);
+	assert_int_equal(posix_memalign(&memory, 4096, length), 0);
 	memset(memory, 0, length);
 	return memory;
 }
