@@ -393,6 +393,46 @@ static void flushes(void **state)
 	free(memory);
 }
 
+/* How often the kernel flushed the loop device. */
+static unsigned long long flushes_of(const struct world *world)
+{
+	char path[64];
+	unsigned long long nr = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat", strrchr(world->loop, '/') + 1);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	/* The sixteenth, as Documentation/block/stat.rst counts. */
+	assert_int_equal(fscanf(file,
+				"%*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u "
+				"%*u %llu",
+				&nr),
+			 1);
+	fclose(file);
+	return nr;
+}
+
+static void flushes_when_it_must(void **state)
+{
+	struct flash_device *device = device_of(state);
+	const struct world *world = *state;
+	char *memory = flash_memory(PAGE);
+	unsigned long long before;
+
+	if (world->loop[0]) {
+		before = flushes_of(world);
+		assert_int_equal(flash_write(device, 0, 0, memory, PAGE), 0);
+		assert_int_equal(flushes_of(world), before);
+		assert_int_equal(flash_write(device, FLASH_IO_DURABLE, 0, memory, PAGE), 0);
+		assert_true(flushes_of(world) > before);
+		before = flushes_of(world);
+		assert_int_equal(flash_flush(device), 0);
+		assert_true(flushes_of(world) > before);
+	}
+	free(memory);
+}
+
 static void discards_nothing_else(void **state)
 {
 	struct flash_device *device = device_of(state);
@@ -491,6 +531,7 @@ int main(void)
 		cmocka_unit_test(has_nothing_to_wait_for),
 		cmocka_unit_test(refuses_what_does_not_fit),
 		cmocka_unit_test(flushes),
+		cmocka_unit_test(flushes_when_it_must),
 		cmocka_unit_test(discards_nothing_else),
 		cmocka_unit_test(tells_when_to_poll),
 		cmocka_unit_test(second_opener_is_refused),

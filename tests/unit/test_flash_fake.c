@@ -360,9 +360,15 @@ static void a_flush_keeps_what_had_ended(void **state)
 
 	(void)state;
 	for (uint64_t seed = 0; seed < NR_SEEDS; seed++) {
-		struct flash_device *device = open_fake(true, 1);
+		const struct flash_fake_options options = {.size = SIZE,
+							   .sector = SECTOR,
+							   .is_in_order = true,
+							   .can_lose_power = true};
 		char *memory = flash_memory(PAGE);
+		struct flash_device *device;
 		struct test_io write, flush;
+
+		assert_int_equal(flash_fake_open(&options, &device), 0);
 
 		memset(memory, 'n', PAGE);
 		write_page(device, 0, 2, 'n');
@@ -397,6 +403,12 @@ static void is_cut_behind_an_event(void **state)
 	assert_true(flash_fake_is_cut(device));
 	assert_int_equal(flash_device_poll(device, -1), -ENODEV);
 	assert_int_equal(flash_fake_events(device), 5);
+	assert_int_equal(test.nr_ended, 0);
+	device = restart(device, 0);
+	flash_fake_cut_after(device, 2);
+	test_io_submit(device, &test, FLASH_IO_WRITE, 0, 0, memory, PAGE);
+	assert_false(flash_fake_is_cut(device));
+	assert_int_equal(flash_device_poll(device, -1), -ENODEV);
 	assert_int_equal(test.nr_ended, 0);
 	free(memory);
 	flash_device_close(device);
