@@ -4,13 +4,11 @@
  * fixed in an io_uring, each in a slot. An operation is a write of the buffer to a file of memory, by its slot.
  */
 #include <errno.h>
-#include <linux/io_uring.h>
+#include <liburing.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "registration.h"
@@ -20,25 +18,21 @@
 #define NR_SLOTS      (PINNING_NR_BUFFERS + PINNING_NR_KEPT)
 
 struct ring {
-	int fd, file;
-	struct io_uring_params parameters;
-	char *rings;
-	size_t rings_bytes;
-	struct io_uring_sqe *entries;
+	struct io_uring ring;
+	bool has_ring;
+	int file;
 	pthread_mutex_t lock; /* of the slots */
 	unsigned free_slots[NR_SLOTS];
 	unsigned nr_free;
 };
 
-static int update_slot(const struct ring *ring, unsigned slot, void *addr, size_t length)
+/* Threads may, each for slots of its own, while another operates. */
+static int update_slot(struct ring *ring, unsigned slot, void *addr, size_t length)
 {
-	struct iovec iov = {addr, length};
-	__u64 tag = 0;
-	struct io_uring_rsrc_update2 update = {
-		.offset = slot, .data = (uintptr_t)&iov, .tags = (uintptr_t)&tag, .nr = 1};
+	const struct iovec iov = {addr, length};
+	const __u64 tag = 0;
 
-	return (int)syscall(SYS_io_uring_register, ring->fd, IORING_REGISTER_BUFFERS_UPDATE,
-			    &update, sizeof(update));
+	return io_uring_register_buffers_update_tag(&ring->ring, slot, &iov, &tag, 1);
 }
 
 /* Registrations are slots, counted from 1: none is NULL. */
@@ -75,81 +69,51 @@ static void unpin(void *context, void *const *registrations, size_t nr)
 	}
 }
 
-static unsigned *word(const struct ring *ring, unsigned offset)
-{
-	return (unsigned *)(void *)(ring->rings + offset);
-}
-
 /* One operation, to its end. */
 static int write_fixed(void *context, void *addr, void *registration)
 {
-	const struct ring *ring = context;
-	const struct io_sqring_offsets *sq = &ring->parameters.sq_off;
-	const struct io_cqring_offsets *cq = &ring->parameters.cq_off;
-	unsigned tail = *word(ring, sq->tail), mask = *word(ring, sq->ring_mask);
-	unsigned head = *word(ring, cq->head);
-	const struct io_uring_cqe *completions = (void *)(ring->rings + cq->cqes);
-	int result;
+	struct ring *ring = context;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->ring);
+	struct io_uring_cqe *cqe;
+	int status;
 
-	ring->entries[tail & mask] = (struct io_uring_sqe){
-		.opcode = IORING_OP_WRITE_FIXED,
-		.fd = ring->file,
-		.addr = (uintptr_t)addr,
-		.len = PINNING_BUFFER_BYTES,
-		.buf_index = (__u16)slot_of(registration),
-	};
-	word(ring, sq->array)[tail & mask] = tail & mask;
-	__atomic_store_n(word(ring, sq->tail), tail + 1, __ATOMIC_RELEASE);
-	if (syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
-		return bench_fail(-errno, "io_uring: %s", strerror(errno));
-	result = completions[head & *word(ring, cq->ring_mask)].res;
-	__atomic_store_n(word(ring, cq->head), head + 1, __ATOMIC_RELEASE);
-	return result == (int)PINNING_BUFFER_BYTES ? 0
-						   : bench_fail(-EIO, "io_uring: wrote %d", result);
+	io_uring_prep_write_fixed(sqe, ring->file, addr, PINNING_BUFFER_BYTES, 0,
+				  (int)slot_of(registration));
+	status = io_uring_submit_and_wait(&ring->ring, 1);
+	if (status == 1)
+		status = io_uring_wait_cqe(&ring->ring, &cqe);
+	if (status < 0)
+		return bench_fail(status, "io_uring: %s", strerror(-status));
+	status = cqe->res;
+	io_uring_cqe_seen(&ring->ring, cqe);
+	return status == (int)PINNING_BUFFER_BYTES ? 0
+						   : bench_fail(-EIO, "io_uring: wrote %d", status);
 }
 
 static void close_ring(struct ring *ring)
 {
-	if (ring->entries)
-		munmap(ring->entries, RING_ENTRIES * sizeof(*ring->entries));
-	if (ring->rings)
-		munmap(ring->rings, ring->rings_bytes);
 	if (ring->file >= 0)
 		close(ring->file);
-	if (ring->fd >= 0)
-		close(ring->fd);
-}
-
-static void *map_ring(const struct ring *ring, size_t bytes, off_t what)
-{
-	void *addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring->fd,
-			  what);
-
-	return addr == MAP_FAILED ? NULL : addr;
+	if (ring->has_ring)
+		io_uring_queue_exit(&ring->ring);
 }
 
 static int open_ring(struct ring *ring)
 {
-	struct io_uring_rsrc_register slots = {.nr = NR_SLOTS,
-					       .flags = IORING_RSRC_REGISTER_SPARSE};
+	int status;
 
 	pthread_mutex_init(&ring->lock, NULL);
 	for (unsigned i = 0; i < NR_SLOTS; i++)
 		ring->free_slots[ring->nr_free++] = i;
 	ring->file = memfd_create("afar-bench", MFD_CLOEXEC);
-	ring->fd = (int)syscall(SYS_io_uring_setup, RING_ENTRIES, &ring->parameters);
-	if (ring->fd < 0 || ring->file < 0)
-		return bench_fail(-errno, "io_uring: %s", strerror(errno));
-	ring->rings_bytes = ring->parameters.cq_off.cqes +
-			    ring->parameters.cq_entries * sizeof(struct io_uring_cqe);
-	ring->rings = map_ring(ring, ring->rings_bytes, IORING_OFF_SQ_RING);
-	ring->entries = map_ring(ring, RING_ENTRIES * sizeof(*ring->entries), IORING_OFF_SQES);
-	if (!ring->rings || !ring->entries)
-		return bench_fail(-ENOMEM, "io_uring: no memory");
-	if (syscall(SYS_io_uring_register, ring->fd, IORING_REGISTER_BUFFERS2, &slots,
-		    sizeof(slots)) != 0)
-		return bench_fail(-errno, "fixed buffers of io_uring: %s", strerror(errno));
-	return 0;
+	if (ring->file < 0)
+		return bench_fail(-errno, "a file of memory: %s", strerror(errno));
+	status = io_uring_queue_init(RING_ENTRIES, &ring->ring, 0);
+	ring->has_ring = status == 0;
+	if (status)
+		return bench_fail(status, "io_uring: %s", strerror(-status));
+	status = io_uring_register_buffers_sparse(&ring->ring, NR_SLOTS);
+	return status ? bench_fail(status, "fixed buffers of io_uring: %s", strerror(-status)) : 0;
 }
 
 /* ---- The stage */
@@ -175,7 +139,7 @@ static int setup(void **stage)
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	state->ring.fd = state->ring.file = -1;
+	state->ring.file = -1;
 	state->pinning.registrar = (struct registrar){pin, unpin, &state->ring};
 	state->pinning.operate = write_fixed;
 	state->pinning.nr_operations = NR_OPERATIONS;
