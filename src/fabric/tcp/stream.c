@@ -12,8 +12,8 @@
 
 #include "fabric/tcp/tcp.h"
 
-#define SEND_IOV      128U	    /* of one system call: 60 small replies, or so           */
-#define SEND_BYTES    (1024U << 10) /* of one system call at most                             */
+#define SEND_IOV      128U /* of one system call: 60 small replies, or so           */
+#define SEND_BYTES    ((1024U << 10) + 64) /* of one system call at most: a MiB with its header */
 #define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
 #define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
 
