@@ -11,6 +11,9 @@
 struct flash_device;
 
 #define FLASH_DEVICE_READ_ONLY 1U /* writes and discards end with -EBADF */
+/* What is discarded of a file goes back to its file system: writing there again can fail with -ENOSPC. Else a file has no
+ * discard. */
+#define FLASH_DEVICE_THIN 2U
 
 /*
  * Opens what is at `path`, for this opener alone: the next one is refused until it is closed, by whatever process and even
@@ -25,7 +28,7 @@ int flash_device_open_path(const char *path, unsigned flags, struct flash_device
 
 /*
  * Makes a file of `size` bytes, a multiple of 4096, and has the file system set its blocks aside, so that one that is too
- * full says so now. What is discarded later goes back to the file system: writing there again can fail with -ENOSPC.
+ * full says so now, and never again.
  *
  * Returns 0, or with a sentence, and no file: -EEXIST: there is something at `path`; -ENOSPC; -EINVAL: `size`; what else
  * open() and fallocate() say.

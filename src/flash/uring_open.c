@@ -84,11 +84,12 @@ static uint32_t file_sector(int fd)
 	return SECTOR_LARGE;
 }
 
-static void ask_file(const struct stat *stat, struct uring_target *target)
+static void ask_file(const struct stat *stat, unsigned flags, struct uring_target *target)
 {
 	target->sector = file_sector(target->fd);
 	target->size = (uint64_t)stat->st_size;
-	target->discard_unit = discard_unit_of((uint64_t)stat->st_blksize, target->sector);
+	if (flags & FLASH_DEVICE_THIN)
+		target->discard_unit = discard_unit_of((uint64_t)stat->st_blksize, target->sector);
 }
 
 /* ---- For one opener */
@@ -126,7 +127,8 @@ static int open_alone(const char *path, unsigned flags, const struct stat *stat)
 }
 
 /* What was looked at by name may be another thing by now. */
-static int ask(const char *path, const struct stat *before, struct uring_target *target)
+static int ask(const char *path, unsigned flags, const struct stat *before,
+	       struct uring_target *target)
 {
 	struct stat stat;
 	int status = 0;
@@ -139,7 +141,7 @@ static int ask(const char *path, const struct stat *before, struct uring_target 
 	if (target->is_block_device)
 		status = ask_block_device(path, stat.st_rdev, target);
 	else
-		ask_file(&stat, target);
+		ask_file(&stat, flags, target);
 	if (status)
 		return status;
 	target->size -= target->size % target->sector;
@@ -166,7 +168,7 @@ int uring_target_open(const char *path, unsigned flags, struct uring_target *out
 	out->fd = open_alone(path, flags, &before);
 	if (out->fd < 0)
 		return out->fd;
-	status = ask(path, &before, out);
+	status = ask(path, flags, &before, out);
 	if (status)
 		close(out->fd);
 	return status;

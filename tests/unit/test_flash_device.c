@@ -118,7 +118,7 @@ static int enter_file(void **state)
 	static struct world world;
 
 	make_file(&world);
-	assert_int_equal(flash_device_open_path(world.path, 0, &world.device), 0);
+	assert_int_equal(flash_device_open_path(world.path, FLASH_DEVICE_THIN, &world.device), 0);
 	*state = &world;
 	return 0;
 }

@@ -86,6 +86,7 @@ static void leaves_out_what_is_no_sector(void **state)
 	make_sparse(MIB + 17);
 	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
 	assert_int_equal(device->size, MIB);
+	assert_int_equal(device->discard_unit, 0); /* it keeps its blocks */
 	flash_device_close(device);
 }
 
