@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Choosing streams: streams.h says by what. Sequences are found in a small table by the LBA that would continue them; a
+ * sequence that has shown itself stays there against many single puts.
+ */
+#include "streams.h"
+
+#include <string.h>
+
+#define CLASS_LEVELS (2 * HEAT_OCTAVE) /* a factor of four */
+#define NR_CLASSES   (HEAT_LEVELS / CLASS_LEVELS)
+#define RUN_LEAST    64U /* blocks: shorter ones are no sequence */
+#define PATIENCE_MAX 1024U
+
+void streams_init(struct streams *streams, unsigned nr, uint64_t nr_blocks)
+{
+	memset(streams, 0, sizeof(*streams));
+	streams->nr = nr;
+	streams->nr_heat = nr > 2 ? nr - 1 : nr;
+	heat_init(&streams->heat, nr_blocks);
+}
+
+/* With fewer streams than classes the outermost classes share one, at both ends. */
+static unsigned stream_of_level(const struct streams *streams, unsigned level)
+{
+	unsigned class = level / CLASS_LEVELS;
+	unsigned first = streams->nr_heat < NR_CLASSES ? (NR_CLASSES - streams->nr_heat) / 2 : 0;
+
+	if (class < first)
+		return 0;
+	class -= first;
+	return class < streams->nr_heat ? class : streams->nr_heat - 1;
+}
+
+static struct streams_run *run_entry(struct streams *streams, uint64_t lba)
+{
+	return &streams->runs[lba * 0x9e3779b97f4a7c15 >> 56];
+}
+
+_Static_assert(STREAMS_RUNS == 1U << (64 - 56), "a hash of 8 bits");
+
+/* Keeps `run` at the place of the LBA that would continue it, unless one with a better claim is there. */
+static void keep_run(struct streams *streams, const struct streams_run *run)
+{
+	struct streams_run *entry = run_entry(streams, run->next);
+
+	if (entry->length > run->length && entry->patience) {
+		entry->patience--;
+		return;
+	}
+	*entry = *run;
+	entry->patience = run->length < PATIENCE_MAX ? run->length : PATIENCE_MAX;
+}
+
+/* The sequence of overwrites that the put belongs to, with it; length 1: none but itself. */
+static struct streams_run follow_run(struct streams *streams, const struct streams_put *put)
+{
+	struct streams_run *entry = run_entry(streams, put->lba);
+	struct streams_run run = {.began = put->now};
+
+	if (entry->length && entry->next == put->lba) {
+		run = *entry;
+		entry->length = 0;
+	}
+	run.length += run.length < UINT32_MAX;
+	run.next = put->lba + 1;
+	keep_run(streams, &run);
+	return run;
+}
+
+unsigned streams_put(struct streams *streams, const struct streams_put *put, uint64_t *pace)
+{
+	struct streams_run run;
+	unsigned level;
+
+	*pace = 0;
+	if (put->hint)
+		level = heat_told(put->heat, put->hint);
+	else if (put->is_overwrite)
+		level = heat_put(&streams->heat, put->heat, put->survived);
+	else
+		level = heat_level(*put->heat);
+	if (!put->is_overwrite || streams->nr_heat == streams->nr)
+		return stream_of_level(streams, level);
+	run = follow_run(streams, put);
+	if (run.length < RUN_LEAST)
+		return stream_of_level(streams, level);
+	*pace = (put->now - run.began) / run.length + 1;
+	return streams->nr - 1;
+}
+
+unsigned streams_move(struct streams *streams, uint8_t *heat, uint64_t survived)
+{
+	return stream_of_level(streams, heat_moved(&streams->heat, heat, survived));
+}
+
+unsigned streams_nearest(uint32_t mask, unsigned stream)
+{
+	uint32_t hotter = mask & (uint32_t)((2ULL << stream) - 1);
+	uint32_t colder = mask & ~(uint32_t)((1ULL << stream) - 1);
+	unsigned below, above;
+
+	if (!hotter)
+		return (unsigned)__builtin_ctz(colder);
+	below = 31U - (unsigned)__builtin_clz(hotter);
+	if (!colder)
+		return below;
+	above = (unsigned)__builtin_ctz(colder);
+	return stream - below <= above - stream ? below : above;
+}
