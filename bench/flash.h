@@ -88,6 +88,7 @@ void flash_file_remove(struct flash_file *file);
 
 /* ---- The stages */
 
-extern const struct bench_stage flash_device_stage; /* flash_device.c */
+extern const struct bench_stage flash_device_stage;	   /* flash_device.c        */
+extern const struct bench_stage flash_amplification_stage; /* flash_amplification.c */
 
 #endif

@@ -22,7 +22,7 @@
 #define RESERVE 2U
 
 /* The oracle's groups: by octaves of the rate, up to so many from the average. */
-#define OCTAVES_MAX 8
+#define OCTAVES_MAX 12
 #define GROUPS_MAX  (2 * OCTAVES_MAX + 1)
 _Static_assert(GROUPS_MAX <= STREAMS_MAX, "a stream per group");
 
@@ -213,8 +213,8 @@ static unsigned octave_of(double rate)
 }
 
 /*
- * Groups by octaves, the hottest first. One that would not fill two segments joins the next colder: what it would win is less than what
- * its open segment costs.
+ * Groups by octaves, the hottest first. One that would fill less than half a segment joins the next colder: what it would win is less
+ * than what its open segment costs.
  */
 static void make_groups(struct simulation *simulation)
 {
@@ -232,7 +232,7 @@ static void make_groups(struct simulation *simulation)
 		group_of[octave] = (uint8_t)group;
 		simulation->groups[group].blocks += blocks[octave];
 		simulation->groups[group].writes += writes[octave];
-		if (simulation->groups[group].blocks >= 2.0 * simulation->options.segment_blocks)
+		if (simulation->groups[group].blocks >= simulation->options.segment_blocks / 2.0)
 			group++;
 	}
 	/* The coldest, if they are too few, are with the coldest that are enough. */

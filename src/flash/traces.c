@@ -12,8 +12,6 @@
 
 #include "flash/traces_private.h"
 
-#define ZIPF_THETA 0.99
-
 /* SplitMix64. */
 static uint64_t draw(struct trace *trace)
 {
@@ -79,9 +77,21 @@ static double rate_95_5(double rank)
 	return rank <= 0.05 ? 0.95 / 0.05 : 0.05 / 0.95;
 }
 
-static double rate_zipf(double rank)
+static double rate_zipf_0_99(double rank)
 {
-	return pow(rank, -ZIPF_THETA);
+	return pow(rank, -0.99);
+}
+
+/* Of a few hundred thousand blocks the hottest 20 % get 80 % of the writes. */
+static double rate_zipf_0_90(double rank)
+{
+	return pow(rank, -0.90);
+}
+
+/* Likewise 95 %. */
+static double rate_zipf_1_13(double rank)
+{
+	return pow(rank, -1.13);
 }
 
 const struct trace_rule trace_rules[] = {
@@ -89,7 +99,9 @@ const struct trace_rule trace_rules[] = {
 	{"80/20", "80 % of the writes to 20 % of the blocks"},
 	{"95/20", "95 % of the writes to 20 % of the blocks"},
 	{"95/5", "95 % of the writes to 5 % of the blocks"},
-	{"zipf", "the block of rank k in proportion to k^-0.99"},
+	{"zipf-0.99", "the block of rank k in proportion to k^-0.99"},
+	{"zipf-0.90", "likewise: about 80 % of the writes to 20 % of the blocks"},
+	{"zipf-1.13", "likewise: about 95 % of the writes to 20 % of the blocks"},
 	{"sequential", "all blocks in order, again and again"},
 	{"mixed", "half of the writes and blocks sequential, half uniform"},
 	{0},
@@ -100,9 +112,14 @@ static const struct way {
 	uint32_t (*next)(struct trace *trace);
 	double (*rate)(double rank); /* of a rank from 0 to 1, up to a factor; NULL: the same */
 } ways[] = {
-	{"uniform", next_uniform, NULL},    {"80/20", next_skewed, rate_80_20},
-	{"95/20", next_skewed, rate_95_20}, {"95/5", next_skewed, rate_95_5},
-	{"zipf", next_skewed, rate_zipf},   {"sequential", next_in_sequence, NULL},
+	{"uniform", next_uniform, NULL},
+	{"80/20", next_skewed, rate_80_20},
+	{"95/20", next_skewed, rate_95_20},
+	{"95/5", next_skewed, rate_95_5},
+	{"zipf-0.99", next_skewed, rate_zipf_0_99},
+	{"zipf-0.90", next_skewed, rate_zipf_0_90},
+	{"zipf-1.13", next_skewed, rate_zipf_1_13},
+	{"sequential", next_in_sequence, NULL},
 	{"mixed", next_mixed, NULL},
 };
 

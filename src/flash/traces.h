@@ -10,7 +10,7 @@
 
 /*
  * The made-up traces, each with a name. In "80/20" 80 % of the writes go to 20 % of the blocks; which those are is drawn by lot, as
- * is the order of the blocks in "zipf".
+ * is the order of the blocks in "zipf-0.99".
  */
 struct trace_rule {
 	const char *name;

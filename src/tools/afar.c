@@ -15,7 +15,7 @@
 
 static const struct cli_command *const groups[] = {
 	up_commands,	 status_commands, top_commands,	  ns_commands,
-	region_commands, key_commands,	  bench_commands,
+	region_commands, key_commands,	  bench_commands, flash_commands,
 };
 #define NR_GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -56,6 +56,7 @@ extern const struct cli_command ns_commands[];
 extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command bench_commands[];
+extern const struct cli_command flash_commands[];
 
 #define CLI_GLOBAL_FLAGS                                                                           \
 	"  --cluster URI       the cluster (default: $AFAR_CLUSTER, else the one in "              \
