@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define LISTS_MAX    1024U /* of a stream, for segments with some valid block and some other */
+#define LISTS_MAX    1024U /* of a stream, for segments with any valid block                 */
 #define WORD_BITS    64U
 #define NR_WORDS     (LISTS_MAX / WORD_BITS + 1)
 #define LOOKS_MAX    16U /* at segments that keep quiet, per stream and choice      */
@@ -39,9 +39,15 @@ struct victims {
 
 /* ---- Lists */
 
+/* Those without any have a list of their own. */
+static uint32_t list_of_valid(const struct victims *victims, uint32_t valid)
+{
+	return valid ? ((valid - 1) >> victims->shift) + 1 : 0;
+}
+
 static uint32_t list_of(const struct victims *victims, const struct victim_segment *segment)
 {
-	return segment->valid >> victims->shift;
+	return list_of_valid(victims, segment->valid);
 }
 
 static void link_segment(struct victims *victims, struct victim_segment *segment)
@@ -88,9 +94,9 @@ struct victims *victims_open(unsigned nr_streams, uint32_t segment_blocks, uint6
 		return NULL;
 	victims->nr_streams = nr_streams;
 	victims->segment_blocks = segment_blocks;
-	while (segment_blocks >> victims->shift > LISTS_MAX)
+	while (list_of_valid(victims, segment_blocks) > LISTS_MAX)
 		victims->shift++;
-	victims->nr_lists = (segment_blocks >> victims->shift) + 1;
+	victims->nr_lists = list_of_valid(victims, segment_blocks) + 1;
 	victims->fade_after = nr_blocks / FADE_DIVISOR + 1;
 	victims->quiet_max = nr_blocks / QUIET_DIVISOR;
 	lists = malloc(nr_streams * victims->nr_lists * sizeof(*lists));
@@ -180,7 +186,7 @@ void victims_lose(struct victims *victims, struct victim_segment *segment, uint6
 {
 	struct victims_stream *measured = &victims->streams[segment->stream].measured;
 	bool changes_list = segment->is_full &&
-			    list_of(victims, segment) != (segment->valid - 1) >> victims->shift;
+			    list_of(victims, segment) != list_of_valid(victims, segment->valid - 1);
 
 	assert(segment->valid);
 	if (changes_list)

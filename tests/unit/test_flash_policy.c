@@ -119,6 +119,10 @@ static void test_extremes(void **state)
 		for (unsigned i = 0; i < 50; i++)
 			assert_in_range(heat_moved(&heat, &block, UINT64_MAX), 0, HEAT_LEVELS - 1);
 		assert_int_equal(heat_level(block), HEAT_LEVELS - 1);
+		for (uint64_t survived = nr_blocks << 8; survived; survived <<= 1) {
+			block = 0;
+			assert_int_equal(heat_moved(&heat, &block, survived), HEAT_LEVELS - 1);
+		}
 	}
 }
 
