@@ -61,6 +61,15 @@ static int take_size(const struct cli_command *command, const char *name, const 
 			  text, BLOCK_BYTES, size_text(least, low), size_text(most, high));
 }
 
+static bool is_rule(const char *name)
+{
+	for (const struct trace_rule *rule = trace_rules; rule->name; rule++) {
+		if (!strcmp(rule->name, name))
+			return true;
+	}
+	return false;
+}
+
 static int refuse_trace(const struct cli_command *command, const char *name)
 {
 	char known[NAMES_MAX] = "";
@@ -82,7 +91,8 @@ static void print_heading(const struct job *job)
 	printf("Write amplification, %u %% full, segments of %s", job->options.full_percent,
 	       size_text((uint64_t)job->options.segment_blocks * BLOCK_BYTES, segment));
 	printf(", %u × the capacity (%s) written after it was filled\n\n", job->options.nr_times,
-	       job->trace ? "as the trace needs" : size_text(job->capacity, capacity));
+	       job->trace && !is_rule(job->trace) ? "as the trace needs"
+						  : size_text(job->capacity, capacity));
 	printf("%-*s %7s %7s %7s %7s  %s\n", COLUMN, "TRACE", "GREEDY", "OURS", "HINTED", "ORACLE",
 	       "OF THE ORACLE'S GAIN");
 }
@@ -177,15 +187,6 @@ static int run_file(struct job *job, const char *path)
 	status = run_trace(job, slash ? slash + 1 : path, trace);
 	trace_close(trace);
 	return status;
-}
-
-static bool is_rule(const char *name)
-{
-	for (const struct trace_rule *rule = trace_rules; rule->name; rule++) {
-		if (!strcmp(rule->name, name))
-			return true;
-	}
-	return false;
 }
 
 static int run_job(struct job *job)
