@@ -330,21 +330,22 @@ static int prepare_policy(struct simulation *simulation)
 
 static void run(struct simulation *simulation, struct simulate_result *result)
 {
-	uint64_t late = 0, written, fill;
+	uint64_t late = 0, last, written, fill;
 
 	result->capacity = (uint64_t)simulation->nr_segments * simulation->options.segment_blocks;
 	result->written = result->capacity * simulation->options.nr_times;
+	last = result->written / 5;
 	for (uint32_t block = 0; block < simulation->nr_blocks; block++)
 		put(simulation, block);
 	fill = simulation->moved;
 	for (written = 0; written < result->written; written++) {
-		if (written == result->written - result->written / 5)
+		if (written == result->written - last)
 			late = simulation->moved;
 		put(simulation, trace_next(simulation->trace));
 	}
 	result->moved = simulation->moved - fill;
 	result->amplification = 1 + (double)result->moved / (double)result->written;
-	result->late = 1 + (double)(simulation->moved - late) / (double)(result->written / 5);
+	result->late = 1 + (double)(simulation->moved - late) / (double)last;
 	result->predicted = simulation->predicted;
 	result->nr_streams = (unsigned)__builtin_popcount(simulation->used_mask);
 }

@@ -132,10 +132,10 @@ static void shuffle(struct trace *trace)
 
 	for (uint32_t i = 0; i < trace->nr_blocks; i++)
 		trace->ranks[i].block = i;
-	for (uint32_t i = trace->nr_blocks - 1; i > 0; i--) {
-		other = draw_below(trace, i + 1);
-		block = trace->ranks[i].block;
-		trace->ranks[i].block = trace->ranks[other].block;
+	for (uint32_t left = trace->nr_blocks; left > 1; left--) {
+		other = draw_below(trace, left);
+		block = trace->ranks[left - 1].block;
+		trace->ranks[left - 1].block = trace->ranks[other].block;
 		trace->ranks[other].block = block;
 	}
 }
@@ -193,7 +193,7 @@ static int make_aliases(struct trace *trace)
 
 static int prepare_skew(struct trace *trace, double (*rate)(double rank))
 {
-	trace->ranks = malloc(trace->nr_blocks * sizeof(*trace->ranks));
+	trace->ranks = calloc(trace->nr_blocks, sizeof(*trace->ranks));
 	trace->rates = malloc(trace->nr_blocks * sizeof(*trace->rates));
 	if (!trace->ranks || !trace->rates)
 		return -ENOMEM;

@@ -21,7 +21,7 @@ extern const struct trace_rule trace_rules[];
 
 struct trace;
 
-/* Over `nr_blocks` blocks. 0, -ENOENT (no such rule) or -ENOMEM. */
+/* Over `nr_blocks` blocks, at least 1. 0, -ENOENT (no such rule) or -ENOMEM. */
 int trace_make(const char *name, uint32_t nr_blocks, uint64_t seed, struct trace **out);
 
 /*

@@ -133,8 +133,8 @@ static void add_row(const struct job *job, const char *name, const struct simula
 	json_t *object =
 		json_pack("{s:s%, s:I, s:I, s:i}", "trace", name, strlen(name), "capacity_bytes",
 			  (json_int_t)(results[0].capacity * BLOCK_BYTES), "segment_bytes",
-			  (json_int_t)job->options.segment_blocks * BLOCK_BYTES, "full_percent",
-			  (int)job->options.full_percent);
+			  (json_int_t)((uint64_t)job->options.segment_blocks * BLOCK_BYTES),
+			  "full_percent", (int)job->options.full_percent);
 
 	for (int policy = 0; policy < SIMULATE_NR_POLICIES; policy++)
 		json_object_set_new(object, simulate_policy_name((enum simulate_policy)policy),
