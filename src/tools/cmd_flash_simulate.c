@@ -130,10 +130,11 @@ static json_t *json_of_result(const struct simulate_result *result)
 
 static void add_row(const struct job *job, const char *name, const struct simulate_result *results)
 {
+	uint64_t capacity = results[0].capacity * BLOCK_BYTES;
+	uint64_t segment = (uint64_t)job->options.segment_blocks * BLOCK_BYTES;
 	json_t *object =
 		json_pack("{s:s%, s:I, s:I, s:i}", "trace", name, strlen(name), "capacity_bytes",
-			  (json_int_t)(results[0].capacity * BLOCK_BYTES), "segment_bytes",
-			  (json_int_t)((uint64_t)job->options.segment_blocks * BLOCK_BYTES),
+			  (json_int_t)capacity, "segment_bytes", (json_int_t)segment,
 			  "full_percent", (int)job->options.full_percent);
 
 	for (int policy = 0; policy < SIMULATE_NR_POLICIES; policy++)

@@ -240,11 +240,11 @@ static void test_nearest(void **state)
 	(void)state;
 	random_state = 2;
 	for (unsigned trial = 0; trial < 20000; trial++) {
-		uint32_t mask = draw(UINT32_MAX) & draw(UINT32_MAX) & draw(UINT32_MAX);
+		uint32_t mask = 1U << draw(32);
 		unsigned stream = draw(STREAMS_MAX);
 
-		if (!mask)
-			continue;
+		for (unsigned i = draw(8); i > 0; i--)
+			mask |= 1U << draw(32);
 		found = streams_nearest(mask, stream);
 		assert_true(mask >> found & 1);
 		distance = (unsigned)abs((int)found - (int)stream);
