@@ -20,7 +20,7 @@
 #include "fabric_fixture.h"
 #include "tcp_peer.h"
 
-#define PASS_BYTES ((UINT64_C(1) << 20) + 64) /* a MiB with its header */
+#define PASS_BYTES   ((UINT64_C(1) << 20) + 64) /* a MiB with its header */
 #define READ_BYTES   (64U << 10)
 #define NR_READS     200U
 #define NR_STRANGERS 300U

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Appending to segments: what is staged for a stream gets its places in the stream's open segment and is written, as much as
+ * goes into one write of the device. A segment that is full gets its summary once all writes of its data have ended. And the
+ * way back: segments that nothing in is valid become free when the journal says that this survives.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/ftl_private.h"
+#include "flash/superblock.h"
+
+#define WRITES_PER_STREAM 8U
+#define LISTS_KEPT	  8U /* of those that tables have room for: for segments that wear out */
+
+static bool is_cleaners(const struct piece *piece)
+{
+	return !piece->put;
+}
+
+/* ---- closing ---- */
+
+/* Its data is written, and its summary, or its lbas are kept in memory and in checkpoints. */
+static void full(struct ftl *ftl, struct segment *segment)
+{
+	segment_set_state(&ftl->segments, segment, FTL_SEGMENT_FULL);
+	if (segment->valid == 0)
+		segment_retire(&ftl->segments, segment, journal_position(&ftl->journal));
+}
+
+static void summary_written(struct flash_io *io)
+{
+	struct ftl *ftl = caa_container_of(io, struct ftl, summary_io);
+	struct segment *segment = cds_list_first_entry(&ftl->closing, struct segment, node);
+
+	cds_list_del(&segment->node);
+	ftl->is_summing = false;
+	if (io->result) {
+		ftl->counts.write_errors++;
+		segment->is_worn = true;
+		ftl->segments.nr_worn++;
+	} else {
+		segment_drop_list(&ftl->segments, segment);
+	}
+	full(ftl, segment);
+}
+
+void summary_encode(const struct segments *segments, const struct segment *segment, void *out,
+		    size_t size)
+{
+	struct format_summary head = {.segment = segment_number(segments, segment),
+				      .opened = segment->opened};
+
+	memset(out, 0, size);
+	memcpy((char *)out + sizeof(head), segment->lbas, segment->next * sizeof(uint64_t));
+	memcpy(out, &head, sizeof(head));
+	head.crc = checksum_crc32c_seeded(segments->seed, out, size);
+	memcpy(out, &head, sizeof(head));
+}
+
+static void summarise(struct ftl *ftl)
+{
+	struct segments *segments = &ftl->segments;
+	size_t size = summary_blocks_for(segments->segment_blocks) * FTL_BLOCK;
+	struct segment *segment;
+
+	while (!ftl->is_summing && !cds_list_empty(&ftl->closing)) {
+		segment = cds_list_first_entry(&ftl->closing, struct segment, node);
+		if (segment->is_worn || segment->valid == 0) {
+			cds_list_del(&segment->node);
+			full(ftl, segment);
+			continue;
+		}
+		ftl->is_summing = true;
+		summary_encode(segments, segment, ftl->summary, size);
+		ftl->counts.summary_blocks += size / FTL_BLOCK;
+		ftl->summary_iov = (struct iovec){ftl->summary, size};
+		ftl->summary_io = (struct flash_io){
+			.opcode = FLASH_IO_WRITE,
+			.offset = (uint64_t)segment_place(segments, segment, segments->data_blocks) *
+				  FTL_BLOCK,
+			.length = size,
+			.iov = &ftl->summary_iov,
+			.nr_iov = 1,
+			.done = summary_written};
+		flash_device_submit(ftl->device, &ftl->summary_io);
+	}
+}
+
+/* No more is appended to it. */
+static void close_segment(struct ftl *ftl, struct segment *segment)
+{
+	struct appender *appender = &ftl->appenders[segment->stream];
+
+	if (appender->open == segment)
+		appender->open = NULL;
+	if (segment->state == FTL_SEGMENT_OPEN)
+		segment_set_state(&ftl->segments, segment, FTL_SEGMENT_CLOSING);
+	if (segment->writing == 0)
+		cds_list_add_tail(&segment->node, &ftl->closing);
+}
+
+/* ---- writing ---- */
+
+static void restage(struct ftl *ftl, struct write *write)
+{
+	struct appender *appender = &ftl->appenders[write->stream];
+
+	/* In front, in their order. */
+	while (!cds_list_empty(&write->pieces)) {
+		struct piece *piece = cds_list_entry(write->pieces.prev, struct piece, node);
+
+		cds_list_del(&piece->node);
+		if (++piece->attempts < WRITE_ATTEMPTS)
+			cds_list_add(&piece->node, &appender->staged);
+		else
+			piece_written(piece, -EIO);
+	}
+}
+
+static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
+{
+	struct piece *piece = cds_list_first_entry(&write->pieces, struct piece, node);
+	struct format_record record =
+		record_make(FORMAT_WORN, segment_number(&ftl->segments, segment), 0, 0);
+
+	ftl->counts.write_errors++;
+	if (segment->is_worn)
+		return;
+	log_warn("flash: segment %u cannot be written: %s; it is given up",
+		 segment_number(&ftl->segments, segment), afar_strerror(write->io.result));
+	segment->is_worn = true;
+	ftl->segments.nr_worn++;
+	/* Not to tell it costs but another failure after the next recovery. */
+	if (piece->reserved > piece->nr_blocks + 1) {
+		journal_append(&ftl->journal, &record, 1);
+		piece->reserved--;
+	}
+}
+
+static void written(struct flash_io *io)
+{
+	struct write *write = caa_container_of(io, struct write, io);
+	struct ftl *ftl = write->ftl;
+	struct segment *segment = write->segment;
+	struct piece *piece, *next;
+
+	ftl->appenders[write->stream].nr_writing--;
+	segment->writing--;
+	segment->pins--;
+	if (io->result) {
+		wear(ftl, segment, write);
+		restage(ftl, write);
+	} else {
+		cds_list_for_each_entry_safe(piece, next, &write->pieces, node) {
+			cds_list_del(&piece->node);
+			piece_written(piece, 0);
+		}
+	}
+	cds_list_add(&write->node, &ftl->spare_writes);
+	if (segment->state == FTL_SEGMENT_CLOSING ||
+	    (segment->is_worn && segment->state == FTL_SEGMENT_OPEN))
+		close_segment(ftl, segment);
+}
+
+/* A segment for the stream, of which the record is the piece's. False: none is to be had now. */
+static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
+{
+	struct segments *segments = &ftl->segments;
+	uint32_t kept = is_cleaners(piece) ? 0 : CLEANER_RESERVE;
+	uint32_t kept_lists = is_cleaners(piece) ? 0 : LISTS_KEPT;
+	struct format_record record;
+	struct segment *segment;
+
+	if (segments->nr_by_state[FTL_SEGMENT_FREE] <= kept) {
+		ftl->is_starved = true;
+		return false;
+	}
+	if (segments->nr_lists + kept_lists >= TABLES_NR_LISTS)
+		return false;
+	/* One that was staged anew may have no record left for it. */
+	if (piece->reserved <= piece->nr_blocks) {
+		if (!journal_reserve(&ftl->journal, 1))
+			return false;
+		piece->reserved++;
+	}
+	segment = cds_list_first_entry(&segments->free, struct segment, node);
+	if (segment_begin(segments, segment, stream))
+		return false;
+	record = record_make(FORMAT_OPEN, segment_number(segments, segment), stream, 0);
+	journal_append(&ftl->journal, &record, 1);
+	piece->reserved--;
+	ftl->appenders[stream].open = segment;
+	return true;
+}
+
+/* Cuts what does not go into the segment off the piece, and leaves it staged. */
+static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
+{
+	struct piece *rest = piece_take(ftl, true);
+
+	if (!rest)
+		return false;
+	memcpy((char *)rest + offsetof(struct piece, put), (char *)piece + offsetof(struct piece, put),
+	       sizeof(*piece) - offsetof(struct piece, put));
+	rest->nr_blocks = piece->nr_blocks - nr;
+	rest->lba += nr;
+	if (rest->lbas)
+		rest->lbas += nr;
+	if (rest->from)
+		rest->from += nr;
+	if (rest->memory)
+		rest->memory += (size_t)nr * FTL_BLOCK;
+	else
+		memory_skip(piece->put->iov, &rest->iov_index, &rest->iov_offset,
+			    (size_t)nr * FTL_BLOCK);
+	memmove(rest->crcs, &piece->crcs[nr], rest->nr_blocks * sizeof(rest->crcs[0]));
+	piece->nr_blocks = nr;
+	piece->bytes = nr * FTL_BLOCK;
+	rest->bytes = rest->nr_blocks * FTL_BLOCK;
+	piece->reserved = nr;
+	rest->reserved -= nr;
+	/* Both hold what the one held. */
+	if (piece->bounce)
+		piece->bounce->users++;
+	for (unsigned i = 0; i < 2; i++) {
+		if (piece->pages[i])
+			map_pin(piece->pages[i]);
+	}
+	if (piece->is_counted) {
+		rest->is_counted = false;
+		piece_count(piece);
+		piece_count(rest);
+	}
+	cds_list_add(&rest->node, &piece->node);
+	if (piece->put) {
+		piece->put->nr_in_flight++;
+		cds_list_add(&rest->bucket, &piece->bucket);
+	}
+	return true;
+}
+
+/* Moves the first staged piece to the write, at the next place of the segment. */
+static void take_piece(struct ftl *ftl, struct write *write, struct piece *piece)
+{
+	struct segment *segment = write->segment;
+	struct flash_io *io = &write->io;
+
+	piece->place = segment_place(&ftl->segments, segment, segment->next);
+	for (uint32_t i = 0; i < piece->nr_blocks; i++)
+		segment->lbas[segment->next + i] = piece_lba(piece, i);
+	segment->next += piece->nr_blocks;
+	if (piece->memory)
+		io->nr_iov = memory_add(write->iov, io->nr_iov, piece->memory, piece->bytes);
+	else
+		io->nr_iov = memory_iovecs(piece->put->iov, piece->iov_index, piece->iov_offset,
+					   piece->bytes, write->iov, io->nr_iov);
+	io->length += (uint64_t)piece->nr_blocks * FTL_BLOCK;
+	if (is_cleaners(piece))
+		ftl->counts.moved_blocks += piece->nr_blocks;
+	else
+		ftl->counts.user_blocks += piece->nr_blocks;
+	cds_list_del(&piece->node);
+	cds_list_add_tail(&piece->node, &write->pieces);
+}
+
+static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *staged)
+{
+	uint32_t room = ftl->segments.data_blocks - write->segment->next, nr = 0;
+
+	if (room > PIECE_BLOCKS)
+		room = PIECE_BLOCKS;
+	while (!cds_list_empty(staged) && nr < room) {
+		struct piece *piece = cds_list_first_entry(staged, struct piece, node);
+
+		if (piece->nr_blocks > room - nr && !split(ftl, piece, room - nr))
+			break;
+		nr += piece->nr_blocks;
+		take_piece(ftl, write, piece);
+	}
+}
+
+/* One write of what is staged; false: not now. */
+static bool write_staged(struct ftl *ftl, unsigned stream)
+{
+	struct appender *appender = &ftl->appenders[stream];
+	struct piece *first = cds_list_first_entry(&appender->staged, struct piece, node);
+	struct segment *segment;
+	struct write *write;
+
+	if (appender->nr_writing == WRITES_PER_STREAM || cds_list_empty(&ftl->spare_writes))
+		return false;
+	if (!appender->open && !open_segment(ftl, stream, first))
+		return false;
+	segment = appender->open;
+	write = cds_list_first_entry(&ftl->spare_writes, struct write, node);
+	write->segment = segment;
+	write->stream = stream;
+	write->io = (struct flash_io){
+		.opcode = FLASH_IO_WRITE,
+		.offset = (uint64_t)segment_place(&ftl->segments, segment, segment->next) * FTL_BLOCK,
+		.iov = write->iov,
+		.done = written};
+	fill(ftl, write, &appender->staged);
+	if (cds_list_empty(&write->pieces))
+		return false;
+	cds_list_del(&write->node);
+	appender->nr_writing++;
+	segment->writing++;
+	segment->pins++;
+	ftl->counts.device_writes += !is_cleaners(first);
+	flash_device_submit(ftl->device, &write->io);
+	if (segment->next == ftl->segments.data_blocks)
+		close_segment(ftl, segment);
+	return true;
+}
+
+void append_stage(struct ftl *ftl, struct piece *piece)
+{
+	cds_list_add_tail(&piece->node, &ftl->appenders[piece->stream].staged);
+}
+
+/* When nothing can be changed any more what is staged is not written either. */
+static void refuse_staged(struct ftl *ftl, unsigned stream, int refusal)
+{
+	struct cds_list_head *staged = &ftl->appenders[stream].staged;
+
+	while (!cds_list_empty(staged)) {
+		struct piece *piece = cds_list_first_entry(staged, struct piece, node);
+
+		cds_list_del(&piece->node);
+		piece_written(piece, refusal);
+	}
+}
+
+void append_refuse(struct ftl *ftl, int code)
+{
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		struct piece *piece, *next;
+
+		cds_list_for_each_entry_safe(piece, next, &ftl->appenders[stream].staged, node) {
+			if (is_cleaners(piece))
+				continue;
+			cds_list_del(&piece->node);
+			piece_written(piece, code);
+		}
+	}
+}
+
+void append_progress(struct ftl *ftl)
+{
+	int refusal = ftl_refusal(ftl);
+
+	ftl->is_starved = false;
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		if (refusal)
+			refuse_staged(ftl, stream, refusal);
+		while (!cds_list_empty(&ftl->appenders[stream].staged) && write_staged(ftl, stream))
+			;
+	}
+	summarise(ftl);
+}
+
+/* ---- the way back ---- */
+
+static void freed(struct ftl *ftl, struct segment *segment)
+{
+	struct segments *segments = &ftl->segments;
+
+	segment_drop_list(segments, segment);
+	if (segment->is_worn)
+		segments->nr_worn--;
+	segment_set_state(segments, segment, segment->is_worn ? FTL_SEGMENT_BAD : FTL_SEGMENT_FREE);
+}
+
+static void discarded(struct flash_io *io)
+{
+	struct ftl *ftl = caa_container_of(io, struct ftl, discard);
+	struct segment *segment = ftl->discarding;
+
+	/* One that is not discarded is as good. */
+	ftl->discarding = NULL;
+	freed(ftl, segment);
+}
+
+static void discard(struct ftl *ftl, struct segment *segment)
+{
+	ftl->discarding = segment;
+	ftl->counts.discards++;
+	segment_set_state(&ftl->segments, segment, FTL_SEGMENT_DISCARD);
+	ftl->discard = (struct flash_io){
+		.opcode = FLASH_IO_DISCARD,
+		.offset = (uint64_t)segment_place(&ftl->segments, segment, 0) * FTL_BLOCK,
+		.length = (uint64_t)ftl->segments.segment_blocks * FTL_BLOCK,
+		.done = discarded};
+	flash_device_submit(ftl->device, &ftl->discard);
+}
+
+static bool can_discard(const struct ftl *ftl)
+{
+	uint64_t unit = ftl->device->discard_unit;
+
+	return unit && (uint64_t)ftl->segments.segment_blocks * FTL_BLOCK % unit == 0 &&
+	       (uint64_t)ftl->segments.first * FTL_BLOCK % unit == 0;
+}
+
+void release_progress(struct ftl *ftl)
+{
+	struct segments *segments = &ftl->segments;
+	struct segment *segment, *next;
+	bool is_short = segments->nr_by_state[FTL_SEGMENT_FREE] <= CLEANER_RESERVE + 1;
+
+	if (ftl_refusal(ftl))
+		return;
+	cds_list_for_each_entry_safe(segment, next, &segments->pending, node) {
+		if (segment->tag > ftl->journal.flushed) {
+			if (is_short)
+				journal_want(&ftl->journal, segment->tag);
+			continue;
+		}
+		if (segment->pins)
+			continue;
+		if (!can_discard(ftl) || segment->is_worn)
+			freed(ftl, segment);
+		else if (!ftl->discarding)
+			discard(ftl, segment);
+	}
+}

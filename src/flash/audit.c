@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Counting everything anew from the map, for tests and for checking a device at rest. Blocks. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "flash/ftl_private.h"
+
+struct audit {
+	struct ftl *ftl;
+	uint32_t *references; /* to each block of the segments */
+	struct ftl_waiter waiter;
+	bool is_waiting;
+	int result;
+};
+
+static void page_ready(struct ftl_waiter *waiter, int result)
+{
+	struct audit *audit = caa_container_of(waiter, struct audit, waiter);
+
+	audit->is_waiting = false;
+	audit->result = result;
+}
+
+static int load(struct audit *audit, struct map_page *page)
+{
+	if (map_is_loaded(page))
+		return 0;
+	audit->is_waiting = true;
+	audit->result = 0;
+	audit->waiter.ready = page_ready;
+	map_load(page, &audit->waiter);
+	while (audit->is_waiting) {
+		int rc = flash_device_poll(audit->ftl->device, -1);
+
+		if (rc < 0)
+			return rc;
+	}
+	return audit->result;
+}
+
+static bool is_listed(struct ftl *ftl, uint32_t place, uint64_t lba)
+{
+	const struct share *first;
+	uint32_t nr = segment_shares(segment_of(&ftl->segments, place),
+				     segment_index(&ftl->segments, place), &first);
+
+	for (uint32_t i = 0; i < nr; i++) {
+		if (first[i].lba == lba)
+			return true;
+	}
+	return nr == 0;
+}
+
+static int count_page(struct audit *audit, struct map_page *page)
+{
+	const struct segments *segments = &audit->ftl->segments;
+	uint32_t nr_mapped = 0;
+	int rc = load(audit, page);
+
+	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES && !rc; i++) {
+		uint32_t place = page->data->entries[i].place;
+		uint64_t lba = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES + i);
+
+		if (!place)
+			continue;
+		nr_mapped++;
+		if (!segments_is_place(segments, place))
+			return error_fail(-EBADMSG, "the map has block %u of range %u nowhere",
+					  ftl_lba_block(lba), page->range);
+		audit->references[place - segments->first]++;
+		if (!is_listed(audit->ftl, place, lba))
+			return error_fail(-EBADMSG,
+					  "block %u of range %u shares block %u of the device, and "
+					  "is not listed",
+					  ftl_lba_block(lba), page->range, place);
+	}
+	if (!rc && nr_mapped != page->nr_mapped)
+		return error_fail(-EBADMSG, "page %u of range %u has %u blocks, not %u", page->page,
+				  page->range, nr_mapped, page->nr_mapped);
+	return rc;
+}
+
+static int compare(struct audit *audit, struct segment *segment)
+{
+	const struct segments *segments = &audit->ftl->segments;
+	uint32_t valid = 0;
+
+	for (uint32_t i = 0; i < segments->data_blocks; i++) {
+		uint32_t place = segment_place(segments, segment, i);
+		uint32_t found = audit->references[place - segments->first];
+		const struct share *first;
+		uint32_t nr = segment_shares(segment, i, &first);
+
+		valid += found > 0;
+		if (segment_is_valid(segments, segment, i) != (found > 0))
+			return error_fail(-EBADMSG, "block %u of the device: %u refer to it", place,
+					  found);
+		if (nr ? found != nr : found > 1)
+			return error_fail(-EBADMSG, "block %u of the device: %u refer to it, not %u",
+					  place, found, nr);
+	}
+	if (valid != segment->valid)
+		return error_fail(-EBADMSG, "segment %u has %u valid blocks, not %u",
+				  segment_number(segments, segment), valid, segment->valid);
+	return 0;
+}
+
+int ftl_audit(struct ftl *ftl)
+{
+	struct segments *segments = &ftl->segments;
+	struct audit audit = {.ftl = ftl};
+	uint64_t used = 0;
+	int rc = 0;
+
+	audit.references = calloc((size_t)segments->nr * segments->segment_blocks, sizeof(uint32_t));
+	if (!audit.references)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < ftl->map.nr_slots && !rc; i++) {
+		if (ftl->map.slots[i].page)
+			rc = count_page(&audit, ftl->map.slots[i].page);
+	}
+	for (uint32_t i = 0; i < segments->nr && !rc; i++) {
+		rc = compare(&audit, &segments->at[i]);
+		used += segments->at[i].valid;
+	}
+	if (!rc && used != segments->used)
+		rc = error_fail(-EBADMSG, "%llu blocks are in use, not %llu",
+				(unsigned long long)used, (unsigned long long)segments->used);
+	free(audit.references);
+	return rc;
+}

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The cleaner: takes a segment that policy chose, finds out whose its valid blocks are, and writes them elsewhere, a batch at a
+ * time; then the segment waits until that survives, and is free. One victim, one batch at a time; it goes on when there is
+ * nothing else to do, or in step with what users write, or at once when they wait for a segment. Reads never wait for it.
+ *
+ * Whose a block is: the summary knows whom it was written for, the shares who else. Neither is believed: only who the map
+ * says refers to the place at the moment of the move is given the new one, in one go, by a record for each; so a put, a
+ * trim or a clone that came meanwhile is neither undone nor forgotten.
+ *
+ * A block that cannot be read, or that nobody owns up to, keeps its segment: it is BAD from then on, and what is in it stays
+ * as it is, until nothing in it is valid.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/ftl_private.h"
+#include "flash/superblock.h"
+
+static size_t summary_size(const struct ftl *ftl)
+{
+	return summary_blocks_for(ftl->layout.segment_blocks) * FTL_BLOCK;
+}
+
+int cleaner_open(struct cleaner *cleaner, struct ftl *ftl)
+{
+	cleaner->ftl = ftl;
+	cleaner->piece.ftl = ftl;
+	cleaner->summary = aligned_alloc(FTL_BLOCK, summary_size(ftl));
+	cleaner->memory = aligned_alloc(FTL_BLOCK, (size_t)CLEANER_BLOCKS * FTL_BLOCK);
+	return cleaner->summary && cleaner->memory ? 0 : error_code(-ENOMEM);
+}
+
+void cleaner_close(struct cleaner *cleaner)
+{
+	free(cleaner->summary);
+	free(cleaner->memory);
+}
+
+/* ---- when ---- */
+
+static uint32_t nr_coming_free(const struct segments *segments)
+{
+	return segments->nr_by_state[FTL_SEGMENT_FREE] +
+	       segments->nr_by_state[FTL_SEGMENT_PENDING] +
+	       segments->nr_by_state[FTL_SEGMENT_DISCARD];
+}
+
+static bool is_needed(const struct ftl *ftl)
+{
+	return ftl->segments.nr_worn ||
+	       nr_coming_free(&ftl->segments) < CLEANER_RESERVE + 3 + ftl->segments.nr / 64;
+}
+
+static bool is_urgent(const struct ftl *ftl)
+{
+	return ftl->is_starved || nr_coming_free(&ftl->segments) <= CLEANER_RESERVE + 1;
+}
+
+/* Whether a batch may begin beside what users do: as many blocks as they have written. */
+static bool may_go_on(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+
+	cleaner->tokens += ftl->counts.user_blocks - cleaner->seen_blocks;
+	cleaner->seen_blocks = ftl->counts.user_blocks;
+	if (cleaner->tokens > 4 * CLEANER_BLOCKS)
+		cleaner->tokens = 4 * CLEANER_BLOCKS;
+	if (is_urgent(ftl) || ftl->nr_requests == 0)
+		return true;
+	if (cleaner->tokens < CLEANER_BLOCKS)
+		return false;
+	cleaner->tokens -= CLEANER_BLOCKS;
+	return true;
+}
+
+/* ---- whose ---- */
+
+/* Who may refer to the block: how many, the first at *first; of one, it is *alone. */
+static uint32_t candidates(const struct cleaner *cleaner, uint32_t index, struct share *alone,
+			   const struct share **first)
+{
+	uint32_t nr = segment_shares(cleaner->victim, index, first);
+
+	if (nr)
+		return nr;
+	*alone = (struct share){.lba = cleaner->summary[index], .index = index};
+	*first = alone;
+	return 1;
+}
+
+static void page_ready(struct ftl_waiter *waiter, int result)
+{
+	struct cleaner *cleaner = caa_container_of(waiter, struct cleaner, waiter);
+
+	cleaner->is_waiting = false;
+	if (result) {
+		/* Nothing is known of this block: it stays. */
+		cleaner->has_failed = true;
+		cleaner->index++;
+	}
+}
+
+/* Takes the block at `index` into the batch; false: a page has to be read first. */
+static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t index)
+{
+	uint32_t place = segment_place(&ftl->segments, cleaner->victim, index);
+	const struct share *first;
+	struct share alone;
+	uint32_t nr = candidates(cleaner, index, &alone, &first);
+	bool is_taken = false;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		struct map_page *page = map_find(&ftl->map, first[i].lba);
+		const struct format_entry *entry;
+
+		if (page && !map_is_loaded(page)) {
+			cleaner->is_waiting = true;
+			cleaner->waiter.ready = page_ready;
+			map_load(page, &cleaner->waiter);
+			return false;
+		}
+		entry = page ? map_entry(page, first[i].lba) : NULL;
+		if (is_taken || !entry || entry->place != place)
+			continue;
+		cleaner->lbas[cleaner->nr] = first[i].lba;
+		cleaner->crcs[cleaner->nr] = entry->crc;
+		cleaner->from[cleaner->nr] = place;
+		is_taken = true;
+	}
+	if (is_taken) {
+		cleaner->nr++;
+	} else {
+		log_error("flash: block %u of the device is valid, and nobody's", place);
+		cleaner->has_failed = true;
+	}
+	return true;
+}
+
+/* ---- reading ---- */
+
+static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr);
+
+static void run_read(struct flash_io *io)
+{
+	struct cleaner_read *read = caa_container_of(io, struct cleaner_read, io);
+	struct cleaner *cleaner = read->cleaner;
+	uint32_t at = (uint32_t)(read - cleaner->reads), nr = read->nr;
+
+	cleaner->nr_in_flight--;
+	if (!io->result)
+		return;
+	if (nr == 1 || cleaner->ftl->is_abandoned) {
+		/* Its sum will not be right. */
+		cleaner->ftl->counts.read_errors++;
+		cleaner->crcs[at] = ~block_crc(cleaner->lbas[at], cleaner->memory + at * FTL_BLOCK);
+		return;
+	}
+	for (uint32_t i = 0; i < nr; i++)
+		read_run(cleaner->ftl, at + i, 1);
+}
+
+static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	struct cleaner_read *read = &cleaner->reads[at];
+
+	read->cleaner = cleaner;
+	read->nr = nr;
+	read->iov = (struct iovec){cleaner->memory + (size_t)at * FTL_BLOCK, (size_t)nr * FTL_BLOCK};
+	read->io = (struct flash_io){.opcode = FLASH_IO_READ,
+				     .offset = (uint64_t)cleaner->from[at] * FTL_BLOCK,
+				     .length = (uint64_t)nr * FTL_BLOCK,
+				     .iov = &read->iov,
+				     .nr_iov = 1,
+				     .done = run_read};
+	cleaner->nr_in_flight++;
+	flash_device_submit(ftl->device, &read->io);
+}
+
+static void read_batch(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+
+	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
+		nr = 1;
+		while (at + nr < cleaner->nr &&
+		       cleaner->from[at + nr] == cleaner->from[at] + nr)
+			nr++;
+		read_run(ftl, at, nr);
+	}
+}
+
+/* Leaves out what is not as it was written. */
+static void check_batch(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < cleaner->nr; i++) {
+		char *data = cleaner->memory + (size_t)i * FTL_BLOCK;
+
+		if (block_crc(cleaner->lbas[i], data) != cleaner->crcs[i]) {
+			log_error("flash: block %u of range %u, block %u of the device, cannot be "
+				  "moved: it is not what was written",
+				  ftl_lba_block(cleaner->lbas[i]), ftl_lba_range(cleaner->lbas[i]),
+				  cleaner->from[i]);
+			ftl->counts.crc_errors++;
+			cleaner->has_failed = true;
+			continue;
+		}
+		if (nr != i)
+			memcpy(cleaner->memory + (size_t)nr * FTL_BLOCK, data, FTL_BLOCK);
+		cleaner->lbas[nr] = cleaner->lbas[i];
+		cleaner->from[nr] = cleaner->from[i];
+		nr++;
+	}
+	cleaner->nr = nr;
+}
+
+/* ---- writing ---- */
+
+/* False: the journal has no room now. */
+static bool write_batch(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	struct piece *piece = &cleaner->piece;
+	uint32_t nr = cleaner->nr + 3;
+
+	if (!journal_reserve(&ftl->journal, nr))
+		return false;
+	piece->lbas = cleaner->lbas;
+	piece->from = cleaner->from;
+	piece->nr_blocks = cleaner->nr;
+	piece->bytes = cleaner->nr * FTL_BLOCK;
+	piece->memory = cleaner->memory;
+	piece->stream = policy_move_stream(ftl, cleaner->victim);
+	piece->reserved = nr;
+	piece->attempts = 0;
+	cleaner->nr_left = cleaner->nr;
+	append_stage(ftl, piece);
+	return true;
+}
+
+/* The entry of `lba`, if it refers to `place`. */
+static const struct format_entry *entry_at(const struct ftl *ftl, uint64_t lba, uint32_t place)
+{
+	const struct map_page *page = map_find(&ftl->map, lba);
+	const struct format_entry *entry;
+
+	if (!page || !map_is_loaded(page))
+		return NULL;
+	entry = map_entry(page, lba);
+	return entry->place == place ? entry : NULL;
+}
+
+static bool has_record(struct ftl *ftl, struct piece *piece)
+{
+	if (piece->reserved == 0) {
+		/* More share it than did: there is room for a record, or they stay where they are. */
+		if (!journal_reserve(&ftl->journal, 1))
+			return false;
+		piece->reserved++;
+	}
+	piece->reserved--;
+	return true;
+}
+
+/* Gives all who refer to the block at `from` its new place. */
+static void move_block(struct ftl *ftl, struct piece *piece, uint32_t from, uint32_t to,
+		       uint64_t lba)
+{
+	struct segment *victim = ftl->cleaner.victim;
+	uint32_t index = segment_index(&ftl->segments, from);
+
+	do {
+		const struct format_entry *entry;
+		const struct share *first;
+
+		if (segment_shares(victim, index, &first))
+			lba = first->lba;
+		entry = entry_at(ftl, lba, from);
+		if (!entry || !has_record(ftl, piece))
+			return;
+		ftl_record_put(ftl, FORMAT_MOVE, lba, (struct format_entry){to, entry->crc});
+	} while (segment_is_valid(&ftl->segments, victim, index));
+}
+
+void cleaner_written(struct piece *piece, int result)
+{
+	struct ftl *ftl = piece->ftl;
+	struct cleaner *cleaner = &ftl->cleaner;
+
+	for (uint32_t i = 0; i < piece->nr_blocks && !result && !ftl_refusal(ftl); i++)
+		move_block(ftl, piece, piece->from[i], piece->place + i, piece->lbas[i]);
+	journal_unreserve(&ftl->journal, piece->reserved);
+	cleaner->nr_left -= piece->nr_blocks;
+	if (piece != &cleaner->piece)
+		piece_give(ftl, piece);
+}
+
+/* ---- the victim ---- */
+
+static void finish(struct ftl *ftl)
+{
+	struct segments *segments = &ftl->segments;
+	struct cleaner *cleaner = &ftl->cleaner;
+	struct segment *victim = cleaner->victim;
+
+	cleaner->victim = NULL;
+	cleaner->stage = CLEANER_IDLE;
+	ftl->counts.segments_cleaned++;
+	if (victim->valid == 0) {
+		segment_retire(segments, victim, journal_position(&ftl->journal));
+	} else if (cleaner->has_failed) {
+		log_error("flash: segment %u is given up with %u blocks in it",
+			  segment_number(segments, victim), victim->valid);
+		segments->nr_worn -= victim->is_worn;
+		segment_drop_list(segments, victim);
+		segment_set_state(segments, victim, FTL_SEGMENT_BAD);
+	} else {
+		segment_set_state(segments, victim, FTL_SEGMENT_FULL);
+	}
+}
+
+static void summary_read(struct flash_io *io)
+{
+	struct ftl *ftl = caa_container_of(io, struct ftl, cleaner.io);
+	struct cleaner *cleaner = &ftl->cleaner;
+	struct format_summary *head = (struct format_summary *)(void *)cleaner->summary;
+	uint32_t crc = head->crc;
+	uint32_t data_blocks = ftl->segments.data_blocks;
+
+	cleaner->stage = CLEANER_GATHER;
+	head->crc = 0;
+	if (io->result || head->segment != segment_number(&ftl->segments, cleaner->victim) ||
+	    head->opened != cleaner->victim->opened ||
+	    crc != checksum_crc32c_seeded(ftl->segments.seed, head, summary_size(ftl))) {
+		log_error("flash: the summary of segment %u cannot be read",
+			  segment_number(&ftl->segments, cleaner->victim));
+		cleaner->has_failed = true;
+		cleaner->index = data_blocks;
+		return;
+	}
+	memmove(cleaner->summary, head + 1, data_blocks * sizeof(uint64_t));
+}
+
+static void begin(struct ftl *ftl, struct segment *victim)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	size_t size = summary_size(ftl);
+
+	segment_set_state(&ftl->segments, victim, FTL_SEGMENT_CLEANING);
+	cleaner->victim = victim;
+	cleaner->index = 0;
+	cleaner->has_failed = false;
+	if (victim->lbas) {
+		memcpy(cleaner->summary, victim->lbas, victim->next * sizeof(uint64_t));
+		cleaner->stage = CLEANER_GATHER;
+		return;
+	}
+	cleaner->stage = CLEANER_SUMMARY;
+	cleaner->iov = (struct iovec){cleaner->summary, size};
+	cleaner->io = (struct flash_io){
+		.opcode = FLASH_IO_READ,
+		.offset = (uint64_t)segment_place(&ftl->segments, victim, ftl->segments.data_blocks) *
+			  FTL_BLOCK,
+		.length = size,
+		.iov = &cleaner->iov,
+		.nr_iov = 1,
+		.done = summary_read};
+	flash_device_submit(ftl->device, &cleaner->io);
+}
+
+static void choose(struct ftl *ftl)
+{
+	const uint32_t *nr = ftl->segments.nr_by_state;
+	struct segment *victim = is_needed(ftl) ? policy_victim(ftl) : NULL;
+
+	if (victim)
+		begin(ftl, victim);
+	else if (ftl->is_starved && !nr[FTL_SEGMENT_PENDING] && !nr[FTL_SEGMENT_DISCARD] &&
+		 !nr[FTL_SEGMENT_CLOSING])
+		append_refuse(ftl, -ENOSPC);
+}
+
+static void gather(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	uint32_t data_blocks = ftl->segments.data_blocks;
+
+	if (cleaner->nr == 0 && !may_go_on(ftl))
+		return;
+	while (cleaner->index < data_blocks && cleaner->nr < CLEANER_BLOCKS) {
+		if (cleaner->is_waiting)
+			return;
+		if (segment_is_valid(&ftl->segments, cleaner->victim, cleaner->index) &&
+		    !gather_block(ftl, cleaner, cleaner->index))
+			return;
+		cleaner->index++;
+	}
+	if (cleaner->nr == 0) {
+		finish(ftl);
+		return;
+	}
+	cleaner->stage = CLEANER_READ;
+	read_batch(ftl);
+}
+
+/* The batch has been read: write it, or what of it is good. */
+static void go_on_writing(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+
+	if (cleaner->nr_left || cleaner->stage != CLEANER_WRITE)
+		return;
+	cleaner->nr = 0;
+	cleaner->stage = CLEANER_GATHER;
+	gather(ftl);
+}
+
+void cleaner_progress(struct ftl *ftl)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+
+	if (ftl_refusal(ftl))
+		return;
+	switch (cleaner->stage) {
+	case CLEANER_IDLE:
+		choose(ftl);
+		break;
+	case CLEANER_SUMMARY:
+		break;
+	case CLEANER_GATHER:
+		gather(ftl);
+		break;
+	case CLEANER_READ:
+		if (cleaner->nr_in_flight)
+			break;
+		check_batch(ftl);
+		cleaner->stage = CLEANER_CHECKED;
+		__attribute__((fallthrough));
+	case CLEANER_CHECKED:
+		if (cleaner->nr && !write_batch(ftl))
+			break;
+		cleaner->stage = CLEANER_WRITE;
+		__attribute__((fallthrough));
+	case CLEANER_WRITE:
+		go_on_writing(ftl);
+		break;
+	}
+}

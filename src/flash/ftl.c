@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The layer as a whole: memory, opening and closing, polling, and who comes before whom. Each room has a progress function
+ * that does what can be done now and never waits; ftl_progress() calls them in the order in which one's work makes another's.
+ */
+#include "flash/ftl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/ftl_private.h"
+#include "flash/superblock.h"
+
+/* ---- memory ---- */
+
+static int make_pools(struct ftl *ftl)
+{
+	size_t nr_pieces = NR_PIECES + NR_STREAMS;
+	size_t summary = summary_blocks_for(ftl->layout.segment_blocks) * FTL_BLOCK;
+
+	ftl->pieces = calloc(nr_pieces, sizeof(*ftl->pieces));
+	ftl->writes = calloc(NR_WRITES, sizeof(*ftl->writes));
+	ftl->reads = calloc(NR_READS, sizeof(*ftl->reads));
+	ftl->bounces = calloc(NR_BOUNCES, sizeof(*ftl->bounces));
+	ftl->bounce_memory =
+		aligned_alloc(FTL_BLOCK, (size_t)NR_BOUNCES * BOUNCE_BLOCKS * FTL_BLOCK);
+	ftl->summary = aligned_alloc(FTL_BLOCK, summary);
+	ftl->records = records_open(ftl->layout.nr_records);
+	if (!ftl->pieces || !ftl->writes || !ftl->reads || !ftl->bounces || !ftl->bounce_memory ||
+	    !ftl->summary || !ftl->records)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < nr_pieces; i++) {
+		ftl->pieces[i].ftl = ftl;
+		piece_give(ftl, &ftl->pieces[i]);
+	}
+	for (unsigned i = 0; i < NR_WRITES; i++) {
+		ftl->writes[i].ftl = ftl;
+		CDS_INIT_LIST_HEAD(&ftl->writes[i].pieces);
+		cds_list_add(&ftl->writes[i].node, &ftl->spare_writes);
+	}
+	for (unsigned i = 0; i < NR_READS; i++) {
+		ftl->reads[i].ftl = ftl;
+		cds_list_add(&ftl->reads[i].node, &ftl->spare_reads);
+	}
+	for (unsigned i = 0; i < NR_BOUNCES; i++) {
+		ftl->bounces[i].bytes = ftl->bounce_memory + (size_t)i * BOUNCE_BLOCKS * FTL_BLOCK;
+		cds_list_add(&ftl->bounces[i].node, &ftl->spare_bounces);
+	}
+	return 0;
+}
+
+static void init_lists(struct ftl *ftl)
+{
+	struct cds_list_head *const lists[] = {
+		&ftl->order,	    &ftl->gets,		 &ftl->puts,	     &ftl->sweeps,
+		&ftl->syncs,	    &ftl->ended_gets,	 &ftl->ended_puts,   &ftl->ended_sweeps,
+		&ftl->ended_syncs,  &ftl->spare_pieces,	 &ftl->blocked,	     &ftl->stalled,
+		&ftl->spare_writes, &ftl->spare_reads,	 &ftl->spare_bounces, &ftl->closing,
+	};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		CDS_INIT_LIST_HEAD(lists[i]);
+	for (unsigned i = 0; i < NR_BUCKETS; i++)
+		CDS_INIT_LIST_HEAD(&ftl->buckets[i]);
+	for (unsigned i = 0; i < NR_STREAMS; i++)
+		CDS_INIT_LIST_HEAD(&ftl->appenders[i].staged);
+}
+
+int ftl_new(struct flash_device *device, const struct format_superblock *layout, struct ftl **out)
+{
+	struct ftl *ftl = calloc(1, sizeof(*ftl));
+	int rc;
+
+	if (!ftl)
+		return error_code(-ENOMEM);
+	ftl->device = device;
+	ftl->layout = *layout;
+	init_lists(ftl);
+	rc = make_pools(ftl);
+	if (!rc)
+		rc = segments_open(&ftl->segments, layout);
+	if (!rc)
+		rc = map_open(&ftl->map, device, layout);
+	if (!rc)
+		rc = journal_open(&ftl->journal, device, layout);
+	if (!rc)
+		rc = checkpoint_open(ftl);
+	if (!rc)
+		rc = cleaner_open(&ftl->cleaner, ftl);
+	if (rc) {
+		ftl_free(ftl);
+		return rc;
+	}
+	*out = ftl;
+	return 0;
+}
+
+void ftl_free(struct ftl *ftl)
+{
+	cleaner_close(&ftl->cleaner);
+	checkpoint_close(ftl);
+	journal_close(&ftl->journal);
+	map_close(&ftl->map);
+	segments_close(&ftl->segments);
+	records_close(ftl->records);
+	free(ftl->pieces);
+	free(ftl->writes);
+	free(ftl->reads);
+	free(ftl->bounces);
+	free(ftl->bounce_memory);
+	free(ftl->summary);
+	free(ftl);
+}
+
+/* ---- opening and closing ---- */
+
+int ftl_create(struct flash_device *device, const struct ftl_options *options)
+{
+	static const struct ftl_options usual;
+	struct format_superblock layout;
+	struct ftl *ftl;
+	int rc;
+
+	if (!options)
+		options = &usual;
+	rc = superblock_plan(device, options, &layout);
+	if (!rc && !options->is_forced)
+		rc = superblock_check_empty(device);
+	if (rc)
+		return rc;
+	rc = ftl_new(device, &layout, &ftl);
+	if (rc)
+		return rc;
+	rc = superblock_erase(device, &layout);
+	journal_begin(&ftl->journal, 0, 1);
+	if (!rc)
+		rc = checkpoint_write_now(ftl);
+	if (!rc)
+		rc = superblock_write(device, &layout);
+	ftl_free(ftl);
+	return rc ? error_fail(rc, "make a flash layer: the device cannot be written: %s",
+			       afar_strerror(rc)) :
+		    0;
+}
+
+int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
+{
+	struct format_superblock layout;
+	struct ftl *ftl;
+	int rc = superblock_read(device, &layout);
+
+	if (rc)
+		return rc;
+	rc = ftl_new(device, &layout, &ftl);
+	if (rc)
+		return rc;
+	ftl->is_read_only = flags & FTL_READ_ONLY;
+	rc = ftl_recover(ftl);
+	if (rc) {
+		ftl_abandon(ftl);
+		return rc;
+	}
+	*out = ftl;
+	return 0;
+}
+
+void ftl_abandon(struct ftl *ftl)
+{
+	ftl->is_abandoned = true;
+	if (!ftl->failed)
+		ftl->failed = -ECANCELED;
+	/* What is in flight has memory of ours. */
+	while (flash_device_poll(ftl->device, -1) > 0)
+		;
+	ftl_free(ftl);
+}
+
+int ftl_close(struct ftl *ftl)
+{
+	int rc = ftl->is_read_only ? 0 : ftl->failed;
+
+	if (!ftl->is_read_only && !rc)
+		rc = checkpoint_write_now(ftl);
+	ftl_abandon(ftl);
+	return rc;
+}
+
+int ftl_refusal(const struct ftl *ftl)
+{
+	if (ftl->is_read_only)
+		return -EROFS;
+	return ftl->failed ? ftl->failed : ftl->journal.failed;
+}
+
+void ftl_fail(struct ftl *ftl, int code)
+{
+	if (ftl->failed)
+		return;
+	log_error("flash: nothing can be changed any more: %s", afar_strerror(code));
+	ftl->failed = code;
+}
+
+/* ---- order ---- */
+
+void order_begin(struct ftl *ftl, struct ftl_order *order)
+{
+	order->ticket = ++ftl->ticket;
+	cds_list_add_tail(&order->node, &ftl->order);
+}
+
+void order_end(struct ftl *ftl, struct ftl_order *order)
+{
+	(void)ftl;
+	cds_list_del(&order->node);
+}
+
+static bool overlap(uint64_t lba, uint64_t count, uint64_t other, uint64_t other_count)
+{
+	return count && other_count && (lba < other ? other - lba < count : lba - other < other_count);
+}
+
+bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count)
+{
+	return overlap(order->lba[0], order->count[0], lba, count) ||
+	       overlap(order->lba[1], order->count[1], lba, count);
+}
+
+bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count)
+{
+	struct ftl_order *order;
+
+	cds_list_for_each_entry(order, &ftl->order, node) {
+		if (order->ticket >= ticket)
+			break;
+		/* Those of no blocks, but a record, belong to all. */
+		if (count == FTL_ALL || order_overlaps(order, lba, count))
+			return true;
+	}
+	return false;
+}
+
+bool ftl_is_range(uint64_t lba, uint64_t count)
+{
+	return ftl_lba_range(lba) < FTL_NR_RANGES && count <= UINT64_C(1) << 32 &&
+	       ftl_lba_block(lba) + count <= UINT64_C(1) << 32;
+}
+
+/* ---- moving on ---- */
+
+void ftl_progress(struct ftl *ftl)
+{
+	gets_progress(ftl);
+	sweeps_progress(ftl);
+	puts_progress(ftl);
+	append_progress(ftl);
+	cleaner_progress(ftl);
+	if (!ftl->is_read_only) {
+		syncs_progress(ftl);
+		release_progress(ftl);
+		if (ftl->journal.sequence - ftl->journal.flushed >= FLUSH_EVERY)
+			journal_want(&ftl->journal, ftl->journal.sequence);
+		checkpoint_progress(ftl);
+		journal_progress(&ftl->journal);
+	}
+	syncs_progress(ftl);
+}
+
+/* Calls `done` of those in the list that ended until now; what they submit ends later. */
+#define deliver(ftl, list, type)                                                                  \
+	({                                                                                        \
+		struct cds_list_head deliver_now;                                                 \
+		int deliver_nr = 0;                                                               \
+                                                                                                  \
+		CDS_INIT_LIST_HEAD(&deliver_now);                                                 \
+		cds_list_splice(list, &deliver_now);                                              \
+		CDS_INIT_LIST_HEAD(list);                                                         \
+		while (!cds_list_empty(&deliver_now)) {                                           \
+			struct type *deliver_one =                                                \
+				cds_list_first_entry(&deliver_now, struct type, node);            \
+                                                                                                  \
+			cds_list_del(&deliver_one->node);                                         \
+			deliver_nr++;                                                             \
+			deliver_one->done(deliver_one);                                           \
+		}                                                                                 \
+		deliver_nr;                                                                       \
+	})
+
+static int deliver_sweeps(struct ftl *ftl)
+{
+	int nr = 0;
+	struct cds_list_head now;
+
+	CDS_INIT_LIST_HEAD(&now);
+	cds_list_splice(&ftl->ended_sweeps, &now);
+	CDS_INIT_LIST_HEAD(&ftl->ended_sweeps);
+	while (!cds_list_empty(&now)) {
+		struct ftl_sweep *sweep = cds_list_first_entry(&now, struct ftl_sweep, node);
+		struct ftl_trim *trim = caa_container_of(sweep, struct ftl_trim, sweep);
+		struct ftl_clone *clone = caa_container_of(sweep, struct ftl_clone, sweep);
+
+		cds_list_del(&sweep->node);
+		nr++;
+		if (sweep->is_clone) {
+			clone->result = sweep->result;
+			clone->done(clone);
+		} else {
+			trim->result = sweep->result;
+			trim->done(trim);
+		}
+	}
+	return nr;
+}
+
+static int deliver_all(struct ftl *ftl)
+{
+	int nr = deliver(ftl, &ftl->ended_gets, ftl_get);
+
+	nr += deliver(ftl, &ftl->ended_puts, ftl_put);
+	nr += deliver(ftl, &ftl->ended_syncs, ftl_sync);
+	nr += deliver_sweeps(ftl);
+	ftl->nr_requests -= (uint64_t)nr;
+	return nr;
+}
+
+int ftl_poll(struct ftl *ftl, int timeout_ms)
+{
+	uint64_t deadline = clock_deadline_ms(timeout_ms);
+
+	for (;;) {
+		int nr, rc;
+
+		ftl_progress(ftl);
+		nr = deliver_all(ftl);
+		rc = flash_device_poll(ftl->device, nr ? 0 : clock_remaining_ms(deadline));
+		if (rc < 0)
+			return rc;
+		if (rc > 0) {
+			ftl_progress(ftl);
+			nr += deliver_all(ftl);
+		}
+		if (nr || (rc == 0 && !ftl->nr_requests))
+			return nr;
+		if (deadline != CLOCK_NEVER && clock_ns() >= deadline)
+			return 0;
+	}
+}
+
+int ftl_fd(struct ftl *ftl)
+{
+	return flash_device_fd(ftl->device);
+}
+
+/* ---- telling ---- */
+
+void ftl_stat(const struct ftl *ftl, struct ftl_stat *stat)
+{
+	const struct segments *segments = &ftl->segments;
+	uint64_t capacity = segments_capacity(segments);
+	uint64_t taken = segments->used + ftl->growth;
+
+	*stat = ftl->counts;
+	stat->capacity_blocks = capacity;
+	stat->nr_segments = segments->nr;
+	stat->segment_blocks = segments->data_blocks;
+	stat->journal_blocks = ftl->journal.nr_blocks;
+	stat->map_slots = ftl->map.nr_slots;
+	stat->used_blocks = segments->used;
+	stat->free_blocks = taken < capacity ? capacity - taken : 0;
+	memcpy(stat->nr_by_state, segments->nr_by_state, sizeof(stat->nr_by_state));
+	stat->map_slots_used = ftl->map.nr_slots_used;
+	stat->map_bytes = ftl->map.bytes;
+	stat->shared_blocks = segments->nr_shares;
+	stat->journal_used = journal_used(&ftl->journal);
+	stat->journal_written = ftl->journal.nr_written;
+	stat->flushes += ftl->journal.nr_flushes;
+}

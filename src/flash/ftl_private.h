@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The inside of the translation layer, shared by its rooms: ftl.c (opening, polling), put.c and append.c (the way of a write),
+ * get.c, sync.c, sweep.c (trim, clone), apply.c (what records do to map and segments), checkpoint.c, recover.c, cleaner.c.
+ *
+ * A put is cut into pieces: blocks of one window of 256, or a part of one block. Pieces of the same blocks go one after the
+ * other, in the order they came; otherwise in any. A piece is made ready (its map pages are there, room in the journal is
+ * reserved, what it keeps of an old block is read), staged at the appender of its stream, gets its places in the stream's
+ * open segment and is written there together with what else is staged. When that write has ended its records are appended and
+ * the map is changed at once, in one function (ftl_record_put()): so the map in memory is always what the journal says.
+ */
+#ifndef FLASH_FTL_PRIVATE_H
+#define FLASH_FTL_PRIVATE_H
+
+#include "base/checksum.h"
+#include "flash/checkpoint.h"
+#include "flash/format.h"
+#include "flash/ftl.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/segments.h"
+
+#define WINDOW_BITS	 8U
+#define PIECE_BLOCKS	 (1U << WINDOW_BITS)
+#define NR_PIECES	 512U /* for puts; and as many more for splitting as there are streams */
+#define NR_BUCKETS	 256U
+#define BOUNCE_BLOCKS	 16U
+#define NR_BOUNCES	 64U
+#define NR_WRITES	 32U
+#define NR_READS	 256U
+#define NR_STREAMS	 8U
+#define CLEANER_BLOCKS	 64U /* moved at a time                    */
+#define CLEANER_RESERVE	 2U  /* free segments that are the cleaner's alone */
+#define WRITE_ATTEMPTS	 4U
+#define FLUSH_EVERY	 64U /* blocks of the journal: what recovery has to verify is bounded by it */
+
+struct bounce {
+	struct cds_list_head node;
+	char *bytes;
+	unsigned users; /* pieces and reads */
+};
+
+/* Blocks on their way to the device. */
+struct piece {
+	struct cds_list_head node;   /* of the list that its stage is           */
+	struct cds_list_head bucket; /* of those in its window, as they came    */
+	struct ftl *ftl;
+	struct ftl_put *put; /* NULL: the cleaner's                     */
+	uint64_t ticket;
+	uint64_t lba;
+	const uint64_t *lbas;	     /* the cleaner's: whose each block is; NULL: lba, lba + 1 …      */
+	const uint32_t *from;	     /* the cleaner's: the place each block is moved away from        */
+	uint32_t nr_blocks;
+	uint32_t place;
+	uint32_t at;	/* of a part of a block: the first byte, */
+	uint32_t bytes; /* and how many; of whole blocks all      */
+	char *memory;	/* NULL: the put's own                   */
+	struct bounce *bounce;
+	unsigned iov_index; /* where its part of the put's memory begins */
+	size_t iov_offset;
+	unsigned stream;
+	unsigned attempts;
+	uint32_t reserved; /* records of the journal                */
+	uint32_t growth;   /* blocks that will be in use when it is done */
+	struct map_page *pages[2];
+	uint64_t pages_lba; /* the first block of pages[0] that is meant */
+	bool is_blocked;   /* by another piece or a sweep           */
+	bool is_direct;	   /* whole blocks of aligned memory        */
+	bool is_counted;
+	bool is_read; /* the rest of its block is there        */
+	struct segment *reading;
+	uint32_t reading_crc;
+	struct ftl_waiter waiter;
+	struct flash_io io;
+	struct iovec iov;
+	uint32_t crcs[PIECE_BLOCKS];
+};
+
+/* One write of the device: pieces whose places follow one another. */
+struct write {
+	struct cds_list_head node;
+	struct cds_list_head pieces;
+	struct ftl *ftl;
+	struct segment *segment;
+	unsigned stream;
+	struct flash_io io;
+	struct iovec iov[PIECE_BLOCKS];
+};
+
+struct appender {
+	struct segment *open;
+	struct cds_list_head staged;
+	unsigned nr_writing;
+};
+
+/* One read of the device for a get: blocks whose places follow one another. */
+struct read {
+	struct cds_list_head node;
+	struct ftl *ftl;
+	struct ftl_get *get;
+	struct segment *segment;
+	size_t at; /* byte of the get   */
+	uint64_t lba;
+	uint32_t nr_blocks;
+	uint32_t skip;	/* of a part of a block */
+	uint32_t bytes;
+	unsigned iov_index; /* where its part of the get's memory begins */
+	size_t iov_offset;
+	struct bounce *bounce;
+	struct flash_io io;
+	struct iovec iov[PIECE_BLOCKS];
+	uint32_t crcs[PIECE_BLOCKS];
+};
+
+enum cleaner_stage {
+	CLEANER_IDLE,
+	CLEANER_SUMMARY, /* is being read                     */
+	CLEANER_GATHER,	 /* pages of the map are being loaded */
+	CLEANER_READ,
+	CLEANER_CHECKED, /* waits for room in the journal */
+	CLEANER_WRITE,
+};
+
+struct cleaner {
+	struct ftl *ftl;
+	enum cleaner_stage stage;
+	struct segment *victim;
+	uint32_t index; /* of the victim: where the next batch begins */
+	uint32_t nr;	/* blocks in this batch                       */
+	uint32_t nr_left; /* of them, not written yet                   */
+	unsigned nr_in_flight; /* reads                                 */
+	bool has_failed; /* a block of the victim cannot be read, or is nobody's */
+	bool is_waiting;
+	uint64_t tokens; /* blocks it may move beside users' I/O       */
+	uint64_t seen_blocks; /* users' that it has got tokens for     */
+	uint64_t *summary;
+	char *memory;
+	uint64_t lbas[CLEANER_BLOCKS];
+	uint32_t from[CLEANER_BLOCKS];
+	uint32_t crcs[CLEANER_BLOCKS];
+	struct piece piece;
+	struct ftl_waiter waiter;
+	struct cleaner_read {
+		struct flash_io io;
+		struct iovec iov;
+		struct cleaner *cleaner;
+		uint32_t nr;
+	} reads[CLEANER_BLOCKS]; /* of the blocks from the same index on */
+	struct flash_io io; /* the summary */
+	struct iovec iov;
+};
+
+struct ftl {
+	struct flash_device *device;
+	struct format_superblock layout;
+	bool is_read_only;
+	bool is_abandoned; /* nobody is called any more            */
+	int failed;	   /* negative: nothing can be changed any more */
+	struct segments segments;
+	struct map map;
+	struct journal journal;
+	struct checkpoint checkpoint;
+	struct cleaner cleaner;
+	struct records *records;
+
+	/* requests */
+	uint64_t ticket;
+	struct cds_list_head order; /* all that change something, by ticket */
+	struct cds_list_head gets;  /* not started to the end               */
+	struct cds_list_head puts;
+	struct cds_list_head sweeps;
+	struct cds_list_head syncs;
+	struct cds_list_head ended_gets, ended_puts, ended_sweeps, ended_syncs;
+	uint64_t nr_requests; /* not ended */
+
+	/* pieces by stage */
+	struct cds_list_head spare_pieces;
+	unsigned nr_spare_pieces;
+	struct cds_list_head blocked;
+	struct cds_list_head stalled; /* wait for a bounce or the journal      */
+	bool is_unblocked;	      /* something ended that may have blocked */
+	struct cds_list_head buckets[NR_BUCKETS];
+	uint64_t growth; /* blocks that pieces on their way will bring into use */
+
+	struct appender appenders[NR_STREAMS];
+	bool is_starved; /* users wait for a free segment        */
+	struct cds_list_head spare_writes;
+	struct cds_list_head spare_reads;
+	struct cds_list_head spare_bounces;
+
+	/* the summary that is being written, of the first of `closing` */
+	struct cds_list_head closing;
+	bool is_summing;
+	char *summary;
+	struct flash_io summary_io;
+	struct iovec summary_iov;
+
+	struct flash_io discard;
+	struct segment *discarding;
+
+	struct ftl_stat counts;
+
+	/* of all pools, for freeing */
+	struct piece *pieces;
+	struct write *writes;
+	struct read *reads;
+	struct bounce *bounces;
+	char *bounce_memory;
+};
+
+/* The sum that the map keeps of a block: of its address and its data. */
+static inline uint32_t block_crc(uint64_t lba, const void *data)
+{
+	return checksum_crc32c_seeded(checksum_crc32c(&lba, sizeof(lba)), data, FTL_BLOCK);
+}
+
+/* ---- ftl.c ---- */
+
+/* Memory and tables of a layer laid out like that, empty. */
+int ftl_new(struct flash_device *device, const struct format_superblock *layout, struct ftl **out);
+void ftl_free(struct ftl *ftl);
+/* Moves on what can be, without waiting. */
+void ftl_progress(struct ftl *ftl);
+/* Nothing can be changed from now on. */
+void ftl_fail(struct ftl *ftl, int code);
+/* Why nothing can be changed; 0: it can. */
+int ftl_refusal(const struct ftl *ftl);
+
+/* ---- ftl.c: who comes before whom ---- */
+
+void order_begin(struct ftl *ftl, struct ftl_order *order);
+void order_end(struct ftl *ftl, struct ftl_order *order);
+bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count);
+/* Whether one that began before `ticket` and has not ended has blocks in common with that. */
+bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count);
+/* Whether blocks lie in one range. */
+bool ftl_is_range(uint64_t lba, uint64_t count);
+
+/* ---- memory.c: what callers gave ---- */
+
+/* Moves the cursor on by `bytes`, which are there. */
+void memory_skip(const struct iovec *iov, unsigned *index, size_t *offset, size_t bytes);
+/* Copies between the caller's memory from the cursor on and `block`. */
+void memory_gather(const struct iovec *iov, unsigned index, size_t offset, void *to, size_t bytes);
+void memory_scatter(const struct iovec *iov, unsigned index, size_t offset, const void *from,
+		    size_t bytes);
+void memory_zero(const struct iovec *iov, unsigned index, size_t offset, size_t bytes);
+/* How many of `nr_max` whole blocks from the cursor on lie each in one piece and aligned to `alignment`. */
+uint32_t memory_direct_blocks(const struct iovec *iov, unsigned nr_iov, unsigned index,
+			      size_t offset, uint32_t alignment, uint32_t nr_max);
+/* Their iovecs behind out[nr]; those that touch are made one. How many there are then: at most one a block more. */
+unsigned memory_iovecs(const struct iovec *iov, unsigned index, size_t offset, size_t bytes,
+		       struct iovec *out, unsigned nr);
+unsigned memory_add(struct iovec *out, unsigned nr, void *base, size_t length);
+/* Whether the lengths add up to `length`. */
+bool memory_is_whole(const struct iovec *iov, unsigned nr_iov, size_t length);
+
+struct bounce *bounce_take(struct ftl *ftl);
+void bounce_give(struct ftl *ftl, struct bounce *bounce);
+
+/* ---- put.c ---- */
+
+void puts_progress(struct ftl *ftl);
+/* The piece has been written, or failed. */
+void piece_written(struct piece *piece, int result);
+struct piece *piece_take(struct ftl *ftl, bool is_split);
+void piece_give(struct ftl *ftl, struct piece *piece);
+/* Counts anew how many more blocks will be in use when it is done. */
+void piece_count(struct piece *piece);
+
+/* ---- get.c, sync.c, sweep.c ---- */
+
+void gets_progress(struct ftl *ftl);
+void syncs_progress(struct ftl *ftl);
+void sweeps_progress(struct ftl *ftl);
+
+/* ---- append.c ---- */
+
+/* Takes it; piece_written() follows. */
+void append_stage(struct ftl *ftl, struct piece *piece);
+void append_progress(struct ftl *ftl);
+/* No segment will ever be free for what users have staged. */
+void append_refuse(struct ftl *ftl, int code);
+/* A summary as it is written, of `size` bytes. */
+void summary_encode(const struct segments *segments, const struct segment *segment, void *out,
+		    size_t size);
+/* Frees segments that wait no longer. */
+void release_progress(struct ftl *ftl);
+
+static inline uint64_t piece_lba(const struct piece *piece, uint32_t i)
+{
+	return piece->lbas ? piece->lbas[i] : piece->lba + i;
+}
+
+/* ---- apply.c: what records do. Pages are loaded. ---- */
+
+/* Appends the record, which the caller reserved, and applies it. */
+void ftl_record_put(struct ftl *ftl, enum format_record_type type, uint64_t lba,
+		    struct format_entry entry);
+void ftl_record_trim(struct ftl *ftl, uint64_t lba, uint32_t count);
+void ftl_record_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count);
+void ftl_record_change(struct ftl *ftl, const struct ftl_record_change *change);
+
+/* Apply alone, as replay does. 0 or -ENOMEM, -ENOSPC. */
+int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry);
+void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count);
+int apply_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count);
+
+/* ---- records.c: the callers' ---- */
+
+struct records;
+struct records *records_open(uint32_t nr_max);
+void records_close(struct records *records);
+uint32_t records_nr(const struct records *records);
+/* The `n`-th, in order of their ids. */
+void records_at(const struct records *records, uint32_t n, struct format_table_record *out);
+/* -ENOSPC: there are as many as can be. */
+int records_check(const struct records *records, const struct ftl_record_change *change);
+int records_apply(struct records *records, const struct ftl_record_change *change);
+const void *records_find(const struct records *records, uint32_t id);
+uint32_t records_next(const struct records *records, uint32_t id);
+
+/* ---- recover.c ---- */
+
+int ftl_recover(struct ftl *ftl);
+
+/* ---- cleaner.c, policy.c ---- */
+
+int cleaner_open(struct cleaner *cleaner, struct ftl *ftl);
+void cleaner_close(struct cleaner *cleaner);
+void cleaner_progress(struct ftl *ftl);
+void cleaner_written(struct piece *piece, int result);
+
+/* The stream that blocks of a put go to, of those moved out of a segment, and the segment to be cleaned next (NULL: none). */
+unsigned policy_put_stream(struct ftl *ftl, const struct ftl_put *put, uint64_t lba);
+unsigned policy_move_stream(struct ftl *ftl, const struct segment *victim);
+struct segment *policy_victim(struct ftl *ftl);
+
+#endif

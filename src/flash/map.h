@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The map: where each logical block lies. A page of it holds 510 entries of a range, has a slot of two copies on the device
+ * from its creation on, is read when it is first wanted, and stays in memory then. Checkpoints write pages that changed;
+ * nothing else writes the map's area.
+ *
+ * Invariants:
+ *  - The directory (slots) as of the last committed checkpoint says which copy of which slot is a page's. A checkpoint
+ *    writes the other copy, and the directory follows when it is committed; so whatever is cut, the copies of the last
+ *    committed one are whole. A slot keeps its copy in mind when its page is gone and another gets it.
+ *  - A page that is `frozen` is as it was when the checkpoint began until it was copied out: who changes it first keeps what
+ *    it was (`image`).
+ *  - A page that is pinned, or waited for, stays.
+ */
+#ifndef FLASH_MAP_H
+#define FLASH_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <urcu/list.h>
+
+#include "flash/device.h"
+#include "flash/format.h"
+#include "flash/ftl.h"
+
+struct map_page {
+	struct format_page *data; /* NULL: not read yet                                   */
+	struct format_page *image; /* what it was when it was frozen, if it changed since  */
+	uint32_t range;
+	uint32_t page;
+	uint32_t slot;
+	uint32_t pins;
+	uint32_t nr_mapped; /* entries that are somewhere; known once it was read   */
+	bool is_loading;
+	bool is_dirty;
+	bool is_frozen;
+	struct cds_list_head changed; /* of the dirty pages                         */
+	struct cds_list_head frozen;  /* of the checkpoint's                        */
+	struct cds_list_head waiters;
+	struct flash_io io;
+	struct iovec iov;
+	struct map *map;
+	uint8_t heat[FORMAT_PAGE_ENTRIES]; /* what is known of each block's, as heat.h says */
+};
+
+struct map_slot {
+	struct map_page *page; /* NULL: none has it                          */
+	uint32_t generation;   /* of the copy that counts; 0: there is none  */
+	uint8_t copy;
+};
+
+struct map_range {
+	struct map_page **pages;
+	uint32_t nr; /* of the array */
+};
+
+struct map {
+	struct flash_device *device;
+	uint32_t first; /* block of the device */
+	uint32_t nr_slots;
+	uint32_t nr_slots_used;
+	uint32_t next_slot; /* where the search for a free one goes on */
+	struct map_slot *slots;
+	struct map_range *ranges;
+	uint32_t nr_ranges; /* of the array */
+	struct cds_list_head changed;
+	struct format_page *spare_images; /* chained by their first word */
+	uint64_t bytes;			  /* of memory                   */
+	unsigned nr_loading;
+	bool is_image_lost; /* no memory for one: the checkpoint under way must not be committed */
+};
+
+int map_open(struct map *map, struct flash_device *device, const struct format_superblock *layout);
+void map_close(struct map *map);
+
+/* The page of a block; NULL: it has none, all its blocks are nowhere. */
+struct map_page *map_find(const struct map *map, uint64_t lba);
+
+/* The first page at or behind that of `lba` in its range; NULL: no more. */
+struct map_page *map_next(const struct map *map, uint64_t lba);
+
+/*
+ * The page of a block, made if there is none, with all blocks nowhere. May drop others that are empty and not pinned. -ENOSPC:
+ * no slot is left; -ENOMEM.
+ */
+int map_make(struct map *map, uint64_t lba, struct map_page **out);
+
+/* For recovery: the page lies in `slot`, as the directory says. */
+int map_restore(struct map *map, const struct format_table_page *entry);
+
+static inline bool map_is_loaded(const struct map_page *page)
+{
+	return page->data && !page->is_loading;
+}
+
+/* Reads it, or waits with those who do, then ready(). It is not loaded. */
+void map_load(struct map_page *page, struct ftl_waiter *waiter);
+
+static inline void map_pin(struct map_page *page)
+{
+	page->pins++;
+}
+
+static inline void map_unpin(struct map_page *page)
+{
+	page->pins--;
+}
+
+/* The entry of `lba` in its page, which is loaded. */
+static inline const struct format_entry *map_entry(const struct map_page *page, uint64_t lba)
+{
+	return &page->data->entries[(uint32_t)lba % FORMAT_PAGE_ENTRIES];
+}
+
+/* Changes it. The page is dirty from now on. */
+void map_set(struct map_page *page, uint64_t lba, struct format_entry entry);
+
+/* The block behind the last of the page that `lba` is in; within a range, that is at most 2^32. */
+uint64_t map_page_end(uint64_t lba);
+
+/* ---- for checkpoints ---- */
+
+/* Moves the dirty pages to `frozen`; those that are empty and not in use are no more. How many. */
+uint32_t map_freeze(struct map *map, struct cds_list_head *frozen);
+/* Copies what the frozen page was, as it is to be written with `generation`, and thaws it. */
+void map_copy_out(struct map_page *page, uint32_t generation, struct format_page *out);
+/* Where the copy that does not count lies, in blocks. */
+uint64_t map_other_copy(const struct map *map, const struct map_page *page);
+/* The checkpoint is committed: that copy counts. `slot` was frozen. */
+void map_flip(struct map *map, uint32_t slot, uint32_t generation);
+
+#endif

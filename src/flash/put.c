@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts, until their pieces are staged: cutting them up, the order of pieces of the same blocks, and all that a piece needs
+ * before it may be written. Whatever a piece takes on the way it gives back in piece_end(), whichever way it ends.
+ *
+ * No piece waits for one that came later: buffers and room in the journal are given in the order pieces ask for them, and who
+ * is blocked by an earlier piece holds neither.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/ftl_private.h"
+
+static void piece_step(struct piece *piece);
+
+static struct cds_list_head *bucket_of(struct ftl *ftl, uint64_t lba)
+{
+	uint64_t hash = (lba >> WINDOW_BITS) * 0x9e3779b97f4a7c15U;
+
+	return &ftl->buckets[hash >> 32 & (NR_BUCKETS - 1)];
+}
+
+struct piece *piece_take(struct ftl *ftl, bool is_split)
+{
+	struct piece *piece;
+
+	/* Who splits what is staged must always find one: those in front of it cannot go on otherwise. */
+	if (ftl->nr_spare_pieces <= (is_split ? 0 : NR_STREAMS))
+		return NULL;
+	piece = cds_list_first_entry(&ftl->spare_pieces, struct piece, node);
+	cds_list_del(&piece->node);
+	ftl->nr_spare_pieces--;
+	return piece;
+}
+
+void piece_give(struct ftl *ftl, struct piece *piece)
+{
+	cds_list_add(&piece->node, &ftl->spare_pieces);
+	ftl->nr_spare_pieces++;
+}
+
+/* ---- ending ---- */
+
+static void put_ended(struct ftl *ftl, struct ftl_put *put)
+{
+	order_end(ftl, &put->order);
+	cds_list_add_tail(&put->node, &ftl->ended_puts);
+}
+
+static void piece_end(struct piece *piece, int result)
+{
+	struct ftl *ftl = piece->ftl;
+	struct ftl_put *put = piece->put;
+
+	cds_list_del(&piece->bucket);
+	journal_unreserve(&ftl->journal, piece->reserved);
+	if (piece->is_counted)
+		ftl->growth -= piece->growth;
+	for (unsigned i = 0; i < 2; i++) {
+		if (piece->pages[i])
+			map_unpin(piece->pages[i]);
+	}
+	bounce_give(ftl, piece->bounce);
+	piece_give(ftl, piece);
+	ftl->is_unblocked = true;
+	if (result && !put->result)
+		put->result = result;
+	if (--put->nr_in_flight == 0 && put->started == put->length)
+		put_ended(ftl, put);
+}
+
+/* Records and map, once the data is there. */
+static int record(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	int refusal = ftl_refusal(ftl);
+
+	if (refusal)
+		return refusal;
+	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
+		ftl->segments.clock++;
+		ftl_record_put(ftl, FORMAT_PUT, piece->lba + i,
+			       (struct format_entry){piece->place + i, piece->crcs[i]});
+	}
+	piece->reserved -= piece->nr_blocks;
+	return 0;
+}
+
+void piece_written(struct piece *piece, int result)
+{
+	if (!piece->put) {
+		cleaner_written(piece, result);
+		return;
+	}
+	piece_end(piece, result ? result : record(piece));
+}
+
+/* ---- order ---- */
+
+static bool is_before(const struct piece *piece, uint64_t ticket, uint64_t lba, uint64_t count)
+{
+	return piece->ticket < ticket && piece->lba < lba + count &&
+	       lba < piece->lba + piece->nr_blocks;
+}
+
+static bool is_blocked(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	struct piece *other;
+	struct ftl_sweep *sweep;
+
+	cds_list_for_each_entry(other, bucket_of(ftl, piece->lba), bucket) {
+		if (other == piece)
+			break;
+		if (is_before(other, piece->ticket, piece->lba, piece->nr_blocks))
+			return true;
+	}
+	cds_list_for_each_entry(sweep, &ftl->sweeps, node) {
+		if (sweep->order.ticket < piece->ticket &&
+		    order_overlaps(&sweep->order, piece->lba, piece->nr_blocks))
+			return true;
+	}
+	return false;
+}
+
+/* ---- making ready ---- */
+
+static void stall(struct piece *piece)
+{
+	cds_list_add_tail(&piece->node, &piece->ftl->stalled);
+}
+
+static void page_ready(struct ftl_waiter *waiter, int result)
+{
+	struct piece *piece = caa_container_of(waiter, struct piece, waiter);
+
+	if (result)
+		piece_end(piece, result);
+	else
+		piece_step(piece);
+}
+
+/* True: all pages are there and pinned. False: it waits, or has ended. */
+static bool has_pages(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	uint64_t end = map_page_end(piece->lba);
+	unsigned nr = piece->lba + piece->nr_blocks > end ? 2 : 1;
+
+	for (unsigned i = 0; i < nr; i++) {
+		int rc;
+
+		if (!piece->pages[i]) {
+			rc = map_make(&ftl->map, i ? end : piece->lba, &piece->pages[i]);
+			if (rc) {
+				piece_end(piece, rc);
+				return false;
+			}
+			map_pin(piece->pages[i]);
+		}
+		if (!map_is_loaded(piece->pages[i])) {
+			piece->waiter.ready = page_ready;
+			map_load(piece->pages[i], &piece->waiter);
+			return false;
+		}
+	}
+	return true;
+}
+
+static struct map_page *page_of(const struct piece *piece, uint64_t lba)
+{
+	return piece->pages[lba >= map_page_end(piece->pages_lba)];
+}
+
+/* Blocks that overwriting does not free: of those that hold nothing, or share what they hold. */
+static uint32_t growth_of(struct piece *piece)
+{
+	uint32_t growth = 0;
+
+	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
+		uint32_t place =
+			map_entry(page_of(piece, piece->lba + i), piece->lba + i)->place;
+
+		growth += !place || segments_is_shared(&piece->ftl->segments, place);
+	}
+	return growth;
+}
+
+void piece_count(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+
+	if (piece->is_counted)
+		ftl->growth -= piece->growth;
+	piece->growth = growth_of(piece);
+	ftl->growth += piece->growth;
+	piece->is_counted = true;
+}
+
+/* True: there is room for it. False: it has ended. */
+static bool has_space(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	uint64_t capacity = segments_capacity(&ftl->segments);
+
+	if (piece->is_counted)
+		return true;
+	piece_count(piece);
+	if (piece->growth && ftl->segments.used + ftl->growth > capacity) {
+		piece_end(piece, error_fail(-ENOSPC, "write a block: all %llu blocks are in use; "
+						     "trim some",
+					    (unsigned long long)capacity));
+		return false;
+	}
+	return true;
+}
+
+static void old_read(struct flash_io *io)
+{
+	struct piece *piece = caa_container_of(io, struct piece, io);
+	struct ftl *ftl = piece->ftl;
+	int rc = io->result;
+
+	piece->reading->pins--;
+	if (rc)
+		ftl->counts.read_errors++;
+	if (!rc && block_crc(piece->lba, piece->memory) != piece->reading_crc) {
+		ftl->counts.crc_errors++;
+		rc = -EBADMSG;
+	}
+	if (rc) {
+		log_error("flash: block %u of range %u cannot be kept in part: %s",
+			  ftl_lba_block(piece->lba), ftl_lba_range(piece->lba), afar_strerror(rc));
+		piece_end(piece, rc);
+		return;
+	}
+	piece->is_read = true;
+	piece_step(piece);
+}
+
+static void read_old(struct piece *piece, const struct format_entry *entry)
+{
+	struct ftl *ftl = piece->ftl;
+
+	piece->reading = segment_of(&ftl->segments, entry->place);
+	piece->reading->pins++;
+	piece->reading_crc = entry->crc;
+	piece->iov = (struct iovec){piece->memory, FTL_BLOCK};
+	piece->io = (struct flash_io){.opcode = FLASH_IO_READ,
+				      .offset = (uint64_t)entry->place * FTL_BLOCK,
+				      .length = FTL_BLOCK,
+				      .iov = &piece->iov,
+				      .nr_iov = 1,
+				      .done = old_read};
+	flash_device_submit(ftl->device, &piece->io);
+}
+
+/* True: the piece's bytes are as they are to be written. False: it waits. */
+static bool has_memory(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	const struct format_entry *entry;
+
+	if (piece->is_direct)
+		return true;
+	if (!piece->bounce) {
+		piece->bounce = bounce_take(ftl);
+		if (!piece->bounce) {
+			stall(piece);
+			return false;
+		}
+		piece->memory = piece->bounce->bytes;
+	}
+	if (piece->bytes % FTL_BLOCK && !piece->is_read) {
+		entry = map_entry(page_of(piece, piece->lba), piece->lba);
+		if (entry->place) {
+			read_old(piece, entry);
+			return false;
+		}
+		memset(piece->memory, 0, FTL_BLOCK);
+	}
+	memory_gather(piece->put->iov, piece->iov_index, piece->iov_offset,
+		      piece->memory + piece->at, piece->bytes);
+	return true;
+}
+
+static void make_sums(struct piece *piece)
+{
+	unsigned index = piece->iov_index;
+	size_t offset = piece->iov_offset;
+
+	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
+		struct iovec block = {piece->memory ? piece->memory + i * FTL_BLOCK : NULL, FTL_BLOCK};
+
+		if (!piece->memory) {
+			memory_iovecs(piece->put->iov, index, offset, FTL_BLOCK, &block, 0);
+			memory_skip(piece->put->iov, &index, &offset, FTL_BLOCK);
+		}
+		piece->crcs[i] = block_crc(piece->lba + i, block.iov_base);
+	}
+}
+
+static bool has_journal(struct piece *piece)
+{
+	/* One more each for a segment that is opened for it, and for one that a split opens or a failure wears. */
+	uint32_t nr = piece->nr_blocks + 3;
+
+	if (piece->reserved)
+		return true;
+	if (!journal_reserve(&piece->ftl->journal, nr)) {
+		stall(piece);
+		return false;
+	}
+	piece->reserved = nr;
+	return true;
+}
+
+static void piece_step(struct piece *piece)
+{
+	struct ftl *ftl = piece->ftl;
+	int refusal = ftl_refusal(ftl);
+
+	if (refusal) {
+		piece_end(piece, refusal);
+		return;
+	}
+	if (!has_pages(piece) || !has_space(piece) || !has_journal(piece) || !has_memory(piece))
+		return;
+	make_sums(piece);
+	piece->stream = policy_put_stream(ftl, piece->put, piece->lba);
+	append_stage(ftl, piece);
+}
+
+/* ---- cutting ---- */
+
+static uint32_t cut_whole(struct ftl *ftl, const struct ftl_put *put, uint64_t lba, size_t left,
+			  bool *is_direct)
+{
+	uint32_t nr = PIECE_BLOCKS - (uint32_t)(lba & (PIECE_BLOCKS - 1)), direct;
+
+	if (nr > left / FTL_BLOCK)
+		nr = (uint32_t)(left / FTL_BLOCK);
+	if (nr > ftl->segments.data_blocks)
+		nr = ftl->segments.data_blocks;
+	direct = memory_direct_blocks(put->iov, put->nr_iov, put->iov_index, put->iov_offset,
+				      ftl->device->sector, nr);
+	*is_direct = direct > 0;
+	if (direct)
+		return direct;
+	return nr < BOUNCE_BLOCKS ? nr : BOUNCE_BLOCKS;
+}
+
+static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
+{
+	struct piece *piece = piece_take(ftl, false);
+	uint64_t byte = put->offset + put->started;
+	size_t left = put->length - put->started;
+
+	if (!piece)
+		return NULL;
+	piece->put = put;
+	piece->ticket = put->order.ticket;
+	piece->lba = put->lba + byte / FTL_BLOCK;
+	piece->pages_lba = piece->lba;
+	piece->lbas = NULL;
+	piece->at = byte % FTL_BLOCK;
+	piece->memory = NULL;
+	piece->bounce = NULL;
+	piece->attempts = piece->reserved = piece->growth = 0;
+	piece->pages[0] = piece->pages[1] = NULL;
+	piece->is_direct = piece->is_counted = piece->is_read = false;
+	piece->iov_index = put->iov_index;
+	piece->iov_offset = put->iov_offset;
+	if (piece->at || left < FTL_BLOCK) {
+		piece->nr_blocks = 1;
+		piece->bytes = FTL_BLOCK - piece->at;
+		if (piece->bytes > left)
+			piece->bytes = (uint32_t)left;
+	} else {
+		piece->nr_blocks = cut_whole(ftl, put, piece->lba, left, &piece->is_direct);
+		piece->bytes = piece->nr_blocks * FTL_BLOCK;
+	}
+	memory_skip(put->iov, &put->iov_index, &put->iov_offset, piece->bytes);
+	put->started += piece->bytes;
+	put->nr_in_flight++;
+	return piece;
+}
+
+static void begin(struct ftl *ftl, struct piece *piece)
+{
+	cds_list_add_tail(&piece->bucket, bucket_of(ftl, piece->lba));
+	piece->is_blocked = is_blocked(piece);
+	if (piece->is_blocked)
+		cds_list_add_tail(&piece->node, &ftl->blocked);
+	else
+		piece_step(piece);
+}
+
+/* Cuts and begins pieces of the put; false: there are none to be had. */
+static bool go_on(struct ftl *ftl, struct ftl_put *put)
+{
+	while (put->started < put->length && !put->result) {
+		struct piece *piece;
+
+		/* It may end while it begins, and the put must not. */
+		put->nr_in_flight++;
+		piece = cut(ftl, put);
+		if (piece)
+			begin(ftl, piece);
+		put->nr_in_flight--;
+		if (!piece)
+			return false;
+	}
+	put->started = put->length;
+	cds_list_del(&put->node);
+	if (put->nr_in_flight == 0)
+		put_ended(ftl, put);
+	return true;
+}
+
+static void retry(struct cds_list_head *list)
+{
+	struct piece *piece, *next;
+	struct cds_list_head again;
+
+	CDS_INIT_LIST_HEAD(&again);
+	cds_list_splice(list, &again);
+	CDS_INIT_LIST_HEAD(list);
+	cds_list_for_each_entry_safe(piece, next, &again, node) {
+		cds_list_del(&piece->node);
+		piece_step(piece);
+	}
+}
+
+static void unblock(struct ftl *ftl)
+{
+	struct piece *piece, *next;
+
+	ftl->is_unblocked = false;
+	cds_list_for_each_entry_safe(piece, next, &ftl->blocked, node) {
+		if (is_blocked(piece))
+			continue;
+		cds_list_del(&piece->node);
+		piece->is_blocked = false;
+		piece_step(piece);
+	}
+}
+
+void puts_progress(struct ftl *ftl)
+{
+	retry(&ftl->stalled);
+	while (ftl->is_unblocked)
+		unblock(ftl);
+	while (!cds_list_empty(&ftl->puts)) {
+		struct ftl_put *put = cds_list_first_entry(&ftl->puts, struct ftl_put, node);
+
+		if (!go_on(ftl, put))
+			break;
+	}
+}
+
+static int check_put(const struct ftl_put *put)
+{
+	uint64_t end;
+
+	if (__builtin_add_overflow(put->offset, put->length, &end) ||
+	    !ftl_is_range(put->lba, end / FTL_BLOCK + (end % FTL_BLOCK != 0)))
+		return error_fail(-EINVAL, "write blocks: they are not of one range");
+	if (!memory_is_whole(put->iov, put->nr_iov, put->length))
+		return error_fail(-EINVAL, "write blocks: the memory is not of the length");
+	return 0;
+}
+
+void ftl_put(struct ftl *ftl, struct ftl_put *put)
+{
+	uint64_t first = put->lba + put->offset / FTL_BLOCK;
+
+	ftl->nr_requests++;
+	ftl->counts.puts++;
+	put->started = 0;
+	put->nr_in_flight = 0;
+	put->iov_index = 0;
+	put->iov_offset = 0;
+	put->result = check_put(put);
+	if (!put->result)
+		put->result = ftl_refusal(ftl);
+	put->order.lba[0] = first;
+	put->order.count[0] =
+		(put->offset % FTL_BLOCK + put->length + FTL_BLOCK - 1) / FTL_BLOCK;
+	put->order.count[1] = 0;
+	order_begin(ftl, &put->order);
+	/* One that is wrong ends in its turn, in a poll. */
+	cds_list_add_tail(&put->node, &ftl->puts);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* States, valid blocks and shares of segments; see segments.h. */
+#include "flash/segments.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "flash/superblock.h"
+
+#define BIT(state) (1U << (state))
+
+/* From each state, those it may go to. */
+static const unsigned allowed[FTL_NR_SEGMENT_STATES] = {
+	[FTL_SEGMENT_FREE] = BIT(FTL_SEGMENT_OPEN),
+	[FTL_SEGMENT_OPEN] = BIT(FTL_SEGMENT_CLOSING),
+	[FTL_SEGMENT_CLOSING] = BIT(FTL_SEGMENT_FULL),
+	[FTL_SEGMENT_FULL] = BIT(FTL_SEGMENT_CLEANING) | BIT(FTL_SEGMENT_PENDING),
+	[FTL_SEGMENT_CLEANING] =
+		BIT(FTL_SEGMENT_FULL) | BIT(FTL_SEGMENT_PENDING) | BIT(FTL_SEGMENT_BAD),
+	[FTL_SEGMENT_PENDING] =
+		BIT(FTL_SEGMENT_DISCARD) | BIT(FTL_SEGMENT_FREE) | BIT(FTL_SEGMENT_BAD),
+	[FTL_SEGMENT_DISCARD] = BIT(FTL_SEGMENT_FREE) | BIT(FTL_SEGMENT_BAD),
+	[FTL_SEGMENT_BAD] = BIT(FTL_SEGMENT_PENDING),
+};
+
+int segments_open(struct segments *segments, const struct format_superblock *layout)
+{
+	*segments = (struct segments){
+		.nr = layout->nr_segments,
+		.nr_words = (layout->segment_blocks + 63) / 64,
+		.first = layout->segments_at,
+		.segment_blocks = layout->segment_blocks,
+		.data_blocks = data_blocks_of(layout),
+		.seed = checksum_crc32c(layout->uuid, sizeof(layout->uuid)),
+	};
+	CDS_INIT_LIST_HEAD(&segments->free);
+	CDS_INIT_LIST_HEAD(&segments->pending);
+	segments->at = calloc(segments->nr, sizeof(*segments->at));
+	segments->valid_bits = calloc((size_t)segments->nr * segments->nr_words, sizeof(uint64_t));
+	if (!segments->at || !segments->valid_bits) {
+		segments_close(segments);
+		return error_code(-ENOMEM);
+	}
+	for (uint32_t i = 0; i < segments->nr; i++)
+		cds_list_add_tail(&segments->at[i].node, &segments->free);
+	segments->nr_by_state[FTL_SEGMENT_FREE] = segments->nr;
+	return 0;
+}
+
+void segments_close(struct segments *segments)
+{
+	for (uint32_t i = 0; segments->at && i < segments->nr; i++) {
+		free(segments->at[i].lbas);
+		free(segments->at[i].shares);
+	}
+	while (segments->spare_lists) {
+		uint64_t *list = segments->spare_lists;
+
+		segments->spare_lists = (uint64_t *)(uintptr_t)list[0];
+		free(list);
+	}
+	free(segments->at);
+	free(segments->valid_bits);
+	*segments = (struct segments){0};
+}
+
+bool segments_is_place(const struct segments *segments, uint32_t place)
+{
+	return place >= segments->first &&
+	       (place - segments->first) / segments->segment_blocks < segments->nr &&
+	       segment_index(segments, place) < segments->data_blocks;
+}
+
+static bool is_listed(enum ftl_segment_state state)
+{
+	return state == FTL_SEGMENT_FREE || state == FTL_SEGMENT_PENDING;
+}
+
+void segment_set_state(struct segments *segments, struct segment *segment,
+		       enum ftl_segment_state state)
+{
+	assert(allowed[segment->state] & BIT(state));
+	if (is_listed(segment->state))
+		cds_list_del(&segment->node);
+	segments->nr_by_state[segment->state]--;
+	segments->nr_by_state[state]++;
+	segment->state = (uint8_t)state;
+	if (is_listed(state))
+		cds_list_add_tail(&segment->node, state == FTL_SEGMENT_FREE ? &segments->free :
+									      &segments->pending);
+	assert(!is_listed(state) || segment->valid == 0);
+}
+
+int segment_give_list(struct segments *segments, struct segment *segment)
+{
+	if (segment->lbas)
+		return 0;
+	if (segments->spare_lists) {
+		segment->lbas = segments->spare_lists;
+		segments->spare_lists = (uint64_t *)(uintptr_t)segment->lbas[0];
+	} else {
+		segment->lbas = malloc(segments->data_blocks * sizeof(uint64_t));
+		if (!segment->lbas)
+			return error_code(-ENOMEM);
+	}
+	segments->nr_lists++;
+	return 0;
+}
+
+void segment_drop_list(struct segments *segments, struct segment *segment)
+{
+	if (!segment->lbas)
+		return;
+	segment->lbas[0] = (uintptr_t)segments->spare_lists;
+	segments->spare_lists = segment->lbas;
+	segment->lbas = NULL;
+	segments->nr_lists--;
+}
+
+int segment_begin(struct segments *segments, struct segment *segment, unsigned stream)
+{
+	int rc = segment_give_list(segments, segment);
+
+	if (rc)
+		return rc;
+	segment_set_state(segments, segment, FTL_SEGMENT_OPEN);
+	segment->opened = segments->nr_opened++;
+	segment->written = segments->clock;
+	segment->stream = (uint8_t)stream;
+	segment->next = 0;
+	return 0;
+}
+
+/* Where the shares of `index` begin, or would. */
+static uint32_t find_share(const struct segment *segment, uint32_t index)
+{
+	uint32_t low = 0, nr = segment->nr_shares;
+
+	while (nr > 0) {
+		uint32_t half = nr / 2;
+		bool is_before = segment->shares[low + half].index < index;
+
+		low = is_before ? low + half + 1 : low;
+		nr = is_before ? nr - half - 1 : half;
+	}
+	return low;
+}
+
+uint32_t segment_shares(const struct segment *segment, uint32_t index, const struct share **first)
+{
+	uint32_t at = find_share(segment, index), end = at;
+
+	while (end < segment->nr_shares && segment->shares[end].index == index)
+		end++;
+	*first = segment->shares ? &segment->shares[at] : NULL;
+	return end - at;
+}
+
+static int make_room(struct segment *segment, uint32_t nr)
+{
+	uint32_t room = segment->room_shares ? segment->room_shares : 16;
+	struct share *shares;
+
+	while (room < segment->nr_shares + nr)
+		room *= 2;
+	if (room == segment->room_shares)
+		return 0;
+	shares = realloc(segment->shares, room * sizeof(*shares));
+	if (!shares)
+		return error_code(-ENOMEM);
+	segment->shares = shares;
+	segment->room_shares = room;
+	return 0;
+}
+
+int segment_add_share(struct segments *segments, struct segment *segment, uint32_t index,
+		      uint64_t lba)
+{
+	uint32_t at;
+	int rc = make_room(segment, 1);
+
+	if (rc)
+		return rc;
+	at = find_share(segment, index);
+	memmove(&segment->shares[at + 1], &segment->shares[at],
+		(segment->nr_shares - at) * sizeof(*segment->shares));
+	segment->shares[at] = (struct share){.lba = lba, .index = index};
+	segment->nr_shares++;
+	segments->nr_shares++;
+	return 0;
+}
+
+int segments_ref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t first)
+{
+	struct segment *segment = segment_of(segments, place);
+	uint32_t index = segment_index(segments, place);
+	const struct share *shares;
+	int rc;
+
+	if (!segment_is_valid(segments, segment, index)) {
+		segment_bits(segments, segment)[index / 64] |= UINT64_C(1) << index % 64;
+		segment->valid++;
+		segments->used++;
+		return 0;
+	}
+	rc = make_room(segment, 2);
+	if (rc)
+		return rc;
+	if (segment_shares(segment, index, &shares) == 0)
+		segment_add_share(segments, segment, index, first);
+	return segment_add_share(segments, segment, index, lba);
+}
+
+/* Whether somebody else is left who refers to block `index`. */
+static bool remove_share(struct segments *segments, struct segment *segment, uint32_t index,
+			 uint64_t lba)
+{
+	const struct share *first;
+	uint32_t nr = segment_shares(segment, index, &first);
+
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t at = (uint32_t)(first - segment->shares) + i;
+
+		if (segment->shares[at].lba != lba)
+			continue;
+		memmove(&segment->shares[at], &segment->shares[at + 1],
+			(segment->nr_shares - at - 1) * sizeof(*segment->shares));
+		segment->nr_shares--;
+		segments->nr_shares--;
+		return nr > 1;
+	}
+	assert(nr == 0);
+	return false;
+}
+
+void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t tag)
+{
+	struct segment *segment = segment_of(segments, place);
+	uint32_t index = segment_index(segments, place);
+
+	assert(segment_is_valid(segments, segment, index));
+	if (segment->nr_shares && remove_share(segments, segment, index, lba))
+		return;
+	segment_bits(segments, segment)[index / 64] &= ~(UINT64_C(1) << index % 64);
+	segment->valid--;
+	segments->used--;
+	/* Later ones count: it is the last record that has to survive. */
+	if (segment->valid == 0 &&
+	    (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD))
+		segment_retire(segments, segment, tag);
+}
+
+bool segments_is_shared(const struct segments *segments, uint32_t place)
+{
+	const struct segment *segment =
+		&segments->at[(place - segments->first) / segments->segment_blocks];
+	const struct share *first;
+
+	return segment->nr_shares && segment_shares(segment, segment_index(segments, place), &first) > 1;
+}
+
+void segment_retire(struct segments *segments, struct segment *segment, uint64_t tag)
+{
+	assert(segment->valid == 0);
+	segment->tag = tag;
+	free(segment->shares);
+	segment->shares = NULL;
+	segment->room_shares = 0;
+	segment_set_state(segments, segment, FTL_SEGMENT_PENDING);
+}
+
+uint64_t segments_capacity(const struct segments *segments)
+{
+	uint64_t lost = segments->nr_by_state[FTL_SEGMENT_BAD] + segments->nr_worn +
+			reserve_segments(segments->nr);
+
+	return lost >= segments->nr ? 0 : (segments->nr - lost) * segments->data_blocks;
+}

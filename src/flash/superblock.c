@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Laying out, writing and believing superblocks and anchors; see superblock.h. */
+#include "flash/superblock.h"
+
+#include <errno.h>
+#include <stdalign.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "flash/blocking.h"
+
+#define SEGMENT_BYTES	   (4U << 20)
+#define SEGMENT_BLOCKS_MIN 8U
+#define SEGMENT_BLOCKS_MAX (1U << 16)
+#define JOURNAL_MIN	   16U
+#define JOURNAL_GOOD	   4096U /* blocks: so many syncs of one block each, twice, until a checkpoint */
+
+struct block {
+	alignas(FORMAT_BLOCK) uint8_t bytes[FORMAT_BLOCK];
+};
+
+static uint32_t clamp(uint64_t value, uint64_t low, uint64_t high)
+{
+	return (uint32_t)(value < low ? low : value > high ? high : value);
+}
+
+static uint32_t superblock_crc(const struct format_superblock *superblock)
+{
+	struct format_superblock copy = *superblock;
+
+	copy.crc = 0;
+	return checksum_crc32c(&copy, sizeof(copy));
+}
+
+static uint64_t tables_bytes(const struct format_superblock *plan, uint64_t nr_segments)
+{
+	uint64_t bits = (plan->segment_blocks + 63U) / 64U * 8U;
+
+	return sizeof(struct format_tables) +
+	       nr_segments * (sizeof(struct format_table_segment) + bits) +
+	       (uint64_t)plan->nr_slots * sizeof(struct format_table_page) +
+	       (uint64_t)plan->nr_records * sizeof(struct format_table_record) +
+	       (uint64_t)plan->nr_shares * sizeof(struct format_table_share) +
+	       (uint64_t)TABLES_NR_LISTS * (sizeof(struct format_table_list) +
+					    plan->segment_blocks * sizeof(uint64_t));
+}
+
+static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t wanted)
+{
+	uint64_t unit = device->discard_unit > FORMAT_BLOCK ? device->discard_unit : FORMAT_BLOCK;
+	uint64_t bytes = wanted ? wanted : SEGMENT_BYTES;
+
+	/* A unit that is no multiple of blocks is beyond use: nothing is discarded then. */
+	if (unit % FORMAT_BLOCK || unit / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX)
+		unit = FORMAT_BLOCK;
+	bytes = (bytes + unit - 1) / unit * unit;
+	if (bytes / FORMAT_BLOCK < SEGMENT_BLOCKS_MIN)
+		bytes = (SEGMENT_BLOCKS_MIN * FORMAT_BLOCK + unit - 1) / unit * unit;
+	return bytes / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX ? SEGMENT_BLOCKS_MAX :
+							   (uint32_t)(bytes / FORMAT_BLOCK);
+}
+
+static int place_areas(const struct flash_device *device, struct format_superblock *plan)
+{
+	uint64_t nr = plan->nr_blocks;
+	/* As if everything were segments: a little too much room in the tables. */
+	uint64_t most_segments = nr / plan->segment_blocks;
+	uint64_t tables = (tables_bytes(plan, most_segments) + FORMAT_BLOCK - 1) / FORMAT_BLOCK;
+	uint64_t align = device->discard_unit / FORMAT_BLOCK;
+	uint64_t at = FORMAT_ANCHOR_AT + 2;
+
+	plan->tables_blocks = clamp(tables, 1, UINT32_MAX / 4);
+	plan->tables_at = (uint32_t)at;
+	at += 2 * (uint64_t)plan->tables_blocks;
+	plan->journal_at = (uint32_t)at;
+	at += plan->journal_blocks;
+	plan->map_at = (uint32_t)at;
+	at += 2 * (uint64_t)plan->nr_slots;
+	if (align > 1)
+		at = (at + align - 1) / align * align;
+	plan->segments_at = (uint32_t)at;
+	if (at + 1 < nr)
+		plan->nr_segments = (uint32_t)((nr - 1 - at) / plan->segment_blocks);
+	if (plan->nr_segments < 2 * reserve_segments(plan->nr_segments))
+		return error_fail(-ENOSPC,
+				  "make a flash layer: %llu bytes are too few for segments of %u "
+				  "bytes; give it more, or smaller segments",
+				  (unsigned long long)device->size,
+				  plan->segment_blocks * FORMAT_BLOCK);
+	return 0;
+}
+
+int superblock_plan(const struct flash_device *device, const struct ftl_options *options,
+		    struct format_superblock *out)
+{
+	struct format_superblock plan = {.version = FORMAT_VERSION, .sector = device->sector};
+	uint64_t nr = device->size / FORMAT_BLOCK;
+
+	if (device->sector != 512 && device->sector != FORMAT_BLOCK)
+		return error_fail(-EINVAL, "make a flash layer: a sector of %u bytes is neither 512 nor 4096",
+				  device->sector);
+	/* 32 bits say where a block is. */
+	plan.nr_blocks = nr > UINT32_MAX ? UINT32_MAX : nr;
+	nr = plan.nr_blocks;
+	memcpy(plan.magic, format_magic, sizeof(plan.magic));
+	if (getrandom(plan.uuid, sizeof(plan.uuid), 0) != sizeof(plan.uuid))
+		return error_code(-EIO);
+	plan.segment_blocks = segment_blocks_for(device, options->segment_bytes);
+	plan.journal_blocks = options->journal_blocks;
+	if (!plan.journal_blocks)
+		plan.journal_blocks = clamp(nr / 4096, clamp(nr / 64, JOURNAL_MIN, JOURNAL_GOOD), 1U << 24);
+	plan.journal_blocks = clamp(plan.journal_blocks, JOURNAL_MIN, nr / 4 + JOURNAL_MIN);
+	/* Half as many again as full ranges would need, since the ends of ranges and holes take pages too. */
+	plan.nr_slots = options->nr_map_pages ?
+				options->nr_map_pages :
+				clamp(nr / FORMAT_PAGE_ENTRIES * 3 / 2, 16, UINT32_MAX / 4);
+	plan.nr_records = options->nr_records ? options->nr_records : clamp(nr / 256, 64, 65536);
+	plan.nr_shares = clamp(nr / 4, 64, UINT32_MAX / 4);
+	*out = plan;
+	return place_areas(device, out);
+}
+
+int superblock_check_empty(struct flash_device *device)
+{
+	struct block block;
+	int rc = blocking_read(device, 0, &block, 1);
+
+	if (rc)
+		return error_fail(rc, "make a flash layer: cannot read the device: %s", afar_strerror(rc));
+	for (size_t i = 0; i < sizeof(block); i++) {
+		if (block.bytes[i])
+			return error_fail(-EEXIST,
+					  "make a flash layer: there is %s already; force it to "
+					  "write over what is there",
+					  memcmp(block.bytes, format_magic, sizeof(format_magic)) == 0 ?
+						  "one" :
+						  "something");
+	}
+	return 0;
+}
+
+int superblock_erase(struct flash_device *device, const struct format_superblock *superblock)
+{
+	static const struct block zeros;
+	const uint64_t at[] = {0, superblock->nr_blocks - 1, FORMAT_ANCHOR_AT, FORMAT_ANCHOR_AT + 1};
+
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		int rc = blocking_write(device, at[i], &zeros, 1, 0);
+
+		if (rc)
+			return rc;
+	}
+	return blocking_flush(device);
+}
+
+int superblock_write(struct flash_device *device, const struct format_superblock *superblock)
+{
+	struct block block = {0};
+	struct format_superblock copy = *superblock;
+	int rc;
+
+	copy.crc = superblock_crc(&copy);
+	memcpy(block.bytes, &copy, sizeof(copy));
+	rc = blocking_write(device, superblock->nr_blocks - 1, &block, 1, 0);
+	if (!rc)
+		rc = blocking_write(device, 0, &block, 1, 0);
+	return rc ? rc : blocking_flush(device);
+}
+
+/* Areas follow one another, do not overlap, and end before the last block. */
+static bool is_consistent(const struct format_superblock *it)
+{
+	uint64_t tables_end = it->tables_at + 2 * (uint64_t)it->tables_blocks;
+	uint64_t journal_end = it->journal_at + (uint64_t)it->journal_blocks;
+	uint64_t map_end = it->map_at + 2 * (uint64_t)it->nr_slots;
+	uint64_t end = it->segments_at + (uint64_t)it->nr_segments * it->segment_blocks;
+
+	return it->tables_at > FORMAT_ANCHOR_AT + 1 && it->tables_blocks && tables_end <= it->journal_at &&
+	       it->journal_blocks >= JOURNAL_MIN && journal_end <= it->map_at && it->nr_slots &&
+	       map_end <= it->segments_at && it->segment_blocks >= SEGMENT_BLOCKS_MIN &&
+	       it->segment_blocks <= SEGMENT_BLOCKS_MAX && it->nr_segments && end < it->nr_blocks &&
+	       it->nr_segments >= 2 * reserve_segments(it->nr_segments) &&
+	       tables_bytes(it, it->nr_segments) <= (uint64_t)it->tables_blocks * FORMAT_BLOCK;
+}
+
+static int believe(const struct flash_device *device, const struct block *block,
+		   struct format_superblock *out)
+{
+	memcpy(out, block->bytes, sizeof(*out));
+	if (memcmp(out->magic, format_magic, sizeof(format_magic)) != 0)
+		return error_fail(-EINVAL, "open a flash layer: the device holds none; make one first");
+	if (out->version != FORMAT_VERSION)
+		return error_fail(-EPROTONOSUPPORT,
+				  "open a flash layer: it is of version %u, this program knows %u; "
+				  "take a newer program",
+				  out->version, FORMAT_VERSION);
+	if (out->crc != superblock_crc(out) || !is_consistent(out))
+		return error_fail(-EBADMSG, "open a flash layer: the superblock is damaged");
+	if (out->nr_blocks > device->size / FORMAT_BLOCK)
+		return error_fail(-EINVAL,
+				  "open a flash layer: the device has %llu bytes, the layer %llu; give "
+				  "it back what was cut off",
+				  (unsigned long long)device->size,
+				  (unsigned long long)out->nr_blocks * FORMAT_BLOCK);
+	if (device->sector > out->sector && device->sector != FORMAT_BLOCK)
+		return error_fail(-EINVAL, "open a flash layer: the device's sector is %u bytes",
+				  device->sector);
+	return 0;
+}
+
+int superblock_read(struct flash_device *device, struct format_superblock *out)
+{
+	struct block block;
+	int first = -EINVAL, rc;
+
+	if (device->size < 2 * FORMAT_BLOCK)
+		return error_fail(-EINVAL, "open a flash layer: the device is too small to hold one");
+	rc = blocking_read(device, 0, &block, 1);
+	first = rc ? error_fail(rc, "open a flash layer: cannot read the device: %s", afar_strerror(rc)) :
+		     believe(device, &block, out);
+	if (first != -EBADMSG && first != -EIO)
+		return first;
+	rc = blocking_read(device, device->size / FORMAT_BLOCK - 1, &block, 1);
+	if (!rc && believe(device, &block, out) == 0)
+		return 0;
+	return error_fail(first, "open a flash layer: the superblock is damaged, and so is its copy");
+}
+
+static uint32_t anchor_crc(const struct format_anchor *anchor)
+{
+	struct format_anchor copy = *anchor;
+
+	copy.crc = 0;
+	return checksum_crc32c(&copy, sizeof(copy));
+}
+
+void anchor_encode(const struct format_anchor *anchor, void *block)
+{
+	struct format_anchor copy = *anchor;
+
+	memcpy(copy.magic, format_magic, sizeof(format_magic));
+	copy.crc = anchor_crc(&copy);
+	memset(block, 0, FORMAT_BLOCK);
+	memcpy(block, &copy, sizeof(copy));
+}
+
+int anchor_read(struct flash_device *device, const struct format_superblock *superblock,
+		struct format_anchor *out)
+{
+	int found = 0;
+
+	for (uint64_t copy = 0; copy < 2; copy++) {
+		struct block block;
+		struct format_anchor anchor;
+
+		if (blocking_read(device, anchor_at(copy), &block, 1))
+			continue;
+		memcpy(&anchor, block.bytes, sizeof(anchor));
+		if (memcmp(anchor.magic, format_magic, sizeof(format_magic)) != 0 ||
+		    anchor.crc != anchor_crc(&anchor) || (anchor.generation & 1) != copy ||
+		    memcmp(anchor.uuid, superblock->uuid, sizeof(anchor.uuid)) != 0 ||
+		    anchor.tables_bytes > (uint64_t)superblock->tables_blocks * FORMAT_BLOCK ||
+		    anchor.tables_bytes < sizeof(struct format_tables))
+			continue;
+		if (!found || anchor.generation > out->generation)
+			*out = anchor;
+		found++;
+	}
+	return found ? 0 : error_fail(-EBADMSG, "open a flash layer: both anchors are damaged");
+}
