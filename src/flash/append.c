@@ -247,17 +247,18 @@ static void take_piece(struct ftl *ftl, struct write *write, struct piece *piece
 {
 	struct segment *segment = write->segment;
 	struct flash_io *io = &write->io;
+	size_t bytes = (size_t)piece->nr_blocks * FTL_BLOCK;
 
 	piece->place = segment_place(&ftl->segments, segment, segment->next);
 	for (uint32_t i = 0; i < piece->nr_blocks; i++)
 		segment->lbas[segment->next + i] = piece_lba(piece, i);
 	segment->next += piece->nr_blocks;
 	if (piece->memory)
-		io->nr_iov = memory_add(write->iov, io->nr_iov, piece->memory, piece->bytes);
+		io->nr_iov = memory_add(write->iov, io->nr_iov, piece->memory, bytes);
 	else
 		io->nr_iov = memory_iovecs(piece->put->iov, piece->iov_index, piece->iov_offset,
-					   piece->bytes, write->iov, io->nr_iov);
-	io->length += (uint64_t)piece->nr_blocks * FTL_BLOCK;
+					   bytes, write->iov, io->nr_iov);
+	io->length += bytes;
 	if (is_cleaners(piece))
 		ftl->counts.moved_blocks += piece->nr_blocks;
 	else

@@ -373,7 +373,8 @@ void ftl_stat(const struct ftl *ftl, struct ftl_stat *stat)
 	memcpy(stat->nr_by_state, segments->nr_by_state, sizeof(stat->nr_by_state));
 	stat->map_slots_used = ftl->map.nr_slots_used;
 	stat->map_bytes = ftl->map.bytes;
-	stat->shared_blocks = segments->nr_shares;
+	stat->shares = segments->nr_shares;
+	stat->shares_max = ftl->layout.nr_shares;
 	stat->journal_used = journal_used(&ftl->journal);
 	stat->journal_written = ftl->journal.nr_written;
 	stat->flushes += ftl->journal.nr_flushes;

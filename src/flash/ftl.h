@@ -294,13 +294,14 @@ struct ftl_stat {
 	uint32_t segment_blocks; /* of 4 KiB, data alone                                         */
 	uint32_t journal_blocks;
 	uint32_t map_slots;
+	uint64_t shares_max; /* addresses of shared blocks there can be */
 	/* now */
 	uint64_t used_blocks; /* of the device: a shared one counts once                      */
 	uint64_t free_blocks; /* that can be put to blocks that hold nothing                  */
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
 	uint32_t map_slots_used;
 	uint64_t map_bytes; /* of memory: pages and tables                                  */
-	uint64_t shared_blocks;
+	uint64_t shares; /* addresses of blocks that are, or were, shared: a clone of n adds 2n at most */
 	uint32_t journal_used; /* blocks that the next recovery would read                     */
 	/* since it was opened */
 	uint64_t gets, puts, syncs, trims, clones;

@@ -40,6 +40,7 @@ struct map_page {
 	struct flash_io io;
 	struct iovec iov;
 	struct map *map;
+	uint64_t lost[(FORMAT_PAGE_ENTRIES + 63) / 64]; /* bits of replay's, see recover.c */
 	uint8_t heat[FORMAT_PAGE_ENTRIES]; /* what is known of each block's, as heat.h says */
 };
 

@@ -11,6 +11,9 @@
  * left out, or taken though a later record makes it void, can do no harm: a place is written anew only when every record that
  * made it invalid was durable, so whoever referred to it has a later record, which is found. And as the block that tells of a
  * segment's opening says that those records were flushed, no segment is found opened anew of which a record is left out.
+ *
+ * A clone of a block whose last record was left out is left out too, for that block: it would make the target something that
+ * it never was. So a block is marked as lost from a record that is left out until the next one that is not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -297,6 +300,54 @@ static int replay_worn(struct ftl *ftl, const struct format_record *record)
 	return 0;
 }
 
+/* ---- blocks whose last record was left out ---- */
+
+static bool is_lost(const struct map_page *page, uint64_t lba)
+{
+	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
+
+	return page && page->lost[index / 64] >> index % 64 & 1;
+}
+
+static int set_lost(struct ftl *ftl, uint64_t lba)
+{
+	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
+	struct map_page *page;
+	int rc = map_make(&ftl->map, lba, &page);
+
+	if (!rc)
+		page->lost[index / 64] |= UINT64_C(1) << index % 64;
+	return rc;
+}
+
+static void set_found(struct ftl *ftl, uint64_t lba, uint32_t count)
+{
+	struct map_page *page = map_find(&ftl->map, lba);
+
+	for (uint32_t i = 0; page && i < count; i++) {
+		uint32_t index = ftl_lba_block(lba + i) % FORMAT_PAGE_ENTRIES;
+
+		page->lost[index / 64] &= ~(UINT64_C(1) << index % 64);
+	}
+}
+
+/* ---- records ---- */
+
+static int replay_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		if (is_lost(map_find(&ftl->map, source + i), source + i)) {
+			rc = set_lost(ftl, target + i);
+			continue;
+		}
+		set_found(ftl, target + i, 1);
+		rc = apply_clone(ftl, source + i, target + i, 1);
+	}
+	return rc;
+}
+
 static int replay_put(struct replay *replay, const struct format_record *record, bool is_sure)
 {
 	struct ftl *ftl = replay->ftl;
@@ -323,9 +374,10 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 		ftl->counts.verified_records++;
 		if (!replay->suspects[replay->next_suspect++].is_there) {
 			ftl->counts.dropped_records++;
-			return 0;
+			return set_lost(ftl, lba);
 		}
 	}
+	set_found(ftl, lba, 1);
 	return apply_put(ftl, lba, (struct format_entry){record->place, record->crc});
 }
 
@@ -347,13 +399,14 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 	case FORMAT_TRIM:
 		if (!is_in_page(subject, record->place))
 			return damaged("a trim");
+		set_found(ftl, subject, record->place);
 		apply_trim(ftl, subject, record->place);
 		return 0;
 	case FORMAT_CLONE:
 		if (!is_in_page(subject, record->place) ||
 		    !is_in_page(subject_of(record + 1), record->place))
 			return damaged("a clone");
-		return apply_clone(ftl, subject, subject_of(record + 1), record->place);
+		return replay_clone(ftl, subject, subject_of(record + 1), record->place);
 	case FORMAT_OPEN:
 		return replay_open(ftl, record);
 	case FORMAT_WORN:

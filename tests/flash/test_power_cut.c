@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Power cut at every event of a long run on a small device, where cleaning and checkpoints never end: behind each, what may
+ * have survived is recovered and read. What was synced is there; everything else is one of the values it had since, never torn
+ * and never another block's; and the layer can be used, also when its recovery is cut itself.
+ *
+ * The run is recorded once; what survives a cut is made of the record, by other dice each time. Both sectors, two runs each.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/fake_image.h"
+#include "world.h"
+
+#define AUDIT_EVERY	 7U
+#define SECOND_CUT_EVERY 5U
+#define USE_EVERY	 11U
+
+struct timeline {
+	struct world *world;
+	size_t next_promise;
+	size_t floor[WORLD_BLOCKS];
+	size_t last[WORLD_BLOCKS];
+};
+
+/* What is promised, and what may be there, behind so many events. */
+static void go_to(struct timeline *timeline, uint64_t event)
+{
+	const struct world *world = timeline->world;
+
+	while (timeline->next_promise < world->nr_promises &&
+	       world->promises[timeline->next_promise].event <= event) {
+		const struct world_promise *promise =
+			&world->promises[timeline->next_promise++];
+
+		timeline->floor[promise->block] = promise->value;
+	}
+	for (uint32_t block = 0; block < WORLD_BLOCKS; block++) {
+		const struct world_block *it = &world->blocks[block];
+		size_t *last = &timeline->last[block];
+
+		while (*last + 1 < it->nr && it->values[*last + 1].event <= event)
+			++*last;
+	}
+}
+
+static struct ftl *open_layer(struct flash_device *device, uint64_t event)
+{
+	struct ftl *ftl;
+
+	if (ftl_open(device, 0, &ftl))
+		fail_msg("cut %llu: %s", (unsigned long long)event, error_last_line());
+	return ftl;
+}
+
+/* Cuts recovery, or what comes right behind it, and recovers again. */
+static struct flash_device *cut_again(struct flash_device *device, uint64_t *dice)
+{
+	struct flash_device *next;
+	struct ftl *ftl;
+
+	flash_fake_cut_after(device, 1 + dice_below(dice, 30));
+	if (ftl_open(device, 0, &ftl) == 0)
+		ftl_abandon(ftl);
+	assert_int_equal(flash_fake_restart(device, dice_roll(dice), &next), 0);
+	flash_device_close(device);
+	return next;
+}
+
+static void check_cut(struct timeline *timeline, struct flash_fake_log *log, uint64_t event,
+		      uint64_t *dice)
+{
+	struct flash_device *device;
+	struct ftl *ftl;
+
+	go_to(timeline, event);
+	assert_int_equal(flash_fake_image_at(log, event, dice_roll(dice), &device), 0);
+	if (event % SECOND_CUT_EVERY == 0)
+		device = cut_again(device, dice);
+	ftl = open_layer(device, event);
+	if (event % AUDIT_EVERY == 0 && ftl_audit(ftl))
+		fail_msg("cut %llu: %s", (unsigned long long)event, error_last_line());
+	world_verify(timeline->world, ftl, timeline->floor, timeline->last, NULL, "cut", event);
+	if (event % USE_EVERY == 0) {
+		world_use(ftl);
+		ftl_abandon(ftl);
+		ftl = open_layer(device, event);
+		assert_int_equal(ftl_close(ftl), 0);
+	} else {
+		ftl_abandon(ftl);
+	}
+	flash_device_close(device);
+}
+
+static struct flash_fake_log *record(struct world *world, uint32_t sector, uint64_t seed,
+				     uint64_t nr_ops, uint64_t *first)
+{
+	struct flash_fake_options options = world_device(sector, seed);
+	struct flash_fake_log *log;
+	struct ftl_stat stat;
+
+	options.can_lose_power = true;
+	assert_int_equal(flash_fake_open(&options, &world->device), 0);
+	assert_int_equal(flash_fake_record(world->device, &log), 0);
+	world_create(world->device);
+	*first = flash_fake_events(world->device);
+	assert_int_equal(ftl_open(world->device, 0, &world->ftl), 0);
+	world->has_promises = true;
+	while (world->nr_ops < nr_ops)
+		assert_true(world_step(world));
+	assert_true(world_drain(world));
+	world_verify(world, world->ftl, NULL, NULL, NULL, "the end", 0);
+	if (ftl_audit(world->ftl))
+		fail_msg("the end: %s", error_last_line());
+	ftl_stat(world->ftl, &stat);
+	print_message("%llu requests: %llu blocks put, %llu moved out of %llu segments, %llu "
+		      "checkpoints, %llu flushes, %llu journal blocks\n",
+		      (unsigned long long)world->nr_ops, (unsigned long long)stat.user_blocks,
+		      (unsigned long long)stat.moved_blocks,
+		      (unsigned long long)stat.segments_cleaned,
+		      (unsigned long long)stat.checkpoints, (unsigned long long)stat.flushes,
+		      (unsigned long long)stat.journal_written);
+	assert_true(stat.segments_cleaned > nr_ops / 100);
+	assert_true(stat.checkpoints > nr_ops / 500);
+	assert_int_equal(ftl_close(world->ftl), 0);
+	flash_device_close(world->device);
+	world->device = NULL;
+	return log;
+}
+
+static void search(uint32_t sector, uint64_t seed, uint64_t nr_ops)
+{
+	struct world world;
+	struct timeline timeline = {.world = &world};
+	struct flash_fake_log *log;
+	uint64_t dice = seed, first, nr;
+
+	world_init(&world, seed);
+	log = record(&world, sector, seed, nr_ops, &first);
+	nr = flash_fake_log_events(log);
+	for (uint64_t event = first; event <= nr; event++)
+		check_cut(&timeline, log, event, &dice);
+	print_message("%llu cuts\n", (unsigned long long)(nr - first + 1));
+	flash_fake_log_close(log);
+	world_free(&world);
+}
+
+static uint64_t length(void)
+{
+	const char *text = getenv("AFAR_FLASH_OPS");
+
+	return text ? strtoull(text, NULL, 10) : 10000;
+}
+
+static uint64_t seed(void)
+{
+	const char *text = getenv("AFAR_SEED");
+
+	return text ? strtoull(text, NULL, 10) : 1;
+}
+
+static void test_sector_512(void **state)
+{
+	(void)state;
+	search(512, seed(), length());
+}
+
+static void test_sector_4096(void **state)
+{
+	(void)state;
+	search(4096, seed() + 1000, length());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sector_512),
+		cmocka_unit_test(test_sector_4096),
+	};
+
+	if (getenv("AFAR_LOG"))
+		log_set_level(LOG_LEVEL_INFO);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
