@@ -4,7 +4,8 @@
  * have survived is recovered and read. What was synced is there; everything else is one of the values it had since, never torn
  * and never another block's; and the layer can be used, also when its recovery is cut itself.
  *
- * The run is recorded once; what survives a cut is made of the record, by other dice each time. Both sectors, two runs each.
+ * The run is recorded once; what survives a cut is made of the record, by other dice each time. The argument is the sector.
+ * AFAR_SEED and AFAR_FLASH_OPS make it another run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,10 +102,10 @@ static void check_cut(struct timeline *timeline, struct flash_fake_log *log, uin
 	flash_device_close(device);
 }
 
-static struct flash_fake_log *record(struct world *world, uint32_t sector, uint64_t seed,
+static struct flash_fake_log *record(struct world *world, uint32_t sector_bytes, uint64_t dice,
 				     uint64_t nr_ops, uint64_t *first)
 {
-	struct flash_fake_options options = world_device(sector, seed);
+	struct flash_fake_options options = world_device(sector_bytes, dice);
 	struct flash_fake_log *log;
 	struct ftl_stat stat;
 
@@ -137,15 +138,15 @@ static struct flash_fake_log *record(struct world *world, uint32_t sector, uint6
 	return log;
 }
 
-static void search(uint32_t sector, uint64_t seed, uint64_t nr_ops)
+static void search(uint32_t sector_bytes, uint64_t dice, uint64_t nr_ops)
 {
 	struct world world;
 	struct timeline timeline = {.world = &world};
 	struct flash_fake_log *log;
-	uint64_t dice = seed, first, nr;
+	uint64_t first, nr;
 
-	world_init(&world, seed);
-	log = record(&world, sector, seed, nr_ops, &first);
+	world_init(&world, dice);
+	log = record(&world, sector_bytes, dice, nr_ops, &first);
 	nr = flash_fake_log_events(log);
 	for (uint64_t event = first; event <= nr; event++)
 		check_cut(&timeline, log, event, &dice);
@@ -168,25 +169,22 @@ static uint64_t seed(void)
 	return text ? strtoull(text, NULL, 10) : 1;
 }
 
-static void test_sector_512(void **state)
+static uint32_t sector = 512;
+
+static void test_every_event(void **state)
 {
 	(void)state;
-	search(512, seed(), length());
+	search(sector, seed() + sector, length());
 }
 
-static void test_sector_4096(void **state)
-{
-	(void)state;
-	search(4096, seed() + 1000, length());
-}
-
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sector_512),
-		cmocka_unit_test(test_sector_4096),
+		cmocka_unit_test(test_every_event),
 	};
 
+	if (argc > 1)
+		sector = (uint32_t)strtoul(argv[1], NULL, 10);
 	if (getenv("AFAR_LOG"))
 		log_set_level(LOG_LEVEL_INFO);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "flash/fake_image.h"
 
@@ -51,12 +52,9 @@ void world_create(struct flash_device *device)
 
 static uint64_t hash_of(const uint8_t *data)
 {
-	uint64_t words[FTL_BLOCK / 8], hash = 0x243f6a8885a308d3U;
+	const size_t half = FTL_BLOCK / 2;
 
-	memcpy(words, data, sizeof(words));
-	for (size_t i = 0; i < FTL_BLOCK / 8; i++)
-		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15U + (hash >> 29);
-	return hash;
+	return (uint64_t)checksum_crc32c(data, half) << 32 | checksum_crc32c(data + half, half);
 }
 
 static uint64_t zero_hash(void)
