@@ -26,7 +26,8 @@ int checkpoint_open(struct ftl *ftl)
 	if (!checkpoint->slots || !checkpoint->tables || !checkpoint->anchor_block)
 		return error_code(-ENOMEM);
 	memset(checkpoint->tables, 0, size);
-	for (unsigned i = 0; i < CHECKPOINT_PAGES; i++) {
+	/* The device has others to serve meanwhile. */
+	for (unsigned i = 0; i < CHECKPOINT_PAGES && (i == 0 || i < ftl->device->depth / 4); i++) {
 		struct checkpoint_write *write = &checkpoint->writes[i];
 
 		write->ftl = ftl;

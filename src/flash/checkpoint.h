@@ -18,7 +18,7 @@
 #include "flash/device.h"
 #include "flash/format.h"
 
-#define CHECKPOINT_PAGES 32U /* written at a time */
+#define CHECKPOINT_PAGES 32U /* written at a time at most */
 
 enum checkpoint_stage {
 	CHECKPOINT_IDLE,

@@ -48,7 +48,12 @@ static void live(struct world *world, uint64_t *dice, uint64_t nr_ops)
 static void lose_power(struct world *world, uint64_t *dice)
 {
 	struct flash_device *next;
+	struct ftl_stat stat;
 
+	/* It lost nothing by itself. */
+	ftl_stat(world->ftl, &stat);
+	assert_int_equal(stat.crc_errors, 0);
+	assert_int_equal(stat.nr_by_state[FTL_SEGMENT_BAD], 0);
 	ftl_abandon(world->ftl);
 	assert_int_equal(flash_fake_restart(world->device, dice_roll(dice), &next), 0);
 	flash_device_close(world->device);

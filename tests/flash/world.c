@@ -39,7 +39,7 @@ struct world_op {
 struct flash_fake_options world_device(uint32_t sector, uint64_t seed)
 {
 	return (struct flash_fake_options){
-		.size = 4U << 20, .sector = sector, .discard_unit = 65536, .seed = seed, .latency_max = 4};
+		.size = 4U << 20, .sector = sector, .discard_unit = 65536, .depth = 8, .seed = seed, .latency_max = 4};
 }
 
 void world_create(struct flash_device *device)

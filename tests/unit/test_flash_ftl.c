@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The translation layer's door: bytes in and out, trims, clones, records, order, and what is refused. */
+#include "flash_bed.h"
+
+static void test_nothing_is_zeros(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	bed_expect(&bed, ftl_lba(3, 1000000), 0);
+	bed_close(&bed);
+}
+
+static void test_bytes(void **state)
+{
+	enum { SIZE = 40 * FTL_BLOCK };
+	uint8_t *model = calloc(1, SIZE), *data = bed_memory(SIZE + 64), *back = bed_memory(SIZE + 64);
+	struct bed bed;
+	unsigned dice = 1;
+
+	(void)state;
+	bed_open(&bed);
+	for (unsigned i = 0; i < 300; i++) {
+		size_t offset = (size_t)rand_r(&dice) % SIZE;
+		size_t length = 1 + (size_t)rand_r(&dice) % (i % 3 ? 9000 : SIZE);
+		size_t odd = i % 4 ? 0 : 1 + (size_t)rand_r(&dice) % 63;
+
+		if (length > SIZE - offset)
+			length = SIZE - offset;
+		if (i % 5 == 0) {
+			offset = offset / FTL_BLOCK * FTL_BLOCK;
+			length = (length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK;
+			if (length > SIZE - offset)
+				length = SIZE - offset;
+		}
+		for (size_t at = 0; at < length; at++)
+			data[odd + at] = (uint8_t)rand_r(&dice);
+		memcpy(model + offset, data + odd, length);
+		assert_int_equal(bed_put(&bed, ftl_lba(1, 500), offset, data + odd, length), 0);
+		memset(back, 0xee, SIZE + 64);
+		assert_int_equal(bed_get(&bed, ftl_lba(1, 500), offset, back + odd, length), 0);
+		assert_memory_equal(back + odd, model + offset, length);
+		if (i % 50 == 49) {
+			assert_int_equal(bed_sync(&bed), 0);
+			bed_reopen(&bed, i % 100 == 99);
+		}
+	}
+	assert_int_equal(bed_get(&bed, ftl_lba(1, 500), 0, back, SIZE), 0);
+	assert_memory_equal(back, model, SIZE);
+	bed_close(&bed);
+	free(model);
+	free(data);
+	free(back);
+}
+
+static uint64_t pages_seen;
+
+static void page_ended(struct ftl_get *get, size_t at, size_t length, int result)
+{
+	(void)get;
+	assert_int_equal(result, 0);
+	assert_true(at % FTL_BLOCK == 0 && length == FTL_BLOCK);
+	assert_false(pages_seen >> at / FTL_BLOCK & 1);
+	pages_seen |= UINT64_C(1) << at / FTL_BLOCK;
+}
+
+static void test_each_page_is_told(void **state)
+{
+	struct bed bed;
+	uint8_t *data = bed_memory(64 * FTL_BLOCK);
+	struct bed_request request = {.iov = {data, 64 * FTL_BLOCK}};
+
+	(void)state;
+	bed_open(&bed);
+	for (unsigned i = 0; i < 64; i += 3)
+		bed_fill(&bed, ftl_lba(0, i), (uint8_t)i);
+	pages_seen = 0;
+	request.get = (struct ftl_get){.length = 64 * FTL_BLOCK,
+				       .iov = &request.iov,
+				       .nr_iov = 1,
+				       .page = page_ended,
+				       .done = bed_get_done};
+	ftl_get(bed.ftl, &request.get);
+	bed_wait(&bed, &request);
+	assert_true(pages_seen == UINT64_MAX);
+	for (unsigned i = 0; i < 64; i++)
+		assert_int_equal(data[i * FTL_BLOCK + 17], i % 3 ? 0 : i);
+	bed_close(&bed);
+	free(data);
+}
+
+static void test_trim(void **state)
+{
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	for (unsigned i = 505; i < 515; i++)
+		bed_fill(&bed, ftl_lba(2, i), 0x77);
+	assert_int_equal(bed_trim(&bed, ftl_lba(2, 508), 5, NULL), 0);
+	for (unsigned i = 505; i < 515; i++)
+		bed_expect(&bed, ftl_lba(2, i), i >= 508 && i < 513 ? 0 : 0x77);
+	assert_int_equal(bed_trim(&bed, ftl_lba(2, 0), UINT64_C(1) << 32, NULL), 0);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.used_blocks, 0);
+	bed_reopen(&bed, true);
+	bed_expect(&bed, ftl_lba(2, 505), 0);
+	/* Its pages of the map are gone too. */
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.map_slots_used, 0);
+	bed_close(&bed);
+}
+
+static void test_clone(void **state)
+{
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	for (unsigned i = 0; i < 20; i++)
+		bed_fill(&bed, ftl_lba(1, 500 + i), (uint8_t)(1 + i));
+	bed_fill(&bed, ftl_lba(2, 0), 0xaa);
+	assert_int_equal(bed_clone(&bed, ftl_lba(1, 499), ftl_lba(2, 0), 22, NULL), 0);
+	assert_int_equal(bed_clone(&bed, ftl_lba(2, 0), ftl_lba(3, 7), 22, NULL), 0);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.used_blocks, 20);
+	bed_fill(&bed, ftl_lba(1, 505), 0xbb);
+	bed_fill(&bed, ftl_lba(3, 7 + 1), 0xcc);
+	assert_int_equal(bed_trim(&bed, ftl_lba(1, 0), 1000, NULL), 0);
+	for (unsigned round = 0; round < 2; round++) {
+		bed_expect(&bed, ftl_lba(2, 0), 0);
+		bed_expect(&bed, ftl_lba(2, 21), 0);
+		for (unsigned i = 0; i < 20; i++) {
+			bed_expect(&bed, ftl_lba(1, 500 + i), 0);
+			bed_expect(&bed, ftl_lba(2, 1 + i), (uint8_t)(1 + i));
+			bed_expect(&bed, ftl_lba(3, 8 + i), i ? (uint8_t)(1 + i) : 0xcc);
+		}
+		assert_int_equal(bed_sync(&bed), 0);
+		bed_reopen(&bed, false);
+	}
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.used_blocks, 21);
+	bed_close(&bed);
+}
+
+static void test_records(void **state)
+{
+	struct ftl_record_change change = {.id = 70, .data = "the first"};
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	assert_null(ftl_record(bed.ftl, 70));
+	assert_int_equal(bed_trim(&bed, 0, 0, &change), 0);
+	change = (struct ftl_record_change){.id = 12, .data = "with a clone"};
+	bed_fill(&bed, ftl_lba(1, 0), 1);
+	assert_int_equal(bed_clone(&bed, ftl_lba(1, 0), ftl_lba(2, 0), 1, &change), 0);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	assert_string_equal(ftl_record(bed.ftl, 70), "the first");
+	assert_string_equal(ftl_record(bed.ftl, 12), "with a clone");
+	assert_int_equal(ftl_record_next(bed.ftl, 0), 12);
+	assert_int_equal(ftl_record_next(bed.ftl, 13), 70);
+	assert_int_equal(ftl_record_next(bed.ftl, 71), FTL_NR_RANGES);
+	change = (struct ftl_record_change){.id = 70, .is_removal = true};
+	assert_int_equal(bed_trim(&bed, ftl_lba(1, 0), 1, &change), 0);
+	bed_reopen(&bed, true);
+	assert_null(ftl_record(bed.ftl, 70));
+	assert_non_null(ftl_record(bed.ftl, 12));
+	bed_close(&bed);
+}
+
+/* Puts of one block that are in flight at a time, a part and the whole, take effect in their order. */
+static void test_order(void **state)
+{
+	enum { NR = 50 };
+	struct bed_request puts[NR], trim = {0};
+	uint8_t *data = bed_memory(NR * FTL_BLOCK), *back = bed_memory(FTL_BLOCK);
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	memset(data, 0x11, FTL_BLOCK);
+	bed_begin_put(&bed, &puts[0], 5, 0, data, FTL_BLOCK);
+	trim.trim = (struct ftl_trim){.lba = 4, .count = 2, .done = bed_trim_done};
+	ftl_trim(bed.ftl, &trim.trim);
+	for (unsigned i = 1; i < NR; i++) {
+		memset(data + i * FTL_BLOCK, (int)i, FTL_BLOCK);
+		bed_begin_put(&bed, &puts[i], 5, i, data + i * FTL_BLOCK, 100);
+	}
+	for (unsigned i = 0; i < NR; i++) {
+		bed_wait(&bed, &puts[i]);
+		assert_int_equal(puts[i].put.result, 0);
+	}
+	assert_int_equal(bed_get(&bed, 5, 0, back, FTL_BLOCK), 0);
+	for (unsigned i = 0; i < NR + 110; i++)
+		assert_int_equal(back[i], i < NR ? i : i < NR - 1 + 100 ? NR - 1 : 0);
+	bed_close(&bed);
+	free(data);
+	free(back);
+}
+
+static void test_what_is_wrong_is_refused(void **state)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	assert_int_equal(bed_put(&bed, ftl_lba(FTL_NR_RANGES, 0), 0, data, 1), -EINVAL);
+	assert_int_equal(bed_put(&bed, ftl_lba(1, UINT32_MAX), 0, data, FTL_BLOCK), 0);
+	assert_int_equal(bed_put(&bed, ftl_lba(1, UINT32_MAX), 1, data, FTL_BLOCK), -EINVAL);
+	assert_int_equal(bed_put(&bed, 1, UINT64_MAX, data, FTL_BLOCK), -EINVAL);
+	assert_int_equal(bed_get(&bed, 1, UINT64_MAX - 5, data, FTL_BLOCK), -EINVAL);
+	assert_int_equal(bed_trim(&bed, ftl_lba(1, 5), UINT64_C(1) << 32, NULL), -EINVAL);
+	assert_int_equal(bed_clone(&bed, 10, 15, 6, NULL), -EINVAL);
+	assert_int_equal(bed_clone(&bed, 10, ftl_lba(1, UINT32_MAX), 2, NULL), -EINVAL);
+	assert_int_equal(bed_put(&bed, 1, 0, data, 0), 0);
+	assert_int_equal(bed_get(&bed, 1, 0, data, 0), 0);
+	bed_close(&bed);
+	free(data);
+}
+
+static void test_read_only(void **state)
+{
+	struct flash_fake_counts before, after;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	bed_fill(&bed, 9, 0x99);
+	assert_int_equal(bed_sync(&bed), 0);
+	ftl_abandon(bed.ftl);
+	flash_fake_counts(bed.device, &before);
+	assert_int_equal(ftl_open(bed.device, FTL_READ_ONLY, &bed.ftl), 0);
+	bed_expect(&bed, 9, 0x99);
+	assert_int_equal(bed_put(&bed, 9, 0, "x", 1), -EROFS);
+	assert_int_equal(bed_trim(&bed, 9, 1, NULL), -EROFS);
+	assert_int_equal(ftl_audit(bed.ftl), 0);
+	assert_int_equal(ftl_close(bed.ftl), 0);
+	flash_fake_counts(bed.device, &after);
+	assert_int_equal(before.nr_writes, after.nr_writes);
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	bed_expect(&bed, 9, 0x99);
+	bed_close(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_is_zeros),
+		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_each_page_is_told),
+		cmocka_unit_test(test_trim),
+		cmocka_unit_test(test_clone),
+		cmocka_unit_test(test_records),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_what_is_wrong_is_refused),
+		cmocka_unit_test(test_read_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

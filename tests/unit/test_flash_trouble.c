@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The translation layer in trouble: no space, devices that fail, bytes that are not what was written, devices that are not ours. */
+#include "flash_bed.h"
+
+#include "flash/format.h"
+
+/* Where on the device the block's data is: its bytes are looked for. */
+static uint64_t find(struct bed *bed, const void *bytes)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+
+	for (uint64_t at = bed->device->size; at > 0;) {
+		at -= FTL_BLOCK;
+		flash_fake_peek(bed->device, at, data, FTL_BLOCK);
+		if (memcmp(data, bytes, FTL_BLOCK) == 0) {
+			free(data);
+			return at;
+		}
+	}
+	fail_msg("not found");
+	return 0;
+}
+
+static uint64_t find_filled(struct bed *bed, uint8_t byte)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint64_t at;
+
+	memset(data, byte, FTL_BLOCK);
+	at = find(bed, data);
+	free(data);
+	return at;
+}
+
+static int get_block(struct bed *bed, uint64_t lba)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	int rc = bed_get(bed, lba, 0, data, FTL_BLOCK);
+
+	free(data);
+	return rc;
+}
+
+static void test_no_space(void **state)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint64_t nr = 0;
+	struct bed bed;
+	struct ftl_stat stat;
+	int rc;
+
+	(void)state;
+	bed_open(&bed);
+	memset(data, 0x42, FTL_BLOCK);
+	while ((rc = bed_put(&bed, ftl_lba(1, (uint32_t)nr), 0, data, FTL_BLOCK)) == 0)
+		nr++;
+	assert_int_equal(rc, -ENOSPC);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(nr, stat.capacity_blocks);
+	assert_int_equal(stat.free_blocks, 0);
+	/* What is there can be read, overwritten as often as one likes, synced and trimmed. */
+	for (uint64_t i = 0; i < 3 * nr; i++) {
+		data[0] = (uint8_t)i;
+		assert_int_equal(bed_put(&bed, ftl_lba(1, (uint32_t)(i * 7919 % nr)), 0, data,
+					 FTL_BLOCK), 0);
+	}
+	assert_int_equal(bed_put(&bed, ftl_lba(2, 0), 0, data, FTL_BLOCK), -ENOSPC);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	for (uint64_t i = 0; i < nr; i++)
+		assert_int_equal(get_block(&bed, ftl_lba(1, (uint32_t)i)), 0);
+	assert_int_equal(bed_put(&bed, ftl_lba(2, 0), 0, data, FTL_BLOCK), -ENOSPC);
+	assert_int_equal(bed_trim(&bed, ftl_lba(1, 17), 1, NULL), 0);
+	assert_int_equal(bed_put(&bed, ftl_lba(2, 0), 0, data, FTL_BLOCK), 0);
+	assert_int_equal(bed_put(&bed, ftl_lba(2, 1), 0, data, FTL_BLOCK), -ENOSPC);
+	assert_int_equal(ftl_audit(bed.ftl), 0);
+	bed_close(&bed);
+	free(data);
+}
+
+static void test_no_map_pages(void **state)
+{
+	const struct flash_fake_options device = {.size = 8U << 20, .sector = 4096, .seed = 1};
+	const struct ftl_options options = {.segment_bytes = 65536, .nr_map_pages = 4};
+	struct bed bed;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	for (unsigned i = 0; i < 4; i++)
+		bed_fill(&bed, ftl_lba(i, 0), (uint8_t)(1 + i));
+	assert_int_equal(bed_put(&bed, ftl_lba(9, 0), 0, "x", 1), -ENOSPC);
+	assert_int_equal(bed_trim(&bed, ftl_lba(2, 0), 1, NULL), 0);
+	bed_fill(&bed, ftl_lba(9, 0), 0x99);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, ftl_lba(9, 0), 0x99);
+	bed_expect(&bed, ftl_lba(2, 0), 0);
+	bed_expect(&bed, ftl_lba(3, 0), 4);
+	bed_close(&bed);
+}
+
+static void test_a_block_cannot_be_read(void **state)
+{
+	struct flash_fake_fault fault = {
+		.opcode = FLASH_IO_READ, .length = FTL_BLOCK, .error = -EIO};
+	uint8_t *data = bed_memory(3 * FTL_BLOCK);
+	struct bed_request request = {.iov = {data, 3 * FTL_BLOCK}};
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	for (unsigned i = 0; i < 60; i++)
+		bed_fill(&bed, i, (uint8_t)(1 + i));
+	fault.offset = find_filled(&bed, 1 + 20);
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	request.get = (struct ftl_get){.lba = 19,
+				       .length = 3 * FTL_BLOCK,
+				       .iov = &request.iov,
+				       .nr_iov = 1,
+				       .done = bed_get_done};
+	ftl_get(bed.ftl, &request.get);
+	bed_wait(&bed, &request);
+	assert_int_equal(request.get.result, -EIO);
+	assert_int_equal(data[0], 20);
+	assert_int_equal(data[2 * FTL_BLOCK], 22);
+	/* A part of it cannot be changed, all of it can. The rest lives, also through cleaning. */
+	assert_int_equal(bed_put(&bed, 20, 5, "x", 1), -EIO);
+	for (unsigned round = 0; round < 40; round++) {
+		for (unsigned i = 100; i < 100 + 60; i++)
+			bed_fill(&bed, i, (uint8_t)round);
+	}
+	for (unsigned i = 0; i < 60; i += 2)
+		bed_fill(&bed, i == 20 ? 21 : i, (uint8_t)(1 + (i == 20 ? 21 : i)));
+	for (unsigned i = 0; i < 60; i++) {
+		if (i == 20)
+			assert_int_equal(get_block(&bed, i), -EIO);
+		else
+			bed_expect(&bed, i, (uint8_t)(1 + i));
+	}
+	ftl_stat(bed.ftl, &stat);
+	assert_true(stat.read_errors > 0);
+	bed_fill(&bed, 20, 0x55);
+	bed_expect(&bed, 20, 0x55);
+	bed_reopen(&bed, true);
+	bed_expect(&bed, 20, 0x55);
+	bed_close(&bed);
+	free(data);
+}
+
+static void test_writes_fail(void **state)
+{
+	struct flash_fake_fault fault = {
+		.opcode = FLASH_IO_WRITE, .offset = 6U << 20, .length = 200000, .error = -EIO};
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	ftl_stat(bed.ftl, &stat);
+	for (unsigned i = 0; i < 3 * stat.capacity_blocks; i++)
+		bed_fill(&bed, ftl_lba(1, i * 7 % 800), (uint8_t)(i * 7 % 800));
+	for (unsigned i = 0; i < 800; i++)
+		bed_expect(&bed, ftl_lba(1, i), (uint8_t)i);
+	ftl_stat(bed.ftl, &stat);
+	assert_true(stat.write_errors > 0);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	for (unsigned i = 0; i < 800; i++)
+		bed_expect(&bed, ftl_lba(1, i), (uint8_t)i);
+	for (unsigned i = 0; i < 3 * stat.capacity_blocks; i++)
+		bed_fill(&bed, ftl_lba(1, i * 7 % 800), (uint8_t)(i * 7 % 800));
+	ftl_stat(bed.ftl, &stat);
+	assert_true(stat.nr_by_state[FTL_SEGMENT_BAD] > 0);
+	bed_reopen(&bed, true);
+	ftl_stat(bed.ftl, &stat);
+	assert_true(stat.nr_by_state[FTL_SEGMENT_BAD] > 0);
+	bed_close(&bed);
+	free(data);
+}
+
+static void test_the_journal_cannot_be_written(void **state)
+{
+	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO};
+	struct format_superblock superblock;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	flash_fake_peek(bed.device, 0, &superblock, sizeof(superblock));
+	fault.offset = superblock.journal_at * FTL_BLOCK;
+	fault.length = superblock.journal_blocks * FTL_BLOCK;
+	bed_fill(&bed, 3, 0x33);
+	assert_int_equal(bed_sync(&bed), 0);
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	bed_fill(&bed, 3, 0x44);
+	assert_int_equal(bed_sync(&bed), -EIO);
+	assert_int_equal(bed_put(&bed, 4, 0, "x", 1), -EIO);
+	assert_int_equal(bed_trim(&bed, 3, 1, NULL), -EIO);
+	bed_expect(&bed, 3, 0x44);
+	assert_int_equal(ftl_close(bed.ftl), -EIO);
+	flash_fake_heal(bed.device);
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	assert_int_equal(get_block(&bed, 3), 0);
+	bed_close(&bed);
+}
+
+static void test_stale_and_swapped_blocks(void **state)
+{
+	uint8_t *a = bed_memory(FTL_BLOCK), *b = bed_memory(FTL_BLOCK), *old = bed_memory(FTL_BLOCK);
+	uint64_t at_a, at_b;
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	bed_fill(&bed, 1, 0xa1);
+	bed_fill(&bed, 2, 0xb2);
+	at_a = find_filled(&bed, 0xa1);
+	at_b = find_filled(&bed, 0xb2);
+	flash_fake_peek(bed.device, at_a, a, FTL_BLOCK);
+	flash_fake_peek(bed.device, at_b, b, FTL_BLOCK);
+	assert_int_equal(flash_fake_poke(bed.device, at_a, b, FTL_BLOCK), 0);
+	assert_int_equal(flash_fake_poke(bed.device, at_b, a, FTL_BLOCK), 0);
+	assert_int_equal(get_block(&bed, 1), -EBADMSG);
+	assert_int_equal(get_block(&bed, 2), -EBADMSG);
+	assert_int_equal(flash_fake_poke(bed.device, at_a, a, FTL_BLOCK), 0);
+	assert_int_equal(flash_fake_poke(bed.device, at_b, b, FTL_BLOCK), 0);
+	bed_expect(&bed, 1, 0xa1);
+	/* What block 1 was before, at the place of what it is. */
+	memcpy(old, a, FTL_BLOCK);
+	bed_fill(&bed, 1, 0xa2);
+	assert_int_equal(flash_fake_poke(bed.device, find_filled(&bed, 0xa2), old, FTL_BLOCK), 0);
+	assert_int_equal(get_block(&bed, 1), -EBADMSG);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.crc_errors, 3);
+	bed_expect(&bed, 2, 0xb2);
+	bed_close(&bed);
+	free(a);
+	free(b);
+	free(old);
+}
+
+static void test_what_is_no_layer(void **state)
+{
+	const struct flash_fake_options options = {.size = 8U << 20, .sector = 512, .seed = 1};
+	const struct ftl_options forced = {.segment_bytes = 65536, .is_forced = true}, plain = {
+		.segment_bytes = 65536};
+	struct format_superblock superblock;
+	struct flash_device *device, *small;
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct ftl *ftl;
+
+	(void)state;
+	assert_int_equal(flash_fake_open(&options, &device), 0);
+	assert_int_equal(ftl_open(device, 0, &ftl), -EINVAL);
+	assert_int_equal(flash_fake_poke(device, 1024, "\x53\xef", 2), 0);
+	assert_int_equal(ftl_create(device, &plain), -EEXIST);
+	assert_int_equal(ftl_open(device, 0, &ftl), -EINVAL);
+	assert_int_equal(ftl_create(device, &forced), 0);
+	assert_int_equal(ftl_create(device, &plain), -EEXIST);
+	/* A newer one, and one that is damaged, whose copy serves. */
+	flash_fake_peek(device, 0, &superblock, sizeof(superblock));
+	superblock.version++;
+	assert_int_equal(flash_fake_poke(device, 0, &superblock, sizeof(superblock)), 0);
+	assert_int_equal(ftl_open(device, 0, &ftl), -EPROTONOSUPPORT);
+	superblock.version--;
+	superblock.nr_segments++;
+	assert_int_equal(flash_fake_poke(device, 0, &superblock, sizeof(superblock)), 0);
+	assert_int_equal(ftl_open(device, 0, &ftl), 0);
+	assert_int_equal(ftl_close(ftl), 0);
+	assert_int_equal(flash_fake_poke(device, options.size - FTL_BLOCK, "x", 1), 0);
+	assert_int_equal(ftl_open(device, 0, &ftl), -EBADMSG);
+	superblock.nr_segments--;
+	assert_int_equal(flash_fake_poke(device, 0, &superblock, sizeof(superblock)), 0);
+	/* Cut off. */
+	assert_int_equal(flash_fake_open(&(struct flash_fake_options){.size = 4U << 20, .sector = 512},
+					 &small), 0);
+	for (uint64_t at = 0; at < 4U << 20; at += FTL_BLOCK) {
+		flash_fake_peek(device, at, data, FTL_BLOCK);
+		assert_int_equal(flash_fake_poke(small, at, data, FTL_BLOCK), 0);
+	}
+	assert_int_equal(ftl_open(small, 0, &ftl), -EINVAL);
+	flash_device_close(small);
+	/* Both anchors. */
+	assert_int_equal(flash_fake_poke(device, FTL_BLOCK, "x", 1), 0);
+	assert_int_equal(flash_fake_poke(device, 2 * FTL_BLOCK, "x", 1), 0);
+	assert_int_equal(ftl_open(device, 0, &ftl), -EBADMSG);
+	flash_device_close(device);
+	assert_int_equal(flash_fake_open(&(struct flash_fake_options){.size = 1U << 20, .sector = 512},
+					 &small), 0);
+	assert_int_equal(ftl_create(small, &plain), -ENOSPC);
+	flash_device_close(small);
+	free(data);
+}
+
+/*
+ * An anchor that is lost: the one before it serves if the journal still has everything since, or the loss is told. Nothing is
+ * silently older than it was.
+ */
+static void test_the_newest_anchor_is_lost(void **state)
+{
+	unsigned nr_told = 0;
+
+	(void)state;
+	for (unsigned nr = 40; nr < 100; nr++) {
+		struct format_anchor anchors[2];
+		struct bed bed;
+		unsigned newest;
+		int rc;
+
+		bed_open(&bed);
+		for (unsigned i = 0; i < nr; i++) {
+			bed_fill(&bed, i % 10, (uint8_t)i);
+			assert_int_equal(bed_sync(&bed), 0);
+		}
+		ftl_abandon(bed.ftl);
+		for (unsigned i = 0; i < 2; i++)
+			flash_fake_peek(bed.device, (1 + i) * FTL_BLOCK, &anchors[i],
+					sizeof(anchors[i]));
+		newest = anchors[1].generation > anchors[0].generation;
+		assert_int_equal(flash_fake_poke(bed.device, (1 + newest) * FTL_BLOCK, "x", 1), 0);
+		rc = ftl_open(bed.device, 0, &bed.ftl);
+		nr_told += rc == -EBADMSG;
+		if (rc)
+			assert_int_equal(rc, -EBADMSG);
+		for (unsigned i = nr - 10; i < nr && !rc; i++)
+			bed_expect(&bed, i % 10, (uint8_t)i);
+		if (!rc)
+			assert_int_equal(ftl_close(bed.ftl), 0);
+		flash_device_close(bed.device);
+	}
+	print_message("%u of 60 were told\n", nr_told);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_space),
+		cmocka_unit_test(test_no_map_pages),
+		cmocka_unit_test(test_a_block_cannot_be_read),
+		cmocka_unit_test(test_writes_fail),
+		cmocka_unit_test(test_the_journal_cannot_be_written),
+		cmocka_unit_test(test_stale_and_swapped_blocks),
+		cmocka_unit_test(test_what_is_no_layer),
+		cmocka_unit_test(test_the_newest_anchor_is_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
