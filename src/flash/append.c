@@ -77,14 +77,15 @@ static void summarise(struct ftl *ftl)
 		summary_encode(segments, segment, ftl->summary, size);
 		ftl->counts.summary_blocks += size / FTL_BLOCK;
 		ftl->summary_iov = (struct iovec){ftl->summary, size};
-		ftl->summary_io = (struct flash_io){
-			.opcode = FLASH_IO_WRITE,
-			.offset = (uint64_t)segment_place(segments, segment, segments->data_blocks) *
-				  FTL_BLOCK,
-			.length = size,
-			.iov = &ftl->summary_iov,
-			.nr_iov = 1,
-			.done = summary_written};
+		ftl->summary_io =
+			(struct flash_io){.opcode = FLASH_IO_WRITE,
+					  .offset = (uint64_t)segment_place(segments, segment,
+									    segments->data_blocks) *
+						    FTL_BLOCK,
+					  .length = size,
+					  .iov = &ftl->summary_iov,
+					  .nr_iov = 1,
+					  .done = summary_written};
 		flash_device_submit(ftl->device, &ftl->summary_io);
 	}
 }
@@ -154,7 +155,7 @@ static void written(struct flash_io *io)
 		wear(ftl, segment, write);
 		restage(ftl, write);
 	} else {
-		cds_list_for_each_entry_safe(piece, next, &write->pieces, node) {
+		cds_list_for_each_entry_safe (piece, next, &write->pieces, node) {
 			cds_list_del(&piece->node);
 			piece_written(piece, 0);
 		}
@@ -203,7 +204,8 @@ static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
 
 	if (!rest)
 		return false;
-	memcpy((char *)rest + offsetof(struct piece, put), (char *)piece + offsetof(struct piece, put),
+	memcpy((char *)rest + offsetof(struct piece, put),
+	       (char *)piece + offsetof(struct piece, put),
 	       sizeof(*piece) - offsetof(struct piece, put));
 	rest->nr_blocks = piece->nr_blocks - nr;
 	rest->lba += nr;
@@ -301,7 +303,8 @@ static bool write_staged(struct ftl *ftl, unsigned stream)
 	write->stream = stream;
 	write->io = (struct flash_io){
 		.opcode = FLASH_IO_WRITE,
-		.offset = (uint64_t)segment_place(&ftl->segments, segment, segment->next) * FTL_BLOCK,
+		.offset =
+			(uint64_t)segment_place(&ftl->segments, segment, segment->next) * FTL_BLOCK,
 		.iov = write->iov,
 		.done = written};
 	fill(ftl, write, &appender->staged);
@@ -341,7 +344,7 @@ void append_refuse(struct ftl *ftl, int code)
 	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
 		struct piece *piece, *next;
 
-		cds_list_for_each_entry_safe(piece, next, &ftl->appenders[stream].staged, node) {
+		cds_list_for_each_entry_safe (piece, next, &ftl->appenders[stream].staged, node) {
 			if (is_cleaners(piece))
 				continue;
 			cds_list_del(&piece->node);
@@ -415,7 +418,7 @@ void release_progress(struct ftl *ftl)
 
 	if (ftl_refusal(ftl))
 		return;
-	cds_list_for_each_entry_safe(segment, next, &segments->pending, node) {
+	cds_list_for_each_entry_safe (segment, next, &segments->pending, node) {
 		if (segment->tag > ftl->journal.flushed) {
 			if (is_short)
 				journal_want(&ftl->journal, segment->tag);

@@ -151,7 +151,8 @@ void ftl_record_change(struct ftl *ftl, const struct ftl_record_change *change)
 	uint32_t nr = change->is_removal ? 1 : 1 + FORMAT_KEEP_SLOTS;
 
 	_Static_assert(FORMAT_KEEP_SLOTS * sizeof(records[0]) == FTL_RECORD_BYTES, "slots");
-	records[0] = record_make(change->is_removal ? FORMAT_REMOVE : FORMAT_KEEP, change->id, 0, 0);
+	records[0] =
+		record_make(change->is_removal ? FORMAT_REMOVE : FORMAT_KEEP, change->id, 0, 0);
 	memcpy(&records[1], change->data, sizeof(change->data));
 	journal_append(&ftl->journal, records, nr);
 	check(ftl, records_apply(ftl->records, change));

@@ -97,8 +97,9 @@ static int compare(struct audit *audit, struct segment *segment)
 			return error_fail(-EBADMSG, "block %u of the device: %u refer to it", place,
 					  found);
 		if (nr ? found != nr : found > 1)
-			return error_fail(-EBADMSG, "block %u of the device: %u refer to it, not %u",
-					  place, found, nr);
+			return error_fail(-EBADMSG,
+					  "block %u of the device: %u refer to it, not %u", place,
+					  found, nr);
 	}
 	if (valid != segment->valid)
 		return error_fail(-EBADMSG, "segment %u has %u valid blocks, not %u",
@@ -113,7 +114,8 @@ int ftl_audit(struct ftl *ftl)
 	uint64_t used = 0;
 	int rc = 0;
 
-	audit.references = calloc((size_t)segments->nr * segments->segment_blocks, sizeof(uint32_t));
+	audit.references =
+		calloc((size_t)segments->nr * segments->segment_blocks, sizeof(uint32_t));
 	if (!audit.references)
 		return error_code(-ENOMEM);
 	for (uint32_t i = 0; i < ftl->map.nr_slots && !rc; i++) {

@@ -143,7 +143,8 @@ static void write_tables(struct ftl *ftl)
 	checkpoint->iov = (struct iovec){checkpoint->tables + at * FORMAT_BLOCK, nr * FORMAT_BLOCK};
 	checkpoint->io = (struct flash_io){
 		.opcode = FLASH_IO_WRITE,
-		.offset = (tables_at(&ftl->layout, checkpoint->next.generation) + at) * FORMAT_BLOCK,
+		.offset =
+			(tables_at(&ftl->layout, checkpoint->next.generation) + at) * FORMAT_BLOCK,
 		.length = nr * FORMAT_BLOCK,
 		.iov = &checkpoint->iov,
 		.nr_iov = 1,
@@ -170,14 +171,14 @@ static void flushed(struct flash_io *io)
 	anchor_encode(&checkpoint->next, checkpoint->anchor_block);
 	checkpoint->stage = CHECKPOINT_ANCHORING;
 	checkpoint->iov = (struct iovec){checkpoint->anchor_block, FORMAT_BLOCK};
-	checkpoint->io = (struct flash_io){
-		.opcode = FLASH_IO_WRITE,
-		.flags = FLASH_IO_DURABLE,
-		.offset = anchor_at(checkpoint->next.generation) * FORMAT_BLOCK,
-		.length = FORMAT_BLOCK,
-		.iov = &checkpoint->iov,
-		.nr_iov = 1,
-		.done = anchored};
+	checkpoint->io =
+		(struct flash_io){.opcode = FLASH_IO_WRITE,
+				  .flags = FLASH_IO_DURABLE,
+				  .offset = anchor_at(checkpoint->next.generation) * FORMAT_BLOCK,
+				  .length = FORMAT_BLOCK,
+				  .iov = &checkpoint->iov,
+				  .nr_iov = 1,
+				  .done = anchored};
 	checkpoint->nr_in_flight++;
 	flash_device_submit(ftl->device, &checkpoint->io);
 }
@@ -188,7 +189,8 @@ static void write_some(struct ftl *ftl)
 
 	while (!cds_list_empty(&checkpoint->frozen) && !cds_list_empty(&checkpoint->spare))
 		write_page(ftl, cds_list_first_entry(&checkpoint->frozen, struct map_page, frozen));
-	if (!checkpoint->is_writing_tables && checkpoint->tables_written < checkpoint->tables_blocks)
+	if (!checkpoint->is_writing_tables &&
+	    checkpoint->tables_written < checkpoint->tables_blocks)
 		write_tables(ftl);
 	/*
 	 * The journal's blocks before the checkpoint are on their way to the ring's places that come free with it, and must

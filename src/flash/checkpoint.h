@@ -47,7 +47,7 @@ struct checkpoint {
 	struct cds_list_head spare;
 	unsigned nr_in_flight;
 	char *tables;
-	uint64_t tables_blocks; /* that the tables take                  */
+	uint64_t tables_blocks;	 /* that the tables take                  */
 	uint64_t tables_written; /* blocks that were submitted           */
 	bool is_writing_tables;
 	struct flash_io io; /* tables, flush, anchor                         */

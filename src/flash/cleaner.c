@@ -170,7 +170,8 @@ static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
 
 	read->cleaner = cleaner;
 	read->nr = nr;
-	read->iov = (struct iovec){cleaner->memory + (size_t)at * FTL_BLOCK, (size_t)nr * FTL_BLOCK};
+	read->iov =
+		(struct iovec){cleaner->memory + (size_t)at * FTL_BLOCK, (size_t)nr * FTL_BLOCK};
 	read->io = (struct flash_io){.opcode = FLASH_IO_READ,
 				     .offset = (uint64_t)cleaner->from[at] * FTL_BLOCK,
 				     .length = (uint64_t)nr * FTL_BLOCK,
@@ -187,8 +188,7 @@ static void read_batch(struct ftl *ftl)
 
 	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
 		nr = 1;
-		while (at + nr < cleaner->nr &&
-		       cleaner->from[at + nr] == cleaner->from[at] + nr)
+		while (at + nr < cleaner->nr && cleaner->from[at + nr] == cleaner->from[at] + nr)
 			nr++;
 		read_run(ftl, at, nr);
 	}
@@ -364,14 +364,15 @@ static void begin(struct ftl *ftl, struct segment *victim)
 	}
 	cleaner->stage = CLEANER_SUMMARY;
 	cleaner->iov = (struct iovec){cleaner->summary, size};
-	cleaner->io = (struct flash_io){
-		.opcode = FLASH_IO_READ,
-		.offset = (uint64_t)segment_place(&ftl->segments, victim, ftl->segments.data_blocks) *
-			  FTL_BLOCK,
-		.length = size,
-		.iov = &cleaner->iov,
-		.nr_iov = 1,
-		.done = summary_read};
+	cleaner->io =
+		(struct flash_io){.opcode = FLASH_IO_READ,
+				  .offset = (uint64_t)segment_place(&ftl->segments, victim,
+								    ftl->segments.data_blocks) *
+					    FTL_BLOCK,
+				  .length = size,
+				  .iov = &cleaner->iov,
+				  .nr_iov = 1,
+				  .done = summary_read};
 	flash_device_submit(ftl->device, &cleaner->io);
 }
 

@@ -56,10 +56,10 @@ static int make_pools(struct ftl *ftl)
 static void init_lists(struct ftl *ftl)
 {
 	struct cds_list_head *const lists[] = {
-		&ftl->order,	    &ftl->gets,		 &ftl->puts,	     &ftl->sweeps,
-		&ftl->syncs,	    &ftl->ended_gets,	 &ftl->ended_puts,   &ftl->ended_sweeps,
-		&ftl->ended_syncs,  &ftl->spare_pieces,	 &ftl->blocked,	     &ftl->stalled,
-		&ftl->spare_writes, &ftl->spare_reads,	 &ftl->spare_bounces, &ftl->closing,
+		&ftl->order,	    &ftl->gets,		&ftl->puts,	     &ftl->sweeps,
+		&ftl->syncs,	    &ftl->ended_gets,	&ftl->ended_puts,    &ftl->ended_sweeps,
+		&ftl->ended_syncs,  &ftl->spare_pieces, &ftl->blocked,	     &ftl->stalled,
+		&ftl->spare_writes, &ftl->spare_reads,	&ftl->spare_bounces, &ftl->closing,
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -143,8 +143,8 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options)
 		rc = superblock_write(device, &layout);
 	ftl_free(ftl);
 	return rc ? error_fail(rc, "make a flash layer: the device cannot be written: %s",
-			       afar_strerror(rc)) :
-		    0;
+			       afar_strerror(rc))
+		  : 0;
 }
 
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
@@ -220,7 +220,8 @@ void order_end(struct ftl *ftl, struct ftl_order *order)
 
 static bool overlap(uint64_t lba, uint64_t count, uint64_t other, uint64_t other_count)
 {
-	return count && other_count && (lba < other ? other - lba < count : lba - other < other_count);
+	return count && other_count &&
+	       (lba < other ? other - lba < count : lba - other < other_count);
 }
 
 bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count)
@@ -233,7 +234,7 @@ bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t 
 {
 	struct ftl_order *order;
 
-	cds_list_for_each_entry(order, &ftl->order, node) {
+	cds_list_for_each_entry (order, &ftl->order, node) {
 		if (order->ticket >= ticket)
 			break;
 		/* Those of no blocks, but a record, belong to all. */
@@ -270,23 +271,23 @@ void ftl_progress(struct ftl *ftl)
 }
 
 /* Calls `done` of those in the list that ended until now; what they submit ends later. */
-#define deliver(ftl, list, type)                                                                  \
-	({                                                                                        \
-		struct cds_list_head deliver_now;                                                 \
-		int deliver_nr = 0;                                                               \
-                                                                                                  \
-		CDS_INIT_LIST_HEAD(&deliver_now);                                                 \
-		cds_list_splice(list, &deliver_now);                                              \
-		CDS_INIT_LIST_HEAD(list);                                                         \
-		while (!cds_list_empty(&deliver_now)) {                                           \
-			struct type *deliver_one =                                                \
-				cds_list_first_entry(&deliver_now, struct type, node);            \
-                                                                                                  \
-			cds_list_del(&deliver_one->node);                                         \
-			deliver_nr++;                                                             \
-			deliver_one->done(deliver_one);                                           \
-		}                                                                                 \
-		deliver_nr;                                                                       \
+#define deliver(ftl, list, type)                                                       \
+	({                                                                             \
+		struct cds_list_head deliver_now;                                      \
+		int deliver_nr = 0;                                                    \
+                                                                                       \
+		CDS_INIT_LIST_HEAD(&deliver_now);                                      \
+		cds_list_splice(list, &deliver_now);                                   \
+		CDS_INIT_LIST_HEAD(list);                                              \
+		while (!cds_list_empty(&deliver_now)) {                                \
+			struct type *deliver_one =                                     \
+				cds_list_first_entry(&deliver_now, struct type, node); \
+                                                                                       \
+			cds_list_del(&deliver_one->node);                              \
+			deliver_nr++;                                                  \
+			deliver_one->done(deliver_one);                                \
+		}                                                                      \
+		deliver_nr;                                                            \
 	})
 
 static int deliver_sweeps(struct ftl *ftl)

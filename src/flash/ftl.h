@@ -301,7 +301,8 @@ struct ftl_stat {
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
 	uint32_t map_slots_used;
 	uint64_t map_bytes; /* of memory: pages and tables                                  */
-	uint64_t shares; /* addresses of blocks that are, or were, shared: a clone of n adds 2n at most */
+	uint64_t
+		shares; /* addresses of blocks that are, or were, shared: a clone of n adds 2n at most */
 	uint32_t journal_used; /* blocks that the next recovery would read                     */
 	/* since it was opened */
 	uint64_t gets, puts, syncs, trims, clones;

@@ -20,19 +20,19 @@
 #include "flash/map.h"
 #include "flash/segments.h"
 
-#define WINDOW_BITS	 8U
-#define PIECE_BLOCKS	 (1U << WINDOW_BITS)
-#define NR_PIECES	 512U /* for puts; and as many more for splitting as there are streams */
-#define NR_BUCKETS	 256U
-#define BOUNCE_BLOCKS	 16U
-#define NR_BOUNCES	 64U
-#define NR_WRITES	 32U
-#define NR_READS	 256U
-#define NR_STREAMS	 8U
-#define CLEANER_BLOCKS	 64U /* moved at a time                    */
-#define CLEANER_RESERVE	 2U  /* free segments that are the cleaner's alone */
-#define WRITE_ATTEMPTS	 4U
-#define FLUSH_EVERY	 64U /* blocks of the journal: what recovery has to verify is bounded by it */
+#define WINDOW_BITS	8U
+#define PIECE_BLOCKS	(1U << WINDOW_BITS)
+#define NR_PIECES	512U /* for puts; and as many more for splitting as there are streams */
+#define NR_BUCKETS	256U
+#define BOUNCE_BLOCKS	16U
+#define NR_BOUNCES	64U
+#define NR_WRITES	32U
+#define NR_READS	256U
+#define NR_STREAMS	8U
+#define CLEANER_BLOCKS	64U /* moved at a time                    */
+#define CLEANER_RESERVE 2U  /* free segments that are the cleaner's alone */
+#define WRITE_ATTEMPTS	4U
+#define FLUSH_EVERY	64U /* blocks of the journal: what recovery has to verify is bounded by it */
 
 struct bounce {
 	struct cds_list_head node;
@@ -48,8 +48,8 @@ struct piece {
 	struct ftl_put *put; /* NULL: the cleaner's                     */
 	uint64_t ticket;
 	uint64_t lba;
-	const uint64_t *lbas;	     /* the cleaner's: whose each block is; NULL: lba, lba + 1 …      */
-	const uint32_t *from;	     /* the cleaner's: the place each block is moved away from        */
+	const uint64_t *lbas; /* the cleaner's: whose each block is; NULL: lba, lba + 1 …      */
+	const uint32_t *from; /* the cleaner's: the place each block is moved away from        */
 	uint32_t nr_blocks;
 	uint32_t place;
 	uint32_t at;	/* of a part of a block: the first byte, */
@@ -64,8 +64,8 @@ struct piece {
 	uint32_t growth;   /* blocks that will be in use when it is done */
 	struct map_page *pages[2];
 	uint64_t pages_lba; /* the first block of pages[0] that is meant */
-	bool is_blocked;   /* by another piece or a sweep           */
-	bool is_direct;	   /* whole blocks of aligned memory        */
+	bool is_blocked;    /* by another piece or a sweep           */
+	bool is_direct;	    /* whole blocks of aligned memory        */
 	bool is_counted;
 	bool is_read; /* the rest of its block is there        */
 	struct segment *reading;
@@ -102,7 +102,7 @@ struct read {
 	size_t at; /* byte of the get   */
 	uint64_t lba;
 	uint32_t nr_blocks;
-	uint32_t skip;	/* of a part of a block */
+	uint32_t skip; /* of a part of a block */
 	uint32_t bytes;
 	unsigned iov_index; /* where its part of the get's memory begins */
 	size_t iov_offset;
@@ -125,13 +125,13 @@ struct cleaner {
 	struct ftl *ftl;
 	enum cleaner_stage stage;
 	struct segment *victim;
-	uint32_t index; /* of the victim: where the next batch begins */
-	uint32_t nr;	/* blocks in this batch                       */
-	uint32_t nr_left; /* of them, not written yet                   */
+	uint32_t index;	       /* of the victim: where the next batch begins */
+	uint32_t nr;	       /* blocks in this batch                       */
+	uint32_t nr_left;      /* of them, not written yet                   */
 	unsigned nr_in_flight; /* reads                                 */
-	bool has_failed; /* a block of the victim cannot be read, or is nobody's */
+	bool has_failed;       /* a block of the victim cannot be read, or is nobody's */
 	bool is_waiting;
-	uint64_t tokens; /* blocks it may move beside users' I/O       */
+	uint64_t tokens;      /* blocks it may move beside users' I/O       */
 	uint64_t seen_blocks; /* users' that it has got tokens for     */
 	uint64_t *summary;
 	char *memory;
@@ -146,7 +146,7 @@ struct cleaner {
 		struct cleaner *cleaner;
 		uint32_t nr;
 	} reads[CLEANER_BLOCKS]; /* of the blocks from the same index on */
-	struct flash_io io; /* the summary */
+	struct flash_io io;	 /* the summary */
 	struct iovec iov;
 };
 
@@ -320,9 +320,13 @@ int records_apply(struct records *records, const struct ftl_record_change *chang
 const void *records_find(const struct records *records, uint32_t id);
 uint32_t records_next(const struct records *records, uint32_t id);
 
-/* ---- recover.c ---- */
+/* ---- recover.c, replay.c ---- */
 
 int ftl_recover(struct ftl *ftl);
+/* What the journal says since the checkpoint; its end. */
+int recover_replay(struct ftl *ftl, uint64_t *end);
+/* The segment is free, whatever it was: nothing in it is valid. */
+void recover_set_free(struct ftl *ftl, struct segment *segment);
 
 /* ---- cleaner.c, policy.c ---- */
 

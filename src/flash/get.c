@@ -149,7 +149,8 @@ static void read_failed(struct read *read)
 
 	for (uint32_t i = 0; i < read->nr_blocks; i++) {
 		uint32_t bytes = left < FTL_BLOCK - skip ? left : FTL_BLOCK - skip;
-		struct read *one = read->nr_blocks > 1 && !read->bounce ? take_read(read->ftl) : NULL;
+		struct read *one =
+			read->nr_blocks > 1 && !read->bounce ? take_read(read->ftl) : NULL;
 
 		if (one) {
 			one->get = get;
@@ -162,8 +163,7 @@ static void read_failed(struct read *read)
 			one->iov_index = index;
 			one->iov_offset = offset;
 			one->crcs[0] = read->crcs[i];
-			one->io.nr_iov =
-				memory_iovecs(get->iov, index, offset, bytes, one->iov, 0);
+			one->io.nr_iov = memory_iovecs(get->iov, index, offset, bytes, one->iov, 0);
 			submit(one, read->io.offset / FTL_BLOCK + i);
 		} else {
 			report_error(read, at, i, bytes);
@@ -205,8 +205,7 @@ static uint32_t run_length(const struct ftl *ftl, const struct map_page *page, u
 {
 	uint64_t room = map_page_end(lba) - lba;
 	const struct format_entry *entries = map_entry(page, lba);
-	uint32_t left = ftl->segments.data_blocks -
-			segment_index(&ftl->segments, entries[0].place);
+	uint32_t left = ftl->segments.data_blocks - segment_index(&ftl->segments, entries[0].place);
 	uint32_t nr = 1;
 
 	if (nr_max > room)
@@ -223,10 +222,10 @@ static bool begin_read(struct ftl *ftl, struct ftl_get *get, struct map_page *pa
 		       uint32_t skip)
 {
 	size_t left = get->length - get->started;
-	uint32_t nr_max = left / FTL_BLOCK < PIECE_BLOCKS ? (uint32_t)(left / FTL_BLOCK) :
-							    PIECE_BLOCKS;
-	uint32_t nr = skip ? 0 :
-			     memory_direct_blocks(get->iov, get->nr_iov, get->iov_index,
+	uint32_t nr_max =
+		left / FTL_BLOCK < PIECE_BLOCKS ? (uint32_t)(left / FTL_BLOCK) : PIECE_BLOCKS;
+	uint32_t nr = skip ? 0
+			   : memory_direct_blocks(get->iov, get->nr_iov, get->iov_index,
 						  get->iov_offset, ftl->device->sector, nr_max);
 	const struct format_entry *entries = map_entry(page, lba);
 	struct read *read = take_read(ftl);
@@ -250,18 +249,20 @@ static bool begin_read(struct ftl *ftl, struct ftl_get *get, struct map_page *pa
 		read->io.nr_iov = memory_iovecs(get->iov, get->iov_index, get->iov_offset,
 						read->bytes, read->iov, 0);
 	} else {
-		nr_max = (uint32_t)((skip + (left < BOUNCE_BLOCKS * FTL_BLOCK ?
-						     left :
-						     BOUNCE_BLOCKS * FTL_BLOCK) +
-				     FTL_BLOCK - 1) / FTL_BLOCK);
+		nr_max =
+			(uint32_t)((skip +
+				    (left < BOUNCE_BLOCKS * FTL_BLOCK ? left
+								      : BOUNCE_BLOCKS * FTL_BLOCK) +
+				    FTL_BLOCK - 1) /
+				   FTL_BLOCK);
 		if (nr_max > BOUNCE_BLOCKS)
 			nr_max = BOUNCE_BLOCKS;
 		read->nr_blocks = run_length(ftl, page, lba, nr_max);
 		read->bytes = read->nr_blocks * FTL_BLOCK - skip;
 		if (read->bytes > left)
 			read->bytes = (uint32_t)left;
-		read->iov[0] = (struct iovec){read->bounce->bytes,
-					      (size_t)read->nr_blocks * FTL_BLOCK};
+		read->iov[0] =
+			(struct iovec){read->bounce->bytes, (size_t)read->nr_blocks * FTL_BLOCK};
 		read->io.nr_iov = 1;
 	}
 	for (uint32_t i = 0; i < read->nr_blocks; i++)
@@ -307,7 +308,7 @@ void gets_progress(struct ftl *ftl)
 {
 	struct ftl_get *get, *next;
 
-	cds_list_for_each_entry_safe(get, next, &ftl->gets, node) {
+	cds_list_for_each_entry_safe (get, next, &ftl->gets, node) {
 		if (!go_on(ftl, get))
 			break;
 		if (get->is_waiting)

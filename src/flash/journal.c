@@ -29,7 +29,7 @@ struct journal_block {
 	struct {
 		alignas(FORMAT_BLOCK) struct format_journal_header header;
 		struct format_record records[FORMAT_JOURNAL_RECORDS];
-	} *bytes;
+	} * bytes;
 };
 
 static struct journal_block *new_block(struct journal *journal)
@@ -64,9 +64,10 @@ static void free_block(struct journal_block *block)
 int journal_open(struct journal *journal, struct flash_device *device,
 		 const struct format_superblock *layout)
 {
-	*journal = (struct journal){
-		.device = device, .first = layout->journal_at, .nr_blocks = layout->journal_blocks,
-		.seed = checksum_crc32c(layout->uuid, sizeof(layout->uuid))};
+	*journal = (struct journal){.device = device,
+				    .first = layout->journal_at,
+				    .nr_blocks = layout->journal_blocks,
+				    .seed = checksum_crc32c(layout->uuid, sizeof(layout->uuid))};
 	CDS_INIT_LIST_HEAD(&journal->writing);
 	CDS_INIT_LIST_HEAD(&journal->spare);
 	for (unsigned i = 0; i < SPARE_BLOCKS; i++) {
@@ -87,9 +88,9 @@ void journal_close(struct journal *journal)
 
 	if (!journal->spare.next)
 		return;
-	cds_list_for_each_entry_safe(block, next, &journal->writing, node)
+	cds_list_for_each_entry_safe (block, next, &journal->writing, node)
 		free_block(block);
-	cds_list_for_each_entry_safe(block, next, &journal->spare, node)
+	cds_list_for_each_entry_safe (block, next, &journal->spare, node)
 		free_block(block);
 	free_block(journal->open);
 	*journal = (struct journal){0};
@@ -149,8 +150,9 @@ static void block_written(struct flash_io *io)
 		return;
 	}
 	if (io->result && !journal->failed) {
-		log_error("flash: the journal cannot be written: %s; nothing can be changed any more",
-			  afar_strerror(io->result));
+		log_error(
+			"flash: the journal cannot be written: %s; nothing can be changed any more",
+			afar_strerror(io->result));
 		journal->failed = -EIO;
 	}
 	block->has_ended = true;
@@ -258,8 +260,9 @@ static void flush_ended(struct flash_io *io)
 
 	journal->is_flushing = false;
 	if (io->result && !journal->failed) {
-		log_error("flash: the device cannot be flushed: %s; nothing can be changed any more",
-			  afar_strerror(io->result));
+		log_error(
+			"flash: the device cannot be flushed: %s; nothing can be changed any more",
+			afar_strerror(io->result));
 		journal->failed = -EIO;
 	}
 	if (!journal->failed && journal->flushing > journal->flushed)

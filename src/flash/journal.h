@@ -28,16 +28,16 @@ struct journal {
 	uint32_t nr_blocks;
 	uint32_t seed; /* of sums: what another layer left is not whole  */
 	uint64_t epoch;
-	uint64_t start;	  /* the block that recovery would begin with      */
-	uint64_t written; /* all blocks before this have been written      */
-	uint64_t flushed; /* and these survive                             */
-	uint64_t wanted;  /* somebody waits for `flushed` to be this       */
+	uint64_t start;	   /* the block that recovery would begin with      */
+	uint64_t written;  /* all blocks before this have been written      */
+	uint64_t flushed;  /* and these survive                             */
+	uint64_t wanted;   /* somebody waits for `flushed` to be this       */
 	uint64_t flushing; /* what the flush under way will make of flushed */
 	bool is_flushing;
 	bool is_short;	   /* somebody waits for room: a checkpoint is wanted */
 	uint32_t reserved; /* records                                       */
 	struct journal_block *open;
-	uint64_t sequence; /* of the open block                             */
+	uint64_t sequence;	      /* of the open block                             */
 	struct cds_list_head writing; /* by sequence                        */
 	struct cds_list_head spare;
 	struct flash_io flush;

@@ -14,7 +14,8 @@
 
 int map_open(struct map *map, struct flash_device *device, const struct format_superblock *layout)
 {
-	*map = (struct map){.device = device, .first = layout->map_at, .nr_slots = layout->nr_slots};
+	*map = (struct map){
+		.device = device, .first = layout->map_at, .nr_slots = layout->nr_slots};
 	CDS_INIT_LIST_HEAD(&map->changed);
 	map->slots = calloc(map->nr_slots, sizeof(*map->slots));
 	map->bytes = map->nr_slots * sizeof(*map->slots);
@@ -100,7 +101,7 @@ static int grow(struct map *map, void *array, uint32_t *nr, size_t size, uint32_
 	new = realloc(old, more * size);
 	if (!new)
 		return error_code(-ENOMEM);
-	memset((char *)new + *nr * size, 0, (more - *nr) * size);
+	memset((char *)new + *nr *size, 0, (more - *nr) * size);
 	map->bytes += (more - *nr) * size;
 	memcpy(array, &new, sizeof(new));
 	*nr = (uint32_t)more;
@@ -171,7 +172,7 @@ static void drop_empty(struct map *map)
 {
 	struct map_page *page, *next;
 
-	cds_list_for_each_entry_safe(page, next, &map->changed, changed) {
+	cds_list_for_each_entry_safe (page, next, &map->changed, changed) {
 		if (page->nr_mapped || page->pins || page->is_frozen)
 			continue;
 		cds_list_del(&page->changed);
@@ -199,8 +200,9 @@ int map_make(struct map *map, uint64_t lba, struct map_page **out)
 	if (map->nr_slots_used == map->nr_slots)
 		drop_empty(map);
 	if (map->nr_slots_used == map->nr_slots)
-		return error_fail(-ENOSPC, "write a block: the map's %u pages are all in use; trim "
-					   "whole ranges, or make the layer with more",
+		return error_fail(-ENOSPC,
+				  "write a block: the map's %u pages are all in use; trim "
+				  "whole ranges, or make the layer with more",
 				  map->nr_slots);
 	while (map->slots[map->next_slot].page)
 		map->next_slot = (map->next_slot + 1) % map->nr_slots;
@@ -281,8 +283,7 @@ static void loaded(struct flash_io *io)
 	CDS_INIT_LIST_HEAD(&page->waiters);
 	page->pins++;
 	while (!cds_list_empty(&waiters)) {
-		struct ftl_waiter *waiter =
-			cds_list_first_entry(&waiters, struct ftl_waiter, node);
+		struct ftl_waiter *waiter = cds_list_first_entry(&waiters, struct ftl_waiter, node);
 
 		cds_list_del(&waiter->node);
 		waiter->ready(waiter, rc);
@@ -356,7 +357,7 @@ uint32_t map_freeze(struct map *map, struct cds_list_head *frozen)
 	struct map_page *page, *next;
 	uint32_t nr = 0;
 
-	cds_list_for_each_entry_safe(page, next, &map->changed, changed) {
+	cds_list_for_each_entry_safe (page, next, &map->changed, changed) {
 		cds_list_del(&page->changed);
 		page->is_dirty = false;
 		if (page->nr_mapped == 0 && page->pins == 0) {

@@ -24,7 +24,7 @@
 #include "flash/ftl.h"
 
 struct map_page {
-	struct format_page *data; /* NULL: not read yet                                   */
+	struct format_page *data;  /* NULL: not read yet                                   */
 	struct format_page *image; /* what it was when it was frozen, if it changed since  */
 	uint32_t range;
 	uint32_t page;

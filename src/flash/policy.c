@@ -26,7 +26,8 @@ struct segment *policy_victim(struct ftl *ftl)
 			continue;
 		if (segment->is_worn)
 			return segment;
-		if (segment->valid < segments->data_blocks && (!best || segment->valid < best->valid))
+		if (segment->valid < segments->data_blocks &&
+		    (!best || segment->valid < best->valid))
 			best = segment;
 	}
 	return best;

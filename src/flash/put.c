@@ -111,13 +111,13 @@ static bool is_blocked(struct piece *piece)
 	struct piece *other;
 	struct ftl_sweep *sweep;
 
-	cds_list_for_each_entry(other, bucket_of(ftl, piece->lba), bucket) {
+	cds_list_for_each_entry (other, bucket_of(ftl, piece->lba), bucket) {
 		if (other == piece)
 			break;
 		if (is_before(other, piece->ticket, piece->lba, piece->nr_blocks))
 			return true;
 	}
-	cds_list_for_each_entry(sweep, &ftl->sweeps, node) {
+	cds_list_for_each_entry (sweep, &ftl->sweeps, node) {
 		if (sweep->order.ticket < piece->ticket &&
 		    order_overlaps(&sweep->order, piece->lba, piece->nr_blocks))
 			return true;
@@ -180,8 +180,7 @@ static uint32_t growth_of(struct piece *piece)
 	uint32_t growth = 0;
 
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
-		uint32_t place =
-			map_entry(page_of(piece, piece->lba + i), piece->lba + i)->place;
+		uint32_t place = map_entry(page_of(piece, piece->lba + i), piece->lba + i)->place;
 
 		growth += !place || segments_is_shared(&piece->ftl->segments, place);
 	}
@@ -209,8 +208,9 @@ static bool has_space(struct piece *piece)
 		return true;
 	piece_count(piece);
 	if (piece->growth && ftl->segments.used + ftl->growth > capacity) {
-		piece_end(piece, error_fail(-ENOSPC, "write a block: all %llu blocks are in use; "
-						     "trim some",
+		piece_end(piece, error_fail(-ENOSPC,
+					    "write a block: all %llu blocks are in use; "
+					    "trim some",
 					    (unsigned long long)capacity));
 		return false;
 	}
@@ -292,7 +292,8 @@ static void make_sums(struct piece *piece)
 	size_t offset = piece->iov_offset;
 
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
-		struct iovec block = {piece->memory ? piece->memory + i * FTL_BLOCK : NULL, FTL_BLOCK};
+		struct iovec block = {piece->memory ? piece->memory + i * FTL_BLOCK : NULL,
+				      FTL_BLOCK};
 
 		if (!piece->memory) {
 			memory_iovecs(piece->put->iov, index, offset, FTL_BLOCK, &block, 0);
@@ -428,7 +429,7 @@ static void retry(struct cds_list_head *list)
 	CDS_INIT_LIST_HEAD(&again);
 	cds_list_splice(list, &again);
 	CDS_INIT_LIST_HEAD(list);
-	cds_list_for_each_entry_safe(piece, next, &again, node) {
+	cds_list_for_each_entry_safe (piece, next, &again, node) {
 		cds_list_del(&piece->node);
 		piece_step(piece);
 	}
@@ -439,7 +440,7 @@ static void unblock(struct ftl *ftl)
 	struct piece *piece, *next;
 
 	ftl->is_unblocked = false;
-	cds_list_for_each_entry_safe(piece, next, &ftl->blocked, node) {
+	cds_list_for_each_entry_safe (piece, next, &ftl->blocked, node) {
 		if (is_blocked(piece))
 			continue;
 		cds_list_del(&piece->node);
@@ -487,8 +488,7 @@ void ftl_put(struct ftl *ftl, struct ftl_put *put)
 	if (!put->result)
 		put->result = ftl_refusal(ftl);
 	put->order.lba[0] = first;
-	put->order.count[0] =
-		(put->offset % FTL_BLOCK + put->length + FTL_BLOCK - 1) / FTL_BLOCK;
+	put->order.count[0] = (put->offset % FTL_BLOCK + put->length + FTL_BLOCK - 1) / FTL_BLOCK;
 	put->order.count[1] = 0;
 	order_begin(ftl, &put->order);
 	/* One that is wrong ends in its turn, in a poll. */

@@ -5,18 +5,8 @@
  * gap is never believed, not now, since it does not follow, nor later, since its epoch is another. Nothing else is written
  * before that one is committed, but summaries of segments that are closed, where nothing else is; so recovery can be cut as
  * often as one likes.
- *
- * Records of blocks that had been flushed when the last block found was written are true. Of those behind, the data may be
- * missing although the record is there; it is read, and what is not there is left out: the block stays what it was. What is
- * left out, or taken though a later record makes it void, can do no harm: a place is written anew only when every record that
- * made it invalid was durable, so whoever referred to it has a later record, which is found. And as the block that tells of a
- * segment's opening says that those records were flushed, no segment is found opened anew of which a record is left out.
- *
- * A clone of a block whose last record was left out is left out too, for that block: it would make the target something that
- * it never was. So a block is marked as lost from a record that is left out until the next one that is not.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -24,434 +14,6 @@
 #include "flash/blocking.h"
 #include "flash/ftl_private.h"
 #include "flash/superblock.h"
-#include "flash/verify.h"
-
-#define BLOCKS_AT_ONCE 256U
-#define LOADS	       256U
-
-struct journal_bytes {
-	struct format_journal_header header;
-	struct format_record records[FORMAT_JOURNAL_RECORDS];
-};
-
-struct replay {
-	struct ftl *ftl;
-	uint64_t start, end; /* of the journal, by sequence     */
-	uint64_t flushed;    /* blocks before this are true     */
-	struct journal_bytes *chunk;
-	struct verify_block *suspects; /* of the blocks behind, in their order */
-	size_t nr_suspects, room_suspects, next_suspect;
-	unsigned nr_loading;
-	int result;
-};
-
-static int damaged(const char *what)
-{
-	return error_fail(-EBADMSG, "open a flash layer: its journal is damaged: %s", what);
-}
-
-/* ---- reading the ring ---- */
-
-/* Blocks from `sequence` on that lie behind one another; how many. Negative: what the device says. */
-static int read_chunk(struct replay *replay, uint64_t sequence, uint64_t nr_max)
-{
-	const struct format_superblock *layout = &replay->ftl->layout;
-	uint64_t at = sequence % layout->journal_blocks, nr = layout->journal_blocks - at;
-	int rc;
-
-	if (nr > nr_max)
-		nr = nr_max;
-	if (nr > BLOCKS_AT_ONCE)
-		nr = BLOCKS_AT_ONCE;
-	rc = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
-	return rc ? error_fail(rc, "open a flash layer: its journal cannot be read: %s",
-			       afar_strerror(rc)) :
-		    (int)nr;
-}
-
-static bool is_whole(uint32_t seed, struct journal_bytes *block)
-{
-	uint32_t crc = block->header.crc, made;
-
-	block->header.crc = 0;
-	made = checksum_crc32c_seeded(seed, block, sizeof(*block));
-	block->header.crc = crc;
-	return made == crc && block->header.nr_records <= FORMAT_JOURNAL_RECORDS;
-}
-
-/* Finds the end, and how far the device was flushed. */
-static int scan(struct replay *replay)
-{
-	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
-	uint64_t most = replay->start + replay->ftl->layout.journal_blocks;
-
-	replay->end = replay->flushed = replay->start;
-	while (replay->end < most) {
-		int nr = read_chunk(replay, replay->end, most - replay->end);
-
-		if (nr < 0)
-			return nr;
-		for (int i = 0; i < nr; i++) {
-			struct journal_bytes *block = &replay->chunk[i];
-			const struct format_journal_header *header = &block->header;
-
-			if (!is_whole(replay->ftl->journal.seed, block))
-				return 0;
-			/* A ring that went on beyond what the anchor says is of an anchor that was newer, and is lost. */
-			if (header->sequence > replay->end &&
-			    header->sequence % replay->ftl->layout.journal_blocks ==
-				    replay->end % replay->ftl->layout.journal_blocks)
-				return damaged("the newest anchor is lost");
-			if (header->sequence != replay->end || header->epoch != anchor->epoch)
-				return 0;
-			replay->end++;
-			if (header->flushed > replay->flushed)
-				replay->flushed = header->flushed;
-		}
-	}
-	return 0;
-}
-
-/* Calls for each block of [from, end), a chunk at a time. */
-static int walk(struct replay *replay, uint64_t from,
-		int (*chunk)(struct replay *replay, uint64_t sequence, int nr))
-{
-	while (from < replay->end) {
-		int nr = read_chunk(replay, from, replay->end - from), rc;
-
-		if (nr < 0)
-			return nr;
-		rc = chunk(replay, from, nr);
-		if (rc)
-			return rc;
-		from += (uint64_t)nr;
-	}
-	return 0;
-}
-
-static enum format_record_type type_of(const struct format_record *record)
-{
-	return (enum format_record_type)(record->subject >> FORMAT_LBA_BITS);
-}
-
-static uint64_t subject_of(const struct format_record *record)
-{
-	return record->subject & FORMAT_LBA_MASK;
-}
-
-static bool is_data(const struct format_record *record)
-{
-	return type_of(record) == FORMAT_PUT || type_of(record) == FORMAT_MOVE;
-}
-
-static uint32_t slots_of(const struct format_record *record)
-{
-	switch (type_of(record)) {
-	case FORMAT_CLONE:
-		return 2;
-	case FORMAT_KEEP:
-		return 1 + FORMAT_KEEP_SLOTS;
-	default:
-		return 1;
-	}
-}
-
-/* The record behind `*at` in its block, or the first; NULL: no more. */
-static const struct format_record *next_record(const struct journal_bytes *block, uint32_t *at)
-{
-	const struct format_record *record = &block->records[*at];
-
-	if (*at >= block->header.nr_records)
-		return NULL;
-	*at += slots_of(record);
-	return *at > block->header.nr_records ? NULL : record;
-}
-
-/* ---- whose data is not sure to be there ---- */
-
-static int gather_chunk(struct replay *replay, uint64_t sequence, int nr)
-{
-	(void)sequence;
-	for (int i = 0; i < nr; i++) {
-		const struct format_record *record;
-		uint32_t at = 0;
-
-		if (replay->nr_suspects + FORMAT_JOURNAL_RECORDS > replay->room_suspects) {
-			size_t room = 2 * replay->room_suspects + FORMAT_JOURNAL_RECORDS;
-			void *more = realloc(replay->suspects, room * sizeof(*replay->suspects));
-
-			if (!more)
-				return error_code(-ENOMEM);
-			replay->suspects = more;
-			replay->room_suspects = room;
-		}
-		while ((record = next_record(&replay->chunk[i], &at)) != NULL) {
-			if (!is_data(record))
-				continue;
-			if (!segments_is_place(&replay->ftl->segments, record->place))
-				return damaged("a place");
-			replay->suspects[replay->nr_suspects++] =
-				(struct verify_block){.lba = subject_of(record),
-						      .place = record->place,
-						      .crc = record->crc};
-		}
-	}
-	return 0;
-}
-
-/* ---- replay ---- */
-
-struct load {
-	struct ftl_waiter waiter;
-	struct replay *replay;
-};
-
-static void loaded(struct ftl_waiter *waiter, int result)
-{
-	struct replay *replay = caa_container_of(waiter, struct load, waiter)->replay;
-
-	replay->nr_loading--;
-	if (result && !replay->result)
-		replay->result = error_fail(result, "open a flash layer: its map cannot be read: %s",
-					    afar_strerror(result));
-}
-
-static int wait_loads(struct replay *replay)
-{
-	while (replay->nr_loading) {
-		int rc = flash_device_poll(replay->ftl->device, -1);
-
-		if (rc < 0)
-			return rc;
-	}
-	return replay->result;
-}
-
-/* Reads the pages of the map that the chunk's records change, many at a time. */
-static int load_pages(struct replay *replay, int nr)
-{
-	struct load loads[LOADS];
-	unsigned nr_used = 0;
-
-	for (int i = 0; i < nr; i++) {
-		for (uint32_t j = 0; j < replay->chunk[i].header.nr_records; j++) {
-			const struct format_record *record = &replay->chunk[i].records[j];
-			struct map_page *page;
-
-			/* What is no record, but the bytes of one, may look like any; a page more does no harm. */
-			page = map_find(&replay->ftl->map, subject_of(record));
-			if (!page || page->data)
-				continue;
-			loads[nr_used] = (struct load){.waiter.ready = loaded, .replay = replay};
-			replay->nr_loading++;
-			map_load(page, &loads[nr_used].waiter);
-			if (++nr_used == LOADS) {
-				int rc = wait_loads(replay);
-
-				if (rc)
-					return rc;
-				nr_used = 0;
-			}
-		}
-	}
-	return wait_loads(replay);
-}
-
-/* The segment is free, whatever it was: nothing in it is valid. */
-static void set_free(struct ftl *ftl, struct segment *segment)
-{
-	struct segments *segments = &ftl->segments;
-
-	segment_drop_list(segments, segment);
-	if (segment->state == FTL_SEGMENT_OPEN)
-		segment_set_state(segments, segment, FTL_SEGMENT_CLOSING);
-	if (segment->state == FTL_SEGMENT_CLOSING)
-		segment_set_state(segments, segment, FTL_SEGMENT_FULL);
-	if (segment->state == FTL_SEGMENT_FULL)
-		segment_retire(segments, segment, 0);
-	if (segment->state == FTL_SEGMENT_PENDING)
-		segment_set_state(segments, segment, FTL_SEGMENT_FREE);
-}
-
-static int replay_open(struct ftl *ftl, const struct format_record *record)
-{
-	uint64_t number = subject_of(record);
-	struct segment *segment;
-
-	if (number >= ftl->segments.nr || record->place >= NR_STREAMS)
-		return damaged("a segment");
-	segment = &ftl->segments.at[number];
-	if (segment->valid || segment->state == FTL_SEGMENT_BAD)
-		return damaged("a segment is opened that is in use");
-	set_free(ftl, segment);
-	return segment_begin(&ftl->segments, segment, record->place);
-}
-
-static int replay_worn(struct ftl *ftl, const struct format_record *record)
-{
-	struct segment *segment;
-
-	if (subject_of(record) >= ftl->segments.nr)
-		return damaged("a segment");
-	segment = &ftl->segments.at[subject_of(record)];
-	if (!segment->is_worn && segment->state != FTL_SEGMENT_BAD)
-		ftl->segments.nr_worn++;
-	segment->is_worn = true;
-	return 0;
-}
-
-/* ---- blocks whose last record was left out ---- */
-
-static bool is_lost(const struct map_page *page, uint64_t lba)
-{
-	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
-
-	return page && page->lost[index / 64] >> index % 64 & 1;
-}
-
-static int set_lost(struct ftl *ftl, uint64_t lba)
-{
-	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
-	struct map_page *page;
-	int rc = map_make(&ftl->map, lba, &page);
-
-	if (!rc)
-		page->lost[index / 64] |= UINT64_C(1) << index % 64;
-	return rc;
-}
-
-static void set_found(struct ftl *ftl, uint64_t lba, uint32_t count)
-{
-	struct map_page *page = map_find(&ftl->map, lba);
-
-	for (uint32_t i = 0; page && i < count; i++) {
-		uint32_t index = ftl_lba_block(lba + i) % FORMAT_PAGE_ENTRIES;
-
-		page->lost[index / 64] &= ~(UINT64_C(1) << index % 64);
-	}
-}
-
-/* ---- records ---- */
-
-static int replay_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < count && !rc; i++) {
-		if (is_lost(map_find(&ftl->map, source + i), source + i)) {
-			rc = set_lost(ftl, target + i);
-			continue;
-		}
-		set_found(ftl, target + i, 1);
-		rc = apply_clone(ftl, source + i, target + i, 1);
-	}
-	return rc;
-}
-
-static int replay_put(struct replay *replay, const struct format_record *record, bool is_sure)
-{
-	struct ftl *ftl = replay->ftl;
-	struct segments *segments = &ftl->segments;
-	uint64_t lba = subject_of(record);
-	struct segment *segment;
-	uint32_t index;
-
-	if (!segments_is_place(segments, record->place))
-		return damaged("a place");
-	segment = segment_of(segments, record->place);
-	index = segment_index(segments, record->place);
-	if (!segment->lbas)
-		return damaged("a block in a segment that is not open");
-	if (type_of(record) == FORMAT_PUT)
-		segments->clock++;
-	if (index >= segment->next) {
-		/* Those between were on their way, and are nobody's. */
-		memset(&segment->lbas[segment->next], 0,
-		       (index + 1 - segment->next) * sizeof(uint64_t));
-		segment->next = index + 1;
-	}
-	if (!is_sure) {
-		ftl->counts.verified_records++;
-		if (!replay->suspects[replay->next_suspect++].is_there) {
-			ftl->counts.dropped_records++;
-			return set_lost(ftl, lba);
-		}
-	}
-	set_found(ftl, lba, 1);
-	return apply_put(ftl, lba, (struct format_entry){record->place, record->crc});
-}
-
-static bool is_in_page(uint64_t lba, uint32_t count)
-{
-	return count <= FORMAT_PAGE_ENTRIES && lba + count <= map_page_end(lba);
-}
-
-static int replay_record(struct replay *replay, const struct format_record *record, bool is_sure)
-{
-	struct ftl *ftl = replay->ftl;
-	uint64_t subject = subject_of(record);
-	struct ftl_record_change change = {.id = (uint32_t)subject};
-
-	switch (type_of(record)) {
-	case FORMAT_PUT:
-	case FORMAT_MOVE:
-		return replay_put(replay, record, is_sure);
-	case FORMAT_TRIM:
-		if (!is_in_page(subject, record->place))
-			return damaged("a trim");
-		set_found(ftl, subject, record->place);
-		apply_trim(ftl, subject, record->place);
-		return 0;
-	case FORMAT_CLONE:
-		if (!is_in_page(subject, record->place) ||
-		    !is_in_page(subject_of(record + 1), record->place))
-			return damaged("a clone");
-		return replay_clone(ftl, subject, subject_of(record + 1), record->place);
-	case FORMAT_OPEN:
-		return replay_open(ftl, record);
-	case FORMAT_WORN:
-		return replay_worn(ftl, record);
-	case FORMAT_REMOVE:
-		change.is_removal = true;
-		return records_apply(ftl->records, &change);
-	case FORMAT_KEEP:
-		memcpy(change.data, record + 1, sizeof(change.data));
-		return records_apply(ftl->records, &change);
-	default:
-		return damaged("a record of no known kind");
-	}
-}
-
-static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
-{
-	int rc = load_pages(replay, nr);
-
-	for (int i = 0; i < nr && !rc; i++) {
-		bool is_sure = sequence + (uint64_t)i < replay->flushed;
-		const struct format_record *record;
-		uint32_t at = 0;
-
-		while (!rc && (record = next_record(&replay->chunk[i], &at)) != NULL) {
-			rc = replay_record(replay, record, is_sure);
-			replay->ftl->counts.replayed_records++;
-		}
-	}
-	replay->ftl->counts.replayed_blocks += (uint64_t)nr;
-	return rc;
-}
-
-static int replay_journal(struct replay *replay)
-{
-	int rc = scan(replay);
-
-	if (!rc)
-		rc = walk(replay, replay->flushed, gather_chunk);
-	if (!rc)
-		rc = verify_blocks(replay->ftl->device, replay->suspects, replay->nr_suspects);
-	if (!rc)
-		rc = walk(replay, replay->start, replay_chunk);
-	return rc;
-}
 
 /* ---- segments that were open ---- */
 
@@ -508,7 +70,7 @@ static int settle_segment(struct ftl *ftl, struct segment *segment)
 	if (segment->state == FTL_SEGMENT_BAD)
 		segment_retire(segments, segment, 0);
 	if (!segment->is_worn) {
-		set_free(ftl, segment);
+		recover_set_free(ftl, segment);
 		return 0;
 	}
 	/* Worn, and empty: given up for good. */
@@ -539,7 +101,8 @@ static int settle_segments(struct ftl *ftl)
 static int read_checkpoint(struct ftl *ftl)
 {
 	struct checkpoint *checkpoint = &ftl->checkpoint;
-	const struct format_tables *head = (const struct format_tables *)(const void *)checkpoint->tables;
+	const struct format_tables *head =
+		(const struct format_tables *)(const void *)checkpoint->tables;
 	uint64_t nr_blocks;
 	uint32_t crc;
 	int rc = anchor_read(ftl->device, &ftl->layout, &checkpoint->anchor);
@@ -554,8 +117,10 @@ static int read_checkpoint(struct ftl *ftl)
 				  afar_strerror(rc));
 	crc = 0;
 	for (uint64_t i = 0; i < nr_blocks; i++)
-		crc = checksum_crc32c_seeded(crc, checkpoint->tables + i * FORMAT_BLOCK, FORMAT_BLOCK);
-	if (crc != checkpoint->anchor.tables_crc || head->generation != checkpoint->anchor.generation)
+		crc = checksum_crc32c_seeded(crc, checkpoint->tables + i * FORMAT_BLOCK,
+					     FORMAT_BLOCK);
+	if (crc != checkpoint->anchor.tables_crc ||
+	    head->generation != checkpoint->anchor.generation)
 		return error_fail(-EBADMSG, "open a flash layer: its tables are damaged");
 	return tables_decode(ftl, checkpoint->anchor.tables_bytes);
 }
@@ -574,22 +139,16 @@ static int go_on_from(struct ftl *ftl, uint64_t sequence)
 	if (!rc)
 		rc = checkpoint_write_now(ftl);
 	return rc ? error_fail(rc, "open a flash layer: the device cannot be written: %s",
-			       afar_strerror(rc)) :
-		    0;
+			       afar_strerror(rc))
+		  : 0;
 }
 
 int ftl_recover(struct ftl *ftl)
 {
-	struct replay replay = {.ftl = ftl};
+	uint64_t end;
 	int rc = read_checkpoint(ftl);
 
-	if (rc)
-		return rc;
-	replay.start = ftl->checkpoint.anchor.sequence;
-	replay.chunk = aligned_alloc(FORMAT_BLOCK, BLOCKS_AT_ONCE * FORMAT_BLOCK);
-	journal_begin(&ftl->journal, 0, replay.start);
-	rc = replay.chunk ? replay_journal(&replay) : error_code(-ENOMEM);
-	free(replay.suspects);
-	free(replay.chunk);
-	return rc ? rc : go_on_from(ftl, replay.end);
+	if (!rc)
+		rc = recover_replay(ftl, &end);
+	return rc ? rc : go_on_from(ftl, end);
 }

@@ -90,8 +90,8 @@ void segment_set_state(struct segments *segments, struct segment *segment,
 	segments->nr_by_state[state]++;
 	segment->state = (uint8_t)state;
 	if (is_listed(state))
-		cds_list_add_tail(&segment->node, state == FTL_SEGMENT_FREE ? &segments->free :
-									      &segments->pending);
+		cds_list_add_tail(&segment->node,
+				  state == FTL_SEGMENT_FREE ? &segments->free : &segments->pending);
 	assert(!is_listed(state) || segment->valid == 0);
 }
 
@@ -260,7 +260,8 @@ bool segments_is_shared(const struct segments *segments, uint32_t place)
 		&segments->at[(place - segments->first) / segments->segment_blocks];
 	const struct share *first;
 
-	return segment->nr_shares && segment_shares(segment, segment_index(segments, place), &first) > 1;
+	return segment->nr_shares &&
+	       segment_shares(segment, segment_index(segments, place), &first) > 1;
 }
 
 void segment_retire(struct segments *segments, struct segment *segment, uint64_t tag)

@@ -42,10 +42,10 @@ struct segment {
 	uint32_t nr_shares;
 	uint32_t room_shares;
 	uint32_t valid;
-	uint32_t next;	/* OPEN: the block to be written next    */
-	uint32_t pins;	/* reads and writes of it in flight      */
+	uint32_t next;	  /* OPEN: the block to be written next    */
+	uint32_t pins;	  /* reads and writes of it in flight      */
 	uint32_t writing; /* writes of its data in flight          */
-	uint8_t state;	/* enum ftl_segment_state                */
+	uint8_t state;	  /* enum ftl_segment_state                */
 	uint8_t stream;
 	bool is_worn; /* a write of it failed                  */
 };
@@ -55,17 +55,17 @@ struct segments {
 	uint64_t *valid_bits; /* nr_words of each segment            */
 	uint32_t nr;
 	uint32_t nr_words;
-	uint32_t first;		 /* block of the device                 */
+	uint32_t first; /* block of the device                 */
 	uint32_t segment_blocks;
-	uint32_t data_blocks;	 /* of each segment                     */
-	uint32_t seed;		 /* of summaries' sums                  */
+	uint32_t data_blocks; /* of each segment                     */
+	uint32_t seed;	      /* of summaries' sums                  */
 	struct cds_list_head free;
 	struct cds_list_head pending;
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
-	uint32_t nr_worn;	 /* not BAD yet                         */
-	uint32_t nr_lists;	 /* segments that have lbas             */
-	uint64_t *spare_lists;	 /* chained by their first word         */
-	uint64_t used;		 /* valid blocks                        */
+	uint32_t nr_worn;      /* not BAD yet                         */
+	uint32_t nr_lists;     /* segments that have lbas             */
+	uint64_t *spare_lists; /* chained by their first word         */
+	uint64_t used;	       /* valid blocks                        */
 	uint64_t nr_shares;
 	uint64_t nr_opened;
 	uint64_t clock; /* blocks put ever                     */
@@ -74,7 +74,8 @@ struct segments {
 int segments_open(struct segments *segments, const struct format_superblock *layout);
 void segments_close(struct segments *segments);
 
-static inline uint32_t segment_number(const struct segments *segments, const struct segment *segment)
+static inline uint32_t segment_number(const struct segments *segments,
+				      const struct segment *segment)
 {
 	return (uint32_t)(segment - segments->at);
 }
@@ -95,12 +96,14 @@ static inline uint32_t segment_index(const struct segments *segments, uint32_t p
 static inline uint32_t segment_place(const struct segments *segments, const struct segment *segment,
 				     uint32_t index)
 {
-	return segments->first + segment_number(segments, segment) * segments->segment_blocks + index;
+	return segments->first + segment_number(segments, segment) * segments->segment_blocks +
+	       index;
 }
 
 static inline uint64_t *segment_bits(const struct segments *segments, const struct segment *segment)
 {
-	return &segments->valid_bits[(uint64_t)segment_number(segments, segment) * segments->nr_words];
+	return &segments->valid_bits[(uint64_t)segment_number(segments, segment) *
+				     segments->nr_words];
 }
 
 static inline bool segment_is_valid(const struct segments *segments, const struct segment *segment,

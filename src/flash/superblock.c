@@ -43,8 +43,8 @@ static uint64_t tables_bytes(const struct format_superblock *plan, uint64_t nr_s
 	       (uint64_t)plan->nr_slots * sizeof(struct format_table_page) +
 	       (uint64_t)plan->nr_records * sizeof(struct format_table_record) +
 	       (uint64_t)plan->nr_shares * sizeof(struct format_table_share) +
-	       (uint64_t)TABLES_NR_LISTS * (sizeof(struct format_table_list) +
-					    plan->segment_blocks * sizeof(uint64_t));
+	       (uint64_t)TABLES_NR_LISTS *
+		       (sizeof(struct format_table_list) + plan->segment_blocks * sizeof(uint64_t));
 }
 
 static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t wanted)
@@ -58,8 +58,8 @@ static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t w
 	bytes = (bytes + unit - 1) / unit * unit;
 	if (bytes / FORMAT_BLOCK < SEGMENT_BLOCKS_MIN)
 		bytes = (SEGMENT_BLOCKS_MIN * FORMAT_BLOCK + unit - 1) / unit * unit;
-	return bytes / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX ? SEGMENT_BLOCKS_MAX :
-							   (uint32_t)(bytes / FORMAT_BLOCK);
+	return bytes / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX ? SEGMENT_BLOCKS_MAX
+							 : (uint32_t)(bytes / FORMAT_BLOCK);
 }
 
 static int place_areas(const struct flash_device *device, struct format_superblock *plan)
@@ -99,8 +99,9 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 	uint64_t nr = device->size / FORMAT_BLOCK;
 
 	if (device->sector != 512 && device->sector != FORMAT_BLOCK)
-		return error_fail(-EINVAL, "make a flash layer: a sector of %u bytes is neither 512 nor 4096",
-				  device->sector);
+		return error_fail(
+			-EINVAL, "make a flash layer: a sector of %u bytes is neither 512 nor 4096",
+			device->sector);
 	/* 32 bits say where a block is. */
 	plan.nr_blocks = nr > UINT32_MAX ? UINT32_MAX : nr;
 	nr = plan.nr_blocks;
@@ -110,12 +111,13 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 	plan.segment_blocks = segment_blocks_for(device, options->segment_bytes);
 	plan.journal_blocks = options->journal_blocks;
 	if (!plan.journal_blocks)
-		plan.journal_blocks = clamp(nr / 4096, clamp(nr / 64, JOURNAL_MIN, JOURNAL_GOOD), 1U << 24);
+		plan.journal_blocks =
+			clamp(nr / 4096, clamp(nr / 64, JOURNAL_MIN, JOURNAL_GOOD), 1U << 24);
 	plan.journal_blocks = clamp(plan.journal_blocks, JOURNAL_MIN, nr / 4 + JOURNAL_MIN);
 	/* Half as many again as full ranges would need, since the ends of ranges and holes take pages too. */
-	plan.nr_slots = options->nr_map_pages ?
-				options->nr_map_pages :
-				clamp(nr / FORMAT_PAGE_ENTRIES * 3 / 2, 16, UINT32_MAX / 4);
+	plan.nr_slots = options->nr_map_pages
+				? options->nr_map_pages
+				: clamp(nr / FORMAT_PAGE_ENTRIES * 3 / 2, 16, UINT32_MAX / 4);
 	plan.nr_records = options->nr_records ? options->nr_records : clamp(nr / 256, 64, 65536);
 	plan.nr_shares = clamp(nr / 4, 64, UINT32_MAX / 4);
 	*out = plan;
@@ -128,15 +130,17 @@ int superblock_check_empty(struct flash_device *device)
 	int rc = blocking_read(device, 0, &block, 1);
 
 	if (rc)
-		return error_fail(rc, "make a flash layer: cannot read the device: %s", afar_strerror(rc));
+		return error_fail(rc, "make a flash layer: cannot read the device: %s",
+				  afar_strerror(rc));
 	for (size_t i = 0; i < sizeof(block); i++) {
 		if (block.bytes[i])
 			return error_fail(-EEXIST,
 					  "make a flash layer: there is %s already; force it to "
 					  "write over what is there",
-					  memcmp(block.bytes, format_magic, sizeof(format_magic)) == 0 ?
-						  "one" :
-						  "something");
+					  memcmp(block.bytes, format_magic, sizeof(format_magic)) ==
+							  0
+						  ? "one"
+						  : "something");
 	}
 	return 0;
 }
@@ -144,7 +148,8 @@ int superblock_check_empty(struct flash_device *device)
 int superblock_erase(struct flash_device *device, const struct format_superblock *superblock)
 {
 	static const struct block zeros;
-	const uint64_t at[] = {0, superblock->nr_blocks - 1, FORMAT_ANCHOR_AT, FORMAT_ANCHOR_AT + 1};
+	const uint64_t at[] = {0, superblock->nr_blocks - 1, FORMAT_ANCHOR_AT,
+			       FORMAT_ANCHOR_AT + 1};
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
 		int rc = blocking_write(device, at[i], &zeros, 1, 0);
@@ -177,9 +182,10 @@ static bool is_consistent(const struct format_superblock *it)
 	uint64_t map_end = it->map_at + 2 * (uint64_t)it->nr_slots;
 	uint64_t end = it->segments_at + (uint64_t)it->nr_segments * it->segment_blocks;
 
-	return it->tables_at > FORMAT_ANCHOR_AT + 1 && it->tables_blocks && tables_end <= it->journal_at &&
-	       it->journal_blocks >= JOURNAL_MIN && journal_end <= it->map_at && it->nr_slots &&
-	       map_end <= it->segments_at && it->segment_blocks >= SEGMENT_BLOCKS_MIN &&
+	return it->tables_at > FORMAT_ANCHOR_AT + 1 && it->tables_blocks &&
+	       tables_end <= it->journal_at && it->journal_blocks >= JOURNAL_MIN &&
+	       journal_end <= it->map_at && it->nr_slots && map_end <= it->segments_at &&
+	       it->segment_blocks >= SEGMENT_BLOCKS_MIN &&
 	       it->segment_blocks <= SEGMENT_BLOCKS_MAX && it->nr_segments && end < it->nr_blocks &&
 	       it->nr_segments >= 2 * reserve_segments(it->nr_segments) &&
 	       tables_bytes(it, it->nr_segments) <= (uint64_t)it->tables_blocks * FORMAT_BLOCK;
@@ -190,7 +196,8 @@ static int believe(const struct flash_device *device, const struct block *block,
 {
 	memcpy(out, block->bytes, sizeof(*out));
 	if (memcmp(out->magic, format_magic, sizeof(format_magic)) != 0)
-		return error_fail(-EINVAL, "open a flash layer: the device holds none; make one first");
+		return error_fail(-EINVAL,
+				  "open a flash layer: the device holds none; make one first");
 	if (out->version != FORMAT_VERSION)
 		return error_fail(-EPROTONOSUPPORT,
 				  "open a flash layer: it is of version %u, this program knows %u; "
@@ -199,11 +206,12 @@ static int believe(const struct flash_device *device, const struct block *block,
 	if (out->crc != superblock_crc(out) || !is_consistent(out))
 		return error_fail(-EBADMSG, "open a flash layer: the superblock is damaged");
 	if (out->nr_blocks > device->size / FORMAT_BLOCK)
-		return error_fail(-EINVAL,
-				  "open a flash layer: the device has %llu bytes, the layer %llu; give "
-				  "it back what was cut off",
-				  (unsigned long long)device->size,
-				  (unsigned long long)out->nr_blocks * FORMAT_BLOCK);
+		return error_fail(
+			-EINVAL,
+			"open a flash layer: the device has %llu bytes, the layer %llu; give "
+			"it back what was cut off",
+			(unsigned long long)device->size,
+			(unsigned long long)out->nr_blocks * FORMAT_BLOCK);
 	if (device->sector > out->sector && device->sector != FORMAT_BLOCK)
 		return error_fail(-EINVAL, "open a flash layer: the device's sector is %u bytes",
 				  device->sector);
@@ -216,16 +224,19 @@ int superblock_read(struct flash_device *device, struct format_superblock *out)
 	int first = -EINVAL, rc;
 
 	if (device->size < 2 * FORMAT_BLOCK)
-		return error_fail(-EINVAL, "open a flash layer: the device is too small to hold one");
+		return error_fail(-EINVAL,
+				  "open a flash layer: the device is too small to hold one");
 	rc = blocking_read(device, 0, &block, 1);
-	first = rc ? error_fail(rc, "open a flash layer: cannot read the device: %s", afar_strerror(rc)) :
-		     believe(device, &block, out);
+	first = rc ? error_fail(rc, "open a flash layer: cannot read the device: %s",
+				afar_strerror(rc))
+		   : believe(device, &block, out);
 	if (first != -EBADMSG && first != -EIO)
 		return first;
 	rc = blocking_read(device, device->size / FORMAT_BLOCK - 1, &block, 1);
 	if (!rc && believe(device, &block, out) == 0)
 		return 0;
-	return error_fail(first, "open a flash layer: the superblock is damaged, and so is its copy");
+	return error_fail(first,
+			  "open a flash layer: the superblock is damaged, and so is its copy");
 }
 
 static uint32_t anchor_crc(const struct format_anchor *anchor)

@@ -50,7 +50,8 @@ static inline uint32_t summary_blocks_for(uint32_t segment_blocks)
 {
 	uint32_t nr = 1;
 
-	while (sizeof(struct format_summary) + (segment_blocks - nr) * sizeof(uint64_t) > nr * FORMAT_BLOCK)
+	while (sizeof(struct format_summary) + (segment_blocks - nr) * sizeof(uint64_t) >
+	       nr * FORMAT_BLOCK)
 		nr++;
 	return nr;
 }

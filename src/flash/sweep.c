@@ -64,8 +64,7 @@ static enum outcome step_trim(struct ftl *ftl, struct ftl_sweep *sweep)
 	uint64_t lba, end;
 
 	/* What has no page is nowhere. */
-	if (!page ||
-	    ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES) >= first + count) {
+	if (!page || ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES) >= first + count) {
 		sweep->position = count;
 		return STEPPED;
 	}
@@ -102,8 +101,9 @@ static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 	if (from && from->nr_mapped) {
 		/* Each block that is shared from now on has its old referrer listed and the new one. */
 		if (ftl->segments.nr_shares + 2 * nr > ftl->layout.nr_shares) {
-			sweep->result = error_fail(-ENOSPC, "clone blocks: %llu are shared already, "
-							    "no more can be",
+			sweep->result = error_fail(-ENOSPC,
+						   "clone blocks: %llu are shared already, "
+						   "no more can be",
 						   (unsigned long long)ftl->segments.nr_shares);
 			return FAILED;
 		}
@@ -174,7 +174,7 @@ void sweeps_progress(struct ftl *ftl)
 {
 	struct ftl_sweep *sweep, *next;
 
-	cds_list_for_each_entry_safe(sweep, next, &ftl->sweeps, node) {
+	cds_list_for_each_entry_safe (sweep, next, &ftl->sweeps, node) {
 		int refusal = ftl_refusal(ftl);
 
 		if (refusal && !sweep->result)

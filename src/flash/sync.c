@@ -35,7 +35,7 @@ void syncs_progress(struct ftl *ftl)
 {
 	struct ftl_sync *sync, *next;
 
-	cds_list_for_each_entry_safe(sync, next, &ftl->syncs, node)
+	cds_list_for_each_entry_safe (sync, next, &ftl->syncs, node)
 		step(ftl, sync);
 }
 

@@ -72,11 +72,11 @@ static uint32_t put_pages(struct ftl *ftl, struct cursor *cursor, uint64_t gener
 
 		if (!slot->page || (!is_written && !slot->generation))
 			continue;
-		entry = (struct format_table_page){
-			.range = slot->page->range,
-			.page = slot->page->page,
-			.slot = i << 1 | copy,
-			.generation = is_written ? (uint32_t)generation : slot->generation};
+		entry = (struct format_table_page){.range = slot->page->range,
+						   .page = slot->page->page,
+						   .slot = i << 1 | copy,
+						   .generation = is_written ? (uint32_t)generation
+									    : slot->generation};
 		put(cursor, &entry, sizeof(entry));
 		nr++;
 	}
@@ -107,7 +107,8 @@ static uint32_t put_shares(struct ftl *ftl, struct cursor *cursor)
 		for (uint32_t j = 0; j < segment->nr_shares; j++) {
 			struct format_table_share entry = {
 				.lba = segment->shares[j].lba,
-				.place = segment_place(segments, segment, segment->shares[j].index)};
+				.place =
+					segment_place(segments, segment, segment->shares[j].index)};
 
 			put(cursor, &entry, sizeof(entry));
 			nr++;
@@ -184,9 +185,9 @@ static int take_segment(struct ftl *ftl, struct segment *segment,
 	cds_list_del(&segment->node);
 	segments->nr_by_state[FTL_SEGMENT_FREE]--;
 	segment->state = entry->state == FTL_SEGMENT_OPEN || entry->state == FTL_SEGMENT_CLOSING ||
-					 entry->state == FTL_SEGMENT_BAD ?
-				 entry->state :
-				 FTL_SEGMENT_FULL;
+					 entry->state == FTL_SEGMENT_BAD
+				 ? entry->state
+				 : FTL_SEGMENT_FULL;
 	segments->nr_by_state[segment->state]++;
 	return 0;
 }

@@ -3,13 +3,13 @@
  * Requests by dice against a model, with a loss of power now and then in the middle of it all: behind each the layer goes on
  * from what is left. 60 000 requests; AFAR_LONG=1: ten million.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <setjmp.h>
 #include <cmocka.h>
 
 #include "base/error.h"

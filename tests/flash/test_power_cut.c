@@ -7,6 +7,7 @@
  * The run is recorded once; what survives a cut is made of the record, by other dice each time. The argument is the sector.
  * AFAR_SEED and AFAR_FLASH_OPS make it another run.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <setjmp.h>
 #include <cmocka.h>
 
 #include "base/error.h"
@@ -40,8 +40,7 @@ static void go_to(struct timeline *timeline, uint64_t event)
 
 	while (timeline->next_promise < world->nr_promises &&
 	       world->promises[timeline->next_promise].event <= event) {
-		const struct world_promise *promise =
-			&world->promises[timeline->next_promise++];
+		const struct world_promise *promise = &world->promises[timeline->next_promise++];
 
 		timeline->floor[promise->block] = promise->value;
 	}

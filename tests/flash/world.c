@@ -2,12 +2,12 @@
 /* Requests by dice and what they must have done; see world.h. */
 #include "world.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <setjmp.h>
 #include <cmocka.h>
 
 #include "base/checksum.h"
@@ -38,8 +38,12 @@ struct world_op {
 
 struct flash_fake_options world_device(uint32_t sector, uint64_t seed)
 {
-	return (struct flash_fake_options){
-		.size = 4U << 20, .sector = sector, .discard_unit = 65536, .depth = 8, .seed = seed, .latency_max = 4};
+	return (struct flash_fake_options){.size = 4U << 20,
+					   .sector = sector,
+					   .discard_unit = 65536,
+					   .depth = 8,
+					   .seed = seed,
+					   .latency_max = 4};
 }
 
 void world_create(struct flash_device *device)
@@ -157,8 +161,8 @@ static void promise(struct world *world, uint32_t block, size_t value)
 		return;
 	if (world->nr_promises == world->room_promises) {
 		world->room_promises = 2 * world->room_promises + 1024;
-		world->promises = realloc(world->promises,
-					  world->room_promises * sizeof(*world->promises));
+		world->promises =
+			realloc(world->promises, world->room_promises * sizeof(*world->promises));
 		assert_non_null(world->promises);
 	}
 	world->promises[world->nr_promises++] =
@@ -197,7 +201,8 @@ static void get_done(struct ftl_get *get)
 		size_t which;
 
 		if (!is_among(block, op->values[i], block->nr - 1,
-			      hash_of((uint8_t *)op->iov[0].iov_base + (size_t)i * FTL_BLOCK), &which))
+			      hash_of((uint8_t *)op->iov[0].iov_base + (size_t)i * FTL_BLOCK),
+			      &which))
 			fail_msg("block %u was read as what it never was, or no longer",
 				 op->block + i);
 	}
@@ -264,7 +269,8 @@ static void begin_put(struct world *world, struct world_op *op)
 	op->iov[1] = (struct iovec){0};
 	if (length > FTL_BLOCK && below(world, 3) == 0) {
 		op->iov[0].iov_len = below(world, 2) ? FTL_BLOCK : length / 3;
-		op->iov[1] = (struct iovec){memory + op->iov[0].iov_len, length - op->iov[0].iov_len};
+		op->iov[1] =
+			(struct iovec){memory + op->iov[0].iov_len, length - op->iov[0].iov_len};
 	}
 	op->put = (struct ftl_put){.lba = run_lba(op->block),
 				   .offset = offset,
@@ -312,8 +318,7 @@ static void begin_trim(struct world *world, struct world_op *op)
 	choose_run(world, op, 30);
 	memset(world->mirror + (size_t)op->block * FTL_BLOCK, 0, (size_t)op->nr * FTL_BLOCK);
 	changes(world, op);
-	op->trim = (struct ftl_trim){
-		.lba = run_lba(op->block), .count = op->nr, .done = trim_done};
+	op->trim = (struct ftl_trim){.lba = run_lba(op->block), .count = op->nr, .done = trim_done};
 	ftl_trim(world->ftl, &op->trim);
 }
 
@@ -376,7 +381,8 @@ bool world_step(struct world *world)
 {
 	struct world_op *op = world->ops;
 
-	while (world->nr_in_flight == WORLD_IN_FLIGHT || (world->nr_in_flight && below(world, 3) == 0)) {
+	while (world->nr_in_flight == WORLD_IN_FLIGHT ||
+	       (world->nr_in_flight && below(world, 3) == 0)) {
 		if (ftl_poll(world->ftl, -1) < 0)
 			return false;
 	}
@@ -450,8 +456,9 @@ void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, con
 			}
 			fail_msg("%s %llu: block %u is %s: value %zu, and may be %zu to %zu", when,
 				 (unsigned long long)number, block,
-				 is_among(it, 0, it->nr - 1, hash, &older) ? "stale or of the future" :
-									     "torn or foreign",
+				 is_among(it, 0, it->nr - 1, hash, &older)
+					 ? "stale or of the future"
+					 : "torn or foreign",
 				 is_among(it, 0, it->nr - 1, hash, &older) ? older : 0, from, to);
 		}
 	}
@@ -480,7 +487,8 @@ void world_settle(struct world *world, const size_t *found)
 	}
 }
 
-struct using {
+struct using
+{
 	struct ftl_put put;
 	struct ftl_sync sync;
 	struct iovec iov;

@@ -46,7 +46,7 @@ struct world {
 	struct flash_device *device;
 	struct ftl *ftl;
 	struct world_block blocks[WORLD_BLOCKS];
-	uint8_t *mirror; /* of what was submitted */
+	uint8_t *mirror;		/* of what was submitted */
 	struct world_promise *promises; /* if they are kept */
 	size_t nr_promises, room_promises;
 	bool has_promises;

@@ -4,13 +4,13 @@
 #define TESTS_UNIT_FLASH_BED_H
 
 #include <errno.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <setjmp.h>
 #include <cmocka.h>
 
 #include "base/error.h"
@@ -77,10 +77,10 @@ struct bed_request {
 	bool has_ended;
 };
 
-#define BED_DONE(type)                                                                             \
-	static inline void bed_##type##_done(struct ftl_##type *type)                              \
-	{                                                                                          \
-		caa_container_of(type, struct bed_request, type)->has_ended = true;                \
+#define BED_DONE(type)                                                              \
+	static inline void bed_##type##_done(struct ftl_##type *type)               \
+	{                                                                           \
+		caa_container_of(type, struct bed_request, type)->has_ended = true; \
 	}
 
 BED_DONE(get)

@@ -15,7 +15,8 @@ static void test_nothing_is_zeros(void **state)
 static void test_bytes(void **state)
 {
 	enum { SIZE = 40 * FTL_BLOCK };
-	uint8_t *model = calloc(1, SIZE), *data = bed_memory(SIZE + 64), *back = bed_memory(SIZE + 64);
+	uint8_t *model = calloc(1, SIZE), *data = bed_memory(SIZE + 64),
+		*back = bed_memory(SIZE + 64);
 	struct bed bed;
 	unsigned dice = 1;
 

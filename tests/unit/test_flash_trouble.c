@@ -61,8 +61,9 @@ static void test_no_space(void **state)
 	/* What is there can be read, overwritten as often as one likes, synced and trimmed. */
 	for (uint64_t i = 0; i < 3 * nr; i++) {
 		data[0] = (uint8_t)i;
-		assert_int_equal(bed_put(&bed, ftl_lba(1, (uint32_t)(i * 7919 % nr)), 0, data,
-					 FTL_BLOCK), 0);
+		assert_int_equal(
+			bed_put(&bed, ftl_lba(1, (uint32_t)(i * 7919 % nr)), 0, data, FTL_BLOCK),
+			0);
 	}
 	assert_int_equal(bed_put(&bed, ftl_lba(2, 0), 0, data, FTL_BLOCK), -ENOSPC);
 	assert_int_equal(bed_sync(&bed), 0);
@@ -209,7 +210,8 @@ static void test_the_journal_cannot_be_written(void **state)
 
 static void test_stale_and_swapped_blocks(void **state)
 {
-	uint8_t *a = bed_memory(FTL_BLOCK), *b = bed_memory(FTL_BLOCK), *old = bed_memory(FTL_BLOCK);
+	uint8_t *a = bed_memory(FTL_BLOCK), *b = bed_memory(FTL_BLOCK),
+		*old = bed_memory(FTL_BLOCK);
 	uint64_t at_a, at_b;
 	struct bed bed;
 	struct ftl_stat stat;
@@ -246,8 +248,8 @@ static void test_stale_and_swapped_blocks(void **state)
 static void test_what_is_no_layer(void **state)
 {
 	const struct flash_fake_options options = {.size = 8U << 20, .sector = 512, .seed = 1};
-	const struct ftl_options forced = {.segment_bytes = 65536, .is_forced = true}, plain = {
-		.segment_bytes = 65536};
+	const struct ftl_options forced = {.segment_bytes = 65536, .is_forced = true},
+				 plain = {.segment_bytes = 65536};
 	struct format_superblock superblock;
 	struct flash_device *device, *small;
 	uint8_t *data = bed_memory(FTL_BLOCK);
@@ -276,8 +278,10 @@ static void test_what_is_no_layer(void **state)
 	superblock.nr_segments--;
 	assert_int_equal(flash_fake_poke(device, 0, &superblock, sizeof(superblock)), 0);
 	/* Cut off. */
-	assert_int_equal(flash_fake_open(&(struct flash_fake_options){.size = 4U << 20, .sector = 512},
-					 &small), 0);
+	assert_int_equal(
+		flash_fake_open(&(struct flash_fake_options){.size = 4U << 20, .sector = 512},
+				&small),
+		0);
 	for (uint64_t at = 0; at < 4U << 20; at += FTL_BLOCK) {
 		flash_fake_peek(device, at, data, FTL_BLOCK);
 		assert_int_equal(flash_fake_poke(small, at, data, FTL_BLOCK), 0);
@@ -289,8 +293,10 @@ static void test_what_is_no_layer(void **state)
 	assert_int_equal(flash_fake_poke(device, 2 * FTL_BLOCK, "x", 1), 0);
 	assert_int_equal(ftl_open(device, 0, &ftl), -EBADMSG);
 	flash_device_close(device);
-	assert_int_equal(flash_fake_open(&(struct flash_fake_options){.size = 1U << 20, .sector = 512},
-					 &small), 0);
+	assert_int_equal(
+		flash_fake_open(&(struct flash_fake_options){.size = 1U << 20, .sector = 512},
+				&small),
+		0);
 	assert_int_equal(ftl_create(small, &plain), -ENOSPC);
 	flash_device_close(small);
 	free(data);
