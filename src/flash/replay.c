@@ -37,6 +37,7 @@ struct replay {
 	size_t nr_suspects, room_suspects, next_suspect;
 	unsigned nr_loading;
 	int result;
+	bool has_lost; /* some block is marked */
 };
 
 static int damaged(const char *what)
@@ -303,20 +304,21 @@ static bool is_lost(const struct map_page *page, uint64_t lba)
 	return page && page->lost[index / 64] >> index % 64 & 1;
 }
 
-static int set_lost(struct ftl *ftl, uint64_t lba)
+static int set_lost(struct replay *replay, uint64_t lba)
 {
 	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
 	struct map_page *page;
-	int rc = map_make(&ftl->map, lba, &page);
+	int rc = map_make(&replay->ftl->map, lba, &page);
 
+	replay->has_lost = true;
 	if (!rc)
 		page->lost[index / 64] |= UINT64_C(1) << index % 64;
 	return rc;
 }
 
-static void set_found(struct ftl *ftl, uint64_t lba, uint32_t count)
+static void set_found(struct replay *replay, uint64_t lba, uint32_t count)
 {
-	struct map_page *page = map_find(&ftl->map, lba);
+	struct map_page *page = replay->has_lost ? map_find(&replay->ftl->map, lba) : NULL;
 
 	for (uint32_t i = 0; page && i < count; i++) {
 		uint32_t index = ftl_lba_block(lba + i) % FORMAT_PAGE_ENTRIES;
@@ -327,16 +329,17 @@ static void set_found(struct ftl *ftl, uint64_t lba, uint32_t count)
 
 /* ---- records ---- */
 
-static int replay_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count)
+static int replay_clone(struct replay *replay, uint64_t source, uint64_t target, uint32_t count)
 {
+	struct ftl *ftl = replay->ftl;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		if (is_lost(map_find(&ftl->map, source + i), source + i)) {
-			rc = set_lost(ftl, target + i);
+			rc = set_lost(replay, target + i);
 			continue;
 		}
-		set_found(ftl, target + i, 1);
+		set_found(replay, target + i, 1);
 		rc = apply_clone(ftl, source + i, target + i, 1);
 	}
 	return rc;
@@ -368,10 +371,10 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 		ftl->counts.verified_records++;
 		if (!replay->suspects[replay->next_suspect++].is_there) {
 			ftl->counts.dropped_records++;
-			return set_lost(ftl, lba);
+			return set_lost(replay, lba);
 		}
 	}
-	set_found(ftl, lba, 1);
+	set_found(replay, lba, 1);
 	return apply_put(ftl, lba, (struct format_entry){record->place, record->crc});
 }
 
@@ -393,14 +396,14 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 	case FORMAT_TRIM:
 		if (!is_in_page(subject, record->place))
 			return damaged("a trim");
-		set_found(ftl, subject, record->place);
+		set_found(replay, subject, record->place);
 		apply_trim(ftl, subject, record->place);
 		return 0;
 	case FORMAT_CLONE:
 		if (!is_in_page(subject, record->place) ||
 		    !is_in_page(subject_of(record + 1), record->place))
 			return damaged("a clone");
-		return replay_clone(ftl, subject, subject_of(record + 1), record->place);
+		return replay_clone(replay, subject, subject_of(record + 1), record->place);
 	case FORMAT_OPEN:
 		return replay_open(ftl, record);
 	case FORMAT_WORN:
@@ -416,6 +419,37 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 	}
 }
 
+/*
+ * What the block's records will touch comes from all over memory: asked for all together, it comes while other work is done.
+ * First the entries of the map, then the segments of what they say.
+ */
+static void prefetch(const struct ftl *ftl, const struct journal_bytes *block)
+{
+	const struct segments *segments = &ftl->segments;
+
+	for (unsigned pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < block->header.nr_records; i++) {
+			uint64_t lba = subject_of(&block->records[i]);
+			const struct map_page *page = map_find(&ftl->map, lba);
+			uint32_t place;
+
+			if (!page || !page->data)
+				continue;
+			if (pass == 0) {
+				__builtin_prefetch(map_entry(page, lba), 1);
+				continue;
+			}
+			place = map_entry(page, lba)->place;
+			if (!segments_is_place(segments, place))
+				continue;
+			place = (place - segments->first) / segments->segment_blocks;
+			__builtin_prefetch(&segments->at[place], 1);
+			__builtin_prefetch(
+				&segments->valid_bits[(uint64_t)place * segments->nr_words], 1);
+		}
+	}
+}
+
 static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
 {
 	int rc = load_pages(replay, nr);
@@ -425,6 +459,7 @@ static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
 		const struct format_record *record;
 		uint32_t at = 0;
 
+		prefetch(replay->ftl, &replay->chunk[i]);
 		while (!rc && (record = next_record(&replay->chunk[i], &at)) != NULL) {
 			rc = replay_record(replay, record, is_sure);
 			replay->ftl->counts.replayed_records++;
