@@ -12,6 +12,20 @@
 #include "base/log.h"
 #include "flash/ftl.h"
 
+/* Images that are not in use are chained by their first word. */
+static struct format_page *next_image(const struct format_page *image)
+{
+	void *next;
+
+	memcpy(&next, image, sizeof(next));
+	return next;
+}
+
+static void set_next_image(struct format_page *image, void *next)
+{
+	memcpy(image, &next, sizeof(next));
+}
+
 int map_open(struct map *map, struct flash_device *device, const struct format_superblock *layout)
 {
 	*map = (struct map){
@@ -43,7 +57,7 @@ void map_close(struct map *map)
 	while (map->spare_images) {
 		struct format_page *image = map->spare_images;
 
-		memcpy(&map->spare_images, image, sizeof(image));
+		map->spare_images = next_image(image);
 		free(image);
 	}
 	free(map->ranges);
@@ -327,7 +341,7 @@ static void keep_image(struct map_page *page)
 	struct format_page *image = map->spare_images;
 
 	if (image)
-		memcpy(&map->spare_images, image, sizeof(image));
+		map->spare_images = next_image(image);
 	else
 		image = aligned_alloc(FORMAT_BLOCK, sizeof(*image));
 	if (!image) {
@@ -378,7 +392,7 @@ void map_copy_out(struct map_page *page, uint32_t generation, struct format_page
 
 	memcpy(out, page->image ? page->image : page->data, sizeof(*out));
 	if (page->image) {
-		memcpy(page->image, &map->spare_images, sizeof(map->spare_images));
+		set_next_image(page->image, map->spare_images);
 		map->spare_images = page->image;
 		page->image = NULL;
 	}
