@@ -269,6 +269,16 @@ static void take_piece(struct ftl *ftl, struct write *write, struct piece *piece
 	cds_list_add_tail(&piece->node, &write->pieces);
 }
 
+/*
+ * Users' blocks, only while CLEANER_RESERVE segments are free. So when the cleaner, which shares their open segments, has to
+ * take one of those, the rest of it and what is still free is all for its victim, and suffices: no more than a segment is
+ * valid in one.
+ */
+static bool may_write(const struct ftl *ftl, const struct piece *piece)
+{
+	return is_cleaners(piece) || ftl->segments.nr_by_state[FTL_SEGMENT_FREE] >= CLEANER_RESERVE;
+}
+
 static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *staged)
 {
 	uint32_t room = ftl->segments.data_blocks - write->segment->next, nr = 0;
@@ -278,11 +288,31 @@ static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *sta
 	while (!cds_list_empty(staged) && nr < room) {
 		struct piece *piece = cds_list_first_entry(staged, struct piece, node);
 
+		if (!may_write(ftl, piece))
+			break;
+
 		if (piece->nr_blocks > room - nr && !split(ftl, piece, room - nr))
 			break;
 		nr += piece->nr_blocks;
 		take_piece(ftl, write, piece);
 	}
+}
+
+/*
+ * No segment is to be had for what the cleaner moves, but another stream's has room.
+ */
+static bool lend(struct ftl *ftl, struct piece *piece)
+{
+	uint32_t open = 0;
+
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+		open |= (uint32_t)(ftl->appenders[stream].open != NULL) << stream;
+	if (!open)
+		return false;
+	cds_list_del(&piece->node);
+	piece->stream = streams_nearest(open, piece->stream);
+	cds_list_add(&piece->node, &ftl->appenders[piece->stream].staged);
+	return true;
 }
 
 /* One write of what is staged; false: not now. */
@@ -295,8 +325,12 @@ static bool write_staged(struct ftl *ftl, unsigned stream)
 
 	if (appender->nr_writing == WRITES_PER_STREAM || cds_list_empty(&ftl->spare_writes))
 		return false;
-	if (!appender->open && !open_segment(ftl, stream, first))
+	if (!may_write(ftl, first)) {
+		ftl->is_starved = true;
 		return false;
+	}
+	if (!appender->open && !open_segment(ftl, stream, first))
+		return is_cleaners(first) && lend(ftl, first);
 	segment = appender->open;
 	write = cds_list_first_entry(&ftl->spare_writes, struct write, node);
 	write->segment = segment;
@@ -323,7 +357,13 @@ static bool write_staged(struct ftl *ftl, unsigned stream)
 
 void append_stage(struct ftl *ftl, struct piece *piece)
 {
-	cds_list_add_tail(&piece->node, &ftl->appenders[piece->stream].staged);
+	struct cds_list_head *staged = &ftl->appenders[piece->stream].staged;
+
+	/* What users have there may be waiting for what the cleaner makes free. */
+	if (is_cleaners(piece))
+		cds_list_add(&piece->node, staged);
+	else
+		cds_list_add_tail(&piece->node, staged);
 }
 
 /* When nothing can be changed any more what is staged is not written either. */
@@ -337,6 +377,15 @@ static void refuse_staged(struct ftl *ftl, unsigned stream, int refusal)
 		cds_list_del(&piece->node);
 		piece_written(piece, refusal);
 	}
+}
+
+bool append_is_writing(const struct ftl *ftl)
+{
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		if (ftl->appenders[stream].nr_writing)
+			return true;
+	}
+	return false;
 }
 
 void append_refuse(struct ftl *ftl, int code)

@@ -39,7 +39,6 @@ int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry)
 			  segment->lbas ? segment->lbas[index] : lba);
 	if (rc)
 		return rc;
-	segment->written = ftl->segments.clock;
 	map_set(page, lba, entry);
 	if (old.place)
 		segments_unref(&ftl->segments, old.place, lba, tag_of(ftl));

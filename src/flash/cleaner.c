@@ -28,7 +28,8 @@ static size_t summary_size(const struct ftl *ftl)
 int cleaner_open(struct cleaner *cleaner, struct ftl *ftl)
 {
 	cleaner->ftl = ftl;
-	cleaner->piece.ftl = ftl;
+	for (unsigned i = 0; i < NR_STREAMS; i++)
+		cleaner->pieces[i].ftl = ftl;
 	cleaner->summary = aligned_alloc(FTL_BLOCK, summary_size(ftl));
 	cleaner->memory = aligned_alloc(FTL_BLOCK, (size_t)CLEANER_BLOCKS * FTL_BLOCK);
 	return cleaner->summary && cleaner->memory ? 0 : error_code(-ENOMEM);
@@ -129,6 +130,8 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 		cleaner->lbas[cleaner->nr] = first[i].lba;
 		cleaner->crcs[cleaner->nr] = entry->crc;
 		cleaner->from[cleaner->nr] = place;
+		cleaner->streams[cleaner->nr] =
+			(uint8_t)policy_move_stream(ftl, cleaner->victim, first[i].lba);
 		is_taken = true;
 	}
 	if (is_taken) {
@@ -182,6 +185,27 @@ static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
 	flash_device_submit(ftl->device, &read->io);
 }
 
+/* By stream, so that what goes to one lies together in memory; few, so in a simple way. */
+static void sort_batch(struct cleaner *cleaner)
+{
+	for (uint32_t i = 1; i < cleaner->nr; i++) {
+		uint8_t stream = cleaner->streams[i];
+		uint64_t lba = cleaner->lbas[i];
+		uint32_t from = cleaner->from[i], crc = cleaner->crcs[i], at = i;
+
+		for (; at > 0 && cleaner->streams[at - 1] > stream; at--) {
+			cleaner->streams[at] = cleaner->streams[at - 1];
+			cleaner->lbas[at] = cleaner->lbas[at - 1];
+			cleaner->from[at] = cleaner->from[at - 1];
+			cleaner->crcs[at] = cleaner->crcs[at - 1];
+		}
+		cleaner->streams[at] = stream;
+		cleaner->lbas[at] = lba;
+		cleaner->from[at] = from;
+		cleaner->crcs[at] = crc;
+	}
+}
+
 static void read_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
@@ -216,6 +240,7 @@ static void check_batch(struct ftl *ftl)
 			memcpy(cleaner->memory + (size_t)nr * FTL_BLOCK, data, FTL_BLOCK);
 		cleaner->lbas[nr] = cleaner->lbas[i];
 		cleaner->from[nr] = cleaner->from[i];
+		cleaner->streams[nr] = cleaner->streams[i];
 		nr++;
 	}
 	cleaner->nr = nr;
@@ -227,21 +252,28 @@ static void check_batch(struct ftl *ftl)
 static bool write_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
-	struct piece *piece = &cleaner->piece;
-	uint32_t nr = cleaner->nr + 3;
 
-	if (!journal_reserve(&ftl->journal, nr))
+	if (!journal_reserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS))
 		return false;
-	piece->lbas = cleaner->lbas;
-	piece->from = cleaner->from;
-	piece->nr_blocks = cleaner->nr;
-	piece->bytes = cleaner->nr * FTL_BLOCK;
-	piece->memory = cleaner->memory;
-	piece->stream = policy_move_stream(ftl, cleaner->victim);
-	piece->reserved = nr;
-	piece->attempts = 0;
+	journal_unreserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS);
 	cleaner->nr_left = cleaner->nr;
-	append_stage(ftl, piece);
+	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
+		unsigned stream = cleaner->streams[at];
+		struct piece *piece = &cleaner->pieces[stream];
+
+		for (nr = 1; at + nr < cleaner->nr && cleaner->streams[at + nr] == stream; nr++)
+			;
+		piece->lbas = &cleaner->lbas[at];
+		piece->from = &cleaner->from[at];
+		piece->nr_blocks = nr;
+		piece->bytes = nr * FTL_BLOCK;
+		piece->memory = cleaner->memory + (size_t)at * FTL_BLOCK;
+		piece->stream = stream;
+		piece->reserved = nr + 3;
+		piece->attempts = 0;
+		journal_reserve(&ftl->journal, piece->reserved);
+		append_stage(ftl, piece);
+	}
 	return true;
 }
 
@@ -294,11 +326,14 @@ void cleaner_written(struct piece *piece, int result)
 	struct ftl *ftl = piece->ftl;
 	struct cleaner *cleaner = &ftl->cleaner;
 
+	ftl->segments.is_moving = true;
 	for (uint32_t i = 0; i < piece->nr_blocks && !result && !ftl_refusal(ftl); i++)
 		move_block(ftl, piece, piece->from[i], piece->place + i, piece->lbas[i]);
+	ftl->segments.is_moving = false;
 	journal_unreserve(&ftl->journal, piece->reserved);
 	cleaner->nr_left -= piece->nr_blocks;
-	if (piece != &cleaner->piece)
+	/* What was split off is of the pool. */
+	if (piece < cleaner->pieces || piece >= cleaner->pieces + NR_STREAMS)
 		piece_give(ftl, piece);
 }
 
@@ -383,8 +418,8 @@ static void choose(struct ftl *ftl)
 
 	if (victim)
 		begin(ftl, victim);
-	else if (ftl->is_starved && !nr[FTL_SEGMENT_PENDING] && !nr[FTL_SEGMENT_DISCARD] &&
-		 !nr[FTL_SEGMENT_CLOSING])
+	else if (ftl->is_starved && !append_is_writing(ftl) && !nr[FTL_SEGMENT_PENDING] &&
+		 !nr[FTL_SEGMENT_DISCARD] && !nr[FTL_SEGMENT_CLOSING])
 		append_refuse(ftl, -ENOSPC);
 }
 
@@ -408,6 +443,7 @@ static void gather(struct ftl *ftl)
 		return;
 	}
 	cleaner->stage = CLEANER_READ;
+	sort_batch(cleaner);
 	read_batch(ftl);
 }
 

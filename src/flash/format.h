@@ -154,9 +154,9 @@ struct format_tables {
 _Static_assert(sizeof(struct format_tables) == 48, "tables");
 
 struct format_table_segment {
-	uint64_t opened;  /* which opening it was                    */
-	uint64_t written; /* the clock when it last was              */
-	uint8_t state;	  /* enum ftl_segment_state                  */
+	uint64_t opened; /* which opening it was                    */
+	uint64_t began;	 /* the clock when that was                */
+	uint8_t state;	 /* enum ftl_segment_state                  */
 	uint8_t stream;
 	uint8_t is_worn;
 	uint8_t reserved[5];

@@ -101,6 +101,7 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 
 void ftl_free(struct ftl *ftl)
 {
+	policy_stop(ftl);
 	cleaner_close(&ftl->cleaner);
 	checkpoint_close(ftl);
 	journal_close(&ftl->journal);
@@ -160,6 +161,8 @@ int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 		return rc;
 	ftl->is_read_only = flags & FTL_READ_ONLY;
 	rc = ftl_recover(ftl);
+	if (!rc && !ftl->is_read_only)
+		rc = policy_start(ftl);
 	if (rc) {
 		ftl_abandon(ftl);
 		return rc;

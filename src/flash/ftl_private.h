@@ -19,6 +19,7 @@
 #include "flash/journal.h"
 #include "flash/map.h"
 #include "flash/segments.h"
+#include "flash/streams.h"
 
 #define WINDOW_BITS	8U
 #define PIECE_BLOCKS	(1U << WINDOW_BITS)
@@ -31,7 +32,7 @@
 #define NR_STREAMS	8U
 #define CLEANER_BLOCKS	64U /* moved at a time                    */
 #define CLEANER_RESERVE 2U  /* free segments that are the cleaner's alone */
-#define WRITE_ATTEMPTS	4U
+#define WRITE_ATTEMPTS	8U
 #define FLUSH_EVERY	64U /* blocks of the journal: what recovery has to verify is bounded by it */
 
 struct bounce {
@@ -59,6 +60,7 @@ struct piece {
 	unsigned iov_index; /* where its part of the put's memory begins */
 	size_t iov_offset;
 	unsigned stream;
+	uint64_t pace; /* of a sequence that it belongs to; 0: none */
 	unsigned attempts;
 	uint32_t reserved; /* records of the journal                */
 	uint32_t growth;   /* blocks that will be in use when it is done */
@@ -138,7 +140,8 @@ struct cleaner {
 	uint64_t lbas[CLEANER_BLOCKS];
 	uint32_t from[CLEANER_BLOCKS];
 	uint32_t crcs[CLEANER_BLOCKS];
-	struct piece piece;
+	uint8_t streams[CLEANER_BLOCKS];
+	struct piece pieces[NR_STREAMS]; /* of a batch, what goes to each stream */
 	struct ftl_waiter waiter;
 	struct cleaner_read {
 		struct flash_io io;
@@ -182,6 +185,8 @@ struct ftl {
 	struct cds_list_head buckets[NR_BUCKETS];
 	uint64_t growth; /* blocks that pieces on their way will bring into use */
 
+	unsigned nr_streams;
+	struct streams streams;
 	struct appender appenders[NR_STREAMS];
 	bool is_starved; /* users wait for a free segment        */
 	struct cds_list_head spare_writes;
@@ -281,6 +286,8 @@ void append_stage(struct ftl *ftl, struct piece *piece);
 void append_progress(struct ftl *ftl);
 /* No segment will ever be free for what users have staged. */
 void append_refuse(struct ftl *ftl, int code);
+/* Something is on its way to a segment: it may leave other places free. */
+bool append_is_writing(const struct ftl *ftl);
 /* A summary as it is written, of `size` bytes. */
 void summary_encode(const struct segments *segments, const struct segment *segment, void *out,
 		    size_t size);
@@ -330,14 +337,21 @@ void recover_set_free(struct ftl *ftl, struct segment *segment);
 
 /* ---- cleaner.c, policy.c ---- */
 
+struct map_page *piece_page(const struct piece *piece, uint64_t lba);
+
 int cleaner_open(struct cleaner *cleaner, struct ftl *ftl);
 void cleaner_close(struct cleaner *cleaner);
 void cleaner_progress(struct ftl *ftl);
 void cleaner_written(struct piece *piece, int result);
 
-/* The stream that blocks of a put go to, of those moved out of a segment, and the segment to be cleaned next (NULL: none). */
-unsigned policy_put_stream(struct ftl *ftl, const struct ftl_put *put, uint64_t lba);
-unsigned policy_move_stream(struct ftl *ftl, const struct segment *victim);
+/* Behind recovery: from now on the choices are made by what is known. -ENOMEM. */
+int policy_start(struct ftl *ftl);
+void policy_stop(struct ftl *ftl);
+/* The stream that the piece goes to, and its pace; its pages are pinned. */
+void policy_place(struct ftl *ftl, struct piece *piece);
+/* The stream of a block that is moved out of a segment. */
+unsigned policy_move_stream(struct ftl *ftl, const struct segment *victim, uint64_t lba);
+/* The segment to be cleaned next; NULL: none is worth it. */
 struct segment *policy_victim(struct ftl *ftl);
 
 #endif

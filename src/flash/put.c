@@ -79,11 +79,13 @@ static int record(struct piece *piece)
 
 	if (refusal)
 		return refusal;
+	ftl->segments.pace = piece->pace;
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
 		ftl->segments.clock++;
 		ftl_record_put(ftl, FORMAT_PUT, piece->lba + i,
 			       (struct format_entry){piece->place + i, piece->crcs[i]});
 	}
+	ftl->segments.pace = 0;
 	piece->reserved -= piece->nr_blocks;
 	return 0;
 }
@@ -169,7 +171,7 @@ static bool has_pages(struct piece *piece)
 	return true;
 }
 
-static struct map_page *page_of(const struct piece *piece, uint64_t lba)
+struct map_page *piece_page(const struct piece *piece, uint64_t lba)
 {
 	return piece->pages[lba >= map_page_end(piece->pages_lba)];
 }
@@ -180,7 +182,8 @@ static uint32_t growth_of(struct piece *piece)
 	uint32_t growth = 0;
 
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
-		uint32_t place = map_entry(page_of(piece, piece->lba + i), piece->lba + i)->place;
+		uint32_t place =
+			map_entry(piece_page(piece, piece->lba + i), piece->lba + i)->place;
 
 		growth += !place || segments_is_shared(&piece->ftl->segments, place);
 	}
@@ -274,7 +277,7 @@ static bool has_memory(struct piece *piece)
 		piece->memory = piece->bounce->bytes;
 	}
 	if (piece->bytes % FTL_BLOCK && !piece->is_read) {
-		entry = map_entry(page_of(piece, piece->lba), piece->lba);
+		entry = map_entry(piece_page(piece, piece->lba), piece->lba);
 		if (entry->place) {
 			read_old(piece, entry);
 			return false;
@@ -330,7 +333,7 @@ static void piece_step(struct piece *piece)
 	if (!has_pages(piece) || !has_space(piece) || !has_journal(piece) || !has_memory(piece))
 		return;
 	make_sums(piece);
-	piece->stream = policy_put_stream(ftl, piece->put, piece->lba);
+	policy_place(ftl, piece);
 	append_stage(ftl, piece);
 }
 

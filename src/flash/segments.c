@@ -80,10 +80,31 @@ static bool is_listed(enum ftl_segment_state state)
 	return state == FTL_SEGMENT_FREE || state == FTL_SEGMENT_PENDING;
 }
 
+/* Whether the choice of victims knows of such segments. */
+static bool is_in_use(enum ftl_segment_state state)
+{
+	return BIT(state) & (BIT(FTL_SEGMENT_OPEN) | BIT(FTL_SEGMENT_CLOSING) |
+			     BIT(FTL_SEGMENT_FULL) | BIT(FTL_SEGMENT_CLEANING));
+}
+
+static void tell_state(struct segments *segments, struct segment *segment,
+		       enum ftl_segment_state state)
+{
+	if (!segments->victims || !is_in_use(segment->state))
+		return;
+	if (state == FTL_SEGMENT_FULL)
+		victims_fill(segments->victims, &segment->victim);
+	else if (state == FTL_SEGMENT_CLEANING)
+		victims_take(segments->victims, &segment->victim);
+	else if (!is_in_use(state))
+		victims_end(segments->victims, &segment->victim);
+}
+
 void segment_set_state(struct segments *segments, struct segment *segment,
 		       enum ftl_segment_state state)
 {
 	assert(allowed[segment->state] & BIT(state));
+	tell_state(segments, segment, state);
 	if (is_listed(segment->state))
 		cds_list_del(&segment->node);
 	segments->nr_by_state[segment->state]--;
@@ -129,9 +150,11 @@ int segment_begin(struct segments *segments, struct segment *segment, unsigned s
 		return rc;
 	segment_set_state(segments, segment, FTL_SEGMENT_OPEN);
 	segment->opened = segments->nr_opened++;
-	segment->written = segments->clock;
+	segment->began = segments->clock;
 	segment->stream = (uint8_t)stream;
 	segment->next = 0;
+	if (segments->victims)
+		victims_begin(segments->victims, &segment->victim, stream);
 	return 0;
 }
 
@@ -205,6 +228,8 @@ int segments_ref(struct segments *segments, uint32_t place, uint64_t lba, uint64
 		segment_bits(segments, segment)[index / 64] |= UINT64_C(1) << index % 64;
 		segment->valid++;
 		segments->used++;
+		if (segments->victims)
+			victims_gain(segments->victims, &segment->victim);
 		return 0;
 	}
 	rc = make_room(segment, 2);
@@ -237,6 +262,16 @@ static bool remove_share(struct segments *segments, struct segment *segment, uin
 	return false;
 }
 
+static void tell_loss(struct segments *segments, struct segment *segment)
+{
+	if (!segments->victims || segment->state == FTL_SEGMENT_BAD)
+		return;
+	if (segments->is_moving)
+		victims_move(segments->victims, &segment->victim);
+	else
+		victims_lose(segments->victims, &segment->victim, segments->clock, segments->pace);
+}
+
 void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t tag)
 {
 	struct segment *segment = segment_of(segments, place);
@@ -248,6 +283,7 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uin
 	segment_bits(segments, segment)[index / 64] &= ~(UINT64_C(1) << index % 64);
 	segment->valid--;
 	segments->used--;
+	tell_loss(segments, segment);
 	/* Later ones count: it is the last record that has to survive. */
 	if (segment->valid == 0 &&
 	    (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD))

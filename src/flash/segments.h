@@ -24,6 +24,7 @@
 
 #include "flash/format.h"
 #include "flash/ftl.h"
+#include "flash/victim.h"
 
 #define SEGMENT_NONE UINT32_MAX
 
@@ -35,7 +36,7 @@ struct share {
 struct segment {
 	struct cds_list_head node; /* of the list of its state, FREE and PENDING            */
 	uint64_t opened;	   /* which opening it was, of all                          */
-	uint64_t written;	   /* the clock when it last was                            */
+	uint64_t began;		   /* the clock when that was                               */
 	uint64_t tag;		   /* PENDING: free when the journal has flushed up to here */
 	uint64_t *lbas;		   /* for whom each block was written, until a summary says */
 	struct share *shares;
@@ -48,6 +49,7 @@ struct segment {
 	uint8_t state;	  /* enum ftl_segment_state                */
 	uint8_t stream;
 	bool is_worn; /* a write of it failed                  */
+	struct victim_segment victim;
 };
 
 struct segments {
@@ -69,6 +71,11 @@ struct segments {
 	uint64_t nr_shares;
 	uint64_t nr_opened;
 	uint64_t clock; /* blocks put ever                     */
+
+	/* What the choice of victims is told; NULL: recovery has not got so far. */
+	struct victims *victims;
+	uint64_t pace;	/* of the put that is being recorded   */
+	bool is_moving; /* it is a move of the cleaner         */
 };
 
 int segments_open(struct segments *segments, const struct format_superblock *layout);

@@ -49,7 +49,7 @@ static void put_segments(struct ftl *ftl, struct cursor *cursor)
 	for (uint32_t i = 0; i < segments->nr; i++) {
 		const struct segment *segment = &segments->at[i];
 		struct format_table_segment entry = {.opened = segment->opened,
-						     .written = segment->written,
+						     .began = segment->began,
 						     .state = segment->state,
 						     .stream = segment->stream,
 						     .is_worn = segment->is_worn};
@@ -173,7 +173,7 @@ static int take_segment(struct ftl *ftl, struct segment *segment,
 	if (entry->state >= FTL_NR_SEGMENT_STATES || entry->stream >= NR_STREAMS)
 		return damaged("a segment's state");
 	segment->opened = entry->opened;
-	segment->written = entry->written;
+	segment->began = entry->began;
 	segment->stream = entry->stream;
 	segment->is_worn = entry->is_worn;
 	for (uint32_t i = 0; i < segments->nr_words; i++)
