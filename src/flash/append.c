@@ -183,7 +183,7 @@ static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
 		return false;
 	/* One that was staged anew may have no record left for it. */
 	if (piece->reserved <= piece->nr_blocks) {
-		if (!journal_reserve(&ftl->journal, 1))
+		if (!journal_reserve(&ftl->journal, 1, 0))
 			return false;
 		piece->reserved++;
 	}

@@ -253,7 +253,7 @@ static bool write_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
 
-	if (!journal_reserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS))
+	if (!journal_reserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS, 0))
 		return false;
 	journal_unreserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS);
 	cleaner->nr_left = cleaner->nr;
@@ -271,7 +271,7 @@ static bool write_batch(struct ftl *ftl)
 		piece->stream = stream;
 		piece->reserved = nr + 3;
 		piece->attempts = 0;
-		journal_reserve(&ftl->journal, piece->reserved);
+		journal_reserve(&ftl->journal, piece->reserved, 0);
 		append_stage(ftl, piece);
 	}
 	return true;
@@ -293,7 +293,7 @@ static bool has_record(struct ftl *ftl, struct piece *piece)
 {
 	if (piece->reserved == 0) {
 		/* More share it than did: there is room for a record, or they stay where they are. */
-		if (!journal_reserve(&ftl->journal, 1))
+		if (!journal_reserve(&ftl->journal, 1, 0))
 			return false;
 		piece->reserved++;
 	}

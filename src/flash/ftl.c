@@ -50,6 +50,7 @@ static int make_pools(struct ftl *ftl)
 		ftl->bounces[i].bytes = ftl->bounce_memory + (size_t)i * BOUNCE_BLOCKS * FTL_BLOCK;
 		cds_list_add(&ftl->bounces[i].node, &ftl->spare_bounces);
 	}
+	ftl->nr_spare_bounces = NR_BOUNCES;
 	return 0;
 }
 

@@ -21,19 +21,23 @@
 #include "flash/segments.h"
 #include "flash/streams.h"
 
-#define WINDOW_BITS	8U
-#define PIECE_BLOCKS	(1U << WINDOW_BITS)
-#define NR_PIECES	512U /* for puts; and as many more for splitting as there are streams */
-#define NR_BUCKETS	256U
-#define BOUNCE_BLOCKS	16U
-#define NR_BOUNCES	64U
-#define NR_WRITES	32U
-#define NR_READS	256U
-#define NR_STREAMS	8U
-#define CLEANER_BLOCKS	64U /* moved at a time                    */
-#define CLEANER_RESERVE 2U  /* free segments that are the cleaner's alone */
-#define WRITE_ATTEMPTS	8U
-#define FLUSH_EVERY	64U /* blocks of the journal: what recovery has to verify is bounded by it */
+#define WINDOW_BITS	 8U
+#define PIECE_BLOCKS	 (1U << WINDOW_BITS)
+#define NR_PIECES	 512U /* for puts; and as many more for splitting as there are streams */
+#define NR_BUCKETS	 256U
+#define BOUNCE_BLOCKS	 16U
+#define NR_BOUNCES	 64U
+#define BOUNCES_FOR_GETS 16U /* which do not wait for puts that wait */
+#define NR_WRITES	 32U
+#define NR_READS	 256U
+#define NR_STREAMS	 8U
+#define CLEANER_BLOCKS	 64U  /* moved at a time                    */
+#define CLEANER_RESERVE	 2U   /* free segments that are the cleaner's alone */
+#define CLEANER_RECORDS	 128U /* room in the journal that a batch needs at most */
+#define WRITE_ATTEMPTS	 8U
+#define FLUSH_EVERY	 64U /* blocks of the journal: what recovery has to verify is bounded by it */
+
+_Static_assert(CLEANER_RECORDS >= CLEANER_BLOCKS + 3 * NR_STREAMS, "a batch of the cleaner");
 
 struct bounce {
 	struct cds_list_head node;
@@ -192,6 +196,7 @@ struct ftl {
 	struct cds_list_head spare_writes;
 	struct cds_list_head spare_reads;
 	struct cds_list_head spare_bounces;
+	unsigned nr_spare_bounces;
 
 	/* the summary that is being written, of the first of `closing` */
 	struct cds_list_head closing;
@@ -260,7 +265,8 @@ unsigned memory_add(struct iovec *out, unsigned nr, void *base, size_t length);
 /* Whether the lengths add up to `length`. */
 bool memory_is_whole(const struct iovec *iov, unsigned nr_iov, size_t length);
 
-struct bounce *bounce_take(struct ftl *ftl);
+/* NULL: no more than `kept` are left. */
+struct bounce *bounce_take(struct ftl *ftl, unsigned kept);
 void bounce_give(struct ftl *ftl, struct bounce *bounce);
 
 /* ---- put.c ---- */

@@ -231,7 +231,7 @@ static bool begin_read(struct ftl *ftl, struct ftl_get *get, struct map_page *pa
 
 	if (!read)
 		return false;
-	read->bounce = nr ? NULL : bounce_take(ftl);
+	read->bounce = nr ? NULL : bounce_take(ftl, 0);
 	if (!nr && !read->bounce) {
 		cds_list_add(&read->node, &ftl->spare_reads);
 		return false;

@@ -119,10 +119,10 @@ static bool fits(const struct journal *journal, uint32_t records, uint32_t seals
 	return (uint64_t)journal_used(journal) + blocks_for(records) + seals < journal->nr_blocks;
 }
 
-bool journal_reserve(struct journal *journal, uint32_t nr)
+bool journal_reserve(struct journal *journal, uint32_t nr, uint32_t kept)
 {
 	/* A checkpoint can always begin: a seal is kept back for it. */
-	if (!fits(journal, journal->reserved + nr, 2)) {
+	if (!fits(journal, journal->reserved + nr + kept, 2)) {
 		journal->is_short = true;
 		return false;
 	}

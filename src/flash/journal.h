@@ -53,8 +53,11 @@ void journal_close(struct journal *journal);
 /* Goes on with block `sequence` as the first that counts, which anchors say from now on. */
 void journal_begin(struct journal *journal, uint64_t epoch, uint64_t sequence);
 
-/* Room for `nr` records (slots), or false: wait for a checkpoint. */
-bool journal_reserve(struct journal *journal, uint32_t nr);
+/*
+ * Room for `nr` records (slots) that leaves room for `kept` more, or false: wait for a checkpoint. Those who may have to wait for
+ * the cleaner keep room for it.
+ */
+bool journal_reserve(struct journal *journal, uint32_t nr, uint32_t kept);
 void journal_unreserve(struct journal *journal, uint32_t nr);
 
 /* Appends `nr` slots, which are reserved and stay together. */

@@ -122,20 +122,23 @@ bool memory_is_whole(const struct iovec *iov, unsigned nr_iov, size_t length)
 	return sum == length;
 }
 
-struct bounce *bounce_take(struct ftl *ftl)
+struct bounce *bounce_take(struct ftl *ftl, unsigned kept)
 {
 	struct bounce *bounce;
 
-	if (cds_list_empty(&ftl->spare_bounces))
+	if (ftl->nr_spare_bounces <= kept)
 		return NULL;
 	bounce = cds_list_first_entry(&ftl->spare_bounces, struct bounce, node);
 	cds_list_del(&bounce->node);
 	bounce->users = 1;
+	ftl->nr_spare_bounces--;
 	return bounce;
 }
 
 void bounce_give(struct ftl *ftl, struct bounce *bounce)
 {
-	if (bounce && --bounce->users == 0)
-		cds_list_add(&bounce->node, &ftl->spare_bounces);
+	if (!bounce || --bounce->users)
+		return;
+	cds_list_add(&bounce->node, &ftl->spare_bounces);
+	ftl->nr_spare_bounces++;
 }

@@ -269,7 +269,7 @@ static bool has_memory(struct piece *piece)
 	if (piece->is_direct)
 		return true;
 	if (!piece->bounce) {
-		piece->bounce = bounce_take(ftl);
+		piece->bounce = bounce_take(ftl, BOUNCES_FOR_GETS);
 		if (!piece->bounce) {
 			stall(piece);
 			return false;
@@ -313,7 +313,7 @@ static bool has_journal(struct piece *piece)
 
 	if (piece->reserved)
 		return true;
-	if (!journal_reserve(&piece->ftl->journal, nr)) {
+	if (!journal_reserve(&piece->ftl->journal, nr, CLEANER_RECORDS)) {
 		stall(piece);
 		return false;
 	}

@@ -77,7 +77,7 @@ static enum outcome step_trim(struct ftl *ftl, struct ftl_sweep *sweep)
 	if (end > first + count)
 		end = first + count;
 	if (page->nr_mapped) {
-		if (!journal_reserve(&ftl->journal, 1))
+		if (!journal_reserve(&ftl->journal, 1, CLEANER_RECORDS))
 			return WAITS;
 		ftl_record_trim(ftl, lba, (uint32_t)(end - lba));
 	}
@@ -112,7 +112,7 @@ static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 			return FAILED;
 	}
 	if ((from && from->nr_mapped) || (to && to->nr_mapped)) {
-		if (!journal_reserve(&ftl->journal, 2))
+		if (!journal_reserve(&ftl->journal, 2, CLEANER_RECORDS))
 			return WAITS;
 		ftl_record_clone(ftl, source, target, (uint32_t)nr);
 	}
@@ -127,7 +127,7 @@ static void finish(struct ftl *ftl, struct ftl_sweep *sweep)
 	int rc = change ? records_check(ftl->records, change) : 0;
 
 	if (change && !rc) {
-		if (!journal_reserve(&ftl->journal, 1 + FORMAT_KEEP_SLOTS))
+		if (!journal_reserve(&ftl->journal, 1 + FORMAT_KEEP_SLOTS, CLEANER_RECORDS))
 			return;
 		if (change->is_removal)
 			journal_unreserve(&ftl->journal, FORMAT_KEEP_SLOTS);

@@ -79,6 +79,43 @@ static void test_no_space(void **state)
 	free(data);
 }
 
+/* More at once than there are segments free, buffers, and room in the journal; and odd reads between them. */
+static void test_many_large_puts(void **state)
+{
+	enum { NR = 60, BLOCKS = 128 };
+	const struct flash_fake_options device = {
+		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 5};
+	const struct ftl_options options = {.segment_bytes = 65536, .journal_blocks = 16};
+	struct bed_request *puts = calloc(NR, sizeof(*puts));
+	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK + FTL_BLOCK),
+		*back = bed_memory(2 * FTL_BLOCK);
+	struct bed bed;
+
+	(void)state;
+	assert_non_null(puts);
+	bed_open_with(&bed, &device, &options);
+	for (size_t i = 0; i < BLOCKS * FTL_BLOCK + FTL_BLOCK; i++)
+		data[i] = (uint8_t)(i * 7 + i / 509);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < NR; i++)
+			bed_begin_put(&bed, &puts[i], ftl_lba(1, i % 9 * BLOCKS), i % 3,
+				      data + i % 5, BLOCKS * FTL_BLOCK - 8);
+		assert_int_equal(bed_get(&bed, ftl_lba(1, 5), 3, back + 1, 5000), 0);
+		for (unsigned i = 0; i < NR; i++) {
+			bed_wait(&bed, &puts[i]);
+			assert_int_equal(puts[i].put.result, 0);
+		}
+	}
+	/* The last to block 0 was the 55th: from byte 0, of data + 4. */
+	assert_int_equal(bed_get(&bed, ftl_lba(1, 0), 0, back, 2 * FTL_BLOCK), 0);
+	assert_memory_equal(back, data + 54 % 5, 2 * FTL_BLOCK);
+	assert_int_equal(ftl_audit(bed.ftl), 0);
+	bed_close(&bed);
+	free(puts);
+	free(data);
+	free(back);
+}
+
 static void test_no_map_pages(void **state)
 {
 	const struct flash_fake_options device = {.size = 8U << 20, .sector = 4096, .seed = 1};
@@ -345,6 +382,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_space),
+		cmocka_unit_test(test_many_large_puts),
 		cmocka_unit_test(test_no_map_pages),
 		cmocka_unit_test(test_a_block_cannot_be_read),
 		cmocka_unit_test(test_writes_fail),
