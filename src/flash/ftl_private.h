@@ -160,9 +160,15 @@ struct cleaner {
 struct ftl {
 	struct flash_device *device;
 	struct format_superblock layout;
+	int failed; /* negative: nothing can be changed any more     */
 	bool is_read_only;
-	bool is_abandoned; /* nobody is called any more            */
-	int failed;	   /* negative: nothing can be changed any more */
+	bool is_abandoned; /* nobody is called any more                     */
+	bool is_unblocked; /* something ended that may have blocked a piece */
+	bool is_starved;   /* users wait for a free segment                 */
+	bool is_summing;   /* a summary is being written                    */
+	unsigned nr_streams;
+	unsigned nr_spare_pieces;
+	unsigned nr_spare_bounces;
 	struct segments segments;
 	struct map map;
 	struct journal journal;
@@ -182,25 +188,19 @@ struct ftl {
 
 	/* pieces by stage */
 	struct cds_list_head spare_pieces;
-	unsigned nr_spare_pieces;
 	struct cds_list_head blocked;
 	struct cds_list_head stalled; /* wait for a bounce or the journal      */
-	bool is_unblocked;	      /* something ended that may have blocked */
 	struct cds_list_head buckets[NR_BUCKETS];
 	uint64_t growth; /* blocks that pieces on their way will bring into use */
 
-	unsigned nr_streams;
 	struct streams streams;
 	struct appender appenders[NR_STREAMS];
-	bool is_starved; /* users wait for a free segment        */
 	struct cds_list_head spare_writes;
 	struct cds_list_head spare_reads;
 	struct cds_list_head spare_bounces;
-	unsigned nr_spare_bounces;
 
 	/* the summary that is being written, of the first of `closing` */
 	struct cds_list_head closing;
-	bool is_summing;
 	char *summary;
 	struct flash_io summary_io;
 	struct iovec summary_iov;
