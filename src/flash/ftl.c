@@ -85,7 +85,7 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 	if (!rc)
 		rc = segments_open(&ftl->segments, layout);
 	if (!rc)
-		rc = map_open(&ftl->map, device, layout);
+		rc = map_open(&ftl->map, device, &ftl->segments, layout);
 	if (!rc)
 		rc = journal_open(&ftl->journal, device, layout);
 	if (!rc)
@@ -258,6 +258,8 @@ bool ftl_is_range(uint64_t lba, uint64_t count)
 
 void ftl_progress(struct ftl *ftl)
 {
+	if (ftl->segments.is_damaged)
+		ftl_fail(ftl, -EBADMSG);
 	gets_progress(ftl);
 	sweeps_progress(ftl);
 	puts_progress(ftl);

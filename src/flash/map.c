@@ -26,10 +26,13 @@ static void set_next_image(struct format_page *image, void *next)
 	memcpy(image, &next, sizeof(next));
 }
 
-int map_open(struct map *map, struct flash_device *device, const struct format_superblock *layout)
+int map_open(struct map *map, struct flash_device *device, const struct segments *segments,
+	     const struct format_superblock *layout)
 {
-	*map = (struct map){
-		.device = device, .first = layout->map_at, .nr_slots = layout->nr_slots};
+	*map = (struct map){.device = device,
+			    .segments = segments,
+			    .first = layout->map_at,
+			    .nr_slots = layout->nr_slots};
 	CDS_INIT_LIST_HEAD(&map->changed);
 	map->slots = calloc(map->nr_slots, sizeof(*map->slots));
 	map->bytes = map->nr_slots * sizeof(*map->slots);
@@ -262,12 +265,27 @@ static uint32_t page_crc(struct format_page *page)
 	return made;
 }
 
+/* Nobody has changed its entries since the checkpoint that wrote them: the blocks are valid still. */
+static bool is_sane(const struct map_page *page)
+{
+	const struct segments *segments = page->map->segments;
+
+	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES; i++) {
+		uint32_t place = page->data->entries[i].place;
+
+		if (place &&
+		    (!segments_is_place(segments, place) || !segments_is_valid(segments, place)))
+			return false;
+	}
+	return true;
+}
+
 static int check_loaded(struct map_page *page)
 {
 	struct format_page *data = page->data;
 
 	if (data->crc == page_crc(data) && data->range == page->range && data->page == page->page &&
-	    data->generation == page->map->slots[page->slot].generation)
+	    data->generation == page->map->slots[page->slot].generation && is_sane(page))
 		return 0;
 	return error_fail(-EBADMSG, "read a page of the map: page %u of range %u is damaged",
 			  page->page, page->range);

@@ -22,6 +22,7 @@
 #include "flash/device.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
+#include "flash/segments.h"
 
 struct map_page {
 	struct format_page *data;  /* NULL: not read yet                                   */
@@ -57,7 +58,8 @@ struct map_range {
 
 struct map {
 	struct flash_device *device;
-	uint32_t first; /* block of the device */
+	const struct segments *segments; /* what a page refers to must be valid there */
+	uint32_t first;			 /* block of the device */
 	uint32_t nr_slots;
 	uint32_t nr_slots_used;
 	uint32_t next_slot; /* where the search for a free one goes on */
@@ -71,7 +73,8 @@ struct map {
 	bool is_image_lost; /* no memory for one: the checkpoint under way must not be committed */
 };
 
-int map_open(struct map *map, struct flash_device *device, const struct format_superblock *layout);
+int map_open(struct map *map, struct flash_device *device, const struct segments *segments,
+	     const struct format_superblock *layout);
 void map_close(struct map *map);
 
 /* The page of a block; NULL: it has none, all its blocks are nowhere. */

@@ -463,6 +463,8 @@ static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
 		while (!rc && (record = next_record(&replay->chunk[i], &at)) != NULL) {
 			rc = replay_record(replay, record, is_sure);
 			replay->ftl->counts.replayed_records++;
+			if (!rc && replay->ftl->segments.is_damaged)
+				rc = damaged("what it changes is not what the map says");
 		}
 	}
 	replay->ftl->counts.replayed_blocks += (uint64_t)nr;

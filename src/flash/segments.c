@@ -75,6 +75,14 @@ bool segments_is_place(const struct segments *segments, uint32_t place)
 	       segment_index(segments, place) < segments->data_blocks;
 }
 
+bool segments_is_valid(const struct segments *segments, uint32_t place)
+{
+	const struct segment *segment =
+		&segments->at[(place - segments->first) / segments->segment_blocks];
+
+	return segment_is_valid(segments, segment, segment_index(segments, place));
+}
+
 static bool is_listed(enum ftl_segment_state state)
 {
 	return state == FTL_SEGMENT_FREE || state == FTL_SEGMENT_PENDING;
@@ -258,8 +266,9 @@ static bool remove_share(struct segments *segments, struct segment *segment, uin
 		segments->nr_shares--;
 		return nr > 1;
 	}
-	assert(nr == 0);
-	return false;
+	/* All who refer are listed. */
+	segments->is_damaged |= nr > 0;
+	return nr > 0;
 }
 
 static void tell_loss(struct segments *segments, struct segment *segment)
@@ -277,7 +286,11 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uin
 	struct segment *segment = segment_of(segments, place);
 	uint32_t index = segment_index(segments, place);
 
-	assert(segment_is_valid(segments, segment, index));
+	/* Two entries of the map said so that are not listed as sharing it. */
+	if (!segment_is_valid(segments, segment, index)) {
+		segments->is_damaged = true;
+		return;
+	}
 	if (segment->nr_shares && remove_share(segments, segment, index, lba))
 		return;
 	segment_bits(segments, segment)[index / 64] &= ~(UINT64_C(1) << index % 64);

@@ -71,6 +71,7 @@ struct segments {
 	uint64_t nr_shares;
 	uint64_t nr_opened;
 	uint64_t clock; /* blocks put ever                     */
+	bool is_damaged; /* what the device said contradicts itself: nothing can be changed any more */
 
 	/* What the choice of victims is told; NULL: recovery has not got so far. */
 	struct victims *victims;
@@ -89,6 +90,9 @@ static inline uint32_t segment_number(const struct segments *segments,
 
 /* Whether `place` is a data block's. */
 bool segments_is_place(const struct segments *segments, uint32_t place);
+
+/* Whether somebody refers to that data block. */
+bool segments_is_valid(const struct segments *segments, uint32_t place);
 
 static inline struct segment *segment_of(struct segments *segments, uint32_t place)
 {

@@ -172,6 +172,10 @@ static int take_segment(struct ftl *ftl, struct segment *segment,
 
 	if (entry->state >= FTL_NR_SEGMENT_STATES || entry->stream >= NR_STREAMS)
 		return damaged("a segment's state");
+	for (uint32_t i = segments->data_blocks; i < segments->nr_words * 64; i++) {
+		if (segment_is_valid(segments, segment, i))
+			return damaged("a segment has more blocks than there can be");
+	}
 	segment->opened = entry->opened;
 	segment->began = entry->began;
 	segment->stream = entry->stream;
@@ -281,6 +285,26 @@ static int take_lists(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
 	return 0;
 }
 
+/* What is being written says whose its blocks are, and has none where nothing was written yet. */
+static int check_open(const struct ftl *ftl)
+{
+	const struct segments *segments = &ftl->segments;
+
+	for (uint32_t n = 0; n < segments->nr; n++) {
+		const struct segment *segment = &segments->at[n];
+
+		if (segment->state != FTL_SEGMENT_OPEN && segment->state != FTL_SEGMENT_CLOSING)
+			continue;
+		if (!segment->lbas)
+			return damaged("an open segment is not listed");
+		for (uint32_t i = segment->next; i < segments->data_blocks; i++) {
+			if (segment_is_valid(segments, segment, i))
+				return damaged("an open segment");
+		}
+	}
+	return 0;
+}
+
 int tables_decode(struct ftl *ftl, uint64_t length)
 {
 	struct cursor cursor = {.at = ftl->checkpoint.tables, .left = length};
@@ -299,6 +323,8 @@ int tables_decode(struct ftl *ftl, uint64_t length)
 		rc = take_shares(ftl, &cursor, head.nr_shares);
 	if (!rc)
 		rc = take_lists(ftl, &cursor, head.nr_lists);
+	if (!rc)
+		rc = check_open(ftl);
 	if (!rc && cursor.is_short)
 		rc = damaged("they end too early");
 	return rc;
