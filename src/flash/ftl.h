@@ -63,7 +63,7 @@ struct ftl;
 /* How a device is laid out; 0 everywhere is right for most. Sizes that do not fit are rounded, not refused. */
 struct ftl_options {
 	uint32_t
-		segment_bytes; /* 0: 4 MiB, or what the device discards at once where that is more         */
+		segment_bytes; /* 0: 4 MiB, less on devices below 256 MiB, or what the device discards at once where that is more */
 	uint32_t
 		journal_blocks; /* 4 KiB blocks of the journal's ring, 0: by capacity; half of it is a checkpoint */
 	uint32_t

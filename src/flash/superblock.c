@@ -11,11 +11,13 @@
 #include "base/error.h"
 #include "flash/blocking.h"
 
-#define SEGMENT_BYTES	   (4U << 20)
-#define SEGMENT_BLOCKS_MIN 8U
-#define SEGMENT_BLOCKS_MAX (1U << 16)
-#define JOURNAL_MIN	   16U
-#define JOURNAL_GOOD	   4096U /* blocks: so many syncs of one block each, twice, until a checkpoint */
+#define SEGMENT_BYTES	    (4U << 20)
+#define SEGMENT_BYTES_SMALL (128U << 10)
+#define SEGMENTS_GOOD	    64U
+#define SEGMENT_BLOCKS_MIN  8U
+#define SEGMENT_BLOCKS_MAX  (1U << 16)
+#define JOURNAL_MIN	    16U
+#define JOURNAL_GOOD	    4096U /* blocks: so many syncs of one block each, twice, until a checkpoint */
 
 struct block {
 	alignas(FORMAT_BLOCK) uint8_t bytes[FORMAT_BLOCK];
@@ -51,6 +53,10 @@ static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t w
 {
 	uint64_t unit = device->discard_unit > FORMAT_BLOCK ? device->discard_unit : FORMAT_BLOCK;
 	uint64_t bytes = wanted ? wanted : SEGMENT_BYTES;
+
+	/* What is small has small ones, so that there are enough for the cleaner to choose from. */
+	while (!wanted && bytes > SEGMENT_BYTES_SMALL && device->size / bytes < SEGMENTS_GOOD)
+		bytes /= 2;
 
 	/* A unit that is no multiple of blocks is beyond use: nothing is discarded then. */
 	if (unit % FORMAT_BLOCK || unit / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX)
@@ -218,25 +224,30 @@ static int believe(const struct flash_device *device, const struct block *block,
 	return 0;
 }
 
-int superblock_read(struct flash_device *device, struct format_superblock *out)
+int superblock_read_at(struct flash_device *device, uint64_t at, struct format_superblock *out)
 {
 	struct block block;
-	int first = -EINVAL, rc;
+	int rc = blocking_read(device, at, &block, 1);
+
+	if (rc)
+		return error_fail(rc, "open a flash layer: cannot read the device: %s",
+				  afar_strerror(rc));
+	return believe(device, &block, out);
+}
+
+int superblock_read(struct flash_device *device, struct format_superblock *out)
+{
+	int rc;
 
 	if (device->size < 2 * FORMAT_BLOCK)
 		return error_fail(-EINVAL,
 				  "open a flash layer: the device is too small to hold one");
-	rc = blocking_read(device, 0, &block, 1);
-	first = rc ? error_fail(rc, "open a flash layer: cannot read the device: %s",
-				afar_strerror(rc))
-		   : believe(device, &block, out);
-	if (first != -EBADMSG && first != -EIO)
-		return first;
-	rc = blocking_read(device, device->size / FORMAT_BLOCK - 1, &block, 1);
-	if (!rc && believe(device, &block, out) == 0)
+	rc = superblock_read_at(device, 0, out);
+	if (rc != -EBADMSG && rc != -EIO)
+		return rc;
+	if (superblock_read_at(device, device->size / FORMAT_BLOCK - 1, out) == 0)
 		return 0;
-	return error_fail(first,
-			  "open a flash layer: the superblock is damaged, and so is its copy");
+	return error_fail(rc, "open a flash layer: the superblock is damaged, and so is its copy");
 }
 
 static uint32_t anchor_crc(const struct format_anchor *anchor)
@@ -257,23 +268,33 @@ void anchor_encode(const struct format_anchor *anchor, void *block)
 	memcpy(block, &copy, sizeof(copy));
 }
 
+int anchor_read_at(struct flash_device *device, const struct format_superblock *superblock,
+		   uint64_t copy, struct format_anchor *out)
+{
+	struct block block;
+	int rc = blocking_read(device, anchor_at(copy), &block, 1);
+
+	if (rc)
+		return rc;
+	memcpy(out, block.bytes, sizeof(*out));
+	if (memcmp(out->magic, format_magic, sizeof(format_magic)) != 0 ||
+	    out->crc != anchor_crc(out) || (out->generation & 1) != copy ||
+	    memcmp(out->uuid, superblock->uuid, sizeof(out->uuid)) != 0 ||
+	    out->tables_bytes > (uint64_t)superblock->tables_blocks * FORMAT_BLOCK ||
+	    out->tables_bytes < sizeof(struct format_tables))
+		return -EBADMSG;
+	return 0;
+}
+
 int anchor_read(struct flash_device *device, const struct format_superblock *superblock,
 		struct format_anchor *out)
 {
 	int found = 0;
 
 	for (uint64_t copy = 0; copy < 2; copy++) {
-		struct block block;
 		struct format_anchor anchor;
 
-		if (blocking_read(device, anchor_at(copy), &block, 1))
-			continue;
-		memcpy(&anchor, block.bytes, sizeof(anchor));
-		if (memcmp(anchor.magic, format_magic, sizeof(format_magic)) != 0 ||
-		    anchor.crc != anchor_crc(&anchor) || (anchor.generation & 1) != copy ||
-		    memcmp(anchor.uuid, superblock->uuid, sizeof(anchor.uuid)) != 0 ||
-		    anchor.tables_bytes > (uint64_t)superblock->tables_blocks * FORMAT_BLOCK ||
-		    anchor.tables_bytes < sizeof(struct format_tables))
+		if (anchor_read_at(device, superblock, copy, &anchor))
 			continue;
 		if (!found || anchor.generation > out->generation)
 			*out = anchor;

@@ -27,10 +27,15 @@ int superblock_write(struct flash_device *device, const struct format_superblock
 
 /* The superblock, checked in itself and against the device. Errors as ftl_open()'s. */
 int superblock_read(struct flash_device *device, struct format_superblock *out);
+/* The same of the one in block `at` alone. */
+int superblock_read_at(struct flash_device *device, uint64_t at, struct format_superblock *out);
 
 /* The newest anchor that is whole; -EBADMSG and a line: neither is. */
 int anchor_read(struct flash_device *device, const struct format_superblock *superblock,
 		struct format_anchor *out);
+/* Copy 0 or 1, if it is whole; -EBADMSG; what the device says. No line. */
+int anchor_read_at(struct flash_device *device, const struct format_superblock *superblock,
+		   uint64_t copy, struct format_anchor *out);
 /* Its bytes as they are written: `block` is 4 KiB. */
 void anchor_encode(const struct format_anchor *anchor, void *block);
 
