@@ -326,6 +326,14 @@ struct ftl_stat {
 void ftl_stat(const struct ftl *ftl, struct ftl_stat *stat);
 
 /*
+ * The first block from `lba` on that may hold something, which those of one page of the map do together; FTL_NONE: there is
+ * none. To go through all blocks, while they change.
+ */
+#define FTL_NONE UINT64_MAX
+
+uint64_t ftl_next(struct ftl *ftl, uint64_t lba);
+
+/*
  * Counts everything anew from the map and compares it with the tables: valid blocks of each segment, sharing, slots. Reads all
  * map pages; blocks; no request is in flight. 0, or -EBADMSG and a line of what is wrong.
  */
