@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The order of a check, and its areas: those of fixed places are read here, as they lie on the device; of the rest the layer
+ * says where it is, opened to be read alone. check.h has the contract.
+ */
+#include "flash/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "flash/blocking.h"
+#include "flash/ftl_private.h"
+#include "flash/scrub.h"
+#include "flash/space.h"
+#include "flash/superblock.h"
+
+#define DATA_DEPTH 16U
+
+struct check {
+	struct flash_device *device;
+	const struct check_options *options;
+	struct check_report *report;
+	struct format_superblock layout;
+	struct format_anchor anchor;
+	uint32_t seed; /* of the journal's and summaries' checksums */
+	struct ftl *ftl;
+	void *block; /* of 4 KiB, aligned; as many as a summary needs */
+	size_t nr_blocks;
+};
+
+const char *check_area_name(enum check_area area)
+{
+	static const char *const names[CHECK_NR_AREAS] = {
+		[CHECK_SUPERBLOCK] = "superblock",
+		[CHECK_ANCHOR] = "anchor",
+		[CHECK_JOURNAL] = "journal",
+		[CHECK_RECOVERY] = "recovery",
+		[CHECK_MAP] = "map",
+		[CHECK_SUMMARY] = "summary",
+		[CHECK_COUNTS] = "counts",
+		[CHECK_RANGES] = "ranges",
+		[CHECK_DATA] = "data",
+	};
+
+	return names[area];
+}
+
+__attribute__((format(printf, 4, 5))) static void finding(struct check *check, enum check_area area,
+							  uint64_t at, const char *format, ...)
+{
+	char what[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	check->report->nr_findings[area]++;
+	check->report->nr_all++;
+	check->options->finding(check->options->context, area, at, what);
+}
+
+static bool is_cancelled(const struct check *check)
+{
+	return check->options->is_cancelled &&
+	       check->options->is_cancelled(check->options->context);
+}
+
+/* ---- fixed places */
+
+/* One of the two says how the rest is laid out. */
+static int check_superblocks(struct check *check)
+{
+	uint64_t last = check->device->size / FORMAT_BLOCK - 1;
+	struct format_superblock other;
+	int first, second;
+
+	check->report->nr_examined[CHECK_SUPERBLOCK] = 2;
+	first = superblock_read_at(check->device, 0, &check->layout);
+	if (first && first != -EBADMSG && first != -EIO)
+		return first;
+	if (!first)
+		last = check->layout.nr_blocks - 1;
+	second = superblock_read_at(check->device, last, first ? &check->layout : &other);
+	if (first && second)
+		return error_fail(first, "check a flash layer: the superblock is damaged, and so "
+					 "is its copy");
+	if (first)
+		finding(check, CHECK_SUPERBLOCK, 0, "the superblock is damaged; its copy is whole");
+	else if (second)
+		finding(check, CHECK_SUPERBLOCK, last, "the superblock's copy is damaged");
+	else if (memcmp(&other, &check->layout, sizeof(other)) != 0)
+		finding(check, CHECK_SUPERBLOCK, last, "the superblock's copy is another's");
+	return 0;
+}
+
+static int check_anchors(struct check *check)
+{
+	struct format_anchor anchor;
+
+	for (uint64_t copy = 0; copy < 2; copy++) {
+		int rc = anchor_read_at(check->device, &check->layout, copy, &anchor);
+
+		check->report->nr_examined[CHECK_ANCHOR]++;
+		/* Power may have gone while it was written: the other one counts then. */
+		if (rc && rc != -EBADMSG)
+			finding(check, CHECK_ANCHOR, anchor_at(copy), "it cannot be read: %s",
+				afar_strerror(rc));
+	}
+	if (anchor_read(check->device, &check->layout, &check->anchor))
+		finding(check, CHECK_ANCHOR, anchor_at(0), "neither of the two is whole");
+	return check->report->nr_findings[CHECK_ANCHOR] ? -EBADMSG : 0;
+}
+
+/* Reads block `sequence` of the journal. Whether it is that one. */
+static bool read_journal(struct check *check, uint64_t sequence,
+			 struct format_journal_header *header)
+{
+	uint64_t at = check->layout.journal_at + sequence % check->layout.journal_blocks;
+	uint32_t crc;
+
+	if (blocking_read(check->device, at, check->block, 1))
+		return false;
+	memcpy(header, check->block, sizeof(*header));
+	crc = header->crc;
+	memset((char *)check->block + offsetof(struct format_journal_header, crc), 0, sizeof(crc));
+	return header->sequence == sequence && header->epoch == check->anchor.epoch &&
+	       crc == checksum_crc32c_seeded(check->seed, check->block, FORMAT_BLOCK);
+}
+
+/*
+ * The blocks that recovery reads end with the first that is not there. It was never written, unless one behind it says that
+ * all before were flushed.
+ */
+static void check_journal(struct check *check)
+{
+	uint64_t end = check->anchor.sequence, sequence;
+	uint64_t limit = check->anchor.sequence + check->layout.journal_blocks;
+	struct format_journal_header header;
+
+	while (end < limit && read_journal(check, end, &header))
+		end++;
+	check->report->nr_examined[CHECK_JOURNAL] = end - check->anchor.sequence;
+	for (sequence = end + 1; sequence < limit && !is_cancelled(check); sequence++) {
+		if (!read_journal(check, sequence, &header) || header.flushed <= end)
+			continue;
+		finding(check, CHECK_JOURNAL,
+			check->layout.journal_at + end % check->layout.journal_blocks,
+			"block %" PRIu64 " is damaged, and %" PRIu64 " and more behind it are lost "
+			"with it",
+			end, sequence - end);
+		return;
+	}
+}
+
+/* ---- what the layer knows */
+
+static bool is_page(const struct check *check, const struct map_slot *slot)
+{
+	struct format_page *page = check->block;
+	uint32_t crc = page->crc;
+
+	page->crc = 0;
+	return crc == checksum_crc32c(page, sizeof(*page)) && page->range == slot->page->range &&
+	       page->page == slot->page->page && page->generation == slot->generation;
+}
+
+static void check_map(struct check *check)
+{
+	const struct map *map = &check->ftl->map;
+
+	for (uint32_t i = 0; i < map->nr_slots && !is_cancelled(check); i++) {
+		const struct map_slot *slot = &map->slots[i];
+		uint64_t at = map->first + 2 * (uint64_t)i + slot->copy;
+		int rc;
+
+		/* Generation 0: it is not on the device yet. */
+		if (!slot->page || !slot->generation)
+			continue;
+		check->report->nr_examined[CHECK_MAP]++;
+		rc = blocking_read(check->device, at, check->block, 1);
+		if (rc)
+			finding(check, CHECK_MAP, at,
+				"the page of blocks from %#" PRIx64 " on cannot be read: %s",
+				ftl_lba(slot->page->range, slot->page->page * FORMAT_PAGE_ENTRIES),
+				afar_strerror(rc));
+		else if (!is_page(check, slot))
+			finding(check, CHECK_MAP, at,
+				"the page of blocks from %#" PRIx64 " on is damaged",
+				ftl_lba(slot->page->range, slot->page->page * FORMAT_PAGE_ENTRIES));
+	}
+}
+
+static bool is_summary(const struct check *check, const struct segment *segment)
+{
+	struct format_summary *head = check->block;
+	uint32_t crc = head->crc;
+
+	head->crc = 0;
+	return crc == checksum_crc32c_seeded(check->seed, head, check->nr_blocks * FORMAT_BLOCK) &&
+	       head->segment == segment_number(&check->ftl->segments, segment) &&
+	       head->opened == segment->opened;
+}
+
+static void check_summaries(struct check *check)
+{
+	const struct segments *segments = &check->ftl->segments;
+
+	for (uint32_t i = 0; i < segments->nr && !is_cancelled(check); i++) {
+		const struct segment *segment = &segments->at[i];
+		uint64_t at = segment_place(segments, segment, segments->data_blocks);
+		int rc;
+
+		/* With a list in memory it needs none; without valid blocks neither. */
+		if (segment->state != FTL_SEGMENT_FULL || segment->lbas || !segment->valid)
+			continue;
+		check->report->nr_examined[CHECK_SUMMARY]++;
+		rc = blocking_read(check->device, at, check->block, check->nr_blocks);
+		if (rc)
+			finding(check, CHECK_SUMMARY, at,
+				"the summary of segment %" PRIu32 " cannot be read: %s", i,
+				afar_strerror(rc));
+		else if (!is_summary(check, segment))
+			finding(check, CHECK_SUMMARY, at,
+				"the summary of segment %" PRIu32 " is damaged", i);
+	}
+}
+
+static void check_counts(struct check *check)
+{
+	check->report->nr_examined[CHECK_COUNTS] = check->ftl->segments.nr;
+	/* What is damaged cannot be counted. */
+	if (!check->report->nr_findings[CHECK_MAP] && ftl_audit(check->ftl))
+		finding(check, CHECK_COUNTS, 0, "%s", error_last_line());
+}
+
+static void check_ranges(struct check *check)
+{
+	uint32_t id = ftl_record_next(check->ftl, 0);
+	struct space *space;
+
+	for (; id < SPACE_NR_RANGES; id = ftl_record_next(check->ftl, id + 1))
+		check->report->nr_examined[CHECK_RANGES]++;
+	if (space_open(check->ftl, &space)) {
+		finding(check, CHECK_RANGES, 0, "%s", error_last_line());
+		return;
+	}
+	/* What a crash cut off is tried, and refused. */
+	while (space_is_busy(space) && ftl_poll(check->ftl, -1) >= 0)
+		;
+	space_close(space);
+}
+
+/* ---- data */
+
+static void on_bad(void *context, uint64_t lba, int error)
+{
+	finding(context, CHECK_DATA, lba, "%s",
+		error == -EIO ? "the block cannot be read"
+			      : "the block is not what was written, or the map is not right");
+}
+
+static int scrub_once(struct check *check, struct scrub *scrub)
+{
+	int rc = 0;
+
+	while (!scrub_has_ended(scrub) && !rc) {
+		uint64_t next =
+			is_cancelled(check) ? SCRUB_NEVER : scrub_progress(scrub, clock_ns());
+
+		if (!scrub_is_busy(scrub) && is_cancelled(check))
+			return -ECANCELED;
+		/* Waiting for the rate is for nothing but the clock, now and then for a signal. */
+		if (scrub_is_busy(scrub))
+			rc = ftl_poll(check->ftl, -1);
+		else if (next != SCRUB_NEVER && next > clock_ns())
+			poll(NULL, 0,
+			     clock_remaining_ms(next) < 100 ? clock_remaining_ms(next) : 100);
+		rc = rc > 0 ? 0 : rc;
+	}
+	return rc;
+}
+
+static int check_data(struct check *check)
+{
+	const struct scrub_options options = {
+		.bytes_per_s = check->options->bytes_per_s,
+		.depth = check->options->bytes_per_s ? 1 : DATA_DEPTH,
+		.is_once = true,
+		.bad = on_bad,
+		.context = check,
+	};
+	struct scrub_stat stat;
+	struct scrub *scrub;
+	int rc = scrub_open(check->ftl, &options, &scrub);
+
+	if (rc)
+		return rc;
+	rc = scrub_once(check, scrub);
+	scrub_stat(scrub, &stat);
+	check->report->nr_examined[CHECK_DATA] = stat.nr_blocks;
+	scrub_close(scrub);
+	return rc;
+}
+
+/* ---- all of it */
+
+static int check_opened(struct check *check)
+{
+	check_map(check);
+	check_summaries(check);
+	check_counts(check);
+	check_ranges(check);
+	ftl_stat(check->ftl, &check->report->stat);
+	if (check->options->with_data && !is_cancelled(check))
+		return check_data(check);
+	return is_cancelled(check) ? -ECANCELED : 0;
+}
+
+static int check_layer(struct check *check)
+{
+	int rc;
+
+	check->seed = checksum_crc32c(check->layout.uuid, sizeof(check->layout.uuid));
+	check->nr_blocks = summary_blocks_for(check->layout.segment_blocks);
+	check->block = aligned_alloc(FORMAT_BLOCK, check->nr_blocks * FORMAT_BLOCK);
+	if (!check->block)
+		return error_code(-ENOMEM);
+	if (!check_anchors(check))
+		check_journal(check);
+	check->report->nr_examined[CHECK_RECOVERY] = 1;
+	rc = ftl_open(check->device, FTL_READ_ONLY, &check->ftl);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc) {
+		finding(check, CHECK_RECOVERY, check->layout.tables_at, "%s", error_last_line());
+		return 0;
+	}
+	check->report->is_open = true;
+	rc = check_opened(check);
+	ftl_abandon(check->ftl);
+	return rc == -ECANCELED ? error_fail(rc, "check a flash layer: interrupted") : rc;
+}
+
+int check_device(struct flash_device *device, const struct check_options *options,
+		 struct check_report *report)
+{
+	struct check check = {.device = device, .options = options, .report = report};
+	int rc;
+
+	*report = (struct check_report){0};
+	rc = check_superblocks(&check);
+	if (!rc)
+		rc = check_layer(&check);
+	free(check.block);
+	return rc;
+}
