@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar flash check`: what is wrong with a flash layer, a line for each finding on standard output, then what was looked at.
+ * Exit status 1 says that something is.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "cmd_flash.h"
+#include "flash/check.h"
+#include "flash/uring.h"
+
+struct showing {
+	const char *path;
+	json_t *findings; /* NULL: they are printed as they come */
+};
+
+static const char *unit_of(enum check_area area)
+{
+	switch (area) {
+	case CHECK_SUPERBLOCK:
+	case CHECK_ANCHOR:
+		return "copies";
+	case CHECK_RECOVERY:
+		return "layer";
+	case CHECK_MAP:
+		return "pages";
+	case CHECK_SUMMARY:
+	case CHECK_COUNTS:
+		return "segments";
+	case CHECK_RANGES:
+		return "ranges";
+	default:
+		return "blocks";
+	}
+}
+
+static void on_finding(void *context, enum check_area area, uint64_t at, const char *what)
+{
+	struct showing *showing = context;
+
+	if (showing->findings) {
+		json_array_append_new(showing->findings,
+				      json_pack("{s:s, s:I, s:s}", "area", check_area_name(area),
+						"at", (json_int_t)at, "what", what));
+		return;
+	}
+	printf("%-10s 0x%" PRIx64 ": ", check_area_name(area), at);
+	cli_print(what);
+	putchar('\n');
+}
+
+static bool is_interrupted(void *context)
+{
+	(void)context;
+	return cli_is_interrupted();
+}
+
+static bool was_examined(const struct check_report *report, enum check_area area,
+			 const struct check_options *options)
+{
+	if (area == CHECK_DATA && !options->with_data)
+		return false;
+	return area <= CHECK_RECOVERY || report->is_open;
+}
+
+static void print_report(const struct check_report *report, const struct check_options *options)
+{
+	printf("%-10s %12s  %-8s %8s\n", "AREA", "LOOKED AT", "", "FINDINGS");
+	for (unsigned area = 0; area < CHECK_NR_AREAS; area++) {
+		if (was_examined(report, area, options))
+			printf("%-10s %12" PRIu64 "  %-8s %8" PRIu64 "\n", check_area_name(area),
+			       report->nr_examined[area], unit_of(area), report->nr_findings[area]);
+		else
+			printf("%-10s %12s\n", check_area_name(area), "-");
+	}
+}
+
+static int print_json(const struct showing *showing, const struct check_report *report,
+		      const struct check_options *options)
+{
+	json_t *areas = json_array(), *all;
+	char *text;
+
+	for (unsigned area = 0; area < CHECK_NR_AREAS; area++) {
+		if (was_examined(report, area, options))
+			json_array_append_new(
+				areas,
+				json_pack("{s:s, s:I, s:I}", "area", check_area_name(area),
+					  "nr_examined", (json_int_t)report->nr_examined[area],
+					  "nr_findings", (json_int_t)report->nr_findings[area]));
+	}
+	all = json_pack("{s:s, s:b, s:I, s:o, s:O}", "device", showing->path, "is_clean",
+			report->nr_all == 0, "used_bytes", json_bytes(report->stat.used_blocks),
+			"areas", areas, "findings", showing->findings);
+	text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+	json_decref(all);
+	if (!text)
+		return cli_fail("flash check: the device's name is no UTF-8, or memory is short");
+	puts(text);
+	free(text);
+	return 0;
+}
+
+static int check(const struct cli_command *command, struct showing *showing,
+		 struct check_options *options)
+{
+	struct check_report report;
+	struct flash_device *device;
+	int rc, status = 0;
+
+	if (flash_device_open_path(showing->path, FLASH_DEVICE_READ_ONLY, &device))
+		return flash_fail(command, NULL);
+	rc = check_device(device, options, &report);
+	flash_device_close(device);
+	if (rc == -ECANCELED && cli_is_interrupted())
+		return CLI_INTERRUPTED;
+	if (rc)
+		return flash_fail(command, showing->path);
+	if (showing->findings)
+		status = print_json(showing, &report, options);
+	else
+		print_report(&report, options);
+	if (!status && report.nr_all)
+		status = cli_fail("%s %s: %" PRIu64 " found to be wrong; see above", command->name,
+				  showing->path, report.nr_all);
+	return status;
+}
+
+int flash_check(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *with_data = NULL, *rate = NULL, *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"data", NULL, "read every block, too, and compare its checksum", &with_data},
+		{"rate", "SIZE", "read no more of that in a second (default: all it can)", &rate},
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	struct showing showing = {0};
+	struct check_options options = {
+		.finding = on_finding, .is_cancelled = is_interrupted, .context = &showing};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = flash_refuse_cluster(cli, command);
+	if (!status && rate)
+		status = cli_size(command, "--rate", rate, &options.bytes_per_s);
+	if (!status && rate && !with_data)
+		status = cli_misuse(command, "--rate is of --data");
+	if (status)
+		return status;
+	showing.path = arguments[0];
+	if (as_json)
+		showing.findings = json_array();
+	options.with_data = with_data;
+	cli_catch_interrupts();
+	status = check(command, &showing, &options);
+	json_decref(showing.findings);
+	return status;
+}

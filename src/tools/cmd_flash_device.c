@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar flash create` and `info`: making a file or a block device of this machine a flash layer, and showing one. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cmd_flash.h"
+#include "flash/ftl.h"
+#include "flash/superblock.h"
+#include "flash/uring.h"
+
+/* ---- Creating */
+
+struct creation {
+	const char *path;
+	uint64_t size; /* 0: of what is there */
+	struct ftl_options layout;
+};
+
+/* Makes the file if there is none. 0, or a status after a line. */
+static int make_file(const struct cli_command *command, const struct creation *creation,
+		     bool *is_made)
+{
+	struct stat stat_of_path;
+
+	*is_made = false;
+	if (stat(creation->path, &stat_of_path) == 0) {
+		if (!creation->size || (S_ISREG(stat_of_path.st_mode) &&
+					(uint64_t)stat_of_path.st_size == creation->size))
+			return 0;
+		return cli_fail("%s %s: it is there, with a size of its own; leave out --size to "
+				"take it, or name a new file",
+				command->name, creation->path);
+	}
+	if (errno != ENOENT)
+		return cli_fail("%s %s: %s", command->name, creation->path, afar_strerror(errno));
+	if (!creation->size)
+		return cli_fail("%s %s: there is no such file; --size SIZE makes one",
+				command->name, creation->path);
+	if (flash_device_create_file(creation->path, creation->size))
+		return flash_fail(command, NULL);
+	*is_made = true;
+	return 0;
+}
+
+static int make_layer(const struct cli_command *command, const struct creation *creation)
+{
+	char text[SIZE_TEXT_MAX], segment[SIZE_TEXT_MAX];
+	struct flash_device *device;
+	struct ftl_stat stat;
+	struct ftl *ftl;
+	int rc;
+
+	if (flash_device_open_path(creation->path, 0, &device))
+		return flash_fail(command, NULL);
+	rc = ftl_create(device, &creation->layout);
+	if (!rc)
+		rc = ftl_open(device, FTL_READ_ONLY, &ftl);
+	if (!rc) {
+		ftl_stat(ftl, &stat);
+		ftl_abandon(ftl);
+		printf("%s: %s in segments of %s\n", creation->path,
+		       size_text(stat.capacity_blocks * FTL_BLOCK, text),
+		       size_text((uint64_t)stat.segment_blocks * FTL_BLOCK, segment));
+	}
+	flash_device_close(device);
+	return rc ? flash_fail(command, creation->path) : 0;
+}
+
+static int take_segment(const struct cli_command *command, const char *text, uint32_t *out)
+{
+	uint64_t bytes;
+	int status = cli_size(command, "--segment", text, &bytes);
+
+	if (status)
+		return status;
+	if (bytes % FTL_BLOCK || bytes > UINT32_MAX)
+		return cli_misuse(command, "--segment '%.64s' is not a multiple of 4096 below 4G",
+				  text);
+	*out = (uint32_t)bytes;
+	return 0;
+}
+
+static int take_size(const struct cli_command *command, const char *text, uint64_t *out)
+{
+	int status = cli_size(command, "--size", text, out);
+
+	if (!status && (*out % FTL_BLOCK || *out > INT64_MAX))
+		return cli_misuse(command,
+				  "--size '%.64s' is not a multiple of 4096 that a file can have",
+				  text);
+	return status;
+}
+
+int flash_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *size = NULL, *segment = NULL, *is_forced = NULL;
+	const struct cli_flag flags[] = {
+		{"size", "SIZE", "make the file, of this size", &size},
+		{"segment", "SIZE", "write and clean in units of this size (default 4M)", &segment},
+		{"force", NULL, "over whatever is there", &is_forced},
+		{0},
+	};
+	struct creation creation = {0};
+	bool is_made;
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = flash_refuse_cluster(cli, command);
+	if (!status && size)
+		status = take_size(command, size, &creation.size);
+	if (!status && segment)
+		status = take_segment(command, segment, &creation.layout.segment_bytes);
+	if (status)
+		return status;
+	creation.path = arguments[0];
+	creation.layout.is_forced = is_forced;
+	status = make_file(command, &creation, &is_made);
+	if (status)
+		return status;
+	status = make_layer(command, &creation);
+	if (status && is_made)
+		unlink(creation.path);
+	return status;
+}
+
+/* ---- Showing */
+
+static void uuid_text(const struct format_superblock *superblock, char out[37])
+{
+	const uint8_t *id = superblock->uuid;
+
+	snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		 id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10],
+		 id[11], id[12], id[13], id[14], id[15]);
+}
+
+static const char *const state_names[FTL_NR_SEGMENT_STATES] = {
+	[FTL_SEGMENT_FREE] = "free",	     [FTL_SEGMENT_OPEN] = "open",
+	[FTL_SEGMENT_CLOSING] = "closing",   [FTL_SEGMENT_FULL] = "full",
+	[FTL_SEGMENT_CLEANING] = "cleaning", [FTL_SEGMENT_PENDING] = "pending",
+	[FTL_SEGMENT_DISCARD] = "discard",   [FTL_SEGMENT_BAD] = "bad",
+};
+
+static void print_bytes(const char *name, uint64_t blocks)
+{
+	char text[SIZE_TEXT_MAX];
+
+	printf("%-18s %s\n", name, size_text(blocks * FTL_BLOCK, text));
+}
+
+static void print_info(const char *path, const struct format_superblock *superblock,
+		       const struct ftl_stat *stat)
+{
+	char uuid[37];
+
+	uuid_text(superblock, uuid);
+	printf("%-18s ", "device");
+	cli_print(path);
+	printf("\n%-18s %s\n", "uuid", uuid);
+	printf("%-18s %" PRIu32 "\n", "version", superblock->version);
+	printf("%-18s %" PRIu32 " B\n", "sector", superblock->sector);
+	print_bytes("size", superblock->nr_blocks);
+	print_bytes("capacity", stat->capacity_blocks);
+	print_bytes("used", stat->used_blocks);
+	print_bytes("free", stat->free_blocks);
+	print_bytes("segment", stat->segment_blocks);
+	printf("%-18s %" PRIu32 ":", "segments", stat->nr_segments);
+	for (unsigned state = 0; state < FTL_NR_SEGMENT_STATES; state++) {
+		if (stat->nr_by_state[state])
+			printf(" %" PRIu32 " %s", stat->nr_by_state[state], state_names[state]);
+	}
+	printf("\n%-18s %" PRIu32 " of %" PRIu32 "\n", "map pages", stat->map_slots_used,
+	       stat->map_slots);
+	printf("%-18s %" PRIu32 " of %" PRIu32 " to be replayed\n", "journal blocks",
+	       stat->journal_used, stat->journal_blocks);
+}
+
+static json_t *states_to_json(const struct ftl_stat *stat)
+{
+	json_t *states = json_object();
+
+	for (unsigned state = 0; state < FTL_NR_SEGMENT_STATES; state++)
+		json_object_set_new(states, state_names[state],
+				    json_integer(stat->nr_by_state[state]));
+	return states;
+}
+
+static int print_info_json(const char *path, const struct format_superblock *superblock,
+			   const struct ftl_stat *stat)
+{
+	char uuid[37];
+	json_t *info;
+	char *text;
+
+	uuid_text(superblock, uuid);
+	info = json_pack(
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I}",
+		"device", path, "uuid", uuid, "version", (json_int_t)superblock->version,
+		"sector_bytes", (json_int_t)superblock->sector, "size_bytes",
+		json_bytes(superblock->nr_blocks), "capacity_bytes",
+		json_bytes(stat->capacity_blocks), "used_bytes", json_bytes(stat->used_blocks),
+		"free_bytes", json_bytes(stat->free_blocks), "segment_bytes",
+		json_bytes(stat->segment_blocks), "nr_segments", (json_int_t)stat->nr_segments,
+		"segments", states_to_json(stat), "map_pages", (json_int_t)stat->map_slots,
+		"map_pages_used", (json_int_t)stat->map_slots_used, "journal_blocks",
+		(json_int_t)stat->journal_blocks, "journal_blocks_used",
+		(json_int_t)stat->journal_used);
+	text = info ? json_dumps(info, JSON_INDENT(2)) : NULL;
+	json_decref(info);
+	if (!text)
+		return cli_fail("flash info: the device's name is no UTF-8, or memory is short");
+	puts(text);
+	free(text);
+	return 0;
+}
+
+static int show(const struct cli_command *command, const char *path, bool as_json)
+{
+	struct format_superblock superblock;
+	struct flash_device *device;
+	struct ftl_stat stat;
+	struct ftl *ftl;
+	int rc;
+
+	if (flash_device_open_path(path, FLASH_DEVICE_READ_ONLY, &device))
+		return flash_fail(command, NULL);
+	rc = superblock_read(device, &superblock);
+	if (!rc)
+		rc = ftl_open(device, FTL_READ_ONLY, &ftl);
+	if (!rc) {
+		ftl_stat(ftl, &stat);
+		ftl_abandon(ftl);
+	}
+	flash_device_close(device);
+	if (rc)
+		return flash_fail(command, path);
+	if (as_json)
+		return print_info_json(path, &superblock, &stat);
+	print_info(path, &superblock, &stat);
+	return 0;
+}
+
+int flash_info(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = flash_refuse_cluster(cli, command);
+	return status ? status : show(command, arguments[0], as_json);
+}
