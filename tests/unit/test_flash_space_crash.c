@@ -17,7 +17,7 @@
 #define NR_BLOCKS 24
 #define STEP \
 	200 /* blocks of a range from one that is written to the next: a range has many pages of the map */
-#define NR_CHANGES 120
+#define NR_CHANGES 80
 
 /* What there is after so many changes. */
 struct world {
