@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -23,6 +24,7 @@
 #define SECTOR_SMALL	512U
 #define SECTOR_LARGE	4096U
 #define SYSFS_PATH_SIZE 96
+#define NR_PAUSES	50U /* of 10 ms */
 
 /* ---- What the kernel says */
 
@@ -98,32 +100,40 @@ static void ask_file(const struct stat *stat, unsigned flags, struct uring_targe
  * Of a block device nothing but O_EXCL is needed, which a mounted file system has too, and by whatever name it is opened. A
  * lock on it would get in the way of udev, which takes it for moments.
  */
-static int open_alone(const char *path, unsigned flags, const struct stat *stat)
+static int try_alone(const char *path, unsigned flags, const struct stat *stat)
 {
 	int access = flags & FLASH_DEVICE_READ_ONLY ? O_RDONLY : O_RDWR;
 	int exclusive = S_ISBLK(stat->st_mode) ? O_EXCL : 0;
-	int fd = open(path, access | exclusive | O_DIRECT | O_CLOEXEC);
+	int fd = open(path, access | exclusive | O_DIRECT | O_CLOEXEC), error;
 
-	if (fd < 0 && errno == EBUSY)
-		return error_fail(-EBUSY, "open %s: it is mounted or another has it open: end that",
+	if (fd < 0)
+		return -errno;
+	if (!S_ISREG(stat->st_mode) || flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	error = errno == EWOULDBLOCK ? EBUSY : errno;
+	close(fd);
+	return -error;
+}
+
+/* Of a process that was killed, and is gone, the kernel lets go of what its ring had at the device a moment later. */
+static int open_alone(const char *path, unsigned flags, const struct stat *stat)
+{
+	const struct timespec pause = {.tv_nsec = 10000000};
+	int fd = try_alone(path, flags, stat);
+
+	for (unsigned i = 0; fd == -EBUSY && i < NR_PAUSES; i++) {
+		nanosleep(&pause, NULL);
+		fd = try_alone(path, flags, stat);
+	}
+	if (fd == -EBUSY)
+		return error_fail(fd, "open %s: it is mounted or another has it open: end that",
 				  path);
-	if (fd < 0 && errno == EINVAL)
+	if (fd == -EINVAL)
 		return error_fail(-ENOTSUP,
 				  "open %s: its file system cannot go around the page cache: "
 				  "take a file elsewhere",
 				  path);
-	if (fd < 0)
-		return error_fail(-errno, "open %s: %s", path, strerror(errno));
-	if (S_ISREG(stat->st_mode) && flock(fd, LOCK_EX | LOCK_NB)) {
-		int status =
-			errno == EWOULDBLOCK
-				? error_fail(-EBUSY, "open %s: another has it open: end that", path)
-				: error_fail(-errno, "lock %s: %s", path, strerror(errno));
-
-		close(fd);
-		return status;
-	}
-	return fd;
+	return fd < 0 ? error_fail(fd, "open %s: %s", path, strerror(-fd)) : fd;
 }
 
 /* What was looked at by name may be another thing by now. */
