@@ -4,12 +4,13 @@
 
 static const struct bench_stage *const stages[] = {
 	&flash_device_stage,
+	&flash_layer_stage,
 	&flash_amplification_stage,
 };
 
 const struct bench_suite bench_suite_flash = {
 	.name = "flash",
-	.summary = "the durable tier: a file by io_uring, against fio; write amplification",
+	.summary = "the durable tier: device, layer and recovery, against fio; write amplification",
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the stages of suite `flash` have in common: a load, which is what one measurement does, the target that it is done to, and fio,
- * which does the same to a file. A target is a table of functions; one measurement opens it and closes it.
+ * which does the same to a file. A target is a table of functions; a stage opens it once, for all its rows.
  */
 #ifndef BENCH_FLASH_H
 #define BENCH_FLASH_H
@@ -11,10 +11,12 @@
 #include <sys/uio.h>
 
 #include "flash/device.h"
+#include "flash/ftl.h"
 #include "harness.h"
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
 
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 
@@ -35,6 +37,11 @@ struct flash_request {
 	void (*done)(struct flash_request *request, int status);
 	union {
 		struct flash_io io; /* of flash_target_device */
+		struct {
+			struct ftl_get get;
+			struct ftl_put put;
+			struct ftl_sync sync;
+		} layer; /* of flash_target_layer */
 	};
 };
 
@@ -50,6 +57,8 @@ struct flash_target {
 
 /* The file as it is. */
 extern const struct flash_target flash_target_device;
+/* A translation layer in the file, half of it in use. */
+extern const struct flash_target flash_target_layer;
 
 /* What was measured once. */
 struct flash_figures {
@@ -60,10 +69,10 @@ struct flash_figures {
 /* ---- flash_load.c */
 
 /* Does it for a second. */
-int flash_load_run(const struct flash_target *target, const char *path,
-		   const struct flash_load *load, struct flash_figures *out);
-/* Writes all of it once. */
-int flash_load_fill(const struct flash_target *target, const char *path);
+int flash_load_run(const struct flash_target *target, void *opened, const struct flash_load *load,
+		   struct flash_figures *out);
+/* Writes all of it, so often. */
+int flash_load_fill(const struct flash_target *target, void *opened, unsigned times);
 
 /* ---- flash_fio.c */
 
@@ -74,21 +83,48 @@ int flash_fio_run(const char *path, const struct flash_load *load, struct flash_
 
 /* ---- flash_file.c */
 
-#define FLASH_FILE_BYTES (1024 * MIB)
+#define FLASH_FILE_BYTES (1 * GIB)
 
-/* A file of FLASH_FILE_BYTES with its blocks, in a folder of its own. */
+/* A file in a folder of its own. */
 struct flash_file {
 	char folder[256];
 	char path[300];
 };
 
-int flash_file_make(struct flash_file *file);
+/* With its blocks, all of them written once: what was never written reads as zeros that no storage was asked for. */
+int flash_file_make(struct flash_file *file, uint64_t bytes);
+/* With blocks where it is written. */
+int flash_file_make_sparse(struct flash_file *file, uint64_t bytes);
 /* Takes what there is. */
 void flash_file_remove(struct flash_file *file);
+
+/* ---- flash_rows.c: rows whose parameters are a load, against fio */
+
+/* The first member of their stages. */
+struct flash_stage {
+	const struct flash_target *target;
+	void *opened;
+	struct flash_file fios;
+	double cpu_ns[2]; /* of the last measurement: ours, fio's */
+	/* NULL, or puts more behind the note. */
+	void (*describe)(const struct flash_stage *stage, char *out, size_t size);
+};
+
+int flash_rows_run_ours(void *stage, const struct bench_row *row, unsigned repetition,
+			double *value);
+int flash_rows_run_fio(void *stage, const struct bench_row *row, unsigned repetition,
+		       double *value);
+/* Rows that cannot be measured here. */
+void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
+
+#define FLASH_LOAD(...) (&(const struct flash_load){__VA_ARGS__})
+#define FLASH_FIO	"fio on a raw file: io_uring, O_DIRECT, same size and depth"
 
 /* ---- The stages */
 
 extern const struct bench_stage flash_device_stage;	   /* flash_device.c        */
+extern const struct bench_stage flash_layer_stage;	   /* flash_layer.c         */
+extern const struct bench_stage flash_recovery_stage;	   /* flash_recovery.c      */
 extern const struct bench_stage flash_amplification_stage; /* flash_amplification.c */
 
 #endif

@@ -5,13 +5,10 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "flash.h"
 #include "flash/uring.h"
-
-#define BAR 0.95
 
 /* ---- The target */
 
@@ -69,106 +66,53 @@ const struct flash_target flash_target_device = {open_device, close_device, devi
 
 /* ---- Rows */
 
-struct device_stage {
-	struct flash_file file;
-	double cpu_ns[2]; /* of the last measurement: ours, fio's */
-};
-
-/* As operations or bytes, whatever the row is in. */
-static double value_of(const struct flash_load *load, const struct flash_figures *figures)
-{
-	return load->is_random ? figures->per_second / 1e3
-			       : figures->per_second * (double)load->block / 1e9;
-}
-
-static void note(const struct device_stage *state)
-{
-	bench_note("CPU of one operation: ours %.1f µs, fio's %.1f µs", state->cpu_ns[0] / 1e3,
-		   state->cpu_ns[1] / 1e3);
-}
-
-static int run_ours(void *stage, const struct bench_row *row, unsigned repetition, double *value)
-{
-	struct device_stage *state = stage;
-	const struct flash_load *load = row->parameters;
-	struct flash_figures figures = {0};
-	int status = flash_load_run(&flash_target_device, state->file.path, load, &figures);
-
-	(void)repetition;
-	*value = value_of(load, &figures);
-	state->cpu_ns[0] = figures.cpu_ns;
-	note(state);
-	return status;
-}
-
-static int run_fio(void *stage, const struct bench_row *row, unsigned repetition, double *value)
-{
-	struct device_stage *state = stage;
-	const struct flash_load *load = row->parameters;
-	struct flash_figures figures = {0};
-	int status = flash_fio_run(state->file.path, load, &figures);
-
-	(void)repetition;
-	*value = value_of(load, &figures);
-	state->cpu_ns[1] = figures.cpu_ns;
-	note(state);
-	return status;
-}
-
-#define LOAD(...) (&(const struct flash_load){__VA_ARGS__})
-#define FIO	  "fio on the same file: io_uring, O_DIRECT, same size and depth"
-
 /* Not constant: without fio they are skipped. */
 static struct bench_row rows[] = {
-	{"device, read 4 KiB random, depth 1", "k/s", BENCH_HIGHER, FIO, BAR,
-	 LOAD(.is_random = true, .block = 4 * KIB, .depth = 1), run_ours, run_fio},
-	{"device, read 4 KiB random, depth 32", "k/s", BENCH_HIGHER, FIO, BAR,
-	 LOAD(.is_random = true, .block = 4 * KIB, .depth = 32), run_ours, run_fio},
-	{"device, read 1 MiB, depth 8", "GB/s", BENCH_HIGHER, FIO, BAR,
-	 LOAD(.block = MIB, .depth = 8), run_ours, run_fio},
-	{"device, write 1 MiB, depth 8", "GB/s", BENCH_HIGHER, FIO, BAR,
-	 LOAD(.is_write = true, .block = MIB, .depth = 8), run_ours, run_fio},
+	{"device, read 4 KiB random, depth 1", "k/s", BENCH_HIGHER, FLASH_FIO, BENCH_REPORTED,
+	 FLASH_LOAD(.is_random = true, .block = 4 * KIB, .depth = 1), flash_rows_run_ours,
+	 flash_rows_run_fio},
+	{"device, read 4 KiB random, depth 32", "k/s", BENCH_HIGHER, FLASH_FIO, BENCH_REPORTED,
+	 FLASH_LOAD(.is_random = true, .block = 4 * KIB, .depth = 32), flash_rows_run_ours,
+	 flash_rows_run_fio},
+	{"device, read 1 MiB, depth 8", "GB/s", BENCH_HIGHER, FLASH_FIO, BENCH_REPORTED,
+	 FLASH_LOAD(.block = MIB, .depth = 8), flash_rows_run_ours, flash_rows_run_fio},
+	{"device, write 1 MiB, depth 8", "GB/s", BENCH_HIGHER, FLASH_FIO, BENCH_REPORTED,
+	 FLASH_LOAD(.is_write = true, .block = MIB, .depth = 8), flash_rows_run_ours,
+	 flash_rows_run_fio},
 };
 
-static void skip_rows(const char *why)
+static void teardown(void *state)
 {
-	for (unsigned i = 0; i < NR_ROWS(rows); i++) {
-		rows[i].reference_is = why;
-		rows[i].run_ours = NULL;
-		rows[i].run_reference = NULL;
-	}
-}
+	struct flash_stage *stage = state;
 
-static void teardown(void *stage)
-{
-	struct device_stage *state = stage;
-
-	if (!state)
+	if (!stage)
 		return;
-	flash_file_remove(&state->file);
-	free(state);
+	if (stage->opened)
+		close_device(stage->opened);
+	flash_file_remove(&stage->fios);
+	free(stage);
 }
 
-/* What was never written reads as zeros that no storage was asked for. */
-static int setup(void **stage)
+static int setup(void **state)
 {
-	struct device_stage *state;
+	struct flash_stage *stage;
 	int status;
 
 	if (flash_fio_missing()) {
-		skip_rows(flash_fio_missing());
+		flash_rows_skip(rows, NR_ROWS(rows), flash_fio_missing());
 		return 0;
 	}
-	state = calloc(1, sizeof(*state));
-	if (!state)
+	stage = calloc(1, sizeof(*stage));
+	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = flash_file_make(&state->file);
+	stage->target = &flash_target_device;
+	status = flash_file_make(&stage->fios, FLASH_FILE_BYTES);
 	if (!status)
-		status = flash_load_fill(&flash_target_device, state->file.path);
+		status = open_device(stage->fios.path, &stage->opened);
 	if (status)
-		teardown(state);
+		teardown(stage);
 	else
-		*stage = state;
+		*state = stage;
 	return status;
 }
 

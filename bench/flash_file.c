@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The file that suite `flash` measures on, in /var/tmp or where AFAR_BENCH_FLASH says: on the storage in question. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 #define FOLDER "/var/tmp"
 
-int flash_file_make(struct flash_file *file)
+static int make_folder(struct flash_file *file)
 {
 	const char *named = getenv("AFAR_BENCH_FLASH");
 	int length = snprintf(file->folder, sizeof(file->folder), "%s/afar-bench-flash-XXXXXX",
@@ -26,11 +27,48 @@ int flash_file_make(struct flash_file *file)
 		return status;
 	}
 	snprintf(file->path, sizeof(file->path), "%s/device", file->folder);
-	status = flash_device_create_file(file->path, FLASH_FILE_BYTES);
-	if (!status)
-		return 0;
-	flash_file_remove(file);
-	return bench_fail(status, "%s", error_last_line());
+	return 0;
+}
+
+static int write_once(const char *path)
+{
+	void *opened;
+	int status = flash_target_device.open(path, &opened);
+
+	if (status)
+		return status;
+	status = flash_load_fill(&flash_target_device, opened, 1);
+	flash_target_device.close(opened);
+	return status;
+}
+
+int flash_file_make(struct flash_file *file, uint64_t bytes)
+{
+	int status = make_folder(file);
+
+	if (status)
+		return status;
+	status = flash_device_create_file(file->path, bytes);
+	status = status ? bench_fail(status, "%s", error_last_line()) : write_once(file->path);
+	if (status)
+		flash_file_remove(file);
+	return status;
+}
+
+int flash_file_make_sparse(struct flash_file *file, uint64_t bytes)
+{
+	int status = make_folder(file);
+	int fd = status ? -1 : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (status)
+		return status;
+	if (fd < 0 || ftruncate(fd, (off_t)bytes))
+		status = bench_fail(-errno, "create %s: %s", file->path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	if (status)
+		flash_file_remove(file);
+	return status;
 }
 
 void flash_file_remove(struct flash_file *file)

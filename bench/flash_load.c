@@ -14,7 +14,6 @@
 
 #define SPAN_NS	   UINT64_C(1000000000)
 #define FILL_DEPTH 8U
-#define POLL_MS	   1000
 
 struct worker {
 	struct flash_request request; /* first: done() finds it by that */
@@ -116,7 +115,7 @@ static int work(struct run *run)
 	for (unsigned i = 0; i < run->load->depth && run->nr_to_give > 0; i++)
 		give(&run->workers[i]);
 	while (run->nr_in_flight > 0) {
-		int status = run->target->poll(run->opened, POLL_MS);
+		int status = run->target->poll(run->opened, -1);
 
 		if (status < 0)
 			return bench_fail(status, "the target: %s", strerror(-status));
@@ -134,16 +133,15 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-int flash_load_run(const struct flash_target *target, const char *path,
-		   const struct flash_load *load, struct flash_figures *out)
+int flash_load_run(const struct flash_target *target, void *opened, const struct flash_load *load,
+		   struct flash_figures *out)
 {
-	struct run run = {.target = target, .load = load, .nr_to_give = UINT64_MAX};
+	struct run run = {
+		.target = target, .opened = opened, .load = load, .nr_to_give = UINT64_MAX};
 	uint64_t began, cpu_began;
-	int status = target->open(path, &run.opened);
+	int status;
 
-	if (status)
-		return status;
-	run.nr_places = target->size(run.opened) / load->block;
+	run.nr_places = target->size(opened) / load->block;
 	run.next = clock_ns();
 	status = make_workers(&run);
 	cpu_began = cpu_ns();
@@ -156,23 +154,21 @@ int flash_load_run(const struct flash_target *target, const char *path,
 		out->cpu_ns = (double)(cpu_ns() - cpu_began) / (double)run.nr_ended;
 	}
 	free_workers(&run);
-	target->close(run.opened);
 	return status;
 }
 
-int flash_load_fill(const struct flash_target *target, const char *path)
+int flash_load_fill(const struct flash_target *target, void *opened, unsigned times)
 {
 	static const struct flash_load load = {.is_write = true, .block = MIB, .depth = FILL_DEPTH};
-	struct run run = {.target = target, .load = &load, .deadline = CLOCK_NEVER};
-	int status = target->open(path, &run.opened);
+	struct run run = {
+		.target = target, .opened = opened, .load = &load, .deadline = CLOCK_NEVER};
+	int status;
 
-	if (status)
-		return status;
-	run.nr_places = run.nr_to_give = target->size(run.opened) / load.block;
+	run.nr_places = target->size(opened) / load.block;
+	run.nr_to_give = run.nr_places * times;
 	status = make_workers(&run);
 	if (!status)
 		status = work(&run);
 	free_workers(&run);
-	target->close(run.opened);
 	return status;
 }
