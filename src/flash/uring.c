@@ -25,6 +25,7 @@
 #include "flash/uring_open.h"
 
 #define DEPTH	  128U
+#define REAP_MAX  4U
 #define TRIES_MAX 100U /* of what the kernel says to try again */
 #define PART_MAX  ((size_t)1 << 30)
 
@@ -210,11 +211,14 @@ static bool wants_again(struct uring *uring, struct transfer *transfer, int resu
 	return false;
 }
 
-/* How many operations ended. */
+/*
+ * How many operations ended. A few at a time: what their ends make callers submit reaches the device with the next poll, while
+ * the others are yet to be ended. All at once, the device would have nothing to do meanwhile.
+ */
 static int reap(struct uring *uring)
 {
-	struct io_uring_cqe *cqes[DEPTH];
-	unsigned nr = io_uring_peek_batch_cqe(&uring->ring, cqes, DEPTH);
+	struct io_uring_cqe *cqes[REAP_MAX];
+	unsigned nr = io_uring_peek_batch_cqe(&uring->ring, cqes, REAP_MAX);
 	int nr_ended = 0;
 
 	for (unsigned i = 0; i < nr; i++) {
