@@ -459,9 +459,13 @@ void puts_progress(struct ftl *ftl)
 		unblock(ftl);
 	while (!cds_list_empty(&ftl->puts)) {
 		struct ftl_put *put = cds_list_first_entry(&ftl->puts, struct ftl_put, node);
+		bool is_large = put->length >= PIECE_BLOCKS / 2 * FTL_BLOCK;
 
 		if (!go_on(ftl, put))
 			break;
+		/* The device writes it while the next one's sums are made. */
+		if (is_large)
+			append_progress(ftl);
 	}
 }
 

@@ -25,7 +25,8 @@
 #include "flash/uring_open.h"
 
 #define DEPTH	  128U
-#define REAP_MAX  4U
+#define REAP_MAX  4U		  /* operations, … */
+#define LARGE	  ((size_t)256 << 10) /* … or one that is so large */
 #define TRIES_MAX 100U /* of what the kernel says to try again */
 #define PART_MAX  ((size_t)1 << 30)
 
@@ -218,15 +219,18 @@ static bool wants_again(struct uring *uring, struct transfer *transfer, int resu
 static int reap(struct uring *uring)
 {
 	struct io_uring_cqe *cqes[REAP_MAX];
-	unsigned nr = io_uring_peek_batch_cqe(&uring->ring, cqes, REAP_MAX);
+	unsigned nr = io_uring_peek_batch_cqe(&uring->ring, cqes, REAP_MAX), nr_seen = 0;
+	uint64_t bytes = 0;
 	int nr_ended = 0;
 
-	for (unsigned i = 0; i < nr; i++) {
-		struct transfer *transfer = io_uring_cqe_get_data(cqes[i]);
+	while (nr_seen < nr && bytes < LARGE) {
+		struct io_uring_cqe *cqe = cqes[nr_seen++];
+		struct transfer *transfer = io_uring_cqe_get_data(cqe);
 		struct flash_io *io = transfer->io;
 
 		uring->nr_in_flight--;
-		if (wants_again(uring, transfer, cqes[i]->res)) {
+		bytes += io->length;
+		if (wants_again(uring, transfer, cqe->res)) {
 			cds_list_add_tail(&transfer->node, &uring->again);
 			continue;
 		}
@@ -234,7 +238,7 @@ static int reap(struct uring *uring)
 		nr_ended++;
 		io->done(io);
 	}
-	io_uring_cq_advance(&uring->ring, nr);
+	io_uring_cq_advance(&uring->ring, nr_seen);
 	return nr_ended;
 }
 
@@ -248,6 +252,11 @@ static void uring_submit(struct flash_device *device, struct flash_io *io)
 	cds_list_add_tail(&io->node, io->result ? &uring->refused : &uring->waiting);
 	if (io->result && uring->event_fd >= 0)
 		eventfd_write(uring->event_fd, 1);
+	/* Who has more to submit makes sums of it first. What is not taken stays in the ring. */
+	if (!io->result && io->length >= LARGE && uring->is_enabled) {
+		start_all(uring);
+		io_uring_submit(&uring->ring);
+	}
 }
 
 /* By hand: the library declares a function for it, and before 2.4 has none. */
