@@ -32,11 +32,11 @@ static void full(struct ftl *ftl, struct segment *segment)
 
 static void summary_written(struct flash_io *io)
 {
-	struct ftl *ftl = caa_container_of(io, struct ftl, summary_io);
-	struct segment *segment = cds_list_first_entry(&ftl->closing, struct segment, node);
+	struct summary *summary = caa_container_of(io, struct summary, io);
+	struct ftl *ftl = summary->ftl;
+	struct segment *segment = summary->segment;
 
-	cds_list_del(&segment->node);
-	ftl->is_summing = false;
+	cds_list_add(&summary->node, &ftl->spare_summaries);
 	if (io->result) {
 		ftl->counts.write_errors++;
 		segment->is_worn = true;
@@ -60,33 +60,38 @@ void summary_encode(const struct segments *segments, const struct segment *segme
 	memcpy(out, &head, sizeof(head));
 }
 
-static void summarise(struct ftl *ftl)
+static void write_summary(struct ftl *ftl, struct segment *segment)
 {
 	struct segments *segments = &ftl->segments;
 	size_t size = summary_blocks_for(segments->segment_blocks) * FTL_BLOCK;
-	struct segment *segment;
+	struct summary *summary = cds_list_first_entry(&ftl->spare_summaries, struct summary, node);
 
-	while (!ftl->is_summing && !cds_list_empty(&ftl->closing)) {
-		segment = cds_list_first_entry(&ftl->closing, struct segment, node);
-		if (segment->is_worn || segment->valid == 0) {
-			cds_list_del(&segment->node);
+	cds_list_del(&summary->node);
+	summary_encode(segments, segment, summary->bytes, size);
+	ftl->counts.summary_blocks += size / FTL_BLOCK;
+	summary->segment = segment;
+	summary->iov = (struct iovec){summary->bytes, size};
+	summary->io = (struct flash_io){
+		.opcode = FLASH_IO_WRITE,
+		.offset = (uint64_t)segment_place(segments, segment, segments->data_blocks) *
+			  FTL_BLOCK,
+		.length = size,
+		.iov = &summary->iov,
+		.nr_iov = 1,
+		.done = summary_written};
+	flash_device_submit(ftl->device, &summary->io);
+}
+
+static void summarise(struct ftl *ftl)
+{
+	while (!cds_list_empty(&ftl->closing) && !cds_list_empty(&ftl->spare_summaries)) {
+		struct segment *segment = cds_list_first_entry(&ftl->closing, struct segment, node);
+
+		cds_list_del(&segment->node);
+		if (segment->is_worn || segment->valid == 0)
 			full(ftl, segment);
-			continue;
-		}
-		ftl->is_summing = true;
-		summary_encode(segments, segment, ftl->summary, size);
-		ftl->counts.summary_blocks += size / FTL_BLOCK;
-		ftl->summary_iov = (struct iovec){ftl->summary, size};
-		ftl->summary_io =
-			(struct flash_io){.opcode = FLASH_IO_WRITE,
-					  .offset = (uint64_t)segment_place(segments, segment,
-									    segments->data_blocks) *
-						    FTL_BLOCK,
-					  .length = size,
-					  .iov = &ftl->summary_iov,
-					  .nr_iov = 1,
-					  .done = summary_written};
-		flash_device_submit(ftl->device, &ftl->summary_io);
+		else
+			write_summary(ftl, segment);
 	}
 }
 

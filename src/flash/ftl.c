@@ -28,10 +28,11 @@ static int make_pools(struct ftl *ftl)
 	ftl->bounces = calloc(NR_BOUNCES, sizeof(*ftl->bounces));
 	ftl->bounce_memory =
 		aligned_alloc(FTL_BLOCK, (size_t)NR_BOUNCES * BOUNCE_BLOCKS * FTL_BLOCK);
-	ftl->summary = aligned_alloc(FTL_BLOCK, summary);
+	ftl->summaries = calloc(NR_SUMMARIES, sizeof(*ftl->summaries));
+	ftl->summary_memory = aligned_alloc(FTL_BLOCK, NR_SUMMARIES * summary);
 	ftl->records = records_open(ftl->layout.nr_records);
 	if (!ftl->pieces || !ftl->writes || !ftl->reads || !ftl->bounces || !ftl->bounce_memory ||
-	    !ftl->summary || !ftl->records)
+	    !ftl->summaries || !ftl->summary_memory || !ftl->records)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < nr_pieces; i++) {
 		ftl->pieces[i].ftl = ftl;
@@ -51,16 +52,22 @@ static int make_pools(struct ftl *ftl)
 		cds_list_add(&ftl->bounces[i].node, &ftl->spare_bounces);
 	}
 	ftl->nr_spare_bounces = NR_BOUNCES;
+	for (unsigned i = 0; i < NR_SUMMARIES; i++) {
+		ftl->summaries[i].ftl = ftl;
+		ftl->summaries[i].bytes = ftl->summary_memory + i * summary;
+		cds_list_add(&ftl->summaries[i].node, &ftl->spare_summaries);
+	}
 	return 0;
 }
 
 static void init_lists(struct ftl *ftl)
 {
 	struct cds_list_head *const lists[] = {
-		&ftl->order,	    &ftl->gets,		&ftl->puts,	     &ftl->sweeps,
-		&ftl->syncs,	    &ftl->ended_gets,	&ftl->ended_puts,    &ftl->ended_sweeps,
-		&ftl->ended_syncs,  &ftl->spare_pieces, &ftl->blocked,	     &ftl->stalled,
-		&ftl->spare_writes, &ftl->spare_reads,	&ftl->spare_bounces, &ftl->closing,
+		&ftl->order,	       &ftl->gets,	   &ftl->puts,		&ftl->sweeps,
+		&ftl->syncs,	       &ftl->ended_gets,   &ftl->ended_puts,	&ftl->ended_sweeps,
+		&ftl->ended_syncs,     &ftl->spare_pieces, &ftl->blocked,	&ftl->stalled,
+		&ftl->spare_writes,    &ftl->spare_reads,  &ftl->spare_bounces, &ftl->closing,
+		&ftl->spare_summaries,
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -114,7 +121,8 @@ void ftl_free(struct ftl *ftl)
 	free(ftl->reads);
 	free(ftl->bounces);
 	free(ftl->bounce_memory);
-	free(ftl->summary);
+	free(ftl->summaries);
+	free(ftl->summary_memory);
 	free(ftl);
 }
 

@@ -28,6 +28,7 @@
 #define BOUNCE_BLOCKS	 16U
 #define NR_BOUNCES	 64U
 #define BOUNCES_FOR_GETS 16U /* which do not wait for puts that wait */
+#define NR_SUMMARIES	 8U  /* a stream closes segments quicker than the device answers */
 #define NR_WRITES	 32U
 #define NR_READS	 256U
 #define NR_STREAMS	 8U
@@ -91,6 +92,16 @@ struct write {
 	unsigned stream;
 	struct flash_io io;
 	struct iovec iov[PIECE_BLOCKS];
+};
+
+/* A summary on its way to the device. */
+struct summary {
+	struct cds_list_head node;
+	struct ftl *ftl;
+	struct segment *segment;
+	char *bytes;
+	struct flash_io io;
+	struct iovec iov;
 };
 
 struct appender {
@@ -204,6 +215,8 @@ struct ftl {
 	char *summary;
 	struct flash_io summary_io;
 	struct iovec summary_iov;
+	struct cds_list_head closing; /* segments that wait for a summary */
+	struct cds_list_head spare_summaries;
 
 	struct flash_io discard;
 	struct segment *discarding;
@@ -216,6 +229,8 @@ struct ftl {
 	struct read *reads;
 	struct bounce *bounces;
 	char *bounce_memory;
+	struct summary *summaries;
+	char *summary_memory; /* theirs; recovery has it to itself */
 };
 
 /* The sum that the map keeps of a block: of its address and its data. */

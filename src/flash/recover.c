@@ -41,10 +41,10 @@ static int close_segment(struct ftl *ftl, struct segment *segment)
 	int rc;
 
 	if (!segment->is_worn) {
-		summary_encode(segments, segment, ftl->summary, nr_blocks * FTL_BLOCK);
+		summary_encode(segments, segment, ftl->summary_memory, nr_blocks * FTL_BLOCK);
 		rc = blocking_write(ftl->device,
 				    segment_place(segments, segment, segments->data_blocks),
-				    ftl->summary, nr_blocks, 0);
+				    ftl->summary_memory, nr_blocks, 0);
 		if (rc)
 			return error_fail(rc, "open a flash layer: a segment cannot be closed: %s",
 					  afar_strerror(rc));

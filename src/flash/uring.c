@@ -25,9 +25,9 @@
 #include "flash/uring_open.h"
 
 #define DEPTH	  128U
-#define REAP_MAX  4U		  /* operations, … */
+#define REAP_MAX  4U		      /* operations, … */
 #define LARGE	  ((size_t)256 << 10) /* … or one that is so large */
-#define TRIES_MAX 100U /* of what the kernel says to try again */
+#define TRIES_MAX 100U		      /* of what the kernel says to try again */
 #define PART_MAX  ((size_t)1 << 30)
 
 /* Headers of a kernel before 6.12 have it not. */
