@@ -100,7 +100,8 @@ void journal_begin(struct journal *journal, uint64_t epoch, uint64_t sequence)
 {
 	journal->epoch = epoch;
 	journal->sequence = sequence;
-	journal->start = journal->written = journal->flushed = journal->wanted = sequence;
+	journal->start = journal->written = journal->flushed = sequence;
+	journal->wanted = journal->goal = sequence;
 }
 
 /* ---- room ---- */
@@ -279,9 +280,12 @@ void journal_progress(struct journal *journal)
 {
 	if (journal->failed || journal->is_flushing || journal->flushed >= journal->wanted)
 		return;
-	if (journal->sequence < journal->wanted && !journal_seal(journal))
+	/* It does not move on with what is wanted: as long as more and more is, no flush would ever begin. */
+	if (journal->goal <= journal->flushed)
+		journal->goal = journal->wanted;
+	if (journal->sequence < journal->goal && !journal_seal(journal))
 		return;
-	if (journal->written < journal->wanted)
+	if (journal->written < journal->goal)
 		return;
 	journal->is_flushing = true;
 	journal->flushing = journal->written;

@@ -32,6 +32,7 @@ struct journal {
 	uint64_t written;  /* all blocks before this have been written      */
 	uint64_t flushed;  /* and these survive                             */
 	uint64_t wanted;   /* somebody waits for `flushed` to be this       */
+	uint64_t goal;	   /* what the next flush waits for, of it          */
 	uint64_t flushing; /* what the flush under way will make of flushed */
 	bool is_flushing;
 	bool is_short;	   /* somebody waits for room: a checkpoint is wanted */
