@@ -3,9 +3,8 @@
 #include "flash.h"
 
 static const struct bench_stage *const stages[] = {
-	&flash_device_stage,
-	&flash_layer_stage,
-	&flash_amplification_stage,
+	&flash_device_stage, &flash_layer_stage,	 &flash_recovery_stage,
+	&flash_start_stage,  &flash_amplification_stage,
 };
 
 const struct bench_suite bench_suite_flash = {

@@ -57,7 +57,7 @@ struct flash_target {
 
 /* The file as it is. */
 extern const struct flash_target flash_target_device;
-/* A translation layer in the file, half of it in use. */
+/* A translation layer that was made in the file. */
 extern const struct flash_target flash_target_layer;
 
 /* What was measured once. */
@@ -120,11 +120,21 @@ void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
 #define FLASH_LOAD(...) (&(const struct flash_load){__VA_ARGS__})
 #define FLASH_FIO	"fio on a raw file: io_uring, O_DIRECT, same size and depth"
 
+/* ---- flash_layer.c */
+
+/* Makes an empty layer, over whatever the file holds. 0 blocks: as many as are usual. */
+int flash_layer_create(const char *path, uint32_t journal_blocks);
+/* Opens it as flash_target_layer does, but to use `bytes` of it. */
+int flash_layer_open(const char *path, uint64_t bytes, void **target);
+/* Closes it as the loss of power would. */
+void flash_layer_abandon(void *target);
+
 /* ---- The stages */
 
 extern const struct bench_stage flash_device_stage;	   /* flash_device.c        */
 extern const struct bench_stage flash_layer_stage;	   /* flash_layer.c         */
-extern const struct bench_stage flash_recovery_stage;	   /* flash_recovery.c      */
+extern const struct bench_stage flash_recovery_stage;	   /* flash_recovery.c …    */
+extern const struct bench_stage flash_start_stage;	   /* … also                */
 extern const struct bench_stage flash_amplification_stage; /* flash_amplification.c */
 
 #endif

@@ -19,31 +19,55 @@
 struct layer {
 	struct flash_device *device;
 	struct ftl *ftl;
+	uint64_t bytes; /* of it in use */
 };
 
-static void close_layer(void *target)
+static void end_layer(struct layer *layer, void (*end)(struct ftl *ftl))
 {
-	struct layer *layer = target;
-
 	if (layer->ftl)
-		ftl_close(layer->ftl);
+		end(layer->ftl);
 	if (layer->device)
 		flash_device_close(layer->device);
 	free(layer);
 }
 
-/* An empty one, over whatever the file holds. */
-static int open_layer(const char *path, void **target)
+static void close_ftl(struct ftl *ftl)
 {
-	static const struct ftl_options options = {.is_forced = true};
+	ftl_close(ftl);
+}
+
+static void close_layer(void *target)
+{
+	end_layer(target, close_ftl);
+}
+
+void flash_layer_abandon(void *target)
+{
+	end_layer(target, ftl_abandon);
+}
+
+int flash_layer_create(const char *path, uint32_t journal_blocks)
+{
+	const struct ftl_options options = {.is_forced = true, .journal_blocks = journal_blocks};
+	struct flash_device *device;
+	int status = flash_device_open_path(path, 0, &device);
+
+	if (!status) {
+		status = ftl_create(device, &options);
+		flash_device_close(device);
+	}
+	return status ? bench_fail(status, "%s", error_last_line()) : 0;
+}
+
+int flash_layer_open(const char *path, uint64_t bytes, void **target)
+{
 	struct layer *layer = calloc(1, sizeof(*layer));
 	int status;
 
 	if (!layer)
 		return bench_fail(-ENOMEM, "no memory for the layer");
+	layer->bytes = bytes;
 	status = flash_device_open_path(path, 0, &layer->device);
-	if (!status)
-		status = ftl_create(layer->device, &options);
 	if (!status)
 		status = ftl_open(layer->device, 0, &layer->ftl);
 	if (status) {
@@ -54,10 +78,16 @@ static int open_layer(const char *path, void **target)
 	return 0;
 }
 
+static int open_layer(const char *path, void **target)
+{
+	return flash_layer_open(path, FLASH_FILE_BYTES, target);
+}
+
 static uint64_t layer_size(void *target)
 {
-	(void)target;
-	return FLASH_FILE_BYTES;
+	const struct layer *layer = target;
+
+	return layer->bytes;
 }
 
 static void get_ended(struct ftl_get *get)
@@ -235,6 +265,8 @@ static int fill(struct layer_stage *stage)
 
 	if (!status)
 		status = flash_file_make(&stage->file, LAYER_FILE_BYTES);
+	if (!status)
+		status = flash_layer_create(stage->file.path, 0);
 	if (!status)
 		status = open_layer(stage->file.path, &stage->rows.opened);
 	return status ? status : flash_load_fill(&flash_target_layer, stage->rows.opened, 1);

@@ -210,11 +210,6 @@ struct ftl {
 	struct cds_list_head spare_reads;
 	struct cds_list_head spare_bounces;
 
-	/* the summary that is being written, of the first of `closing` */
-	struct cds_list_head closing;
-	char *summary;
-	struct flash_io summary_io;
-	struct iovec summary_iov;
 	struct cds_list_head closing; /* segments that wait for a summary */
 	struct cds_list_head spare_summaries;
 
