@@ -176,7 +176,6 @@ struct ftl {
 	bool is_abandoned; /* nobody is called any more                     */
 	bool is_unblocked; /* something ended that may have blocked a piece */
 	bool is_starved;   /* users wait for a free segment                 */
-	bool is_summing;   /* a summary is being written                    */
 	unsigned nr_streams;
 	unsigned nr_spare_pieces;
 	unsigned nr_spare_bounces;

@@ -17,8 +17,8 @@ struct flash_device;
 
 /*
  * Opens what is at `path`, for this opener alone: the next one is refused until it is closed, by whatever process and even
- * when it wants to read only, after half a second: what a killed process had takes the kernel a moment. What `size`, `sector` and `discard_unit` are is the kernel's to say; of a file, what is
- * behind its last whole sector is left out.
+ * when it wants to read only, but only after half a second: what a killed process had takes the kernel a moment. What `size`,
+ * `sector` and `discard_unit` are is the kernel's to say; of a file, what is behind its last whole sector is left out.
  *
  * Returns 0, or with a sentence: -ENOENT, -EACCES …: as open() says; -EBUSY: another has it, or a block device is mounted;
  * -ENOTSUP: it is neither file nor block device, or cannot be read past the page cache, or has sectors of another size, or the
