@@ -59,6 +59,11 @@ static int read_chunk(struct replay *replay, uint64_t sequence, uint64_t nr_max)
 	if (nr > BLOCKS_AT_ONCE)
 		nr = BLOCKS_AT_ONCE;
 	rc = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
+	/* What cannot be read may not be needed. */
+	if (rc && nr > 1) {
+		nr = 1;
+		rc = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
+	}
 	return rc ? error_fail(rc, "open a flash layer: its journal cannot be read: %s",
 			       afar_strerror(rc))
 		  : (int)nr;
@@ -72,6 +77,40 @@ static bool is_whole(uint32_t seed, struct journal_bytes *block)
 	made = checksum_crc32c_seeded(seed, block, sizeof(*block));
 	block->header.crc = crc;
 	return made == crc && block->header.nr_records <= FORMAT_JOURNAL_RECORDS;
+}
+
+/*
+ * A gap is the end if it is that of a crash: of what had been flushed nothing is missing. So no block behind it may say that
+ * more survived, nor one in its place that it begins there; else the gap is damage, or is where an anchor went on that is lost.
+ * That is looked for as far as there are blocks that came later.
+ */
+static int check_behind(struct replay *replay)
+{
+	uint64_t most = replay->start + replay->ftl->layout.journal_blocks, from = replay->end;
+	bool are_later = true;
+
+	while (from < most && are_later) {
+		int nr = read_chunk(replay, from, most - from);
+
+		if (nr < 0) {
+			from++;
+			continue;
+		}
+		are_later = false;
+		for (int i = 0; i < nr; i++, from++) {
+			const struct format_journal_header *header = &replay->chunk[i].header;
+
+			if (!is_whole(replay->ftl->journal.seed, &replay->chunk[i]) ||
+			    header->sequence < from)
+				continue;
+			are_later = true;
+			if (header->flushed > replay->end || header->sequence >= most ||
+			    (from == replay->end && header->flushed == from))
+				return damaged("what was synced is not there, or the newest "
+					       "anchor is lost");
+		}
+	}
+	return 0;
 }
 
 /* Finds the end, and how far the device was flushed. */
@@ -92,11 +131,6 @@ static int scan(struct replay *replay)
 
 			if (!is_whole(replay->ftl->journal.seed, block))
 				return 0;
-			/* A ring that went on beyond what the anchor says is of an anchor that was newer, and is lost. */
-			if (header->sequence > replay->end &&
-			    header->sequence % replay->ftl->layout.journal_blocks ==
-				    replay->end % replay->ftl->layout.journal_blocks)
-				return damaged("the newest anchor is lost");
 			if (header->sequence != replay->end || header->epoch != anchor->epoch)
 				return 0;
 			replay->end++;
@@ -475,6 +509,8 @@ static int replay_journal(struct replay *replay)
 {
 	int rc = scan(replay);
 
+	if (!rc)
+		rc = check_behind(replay);
 	if (!rc)
 		rc = walk(replay, replay->flushed, gather_chunk);
 	if (!rc)
