@@ -29,6 +29,20 @@ static unsigned newest_anchor(struct bed *bed)
 	return anchors[1].generation > anchors[0].generation;
 }
 
+/* Polls until all have ended; fails the test if they never do. */
+static void wait_all(struct bed *bed, const struct bed_request *requests, unsigned nr)
+{
+	for (unsigned i = 0, polls = 0; i < nr; polls++) {
+		if (requests[i].has_ended) {
+			i++;
+			continue;
+		}
+		assert_true(ftl_poll(bed->ftl, 0) >= 0);
+		if (polls > 2000000)
+			fail_msg("request %u of %u never ends", i, nr);
+	}
+}
+
 /* A block of the journal in the midst of what was synced: what is behind it must not be dropped without a word. */
 static void test_the_journal_is_damaged_in_its_midst(void **state)
 {
@@ -101,12 +115,46 @@ static void test_the_newest_anchor_is_lost_after_a_start(void **state)
 	}
 }
 
+/* Users have reserved what the journal has room for, and wait for a segment; the cleaner needs room in the journal for that. */
+static void test_the_journal_is_full_of_reservations(void **state)
+{
+	const struct flash_fake_options device = {.size = 32U << 20, .sector = 4096, .seed = 3};
+	const struct ftl_options options = {.segment_bytes = 1U << 20, .journal_blocks = 16};
+	enum { NR = 30, BLOCKS = 128 };
+	uint8_t *data = bed_memory((size_t)BLOCKS * FTL_BLOCK);
+	struct bed_request *requests = calloc(NR, sizeof(*requests));
+	struct ftl_stat stat;
+	struct bed bed;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	ftl_stat(bed.ftl, &stat);
+	memset(data, 1, (size_t)BLOCKS * FTL_BLOCK);
+	for (uint32_t i = 0; i < stat.capacity_blocks; i++)
+		assert_int_equal(bed_put(&bed, i, 0, data, FTL_BLOCK), 0);
+	for (uint32_t i = 0; i < 4 * stat.capacity_blocks; i++)
+		assert_int_equal(
+			bed_put(&bed, i * 7919ULL % stat.capacity_blocks, 0, data, FTL_BLOCK), 0);
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned i = 0; i < NR; i++)
+			bed_begin_put(&bed, &requests[i], (uint64_t)i * BLOCKS, 0, data,
+				      (size_t)BLOCKS * FTL_BLOCK);
+		wait_all(&bed, requests, NR);
+		for (unsigned i = 0; i < NR; i++)
+			assert_int_equal(requests[i].put.result, 0);
+	}
+	bed_close(&bed);
+	free(requests);
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_journal_is_damaged_in_its_midst),
 		cmocka_unit_test(test_the_journal_cannot_be_read),
 		cmocka_unit_test(test_the_newest_anchor_is_lost_after_a_start),
+		cmocka_unit_test(test_the_journal_is_full_of_reservations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
