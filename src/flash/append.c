@@ -110,17 +110,28 @@ static void close_segment(struct ftl *ftl, struct segment *segment)
 
 /* ---- writing ---- */
 
+/* In front, but not of what the cleaner moves, for which users' blocks may have to wait. */
+static void stage_again(struct appender *appender, struct piece *piece)
+{
+	struct cds_list_head *at = &appender->staged;
+
+	while (!is_cleaners(piece) && at->next != &appender->staged &&
+	       is_cleaners(cds_list_entry(at->next, struct piece, node)))
+		at = at->next;
+	cds_list_add(&piece->node, at);
+}
+
 static void restage(struct ftl *ftl, struct write *write)
 {
 	struct appender *appender = &ftl->appenders[write->stream];
 
-	/* In front, in their order. */
+	/* In their order. */
 	while (!cds_list_empty(&write->pieces)) {
 		struct piece *piece = cds_list_entry(write->pieces.prev, struct piece, node);
 
 		cds_list_del(&piece->node);
 		if (++piece->attempts < WRITE_ATTEMPTS)
-			cds_list_add(&piece->node, &appender->staged);
+			stage_again(appender, piece);
 		else
 			piece_written(piece, -EIO);
 	}
@@ -393,14 +404,24 @@ bool append_is_writing(const struct ftl *ftl)
 	return false;
 }
 
+bool append_has_place(const struct ftl *ftl)
+{
+	const uint32_t *nr = ftl->segments.nr_by_state;
+
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		if (ftl->appenders[stream].open)
+			return true;
+	}
+	return nr[FTL_SEGMENT_FREE] || nr[FTL_SEGMENT_PENDING] || nr[FTL_SEGMENT_DISCARD] ||
+	       nr[FTL_SEGMENT_CLOSING] || append_is_writing(ftl);
+}
+
 void append_refuse(struct ftl *ftl, int code)
 {
 	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
 		struct piece *piece, *next;
 
 		cds_list_for_each_entry_safe (piece, next, &ftl->appenders[stream].staged, node) {
-			if (is_cleaners(piece))
-				continue;
 			cds_list_del(&piece->node);
 			piece_written(piece, code);
 		}

@@ -414,7 +414,8 @@ static void begin(struct ftl *ftl, struct segment *victim)
 static void choose(struct ftl *ftl)
 {
 	const uint32_t *nr = ftl->segments.nr_by_state;
-	struct segment *victim = is_needed(ftl) ? policy_victim(ftl) : NULL;
+	bool is_possible = is_needed(ftl) && append_has_place(ftl);
+	struct segment *victim = is_possible ? policy_victim(ftl) : NULL;
 
 	if (victim)
 		begin(ftl, victim);
@@ -465,6 +466,9 @@ void cleaner_progress(struct ftl *ftl)
 
 	if (ftl_refusal(ftl))
 		return;
+	/* Too many cannot be written any more: what is to be moved stays where it is. */
+	if (ftl->is_starved && !append_has_place(ftl))
+		append_refuse(ftl, -ENOSPC);
 	switch (cleaner->stage) {
 	case CLEANER_IDLE:
 		choose(ftl);

@@ -299,7 +299,9 @@ void sweeps_progress(struct ftl *ftl);
 /* Takes it; piece_written() follows. */
 void append_stage(struct ftl *ftl, struct piece *piece);
 void append_progress(struct ftl *ftl);
-/* No segment will ever be free for what users have staged. */
+/* Whether blocks can be written somewhere, now or when what is under way has ended. */
+bool append_has_place(const struct ftl *ftl);
+/* No segment will ever be free for what is staged. */
 void append_refuse(struct ftl *ftl, int code);
 /* Something is on its way to a segment: it may leave other places free. */
 bool append_is_writing(const struct ftl *ftl);

@@ -148,6 +148,50 @@ static void test_the_journal_is_full_of_reservations(void **state)
 	free(data);
 }
 
+/* No segment can be written any more, but all else can: everybody hears of it, nobody waits forever. */
+static void test_no_segment_can_be_written(void **state)
+{
+	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO};
+	struct format_superblock superblock;
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct ftl_stat stat;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	ftl_stat(bed.ftl, &stat);
+	memset(data, 1, FTL_BLOCK);
+	for (uint32_t i = 0; i < 3 * stat.capacity_blocks; i++)
+		assert_int_equal(
+			bed_put(&bed, i * 7919ULL % stat.capacity_blocks, 0, data, FTL_BLOCK), 0);
+	superblock = superblock_of(&bed);
+	fault.offset = (uint64_t)superblock.segments_at * FTL_BLOCK;
+	fault.length = (uint64_t)superblock.nr_segments * superblock.segment_blocks * FTL_BLOCK;
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	for (unsigned i = 0; i < 200; i++) {
+		struct bed_request request;
+
+		bed_begin_put(&bed, &request, i, 0, data, FTL_BLOCK);
+		wait_all(&bed, &request, 1);
+		assert_true(request.put.result < 0);
+	}
+	for (uint32_t i = 0; i < stat.capacity_blocks; i++)
+		bed_expect(&bed, i, 1);
+	assert_int_equal(bed_sync(&bed), 0);
+	ftl_close(bed.ftl);
+	flash_device_close(bed.device);
+	free(data);
+}
+
+static char order_of_end[4];
+static unsigned nr_ended;
+
+static void told(struct ftl_trim *trim)
+{
+	order_of_end[nr_ended++] = trim->change ? 'R' : trim->lba == 1 ? 'a' : 'b';
+	bed_trim_done(trim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +199,7 @@ int main(void)
 		cmocka_unit_test(test_the_journal_cannot_be_read),
 		cmocka_unit_test(test_the_newest_anchor_is_lost_after_a_start),
 		cmocka_unit_test(test_the_journal_is_full_of_reservations),
+		cmocka_unit_test(test_no_segment_can_be_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
