@@ -131,7 +131,9 @@ struct ftl_sweep {
 	struct ftl *ftl;
 	uint64_t position; /* blocks done */
 	int result;
+	uint64_t flushed; /* of the journal, before it may begin */
 	bool is_clone;
+	bool is_first; /* of those with blocks in common */
 	bool is_started;
 	bool is_waiting;
 };

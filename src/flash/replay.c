@@ -405,7 +405,8 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 		ftl->counts.verified_records++;
 		if (!replay->suspects[replay->next_suspect++].is_there) {
 			ftl->counts.dropped_records++;
-			return set_lost(replay, lba);
+			/* Where it was moved away from it is as good. */
+			return type_of(record) == FORMAT_MOVE ? 0 : set_lost(replay, lba);
 		}
 	}
 	set_found(replay, lba, 1);

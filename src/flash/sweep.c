@@ -155,6 +155,18 @@ static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
 		end(ftl, sweep, sweep->result);
 }
 
+/*
+ * A record that says that all is cloned must not survive where a put of the source does not, of which replay would leave out
+ * the clone too: puts come before it. Those that come later wait.
+ */
+static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
+{
+	if (!sweep->is_clone || !change_of(sweep))
+		return;
+	sweep->flushed = journal_position(&ftl->journal);
+	journal_want(&ftl->journal, sweep->flushed);
+}
+
 static bool may_start(struct ftl *ftl, struct ftl_sweep *sweep)
 {
 	const struct ftl_order *order = &sweep->order;
@@ -164,9 +176,14 @@ static bool may_start(struct ftl *ftl, struct ftl_sweep *sweep)
 	/* Changes of records are in order too: no earlier sweep is overtaken by one. */
 	if (change_of(sweep) && sweep->node.prev != &ftl->sweeps)
 		return false;
-	sweep->is_started =
-		!order_has_earlier(ftl, order->ticket, order->lba[0], order->count[0]) &&
-		!order_has_earlier(ftl, order->ticket, order->lba[1], order->count[1]);
+	if (!sweep->is_first) {
+		if (order_has_earlier(ftl, order->ticket, order->lba[0], order->count[0]) ||
+		    order_has_earlier(ftl, order->ticket, order->lba[1], order->count[1]))
+			return false;
+		sweep->is_first = true;
+		want_source(ftl, sweep);
+	}
+	sweep->is_started = ftl->journal.flushed >= sweep->flushed;
 	return sweep->is_started;
 }
 

@@ -115,6 +115,36 @@ static void test_the_newest_anchor_is_lost_after_a_start(void **state)
 	}
 }
 
+/* A clone whose record says that it is done, of a put whose data is gone. */
+static void test_a_clone_that_is_done_has_its_data(void **state)
+{
+	const struct ftl_record_change change = {.id = 7, .data = "done"};
+	uint8_t *data = bed_memory(FTL_BLOCK), *wanted = bed_memory(FTL_BLOCK);
+	struct bed bed;
+	uint32_t place;
+	int rc;
+
+	(void)state;
+	bed_open(&bed);
+	bed_fill(&bed, 1, 0x11);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_fill(&bed, 1, 0x22);
+	assert_int_equal(bed_clone(&bed, 1, ftl_lba(3, 1), 1, &change), 0);
+	place = map_entry(map_find(&bed.ftl->map, 1), 1)->place;
+	assert_int_equal(bed_sync(&bed), 0);
+	ftl_abandon(bed.ftl);
+	/* As if it had not survived. */
+	assert_int_equal(flash_fake_poke(bed.device, (uint64_t)place * FTL_BLOCK, "lost", 4), 0);
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	memset(wanted, 0x22, FTL_BLOCK);
+	rc = bed_get(&bed, ftl_lba(3, 1), 0, data, FTL_BLOCK);
+	if (ftl_record(bed.ftl, 7) && rc != -EBADMSG)
+		assert_memory_equal(data, wanted, FTL_BLOCK);
+	bed_close(&bed);
+	free(data);
+	free(wanted);
+}
+
 /* Users have reserved what the journal has room for, and wait for a segment; the cleaner needs room in the journal for that. */
 static void test_the_journal_is_full_of_reservations(void **state)
 {
@@ -198,6 +228,7 @@ int main(void)
 		cmocka_unit_test(test_the_journal_is_damaged_in_its_midst),
 		cmocka_unit_test(test_the_journal_cannot_be_read),
 		cmocka_unit_test(test_the_newest_anchor_is_lost_after_a_start),
+		cmocka_unit_test(test_a_clone_that_is_done_has_its_data),
 		cmocka_unit_test(test_the_journal_is_full_of_reservations),
 		cmocka_unit_test(test_no_segment_can_be_written),
 	};
