@@ -167,14 +167,29 @@ static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
 	journal_want(&ftl->journal, sweep->flushed);
 }
 
+/* Changes of records are in order too: no earlier sweep is overtaken by one, and none by a later sweep. */
+static bool is_behind_change(const struct ftl *ftl, const struct ftl_sweep *sweep)
+{
+	const struct ftl_sweep *other;
+
+	if (change_of(sweep))
+		return sweep->node.prev != &ftl->sweeps;
+	cds_list_for_each_entry (other, &ftl->sweeps, node) {
+		if (other == sweep)
+			break;
+		if (change_of(other))
+			return true;
+	}
+	return false;
+}
+
 static bool may_start(struct ftl *ftl, struct ftl_sweep *sweep)
 {
 	const struct ftl_order *order = &sweep->order;
 
 	if (sweep->is_started)
 		return true;
-	/* Changes of records are in order too: no earlier sweep is overtaken by one. */
-	if (change_of(sweep) && sweep->node.prev != &ftl->sweeps)
+	if (is_behind_change(ftl, sweep))
 		return false;
 	if (!sweep->is_first) {
 		if (order_has_earlier(ftl, order->ticket, order->lba[0], order->count[0]) ||

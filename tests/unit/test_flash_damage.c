@@ -218,8 +218,36 @@ static unsigned nr_ended;
 
 static void told(struct ftl_trim *trim)
 {
-	order_of_end[nr_ended++] = trim->change ? 'R' : trim->lba == 1 ? 'a' : 'b';
+	order_of_end[nr_ended++] = "Rab"[trim->change ? 0 : trim->lba == 1 ? 1 : 2];
 	bed_trim_done(trim);
+}
+
+/* A change of a record, and a trim that was submitted behind it. */
+static void test_records_are_not_overtaken(void **state)
+{
+	const struct flash_fake_options device = {
+		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 20};
+	const struct ftl_options options = {.segment_bytes = 65536};
+	const struct ftl_record_change change = {.id = 7, .data = "intent"};
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct bed_request put, trims[3] = {0};
+	struct bed bed;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	memset(data, 1, FTL_BLOCK);
+	bed_fill(&bed, ftl_lba(2, 0), 9);
+	bed_begin_put(&bed, &put, 1, 0, data, FTL_BLOCK);
+	trims[0].trim = (struct ftl_trim){.lba = 1, .count = 1, .done = told};
+	trims[1].trim = (struct ftl_trim){.change = &change, .done = told};
+	trims[2].trim = (struct ftl_trim){.lba = ftl_lba(2, 0), .count = 1, .done = told};
+	for (unsigned i = 0; i < 3; i++)
+		ftl_trim(bed.ftl, &trims[i].trim);
+	wait_all(&bed, trims, 3);
+	assert_string_equal(order_of_end, "aRb");
+	bed_wait(&bed, &put);
+	bed_close(&bed);
+	free(data);
 }
 
 int main(void)
@@ -231,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_a_clone_that_is_done_has_its_data),
 		cmocka_unit_test(test_the_journal_is_full_of_reservations),
 		cmocka_unit_test(test_no_segment_can_be_written),
+		cmocka_unit_test(test_records_are_not_overtaken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
