@@ -59,6 +59,9 @@ static void begin(struct ftl *ftl)
 
 	*next = checkpoint->anchor;
 	next->generation++;
+	/* Of its low half, which pages have, 0 says that there is none; its parity stays. */
+	if ((uint32_t)next->generation == 0)
+		next->generation += 2;
 	memcpy(next->uuid, ftl->layout.uuid, sizeof(next->uuid));
 	journal_seal_for_checkpoint(&ftl->journal);
 	next->sequence = ftl->journal.sequence;

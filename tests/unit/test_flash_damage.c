@@ -250,6 +250,25 @@ static void test_records_are_not_overtaken(void **state)
 	free(data);
 }
 
+/* The generation's low half, which pages carry, goes through zero. */
+static void test_generations_wrap(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	bed.ftl->checkpoint.anchor.generation |= 0xfffffff8;
+	for (unsigned i = 0; i < 14; i++) {
+		bed_fill(&bed, ftl_lba(i, 0), (uint8_t)(1 + i));
+		assert_int_equal(checkpoint_write_now(bed.ftl), 0);
+	}
+	assert_true(bed.ftl->checkpoint.anchor.generation >> 32);
+	bed_reopen(&bed, true);
+	for (unsigned i = 0; i < 14; i++)
+		bed_expect(&bed, ftl_lba(i, 0), (uint8_t)(1 + i));
+	bed_close(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +279,7 @@ int main(void)
 		cmocka_unit_test(test_the_journal_is_full_of_reservations),
 		cmocka_unit_test(test_no_segment_can_be_written),
 		cmocka_unit_test(test_records_are_not_overtaken),
+		cmocka_unit_test(test_generations_wrap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
