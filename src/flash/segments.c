@@ -320,6 +320,8 @@ void segment_retire(struct segments *segments, struct segment *segment, uint64_t
 	free(segment->shares);
 	segment->shares = NULL;
 	segment->room_shares = 0;
+	/* There are few lists, and nobody asks any more whose its blocks were. */
+	segment_drop_list(segments, segment);
 	segment_set_state(segments, segment, FTL_SEGMENT_PENDING);
 }
 

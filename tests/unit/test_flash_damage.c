@@ -250,6 +250,44 @@ static void test_records_are_not_overtaken(void **state)
 	free(data);
 }
 
+/* Lists are few: a segment that only waits to be free has none, so users do not wait for its. */
+static void test_what_is_to_be_free_has_no_list(void **state)
+{
+	const struct flash_fake_options device = {
+		.size = 8U << 20, .sector = 4096, .seed = 3, .latency_max = 40};
+	const struct ftl_options options = {.segment_bytes = 32768, .journal_blocks = 256};
+	enum { NR = 64 };
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct bed_request requests[NR] = {0};
+	struct bed bed;
+	unsigned nr_pending = 0;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	memset(data, 1, FTL_BLOCK);
+	for (unsigned begun = 0; begun < 2000;) {
+		const struct segments *segments = &bed.ftl->segments;
+
+		for (unsigned i = 0; i < NR; i++) {
+			if (begun >= NR && !requests[i].has_ended)
+				continue;
+			bed_begin_put(&bed, &requests[i], i, 0, data, FTL_BLOCK);
+			begun++;
+		}
+		assert_true(ftl_poll(bed.ftl, 0) >= 0);
+		for (uint32_t i = 0; i < segments->nr; i++) {
+			if (segments->at[i].state != FTL_SEGMENT_PENDING)
+				continue;
+			assert_null(segments->at[i].lbas);
+			nr_pending++;
+		}
+	}
+	assert_true(nr_pending > 0);
+	wait_all(&bed, requests, NR);
+	bed_close(&bed);
+	free(data);
+}
+
 /* The generation's low half, which pages carry, goes through zero. */
 static void test_generations_wrap(void **state)
 {
@@ -279,6 +317,7 @@ int main(void)
 		cmocka_unit_test(test_the_journal_is_full_of_reservations),
 		cmocka_unit_test(test_no_segment_can_be_written),
 		cmocka_unit_test(test_records_are_not_overtaken),
+		cmocka_unit_test(test_what_is_to_be_free_has_no_list),
 		cmocka_unit_test(test_generations_wrap),
 	};
 
