@@ -25,7 +25,6 @@ int checkpoint_open(struct ftl *ftl)
 	checkpoint->anchor_block = aligned_alloc(FORMAT_BLOCK, FORMAT_BLOCK);
 	if (!checkpoint->slots || !checkpoint->tables || !checkpoint->anchor_block)
 		return error_code(-ENOMEM);
-	memset(checkpoint->tables, 0, size);
 	/* The device has others to serve meanwhile. */
 	for (unsigned i = 0; i < CHECKPOINT_PAGES && (i == 0 || i < ftl->device->depth / 4); i++) {
 		struct checkpoint_write *write = &checkpoint->writes[i];
