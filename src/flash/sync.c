@@ -17,8 +17,11 @@ static void end(struct ftl *ftl, struct ftl_sync *sync, int result)
 
 static void step(struct ftl *ftl, struct ftl_sync *sync)
 {
-	if (ftl->journal.failed) {
-		end(ftl, sync, ftl->journal.failed);
+	int failed = ftl->journal.failed ? ftl->journal.failed : ftl->failed;
+
+	/* It would wait for room in the journal that no checkpoint makes any more. */
+	if (failed) {
+		end(ftl, sync, failed);
 		return;
 	}
 	if (!sync->target && order_has_earlier(ftl, sync->ticket, sync->lba, sync->count))
@@ -28,7 +31,7 @@ static void step(struct ftl *ftl, struct ftl_sync *sync)
 		journal_want(&ftl->journal, sync->target);
 	}
 	if (ftl->journal.flushed >= sync->target)
-		end(ftl, sync, ftl->failed);
+		end(ftl, sync, 0);
 }
 
 void syncs_progress(struct ftl *ftl)

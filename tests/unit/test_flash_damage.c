@@ -307,6 +307,25 @@ static void test_generations_wrap(void **state)
 	bed_close(&bed);
 }
 
+/* The layer has failed and makes no room in the journal any more: syncs end. */
+static void test_syncs_end_when_all_is_over(void **state)
+{
+	struct bed_request request = {0};
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	bed_fill(&bed, 1, 0x11);
+	bed.ftl->journal.reserved += bed.ftl->journal.nr_blocks * 254;
+	ftl_fail(bed.ftl, -EIO);
+	request.sync = (struct ftl_sync){.count = FTL_ALL, .done = bed_sync_done};
+	ftl_sync(bed.ftl, &request.sync);
+	wait_all(&bed, &request, 1);
+	assert_int_equal(request.sync.result, -EIO);
+	assert_int_equal(ftl_close(bed.ftl), -EIO);
+	flash_device_close(bed.device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +338,7 @@ int main(void)
 		cmocka_unit_test(test_records_are_not_overtaken),
 		cmocka_unit_test(test_what_is_to_be_free_has_no_list),
 		cmocka_unit_test(test_generations_wrap),
+		cmocka_unit_test(test_syncs_end_when_all_is_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
