@@ -23,6 +23,14 @@ struct block {
 	alignas(FORMAT_BLOCK) uint8_t bytes[FORMAT_BLOCK];
 };
 
+/* 32 bits say where a block is. */
+static uint64_t usable_blocks(const struct flash_device *device)
+{
+	uint64_t nr = device->size / FORMAT_BLOCK;
+
+	return nr > UINT32_MAX ? UINT32_MAX : nr;
+}
+
 static uint32_t clamp(uint64_t value, uint64_t low, uint64_t high)
 {
 	return (uint32_t)(value < low ? low : value > high ? high : value);
@@ -102,15 +110,13 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 		    struct format_superblock *out)
 {
 	struct format_superblock plan = {.version = FORMAT_VERSION, .sector = device->sector};
-	uint64_t nr = device->size / FORMAT_BLOCK;
+	uint64_t nr = usable_blocks(device);
 
 	if (device->sector != 512 && device->sector != FORMAT_BLOCK)
 		return error_fail(
 			-EINVAL, "make a flash layer: a sector of %u bytes is neither 512 nor 4096",
 			device->sector);
-	/* 32 bits say where a block is. */
-	plan.nr_blocks = nr > UINT32_MAX ? UINT32_MAX : nr;
-	nr = plan.nr_blocks;
+	plan.nr_blocks = nr;
 	memcpy(plan.magic, format_magic, sizeof(plan.magic));
 	if (getrandom(plan.uuid, sizeof(plan.uuid), 0) != sizeof(plan.uuid))
 		return error_code(-EIO);
@@ -245,7 +251,7 @@ int superblock_read(struct flash_device *device, struct format_superblock *out)
 	rc = superblock_read_at(device, 0, out);
 	if (rc != -EBADMSG && rc != -EIO)
 		return rc;
-	if (superblock_read_at(device, device->size / FORMAT_BLOCK - 1, out) == 0)
+	if (superblock_read_at(device, usable_blocks(device) - 1, out) == 0)
 		return 0;
 	return error_fail(rc, "open a flash layer: the superblock is damaged, and so is its copy");
 }

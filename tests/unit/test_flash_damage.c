@@ -4,6 +4,7 @@
 
 #include "flash/format.h"
 #include "flash/ftl_private.h"
+#include "flash/superblock.h"
 
 static struct format_superblock superblock_of(struct bed *bed)
 {
@@ -326,6 +327,59 @@ static void test_syncs_end_when_all_is_over(void **state)
 	flash_device_close(bed.device);
 }
 
+/* A device of 20 TiB of zeros, but for two blocks. */
+struct vast {
+	struct flash_device device;
+	struct cds_list_head ended;
+	struct {
+		uint64_t offset;
+		char bytes[FTL_BLOCK];
+	} blocks[2];
+};
+
+static void vast_submit(struct flash_device *device, struct flash_io *io)
+{
+	struct vast *vast = caa_container_of(device, struct vast, device);
+
+	io->result = 0;
+	for (unsigned i = 0; i < 2 && io->opcode != FLASH_IO_FLUSH; i++) {
+		if (vast->blocks[i].offset != io->offset)
+			continue;
+		if (io->opcode == FLASH_IO_WRITE)
+			memcpy(vast->blocks[i].bytes, io->iov->iov_base, FTL_BLOCK);
+		else
+			memcpy(io->iov->iov_base, vast->blocks[i].bytes, FTL_BLOCK);
+	}
+	cds_list_add_tail(&io->node, &vast->ended);
+}
+
+static int vast_poll(struct flash_device *device, int timeout_ms)
+{
+	(void)timeout_ms;
+	return flash_device_end_all(&caa_container_of(device, struct vast, device)->ended);
+}
+
+/* More than places have bits for: the copy of the superblock is found all the same. */
+static void test_the_superblock_of_a_vast_device(void **state)
+{
+	static const struct flash_device_ops ops = {.submit = vast_submit, .poll = vast_poll};
+	const struct ftl_options usual = {0};
+	struct vast *vast = calloc(1, sizeof(*vast));
+	struct format_superblock made, found;
+
+	(void)state;
+	CDS_INIT_LIST_HEAD(&vast->ended);
+	vast->device = (struct flash_device){&ops, UINT64_C(20) << 40, 4096, 0, 1};
+	assert_int_equal(superblock_plan(&vast->device, &usual, &made), 0);
+	assert_true(made.nr_blocks < vast->device.size / FTL_BLOCK);
+	vast->blocks[1].offset = (made.nr_blocks - 1) * FTL_BLOCK;
+	assert_int_equal(superblock_write(&vast->device, &made), 0);
+	vast->blocks[0].bytes[40] ^= 1;
+	assert_int_equal(superblock_read(&vast->device, &found), 0);
+	assert_memory_equal(found.uuid, made.uuid, sizeof(made.uuid));
+	free(vast);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +393,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_to_be_free_has_no_list),
 		cmocka_unit_test(test_generations_wrap),
 		cmocka_unit_test(test_syncs_end_when_all_is_over),
+		cmocka_unit_test(test_the_superblock_of_a_vast_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
