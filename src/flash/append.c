@@ -20,6 +20,13 @@ static bool is_cleaners(const struct piece *piece)
 	return !piece->put;
 }
 
+static struct cds_list_head *stage_of(struct ftl *ftl, const struct piece *piece)
+{
+	struct appender *appender = &ftl->appenders[piece->stream];
+
+	return is_cleaners(piece) ? &appender->moved : &appender->staged;
+}
+
 /* ---- closing ---- */
 
 /* Its data is written, and its summary, or its lbas are kept in memory and in checkpoints. */
@@ -110,28 +117,15 @@ static void close_segment(struct ftl *ftl, struct segment *segment)
 
 /* ---- writing ---- */
 
-/* In front, but not of what the cleaner moves, for which users' blocks may have to wait. */
-static void stage_again(struct appender *appender, struct piece *piece)
-{
-	struct cds_list_head *at = &appender->staged;
-
-	while (!is_cleaners(piece) && at->next != &appender->staged &&
-	       is_cleaners(cds_list_entry(at->next, struct piece, node)))
-		at = at->next;
-	cds_list_add(&piece->node, at);
-}
-
 static void restage(struct ftl *ftl, struct write *write)
 {
-	struct appender *appender = &ftl->appenders[write->stream];
-
-	/* In their order. */
+	/* In front, in their order. */
 	while (!cds_list_empty(&write->pieces)) {
 		struct piece *piece = cds_list_entry(write->pieces.prev, struct piece, node);
 
 		cds_list_del(&piece->node);
 		if (++piece->attempts < WRITE_ATTEMPTS)
-			stage_again(appender, piece);
+			cds_list_add(&piece->node, stage_of(ftl, piece));
 		else
 			piece_written(piece, -EIO);
 	}
@@ -186,15 +180,10 @@ static void written(struct flash_io *io)
 static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
 {
 	struct segments *segments = &ftl->segments;
-	uint32_t kept = is_cleaners(piece) ? 0 : CLEANER_RESERVE;
 	uint32_t kept_lists = is_cleaners(piece) ? 0 : LISTS_KEPT;
 	struct format_record record;
 	struct segment *segment;
 
-	if (segments->nr_by_state[FTL_SEGMENT_FREE] <= kept) {
-		ftl->is_starved = true;
-		return false;
-	}
 	if (segments->nr_lists + kept_lists >= TABLES_NR_LISTS)
 		return false;
 	/* One that was staged anew may have no record left for it. */
@@ -213,13 +202,61 @@ static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
 	return true;
 }
 
-/* Cuts what does not go into the segment off the piece, and leaves it staged. */
-static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
+static uint32_t open_streams(const struct ftl *ftl)
 {
-	struct piece *rest = piece_take(ftl, true);
+	uint32_t mask = 0;
+
+	for (unsigned stream = 0; stream < ftl->streams.nr; stream++)
+		mask |= (uint32_t)(ftl->appenders[stream].open != NULL) << stream;
+	return mask;
+}
+
+/*
+ * Who has room for what the cleaner moves; NULL: nobody, now. If free segments are short it goes to the nearest stream that has
+ * one open.
+ *
+ * The cleaner can always finish: at the beginning of a victim CLEANER_LAST segments are free, or on their way. It takes one of
+ * them only if none is open, and from then on users, who could fill that, are kept out of all. What is left to be moved is
+ * less than a segment, so it takes no other; and then the victim itself is on its way.
+ */
+static struct appender *appender_for_moved(struct ftl *ftl, unsigned stream, struct piece *piece)
+{
+	struct appender *appender = &ftl->appenders[stream];
+	uint32_t nr_free = ftl->segments.nr_by_state[FTL_SEGMENT_FREE];
+	uint32_t mask = nr_free > CLEANER_LAST ? 0 : open_streams(ftl);
+
+	if (appender->open)
+		return appender;
+	if (mask)
+		return &ftl->appenders[streams_nearest(mask, stream)];
+	ftl->is_starved = ftl->is_starved || !nr_free;
+	return nr_free && open_segment(ftl, stream, piece) ? appender : NULL;
+}
+
+/* Users wait for the cleaner, rather than mix streams, as long as it can do something. */
+static struct appender *appender_for(struct ftl *ftl, unsigned stream, struct piece *piece)
+{
+	struct appender *appender = &ftl->appenders[stream];
+	uint32_t nr_free = ftl->segments.nr_by_state[FTL_SEGMENT_FREE];
+	uint32_t mask;
+
+	if (nr_free >= CLEANER_LAST && appender->open)
+		return appender;
+	if (nr_free > CLEANER_RESERVE)
+		return open_segment(ftl, stream, piece) ? appender : NULL;
+	mask = ftl->is_mixing ? open_streams(ftl) : 0;
+	if (mask)
+		return &ftl->appenders[streams_nearest(mask, stream)];
+	ftl->is_starved = true;
+	return NULL;
+}
+
+struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, unsigned kept)
+{
+	struct piece *rest = piece_take(ftl, kept);
 
 	if (!rest)
-		return false;
+		return NULL;
 	memcpy((char *)rest + offsetof(struct piece, put),
 	       (char *)piece + offsetof(struct piece, put),
 	       sizeof(*piece) - offsetof(struct piece, put));
@@ -235,6 +272,7 @@ static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
 		memory_skip(piece->put->iov, &rest->iov_index, &rest->iov_offset,
 			    (size_t)nr * FTL_BLOCK);
 	memmove(rest->crcs, &piece->crcs[nr], rest->nr_blocks * sizeof(rest->crcs[0]));
+	memmove(rest->streams, &piece->streams[nr], rest->nr_blocks);
 	piece->nr_blocks = nr;
 	piece->bytes = nr * FTL_BLOCK;
 	rest->bytes = rest->nr_blocks * FTL_BLOCK;
@@ -252,12 +290,21 @@ static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
 		piece_count(piece);
 		piece_count(rest);
 	}
-	cds_list_add(&rest->node, &piece->node);
 	if (piece->put) {
 		piece->put->nr_in_flight++;
 		cds_list_add(&rest->bucket, &piece->bucket);
 	}
-	return true;
+	return rest;
+}
+
+/* Cuts what does not go into the segment off the piece, and leaves it staged. */
+static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
+{
+	struct piece *rest = piece_split(ftl, piece, nr, 0);
+
+	if (rest)
+		cds_list_add(&rest->node, &piece->node);
+	return rest != NULL;
 }
 
 /* Moves the first staged piece to the write, at the next place of the segment. */
@@ -285,16 +332,6 @@ static void take_piece(struct ftl *ftl, struct write *write, struct piece *piece
 	cds_list_add_tail(&piece->node, &write->pieces);
 }
 
-/*
- * Users' blocks, only while CLEANER_RESERVE segments are free. So when the cleaner, which shares their open segments, has to
- * take one of those, the rest of it and what is still free is all for its victim, and suffices: no more than a segment is
- * valid in one.
- */
-static bool may_write(const struct ftl *ftl, const struct piece *piece)
-{
-	return is_cleaners(piece) || ftl->segments.nr_by_state[FTL_SEGMENT_FREE] >= CLEANER_RESERVE;
-}
-
 static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *staged)
 {
 	uint32_t room = ftl->segments.data_blocks - write->segment->next, nr = 0;
@@ -304,9 +341,6 @@ static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *sta
 	while (!cds_list_empty(staged) && nr < room) {
 		struct piece *piece = cds_list_first_entry(staged, struct piece, node);
 
-		if (!may_write(ftl, piece))
-			break;
-
 		if (piece->nr_blocks > room - nr && !split(ftl, piece, room - nr))
 			break;
 		nr += piece->nr_blocks;
@@ -314,50 +348,31 @@ static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *sta
 	}
 }
 
-/*
- * No segment is to be had for what the cleaner moves, but another stream's has room.
- */
-static bool lend(struct ftl *ftl, struct piece *piece)
+/* One write of what is staged for the stream, users' or the cleaner's; false: not now. */
+static bool write_staged(struct ftl *ftl, unsigned stream, struct cds_list_head *staged)
 {
-	uint32_t open = 0;
-
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
-		open |= (uint32_t)(ftl->appenders[stream].open != NULL) << stream;
-	if (!open)
-		return false;
-	cds_list_del(&piece->node);
-	piece->stream = streams_nearest(open, piece->stream);
-	cds_list_add(&piece->node, &ftl->appenders[piece->stream].staged);
-	return true;
-}
-
-/* One write of what is staged; false: not now. */
-static bool write_staged(struct ftl *ftl, unsigned stream)
-{
-	struct appender *appender = &ftl->appenders[stream];
-	struct piece *first = cds_list_first_entry(&appender->staged, struct piece, node);
+	struct piece *first = cds_list_first_entry(staged, struct piece, node);
+	struct appender *appender;
 	struct segment *segment;
 	struct write *write;
 
-	if (appender->nr_writing == WRITES_PER_STREAM || cds_list_empty(&ftl->spare_writes))
+	if (cds_list_empty(&ftl->spare_writes))
 		return false;
-	if (!may_write(ftl, first)) {
-		ftl->is_starved = true;
+	appender = is_cleaners(first) ? appender_for_moved(ftl, stream, first)
+				      : appender_for(ftl, stream, first);
+	if (!appender || appender->nr_writing == WRITES_PER_STREAM)
 		return false;
-	}
-	if (!appender->open && !open_segment(ftl, stream, first))
-		return is_cleaners(first) && lend(ftl, first);
 	segment = appender->open;
 	write = cds_list_first_entry(&ftl->spare_writes, struct write, node);
 	write->segment = segment;
-	write->stream = stream;
+	write->stream = segment->stream;
 	write->io = (struct flash_io){
 		.opcode = FLASH_IO_WRITE,
 		.offset =
 			(uint64_t)segment_place(&ftl->segments, segment, segment->next) * FTL_BLOCK,
 		.iov = write->iov,
 		.done = written};
-	fill(ftl, write, &appender->staged);
+	fill(ftl, write, staged);
 	if (cds_list_empty(&write->pieces))
 		return false;
 	cds_list_del(&write->node);
@@ -373,20 +388,12 @@ static bool write_staged(struct ftl *ftl, unsigned stream)
 
 void append_stage(struct ftl *ftl, struct piece *piece)
 {
-	struct cds_list_head *staged = &ftl->appenders[piece->stream].staged;
-
-	/* What users have there may be waiting for what the cleaner makes free. */
-	if (is_cleaners(piece))
-		cds_list_add(&piece->node, staged);
-	else
-		cds_list_add_tail(&piece->node, staged);
+	cds_list_add_tail(&piece->node, stage_of(ftl, piece));
 }
 
 /* When nothing can be changed any more what is staged is not written either. */
-static void refuse_staged(struct ftl *ftl, unsigned stream, int refusal)
+static void refuse_staged(struct cds_list_head *staged, int refusal)
 {
-	struct cds_list_head *staged = &ftl->appenders[stream].staged;
-
 	while (!cds_list_empty(staged)) {
 		struct piece *piece = cds_list_first_entry(staged, struct piece, node);
 
@@ -419,13 +426,17 @@ bool append_has_place(const struct ftl *ftl)
 void append_refuse(struct ftl *ftl, int code)
 {
 	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
-		struct piece *piece, *next;
-
-		cds_list_for_each_entry_safe (piece, next, &ftl->appenders[stream].staged, node) {
-			cds_list_del(&piece->node);
-			piece_written(piece, code);
-		}
+		refuse_staged(&ftl->appenders[stream].moved, code);
+		refuse_staged(&ftl->appenders[stream].staged, code);
 	}
+}
+
+static void write_all(struct ftl *ftl, unsigned stream, struct cds_list_head *staged, int refusal)
+{
+	if (refusal)
+		refuse_staged(staged, refusal);
+	while (!cds_list_empty(staged) && write_staged(ftl, stream, staged))
+		;
 }
 
 void append_progress(struct ftl *ftl)
@@ -433,12 +444,10 @@ void append_progress(struct ftl *ftl)
 	int refusal = ftl_refusal(ftl);
 
 	ftl->is_starved = false;
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
-		if (refusal)
-			refuse_staged(ftl, stream, refusal);
-		while (!cds_list_empty(&ftl->appenders[stream].staged) && write_staged(ftl, stream))
-			;
-	}
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+		write_all(ftl, stream, &ftl->appenders[stream].moved, refusal);
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+		write_all(ftl, stream, &ftl->appenders[stream].staged, refusal);
 	summarise(ftl);
 }
 

@@ -17,7 +17,7 @@ static uint64_t tag_of(const struct ftl *ftl)
 	return journal_position(&ftl->journal);
 }
 
-int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry)
+static int put_block(struct ftl *ftl, uint64_t lba, struct format_entry entry, struct loss loss)
 {
 	struct segment *segment = segment_of(&ftl->segments, entry.place);
 	uint32_t index = segment_index(&ftl->segments, entry.place);
@@ -40,9 +40,15 @@ int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry)
 	if (rc)
 		return rc;
 	map_set(page, lba, entry);
+	loss.tag = tag_of(ftl);
 	if (old.place)
-		segments_unref(&ftl->segments, old.place, lba, tag_of(ftl));
+		segments_unref(&ftl->segments, old.place, lba, &loss);
 	return 0;
+}
+
+int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry)
+{
+	return put_block(ftl, lba, entry, (struct loss){0});
 }
 
 void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count)
@@ -57,7 +63,8 @@ void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count)
 		if (!old.place)
 			continue;
 		map_set(page, lba + i, (struct format_entry){0});
-		segments_unref(&ftl->segments, old.place, lba + i, tag_of(ftl));
+		segments_unref(&ftl->segments, old.place, lba + i,
+			       &(struct loss){.tag = tag_of(ftl)});
 	}
 }
 
@@ -88,7 +95,8 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 	}
 	map_set(page, target, new);
 	if (old.place)
-		segments_unref(&ftl->segments, old.place, target, tag_of(ftl));
+		segments_unref(&ftl->segments, old.place, target,
+			       &(struct loss){.tag = tag_of(ftl)});
 	return 0;
 }
 
@@ -116,13 +124,20 @@ static void check(struct ftl *ftl, int rc)
 		ftl_fail(ftl, rc);
 }
 
-void ftl_record_put(struct ftl *ftl, enum format_record_type type, uint64_t lba,
-		    struct format_entry entry)
+void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace)
 {
-	struct format_record record = record_make(type, lba, entry.place, entry.crc);
+	struct format_record record = record_make(FORMAT_PUT, lba, entry.place, entry.crc);
 
 	journal_append(&ftl->journal, &record, 1);
-	check(ftl, apply_put(ftl, lba, entry));
+	check(ftl, put_block(ftl, lba, entry, (struct loss){.pace = pace}));
+}
+
+void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry)
+{
+	struct format_record record = record_make(FORMAT_MOVE, lba, entry.place, entry.crc);
+
+	journal_append(&ftl->journal, &record, 1);
+	check(ftl, put_block(ftl, lba, entry, (struct loss){.is_move = true}));
 }
 
 void ftl_record_trim(struct ftl *ftl, uint64_t lba, uint32_t count)

@@ -104,6 +104,10 @@ static int compare(struct audit *audit, struct segment *segment)
 	if (valid != segment->valid)
 		return error_fail(-EBADMSG, "segment %u has %u valid blocks, not %u",
 				  segment_number(segments, segment), valid, segment->valid);
+	if (segments->victims && valid && segment->victim.valid != valid)
+		return error_fail(-EBADMSG,
+				  "segment %u has %u valid blocks, and %u for the cleaner",
+				  segment_number(segments, segment), valid, segment->victim.valid);
 	return 0;
 }
 

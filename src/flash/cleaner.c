@@ -20,6 +20,9 @@
 #include "flash/ftl_private.h"
 #include "flash/superblock.h"
 
+#define KEPT_FREE_MORE_MAX 8U /* segments, for bursts */
+#define CREDIT_MAX	   256
+
 static size_t summary_size(const struct ftl *ftl)
 {
 	return summary_blocks_for(ftl->layout.segment_blocks) * FTL_BLOCK;
@@ -50,10 +53,22 @@ static uint32_t nr_coming_free(const struct segments *segments)
 	       segments->nr_by_state[FTL_SEGMENT_DISCARD];
 }
 
+/*
+ * How many segments less than wanted are free or on their way. What is kept free is spare that is of no use: enough for streams
+ * to open one when theirs is full, else they mix, and for bursts; not a part of the whole.
+ */
+static uint32_t nr_missing(const struct ftl *ftl)
+{
+	uint32_t more = ftl->segments.nr / 128, coming = nr_coming_free(&ftl->segments);
+	uint32_t wanted = CLEANER_RESERVE + 2 + ftl->streams.nr / 2 +
+			  (more < KEPT_FREE_MORE_MAX ? more : KEPT_FREE_MORE_MAX);
+
+	return coming < wanted ? wanted - coming : 0;
+}
+
 static bool is_needed(const struct ftl *ftl)
 {
-	return ftl->segments.nr_worn ||
-	       nr_coming_free(&ftl->segments) < CLEANER_RESERVE + 3 + ftl->segments.nr / 64;
+	return ftl->segments.nr_worn || nr_missing(ftl);
 }
 
 static bool is_urgent(const struct ftl *ftl)
@@ -61,21 +76,28 @@ static bool is_urgent(const struct ftl *ftl)
 	return ftl->is_starved || nr_coming_free(&ftl->segments) <= CLEANER_RESERVE + 1;
 }
 
-/* Whether a batch may begin beside what users do: as many blocks as they have written. */
+/*
+ * Whether a batch may begin beside what users do: for each block that they write one may be moved, or four, or nine, the more is
+ * missing.
+ */
 static bool may_go_on(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
+	uint64_t missing = nr_missing(ftl) + 1;
+	uint64_t earned = (ftl->counts.user_blocks - cleaner->seen_blocks) * missing * missing;
 
-	cleaner->tokens += ftl->counts.user_blocks - cleaner->seen_blocks;
 	cleaner->seen_blocks = ftl->counts.user_blocks;
-	if (cleaner->tokens > 4 * CLEANER_BLOCKS)
-		cleaner->tokens = 4 * CLEANER_BLOCKS;
-	if (is_urgent(ftl) || ftl->nr_requests == 0)
-		return true;
-	if (cleaner->tokens < CLEANER_BLOCKS)
-		return false;
-	cleaner->tokens -= CLEANER_BLOCKS;
-	return true;
+	cleaner->credit += earned < CREDIT_MAX ? (int64_t)earned : CREDIT_MAX;
+	if (cleaner->credit > CREDIT_MAX)
+		cleaner->credit = CREDIT_MAX;
+	return is_urgent(ftl) || ftl->nr_requests == 0 || cleaner->credit > 0;
+}
+
+static void pay(struct cleaner *cleaner)
+{
+	cleaner->credit -= cleaner->nr;
+	if (cleaner->credit < -CREDIT_MAX)
+		cleaner->credit = -CREDIT_MAX;
 }
 
 /* ---- whose ---- */
@@ -127,11 +149,11 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 		entry = page ? map_entry(page, first[i].lba) : NULL;
 		if (is_taken || !entry || entry->place != place)
 			continue;
-		cleaner->lbas[cleaner->nr] = first[i].lba;
-		cleaner->crcs[cleaner->nr] = entry->crc;
-		cleaner->from[cleaner->nr] = place;
-		cleaner->streams[cleaner->nr] =
-			(uint8_t)policy_move_stream(ftl, cleaner->victim, first[i].lba);
+		cleaner->blocks[cleaner->nr] = (struct cleaner_block){
+			.lba = first[i].lba,
+			.from = place,
+			.crc = entry->crc,
+			.stream = (uint8_t)policy_move(ftl, cleaner->victim, page, first[i].lba)};
 		is_taken = true;
 	}
 	if (is_taken) {
@@ -141,6 +163,31 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 		cleaner->has_failed = true;
 	}
 	return true;
+}
+
+/* What goes to one stream lies together, in the order it had. */
+static void sort_batch(struct cleaner *cleaner)
+{
+	uint32_t next[NR_STREAMS], slot = 0;
+
+	memset(cleaner->nr_of_stream, 0, sizeof(cleaner->nr_of_stream));
+	for (uint32_t i = 0; i < cleaner->nr; i++)
+		cleaner->nr_of_stream[cleaner->blocks[i].stream]++;
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		next[stream] = slot;
+		slot += cleaner->nr_of_stream[stream];
+	}
+	for (uint32_t i = 0; i < cleaner->nr; i++) {
+		struct cleaner_block *block = &cleaner->blocks[i];
+
+		slot = next[block->stream]++;
+		block->slot = (uint8_t)slot;
+		cleaner->lbas[slot] = block->lba;
+		cleaner->from[slot] = block->from;
+		cleaner->crcs[slot] = block->crc;
+		cleaner->iovs[i] =
+			(struct iovec){cleaner->memory + (size_t)slot * FTL_BLOCK, FTL_BLOCK};
+	}
 }
 
 /* ---- reading ---- */
@@ -159,7 +206,8 @@ static void run_read(struct flash_io *io)
 	if (nr == 1 || cleaner->ftl->is_abandoned) {
 		/* Its sum will not be right. */
 		cleaner->ftl->counts.read_errors++;
-		cleaner->crcs[at] = ~block_crc(cleaner->lbas[at], cleaner->memory + at * FTL_BLOCK);
+		cleaner->crcs[cleaner->blocks[at].slot] =
+			~block_crc(cleaner->blocks[at].lba, cleaner->iovs[at].iov_base);
 		return;
 	}
 	for (uint32_t i = 0; i < nr; i++)
@@ -173,37 +221,14 @@ static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
 
 	read->cleaner = cleaner;
 	read->nr = nr;
-	read->iov =
-		(struct iovec){cleaner->memory + (size_t)at * FTL_BLOCK, (size_t)nr * FTL_BLOCK};
 	read->io = (struct flash_io){.opcode = FLASH_IO_READ,
-				     .offset = (uint64_t)cleaner->from[at] * FTL_BLOCK,
+				     .offset = (uint64_t)cleaner->blocks[at].from * FTL_BLOCK,
 				     .length = (uint64_t)nr * FTL_BLOCK,
-				     .iov = &read->iov,
-				     .nr_iov = 1,
+				     .iov = &cleaner->iovs[at],
+				     .nr_iov = nr,
 				     .done = run_read};
 	cleaner->nr_in_flight++;
 	flash_device_submit(ftl->device, &read->io);
-}
-
-/* By stream, so that what goes to one lies together in memory; few, so in a simple way. */
-static void sort_batch(struct cleaner *cleaner)
-{
-	for (uint32_t i = 1; i < cleaner->nr; i++) {
-		uint8_t stream = cleaner->streams[i];
-		uint64_t lba = cleaner->lbas[i];
-		uint32_t from = cleaner->from[i], crc = cleaner->crcs[i], at = i;
-
-		for (; at > 0 && cleaner->streams[at - 1] > stream; at--) {
-			cleaner->streams[at] = cleaner->streams[at - 1];
-			cleaner->lbas[at] = cleaner->lbas[at - 1];
-			cleaner->from[at] = cleaner->from[at - 1];
-			cleaner->crcs[at] = cleaner->crcs[at - 1];
-		}
-		cleaner->streams[at] = stream;
-		cleaner->lbas[at] = lba;
-		cleaner->from[at] = from;
-		cleaner->crcs[at] = crc;
-	}
 }
 
 static void read_batch(struct ftl *ftl)
@@ -212,7 +237,8 @@ static void read_batch(struct ftl *ftl)
 
 	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
 		nr = 1;
-		while (at + nr < cleaner->nr && cleaner->from[at + nr] == cleaner->from[at] + nr)
+		while (at + nr < cleaner->nr &&
+		       cleaner->blocks[at + nr].from == cleaner->blocks[at].from + nr)
 			nr++;
 		read_run(ftl, at, nr);
 	}
@@ -222,11 +248,15 @@ static void read_batch(struct ftl *ftl)
 static void check_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
-	uint32_t nr = 0;
+	uint32_t nr_bad[NR_STREAMS] = {0};
+	uint32_t nr = 0, end = cleaner->nr_of_stream[0];
+	unsigned stream = 0;
 
 	for (uint32_t i = 0; i < cleaner->nr; i++) {
 		char *data = cleaner->memory + (size_t)i * FTL_BLOCK;
 
+		while (i == end)
+			end += cleaner->nr_of_stream[++stream];
 		if (block_crc(cleaner->lbas[i], data) != cleaner->crcs[i]) {
 			log_error("flash: block %u of range %u, block %u of the device, cannot be "
 				  "moved: it is not what was written",
@@ -234,45 +264,53 @@ static void check_batch(struct ftl *ftl)
 				  cleaner->from[i]);
 			ftl->counts.crc_errors++;
 			cleaner->has_failed = true;
+			nr_bad[stream]++;
 			continue;
 		}
 		if (nr != i)
 			memcpy(cleaner->memory + (size_t)nr * FTL_BLOCK, data, FTL_BLOCK);
 		cleaner->lbas[nr] = cleaner->lbas[i];
 		cleaner->from[nr] = cleaner->from[i];
-		cleaner->streams[nr] = cleaner->streams[i];
 		nr++;
 	}
+	for (stream = 0; stream < NR_STREAMS; stream++)
+		cleaner->nr_of_stream[stream] -= nr_bad[stream];
 	cleaner->nr = nr;
 }
 
 /* ---- writing ---- */
 
+static void stage_run(struct ftl *ftl, unsigned stream, uint32_t at, uint32_t nr)
+{
+	struct cleaner *cleaner = &ftl->cleaner;
+	struct piece *piece = &cleaner->pieces[stream];
+
+	piece->lbas = &cleaner->lbas[at];
+	piece->from = &cleaner->from[at];
+	piece->nr_blocks = nr;
+	piece->bytes = nr * FTL_BLOCK;
+	piece->memory = cleaner->memory + (size_t)at * FTL_BLOCK;
+	piece->stream = stream;
+	piece->reserved = nr + RECORDS_MORE;
+	piece->attempts = 0;
+	append_stage(ftl, piece);
+}
+
 /* False: the journal has no room now. */
 static bool write_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
+	uint32_t nr = cleaner->nr, at = 0;
 
-	if (!journal_reserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS, 0))
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+		nr += cleaner->nr_of_stream[stream] ? RECORDS_MORE : 0;
+	if (!journal_reserve(&ftl->journal, nr, 0))
 		return false;
-	journal_unreserve(&ftl->journal, cleaner->nr + 3 * NR_STREAMS);
 	cleaner->nr_left = cleaner->nr;
-	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
-		unsigned stream = cleaner->streams[at];
-		struct piece *piece = &cleaner->pieces[stream];
-
-		for (nr = 1; at + nr < cleaner->nr && cleaner->streams[at + nr] == stream; nr++)
-			;
-		piece->lbas = &cleaner->lbas[at];
-		piece->from = &cleaner->from[at];
-		piece->nr_blocks = nr;
-		piece->bytes = nr * FTL_BLOCK;
-		piece->memory = cleaner->memory + (size_t)at * FTL_BLOCK;
-		piece->stream = stream;
-		piece->reserved = nr + 3;
-		piece->attempts = 0;
-		journal_reserve(&ftl->journal, piece->reserved, 0);
-		append_stage(ftl, piece);
+	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+		if (cleaner->nr_of_stream[stream])
+			stage_run(ftl, stream, at, cleaner->nr_of_stream[stream]);
+		at += cleaner->nr_of_stream[stream];
 	}
 	return true;
 }
@@ -317,7 +355,7 @@ static void move_block(struct ftl *ftl, struct piece *piece, uint32_t from, uint
 		entry = entry_at(ftl, lba, from);
 		if (!entry || !has_record(ftl, piece))
 			return;
-		ftl_record_put(ftl, FORMAT_MOVE, lba, (struct format_entry){to, entry->crc});
+		ftl_record_move(ftl, lba, (struct format_entry){to, entry->crc});
 	} while (segment_is_valid(&ftl->segments, victim, index));
 }
 
@@ -326,14 +364,11 @@ void cleaner_written(struct piece *piece, int result)
 	struct ftl *ftl = piece->ftl;
 	struct cleaner *cleaner = &ftl->cleaner;
 
-	ftl->segments.is_moving = true;
 	for (uint32_t i = 0; i < piece->nr_blocks && !result && !ftl_refusal(ftl); i++)
 		move_block(ftl, piece, piece->from[i], piece->place + i, piece->lbas[i]);
-	ftl->segments.is_moving = false;
 	journal_unreserve(&ftl->journal, piece->reserved);
 	cleaner->nr_left -= piece->nr_blocks;
-	/* What was split off is of the pool. */
-	if (piece < cleaner->pieces || piece >= cleaner->pieces + NR_STREAMS)
+	if (piece->is_pooled)
 		piece_give(ftl, piece);
 }
 
@@ -392,6 +427,7 @@ static void begin(struct ftl *ftl, struct segment *victim)
 	cleaner->victim = victim;
 	cleaner->index = 0;
 	cleaner->has_failed = false;
+	ftl->is_mixing = false;
 	if (victim->lbas) {
 		memcpy(cleaner->summary, victim->lbas, victim->next * sizeof(uint64_t));
 		cleaner->stage = CLEANER_GATHER;
@@ -417,11 +453,17 @@ static void choose(struct ftl *ftl)
 	bool is_possible = is_needed(ftl) && append_has_place(ftl);
 	struct segment *victim = is_possible ? policy_victim(ftl) : NULL;
 
-	if (victim)
+	if (victim) {
 		begin(ftl, victim);
-	else if (ftl->is_starved && !append_is_writing(ftl) && !nr[FTL_SEGMENT_PENDING] &&
-		 !nr[FTL_SEGMENT_DISCARD] && !nr[FTL_SEGMENT_CLOSING])
+		return;
+	}
+	if (!ftl->is_starved || append_is_writing(ftl) || nr[FTL_SEGMENT_PENDING] ||
+	    nr[FTL_SEGMENT_DISCARD] || nr[FTL_SEGMENT_CLOSING])
+		return;
+	/* There is no more than what is open. */
+	if (ftl->is_mixing)
 		append_refuse(ftl, -ENOSPC);
+	ftl->is_mixing = true;
 }
 
 static void gather(struct ftl *ftl)
@@ -444,6 +486,7 @@ static void gather(struct ftl *ftl)
 		return;
 	}
 	cleaner->stage = CLEANER_READ;
+	pay(cleaner);
 	sort_batch(cleaner);
 	read_batch(ftl);
 }

@@ -19,7 +19,7 @@
 
 static int make_pools(struct ftl *ftl)
 {
-	size_t nr_pieces = NR_PIECES + NR_STREAMS;
+	size_t nr_pieces = NR_PIECES + 2 * SPLIT_PIECES;
 	size_t summary = summary_blocks_for(ftl->layout.segment_blocks) * FTL_BLOCK;
 
 	ftl->pieces = calloc(nr_pieces, sizeof(*ftl->pieces));
@@ -36,6 +36,7 @@ static int make_pools(struct ftl *ftl)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < nr_pieces; i++) {
 		ftl->pieces[i].ftl = ftl;
+		ftl->pieces[i].is_pooled = true;
 		piece_give(ftl, &ftl->pieces[i]);
 	}
 	for (unsigned i = 0; i < NR_WRITES; i++) {
@@ -74,8 +75,10 @@ static void init_lists(struct ftl *ftl)
 		CDS_INIT_LIST_HEAD(lists[i]);
 	for (unsigned i = 0; i < NR_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&ftl->buckets[i]);
-	for (unsigned i = 0; i < NR_STREAMS; i++)
+	for (unsigned i = 0; i < NR_STREAMS; i++) {
 		CDS_INIT_LIST_HEAD(&ftl->appenders[i].staged);
+		CDS_INIT_LIST_HEAD(&ftl->appenders[i].moved);
+	}
 }
 
 int ftl_new(struct flash_device *device, const struct format_superblock *layout, struct ftl **out)
@@ -109,7 +112,6 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 
 void ftl_free(struct ftl *ftl)
 {
-	policy_stop(ftl);
 	cleaner_close(&ftl->cleaner);
 	checkpoint_close(ftl);
 	journal_close(&ftl->journal);
@@ -161,17 +163,20 @@ int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 {
 	struct format_superblock layout;
 	struct ftl *ftl;
-	int rc = superblock_read(device, &layout);
+	int rc;
 
+	if (flags / FTL_STREAMS(1) > FTL_STREAMS_MAX)
+		return error_fail(-EINVAL, "open a flash layer: %u streams are too many",
+				  flags / FTL_STREAMS(1));
+	rc = superblock_read(device, &layout);
 	if (rc)
 		return rc;
 	rc = ftl_new(device, &layout, &ftl);
 	if (rc)
 		return rc;
 	ftl->is_read_only = flags & FTL_READ_ONLY;
+	policy_open(ftl, flags / FTL_STREAMS(1));
 	rc = ftl_recover(ftl);
-	if (!rc && !ftl->is_read_only)
-		rc = policy_start(ftl);
 	if (rc) {
 		ftl_abandon(ftl);
 		return rc;

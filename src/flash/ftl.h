@@ -82,6 +82,10 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
 #define FTL_READ_ONLY \
 	1U /* nothing is written to the device, not even what recovery would: all that changes is -EROFS */
 
+/* To `n` streams (docs/flash.md), 1 to FTL_STREAMS_MAX, instead of as many as pay: for comparisons and tests. */
+#define FTL_STREAMS(n)	((unsigned)(n) << 8)
+#define FTL_STREAMS_MAX 8U
+
 /*
  * Opens the layer of `device`, which stays the caller's and must outlive it. Blocks: recovers what a crash left, in time that
  * grows with the journal. -EINVAL: no layer is there, or its device was cut; -EPROTONOSUPPORT: a newer one; -EBADMSG: it is

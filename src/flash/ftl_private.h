@@ -23,7 +23,8 @@
 
 #define WINDOW_BITS	 8U
 #define PIECE_BLOCKS	 (1U << WINDOW_BITS)
-#define NR_PIECES	 512U /* for puts; and as many more for splitting as there are streams */
+#define NR_PIECES	 512U /* for puts                            */
+#define SPLIT_PIECES	 8U   /* more, for parts that go on by themselves; see piece_take() */
 #define NR_BUCKETS	 256U
 #define BOUNCE_BLOCKS	 16U
 #define NR_BOUNCES	 64U
@@ -31,14 +32,18 @@
 #define NR_SUMMARIES	 8U  /* a stream closes segments quicker than the device answers */
 #define NR_WRITES	 32U
 #define NR_READS	 256U
-#define NR_STREAMS	 8U
+#define NR_STREAMS	 FTL_STREAMS_MAX
 #define CLEANER_BLOCKS	 64U  /* moved at a time                    */
-#define CLEANER_RESERVE	 2U   /* free segments that are the cleaner's alone */
+#define CLEANER_RESERVE	 3U   /* free segments that are the cleaner's alone; see appender_for() */
+#define CLEANER_LAST	 2U   /* of them, what it takes only if it must     */
 #define CLEANER_RECORDS	 128U /* room in the journal that a batch needs at most */
 #define WRITE_ATTEMPTS	 8U
-#define FLUSH_EVERY	 64U /* blocks of the journal: what recovery has to verify is bounded by it */
+/* A piece's of the journal beside those of its blocks: a segment is opened for it, another when it is split, and one wears out. */
+#define RECORDS_MORE 3U
+#define FLUSH_EVERY  64U /* blocks of the journal: what recovery has to verify is bounded by it */
 
-_Static_assert(CLEANER_RECORDS >= CLEANER_BLOCKS + 3 * NR_STREAMS, "a batch of the cleaner");
+_Static_assert(CLEANER_RECORDS >= CLEANER_BLOCKS + RECORDS_MORE * NR_STREAMS,
+	       "a batch of the cleaner");
 
 struct bounce {
 	struct cds_list_head node;
@@ -51,6 +56,7 @@ struct piece {
 	struct cds_list_head node;   /* of the list that its stage is           */
 	struct cds_list_head bucket; /* of those in its window, as they came    */
 	struct ftl *ftl;
+	bool is_pooled;	     /* of ftl->pieces, and given back there */
 	struct ftl_put *put; /* NULL: the cleaner's                     */
 	uint64_t ticket;
 	uint64_t lba;
@@ -64,8 +70,8 @@ struct piece {
 	struct bounce *bounce;
 	unsigned iov_index; /* where its part of the put's memory begins */
 	size_t iov_offset;
-	unsigned stream;
-	uint64_t pace; /* of a sequence that it belongs to; 0: none */
+	unsigned stream; /* of all its blocks, when it is staged */
+	uint64_t pace;	 /* of the sequence that it is part of, as victim.h says; or 0 */
 	unsigned attempts;
 	uint32_t reserved; /* records of the journal                */
 	uint32_t growth;   /* blocks that will be in use when it is done */
@@ -74,13 +80,15 @@ struct piece {
 	bool is_blocked;    /* by another piece or a sweep           */
 	bool is_direct;	    /* whole blocks of aligned memory        */
 	bool is_counted;
-	bool is_read; /* the rest of its block is there        */
+	bool is_read;  /* the rest of its block is there        */
+	bool is_ready; /* its sums and streams are known       */
 	struct segment *reading;
 	uint32_t reading_crc;
 	struct ftl_waiter waiter;
 	struct flash_io io;
 	struct iovec iov;
 	uint32_t crcs[PIECE_BLOCKS];
+	uint8_t streams[PIECE_BLOCKS]; /* that its blocks are to go to */
 };
 
 /* One write of the device: pieces whose places follow one another. */
@@ -106,7 +114,8 @@ struct summary {
 
 struct appender {
 	struct segment *open;
-	struct cds_list_head staged;
+	struct cds_list_head staged; /* users' pieces                      */
+	struct cds_list_head moved;  /* the cleaner's, which come first    */
 	unsigned nr_writing;
 };
 
@@ -148,23 +157,32 @@ struct cleaner {
 	unsigned nr_in_flight; /* reads                                 */
 	bool has_failed;       /* a block of the victim cannot be read, or is nobody's */
 	bool is_waiting;
-	uint64_t tokens;      /* blocks it may move beside users' I/O       */
-	uint64_t seen_blocks; /* users' that it has got tokens for     */
+	int64_t credit;	      /* blocks it may move beside users' I/O        */
+	uint64_t seen_blocks; /* users' that it has got credit for     */
 	uint64_t *summary;
 	char *memory;
+	/* the batch, as its blocks lie in the victim */
+	struct cleaner_block {
+		uint64_t lba;
+		uint32_t from;
+		uint32_t crc;
+		uint8_t stream;
+		uint8_t slot; /* where it is in the arrays below */
+	} blocks[CLEANER_BLOCKS];
+	/* the same by streams: for pieces, in the order of `memory` */
 	uint64_t lbas[CLEANER_BLOCKS];
 	uint32_t from[CLEANER_BLOCKS];
 	uint32_t crcs[CLEANER_BLOCKS];
-	uint8_t streams[CLEANER_BLOCKS];
-	struct piece pieces[NR_STREAMS]; /* of a batch, what goes to each stream */
+	uint32_t nr_of_stream[NR_STREAMS];
+	struct piece pieces[NR_STREAMS];
 	struct ftl_waiter waiter;
 	struct cleaner_read {
 		struct flash_io io;
-		struct iovec iov;
 		struct cleaner *cleaner;
 		uint32_t nr;
-	} reads[CLEANER_BLOCKS]; /* of the blocks from the same index on */
-	struct flash_io io;	 /* the summary */
+	} reads[CLEANER_BLOCKS];	   /* of the blocks from the same index on */
+	struct iovec iovs[CLEANER_BLOCKS]; /* of the same blocks */
+	struct flash_io io;		   /* the summary */
 	struct iovec iov;
 };
 
@@ -176,7 +194,7 @@ struct ftl {
 	bool is_abandoned; /* nobody is called any more                     */
 	bool is_unblocked; /* something ended that may have blocked a piece */
 	bool is_starved;   /* users wait for a free segment                 */
-	unsigned nr_streams;
+	bool is_mixing;	   /* the cleaner can make none free: they go to what is open */
 	unsigned nr_spare_pieces;
 	unsigned nr_spare_bounces;
 	struct segments segments;
@@ -185,6 +203,7 @@ struct ftl {
 	struct checkpoint checkpoint;
 	struct cleaner cleaner;
 	struct records *records;
+	struct streams streams;
 
 	/* requests */
 	uint64_t ticket;
@@ -203,7 +222,6 @@ struct ftl {
 	struct cds_list_head buckets[NR_BUCKETS];
 	uint64_t growth; /* blocks that pieces on their way will bring into use */
 
-	struct streams streams;
 	struct appender appenders[NR_STREAMS];
 	struct cds_list_head spare_writes;
 	struct cds_list_head spare_reads;
@@ -283,8 +301,11 @@ void bounce_give(struct ftl *ftl, struct bounce *bounce);
 void puts_progress(struct ftl *ftl);
 /* The piece has been written, or failed. */
 void piece_written(struct piece *piece, int result);
-struct piece *piece_take(struct ftl *ftl, bool is_split);
+/* One of those that are left but for `kept`; or NULL. */
+struct piece *piece_take(struct ftl *ftl, unsigned kept);
 void piece_give(struct ftl *ftl, struct piece *piece);
+/* What follows its first `nr` blocks as a piece that is in no stage yet; NULL: there is none to be had, with `kept` as above. */
+struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, unsigned kept);
 /* Counts anew how many more blocks will be in use when it is done. */
 void piece_count(struct piece *piece);
 
@@ -316,11 +337,17 @@ static inline uint64_t piece_lba(const struct piece *piece, uint32_t i)
 	return piece->lbas ? piece->lbas[i] : piece->lba + i;
 }
 
+/* The page of one of its blocks, which are of a put. */
+static inline struct map_page *piece_page(const struct piece *piece, uint64_t lba)
+{
+	return piece->pages[lba >= map_page_end(piece->pages_lba)];
+}
+
 /* ---- apply.c: what records do. Pages are loaded. ---- */
 
-/* Appends the record, which the caller reserved, and applies it. */
-void ftl_record_put(struct ftl *ftl, enum format_record_type type, uint64_t lba,
-		    struct format_entry entry);
+/* Appends the record, which the caller reserved, and applies it. `pace` is struct loss's. */
+void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace);
+void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry);
 void ftl_record_trim(struct ftl *ftl, uint64_t lba, uint32_t count);
 void ftl_record_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count);
 void ftl_record_change(struct ftl *ftl, const struct ftl_record_change *change);
@@ -354,21 +381,19 @@ void recover_set_free(struct ftl *ftl, struct segment *segment);
 
 /* ---- cleaner.c, policy.c ---- */
 
-struct map_page *piece_page(const struct piece *piece, uint64_t lba);
-
 int cleaner_open(struct cleaner *cleaner, struct ftl *ftl);
 void cleaner_close(struct cleaner *cleaner);
 void cleaner_progress(struct ftl *ftl);
 void cleaner_written(struct piece *piece, int result);
 
-/* Behind recovery: from now on the choices are made by what is known. -ENOMEM. */
-int policy_start(struct ftl *ftl);
-void policy_stop(struct ftl *ftl);
-/* The stream that the piece goes to, and its pace; its pages are pinned. */
-void policy_place(struct ftl *ftl, struct piece *piece);
-/* The stream of a block that is moved out of a segment. */
-unsigned policy_move_stream(struct ftl *ftl, const struct segment *victim, uint64_t lba);
-/* The segment to be cleaned next; NULL: none is worth it. */
+/* With `nr_streams`; 0: as many as pay. */
+void policy_open(struct ftl *ftl, unsigned nr_streams);
+/* Chooses the streams of all blocks of the piece, whose pages are loaded. */
+void policy_put(struct ftl *ftl, struct piece *piece);
+/* The stream of a block that is moved out of the victim; its page is loaded. */
+unsigned policy_move(struct ftl *ftl, const struct segment *victim, struct map_page *page,
+		     uint64_t lba);
+/* The segment to be cleaned next; NULL: none has anything to give. */
 struct segment *policy_victim(struct ftl *ftl);
 
 #endif

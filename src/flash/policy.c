@@ -1,55 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the layer asks streams.h and victim.h: which stream a block is written to, by how often it has been put so far, and
- * which segment is cleaned next. What is known of a block's heat is in memory alone, beside its page of the map; after a start
- * it is learnt anew. Nothing here is needed to be right, only to be fast.
+ * Where blocks go, and what is cleaned: what streams.h and victim.h decide, with what the layer knows. How often a block is put is
+ * kept beside its entry of the map, in memory alone: after a restart nothing is known.
  */
-#include <errno.h>
-
-#include "base/error.h"
 #include "flash/ftl_private.h"
 #include "flash/superblock.h"
 
-_Static_assert(FTL_HEAT_MEAN == HEAT_HINT_MEAN, "hints are passed on");
+_Static_assert(FTL_HEAT_UNKNOWN == 0 && FTL_HEAT_MEAN == HEAT_HINT_MEAN,
+	       "callers' heat is the hint as it is");
+_Static_assert(NR_STREAMS <= STREAMS_MAX, "a mask of bits has all");
 
-/* Each stream keeps a segment open, which is no use to the others: what is kept back has to suffice for all. */
-static unsigned streams_for(uint32_t nr_segments)
+/* Each stream keeps a segment open: with few segments that is more than it saves. By simulation. */
+#define SEGMENTS_PER_STREAM 64U
+#define STREAMS_MIN	    2U
+
+static unsigned streams_that_pay(uint32_t nr_segments)
 {
-	unsigned nr = nr_segments < 128 ? 2 : nr_segments < 256 ? 4 : NR_STREAMS;
+	uint32_t nr = nr_segments / SEGMENTS_PER_STREAM;
 
-	return nr + 4 > reserve_segments(nr_segments) ? 1 : nr;
+	return nr < STREAMS_MIN ? STREAMS_MIN : nr > NR_STREAMS ? NR_STREAMS : nr;
 }
 
-int policy_start(struct ftl *ftl)
+void policy_open(struct ftl *ftl, unsigned nr_streams)
 {
-	struct segments *segments = &ftl->segments;
-	uint64_t capacity = segments_capacity(segments);
+	uint64_t nr_blocks = segments_capacity(&ftl->segments);
 
-	ftl->nr_streams = streams_for(segments->nr);
-	streams_init(&ftl->streams, ftl->nr_streams, capacity ? capacity : 1);
-	/* Segments of before may be of any stream that there can be. */
-	segments->victims = victims_open(NR_STREAMS, segments->data_blocks,
-					 (uint64_t)segments->nr * segments->data_blocks);
-	if (!segments->victims)
-		return error_code(-ENOMEM);
-	for (uint32_t i = 0; i < segments->nr; i++) {
-		struct segment *segment = &segments->at[i];
-		bool is_open = segment->state == FTL_SEGMENT_OPEN;
-
-		if (!is_open && segment->state != FTL_SEGMENT_FULL)
-			continue;
-		victims_load(segments->victims, &segment->victim, segment->stream,
-			     is_open ? segment->next : segments->data_blocks, segment->valid);
-		if (!is_open)
-			victims_fill(segments->victims, &segment->victim);
-	}
-	return 0;
-}
-
-void policy_stop(struct ftl *ftl)
-{
-	victims_close(ftl->segments.victims);
-	ftl->segments.victims = NULL;
+	streams_init(&ftl->streams, nr_streams ? nr_streams : streams_that_pay(ftl->segments.nr),
+		     nr_blocks ? nr_blocks : 1);
 }
 
 static uint8_t *heat_of(struct map_page *page, uint64_t lba)
@@ -57,48 +34,52 @@ static uint8_t *heat_of(struct map_page *page, uint64_t lba)
 	return &page->heat[ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES];
 }
 
-static uint64_t survived(struct ftl *ftl, const struct segment *segment)
+void policy_put(struct ftl *ftl, struct piece *piece)
 {
-	return ftl->segments.clock - segment->began;
-}
+	struct segments *segments = &ftl->segments;
 
-void policy_place(struct ftl *ftl, struct piece *piece)
-{
+	piece->pace = 0;
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
-		uint64_t lba = piece->lba + i;
+		uint64_t lba = piece->lba + i, pace;
 		struct map_page *page = piece_page(piece, lba);
 		uint32_t place = map_entry(page, lba)->place;
 		struct streams_put put = {.lba = lba,
-					  .now = ftl->segments.clock,
+					  .now = segments->clock + i,
 					  .is_overwrite = place != 0,
 					  .hint = piece->put->heat,
 					  .heat = heat_of(page, lba)};
-		unsigned stream;
 
 		if (place)
-			put.survived = survived(ftl, segment_of(&ftl->segments, place));
-		stream = streams_put(&ftl->streams, &put, &piece->pace);
-		/* What came together stays together: by the last, which knows most of a sequence. */
-		piece->stream = stream;
+			put.survived = put.now - segment_of(segments, place)->began;
+		piece->streams[i] = (uint8_t)streams_put(&ftl->streams, &put, &pace);
+		if (pace)
+			piece->pace = pace;
 	}
 }
 
-unsigned policy_move_stream(struct ftl *ftl, const struct segment *victim, uint64_t lba)
+unsigned policy_move(struct ftl *ftl, const struct segment *victim, struct map_page *page,
+		     uint64_t lba)
 {
-	struct map_page *page = map_find(&ftl->map, lba);
+	return streams_move(&ftl->streams, heat_of(page, lba), ftl->segments.clock - victim->began);
+}
 
-	return streams_move(&ftl->streams, heat_of(page, lba), survived(ftl, victim));
+static struct segment *worn_victim(struct segments *segments)
+{
+	for (uint32_t i = 0; i < segments->nr; i++) {
+		if (segments->at[i].is_worn && segments->at[i].state == FTL_SEGMENT_FULL)
+			return &segments->at[i];
+	}
+	return NULL;
 }
 
 struct segment *policy_victim(struct ftl *ftl)
 {
 	struct segments *segments = &ftl->segments;
+	struct segment *worn = segments->nr_worn ? worn_victim(segments) : NULL;
 	struct victim_segment *victim;
 
-	for (uint32_t i = 0; i < segments->nr && segments->nr_worn; i++) {
-		if (segments->at[i].is_worn && segments->at[i].state == FTL_SEGMENT_FULL)
-			return &segments->at[i];
-	}
+	if (worn)
+		return worn;
 	victim = victims_choose(segments->victims, segments->clock);
 	return victim ? caa_container_of(victim, struct segment, victim) : NULL;
 }

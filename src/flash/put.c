@@ -22,12 +22,18 @@ static struct cds_list_head *bucket_of(struct ftl *ftl, uint64_t lba)
 	return &ftl->buckets[hash >> 32 & (NR_BUCKETS - 1)];
 }
 
-struct piece *piece_take(struct ftl *ftl, bool is_split)
+/*
+ * Three take pieces, and who comes later on the way of a write must find one while those before it have taken all they may: else
+ * what holds pieces could wait for one. Parts that are split off are given back when they are written.
+ */
+#define KEPT_OF_PUTS (2 * SPLIT_PIECES)
+#define KEPT_OF_RUNS SPLIT_PIECES
+
+struct piece *piece_take(struct ftl *ftl, unsigned kept)
 {
 	struct piece *piece;
 
-	/* Who splits what is staged must always find one: those in front of it cannot go on otherwise. */
-	if (ftl->nr_spare_pieces <= (is_split ? 0 : NR_STREAMS))
+	if (ftl->nr_spare_pieces <= kept)
 		return NULL;
 	piece = cds_list_first_entry(&ftl->spare_pieces, struct piece, node);
 	cds_list_del(&piece->node);
@@ -79,13 +85,12 @@ static int record(struct piece *piece)
 
 	if (refusal)
 		return refusal;
-	ftl->segments.pace = piece->pace;
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
 		ftl->segments.clock++;
-		ftl_record_put(ftl, FORMAT_PUT, piece->lba + i,
-			       (struct format_entry){piece->place + i, piece->crcs[i]});
+		ftl_record_put(ftl, piece->lba + i,
+			       (struct format_entry){piece->place + i, piece->crcs[i]},
+			       piece->pace);
 	}
-	ftl->segments.pace = 0;
 	piece->reserved -= piece->nr_blocks;
 	return 0;
 }
@@ -169,11 +174,6 @@ static bool has_pages(struct piece *piece)
 		}
 	}
 	return true;
-}
-
-struct map_page *piece_page(const struct piece *piece, uint64_t lba)
-{
-	return piece->pages[lba >= map_page_end(piece->pages_lba)];
 }
 
 /* Blocks that overwriting does not free: of those that hold nothing, or share what they hold. */
@@ -308,8 +308,7 @@ static void make_sums(struct piece *piece)
 
 static bool has_journal(struct piece *piece)
 {
-	/* One more each for a segment that is opened for it, and for one that a split opens or a failure wears. */
-	uint32_t nr = piece->nr_blocks + 3;
+	uint32_t nr = piece->nr_blocks + RECORDS_MORE;
 
 	if (piece->reserved)
 		return true;
@@ -321,6 +320,36 @@ static bool has_journal(struct piece *piece)
 	return true;
 }
 
+/* How many blocks from the first on go to its stream. */
+static uint32_t run_of(const struct piece *piece)
+{
+	uint32_t nr = 1;
+
+	while (nr < piece->nr_blocks && piece->streams[nr] == piece->streams[0])
+		nr++;
+	return nr;
+}
+
+/* Each run of blocks of one stream goes on as a piece. */
+static void stage_runs(struct ftl *ftl, struct piece *piece)
+{
+	while (piece) {
+		uint32_t nr = run_of(piece);
+		struct piece *rest = NULL;
+
+		if (nr < piece->nr_blocks) {
+			rest = piece_split(ftl, piece, nr, KEPT_OF_RUNS);
+			if (!rest) {
+				stall(piece);
+				return;
+			}
+		}
+		piece->stream = piece->streams[0];
+		append_stage(ftl, piece);
+		piece = rest;
+	}
+}
+
 static void piece_step(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -330,11 +359,15 @@ static void piece_step(struct piece *piece)
 		piece_end(piece, refusal);
 		return;
 	}
-	if (!has_pages(piece) || !has_space(piece) || !has_journal(piece) || !has_memory(piece))
-		return;
-	make_sums(piece);
-	policy_place(ftl, piece);
-	append_stage(ftl, piece);
+	if (!piece->is_ready) {
+		if (!has_pages(piece) || !has_space(piece) || !has_journal(piece) ||
+		    !has_memory(piece))
+			return;
+		make_sums(piece);
+		policy_put(ftl, piece);
+		piece->is_ready = true;
+	}
+	stage_runs(ftl, piece);
 }
 
 /* ---- cutting ---- */
@@ -358,7 +391,7 @@ static uint32_t cut_whole(struct ftl *ftl, const struct ftl_put *put, uint64_t l
 
 static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
 {
-	struct piece *piece = piece_take(ftl, false);
+	struct piece *piece = piece_take(ftl, KEPT_OF_PUTS);
 	uint64_t byte = put->offset + put->started;
 	size_t left = put->length - put->started;
 
@@ -374,7 +407,7 @@ static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
 	piece->bounce = NULL;
 	piece->attempts = piece->reserved = piece->growth = 0;
 	piece->pages[0] = piece->pages[1] = NULL;
-	piece->is_direct = piece->is_counted = piece->is_read = false;
+	piece->is_direct = piece->is_counted = piece->is_read = piece->is_ready = false;
 	piece->iov_index = put->iov_index;
 	piece->iov_offset = put->iov_offset;
 	if (piece->at || left < FTL_BLOCK) {

@@ -27,7 +27,7 @@ static void choose_open(struct ftl *ftl)
 		struct appender *appender = &ftl->appenders[segment->stream];
 
 		if (segment->state != FTL_SEGMENT_OPEN || segment->is_worn || !segment->valid ||
-		    segment->next == segments->data_blocks)
+		    segment->next == segments->data_blocks || segment->stream >= ftl->streams.nr)
 			continue;
 		if (!appender->open || appender->open->opened < segment->opened)
 			appender->open = segment;
@@ -136,6 +136,8 @@ static int go_on_from(struct ftl *ftl, uint64_t sequence)
 	if (ftl->is_read_only)
 		return 0;
 	rc = settle_segments(ftl);
+	if (!rc)
+		rc = segments_index(&ftl->segments, ftl->streams.nr);
 	if (!rc)
 		rc = checkpoint_write_now(ftl);
 	return rc ? error_fail(rc, "open a flash layer: the device cannot be written: %s",

@@ -63,9 +63,45 @@ void segments_close(struct segments *segments)
 		segments->spare_lists = (uint64_t *)(uintptr_t)list[0];
 		free(list);
 	}
+	victims_close(segments->victims);
 	free(segments->at);
 	free(segments->valid_bits);
 	*segments = (struct segments){0};
+}
+
+/* One that holds nothing but is open, or is to be cleaned, counts too; those given up are never taken. */
+static void load_victim(struct segments *segments, struct segment *segment, unsigned nr_streams)
+{
+	unsigned stream = segment->stream < nr_streams ? segment->stream : nr_streams - 1;
+	uint32_t written = segments->data_blocks;
+
+	switch (segment->state) {
+	case FTL_SEGMENT_OPEN:
+		written = segment->next > segment->valid ? segment->next : segment->valid;
+		break;
+	case FTL_SEGMENT_FULL:
+		break;
+	case FTL_SEGMENT_BAD:
+		if (segment->valid)
+			break;
+		return;
+	default:
+		return;
+	}
+	victims_load(segments->victims, &segment->victim, stream, written, segment->valid);
+	if (segment->state == FTL_SEGMENT_FULL)
+		victims_fill(segments->victims, &segment->victim);
+}
+
+int segments_index(struct segments *segments, unsigned nr_streams)
+{
+	segments->victims = victims_open(nr_streams, segments->data_blocks,
+					 (uint64_t)segments->nr * segments->data_blocks);
+	if (!segments->victims)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < segments->nr; i++)
+		load_victim(segments, &segments->at[i], nr_streams);
+	return 0;
 }
 
 bool segments_is_place(const struct segments *segments, uint32_t place)
@@ -88,31 +124,10 @@ static bool is_listed(enum ftl_segment_state state)
 	return state == FTL_SEGMENT_FREE || state == FTL_SEGMENT_PENDING;
 }
 
-/* Whether the choice of victims knows of such segments. */
-static bool is_in_use(enum ftl_segment_state state)
-{
-	return BIT(state) & (BIT(FTL_SEGMENT_OPEN) | BIT(FTL_SEGMENT_CLOSING) |
-			     BIT(FTL_SEGMENT_FULL) | BIT(FTL_SEGMENT_CLEANING));
-}
-
-static void tell_state(struct segments *segments, struct segment *segment,
-		       enum ftl_segment_state state)
-{
-	if (!segments->victims || !is_in_use(segment->state))
-		return;
-	if (state == FTL_SEGMENT_FULL)
-		victims_fill(segments->victims, &segment->victim);
-	else if (state == FTL_SEGMENT_CLEANING)
-		victims_take(segments->victims, &segment->victim);
-	else if (!is_in_use(state))
-		victims_end(segments->victims, &segment->victim);
-}
-
 void segment_set_state(struct segments *segments, struct segment *segment,
 		       enum ftl_segment_state state)
 {
 	assert(allowed[segment->state] & BIT(state));
-	tell_state(segments, segment, state);
 	if (is_listed(segment->state))
 		cds_list_del(&segment->node);
 	segments->nr_by_state[segment->state]--;
@@ -122,6 +137,12 @@ void segment_set_state(struct segments *segments, struct segment *segment,
 		cds_list_add_tail(&segment->node,
 				  state == FTL_SEGMENT_FREE ? &segments->free : &segments->pending);
 	assert(!is_listed(state) || segment->valid == 0);
+	if (!segments->victims)
+		return;
+	if (state == FTL_SEGMENT_FULL)
+		victims_fill(segments->victims, &segment->victim);
+	if (state == FTL_SEGMENT_CLEANING)
+		victims_take(segments->victims, &segment->victim);
 }
 
 int segment_give_list(struct segments *segments, struct segment *segment)
@@ -271,17 +292,20 @@ static bool remove_share(struct segments *segments, struct segment *segment, uin
 	return nr > 0;
 }
 
-static void tell_loss(struct segments *segments, struct segment *segment)
+static void lose(struct segments *segments, struct segment *segment, const struct loss *loss)
 {
-	if (!segments->victims || segment->state == FTL_SEGMENT_BAD)
+	segment->valid--;
+	segments->used--;
+	if (!segments->victims)
 		return;
-	if (segments->is_moving)
+	if (loss->is_move)
 		victims_move(segments->victims, &segment->victim);
 	else
-		victims_lose(segments->victims, &segment->victim, segments->clock, segments->pace);
+		victims_lose(segments->victims, &segment->victim, segments->clock, loss->pace);
 }
 
-void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t tag)
+void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
+		    const struct loss *loss)
 {
 	struct segment *segment = segment_of(segments, place);
 	uint32_t index = segment_index(segments, place);
@@ -294,13 +318,11 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uin
 	if (segment->nr_shares && remove_share(segments, segment, index, lba))
 		return;
 	segment_bits(segments, segment)[index / 64] &= ~(UINT64_C(1) << index % 64);
-	segment->valid--;
-	segments->used--;
-	tell_loss(segments, segment);
+	lose(segments, segment, loss);
 	/* Later ones count: it is the last record that has to survive. */
 	if (segment->valid == 0 &&
 	    (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD))
-		segment_retire(segments, segment, tag);
+		segment_retire(segments, segment, loss->tag);
 }
 
 bool segments_is_shared(const struct segments *segments, uint32_t place)
@@ -316,6 +338,8 @@ bool segments_is_shared(const struct segments *segments, uint32_t place)
 void segment_retire(struct segments *segments, struct segment *segment, uint64_t tag)
 {
 	assert(segment->valid == 0);
+	if (segments->victims)
+		victims_end(segments->victims, &segment->victim);
 	segment->tag = tag;
 	free(segment->shares);
 	segment->shares = NULL;

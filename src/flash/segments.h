@@ -48,8 +48,8 @@ struct segment {
 	uint32_t writing; /* writes of its data in flight          */
 	uint8_t state;	  /* enum ftl_segment_state                */
 	uint8_t stream;
-	bool is_worn; /* a write of it failed                  */
-	struct victim_segment victim;
+	bool is_worn;		      /* a write of it failed                  */
+	struct victim_segment victim; /* in the index from OPEN on until it is PENDING */
 };
 
 struct segments {
@@ -63,6 +63,7 @@ struct segments {
 	uint32_t seed;	      /* of summaries' sums                  */
 	struct cds_list_head free;
 	struct cds_list_head pending;
+	struct victims *victims; /* NULL: not yet, while the journal is replayed */
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
 	uint32_t nr_worn;      /* not BAD yet                         */
 	uint32_t nr_lists;     /* segments that have lbas             */
@@ -72,15 +73,13 @@ struct segments {
 	uint64_t nr_opened;
 	uint64_t clock; /* blocks put ever                     */
 	bool is_damaged; /* what the device said contradicts itself: nothing can be changed any more */
-
-	/* What the choice of victims is told; NULL: recovery has not got so far. */
-	struct victims *victims;
-	uint64_t pace;	/* of the put that is being recorded   */
-	bool is_moving; /* it is a move of the cleaner         */
 };
 
 int segments_open(struct segments *segments, const struct format_superblock *layout);
 void segments_close(struct segments *segments);
+
+/* Makes the index of victims of what is there, and keeps it from now on. -ENOMEM. */
+int segments_index(struct segments *segments, unsigned nr_streams);
 
 static inline uint32_t segment_number(const struct segments *segments,
 				      const struct segment *segment)
@@ -138,8 +137,16 @@ void segment_drop_list(struct segments *segments, struct segment *segment);
  * who do are listed). -ENOMEM: not enough memory to list them; nothing has changed.
  */
 int segments_ref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t first);
-/* No longer. If that was the last valid block of a FULL segment it becomes PENDING with `tag`. */
-void segments_unref(struct segments *segments, uint32_t place, uint64_t lba, uint64_t tag);
+/* Why an entry refers to a place no longer. */
+struct loss {
+	uint64_t tag;  /* of a segment that nothing is valid in any more             */
+	uint64_t pace; /* of the sequence that overwrites it, as victim.h says; or 0 */
+	bool is_move;  /* by the cleaner                                             */
+};
+
+/* No longer. If that was the last valid block of a FULL segment it becomes PENDING with the loss's tag. */
+void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
+		    const struct loss *loss);
 
 /* More than one entry refers to it, or did. */
 bool segments_is_shared(const struct segments *segments, uint32_t place);

@@ -182,6 +182,8 @@ static int take_segment(struct ftl *ftl, struct segment *segment,
 	segment->is_worn = entry->is_worn;
 	for (uint32_t i = 0; i < segments->nr_words; i++)
 		segment->valid += (uint32_t)__builtin_popcountll(bits[i]);
+	if (segment->valid > segments->data_blocks)
+		return damaged("more is valid than a segment holds");
 	segments->used += segment->valid;
 	if (entry->state == FTL_SEGMENT_FREE)
 		return segment->valid ? damaged("a free segment holds something") : 0;

@@ -26,9 +26,12 @@ static uint64_t number_of(const char *name, uint64_t usual)
 	return text ? strtoull(text, NULL, 10) : usual;
 }
 
+/* Each life has its number of streams. */
 static void open_layer(struct world *world, uint64_t life)
 {
-	if (ftl_open(world->device, 0, &world->ftl))
+	unsigned flags = FTL_STREAMS(life * 5 % (FTL_STREAMS_MAX + 1));
+
+	if (ftl_open(world->device, flags, &world->ftl))
 		fail_msg("life %llu: %s", (unsigned long long)life, error_last_line());
 	if (life % AUDIT_EVERY == 0 && ftl_audit(world->ftl))
 		fail_msg("life %llu: %s", (unsigned long long)life, error_last_line());

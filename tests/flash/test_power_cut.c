@@ -25,6 +25,7 @@
 #define AUDIT_EVERY	 7U
 #define SECOND_CUT_EVERY 5U
 #define USE_EVERY	 11U
+#define STREAMS		 5U
 
 struct timeline {
 	struct world *world;
@@ -53,11 +54,12 @@ static void go_to(struct timeline *timeline, uint64_t event)
 	}
 }
 
+/* By a program that has another number of streams. */
 static struct ftl *open_layer(struct flash_device *device, uint64_t event)
 {
 	struct ftl *ftl;
 
-	if (ftl_open(device, 0, &ftl))
+	if (ftl_open(device, FTL_STREAMS(1 + event % FTL_STREAMS_MAX), &ftl))
 		fail_msg("cut %llu: %s", (unsigned long long)event, error_last_line());
 	return ftl;
 }
@@ -69,7 +71,7 @@ static struct flash_device *cut_again(struct flash_device *device, uint64_t *dic
 	struct ftl *ftl;
 
 	flash_fake_cut_after(device, 1 + dice_below(dice, 30));
-	if (ftl_open(device, 0, &ftl) == 0)
+	if (ftl_open(device, FTL_STREAMS(STREAMS), &ftl) == 0)
 		ftl_abandon(ftl);
 	assert_int_equal(flash_fake_restart(device, dice_roll(dice), &next), 0);
 	flash_device_close(device);
@@ -113,7 +115,7 @@ static struct flash_fake_log *record(struct world *world, uint32_t sector_bytes,
 	assert_int_equal(flash_fake_record(world->device, &log), 0);
 	world_create(world->device);
 	*first = flash_fake_events(world->device);
-	assert_int_equal(ftl_open(world->device, 0, &world->ftl), 0);
+	assert_int_equal(ftl_open(world->device, FTL_STREAMS(STREAMS), &world->ftl), 0);
 	world->has_promises = true;
 	while (world->nr_ops < nr_ops)
 		assert_true(world_step(world));

@@ -277,7 +277,7 @@ static void begin_put(struct world *world, struct world_op *op)
 				   .length = length,
 				   .iov = op->iov,
 				   .nr_iov = 2,
-				   .heat = (uint8_t)(below(world, 2) * (100 + below(world, 60))),
+				   .heat = (uint8_t)(below(world, 2) * (60 + below(world, 140))),
 				   .done = put_done};
 	ftl_put(world->ftl, &op->put);
 }

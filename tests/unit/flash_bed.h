@@ -95,8 +95,8 @@ static inline void bed_wait(struct bed *bed, const struct bed_request *request)
 		assert_true(ftl_poll(bed->ftl, -1) >= 0);
 }
 
-static inline void bed_begin_put(struct bed *bed, struct bed_request *request, uint64_t lba,
-				 uint64_t offset, const void *data, size_t length)
+static inline void bed_prepare_put(struct bed_request *request, uint64_t lba, uint64_t offset,
+				   const void *data, size_t length)
 {
 	*request = (struct bed_request){.iov = {(void *)(uintptr_t)data, length}};
 	request->put = (struct ftl_put){.lba = lba,
@@ -105,6 +105,12 @@ static inline void bed_begin_put(struct bed *bed, struct bed_request *request, u
 					.iov = &request->iov,
 					.nr_iov = 1,
 					.done = bed_put_done};
+}
+
+static inline void bed_begin_put(struct bed *bed, struct bed_request *request, uint64_t lba,
+				 uint64_t offset, const void *data, size_t length)
+{
+	bed_prepare_put(request, lba, offset, data, length);
 	ftl_put(bed->ftl, &request->put);
 }
 

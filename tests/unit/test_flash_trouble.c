@@ -219,6 +219,50 @@ static void test_writes_fail(void **state)
 	free(data);
 }
 
+/* With every number of streams, also far more than pay: overwriting goes on when every block is in use. */
+static void test_full_with_streams(void **state)
+{
+	const struct flash_fake_options device = {.size = 3U << 20, .sector = 512, .seed = 1};
+	const struct ftl_options options = {.segment_bytes = 65536};
+	enum { BLOCKS = 8 };
+	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK);
+	unsigned dice = 1;
+
+	(void)state;
+	for (unsigned streams = 1; streams <= FTL_STREAMS_MAX; streams++) {
+		struct bed bed;
+		struct ftl_stat stat;
+		uint32_t nr;
+
+		bed_open_with(&bed, &device, &options);
+		assert_int_equal(ftl_close(bed.ftl), 0);
+		assert_int_equal(ftl_open(bed.device, FTL_STREAMS(streams), &bed.ftl), 0);
+		ftl_stat(bed.ftl, &stat);
+		nr = (uint32_t)stat.capacity_blocks;
+		memset(data, 0x5a, BLOCKS * FTL_BLOCK);
+		for (uint32_t i = 0; i < nr; i++)
+			assert_int_equal(bed_put(&bed, i, 0, data, FTL_BLOCK), 0);
+		assert_int_equal(bed_put(&bed, nr, 0, data, FTL_BLOCK), -ENOSPC);
+		for (uint32_t i = 0; i < 2 * nr; i += BLOCKS) {
+			struct bed_request request;
+			uint32_t range = rand_r(&dice) % 4 ? nr / 5 : nr;
+
+			bed_prepare_put(&request, (uint32_t)rand_r(&dice) % (range - BLOCKS), 0,
+					data, BLOCKS * FTL_BLOCK);
+			request.put.heat = (uint8_t)(rand_r(&dice) % 3 ? 0 : rand_r(&dice) % 256);
+			ftl_put(bed.ftl, &request.put);
+			bed_wait(&bed, &request);
+			assert_int_equal(request.put.result, 0);
+		}
+		ftl_stat(bed.ftl, &stat);
+		assert_int_equal(stat.used_blocks, nr);
+		bed_reopen(&bed, true);
+		bed_expect(&bed, nr - 1, 0x5a);
+		bed_close(&bed);
+	}
+	free(data);
+}
+
 static void test_the_journal_cannot_be_written(void **state)
 {
 	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO};
@@ -386,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_no_map_pages),
 		cmocka_unit_test(test_a_block_cannot_be_read),
 		cmocka_unit_test(test_writes_fail),
+		cmocka_unit_test(test_full_with_streams),
 		cmocka_unit_test(test_the_journal_cannot_be_written),
 		cmocka_unit_test(test_stale_and_swapped_blocks),
 		cmocka_unit_test(test_what_is_no_layer),
