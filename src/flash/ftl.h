@@ -306,7 +306,7 @@ struct ftl_stat {
 	uint64_t free_blocks; /* that can be put to blocks that hold nothing                  */
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
 	uint32_t map_slots_used;
-	uint64_t map_bytes; /* of memory: pages and tables                                  */
+	uint64_t map_bytes; /* of memory: pages, with what is known of rates, and tables     */
 	uint64_t
 		shares; /* addresses of blocks that are, or were, shared: a clone of n adds 2n at most */
 	uint32_t journal_used; /* blocks that the next recovery would read                     */
