@@ -40,7 +40,7 @@
 #define WRITE_ATTEMPTS	 8U
 /* A piece's of the journal beside those of its blocks: a segment is opened for it, another when it is split, and one wears out. */
 #define RECORDS_MORE 3U
-#define FLUSH_EVERY  64U /* blocks of the journal: what recovery has to verify is bounded by it */
+#define FLUSH_EVERY  256U /* blocks of the journal: what recovery has to verify is bounded by it */
 
 _Static_assert(CLEANER_RECORDS >= CLEANER_BLOCKS + RECORDS_MORE * NR_STREAMS,
 	       "a batch of the cleaner");
