@@ -88,8 +88,10 @@ static int make_workers(struct run *run)
 	run->workers = calloc(load->depth, sizeof(run->workers[0]));
 	run->memory = mmap(NULL, load->depth * load->block, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!run->workers || run->memory == MAP_FAILED)
-		return bench_fail(-ENOMEM, "no memory for the load");
+	if (!run->workers || run->memory == MAP_FAILED) {
+		bench_fail(-ENOMEM, "no memory for the load");
+		return -ENOMEM;
+	}
 	memset(run->memory, 0x5a, load->depth * load->block);
 	for (unsigned i = 0; i < load->depth; i++) {
 		run->workers[i] = (struct worker){
