@@ -55,7 +55,8 @@ mkfifo pipe
 refused 1 'neither' "$AFAR" flash create pipe
 refused 1 'neither' "$AFAR" flash create /dev/null
 refused 1 '' "$AFAR" flash create "$(printf 'no/\033[31m')"
-if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+# As somebody else, who may at least start the program.
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --clear-groups "$AFAR" --version >/dev/null 2>&1; then
 	chmod 711 .
 	chmod 600 there
 	refused 1 'Permission denied' setpriv --reuid 65534 --clear-groups "$AFAR" flash create there --force

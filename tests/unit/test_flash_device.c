@@ -420,7 +420,8 @@ static void flushes_when_it_must(void **state)
 	char *memory = flash_memory(PAGE);
 	unsigned long long before;
 
-	if (world->loop[0]) {
+	/* It is the kernel that says. */
+	if (world->loop[0] && access("/sys/block", R_OK) == 0) {
 		before = flushes_of(world);
 		assert_int_equal(flash_write(device, 0, 0, memory, PAGE), 0);
 		assert_int_equal(flushes_of(world), before);
