@@ -101,6 +101,11 @@ struct fabric_event {
 	int status;
 };
 
+/* How often a thread is inside a gate, in a line of the cache of its own. */
+struct fabric_inside {
+	_Alignas(64) atomic_uint nr;
+};
+
 /*
  * What windows are looked through: it shuts for good before what is behind them goes, with the connection or with a
  * key of it. Whoever has entered it within a hold (base/hold.h) has the memory until he leaves: the peer waits for him
@@ -109,9 +114,6 @@ struct fabric_event {
  * Each thread counts itself in a place of its own, by plain stores where the peer has the kernel put barriers into our threads
  * between shutting the gate and looking who is inside (hold_reach_all()).
  */
-struct fabric_inside {
-	_Alignas(64) atomic_uint nr;
-};
 struct fabric_gate {
 	const atomic_uint *_Atomic word; /* which the peer changes, too */
 	unsigned open;			 /* what it is as long as the gate is open */

@@ -82,7 +82,8 @@ refused 2 'is of --data' "$AFAR" flash check it --rate 1M
 refused 2 'not a size' "$AFAR" flash check it --data --rate fast
 "$AFAR" flash check it --data --rate 1K >found 2>line &
 checker=$!
-sleep 0.3
+# Once it has the file for itself, it has begun.
+while kill -0 "$checker" 2>/dev/null && flock -n it true; do :; done
 kill -INT "$checker"
 got=0
 wait "$checker" || got=$?

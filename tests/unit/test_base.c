@@ -22,7 +22,6 @@
 
 #include <cmocka.h>
 
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/key.h"
@@ -753,20 +752,6 @@ static void test_deadlines(void **state)
 	assert_in_range(clock_remaining_ms(clock_deadline_ms(1000000)), 1, 1000000);
 }
 
-static void test_sums_go_on(void **state)
-{
-	static const char text[] = "123456789";
-
-	(void)state;
-	assert_int_equal(checksum_crc32c_seeded(0, text, 9), 0xe3069283);
-	for (size_t cut = 0; cut <= 9; cut++)
-		assert_int_equal(
-			checksum_crc32c_seeded(checksum_crc32c(text, cut), text + cut, 9 - cut),
-			0xe3069283);
-	assert_int_equal(checksum_crc32c_seeded(0xdeadbeef, "", 0), 0xdeadbeef);
-	assert_int_not_equal(checksum_crc32c_seeded(1, text, 9), 0xe3069283);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -805,7 +790,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_processes_that_make_the_key_at_once_agree,
 						enter_folder, leave_folder),
 		cmocka_unit_test(test_deadlines),
-		cmocka_unit_test(test_sums_go_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,10 +261,12 @@ static void needs_no_target_that_runs(void **state)
 	if (is_on_local()) /* the first transfer asks for the memory */
 		transfer_one(endpoint, false, back, 1, &child.memory, 0);
 	child_stop(&child);
-	for (unsigned i = 0; i < 1000; i++) {
+	for (unsigned i = 0; i < 10000; i++) {
+		uint64_t place = i % 1000 * sizeof(mine);
+
 		fill(mine, sizeof(mine), i);
-		transfer_one(endpoint, true, mine, sizeof(mine), &child.memory, i * sizeof(mine));
-		transfer_one(endpoint, false, back, sizeof(back), &child.memory, i * sizeof(mine));
+		transfer_one(endpoint, true, mine, sizeof(mine), &child.memory, place);
+		transfer_one(endpoint, false, back, sizeof(back), &child.memory, place);
 		assert_memory_equal(back, mine, sizeof(mine));
 	}
 	child_kill(&child);

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -308,6 +309,51 @@ static void test_bytes_are_bounded(void **state)
 }
 
 /* All that there may be is used: more is registered for one use. */
+/* The kernel's mappings in `length` bytes from `start`: watching a page in the midst of others makes two more. */
+static unsigned mappings_of(const char *start, size_t length)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long first;
+	unsigned nr = 0;
+	char *line = NULL;
+	size_t size = 0;
+
+	assert_non_null(maps);
+	while (getline(&line, &size, maps) > 0) {
+		first = strtoul(line, NULL, 16);
+		nr += first >= (uintptr_t)start && first < (uintptr_t)start + length;
+	}
+	free(line);
+	fclose(maps);
+	return nr;
+}
+
+/* What has gone stays watched, but not for as much as one likes: a process may have so many mappings. */
+static void test_watched_are_bounded(void **state)
+{
+	const size_t few = 100, many = 6000, length = 2 * many * PAGE;
+	char *memory;
+
+	(void)state;
+	open_cache(1024 * KIB, 4, 1);
+	memory = map(length);
+	for (size_t i = 0; i < few; i++)
+		use(memory + 2 * i * PAGE, PAGE);
+	await_there(4);
+	assert_in_range(mappings_of(memory, length), 2 * few - 1, 2 * few + 1);
+	for (size_t i = few; i < many; i++)
+		use(memory + 2 * i * PAGE, PAGE);
+	await_there(4);
+	assert_in_range(mappings_of(memory, length), few, 2 * (4096 + 16));
+	/* What is unmapped is found anew, watched before or not. */
+	munmap(memory, length);
+	map_at(memory, length);
+	use(memory, PAGE);
+	assert_int_equal(book.nr_made, many + 1);
+	munmap(memory, length);
+	close_cache();
+}
+
 static void test_used_do_not_go(void **state)
 {
 	struct registration *used[5];
@@ -618,6 +664,7 @@ int main(void)
 		cmocka_unit_test(test_merger_that_fails),
 		cmocka_unit_test(test_least_recently_used_goes),
 		cmocka_unit_test(test_bytes_are_bounded),
+		cmocka_unit_test(test_watched_are_bounded),
 		cmocka_unit_test(test_used_do_not_go),
 		cmocka_unit_test(test_unmapped),
 		cmocka_unit_test(test_moved),
