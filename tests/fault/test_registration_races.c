@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that one thread frees, moves, drops or maps anew while another looks it up in the cache of registrations:
- * not once is a registration found that was made of what was there before. A third thread forks all the time.
+ * Memory that one thread frees, moves, drops, maps anew or gives back as the heap's end while another looks it up in
+ * the cache of registrations: not once is a registration found that was made of what was there before. A third thread
+ * forks meanwhile.
  * The registrar writes down which of the memories that were at an address it registered. AFAR_LONG=1 goes on for
- * a million rounds.
+ * a million rounds, and tells how far it is.
  *
  * The same rounds without asking for pending changes do find stale ones: the harness can tell.
  */
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -28,13 +31,23 @@
 
 #define SPOT_BYTES ((size_t)64 << 10)
 #define DISTANCE   ((size_t)64 << 30)
+#define HEAP_BYTES (16 << 20)
 
-enum change { CHANGE_UNMAP, CHANGE_MOVE, CHANGE_DROP, CHANGE_MAP_OVER, NR_CHANGES };
+#define ROUNDS	    20000UL
+#define ROUNDS_LONG 1000000UL
+#define FORK_EVERY \
+	64UL /* rounds: who forks all the time keeps the others from the memory they change */
+#define TELL_EVERY 50000UL /* rounds */
+
+enum change { CHANGE_UNMAP, CHANGE_MOVE, CHANGE_DROP, CHANGE_MAP_OVER, CHANGE_SHRINK, NR_CHANGES };
 enum turn { TURN_CHANGER, TURN_BOTH, TURN_OVER };
 
 static struct registration_cache *cache;
-static char *spot, *elsewhere;	   /* far below everything that the system maps by itself */
+static char *hole, *elsewhere;	   /* far below everything that the system maps by itself */
+static char *heap_end;		   /* of what malloc() uses: behind it the program break is ours */
+static char *spot;		   /* of this round: the hole, or behind the heap */
 static atomic_ulong memory_number; /* of what is at `spot` */
+static atomic_ulong nr_played;
 static atomic_int turn;
 static atomic_bool is_changed, is_over;
 static enum change change;
@@ -93,6 +106,9 @@ static void make_change(void)
 		/* Last: nothing that was registered meanwhile may be found any more. */
 		atomic_fetch_add(&memory_number, 1);
 		break;
+	case CHANGE_SHRINK:
+		brk(spot);
+		break;
 	default:
 		/* First: what the other registers meanwhile may be of the new one. */
 		atomic_fetch_add(&memory_number, 1);
@@ -116,7 +132,7 @@ static void *user_run(void *argument)
 			sched_yield();
 			continue;
 		}
-		if (change == CHANGE_UNMAP || change == CHANGE_MOVE) {
+		if (change != CHANGE_DROP && change != CHANGE_MAP_OVER) {
 			map_what_is_free();
 		} else {
 			/* Beside the change either is good. */
@@ -129,27 +145,51 @@ static void *user_run(void *argument)
 	return NULL;
 }
 
+static void fork_once(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
 static void *fork_run(void *argument)
 {
-	const struct timespec pause = {.tv_nsec = 2000000};
+	const struct timespec pause = {.tv_nsec = 1000000};
+	unsigned long next = 0;
 
 	(void)argument;
 	while (!atomic_load(&is_over)) {
-		pid_t pid = fork();
+		unsigned long played = atomic_load(&nr_played);
 
-		if (pid == 0)
-			_exit(0);
-		if (pid > 0)
-			waitpid(pid, NULL, 0);
+		if (played >= next) {
+			next = played + FORK_EVERY;
+			fork_once();
+		}
 		nanosleep(&pause, NULL);
 	}
 	return NULL;
 }
 
+static void make_spot(void)
+{
+	if (change == CHANGE_SHRINK) {
+		spot = heap_end;
+		munmap(spot, SPOT_BYTES); /* who used it last mapped it */
+		assert_int_equal(brk(spot + SPOT_BYTES), 0);
+		memset(spot, 1, SPOT_BYTES);
+	} else {
+		spot = hole;
+		map(spot, MAP_FIXED);
+	}
+}
+
 static void play_round(void)
 {
 	munmap(elsewhere, SPOT_BYTES);
-	map(spot, MAP_FIXED);
+	make_spot();
 	atomic_fetch_add(&memory_number, 1);
 	use();
 	atomic_store(&is_changed, false);
@@ -175,17 +215,22 @@ static unsigned long play(unsigned long nr_rounds, bool trusts_thread, unsigned 
 	assert_int_equal(registration_cache_open(&options, &cache), 0);
 	atomic_store(&is_over, false);
 	atomic_store(&turn, TURN_CHANGER);
+	atomic_store(&nr_played, 0);
 	nr_stale = 0;
 	assert_int_equal(pthread_create(&user, NULL, user_run, NULL), 0);
 	assert_int_equal(pthread_create(&forker, NULL, fork_run, NULL), 0);
 	for (unsigned long round = 0; round < nr_rounds && nr_stale == 0; round++) {
 		change = (enum change)(round % nr_changes);
 		play_round();
+		atomic_store(&nr_played, round + 1);
+		if ((round + 1) % TELL_EVERY == 0)
+			print_message("%lu rounds\n", round + 1);
 	}
 	atomic_store(&is_over, true);
 	pthread_join(user, NULL);
 	pthread_join(forker, NULL);
-	munmap(spot, SPOT_BYTES);
+	munmap(hole, SPOT_BYTES);
+	munmap(heap_end, SPOT_BYTES);
 	munmap(elsewhere, SPOT_BYTES);
 	registration_cache_close(cache);
 	return nr_stale;
@@ -194,24 +239,45 @@ static unsigned long play(unsigned long nr_rounds, bool trusts_thread, unsigned 
 static void test_never_stale(void **state)
 {
 	(void)state;
-	assert_int_equal(play(getenv("AFAR_LONG") ? 1000000 : 20000, false, NR_CHANGES), 0);
+	assert_int_equal(play(getenv("AFAR_LONG") ? ROUNDS_LONG : ROUNDS, false, NR_CHANGES), 0);
 }
 
 static void test_would_be_stale(void **state)
 {
 	(void)state;
-	assert_int_not_equal(play(1000000, true, CHANGE_UNMAP + 1), 0);
+	assert_int_not_equal(play(ROUNDS_LONG, true, CHANGE_UNMAP + 1), 0);
 }
 
 /* What is free there stays free: others map from above. */
-static int choose_spot(void **state)
+static int choose_hole(void)
+{
+	hole = mmap(NULL, DISTANCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (hole == MAP_FAILED)
+		return -1;
+	elsewhere = hole + 16 * SPOT_BYTES;
+	return munmap(hole, DISTANCE);
+}
+
+/* malloc() has more than it will need, keeps it, and asks for no more. */
+static int choose_heap_end(void)
+{
+	void *volatile memory; /* else both calls could be left out */
+	uintptr_t end;
+
+	mallopt(M_MMAP_THRESHOLD, 2 * HEAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+	memory = malloc(HEAP_BYTES);
+	free(memory);
+	end = (uintptr_t)sbrk(0);
+	end += -end % SPOT_BYTES;
+	heap_end = (char *)end; /* NOLINT(performance-no-int-to-ptr) */
+	return brk(heap_end);
+}
+
+static int choose_spots(void **state)
 {
 	(void)state;
-	spot = mmap(NULL, DISTANCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (spot == MAP_FAILED)
-		return -1;
-	elsewhere = spot + 16 * SPOT_BYTES;
-	return munmap(spot, DISTANCE);
+	return choose_hole() || choose_heap_end() ? -1 : 0;
 }
 
 int main(void)
@@ -221,5 +287,5 @@ int main(void)
 		cmocka_unit_test(test_would_be_stale),
 	};
 
-	return cmocka_run_group_tests(tests, choose_spot, NULL);
+	return cmocka_run_group_tests(tests, choose_spots, NULL);
 }
