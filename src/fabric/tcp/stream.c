@@ -14,6 +14,7 @@
 
 #define SEND_IOV      128U /* of one system call: 60 small replies, or so           */
 #define SEND_BYTES    ((1024U << 10) + 64) /* of one system call at most: a MiB with its header */
+#define LAST_BYTES    ((512U << 10) + 64)  /* the same when nothing else is to be sent          */
 #define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
 #define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
 
@@ -65,8 +66,8 @@ static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, size_t most,
 	return bytes;
 }
 
-/* Of `nr_max` frames at most. */
-static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, struct iovec *iov,
+/* Of `nr_max` frames and `most` bytes at most. */
+static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, size_t most, struct iovec *iov,
 		     size_t *nr_iov)
 {
 	uint64_t skip = endpoint->out_sent;
@@ -74,10 +75,10 @@ static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, struct iove
 
 	*nr_iov = 0;
 	for (uint32_t i = endpoint->out_next; i != endpoint->out_end && nr_max-- > 0; i++) {
-		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= SEND_BYTES)
+		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= most)
 			break;
-		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip,
-				      SEND_BYTES - bytes, iov, nr_iov);
+		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip, most - bytes,
+				      iov, nr_iov);
 		skip = 0;
 	}
 	return bytes;
@@ -102,12 +103,18 @@ static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 	}
 }
 
+/*
+ * TCP may send nothing of a call before it has copied all of it from us. With more to come the peer is busy meanwhile; but who
+ * waits for a MiB and nothing else would wait for two copies, one after the other. So the last goes in two parts.
+ */
 static ssize_t send_frames(struct tcp_endpoint *endpoint, uint32_t nr_max)
 {
 	struct iovec iov[SEND_IOV];
 	struct msghdr message = {.msg_iov = iov};
-	size_t bytes = gather(endpoint, nr_max, iov, &message.msg_iovlen);
+	size_t bytes = gather(endpoint, nr_max, SEND_BYTES, iov, &message.msg_iovlen);
 
+	if (bytes > LAST_BYTES && bytes < SEND_BYTES)
+		bytes = gather(endpoint, nr_max, LAST_BYTES, iov, &message.msg_iovlen);
 	return message.msg_iovlen == 1
 		       ? send(endpoint->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
 		       : sendmsg(endpoint->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
