@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/hold.h"
 #include "client/buffer.h"
 
@@ -78,9 +79,9 @@ struct near_place {
 static inline void copy_bytes(uint8_t *remote, uint8_t *ours, uint64_t length, bool is_write)
 {
 	if (is_write)
-		memcpy(remote, ours, length);
+		copy_memory(remote, ours, length);
 	else
-		memcpy(ours, remote, length);
+		copy_memory(ours, remote, length);
 }
 
 static inline void copy(struct near_place *place, uint8_t *remote, uint64_t length, bool is_write)

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/hold.h"
 #include "fabric/local/local.h"
 
@@ -338,9 +339,9 @@ static void copy(const struct local_transfer *transfer, uint8_t *lent)
 		if (piece->length == 0)
 			continue;
 		if (transfer->opcode == LOCAL_WRITE)
-			memcpy(lent, piece->addr, piece->length);
+			copy_memory(lent, piece->addr, piece->length);
 		else
-			memcpy(piece->addr, lent, piece->length);
+			copy_memory(piece->addr, lent, piece->length);
 		lent += piece->length;
 	}
 }
