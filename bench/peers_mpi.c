@@ -222,43 +222,15 @@ static int run_ours_computing(void *stage, const struct bench_row *row, unsigned
 	return status;
 }
 
-#define READ(nr, bytes) TRANSFER_LATENCY(nr, false, bytes)
-
-#define MPI_ROWS(name, reference)                                   \
-	{                                                           \
-		{"read 4 KiB / " name,                              \
-		 "µs",                                              \
-		 BENCH_LOWER,                                       \
-		 reference,                                         \
-		 PEERS_BAR,                                         \
-		 READ(PEERS_NR_4_KIB, 4 * KIB),                     \
-		 transfer_run_mapping,                              \
-		 run_mpi},                                          \
-			{"read 64 KiB / " name,                     \
-			 "µs",                                      \
-			 BENCH_LOWER,                               \
-			 reference,                                 \
-			 PEERS_BAR,                                 \
-			 READ(PEERS_NR_64_KIB, 64 * KIB),           \
-			 transfer_run_mapping,                      \
-			 run_mpi},                                  \
-			{"read 1 MiB / " name,                      \
-			 "µs",                                      \
-			 BENCH_LOWER,                               \
-			 reference,                                 \
-			 PEERS_BAR,                                 \
-			 READ(PEERS_NR_1_MIB, MIB),                 \
-			 transfer_run_mapping,                      \
-			 run_mpi},                                  \
-			{"read 4 KiB / " name ", target computing", \
-			 "µs",                                      \
-			 BENCH_LOWER,                               \
-			 reference,                                 \
-			 BENCH_REPORTED,                            \
-			 READ(NR_COMPUTING, 4 * KIB),               \
-			 run_ours_computing,                        \
-			 run_mpi_computing},                        \
+/* clang-format off */
+#define MPI_ROWS(name, reference)                                                           \
+	{                                                                                   \
+		PEERS_READS(name, reference, run_mpi),                                      \
+		{"read 4 KiB / " name ", target computing", "µs", BENCH_LOWER, reference,   \
+		 BENCH_REPORTED, PEERS_READ(NR_COMPUTING, 4 * KIB), run_ours_computing,     \
+		 run_mpi_computing},                                                        \
 	}
+/* clang-format on */
 
 #define REFERENCE(name, way) name " " way ": MPI_Get and MPI_Win_flush_local, target in MPI_Wait"
 
@@ -351,15 +323,7 @@ static int setup(const struct mpi *mpi, void **stage)
 	return status;
 }
 
-#define STAGE(mpi)                                                                         \
-	static int setup_##mpi(void **stage)                                               \
-	{                                                                                  \
-		return setup(&mpi, stage);                                                 \
-	}                                                                                  \
-	const struct bench_stage peers_##mpi##_stage = {setup_##mpi, teardown, mpi##_rows, \
-							NR_ROWS(mpi##_rows)};
-
-STAGE(mpich_memory)
-STAGE(mpich_tcp)
-STAGE(open_mpi_memory)
-STAGE(open_mpi_tcp)
+PEERS_STAGE(mpich_memory)
+PEERS_STAGE(mpich_tcp)
+PEERS_STAGE(open_mpi_memory)
+PEERS_STAGE(open_mpi_tcp)

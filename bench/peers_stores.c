@@ -34,45 +34,15 @@ static int run_store(void *stage, const struct bench_row *row, unsigned repetiti
 	return status;
 }
 
-#define READ(nr, bytes) TRANSFER_LATENCY(nr, false, bytes)
-
-#define STORE_ROWS(name, reference)                       \
-	{                                                 \
-		{"read 4 KiB / " name,                    \
-		 "µs",                                    \
-		 BENCH_LOWER,                             \
-		 reference,                               \
-		 PEERS_BAR,                               \
-		 READ(PEERS_NR_4_KIB, 4 * KIB),           \
-		 transfer_run_mapping,                    \
-		 run_store},                              \
-			{"read 64 KiB / " name,           \
-			 "µs",                            \
-			 BENCH_LOWER,                     \
-			 reference,                       \
-			 PEERS_BAR,                       \
-			 READ(PEERS_NR_64_KIB, 64 * KIB), \
-			 transfer_run_mapping,            \
-			 run_store},                      \
-			{"read 1 MiB / " name,            \
-			 "µs",                            \
-			 BENCH_LOWER,                     \
-			 reference,                       \
-			 PEERS_BAR,                       \
-			 READ(PEERS_NR_1_MIB, MIB),       \
-			 transfer_run_mapping,            \
-			 run_store},                      \
-	}
-
 /* Not constant: peers_skip(). */
-static struct bench_row redis_unix_rows[] =
-	STORE_ROWS("Redis unix", "Redis over a Unix socket: GET, one at a time");
-static struct bench_row redis_tcp_rows[] =
-	STORE_ROWS("Redis tcp", "Redis over tcp: GET, one at a time");
-static struct bench_row memcached_unix_rows[] =
-	STORE_ROWS("memcached unix", "memcached over a Unix socket: get, one at a time");
-static struct bench_row memcached_tcp_rows[] =
-	STORE_ROWS("memcached tcp", "memcached over tcp: get, one at a time");
+static struct bench_row redis_unix_rows[] = {
+	PEERS_READS("Redis unix", "Redis over a Unix socket: GET, one at a time", run_store)};
+static struct bench_row redis_tcp_rows[] = {
+	PEERS_READS("Redis tcp", "Redis over tcp: GET, one at a time", run_store)};
+static struct bench_row memcached_unix_rows[] = {PEERS_READS(
+	"memcached unix", "memcached over a Unix socket: get, one at a time", run_store)};
+static struct bench_row memcached_tcp_rows[] = {
+	PEERS_READS("memcached tcp", "memcached over tcp: get, one at a time", run_store)};
 
 #define REDIS_MISSING	  "not installed: apt install redis-server"
 #define MEMCACHED_MISSING "not installed: apt install memcached"
@@ -132,15 +102,7 @@ static int setup(const struct peer_store *peer, void **stage)
 	return status;
 }
 
-#define STAGE(peer)                                                                           \
-	static int setup_##peer(void **stage)                                                 \
-	{                                                                                     \
-		return setup(&peer, stage);                                                   \
-	}                                                                                     \
-	const struct bench_stage peers_##peer##_stage = {setup_##peer, teardown, peer##_rows, \
-							 NR_ROWS(peer##_rows)};
-
-STAGE(redis_unix)
-STAGE(redis_tcp)
-STAGE(memcached_unix)
-STAGE(memcached_tcp)
+PEERS_STAGE(redis_unix)
+PEERS_STAGE(redis_tcp)
+PEERS_STAGE(memcached_unix)
+PEERS_STAGE(memcached_tcp)
