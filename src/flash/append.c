@@ -37,6 +37,22 @@ static void full(struct ftl *ftl, struct segment *segment)
 		segment_retire(&ftl->segments, segment, journal_position(&ftl->journal));
 }
 
+/*
+ * Its summary was not written for no reason of the medium's: that is tried again, and then the segment keeps its list, if there are
+ * enough. False: there are not.
+ */
+static bool can_do_without(struct ftl *ftl, struct segment *segment)
+{
+	if (++segment->attempts < WRITE_ATTEMPTS) {
+		cds_list_add(&segment->node, &ftl->closing);
+		return true;
+	}
+	if (ftl->segments.nr_lists + LISTS_KEPT >= TABLES_NR_LISTS)
+		return false;
+	full(ftl, segment);
+	return true;
+}
+
 static void summary_written(struct flash_io *io)
 {
 	struct summary *summary = caa_container_of(io, struct summary, io);
@@ -44,8 +60,10 @@ static void summary_written(struct flash_io *io)
 	struct segment *segment = summary->segment;
 
 	cds_list_add(&summary->node, &ftl->spare_summaries);
+	ftl->counts.write_errors += io->result != 0;
+	if (io->result && !flash_device_is_media_error(io->result) && can_do_without(ftl, segment))
+		return;
 	if (io->result) {
-		ftl->counts.write_errors++;
 		segment->is_worn = true;
 		ftl->segments.nr_worn++;
 	} else {
@@ -65,6 +83,36 @@ void summary_encode(const struct segments *segments, const struct segment *segme
 	memcpy(out, &head, sizeof(head));
 	head.crc = checksum_crc32c_seeded(segments->seed, out, size);
 	memcpy(out, &head, sizeof(head));
+}
+
+bool summary_decode(const struct segments *segments, const struct segment *segment, void *bytes)
+{
+	size_t size = summary_blocks_for(segments->segment_blocks) * FTL_BLOCK;
+	struct format_summary *head = bytes;
+	uint32_t crc = head->crc;
+
+	head->crc = 0;
+	if (head->segment != segment_number(segments, segment) || head->opened != segment->opened ||
+	    crc != checksum_crc32c_seeded(segments->seed, bytes, size))
+		return false;
+	memmove(bytes, head + 1, segments->data_blocks * sizeof(uint64_t));
+	return true;
+}
+
+void summary_read_io(const struct ftl *ftl, const struct segment *segment, struct flash_io *io,
+		     struct iovec *iov, void *bytes)
+{
+	const struct segments *segments = &ftl->segments;
+	size_t size = summary_blocks_for(segments->segment_blocks) * FTL_BLOCK;
+
+	*iov = (struct iovec){bytes, size};
+	*io = (struct flash_io){
+		.opcode = FLASH_IO_READ,
+		.offset = (uint64_t)segment_place(segments, segment, segments->data_blocks) *
+			  FTL_BLOCK,
+		.length = size,
+		.iov = iov,
+		.nr_iov = 1};
 }
 
 static void write_summary(struct ftl *ftl, struct segment *segment)
@@ -117,7 +165,8 @@ static void close_segment(struct ftl *ftl, struct segment *segment)
 
 /* ---- writing ---- */
 
-static void restage(struct ftl *ftl, struct write *write)
+/* Those that failed too often end with `code`. */
+static void restage(struct ftl *ftl, struct write *write, int code)
 {
 	/* In front, in their order. */
 	while (!cds_list_empty(&write->pieces)) {
@@ -127,7 +176,7 @@ static void restage(struct ftl *ftl, struct write *write)
 		if (++piece->attempts < WRITE_ATTEMPTS)
 			cds_list_add(&piece->node, stage_of(ftl, piece));
 		else
-			piece_written(piece, -EIO);
+			piece_written(piece, code);
 	}
 }
 
@@ -151,6 +200,34 @@ static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
 	}
 }
 
+static void refuse_staged(struct cds_list_head *staged, int refusal);
+
+/* What is not the medium's fault passes, or goes for all segments: none is given up for it. */
+static void failed(struct ftl *ftl, struct segment *segment, struct write *write)
+{
+	int code = write->io.result;
+	struct piece *piece;
+
+	cds_list_for_each_entry (piece, &write->pieces, node)
+		ahead_void(piece);
+	if (flash_device_is_media_error(code)) {
+		wear(ftl, segment, write);
+		restage(ftl, write, -EIO);
+		return;
+	}
+	ftl->counts.write_errors++;
+	if (flash_device_is_gone(code)) {
+		ftl_fail(ftl, code);
+		refuse_staged(&write->pieces, code);
+	} else if (code == -ENOSPC) {
+		refuse_staged(&write->pieces,
+			      error_fail(code, "write blocks: the file system that the device's "
+					       "file is in is full; make room there"));
+	} else {
+		restage(ftl, write, code);
+	}
+}
+
 static void written(struct flash_io *io)
 {
 	struct write *write = caa_container_of(io, struct write, io);
@@ -162,8 +239,7 @@ static void written(struct flash_io *io)
 	segment->writing--;
 	segment->pins--;
 	if (io->result) {
-		wear(ftl, segment, write);
-		restage(ftl, write);
+		failed(ftl, segment, write);
 	} else {
 		cds_list_for_each_entry_safe (piece, next, &write->pieces, node) {
 			cds_list_del(&piece->node);
@@ -328,6 +404,7 @@ static void take_piece(struct ftl *ftl, struct write *write, struct piece *piece
 		ftl->counts.moved_blocks += piece->nr_blocks;
 	else
 		ftl->counts.user_blocks += piece->nr_blocks;
+	ahead_place(piece);
 	cds_list_del(&piece->node);
 	cds_list_add_tail(&piece->node, &write->pieces);
 }

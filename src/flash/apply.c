@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the journal's records do to map, segments and callers' records. The same functions serve requests, right after the
- * record was appended, and replay; so what is in memory is always what replay of all that was appended would make.
+ * record was appended, and replay; so what is in memory is always what replay of all that was appended would make. (Of records
+ * ahead of their data, see ahead.c, it is what replay makes that leaves them out.)
  *
  * The order in each: refer to the new place before the old one is let go, so that a block that is both stays valid.
  */
@@ -17,10 +18,31 @@ static uint64_t tag_of(const struct ftl *ftl)
 	return journal_position(&ftl->journal);
 }
 
+/* An entry no longer says `old`. Where that is not known the block stays valid, until the cleaner asks who refers to it. */
+static void let_go(struct ftl *ftl, struct format_entry old, uint64_t lba, const struct loss *loss)
+{
+	if (!map_is_known(&old)) {
+		ftl->segments.nr_leaked++;
+		ftl->segments.nr_let_go++;
+	} else if (old.place) {
+		segments_unref(&ftl->segments, old.place, lba, loss);
+	}
+}
+
+/* `lba` refers to the place, which was just written. */
+static int refer(struct ftl *ftl, uint64_t lba, uint32_t place)
+{
+	struct segment *segment = segment_of(&ftl->segments, place);
+	uint32_t index = segment_index(&ftl->segments, place);
+
+	/* The first who refers to it: for him it was written. */
+	if (segment->lbas && !segment_is_valid(&ftl->segments, segment, index))
+		segment->lbas[index] = lba;
+	return segments_ref(&ftl->segments, place, lba, segment->lbas ? segment->lbas[index] : lba);
+}
+
 static int put_block(struct ftl *ftl, uint64_t lba, struct format_entry entry, struct loss loss)
 {
-	struct segment *segment = segment_of(&ftl->segments, entry.place);
-	uint32_t index = segment_index(&ftl->segments, entry.place);
 	struct map_page *page;
 	struct format_entry old;
 	int rc = map_make(&ftl->map, lba, &page);
@@ -32,18 +54,54 @@ static int put_block(struct ftl *ftl, uint64_t lba, struct format_entry entry, s
 		map_set(page, lba, entry);
 		return 0;
 	}
-	/* The first who refers to it: for him it was written. */
-	if (segment->lbas && !segment_is_valid(&ftl->segments, segment, index))
-		segment->lbas[index] = lba;
-	rc = segments_ref(&ftl->segments, entry.place, lba,
-			  segment->lbas ? segment->lbas[index] : lba);
+	rc = refer(ftl, lba, entry.place);
 	if (rc)
 		return rc;
 	map_set(page, lba, entry);
 	loss.tag = tag_of(ftl);
-	if (old.place)
-		segments_unref(&ftl->segments, old.place, lba, &loss);
+	let_go(ftl, old, lba, &loss);
 	return 0;
+}
+
+/*
+ * What the cleaner found valid may be that of `lba`, whose place is not known, and stays so: only that can be said of the new
+ * place. Should the page be readable after all when this is replayed, then it becomes unknown here.
+ */
+int apply_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to)
+{
+	struct loss loss = {.tag = tag_of(ftl), .is_move = true};
+	struct map_page *page;
+	int rc;
+
+	if (!segments_may_have(&ftl->segments, from, lba))
+		return 0;
+	rc = map_make(&ftl->map, lba, &page);
+	if (rc)
+		return rc;
+	if (!map_is_known(map_entry(page, lba)) || map_entry(page, lba)->place == from) {
+		rc = refer(ftl, lba, to);
+		if (rc)
+			return rc;
+		map_set(page, lba, (struct format_entry){.place = FORMAT_UNKNOWN});
+	}
+	segments_unref(&ftl->segments, from, lba, &loss);
+	return 0;
+}
+
+/*
+ * Nor may that be replayed twice. Should the page be readable after all, the block was let go when `lba` was put or trimmed; or,
+ * if that is left out, is still his.
+ */
+void apply_release(struct ftl *ftl, uint64_t lba, uint32_t place)
+{
+	struct segments *segments = &ftl->segments;
+	const struct map_page *page = map_find(&ftl->map, lba);
+
+	if (!segments_may_have(segments, place, lba) ||
+	    (page && map_entry(page, lba)->place == place))
+		return;
+	segments_unref(segments, place, lba, &(struct loss){.tag = tag_of(ftl), .is_move = true});
+	segments->nr_leaked -= segments->nr_leaked > 0;
 }
 
 int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry)
@@ -63,8 +121,7 @@ void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count)
 		if (!old.place)
 			continue;
 		map_set(page, lba + i, (struct format_entry){0});
-		segments_unref(&ftl->segments, old.place, lba + i,
-			       &(struct loss){.tag = tag_of(ftl)});
+		let_go(ftl, old, lba + i, &(struct loss){.tag = tag_of(ftl)});
 	}
 }
 
@@ -85,7 +142,10 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 
 	if (from.place == old.place)
 		return 0;
-	if (from.place) {
+	/* In replay alone: it was known then, and what said so is damaged since. */
+	if (!map_is_known(&from)) {
+		new.place = FORMAT_UNKNOWN;
+	} else if (from.place) {
 		int rc = segments_ref(&ftl->segments, from.place, target, source);
 
 		if (rc)
@@ -94,9 +154,7 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 		new.crc = crc_elsewhere(from.crc, source, target);
 	}
 	map_set(page, target, new);
-	if (old.place)
-		segments_unref(&ftl->segments, old.place, target,
-			       &(struct loss){.tag = tag_of(ftl)});
+	let_go(ftl, old, target, &(struct loss){.tag = tag_of(ftl)});
 	return 0;
 }
 
@@ -124,12 +182,22 @@ static void check(struct ftl *ftl, int rc)
 		ftl_fail(ftl, rc);
 }
 
-void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace)
+void ftl_record_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry)
 {
 	struct format_record record = record_make(FORMAT_PUT, lba, entry.place, entry.crc);
 
 	journal_append(&ftl->journal, &record, 1);
+}
+
+void ftl_apply_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace)
+{
 	check(ftl, put_block(ftl, lba, entry, (struct loss){.pace = pace}));
+}
+
+void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace)
+{
+	ftl_record_ahead(ftl, lba, entry);
+	ftl_apply_ahead(ftl, lba, entry, pace);
 }
 
 void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry)
@@ -138,6 +206,22 @@ void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry)
 
 	journal_append(&ftl->journal, &record, 1);
 	check(ftl, put_block(ftl, lba, entry, (struct loss){.is_move = true}));
+}
+
+void ftl_record_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to)
+{
+	struct format_record record = record_make(FORMAT_CARRY, lba, to, from);
+
+	journal_append(&ftl->journal, &record, 1);
+	check(ftl, apply_carry(ftl, lba, from, to));
+}
+
+void ftl_record_release(struct ftl *ftl, uint64_t lba, uint32_t place)
+{
+	struct format_record record = record_make(FORMAT_RELEASE, lba, place, 0);
+
+	journal_append(&ftl->journal, &record, 1);
+	apply_release(ftl, lba, place);
 }
 
 void ftl_record_trim(struct ftl *ftl, uint64_t lba, uint32_t count)

@@ -9,6 +9,8 @@
 struct audit {
 	struct ftl *ftl;
 	uint32_t *references; /* to each block of the segments */
+	uint64_t nr_unknown;  /* entries that may refer to any */
+	uint64_t nr_missing;  /* references there should be    */
 	struct ftl_waiter waiter;
 	bool is_waiting;
 	int result;
@@ -58,6 +60,10 @@ static int count_page(struct audit *audit, struct map_page *page)
 	uint32_t nr_mapped = 0;
 	int rc = load(audit, page);
 
+	if (map_is_damage(rc)) {
+		audit->nr_unknown += FORMAT_PAGE_ENTRIES;
+		return 0;
+	}
 	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES && !rc; i++) {
 		uint32_t place = page->data->entries[i].place;
 		uint64_t lba = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES + i);
@@ -65,6 +71,10 @@ static int count_page(struct audit *audit, struct map_page *page)
 		if (!place)
 			continue;
 		nr_mapped++;
+		if (!map_is_known(&page->data->entries[i])) {
+			audit->nr_unknown++;
+			continue;
+		}
 		if (!segments_is_place(segments, place))
 			return error_fail(-EBADMSG, "the map has block %u of range %u nowhere",
 					  ftl_lba_block(lba), page->range);
@@ -91,12 +101,17 @@ static int compare(struct audit *audit, struct segment *segment)
 		uint32_t found = audit->references[place - segments->first];
 		const struct share *first;
 		uint32_t nr = segment_shares(segment, i, &first);
+		bool is_valid = segment_is_valid(segments, segment, i);
 
-		valid += found > 0;
-		if (segment_is_valid(segments, segment, i) != (found > 0))
-			return error_fail(-EBADMSG, "block %u of the device: %u refer to it", place,
-					  found);
-		if (nr ? found != nr : found > 1)
+		if (nr == 0 && is_valid)
+			nr = 1;
+		valid += is_valid;
+		if (found > (is_valid ? nr : 0))
+			return error_fail(-EBADMSG,
+					  "block %u of the device: %u refer to it, not %u", place,
+					  found, nr);
+		audit->nr_missing += nr - found;
+		if (audit->nr_missing > audit->nr_unknown + segments->nr_leaked)
 			return error_fail(-EBADMSG,
 					  "block %u of the device: %u refer to it, not %u", place,
 					  found, nr);

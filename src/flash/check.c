@@ -171,6 +171,40 @@ static bool is_page(const struct check *check, const struct map_slot *slot)
 	       page->page == slot->page->page && page->generation == slot->generation;
 }
 
+/* Which blocks are in trouble, and what helps. */
+static void find_page(struct check *check, uint64_t at, const struct map_page *page,
+		      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static void find_page(struct check *check, uint64_t at, const struct map_page *page,
+		      const char *format, ...)
+{
+	uint32_t first = page->page * FORMAT_PAGE_ENTRIES;
+	char what[128];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	finding(check, CHECK_MAP, at,
+		"blocks %" PRIu32 " to %" PRIu32 " of range %" PRIu32
+		": %s; write whole blocks anew, or trim them",
+		first, ftl_lba_block(map_page_end(ftl_lba(page->range, first)) - 1), page->range,
+		what);
+}
+
+/* What was given up stays so, and what is sane by itself may contradict the segments. */
+static void check_entries(struct check *check, uint64_t at, const struct map_page *page)
+{
+	const struct format_page *data = check->block;
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES; i++)
+		nr += !map_is_known(&data->entries[i]);
+	if (nr)
+		find_page(check, at, page, "where %" PRIu32 " of them lie is not known any more",
+			  nr);
+}
+
 static void check_map(struct check *check)
 {
 	const struct map *map = &check->ftl->map;
@@ -186,14 +220,12 @@ static void check_map(struct check *check)
 		check->report->nr_examined[CHECK_MAP]++;
 		rc = blocking_read(check->device, at, check->block, 1);
 		if (rc)
-			finding(check, CHECK_MAP, at,
-				"the page of blocks from %#" PRIx64 " on cannot be read: %s",
-				ftl_lba(slot->page->range, slot->page->page * FORMAT_PAGE_ENTRIES),
-				afar_strerror(rc));
+			find_page(check, at, slot->page, "their page of the map cannot be read: %s",
+				  afar_strerror(rc));
 		else if (!is_page(check, slot))
-			finding(check, CHECK_MAP, at,
-				"the page of blocks from %#" PRIx64 " on is damaged",
-				ftl_lba(slot->page->range, slot->page->page * FORMAT_PAGE_ENTRIES));
+			find_page(check, at, slot->page, "their page of the map is damaged");
+		else
+			check_entries(check, at, slot->page);
 	}
 }
 
@@ -235,9 +267,13 @@ static void check_summaries(struct check *check)
 static void check_counts(struct check *check)
 {
 	check->report->nr_examined[CHECK_COUNTS] = check->ftl->segments.nr;
-	/* What is damaged cannot be counted. */
-	if (!check->report->nr_findings[CHECK_MAP] && ftl_audit(check->ftl))
+	if (ftl_audit(check->ftl))
 		finding(check, CHECK_COUNTS, 0, "%s", error_last_line());
+	/* What contradicts the segments is only seen by the layer. */
+	if (check->ftl->map.nr_insane)
+		finding(check, CHECK_MAP, check->layout.map_at,
+			"%" PRIu32 " blocks cannot be where the map says: the log names them",
+			check->ftl->map.nr_insane);
 }
 
 static void check_ranges(struct check *check)
@@ -261,7 +297,13 @@ static void check_ranges(struct check *check)
 
 static void on_bad(void *context, uint64_t lba, int error)
 {
-	finding(context, CHECK_DATA, lba, "%s",
+	struct check *check = context;
+	const struct map_page *page = map_find(&check->ftl->map, lba);
+
+	/* That is its page's trouble, and was said. */
+	if (page && (!map_is_loaded(page) || !map_is_known(map_entry(page, lba))))
+		return;
+	finding(check, CHECK_DATA, lba, "%s",
 		error == -EIO ? "the block cannot be read"
 			      : "the block is not what was written, or the map is not right");
 }

@@ -170,6 +170,9 @@ static void flushed(struct flash_io *io)
 		failed(ftl, "a checkpoint", io->result);
 		return;
 	}
+	/* Nothing is to change any more, or nothing is to be written. */
+	if (ftl->failed)
+		return;
 	anchor_encode(&checkpoint->next, checkpoint->anchor_block);
 	checkpoint->stage = CHECKPOINT_ANCHORING;
 	checkpoint->iov = (struct iovec){checkpoint->anchor_block, FORMAT_BLOCK};
@@ -232,10 +235,12 @@ static void anchored(struct flash_io *io)
 }
 
 /* Half of the ring is kept for what comes while it is written. */
-static bool is_time(const struct ftl *ftl)
+bool checkpoint_is_due(const struct ftl *ftl)
 {
 	uint32_t used = journal_used(&ftl->journal);
 
+	if (ftl->checkpoint.stage != CHECKPOINT_IDLE)
+		return false;
 	return ftl->checkpoint.is_wanted || used >= ftl->journal.nr_blocks / 2 ||
 	       (ftl->journal.is_short && used > 0);
 }
@@ -246,7 +251,7 @@ void checkpoint_progress(struct ftl *ftl)
 
 	if (ftl_refusal(ftl))
 		return;
-	if (checkpoint->stage == CHECKPOINT_IDLE && is_time(ftl))
+	if (checkpoint_is_due(ftl) && !ftl->journal.nr_held)
 		begin(ftl);
 	if (checkpoint->stage == CHECKPOINT_WRITING)
 		write_some(ftl);

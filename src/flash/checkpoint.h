@@ -60,7 +60,9 @@ struct ftl;
 int checkpoint_open(struct ftl *ftl);
 void checkpoint_close(struct ftl *ftl);
 
-/* Begins one when it is time, or wanted, and moves it on. */
+/* One is to begin, when nothing is in the journal that is not in the map: no record ahead of its data. */
+bool checkpoint_is_due(const struct ftl *ftl);
+/* Begins one when it is due, and moves it on. */
 void checkpoint_progress(struct ftl *ftl);
 
 /* Writes one and waits until it is committed. Nothing else is going on. */

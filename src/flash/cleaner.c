@@ -10,6 +10,9 @@
  *
  * A block that cannot be read, or that nobody owns up to, keeps its segment: it is BAD from then on, and what is in it stays
  * as it is, until nothing in it is valid.
+ *
+ * Of whom a block may be, some may not know where theirs lie, since their page of the map was damaged. The block is carried on for
+ * them, as it is. Once they know, because they were put or trimmed, it is none of theirs, and released.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +25,7 @@
 
 #define KEPT_FREE_MORE_MAX 8U /* segments, for bursts */
 #define CREDIT_MAX	   256
+#define READS_BESIDE	   3U /* at a time, beside what users do */
 
 static size_t summary_size(const struct ftl *ftl)
 {
@@ -34,7 +38,8 @@ int cleaner_open(struct cleaner *cleaner, struct ftl *ftl)
 	for (unsigned i = 0; i < NR_STREAMS; i++)
 		cleaner->pieces[i].ftl = ftl;
 	cleaner->summary = aligned_alloc(FTL_BLOCK, summary_size(ftl));
-	cleaner->memory = aligned_alloc(FTL_BLOCK, (size_t)CLEANER_BLOCKS * FTL_BLOCK);
+	cleaner->memory =
+		aligned_alloc(FTL_BLOCK, (size_t)(CLEANER_BLOCKS + CLEANER_GAP) * FTL_BLOCK);
 	return cleaner->summary && cleaner->memory ? 0 : error_code(-ENOMEM);
 }
 
@@ -102,24 +107,13 @@ static void pay(struct cleaner *cleaner)
 
 /* ---- whose ---- */
 
-/* Who may refer to the block: how many, the first at *first; of one, it is *alone. */
-static uint32_t candidates(const struct cleaner *cleaner, uint32_t index, struct share *alone,
-			   const struct share **first)
-{
-	uint32_t nr = segment_shares(cleaner->victim, index, first);
-
-	if (nr)
-		return nr;
-	*alone = (struct share){.lba = cleaner->summary[index], .index = index};
-	*first = alone;
-	return 1;
-}
-
 static void page_ready(struct ftl_waiter *waiter, int result)
 {
 	struct cleaner *cleaner = caa_container_of(waiter, struct cleaner, waiter);
 
 	cleaner->is_waiting = false;
+	if (map_is_damage(result) && !ftl_refusal(cleaner->ftl))
+		result = map_give_up(cleaner->page, result);
 	if (result) {
 		/* Nothing is known of this block: it stays. */
 		cleaner->has_failed = true;
@@ -127,41 +121,59 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 	}
 }
 
-/* Takes the block at `index` into the batch; false: a page has to be read first. */
+/* Nobody refers to the block any more who may have done. False: the journal has no room now. */
+static bool release(struct ftl *ftl, uint32_t place, const struct share *first, uint32_t nr)
+{
+	if (!ftl->segments.nr_leaked) {
+		log_error("flash: block %u of the device is valid, and nobody's", place);
+		ftl->cleaner.has_failed = true;
+		return true;
+	}
+	/* Each is one less of the list. */
+	while (nr > 0 && reclaim_release(ftl, place, first->lba))
+		nr--;
+	return nr == 0;
+}
+
+/* Takes the block at `index` into the batch; false: not now. */
 static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t index)
 {
 	uint32_t place = segment_place(&ftl->segments, cleaner->victim, index);
+	struct cleaner_block *block = &cleaner->blocks[cleaner->nr];
 	const struct share *first;
 	struct share alone;
-	uint32_t nr = candidates(cleaner, index, &alone, &first);
-	bool is_taken = false;
+	uint32_t nr =
+		segment_candidates(cleaner->victim, index, cleaner->summary[index], &alone, &first);
 
+	*block = (struct cleaner_block){0};
 	for (uint32_t i = 0; i < nr; i++) {
-		struct map_page *page = map_find(&ftl->map, first[i].lba);
+		uint64_t lba = first[i].lba;
+		struct map_page *page = map_find(&ftl->map, lba);
 		const struct format_entry *entry;
 
 		if (page && !map_is_loaded(page)) {
 			cleaner->is_waiting = true;
+			cleaner->page = page;
 			cleaner->waiter.ready = page_ready;
 			map_load(page, &cleaner->waiter);
 			return false;
 		}
-		entry = page ? map_entry(page, first[i].lba) : NULL;
-		if (is_taken || !entry || entry->place != place)
+		entry = page ? map_entry(page, lba) : NULL;
+		if (!entry || (map_is_known(entry) && entry->place != place))
 			continue;
-		cleaner->blocks[cleaner->nr] = (struct cleaner_block){
-			.lba = first[i].lba,
+		/* Who knows it, knows its sum. */
+		if (block->from && (!block->is_unknown || !map_is_known(entry)))
+			continue;
+		*block = (struct cleaner_block){
+			.lba = lba,
 			.from = place,
 			.crc = entry->crc,
-			.stream = (uint8_t)policy_move(ftl, cleaner->victim, page, first[i].lba)};
-		is_taken = true;
+			.stream = (uint8_t)policy_move(ftl, cleaner->victim, page, lba),
+			.is_unknown = !map_is_known(entry)};
 	}
-	if (is_taken) {
-		cleaner->nr++;
-	} else {
-		log_error("flash: block %u of the device is valid, and nobody's", place);
-		cleaner->has_failed = true;
-	}
+	if (!block->from)
+		return release(ftl, place, first, nr);
+	cleaner->nr++;
 	return true;
 }
 
@@ -185,14 +197,18 @@ static void sort_batch(struct cleaner *cleaner)
 		cleaner->lbas[slot] = block->lba;
 		cleaner->from[slot] = block->from;
 		cleaner->crcs[slot] = block->crc;
-		cleaner->iovs[i] =
-			(struct iovec){cleaner->memory + (size_t)slot * FTL_BLOCK, FTL_BLOCK};
+		cleaner->has_crc[slot] = !block->is_unknown;
 	}
 }
 
 /* ---- reading ---- */
 
 static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr);
+
+static char *memory_of(const struct cleaner *cleaner, const struct cleaner_block *block)
+{
+	return cleaner->memory + (size_t)block->slot * FTL_BLOCK;
+}
 
 static void run_read(struct flash_io *io)
 {
@@ -204,43 +220,81 @@ static void run_read(struct flash_io *io)
 	if (!io->result)
 		return;
 	if (nr == 1 || cleaner->ftl->is_abandoned) {
+		const struct cleaner_block *block = &cleaner->blocks[at];
+
 		/* Its sum will not be right. */
 		cleaner->ftl->counts.read_errors++;
-		cleaner->crcs[cleaner->blocks[at].slot] =
-			~block_crc(cleaner->blocks[at].lba, cleaner->iovs[at].iov_base);
+		cleaner->crcs[block->slot] = ~block_crc(block->lba, memory_of(cleaner, block));
+		cleaner->has_crc[block->slot] = true;
 		return;
 	}
 	for (uint32_t i = 0; i < nr; i++)
 		read_run(cleaner->ftl, at + i, 1);
 }
 
+/* The memory of blocks, and of the gaps between them, which is the same for all. How many iovecs there are. */
+static unsigned run_iovecs(struct cleaner *cleaner, uint32_t at, uint32_t nr)
+{
+	char *gap = cleaner->memory + (size_t)CLEANER_BLOCKS * FTL_BLOCK;
+	struct iovec *iov = &cleaner->iovs[(size_t)2 * at];
+	uint32_t next = cleaner->blocks[at].from;
+	unsigned nr_iov = 0;
+
+	for (uint32_t i = at; i < at + nr; i++) {
+		const struct cleaner_block *block = &cleaner->blocks[i];
+
+		if (block->from > next)
+			nr_iov = memory_add(iov, nr_iov, gap,
+					    (size_t)(block->from - next) * FTL_BLOCK);
+		nr_iov = memory_add(iov, nr_iov, memory_of(cleaner, block), FTL_BLOCK);
+		next = block->from + 1;
+	}
+	return nr_iov;
+}
+
 static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
 	struct cleaner_read *read = &cleaner->reads[at];
+	uint32_t first = cleaner->blocks[at].from, last = cleaner->blocks[at + nr - 1].from;
 
 	read->cleaner = cleaner;
 	read->nr = nr;
 	read->io = (struct flash_io){.opcode = FLASH_IO_READ,
-				     .offset = (uint64_t)cleaner->blocks[at].from * FTL_BLOCK,
-				     .length = (uint64_t)nr * FTL_BLOCK,
-				     .iov = &cleaner->iovs[at],
-				     .nr_iov = nr,
+				     .offset = (uint64_t)first * FTL_BLOCK,
+				     .length = (uint64_t)(last - first + 1) * FTL_BLOCK,
+				     .iov = &cleaner->iovs[(size_t)2 * at],
+				     .nr_iov = run_iovecs(cleaner, at, nr),
 				     .done = run_read};
 	cleaner->nr_in_flight++;
 	flash_device_submit(ftl->device, &read->io);
 }
 
+/*
+ * How many reads at a time. A device does not know that users' requests go first: what they submit is done behind all that it has
+ * already. So it has few of ours, more the more is missing.
+ */
+static unsigned reads_at_a_time(const struct ftl *ftl)
+{
+	if (is_urgent(ftl) || ftl->nr_requests == 0)
+		return CLEANER_BLOCKS;
+	return READS_BESIDE * (nr_missing(ftl) + 1);
+}
+
+/* Small gaps are read too: a device takes longer for another read than for a block more. */
 static void read_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
+	unsigned nr_max = reads_at_a_time(ftl);
 
-	for (uint32_t at = 0, nr; at < cleaner->nr; at += nr) {
-		nr = 1;
-		while (at + nr < cleaner->nr &&
-		       cleaner->blocks[at + nr].from == cleaner->blocks[at].from + nr)
-			nr++;
-		read_run(ftl, at, nr);
+	while (cleaner->next_read < cleaner->nr && cleaner->nr_in_flight < nr_max) {
+		uint32_t at = cleaner->next_read, end = at + 1;
+
+		while (end < cleaner->nr &&
+		       cleaner->blocks[end].from - cleaner->blocks[end - 1].from <= CLEANER_GAP + 1)
+			end++;
+		cleaner->next_read = end;
+		read_run(ftl, at, end - at);
 	}
 }
 
@@ -257,7 +311,7 @@ static void check_batch(struct ftl *ftl)
 
 		while (i == end)
 			end += cleaner->nr_of_stream[++stream];
-		if (block_crc(cleaner->lbas[i], data) != cleaner->crcs[i]) {
+		if (cleaner->has_crc[i] && block_crc(cleaner->lbas[i], data) != cleaner->crcs[i]) {
 			log_error("flash: block %u of range %u, block %u of the device, cannot be "
 				  "moved: it is not what was written",
 				  ftl_lba_block(cleaner->lbas[i]), ftl_lba_range(cleaner->lbas[i]),
@@ -315,16 +369,15 @@ static bool write_batch(struct ftl *ftl)
 	return true;
 }
 
-/* The entry of `lba`, if it refers to `place`. */
-static const struct format_entry *entry_at(const struct ftl *ftl, uint64_t lba, uint32_t place)
+/* The entry of `lba`; NULL: it is not there to be seen. */
+static const struct format_entry *entry_of(const struct ftl *ftl, uint64_t lba)
 {
+	static const struct format_entry nowhere;
 	const struct map_page *page = map_find(&ftl->map, lba);
-	const struct format_entry *entry;
 
-	if (!page || !map_is_loaded(page))
-		return NULL;
-	entry = map_entry(page, lba);
-	return entry->place == place ? entry : NULL;
+	if (!page)
+		return &nowhere;
+	return map_is_loaded(page) ? map_entry(page, lba) : NULL;
 }
 
 static bool has_record(struct ftl *ftl, struct piece *piece)
@@ -339,6 +392,21 @@ static bool has_record(struct ftl *ftl, struct piece *piece)
 	return true;
 }
 
+/*
+ * Whether the journal has the record of a write in flight to one of those who refer to it. The record of a move would come
+ * behind that, of an older value: the block stays where it is, and will be invalid when the write has ended.
+ */
+static bool is_overtaken(struct ftl *ftl, uint32_t index, uint64_t lba)
+{
+	const struct share *first;
+	uint32_t nr = segment_shares(ftl->cleaner.victim, index, &first);
+	bool is_ahead = !nr && ahead_has(ftl, lba);
+
+	for (uint32_t i = 0; i < nr; i++)
+		is_ahead = is_ahead || ahead_has(ftl, first[i].lba);
+	return is_ahead;
+}
+
 /* Gives all who refer to the block at `from` its new place. */
 static void move_block(struct ftl *ftl, struct piece *piece, uint32_t from, uint32_t to,
 		       uint64_t lba)
@@ -346,17 +414,24 @@ static void move_block(struct ftl *ftl, struct piece *piece, uint32_t from, uint
 	struct segment *victim = ftl->cleaner.victim;
 	uint32_t index = segment_index(&ftl->segments, from);
 
-	do {
+	if (ftl->journal.nr_held && is_overtaken(ftl, index, lba))
+		return;
+	while (segment_is_valid(&ftl->segments, victim, index)) {
 		const struct format_entry *entry;
 		const struct share *first;
 
 		if (segment_shares(victim, index, &first))
 			lba = first->lba;
-		entry = entry_at(ftl, lba, from);
+		entry = entry_of(ftl, lba);
 		if (!entry || !has_record(ftl, piece))
 			return;
-		ftl_record_move(ftl, lba, (struct format_entry){to, entry->crc});
-	} while (segment_is_valid(&ftl->segments, victim, index));
+		if (entry->place == from)
+			ftl_record_move(ftl, lba, (struct format_entry){to, entry->crc});
+		else if (!map_is_known(entry))
+			ftl_record_carry(ftl, lba, from, to);
+		else
+			ftl_record_release(ftl, lba, from);
+	}
 }
 
 void cleaner_written(struct piece *piece, int result)
@@ -400,28 +475,19 @@ static void summary_read(struct flash_io *io)
 {
 	struct ftl *ftl = caa_container_of(io, struct ftl, cleaner.io);
 	struct cleaner *cleaner = &ftl->cleaner;
-	struct format_summary *head = (struct format_summary *)(void *)cleaner->summary;
-	uint32_t crc = head->crc;
-	uint32_t data_blocks = ftl->segments.data_blocks;
 
 	cleaner->stage = CLEANER_GATHER;
-	head->crc = 0;
-	if (io->result || head->segment != segment_number(&ftl->segments, cleaner->victim) ||
-	    head->opened != cleaner->victim->opened ||
-	    crc != checksum_crc32c_seeded(ftl->segments.seed, head, summary_size(ftl))) {
-		log_error("flash: the summary of segment %u cannot be read",
-			  segment_number(&ftl->segments, cleaner->victim));
-		cleaner->has_failed = true;
-		cleaner->index = data_blocks;
+	if (!io->result && summary_decode(&ftl->segments, cleaner->victim, cleaner->summary))
 		return;
-	}
-	memmove(cleaner->summary, head + 1, data_blocks * sizeof(uint64_t));
+	log_error("flash: the summary of segment %u cannot be read",
+		  segment_number(&ftl->segments, cleaner->victim));
+	cleaner->has_failed = true;
+	cleaner->index = ftl->segments.data_blocks;
 }
 
 static void begin(struct ftl *ftl, struct segment *victim)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
-	size_t size = summary_size(ftl);
 
 	segment_set_state(&ftl->segments, victim, FTL_SEGMENT_CLEANING);
 	cleaner->victim = victim;
@@ -434,16 +500,8 @@ static void begin(struct ftl *ftl, struct segment *victim)
 		return;
 	}
 	cleaner->stage = CLEANER_SUMMARY;
-	cleaner->iov = (struct iovec){cleaner->summary, size};
-	cleaner->io =
-		(struct flash_io){.opcode = FLASH_IO_READ,
-				  .offset = (uint64_t)segment_place(&ftl->segments, victim,
-								    ftl->segments.data_blocks) *
-					    FTL_BLOCK,
-				  .length = size,
-				  .iov = &cleaner->iov,
-				  .nr_iov = 1,
-				  .done = summary_read};
+	summary_read_io(ftl, victim, &cleaner->io, &cleaner->iov, cleaner->summary);
+	cleaner->io.done = summary_read;
 	flash_device_submit(ftl->device, &cleaner->io);
 }
 
@@ -458,7 +516,7 @@ static void choose(struct ftl *ftl)
 		return;
 	}
 	if (!ftl->is_starved || append_is_writing(ftl) || nr[FTL_SEGMENT_PENDING] ||
-	    nr[FTL_SEGMENT_DISCARD] || nr[FTL_SEGMENT_CLOSING])
+	    nr[FTL_SEGMENT_DISCARD] || nr[FTL_SEGMENT_CLOSING] || nr[FTL_SEGMENT_CLEANING])
 		return;
 	/* There is no more than what is open. */
 	if (ftl->is_mixing)
@@ -486,6 +544,7 @@ static void gather(struct ftl *ftl)
 		return;
 	}
 	cleaner->stage = CLEANER_READ;
+	cleaner->next_read = 0;
 	pay(cleaner);
 	sort_batch(cleaner);
 	read_batch(ftl);
@@ -522,6 +581,7 @@ void cleaner_progress(struct ftl *ftl)
 		gather(ftl);
 		break;
 	case CLEANER_READ:
+		read_batch(ftl);
 		if (cleaner->nr_in_flight)
 			break;
 		check_batch(ftl);

@@ -3,7 +3,6 @@
 #include "flash/device.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 static bool is_inside(const struct flash_device *device, const struct flash_io *io, uint32_t unit)
 {
@@ -26,6 +25,24 @@ static bool is_memory_right(const struct flash_device *device, const struct flas
 			return false;
 	}
 	return sum == io->length;
+}
+
+bool flash_device_is_media_error(int result)
+{
+	switch (result) {
+	case -EIO:
+	case -ENODATA:	 /* the medium's, as the kernel says it */
+	case -EREMOTEIO: /* the target's                        */
+	case -EILSEQ:	 /* protection information is wrong     */
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool flash_device_is_gone(int result)
+{
+	return result == -ENODEV || result == -ENXIO;
 }
 
 int flash_device_check(const struct flash_device *device, const struct flash_io *io)

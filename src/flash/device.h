@@ -13,6 +13,8 @@
 #ifndef FLASH_DEVICE_H
 #define FLASH_DEVICE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 #include <urcu/list.h>
@@ -62,6 +64,11 @@ struct flash_device_ops {
 	int (*fd)(struct flash_device *device);
 	/* Nothing is in flight. */
 	void (*close)(struct flash_device *device);
+	/*
+	 * What is there that others made, as foreign.h says; blocks. NULL: it cannot know. Whether the first block has something is seen
+	 * without it.
+	 */
+	int (*foreign)(struct flash_device *device, char *what, size_t size);
 };
 
 /* Embedded by each implementation. Constant while it is open. */
@@ -88,10 +95,21 @@ static inline int flash_device_fd(struct flash_device *device)
 	return device->ops->fd(device);
 }
 
+static inline int flash_device_foreign(struct flash_device *device, char *what, size_t size)
+{
+	return device->ops->foreign ? device->ops->foreign(device, what, size) : 0;
+}
+
 static inline void flash_device_close(struct flash_device *device)
 {
 	device->ops->close(device);
 }
+
+/* Whether a result is about what lies there, and will be the same next time: not about the device as a whole, or a moment. */
+bool flash_device_is_media_error(int result);
+
+/* Whether it says that the device is there no more. */
+bool flash_device_is_gone(int result);
 
 /* For those who implement one: 0; -EINVAL: it does not keep to what is said above, or reaches beyond the device; -EOPNOTSUPP: a
  * discard where there is none. */

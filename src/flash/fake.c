@@ -414,7 +414,8 @@ static void fake_close(struct flash_device *device)
 	free(fake);
 }
 
-static const struct flash_device_ops fake_ops = {fake_submit, fake_poll, fake_fd, fake_close};
+static const struct flash_device_ops fake_ops = {
+	.submit = fake_submit, .poll = fake_poll, .fd = fake_fd, .close = fake_close};
 
 /* Without memory of its own yet. NULL: no memory. */
 static struct fake *make(const struct flash_fake_options *options, uint64_t seed)

@@ -91,6 +91,8 @@ enum format_record_type {
 	FORMAT_WORN, /* segment: a write in it failed                                                */
 	FORMAT_KEEP, /* id of a caller's record. Then FORMAT_KEEP_SLOTS slots that are its bytes     */
 	FORMAT_REMOVE, /* id                                                                           */
+	FORMAT_CARRY, /* lba, which lies nobody knows where, maybe at the place in `crc`: at this one from now on */
+	FORMAT_RELEASE, /* lba; place: it does not lie there                                            */
 	FORMAT_NR_RECORD_TYPES,
 };
 
@@ -113,9 +115,15 @@ _Static_assert(sizeof(struct format_journal_header) + 254 * sizeof(struct format
 
 /* Where a block lies, in blocks of the device, and the CRC32C of its address (8 bytes) and its data. */
 struct format_entry {
-	uint32_t place; /* 0: nowhere, zeros */
+	uint32_t place; /* 0: nowhere, zeros; or FORMAT_UNKNOWN */
 	uint32_t crc;
 };
+
+/*
+ * The block was written, or not, and nobody knows where it lies: what said so was damaged. No block of a segment has that
+ * number, since the superblock's copy comes behind them.
+ */
+#define FORMAT_UNKNOWN UINT32_MAX
 
 #define FORMAT_PAGE_ENTRIES 510U
 
@@ -148,7 +156,8 @@ struct format_tables {
 	uint32_t nr_records; /* struct format_table_record                  */
 	uint32_t nr_shares;  /* struct format_table_share                   */
 	uint32_t nr_lists;   /* struct format_table_list, each with its lbas */
-	uint32_t reserved[2];
+	uint32_t nr_leaked;  /* blocks that may be valid, and nobody's: at most */
+	uint32_t reserved;
 	/* struct format_table_segment of every segment follows; then a bit for each of its data blocks: valid */
 };
 _Static_assert(sizeof(struct format_tables) == 48, "tables");
@@ -163,9 +172,12 @@ struct format_table_segment {
 };
 _Static_assert(sizeof(struct format_table_segment) == 24, "segment");
 
+/* Of `page`: some of its entries are FORMAT_UNKNOWN, or it could not be read. */
+#define FORMAT_PAGE_DAMAGED (1U << 31)
+
 struct format_table_page {
 	uint32_t range;
-	uint32_t page;
+	uint32_t page; /* | FORMAT_PAGE_DAMAGED */
 	uint32_t slot; /* << 1 | which of the two counts */
 	uint32_t generation;
 };

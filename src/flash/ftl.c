@@ -64,11 +64,12 @@ static int make_pools(struct ftl *ftl)
 static void init_lists(struct ftl *ftl)
 {
 	struct cds_list_head *const lists[] = {
-		&ftl->order,	       &ftl->gets,	   &ftl->puts,		&ftl->sweeps,
-		&ftl->syncs,	       &ftl->ended_gets,   &ftl->ended_puts,	&ftl->ended_sweeps,
-		&ftl->ended_syncs,     &ftl->spare_pieces, &ftl->blocked,	&ftl->stalled,
-		&ftl->spare_writes,    &ftl->spare_reads,  &ftl->spare_bounces, &ftl->closing,
-		&ftl->spare_summaries,
+		&ftl->order,	     &ftl->gets,	 &ftl->puts,
+		&ftl->sweeps,	     &ftl->syncs,	 &ftl->ended_gets,
+		&ftl->ended_puts,    &ftl->ended_sweeps, &ftl->ended_syncs,
+		&ftl->spare_pieces,  &ftl->blocked,	 &ftl->stalled,
+		&ftl->lost,	     &ftl->spare_writes, &ftl->spare_reads,
+		&ftl->spare_bounces, &ftl->closing,	 &ftl->spare_summaries,
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
@@ -102,6 +103,8 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 		rc = checkpoint_open(ftl);
 	if (!rc)
 		rc = cleaner_open(&ftl->cleaner, ftl);
+	if (!rc)
+		rc = reclaim_open(&ftl->reclaim, ftl);
 	if (rc) {
 		ftl_free(ftl);
 		return rc;
@@ -112,6 +115,7 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 
 void ftl_free(struct ftl *ftl)
 {
+	reclaim_close(&ftl->reclaim);
 	cleaner_close(&ftl->cleaner);
 	checkpoint_close(ftl);
 	journal_close(&ftl->journal);
@@ -147,7 +151,7 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options)
 	rc = ftl_new(device, &layout, &ftl);
 	if (rc)
 		return rc;
-	rc = superblock_erase(device, &layout);
+	rc = superblock_erase(device);
 	journal_begin(&ftl->journal, 0, 1);
 	if (!rc)
 		rc = checkpoint_write_now(ftl);
@@ -190,6 +194,8 @@ void ftl_abandon(struct ftl *ftl)
 	ftl->is_abandoned = true;
 	if (!ftl->failed)
 		ftl->failed = -ECANCELED;
+	if (!ftl->journal.failed)
+		ftl->journal.failed = -ECANCELED;
 	/* What is in flight has memory of ours. */
 	while (flash_device_poll(ftl->device, -1) > 0)
 		;
@@ -226,6 +232,7 @@ void ftl_fail(struct ftl *ftl, int code)
 void order_begin(struct ftl *ftl, struct ftl_order *order)
 {
 	order->ticket = ++ftl->ticket;
+	order->is_awaited = order->is_recorded = false;
 	cds_list_add_tail(&order->node, &ftl->order);
 }
 
@@ -261,6 +268,29 @@ bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t 
 	return false;
 }
 
+bool order_is_recorded(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count)
+{
+	struct ftl_order *order;
+
+	cds_list_for_each_entry (order, &ftl->order, node) {
+		if (order->ticket >= ticket)
+			break;
+		if (!order->is_recorded && (count == FTL_ALL || order_overlaps(order, lba, count)))
+			return false;
+	}
+	return true;
+}
+
+void order_await(struct ftl *ftl, uint64_t lba, uint64_t count)
+{
+	struct ftl_order *order;
+
+	cds_list_for_each_entry (order, &ftl->order, node) {
+		if (count == FTL_ALL || order_overlaps(order, lba, count))
+			order->is_awaited = true;
+	}
+}
+
 bool ftl_is_range(uint64_t lba, uint64_t count)
 {
 	return ftl_lba_range(lba) < FTL_NR_RANGES && count <= UINT64_C(1) << 32 &&
@@ -278,6 +308,7 @@ void ftl_progress(struct ftl *ftl)
 	puts_progress(ftl);
 	append_progress(ftl);
 	cleaner_progress(ftl);
+	reclaim_progress(ftl);
 	if (!ftl->is_read_only) {
 		syncs_progress(ftl);
 		release_progress(ftl);
@@ -398,4 +429,6 @@ void ftl_stat(const struct ftl *ftl, struct ftl_stat *stat)
 	stat->journal_used = journal_used(&ftl->journal);
 	stat->journal_written = ftl->journal.nr_written;
 	stat->flushes += ftl->journal.nr_flushes;
+	stat->damaged_pages = ftl->map.nr_damaged;
+	stat->leaked_blocks = segments->nr_leaked;
 }

@@ -18,7 +18,8 @@
  *    ended with 0. Everything else is, block by block, old or new after a crash, never torn and never another block's.
  *  - A block that was never written, or was trimmed, reads as zeros.
  *  - A block that comes back from the device other than it was written is -EBADMSG (the checksum is of its address too, so a
- *    swapped or stale block is caught), one that the device cannot read -EIO; the others live on.
+ *    swapped or stale block is caught), one that the device cannot read -EIO; the others live on. So are the up to 510 blocks
+ *    of a page of the map, where it is that which cannot be read; puts of whole blocks and trims end that for their blocks.
  *  - -ENOSPC is said before anything is lost: reads, trims, syncs and the overwriting of blocks that are not shared go on.
  *  - Once the journal cannot be written any more all that would change something is -EIO, and reads go on.
  *
@@ -74,7 +75,7 @@ struct ftl_options {
 };
 
 /*
- * Makes an empty layer on `device`. Blocks. -EEXIST: its first block holds something (unless is_forced), -ENOSPC: it is too
+ * Makes an empty layer on `device`. Blocks. -EEXIST: it holds something (unless is_forced), which the line names, -ENOSPC: it is too
  * small, -EINVAL: its sector is neither 512 nor 4096; what the device says.
  */
 int ftl_create(struct flash_device *device, const struct ftl_options *options);
@@ -119,6 +120,8 @@ struct ftl_order {
 	uint64_t ticket;
 	uint64_t lba[2];
 	uint64_t count[2];
+	bool is_awaited;  /* a sync waits for it                          */
+	bool is_recorded; /* all its records are in the journal's blocks  */
 };
 
 /* Who waits for a page of the map. */
@@ -127,13 +130,16 @@ struct ftl_waiter {
 	void (*ready)(struct ftl_waiter *waiter, int result);
 };
 
+struct map_page;
+
 /* A trim or a clone, which go through their blocks a page of the map at a time. */
 struct ftl_sweep {
 	struct cds_list_head node;
 	struct ftl_order order;
 	struct ftl_waiter waiter;
 	struct ftl *ftl;
-	uint64_t position; /* blocks done */
+	struct map_page *page; /* that it waits for */
+	uint64_t position;     /* blocks done       */
 	int result;
 	uint64_t flushed; /* of the journal, before it may begin */
 	bool is_clone;
@@ -197,6 +203,8 @@ struct ftl_put {
 	struct ftl_order order;
 	size_t started; /* bytes */
 	unsigned nr_in_flight;
+	unsigned
+		nr_ahead; /* of them, those whose records are in the journal before their data is written */
 	unsigned iov_index;
 	size_t iov_offset;
 };
@@ -204,7 +212,10 @@ struct ftl_put {
 void ftl_get(struct ftl *ftl, struct ftl_get *get);
 void ftl_put(struct ftl *ftl, struct ftl_put *put);
 
-/* What was submitted before and changes blocks of [lba, lba + count) has ended and survives the loss of power. */
+/*
+ * What was submitted before and changes blocks of [lba, lba + count) has ended and survives the loss of power. Quickest when
+ * it is submitted together with a put, without a poll between: then data and journal are written at the same time.
+ */
 struct ftl_sync {
 	uint64_t lba;
 	uint64_t count;
@@ -214,7 +225,9 @@ struct ftl_sync {
 	/* the layer's until done */
 	struct cds_list_head node;
 	uint64_t ticket;
-	uint64_t target; /* of the journal; 0: what it waits for has not ended */
+	uint64_t target;  /* of the journal; 0: what it waits for has not ended        */
+	uint64_t ahead;	  /* what that will be; 0: not all records are in the journal */
+	uint64_t nr_void; /* how many were void then: if more are, it will not        */
 };
 
 /* All of a layer: lba 0, count FTL_ALL. */
@@ -319,9 +332,16 @@ struct ftl_stat {
 	uint64_t table_blocks;	  /* written by checkpoints                                       */
 	uint64_t journal_written; /* blocks of the journal                                        */
 	uint64_t device_writes;	  /* operations for puts: less than user_blocks where they gather */
+	uint64_t records_ahead;	  /* of the journal, appended before their data was written       */
+	uint64_t records_void;	  /* of them, those whose data could not be written               */
 	uint64_t flushes, checkpoints, discards;
 	uint64_t segments_cleaned;
 	uint64_t crc_errors, read_errors, write_errors;
+	/* of damage of the map */
+	uint32_t
+		damaged_pages; /* with blocks of which it is not known where they lie; as far as pages were read */
+	uint64_t
+		leaked_blocks; /* at most: of used_blocks, without being anybody's, until the cleaner sees them */
 	/* of recovery */
 	uint64_t replayed_blocks;  /* of the journal            */
 	uint64_t replayed_records; /* in them                   */
@@ -341,7 +361,8 @@ uint64_t ftl_next(struct ftl *ftl, uint64_t lba);
 
 /*
  * Counts everything anew from the map and compares it with the tables: valid blocks of each segment, sharing, slots. Reads all
- * map pages; blocks; no request is in flight. 0, or -EBADMSG and a line of what is wrong.
+ * map pages; blocks; no request is in flight. 0, or -EBADMSG and a line of what is wrong. What damaged pages do not tell is no
+ * error by itself.
  */
 int ftl_audit(struct ftl *ftl);
 

@@ -8,6 +8,7 @@
  * reserved, what it keeps of an old block is read), staged at the appender of its stream, gets its places in the stream's
  * open segment and is written there together with what else is staged. When that write has ended its records are appended and
  * the map is changed at once, in one function (ftl_record_put()): so the map in memory is always what the journal says.
+ * (Where a sync waits, the records go ahead of the write: ahead.c.)
  */
 #ifndef FLASH_FTL_PRIVATE_H
 #define FLASH_FTL_PRIVATE_H
@@ -33,7 +34,8 @@
 #define NR_WRITES	 32U
 #define NR_READS	 256U
 #define NR_STREAMS	 FTL_STREAMS_MAX
-#define CLEANER_BLOCKS	 64U  /* moved at a time                    */
+#define CLEANER_BLOCKS	 64U /* moved at a time                    */
+#define CLEANER_GAP	 2U /* blocks at most that are read, and not wanted, rather than read twice */
 #define CLEANER_RESERVE	 3U   /* free segments that are the cleaner's alone; see appender_for() */
 #define CLEANER_LAST	 2U   /* of them, what it takes only if it must     */
 #define CLEANER_RECORDS	 128U /* room in the journal that a batch needs at most */
@@ -73,8 +75,11 @@ struct piece {
 	unsigned stream; /* of all its blocks, when it is staged */
 	uint64_t pace;	 /* of the sequence that it is part of, as victim.h says; or 0 */
 	unsigned attempts;
-	uint32_t reserved; /* records of the journal                */
-	uint32_t growth;   /* blocks that will be in use when it is done */
+	uint32_t reserved;	     /* records of the journal                */
+	struct journal_block *ahead; /* holds that its records are from; NULL: it has none yet    */
+	uint64_t void_at;	     /* the journal's block of those that are void; 0: none are   */
+	int failure;	 /* that it will end with when they are past                   */
+	uint32_t growth; /* blocks that will be in use when it is done */
 	struct map_page *pages[2];
 	uint64_t pages_lba; /* the first block of pages[0] that is meant */
 	bool is_blocked;    /* by another piece or a sweep           */
@@ -154,11 +159,13 @@ struct cleaner {
 	uint32_t index;	       /* of the victim: where the next batch begins */
 	uint32_t nr;	       /* blocks in this batch                       */
 	uint32_t nr_left;      /* of them, not written yet                   */
+	uint32_t next_read;    /* of them: the first that no read was begun for */
 	unsigned nr_in_flight; /* reads                                 */
 	bool has_failed;       /* a block of the victim cannot be read, or is nobody's */
 	bool is_waiting;
-	int64_t credit;	      /* blocks it may move beside users' I/O        */
-	uint64_t seen_blocks; /* users' that it has got credit for     */
+	struct map_page *page; /* that it waits for */
+	int64_t credit;	       /* blocks it may move beside users' I/O        */
+	uint64_t seen_blocks;  /* users' that it has got credit for     */
 	uint64_t *summary;
 	char *memory;
 	/* the batch, as its blocks lie in the victim */
@@ -167,12 +174,14 @@ struct cleaner {
 		uint32_t from;
 		uint32_t crc;
 		uint8_t stream;
-		uint8_t slot; /* where it is in the arrays below */
+		uint8_t slot;	 /* where it is in the arrays below */
+		bool is_unknown; /* whose it may be does not know its place: it is moved as it is */
 	} blocks[CLEANER_BLOCKS];
 	/* the same by streams: for pieces, in the order of `memory` */
 	uint64_t lbas[CLEANER_BLOCKS];
 	uint32_t from[CLEANER_BLOCKS];
 	uint32_t crcs[CLEANER_BLOCKS];
+	bool has_crc[CLEANER_BLOCKS];
 	uint32_t nr_of_stream[NR_STREAMS];
 	struct piece pieces[NR_STREAMS];
 	struct ftl_waiter waiter;
@@ -180,9 +189,30 @@ struct cleaner {
 		struct flash_io io;
 		struct cleaner *cleaner;
 		uint32_t nr;
-	} reads[CLEANER_BLOCKS];	   /* of the blocks from the same index on */
-	struct iovec iovs[CLEANER_BLOCKS]; /* of the same blocks */
-	struct flash_io io;		   /* the summary */
+	} reads[CLEANER_BLOCKS];	       /* of the blocks from the same index on */
+	struct iovec iovs[2 * CLEANER_BLOCKS]; /* of the same blocks, and the gaps behind them */
+	struct flash_io io;		       /* the summary */
+	struct iovec iov;
+};
+
+/* Looks for blocks that are nobody's; see reclaim.c. */
+struct reclaim {
+	bool is_under_way;
+	bool is_reading;
+	bool is_waiting;  /* for a page of the map */
+	bool is_thorough; /* pages are read for it */
+	bool has_been_thorough;
+	bool is_complete; /* nothing was passed over yet                      */
+	bool has_believed; /* that who a block may be of refers to it, since his page is not in memory */
+	uint32_t at;	   /* the segment that is looked at                    */
+	uint32_t index;		 /* and its block                                    */
+	struct segment *segment; /* that one, taken, with its summary; NULL: not yet */
+	uint64_t nr_let_go;	 /* when it began                                    */
+	uint64_t nr_before;	 /* may have leaked before the layer was opened      */
+	uint64_t nr_unknown;	 /* how often somebody did not know whether a block is his */
+	uint64_t *summary;
+	struct ftl_waiter waiter;
+	struct flash_io io;
 	struct iovec iov;
 };
 
@@ -202,6 +232,7 @@ struct ftl {
 	struct journal journal;
 	struct checkpoint checkpoint;
 	struct cleaner cleaner;
+	struct reclaim reclaim;
 	struct records *records;
 	struct streams streams;
 
@@ -219,6 +250,7 @@ struct ftl {
 	struct cds_list_head spare_pieces;
 	struct cds_list_head blocked;
 	struct cds_list_head stalled; /* wait for a bounce or the journal      */
+	struct cds_list_head lost;    /* failed; they wait for a checkpoint    */
 	struct cds_list_head buckets[NR_BUCKETS];
 	uint64_t growth; /* blocks that pieces on their way will bring into use */
 
@@ -270,6 +302,10 @@ void order_end(struct ftl *ftl, struct ftl_order *order);
 bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count);
 /* Whether one that began before `ticket` and has not ended has blocks in common with that. */
 bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count);
+/* Whether all of those are puts whose records are in the journal. */
+bool order_is_recorded(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count);
+/* A sync with the next ticket waits for all that began and have those blocks. */
+void order_await(struct ftl *ftl, uint64_t lba, uint64_t count);
 /* Whether blocks lie in one range. */
 bool ftl_is_range(uint64_t lba, uint64_t count);
 
@@ -309,6 +345,21 @@ struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, uns
 /* Counts anew how many more blocks will be in use when it is done. */
 void piece_count(struct piece *piece);
 
+/* ---- ahead.c: records in the journal before their data is written ---- */
+
+/* The piece has its place and is about to be written: appends its records, if that is of use. */
+void ahead_place(struct piece *piece);
+/* It could not be written, and goes elsewhere, or fails: records that it has are void. */
+void ahead_void(struct piece *piece);
+/* It has been written, and had its records: the caller applies them. */
+void ahead_settle(struct piece *piece);
+/* Says whether all records of the put are in the journal; to be called when its pieces are other ones. */
+void ahead_note(struct ftl_put *put);
+/* A crash could still find it done: recovery would read its void records. */
+bool ahead_is_in_doubt(const struct piece *piece);
+/* Whether a write of the block is in flight that has its record. */
+bool ahead_has(struct ftl *ftl, uint64_t lba);
+
 /* ---- get.c, sync.c, sweep.c ---- */
 
 void gets_progress(struct ftl *ftl);
@@ -329,12 +380,31 @@ bool append_is_writing(const struct ftl *ftl);
 /* A summary as it is written, of `size` bytes. */
 void summary_encode(const struct segments *segments, const struct segment *segment, void *out,
 		    size_t size);
+/* Makes of a segment's summary, as it was read, the lbas alone. False: it is not that. */
+bool summary_decode(const struct segments *segments, const struct segment *segment, void *bytes);
+/* The operation that reads it; `done` is the caller's to say. */
+void summary_read_io(const struct ftl *ftl, const struct segment *segment, struct flash_io *io,
+		     struct iovec *iov, void *bytes);
 /* Frees segments that wait no longer. */
 void release_progress(struct ftl *ftl);
 
 static inline uint64_t piece_lba(const struct piece *piece, uint32_t i)
 {
 	return piece->lbas ? piece->lbas[i] : piece->lba + i;
+}
+
+/* What the map will say of its block `i`. */
+static inline struct format_entry piece_entry(const struct piece *piece, uint32_t i)
+{
+	return (struct format_entry){piece->place + i, piece->crcs[i]};
+}
+
+/* Where all pieces are that have blocks in common with one of that address. */
+static inline struct cds_list_head *piece_bucket(struct ftl *ftl, uint64_t lba)
+{
+	uint64_t hash = (lba >> WINDOW_BITS) * 0x9e3779b97f4a7c15U;
+
+	return &ftl->buckets[hash >> 32 & (NR_BUCKETS - 1)];
 }
 
 /* The page of one of its blocks, which are of a put. */
@@ -347,13 +417,22 @@ static inline struct map_page *piece_page(const struct piece *piece, uint64_t lb
 
 /* Appends the record, which the caller reserved, and applies it. `pace` is struct loss's. */
 void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace);
+/* The same in two steps. */
+void ftl_record_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry);
+void ftl_apply_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace);
 void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry);
+/* The block at `from`, which may be that of `lba`, of which nobody knows where it lies, is moved. */
+void ftl_record_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to);
+/* The block at `place` was that of `lba`, and has not been since that was not known. */
+void ftl_record_release(struct ftl *ftl, uint64_t lba, uint32_t place);
 void ftl_record_trim(struct ftl *ftl, uint64_t lba, uint32_t count);
 void ftl_record_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count);
 void ftl_record_change(struct ftl *ftl, const struct ftl_record_change *change);
 
 /* Apply alone, as replay does. 0 or -ENOMEM, -ENOSPC. */
 int apply_put(struct ftl *ftl, uint64_t lba, struct format_entry entry);
+int apply_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to);
+void apply_release(struct ftl *ftl, uint64_t lba, uint32_t place);
 void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count);
 int apply_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count);
 
@@ -376,7 +455,8 @@ uint32_t records_next(const struct records *records, uint32_t id);
 int ftl_recover(struct ftl *ftl);
 /* What the journal says since the checkpoint; its end. */
 int recover_replay(struct ftl *ftl, uint64_t *end);
-/* The segment is free, whatever it was: nothing in it is valid. */
+/* Nothing in the segment is valid: from whatever state it was in it goes as far as waiting to be free; and further, to be it. */
+void recover_retire(struct ftl *ftl, struct segment *segment);
 void recover_set_free(struct ftl *ftl, struct segment *segment);
 
 /* ---- cleaner.c, policy.c ---- */
@@ -385,6 +465,16 @@ int cleaner_open(struct cleaner *cleaner, struct ftl *ftl);
 void cleaner_close(struct cleaner *cleaner);
 void cleaner_progress(struct ftl *ftl);
 void cleaner_written(struct piece *piece, int result);
+
+/* ---- reclaim.c ---- */
+
+int reclaim_open(struct reclaim *reclaim, struct ftl *ftl);
+void reclaim_close(struct reclaim *reclaim);
+void reclaim_progress(struct ftl *ftl);
+/* There is no room: whether it is worth waiting for what is found. */
+bool reclaim_may_help(struct ftl *ftl);
+/* The block may be that of `lba`, and is not. False: the journal has no room now. */
+bool reclaim_release(struct ftl *ftl, uint32_t place, uint64_t lba);
 
 /* With `nr_streams`; 0: as many as pay. */
 void policy_open(struct ftl *ftl, unsigned nr_streams);

@@ -182,20 +182,26 @@ static void advance(struct ftl_get *get, size_t bytes)
 	get->started += bytes;
 }
 
-static void page_ready(struct ftl_waiter *waiter, int result)
+/* The block at the cursor cannot be found. */
+static void pass_over(struct ftl *ftl, struct ftl_get *get, int result)
 {
-	struct ftl_get *get = caa_container_of(waiter, struct ftl_get, waiter);
 	uint64_t byte = get->offset + get->started;
 	size_t bytes = FTL_BLOCK - byte % FTL_BLOCK;
 
-	get->is_waiting = false;
-	if (!result)
-		return;
-	/* This block cannot be found; the next one tries anew. */
 	if (bytes > get->length - get->started)
 		bytes = get->length - get->started;
-	page_ended(get->ftl, get, get->started, bytes, result);
+	page_ended(ftl, get, get->started, bytes, result);
 	advance(get, bytes);
+}
+
+static void page_ready(struct ftl_waiter *waiter, int result)
+{
+	struct ftl_get *get = caa_container_of(waiter, struct ftl_get, waiter);
+
+	get->is_waiting = false;
+	/* The next one tries anew. */
+	if (result)
+		pass_over(get->ftl, get, result);
 }
 
 /* How many blocks from `lba` on lie one behind the other, in one page of the map. */
@@ -296,6 +302,8 @@ static bool go_on(struct ftl *ftl, struct ftl_get *get)
 			map_load(page, &get->waiter);
 		} else if (!page || !map_entry(page, lba)->place) {
 			read_zeros(ftl, get, byte % FTL_BLOCK);
+		} else if (!map_is_known(map_entry(page, lba))) {
+			pass_over(ftl, get, map_tell_unknown(page, lba));
 		} else if (!begin_read(ftl, get, page, lba, byte % FTL_BLOCK)) {
 			return false;
 		}

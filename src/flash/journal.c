@@ -25,6 +25,7 @@ struct journal_block {
 	struct journal *journal;
 	uint64_t sequence;
 	unsigned attempts;
+	unsigned nr_holds;
 	bool has_ended;
 	struct {
 		alignas(FORMAT_BLOCK) struct format_journal_header header;
@@ -100,8 +101,8 @@ void journal_begin(struct journal *journal, uint64_t epoch, uint64_t sequence)
 {
 	journal->epoch = epoch;
 	journal->sequence = sequence;
-	journal->start = journal->written = journal->flushed = sequence;
-	journal->wanted = journal->goal = sequence;
+	journal->start = journal->written = journal->settled = journal->flushed = sequence;
+	journal->wanted = journal->goal = journal->ahead = sequence;
 }
 
 /* ---- room ---- */
@@ -120,21 +121,70 @@ static bool fits(const struct journal *journal, uint32_t records, uint32_t seals
 	return (uint64_t)journal_used(journal) + blocks_for(records) + seals < journal->nr_blocks;
 }
 
-bool journal_reserve(struct journal *journal, uint32_t nr, uint32_t kept)
+bool journal_reserve_spare(struct journal *journal, uint32_t nr, uint32_t kept)
 {
 	/* A checkpoint can always begin: a seal is kept back for it. */
-	if (!fits(journal, journal->reserved + nr + kept, 2)) {
-		journal->is_short = true;
+	if (!fits(journal, journal->reserved + nr + kept, 2))
 		return false;
-	}
 	journal->reserved += nr;
 	return true;
+}
+
+bool journal_reserve(struct journal *journal, uint32_t nr, uint32_t kept)
+{
+	if (journal_reserve_spare(journal, nr, kept))
+		return true;
+	journal->is_short = true;
+	return false;
 }
 
 void journal_unreserve(struct journal *journal, uint32_t nr)
 {
 	assert(journal->reserved >= nr);
 	journal->reserved -= nr;
+}
+
+/* ---- data that is yet to be written ---- */
+
+/* Lets go of the blocks that nothing is waited for of: of those that were written, up to the first that is held. */
+static void advance(struct journal *journal)
+{
+	struct journal_block *block, *next;
+
+	if (journal->failed)
+		return;
+	cds_list_for_each_entry_safe (block, next, &journal->writing, node) {
+		if (!block->has_ended)
+			return;
+		if (block->sequence == journal->written)
+			journal->written++;
+		if (block->nr_holds || block->sequence != journal->settled)
+			continue;
+		journal->settled++;
+		cds_list_del(&block->node);
+		cds_list_add(&block->node, &journal->spare);
+	}
+}
+
+struct journal_block *journal_hold(struct journal *journal)
+{
+	journal->nr_held++;
+	journal->open->nr_holds++;
+	return journal->open;
+}
+
+void journal_settle(struct journal *journal, struct journal_block *block)
+{
+	assert(block->nr_holds > 0);
+	journal->nr_held--;
+	block->nr_holds--;
+	advance(journal);
+}
+
+uint64_t journal_void(struct journal *journal, struct journal_block *block)
+{
+	journal->nr_held--;
+	return block == journal->open ? journal->sequence : block->sequence;
 }
 
 /* ---- writing ---- */
@@ -146,7 +196,7 @@ static void block_written(struct flash_io *io)
 	struct journal_block *block = caa_container_of(io, struct journal_block, io);
 	struct journal *journal = block->journal;
 
-	if (io->result && ++block->attempts < ATTEMPTS) {
+	if (io->result && !journal->failed && ++block->attempts < ATTEMPTS) {
 		submit(block);
 		return;
 	}
@@ -157,14 +207,7 @@ static void block_written(struct flash_io *io)
 		journal->failed = -EIO;
 	}
 	block->has_ended = true;
-	while (!journal->failed && !cds_list_empty(&journal->writing)) {
-		block = cds_list_first_entry(&journal->writing, struct journal_block, node);
-		if (!block->has_ended)
-			break;
-		journal->written = block->sequence + 1;
-		cds_list_del(&block->node);
-		cds_list_add(&block->node, &journal->spare);
-	}
+	advance(journal);
 }
 
 static void submit(struct journal_block *block)
@@ -276,19 +319,30 @@ void journal_want(struct journal *journal, uint64_t position)
 		journal->wanted = position;
 }
 
+void journal_want_written(struct journal *journal, uint64_t position)
+{
+	if (position > journal->ahead)
+		journal->ahead = position;
+}
+
 void journal_progress(struct journal *journal)
 {
-	if (journal->failed || journal->is_flushing || journal->flushed >= journal->wanted)
+	if (journal->failed)
+		return;
+	/* If there is no room now, what is here may be flushed all the same. */
+	if (journal->sequence < journal->ahead)
+		journal_seal(journal);
+	if (journal->is_flushing || journal->flushed >= journal->wanted)
 		return;
 	/* It does not move on with what is wanted: as long as more and more is, no flush would ever begin. */
 	if (journal->goal <= journal->flushed)
 		journal->goal = journal->wanted;
 	if (journal->sequence < journal->goal && !journal_seal(journal))
 		return;
-	if (journal->written < journal->goal)
+	if (journal->settled < journal->goal)
 		return;
 	journal->is_flushing = true;
-	journal->flushing = journal->written;
+	journal->flushing = journal->settled;
 	journal->flush = (struct flash_io){.opcode = FLASH_IO_FLUSH, .done = flush_ended};
 	journal->nr_flushes++;
 	flash_device_submit(journal->device, &journal->flush);
@@ -296,8 +350,16 @@ void journal_progress(struct journal *journal)
 
 void journal_release(struct journal *journal, uint64_t sequence)
 {
+	struct journal_block *block;
+
 	journal->start = sequence;
 	journal->is_short = false;
 	if (sequence > journal->flushed)
 		journal->flushed = sequence;
+	/* What is held there still is void, and nobody will look at it. */
+	cds_list_for_each_entry (block, &journal->writing, node) {
+		if (block->sequence < sequence)
+			block->nr_holds = 0;
+	}
+	advance(journal);
 }

@@ -49,21 +49,30 @@ static void free_page(struct map *map, struct map_page *page)
 	map->bytes -= sizeof(*page);
 }
 
+static void close_ranges(struct map *map)
+{
+	struct map_table *pages;
+
+	for (uint32_t range = 0; (pages = map_table_next(&map->ranges, &range)); range++) {
+		map_table_close(pages);
+		free(pages);
+	}
+	map_table_close(&map->ranges);
+}
+
 void map_close(struct map *map)
 {
 	for (uint32_t i = 0; map->slots && i < map->nr_slots; i++) {
 		if (map->slots[i].page)
 			free_page(map, map->slots[i].page);
 	}
-	for (uint32_t i = 0; i < map->nr_ranges; i++)
-		free(map->ranges[i].pages);
+	close_ranges(map);
 	while (map->spare_images) {
 		struct format_page *image = map->spare_images;
 
 		map->spare_images = next_image(image);
 		free(image);
 	}
-	free(map->ranges);
 	free(map->slots);
 	*map = (struct map){0};
 }
@@ -75,24 +84,17 @@ static uint32_t page_number(uint64_t lba)
 
 struct map_page *map_find(const struct map *map, uint64_t lba)
 {
-	uint32_t range = ftl_lba_range(lba), page = page_number(lba);
+	const struct map_table *pages = map_table_at(&map->ranges, ftl_lba_range(lba));
 
-	if (range >= map->nr_ranges || page >= map->ranges[range].nr)
-		return NULL;
-	return map->ranges[range].pages[page];
+	return pages ? map_table_at(pages, page_number(lba)) : NULL;
 }
 
 struct map_page *map_next(const struct map *map, uint64_t lba)
 {
-	uint32_t range = ftl_lba_range(lba);
+	const struct map_table *pages = map_table_at(&map->ranges, ftl_lba_range(lba));
+	uint32_t number = page_number(lba);
 
-	if (range >= map->nr_ranges)
-		return NULL;
-	for (uint32_t page = page_number(lba); page < map->ranges[range].nr; page++) {
-		if (map->ranges[range].pages[page])
-			return map->ranges[range].pages[page];
-	}
-	return NULL;
+	return pages ? map_table_next(pages, &number) : NULL;
 }
 
 uint64_t map_page_end(uint64_t lba)
@@ -104,52 +106,24 @@ uint64_t map_page_end(uint64_t lba)
 	return ((uint64_t)ftl_lba_range(lba) << 32) + end;
 }
 
-/* Makes `array` at least `wanted` long by doubling, the new part zero. */
-static int grow(struct map *map, void *array, uint32_t *nr, size_t size, uint32_t wanted)
+/* Where a page of that number is kept; NULL: no memory. */
+static void **make_place(struct map *map, uint32_t range, uint32_t page)
 {
-	uint64_t more = *nr ? *nr : 8;
-	void *old, *new;
+	void **place = map_table_place(&map->ranges, range, &map->bytes);
 
-	memcpy(&old, array, sizeof(old));
-	while (more < wanted)
-		more *= 2;
-	if (more > UINT32_MAX)
-		more = UINT32_MAX;
-	new = realloc(old, more * size);
-	if (!new)
-		return error_code(-ENOMEM);
-	memset((char *)new + *nr *size, 0, (more - *nr) * size);
-	map->bytes += (more - *nr) * size;
-	memcpy(array, &new, sizeof(new));
-	*nr = (uint32_t)more;
-	return 0;
-}
-
-/* Where a page of that number is kept. */
-static int make_place(struct map *map, uint32_t range, uint32_t page, struct map_page ***out)
-{
-	int rc = 0;
-
-	if (range >= map->nr_ranges)
-		rc = grow(map, &map->ranges, &map->nr_ranges, sizeof(*map->ranges), range + 1);
-	if (!rc && page >= map->ranges[range].nr)
-		rc = grow(map, &map->ranges[range].pages, &map->ranges[range].nr,
-			  sizeof(struct map_page *), page + 1);
-	if (!rc)
-		*out = &map->ranges[range].pages[page];
-	return rc;
+	if (place && !*place) {
+		*place = calloc(1, sizeof(struct map_table));
+		map->bytes += *place ? sizeof(struct map_table) : 0;
+	}
+	return place && *place ? map_table_place(*place, page, &map->bytes) : NULL;
 }
 
 static int new_page(struct map *map, uint32_t range, uint32_t number, uint32_t slot,
 		    struct map_page **out)
 {
-	struct map_page **place;
-	struct map_page *page;
-	int rc = make_place(map, range, number, &place);
+	void **place = make_place(map, range, number);
+	struct map_page *page = place ? calloc(1, sizeof(*page)) : NULL;
 
-	if (rc)
-		return rc;
-	page = calloc(1, sizeof(*page));
 	if (!page)
 		return error_code(-ENOMEM);
 	map->bytes += sizeof(*page);
@@ -180,7 +154,8 @@ static void drop_page(struct map_page *page)
 
 	map->slots[page->slot].page = NULL;
 	map->nr_slots_used--;
-	map->ranges[page->range].pages[page->page] = NULL;
+	/* Which takes no memory, since it is there. */
+	*make_place(map, page->range, page->page) = NULL;
 	free_page(map, page);
 }
 
@@ -241,16 +216,18 @@ int map_make(struct map *map, uint64_t lba, struct map_page **out)
 
 int map_restore(struct map *map, const struct format_table_page *entry)
 {
-	uint32_t slot = entry->slot >> 1;
+	uint32_t slot = entry->slot >> 1, number = entry->page & ~FORMAT_PAGE_DAMAGED;
 	struct map_page *page;
 
 	if (slot >= map->nr_slots || map->slots[slot].page || entry->range >= FTL_NR_RANGES ||
-	    entry->page > UINT32_MAX / FORMAT_PAGE_ENTRIES ||
-	    map_find(map, ftl_lba(entry->range, entry->page * FORMAT_PAGE_ENTRIES)))
+	    number > UINT32_MAX / FORMAT_PAGE_ENTRIES ||
+	    map_find(map, ftl_lba(entry->range, number * FORMAT_PAGE_ENTRIES)))
 		return error_fail(-EBADMSG, "open a flash layer: its map's directory is damaged");
 	map->slots[slot].generation = entry->generation;
 	map->slots[slot].copy = entry->slot & 1;
-	return new_page(map, entry->range, entry->page, slot, &page);
+	map->slots[slot].is_damaged = entry->page & FORMAT_PAGE_DAMAGED;
+	map->nr_damaged += map->slots[slot].is_damaged;
+	return new_page(map, entry->range, number, slot, &page);
 }
 
 /* ---- reading ---- */
@@ -265,49 +242,129 @@ static uint32_t page_crc(struct format_page *page)
 	return made;
 }
 
-/* Nobody has changed its entries since the checkpoint that wrote them: the blocks are valid still. */
-static bool is_sane(const struct map_page *page)
+bool map_is_damage(int code)
 {
-	const struct segments *segments = page->map->segments;
-
-	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES; i++) {
-		uint32_t place = page->data->entries[i].place;
-
-		if (place &&
-		    (!segments_is_place(segments, place) || !segments_is_valid(segments, place)))
-			return false;
-	}
-	return true;
+	return code == -EBADMSG || flash_device_is_media_error(code);
 }
 
-static int check_loaded(struct map_page *page)
+int map_tell_unknown(const struct map_page *page, uint64_t lba)
 {
-	struct format_page *data = page->data;
+	if (map_is_known(map_entry(page, lba)))
+		return 0;
+	return error_fail(page->damage ? page->damage : -EBADMSG,
+			  "find block %u of range %u: the page of the map that says where it lies "
+			  "was damaged; write the whole block anew, or trim it",
+			  ftl_lba_block(lba), page->range);
+}
 
+static int check_loaded(const struct map_page *page, struct format_page *data)
+{
 	if (data->crc == page_crc(data) && data->range == page->range && data->page == page->page &&
-	    data->generation == page->map->slots[page->slot].generation && is_sane(page))
+	    data->generation == page->map->slots[page->slot].generation)
 		return 0;
 	return error_fail(-EBADMSG, "read a page of the map: page %u of range %u is damaged",
 			  page->page, page->range);
 }
 
+/* Whether the entry can be. Nobody has changed it since the checkpoint that wrote it: its block is valid still. */
+static bool is_sane(const struct map_page *page, const struct format_entry *entry)
+{
+	const struct segments *segments = page->map->segments;
+
+	return !entry->place || !map_is_known(entry) ||
+	       (segments_is_place(segments, entry->place) &&
+		segments_is_valid(segments, entry->place));
+}
+
+/* Tells of its slot what is known of it. */
+static void note_damage(struct map_page *page, bool is_damaged)
+{
+	struct map *map = page->map;
+	struct map_slot *slot = &map->slots[page->slot];
+
+	map->nr_damaged += is_damaged;
+	map->nr_damaged -= slot->is_damaged;
+	slot->is_damaged = is_damaged;
+}
+
+static void tell_lost(const struct map_page *page, uint32_t nr, int code)
+{
+	page->map->is_lossy = true;
+	log_error("flash: %u blocks from %u of range %u on cannot be found: %s", nr,
+		  page->page * FORMAT_PAGE_ENTRIES, page->range, afar_strerror(code));
+}
+
+static void take_loaded(struct map_page *page)
+{
+	uint32_t nr_insane = 0;
+
+	page->damage = -EBADMSG;
+	page->nr_mapped = page->nr_unknown = 0;
+	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES; i++) {
+		struct format_entry *entry = &page->data->entries[i];
+
+		if (!is_sane(page, entry)) {
+			*entry = (struct format_entry){.place = FORMAT_UNKNOWN};
+			nr_insane++;
+		}
+		page->nr_mapped += entry->place != 0;
+		page->nr_unknown += !map_is_known(entry);
+	}
+	page->map->nr_insane += nr_insane;
+	if (nr_insane)
+		tell_lost(page, nr_insane, -EBADMSG);
+	note_damage(page, page->nr_unknown > 0);
+}
+
+int map_give_up(struct map_page *page, int code)
+{
+	uint64_t first = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES);
+	uint32_t nr = (uint32_t)(map_page_end(first) - first);
+	int rc;
+
+	if (page->data)
+		return 0;
+	rc = give_memory(page);
+	if (rc)
+		return rc;
+	memset(page->data, 0, sizeof(*page->data));
+	for (uint32_t i = 0; i < nr; i++)
+		page->data->entries[i].place = FORMAT_UNKNOWN;
+	page->nr_mapped = page->nr_unknown = nr;
+	page->damage = code;
+	note_damage(page, true);
+	tell_lost(page, nr, code);
+	return 0;
+}
+
+static void read_page(struct map_page *page);
+
 static void loaded(struct flash_io *io)
 {
 	struct map_page *page = caa_container_of(io, struct map_page, io);
-	int rc = io->result ? io->result : check_loaded(page);
+	int rc = io->result ? io->result : check_loaded(page, page->data);
 	struct cds_list_head waiters;
 
+	/* What is wrong on the way only is right the second time. */
+	if (rc && map_is_damage(rc) && !page->is_reread) {
+		page->is_reread = true;
+		read_page(page);
+		return;
+	}
 	page->is_loading = false;
 	page->map->nr_loading--;
 	if (rc) {
-		log_error("flash: page %u of range %u of the map cannot be read: %s", page->page,
-			  page->range, afar_strerror(rc));
+		/* Once, however many ask. */
+		if (page->damage != rc)
+			log_error("flash: page %u of range %u of the map cannot be read: %s",
+				  page->page, page->range, afar_strerror(rc));
+		page->damage = rc;
+		note_damage(page, map_is_damage(rc));
 		page->map->bytes -= sizeof(*page->data);
 		free(page->data);
 		page->data = NULL;
 	} else {
-		for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES; i++)
-			page->nr_mapped += page->data->entries[i].place != 0;
+		take_loaded(page);
 	}
 	/* Whoever is called may wait anew. */
 	CDS_INIT_LIST_HEAD(&waiters);
@@ -323,21 +380,11 @@ static void loaded(struct flash_io *io)
 	page->pins--;
 }
 
-void map_load(struct map_page *page, struct ftl_waiter *waiter)
+static void read_page(struct map_page *page)
 {
 	struct map *map = page->map;
 	const struct map_slot *slot = &map->slots[page->slot];
 
-	assert(!map_is_loaded(page));
-	if (!page->is_loading && give_memory(page)) {
-		waiter->ready(waiter, -ENOMEM);
-		return;
-	}
-	cds_list_add_tail(&waiter->node, &page->waiters);
-	if (page->is_loading)
-		return;
-	page->is_loading = true;
-	map->nr_loading++;
 	page->iov = (struct iovec){page->data, FORMAT_BLOCK};
 	page->io = (struct flash_io){
 		.opcode = FLASH_IO_READ,
@@ -348,6 +395,22 @@ void map_load(struct map_page *page, struct ftl_waiter *waiter)
 		.done = loaded,
 	};
 	flash_device_submit(map->device, &page->io);
+}
+
+void map_load(struct map_page *page, struct ftl_waiter *waiter)
+{
+	assert(!map_is_loaded(page));
+	if (!page->is_loading && give_memory(page)) {
+		waiter->ready(waiter, -ENOMEM);
+		return;
+	}
+	cds_list_add_tail(&waiter->node, &page->waiters);
+	if (page->is_loading)
+		return;
+	page->is_loading = true;
+	page->is_reread = false;
+	page->map->nr_loading++;
+	read_page(page);
 }
 
 /* ---- changing ---- */
@@ -370,12 +433,22 @@ static void keep_image(struct map_page *page)
 	page->image = image;
 }
 
+static void count_unknown(struct map_page *page, const struct format_entry *old,
+			  const struct format_entry *new)
+{
+	page->nr_unknown += !map_is_known(new);
+	page->nr_unknown -= !map_is_known(old);
+	note_damage(page, page->nr_unknown > 0);
+}
+
 void map_set(struct map_page *page, uint64_t lba, struct format_entry entry)
 {
 	struct format_entry *at = &page->data->entries[(uint32_t)lba % FORMAT_PAGE_ENTRIES];
 
 	if (page->is_frozen && !page->image)
 		keep_image(page);
+	if (page->nr_unknown || !map_is_known(&entry))
+		count_unknown(page, at, &entry);
 	page->nr_mapped += entry.place != 0;
 	page->nr_mapped -= at->place != 0;
 	*at = entry;

@@ -11,6 +11,11 @@
  *  - A page that is `frozen` is as it was when the checkpoint began until it was copied out: who changes it first keeps what
  *    it was (`image`).
  *  - A page that is pinned, or waited for, stays.
+ *
+ * Damage: a page that cannot be read, or is not the one that the directory means, is damaged: whoever reads it gets the error,
+ * each time anew. Who is to change it gives it up first: all its entries are FORMAT_UNKNOWN then, and become known one by one
+ * as blocks are put and trimmed. The next checkpoint writes it like that, so it stays damaged where it is. Entries that
+ * contradict the segments' tables are FORMAT_UNKNOWN by themselves.
  */
 #ifndef FLASH_MAP_H
 #define FLASH_MAP_H
@@ -22,6 +27,7 @@
 #include "flash/device.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
+#include "flash/map_table.h"
 #include "flash/segments.h"
 
 struct map_page {
@@ -31,7 +37,10 @@ struct map_page {
 	uint32_t page;
 	uint32_t slot;
 	uint32_t pins;
-	uint32_t nr_mapped; /* entries that are somewhere; known once it was read   */
+	uint32_t nr_mapped;  /* entries that are not nowhere; known once it was read   */
+	uint32_t nr_unknown; /* of them, FORMAT_UNKNOWN                               */
+	int damage;	     /* why entries are unknown; 0: they were already, or are another's */
+	bool is_reread;	     /* it could not be read at once                          */
 	bool is_loading;
 	bool is_dirty;
 	bool is_frozen;
@@ -49,11 +58,7 @@ struct map_slot {
 	struct map_page *page; /* NULL: none has it                          */
 	uint32_t generation;   /* of the copy that counts; 0: there is none  */
 	uint8_t copy;
-};
-
-struct map_range {
-	struct map_page **pages;
-	uint32_t nr; /* of the array */
+	bool is_damaged; /* entries of its page are unknown, or it could not be read */
 };
 
 struct map {
@@ -64,11 +69,13 @@ struct map {
 	uint32_t nr_slots_used;
 	uint32_t next_slot; /* where the search for a free one goes on */
 	struct map_slot *slots;
-	struct map_range *ranges;
-	uint32_t nr_ranges; /* of the array */
+	struct map_table ranges; /* of each range that had a page, the table of its pages */
 	struct cds_list_head changed;
 	struct format_page *spare_images; /* chained by their first word */
 	uint64_t bytes;			  /* of memory                   */
+	uint32_t nr_damaged;		  /* slots that are, as far as was seen */
+	uint32_t nr_insane;		  /* entries that contradicted the segments' tables */
+	bool is_lossy; /* pages were found damaged since the layer was opened                   */
 	unsigned nr_loading;
 	bool is_image_lost; /* no memory for one: the checkpoint under way must not be committed */
 };
@@ -99,6 +106,23 @@ static inline bool map_is_loaded(const struct map_page *page)
 
 /* Reads it, or waits with those who do, then ready(). It is not loaded. */
 void map_load(struct map_page *page, struct ftl_waiter *waiter);
+
+/* Whether what map_load() said is damage of the page, which will not pass. */
+bool map_is_damage(int code);
+
+/*
+ * map_load() said that it is damaged: nobody knows where its blocks lie, from now on and until they are put or trimmed.
+ * Whoever loads it meanwhile is waited for. -ENOMEM.
+ */
+int map_give_up(struct map_page *page, int code);
+
+static inline bool map_is_known(const struct format_entry *entry)
+{
+	return entry->place != FORMAT_UNKNOWN;
+}
+
+/* 0, or -EBADMSG, or what else was said of the page, and a line: nobody knows where the block lies. Its page is loaded. */
+int map_tell_unknown(const struct map_page *page, uint64_t lba);
 
 static inline void map_pin(struct map_page *page)
 {

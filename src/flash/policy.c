@@ -42,7 +42,8 @@ void policy_put(struct ftl *ftl, struct piece *piece)
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
 		uint64_t lba = piece->lba + i, pace;
 		struct map_page *page = piece_page(piece, lba);
-		uint32_t place = map_entry(page, lba)->place;
+		const struct format_entry *entry = map_entry(page, lba);
+		uint32_t place = map_is_known(entry) ? entry->place : 0;
 		struct streams_put put = {.lba = lba,
 					  .now = segments->clock + i,
 					  .is_overwrite = place != 0,

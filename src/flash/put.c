@@ -15,13 +15,6 @@
 
 static void piece_step(struct piece *piece);
 
-static struct cds_list_head *bucket_of(struct ftl *ftl, uint64_t lba)
-{
-	uint64_t hash = (lba >> WINDOW_BITS) * 0x9e3779b97f4a7c15U;
-
-	return &ftl->buckets[hash >> 32 & (NR_BUCKETS - 1)];
-}
-
 /*
  * Three take pieces, and who comes later on the way of a write must find one while those before it have taken all they may: else
  * what holds pieces could wait for one. Parts that are split off are given back when they are written.
@@ -75,23 +68,45 @@ static void piece_end(struct piece *piece, int result)
 		put->result = result;
 	if (--put->nr_in_flight == 0 && put->started == put->length)
 		put_ended(ftl, put);
+	else
+		ahead_note(put);
+}
+
+/* Those that a checkpoint is behind of now. */
+static void end_lost(struct ftl *ftl)
+{
+	struct piece *piece, *next;
+
+	cds_list_for_each_entry_safe (piece, next, &ftl->lost, node) {
+		if (ahead_is_in_doubt(piece))
+			continue;
+		cds_list_del(&piece->node);
+		piece_end(piece, piece->failure);
+	}
 }
 
 /* Records and map, once the data is there. */
 static int record(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
+	bool has_records = piece->ahead != NULL;
 	int refusal = ftl_refusal(ftl);
 
+	if (has_records)
+		ahead_settle(piece);
 	if (refusal)
 		return refusal;
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
+		struct format_entry entry = piece_entry(piece, i);
+
 		ftl->segments.clock++;
-		ftl_record_put(ftl, piece->lba + i,
-			       (struct format_entry){piece->place + i, piece->crcs[i]},
-			       piece->pace);
+		if (has_records)
+			ftl_apply_ahead(ftl, piece->lba + i, entry, piece->pace);
+		else
+			ftl_record_put(ftl, piece->lba + i, entry, piece->pace);
 	}
-	piece->reserved -= piece->nr_blocks;
+	if (!has_records)
+		piece->reserved -= piece->nr_blocks;
 	return 0;
 }
 
@@ -99,6 +114,11 @@ void piece_written(struct piece *piece, int result)
 {
 	if (!piece->put) {
 		cleaner_written(piece, result);
+		return;
+	}
+	if (result && ahead_is_in_doubt(piece)) {
+		piece->failure = result;
+		cds_list_add_tail(&piece->node, &piece->ftl->lost);
 		return;
 	}
 	piece_end(piece, result ? result : record(piece));
@@ -118,7 +138,7 @@ static bool is_blocked(struct piece *piece)
 	struct piece *other;
 	struct ftl_sweep *sweep;
 
-	cds_list_for_each_entry (other, bucket_of(ftl, piece->lba), bucket) {
+	cds_list_for_each_entry (other, piece_bucket(ftl, piece->lba), bucket) {
 		if (other == piece)
 			break;
 		if (is_before(other, piece->ticket, piece->lba, piece->nr_blocks))
@@ -139,10 +159,27 @@ static void stall(struct piece *piece)
 	cds_list_add_tail(&piece->node, &piece->ftl->stalled);
 }
 
+static bool is_whole(const struct piece *piece)
+{
+	return piece->bytes % FTL_BLOCK == 0;
+}
+
+/* The page is damaged. What it says is not wanted by whole blocks: they are written, and the rest of it is unknown. */
+static int do_without(struct piece *piece, int damage)
+{
+	unsigned i = piece->pages[1] && map_is_loaded(piece->pages[0]);
+
+	if (!map_is_damage(damage) || !is_whole(piece) || ftl_refusal(piece->ftl))
+		return damage;
+	return map_give_up(piece->pages[i], damage);
+}
+
 static void page_ready(struct ftl_waiter *waiter, int result)
 {
 	struct piece *piece = caa_container_of(waiter, struct piece, waiter);
 
+	if (result)
+		result = do_without(piece, result);
 	if (result)
 		piece_end(piece, result);
 	else
@@ -182,10 +219,11 @@ static uint32_t growth_of(struct piece *piece)
 	uint32_t growth = 0;
 
 	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
-		uint32_t place =
-			map_entry(piece_page(piece, piece->lba + i), piece->lba + i)->place;
+		const struct format_entry *entry =
+			map_entry(piece_page(piece, piece->lba + i), piece->lba + i);
 
-		growth += !place || segments_is_shared(&piece->ftl->segments, place);
+		growth += !entry->place || !map_is_known(entry) ||
+			  segments_is_shared(&piece->ftl->segments, entry->place);
 	}
 	return growth;
 }
@@ -201,7 +239,7 @@ void piece_count(struct piece *piece)
 	piece->is_counted = true;
 }
 
-/* True: there is room for it. False: it has ended. */
+/* True: there is room for it. False: it waits, or has ended. */
 static bool has_space(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -211,6 +249,12 @@ static bool has_space(struct piece *piece)
 		return true;
 	piece_count(piece);
 	if (piece->growth && ftl->segments.used + ftl->growth > capacity) {
+		if (reclaim_may_help(ftl)) {
+			ftl->growth -= piece->growth;
+			piece->is_counted = false;
+			stall(piece);
+			return false;
+		}
 		piece_end(piece, error_fail(-ENOSPC,
 					    "write a block: all %llu blocks are in use; "
 					    "trim some",
@@ -260,7 +304,7 @@ static void read_old(struct piece *piece, const struct format_entry *entry)
 	flash_device_submit(ftl->device, &piece->io);
 }
 
-/* True: the piece's bytes are as they are to be written. False: it waits. */
+/* True: the piece's bytes are as they are to be written. False: it waits, or has ended. */
 static bool has_memory(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -276,8 +320,15 @@ static bool has_memory(struct piece *piece)
 		}
 		piece->memory = piece->bounce->bytes;
 	}
-	if (piece->bytes % FTL_BLOCK && !piece->is_read) {
-		entry = map_entry(piece_page(piece, piece->lba), piece->lba);
+	if (!is_whole(piece) && !piece->is_read) {
+		struct map_page *page = piece_page(piece, piece->lba);
+		int rc = map_tell_unknown(page, piece->lba);
+
+		if (rc) {
+			piece_end(piece, rc);
+			return false;
+		}
+		entry = map_entry(page, piece->lba);
 		if (entry->place) {
 			read_old(piece, entry);
 			return false;
@@ -406,6 +457,8 @@ static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
 	piece->memory = NULL;
 	piece->bounce = NULL;
 	piece->attempts = piece->reserved = piece->growth = 0;
+	piece->ahead = NULL;
+	piece->void_at = 0;
 	piece->pages[0] = piece->pages[1] = NULL;
 	piece->is_direct = piece->is_counted = piece->is_read = piece->is_ready = false;
 	piece->iov_index = put->iov_index;
@@ -427,7 +480,7 @@ static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
 
 static void begin(struct ftl *ftl, struct piece *piece)
 {
-	cds_list_add_tail(&piece->bucket, bucket_of(ftl, piece->lba));
+	cds_list_add_tail(&piece->bucket, piece_bucket(ftl, piece->lba));
 	piece->is_blocked = is_blocked(piece);
 	if (piece->is_blocked)
 		cds_list_add_tail(&piece->node, &ftl->blocked);
@@ -454,6 +507,8 @@ static bool go_on(struct ftl *ftl, struct ftl_put *put)
 	cds_list_del(&put->node);
 	if (put->nr_in_flight == 0)
 		put_ended(ftl, put);
+	else
+		ahead_note(put);
 	return true;
 }
 
@@ -487,6 +542,7 @@ static void unblock(struct ftl *ftl)
 
 void puts_progress(struct ftl *ftl)
 {
+	end_lost(ftl);
 	retry(&ftl->stalled);
 	while (ftl->is_unblocked)
 		unblock(ftl);
@@ -521,7 +577,7 @@ void ftl_put(struct ftl *ftl, struct ftl_put *put)
 	ftl->nr_requests++;
 	ftl->counts.puts++;
 	put->started = 0;
-	put->nr_in_flight = 0;
+	put->nr_in_flight = put->nr_ahead = 0;
 	put->iov_index = 0;
 	put->iov_offset = 0;
 	put->result = check_put(put);

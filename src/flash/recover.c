@@ -3,8 +3,8 @@
  * What a crash leaves: the last committed checkpoint is read, and the journal from there on replayed, as far as it goes
  * without a gap. Then a checkpoint is written, from which a journal of a new epoch begins: what lies in the ring behind the
  * gap is never believed, not now, since it does not follow, nor later, since its epoch is another. Nothing else is written
- * before that one is committed, but summaries of segments that are closed, where nothing else is; so recovery can be cut as
- * often as one likes.
+ * before that one is committed, but summaries of segments that are closed, and zeros in the gap, where nothing else is; so
+ * recovery can be cut as often as one likes.
  */
 #include <errno.h>
 #include <string.h>
@@ -74,13 +74,7 @@ static int settle_segment(struct ftl *ftl, struct segment *segment)
 		return 0;
 	}
 	/* Worn, and empty: given up for good. */
-	segment_drop_list(segments, segment);
-	if (segment->state == FTL_SEGMENT_OPEN)
-		segment_set_state(segments, segment, FTL_SEGMENT_CLOSING);
-	if (segment->state == FTL_SEGMENT_CLOSING)
-		segment_set_state(segments, segment, FTL_SEGMENT_FULL);
-	if (segment->state == FTL_SEGMENT_FULL)
-		segment_retire(segments, segment, 0);
+	recover_retire(ftl, segment);
 	segments->nr_worn--;
 	segment_set_state(segments, segment, FTL_SEGMENT_BAD);
 	return 0;
@@ -125,6 +119,21 @@ static int read_checkpoint(struct ftl *ftl)
 	return tables_decode(ftl, checkpoint->anchor.tables_bytes);
 }
 
+/*
+ * What is torn where the journal goes on must not be made whole by the next block, should that be torn as well: it would look like
+ * one that came later than the anchor. Where the ring is full there is no gap.
+ */
+static int clear_gap(struct ftl *ftl, uint64_t sequence)
+{
+	const struct format_superblock *layout = &ftl->layout;
+
+	if (sequence - ftl->checkpoint.anchor.sequence >= layout->journal_blocks)
+		return 0;
+	memset(ftl->summary_memory, 0, FORMAT_BLOCK);
+	return blocking_write(ftl->device, layout->journal_at + sequence % layout->journal_blocks,
+			      ftl->summary_memory, 1, 0);
+}
+
 static int go_on_from(struct ftl *ftl, uint64_t sequence)
 {
 	uint64_t epoch;
@@ -135,7 +144,9 @@ static int go_on_from(struct ftl *ftl, uint64_t sequence)
 	journal_begin(&ftl->journal, epoch, sequence);
 	if (ftl->is_read_only)
 		return 0;
-	rc = settle_segments(ftl);
+	rc = clear_gap(ftl, sequence);
+	if (!rc)
+		rc = settle_segments(ftl);
 	if (!rc)
 		rc = segments_index(&ftl->segments, ftl->streams.nr);
 	if (!rc)

@@ -3,10 +3,11 @@
  * The journal, read and replayed, as far as it goes without a gap.
  *
  * Records of blocks that had been flushed when the last block found was written are true. Of those behind, the data may be
- * missing although the record is there; it is read, and what is not there is left out: the block stays what it was. What is
- * left out, or taken though a later record makes it void, can do no harm: a place is written anew only when every record that
- * made it invalid was durable, so whoever referred to it has a later record, which is found. And as the block that tells of a
- * segment's opening says that those records were flushed, no segment is found opened anew of which a record is left out.
+ * missing although the record is there; it is read, and what is not there is left out: the block stays what it was. (Records
+ * whose write failed are all behind: ahead.c.) What is left out, or taken though a later record makes it void, can do no harm:
+ * a place is written anew only when every record that made it invalid was durable, so whoever referred to it has a later
+ * record, which is found. And as the block that tells of a segment's opening says that those records were flushed, no segment
+ * is found opened anew of which a record is left out.
  *
  * A clone of a block whose last record was left out is left out too, for that block: it would make the target something that
  * it never was. So a block is marked as lost from a record that is left out until the next one that is not.
@@ -233,13 +234,18 @@ static int gather_chunk(struct replay *replay, uint64_t sequence, int nr)
 struct load {
 	struct ftl_waiter waiter;
 	struct replay *replay;
+	struct map_page *page;
 };
 
+/* Of a page that is damaged there is left what the journal says. */
 static void loaded(struct ftl_waiter *waiter, int result)
 {
-	struct replay *replay = caa_container_of(waiter, struct load, waiter)->replay;
+	struct load *load = caa_container_of(waiter, struct load, waiter);
+	struct replay *replay = load->replay;
 
 	replay->nr_loading--;
+	if (map_is_damage(result))
+		result = map_give_up(load->page, result);
 	if (result && !replay->result)
 		replay->result =
 			error_fail(result, "open a flash layer: its map cannot be read: %s",
@@ -272,7 +278,8 @@ static int load_pages(struct replay *replay, int nr)
 			page = map_find(&replay->ftl->map, subject_of(record));
 			if (!page || page->data)
 				continue;
-			loads[nr_used] = (struct load){.waiter.ready = loaded, .replay = replay};
+			loads[nr_used] = (struct load){
+				.waiter.ready = loaded, .replay = replay, .page = page};
 			replay->nr_loading++;
 			map_load(page, &loads[nr_used].waiter);
 			if (++nr_used == LOADS) {
@@ -287,7 +294,7 @@ static int load_pages(struct replay *replay, int nr)
 	return wait_loads(replay);
 }
 
-void recover_set_free(struct ftl *ftl, struct segment *segment)
+void recover_retire(struct ftl *ftl, struct segment *segment)
 {
 	struct segments *segments = &ftl->segments;
 
@@ -298,6 +305,13 @@ void recover_set_free(struct ftl *ftl, struct segment *segment)
 		segment_set_state(segments, segment, FTL_SEGMENT_FULL);
 	if (segment->state == FTL_SEGMENT_FULL)
 		segment_retire(segments, segment, 0);
+}
+
+void recover_set_free(struct ftl *ftl, struct segment *segment)
+{
+	struct segments *segments = &ftl->segments;
+
+	recover_retire(ftl, segment);
 	if (segment->state == FTL_SEGMENT_PENDING)
 		segment_set_state(segments, segment, FTL_SEGMENT_FREE);
 }
@@ -310,6 +324,9 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	if (number >= ftl->segments.nr || record->place >= NR_STREAMS)
 		return damaged("a segment");
 	segment = &ftl->segments.at[number];
+	/* Of those who referred to its blocks some have found new places since, or none, and their old ones are not known. */
+	if (segment->valid && ftl->map.is_lossy)
+		segment_forget(&ftl->segments, segment);
 	if (segment->valid || segment->state == FTL_SEGMENT_BAD)
 		return damaged("a segment is opened that is in use");
 	recover_set_free(ftl, segment);
@@ -379,28 +396,37 @@ static int replay_clone(struct replay *replay, uint64_t source, uint64_t target,
 	return rc;
 }
 
-static int replay_put(struct replay *replay, const struct format_record *record, bool is_sure)
+/* The place was written, in a segment that is open. */
+static int take_place(struct segments *segments, uint32_t place)
 {
-	struct ftl *ftl = replay->ftl;
-	struct segments *segments = &ftl->segments;
-	uint64_t lba = subject_of(record);
 	struct segment *segment;
 	uint32_t index;
 
-	if (!segments_is_place(segments, record->place))
+	if (!segments_is_place(segments, place))
 		return damaged("a place");
-	segment = segment_of(segments, record->place);
-	index = segment_index(segments, record->place);
+	segment = segment_of(segments, place);
+	index = segment_index(segments, place);
 	if (!segment->lbas)
 		return damaged("a block in a segment that is not open");
-	if (type_of(record) == FORMAT_PUT)
-		segments->clock++;
 	if (index >= segment->next) {
 		/* Those between were on their way, and are nobody's. */
 		memset(&segment->lbas[segment->next], 0,
 		       (index + 1 - segment->next) * sizeof(uint64_t));
 		segment->next = index + 1;
 	}
+	return 0;
+}
+
+static int replay_put(struct replay *replay, const struct format_record *record, bool is_sure)
+{
+	struct ftl *ftl = replay->ftl;
+	uint64_t lba = subject_of(record);
+	int rc = take_place(&ftl->segments, record->place);
+
+	if (rc)
+		return rc;
+	if (type_of(record) == FORMAT_PUT)
+		ftl->segments.clock++;
 	if (!is_sure) {
 		ftl->counts.verified_records++;
 		if (!replay->suspects[replay->next_suspect++].is_there) {
@@ -411,6 +437,25 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 	}
 	set_found(replay, lba, 1);
 	return apply_put(ftl, lba, (struct format_entry){record->place, record->crc});
+}
+
+/* Whether the data is there cannot be told, nor does it matter: nobody can read it. */
+static int replay_carry(struct ftl *ftl, const struct format_record *record)
+{
+	int rc;
+
+	if (!segments_is_place(&ftl->segments, record->crc))
+		return damaged("a place");
+	rc = take_place(&ftl->segments, record->place);
+	return rc ? rc : apply_carry(ftl, subject_of(record), record->crc, record->place);
+}
+
+static int replay_release(struct ftl *ftl, const struct format_record *record)
+{
+	if (!segments_is_place(&ftl->segments, record->place))
+		return damaged("a place");
+	apply_release(ftl, subject_of(record), record->place);
+	return 0;
 }
 
 static bool is_in_page(uint64_t lba, uint32_t count)
@@ -443,6 +488,10 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 		return replay_open(ftl, record);
 	case FORMAT_WORN:
 		return replay_worn(ftl, record);
+	case FORMAT_CARRY:
+		return replay_carry(ftl, record);
+	case FORMAT_RELEASE:
+		return replay_release(ftl, record);
 	case FORMAT_REMOVE:
 		change.is_removal = true;
 		return records_apply(ftl->records, &change);

@@ -181,6 +181,7 @@ int segment_begin(struct segments *segments, struct segment *segment, unsigned s
 	segment->opened = segments->nr_opened++;
 	segment->began = segments->clock;
 	segment->stream = (uint8_t)stream;
+	segment->attempts = 0;
 	segment->next = 0;
 	if (segments->victims)
 		victims_begin(segments->victims, &segment->victim, stream);
@@ -210,6 +211,18 @@ uint32_t segment_shares(const struct segment *segment, uint32_t index, const str
 		end++;
 	*first = segment->shares ? &segment->shares[at] : NULL;
 	return end - at;
+}
+
+uint32_t segment_candidates(const struct segment *segment, uint32_t index, uint64_t lba,
+			    struct share *alone, const struct share **first)
+{
+	uint32_t nr = segment_shares(segment, index, first);
+
+	if (nr)
+		return nr;
+	*alone = (struct share){.lba = lba, .index = index};
+	*first = alone;
+	return 1;
 }
 
 static int make_room(struct segment *segment, uint32_t nr)
@@ -323,6 +336,33 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
 	if (segment->valid == 0 &&
 	    (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD))
 		segment_retire(segments, segment, loss->tag);
+}
+
+void segment_forget(struct segments *segments, struct segment *segment)
+{
+	memset(segment_bits(segments, segment), 0, segments->nr_words * sizeof(uint64_t));
+	segments->used -= segment->valid;
+	segments->nr_shares -= segment->nr_shares;
+	segment->valid = segment->nr_shares = 0;
+	if (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD)
+		segment_retire(segments, segment, 0);
+}
+
+bool segments_may_have(const struct segments *segments, uint32_t place, uint64_t lba)
+{
+	const struct segment *segment =
+		&segments->at[(place - segments->first) / segments->segment_blocks];
+	uint32_t index = segment_index(segments, place), nr;
+	const struct share *first;
+
+	if (!segment_is_valid(segments, segment, index))
+		return false;
+	nr = segment_shares(segment, index, &first);
+	for (uint32_t i = 0; i < nr; i++) {
+		if (first[i].lba == lba)
+			return true;
+	}
+	return nr == 0;
 }
 
 bool segments_is_shared(const struct segments *segments, uint32_t place)

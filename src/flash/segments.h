@@ -48,7 +48,8 @@ struct segment {
 	uint32_t writing; /* writes of its data in flight          */
 	uint8_t state;	  /* enum ftl_segment_state                */
 	uint8_t stream;
-	bool is_worn;		      /* a write of it failed                  */
+	bool is_worn;	  /* a write of it failed                  */
+	uint8_t attempts; /* at its summary, that failed for no reason of the medium's */
 	struct victim_segment victim; /* in the index from OPEN on until it is PENDING */
 };
 
@@ -69,6 +70,8 @@ struct segments {
 	uint32_t nr_lists;     /* segments that have lbas             */
 	uint64_t *spare_lists; /* chained by their first word         */
 	uint64_t used;	       /* valid blocks                        */
+	uint32_t nr_leaked;    /* of them, those that nobody may refer to any more: at most */
+	uint64_t nr_let_go; /* how often, since it was opened, it was not known what was let go */
 	uint64_t nr_shares;
 	uint64_t nr_opened;
 	uint64_t clock; /* blocks put ever                     */
@@ -148,11 +151,21 @@ struct loss {
 void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
 		    const struct loss *loss);
 
+/* For replay, after damage of the map: nothing in the segment is valid, since it was opened anew. */
+void segment_forget(struct segments *segments, struct segment *segment);
+
+/* Whether the block at `place` is valid, and may be that of `lba`: it is listed if those who share it are. */
+bool segments_may_have(const struct segments *segments, uint32_t place, uint64_t lba);
+
 /* More than one entry refers to it, or did. */
 bool segments_is_shared(const struct segments *segments, uint32_t place);
 
 /* The shares of block `index`: how many, and the first. */
 uint32_t segment_shares(const struct segment *segment, uint32_t index, const struct share **first);
+
+/* Who may refer to it: its shares, or if there are none `lba`, for whom it was written, which is put to `alone`. */
+uint32_t segment_candidates(const struct segment *segment, uint32_t index, uint64_t lba,
+			    struct share *alone, const struct share **first);
 
 /* For recovery: adds a share, in any order. -ENOMEM. */
 int segment_add_share(struct segments *segments, struct segment *segment, uint32_t index,

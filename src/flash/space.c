@@ -375,7 +375,10 @@ int space_relocate(struct space *space, struct space_request *request)
 	return 0;
 }
 
-/* ---- shrinking: a record of the intent, then a trim that ends with the record as it shall be */
+/*
+ * ---- shrinking: a record of the intent, then a trim that ends with the record as it shall be. What is trimmed goes to the end of
+ * what a range can be: where a page of the map is damaged, that it has nothing behind the range's end is not known either.
+ */
 
 static void on_shrunk(struct space_request *request, int result)
 {
@@ -393,14 +396,14 @@ static void on_shrunk(struct space_request *request, int result)
 static void trim_tail(struct space_request *request, const struct space_entry *entry)
 {
 	struct space_record record = entry->record;
-	uint64_t count = record.length - record.keep;
 
 	record.length = record.keep;
 	if (record.reserved > record.length)
 		record.reserved = record.length;
 	record.intent = SPACE_SETTLED;
 	record.keep = 0;
-	change(request, &record, (uint32_t)record.length, count, on_shrunk);
+	change(request, &record, (uint32_t)record.length, SPACE_LENGTH_MAX - record.length,
+	       on_shrunk);
 }
 
 /* What can be found of a range when nothing is under way. */
@@ -416,23 +419,24 @@ static uint64_t visible_of(const struct space_record *record)
 	}
 }
 
-/* The intent is on record, or was not taken down. */
-static bool take_intent(struct space_request *request, struct space_entry *entry, int result)
+/* The intent is on record, and `go_on` does what it says; or it was not taken down. */
+static void take_intent(struct space_request *request, int result,
+			void (*go_on)(struct space_request *, const struct space_entry *))
 {
+	struct space_entry *entry = space_table_get(&request->space->table, request->id);
+
 	if (!result)
 		entry->record = written(request);
 	entry->visible = visible_of(&entry->record);
-	return !result;
+	if (result)
+		finish_change(request, result);
+	else
+		go_on(request, entry);
 }
 
 static void on_shrink_intended(struct space_request *request, int result)
 {
-	struct space_entry *entry = space_table_get(&request->space->table, request->id);
-
-	if (take_intent(request, entry, result))
-		trim_tail(request, entry);
-	else
-		finish_change(request, result);
+	take_intent(request, result, trim_tail);
 }
 
 int space_shrink(struct space *space, struct space_request *request)
@@ -478,17 +482,13 @@ static void on_removed(struct space_request *request, int result)
 
 static void trim_all(struct space_request *request, const struct space_entry *entry)
 {
-	change(request, NULL, 0, entry->record.length, on_removed);
+	(void)entry;
+	change(request, NULL, 0, SPACE_LENGTH_MAX, on_removed);
 }
 
 static void on_removal_intended(struct space_request *request, int result)
 {
-	struct space_entry *entry = space_table_get(&request->space->table, request->id);
-
-	if (take_intent(request, entry, result))
-		trim_all(request, entry);
-	else
-		finish_change(request, result);
+	take_intent(request, result, trim_all);
 }
 
 int space_remove(struct space *space, struct space_request *request)

@@ -16,6 +16,8 @@
 #define SEGMENTS_GOOD	    64U
 #define SEGMENT_BLOCKS_MIN  8U
 #define SEGMENT_BLOCKS_MAX  (1U << 16)
+#define ERASED_BLOCKS	    256U /* of each end                           */
+#define ERASED_AT_ONCE	    16U
 #define JOURNAL_MIN	    16U
 #define JOURNAL_GOOD	    4096U /* blocks: so many syncs of one block each, twice, until a checkpoint */
 
@@ -136,40 +138,73 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 	return place_areas(device, out);
 }
 
-int superblock_check_empty(struct flash_device *device)
+/* Looks at a block that has our magic if there is a layer; 0, or -EEXIST and a line. */
+static int check_no_layer(struct flash_device *device, uint64_t at, struct block *block)
 {
-	struct block block;
-	int rc = blocking_read(device, 0, &block, 1);
+	int rc = blocking_read(device, at, block, 1);
 
 	if (rc)
 		return error_fail(rc, "make a flash layer: cannot read the device: %s",
 				  afar_strerror(rc));
+	if (memcmp(block->bytes, format_magic, sizeof(format_magic)) == 0)
+		return error_fail(
+			-EEXIST, "make a flash layer: there is one already; --force overwrites it");
+	return 0;
+}
+
+int superblock_check_empty(struct flash_device *device)
+{
+	struct block block, last;
+	char what[256];
+	int rc = check_no_layer(device, 0, &block);
+
+	if (rc)
+		return rc;
+	rc = flash_device_foreign(device, what, sizeof(what));
+	if (rc < 0)
+		return error_fail(rc,
+				  "make a flash layer: cannot see what the device holds: %s; "
+				  "--force overwrites it",
+				  afar_strerror(rc));
+	if (rc)
+		return error_fail(-EEXIST, "make a flash layer: it holds %s; --force overwrites it",
+				  what);
+	/* One of which the first block is lost is one. */
+	rc = check_no_layer(device, usable_blocks(device) - 1, &last);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < sizeof(block); i++) {
 		if (block.bytes[i])
 			return error_fail(-EEXIST,
-					  "make a flash layer: there is %s already; force it to "
-					  "write over what is there",
-					  memcmp(block.bytes, format_magic, sizeof(format_magic)) ==
-							  0
-						  ? "one"
-						  : "something");
+					  "make a flash layer: there is something already, that "
+					  "begins in the first 4096 bytes; --force overwrites it");
 	}
 	return 0;
 }
 
-int superblock_erase(struct flash_device *device, const struct format_superblock *superblock)
+/* Where signatures of others lie, and ours: at both ends. */
+static int erase_end(struct flash_device *device, uint64_t first, uint64_t end)
 {
-	static const struct block zeros;
-	const uint64_t at[] = {0, superblock->nr_blocks - 1, FORMAT_ANCHOR_AT,
-			       FORMAT_ANCHOR_AT + 1};
+	static struct block zeros[ERASED_AT_ONCE];
+	int rc = 0;
 
-	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-		int rc = blocking_write(device, at[i], &zeros, 1, 0);
+	for (uint64_t at = first; at < end && !rc; at += ERASED_AT_ONCE)
+		rc = blocking_write(device, at, zeros,
+				    end - at < ERASED_AT_ONCE ? end - at : ERASED_AT_ONCE, 0);
+	return rc;
+}
 
-		if (rc)
-			return rc;
-	}
-	return blocking_flush(device);
+int superblock_erase(struct flash_device *device)
+{
+	uint64_t nr = device->size / FORMAT_BLOCK, end = usable_blocks(device);
+	int rc = erase_end(device, 0, ERASED_BLOCKS < nr ? ERASED_BLOCKS : nr);
+
+	if (!rc)
+		rc = erase_end(device, nr > ERASED_BLOCKS ? nr - ERASED_BLOCKS : 0, nr);
+	/* Our copy is before that where places have too few bits for the whole device. */
+	if (!rc)
+		rc = erase_end(device, end - 1, end);
+	return rc ? rc : blocking_flush(device);
 }
 
 int superblock_write(struct flash_device *device, const struct format_superblock *superblock)

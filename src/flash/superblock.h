@@ -17,11 +17,11 @@
 int superblock_plan(const struct flash_device *device, const struct ftl_options *options,
 		    struct format_superblock *out);
 
-/* -EEXIST and a line: something is there already. */
+/* -EEXIST and a line: something is there already: one of ours, what the device knows of others, or bytes at the beginning. */
 int superblock_check_empty(struct flash_device *device);
 
-/* Makes what was there unknown, so that half a creation is none. */
-int superblock_erase(struct flash_device *device, const struct format_superblock *superblock);
+/* Makes what was there unknown, to us and others, so that half a creation is none. */
+int superblock_erase(struct flash_device *device);
 /* Both copies, after everything else is there. */
 int superblock_write(struct flash_device *device, const struct format_superblock *superblock);
 

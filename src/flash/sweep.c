@@ -35,13 +35,24 @@ static void end(struct ftl *ftl, struct ftl_sweep *sweep, int result)
 	cds_list_add_tail(&sweep->node, &ftl->ended_sweeps);
 }
 
+/* Of a damaged page, what is to be trimmed or is the target of a clone is not wanted; the rest of it is unknown. */
+static int do_without(const struct ftl_sweep *sweep, int damage)
+{
+	uint64_t source = sweep->order.lba[1] + sweep->position;
+
+	if (!map_is_damage(damage) || ftl_refusal(sweep->ftl) ||
+	    (sweep->is_clone && sweep->page == map_find(&sweep->ftl->map, source)))
+		return damage;
+	return map_give_up(sweep->page, damage);
+}
+
 static void page_ready(struct ftl_waiter *waiter, int result)
 {
 	struct ftl_sweep *sweep = caa_container_of(waiter, struct ftl_sweep, waiter);
 
 	sweep->is_waiting = false;
 	if (result)
-		sweep->result = result;
+		sweep->result = do_without(sweep, result);
 }
 
 /* Whether the page is there, or there is none; else it is being waited for. */
@@ -50,6 +61,7 @@ static bool is_ready(struct ftl_sweep *sweep, struct map_page *page)
 	if (!page || map_is_loaded(page))
 		return true;
 	sweep->is_waiting = true;
+	sweep->page = page;
 	sweep->waiter.ready = page_ready;
 	map_load(page, &sweep->waiter);
 	return false;
@@ -85,6 +97,16 @@ static enum outcome step_trim(struct ftl *ftl, struct ftl_sweep *sweep)
 	return STEPPED;
 }
 
+/* 0, or why blocks of the page cannot be cloned. */
+static int check_source(const struct map_page *page, uint64_t lba, uint64_t nr)
+{
+	int rc = 0;
+
+	for (uint64_t i = 0; page && page->nr_unknown && i < nr && !rc; i++)
+		rc = map_tell_unknown(page, lba + i);
+	return rc;
+}
+
 static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 {
 	uint64_t target = sweep->order.lba[0] + sweep->position;
@@ -98,6 +120,9 @@ static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 		nr = map_page_end(source) - source;
 	if (!is_ready(sweep, from) || !is_ready(sweep, to))
 		return WAITS;
+	sweep->result = check_source(from, source, nr);
+	if (sweep->result)
+		return FAILED;
 	if (from && from->nr_mapped) {
 		/* Each block that is shared from now on has its old referrer listed and the new one. */
 		if (ftl->segments.nr_shares + 2 * nr > ftl->layout.nr_shares) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Syncs: each waits until what came before it in its blocks has ended, then until the journal is durable up to where it is
- * then. Many wait for one flush.
+ * then. Many wait for one flush. Puts that a sync waits for have their records appended ahead of their data; as soon as all
+ * have, the journal's block goes out as well, and the flush is all that comes after it.
  */
 #include <errno.h>
 
@@ -15,6 +16,24 @@ static void end(struct ftl *ftl, struct ftl_sync *sync, int result)
 	cds_list_add_tail(&sync->node, &ftl->ended_syncs);
 }
 
+/* All records are there: their block is written at the same time as the data. */
+static void go_ahead(struct ftl *ftl, struct ftl_sync *sync)
+{
+	if (sync->ahead || !order_is_recorded(ftl, sync->ticket, sync->lba, sync->count))
+		return;
+	sync->ahead = journal_position(&ftl->journal);
+	sync->nr_void = ftl->counts.records_void;
+	journal_want_written(&ftl->journal, sync->ahead);
+}
+
+/* Where its records are; unless one is void, for which another was appended since. */
+static uint64_t target_of(const struct ftl *ftl, const struct ftl_sync *sync)
+{
+	if (sync->ahead && sync->nr_void == ftl->counts.records_void)
+		return sync->ahead;
+	return journal_position(&ftl->journal);
+}
+
 static void step(struct ftl *ftl, struct ftl_sync *sync)
 {
 	int failed = ftl->journal.failed ? ftl->journal.failed : ftl->failed;
@@ -24,10 +43,12 @@ static void step(struct ftl *ftl, struct ftl_sync *sync)
 		end(ftl, sync, failed);
 		return;
 	}
-	if (!sync->target && order_has_earlier(ftl, sync->ticket, sync->lba, sync->count))
+	if (!sync->target && order_has_earlier(ftl, sync->ticket, sync->lba, sync->count)) {
+		go_ahead(ftl, sync);
 		return;
+	}
 	if (!sync->target) {
-		sync->target = journal_position(&ftl->journal);
+		sync->target = target_of(ftl, sync);
 		journal_want(&ftl->journal, sync->target);
 	}
 	if (ftl->journal.flushed >= sync->target)
@@ -47,7 +68,8 @@ void ftl_sync(struct ftl *ftl, struct ftl_sync *sync)
 	ftl->nr_requests++;
 	ftl->counts.syncs++;
 	sync->ticket = ++ftl->ticket;
-	sync->target = 0;
+	sync->target = sync->ahead = 0;
 	sync->result = 0;
+	order_await(ftl, sync->lba, sync->count);
 	cds_list_add_tail(&sync->node, &ftl->syncs);
 }

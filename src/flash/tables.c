@@ -72,11 +72,11 @@ static uint32_t put_pages(struct ftl *ftl, struct cursor *cursor, uint64_t gener
 
 		if (!slot->page || (!is_written && !slot->generation))
 			continue;
-		entry = (struct format_table_page){.range = slot->page->range,
-						   .page = slot->page->page,
-						   .slot = i << 1 | copy,
-						   .generation = is_written ? (uint32_t)generation
-									    : slot->generation};
+		entry = (struct format_table_page){
+			.range = slot->page->range,
+			.page = slot->page->page | (slot->is_damaged ? FORMAT_PAGE_DAMAGED : 0),
+			.slot = i << 1 | copy,
+			.generation = is_written ? (uint32_t)generation : slot->generation};
 		put(cursor, &entry, sizeof(entry));
 		nr++;
 	}
@@ -141,7 +141,8 @@ uint64_t tables_encode(struct ftl *ftl, uint64_t generation)
 	struct cursor cursor = {.at = ftl->checkpoint.tables, .left = size};
 	struct format_tables head = {.generation = generation,
 				     .nr_opened = ftl->segments.nr_opened,
-				     .clock = ftl->segments.clock};
+				     .clock = ftl->segments.clock,
+				     .nr_leaked = ftl->segments.nr_leaked};
 
 	put(&cursor, &head, sizeof(head));
 	put_segments(ftl, &cursor);
@@ -316,6 +317,8 @@ int tables_decode(struct ftl *ftl, uint64_t length)
 	take(&cursor, &head, sizeof(head));
 	ftl->segments.nr_opened = head.nr_opened;
 	ftl->segments.clock = head.clock;
+	ftl->segments.nr_leaked = head.nr_leaked;
+	ftl->reclaim.nr_before = head.nr_leaked;
 	rc = take_segments(ftl, &cursor);
 	if (!rc)
 		rc = take_pages(ftl, &cursor, head.nr_pages);

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "flash/device.h"
+#include "flash/foreign.h"
 #include "flash/uring_open.h"
 
 #define DEPTH	  128U
@@ -335,7 +336,13 @@ static void uring_close(struct flash_device *device)
 	free(uring);
 }
 
-static const struct flash_device_ops uring_ops = {uring_submit, uring_poll, uring_fd, uring_close};
+static int uring_foreign(struct flash_device *device, char *what, size_t size)
+{
+	return foreign_find(uring_of(device)->fd, what, size);
+}
+
+static const struct flash_device_ops uring_ops = {uring_submit, uring_poll, uring_fd, uring_close,
+						  uring_foreign};
 
 /* ---- Opening */
 

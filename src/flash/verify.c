@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "flash/blocking.h"
 #include "flash/ftl_private.h"
 
@@ -58,9 +59,13 @@ static void settle(struct flash_device *device, struct verify_read *read)
 		return;
 	for (size_t i = 0; i < read->nr; i++) {
 		struct verify_block *block = &read->blocks[i];
+		int rc = blocking_read(device, block->place, read->memory, 1);
 
-		if (blocking_read(device, block->place, read->memory, 1))
-			block->is_there = true;
+		if (rc)
+			log_warn("flash: block %u of range %u is left as it was before its last "
+				 "write: %s",
+				 ftl_lba_block(block->lba), ftl_lba_range(block->lba),
+				 afar_strerror(rc));
 		else
 			check(block, read->memory);
 	}

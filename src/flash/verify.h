@@ -15,7 +15,7 @@ struct verify_block {
 	uint64_t lba;
 	uint32_t place;
 	uint32_t crc;
-	bool is_there; /* or cannot be read: then whoever reads it is to hear that, and not get something older */
+	bool is_there; /* and can be read: a write that failed, or that power was lost in, may leave what cannot be */
 };
 
 /* Reads them in their order, neighbours together, and fills `is_there`. 0, -ENOMEM, or what the device's poll says. */

@@ -6,15 +6,19 @@ uint64_t ftl_next(struct ftl *ftl, uint64_t lba)
 {
 	const struct map *map = &ftl->map;
 
-	for (uint32_t range = ftl_lba_range(lba); range < map->nr_ranges; range++) {
-		const struct map_page *page = map_next(map, lba);
+	uint32_t range = ftl_lba_range(lba);
+
+	for (; map_table_next(&map->ranges, &range); range++) {
+		const struct map_page *page;
 		uint64_t first;
 
+		if (range != ftl_lba_range(lba))
+			lba = ftl_lba(range, 0);
+		page = map_next(map, lba);
 		if (page) {
 			first = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES);
 			return lba > first ? lba : first;
 		}
-		lba = ftl_lba(range + 1, 0);
 	}
 	return FTL_NONE;
 }

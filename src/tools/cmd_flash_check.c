@@ -78,6 +78,10 @@ static void print_report(const struct check_report *report, const struct check_o
 		else
 			printf("%-10s %12s\n", check_area_name(area), "-");
 	}
+	if (report->stat.leaked_blocks)
+		printf("%" PRIu64 " blocks at most are in use and nobody's, after damage of the "
+		       "map; they are found while the layer is open\n",
+		       report->stat.leaked_blocks);
 }
 
 static int print_json(const struct showing *showing, const struct check_report *report,
@@ -94,9 +98,10 @@ static int print_json(const struct showing *showing, const struct check_report *
 					  "nr_examined", (json_int_t)report->nr_examined[area],
 					  "nr_findings", (json_int_t)report->nr_findings[area]));
 	}
-	all = json_pack("{s:s, s:b, s:I, s:o, s:O}", "device", showing->path, "is_clean",
+	all = json_pack("{s:s, s:b, s:I, s:I, s:o, s:O}", "device", showing->path, "is_clean",
 			report->nr_all == 0, "used_bytes", json_bytes(report->stat.used_blocks),
-			"areas", areas, "findings", showing->findings);
+			"leaked_blocks", (json_int_t)report->stat.leaked_blocks, "areas", areas,
+			"findings", showing->findings);
 	text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
 	json_decref(all);
 	if (!text)

@@ -182,6 +182,12 @@ static void print_info(const char *path, const struct format_superblock *superbl
 	       stat->map_slots);
 	printf("%-18s %" PRIu32 " of %" PRIu32 " to be replayed\n", "journal blocks",
 	       stat->journal_used, stat->journal_blocks);
+	if (stat->damaged_pages)
+		printf("%-18s %" PRIu32 " have blocks that cannot be found; see flash check\n",
+		       "damaged map pages", stat->damaged_pages);
+	if (stat->leaked_blocks)
+		printf("%-18s %" PRIu64 " blocks at most are in use and nobody's\n", "leaked",
+		       stat->leaked_blocks);
 }
 
 static json_t *states_to_json(const struct ftl_stat *stat)
@@ -203,7 +209,8 @@ static int print_info_json(const char *path, const struct format_superblock *sup
 
 	uuid_text(superblock, uuid);
 	info = json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I}",
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, "
+		"s:I}",
 		"device", path, "uuid", uuid, "version", (json_int_t)superblock->version,
 		"sector_bytes", (json_int_t)superblock->sector, "size_bytes",
 		json_bytes(superblock->nr_blocks), "capacity_bytes",
@@ -213,7 +220,8 @@ static int print_info_json(const char *path, const struct format_superblock *sup
 		"segments", states_to_json(stat), "map_pages", (json_int_t)stat->map_slots,
 		"map_pages_used", (json_int_t)stat->map_slots_used, "journal_blocks",
 		(json_int_t)stat->journal_blocks, "journal_blocks_used",
-		(json_int_t)stat->journal_used);
+		(json_int_t)stat->journal_used, "damaged_map_pages",
+		(json_int_t)stat->damaged_pages, "leaked_blocks", (json_int_t)stat->leaked_blocks);
 	text = info ? json_dumps(info, JSON_INDENT(2)) : NULL;
 	json_decref(info);
 	if (!text)

@@ -4,9 +4,11 @@
  * have survived is recovered and read. What was synced is there; everything else is one of the values it had since, never torn
  * and never another block's; and the layer can be used, also when its recovery is cut itself.
  *
- * The run is recorded once; what survives a cut is made of the record, by other dice each time. The argument is the sector.
- * AFAR_SEED and AFAR_FLASH_OPS make it another run.
+ * The run is recorded once; what survives a cut is made of the record, by other dice each time. Arguments are the sector, and
+ * "faults": now and then a write to a segment fails, which thereby is given up, and goes elsewhere. AFAR_SEED and
+ * AFAR_FLASH_OPS make it another run.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +22,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/fake_image.h"
+#include "flash/format.h"
 #include "world.h"
 
 #define AUDIT_EVERY	 7U
 #define SECOND_CUT_EVERY 5U
 #define USE_EVERY	 11U
 #define STREAMS		 5U
+#define FAULTS		 25U /* in a run; each costs a segment */
+#define FAULTS_SIZE	 ((4U << 20) + FAULTS * 65536U)
 
 struct timeline {
 	struct world *world;
@@ -103,13 +108,30 @@ static void check_cut(struct timeline *timeline, struct flash_fake_log *log, uin
 	flash_device_close(device);
 }
 
+/* The next write to a segment is one. */
+static void add_fault(struct flash_device *device)
+{
+	struct format_superblock superblock;
+	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO, .nr = 1};
+
+	flash_fake_peek(device, 0, &superblock, sizeof(superblock));
+	fault.offset = (uint64_t)superblock.segments_at * FTL_BLOCK;
+	fault.length = device->size - FTL_BLOCK - fault.offset;
+	assert_int_equal(flash_fake_fail(device, &fault), 0);
+}
+
+static bool has_faults;
+
 static struct flash_fake_log *record(struct world *world, uint32_t sector_bytes, uint64_t dice,
 				     uint64_t nr_ops, uint64_t *first)
 {
 	struct flash_fake_options options = world_device(sector_bytes, dice);
+	uint64_t next_fault = has_faults ? nr_ops / FAULTS : UINT64_MAX;
 	struct flash_fake_log *log;
 	struct ftl_stat stat;
 
+	if (has_faults)
+		options.size = FAULTS_SIZE;
 	options.can_lose_power = true;
 	assert_int_equal(flash_fake_open(&options, &world->device), 0);
 	assert_int_equal(flash_fake_record(world->device, &log), 0);
@@ -117,22 +139,31 @@ static struct flash_fake_log *record(struct world *world, uint32_t sector_bytes,
 	*first = flash_fake_events(world->device);
 	assert_int_equal(ftl_open(world->device, FTL_STREAMS(STREAMS), &world->ftl), 0);
 	world->has_promises = true;
-	while (world->nr_ops < nr_ops)
+	while (world->nr_ops < nr_ops) {
 		assert_true(world_step(world));
+		if (world->nr_ops >= next_fault) {
+			add_fault(world->device);
+			next_fault += nr_ops / FAULTS;
+		}
+	}
 	assert_true(world_drain(world));
 	world_verify(world, world->ftl, NULL, NULL, NULL, "the end", 0);
 	if (ftl_audit(world->ftl))
 		fail_msg("the end: %s", error_last_line());
 	ftl_stat(world->ftl, &stat);
-	print_message("%llu requests: %llu blocks put, %llu moved out of %llu segments, %llu "
-		      "checkpoints, %llu flushes, %llu journal blocks\n",
-		      (unsigned long long)world->nr_ops, (unsigned long long)stat.user_blocks,
-		      (unsigned long long)stat.moved_blocks,
-		      (unsigned long long)stat.segments_cleaned,
-		      (unsigned long long)stat.checkpoints, (unsigned long long)stat.flushes,
-		      (unsigned long long)stat.journal_written);
+	print_message(
+		"%llu requests: %llu blocks put, %llu moved out of %llu segments, %llu "
+		"checkpoints, %llu flushes, %llu journal blocks, %llu records ahead, %llu of them "
+		"void\n",
+		(unsigned long long)world->nr_ops, (unsigned long long)stat.user_blocks,
+		(unsigned long long)stat.moved_blocks, (unsigned long long)stat.segments_cleaned,
+		(unsigned long long)stat.checkpoints, (unsigned long long)stat.flushes,
+		(unsigned long long)stat.journal_written, (unsigned long long)stat.records_ahead,
+		(unsigned long long)stat.records_void);
 	assert_true(stat.segments_cleaned > nr_ops / 100);
 	assert_true(stat.checkpoints > nr_ops / 500);
+	assert_true(stat.records_ahead > nr_ops / 10);
+	assert_true(has_faults == (stat.records_void > 0));
 	assert_int_equal(ftl_close(world->ftl), 0);
 	flash_device_close(world->device);
 	world->device = NULL;
@@ -186,6 +217,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		sector = (uint32_t)strtoul(argv[1], NULL, 10);
+	has_faults = argc > 2;
 	if (getenv("AFAR_LOG"))
 		log_set_level(LOG_LEVEL_INFO);
 	return cmocka_run_group_tests(tests, NULL, NULL);

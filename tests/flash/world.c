@@ -298,19 +298,26 @@ static void begin_get(struct world *world, struct world_op *op)
 	ftl_get(world->ftl, &op->get);
 }
 
-static void begin_sync(struct world *world, struct world_op *op)
+/* Of the blocks of the run; of all that there are, all of the layer. */
+static void submit_sync(struct world *world, struct world_op *op)
 {
 	op->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = sync_done};
-	op->block = 0;
-	op->nr = WORLD_BLOCKS;
-	if (below(world, 2)) {
-		choose_run(world, op, 100);
+	if (op->nr < WORLD_BLOCKS) {
 		op->sync.lba = run_lba(op->block);
 		op->sync.count = op->nr;
 	}
 	for (uint32_t i = 0; i < op->nr; i++)
 		op->values[i] = world->blocks[op->block + i].nr - 1;
 	ftl_sync(world->ftl, &op->sync);
+}
+
+static void begin_sync(struct world *world, struct world_op *op)
+{
+	op->block = 0;
+	op->nr = WORLD_BLOCKS;
+	if (below(world, 2))
+		choose_run(world, op, 100);
+	submit_sync(world, op);
 }
 
 static void begin_trim(struct world *world, struct world_op *op)
@@ -350,17 +357,45 @@ static void begin_clone(struct world *world, struct world_op *op)
 	ftl_clone(world->ftl, &op->clone);
 }
 
-static void begin(struct world *world, struct world_op *op)
+static struct world_op *take_op(struct world *world, enum kind kind)
 {
-	uint64_t roll = below(world, 100);
+	struct world_op *op = world->ops;
 
-	op->kind = roll < 62 ? PUT : roll < 74 ? GET : roll < 86 ? SYNC : roll < 92 ? TRIM : CLONE;
+	while (op->is_busy)
+		op++;
+	op->kind = kind;
 	op->is_busy = true;
 	world->nr_in_flight++;
 	world->nr_ops++;
+	return op;
+}
+
+/* One in three who put wants it to be durable, and says so at once. */
+static void maybe_sync(struct world *world, const struct world_op *put)
+{
+	struct world_op *op;
+
+	if (world->nr_in_flight == WORLD_IN_FLIGHT || below(world, 3))
+		return;
+	op = take_op(world, SYNC);
+	op->block = put->block;
+	op->nr = put->nr;
+	submit_sync(world, op);
+}
+
+static void begin(struct world *world)
+{
+	uint64_t roll = below(world, 100);
+	struct world_op *op = take_op(world, roll < 62	 ? PUT
+					     : roll < 74 ? GET
+					     : roll < 86 ? SYNC
+					     : roll < 92 ? TRIM
+							 : CLONE);
+
 	switch (op->kind) {
 	case PUT:
 		begin_put(world, op);
+		maybe_sync(world, op);
 		break;
 	case GET:
 		begin_get(world, op);
@@ -379,16 +414,12 @@ static void begin(struct world *world, struct world_op *op)
 
 bool world_step(struct world *world)
 {
-	struct world_op *op = world->ops;
-
 	while (world->nr_in_flight == WORLD_IN_FLIGHT ||
 	       (world->nr_in_flight && below(world, 3) == 0)) {
 		if (ftl_poll(world->ftl, -1) < 0)
 			return false;
 	}
-	while (op->is_busy)
-		op++;
-	begin(world, op);
+	begin(world);
 	return true;
 }
 

@@ -65,7 +65,7 @@ void world_create(struct flash_device *device);
 void world_init(struct world *world, uint64_t seed);
 void world_free(struct world *world);
 
-/* Submits one request by dice, after polling until there is room for it. False: the device is gone. */
+/* Submits a request by dice, or a put and a sync of it, after polling until there is room for it. False: the device is gone. */
 bool world_step(struct world *world);
 /* Polls until nothing is in flight. */
 bool world_drain(struct world *world);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -18,6 +19,7 @@
 static struct bed bed;
 static struct format_superblock layout;
 static uint64_t found_at[CHECK_NR_AREAS];
+static char found_what[CHECK_NR_AREAS][256];
 
 static const struct ftl_options small_layout = {
 	.segment_bytes = 64U << 10, .journal_blocks = 64, .nr_records = 20};
@@ -27,6 +29,7 @@ static void on_finding(void *context, enum check_area area, uint64_t at, const c
 	(void)context;
 	assert_true(*what);
 	found_at[area] = at;
+	snprintf(found_what[area], sizeof(found_what[area]), "%s", what);
 }
 
 static int check(struct check_report *report)
@@ -195,9 +198,44 @@ static void map_pages(void **state)
 
 	(void)state;
 	flip(at, 2000);
+	expect_findings(CHECK_MAP, 1, at);
+	assert_non_null(strstr(found_what[CHECK_MAP], "blocks 510 to 1019 of range 0: their page"));
+	/* What was given up is told, too, and what leaked by that; and then it is over. */
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
+	assert_int_equal(put_word(&bed, ftl_lba(0, 600), 1), 0);
+	bed_close_layer(&bed);
 	assert_int_equal(check(&report), 0);
+	assert_int_equal(report.nr_all, 1);
 	assert_int_equal(report.nr_findings[CHECK_MAP], 1);
-	assert_int_equal(found_at[CHECK_MAP], at);
+	assert_non_null(strstr(found_what[CHECK_MAP], "blocks 510 to 1019 of range 0: where 509"));
+	assert_int_equal(report.stat.damaged_pages, 1);
+	assert_int_equal(report.stat.leaked_blocks, 1);
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
+	assert_int_equal(shrink(&bed, 0, 510), 0);
+	bed_close_layer(&bed);
+	assert_int_equal(check(&report), 0);
+	assert_int_equal(report.nr_all, 0);
+	assert_int_equal(report.stat.damaged_pages, 0);
+}
+
+/* An entry that the sum of its page does not contradict, but the segments do. */
+static void map_entries(void **state)
+{
+	struct format_page page;
+	uint64_t at = page_at();
+	struct check_report report;
+
+	(void)state;
+	flash_fake_peek(bed.device, at * FORMAT_BLOCK, &page, sizeof(page));
+	page.entries[3].place = 7;
+	page.crc = 0;
+	page.crc = checksum_crc32c(&page, sizeof(page));
+	assert_int_equal(flash_fake_poke(bed.device, at * FORMAT_BLOCK, &page, sizeof(page)), 0);
+	assert_int_equal(check(&report), 0);
+	assert_int_equal(report.nr_all, 1);
+	assert_int_equal(report.nr_findings[CHECK_MAP], 1);
 }
 
 /* The first segment that has a summary. */
@@ -284,6 +322,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(tables, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(journal, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(map_pages, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(map_entries, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(summaries, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(data_blocks, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ranges, set_up, tear_down),

@@ -327,6 +327,34 @@ static void test_syncs_end_when_all_is_over(void **state)
 	flash_device_close(bed.device);
 }
 
+/* Forgotten in the midst of a checkpoint: what is in flight ends, and nothing follows it. */
+static void test_what_is_abandoned_commits_nothing(void **state)
+{
+	const struct flash_fake_options device = {
+		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 20};
+	const struct ftl_options options = {.segment_bytes = 65536};
+	struct format_anchor before, after;
+	unsigned newest;
+	struct bed bed;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	bed_fill(&bed, 1, 0x11);
+	assert_int_equal(bed_sync(&bed), 0);
+	newest = newest_anchor(&bed);
+	flash_fake_peek(bed.device, (2 - newest) * FTL_BLOCK, &before, sizeof(before));
+	bed.ftl->checkpoint.is_wanted = true;
+	while (bed.ftl->checkpoint.stage != CHECKPOINT_FLUSHING)
+		assert_true(ftl_poll(bed.ftl, 0) >= 0);
+	ftl_abandon(bed.ftl);
+	assert_int_equal(newest_anchor(&bed), newest);
+	flash_fake_peek(bed.device, (2 - newest) * FTL_BLOCK, &after, sizeof(after));
+	assert_memory_equal(&before, &after, sizeof(after));
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	bed_expect(&bed, 1, 0x11);
+	bed_close(&bed);
+}
+
 /* A device of 20 TiB of zeros, but for two blocks. */
 struct vast {
 	struct flash_device device;
@@ -393,6 +421,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_to_be_free_has_no_list),
 		cmocka_unit_test(test_generations_wrap),
 		cmocka_unit_test(test_syncs_end_when_all_is_over),
+		cmocka_unit_test(test_what_is_abandoned_commits_nothing),
 		cmocka_unit_test(test_the_superblock_of_a_vast_device),
 	};
 

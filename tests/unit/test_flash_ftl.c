@@ -174,6 +174,51 @@ static void test_records(void **state)
 	bed_close(&bed);
 }
 
+static struct ftl *changing; /* NULL: no more */
+
+static void change_again(struct ftl_trim *trim)
+{
+	assert_int_equal(trim->result, 0);
+	if (changing)
+		ftl_trim(changing, trim);
+	else
+		bed_trim_done(trim);
+}
+
+/* Nobody syncs, and the journal never rests; what recovery has to verify stays bounded all the same. */
+static void test_flushed_meanwhile(void **state)
+{
+	enum { NR = 8, UNFLUSHED_MAX = 300 /* blocks; 256, and what is on its way */ };
+	/* Slow enough that a block of the journal is always on its way. */
+	const struct flash_fake_options device = {
+		.size = 32U << 20, .sector = 512, .seed = 1, .latency_max = 64};
+	const struct ftl_options options = {.segment_bytes = 65536, .journal_blocks = 4096};
+	struct ftl_record_change change = {.id = 70, .data = "again and again"};
+	struct bed_request requests[NR] = {0};
+	struct ftl_stat before, stat;
+	struct bed bed;
+
+	(void)state;
+	bed_open_with(&bed, &device, &options);
+	ftl_stat(bed.ftl, &before);
+	changing = bed.ftl;
+	for (unsigned i = 0; i < NR; i++) {
+		requests[i].trim = (struct ftl_trim){.change = &change, .done = change_again};
+		ftl_trim(bed.ftl, &requests[i].trim);
+	}
+	do {
+		assert_true(ftl_poll(bed.ftl, -1) >= 0);
+		ftl_stat(bed.ftl, &stat);
+		assert_true(stat.journal_written <
+			    UNFLUSHED_MAX * (1 + stat.flushes - before.flushes));
+	} while (stat.journal_written < 1000);
+	assert_int_equal(stat.checkpoints, before.checkpoints); /* they flush too */
+	changing = NULL;
+	for (unsigned i = 0; i < NR; i++)
+		bed_wait(&bed, &requests[i]);
+	bed_close(&bed);
+}
+
 /* Puts of one block that are in flight at a time, a part and the whole, take effect in their order. */
 static void test_order(void **state)
 {
@@ -258,6 +303,7 @@ int main(void)
 		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_clone),
 		cmocka_unit_test(test_records),
+		cmocka_unit_test(test_flushed_meanwhile),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_what_is_wrong_is_refused),
 		cmocka_unit_test(test_read_only),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "flash/format.h"
 #include "flash_space_bed.h"
 
 static struct bed bed;
@@ -293,6 +294,51 @@ static void what_was_cut_off_is_gone(void **state)
 	assert_int_equal(get_word(&bed, ftl_lba(id, 0)), 0);
 }
 
+static void damage_the_map(void)
+{
+	struct format_superblock layout;
+	uint8_t byte;
+
+	flash_fake_peek(bed.device, 0, &layout, sizeof(layout));
+	for (uint64_t at = layout.map_at; at < layout.segments_at; at++) {
+		flash_fake_peek(bed.device, at * FORMAT_BLOCK + 100, &byte, 1);
+		byte ^= 1;
+		assert_int_equal(flash_fake_poke(bed.device, at * FORMAT_BLOCK + 100, &byte, 1), 0);
+	}
+}
+
+/* Where the map is damaged nobody knows that nothing is behind a range's end: that goes with what is cut off. */
+static void cutting_off_ends_damage(void **state)
+{
+	struct ftl_stat stat;
+	uint32_t ids[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(create(&bed, "a", SPACE_ANYWHERE, 600, &ids[i]), 0);
+		for (uint32_t block = 0; block < 600; block++)
+			assert_int_equal(put_word(&bed, ftl_lba(ids[i], block), block + 1), 0);
+	}
+	bed_close_layer(&bed);
+	damage_the_map();
+	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
+	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
+	assert_int_equal(shrink(&bed, ids[0], 510), 0);
+	assert_int_equal(grow(&bed, ids[0], 700, false), 0);
+	for (uint32_t block = 510; block < 700; block++)
+		assert_int_equal(get_word(&bed, ftl_lba(ids[0], block)), 0);
+	assert_int_equal(remove_range(&bed, ids[1]), 0);
+	bed_reopen(&bed);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.map_slots_used, 1);
+	assert_int_equal(stat.damaged_pages, 1);
+	assert_int_equal(remove_range(&bed, ids[0]), 0);
+	bed_reopen(&bed);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.map_slots_used, 0);
+	assert_int_equal(stat.damaged_pages, 0);
+}
+
 /* All that was reserved can be written, and -ENOSPC is said before. */
 static void what_is_reserved_can_be_written(void **state)
 {
@@ -488,6 +534,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(growing_keeps_the_blocks, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(moving_keeps_the_blocks, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_was_cut_off_is_gone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(cutting_off_ends_damage, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_reserved_can_be_written, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(clones_are_shared_until_written, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(one_change_at_a_time, set_up, tear_down),

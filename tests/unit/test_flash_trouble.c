@@ -3,6 +3,7 @@
 #include "flash_bed.h"
 
 #include "flash/format.h"
+#include "flash/ftl_private.h"
 
 /* Where on the device the block's data is: its bytes are looked for. */
 static uint64_t find(struct bed *bed, const void *bytes)
@@ -116,6 +117,58 @@ static void test_many_large_puts(void **state)
 	free(back);
 }
 
+/*
+ * With a sync behind each. Records ahead of their data want twice the room in the journal, and do without where there is not so
+ * much. When their writes fail they need it.
+ */
+static void test_many_large_puts_with_syncs(void **state)
+{
+	enum { NR = 60, BLOCKS = 128 };
+	const struct flash_fake_options device = {
+		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 5};
+	const struct ftl_options options = {.segment_bytes = 65536, .journal_blocks = 16};
+	const struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE,
+					       .offset = 2U << 20,
+					       .length = 5U << 20,
+					       .error = -EIO,
+					       .skip = 5,
+					       .nr = 8};
+	struct bed_request *puts = calloc(NR, sizeof(*puts)), *syncs = calloc(NR, sizeof(*syncs));
+	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK);
+	struct ftl_stat stat;
+	struct bed bed;
+
+	(void)state;
+	assert_non_null(puts);
+	assert_non_null(syncs);
+	memset(data, 0x5a, BLOCKS * FTL_BLOCK);
+	bed_open_with(&bed, &device, &options);
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	for (unsigned i = 0; i < NR; i++) {
+		uint64_t lba = ftl_lba(1, i % 9 * BLOCKS);
+
+		bed_begin_put(&bed, &puts[i], lba, 0, data, BLOCKS * FTL_BLOCK);
+		syncs[i] = (struct bed_request){
+			.sync = {.lba = lba, .count = BLOCKS, .done = bed_sync_done}};
+		ftl_sync(bed.ftl, &syncs[i].sync);
+	}
+	for (unsigned i = 0; i < NR; i++) {
+		bed_wait(&bed, &puts[i]);
+		assert_int_equal(puts[i].put.result, 0);
+		bed_wait(&bed, &syncs[i]);
+		assert_int_equal(syncs[i].sync.result, 0);
+	}
+	ftl_stat(bed.ftl, &stat);
+	assert_true(stat.records_ahead > stat.records_void);
+	assert_true(stat.records_void > 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, ftl_lba(1, 9 * BLOCKS - 1), 0x5a);
+	bed_close(&bed);
+	free(puts);
+	free(syncs);
+	free(data);
+}
+
 static void test_no_map_pages(void **state)
 {
 	const struct flash_fake_options device = {.size = 8U << 20, .sector = 4096, .seed = 1};
@@ -217,6 +270,118 @@ static void test_writes_fail(void **state)
 	assert_true(stat.nr_by_state[FTL_SEGMENT_BAD] > 0);
 	bed_close(&bed);
 	free(data);
+}
+
+static void fail_segments(struct bed *bed, int error, unsigned nr)
+{
+	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = error, .nr = nr};
+	struct format_superblock superblock;
+
+	flash_fake_peek(bed->device, 0, &superblock, sizeof(superblock));
+	fault.offset = (uint64_t)superblock.segments_at * FTL_BLOCK;
+	fault.length = (uint64_t)superblock.nr_segments * superblock.segment_blocks * FTL_BLOCK;
+	assert_int_equal(flash_fake_fail(bed->device, &fault), 0);
+}
+
+static uint64_t capacity_of(struct bed *bed)
+{
+	struct ftl_stat stat;
+
+	ftl_stat(bed->ftl, &stat);
+	return stat.capacity_blocks;
+}
+
+/* What is not about the medium is no reason to give segments up: it passes, or is told. */
+static void test_writes_fail_for_other_reasons(void **state)
+{
+	static const int passing[] = {-EAGAIN, -ENOMEM, -ETIMEDOUT};
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint64_t capacity;
+	struct bed bed;
+
+	(void)state;
+	memset(data, 0x11, FTL_BLOCK);
+	bed_open(&bed);
+	capacity = capacity_of(&bed);
+	/* Data, and summaries in between. */
+	for (unsigned i = 0; i < 300; i++) {
+		fail_segments(&bed, passing[i % 3], 1 + i % 5);
+		bed_fill(&bed, i, (uint8_t)i);
+		flash_fake_heal(bed.device);
+	}
+	assert_int_equal(capacity_of(&bed), capacity);
+	/* Of a file that grows, where nothing is left to grow into. */
+	fail_segments(&bed, -ENOSPC, 0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(bed_put(&bed, 1000 + i, 0, data, FTL_BLOCK), -ENOSPC);
+	assert_non_null(strstr(error_last_line(), "file system"));
+	assert_int_equal(capacity_of(&bed), capacity);
+	flash_fake_heal(bed.device);
+	bed_fill(&bed, 1000, 0x22);
+	for (unsigned i = 0; i < 300; i++)
+		bed_expect(&bed, i, (uint8_t)i);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	assert_int_equal(capacity_of(&bed), capacity);
+	/* It is gone. */
+	fail_segments(&bed, -ENODEV, 0);
+	assert_int_equal(bed_put(&bed, 1000, 0, data, FTL_BLOCK), -ENODEV);
+	flash_fake_heal(bed.device);
+	assert_int_equal(bed_put(&bed, 1000, 0, data, FTL_BLOCK), -ENODEV);
+	assert_int_equal(capacity_of(&bed), capacity);
+	bed_expect(&bed, 1000, 0x22);
+	assert_int_equal(ftl_close(bed.ftl), -ENODEV);
+	flash_device_close(bed.device);
+	free(data);
+}
+
+/* A put with a sync behind it that is refused for good: the layer goes on, and writes checkpoints as before. */
+static void test_a_synced_put_is_refused(void **state)
+{
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct bed_request put, sync = {.sync = {.count = FTL_ALL, .done = bed_sync_done}};
+	struct bed bed;
+
+	(void)state;
+	memset(data, 0x22, FTL_BLOCK);
+	bed_open(&bed);
+	bed_fill(&bed, 1, 0x11);
+	fail_segments(&bed, -ENOSPC, 1);
+	bed_begin_put(&bed, &put, 1, 0, data, FTL_BLOCK);
+	ftl_sync(bed.ftl, &sync.sync);
+	bed_wait(&bed, &put);
+	bed_wait(&bed, &sync);
+	assert_int_equal(put.put.result, -ENOSPC);
+	assert_int_equal(sync.sync.result, 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, 1, 0x11);
+	bed_close(&bed);
+	free(data);
+}
+
+/* It may have been written when power was lost, or never: like what is not there, it is as if it had not been put. */
+static void test_what_was_put_last_cannot_be_read(void **state)
+{
+	struct flash_fake_fault fault = {
+		.opcode = FLASH_IO_READ, .length = FTL_BLOCK, .error = -EIO};
+	struct bed bed;
+	struct ftl_stat stat;
+
+	(void)state;
+	bed_open(&bed);
+	bed_fill(&bed, 1, 0x11);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_fill(&bed, 1, 0x22);
+	bed_fill(&bed, 2, 0x33);
+	assert_int_equal(bed_sync(&bed), 0);
+	fault.offset = find_filled(&bed, 0x22);
+	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+	bed_reopen(&bed, false);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.dropped_records, 1);
+	bed_expect(&bed, 1, 0x11);
+	bed_expect(&bed, 2, 0x33);
+	bed_close(&bed);
 }
 
 /* With every number of streams, also far more than pay: overwriting goes on when every block is in use. */
@@ -430,14 +595,53 @@ static void test_the_newest_anchor_is_lost(void **state)
 	print_message("%u of 60 were told\n", nr_told);
 }
 
+/*
+ * Power is lost twice while the same block of the journal is written: of the first write its first sector is there alone, of the second
+ * all but that. What the two leave is no block.
+ */
+static void test_two_torn_blocks_do_not_make_one(void **state)
+{
+	uint8_t *first = bed_memory(FTL_BLOCK), *second = bed_memory(FTL_BLOCK);
+	struct bed bed;
+	uint64_t at;
+
+	(void)state;
+	bed_open(&bed);
+	at = (bed.ftl->layout.journal_at +
+	      bed.ftl->journal.sequence % bed.ftl->layout.journal_blocks) *
+	     (uint64_t)FTL_BLOCK;
+	bed_fill(&bed, 7, 1);
+	assert_int_equal(bed_sync(&bed), 0);
+	flash_fake_peek(bed.device, at, first, FTL_BLOCK);
+	memset(first + 512, 0xff, FTL_BLOCK - 512);
+	assert_int_equal(flash_fake_poke(bed.device, at, first, FTL_BLOCK), 0);
+	bed_reopen(&bed, false);
+	flash_fake_peek(bed.device, at, first, FTL_BLOCK);
+	bed_fill(&bed, 7, 2);
+	assert_int_equal(bed_sync(&bed), 0);
+	flash_fake_peek(bed.device, at, second, FTL_BLOCK);
+	memcpy(second, first, 512);
+	assert_int_equal(flash_fake_poke(bed.device, at, second, FTL_BLOCK), 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, 7, 0);
+	bed_close(&bed);
+	free(first);
+	free(second);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_two_torn_blocks_do_not_make_one),
 		cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_many_large_puts),
+		cmocka_unit_test(test_many_large_puts_with_syncs),
 		cmocka_unit_test(test_no_map_pages),
 		cmocka_unit_test(test_a_block_cannot_be_read),
 		cmocka_unit_test(test_writes_fail),
+		cmocka_unit_test(test_writes_fail_for_other_reasons),
+		cmocka_unit_test(test_a_synced_put_is_refused),
+		cmocka_unit_test(test_what_was_put_last_cannot_be_read),
 		cmocka_unit_test(test_full_with_streams),
 		cmocka_unit_test(test_the_journal_cannot_be_written),
 		cmocka_unit_test(test_stale_and_swapped_blocks),
