@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -201,13 +203,29 @@ static int sync_folder_of(const char *path)
 	return status;
 }
 
+/* Asked first: a file system may give all it has before it finds that this is not enough, and nobody else gets any meanwhile. */
+static bool has_room(int fd, uint64_t size)
+{
+	struct statvfs stat;
+
+	return fstatvfs(fd, &stat) || size / stat.f_frsize <= stat.f_bavail;
+}
+
+static int take_room(int fd, uint64_t size)
+{
+	if (!has_room(fd, size))
+		return -ENOSPC;
+	while (fallocate(fd, 0, 0, (off_t)size)) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
 static int fill_file(int fd, const char *path, uint64_t size)
 {
-	int status;
+	int status = take_room(fd, size);
 
-	do {
-		status = fallocate(fd, 0, 0, (off_t)size) ? -errno : 0;
-	} while (status == -EINTR);
 	if (status == -ENOSPC)
 		return error_fail(status,
 				  "create %s: no room for %llu bytes: make some, or take less",
