@@ -104,8 +104,9 @@ void flash_file_remove(struct flash_file *file);
 struct flash_stage {
 	const struct flash_target *target;
 	void *opened;
-	struct flash_file fios;
-	double cpu_ns[2]; /* of the last measurement: ours, fio's */
+	struct flash_file fios; /* the file that fio writes, and reads unless … */
+	const char *reads;	/* … it is to read this one: NULL, or a path    */
+	double cpu_ns[2];	/* of the last measurement: ours, fio's */
 	/* NULL, or puts more behind the note. */
 	void (*describe)(const struct flash_stage *stage, char *out, size_t size);
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` through the translation layer, against fio on a raw file of as many bytes as the layer is used of. The layer
- * has twice as many, so half of it is in use; it stays open from row to row, as a server's does, with its map in memory.
+ * Rows of suite `flash` through the translation layer, against fio, which reads the very file that the layer is in, and writes a raw one of
+ * as many bytes as the layer is used of. The layer has twice as many, so half of it is in use; it stays open from row to row, as a
+ * server's does, with its map in memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -286,6 +287,7 @@ static int setup(void **state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	stage->rows.target = &flash_target_layer;
 	stage->rows.describe = describe;
+	stage->rows.reads = stage->file.path;
 	status = fill(stage);
 	if (status)
 		teardown(stage);

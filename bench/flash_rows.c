@@ -40,8 +40,10 @@ int flash_rows_run_ours(void *state, const struct bench_row *row, unsigned repet
 int flash_rows_run_fio(void *state, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct flash_stage *stage = state;
+	const struct flash_load *load = row->parameters;
 	struct flash_figures figures = {0};
-	int status = flash_fio_run(stage->fios.path, row->parameters, &figures);
+	int status = flash_fio_run(
+		load->is_write || !stage->reads ? stage->fios.path : stage->reads, load, &figures);
 
 	(void)repetition;
 	*value = value_of(row->parameters, &figures);

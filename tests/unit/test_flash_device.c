@@ -419,6 +419,7 @@ static void flushes_when_it_must(void **state)
 	const struct world *world = *state;
 	char *memory = flash_memory(PAGE);
 	unsigned long long before;
+	struct test_io read;
 
 	/* It is the kernel that says. */
 	if (world->loop[0] && access("/sys/block", R_OK) == 0) {
@@ -429,6 +430,12 @@ static void flushes_when_it_must(void **state)
 		assert_true(flushes_of(world) > before);
 		before = flushes_of(world);
 		assert_int_equal(flash_flush(device), 0);
+		assert_true(flushes_of(world) > before);
+		/* With others beside it, too. */
+		before = flushes_of(world);
+		test_io_submit(device, &read, FLASH_IO_READ, 0, 0, memory, PAGE);
+		assert_int_equal(flash_flush(device), 0);
+		assert_int_equal(test_io_wait(device, &read), 0);
 		assert_true(flushes_of(world) > before);
 	}
 	free(memory);
