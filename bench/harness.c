@@ -39,6 +39,7 @@ struct request {
 static volatile sig_atomic_t is_interrupted;
 static unsigned repetitions_now = REPETITIONS_DEFAULT;
 static char note_now[sizeof(((struct bench_result *)NULL)->note)];
+static struct distance distance_now;
 
 static void clear_progress(void)
 {
@@ -154,6 +155,7 @@ static int run_row(void *stage, struct bench_result *result)
 		if (is_interrupted)
 			return -EINTR;
 		show_progress(result->row->name, i, all);
+		distance_look(&distance_now);
 		status = run_repetition(stage, result, i);
 		if (status)
 			break;
@@ -256,7 +258,10 @@ static int run_suite(const struct request *request)
 		status = bench_fail(130, "interrupted");
 	else if (!request->as_json)
 		bench_print_table(results, nr_results, request->repetitions,
-				  others_cores(others_ns, clock_ns() - begin));
+				  &(struct bench_surroundings){
+					  others_cores(others_ns, clock_ns() - begin),
+					  distance_now,
+				  });
 	else if (bench_print_json(results, nr_results))
 		status = bench_fail(1, "no memory to print the results");
 	for (unsigned i = 0; i < nr_results; i++) {

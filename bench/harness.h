@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "distance.h"
+
 #define BENCH_REPORTED NAN /* the bar of a row that is only reported */
 
 enum bench_better {
@@ -84,9 +86,14 @@ double bench_median(const double *values, unsigned nr);
 double bench_ratio(const struct bench_result *result);
 /* The machine and what else a number depends on, in one line. */
 void bench_describe_machine(char *out, size_t size);
-/* `others`: cores that other processes kept busy meanwhile; NAN: unknown. */
+/* What a run had around it. */
+struct bench_surroundings {
+	double others; /* cores that other processes kept busy meanwhile */
+	struct distance distance;
+};
+
 void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
-		       double others);
+		       const struct bench_surroundings *surroundings);
 /* Returns 0, or -ENOMEM. */
 int bench_print_json(const struct bench_result *results, unsigned nr);
 

@@ -227,7 +227,7 @@ static bool is_new_reference(const struct bench_result *results, unsigned i)
 }
 
 void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
-		       double others)
+		       const struct bench_surroundings *surroundings)
 {
 	char machine[512];
 	int name_width = 0;
@@ -240,7 +240,10 @@ void bench_print_table(const struct bench_result *results, unsigned nr, unsigned
 	printf("# %s\n", machine);
 	printf("# medians over repetitions: %u; spread: to the smallest and to the largest\n",
 	       repetitions);
-	printf("# other processes kept %.2f cores busy meanwhile\n", others);
+	printf("# other processes kept %.2f cores busy meanwhile\n", surroundings->others);
+	if (surroundings->distance.most_ns > 0)
+		printf("# a cache line went from one core to another and back in %.0f to %.0f ns\n",
+		       surroundings->distance.least_ns, surroundings->distance.most_ns);
 	print_heading(name_width);
 	for (unsigned i = 0; i < nr; i++) {
 		const char *reference_is = results[i].row->reference_is;
