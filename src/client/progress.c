@@ -492,7 +492,7 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	operation->nr_in_flight--;
 	if (status)
 		operation_fail(operation, status);
-	else
+	else if (!opcode_is_atomic(operation->opcode))
 		path_count_transfer(&transfer->path->count, opcode_writes(operation->opcode),
 				    transfer->length);
 	if (!operation->remaining && !operation->nr_in_flight)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * mover REGION_BYTES TRANSFER_BYTES: writes and reads a region of the namespace "moved" without end, and counts a word
- * up now and then, for tests of what is counted. Says "moving" once it does, and ends with its standard input: so
- * that it does not outlive who has started it.
+ * up after each round, for tests of what is counted. Says "moving" once it does. A byte on its standard input and it
+ * rests, says "resting", and waits for another; it ends with its standard input: so that it does not outlive who has
+ * started it.
  */
 #include <afar/afar.h>
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -18,11 +20,22 @@ static int fail(const char *what)
 	return 1;
 }
 
+static void say(const char *what)
+{
+	(void)!write(STDOUT_FILENO, what, strlen(what));
+}
+
 static int is_wanted(void)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	char byte;
 
-	return poll(&input, 1, 0) == 0;
+	if (poll(&input, 1, 0) == 0)
+		return 1;
+	if (read(STDIN_FILENO, &byte, 1) != 1)
+		return 0;
+	say("resting\n");
+	return read(STDIN_FILENO, &byte, 1) == 1;
 }
 
 /* Once over the region. 0, or negative. */
@@ -62,7 +75,7 @@ int main(int argc, char **argv)
 	do {
 		rc = move(region, memory, region_bytes, transfer_bytes);
 		if (!rc && !has_said++)
-			(void)!write(STDOUT_FILENO, "moving\n", 7);
+			say("moving\n");
 	} while (!rc && is_wanted());
 	if (rc)
 		return fail("move");

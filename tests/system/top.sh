@@ -5,15 +5,27 @@
 . "$(dirname "$0")/cluster.sh"
 : "${MOVER:?the path of mover}"
 
-# start_mover NAME PATH: in the background, until its gate is closed; returns when it moves.
+# hear NAME FD WORD: waits until the mover says so.
+hear() {
+	said=
+	eval "read -r said <&$2" || fail "mover $1 is gone: $(cat "$1.err")"
+	[ "$said" = "$3" ] || fail "mover $1: $said"
+}
+
+# start_mover NAME GATE MOUTH: in the background, until its gate, a file descriptor, is closed; returns when it moves.
 start_mover() {
-	mkfifo "$1.gate" "$1.ready"
-	"$MOVER" 1048576 4096 <"$1.gate" >"$1.ready" 2>"$1.err" &
+	mkfifo "$1.gate" "$1.mouth"
+	"$MOVER" 65536 4096 <"$1.gate" >"$1.mouth" 2>"$1.err" &
 	eval "pid_$1=$!"
 	running="$running $!"
-	eval "exec $3>$1.gate"
-	read -r said <"$1.ready" || fail "mover $1 did not begin"
-	[ "$said" = moving ] || fail "mover $1: $said"
+	eval "exec $2>$1.gate $3<$1.mouth"
+	hear "$1" "$3" moving
+}
+
+# rest NAME GATE MOUTH
+rest() {
+	eval "echo >&$2"
+	hear "$1" "$3" resting
 }
 
 start_manager
@@ -32,8 +44,8 @@ if LC_ALL=C grep -q '[^ -~]' idle.out; then
 	fail "top: control characters in: $(cat -v idle.out)"
 fi
 
-AFAR_PATH=tcp start_mover wire tcp 5
-start_mover near local 6
+AFAR_PATH=tcp start_mover wire 5 7
+start_mover near 6 8
 "$AFAR" top --interval 0.5 --count 2 >busy.out </dev/null
 [ "$(grep -c '^cluster up .* sessions 3,' busy.out)" -eq 2 ] || fail "top: $(cat busy.out)"
 [ "$(grep -Ec 'mover +admin +connected +[1-9].* (ns|us|ms|s)$' busy.out)" -eq 4 ] || fail "top: $(cat busy.out)"
@@ -61,7 +73,8 @@ for top in lines:
         assert session["state"] == "connected" and session["failed_per_s"] == 0
         for kind in ("read", "write"):
             one = session["operations"][kind]
-            assert one["nr_per_s"] > 0 and abs(one["bytes_per_s"] / one["nr_per_s"] - 4096) < 1
+            # They are read one after the other while they change: of the same instant they are at rest, below.
+            assert one["nr_per_s"] > 0 and 2048 < one["bytes_per_s"] / one["nr_per_s"] < 8192
             assert 0 < one["p50_ns"] <= one["p99_ns"] <= one["p999_ns"]
         assert session["operations"]["atomic"]["nr_per_s"] > 0
     assert {p["transport"] for s in movers for p in s["paths"]} == {"local", "tcp"}
@@ -72,6 +85,26 @@ kill -STOP "$(pid_of near)"
 timeout 60 "$AFAR" top --interval 0.1 --count 1 >stopped.out || fail "top: a stopped client holds it up"
 grep -q ' mover ' stopped.out || fail "top: $(cat stopped.out)"
 kill -CONT "$(pid_of near)"
+
+# At rest, all that is counted fits: rounds of 16 writes, 16 reads and a word.
+rest wire 5 7
+rest near 6 8
+"$AFAR" status --json >rest.json
+python3 - rest.json <<'END' || fail "status --json of movers at rest: $(cat rest.json)"
+import json, sys
+
+movers = [s for s in json.load(open(sys.argv[1]))["sessions"] if s["client"].endswith(" mover")]
+assert len(movers) == 2
+for use in (session["use"] for session in movers):
+    rounds = use["operations"]["atomic"]["nr"]
+    assert rounds > 0 and use["operations"]["atomic"]["bytes"] == 8 * rounds
+    for kind in ("read", "write"):
+        one = use["operations"][kind]
+        assert (one["nr"], one["bytes"], one["nr_failed"]) == (16 * rounds, 65536 * rounds, 0)
+    (path,) = use["paths"]
+    assert (path["bytes_read"], path["bytes_written"]) == (65536 * rounds, 65536 * rounds)
+assert {use["paths"][0]["transport"] for use in (session["use"] for session in movers)} == {"local", "tcp"}
+END
 
 exec 5>&- 6>&-
 wait "$(pid_of wire)" || fail "mover: $(cat wire.err)"
