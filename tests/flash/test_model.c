@@ -67,11 +67,11 @@ static void lose_power(struct world *world, uint64_t *dice)
 /* An orderly end, with everything there afterwards. */
 static void close_and_open(struct world *world, uint64_t life)
 {
-	size_t last[WORLD_BLOCKS];
+	size_t last[WORLD_CELLS];
 
 	assert_true(world_drain(world));
-	for (uint32_t block = 0; block < WORLD_BLOCKS; block++)
-		last[block] = world->blocks[block].nr - 1;
+	for (uint32_t cell = 0; cell < WORLD_CELLS; cell++)
+		last[cell] = world->cells[cell].nr - 1;
 	assert_int_equal(ftl_close(world->ftl), 0);
 	open_layer(world, life);
 	world_verify(world, world->ftl, last, last, NULL, "close", life);
@@ -91,7 +91,7 @@ static void test_lives(void **state)
 	world_create(world.device);
 	open_layer(&world, life);
 	while (world.nr_ops < nr_ops) {
-		size_t found[WORLD_BLOCKS];
+		size_t found[WORLD_CELLS];
 
 		if (++life % 5 == 0) {
 			for (uint64_t end = world.nr_ops + 50; world.nr_ops < end;)

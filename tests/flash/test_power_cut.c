@@ -35,8 +35,8 @@
 struct timeline {
 	struct world *world;
 	size_t next_promise;
-	size_t floor[WORLD_BLOCKS];
-	size_t last[WORLD_BLOCKS];
+	size_t floor[WORLD_CELLS];
+	size_t last[WORLD_CELLS];
 };
 
 /* What is promised, and what may be there, behind so many events. */
@@ -48,11 +48,11 @@ static void go_to(struct timeline *timeline, uint64_t event)
 	       world->promises[timeline->next_promise].event <= event) {
 		const struct world_promise *promise = &world->promises[timeline->next_promise++];
 
-		timeline->floor[promise->block] = promise->value;
+		timeline->floor[promise->cell] = promise->value;
 	}
-	for (uint32_t block = 0; block < WORLD_BLOCKS; block++) {
-		const struct world_block *it = &world->blocks[block];
-		size_t *last = &timeline->last[block];
+	for (uint32_t cell = 0; cell < WORLD_CELLS; cell++) {
+		const struct world_cell *it = &world->cells[cell];
+		size_t *last = &timeline->last[cell];
 
 		while (*last + 1 < it->nr && it->values[*last + 1].event <= event)
 			++*last;

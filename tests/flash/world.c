@@ -14,9 +14,16 @@
 #include "base/error.h"
 #include "flash/fake_image.h"
 
-#define BLOCKS_MAX 40U
+#define BLOCKS_MAX   40U
+#define NR_RECORDS   5U
+#define FIRST_RECORD 11U
 
 enum kind { PUT, GET, SYNC, TRIM, CLONE };
+
+struct world_records {
+	bool is_there[NR_RECORDS];
+	uint8_t data[NR_RECORDS][FTL_RECORD_BYTES];
+};
 
 struct world_op {
 	struct world *world;
@@ -34,6 +41,8 @@ struct world_op {
 	uint32_t block;
 	uint32_t nr;
 	size_t values[WORLD_BLOCKS]; /* of put, trim, clone: made; get: at least; sync: promised */
+	size_t records;		     /* likewise, of theirs; 0: none                           */
+	struct ftl_record_change change;
 };
 
 struct flash_fake_options world_device(uint32_t sector, uint64_t seed)
@@ -74,9 +83,15 @@ static uint64_t run_lba(uint32_t block)
 	return ftl_lba(7 + block / WORLD_RANGE_BLOCKS * 3, block % WORLD_RANGE_BLOCKS + 400);
 }
 
-static void add_value(struct world *world, uint32_t block, uint64_t hash)
+static uint64_t records_hash(const struct world_records *records)
 {
-	struct world_block *it = &world->blocks[block];
+	return checksum_crc32c(records->is_there, sizeof(records->is_there)) |
+	       (uint64_t)checksum_crc32c(records->data, sizeof(records->data)) << 32;
+}
+
+static void add_value(struct world *world, uint32_t cell, uint64_t hash)
+{
+	struct world_cell *it = &world->cells[cell];
 
 	if (it->nr == it->room) {
 		it->room = 2 * it->room + 4;
@@ -91,8 +106,10 @@ void world_init(struct world *world, uint64_t seed)
 {
 	*world = (struct world){.dice = seed};
 	world->mirror = calloc(WORLD_BLOCKS, FTL_BLOCK);
+	world->records = calloc(1, sizeof(*world->records));
 	world->ops = calloc(WORLD_IN_FLIGHT, sizeof(*world->ops));
 	assert_non_null(world->mirror);
+	assert_non_null(world->records);
 	assert_non_null(world->ops);
 	for (unsigned i = 0; i < WORLD_IN_FLIGHT; i++) {
 		world->ops[i].world = world;
@@ -101,14 +118,25 @@ void world_init(struct world *world, uint64_t seed)
 	}
 	for (uint32_t block = 0; block < WORLD_BLOCKS; block++)
 		add_value(world, block, zero_hash());
+	add_value(world, WORLD_RECORDS, records_hash(world->records));
+}
+
+static void untie(struct world *world)
+{
+	for (size_t i = 0; i < world->nr_ties; i++)
+		free(world->ties[i].values);
+	world->nr_ties = 0;
 }
 
 void world_free(struct world *world)
 {
+	untie(world);
+	free(world->ties);
+	free(world->records);
 	for (unsigned i = 0; i < WORLD_IN_FLIGHT; i++)
 		free(world->ops[i].memory);
-	for (uint32_t block = 0; block < WORLD_BLOCKS; block++)
-		free(world->blocks[block].values);
+	for (uint32_t cell = 0; cell < WORLD_CELLS; cell++)
+		free(world->cells[cell].values);
 	free(world->ops);
 	free(world->mirror);
 	free(world->promises);
@@ -130,7 +158,9 @@ static void changed(struct world_op *op, int result)
 	struct world *world = op->world;
 
 	for (uint32_t i = 0; i < op->nr; i++)
-		world->blocks[op->block + i].ended = op->values[i];
+		world->cells[op->block + i].ended = op->values[i];
+	if (op->records)
+		world->cells[WORLD_RECORDS].ended = op->records;
 	finish(op, result);
 }
 
@@ -152,11 +182,11 @@ static void clone_done(struct ftl_clone *clone)
 	changed(op, clone->result);
 }
 
-static void promise(struct world *world, uint32_t block, size_t value)
+static void promise(struct world *world, uint32_t cell, size_t value)
 {
-	if (value <= world->blocks[block].synced)
+	if (value <= world->cells[cell].synced)
 		return;
-	world->blocks[block].synced = value;
+	world->cells[cell].synced = value;
 	if (!world->has_promises)
 		return;
 	if (world->nr_promises == world->room_promises) {
@@ -165,10 +195,8 @@ static void promise(struct world *world, uint32_t block, size_t value)
 			realloc(world->promises, world->room_promises * sizeof(*world->promises));
 		assert_non_null(world->promises);
 	}
-	world->promises[world->nr_promises++] =
-		(struct world_promise){.event = flash_fake_events(world->device),
-				       .block = block,
-				       .value = (uint32_t)value};
+	world->promises[world->nr_promises++] = (struct world_promise){
+		.event = flash_fake_events(world->device), .cell = cell, .value = (uint32_t)value};
 }
 
 static void sync_done(struct ftl_sync *sync)
@@ -177,14 +205,16 @@ static void sync_done(struct ftl_sync *sync)
 
 	for (uint32_t i = 0; i < op->nr && !sync->result; i++)
 		promise(op->world, op->block + i, op->values[i]);
+	if (!sync->result)
+		promise(op->world, WORLD_RECORDS, op->records);
 	finish(op, sync->result);
 }
 
-static bool is_among(const struct world_block *block, size_t from, size_t to, uint64_t hash,
+static bool is_among(const struct world_cell *cell, size_t from, size_t to, uint64_t hash,
 		     size_t *which)
 {
 	for (size_t i = to + 1; i-- > from;) {
-		if (block->values[i].hash == hash) {
+		if (cell->values[i].hash == hash) {
 			*which = i;
 			return true;
 		}
@@ -197,7 +227,7 @@ static void get_done(struct ftl_get *get)
 	struct world_op *op = caa_container_of(get, struct world_op, get);
 
 	for (uint32_t i = 0; i < op->nr && !get->result; i++) {
-		const struct world_block *block = &op->world->blocks[op->block + i];
+		const struct world_cell *block = &op->world->cells[op->block + i];
 		size_t which;
 
 		if (!is_among(block, op->values[i], block->nr - 1,
@@ -235,8 +265,25 @@ static void changes(struct world *world, struct world_op *op)
 		uint32_t block = op->block + i;
 
 		add_value(world, block, hash_of(world->mirror + (size_t)block * FTL_BLOCK));
-		op->values[i] = world->blocks[block].nr - 1;
+		op->values[i] = world->cells[block].nr - 1;
 	}
+}
+
+/* What the op does to its blocks is done where the records have this value or a later one. */
+static void tie(struct world *world, const struct world_op *op, size_t records)
+{
+	struct world_tie *it;
+
+	if (world->nr_ties == world->room_ties) {
+		world->room_ties = 2 * world->room_ties + 64;
+		world->ties = realloc(world->ties, world->room_ties * sizeof(*world->ties));
+		assert_non_null(world->ties);
+	}
+	it = &world->ties[world->nr_ties++];
+	*it = (struct world_tie){.records = records, .block = op->block, .nr = op->nr};
+	it->values = malloc((op->nr + 1) * sizeof(*it->values));
+	assert_non_null(it->values);
+	memcpy(it->values, op->values, op->nr * sizeof(*it->values));
 }
 
 static void fill(struct world *world, uint8_t *memory, size_t length)
@@ -245,6 +292,28 @@ static void fill(struct world *world, uint8_t *memory, size_t length)
 
 	for (size_t i = 0; i < length; i += 8, word += 0x632be59bd9b4e019U)
 		memcpy(memory + i, &word, length - i < 8 ? length - i : 8);
+}
+
+/* Every third trim or clone changes a record, too. NULL: not this one. A change of nothing would be no value of its own. */
+static const struct ftl_record_change *maybe_change(struct world *world, struct world_op *op)
+{
+	struct world_records *records = world->records;
+	uint32_t n = (uint32_t)below(world, NR_RECORDS);
+
+	if (below(world, 3))
+		return NULL;
+	op->change = (struct ftl_record_change){
+		.id = FIRST_RECORD + n, .is_removal = records->is_there[n] && below(world, 3) == 0};
+	memset(records->data[n], 0, FTL_RECORD_BYTES);
+	records->is_there[n] = !op->change.is_removal;
+	if (!op->change.is_removal) {
+		fill(world, op->change.data, FTL_RECORD_BYTES);
+		memcpy(records->data[n], op->change.data, FTL_RECORD_BYTES);
+	}
+	add_value(world, WORLD_RECORDS, records_hash(records));
+	op->records = world->cells[WORLD_RECORDS].nr - 1;
+	tie(world, op, op->records);
+	return &op->change;
 }
 
 static void begin_put(struct world *world, struct world_op *op)
@@ -288,7 +357,7 @@ static void begin_get(struct world *world, struct world_op *op)
 
 	choose_run(world, op, 16);
 	for (uint32_t i = 0; i < op->nr; i++)
-		op->values[i] = world->blocks[op->block + i].ended;
+		op->values[i] = world->cells[op->block + i].ended;
 	op->iov[0] = (struct iovec){op->memory + (is_odd ? 24 : 0), op->nr * FTL_BLOCK};
 	op->get = (struct ftl_get){.lba = run_lba(op->block),
 				   .length = op->nr * FTL_BLOCK,
@@ -307,7 +376,8 @@ static void submit_sync(struct world *world, struct world_op *op)
 		op->sync.count = op->nr;
 	}
 	for (uint32_t i = 0; i < op->nr; i++)
-		op->values[i] = world->blocks[op->block + i].nr - 1;
+		op->values[i] = world->cells[op->block + i].nr - 1;
+	op->records = op->nr < WORLD_BLOCKS ? 0 : world->cells[WORLD_RECORDS].nr - 1;
 	ftl_sync(world->ftl, &op->sync);
 }
 
@@ -322,10 +392,19 @@ static void begin_sync(struct world *world, struct world_op *op)
 
 static void begin_trim(struct world *world, struct world_op *op)
 {
+	const struct ftl_record_change *change;
+
 	choose_run(world, op, 30);
+	if (below(world, 6) == 0)
+		op->nr = 0;
 	memset(world->mirror + (size_t)op->block * FTL_BLOCK, 0, (size_t)op->nr * FTL_BLOCK);
 	changes(world, op);
-	op->trim = (struct ftl_trim){.lba = run_lba(op->block), .count = op->nr, .done = trim_done};
+	change = maybe_change(world, op);
+	/* Of one without, the next change tells. */
+	if (!change)
+		tie(world, op, world->cells[WORLD_RECORDS].nr);
+	op->trim = (struct ftl_trim){
+		.lba = run_lba(op->block), .count = op->nr, .change = change, .done = trim_done};
 	ftl_trim(world->ftl, &op->trim);
 }
 
@@ -353,6 +432,7 @@ static void begin_clone(struct world *world, struct world_op *op)
 	op->clone = (struct ftl_clone){.source = run_lba(source),
 				       .target = run_lba(op->block),
 				       .count = op->nr,
+				       .change = maybe_change(world, op),
 				       .done = clone_done};
 	ftl_clone(world->ftl, &op->clone);
 }
@@ -365,6 +445,7 @@ static struct world_op *take_op(struct world *world, enum kind kind)
 		op++;
 	op->kind = kind;
 	op->is_busy = true;
+	op->records = 0;
 	world->nr_in_flight++;
 	world->nr_ops++;
 	return op;
@@ -453,11 +534,69 @@ static void reading_done(struct ftl_get *get)
 	caa_container_of(get, struct reading, get)->has_ended = true;
 }
 
+/* Whether that is one of the cell's values that it may have; which. */
+static size_t check_value(const struct world *world, uint32_t cell, uint64_t hash,
+			  const size_t *floor, const size_t *last, const char *when,
+			  uint64_t number)
+{
+	const struct world_cell *it = &world->cells[cell];
+	size_t from = floor ? floor[cell] : it->synced;
+	size_t to = last ? last[cell] : it->nr - 1, which = 0, other = 0;
+	bool is_known;
+
+	if (is_among(it, from, to, hash, &which))
+		return which;
+	is_known = is_among(it, 0, it->nr - 1, hash, &other);
+	fail_msg("%s %llu: %s %u is %s: value %zu, and may be %zu to %zu", when,
+		 (unsigned long long)number, cell == WORLD_RECORDS ? "the records, cell" : "block",
+		 cell, is_known ? "stale or of the future" : "torn or foreign", other, from, to);
+	return 0;
+}
+
+static void read_records(struct ftl *ftl, struct world_records *records)
+{
+	*records = (struct world_records){0};
+	for (uint32_t i = 0; i < NR_RECORDS; i++) {
+		const void *data = ftl_record(ftl, FIRST_RECORD + i);
+
+		records->is_there[i] = data != NULL;
+		if (data)
+			memcpy(records->data[i], data, FTL_RECORD_BYTES);
+	}
+}
+
+/*
+ * Records may come back to what they were, if some are removed: the oldest value is meant that it can be. Those that are synced
+ * say nothing more, since what they say was so before.
+ */
+static void check_ties(const struct world *world, size_t floor, const size_t *found,
+		       const char *when, uint64_t number)
+{
+	const struct world_cell *records = &world->cells[WORLD_RECORDS];
+	size_t value = floor;
+
+	while (records->values[value].hash != records->values[found[WORLD_RECORDS]].hash)
+		value++;
+	for (const struct world_tie *tie = world->ties; tie < world->ties + world->nr_ties; tie++) {
+		for (uint32_t i = 0; tie->records <= value && i < tie->nr; i++) {
+			if (found[tie->block + i] < tie->values[i])
+				fail_msg("%s %llu: the records, of value %zu, say that block %u is "
+					 "not less "
+					 "than value %zu; it is %zu",
+					 when, (unsigned long long)number, value, tie->block + i,
+					 tie->values[i], found[tie->block + i]);
+		}
+	}
+}
+
 void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, const size_t *last,
 		  size_t *found, const char *when, uint64_t number)
 {
 	static _Alignas(FTL_BLOCK) uint8_t memory[WORLD_RANGE_BLOCKS * FTL_BLOCK];
+	static size_t own_found[WORLD_CELLS];
+	struct world_records records;
 
+	found = found ? found : own_found;
 	for (uint32_t range = 0; range < WORLD_RANGES; range++) {
 		struct reading reading = {.iov = {memory, sizeof(memory)}};
 
@@ -475,37 +614,35 @@ void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, con
 				 error_last_line());
 		for (uint32_t i = 0; i < WORLD_RANGE_BLOCKS; i++) {
 			uint32_t block = range * WORLD_RANGE_BLOCKS + i;
-			const struct world_block *it = &world->blocks[block];
-			size_t from = floor ? floor[block] : it->synced;
-			size_t to = last ? last[block] : it->nr - 1, which, older;
-			uint64_t hash = hash_of(memory + (size_t)i * FTL_BLOCK);
 
-			if (is_among(it, from, to, hash, &which)) {
-				if (found)
-					found[block] = which;
-				continue;
-			}
-			fail_msg("%s %llu: block %u is %s: value %zu, and may be %zu to %zu", when,
-				 (unsigned long long)number, block,
-				 is_among(it, 0, it->nr - 1, hash, &older)
-					 ? "stale or of the future"
-					 : "torn or foreign",
-				 is_among(it, 0, it->nr - 1, hash, &older) ? older : 0, from, to);
+			found[block] =
+				check_value(world, block, hash_of(memory + (size_t)i * FTL_BLOCK),
+					    floor, last, when, number);
 		}
 	}
+	read_records(ftl, &records);
+	found[WORLD_RECORDS] = check_value(world, WORLD_RECORDS, records_hash(&records), floor,
+					   last, when, number);
+	check_ties(world, floor ? floor[WORLD_RECORDS] : world->cells[WORLD_RECORDS].synced, found,
+		   when, number);
 }
 
 void world_settle(struct world *world, const size_t *found)
 {
 	static _Alignas(FTL_BLOCK) uint8_t memory[FTL_BLOCK];
 
-	for (uint32_t block = 0; block < WORLD_BLOCKS; block++) {
-		struct world_block *it = &world->blocks[block];
-		struct reading reading = {.iov = {memory, sizeof(memory)}};
+	untie(world);
+	read_records(world->ftl, world->records);
+	for (uint32_t cell = 0; cell < WORLD_CELLS; cell++) {
+		struct world_cell *it = &world->cells[cell];
 
-		it->values[0] = it->values[found[block]];
+		it->values[0] = it->values[found[cell]];
 		it->nr = 1;
 		it->ended = it->synced = 0;
+	}
+	for (uint32_t block = 0; block < WORLD_BLOCKS; block++) {
+		struct reading reading = {.iov = {memory, sizeof(memory)}};
+
 		reading.get = (struct ftl_get){.lba = run_lba(block),
 					       .length = FTL_BLOCK,
 					       .iov = &reading.iov,

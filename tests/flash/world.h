@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A translation layer with requests by dice in flight, beside a model of what they make of each block: every value that was
- * put there, in order, and up to which one it is known to survive a crash. For the search of power cuts and the long random
- * run.
+ * put there, in order, and up to which one it is known to survive a crash. The records that a caller keeps are one more such
+ * cell, of all of them together, since their changes are in order. For the search of power cuts and the long random run.
  */
 #ifndef TESTS_FLASH_WORLD_H
 #define TESTS_FLASH_WORLD_H
@@ -17,6 +17,8 @@
 #define WORLD_RANGES	   3U
 #define WORLD_RANGE_BLOCKS 210U
 #define WORLD_BLOCKS	   (WORLD_RANGES * WORLD_RANGE_BLOCKS)
+#define WORLD_RECORDS	   WORLD_BLOCKS /* the cell of the records */
+#define WORLD_CELLS	   (WORLD_BLOCKS + 1)
 #define WORLD_IN_FLIGHT	   12U
 
 struct world_value {
@@ -24,29 +26,41 @@ struct world_value {
 	uint64_t hash;
 };
 
-/* One block: values[0] is what it was first. */
-struct world_block {
+/* One block, or the records: values[0] is what it was first. */
+struct world_cell {
 	struct world_value *values;
 	size_t nr, room;
 	size_t ended;  /* the value of the last request that ended  */
 	size_t synced; /* the first of those that a crash may leave */
 };
 
-/* At an event it was known that a block has not less than a value. */
+/* At an event it was known that a cell has not less than a value. */
 struct world_promise {
 	uint64_t event;
-	uint32_t block;
+	uint32_t cell;
 	uint32_t value;
 };
 
+/* What a value of the records says: that a trim or a clone before it, or with it, is done. */
+struct world_tie {
+	size_t records; /* the first of their values that says so */
+	uint32_t block;
+	uint32_t nr;
+	size_t *values; /* of blocks: not less */
+};
+
 struct world_op;
+struct world_records;
 
 struct world {
 	uint64_t dice;
 	struct flash_device *device;
 	struct ftl *ftl;
-	struct world_block blocks[WORLD_BLOCKS];
-	uint8_t *mirror;		/* of what was submitted */
+	struct world_cell cells[WORLD_CELLS];
+	uint8_t *mirror;	       /* of what was submitted */
+	struct world_records *records; /* likewise */
+	struct world_tie *ties;
+	size_t nr_ties, room_ties;
 	struct world_promise *promises; /* if they are kept */
 	size_t nr_promises, room_promises;
 	bool has_promises;
@@ -73,8 +87,9 @@ bool world_drain(struct world *world);
 void world_forget(struct world *world);
 
 /*
- * Reads all blocks of `ftl` and checks that each is one of its values from `floor[block]` to `last[block]`, which becomes `found[block]`
- * (any may be NULL: those of the model). Fails the test otherwise, and says where.
+ * Reads all blocks and records of `ftl` and checks that each cell is one of its values from `floor[cell]` to `last[cell]`, which
+ * becomes `found[cell]` (any may be NULL: those of the model), and that what the records say is done. Fails the test
+ * otherwise, and says where.
  */
 void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, const size_t *last,
 		  size_t *found, const char *when, uint64_t number);
