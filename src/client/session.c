@@ -20,6 +20,7 @@
 #define DEFAULT_SPIN_US	   50
 #define RETRY_MIN_MS	   20
 #define RETRY_MAX_MS	   1000
+#define RETRIES_PER_LEASE  4U
 #define CALLS_AHEAD	   512
 #define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
 
@@ -84,6 +85,14 @@ static int check_opened(const struct afar_session *session, const Afar__Reply *r
 	return 0;
 }
 
+/* A lease begins when the manager is back: it must not end between two attempts. */
+static uint32_t retry_max_ms(uint32_t lease_ms)
+{
+	uint32_t ms = lease_ms / RETRIES_PER_LEASE;
+
+	return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
+}
+
 /* The manager's word is final. */
 static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 {
@@ -97,6 +106,7 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 		session->number = reply->session_opened->session;
 		memcpy(session->secret, reply->session_opened->secret.data,
 		       sizeof(session->secret));
+		session->retry_max_ms = retry_max_ms(reply->session_opened->lease_ms);
 		snprintf(session->principal, sizeof(session->principal), "%s",
 			 reply->session_opened->principal);
 	}
@@ -184,7 +194,8 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	} else if (session->state != SESSION_ENDED) {
 		set_state(session, SESSION_DOWN, status ? status : -ECONNRESET);
 		delay_ms = session->retry_ms;
-		session->retry_ms = delay_ms * 2 < RETRY_MAX_MS ? delay_ms * 2 : RETRY_MAX_MS;
+		session->retry_ms =
+			delay_ms * 2 < session->retry_max_ms ? delay_ms * 2 : session->retry_max_ms;
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
@@ -231,7 +242,7 @@ static void connect_again(void *argument)
 	if (!is_wanted)
 		return;
 	if (connect_manager(session, &connection) != 0) {
-		rpc_loop_timer(session->loop, RETRY_MAX_MS, connect_again, session);
+		rpc_loop_timer(session->loop, session->retry_max_ms, connect_again, session);
 		return;
 	}
 	pthread_mutex_lock(&session->lock);
@@ -444,6 +455,7 @@ static struct afar_session *session_new(void)
 	pthread_cond_init(&session->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	session->retry_ms = RETRY_MIN_MS;
+	session->retry_max_ms = RETRY_MAX_MS;
 	CDS_INIT_LIST_HEAD(&session->calls);
 	CDS_INIT_LIST_HEAD(&session->peers);
 	CDS_INIT_LIST_HEAD(&session->targets);

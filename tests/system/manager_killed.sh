@@ -11,6 +11,11 @@ random_file in 5000000
 "$AFAR" region put in kept:before >/dev/null
 "$AFAR" ns create empty
 
+# The put and who asks.
+nr_connected() {
+	[ "$("$AFAR" status --json | grep -c '"is_connected": true')" -eq "$1" ]
+}
+
 mkfifo feed
 "$AFAR" region put feed kept:meanwhile --size 5000000 >put.out 2>put.err &
 put=$!
@@ -18,7 +23,9 @@ running="$running $put"
 exec 4>feed
 head -c 3000000 in >&4
 kill_daemon manager
+sleep 0.7 # so long that who tries less and less often would be back after the end of its lease
 start_manager "$port"
+eventually nr_connected 2
 tail -c +3000001 in >&4
 exec 4>&-
 wait "$put" || fail "the put ended with $?: $(cat put.err)"
