@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,29 +239,4 @@ void cli_print_padded(const char *text, size_t width)
 void cli_print(const char *text)
 {
 	cli_print_padded(text, 0);
-}
-
-/* ---- Interrupts */
-
-static volatile sig_atomic_t interrupted;
-
-static void note_interrupt(int number)
-{
-	interrupted = number;
-}
-
-void cli_catch_interrupts(void)
-{
-	/* No SA_RESTART: a read that waits for its input ends at once. */
-	struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-}
-
-bool cli_is_interrupted(void)
-{
-	return interrupted != 0;
 }

@@ -101,10 +101,4 @@ void cli_print(const char *text);
 /* Prints it and fills up to `width` columns. */
 void cli_print_padded(const char *text, size_t width);
 
-/* ---- SIGINT and SIGTERM, for commands that have something to undo */
-
-/* From now on the first one only makes cli_is_interrupted() true; a second ends the process. */
-void cli_catch_interrupts(void);
-bool cli_is_interrupted(void);
-
 #endif

@@ -13,6 +13,7 @@
 #include "cmd_flash.h"
 #include "flash/check.h"
 #include "flash/uring.h"
+#include "interrupts.h"
 
 struct showing {
 	const char *path;
@@ -54,10 +55,10 @@ static void on_finding(void *context, enum check_area area, uint64_t at, const c
 	putchar('\n');
 }
 
-static bool is_interrupted(void *context)
+static bool is_cancelled(void *context)
 {
 	(void)context;
-	return cli_is_interrupted();
+	return is_interrupted();
 }
 
 static bool was_examined(const struct check_report *report, enum check_area area,
@@ -122,7 +123,7 @@ static int check(const struct cli_command *command, struct showing *showing,
 		return flash_fail(command, NULL);
 	rc = check_device(device, options, &report);
 	flash_device_close(device);
-	if (rc == -ECANCELED && cli_is_interrupted())
+	if (rc == -ECANCELED && is_interrupted())
 		return CLI_INTERRUPTED;
 	if (rc)
 		return flash_fail(command, showing->path);
@@ -148,7 +149,7 @@ int flash_check(struct cli *cli, const struct cli_command *command, int argc, ch
 	};
 	struct showing showing = {0};
 	struct check_options options = {
-		.finding = on_finding, .is_cancelled = is_interrupted, .context = &showing};
+		.finding = on_finding, .is_cancelled = is_cancelled, .context = &showing};
 	int status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
@@ -164,7 +165,7 @@ int flash_check(struct cli *cli, const struct cli_command *command, int argc, ch
 	if (as_json)
 		showing.findings = json_array();
 	options.with_data = with_data;
-	cli_catch_interrupts();
+	catch_interrupts();
 	status = check(command, &showing, &options);
 	json_decref(showing.findings);
 	return status;

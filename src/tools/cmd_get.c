@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupts.h"
 #include "region.h"
 #include "transfer.h"
 
@@ -110,7 +111,7 @@ static int sink_open(const char *file, struct sink *sink)
 	if (!rc)
 		return 0;
 	sink_abandon(sink);
-	return cli_is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, rc);
+	return is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, rc);
 }
 
 static int sink_write(struct sink *sink, const char *data, uint64_t length)
@@ -119,7 +120,7 @@ static int sink_write(struct sink *sink, const char *data, uint64_t length)
 
 	while (length) {
 		/* A signal may also cut a write short. */
-		if (cli_is_interrupted())
+		if (is_interrupted())
 			return CLI_INTERRUPTED;
 		n = write(sink->fd, data, length);
 		if (n < 0 && errno == EINTR)
@@ -246,7 +247,7 @@ int region_get(struct cli *cli, const struct cli_command *command, int argc, cha
 	status = region_name_parse(command, arguments[0], &source);
 	if (status)
 		return status;
-	cli_catch_interrupts();
+	catch_interrupts();
 	status = cli_open(cli);
 	return status ? status : cli_close(cli, get(cli, &source, arguments[1]));
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interrupts.h"
 #include "region.h"
 #include "transfer.h"
 
@@ -34,7 +35,7 @@ static ssize_t read_fully(int fd, void *data, size_t length)
 
 	while (total < length) {
 		/* A signal may also cut a read short. */
-		if (cli_is_interrupted())
+		if (is_interrupted())
 			return -EINTR;
 		n = read(fd, (char *)data + total, length - total);
 		if (n < 0 && errno == EINTR)
@@ -54,7 +55,7 @@ static int write_fully(int fd, const void *data, size_t length)
 	ssize_t n;
 
 	while (total < length) {
-		if (cli_is_interrupted())
+		if (is_interrupted())
 			return -EINTR;
 		n = write(fd, (const char *)data + total, length - total);
 		if (n < 0 && errno == EINTR)
@@ -104,7 +105,7 @@ static int spool(struct source *source)
 		rc = -errno;
 	if (rc) {
 		close(fd);
-		if (cli_is_interrupted())
+		if (is_interrupted())
 			return CLI_INTERRUPTED;
 		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
 				source->name, folder, afar_strerror(-rc));
@@ -147,7 +148,7 @@ static int source_open(const char *file, uint64_t wanted, struct source *source)
 	if (!is_stdin) {
 		source->fd = open(file, O_RDONLY | O_CLOEXEC);
 		if (source->fd < 0)
-			return cli_is_interrupted()
+			return is_interrupted()
 				       ? CLI_INTERRUPTED
 				       : cli_fail("put %s: %s", file, afar_strerror(errno));
 	}
@@ -276,7 +277,7 @@ static int check_end(const struct source *source)
 
 	if (!source->is_stream || read_fully(source->fd, &byte, 1) == 0)
 		return 0;
-	if (cli_is_interrupted())
+	if (is_interrupted())
 		return CLI_INTERRUPTED;
 	return cli_fail("put %s: it has more than the %llu bytes of --size; give the right one",
 			source->name, (unsigned long long)source->length);
@@ -299,7 +300,7 @@ static int send_piece(struct transfer *transfer, const struct source *source,
 	int rc;
 
 	n = read_fully(source->fd, transfer_slot(transfer, index)->iov.addr, length);
-	if (cli_is_interrupted())
+	if (is_interrupted())
 		return CLI_INTERRUPTED;
 	if (n < 0)
 		return cli_fail("put %s: read it: %s", source->name, afar_strerror((int)-n));
@@ -421,7 +422,7 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		return status;
 	options = (struct put_options){replace != NULL, sealed != NULL,
 				       nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0};
-	cli_catch_interrupts();
+	catch_interrupts();
 	status = source_open(arguments[0], wanted, &source);
 	if (status)
 		return status;

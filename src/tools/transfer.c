@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "cli.h"
+#include "interrupts.h"
 
 #define WAIT_MS 200 /* after which a wait looks whether it was interrupted */
 #define SHOW_NS 100000000U
@@ -138,7 +139,7 @@ static int await_idle(struct transfer *transfer, const struct transfer_slot *slo
 	int rc;
 
 	while (slot->is_busy) {
-		if (cli_is_interrupted())
+		if (is_interrupted())
 			return -EINTR;
 		rc = reap(transfer, 1, WAIT_MS);
 		if (rc)
