@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,6 +20,23 @@
 #include "base/shared.h"
 
 #define STOP_MS 2000
+
+/* ---- Places */
+
+struct folder make_folder(void)
+{
+	struct folder folder = {.path = "/tmp/afar-XXXXXX"};
+
+	assert_non_null(mkdtemp(folder.path));
+	snprintf(folder.socket, sizeof(folder.socket), "%s/socket", folder.path);
+	snprintf(folder.address, sizeof(folder.address), "unix:%s", folder.socket);
+	return folder;
+}
+
+void remove_folder(const struct folder *folder)
+{
+	assert_int_equal(rmdir(folder->path), 0);
+}
 
 /* ---- Local memory: on transports that want it registered, it stays so until its fabric is closed */
 

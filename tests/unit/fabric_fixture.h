@@ -45,6 +45,17 @@ struct client {
 	struct fabric_queue *queue;
 };
 
+/* A place to listen at over local that no other process looks into, as they do into the usual one. */
+struct folder {
+	char path[32];
+	char socket[48];		  /* in it */
+	char address[FABRIC_ADDRESS_MAX]; /* of the socket */
+};
+
+struct folder make_folder(void);
+/* Nothing is in it any more. */
+void remove_folder(const struct folder *folder);
+
 /* A target without its thread, on `address`. */
 void target_open(struct target *target, const char *address);
 void target_close(struct target *target);

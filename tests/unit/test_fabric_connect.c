@@ -55,7 +55,7 @@ static void leaves_signals_alone(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
 		assert_int_equal(sigaction(signals[i], NULL, &action), 0);
-		assert_true(action.sa_handler == SIG_DFL);
+		assert_true(action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN);
 	}
 }
 

@@ -33,27 +33,6 @@
 
 /* ---- Addresses */
 
-struct folder {
-	char path[32];
-	char address[FABRIC_ADDRESS_MAX]; /* of `socket` in it */
-	char socket[48];
-};
-
-static struct folder make_folder(void)
-{
-	struct folder folder = {.path = "/tmp/afar-XXXXXX"};
-
-	assert_non_null(mkdtemp(folder.path));
-	snprintf(folder.socket, sizeof(folder.socket), "%s/socket", folder.path);
-	snprintf(folder.address, sizeof(folder.address), "unix:%s", folder.socket);
-	return folder;
-}
-
-static void remove_folder(const struct folder *folder)
-{
-	assert_int_equal(rmdir(folder->path), 0);
-}
-
 static void says_why_it_cannot_listen(void **state)
 {
 	struct client *client = *state;

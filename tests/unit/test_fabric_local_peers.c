@@ -215,11 +215,12 @@ static void puts_silent_strangers_out(void **state)
 		.silence_ms = 3600000, .nr_per_host = 2, .crowd_ms = 0};
 	const struct fabric_patience none = {0};
 	struct client *client = *state;
+	struct folder folder = make_folder();
 	struct fabric_listener *listener;
 	struct fabric_request request;
 	struct peer peers[5];
 
-	assert_int_equal(fabric_listen(client->fabric, "unix:", &listener), 0);
+	assert_int_equal(fabric_listen(client->fabric, folder.address, &listener), 0);
 	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
 	for (unsigned i = 0; i < 5; i++)
 		peers[i] = open_peer(listener->address);
@@ -232,41 +233,51 @@ static void puts_silent_strangers_out(void **state)
 		expect_end(&peers[i]);
 	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
 	fabric_listener_close(listener);
+	remove_folder(&folder);
+}
+
+/* Says hello as somebody else. 0: it was put out. */
+static int be_nobody(const char *address)
+{
+	const struct local_hello hello = hello_of(0);
+	struct pollfd ready = {.events = POLLIN};
+	struct peer peer;
+	char byte;
+
+	if (setuid(NOBODY) != 0)
+		return 1;
+	peer = open_peer(address);
+	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+	ready.fd = peer.fd;
+	return poll(&ready, 1, GRACE_MS) == 1 && recv(peer.fd, &byte, 1, 0) <= 0 ? 0 : 2;
 }
 
 /* Who may connect is asked of the kernel, not of the file's mode alone. */
 static void talks_to_its_own_user_alone(void **state)
 {
 	struct client *client = *state;
-	struct local_hello hello = hello_of(0);
-	struct sockaddr_un place;
+	struct folder folder;
+	struct target target;
 	int status;
 	pid_t pid;
 
 	if (geteuid() != 0)
 		skip();
-	place_of(client->target.listener->address, &place);
-	assert_int_equal(chmod(place.sun_path, 0777), 0);
-	*strrchr(place.sun_path, '/') = '\0';
-	assert_int_equal(chmod(place.sun_path, 0711), 0);
+	folder = make_folder();
+	target_open(&target, folder.address);
+	assert_int_equal(pthread_create(&target.thread, NULL, target_run, &target), 0);
+	assert_int_equal(chmod(folder.socket, 0777), 0);
+	assert_int_equal(chmod(folder.path, 0711), 0);
 	pid = fork();
 	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct pollfd ready = {.events = POLLIN};
-		struct peer peer;
-
-		if (setuid(NOBODY) != 0)
-			_exit(1);
-		peer = open_peer(client->target.listener->address);
-		say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
-		ready.fd = peer.fd;
-		_exit(poll(&ready, 1, GRACE_MS) == 1 && recv(peer.fd, &hello, 1, 0) <= 0 ? 0 : 2);
-	}
+	if (pid == 0)
+		_exit(be_nobody(target.listener->address));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(chmod(place.sun_path, 0700), 0);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
-	fabric_endpoint_close(client_connect(client));
+	fabric_endpoint_close(connect_to(client->queue, target.listener->address));
+	target_stop(&target);
+	remove_folder(&folder);
 }
 
 /* ---- Asking */
@@ -454,12 +465,13 @@ static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ri
 	struct fabric_endpoint *accepting = NULL;
 	const struct local_hello hello = hello_of(0);
 	struct fabric_request request;
+	struct folder folder = make_folder();
 	struct local_side *side;
 	struct target other;
 	struct peer peer;
 
 	memset(received, 0xaa, sizeof(received));
-	target_open(&other, "unix:");
+	target_open(&other, folder.address);
 	peer = open_peer(other.listener->address);
 	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
 	assert_int_equal(fabric_listener_next(other.listener, &request), 0);
@@ -484,6 +496,7 @@ static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ri
 		assert_int_equal(received[i], 0xaa);
 	fabric_endpoint_close(accepting);
 	target_close(&other);
+	remove_folder(&folder);
 	expect_end(&peer);
 }
 
@@ -550,18 +563,15 @@ static void bears_links_that_change_all_the_time(void **state)
 
 struct server {
 	int fd;
-	char address[FABRIC_ADDRESS_MAX];
-	char path[48];
+	struct folder folder;
 };
 
 static void open_server(struct server *server)
 {
-	static unsigned nr;
 	struct sockaddr_un place = {.sun_family = AF_UNIX};
 
-	snprintf(server->path, sizeof(server->path), "/tmp/afar-liar-%d.%u", getpid(), nr++);
-	snprintf(server->address, sizeof(server->address), "unix:%s", server->path);
-	strcpy(place.sun_path, server->path);
+	server->folder = make_folder();
+	strcpy(place.sun_path, server->folder.socket);
 	server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(server->fd, (const struct sockaddr *)&place, sizeof(place)), 0);
 	assert_int_equal(listen(server->fd, 8), 0);
@@ -570,7 +580,8 @@ static void open_server(struct server *server)
 static void close_server(struct server *server)
 {
 	close(server->fd);
-	unlink(server->path);
+	unlink(server->folder.socket);
+	remove_folder(&server->folder);
 }
 
 static int make_file(size_t length, unsigned seals)
@@ -590,7 +601,7 @@ static struct peer meet(struct client *client, struct server *server,
 	struct local_hello hello;
 	struct peer peer = {.fd = -1};
 
-	*endpoint = connect_start(client->queue, server->address, "x");
+	*endpoint = connect_start(client->queue, server->folder.address, "x");
 	peer.fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC);
 	assert_true(peer.fd >= 0);
 	assert_int_equal(recv(peer.fd, &hello, sizeof(hello), 0), LOCAL_HELLO_HEAD + 1);

@@ -206,6 +206,7 @@ static void waits_for_descriptors(void **state)
 	struct rlimit before, none;
 
 	say(fd, &hello, TCP_HELLO_HEAD);
+	assert_int_equal(poll(&ready, 1, GRACE_MS), 1);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none = before;
 	none.rlim_cur = STDERR_FILENO + 1;

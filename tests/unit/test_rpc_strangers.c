@@ -331,6 +331,9 @@ static void test_no_descriptor_left(void **state)
 	assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1);
 	assert_int_equal(errno, EAGAIN);
 	setrlimit(RLIMIT_NOFILE, &limit);
+	/* There are only so many complaints in a second. */
+	for (uint64_t second = clock_ns() / 1000000000U; clock_ns() / 1000000000U == second;)
+		assert_int_equal(call_ping(honest), 0);
 	send(fd, "nonsense", 8, 0);
 	expect_refusal(fd, "it does not speak TLS 1.3 with a pre-shared key");
 	/* One line for each pause of 50 ms: it did not spin. */
@@ -520,8 +523,8 @@ static void test_newer_caller(void **state)
 	make_ping(&frame, &request, &ping);
 	frame.version = RPC_VERSION + 1;
 	liar_send_frame(&liar, &frame);
-	junk = calloc(1, 8U << 20);	  /* more than sockets hold */
-	liar_send(&liar, junk, 8U << 20); /* not looked at any more, must not kill the answer */
+	junk = calloc(1, 1U << 20);
+	liar_send(&liar, junk, 1U << 20); /* not looked at any more, must not kill the answer */
 	free(junk);
 	answer = liar_receive(&liar);
 	assert_non_null(answer);

@@ -48,9 +48,9 @@ static void test_write_and_read(void **state)
 		data_client_read(&cluster.data, back, sizeof(back), key.origin + 8192, key.key), 0);
 	assert_memory_equal(data, back, sizeof(data));
 	fake_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB &&
-					     cluster.manager.report.nr_connections == 1);
-	assert_int_equal(cluster.manager.report.capacity_bytes, CAPACITY);
-	assert_true(cluster.manager.report.resident_bytes > 0);
+					     cluster.manager.report.nr_connections == 1 &&
+					     cluster.manager.report.capacity_bytes == CAPACITY &&
+					     cluster.manager.report.resident_bytes > 0);
 	cluster_close(&cluster);
 }
 
@@ -314,7 +314,7 @@ static void test_refused_until_it_is_not(void **state)
 	cluster.manager.refuse_joins_with = -EEXIST;
 	rpc_connection_close(cluster.manager.connection);
 	pthread_mutex_unlock(&cluster.manager.lock);
-	fake_await(&cluster.manager, cluster.manager.nr_refused == 2);
+	fake_await(&cluster.manager, cluster.manager.nr_refused >= 2);
 	assert_false(server_is_joined(cluster.server));
 	pthread_mutex_lock(&cluster.manager.lock);
 	cluster.manager.refuse_joins_with = 0;

@@ -111,7 +111,8 @@ static void test_report_tells_of_scrubbing(void **state)
 	(void)state;
 	cluster_open(&cluster, 0);
 	extent = reserve_one(&cluster, &key);
-	assert_int_equal(cluster.manager.report.scrubbed_bytes, 0);
+	fake_await(&cluster.manager,
+		   cluster.manager.nr_reports > 0 && cluster.manager.report.scrubbed_bytes == 0);
 	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
 	fake_await(&cluster.manager, cluster.manager.report.scrubbed_bytes == 2 * MIB &&
 					     cluster.manager.report.scrub_bytes_per_s > 0 &&
