@@ -2,7 +2,8 @@
 /*
  * Which transport the tests' data goes over, and the address of this machine that it has: the
  * environment's AFAR_TEST_TRANSPORT and AFAR_TEST_HOST, else tcp on 127.0.0.1. All that follow this
- * can run on any transport; scripts/check-verbs runs them on verbs, and those of the seam itself run on local, too.
+ * can run on any transport; scripts/check-verbs runs them on verbs, and those of the seam itself run on local, too. And how
+ * slow it is there.
  */
 #ifndef TESTS_TRANSPORT_H
 #define TESTS_TRANSPORT_H
@@ -32,6 +33,14 @@ static inline bool is_on_verbs(void)
 static inline bool is_on_local(void)
 {
 	return strcmp(test_transport(), "local") == 0;
+}
+
+/* How many times as long as usual things may take. */
+static inline unsigned test_slowness(void)
+{
+	const char *named = getenv("AFAR_SLOWNESS");
+
+	return named ? (unsigned)strtoul(named, NULL, 10) : 1;
 }
 
 /* What addresses of this machine begin with, up to a colon. */

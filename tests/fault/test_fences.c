@@ -376,7 +376,7 @@ static void expect_no_late_bytes(struct afar_region *region, uint8_t *memory)
 
 static void servers_stopped_while_written_to(void)
 {
-	struct afar_session *session = open_session(3000), *other = open_session(0);
+	struct afar_session *session = open_session(6000), *other = open_session(0);
 	uint8_t *memory = malloc(ALL_BYTES), *seen = malloc(ALL_BYTES);
 	struct afar_namespace *ns = take_everything(other, "old"), *same, *next;
 	struct afar_region *region, *again;
@@ -442,7 +442,7 @@ static void test_servers_stopped_while_written_to(void **state)
 /* client BEHAVIOUR URI SAY-FD GO-FD */
 static int run_client(char **argv)
 {
-	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 5000};
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 30000};
 	struct afar_session *session;
 
 	if (afar_session_open(argv[2], &options, &session))

@@ -110,7 +110,7 @@ static void connect_in_the_end(struct afar_queue *queue, struct afar_target *tar
 
 static void test_given_up_writes_do_not_overtake(void **state)
 {
-	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 500};
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 1500};
 	struct afar_queue *first, *second, *third;
 	struct afar_session *session;
 	struct afar_target *target;
@@ -164,7 +164,7 @@ static void test_given_up_writes_do_not_overtake(void **state)
 /* Its memory stays the region's while the write may land, and no longer, however long the session lives. */
 static void test_closed_under_given_up_writes(void **state)
 {
-	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 500};
+	struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 1500};
 	struct afar_session *session, *other;
 	struct afar_queue *first, *second;
 	struct afar_namespace *ns, *more;

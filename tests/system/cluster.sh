@@ -75,7 +75,7 @@ start_daemon() {
 # start_manager [PORT]: keeps its store in ./manager over restarts.
 # shellcheck disable=SC2120 # the tests pass the port
 start_manager() {
-	start_daemon manager --role manager --data "$scratch/manager" --lease-ms "${AFAR_TEST_LEASE_MS:-500}" \
+	start_daemon manager --role manager --data "$scratch/manager" --lease-ms "${AFAR_TEST_LEASE_MS:-1500}" \
 		--listen "127.0.0.1:${1:-0}"
 	AFAR_CLUSTER=$uri
 	export AFAR_CLUSTER
@@ -101,16 +101,27 @@ pid_of() {
 	eval "echo \$pid_$1"
 }
 
+# forget PID: it has ended, and its number may be somebody else's.
+forget() {
+	others=
+	for pid in $running; do
+		[ "$pid" = "$1" ] || others="$others $pid"
+	done
+	running=$others
+}
+
 # kill_daemon NAME: as a crash would.
 kill_daemon() {
 	kill -9 "$(pid_of "$1")"
 	wait "$(pid_of "$1")" 2>/dev/null || :
+	forget "$(pid_of "$1")"
 }
 
 # stop_daemon NAME: by SIGTERM; it must end well.
 stop_daemon() {
 	kill -TERM "$(pid_of "$1")"
 	wait "$(pid_of "$1")" || fail "afard $1 ended with $? after SIGTERM"
+	forget "$(pid_of "$1")"
 }
 
 manager_port() {

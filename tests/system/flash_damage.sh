@@ -29,7 +29,10 @@ mkfifo end
 writer=$!
 running="$running $writer"
 exec 5>end
-eventually sh -c '[ "$(wc -l <written)" -gt 300 ]'
+until [ "$(wc -l <written)" -gt 300 ]; do
+	kill -0 "$writer" 2>/dev/null || fail "the writer ended: $(cat writer.err)"
+	sleep 0.1
+done
 exec 5>&-
 wait "$writer" || fail "the writer: $(cat writer.err)"
 "$AFAR" flash check it --data >found || fail "$(cat found)"
@@ -84,8 +87,12 @@ refused 2 'is of --data' "$AFAR" flash check it --rate 1M
 refused 2 'not a size' "$AFAR" flash check it --data --rate fast
 "$AFAR" flash check it --data --rate 1K >found 2>line &
 checker=$!
-# Once it has the file for itself, it has begun.
-while kill -0 "$checker" 2>/dev/null && flock -n it true; do :; done
+# Once it has opened the file, it has begun.
+it=$(realpath it)
+has_it() {
+	[ -n "$(find "/proc/$checker/fd" -lname "$it")" ]
+}
+eventually has_it
 kill -INT "$checker"
 got=0
 wait "$checker" || got=$?

@@ -134,11 +134,16 @@ put=$!
 running="$running $put"
 exec 4>feed
 head -c 1000000 /dev/zero >&4
+alone() {
+	[ "$("$AFAR" status --json | grep -c '"client":')" -eq 1 ]
+}
 has_open() {
 	[ "$(as bob status --json | grep -c '"client":')" -gt 1 ]
 }
 eventually has_open
 as alice ns grant hers bob r
+# It answers when that is decided; what ended goes from the list when the servers have heard of it.
+eventually alone
 head -c 1097152 /dev/zero >&4 2>/dev/null || :
 exec 4>&-
 if wait "$put"; then
@@ -177,6 +182,7 @@ exec 4>feed2
 head -c 1000000 /dev/zero >&4
 eventually has_open
 "$AFAR" key revoke bob
+eventually alone
 head -c 1097152 /dev/zero >&4 2>/dev/null || :
 exec 4>&-
 if wait "$put"; then
@@ -184,10 +190,6 @@ if wait "$put"; then
 fi
 [ "$(grep -c '^afar: ' put.err)" -eq 1 ] || fail "the copy complained: $(cat put.err)"
 grep -q 'session has ended' put.err || fail "the copy complained: $(cat put.err)"
-alone() {
-	[ "$("$AFAR" status --json | grep -c '"client":')" -eq 1 ]
-}
-eventually alone
 "$AFAR" ns rm hers --force
 still_works
 

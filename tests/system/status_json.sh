@@ -11,9 +11,9 @@ random_file in 3000000
 "$AFAR" key add guest --out guest.key
 "$AFAR" ns create hidden
 
-"$AFAR" status >status.out
-"$AFAR" status --json >status.json
-python3 - status.out status.json <<'END' || fail "status --json: $(cat status.out status.json)"
+# Sessions that have ended stay in sight until all servers have heard of it, and who is late with what he has counted is shown
+# as he was before.
+cat >compare.py <<'END'
 import json, re, sys
 
 text, status = open(sys.argv[1]).read(), json.load(open(sys.argv[2]))
@@ -66,8 +66,14 @@ assert session["use"]["age_ms"] < 60000
 assert session["use"]["operations"].keys() == {"read", "write", "atomic", "flush"}
 assert {p["principal"]: p["kind"] for p in status["principals"]} == {
     "admin": "operator", "server": "server", "guest": "client"}
-assert status["limits"]["lease_ms"] == 500 and status["limits"]["list_max"] >= 1000
+assert status["limits"]["lease_ms"] == 1500 and status["limits"]["list_max"] >= 1000
 END
+says_the_same() {
+	"$AFAR" status >status.out
+	"$AFAR" status --json >status.json
+	python3 compare.py status.out status.json || { cat status.out status.json && false; }
+}
+eventually says_the_same
 
 # Who is no operator sees the servers, and what is its own.
 AFAR_KEY=guest.key "$AFAR" --cluster "$(echo "$AFAR_CLUSTER" | sed 's/?.*//')" status --json >guest.json

@@ -403,7 +403,7 @@ static void test_storms(void **state)
 static void test_batches_of_a_sleeper(void **state)
 {
 	struct afar_session_options sleeper = {
-		.size = sizeof(sleeper), .spin_us = UINT32_MAX, .timeout_ms = 5000};
+		.size = sizeof(sleeper), .spin_us = UINT32_MAX, .timeout_ms = 30000};
 	struct afar_namespace *ns = make_namespace("batch", 0, 32 * MIB), *own;
 	struct afar_completion done[32];
 	struct afar_session *sleepy;

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "api.h"
+#include "base/clock.h"
 
 #define BYTES		(4 * MIB)
 #define SMALL		64U
@@ -66,10 +67,11 @@ static struct afar_session_stat stat_now(void)
 }
 
 /* What all servers have registered. */
-static json_int_t registered_by_servers(void)
+/* False: one of them has not told within that time, and what is known is older. */
+static bool sum_registrations(uint64_t within_ns, json_int_t *sum)
 {
+	json_int_t oldest_ms = 0;
 	json_t *root, *server;
-	json_int_t sum = 0;
 	char *text;
 	size_t i;
 
@@ -77,9 +79,25 @@ static json_int_t registered_by_servers(void)
 	root = json_loads(text, 0, NULL);
 	free(text);
 	assert_non_null(root);
-	json_array_foreach(json_object_get(root, "servers"), i, server) sum +=
-		json_integer_value(json_object_get(server, "nr_registrations"));
+	*sum = 0;
+	json_array_foreach(json_object_get(root, "servers"), i, server)
+	{
+		json_int_t age_ms = json_integer_value(json_object_get(server, "report_age_ms"));
+
+		oldest_ms = age_ms > oldest_ms ? age_ms : oldest_ms;
+		*sum += json_integer_value(json_object_get(server, "nr_registrations"));
+	}
 	json_decref(root);
+	return (uint64_t)oldest_ms * 1000000U < within_ns;
+}
+
+static json_int_t registered_by_servers(void)
+{
+	uint64_t begin = clock_ns();
+	json_int_t sum;
+
+	while (!sum_registrations(clock_ns() - begin, &sum))
+		;
 	return sum;
 }
 

@@ -35,9 +35,16 @@ start_daemon both --role server --data "$scratch/both" --name both --data-listen
 "$AFAR" ns create moved
 "$AFAR" ns reserve moved 4M
 
+# Servers and clients are given a moment to tell what they have counted: who is late is shown as he was before. So what is
+# expected is waited for.
+
 # Who only looks does nothing; nor is there anything to escape from a table.
-"$AFAR" top --interval 0.1 --count 2 >idle.out </dev/null
-[ "$(grep -c '^cluster up .* servers 1 (0 down), sessions 1,' idle.out)" -eq 2 ] || fail "top: $(cat idle.out)"
+looks_alone() {
+	"$AFAR" top --interval 0.1 --count 2 >idle.out </dev/null
+	cat idle.out
+	[ "$(grep -c '^cluster up .* servers 1 (0 down), sessions 1,' idle.out)" -eq 2 ]
+}
+eventually looks_alone
 grep -Eq '^both +up +local +- +0 +- +- +- ' idle.out || fail "top: $(cat idle.out)"
 grep -Eq '^ +up +tcp +127.0.0.1:[0-9]+ +- +0 .* transport ' idle.out || fail "top: $(cat idle.out)"
 if LC_ALL=C grep -q '[^ -~]' idle.out; then
@@ -46,12 +53,15 @@ fi
 
 AFAR_PATH=tcp start_mover wire 5 7
 start_mover near 6 8
-"$AFAR" top --interval 0.5 --count 2 >busy.out </dev/null
-[ "$(grep -c '^cluster up .* sessions 3,' busy.out)" -eq 2 ] || fail "top: $(cat busy.out)"
-[ "$(grep -Ec 'mover +admin +connected +[1-9].* (ns|us|ms|s)$' busy.out)" -eq 4 ] || fail "top: $(cat busy.out)"
+shows_two_movers() {
+	"$AFAR" top --interval 0.5 --count 2 >busy.out </dev/null
+	cat busy.out
+	[ "$(grep -c '^cluster up .* sessions 3,' busy.out)" -eq 2 ] &&
+		[ "$(grep -Ec 'mover +admin +connected +[1-9].* (ns|us|ms|s)$' busy.out)" -eq 4 ]
+}
+eventually shows_two_movers
 
-"$AFAR" top --interval 0.5 --count 2 --json >busy.json
-python3 - busy.json <<'END' || fail "top --json: $(cat busy.json)"
+cat >busy.py <<'END'
 import json, sys
 
 lines = [json.loads(line) for line in open(sys.argv[1])]
@@ -79,6 +89,11 @@ for top in lines:
         assert session["operations"]["atomic"]["nr_per_s"] > 0
     assert {p["transport"] for s in movers for p in s["paths"]} == {"local", "tcp"}
 END
+tells_of_two_movers() {
+	"$AFAR" top --interval 0.5 --count 2 --json >busy.json
+	python3 busy.py busy.json || { cat busy.json && false; }
+}
+eventually tells_of_two_movers
 
 # A client that is stopped: it is shown with what it said last, and holds nobody up for long.
 kill -STOP "$(pid_of near)"
@@ -89,8 +104,7 @@ kill -CONT "$(pid_of near)"
 # At rest, all that is counted fits: rounds of 16 writes, 16 reads and a word.
 rest wire 5 7
 rest near 6 8
-"$AFAR" status --json >rest.json
-python3 - rest.json <<'END' || fail "status --json of movers at rest: $(cat rest.json)"
+cat >rest.py <<'END'
 import json, sys
 
 movers = [s for s in json.load(open(sys.argv[1]))["sessions"] if s["client"].endswith(" mover")]
@@ -105,6 +119,11 @@ for use in (session["use"] for session in movers):
     assert (path["bytes_read"], path["bytes_written"]) == (65536 * rounds, 65536 * rounds)
 assert {use["paths"][0]["transport"] for use in (session["use"] for session in movers)} == {"local", "tcp"}
 END
+counts_fit() {
+	"$AFAR" status --json >rest.json
+	python3 rest.py rest.json || { cat rest.json && false; }
+}
+eventually counts_fit
 
 exec 5>&- 6>&-
 wait "$(pid_of wire)" || fail "mover: $(cat wire.err)"
@@ -118,7 +137,7 @@ def set_size(fd, lines, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 def run(arguments, act):
-    """Runs it on a terminal of 12 lines by 50 columns, and does `act` to it once it shows something."""
+    """Runs it on a terminal of 12 lines by 50 columns. Once it shows something, `act` is called until it is true."""
     master, slave = os.openpty()
     set_size(slave, 12, 50)
     before = termios.tcgetattr(slave)
@@ -133,8 +152,7 @@ def run(arguments, act):
         if has_ended:
             break
         if not has_acted and b"SESSION" in shown:
-            act(top.pid, master)
-            has_acted = True
+            has_acted = act(top.pid, master, shown)
     assert top.returncode == 0, (top.returncode, shown)
     assert termios.tcgetattr(slave) == before
     assert shown.count(b"\x1b[?1049h") == 1 and shown.count(b"\x1b[?1049l") == 1, shown
@@ -147,13 +165,23 @@ def run(arguments, act):
     os.close(slave)
     return screen
 
-run(["--count", "3"], lambda pid, fd: None)
-# It is drawn anew at once: the last page is not wider than the terminal has become.
-screen = run(["--interval", "0.5", "--count", "2"], lambda pid, fd: set_size(fd, 8, 30))
-assert max(map(len, screen.split(b"\x1b[H")[-1].replace(b"\x1b[K", b"").split(b"\r\n"))) <= 30 + len(b"\x1b[J"), screen
-run([], lambda pid, fd: os.write(fd, b"q"))
-run([], lambda pid, fd: os.write(fd, b"\x03"))
-run([], lambda pid, fd: os.kill(pid, signal.SIGTERM))
+def widest(page):
+    return max(map(len, page.replace(b"\x1b[K", b"").split(b"\r\n")))
+
+def shrink(pid, fd, shown):
+    """Until a whole page is not wider than the terminal has become; then it may end."""
+    set_size(fd, 8, 30)
+    last = shown.split(b"\x1b[H")[-1]
+    return last.endswith(b"\x1b[J") and widest(last) <= 30 + len(b"\x1b[J") and os.write(fd, b"q")
+
+run(["--count", "3"], lambda pid, fd, shown: True)
+run([], shrink)
+# It is drawn anew at once, not when its time comes: what was seen is the same.
+first, second = run(["--interval", "3"], shrink).split(b"\x1b[H")[1:3]
+assert first[:20] == second[:20], (first, second)
+run([], lambda pid, fd, shown: os.write(fd, b"q"))
+run([], lambda pid, fd, shown: os.write(fd, b"\x03"))
+run([], lambda pid, fd, shown: os.kill(pid, signal.SIGTERM) is None)
 END
 timeout 60 python3 terminal.py || fail "top on a terminal"
 
