@@ -21,6 +21,7 @@
 #define RETRY_MIN_MS	   20
 #define RETRY_MAX_MS	   1000
 #define RETRIES_PER_LEASE  4U
+#define OPENINGS_MAX	   8U
 #define CALLS_AHEAD	   512
 #define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
 
@@ -173,29 +174,45 @@ static void manager_opened(struct rpc_connection *connection)
 		rpc_connection_close(connection);
 }
 
+/* Longer each time, and not the same for all who have lost the manager at once: from a half to all of it. */
+static uint32_t next_delay_ms(struct afar_session *session)
+{
+	uint32_t delay_ms = session->retry_ms, doubled = 2 * delay_ms;
+
+	session->retry_ms = doubled < session->retry_max_ms ? doubled : session->retry_max_ms;
+	return delay_ms / 2 + (uint32_t)(clock_ns() / 64 % (delay_ms / 2));
+}
+
+/* A manager that a whole job comes to at once puts some out before they have proved their keys. */
+static bool may_open_again(struct afar_session *session, int status)
+{
+	return status == -ECONNRESET && ++session->nr_openings < OPENINGS_MAX;
+}
+
 static void manager_closed(struct rpc_connection *connection, int status)
 {
 	struct afar_session *session = rpc_connection_context(connection);
 	uint32_t delay_ms = 0;
 	bool has_ended = false;
 
+	status = status ? status : -ECONNRESET;
 	pthread_mutex_lock(&session->lock);
 	if (session->manager == connection) {
 		session->manager = NULL;
 		rpc_connection_unref(connection);
 	}
-	if (session->state == SESSION_OPENING) {
+	if (session->state == SESSION_OPENING && may_open_again(session, status)) {
+		delay_ms = next_delay_ms(session);
+	} else if (session->state == SESSION_OPENING) {
 		/* Nothing was promised yet: whoever opens the session hears at once. */
-		set_state(session, SESSION_ENDED, status ? status : -ECONNRESET);
+		set_state(session, SESSION_ENDED, status);
 	} else if (session->state != SESSION_ENDED && status == -AFAR_EAUTH) {
 		/* The key was good before: it has been revoked. */
 		set_state(session, SESSION_ENDED, status);
 		has_ended = true;
 	} else if (session->state != SESSION_ENDED) {
-		set_state(session, SESSION_DOWN, status ? status : -ECONNRESET);
-		delay_ms = session->retry_ms;
-		session->retry_ms =
-			delay_ms * 2 < session->retry_max_ms ? delay_ms * 2 : session->retry_max_ms;
+		set_state(session, SESSION_DOWN, status);
+		delay_ms = next_delay_ms(session);
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
@@ -237,7 +254,8 @@ static void connect_again(void *argument)
 	bool is_wanted;
 
 	pthread_mutex_lock(&session->lock);
-	is_wanted = session->state == SESSION_DOWN && !session->manager;
+	is_wanted = (session->state == SESSION_DOWN || session->state == SESSION_OPENING) &&
+		    !session->manager;
 	pthread_mutex_unlock(&session->lock);
 	if (!is_wanted)
 		return;

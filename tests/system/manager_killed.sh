@@ -4,7 +4,7 @@
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
-AFAR_TEST_LEASE_MS=500
+export AFAR_TEST_LEASE_MS=500
 start_cluster
 port=$(manager_port)
 "$AFAR" ns create kept --width 2 --stripe 64K

@@ -37,9 +37,10 @@ struct behaviour {
 	uint32_t lifetime_ms;
 	uint8_t pass; /* the manager gives, and the server knows: a digit of its identity */
 	uint8_t known_pass;
-	bool is_lost;		/* a server of the region has restarted, says the manager */
-	bool has_no_access;	/* the server is not connected to the manager */
-	unsigned refuse_grants; /* so many, with -EACCES */
+	bool is_lost;		   /* a server of the region has restarted, says the manager */
+	bool has_no_access;	   /* the server is not connected to the manager */
+	unsigned refuse_grants;	   /* so many, with -EACCES */
+	unsigned hang_up_openings; /* so many, instead of opening a session */
 	bool hang_up; /* the server closes the connection instead of giving the next ticket */
 	uint64_t first_key;
 	uint64_t namespace;
@@ -219,10 +220,13 @@ static inline void reply_namespace(struct rpc_call *call)
 static inline void ask_manager(struct rpc_connection *connection, const Afar__Frame *frame,
 			       struct rpc_call *call)
 {
-	(void)connection;
 	pthread_mutex_lock(&fake.lock);
 	switch (frame->request->call_case) {
 	case AFAR__REQUEST__CALL_SESSION_OPEN:
+		if (fake.is.hang_up_openings) {
+			fake.is.hang_up_openings--;
+			rpc_connection_close(connection);
+		}
 		reply_opened(call);
 		break;
 	case AFAR__REQUEST__CALL_NAMESPACE_OPEN:

@@ -335,6 +335,23 @@ static void test_many_namespaces(void **state)
 	assert_int_equal(afar_region_close(first), 0);
 }
 
+/* A manager that many come to at once puts some out. */
+static void test_opening_is_tried_again(void **state)
+{
+	struct afar_session *other;
+
+	(void)state;
+	fakes(fake.is.hang_up_openings = 5);
+	assert_int_equal(afar_session_open(fake.uri, NULL, &other), 0);
+	expect_fake(is.hang_up_openings, 0);
+	assert_int_equal(afar_session_close(other), 0);
+
+	/* But not for ever. */
+	fakes(fake.is.hang_up_openings = 1000);
+	assert_int_equal(afar_session_open(fake.uri, NULL, &other), -AFAR_EMANAGER);
+	expect_fake(is.hang_up_openings, 992);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +371,7 @@ int main(void)
 		with_session(test_writes_need_the_right),
 		with_session(test_server_hangs_up),
 		with_session(test_many_namespaces),
+		cmocka_unit_test(test_opening_is_tried_again),
 	};
 
 	return cmocka_run_group_tests(tests, start_fakes, stop_fakes);
