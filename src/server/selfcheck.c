@@ -17,7 +17,7 @@
 
 #define PAGE_BYTES  4096U
 #define WORD_BYTES  16U
-#define PATIENCE_MS 3000
+#define PATIENCE_MS 15000 /* a machine that starts up may be busy */
 
 struct check {
 	struct fabric *fabric;

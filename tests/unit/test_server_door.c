@@ -22,7 +22,7 @@
 
 #define NR_STRANGERS 600
 #define NR_CLIENTS   100
-#define SILENCE_MS   500
+#define SILENCE_MS   1000
 #define PATIENCE_MS  20000
 
 static const struct reach mine = {1, true};
