@@ -109,10 +109,18 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, const cha
 	return 0;
 }
 
+/* Such as may pass. */
+static bool is_shortage(int status)
+{
+	return status == -EMFILE || status == -ENFILE || status == -ENOMEM || status == -ENOBUFS ||
+	       status == -EAGAIN;
+}
+
 static int add_fabric(struct fabrics *fabrics, const char *transport, const char *address,
 		      unsigned *number)
 {
 	size_t length = strlen(transport);
+	int status;
 
 	if (fabrics->nr_known == FABRICS_MAX || length >= FABRIC_TRANSPORT_MAX)
 		return error_fail(-ENODEV,
@@ -120,7 +128,11 @@ static int add_fabric(struct fabrics *fabrics, const char *transport, const char
 				  transport, fabrics->nr_known);
 	*number = fabrics->nr_known++;
 	memcpy(fabrics->known[*number].transport, transport, length + 1);
-	return open_fabric(fabrics, transport, address, *number);
+	status = open_fabric(fabrics, transport, address, *number);
+	/* It is asked for again when somebody wants it next. */
+	if (is_shortage(status))
+		fabrics->nr_known--;
+	return status;
 }
 
 /* ---- What others call */

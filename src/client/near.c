@@ -110,8 +110,10 @@ static inline bool copy_piece(struct near *near, struct near_place *place,
 	if (!remote)
 		return false;
 	copy(place, remote, at->length, is_write);
+	if (!leave_piece(near, at))
+		return false;
 	near_counts_transfer(&near->counts, at->chunk->server, is_write, at->length);
-	return leave_piece(near, at);
+	return true;
 }
 
 static inline bool is_open(const struct afar_iov *iov, uint32_t nr_iov)

@@ -10,6 +10,10 @@
 
 #include "base/error.h"
 
+/* Between attempts at a busy server. */
+#define PAUSE_MIN_NS 20000000U
+#define PAUSE_MAX_NS 1000000000U
+
 /* An extent's key, in the tree of what it was asked for. Extents' numbers are never used again within an
  * incarnation, so it cannot go stale. */
 struct peer_key {
@@ -315,11 +319,27 @@ static int wait_control(struct peer *peer, uint64_t deadline)
 	return 0;
 }
 
+/* From a half to all of it, unless another thread has begun anew meanwhile. */
+static void pause_control(struct peer *peer, uint64_t pause_ns, uint64_t deadline)
+{
+	uint64_t now = clock_ns(), until = now + pause_ns / 2 + now / 64 % (pause_ns / 2);
+	struct timespec when;
+
+	if (until > deadline)
+		until = deadline;
+	when = (struct timespec){.tv_sec = (time_t)(until / 1000000000U),
+				 .tv_nsec = (long)(until % 1000000000U)};
+	while (peer->state == CONTROL_NONE && !peer->is_starting && clock_ns() < until)
+		pthread_cond_timedwait(&peer->changed, &peer->lock, &when);
+}
+
 /* The peer's open control connection, with a reference; the peer's lock is held. Who comes while another
- * thread's attempt is under way shares its fate. */
+ * thread's attempt is under way shares its fate. A server that many come to at once puts some out before they have proved
+ * their keys: they come again. */
 static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connection **out)
 {
 	bool was_tried = peer->is_starting || peer->state == CONTROL_CONNECTING;
+	uint64_t pause_ns = PAUSE_MIN_NS;
 	int ret;
 
 	for (;;) {
@@ -328,8 +348,14 @@ static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connect
 			return ret;
 		if (peer->state == CONTROL_OPEN)
 			break;
-		if (was_tried)
+		if (was_tried && (peer->control_status != -ECONNRESET || clock_ns() >= deadline))
 			return unreachable(peer, peer->control_status);
+		if (was_tried) {
+			pause_control(peer, pause_ns, deadline);
+			pause_ns = 2 * pause_ns < PAUSE_MAX_NS ? 2 * pause_ns : PAUSE_MAX_NS;
+			was_tried = false;
+			continue;
+		}
 		was_tried = true;
 		ret = start_control(peer);
 		if (ret)

@@ -492,8 +492,8 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	operation->nr_in_flight--;
 	if (status)
 		operation_fail(operation, status);
-	else if (!opcode_is_atomic(operation->opcode))
-		path_count_transfer(&transfer->path->count, opcode_writes(operation->opcode),
+	else if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
+		path_count_transfer(&transfer->path->count, operation->opcode == AFAR_OP_WRITE,
 				    transfer->length);
 	if (!operation->remaining && !operation->nr_in_flight)
 		operation_finish(queue, operation);

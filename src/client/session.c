@@ -21,7 +21,6 @@
 #define RETRY_MIN_MS	   20
 #define RETRY_MAX_MS	   1000
 #define RETRIES_PER_LEASE  4U
-#define OPENINGS_MAX	   8U
 #define CALLS_AHEAD	   512
 #define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
 
@@ -94,15 +93,24 @@ static uint32_t retry_max_ms(uint32_t lease_ms)
 	return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
 }
 
-/* The manager's word is final. */
+/* The manager's word is final; but where there was a session, one that it cannot resume now, for want of room for its
+ * store perhaps, it may resume later. */
+static bool is_final(const struct afar_session *session, int status)
+{
+	return !session->number || status == -AFAR_ESESSION || status == -AFAR_EAUTH ||
+	       status == -EACCES || status == -AFAR_EVERSION || status == -AFAR_EMALFORMED;
+}
+
 static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 {
 	int status = check_opened(session, reply);
 
-	if (status) {
+	if (status && is_final(session, status))
 		set_state(session, SESSION_ENDED, status);
+	if (status && session->manager)
+		rpc_connection_close(session->manager);
+	if (status)
 		return;
-	}
 	if (!session->number) {
 		session->number = reply->session_opened->session;
 		memcpy(session->secret, reply->session_opened->secret.data,
@@ -183,10 +191,11 @@ static uint32_t next_delay_ms(struct afar_session *session)
 	return delay_ms / 2 + (uint32_t)(clock_ns() / 64 % (delay_ms / 2));
 }
 
-/* A manager that a whole job comes to at once puts some out before they have proved their keys. */
-static bool may_open_again(struct afar_session *session, int status)
+/* A manager that a whole job comes to at once puts some out before they have proved their keys, or does not come to them. Who
+ * opens the session waits as long as he said. */
+static bool may_open_again(int status)
 {
-	return status == -ECONNRESET && ++session->nr_openings < OPENINGS_MAX;
+	return status == -ECONNRESET || status == -ETIMEDOUT;
 }
 
 static void manager_closed(struct rpc_connection *connection, int status)
@@ -201,7 +210,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		session->manager = NULL;
 		rpc_connection_unref(connection);
 	}
-	if (session->state == SESSION_OPENING && may_open_again(session, status)) {
+	if (session->state == SESSION_OPENING && may_open_again(status)) {
 		delay_ms = next_delay_ms(session);
 	} else if (session->state == SESSION_OPENING) {
 		/* Nothing was promised yet: whoever opens the session hears at once. */
@@ -529,9 +538,14 @@ static int fail_opening(const struct afar_session *session, int status)
 		return error_fail(
 			status, "open a session with %s:%u: %s; use the same release on both sides",
 			host, port, afar_strerror(status));
-	case -ECONNREFUSED:
 	case -ECONNRESET:
 	case -ETIMEDOUT:
+		return error_fail(-AFAR_EMANAGER,
+				  "open a session with %s:%u: nobody answers there in time (%s); "
+				  "look whether "
+				  "a manager runs there, and whether it is overloaded",
+				  host, port, afar_strerror(status));
+	case -ECONNREFUSED:
 	case -EHOSTUNREACH:
 	case -ENETUNREACH:
 		return error_fail(

@@ -62,7 +62,6 @@ struct afar_session {
 	char principal[AFAR_PRINCIPAL_MAX + 1]; /* as the manager says */
 	atomic_bool has_warned_of_pinning;	/* plain.c; needs no lock */
 	uint32_t retry_ms, retry_max_ms;
-	unsigned nr_openings; /* connections that were reset while it was opened */
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
 

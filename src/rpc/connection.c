@@ -162,10 +162,19 @@ static void evict(struct loop_resident *resident)
 	connection_finish(caa_container_of(resident, struct rpc_connection, resident), 0);
 }
 
-/* The timer of the handshake, and of lingering. */
+static void try_next_address(struct rpc_connection *connection, int status);
+
+/* The timer of connecting, of the handshake, and of lingering. */
 static void time_out(struct loop_timer *timer)
 {
-	connection_finish(caa_container_of(timer, struct rpc_connection, timer), -ETIMEDOUT);
+	struct rpc_connection *connection = caa_container_of(timer, struct rpc_connection, timer);
+
+	if (connection->state == CONNECTION_CONNECTING) {
+		close_socket(connection);
+		try_next_address(connection, -ETIMEDOUT);
+	} else {
+		connection_finish(connection, -ETIMEDOUT);
+	}
 }
 
 void connection_end(struct rpc_connection *connection, int status)

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,13 +95,22 @@ static void drop_strangers(struct rpc_listener *listener)
 			0);
 }
 
-/* Makes room for one more. False: all are too young to be given up. */
+static bool somebody_waits(const struct rpc_listener *listener)
+{
+	struct pollfd fd = {.fd = listener->source.fd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+/* Makes room for one more. False: all are too young to be given up, or it is for nobody. */
 static bool make_room(struct rpc_listener *listener)
 {
 	struct rpc_connection *oldest;
 
 	if (listener->nr_strangers < LISTENER_STRANGERS_MAX)
 		return true;
+	if (!somebody_waits(listener))
+		return false;
 	oldest = cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger);
 	if (oldest->timer.deadline > clock_deadline_ms(RPC_HANDSHAKE_MS - LISTENER_PATIENCE_MS))
 		return false;

@@ -29,6 +29,15 @@ static void interrupt(int number)
 	(void)number;
 }
 
+/* One that is ignored, as by nohup, stays so. */
+static void catch (int number, const struct sigaction *action)
+{
+	struct sigaction before;
+
+	if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(number, action, NULL);
+}
+
 void catch_interrupts(void)
 {
 	/* No SA_RESTART: a read that waits for its input ends at once. */
@@ -41,9 +50,9 @@ void catch_interrupts(void)
 	has_again = timer_create(CLOCK_MONOTONIC, &event, &again) == 0;
 	action.sa_handler = note_interrupt;
 	action.sa_flags = (int)SA_RESETHAND;
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
+	catch (SIGINT, &action);
+	catch (SIGTERM, &action);
+	catch (SIGHUP, &action);
 }
 
 bool is_interrupted(void)

@@ -7,7 +7,7 @@
 
 /*
  * From now on the first one only makes is_interrupted() true, and ends what blocks in this thread with EINTR, also what
- * begins to block a moment later; a second one ends the process. The one thread that asks calls it, once.
+ * begins to block a moment later; a second one ends the process. Those that are ignored stay so. The one thread that asks calls it, once.
  */
 void catch_interrupts(void);
 bool is_interrupted(void);

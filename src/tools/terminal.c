@@ -80,11 +80,13 @@ static void take_keys(void)
 static void catch_signals(void)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = note_signal};
+	struct sigaction action = {.sa_handler = note_signal}, before;
 
 	sigemptyset(&action.sa_mask);
 	sigemptyset(&terminal.caught);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (sigaction(numbers[i], NULL, &before) || before.sa_handler == SIG_IGN)
+			continue; /* by nohup, say: it stays so */
 		sigaction(numbers[i], &action, NULL);
 		sigaddset(&terminal.caught, numbers[i]);
 	}

@@ -93,7 +93,7 @@ has_it() {
 	[ -n "$(find "/proc/$checker/fd" -lname "$it")" ]
 }
 eventually has_it
-kill -INT "$checker"
+kill -TERM "$checker"
 got=0
 wait "$checker" || got=$?
 [ "$got" -eq 130 ] || fail "interrupted: $got"

@@ -12,7 +12,7 @@ put=$!
 running="$running $put"
 exec 4>feed
 head -c 33554432 /dev/zero >&4
-kill -INT "$put"
+kill -TERM "$put"
 status=0
 wait "$put" || status=$?
 exec 4>&-
@@ -29,7 +29,7 @@ get=$!
 running="$running $get"
 exec 5<drain
 head -c 1000000 <&5 >/dev/null
-kill -INT "$get"
+kill -TERM "$get"
 status=0
 wait "$get" || status=$?
 exec 5<&-

@@ -41,6 +41,8 @@ struct behaviour {
 	bool has_no_access;	   /* the server is not connected to the manager */
 	unsigned refuse_grants;	   /* so many, with -EACCES */
 	unsigned hang_up_openings; /* so many, instead of opening a session */
+	unsigned fail_openings;	   /* so many, with -EIO */
+	bool hang_up_namespace;	   /* instead of opening the next */
 	bool hang_up; /* the server closes the connection instead of giving the next ticket */
 	uint64_t first_key;
 	uint64_t namespace;
@@ -223,6 +225,11 @@ static inline void ask_manager(struct rpc_connection *connection, const Afar__Fr
 	pthread_mutex_lock(&fake.lock);
 	switch (frame->request->call_case) {
 	case AFAR__REQUEST__CALL_SESSION_OPEN:
+		if (fake.is.fail_openings) {
+			fake.is.fail_openings--;
+			rpc_reply_status(call, 1, -EIO);
+			break;
+		}
 		if (fake.is.hang_up_openings) {
 			fake.is.hang_up_openings--;
 			rpc_connection_close(connection);
@@ -230,6 +237,10 @@ static inline void ask_manager(struct rpc_connection *connection, const Afar__Fr
 		reply_opened(call);
 		break;
 	case AFAR__REQUEST__CALL_NAMESPACE_OPEN:
+		if (fake.is.hang_up_namespace) {
+			fake.is.hang_up_namespace = false;
+			rpc_connection_close(connection);
+		}
 		reply_namespace(call);
 		break;
 	case AFAR__REQUEST__CALL_REGION_OPEN:

@@ -338,6 +338,7 @@ static void test_many_namespaces(void **state)
 /* A manager that many come to at once puts some out. */
 static void test_opening_is_tried_again(void **state)
 {
+	const struct afar_session_options hasty = {.size = sizeof(hasty), .timeout_ms = 500};
 	struct afar_session *other;
 
 	(void)state;
@@ -347,9 +348,24 @@ static void test_opening_is_tried_again(void **state)
 	assert_int_equal(afar_session_close(other), 0);
 
 	/* But not for ever. */
-	fakes(fake.is.hang_up_openings = 1000);
-	assert_int_equal(afar_session_open(fake.uri, NULL, &other), -AFAR_EMANAGER);
-	expect_fake(is.hang_up_openings, 992);
+	fakes(fake.is.hang_up_openings = UINT32_MAX);
+	assert_int_equal(afar_session_open(fake.uri, &hasty, &other), -AFAR_EMANAGER);
+	fakes(fake.is.hang_up_openings = 0);
+}
+
+/* One that has no room for its store, say, cannot resume a session now. */
+static void test_resuming_is_tried_again(void **state)
+{
+	struct afar_namespace *again;
+
+	(void)state;
+	fakes({
+		fake.is.fail_openings = 3;
+		fake.is.hang_up_namespace = true;
+	});
+	assert_int_equal(afar_namespace_open(session, "ns", &again), 0);
+	expect_fake(is.fail_openings, 0);
+	assert_int_equal(afar_namespace_close(again), 0);
 }
 
 int main(void)
@@ -372,6 +388,7 @@ int main(void)
 		with_session(test_server_hangs_up),
 		with_session(test_many_namespaces),
 		cmocka_unit_test(test_opening_is_tried_again),
+		with_session(test_resuming_is_tried_again),
 	};
 
 	return cmocka_run_group_tests(tests, start_fakes, stop_fakes);

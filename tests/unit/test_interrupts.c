@@ -28,7 +28,10 @@ static void test_reads_end_that_begin_later(void **state)
 
 	(void)state;
 	assert_int_equal(pipe(fds), 0);
+	signal(SIGINT, SIG_DFL); /* in the background it may be ignored */
+	signal(SIGHUP, SIG_IGN);
 	catch_interrupts();
+	raise(SIGHUP);
 	assert_false(is_interrupted());
 	assert_int_equal(pthread_create(&thread, NULL, interrupt_itself, NULL), 0);
 	pthread_join(thread, NULL);
