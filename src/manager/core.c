@@ -450,8 +450,13 @@ static void fail_batch(struct core *core, int status)
 	struct event *event;
 
 	snprintf(sentence, sizeof(sentence), "%s", afar_last_error());
-	log_error("%s", sentence);
-	core->retry_at = core_now(core) + CORE_RETRY_NS;
+	if (core->complain_at <= core_now(core)) {
+		log_error("%s", sentence);
+		core->complain_at = core_now(core) + CORE_COMPLAINT_NS;
+	}
+	/* Not later because others fail meanwhile: what is due then may be what makes room. */
+	if (core->retry_at == 0)
+		core->retry_at = core_now(core) + CORE_RETRY_NS;
 	reload(core);
 	cds_list_for_each_entry (event, &core->answering, node) {
 		/* The server believes what it was told: it must join again. */
@@ -511,23 +516,25 @@ static void forget_gone(struct core *core)
 	}
 }
 
-/* What no event asks for. */
+/* What no event asks for. In a commit of its own, which can be good where that of the events was not. */
 static void do_own_work(struct core *core)
 {
-	if (core->state == NULL || core->retry_at != 0)
+	if (core->state == NULL)
 		return;
 	sessions_expire(core);
 	if (core->forget_at <= core_now(core)) {
 		core->forget_at = CORE_NEVER;
 		servers_forget(core);
 	}
+	commit(core);
 }
 
 static void run_batch(struct core *core, struct cds_list_head *events)
 {
+	bool is_due = core->retry_at <= core_now(core); /* or not to be waited for */
 	struct event *event, *next;
 
-	if (core->retry_at != 0 && core->retry_at <= core_now(core)) {
+	if (core->retry_at != 0 && is_due) {
 		core->retry_at = core->state != NULL || reload(core) == 0
 					 ? 0
 					 : core_now(core) + CORE_RETRY_NS;
@@ -536,9 +543,10 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 		cds_list_del(&event->node);
 		handle(core, event);
 	}
-	do_own_work(core);
 	commit(core);
 	answer_all(core);
+	if (is_due)
+		do_own_work(core);
 	if (core->state != NULL && core->retry_at == 0) {
 		servers_drive(core);
 		reserve_resume(core);

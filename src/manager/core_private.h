@@ -17,9 +17,10 @@
 #include "rpc/capability.h"
 #include "rpc/pass.h"
 
-#define CORE_LIST_MAX	  1000U			 /* entries of one list reply                  */
-#define CORE_OUTCOMES_MAX 1024U			 /* replies kept for one session               */
-#define CORE_RETRY_NS	  ((uint64_t)1000000000) /* until a failed commit or call is tried again */
+#define CORE_LIST_MAX	  1000U			  /* entries of one list reply                  */
+#define CORE_OUTCOMES_MAX 1024U			  /* replies kept for one session               */
+#define CORE_RETRY_NS	  ((uint64_t)1000000000)  /* until a failed commit or call is tried again */
+#define CORE_COMPLAINT_NS ((uint64_t)10000000000) /* between lines about failed commits          */
 #define CORE_NEVER	  UINT64_MAX
 #define CORE_RECOVERY_NS  ((uint64_t)3000000000) /* after a start: waits so long for known servers */
 
@@ -32,6 +33,7 @@ struct live_server {
 	uint64_t down_at;      /* without a peer: since then */
 	uint64_t incarnation;
 	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
+	uint64_t copying_ms;	/* that what it is copying may take         */
 	uint64_t retry_at;	/* no releases and fences before */
 	bool is_probed;		/* a ping is under way */
 	bool is_looked_at;	/* it is being asked for its report */
@@ -79,6 +81,7 @@ struct core {
 	struct cds_list_head seal_grants; /* of the batch: what servers granted for them */
 	uint64_t turn;			  /* of the servers, for reservations */
 	uint64_t retry_at;		  /* after a failed commit: no work of its own before */
+	uint64_t complain_at;		  /* in the log of the next                           */
 	uint64_t forget_at; /* servers that have not come back since the manager started */
 
 	/* Requests that wait: for servers to come back after a start, for the batch to end, for figures. */
@@ -292,6 +295,7 @@ struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server 
 /* To whoever is at `peer`. */
 struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
 void outgoing_free(struct outgoing *outgoing);
+#define CORE_NO_TIMEOUT UINT32_MAX
 /* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
 void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
 	       struct outgoing *outgoing);

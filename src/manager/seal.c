@@ -25,7 +25,6 @@
 
 #define ROUNDS_MAX	  4U		       /* of asking for memory: it may come in pieces */
 #define COPY_BYTES_PER_MS ((uint64_t)64 << 10) /* that a slow server copies   */
-#define COPY_TIMEOUT_MAX  3600000U
 #define PART_EXTENTS_MAX  ((size_t)1 << 16)
 
 enum seal_state {
@@ -55,6 +54,7 @@ struct seal_part {
 	uint64_t incarnation;
 	uint64_t namespace_number;
 	uint64_t bytes; /* asked for; 0: to copy */
+	uint64_t copying_ms;
 	/* Granted, and in the tables, but in no commit yet. */
 	uint64_t *extents;
 	size_t nr_extents;
@@ -182,13 +182,6 @@ static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 	return NULL;
 }
 
-static uint32_t timeout_ms(const struct live_server *live, uint64_t bytes)
-{
-	uint64_t ms = server_timeout_ms(live) + bytes / COPY_BYTES_PER_MS;
-
-	return ms < COPY_TIMEOUT_MAX ? (uint32_t)ms : COPY_TIMEOUT_MAX;
-}
-
 /* Takes `request` over, which may be NULL. `bytes` to reserve, or 0; `moved`: to copy. */
 static int ask(struct core *core, struct seal *seal, uint64_t server, Afar__Request *request,
 	       uint64_t bytes, uint64_t moved)
@@ -210,11 +203,13 @@ static int ask(struct core *core, struct seal *seal, uint64_t server, Afar__Requ
 				   .server = server,
 				   .incarnation = live->incarnation,
 				   .namespace_number = seal->namespace_number,
-				   .bytes = bytes};
+				   .bytes = bytes,
+				   .copying_ms = moved / COPY_BYTES_PER_MS};
 	cds_list_add_tail(&part->node, &seal->parts);
 	live->pending_bytes += bytes;
+	live->copying_ms += part->copying_ms;
 	outgoing->part = part;
-	server_call(core, live, timeout_ms(live, moved), request, outgoing);
+	server_call(core, live, server_timeout_ms(live), request, outgoing);
 	return 0;
 }
 
@@ -525,9 +520,12 @@ static int take_answer(struct core *core, struct seal_part *part, const Afar__Re
 
 static void drop_pending(struct live_server *live, const struct seal_part *part)
 {
-	if (live != NULL && live->incarnation == part->incarnation)
-		live->pending_bytes -=
-			part->bytes < live->pending_bytes ? part->bytes : live->pending_bytes;
+	if (live == NULL || live->incarnation != part->incarnation)
+		return;
+	live->pending_bytes -=
+		part->bytes < live->pending_bytes ? part->bytes : live->pending_bytes;
+	live->copying_ms -=
+		part->copying_ms < live->copying_ms ? part->copying_ms : live->copying_ms;
 }
 
 void seal_answered(struct core *core, struct seal_part *part, const void *peer,

@@ -49,7 +49,7 @@ bool server_is_up(const struct server *server)
 /* A server does as it is told in order: what is asked now waits for what it has still to populate. */
 uint32_t server_timeout_ms(const struct live_server *live)
 {
-	uint64_t more = live->pending_bytes / BYTES_PER_MS;
+	uint64_t more = live->pending_bytes / BYTES_PER_MS + live->copying_ms;
 
 	return more > CALL_TIMEOUT_MAX - CALL_TIMEOUT_MS ? CALL_TIMEOUT_MAX
 							 : CALL_TIMEOUT_MS + (uint32_t)more;
@@ -134,7 +134,9 @@ void outgoing_free(struct outgoing *outgoing)
 void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
 	       struct outgoing *outgoing)
 {
-	uint64_t deadline = core_now(core) + (uint64_t)timeout_ms * 1000000U;
+	uint64_t deadline = timeout_ms == CORE_NO_TIMEOUT
+				    ? CORE_NEVER
+				    : core_now(core) + (uint64_t)timeout_ms * 1000000U;
 	struct event *failure = outgoing->failure;
 	int rc = core->environment.call(core->environment.context, peer, deadline, request,
 					outgoing);
@@ -218,7 +220,9 @@ static void call_simple(struct core *core, struct live_server *live, enum outgoi
 		request->session_end->session = session;
 		request->call_case = AFAR__REQUEST__CALL_SESSION_END;
 	}
-	server_call(core, live, kind == OUTGOING_PING ? SERVER_PROBE_MS : CALL_TIMEOUT_MS, request,
+	/* The end of a session may wait for a client that is stopped and at the memory itself. That its server is gone is
+	 * seen by the connection. */
+	server_call(core, live, kind == OUTGOING_PING ? SERVER_PROBE_MS : CORE_NO_TIMEOUT, request,
 		    outgoing);
 	return;
 
@@ -269,10 +273,13 @@ static void drive_fences(struct core *core, struct session *session)
 {
 	for (size_t i = 0; i < session->nr_fences; i++) {
 		struct fence *fence = &session->fences[i];
-		struct live_server *live = core_live_server(core, fence->server);
+		struct live_server *live;
 
-		if (fence->is_sent || live == NULL || live->peer == NULL ||
-		    live->incarnation != fence->incarnation || live->retry_at > core_now(core))
+		if (fence->is_sent)
+			continue;
+		live = core_live_server(core, fence->server);
+		if (live == NULL || live->peer == NULL || live->incarnation != fence->incarnation ||
+		    live->retry_at > core_now(core))
 			continue;
 		fence->is_sent = true;
 		call_simple(core, live, OUTGOING_FENCE, session->number);

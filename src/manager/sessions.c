@@ -360,9 +360,6 @@ static void relink_list(struct core *core, struct cds_list_head *list)
 			continue;
 		}
 		live->session->live = live;
-		/* An end that could not be committed is not tried again at once. */
-		if (live->peer == NULL && live->lease_deadline < core_now(core) + CORE_RETRY_NS)
-			live->lease_deadline = core_now(core) + CORE_RETRY_NS;
 	}
 }
 

@@ -51,6 +51,7 @@ struct membership {
 	enum link_state state;
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
 	int closed_status;
+	bool is_refused;	     /* the join: that is why it was closed, and has been said */
 	struct server_identity self; /* number 0 before its first join */
 	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
 	uint32_t backoff_ms;
@@ -170,15 +171,20 @@ static void connect_manager(struct membership *membership)
 /* The loop has said that the connection is closed. */
 static void mourn(struct membership *membership)
 {
+	bool is_refused;
 	int status;
 
 	pthread_mutex_lock(&membership->lock);
 	rpc_connection_unref(membership->connection);
 	membership->connection = NULL;
 	status = membership->closed_status;
+	is_refused = membership->is_refused;
+	membership->is_refused = false;
 	back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
-	log_outage(membership, status == 0 ? "the connection was closed" : afar_strerror(status));
+	if (!is_refused)
+		log_outage(membership,
+			   status == 0 ? "the connection was closed" : afar_strerror(status));
 }
 
 /* ---- Joining. On the membership's thread. */
@@ -344,6 +350,7 @@ static void join_manager(struct membership *membership)
 		membership->reported.capacity_bytes = 0; /* no report is like it */
 	} else if (membership->state == LINK_OPEN) {
 		membership->state = LINK_CLOSING;
+		membership->is_refused = true;
 		rpc_connection_close(membership->connection);
 	}
 	pthread_mutex_unlock(&membership->lock);

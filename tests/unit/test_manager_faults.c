@@ -200,6 +200,29 @@ static void test_forgetting_is_tried_again(void **state)
 	assert_int_equal(count_servers(), 0);
 }
 
+/* Where there is no room for what clients want, what ends is what makes room: it is not held up by those who try again and
+ * again. */
+static void test_leases_end_among_failures(void **state)
+{
+	struct fake_client greedy, gone;
+	Afar__Reply *reply = NULL;
+
+	(void)state;
+	client_open(&fixture, &greedy);
+	client_open(&fixture, &gone);
+	client_lose(&fixture, &gone);
+	for (uint64_t i = 0; i < 20; i++) {
+		fixture.store.fail_at = 1;
+		fixture_send(&fixture, &greedy, 100 + i, ask_create("a", 0, 0), &reply);
+		fixture_advance(&fixture, FIXTURE_LEASE_MS / 5);
+		assert_int_equal(reply->status, -ENOSPC);
+		drop(reply);
+	}
+	fixture.store.fail_at = 0;
+	assert_int_equal(client_resume(&fixture, &gone), -AFAR_ESESSION);
+	check_all(&fixture);
+}
+
 /* ---- Servers that lie */
 
 /* The server named one extent twice: it is out, and comes back with what it really has. */
@@ -553,6 +576,7 @@ int main(void)
 		TEST(test_every_commit_fails_once),
 		TEST(test_failed_commit_is_told_to_all_of_its_batch),
 		TEST(test_forgetting_is_tried_again),
+		TEST(test_leases_end_among_failures),
 		TEST(test_extent_named_twice),
 		TEST(test_requests_that_wait_hold_no_memory),
 		TEST(test_random_lives),
