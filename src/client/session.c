@@ -542,8 +542,7 @@ static int fail_opening(const struct afar_session *session, int status)
 	case -ETIMEDOUT:
 		return error_fail(-AFAR_EMANAGER,
 				  "open a session with %s:%u: nobody answers there in time (%s); "
-				  "look whether "
-				  "a manager runs there, and whether it is overloaded",
+				  "look whether a manager runs there, and has too much to do",
 				  host, port, afar_strerror(status));
 	case -ECONNREFUSED:
 	case -EHOSTUNREACH:
