@@ -136,6 +136,10 @@ import fcntl, os, select, signal, struct, subprocess, termios
 def set_size(fd, lines, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
+def take_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background may have it ignored
+
 def run(arguments, act):
     """Runs it on a terminal of 12 lines by 50 columns. Once it shows something, `act` is called until it is true."""
     master, slave = os.openpty()
@@ -143,7 +147,7 @@ def run(arguments, act):
     before = termios.tcgetattr(slave)
     top = subprocess.Popen(
         [os.environ["AFAR"], "top", "--interval", "0.2", *arguments], stdin=slave, stdout=slave, stderr=slave,
-        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        start_new_session=True, preexec_fn=take_terminal)
     shown, has_acted = b"", False
     while True:
         has_ended = top.poll() is not None
