@@ -6,6 +6,9 @@
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
+#include <errno.h>
+#include <stdbool.h>
+
 #include <afar/error.h>
 
 /* The line of error_fail(). */
@@ -37,6 +40,12 @@ static inline int error_negative(int code)
 		error_line(__VA_ARGS__);                                                          \
 		error_negative(error_fail_code);                                                  \
 	})
+
+/* Of descriptors or memory, an errno: it may pass. */
+static inline bool error_is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 /* As error_fail() without a sentence of its own: the code's. For failures that explain themselves. */
 static inline int error_code(int code)

@@ -109,13 +109,6 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, const cha
 	return 0;
 }
 
-/* Such as may pass. */
-static bool is_shortage(int status)
-{
-	return status == -EMFILE || status == -ENFILE || status == -ENOMEM || status == -ENOBUFS ||
-	       status == -EAGAIN;
-}
-
 static int add_fabric(struct fabrics *fabrics, const char *transport, const char *address,
 		      unsigned *number)
 {
@@ -130,7 +123,7 @@ static int add_fabric(struct fabrics *fabrics, const char *transport, const char
 	memcpy(fabrics->known[*number].transport, transport, length + 1);
 	status = open_fabric(fabrics, transport, address, *number);
 	/* It is asked for again when somebody wants it next. */
-	if (is_shortage(status))
+	if (error_is_shortage(-status) || status == -EAGAIN)
 		fabrics->nr_known--;
 	return status;
 }

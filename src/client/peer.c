@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/error.h"
 
 /* Between attempts at a busy server. */
-#define PAUSE_MIN_NS 20000000U
-#define PAUSE_MAX_NS 1000000000U
+#define PAUSE_MIN_MS 20
+#define PAUSE_MAX_MS 1000
 
 /* An extent's key, in the tree of what it was asked for. Extents' numbers are never used again within an
  * incarnation, so it cannot go stale. */
@@ -319,10 +320,10 @@ static int wait_control(struct peer *peer, uint64_t deadline)
 	return 0;
 }
 
-/* From a half to all of it, unless another thread has begun anew meanwhile. */
-static void pause_control(struct peer *peer, uint64_t pause_ns, uint64_t deadline)
+/* Unless another thread has begun anew meanwhile. */
+static void pause_control(struct peer *peer, uint32_t pause_ms, uint64_t deadline)
 {
-	uint64_t now = clock_ns(), until = now + pause_ns / 2 + now / 64 % (pause_ns / 2);
+	uint64_t until = clock_deadline_ms(pause_ms);
 	struct timespec when;
 
 	if (until > deadline)
@@ -339,7 +340,7 @@ static void pause_control(struct peer *peer, uint64_t pause_ns, uint64_t deadlin
 static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connection **out)
 {
 	bool was_tried = peer->is_starting || peer->state == CONTROL_CONNECTING;
-	uint64_t pause_ns = PAUSE_MIN_NS;
+	struct backoff pause = {.min_ms = PAUSE_MIN_MS, .max_ms = PAUSE_MAX_MS};
 	int ret;
 
 	for (;;) {
@@ -351,8 +352,7 @@ static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connect
 		if (was_tried && (peer->control_status != -ECONNRESET || clock_ns() >= deadline))
 			return unreachable(peer, peer->control_status);
 		if (was_tried) {
-			pause_control(peer, pause_ns, deadline);
-			pause_ns = 2 * pause_ns < PAUSE_MAX_NS ? 2 * pause_ns : PAUSE_MAX_NS;
+			pause_control(peer, backoff_next_ms(&pause), deadline);
 			was_tried = false;
 			continue;
 		}

@@ -105,21 +105,23 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 {
 	int status = check_opened(session, reply);
 
-	if (status && is_final(session, status))
-		set_state(session, SESSION_ENDED, status);
-	if (status && session->manager)
-		rpc_connection_close(session->manager);
-	if (status)
+	if (status) {
+		if (is_final(session, status))
+			set_state(session, SESSION_ENDED, status);
+		/* To try again, or so that the manager does not take it for one that goes on. */
+		if (session->manager)
+			rpc_connection_close(session->manager);
 		return;
+	}
 	if (!session->number) {
 		session->number = reply->session_opened->session;
 		memcpy(session->secret, reply->session_opened->secret.data,
 		       sizeof(session->secret));
-		session->retry_max_ms = retry_max_ms(reply->session_opened->lease_ms);
+		session->retry.max_ms = retry_max_ms(reply->session_opened->lease_ms);
 		snprintf(session->principal, sizeof(session->principal), "%s",
 			 reply->session_opened->principal);
 	}
-	session->retry_ms = RETRY_MIN_MS;
+	backoff_reset(&session->retry);
 	set_state(session, SESSION_UP, 0);
 }
 
@@ -182,15 +184,6 @@ static void manager_opened(struct rpc_connection *connection)
 		rpc_connection_close(connection);
 }
 
-/* Longer each time, and not the same for all who have lost the manager at once: from a half to all of it. */
-static uint32_t next_delay_ms(struct afar_session *session)
-{
-	uint32_t delay_ms = session->retry_ms, doubled = 2 * delay_ms;
-
-	session->retry_ms = doubled < session->retry_max_ms ? doubled : session->retry_max_ms;
-	return delay_ms / 2 + (uint32_t)(clock_ns() / 64 % (delay_ms / 2));
-}
-
 /* A manager that a whole job comes to at once puts some out before they have proved their keys, or does not come to them. Who
  * opens the session waits as long as he said. */
 static bool may_open_again(int status)
@@ -211,7 +204,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		rpc_connection_unref(connection);
 	}
 	if (session->state == SESSION_OPENING && may_open_again(status)) {
-		delay_ms = next_delay_ms(session);
+		delay_ms = backoff_next_ms(&session->retry);
 	} else if (session->state == SESSION_OPENING) {
 		/* Nothing was promised yet: whoever opens the session hears at once. */
 		set_state(session, SESSION_ENDED, status);
@@ -221,7 +214,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		has_ended = true;
 	} else if (session->state != SESSION_ENDED) {
 		set_state(session, SESSION_DOWN, status);
-		delay_ms = next_delay_ms(session);
+		delay_ms = backoff_next_ms(&session->retry);
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
@@ -269,7 +262,7 @@ static void connect_again(void *argument)
 	if (!is_wanted)
 		return;
 	if (connect_manager(session, &connection) != 0) {
-		rpc_loop_timer(session->loop, session->retry_max_ms, connect_again, session);
+		rpc_loop_timer(session->loop, session->retry.max_ms, connect_again, session);
 		return;
 	}
 	pthread_mutex_lock(&session->lock);
@@ -481,8 +474,7 @@ static struct afar_session *session_new(void)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&session->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	session->retry_ms = RETRY_MIN_MS;
-	session->retry_max_ms = RETRY_MAX_MS;
+	session->retry = (struct backoff){.min_ms = RETRY_MIN_MS, .max_ms = RETRY_MAX_MS};
 	CDS_INIT_LIST_HEAD(&session->calls);
 	CDS_INIT_LIST_HEAD(&session->peers);
 	CDS_INIT_LIST_HEAD(&session->targets);
@@ -542,7 +534,7 @@ static int fail_opening(const struct afar_session *session, int status)
 	case -ETIMEDOUT:
 		return error_fail(-AFAR_EMANAGER,
 				  "open a session with %s:%u: nobody answers there in time (%s); "
-				  "look whether a manager runs there, and has too much to do",
+				  "look whether a manager runs there and is not overloaded",
 				  host, port, afar_strerror(status));
 	case -ECONNREFUSED:
 	case -EHOSTUNREACH:

@@ -18,6 +18,7 @@
 
 #include <afar/afar.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/key.h"
 #include "base/uri.h"
@@ -61,7 +62,7 @@ struct afar_session {
 	uint8_t secret[16];
 	char principal[AFAR_PRINCIPAL_MAX + 1]; /* as the manager says */
 	atomic_bool has_warned_of_pinning;	/* plain.c; needs no lock */
-	uint32_t retry_ms, retry_max_ms;
+	struct backoff retry;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
 

@@ -102,15 +102,11 @@ static bool somebody_waits(const struct rpc_listener *listener)
 	return poll(&fd, 1, 0) == 1;
 }
 
-/* Makes room for one more. False: all are too young to be given up, or it is for nobody. */
+/* For one more. False: all are too young to be given up. */
 static bool make_room(struct rpc_listener *listener)
 {
 	struct rpc_connection *oldest;
 
-	if (listener->nr_strangers < LISTENER_STRANGERS_MAX)
-		return true;
-	if (!somebody_waits(listener))
-		return false;
 	oldest = cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger);
 	if (oldest->timer.deadline > clock_deadline_ms(RPC_HANDSHAKE_MS - LISTENER_PATIENCE_MS))
 		return false;
@@ -165,11 +161,6 @@ static void welcome(struct rpc_listener *listener, int fd, const struct sockaddr
 	listener->nr_strangers++;
 }
 
-static bool is_shortage(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* Accepts one. False: enough for now. */
 static bool accept_one(struct rpc_listener *listener)
 {
@@ -177,9 +168,13 @@ static bool accept_one(struct rpc_listener *listener)
 	socklen_t length = sizeof(address);
 	int fd, error;
 
-	if (!make_room(listener)) {
-		pause_accepting(listener);
-		return false;
+	if (listener->nr_strangers == LISTENER_STRANGERS_MAX) {
+		if (!somebody_waits(listener))
+			return false;
+		if (!make_room(listener)) {
+			pause_accepting(listener);
+			return false;
+		}
 	}
 	fd = accept4(listener->source.fd, (struct sockaddr *)&address, &length,
 		     SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -190,7 +185,7 @@ static bool accept_one(struct rpc_listener *listener)
 	error = errno;
 	if (error == EAGAIN)
 		return false;
-	if (is_shortage(error)) {
+	if (error_is_shortage(error)) {
 		if (loop_may_complain(listener->loop))
 			log_error("accept on %s: %s; clients have to wait", listener->address,
 				  afar_strerror(-error));

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -54,7 +55,7 @@ struct membership {
 	bool is_refused;	     /* the join: that is why it was closed, and has been said */
 	struct server_identity self; /* number 0 before its first join */
 	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
-	uint32_t backoff_ms;
+	struct backoff backoff;
 	uint64_t next_attempt; /* on clock_ns()                                       */
 
 	bool is_report_due;
@@ -136,10 +137,7 @@ static void log_outage(struct membership *membership, const char *what)
 static void back_off(struct membership *membership)
 {
 	membership->state = LINK_DOWN;
-	membership->next_attempt = clock_deadline_ms(membership->backoff_ms);
-	membership->backoff_ms *= 2;
-	if (membership->backoff_ms > BACKOFF_MAX_MS)
-		membership->backoff_ms = BACKOFF_MAX_MS;
+	membership->next_attempt = clock_deadline_ms(backoff_next_ms(&membership->backoff));
 }
 
 static void connect_manager(struct membership *membership)
@@ -345,7 +343,7 @@ static void join_manager(struct membership *membership)
 		membership->state = LINK_JOINED;
 		orders_set_joined(membership->orders, true);
 		membership->outage[0] = '\0';
-		membership->backoff_ms = BACKOFF_MIN_MS;
+		backoff_reset(&membership->backoff);
 		membership->is_report_due = true;
 		membership->reported.capacity_bytes = 0; /* no report is like it */
 	} else if (membership->state == LINK_OPEN) {
@@ -510,7 +508,7 @@ int membership_open(const struct membership_options *options, struct membership 
 	if (!membership)
 		return error_code(-ENOMEM);
 	membership->options = *options;
-	membership->backoff_ms = BACKOFF_MIN_MS;
+	membership->backoff = (struct backoff){.min_ms = BACKOFF_MIN_MS, .max_ms = BACKOFF_MAX_MS};
 	afar__server_report__init(&membership->reported);
 	status = options->folder ? identity_load(options->folder, &membership->self) : 0;
 	if (status == 0)

@@ -6,10 +6,15 @@
 #include "interrupts.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <time.h>
 #include <unistd.h>
 
 #define AGAIN_NS 20000000
+
+#ifndef sigev_notify_thread_id /* older glibc has no name for it */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 static volatile sig_atomic_t interrupted;
 static timer_t again;
@@ -29,30 +34,30 @@ static void interrupt(int number)
 	(void)number;
 }
 
-/* One that is ignored, as by nohup, stays so. */
-static void catch (int number, const struct sigaction *action)
+bool is_signal_ignored(int number)
 {
-	struct sigaction before;
+	struct sigaction action;
 
-	if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-		sigaction(number, action, NULL);
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 void catch_interrupts(void)
 {
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 	/* No SA_RESTART: a read that waits for its input ends at once. */
 	struct sigaction action = {.sa_handler = interrupt};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
 
-	event._sigev_un._tid = gettid(); /* this glibc has no name for it */
+	event.sigev_notify_thread_id = gettid();
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGALRM, &action, NULL);
 	has_again = timer_create(CLOCK_MONOTONIC, &event, &again) == 0;
 	action.sa_handler = note_interrupt;
 	action.sa_flags = (int)SA_RESETHAND;
-	catch (SIGINT, &action);
-	catch (SIGTERM, &action);
-	catch (SIGHUP, &action);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (!is_signal_ignored(numbers[i]))
+			sigaction(numbers[i], &action, NULL);
+	}
 }
 
 bool is_interrupted(void)

@@ -12,4 +12,7 @@
 void catch_interrupts(void);
 bool is_interrupted(void);
 
+/* As by nohup, or in the background of a script: whoever started us wants it so. */
+bool is_signal_ignored(int number);
+
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "interrupts.h"
 
 #define ENTER	   "\033[?1049h\033[?25l" /* the other screen, no cursor */
 #define LEAVE	   "\033[?25h\033[?1049l"
@@ -80,13 +81,13 @@ static void take_keys(void)
 static void catch_signals(void)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = note_signal}, before;
+	struct sigaction action = {.sa_handler = note_signal};
 
 	sigemptyset(&action.sa_mask);
 	sigemptyset(&terminal.caught);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		if (sigaction(numbers[i], NULL, &before) || before.sa_handler == SIG_IGN)
-			continue; /* by nohup, say: it stays so */
+		if (is_signal_ignored(numbers[i]))
+			continue;
 		sigaction(numbers[i], &action, NULL);
 		sigaddset(&terminal.caught, numbers[i]);
 	}

@@ -116,11 +116,6 @@ static void resume_accepting(struct tcp_listener *listener)
 	watch_socket(listener, EPOLLIN);
 }
 
-static bool is_shortage(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 /* -EAGAIN, or what there is a shortage of. */
 static int accept_one(struct tcp_listener *listener)
 {
@@ -137,7 +132,7 @@ static int accept_one(struct tcp_listener *listener)
 		return -EAGAIN;
 	}
 	error = errno;
-	if (!is_shortage(error))
+	if (!error_is_shortage(error))
 		return -EAGAIN;
 	/* Nobody's silence may cost others their turn. */
 	put_oldest_out(listener);
