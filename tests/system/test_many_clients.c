@@ -23,13 +23,12 @@
 #include "cluster.h"
 
 #define NR_CLIENTS_MAX 100U
+#define NR_ROUNDS      5
+#define PART	       ((size_t)64 << 10)
+#define MIB	       ((uint64_t)1 << 20)
 
 /* Fewer where handshakes take long: each has its time. */
 static unsigned nr_clients;
-#define NR_ROUNDS 5
-#define PART	  ((size_t)64 << 10)
-#define MIB	  ((uint64_t)1 << 20)
-
 static struct cluster *cluster;
 static pthread_barrier_t barrier;
 

@@ -66,7 +66,6 @@ static struct afar_session_stat stat_now(void)
 	return stat;
 }
 
-/* What all servers have registered. */
 /* False: one of them has not told within that time, and what is known is older. */
 static bool sum_registrations(uint64_t within_ns, json_int_t *sum)
 {
@@ -91,6 +90,7 @@ static bool sum_registrations(uint64_t within_ns, json_int_t *sum)
 	return (uint64_t)oldest_ms * 1000000U < within_ns;
 }
 
+/* What all servers have registered. */
 static json_int_t registered_by_servers(void)
 {
 	uint64_t begin = clock_ns();

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "server/advertise.h"
 #include "server/identity.h"
 #include "server/tickets.h"
@@ -304,22 +305,46 @@ static void test_manager_comes_back(void **state)
 	cluster_close(&cluster);
 }
 
+/* How often the log says that, from here to there. */
+static unsigned count_lines(FILE *log, const char *what)
+{
+	char line[512];
+	unsigned nr = 0;
+
+	rewind(log);
+	while (fgets(line, sizeof(line), log))
+		nr += strstr(line, what) != NULL;
+	return nr;
+}
+
 static void test_refused_until_it_is_not(void **state)
 {
+	int real_stderr = dup(STDERR_FILENO);
+	FILE *log = tmpfile();
 	struct cluster cluster;
 
 	(void)state;
+	assert_non_null(log);
 	cluster_open(&cluster, 0);
+	log_set_level(LOG_LEVEL_WARN);
+	dup2(fileno(log), STDERR_FILENO);
 	pthread_mutex_lock(&cluster.manager.lock);
 	cluster.manager.refuse_joins_with = -EEXIST;
 	rpc_connection_close(cluster.manager.connection);
 	pthread_mutex_unlock(&cluster.manager.lock);
-	fake_await(&cluster.manager, cluster.manager.nr_refused >= 2);
+	fake_await(&cluster.manager, cluster.manager.nr_refused >= 3);
 	assert_false(server_is_joined(cluster.server));
 	pthread_mutex_lock(&cluster.manager.lock);
 	cluster.manager.refuse_joins_with = 0;
 	pthread_mutex_unlock(&cluster.manager.lock);
 	fake_await(&cluster.manager, cluster.manager.nr_joins == 2);
+	log_set_level(LOG_LEVEL_NONE);
+	dup2(real_stderr, STDERR_FILENO);
+	close(real_stderr);
+	/* Of the end of its connection, and of the refusal once, however often. */
+	assert_int_equal(count_lines(log, "not today"), 1);
+	assert_int_equal(count_lines(log, "trying again"), 2);
+	fclose(log);
 	cluster_close(&cluster);
 }
 
