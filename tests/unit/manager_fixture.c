@@ -77,6 +77,9 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 	call = calloc(1, sizeof(*call));
 	assert_non_null(call);
 	assert_true(deadline > fixture->now);
+	/* The end of a session may wait for a client that is stopped. */
+	assert_true((deadline == CORE_NEVER) ==
+		    (request->call_case == AFAR__REQUEST__CALL_SESSION_END));
 	call->peer = peer;
 	call->request = copy_message(&request->base);
 	call->outgoing = outgoing;

@@ -475,6 +475,23 @@ static void test_namespace_goes_meanwhile(void **state)
 	check_all(&fixture);
 }
 
+/* A server does one thing after the other: what it is told while it copies has time for that, too. */
+static void test_others_have_time_for_the_copy(void **state)
+{
+	const struct live_server *live = core_live_server(fixture.core, fixture.servers[1].number);
+	const uint32_t usual = server_timeout_ms(live);
+	Afar__Reply *reply;
+
+	(void)state;
+	begin_sealing(true, &reply);
+	assert_true(server_timeout_ms(live) > usual);
+	let_go();
+	assert_int_equal(reply->status, 0);
+	drop(reply);
+	assert_int_equal(server_timeout_ms(live), usual);
+	expect_sealed();
+}
+
 /* It is sealed none the less. */
 static void test_session_ends_meanwhile(void **state)
 {
@@ -544,6 +561,7 @@ int main(void)
 		SEAL_TEST(test_commit_fails),
 		SEAL_TEST(test_freed_meanwhile),
 		SEAL_TEST(test_namespace_goes_meanwhile),
+		SEAL_TEST(test_others_have_time_for_the_copy),
 		SEAL_TEST(test_session_ends_meanwhile),
 		SEAL_TEST(test_who_waits),
 	};
