@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "manager/core_private.h"
-#include "manager_fixture.h"
+#include "../unit/manager_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "client/abi.h"
+#include "group.h"
 
 /* The same struct in three releases; the library has the second. */
 struct first {
@@ -85,7 +86,7 @@ static void test_results(void **state)
 	assert_int_equal(new.c, 0);
 }
 
-int main(void)
+TEST_GROUP(abi)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_options),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "fake_cluster.h"
+#include "group.h"
 
 /* What a connect ends with. */
 static int connect_region(struct afar_region *region)
@@ -368,7 +369,7 @@ static void test_resuming_is_tried_again(void **state)
 	assert_int_equal(afar_namespace_close(again), 0);
 }
 
-int main(void)
+TEST_GROUP(access)
 {
 	const struct CMUnitTest tests[] = {
 		with_session(test_shows_what_it_was_given),

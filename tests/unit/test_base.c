@@ -27,6 +27,7 @@
 #include "base/key.h"
 #include "base/log.h"
 #include "base/uri.h"
+#include "group.h"
 
 #define HEX		"00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 #define ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
@@ -752,7 +753,7 @@ static void test_deadlines(void **state)
 	assert_in_range(clock_remaining_ms(clock_deadline_ms(1000000)), 1, 1000000);
 }
 
-int main(void)
+TEST_GROUP(base)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_codes_have_names_and_sentences),

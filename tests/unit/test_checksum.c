@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/checksum.h"
+#include "group.h"
 
 static void test_sums_go_on(void **state)
 {
@@ -23,7 +24,7 @@ static void test_sums_go_on(void **state)
 	assert_int_not_equal(checksum_crc32c_seeded(1, text, 9), 0xe3069283);
 }
 
-int main(void)
+TEST_GROUP(checksum)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_go_on)};
 

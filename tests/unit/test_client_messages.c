@@ -8,6 +8,7 @@
 
 #include "../transport.h"
 #include "fabric_fixture.h"
+#include "group.h"
 #include "tcp_peer.h"
 
 #define CONTEXT 0x500U
@@ -221,7 +222,7 @@ static void a_reply_to_nothing_costs_the_connection(void **state)
 	queue_end();
 }
 
-int main(void)
+TEST_GROUP(client_messages)
 {
 #define WITH_CLIENT(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/copy.h"
+#include "group.h"
 
 static void test_copies_of_any_length(void **state)
 {
@@ -33,7 +34,7 @@ static void test_copies_of_any_length(void **state)
 	free(expected);
 }
 
-int main(void)
+TEST_GROUP(copy)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copies_of_any_length),

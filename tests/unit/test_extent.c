@@ -4,6 +4,7 @@
  * nothing, never two holders, always zeroed, no way in after a release.
  */
 #include "extent_bed.h"
+#include "group.h"
 
 static const struct reach mine = {1, true}, others = {2, true}, read_only = {1, false};
 
@@ -408,7 +409,7 @@ static void test_sealed(void **state)
 	bed_close(&bed);
 }
 
-int main(void)
+TEST_GROUP(extent)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_or_nothing),

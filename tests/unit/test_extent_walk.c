@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pool of extents at random: a walk against a model, and several threads at once. */
 #include "extent_bed.h"
+#include "group.h"
 
 /* ---- A random walk: the model knows who has what, and every extent bears its holder's mark. */
 
@@ -169,7 +170,7 @@ static void test_threads(void **state)
 	bed_close(&bed);
 }
 
-int main(void)
+TEST_GROUP(extent_walk)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_walk),

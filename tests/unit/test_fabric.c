@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shared.h"
+#include "group.h"
 
 #define NR_PEERS 100
 
@@ -483,7 +484,7 @@ static void does_not_sleep_on_work(void **state)
 	fabric_endpoint_close(endpoint);
 }
 
-int main(void)
+TEST_GROUP(fabric)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

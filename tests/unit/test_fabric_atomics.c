@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "../transport.h"
+#include "group.h"
 
 #define NR_THREADS 4U
 #define NR_ROUNDS  200U
@@ -241,7 +242,7 @@ static void are_atomic_against_each_other(void **state)
 	assert_true(sum == nr * (nr - 1) / 2);
 }
 
-int main(void)
+TEST_GROUP(fabric_atomics)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric_fixture.h"
+#include "group.h"
 
 #define NR_WORDS   32U
 #define WORD_BYTES 64U
@@ -223,7 +224,7 @@ static void tells_a_target_of_movement(void **state)
 	pair_close(&pair);
 }
 
-int main(void)
+TEST_GROUP(fabric_batches)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shared.h"
+#include "group.h"
 
 /* ---- Opening and listening */
 
@@ -307,7 +308,7 @@ static void is_not_held_up_by_strangers(void **state)
 	fabric_endpoint_close(client_connect(client));
 }
 
-int main(void)
+TEST_GROUP(fabric_connect)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

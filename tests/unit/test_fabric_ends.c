@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "../transport.h"
+#include "group.h"
 
 #define CHILD_ARG "--target"
 
@@ -224,7 +225,7 @@ static void child_start(struct child *child)
 		dup2(fds[1], STDOUT_FILENO);
 		close(fds[0]);
 		close(fds[1]);
-		execl("/proc/self/exe", "test_fabric", CHILD_ARG, NULL);
+		execl("/proc/self/exe", "unit_fabric", "fabric_ends", CHILD_ARG, NULL);
 		_exit(127);
 	}
 	close(fds[1]);
@@ -377,7 +378,7 @@ static void hears_of_a_killed_target_asleep(void **state)
 	fabric_endpoint_close(endpoint);
 }
 
-int main(int argc, char **argv)
+TEST_GROUP(fabric_ends)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "fabric_fixture.h"
+#include "group.h"
 
 #define NR_WORDS   8U
 #define WORD_BYTES 64U
@@ -142,7 +143,7 @@ static void reads_into_what_may_not_be_written(void **state)
 	}
 }
 
-int main(void)
+TEST_GROUP(fabric_faults)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

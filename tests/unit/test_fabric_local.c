@@ -27,6 +27,7 @@
 #include "base/shared.h"
 #include "fabric/local/wire.h"
 #include "fabric_fixture.h"
+#include "group.h"
 
 #define CHILD_ARG "--stopped"
 #define COUNT_AT  (LENT - 8) /* where in the lent memory the child counts */
@@ -313,7 +314,7 @@ static pid_t start_child(const struct target *target, bool is_write)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		execl("/proc/self/exe", "test_fabric_local", CHILD_ARG, target->listener->address,
+		execl("/proc/self/exe", "unit_fabric", "fabric_local", CHILD_ARG, target->listener->address,
 		      key, is_write ? "write" : "read", NULL);
 		_exit(127);
 	}
@@ -747,7 +748,7 @@ static void closes_in_mid_message(void **state)
 	free(received);
 }
 
-int main(int argc, char **argv)
+TEST_GROUP(fabric_local)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

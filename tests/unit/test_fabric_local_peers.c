@@ -26,6 +26,7 @@
 #include "base/shared.h"
 #include "fabric/local/local.h"
 #include "fabric_fixture.h"
+#include "group.h"
 
 #define NOBODY 65534
 
@@ -775,7 +776,7 @@ static void sees_who_dies(void **state)
 	close_server(&server);
 }
 
-int main(void)
+TEST_GROUP(fabric_local_peers)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

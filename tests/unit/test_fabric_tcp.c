@@ -17,6 +17,7 @@
 #include "../transport.h"
 #include "base/clock.h"
 #include "fabric_fixture.h"
+#include "group.h"
 #include "tcp_peer.h"
 
 #define SMALL 4096U
@@ -468,7 +469,7 @@ static void writes_both_ways_at_full_depth(void **state)
 	free(theirs);
 }
 
-int main(void)
+TEST_GROUP(fabric_tcp)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "fabric_fixture.h"
+#include "group.h"
 #include "tcp_peer.h"
 
 #define PASS_BYTES   ((UINT64_C(1) << 20) + 64) /* a MiB with its header */
@@ -444,7 +445,7 @@ static void sleeps_without_looking_again(void **state)
 	fabric_endpoint_close(endpoint);
 }
 
-int main(void)
+TEST_GROUP(fabric_tcp_limits)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, target_setup, target_teardown)
 #define WITH_CLIENT(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)

@@ -16,6 +16,7 @@
 
 #include "../transport.h"
 #include "base/error.h"
+#include "group.h"
 
 #define SHORT_BYTES 64U
 #define LONG_BYTES  65536U
@@ -163,7 +164,7 @@ static void sends_short_writes_inline(void **state)
 	free(mine);
 }
 
-int main(void)
+TEST_GROUP(fabric_verbs)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_the_device_of_the_address),

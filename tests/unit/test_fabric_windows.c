@@ -13,6 +13,7 @@
 #include "../transport.h"
 #include "base/hold.h"
 #include "fabric_fixture.h"
+#include "group.h"
 
 /* Memory, and a connection to who lends it, both ends of which are the test's. */
 struct loan {
@@ -235,7 +236,7 @@ static void waits_for_who_is_inside(void **state)
 	close_loan(&loan);
 }
 
-int main(void)
+TEST_GROUP(fabric_windows)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(shows_the_memory_itself, client_setup,

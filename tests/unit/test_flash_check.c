@@ -13,6 +13,7 @@
 #include "flash/check.h"
 #include "flash/format.h"
 #include "flash_space_bed.h"
+#include "group.h"
 
 #define NR_BLOCKS 700U
 
@@ -314,7 +315,7 @@ static void it_can_be_cancelled(void **state)
 	assert_int_equal(check_device(bed.device, &options, &report), -ECANCELED);
 }
 
-int main(void)
+TEST_GROUP(flash_check)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(superblocks, set_up, tear_down),

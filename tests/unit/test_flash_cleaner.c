@@ -4,6 +4,7 @@
  * is submitted. Blocks are put whole and the map is in memory, so all reads that it sees are the cleaner's.
  */
 #include "flash_bed.h"
+#include "group.h"
 
 #define SEGMENT_BYTES (1U << 20)
 /* Fewer that are free or on their way, and users may soon have to wait. */
@@ -169,7 +170,7 @@ static void test_gaps_are_read_over(void **state)
 	bed_close(&bed);
 }
 
-int main(void)
+TEST_GROUP(flash_cleaner)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_few_reads_at_a_time),

@@ -5,6 +5,7 @@
 #include "flash/format.h"
 #include "flash/ftl_private.h"
 #include "flash/superblock.h"
+#include "group.h"
 
 static struct format_superblock superblock_of(struct bed *bed)
 {
@@ -408,7 +409,7 @@ static void test_the_superblock_of_a_vast_device(void **state)
 	free(vast);
 }
 
-int main(void)
+TEST_GROUP(flash_damage)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_journal_is_damaged_in_its_midst),

@@ -24,6 +24,7 @@
 #include "flash/fake.h"
 #include "flash/uring.h"
 #include "flash_io.h"
+#include "group.h"
 
 #define SIZE	((uint64_t)8 << 20)
 #define PAGE	((uint64_t)4096)
@@ -528,7 +529,7 @@ static void second_opener_is_refused(void **state)
 	free(to);
 }
 
-int main(void)
+TEST_GROUP(flash_device)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(says_what_it_is),

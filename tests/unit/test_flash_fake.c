@@ -17,6 +17,7 @@
 #include "flash/fake.h"
 #include "flash/fake_image.h"
 #include "flash_io.h"
+#include "group.h"
 
 #define SIZE	    ((uint64_t)4 << 20)
 #define SECTOR	    ((uint64_t)512)
@@ -679,7 +680,7 @@ static void refuses_odd_sizes(void **state)
 		assert_int_equal(flash_fake_open(&odd[i], &device), -EINVAL);
 }
 
-int main(void)
+TEST_GROUP(flash_fake)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fails_where_it_is_told),

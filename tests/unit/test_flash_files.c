@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "flash/uring.h"
 #include "flash_io.h"
+#include "group.h"
 
 #define PAGE ((uint64_t)4096)
 #define MIB  ((uint64_t)1 << 20)
@@ -190,7 +191,7 @@ static void goes_on_where_the_kernel_stopped(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
 
-int main(void)
+TEST_GROUP(flash_files)
 {
 	const struct CMUnitTest tests[] = {
 		IN_FOLDER(says_what_cannot_be_opened),

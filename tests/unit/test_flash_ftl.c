@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The translation layer's door: bytes in and out, trims, clones, records, order, and what is refused. */
 #include "flash_bed.h"
+#include "group.h"
 
 static void test_nothing_is_zeros(void **state)
 {
@@ -294,7 +295,7 @@ static void test_read_only(void **state)
 	bed_close(&bed);
 }
 
-int main(void)
+TEST_GROUP(flash_ftl)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_is_zeros),

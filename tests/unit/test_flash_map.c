@@ -4,6 +4,7 @@
 
 #include "flash/format.h"
 #include "flash/ftl_private.h"
+#include "group.h"
 
 #define PAGE  FORMAT_PAGE_ENTRIES
 #define PAGES 3U
@@ -651,7 +652,7 @@ static void test_anything_with_damage(void **state)
 		anything_with_damage(dices[i]);
 }
 
-int main(void)
+TEST_GROUP(flash_map)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads_wait_for_better_times),

@@ -16,6 +16,7 @@
 #include "flash/heat.h"
 #include "flash/streams.h"
 #include "flash/victim.h"
+#include "group.h"
 
 #define NR_BLOCKS 100000U
 
@@ -489,7 +490,7 @@ static void test_large_segments(void **state)
 	victims_close(victims);
 }
 
-int main(void)
+TEST_GROUP(flash_policy)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_unknown_is_the_mean),

@@ -10,6 +10,7 @@
 
 #include "flash/scrub.h"
 #include "flash_space_bed.h"
+#include "group.h"
 
 #define SECOND	  UINT64_C(1000000000)
 #define NR_BLOCKS 1100U /* of three pages of the map */
@@ -330,7 +331,7 @@ static void nothing_to_read(void **state)
 	scrub_close(scrub);
 }
 
-int main(void)
+TEST_GROUP(flash_scrub)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(nothing_is_wrong, set_up, tear_down),

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "flash/oracle.h"
 #include "flash/simulate.h"
+#include "group.h"
 
 #define CAPACITY 131072U
 
@@ -368,7 +369,7 @@ static void test_too_small(void **state)
 	}
 }
 
-int main(void)
+TEST_GROUP(flash_simulate)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_traces_keep_their_rates),

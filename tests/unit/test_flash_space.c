@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "flash/format.h"
 #include "flash_space_bed.h"
+#include "group.h"
 
 static struct bed bed;
 
@@ -523,7 +524,7 @@ static void damaged_records_are_refused(void **state)
 	space_close(space);
 }
 
-int main(void)
+TEST_GROUP(flash_space)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(addresses_are_found, set_up, tear_down),

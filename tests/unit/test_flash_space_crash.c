@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "flash_space_bed.h"
+#include "group.h"
 
 #define NR_IDS	  6
 #define NR_BLOCKS 24
@@ -375,7 +376,7 @@ static void changes_are_whole(void **state)
 	every_cut(2);
 }
 
-int main(void)
+TEST_GROUP(flash_space_crash)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(changes_are_whole),

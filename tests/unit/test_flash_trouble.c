@@ -4,6 +4,7 @@
 
 #include "flash/format.h"
 #include "flash/ftl_private.h"
+#include "group.h"
 
 /* Where on the device the block's data is: its bytes are looked for. */
 static uint64_t find(struct bed *bed, const void *bytes)
@@ -629,7 +630,7 @@ static void test_two_torn_blocks_do_not_make_one(void **state)
 	free(second);
 }
 
-int main(void)
+TEST_GROUP(flash_trouble)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_two_torn_blocks_do_not_make_one),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fabric/fabric.h"
+#include "group.h"
 
 #define NR_THREADS 2
 #define NR_ROUNDS  10000
@@ -100,7 +101,7 @@ static void keeps_out_by_stores(void **state)
 	keeps_out(state);
 }
 
-int main(void)
+TEST_GROUP(gate)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keeps_out),

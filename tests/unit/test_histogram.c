@@ -11,6 +11,7 @@
 
 #include "base/histogram.h"
 #include "client/session.h"
+#include "group.h"
 
 static void test_buckets(void **state)
 {
@@ -196,7 +197,7 @@ static void test_paths_that_end(void **state)
 
 #define COUNTS_TEST(name) cmocka_unit_test_setup_teardown(name, open_session, close_session)
 
-int main(void)
+TEST_GROUP(histogram)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buckets),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/hold.h"
+#include "group.h"
 
 #define NR_THREADS 4
 #define NR_ROUNDS  20000
@@ -181,7 +182,7 @@ static void keeps_what_is_found(void **state)
 	free(found);
 }
 
-int main(void)
+TEST_GROUP(hold)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_for_who_holds),

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "tools/interrupts.h"
 
 static void *interrupt_itself(void *argument)
@@ -44,7 +45,7 @@ static void test_reads_end_that_begin_later(void **state)
 	close(fds[1]);
 }
 
-int main(void)
+TEST_GROUP(interrupts)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads_end_that_begin_later),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "manager/keyring.h"
 
 static const struct key operators[] = {{.identity = "admin", .secret = {1}},
@@ -166,7 +167,7 @@ static void test_lookups_beside_changes(void **state)
 	keyring_close(keyring);
 }
 
-int main(void)
+TEST_GROUP(keyring)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_finds_files_and_added),

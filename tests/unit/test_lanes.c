@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fake_cluster.h"
+#include "group.h"
 #include "server/progress.h"
 
 static struct {
@@ -211,7 +212,7 @@ static void test_no_lane(void **state)
 
 #define with_lanes(test) cmocka_unit_test_setup_teardown(test, open_without_lanes, close_session)
 
-int main(void)
+TEST_GROUP(lanes)
 {
 	const struct CMUnitTest tests[] = {
 		with_lanes(test_takes_all_of_a_transport),

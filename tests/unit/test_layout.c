@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "client/layout.h"
+#include "group.h"
 
 #define MAX_CHUNKS 8
 #define MAX_GROUPS 4
@@ -205,7 +206,7 @@ static void test_lies_are_refused(void **state)
 	assert_int_equal(layout_decode(NULL, 1, &(struct layout *){NULL}), -AFAR_EMALFORMED);
 }
 
-int main(void)
+TEST_GROUP(layout)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_byte_has_one_place),

@@ -4,6 +4,7 @@
  * that were in flight on it are taken for loose until the server has said that it is closed.
  */
 #include "fake_fabric.h"
+#include "group.h"
 
 static struct afar_target *target;
 static char memory[64];
@@ -189,7 +190,7 @@ static void test_of_a_server_that_restarted(void **state)
 	close_world();
 }
 
-int main(void)
+TEST_GROUP(loose)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes),

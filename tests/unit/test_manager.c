@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's namespaces and regions: what each call answers, and that tables, store and servers
  * agree, out of order and over restarts too. */
+#include "group.h"
 #include "manager_test.h"
 
 /* ---- Namespaces */
@@ -613,7 +614,7 @@ static void test_requests_are_done_once(void **state)
 	check_all(&fixture);
 }
 
-int main(void)
+TEST_GROUP(manager)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_namespace_names_and_policies),

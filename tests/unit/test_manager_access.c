@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include "group.h"
 #include "manager/placement.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -413,7 +414,7 @@ static void test_cost_of_16_tib(void **state)
 	print_times("access to it anew", access);
 }
 
-int main(void)
+TEST_GROUP(manager_access)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_servers_take_them),

@@ -3,6 +3,7 @@
  * clients and servers with failures among them; tables, store and servers must agree after every step. */
 #include <malloc.h>
 
+#include "group.h"
 #include "manager_test.h"
 
 /* ---- Failing commits */
@@ -570,7 +571,7 @@ static void test_random_lives(void **state)
 	}
 }
 
-int main(void)
+TEST_GROUP(manager_faults)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_every_commit_fails_once),

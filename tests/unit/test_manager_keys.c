@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's principals: which calls are for whom, how keys are added and revoked, and what becomes
  * of their sessions. */
+#include "group.h"
 #include "manager_test.h"
 
 static Afar__Request *ask_ping(void)
@@ -409,7 +410,7 @@ static void test_session_belongs_to_its_principal(void **state)
 	drop(reply);
 }
 
-int main(void)
+TEST_GROUP(manager_keys)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_calls_are_for_kinds),

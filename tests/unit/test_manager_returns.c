@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's core after a start: who comes back, who may not, and what waits for whom. */
+#include "group.h"
 #include "manager_test.h"
 
 /* A cluster with a server, a namespace and 16 MiB reserved, whose manager has just restarted. */
@@ -237,7 +238,7 @@ static void test_numbers_of_an_old_store(void **state)
 	check_all(&fixture);
 }
 
-int main(void)
+TEST_GROUP(manager_returns)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_alloc_and_reserve_wait_for_servers),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's rights on namespaces: who may do what, and what becomes of those who lose a right. */
+#include "group.h"
 #include "manager_test.h"
 
 /* admin, and alice who owns namespace "a" on a server, with 16 MiB and a region "r"; bob has nothing. */
@@ -348,7 +349,7 @@ static void test_reservation_of_a_revoked_owner(void **state)
 	check_all(&fixture);
 }
 
-int main(void)
+TEST_GROUP(manager_rights)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_what_rights_allow),

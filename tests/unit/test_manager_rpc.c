@@ -8,6 +8,7 @@
 #include <afar/afar.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "manager/manager.h"
 #include "manager_peers.h"
 
@@ -395,7 +396,7 @@ static void test_client_dies_in_a_reservation(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+TEST_GROUP(manager_rpc)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_namespace_from_end_to_end),

@@ -4,6 +4,7 @@
 #include "manager_test.h"
 
 #include "base/checksum.h"
+#include "group.h"
 #include "manager/placement.h"
 
 /* What each test begins with: two servers, a namespace of the client's, a region striped over both. */
@@ -548,7 +549,7 @@ static void test_who_waits(void **state)
 	client_lose(&fixture, &other);
 }
 
-int main(void)
+TEST_GROUP(manager_seal)
 {
 	const struct CMUnitTest tests[] = {
 		SEAL_TEST(test_sealed),

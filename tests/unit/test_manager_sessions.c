@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's sessions and servers: who is who, and what is left when one of them goes. */
+#include "group.h"
 #include "manager_test.h"
 
 /* ---- Sessions */
@@ -226,7 +227,7 @@ static void test_two_servers_with_one_number(void **state)
 	check_all(&fixture);
 }
 
-int main(void)
+TEST_GROUP(manager_sessions)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_sessions_are_checked),

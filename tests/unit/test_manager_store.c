@@ -2,6 +2,7 @@
 /* What the manager makes of stores that others wrote: older managers, other key files, a broken disk. */
 #include "manager_test.h"
 
+#include "group.h"
 #include "manager/stored.pb-c.h"
 
 #define NONE UINT64_MAX /* no number in the key */
@@ -267,7 +268,7 @@ static void test_what_is_not_damaged(void **state)
 	EXPECT(&bob, ask_namespace("a"), 0);
 }
 
-int main(void)
+TEST_GROUP(manager_store)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_old_store_is_loaded),

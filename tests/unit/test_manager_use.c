@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What others have counted, as the manager asks for it, checks it and passes it on. */
 #include "base/histogram.h"
+#include "group.h"
 #include "manager_test.h"
 
 /* ---- Answers of clients */
@@ -295,7 +296,7 @@ static void test_a_server_that_is_down(void **state)
 	drop(reply);
 }
 
-int main(void)
+TEST_GROUP(manager_use)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_figures_are_asked_for_and_shown),

@@ -20,6 +20,7 @@
 
 #include <afar/error.h>
 
+#include "group.h"
 #include "manager/metastore/metastore.h"
 
 #define SIZE ((size_t)64 << 20)
@@ -388,7 +389,7 @@ static void test_full_store_works_on(void **state)
 	assert_value(store, "another", "1");
 }
 
-int main(void)
+TEST_GROUP(metastore)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_range_is_ordered_and_has_the_prefix, setup,

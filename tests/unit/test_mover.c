@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "group.h"
 #include "server/mover.h"
 
 #define NR_CLIENTS (2 * CROWD_LINES)
@@ -317,7 +318,7 @@ static void test_failing(void **state)
 	assert_int_equal(world.clients[1].nr_failed, 0);
 }
 
-int main(void)
+TEST_GROUP(mover)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_turns, open_world),

@@ -6,6 +6,7 @@
 #include "base/hold.h"
 #include "client/near.h"
 #include "fake_fabric.h"
+#include "group.h"
 
 /* What the servers have, and the gates of connections to them. */
 static struct {
@@ -377,7 +378,7 @@ static void waits_for_who_copies(void **state)
 	close_near(holder.target);
 }
 
-int main(void)
+TEST_GROUP(near)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies_between_pieces_and_servers),

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "server/lanes.h"
 
 #define LOOPBACK "127.0.0.1:7"
@@ -291,7 +292,7 @@ static void test_lanes_run_near_their_card(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
 
-int main(void)
+TEST_GROUP(nic)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_interface), TEST(test_device),     TEST(test_link),

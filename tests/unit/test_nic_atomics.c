@@ -4,6 +4,7 @@
  * where they should, in either byte order, order counts for them, and they are refused where there are none.
  */
 #include "fake_fabric.h"
+#include "group.h"
 
 static struct afar_target *by_nic, *by_processor;
 static uint64_t values[4];
@@ -204,7 +205,7 @@ static void are_refused_on_a_path_without(void **state)
 	world.fabric.ops = with;
 }
 
-int main(void)
+TEST_GROUP(nic_atomics)
 {
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 	const struct CMUnitTest tests[] = {

@@ -3,6 +3,7 @@
  * Order in a queue: what AFAR_OP_AFTER and AFAR_OP_FLUSH wait for, what becomes of them when something before
  * them fails, and that nothing else waits.
  */
+#include "group.h"
 #include "order.h"
 
 #define put(number, flags, target) \
@@ -464,7 +465,7 @@ static void test_bad_input(void **state)
 	order_close();
 }
 
-int main(void)
+TEST_GROUP(order)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits_for_all),

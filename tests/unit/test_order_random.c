@@ -3,6 +3,7 @@
  * Walks through random programs of a queue in which transfers end in any order, fail, are cancelled and expire,
  * against the rules of AFAR_OP_AFTER and AFAR_OP_FLUSH written down a second time. AFAR_LONG=1 walks longer.
  */
+#include "group.h"
 #include "order.h"
 
 #define PROGRAM_MAX 24
@@ -260,7 +261,7 @@ static void test_random_programs(void **state)
 		walk_once(seed);
 }
 
-int main(void)
+TEST_GROUP(order_random)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_programs),

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "manager/placement.h"
 
 #define UNIT PLACEMENT_EXTENT_UNIT
@@ -301,7 +302,7 @@ static void test_shape_of_layouts(void **state)
 		space_close(&spaces[i]);
 }
 
-int main(void)
+TEST_GROUP(placement)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_space_against_a_map),

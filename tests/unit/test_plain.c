@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "client/plain.h"
 #include "fake_fabric.h"
+#include "group.h"
 
 #define KIB	   ((size_t)1024)
 #define BYTES	   (1024 * KIB)
@@ -327,7 +328,7 @@ static void test_buffers(void **state)
 
 #define world_test(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
-int main(void)
+TEST_GROUP(plain)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(test_registers_what_is_long),

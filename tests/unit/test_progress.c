@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data_client.h"
+#include "group.h"
 #include "server/progress.h"
 #include "tcp_peer.h"
 
@@ -473,7 +474,7 @@ static void a_stream_keeps_nobody_waiting(void **state)
 	fabric_close(fabric);
 }
 
-int main(void)
+TEST_GROUP(progress)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_keep_nobody_waiting),

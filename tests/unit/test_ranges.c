@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "memory/ranges.h"
 
 #define PAGE	 ((uintptr_t)4096)
@@ -99,7 +100,7 @@ static void does_what_a_list_does(void **state)
 	ranges_close(&ranges);
 }
 
-int main(void)
+TEST_GROUP(ranges)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(does_what_a_list_does)};
 

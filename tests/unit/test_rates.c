@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "tools/rates.h"
 
 #define HUGE_NUMBER "9223372036854775807"
@@ -229,7 +230,7 @@ static void test_hostile_figures(void **state)
 	}
 }
 
-int main(void)
+TEST_GROUP(rates)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rates),

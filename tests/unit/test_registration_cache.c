@@ -22,6 +22,7 @@
 
 #include <afar/afar.h>
 
+#include "group.h"
 #include "memory/registration_cache.h"
 
 #define PAGE	 ((size_t)4096)
@@ -655,7 +656,7 @@ static void test_child(void **state)
 	close_cache();
 }
 
-int main(void)
+TEST_GROUP(registration_cache)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_steady_state_registers_nothing),

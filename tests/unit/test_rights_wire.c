@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "rpc/capability.h"
 #include "rpc/pass.h"
 
@@ -338,7 +339,7 @@ static void test_principals(void **state)
 		assert_false(key_is_principal(bad[i]));
 }
 
-int main(void)
+TEST_GROUP(rights_wire)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_capability_round_trip),

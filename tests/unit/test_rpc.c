@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "group.h"
 #include "rpc/ticket.h"
 
 /* ---- Requests that the test answers by itself, later */
@@ -760,7 +761,7 @@ static void test_ticket_across_the_wrap_of_seconds(void **state)
 
 #define in_world(test) cmocka_unit_test_setup_teardown(test, world_start, world_stop)
 
-int main(void)
+TEST_GROUP(rpc)
 {
 	const struct CMUnitTest tests[] = {
 		in_world(test_call_carries_its_envelope),

@@ -3,6 +3,7 @@
  * A listener's keyring: who is let in is asked anew for each stranger, at the handshake's beginning and
  * at its end, so that keys appear and vanish while a daemon listens.
  */
+#include "group.h"
 #include "rpc_world.h"
 
 /* Keys that come and go. What `find` does at its second call, the handshake's end, can be told apart. */
@@ -153,7 +154,7 @@ static void test_key_list(void **state)
 
 #define in_world(test) cmocka_unit_test_setup_teardown(test, ring_start, world_stop)
 
-int main(void)
+TEST_GROUP(rpc_keyring)
 {
 	const struct CMUnitTest tests[] = {
 		in_world(test_key_appears),

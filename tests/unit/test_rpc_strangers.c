@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "group.h"
 
 /* ---- The world: the log goes to a file, and an honest client is there before and after */
 
@@ -708,7 +709,7 @@ static void test_newer_server(void **state)
 
 #define in_world(test) cmocka_unit_test_setup_teardown(test, strangers_start, strangers_stop)
 
-int main(void)
+TEST_GROUP(rpc_strangers)
 {
 	const struct CMUnitTest tests[] = {
 		in_world(test_plain_text),

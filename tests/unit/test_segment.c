@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/shared.h"
+#include "group.h"
 #include "memory/available.h"
 #include "memory/huge.h"
 #include "memory/segment.h"
@@ -376,7 +377,7 @@ static void test_huge_bytes(void **state)
 	assert_int_equal(memory_huge_bytes(), huge_bytes_by_mapping());
 }
 
-int main(void)
+TEST_GROUP(segment)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_map),

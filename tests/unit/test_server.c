@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "group.h"
 #include "server/advertise.h"
 #include "server/identity.h"
 #include "server/tickets.h"
@@ -619,7 +620,7 @@ static void test_advertise(void **state)
 	assert_string_equal(out, "127.0.0.1:77");
 }
 
-int main(void)
+TEST_GROUP(server)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_write_and_read),

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "data_client.h"
+#include "group.h"
 #include "server/progress.h"
 
 #define NR_STRANGERS 600
@@ -293,7 +294,7 @@ static void test_stops_with_strangers(void **state)
 	close(stranger);
 }
 
-int main(void)
+TEST_GROUP(server_door)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_silent_strangers_go),

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "server/selfcheck.h"
 #include "server_cluster.h"
 
@@ -363,7 +364,7 @@ static void test_start_refuses_cached_registrations(void **state)
 	assert_true(child >= 0);
 	if (child == 0) {
 		setenv("FI_MR_CACHE_MAX_COUNT", "1000", 1);
-		execl("/proc/self/exe", "test_server_fence", CACHED_ARG, NULL);
+		execl("/proc/self/exe", "unit_server", "server_fence", CACHED_ARG, NULL);
 		_exit(127);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -371,7 +372,7 @@ static void test_start_refuses_cached_registrations(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(int argc, char **argv)
+TEST_GROUP(server_fence)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_release_closes_connections),

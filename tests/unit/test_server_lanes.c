@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "server_cluster.h"
 
 /* A second client, which goes by the second lane. */
@@ -89,7 +90,7 @@ static void test_fences_reach_both(void **state)
 	cluster_close(&cluster);
 }
 
-int main(void)
+TEST_GROUP(server_lanes)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_memory_over_both),

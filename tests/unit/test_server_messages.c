@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "rpc/message.h"
 #include "server_cluster.h"
 
@@ -335,7 +336,7 @@ static void test_many_add_up(void **state)
 	cluster_close(&cluster);
 }
 
-int main(void)
+TEST_GROUP(server_messages)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_atomics),	    cmocka_unit_test(test_refusals),

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "rpc/message.h"
 #include "server_cluster.h"
 
@@ -362,7 +363,7 @@ static void test_fenced(void **state)
 	end_stopped(&world);
 }
 
-int main(void)
+TEST_GROUP(server_moves)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),  cmocka_unit_test(test_refusals),

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "group.h"
 #include "server_cluster.h"
 
 /* Until the server is a second old: what was good until second 0 has expired then. */
@@ -398,7 +399,7 @@ static void test_a_key_opens_nothing_elsewhere(void **state)
 	cluster_close(&cluster);
 }
 
-int main(void)
+TEST_GROUP(server_rights)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_passes),

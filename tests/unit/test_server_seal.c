@@ -17,6 +17,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "group.h"
 #include "server/seal.h"
 #include "server_cluster.h"
 
@@ -354,7 +355,7 @@ static void test_waits_for_who_is_at_it(void **state)
 	cluster_close(&sealing.cluster);
 }
 
-int main(void)
+TEST_GROUP(server_seal)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sums),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "server/mover.h"
 
 #define NR_CLIENTS 24U
@@ -382,7 +383,7 @@ static void test_at_random(void **state)
 	assert_true(world.nr_done > NR_STEPS / 10);
 }
 
-int main(void)
+TEST_GROUP(stage)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_every_byte, open_world, close_world),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What one submit, and one look at completions, starts: it is held, so that the transport can send it together. */
 #include "fake_fabric.h"
+#include "group.h"
 
 /* What starts in one go goes out together, and nothing else is held. */
 static void goes_out_together(void **state)
@@ -42,7 +43,7 @@ static void goes_out_together(void **state)
 	fake_target_free(target);
 }
 
-int main(void)
+TEST_GROUP(submit)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(goes_out_together)};
 

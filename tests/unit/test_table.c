@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "tools/table.h"
 
 /* What is printed; `*nr_lines` is what table_print() says. */
@@ -123,7 +124,7 @@ static void test_wide_characters(void **state)
 	setlocale(LC_CTYPE, "C");
 }
 
-int main(void)
+TEST_GROUP(table)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_columns),

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "memory/zones.h"
 
 #define KIB	    ((size_t)1024)
@@ -327,7 +328,7 @@ static void test_at_random(void **state)
 	zones_close(walk.zones);
 }
 
-int main(void)
+TEST_GROUP(zones)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bad_sizes),
