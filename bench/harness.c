@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The harness: picks a suite, walks through its stages and rows, alternates ours and the reference,
- * and hands the values to report.c. It owns the results and the interrupt flag.
+ * and hands the values to report.c. It owns the results.
  */
 #include "bench.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,16 +35,9 @@ struct request {
 	bool as_json;
 };
 
-static volatile sig_atomic_t is_interrupted;
 static unsigned repetitions_now = REPETITIONS_DEFAULT;
 static char note_now[sizeof(((struct bench_result *)NULL)->note)];
 static struct distance distance_now;
-
-static void clear_progress(void)
-{
-	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
-}
 
 static void show_progress(const char *name, unsigned done, unsigned all)
 {
@@ -53,19 +45,6 @@ static void show_progress(const char *name, unsigned done, unsigned all)
 		return;
 	fprintf(stderr, "\r\033[K%s  %u/%u", name, done, all);
 	fflush(stderr);
-}
-
-int bench_fail(int status, const char *format, ...)
-{
-	va_list arguments;
-
-	clear_progress();
-	fputs("afar bench: ", stderr);
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	fputc('\n', stderr);
-	return status;
 }
 
 void bench_note(const char *format, ...)
@@ -80,27 +59,6 @@ void bench_note(const char *format, ...)
 unsigned bench_repetitions(void)
 {
 	return repetitions_now;
-}
-
-bool bench_is_interrupted(void)
-{
-	return is_interrupted != 0;
-}
-
-static void on_interrupt(int number)
-{
-	(void)number;
-	is_interrupted = 1;
-}
-
-/* The first signal ends the run in order, a second one at once; the daemons die with this process. */
-static void catch_interrupts(void)
-{
-	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 static int run_ours(void *stage, struct bench_result *result, unsigned repetition, double *value)
@@ -152,7 +110,7 @@ static int run_row(void *stage, struct bench_result *result)
 	show_progress(result->row->name, 0, all);
 	status = warm_up(stage, result);
 	for (unsigned i = 0; i < all && !status; i++) {
-		if (is_interrupted)
+		if (bench_is_interrupted())
 			return -EINTR;
 		show_progress(result->row->name, i, all);
 		distance_look(&distance_now);
@@ -162,7 +120,7 @@ static int run_row(void *stage, struct bench_result *result)
 		result->nr_ours = i + 1;
 		result->nr_reference = result->row->run_reference ? i + 1 : 0;
 	}
-	clear_progress();
+	bench_clear_progress();
 	memcpy(result->note, note_now, sizeof(result->note));
 	return status;
 }
@@ -208,9 +166,9 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
 		result->row = &stage->rows[i];
-		if (!row_status && !is_interrupted && result->row->run_ours)
+		if (!row_status && !bench_is_interrupted() && result->row->run_ours)
 			row_status = run_row(state, result);
-		result->has_failed = row_status || is_interrupted;
+		result->has_failed = row_status || bench_is_interrupted();
 		result++;
 	}
 	if (!status && stage->teardown)
@@ -245,16 +203,16 @@ static int run_suite(const struct request *request)
 	if (!results)
 		return bench_fail(1, "no memory for the results");
 	repetitions_now = request->repetitions;
-	catch_interrupts();
-	for (unsigned i = 0; i < suite->nr_stages && !is_interrupted; i++) {
+	bench_catch_interrupts();
+	for (unsigned i = 0; i < suite->nr_stages && !bench_is_interrupted(); i++) {
 		unsigned wanted = count_wanted(request, suite->stages[i]);
 
 		if (wanted && run_stage(request, suite->stages[i], &results[nr_results]))
 			status = 1;
 		nr_results += wanted;
 	}
-	clear_progress();
-	if (is_interrupted)
+	bench_clear_progress();
+	if (bench_is_interrupted())
 		status = bench_fail(130, "interrupted");
 	else if (!request->as_json)
 		bench_print_table(results, nr_results, request->repetitions,

@@ -78,6 +78,10 @@ unsigned bench_repetitions(void);
 
 /* True once the user wants out (SIGINT, SIGTERM): loops that wait must end, and setups fail. */
 bool bench_is_interrupted(void);
+/* From now on the first signal ends the run in order, a second one at once. The daemons die with this process. */
+void bench_catch_interrupts(void);
+/* Removes the progress line from the terminal. */
+void bench_clear_progress(void);
 
 /* ---- Statistics and output (report.c) */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starts, stops and reaps the children of fault tests; fails the running test when that cannot be done. */
 #include "processes.h"
+#include "../child.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -9,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,10 +24,9 @@ void client_start(struct client_process *client, const char *behaviour, const ch
 	assert_int_equal(pipe2(go, O_CLOEXEC), 0);
 	snprintf(say_fd, sizeof(say_fd), "%d", say[1]);
 	snprintf(go_fd, sizeof(go_fd), "%d", go[0]);
-	client->pid = fork();
+	client->pid = fork_child();
 	assert_true(client->pid >= 0);
 	if (client->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fcntl(say[1], F_SETFD, 0);
 		fcntl(go[0], F_SETFD, 0);
 		execl("/proc/self/exe", "client", behaviour, uri, say_fd, go_fd, NULL);

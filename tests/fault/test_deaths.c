@@ -24,6 +24,7 @@
 
 #include <afar/afar.h>
 
+#include "../child.h"
 #include "../transport.h"
 #include "base/clock.h"
 #include "cluster.h"
@@ -207,7 +208,7 @@ static void start_client(struct client_process *client, const char *behaviour)
 	assert_int_equal(pipe(go), 0);
 	snprintf(say_fd, sizeof(say_fd), "%d", say[1]);
 	snprintf(go_fd, sizeof(go_fd), "%d", go[0]);
-	client->pid = fork();
+	client->pid = fork_child();
 	assert_true(client->pid >= 0);
 	if (client->pid == 0) {
 		close(say[0]);

@@ -27,6 +27,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "memory/registration_cache.h"
 
 #define SPOT_BYTES ((size_t)64 << 10)
@@ -147,7 +148,7 @@ static void *user_run(void *argument)
 
 static void fork_once(void)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (pid == 0)
 		_exit(0);

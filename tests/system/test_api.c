@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../child.h"
 #include "api.h"
 
 /* ---- What it promises */
@@ -661,7 +662,7 @@ static void test_child_of_fork(void **state)
 	pid_t child;
 
 	(void)state;
-	child = fork();
+	child = fork_child();
 	assert_true(child >= 0);
 	if (child == 0)
 		_exit(afar_namespace_open(session, "x", &ns) == -AFAR_EFORKED ? 0 : 1);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../child.h"
 #include "api.h"
 
 #define LENGTH (5 * MIB + 4321)
@@ -264,7 +265,7 @@ static void test_sealing_waits_for_who_is_stopped(void **state)
 
 		assert_int_equal(afar_region_create(ns, "r", MIB, 0, &sealer.region), 0);
 		assert_int_equal(pipe(says), 0);
-		pid = fork();
+		pid = fork_child();
 		assert_true(pid >= 0);
 		if (pid == 0) {
 			struct view view;
@@ -311,7 +312,7 @@ static void test_is_not_a_childs(void **state)
 	ns = make_namespace("forked", 64 * KIB, 4 * MIB);
 	assert_int_equal(afar_region_alloc(ns, MIB, 0, &region), 0);
 	addr = attach(region, 0, MIB, RW);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0)
 		_exit(can_touch(addr, true) || afar_region_detach(region, addr) != -AFAR_EFORKED);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../child.h"
 #include "api.h"
 
 #define BYTES	    (1 * MIB)
@@ -204,7 +205,7 @@ static void test_freed_meanwhile(void **state)
 		return;
 	}
 	for (unsigned i = 0; i < NR_CHILDREN; i++) {
-		pid_t pid = fork();
+		pid_t pid = fork_child();
 		int status;
 
 		if (pid == 0)

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../child.h"
 #include "api.h"
 
 #define REGION_BYTES (16 * MIB)
@@ -266,7 +267,7 @@ static int start_stopper(void **state)
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channels))
 		return -1;
 	stopper.channel = channels[0];
-	stopper.pid = fork();
+	stopper.pid = fork_child();
 	if (stopper.pid < 0)
 		return -1;
 	if (stopper.pid == 0) {

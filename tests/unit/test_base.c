@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/key.h"
@@ -163,7 +164,7 @@ static char *stderr_of(void (*body)(void))
 	pid_t child;
 
 	assert_return_code(pipe2(ends, O_CLOEXEC), errno);
-	child = fork();
+	child = fork_child();
 	assert_true(child >= 0);
 	if (!child) {
 		dup2(ends[1], STDERR_FILENO);
@@ -714,7 +715,7 @@ static void test_processes_that_make_the_key_at_once_agree(void **state)
 		assert_return_code(pipe2(gate, O_CLOEXEC), errno);
 		assert_return_code(pipe2(result, O_CLOEXEC), errno);
 		for (int i = 0; i < NR_RACERS; i++) {
-			const pid_t child = fork();
+			const pid_t child = fork_child();
 
 			assert_true(child >= 0);
 			if (!child) {

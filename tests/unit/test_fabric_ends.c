@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "../transport.h"
 #include "group.h"
 
@@ -219,7 +220,7 @@ static void child_start(struct child *child)
 	FILE *out;
 
 	assert_int_equal(pipe(fds), 0);
-	child->pid = fork();
+	child->pid = fork_child();
 	assert_true(child->pid >= 0);
 	if (child->pid == 0) {
 		dup2(fds[1], STDOUT_FILENO);

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "../transport.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -311,11 +312,11 @@ static pid_t start_child(const struct target *target, bool is_write)
 	pid_t pid;
 
 	snprintf(key, sizeof(key), "%llu", (unsigned long long)target->all.key);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		execl("/proc/self/exe", "unit_fabric", "fabric_local", CHILD_ARG, target->listener->address,
-		      key, is_write ? "write" : "read", NULL);
+		execl("/proc/self/exe", "unit_fabric", "fabric_local", CHILD_ARG,
+		      target->listener->address, key, is_write ? "write" : "read", NULL);
 		_exit(127);
 	}
 	return pid;
@@ -478,7 +479,7 @@ static void ends_though_a_child_has_it_too(void **state)
 
 	target_open(&other, any_port());
 	connect_pair(client, &other, &connecting, &accepting);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		pause();

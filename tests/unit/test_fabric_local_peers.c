@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "base/clock.h"
 #include "base/shared.h"
 #include "fabric/local/local.h"
@@ -269,7 +270,7 @@ static void talks_to_its_own_user_alone(void **state)
 	assert_int_equal(pthread_create(&target.thread, NULL, target_run, &target), 0);
 	assert_int_equal(chmod(folder.socket, 0777), 0);
 	assert_int_equal(chmod(folder.path, 0711), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0)
 		_exit(be_nobody(target.listener->address));

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "base/hold.h"
 #include "group.h"
 
@@ -91,7 +92,7 @@ static void waits_for_nobody_in_a_child(void **state)
 	hold_begin(); /* so that the thread that forks is known */
 	hold_end();
 	start(&holder);
-	pid = fork();
+	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		hold_wait();

@@ -20,6 +20,7 @@
 
 #include <afar/error.h>
 
+#include "../child.h"
 #include "group.h"
 #include "manager/metastore/metastore.h"
 
@@ -195,7 +196,7 @@ static void test_second_opener_is_told(void **state)
 
 	assert_int_equal(metastore_lmdb_open(folder, SIZE, &second), -EBUSY);
 	assert_non_null(strstr(afar_last_error(), "another manager"));
-	child = fork();
+	child = fork_child();
 	if (child == 0)
 		_exit(metastore_lmdb_open(folder, SIZE, &second) == -EBUSY ? 0 : 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -279,7 +280,7 @@ static void test_kill_loses_nothing_acknowledged(void **state)
 	for (uint32_t wanted = 20; wanted <= 100; wanted += 40) {
 		remove_files();
 		assert_int_equal(pipe(pipe_fds), 0);
-		child = fork();
+		child = fork_child();
 		if (child == 0) {
 			close(pipe_fds[0]);
 			commit_for_ever(pipe_fds[1]);

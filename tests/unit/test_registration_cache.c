@@ -22,6 +22,7 @@
 
 #include <afar/afar.h>
 
+#include "../child.h"
 #include "group.h"
 #include "memory/registration_cache.h"
 
@@ -641,7 +642,7 @@ static void test_child(void **state)
 	open_cache(1024 * KIB, 64, 1);
 	memory = map(4 * PAGE);
 	use(memory, 4 * PAGE);
-	pid = fork();
+	pid = fork_child();
 	if (pid == 0) {
 		status = registration_take(cache, memory, PAGE, &registration);
 		munmap(memory, 4 * PAGE);

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "base/error.h"
 #include "group.h"
 #include "server/selfcheck.h"
@@ -360,7 +361,7 @@ static void test_start_refuses_cached_registrations(void **state)
 	(void)state;
 	if (is_on_tcp()) /* it has no such cache */
 		skip();
-	child = fork();
+	child = fork_child();
 	assert_true(child >= 0);
 	if (child == 0) {
 		setenv("FI_MR_CACHE_MAX_COUNT", "1000", 1);
