@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Doors to what meson and scripts/ do. Each target does all of its own set-up.
+# OPTIONS=-D...: meson's, for `make check`.
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib
@@ -16,16 +17,16 @@ quickstart: build               # a cluster on this machine, put to use
 	@scripts/quickstart
 
 check: deps                     # all tests
-	@scripts/check build
+	@scripts/check build $(OPTIONS)
 
 check-verbs: deps               # those that use a fabric on RDMA verbs too, in an emulated machine
 	@scripts/check-verbs || test $$? = 77
 
 check-asan: deps                # all tests, for errors of memory and undefined behaviour
-	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false
+	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbench=false
 
 check-tsan: deps                # all tests with threads, for data races
-	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false
+	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false -Dbench=false
 
 check-long: deps                # those that search, roll dice and guess, at full length: hours
 	@scripts/check-long build
@@ -51,4 +52,4 @@ install: build                  # below PREFIX, and DESTDIR if set; the library 
 	@test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ldconfig
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-lint-gcc build-lint-clang
+	@rm -rf build build-asan build-tsan build-fuzz build-lint-clang

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "../child.h"
+
 void client_start(struct client_process *client, const char *behaviour, const char *uri)
 {
 	int say[2], go[2];

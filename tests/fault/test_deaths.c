@@ -25,6 +25,7 @@
 #include <afar/afar.h>
 
 #include "../child.h"
+#include "../effort.h"
 #include "../transport.h"
 #include "base/clock.h"
 #include "cluster.h"
@@ -144,7 +145,7 @@ static void test_manager_restarts_under_calls(void **state)
 	}
 	for (unsigned deaths = 1; deaths <= 3; deaths++) {
 		while (atomic_load(&nr_allocated) < deaths * NR_ALLOCATORS * NR_ALLOCATIONS / 5)
-			sched_yield();
+			test_pause();
 		cluster_kill_manager(cluster);
 		assert_int_equal(cluster_restart_manager(cluster), 0);
 	}
@@ -252,13 +253,13 @@ static void kill_client_during(const char *behaviour)
 			assert_int_equal(ret, 0);
 			break;
 		}
-		sched_yield();
+		test_pause();
 	}
 	assert_int_equal(afar_namespace_close(ns), 0);
 	ns = make_namespace(session, "after", 0, 2 * MIB);
 	/* A reservation that was under way comes back once it is through: what leaks, hangs this. */
 	while (afar_namespace_reserve(ns, 500 * MIB) == -ENOSPC)
-		sched_yield();
+		test_pause();
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_namespace_delete(session, "after", 0), 0);
 	assert_int_equal(afar_session_close(session), 0);
@@ -358,7 +359,7 @@ static void test_client_stopped_past_its_lease(void **state)
 	assert_int_equal(cluster_restart_manager(cluster), 0);
 	assert_int_equal(afar_region_delete(ns, "a"), 0);
 	while (afar_region_create(ns, "b", 2 * MIB, 0, &region) == -AFAR_ERESERVE)
-		sched_yield();
+		test_pause();
 	memset(written, 'B', sizeof(written));
 	assert_int_equal(afar_region_pwrite(region, written, sizeof(written), 0), sizeof(written));
 
@@ -472,7 +473,7 @@ static void test_servers_stopped_under_a_write(void **state)
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_session_close(session), 0);
 	while (afar_region_create(again, "s", sizeof(bytes), 0, &region) == -AFAR_ERESERVE)
-		sched_yield();
+		test_pause();
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(again), 0);
 	assert_int_equal(afar_namespace_delete(other, "late", AFAR_DELETE_REGIONS), 0);
@@ -510,7 +511,7 @@ static void await_writes(struct writer *writer, unsigned count)
 	unsigned seen = atomic_load(&writer->nr_written);
 
 	while (atomic_load(&writer->nr_written) < seen + count && !atomic_load(&writer->is_over))
-		sched_yield();
+		test_pause();
 }
 
 static void start_writer(struct writer *writer, struct afar_session *session, const char *name,
@@ -560,7 +561,7 @@ static void test_server_killed_under_load(void **state)
 	cluster_kill_server(cluster, 0);
 	killed_at = clock_ns();
 	while (!atomic_load(&writers[0].is_over) && !atomic_load(&writers[1].is_over))
-		sched_yield();
+		test_pause();
 	doomed = atomic_load(&writers[0].is_over) ? &writers[0] : &writers[1];
 	safe = doomed == &writers[0] ? &writers[1] : &writers[0];
 	pthread_join(doomed->thread, NULL);

@@ -23,6 +23,7 @@
 
 #include <afar/afar.h>
 
+#include "../effort.h"
 #include "../transport.h"
 #include "cluster.h"
 #include "ending.h"
@@ -67,7 +68,7 @@ static struct afar_namespace *take_everything(struct afar_session *session, cons
 
 	assert_int_equal(afar_namespace_create(session, name, NULL, &ns), 0);
 	while ((ret = afar_namespace_reserve(ns, ALL_BYTES)) == -ENOSPC || ret == -AFAR_ENOSERVER)
-		sched_yield();
+		test_pause();
 	if (ret)
 		fail_msg("%s", afar_last_error());
 	return ns;
@@ -78,7 +79,7 @@ static void delete_when_nobody_has_it(struct afar_session *session, const char *
 	int ret;
 
 	while ((ret = afar_namespace_delete(session, name, AFAR_DELETE_REGIONS)) == -EBUSY)
-		sched_yield();
+		test_pause();
 	if (ret)
 		fail_msg("%s", afar_last_error());
 }

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "../effort.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/fake_image.h"
@@ -191,7 +192,7 @@ static uint64_t length(void)
 {
 	const char *text = getenv("AFAR_FLASH_OPS");
 
-	return text ? strtoull(text, NULL, 10) : 10000;
+	return text ? strtoull(text, NULL, 10) : test_effort(2500, 10000, 10000);
 }
 
 static uint64_t seed(void)

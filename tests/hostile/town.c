@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "../effort.h"
 #include "cluster.h"
 #include "process.h"
 
@@ -59,6 +60,7 @@ static void *work(void *argument)
 	for (; status == 0 && !atomic_load(&honest.is_over); value = (uint8_t)(value % 63 + 1)) {
 		status = work_once(memory, value);
 		atomic_fetch_add(&honest.nr_rounds, 1);
+		test_pause();
 	}
 	if (status)
 		snprintf(honest.sentence, sizeof(honest.sentence), "%s", afar_last_error());
@@ -94,7 +96,7 @@ static void expect_honest_goes_on(void)
 	unsigned seen = atomic_load(&honest.nr_rounds);
 
 	while (atomic_load(&honest.nr_rounds) < seen + 2 && !atomic_load(&honest.status))
-		sched_yield();
+		test_pause();
 	if (atomic_load(&honest.status))
 		fail_msg("the honest client was disturbed: %s", honest.sentence);
 }

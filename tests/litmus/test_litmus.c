@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "../effort.h"
 #include "../transport.h"
 #include "base/clock.h"
 #include "cluster.h"
@@ -22,10 +23,11 @@
 #include "processes.h"
 #include "programs.h"
 
-#define ROUNDS	    600
-#define ROUNDS_LONG 100000
-#define MUCH_DATA   (448U << 10)
-#define MIB	    ((uint64_t)1 << 20)
+#define ROUNDS_QUICK 150
+#define ROUNDS	     600
+#define ROUNDS_LONG  100000
+#define MUCH_DATA    (448U << 10)
+#define MIB	     ((uint64_t)1 << 20)
 
 static struct cluster *cluster;
 static struct afar_session *session;
@@ -124,7 +126,7 @@ static unsigned fewer(unsigned nr_rounds, unsigned data_bytes)
 
 static unsigned nr_rounds(unsigned data_bytes)
 {
-	return fewer(getenv("AFAR_LONG") ? ROUNDS_LONG : ROUNDS, data_bytes);
+	return fewer((unsigned)test_effort(ROUNDS_QUICK, ROUNDS, ROUNDS_LONG), data_bytes);
 }
 
 /* Of a program without order, however often others run. */

@@ -4,13 +4,15 @@
  * come late, leave or die, and whatever was in the memory before. On one server, and striped over two with
  * the barrier across them.
  */
+#include "../effort.h"
 #include "api.h"
 #include "puppet.h"
 
 #define NR_BOOTSTRAPS 16
 #define NR_CHURNS     20
 #define NR_EQUALS     8
-#define NR_PHASES     1000
+#define PHASES_QUICK  200
+#define PHASES	      1000
 #define NR_REOPENS    40
 #define LONG_MS	      60000
 #define SHORT_MS      300 /* for what does not come */
@@ -189,7 +191,7 @@ static void test_phases(void **state)
 	start_puppets("phases", NR_EQUALS);
 	open_all(NR_EQUALS, 0);
 	command.order = PUPPET_PHASES;
-	command.count = NR_PHASES;
+	command.count = (uint32_t)test_effort(PHASES_QUICK, PHASES, PHASES);
 	for (unsigned i = 0; i < NR_EQUALS; i++)
 		puppet_tell(&puppets[i], &command);
 	for (unsigned i = 0; i < NR_EQUALS; i++)

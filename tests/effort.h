@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How much a test does that searches, rolls dice or guesses, and how it waits for what nobody tells. */
+#ifndef TESTS_EFFORT_H
+#define TESTS_EFFORT_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+/*
+ * `quick` by default, which is what somebody waits for who has just changed something; `thorough` with
+ * AFAR_THOROUGH=1, which every change is tried with; `longest` with AFAR_LONG=1, which takes hours.
+ */
+static inline uint64_t test_effort(uint64_t quick, uint64_t thorough, uint64_t longest)
+{
+	if (getenv("AFAR_LONG"))
+		return longest;
+	return getenv("AFAR_THOROUGH") ? thorough : quick;
+}
+
+/* Between two looks at another process: leaves it the processor. */
+static inline void test_pause(void)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+#endif

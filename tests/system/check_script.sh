@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# scripts/check on a project with a test that fails once: it is run again alone, named, and counts as passed. One that
+# fails twice fails the run, and one that is skipped says why.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+cat >good.sh <<'END'
+#!/bin/sh
+exit 0
+END
+cat >flaky.sh <<'END'
+#!/bin/sh
+[ -e seen ] || { : >seen && exit 1; }
+END
+cat >bad.sh <<'END'
+#!/bin/sh
+exit 1
+END
+cat >skipped.sh <<'END'
+#!/bin/sh
+echo 'there is no elephant here'
+exit 77
+END
+chmod +x ./*.sh
+cat >meson.build <<'END'
+project('trial')
+foreach name : get_option('tests')
+  test(name, find_program(name + '.sh'), workdir: meson.source_root())
+endforeach
+END
+cat >meson_options.txt <<'END'
+option('tests', type: 'array', value: ['good', 'flaky', 'skipped'])
+END
+
+# check STATUS: runs the tests; what is said is in ./out.
+check() {
+	status=0
+	"$CHECK" "$PWD/build" >out 2>&1 || status=$?
+	[ "$status" -eq "$1" ] || fail "ended with $status, not $1: $(cat out)"
+}
+# says LINE: it is one of the last lines.
+says() {
+	tail -n 4 out | grep -qx "$1" || fail "'$1' is not in: $(cat out)"
+}
+
+meson setup build >setup.out || fail "$(cat setup.out)"
+check 0
+says 'flaky: flaky'
+says 'skipped: skipped: there is no elephant here'
+[ "$(tail -n 1 out)" = '2 passed, 0 failed, 1 skipped' ] || fail "$(cat out)"
+check 0
+! grep flaky: out || fail 'a test that did not fail is called flaky'
+
+meson configure build -Dtests=good,bad
+check 1
+! grep flaky: out || fail 'a test that fails twice is called flaky'
+[ "$(tail -n 1 out)" = '1 passed, 1 failed, 0 skipped' ] || fail "$(cat out)"
