@@ -7,9 +7,9 @@ set -eu
 # The namespaces have no names, and end with what is in them. Daemons are in this script's own.
 if [ -z "${AFAR_TEST_WIRES:-}" ]; then
 	for tool in ip tc unshare nsenter; do
-		command -v "$tool" >/dev/null || exit 77
+		command -v "$tool" >/dev/null || { echo "there is no $tool here" && exit 77; }
 	done
-	unshare -n true 2>/dev/null || exit 77 # only root may
+	unshare -n true 2>/dev/null || { echo 'only root may make network namespaces' && exit 77; }
 	AFAR_TEST_WIRES=1 exec unshare -n "$0"
 fi
 # shellcheck source=tests/system/cluster.sh
