@@ -21,9 +21,12 @@
 
 /* ---- Waiting */
 
-struct barrier_wait barrier_wait_begin(int timeout_ms)
+struct barrier_wait barrier_wait_begin(struct afar_barrier *barrier, int timeout_ms)
 {
-	return (struct barrier_wait){clock_ns(), clock_deadline_ms(timeout_ms)};
+	uint64_t now = clock_ns();
+
+	spin_begin(&barrier->spin, now);
+	return (struct barrier_wait){now, clock_deadline_ms(timeout_ms)};
 }
 
 static void sleep_ns(uint64_t span_ns)
@@ -33,15 +36,17 @@ static void sleep_ns(uint64_t span_ns)
 	nanosleep(&span, NULL); /* cut short by a signal: one look more */
 }
 
-int barrier_wait_pause(const struct afar_barrier *barrier, const struct barrier_wait *wait)
+int barrier_wait_pause(struct afar_barrier *barrier, const struct barrier_wait *wait)
 {
 	uint64_t now = clock_ns();
 	uint64_t pause = (now - wait->begun) / 4;
 
 	if (now >= wait->deadline)
 		return -ETIMEDOUT;
-	if (now - wait->begun < barrier->spin_ns)
+	if (now - wait->begun < barrier->spin_ns) {
+		spin_pause(&barrier->spin, now);
 		return 0;
+	}
 	if (pause > barrier->pause_ns_max)
 		pause = barrier->pause_ns_max;
 	if (pause > wait->deadline - now)
@@ -468,12 +473,13 @@ static int give_statuses(const struct afar_barrier *barrier, int *statuses)
 
 int afar_barrier_collect(struct afar_barrier *barrier, int *statuses, int timeout_ms)
 {
-	struct barrier_wait wait = barrier_wait_begin(timeout_ms);
+	struct barrier_wait wait;
 	char names[BARRIER_NAMES_MAX];
 	int ret = check_coordinator(barrier, "collect a phase");
 
 	if (ret)
 		return ret;
+	wait = barrier_wait_begin(barrier, timeout_ms);
 	do {
 		ret = hear_members(barrier);
 		if (ret < 0)
@@ -522,7 +528,7 @@ static int read_work(struct afar_barrier *barrier, void *work)
 
 int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms)
 {
-	struct barrier_wait wait = barrier_wait_begin(timeout_ms);
+	struct barrier_wait wait;
 	int ret = check_member(barrier, "wait for a phase");
 
 	if (ret)
@@ -531,6 +537,7 @@ int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms)
 		return error_fail(
 			-EINVAL,
 			"wait for a phase: the one before is not reported; report it first");
+	wait = barrier_wait_begin(barrier, timeout_ms);
 	while ((ret = look_for_phase(barrier)) == 0) {
 		if (barrier_wait_pause(barrier, &wait))
 			return error_fail(-ETIMEDOUT,

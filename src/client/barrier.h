@@ -24,6 +24,7 @@
 
 #include <afar/barrier.h>
 
+#include "base/spin.h"
 #include "client/region.h"
 
 #define BARRIER_VERSION 1U /* of what lies in the region */
@@ -89,6 +90,7 @@ struct afar_barrier {
 	uint64_t work_bytes;
 	uint32_t nr_members;
 	uint32_t member;
+	struct spin spin;
 	uint64_t spin_ns;
 	uint64_t pause_ns_max;
 	uint64_t instance;
@@ -103,9 +105,9 @@ struct barrier_wait {
 	uint64_t deadline;
 };
 
-struct barrier_wait barrier_wait_begin(int timeout_ms);
-/* Between two looks: nothing, or a pause. -ETIMEDOUT, without a line, when the time is up. */
-int barrier_wait_pause(const struct afar_barrier *barrier, const struct barrier_wait *wait);
+struct barrier_wait barrier_wait_begin(struct afar_barrier *barrier, int timeout_ms);
+/* Between two looks: nothing, a yield, or a pause. -ETIMEDOUT, without a line, when the time is up. */
+int barrier_wait_pause(struct afar_barrier *barrier, const struct barrier_wait *wait);
 
 /* Copies a part of the slots from the region, or to it, where all members see it then. `part` points into
  * the slots. */

@@ -18,6 +18,7 @@
 
 #include <urcu/list.h>
 
+#include "base/spin.h"
 #include "client/layout.h"
 #include "client/message.h"
 #include "client/peer.h"
@@ -188,6 +189,7 @@ struct afar_queue {
 	struct afar_buffer *words;
 
 	uint64_t bytes_in_flight;
+	struct spin spin; /* of the thread that waits */
 	uint32_t nr_transfers;
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;

@@ -87,7 +87,7 @@ static int look_for_members(struct afar_barrier *barrier, uint64_t *answered)
 
 static int await_members(struct afar_barrier *barrier, int timeout_ms, uint64_t *answered)
 {
-	struct barrier_wait wait = barrier_wait_begin(timeout_ms);
+	struct barrier_wait wait = barrier_wait_begin(barrier, timeout_ms);
 	char names[BARRIER_NAMES_MAX];
 	int ret;
 
@@ -195,7 +195,7 @@ static void withdraw(struct afar_barrier *barrier, struct barrier_hello *hello)
 
 static int meet_as_member(struct afar_barrier *barrier, int timeout_ms)
 {
-	struct barrier_wait wait = barrier_wait_begin(timeout_ms);
+	struct barrier_wait wait = barrier_wait_begin(barrier, timeout_ms);
 	struct barrier_hello *hello = &barrier->slots[barrier->member].hello;
 	uint64_t nonce;
 	int ret = draw_number(&nonce);

@@ -59,16 +59,21 @@ bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
 	uint64_t now = clock_ns();
 	uint64_t spin_until = now + spin_ns(queue);
 
+	spin_begin(&queue->spin, now);
 	for (;;) {
-		for (unsigned i = 0; i < POLLS_PER_CLOCK; i++) {
+		const unsigned nr_polls = queue->spin.is_crowded ? 1 : POLLS_PER_CLOCK;
+
+		for (unsigned i = 0; i < nr_polls; i++) {
 			if (queue_progress(queue))
 				return true;
 			if (queue->bytes_in_flight >= BULK_BYTES)
 				clock_pause_ns(BULK_PAUSE_NS);
 		}
 		now = clock_ns();
-		if (now < spin_until && now < deadline)
+		if (now < spin_until && now < deadline) {
+			spin_pause(&queue->spin, now);
 			continue;
+		}
 		if (queue_check(queue))
 			return true;
 		if (now >= deadline)

@@ -200,12 +200,17 @@ static bool spin(struct progress_thread *thread)
 	uint64_t now = clock_ns();
 	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX;
 
+	spin_begin(&thread->spin, now);
 	do {
 		bool has_moved = move_data(thread);
 
 		now = clock_ns();
-		if (has_moved)
+		if (has_moved) {
 			deadline = now + spin_ns;
+			spin_begin(&thread->spin, now);
+		} else {
+			now = spin_pause(&thread->spin, now);
+		}
 	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
 	return now >= deadline;
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "base/spin.h"
 #include "server/complaint.h"
 #include "server/door.h"
 #include "server/mailbox.h"
@@ -66,6 +67,7 @@ struct progress_thread {
 	void *by_number;	      /* tree of them */
 	uint64_t last_number; /* in steps of 256: the low bits are the mailbox's and the mover's */
 	struct mover mover;
+	struct spin spin;
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
 
