@@ -22,6 +22,7 @@
 #define ADDRESS	      0x1000
 #define EXTENTS_MAX   8
 #define LANES_MAX     4
+#define TICKETS_MAX   8
 #define LIFETIME_MS   60000
 #define CHUNK	      ((uint64_t)1 << 20)
 #define DATA_NOWHERE  "127.0.0.1:1"
@@ -62,6 +63,7 @@ static struct {
 	struct behaviour anew; /* what it is once RegionAccess was called, if `is_anew` */
 	bool is_anew;
 	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections;
+	uint64_t replaced[TICKETS_MAX]; /* what the last tickets were asked for in place of */
 	uint64_t granted[EXTENTS_MAX];
 	size_t nr_granted;
 	uint8_t shown_capability;
@@ -318,7 +320,9 @@ static inline void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void reply_ticket(struct rpc_connection *connection, struct rpc_call *call)
+/* The n-th ticket is for connection n. */
+static inline void reply_ticket(struct rpc_connection *connection, const Afar__Connect *connect,
+				struct rpc_call *call)
 {
 	uint8_t bytes[sizeof(struct rpc_ticket)] = {0};
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
@@ -328,8 +332,9 @@ static inline void reply_ticket(struct rpc_connection *connection, struct rpc_ca
 		fake.is.hang_up = false;
 		rpc_connection_close(connection);
 	} else {
-		fake.nr_tickets++;
+		fake.replaced[fake.nr_tickets++ % TICKETS_MAX] = connect->replaces;
 	}
+	ticket.connection = fake.nr_tickets;
 	ticket.ticket.data = bytes;
 	ticket.ticket.len = sizeof(bytes);
 	ticket.incarnation = fake.is.incarnation;
@@ -345,7 +350,7 @@ static inline void ask_server(struct rpc_connection *connection, const Afar__Fra
 	if (frame->request->call_case == AFAR__REQUEST__CALL_GRANT)
 		reply_keys(frame->request->grant, call);
 	else if (frame->request->call_case == AFAR__REQUEST__CALL_CONNECT)
-		reply_ticket(connection, call);
+		reply_ticket(connection, frame->request->connect, call);
 	else
 		rpc_reply_status(call, 1, -EOPNOTSUPP);
 	pthread_mutex_unlock(&fake.lock);

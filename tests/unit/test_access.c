@@ -301,6 +301,44 @@ static void test_server_hangs_up(void **state)
 	assert_int_equal(afar_region_close(region), 0);
 }
 
+/* One that takes the place of another names it, and its server closes that first. */
+static void test_names_what_it_replaces(void **state)
+{
+	struct afar_region *region = open_region();
+	struct peer_loose *loose = malloc(sizeof(*loose));
+
+	(void)state;
+	assert_non_null(loose);
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_fake(replaced[0], 0);
+	expect_fake(replaced[1], 1);
+	/* One that ended under writes comes before all. */
+	loose->connection = 77;
+	peer_note_loose(region->target.peers[0], region->target.reaches[0], loose);
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_fake(replaced[2], 77);
+	expect_fake(replaced[3], 0);
+	expect_fake(replaced[4], 4);
+	assert_int_equal(region->target.reaches[0]->nr_loose, 0);
+	assert_int_equal(afar_region_close(region), 0);
+}
+
+/* Twice over both lanes, then twice over one: by then nothing is left of the other either. */
+static void test_replaces_on_all_lanes(void **state)
+{
+	static const uint64_t replaced[] = {0, 0, 1, 2, 4, 3, 6};
+	struct afar_region *region;
+
+	(void)state;
+	fakes(fake.is.nr_lanes = 2; fake.is.lanes[1] = fake.is.lanes[0]);
+	region = open_region();
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_fake(nr_tickets, sizeof(replaced) / sizeof(replaced[0]));
+	for (size_t i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++)
+		expect_fake(replaced[i], replaced[i]);
+	assert_int_equal(afar_region_close(region), 0);
+}
+
 #define with_session(test) cmocka_unit_test_setup_teardown(test, open_session, close_session)
 
 /* A session that has to do with many namespaces, one after another, keeps nothing of those it is done with
@@ -387,6 +425,8 @@ TEST_GROUP(access)
 		with_session(test_keys_go_with_rights),
 		with_session(test_writes_need_the_right),
 		with_session(test_server_hangs_up),
+		with_session(test_names_what_it_replaces),
+		with_session(test_replaces_on_all_lanes),
 		with_session(test_many_namespaces),
 		cmocka_unit_test(test_opening_is_tried_again),
 		with_session(test_resuming_is_tried_again),

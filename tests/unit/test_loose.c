@@ -157,6 +157,35 @@ static void test_what_has_completed(void **state)
 	close_world();
 }
 
+/* A path over several lanes ends as a whole, and the write may have gone over any of them. */
+static void test_all_lanes(void **state)
+{
+	struct path_lane *lanes;
+
+	(void)state;
+	open_world();
+	lanes = world.queue->paths[0]->lanes;
+	for (uint32_t i = 1; i < FAKE_SERVERS; i++) {
+		lanes[i] = (struct path_lane){.endpoint = &world.endpoints[i],
+					      .connection = FAKE_CONNECTION + i,
+					      .loose = malloc(sizeof(*lanes[i].loose))};
+		assert_non_null(lanes[i].loose);
+	}
+	world.queue->paths[0]->nr_lanes = FAKE_SERVERS;
+	assert_int_equal(submit(AFAR_OP_WRITE), 1);
+	end_closed();
+	reap(-AFAR_ESERVER);
+	assert_int_equal(world.reaches[0].nr_loose, FAKE_SERVERS);
+	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
+		assert_true(target_is_loose(target));
+		assert_int_equal(peer_find_loose(&world.peers[0], &world.reaches[0]),
+				 FAKE_CONNECTION + i);
+		peer_forget_loose(&world.peers[0], &world.reaches[0], FAKE_CONNECTION + i);
+	}
+	assert_false(target_is_loose(target));
+	close_world();
+}
+
 static void test_until_the_server_has_said_so(void **state)
 {
 	(void)state;
@@ -197,6 +226,7 @@ TEST_GROUP(loose)
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_reads),
 		cmocka_unit_test(test_what_has_completed),
+		cmocka_unit_test(test_all_lanes),
 		cmocka_unit_test(test_until_the_server_has_said_so),
 		cmocka_unit_test(test_of_a_server_that_restarted),
 	};
