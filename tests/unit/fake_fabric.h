@@ -53,6 +53,8 @@ static struct fake_world {
 	int fd;
 	struct fake_transfer transfers[FAKE_TRANSFERS_MAX]; /* in flight, in order of posting */
 	unsigned nr_transfers;
+	struct fake_transfer late[FAKE_TRANSFERS_MAX]; /* that closing has ended, the last */
+	unsigned nr_late;
 	unsigned room;	      /* transfers in flight at most */
 	int post_error;	      /* of the next post, once */
 	unsigned nr_posted;   /* ever */
@@ -158,13 +160,17 @@ static struct message_reply *fake_take_receive(const struct fabric_endpoint *end
 	return NULL;
 }
 
+/* None of its transfers touches memory any more; their completions may still come. */
 static void fake_endpoint_close(struct fabric_endpoint *endpoint)
 {
+	world.nr_late = 0;
 	while (fake_take_receive(endpoint))
 		;
 	for (unsigned i = world.nr_transfers; i-- > 0;) {
-		if (world.transfers[i].endpoint == endpoint)
-			fake_drop(i);
+		if (world.transfers[i].endpoint != endpoint)
+			continue;
+		world.late[world.nr_late++] = world.transfers[i];
+		fake_drop(i);
 	}
 }
 
@@ -317,6 +323,17 @@ static inline void fake_complete(unsigned i, int status)
 	fake_drop(i);
 	while (world.nr_completions)
 		queue_progress(world.queue);
+}
+
+/* Lets the completions of all that the last close has ended come out. */
+static inline void fake_complete_late(int status)
+{
+	for (unsigned i = 0; i < world.nr_late; i++) {
+		world.completion = (struct fabric_completion){world.late[i].context, status};
+		world.nr_completions = world.late[i].request ? 2 : 1;
+		while (world.nr_completions)
+			queue_progress(world.queue);
+	}
 }
 
 static inline void fake_complete_all(void)

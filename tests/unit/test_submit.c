@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one submit, and one look at completions, starts: it is held, so that the transport can send it together. */
+/*
+ * What one submit, and one look at completions, starts: it is held, so that the transport can send it together. And
+ * which completions count.
+ */
 #include "fake_fabric.h"
 #include "group.h"
 
@@ -43,9 +46,54 @@ static void goes_out_together(void **state)
 	fake_target_free(target);
 }
 
+/* An operation ends with its connection, and one like it begins on the next. Then the first one's completion comes. */
+static void late_completion(uint16_t opcode, int status)
+{
+	uint64_t word = 0;
+	struct afar_iov iov = {.addr = &word, .length = sizeof(word)};
+	struct afar_op op = {.opcode = opcode, .nr_iov = 1, .iov = &iov};
+	struct afar_completion done;
+
+	fake_open(8, false);
+	world.operands = (char *)&word;
+	op.target = fake_target(0, 1);
+	fake_connect(0);
+	assert_int_equal(afar_queue_submit(world.queue, &op, 1), 1);
+	path_end(world.queue, world.queue->paths[0], -AFAR_ESERVER);
+	assert_int_equal(afar_queue_wait(world.queue, &done, 1, 1, 0), 1);
+	assert_int_equal(done.result, -AFAR_ESERVER);
+	assert_int_equal(world.nr_late, 1);
+	/* It may come while there is no connection, and when there is one again. */
+	fake_complete_late(status);
+	fake_connect(0);
+	assert_int_equal(afar_queue_submit(world.queue, &op, 1), 1);
+	fake_complete_late(status);
+	assert_int_equal(world.queue->paths[0]->state, PATH_UP);
+	assert_int_equal(world.queue->nr_done, 0);
+	fake_complete_all();
+	assert_int_equal(afar_queue_wait(world.queue, &done, 1, 1, 0), 1);
+	assert_int_equal(done.result, sizeof(word));
+	fake_close();
+	fake_target_free(op.target);
+}
+
+static void late_completions_do_not_count(void **state)
+{
+	static const uint16_t opcodes[] = {AFAR_OP_READ, AFAR_OP_WRITE, AFAR_OP_FETCH_ADD};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		late_completion(opcodes[i], 0);
+		late_completion(opcodes[i], -ECONNRESET);
+	}
+}
+
 TEST_GROUP(submit)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(goes_out_together)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(goes_out_together),
+		cmocka_unit_test(late_completions_do_not_count),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
