@@ -15,6 +15,7 @@ static struct {
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
 	struct fabric_inside inside[HOLD_NUMBERS];
 	unsigned access;
+	uint64_t length; /* of a window */
 	unsigned nr_windows;
 } servers;
 
@@ -30,7 +31,7 @@ static int open_window(struct fabric_endpoint *endpoint, uint64_t key, struct fa
 	gate->nr_users = 1;
 	gate->inside = servers.inside;
 	*out = (struct fabric_window){.addr = servers.memory[server],
-				      .length = FAKE_UNIT,
+				      .length = servers.length,
 				      .access = servers.access,
 				      .gate = gate};
 	servers.nr_windows++;
@@ -45,6 +46,7 @@ static struct afar_target *open_near(uint32_t nr_servers)
 	fake_open(8, false);
 	memset(&servers, 0, sizeof(servers));
 	servers.access = FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE;
+	servers.length = FAKE_UNIT;
 	servers.ops = fake_ops;
 	servers.ops.window = open_window;
 	world.fabric.ops = &servers.ops;
@@ -305,20 +307,31 @@ static void keeps_to_rights(void **state)
 	close_near(target);
 }
 
-/* A layout that says more than there is reaches nothing behind it. */
+/* A layout that says more than there is reaches nothing behind it, nor its first bytes. */
 static void stays_inside_windows(void **state)
 {
+	static const struct {
+		uint64_t remote, window;
+		bool is_inside;
+	} cases[] = {
+		{0, FAKE_UNIT, true},
+		{8, FAKE_UNIT + 8, true},
+		{8, FAKE_UNIT, false},
+		{0, FAKE_UNIT - 1, false},
+		{0, 0, false},
+		{UINT64_MAX - 7, FAKE_UNIT, false}, /* its end is beyond the last address */
+		{1, FAKE_UNIT + 8, false},	    /* no atomic has a place there */
+	};
 	struct afar_target *target = open_near(1);
 
 	(void)state;
-	near_close(target);
-	target->layout->chunks[0].on[0].remote = 1;
-	near_look(target, world.queue);
-	assert_false(can_read(target, 0));
-	near_close(target);
-	target->layout->chunks[0].on[0].remote = UINT64_MAX;
-	near_look(target, world.queue);
-	assert_false(can_read(target, 0));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		near_close(target);
+		target->layout->chunks[0].on[0].remote = cases[i].remote;
+		servers.length = cases[i].window;
+		near_look(target, world.queue);
+		assert_int_equal(can_read(target, 0), cases[i].is_inside);
+	}
 	close_near(target);
 }
 
