@@ -256,6 +256,58 @@ static void test_reserve_beside_one_that_ends(void **state)
 	check_all(&fixture);
 }
 
+/* The server has been reconciled meanwhile, and what it granted was given back; nor does it matter that it failed. */
+static void test_reserve_answered_over_a_former_connection(void **state)
+{
+	struct fake_client client;
+	struct event *answer;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	/* Who holds nothing is forgotten when it goes. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	for (int is_lost = 0; is_lost < 2; is_lost++) {
+		fixture.servers[0].is_silent = true;
+		fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &reply);
+		fixture_pump(&fixture);
+		fixture.servers[0].is_silent = false;
+		assert_true(fixture_serve(&fixture));
+		answer = cds_list_first_entry(&fixture.events, struct event, node);
+		cds_list_del(&answer->node);
+		if (is_lost) {
+			drop(answer->answer);
+			answer->answer = NULL;
+			answer->status = -ECONNRESET;
+		}
+		fixture_disconnect(&fixture, 0);
+		assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+		assert_int_equal(fixture.servers[0].granted, 8 * MIB);
+		assert_null(reply);
+		cds_list_add_tail(&answer->node, &fixture.events);
+		fixture_pump(&fixture);
+		assert_non_null(reply);
+		assert_int_equal(reply->status, -AFAR_ESERVER);
+		drop(reply);
+		assert_non_null(fixture.servers[0].peer);
+		assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+		check_all(&fixture);
+	}
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 56 * MIB)), 0);
+	check_all(&fixture);
+}
+
+/* A request that comes again when the client has the replies to all before it, as it may not have had the first time. */
+static void send_again(struct fake_client *client, uint64_t id, Afar__Request *request,
+		       Afar__Reply **answer)
+{
+	fixture_send(&fixture, client, id, request, answer);
+	cds_list_entry(fixture.events.prev, struct event, node)->settled_below = id;
+}
+
 static void test_reserve_repeated_joins_the_running_job(void **state)
 {
 	struct fake_client client;
@@ -284,7 +336,7 @@ static void test_reserve_repeated_joins_the_running_job(void **state)
 	fixture_restart(&fixture);
 	fixture_join(&fixture, 0, 64 * MIB);
 	assert_int_equal(client_resume(&fixture, &client), 0);
-	fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 8 * MIB), &third);
+	send_again(&client, client.next_id, ask_reserve(ns, 8 * MIB), &third);
 	fixture_pump(&fixture);
 	assert_int_equal(third->status, 0);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
@@ -580,7 +632,7 @@ static void test_requests_are_done_once(void **state)
 			fixture_join(&fixture, 0, 1 << 30);
 			assert_int_equal(client_resume(&fixture, &client), 0);
 		}
-		fixture_send(&fixture, &client, id, ask_alloc(ns, "", 5000, false), &second);
+		send_again(&client, id, ask_alloc(ns, "", 5000, false), &second);
 		fixture_pump(&fixture);
 		assert_int_equal(first->status, 0);
 		assert_int_equal(second->status, 0);
@@ -625,6 +677,7 @@ TEST_GROUP(manager)
 		TEST(test_reserve_waits_for_memory_being_released),
 		TEST(test_reserve_goes_on_without_a_server_that_fails),
 		TEST(test_reserve_beside_one_that_ends),
+		TEST(test_reserve_answered_over_a_former_connection),
 		TEST(test_reserve_repeated_joins_the_running_job),
 		TEST(test_reserve_undoes_itself),
 		TEST(test_reserve_then_alloc_the_same),
