@@ -200,13 +200,12 @@ static void keeps_many_in_flight(void **state)
 
 /* ---- Wrong keys and ranges */
 
-/* A transfer that the target must refuse ends its own connection, and no other. */
-static void expect_refusal(struct client *client, bool is_write, const struct fabric_memory *memory,
-			   uint64_t offset, size_t length)
+/* A transfer that the target must refuse ends its own connection, `bad`, and no other. */
+static void expect_refusal_on(struct client *client, struct fabric_endpoint *bad, bool is_write,
+			      const struct fabric_memory *memory, uint64_t offset, size_t length)
 {
 	struct target *target = &client->target;
 	struct fabric_endpoint *good = client_connect(client);
-	struct fabric_endpoint *bad = client_connect(client);
 	uint8_t *mine = allocate(length);
 	struct fabric_completion completion;
 
@@ -226,6 +225,12 @@ static void expect_refusal(struct client *client, bool is_write, const struct fa
 	transfer_one(good, is_write, mine, 1, &target->all, 0);
 	fabric_endpoint_close(good);
 	free(mine);
+}
+
+static void expect_refusal(struct client *client, bool is_write, const struct fabric_memory *memory,
+			   uint64_t offset, size_t length)
+{
+	expect_refusal_on(client, client_connect(client), is_write, memory, offset, length);
 }
 
 static void refuses_wrong_keys(void **state)
@@ -261,6 +266,7 @@ static void refuses_deregistered_keys(void **state)
 	struct client *client = *state;
 	struct target *target = &client->target;
 	struct fabric_endpoint *endpoint = client_connect(client);
+	struct fabric_endpoint *users[2]; /* of the key, before it ends */
 	struct fabric_memory gone;
 	struct fabric_memory again;
 	uint8_t byte;
@@ -270,7 +276,13 @@ static void refuses_deregistered_keys(void **state)
 			 0);
 	gone = again;
 	transfer_one(endpoint, false, &byte, 1, &gone, 0);
+	for (int i = 0; i < 2; i++) {
+		users[i] = client_connect(client);
+		transfer_one(users[i], false, &byte, 1, &gone, 0);
+	}
 	fabric_memory_deregister(&again);
+	expect_refusal_on(client, users[0], false, &gone, 0, 1);
+	expect_refusal_on(client, users[1], true, &gone, 0, 1);
 	expect_refusal(client, false, &gone, 0, 1);
 	expect_refusal(client, true, &gone, 0, 1);
 	assert_int_equal(fabric_memory_register(target->fabric->domain, target->data, LENT,
