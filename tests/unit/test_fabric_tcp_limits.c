@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the transport tcp spends on peers, strangers and its other end: so much at a time that everything else has
- * its turn, so much memory, and no waiting of both ends for each other. Here the test is who makes the target
- * progress, step by step.
+ * its turn, so much memory, and no waiting of both ends for each other. And frames that come in parts. Here the
+ * test is who makes the target progress, step by step.
  */
 #include <errno.h>
 #include <poll.h>
@@ -51,7 +51,7 @@ static int target_teardown(void **state)
 	return 0;
 }
 
-/* ---- A peer that asks for more than it takes */
+/* ---- A peer */
 
 static void await_request(struct fabric_listener *listener, struct fabric_request *request)
 {
@@ -83,6 +83,67 @@ static void poll_once(struct target *target)
 
 	assert_int_equal(fabric_queue_poll(target->queue, &completion, 1), 0);
 }
+
+/* ---- A frame that comes in two parts */
+
+/* Has the target take in all that a peer says. Returns how many completions that has brought. */
+static unsigned take_in(struct target *target, int fd, const uint8_t *said, size_t length)
+{
+	const uint64_t bytes_in = counter_get(&target->queue->bytes_in) + length;
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+	struct fabric_completion completion;
+	unsigned nr = 0;
+
+	say(fd, said, length);
+	while (counter_get(&target->queue->bytes_in) < bytes_in) {
+		assert_true(clock_ns() < deadline);
+		nr += (unsigned)fabric_queue_poll(target->queue, &completion, 1);
+	}
+	return nr + (unsigned)fabric_queue_poll(target->queue, &completion, 1);
+}
+
+/* Wherever it is cut, nothing is done before all of it is there. */
+static void waits_for_all_of_a_frame(void **state)
+{
+	static const uint32_t types[] = {TCP_READ, TCP_WRITE, TCP_MESSAGE};
+	struct target *target = *state;
+	uint8_t frame[sizeof(struct tcp_frame) + WORD_BYTES], back[WORD_BYTES], *inbox;
+	struct fabric_endpoint *endpoint;
+	int fd = accept_peer(target, &endpoint);
+
+	inbox = target->data + WORD_BYTES;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		const struct tcp_frame head = frame_of(types[i], target->all.key, 0, WORD_BYTES);
+		const size_t header = tcp_frame_bytes(types[i]);
+		const size_t length = header + (types[i] == TCP_READ ? 0 : WORD_BYTES);
+		struct fabric_piece piece = {inbox, WORD_BYTES, NULL};
+
+		memcpy(frame, &head, header);
+		for (size_t first = 1; first < length; first++) {
+			const bool is_message = types[i] == TCP_MESSAGE;
+
+			memset(frame + header, (int)first, WORD_BYTES);
+			if (is_message)
+				assert_int_equal(fabric_receive(endpoint, &piece, first), 0);
+			assert_int_equal(take_in(target, fd, frame, first), 0);
+			assert_true(recv(fd, back, 1, MSG_DONTWAIT) < 0);
+			assert_int_equal(take_in(target, fd, frame + first, length - first),
+					 is_message);
+			if (!is_message)
+				expect_reply(fd,
+					     types[i] == TCP_READ ? TCP_READ_REPLY : TCP_WRITE_ACK,
+					     WORD_BYTES);
+			if (types[i] == TCP_READ)
+				assert_true(hear(fd, back, WORD_BYTES));
+			assert_memory_equal(types[i] == TCP_READ ? back : frame + header,
+					    is_message ? inbox : target->data, WORD_BYTES);
+		}
+	}
+	fabric_endpoint_close(endpoint);
+	close(fd);
+}
+
+/* ---- A peer that asks for more than it takes */
 
 /* However much it asks for, and however much its socket would hold: others have their turn. */
 static void sends_so_much_at_a_time(void **state)
@@ -450,6 +511,7 @@ TEST_GROUP(fabric_tcp_limits)
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, target_setup, target_teardown)
 #define WITH_CLIENT(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
 	const struct CMUnitTest tests[] = {
+		WITH_TARGET(waits_for_all_of_a_frame),
 		WITH_TARGET(sends_so_much_at_a_time),
 		WITH_TARGET(serves_who_asks_for_much_at_once),
 		WITH_TARGET(owes_so_much),
