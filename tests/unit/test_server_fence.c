@@ -5,8 +5,11 @@
  * transport that does not keep to its keys.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,7 @@
 #include "base/error.h"
 #include "group.h"
 #include "server/selfcheck.h"
+#include "server/tickets.h"
 #include "server_cluster.h"
 
 /* ---- Releases */
@@ -270,6 +274,66 @@ static void test_a_replaced_connection_is_closed_first(void **state)
 	free(source);
 }
 
+/* ---- Sessions */
+
+static struct {
+	atomic_bool is_awaited;
+	sem_t has_come, may_go;
+} revoking;
+
+int __real_tickets_revoke(struct tickets *tickets, uint64_t session);
+int __wrap_tickets_revoke(struct tickets *tickets, uint64_t session);
+
+/* In its place (-Wl,--wrap): a fence that is awaited waits here. */
+int __wrap_tickets_revoke(struct tickets *tickets, uint64_t session)
+{
+	if (atomic_exchange(&revoking.is_awaited, false)) {
+		sem_post(&revoking.has_come);
+		sem_wait(&revoking.may_go);
+	}
+	return __real_tickets_revoke(tickets, session);
+}
+
+static void *end_session(void *argument)
+{
+	return fake_end_session(argument, SESSION) == 0 ? NULL : argument; /* it has failed */
+}
+
+/* Who redeems his ticket before it is revoked is put out with the rest: nothing has been closed until then. */
+static void test_a_ticket_redeemed_at_the_last_moment(void **state)
+{
+	struct rpc_ticket ticket, late;
+	struct data_client client;
+	struct cluster cluster;
+	void *failed;
+	pthread_t thread;
+
+	(void)state;
+	sem_init(&revoking.has_come, 0, 0);
+	sem_init(&revoking.may_go, 0, 0);
+	cluster_open(&cluster, 1);
+	data_client_open(&client);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
+	assert_int_equal(get_ticket(&cluster, SESSION, &late), 0);
+	revoking.is_awaited = true;
+	assert_int_equal(pthread_create(&thread, NULL, end_session, &cluster.manager), 0);
+	sem_wait(&revoking.has_come);
+	assert_int_equal(
+		data_client_connect(&client, cluster.manager.data[0], &ticket, sizeof(ticket)), 0);
+	sem_post(&revoking.may_go);
+	pthread_join(thread, &failed);
+	assert_null(failed);
+	data_client_await_closed(&cluster.data);
+	data_client_await_closed(&client);
+	assert_int_not_equal(
+		data_client_connect(&client, cluster.manager.data[0], &late, sizeof(late)), 0);
+	data_client_close(&client);
+	cluster_close(&cluster);
+	sem_destroy(&revoking.has_come);
+	sem_destroy(&revoking.may_go);
+}
+
 /* ---- Transports that do not keep to their keys */
 
 #define NR_CLOSED_MAX 8
@@ -381,6 +445,7 @@ TEST_GROUP(server_fence)
 		cmocka_unit_test(test_half_a_write_does_not_land),
 		cmocka_unit_test(test_half_a_write_of_an_accomplice),
 		cmocka_unit_test(test_a_replaced_connection_is_closed_first),
+		cmocka_unit_test(test_a_ticket_redeemed_at_the_last_moment),
 		cmocka_unit_test(test_start_checks_the_transport),
 		cmocka_unit_test(test_start_refuses_cached_registrations),
 	};
