@@ -444,6 +444,26 @@ static void one_change_at_a_time(void **state)
 	assert_int_equal(shrink(&bed, other, 5), 0);
 }
 
+/* What a range gives up of its reserve is others' only when that is on record. */
+static void what_is_given_up_is_not_there_before(void **state)
+{
+	struct waited waited = {.request = {.reserved = 5, .done = on_waited}};
+	const uint64_t all = capacity();
+	uint32_t id = 0;
+
+	(void)state;
+	assert_int_equal(create_thin(&bed, all, all, &id), 0);
+	assert_int_equal(create(&bed, "b", SPACE_ANYWHERE, 1, NULL), -ENOSPC);
+	waited.request.id = id;
+	assert_int_equal(space_reserve(bed.space, &waited.request), 0);
+	assert_int_equal(create(&bed, "b", SPACE_ANYWHERE, 1, NULL), -ENOSPC);
+	bed_settle(&bed);
+	assert_true(waited.has_ended);
+	assert_int_equal(waited.request.result, 0);
+	assert_int_equal(create(&bed, "b", SPACE_ANYWHERE, all - 5, NULL), 0);
+	assert_int_equal(create(&bed, "b", SPACE_ANYWHERE, 1, NULL), -ENOSPC);
+}
+
 static void no_more_records(void **state)
 {
 	uint32_t ids[101];
@@ -537,6 +557,8 @@ TEST_GROUP(flash_space)
 		cmocka_unit_test_setup_teardown(what_was_cut_off_is_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(cutting_off_ends_damage, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_reserved_can_be_written, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_there_before, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(clones_are_shared_until_written, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(one_change_at_a_time, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(no_more_records, set_up, tear_down),
