@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the cleaner reads: few runs at a time beside users' puts, and over small gaps. A watcher between layer and device sees what
- * is submitted. Blocks are put whole and the map is in memory, so all reads that it sees are the cleaner's.
+ * How the cleaner reads: few runs at a time beside users' puts, and over small gaps; and what it does with a block that reads
+ * wrong. A watcher between layer and device sees what is submitted. Blocks are put whole and the map is in memory, so all
+ * reads that it sees are the cleaner's.
  */
 #include "flash_bed.h"
 #include "group.h"
@@ -18,6 +19,9 @@ static struct watcher {
 	uint64_t at_once_max; /* reads, while segments were not short */
 	uint64_t place;	      /* of a block, … */
 	unsigned nr_over;     /* … and reads of others on both sides of it */
+	uint64_t wrong;	      /* of a block that the next read finds to be another; 0: none */
+	uint8_t right[FTL_BLOCK];
+	void (*done)(struct flash_io *io); /* of that read */
 } watcher;
 
 static bool is_short(const struct bed *bed)
@@ -44,14 +48,38 @@ static void watch_read(struct flash_device *device, const struct flash_io *io)
 		io->offset < watcher.place && watcher.place + FTL_BLOCK < io->offset + io->length;
 }
 
+static void wrong_read(struct flash_io *io)
+{
+	assert_int_equal(
+		flash_fake_poke(watcher.bed->device, watcher.wrong, watcher.right, FTL_BLOCK), 0);
+	watcher.wrong = 0;
+	io->done = watcher.done;
+	io->done(io);
+}
+
+static void read_wrong(struct flash_device *device, struct flash_io *io)
+{
+	static const uint8_t noise[FTL_BLOCK] = {0xee};
+
+	if (!watcher.wrong || watcher.done || io->offset > watcher.wrong ||
+	    watcher.wrong + FTL_BLOCK > io->offset + io->length)
+		return;
+	flash_fake_peek(device, watcher.wrong, watcher.right, FTL_BLOCK);
+	assert_int_equal(flash_fake_poke(device, watcher.wrong, noise, FTL_BLOCK), 0);
+	watcher.done = io->done;
+	io->done = wrong_read;
+}
+
 static void watch(struct flash_device *device, struct flash_io *io)
 {
-	if (io->opcode == FLASH_IO_READ)
+	if (io->opcode == FLASH_IO_READ) {
 		watch_read(device, io);
+		read_wrong(device, io);
+	}
 	watcher.ops->submit(device, io);
 }
 
-static void begin_watching(struct bed *bed, uint64_t place)
+static void begin_watching(struct bed *bed, uint64_t place, uint64_t wrong)
 {
 	static struct flash_device_ops ops;
 	struct flash_fake_counts counts;
@@ -60,6 +88,7 @@ static void begin_watching(struct bed *bed, uint64_t place)
 	watcher = (struct watcher){.ops = bed->device->ops,
 				   .bed = bed,
 				   .place = place,
+				   .wrong = wrong,
 				   .nr_reads_before = counts.nr_reads};
 	ops = *bed->device->ops;
 	ops.submit = watch;
@@ -120,9 +149,9 @@ static uint64_t place_of(struct bed *bed, uint32_t lba)
 
 /* Puts all blocks anew but each `step`-th, so that segments are cleaned in which those are left. */
 static void overwrite_between(struct bed *bed, uint32_t nr, unsigned step, uint64_t place,
-			      struct ftl_stat *stat)
+			      uint64_t wrong, struct ftl_stat *stat)
 {
-	begin_watching(bed, place);
+	begin_watching(bed, place, wrong);
 	for (uint32_t lba = 0; lba < nr; lba++) {
 		if (lba % step)
 			put_number(bed, lba, 1);
@@ -142,7 +171,7 @@ static void test_few_reads_at_a_time(void **state)
 	uint32_t nr = open_filled(&bed);
 
 	(void)state;
-	overwrite_between(&bed, nr, 4, 0, &stat);
+	overwrite_between(&bed, nr, 4, 0, 0, &stat);
 	assert_true(stat.moved_blocks > nr / 8);
 	assert_true(watcher.nr_reads >= stat.moved_blocks);
 	assert_in_range(watcher.at_once_max, 2, 16);
@@ -161,7 +190,7 @@ static void test_gaps_are_read_over(void **state)
 	(void)state;
 	fault.offset = place_of(&bed, nr / 2 | 1);
 	assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
-	overwrite_between(&bed, nr, 2, fault.offset, &stat);
+	overwrite_between(&bed, nr, 2, fault.offset, 0, &stat);
 	assert_true(stat.moved_blocks > nr / 4);
 	assert_true(watcher.nr_reads < stat.moved_blocks / 4);
 	assert_true(watcher.nr_over > 0);
@@ -170,11 +199,27 @@ static void test_gaps_are_read_over(void **state)
 	bed_close(&bed);
 }
 
+/* The device says something else once: what is there stays there, and is found again. */
+static void test_what_reads_wrong_is_not_moved(void **state)
+{
+	struct bed bed;
+	struct ftl_stat stat;
+	uint32_t nr = open_filled(&bed);
+
+	(void)state;
+	overwrite_between(&bed, nr, 4, 0, place_of(&bed, nr / 8 * 4), &stat);
+	assert_non_null(watcher.done);
+	assert_int_equal(stat.crc_errors, 1);
+	assert_int_equal(stat.nr_by_state[FTL_SEGMENT_BAD], 1);
+	bed_close(&bed);
+}
+
 TEST_GROUP(flash_cleaner)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_few_reads_at_a_time),
 		cmocka_unit_test(test_gaps_are_read_over),
+		cmocka_unit_test(test_what_reads_wrong_is_not_moved),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
