@@ -81,6 +81,43 @@ static void test_no_space(void **state)
 	free(data);
 }
 
+/* Who overwrites a block that is shared needs another, as whoever writes a new one. */
+static void test_no_space_for_what_is_shared(void **state)
+{
+	const uint64_t here = ftl_lba(1, 17), there = ftl_lba(2, 0), beside = ftl_lba(1, 18);
+	uint8_t *data = bed_memory(FTL_BLOCK);
+	struct ftl_stat stat;
+	uint32_t nr = 0;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	memset(data, 0x42, FTL_BLOCK);
+	while (bed_put(&bed, ftl_lba(1, nr), 0, data, FTL_BLOCK) == 0)
+		nr++;
+	assert_int_equal(bed_clone(&bed, here, there, 1, NULL), 0);
+	memset(data, 0x43, FTL_BLOCK);
+	assert_int_equal(bed_put(&bed, here, 0, data, FTL_BLOCK), -ENOSPC);
+	assert_int_equal(bed_put(&bed, there, 5, data, 1), -ENOSPC);
+	assert_int_equal(bed_put(&bed, beside, 0, data, FTL_BLOCK), 0);
+	/* With another it is shared no more. */
+	assert_int_equal(bed_trim(&bed, ftl_lba(1, 19), 1, NULL), 0);
+	assert_int_equal(bed_put(&bed, there, 0, data, FTL_BLOCK), 0);
+	bed_expect(&bed, here, 0x42);
+	assert_int_equal(bed_put(&bed, ftl_lba(2, 1), 0, data, FTL_BLOCK), -ENOSPC);
+	memset(data, 0x44, FTL_BLOCK);
+	assert_int_equal(bed_put(&bed, here, 0, data, FTL_BLOCK), 0);
+	ftl_stat(bed.ftl, &stat);
+	assert_int_equal(stat.used_blocks, stat.capacity_blocks);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, here, 0x44);
+	bed_expect(&bed, there, 0x43);
+	bed_expect(&bed, beside, 0x43);
+	bed_close(&bed);
+	free(data);
+}
+
 /* More at once than there are segments free, buffers, and room in the journal; and odd reads between them. */
 static void test_many_large_puts(void **state)
 {
@@ -463,6 +500,57 @@ static void test_the_journal_cannot_be_written(void **state)
 	bed_close(&bed);
 }
 
+/* The first write into the journal waits outside of the device. */
+static struct {
+	const struct flash_device_ops *ops; /* the device's own */
+	uint64_t journal, length;
+	struct flash_io *kept;
+} keeper;
+
+static void keep_first(struct flash_device *device, struct flash_io *io)
+{
+	if (!keeper.kept && io->opcode == FLASH_IO_WRITE && io->offset >= keeper.journal &&
+	    io->offset < keeper.journal + keeper.length)
+		keeper.kept = io;
+	else
+		keeper.ops->submit(device, io);
+}
+
+/* With it the places come free that the journal's blocks before it are still on their way to. */
+static void test_a_checkpoint_waits_for_the_journal(void **state)
+{
+	struct format_superblock superblock;
+	struct flash_device_ops ops;
+	struct bed bed;
+	uint64_t nr;
+
+	(void)state;
+	bed_open(&bed);
+	flash_fake_peek(bed.device, 0, &superblock, sizeof(superblock));
+	keeper.ops = bed.device->ops;
+	keeper.journal = superblock.journal_at * FTL_BLOCK;
+	keeper.length = superblock.journal_blocks * FTL_BLOCK;
+	keeper.kept = NULL;
+	ops = *keeper.ops;
+	ops.submit = keep_first;
+	bed.device->ops = &ops;
+	bed_fill(&bed, 3, 0x33);
+	nr = bed.ftl->counts.checkpoints;
+	bed.ftl->checkpoint.is_wanted = true;
+	for (unsigned i = 0; i < 1000; i++)
+		assert_true(ftl_poll(bed.ftl, -1) >= 0);
+	assert_non_null(keeper.kept);
+	assert_int_equal(bed.ftl->counts.checkpoints, nr);
+	/* It arrives. */
+	bed.device->ops = keeper.ops;
+	flash_device_submit(bed.device, keeper.kept);
+	while (bed.ftl->counts.checkpoints == nr)
+		assert_true(ftl_poll(bed.ftl, -1) >= 0);
+	bed_reopen(&bed, false);
+	bed_expect(&bed, 3, 0x33);
+	bed_close(&bed);
+}
+
 static void test_stale_and_swapped_blocks(void **state)
 {
 	uint8_t *a = bed_memory(FTL_BLOCK), *b = bed_memory(FTL_BLOCK),
@@ -635,6 +723,7 @@ TEST_GROUP(flash_trouble)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_two_torn_blocks_do_not_make_one),
 		cmocka_unit_test(test_no_space),
+		cmocka_unit_test(test_no_space_for_what_is_shared),
 		cmocka_unit_test(test_many_large_puts),
 		cmocka_unit_test(test_many_large_puts_with_syncs),
 		cmocka_unit_test(test_no_map_pages),
@@ -645,6 +734,7 @@ TEST_GROUP(flash_trouble)
 		cmocka_unit_test(test_what_was_put_last_cannot_be_read),
 		cmocka_unit_test(test_full_with_streams),
 		cmocka_unit_test(test_the_journal_cannot_be_written),
+		cmocka_unit_test(test_a_checkpoint_waits_for_the_journal),
 		cmocka_unit_test(test_stale_and_swapped_blocks),
 		cmocka_unit_test(test_what_is_no_layer),
 		cmocka_unit_test(test_the_newest_anchor_is_lost),
