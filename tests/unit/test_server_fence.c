@@ -6,10 +6,8 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +19,7 @@
 #include "../child.h"
 #include "base/error.h"
 #include "group.h"
+#include "moment.h"
 #include "server/selfcheck.h"
 #include "server/tickets.h"
 #include "server_cluster.h"
@@ -276,21 +275,12 @@ static void test_a_replaced_connection_is_closed_first(void **state)
 
 /* ---- Sessions */
 
-static struct {
-	atomic_bool is_awaited;
-	sem_t has_come, may_go;
-} revoking;
-
 int __real_tickets_revoke(struct tickets *tickets, uint64_t session);
 int __wrap_tickets_revoke(struct tickets *tickets, uint64_t session);
 
-/* In its place (-Wl,--wrap): a fence that is awaited waits here. */
 int __wrap_tickets_revoke(struct tickets *tickets, uint64_t session)
 {
-	if (atomic_exchange(&revoking.is_awaited, false)) {
-		sem_post(&revoking.has_come);
-		sem_wait(&revoking.may_go);
-	}
+	moment_pass();
 	return __real_tickets_revoke(tickets, session);
 }
 
@@ -309,19 +299,17 @@ static void test_a_ticket_redeemed_at_the_last_moment(void **state)
 	pthread_t thread;
 
 	(void)state;
-	sem_init(&revoking.has_come, 0, 0);
-	sem_init(&revoking.may_go, 0, 0);
 	cluster_open(&cluster, 1);
 	data_client_open(&client);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
 	assert_int_equal(get_ticket(&cluster, SESSION, &late), 0);
-	revoking.is_awaited = true;
+	moment_open();
 	assert_int_equal(pthread_create(&thread, NULL, end_session, &cluster.manager), 0);
-	sem_wait(&revoking.has_come);
+	moment_await();
 	assert_int_equal(
 		data_client_connect(&client, cluster.manager.data[0], &ticket, sizeof(ticket)), 0);
-	sem_post(&revoking.may_go);
+	moment_close();
 	pthread_join(thread, &failed);
 	assert_null(failed);
 	data_client_await_closed(&cluster.data);
@@ -330,8 +318,6 @@ static void test_a_ticket_redeemed_at_the_last_moment(void **state)
 		data_client_connect(&client, cluster.manager.data[0], &late, sizeof(late)), 0);
 	data_client_close(&client);
 	cluster_close(&cluster);
-	sem_destroy(&revoking.has_come);
-	sem_destroy(&revoking.may_go);
 }
 
 /* ---- Transports that do not keep to their keys */

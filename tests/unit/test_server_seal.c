@@ -18,7 +18,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "group.h"
+#include "moment.h"
 #include "server/seal.h"
+#include "server/tickets.h"
 #include "server_cluster.h"
 
 #define BLOCK ((uint64_t)CHECKSUM_BLOCK)
@@ -236,6 +238,52 @@ static void test_who_connects_hears_of_it(void **state)
 	cluster_close(&sealing.cluster);
 }
 
+/* ---- The order of things */
+
+int __real_tickets_note_seal(struct tickets *tickets, uint64_t namespace);
+int __wrap_tickets_note_seal(struct tickets *tickets, uint64_t namespace);
+
+int __wrap_tickets_note_seal(struct tickets *tickets, uint64_t namespace)
+{
+	moment_pass();
+	return __real_tickets_note_seal(tickets, namespace);
+}
+
+static void *seal_it(void *argument)
+{
+	struct sealing *sealing = argument;
+	const struct seal_move move = move_of(sealing);
+
+	return seal(&sealing->cluster, NAMESPACE, &move) == 0 ? NULL : argument; /* it has failed */
+}
+
+/* Who connects before that is noted, and so does not hear of it, is cut off before the copy is made. */
+static void test_who_connects_at_the_last_moment(void **state)
+{
+	struct rpc_ticket ticket;
+	struct data_client late;
+	struct sealing sealing;
+	pthread_t thread;
+	void *failed;
+
+	(void)state;
+	sealing_open(&sealing);
+	data_client_open(&late);
+	assert_int_equal(get_ticket(&sealing.cluster, SESSION, &ticket), 0);
+	moment_open();
+	assert_int_equal(pthread_create(&thread, NULL, seal_it, &sealing), 0);
+	moment_await();
+	assert_int_equal(data_client_connect(&late, sealing.cluster.manager.data[0], &ticket,
+					     sizeof(ticket)),
+			 0);
+	moment_close();
+	pthread_join(thread, &failed);
+	assert_null(failed);
+	data_client_await_closed(&late);
+	data_client_close(&late);
+	cluster_close(&sealing.cluster);
+}
+
 #define EXPECT_REFUSED(status, ...)                                                  \
 	do {                                                                         \
 		struct seal_move bad = move_of(&sealing);                            \
@@ -362,6 +410,7 @@ TEST_GROUP(server_seal)
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_nobody_writes_it),
 		cmocka_unit_test(test_who_connects_hears_of_it),
+		cmocka_unit_test(test_who_connects_at_the_last_moment),
 		cmocka_unit_test(test_impossible),
 		cmocka_unit_test(test_lives_of_sealed_extents),
 		cmocka_unit_test(test_waits_for_who_is_at_it),
