@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -68,6 +69,61 @@ int fabric_address_resolve(const char *what, const char *text, bool is_passive,
 	out->length = found->ai_addrlen;
 	freeaddrinfo(found);
 	return 0;
+}
+
+/* The bytes of the host. */
+static const uint8_t *host_of(const struct sockaddr_storage *address, size_t *length)
+{
+	if (address->ss_family == AF_INET6) {
+		*length = sizeof(struct in6_addr);
+		return ((const struct sockaddr_in6 *)address)->sin6_addr.s6_addr;
+	}
+	*length = sizeof(struct in_addr);
+	return (const uint8_t *)&((const struct sockaddr_in *)address)->sin_addr;
+}
+
+bool fabric_address_is_loopback(const struct sockaddr_storage *address)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0.0.0.0 */
+	size_t length;
+	const uint8_t *host = host_of(address, &length);
+
+	if (address->ss_family != AF_INET6)
+		return host[0] == 127;
+	return memcmp(host, &in6addr_loopback, length) == 0 ||
+	       (memcmp(host, mapped, sizeof(mapped)) == 0 && host[sizeof(mapped)] == 127);
+}
+
+int fabric_address_compare_hosts(const struct sockaddr_storage *left,
+				 const struct sockaddr_storage *right)
+{
+	size_t length;
+	const uint8_t *host = host_of(left, &length);
+
+	if (left->ss_family != right->ss_family)
+		return left->ss_family < right->ss_family ? -1 : 1;
+	return memcmp(host, host_of(right, &length), length);
+}
+
+/* Whoever sends to himself does so from where he sends to. Connecting a datagram socket sends nothing. */
+bool fabric_address_is_here(const struct fabric_address *address)
+{
+	struct sockaddr_storage source = {0}, peer = {0};
+	socklen_t source_length = sizeof(source), peer_length = sizeof(peer);
+	bool is_here;
+	int fd;
+
+	if (fabric_address_is_loopback(&address->storage))
+		return true;
+	fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	is_here = connect(fd, (const struct sockaddr *)&address->storage, address->length) == 0 &&
+		  getsockname(fd, (struct sockaddr *)&source, &source_length) == 0 &&
+		  getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 &&
+		  fabric_address_compare_hosts(&source, &peer) == 0;
+	close(fd);
+	return is_here;
 }
 
 void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MAX])

@@ -15,6 +15,12 @@
 
 static const struct fabric_ops *const transports[] = {&tcp_ops, &local_ops, &ofi_verbs_ops};
 
+/* tcp alone has sockets of its own. */
+int fabric_congestion_check(const char *name, char *problem, size_t size)
+{
+	return tcp_congestion_check(name, problem, size);
+}
+
 int fabric_open_at(const char *transport, const char *address, struct fabric **out)
 {
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {

@@ -30,10 +30,11 @@
 #include "base/counter.h"
 #include "base/hold.h"
 
-#define FABRIC_ADDRESS_MAX 64 /* bytes of a printed address, final 0 included   */
-#define FABRIC_PRIVATE_MAX 48 /* bytes of private data every transport can carry */
-#define FABRIC_IOV_MAX	   4  /* local pieces of one transfer                    */
-#define FABRIC_RECEIVE_MAX 8  /* receives that may be posted on one endpoint     */
+#define FABRIC_ADDRESS_MAX    64 /* bytes of a printed address, final 0 included   */
+#define FABRIC_PRIVATE_MAX    48 /* bytes of private data every transport can carry */
+#define FABRIC_IOV_MAX	      4	 /* local pieces of one transfer                    */
+#define FABRIC_RECEIVE_MAX    8	 /* receives that may be posted on one endpoint     */
+#define FABRIC_CONGESTION_MAX 16 /* bytes of a congestion control's name, final 0 included */
 /* Of an operation. The value above it means to libfabric's verbs that no completion is wanted. */
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
@@ -152,6 +153,10 @@ struct fabric {
 	struct fabric_attributes attributes;
 	/* What the fabric is opened with. The endpoints that connect are in it. */
 	struct fabric_domain *domain;
+	/* Which congestion control our end uses of connections that are made, and listeners that are opened, from then on:
+	 * "auto", which NULL is, too, "system", or a name that fabric_congestion_check() lets pass. Set by whoever has opened
+	 * the fabric, and stays his. Transports without a choice do not look at it. */
+	const char *congestion;
 };
 struct fabric_domain {
 	struct fabric *fabric;
@@ -220,6 +225,9 @@ struct fabric_ops {
 	 * transport does not let strangers keep anything open. */
 	size_t (*listener_sweep)(struct fabric_listener *listener,
 				 const struct fabric_patience *patience);
+	/* Which congestion control those have at first who connect, as the system says. NULL: none. */
+	void (*listener_congestion)(struct fabric_listener *listener,
+				    char out[static FABRIC_CONGESTION_MAX]);
 	/* Starts accepting; FABRIC_CONNECTED follows on the queue. The peer can use the keys of `domain`
 	 * alone. On an error the request is still to be rejected. */
 	int (*accept)(struct fabric_request *request, struct fabric_queue *queue,
@@ -253,6 +261,9 @@ struct fabric_ops {
 	/* Closes at once. Afterwards none of its transfers touches local memory, but what a peer has been given
 	 * of it (memory_deregister, endpoint_end). */
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
+	/* Which congestion control our end uses, as the system says; empty: the connection has ended. NULL: none. */
+	void (*endpoint_congestion)(struct fabric_endpoint *endpoint,
+				    char out[static FABRIC_CONGESTION_MAX]);
 
 	/* Gets ready what transfers with a key will need, so that the first is like all others: 0 when it is, -EAGAIN
 	 * while it is on its way (poll, then again); an error: the connection has ended. NULL: nothing is
@@ -310,6 +321,10 @@ struct fabric_ops {
 
 /* Opens a transport by name, at an address or at any. -EINVAL: no such transport, or no address. */
 int fabric_open_at(const char *transport, const char *address, struct fabric **out);
+
+/* Whether `name` may be the setting `congestion` of fabrics here. -EINVAL: no, and `problem` says why and what to do, as
+ * the end of a sentence. */
+int fabric_congestion_check(const char *name, char *problem, size_t size);
 
 static inline int fabric_open(const char *transport, struct fabric **out)
 {
@@ -392,6 +407,15 @@ static inline size_t fabric_listener_sweep(struct fabric_listener *listener,
 	return ops->listener_sweep ? ops->listener_sweep(listener, patience) : 0;
 }
 
+/* Empty: none. */
+static inline void fabric_listener_congestion(struct fabric_listener *listener,
+					      char out[static FABRIC_CONGESTION_MAX])
+{
+	out[0] = '\0';
+	if (listener->fabric->ops->listener_congestion)
+		listener->fabric->ops->listener_congestion(listener, out);
+}
+
 static inline int fabric_accept(struct fabric_request *request, struct fabric_queue *queue,
 				struct fabric_domain *domain, void *owner,
 				struct fabric_endpoint **out)
@@ -459,6 +483,17 @@ static inline int fabric_connect(struct fabric_queue *queue, const char *address
 static inline void fabric_endpoint_close(struct fabric_endpoint *endpoint)
 {
 	endpoint->queue->fabric->ops->endpoint_close(endpoint);
+}
+
+/* Empty: none. */
+static inline void fabric_endpoint_congestion(struct fabric_endpoint *endpoint,
+					      char out[static FABRIC_CONGESTION_MAX])
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	out[0] = '\0';
+	if (ops->endpoint_congestion)
+		ops->endpoint_congestion(endpoint, out);
 }
 
 static inline int fabric_prepare(struct fabric_endpoint *endpoint, uint64_t key)

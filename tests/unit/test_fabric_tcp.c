@@ -5,12 +5,14 @@
  * nobody else's trouble.
  */
 #include <errno.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -469,6 +471,191 @@ static void writes_both_ways_at_full_depth(void **state)
 	free(theirs);
 }
 
+/* ---- Congestion control */
+
+#define BBR "bbr" /* and what its successors' names begin with */
+
+static void congestion_of(int fd, char out[static FABRIC_CONGESTION_MAX])
+{
+	socklen_t length = FABRIC_CONGESTION_MAX;
+
+	memset(out, 0, FABRIC_CONGESTION_MAX);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out, &length), 0);
+}
+
+/* What a socket has after it was offered some names: the first that it may have, else the system's. */
+static void offer(const char *const *names, unsigned nr_names,
+		  char out[static FABRIC_CONGESTION_MAX])
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	for (unsigned i = 0; i < nr_names; i++) {
+		if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i],
+			       (socklen_t)strlen(names[i])) == 0)
+			break;
+	}
+	congestion_of(fd, out);
+	close(fd);
+}
+
+/* What "auto" is on this machine, for this thread, between two ends that are both here. */
+static void expect_auto(char out[static FABRIC_CONGESTION_MAX])
+{
+	static const char *const instead[] = {"cubic", "reno"};
+
+	offer(NULL, 0, out);
+	if (strncmp(out, BBR, strlen(BBR)) == 0)
+		offer(instead, 2, out);
+}
+
+/* A connection between two ends with settings of their own; what the kernel says of their sockets. */
+static void expect_congestion(struct client *client, const char *address, const char *settings[2],
+			      const char *expected[2])
+{
+	char name[FABRIC_CONGESTION_MAX], told[FABRIC_CONGESTION_MAX];
+	struct fabric_endpoint *ends[2];
+	struct target other;
+
+	target_open(&other, any_port());
+	fabric_listener_close(other.listener);
+	client->fabric->congestion = settings[0];
+	other.fabric->congestion = settings[1];
+	assert_int_equal(fabric_listen(other.fabric, address, &other.listener), 0);
+	connect_pair(client, &other, &ends[0], &ends[1]);
+	for (unsigned i = 0; i < 2; i++) {
+		congestion_of(tcp_container(ends[i], struct tcp_endpoint)->fd, name);
+		assert_string_equal(name, expected[i]);
+		fabric_endpoint_congestion(ends[i], told);
+		assert_string_equal(told, name);
+		fabric_endpoint_close(ends[i]);
+	}
+	client->fabric->congestion = NULL;
+	target_close(&other);
+}
+
+static void uses_the_congestion_control_of_its_choice(void **state)
+{
+	char own[FABRIC_CONGESTION_MAX], system[FABRIC_CONGESTION_MAX],
+		other[FABRIC_CONGESTION_MAX];
+	struct client *client = *state;
+	const char *const wish = "reno";
+
+	expect_auto(own);
+	offer(NULL, 0, system);
+	offer(&wish, 1, other);
+	for (unsigned i = 0; i < 2; i++) {
+		const char *const address = i ? "0.0.0.0:0" : "127.0.0.1:0";
+
+		expect_congestion(client, address, (const char *[]){NULL, "auto"},
+				  (const char *[]){own, own});
+		expect_congestion(client, address, (const char *[]){"system", "system"},
+				  (const char *[]){system, system});
+		expect_congestion(client, address, (const char *[]){"system", other},
+				  (const char *[]){system, other});
+		expect_congestion(client, address, (const char *[]){other, "auto"},
+				  (const char *[]){other, own});
+	}
+}
+
+/* Has this thread do without a capability, or have it back. */
+static void set_net_admin(bool is_wanted)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	if (is_wanted)
+		data[0].effective |= data[0].permitted & 1U << CAP_NET_ADMIN;
+	else
+		data[0].effective &= ~(1U << CAP_NET_ADMIN);
+	assert_int_equal(syscall(SYS_capset, &header, data), 0);
+}
+
+static bool is_in_list(const char *path, const char *name)
+{
+	char list[512] = "", *rest = list, *word;
+	FILE *file = fopen(path, "re");
+
+	assert_non_null(file);
+	assert_non_null(fgets(list, sizeof(list), file));
+	fclose(file);
+	while ((word = strsep(&rest, " \n"))) {
+		if (strcmp(word, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void takes_what_it_may_without_privilege(void **state)
+{
+	char own[FABRIC_CONGESTION_MAX], problem[256];
+	bool is_restricted =
+		is_in_list("/proc/sys/net/ipv4/tcp_available_congestion_control", "cubic") &&
+		!is_in_list("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "cubic");
+
+	set_net_admin(false);
+	expect_auto(own);
+	expect_congestion(*state, "127.0.0.1:0", (const char *[]){NULL, NULL},
+			  (const char *[]){own, own});
+	if (is_restricted) {
+		assert_int_equal(fabric_congestion_check("cubic", problem, sizeof(problem)),
+				 -EINVAL);
+		assert_non_null(strstr(problem, "'cubic' takes privilege here; "));
+		assert_non_null(strstr(problem, "net.ipv4.tcp_allowed_congestion_control"));
+	}
+	set_net_admin(true);
+}
+
+static void refuses_congestion_control_that_is_not_there(void **state)
+{
+	static const char *const good[] = {"auto", "system", "reno"};
+	static const char *const bad[] = {"", "no-pigeon-has-one", "re no", "reno\n",
+					  "r\xc3\xa9no"};
+	struct client *client = *state;
+	struct fabric_listener *listener;
+	struct fabric_endpoint *endpoint;
+	char problem[256];
+
+	for (unsigned i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_int_equal(fabric_congestion_check(good[i], problem, sizeof(problem)), 0);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(fabric_congestion_check(bad[i], problem, sizeof(problem)),
+				 -EINVAL);
+		assert_non_null(strstr(problem, "is no name of a congestion control; use auto, "));
+	}
+	assert_int_equal(fabric_congestion_check("pigeon", problem, sizeof(problem)), -EINVAL);
+	assert_non_null(strstr(problem, "'pigeon' is not available here; "));
+	assert_non_null(strstr(problem, "modprobe tcp_pigeon"));
+	assert_non_null(strstr(problem, " reno"));
+	client->fabric->congestion = "pigeon";
+	assert_int_equal(fabric_listen(client->fabric, any_port(), &listener), -ENOENT);
+	assert_int_equal(fabric_connect(client->queue, client->target.listener->address, NULL, 0,
+					NULL, &endpoint),
+			 -ENOENT);
+}
+
+static void knows_which_addresses_are_here(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_loopback;
+	} cases[] = {
+		{"127.0.0.1:1", true},		 {"127.9.8.7:1", true},	 {"[::1]:1", true},
+		{"[::ffff:127.0.0.1]:1", true},	 {"192.0.2.1:1", false}, {"[2001:db8::1]:1", false},
+		{"[::ffff:192.0.2.1]:1", false},
+	};
+	struct fabric_address address;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(fabric_address_resolve("try", cases[i].text, false, &address), 0);
+		assert_int_equal(fabric_address_is_loopback(&address.storage),
+				 cases[i].is_loopback);
+		assert_int_equal(fabric_address_is_here(&address), cases[i].is_loopback);
+	}
+}
+
 TEST_GROUP(fabric_tcp)
 {
 #define WITH_TARGET(test) cmocka_unit_test_setup_teardown(test, client_setup, client_teardown)
@@ -486,6 +673,10 @@ TEST_GROUP(fabric_tcp)
 		WITH_TARGET(takes_messages_that_fit),
 		WITH_TARGET(hears_of_the_end_behind_a_message),
 		WITH_TARGET(writes_both_ways_at_full_depth),
+		WITH_TARGET(uses_the_congestion_control_of_its_choice),
+		WITH_TARGET(takes_what_it_may_without_privilege),
+		WITH_TARGET(refuses_congestion_control_that_is_not_there),
+		cmocka_unit_test(knows_which_addresses_are_here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,11 @@ static int start_connecting(struct tcp_endpoint *endpoint, const struct fabric_a
 	if (endpoint->fd < 0)
 		return -errno;
 	set_socket_options(endpoint->fd);
+	status = tcp_congestion_connect(endpoint->fd, queue->base.fabric->congestion, peer);
+	if (status != 0) {
+		close(endpoint->fd);
+		return status;
+	}
 	is_refused =
 		connect(endpoint->fd, (const struct sockaddr *)&peer->storage, peer->length) != 0 &&
 		errno != EINPROGRESS;
@@ -167,6 +172,7 @@ int tcp_accept(struct fabric_request *request, struct fabric_queue *base,
 		return error_code(-ENOMEM);
 	endpoint->fd = tcp_request_take(request);
 	set_socket_options(endpoint->fd);
+	tcp_congestion_accept(endpoint->fd, base->fabric->congestion);
 	endpoint->state = TCP_IS_CONNECTED;
 	status = tcp_queue_add(queue, endpoint);
 	if (status != 0) {
@@ -310,6 +316,11 @@ void tcp_endpoint_close(struct fabric_endpoint *base)
 	tcp_endpoint_break(endpoint);
 	tcp_queue_remove(queue, endpoint);
 	free(endpoint);
+}
+
+void tcp_endpoint_congestion(struct fabric_endpoint *base, char out[static FABRIC_CONGESTION_MAX])
+{
+	tcp_congestion_get(tcp_container(base, struct tcp_endpoint)->fd, out);
 }
 
 /* ---- Posting */

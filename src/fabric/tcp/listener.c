@@ -256,25 +256,12 @@ void tcp_reject(struct fabric_listener *base, struct fabric_request *request)
 
 /* ---- Sweeping */
 
-static int compare_hosts(const struct tcp_stranger *left, const struct tcp_stranger *right)
-{
-	if (left->address.ss_family != right->address.ss_family)
-		return left->address.ss_family < right->address.ss_family ? -1 : 1;
-	if (left->address.ss_family == AF_INET6)
-		return memcmp(&((const struct sockaddr_in6 *)&left->address)->sin6_addr,
-			      &((const struct sockaddr_in6 *)&right->address)->sin6_addr,
-			      sizeof(struct in6_addr));
-	return memcmp(&((const struct sockaddr_in *)&left->address)->sin_addr,
-		      &((const struct sockaddr_in *)&right->address)->sin_addr,
-		      sizeof(struct in_addr));
-}
-
 /* By host, the longest there first. */
 static int compare_turns(const void *a, const void *b)
 {
 	const struct tcp_stranger *left = *(struct tcp_stranger *const *)a;
 	const struct tcp_stranger *right = *(struct tcp_stranger *const *)b;
-	int order = compare_hosts(left, right);
+	int order = fabric_address_compare_hosts(&left->address, &right->address);
 
 	return order != 0 ? order : (left->since > right->since) - (left->since < right->since);
 }
@@ -300,7 +287,8 @@ static size_t host_end(struct tcp_stranger *const *sorted, size_t nr, size_t beg
 {
 	size_t end = begin + 1;
 
-	while (end < nr && compare_hosts(sorted[begin], sorted[end]) == 0)
+	while (end < nr &&
+	       fabric_address_compare_hosts(&sorted[begin]->address, &sorted[end]->address) == 0)
 		end++;
 	return end;
 }
@@ -332,6 +320,7 @@ static int open_socket(struct tcp_listener *listener, const struct fabric_addres
 	struct sockaddr_storage name = {0};
 	socklen_t length = sizeof(name);
 	const int one = 1;
+	int status;
 
 	listener->fd =
 		socket(local->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -339,6 +328,10 @@ static int open_socket(struct tcp_listener *listener, const struct fabric_addres
 		return -errno;
 	/* A port whose last connections are only being forgotten is free; one that is listened on is not. */
 	setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	status = tcp_congestion_listen(listener->fd, listener->base.fabric->congestion,
+				       &local->storage);
+	if (status != 0)
+		return status;
 	if (bind(listener->fd, (const struct sockaddr *)&local->storage, local->length) != 0 ||
 	    listen(listener->fd, BACKLOG) != 0 ||
 	    getsockname(listener->fd, (struct sockaddr *)&name, &length) != 0)
@@ -413,6 +406,11 @@ void tcp_listener_close(struct fabric_listener *base)
 	close_descriptors(listener);
 	pthread_mutex_destroy(&listener->lock);
 	free(listener);
+}
+
+void tcp_listener_congestion(struct fabric_listener *base, char out[static FABRIC_CONGESTION_MAX])
+{
+	tcp_congestion_get(tcp_container(base, struct tcp_listener)->fd, out);
 }
 
 int tcp_listener_fd(struct fabric_listener *base)

@@ -9,6 +9,7 @@
  *   stream.c    sending and receiving frames
  *   queue.c     polling, events, sleeping
  *   listener.c  strangers, and their requests
+ *   congestion.c  which congestion control sockets use
  *
  * A connection is one socket. Each end may read and write the other's registered memory: it sends requests,
  * whose replies come in the same order, so it keeps them in a ring. Whoever is asked checks everything a
@@ -25,6 +26,7 @@
 #include <sys/uio.h>
 #include <urcu/list.h>
 
+#include "fabric/address.h"
 #include "fabric/fabric.h"
 #include "fabric/keys.h"
 #include "fabric/tcp/wire.h"
@@ -202,6 +204,8 @@ int tcp_connect(struct fabric_queue *queue, const char *address, const void *pri
 int tcp_accept(struct fabric_request *request, struct fabric_queue *queue,
 	       struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 void tcp_endpoint_close(struct fabric_endpoint *endpoint);
+void tcp_endpoint_congestion(struct fabric_endpoint *endpoint,
+			     char out[static FABRIC_CONGESTION_MAX]);
 int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -265,5 +269,15 @@ size_t tcp_listener_sweep(struct fabric_listener *listener, const struct fabric_
 void tcp_reject(struct fabric_listener *listener, struct fabric_request *request);
 /* The socket of a request, which is taken over: the request has nothing any more. */
 int tcp_request_take(struct fabric_request *request);
+void tcp_listener_congestion(struct fabric_listener *listener,
+			     char out[static FABRIC_CONGESTION_MAX]);
+
+/* congestion.c: each on a new socket, with the fabric's setting. -ENOENT, -EPERM: a name that cannot be had. */
+int tcp_congestion_connect(int fd, const char *congestion, const struct fabric_address *peer);
+int tcp_congestion_listen(int fd, const char *congestion, const struct sockaddr_storage *own);
+void tcp_congestion_accept(int fd, const char *congestion);
+/* What the kernel says that the socket uses; empty when it does not. */
+void tcp_congestion_get(int fd, char out[static FABRIC_CONGESTION_MAX]);
+int tcp_congestion_check(const char *name, char *problem, size_t size);
 
 #endif
