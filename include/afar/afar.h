@@ -77,6 +77,10 @@ struct afar_session_options {
 	/* Plain memory that stays registered after transfers of more than 64 KiB, where a transport wants memory
 	 * registered; found again as long as nobody frees or maps it anew. 0: none, registered buffers are better. */
 	uint64_t registration_bytes;
+	/* Congestion control of what is sent over tcp: the name of one of the system's, "system" for what that gives, or "auto":
+	 * the system's too, but cubic, else reno, where that is a bbr and the server is on this machine. NULL:
+	 * $AFAR_CONGESTION, else "auto". */
+	const char *congestion;
 };
 
 /*
@@ -85,7 +89,7 @@ struct afar_session_options {
  * `afar up`, else afar://127.0.0.1. `options` may be NULL. The session is the caller's until
  * afar_session_close(). Starts one thread, which sleeps but for connection events, with all signals
  * blocked.
- * Errors: -EINVAL (malformed URI), -ENOENT or -EACCES (key file), -AFAR_EAUTH (wrong key),
+ * Errors: -EINVAL (malformed URI; a congestion control that is not to be had here), -ENOENT or -EACCES (key file), -AFAR_EAUTH (wrong key),
  * -AFAR_EVERSION, -AFAR_EMANAGER (nobody answers there).
  */
 int afar_session_open(const char *uri, const struct afar_session_options *options,

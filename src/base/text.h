@@ -3,6 +3,11 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
 /* Makes `text` one harmless line: control characters, those of Latin-1 in UTF-8 included, become '?'. */
 static inline void text_clean(char *text)
 {
@@ -13,6 +18,32 @@ static inline void text_clean(char *text)
 			*at = '?';
 		else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
 			at[0] = at[1] = '?';
+	}
+}
+
+/* Whether a list of words with commas between them has this one, of `length` bytes. */
+static inline bool text_has_word(const char *list, const char *word, size_t length)
+{
+	for (; *list; list += *list == ',') {
+		size_t next = strcspn(list, ",");
+
+		if (next == length && memcmp(list, word, length) == 0)
+			return true;
+		list += next;
+	}
+	return false;
+}
+
+/* Adds the words of a list to another, of `size` bytes, those that it has not yet and has room for. */
+static inline void text_merge(char *list, size_t size, const char *words)
+{
+	for (; *words; words += *words == ',') {
+		size_t length = strcspn(words, ","), end = strlen(list);
+
+		if (length > 0 && !text_has_word(list, words, length) && end + length + 2 <= size)
+			snprintf(list + end, size - end, "%s%.*s", end ? "," : "", (int)length,
+				 words);
+		words += length;
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "client/session.h"
 
 #define PATHS_MAX 64U /* that the manager takes */
@@ -156,6 +157,14 @@ void path_count_open(struct afar_session *session, struct path_count *count, uin
 	pthread_mutex_unlock(&session->lock);
 }
 
+void path_count_congestion(struct afar_session *session, struct path_count *count,
+			   const char *congestion)
+{
+	pthread_mutex_lock(&session->lock);
+	snprintf(count->congestion, sizeof(count->congestion), "%s", congestion);
+	pthread_mutex_unlock(&session->lock);
+}
+
 /* ---- Windows */
 
 void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began)
@@ -292,6 +301,7 @@ static void sum_path(struct use *use, const struct path_count *count)
 		cds_list_add_tail(&sum->node, &use->path_list);
 	}
 	add_path_count(sum, count);
+	text_merge(sum->congestion, sizeof(sum->congestion), count->congestion);
 }
 
 static void sum_up(struct afar_session *session, struct use *use)
@@ -361,6 +371,7 @@ static void fill(struct use *use)
 		afar__path_use__init(&use->paths[i]);
 		use->paths[i].server = sum->server;
 		use->paths[i].transport = sum->transport;
+		use->paths[i].congestion = sum->congestion;
 		use->paths[i].bytes_read = counter_get(&sum->bytes[0]);
 		use->paths[i].bytes_written = counter_get(&sum->bytes[1]);
 		use->path_pointers[i] = &use->paths[i];

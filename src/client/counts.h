@@ -56,6 +56,8 @@ struct path_count {
 	uint64_t server;
 	char transport[FABRIC_TRANSPORT_MAX];
 	struct counter bytes[2]; /* read, written */
+	char congestion
+		[FABRIC_CONGESTIONS_MAX]; /* of its connections; empty: none, or it is gone */
 };
 
 /*
@@ -91,6 +93,9 @@ void counts_close(struct afar_session *session, struct counts *counts);
 void path_count_open(struct afar_session *session, struct path_count *count, uint64_t server,
 		     const char *transport);
 void path_count_close(struct afar_session *session, struct path_count *count);
+/* Its connections use these, several with commas between them. */
+void path_count_congestion(struct afar_session *session, struct path_count *count,
+			   const char *congestion);
 
 /* False: there is no memory. */
 bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths);

@@ -95,6 +95,7 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, const cha
 	int status = fabric_open_at(transport, address, &fabric);
 
 	if (!status) {
+		fabric->congestion = fabrics->congestion;
 		status = register_all(fabrics, fabric, number);
 		if (!status)
 			status = watch(fabrics, fabric);

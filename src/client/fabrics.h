@@ -26,7 +26,8 @@
 struct fabrics {
 	struct rpc_loop
 		*loop; /* the session's: its thread sees which servers have died. NULL: none does */
-	pthread_mutex_t lock; /* guards all below, but what is behind nr_open */
+	const char *congestion; /* of all, as fabric.congestion; stays */
+	pthread_mutex_t lock;	/* guards all below, but what is behind nr_open */
 	struct {
 		char transport[FABRIC_TRANSPORT_MAX];
 		struct fabric *fabric; /* NULL: it could not be opened, which is not tried again */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "client/queue.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
@@ -323,6 +324,17 @@ static int path_start(struct afar_queue *queue, struct path *path, const struct 
 	return ret;
 }
 
+static void note_congestion(struct afar_queue *queue, struct path *path)
+{
+	char all[FABRIC_CONGESTIONS_MAX] = "", name[FABRIC_CONGESTION_MAX];
+
+	for (uint32_t i = 0; i < path->nr_lanes; i++) {
+		fabric_endpoint_congestion(path->lanes[i].endpoint, name);
+		text_merge(all, sizeof(all), name);
+	}
+	path_count_congestion(queue->session, &path->count, all);
+}
+
 static int path_wait(struct afar_queue *queue, struct path *path, const struct lane_group *group,
 		     uint64_t deadline)
 {
@@ -337,9 +349,10 @@ static int path_wait(struct afar_queue *queue, struct path *path, const struct l
 		}
 		queue_sleep(queue, deadline);
 	}
-	return path->state == PATH_UP
-		       ? 0
-		       : fail_lane(path, group->lanes[0], "it does not accept connections");
+	if (path->state != PATH_UP)
+		return fail_lane(path, group->lanes[0], "it does not accept connections");
+	note_congestion(queue, path);
+	return 0;
 }
 
 /* A server that takes memory away closes what it has of the session, a connection that is only being made

@@ -453,6 +453,20 @@ static int set_path(struct afar_session *session, const char *path)
 	return 0;
 }
 
+static int set_congestion(struct afar_session *session, const char *congestion)
+{
+	const char *environment = getenv("AFAR_CONGESTION");
+	char problem[256];
+
+	if (!congestion)
+		congestion = environment && environment[0] ? environment : "auto";
+	if (fabric_congestion_check(congestion, problem, sizeof(problem)))
+		return error_fail(-EINVAL, "open a session: congestion control %s", problem);
+	snprintf(session->congestion, sizeof(session->congestion), "%s", congestion);
+	session->fabrics.congestion = session->congestion;
+	return 0;
+}
+
 static void apply_options(struct afar_session *session, const struct afar_session_options *options)
 {
 	uint32_t spin_us = options->spin_us ? options->spin_us : DEFAULT_SPIN_US;
@@ -603,6 +617,8 @@ int afar_session_open(const char *uri, const struct afar_session_options *given,
 	ret = uri_parse(uri, &session->uri);
 	if (!ret)
 		ret = set_path(session, options.path);
+	if (!ret)
+		ret = set_congestion(session, options.congestion);
 	if (!ret)
 		ret = load_key(session, &options);
 	if (!ret)

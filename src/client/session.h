@@ -47,7 +47,8 @@ struct afar_session {
 	uint64_t spin_ns;
 
 	struct rpc_loop *loop;
-	char path[FABRIC_TRANSPORT_MAX]; /* the only transport to go by; empty: any */
+	char path[FABRIC_TRANSPORT_MAX];	/* the only transport to go by; empty: any */
+	char congestion[FABRIC_CONGESTION_MAX]; /* of data connections at this end */
 	struct fabrics fabrics;
 	struct segment_cache *segments;		  /* of mappings and buffers */
 	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */

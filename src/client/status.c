@@ -30,6 +30,11 @@ static json_t *number_if(bool is_known, uint64_t value)
 	return is_known ? number(value) : json_null();
 }
 
+static json_t *text_if(const char *value)
+{
+	return *value ? text(value) : json_null();
+}
+
 static json_t *hexadecimal(uint64_t value)
 {
 	return json_sprintf("%016llx", (unsigned long long)value);
@@ -73,14 +78,15 @@ static json_t *lane_to_json(const Afar__Lane *lane, bool is_chosen, bool is_up,
 {
 	const char *counted_by = counter_name(report);
 
-	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:s?, s:o, s:o}", "transport",
+	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:s?, s:o, s:o, s:o}", "transport",
 			 text(lane->transport), "address", text(lane->address), "is_chosen",
 			 (int)is_chosen, "state", lane_state(is_up, report), "numa_node",
 			 number_if(report->numa_node > 0, report->numa_node - UINT64_C(1)),
 			 "is_bound", (int)report->is_bound, "nr_connections",
 			 number(report->nr_connections), "counted_by", counted_by, "bytes_in",
 			 number_if(counted_by != NULL, report->bytes_in), "bytes_out",
-			 number_if(counted_by != NULL, report->bytes_out));
+			 number_if(counted_by != NULL, report->bytes_out), "congestion",
+			 text_if(report->congestion));
 }
 
 static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server, bool is_up,
@@ -195,11 +201,12 @@ static json_t *use_to_json(const Afar__SessionUse *use, uint64_t age_ms)
 		json_object_set_new(operations, kinds[i], operation_to_json(use->operations[i]));
 	for (size_t i = 0; i < use->n_paths; i++)
 		json_array_append_new(paths,
-				      json_pack("{s:o, s:o, s:o, s:o}", "server",
+				      json_pack("{s:o, s:o, s:o, s:o, s:o}", "server",
 						number(use->paths[i]->server), "transport",
 						text(use->paths[i]->transport), "bytes_read",
 						number(use->paths[i]->bytes_read), "bytes_written",
-						number(use->paths[i]->bytes_written)));
+						number(use->paths[i]->bytes_written), "congestion",
+						text_if(use->paths[i]->congestion)));
 	return json_pack("{s:o, s:o, s:o}", "age_ms", number(age_ms), "operations", operations,
 			 "paths", paths);
 }

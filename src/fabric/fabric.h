@@ -30,11 +30,12 @@
 #include "base/counter.h"
 #include "base/hold.h"
 
-#define FABRIC_ADDRESS_MAX    64 /* bytes of a printed address, final 0 included   */
-#define FABRIC_PRIVATE_MAX    48 /* bytes of private data every transport can carry */
-#define FABRIC_IOV_MAX	      4	 /* local pieces of one transfer                    */
-#define FABRIC_RECEIVE_MAX    8	 /* receives that may be posted on one endpoint     */
-#define FABRIC_CONGESTION_MAX 16 /* bytes of a congestion control's name, final 0 included */
+#define FABRIC_ADDRESS_MAX     64 /* bytes of a printed address, final 0 included   */
+#define FABRIC_PRIVATE_MAX     48 /* bytes of private data every transport can carry */
+#define FABRIC_IOV_MAX	       4  /* local pieces of one transfer                    */
+#define FABRIC_RECEIVE_MAX     8  /* receives that may be posted on one endpoint     */
+#define FABRIC_CONGESTION_MAX  16 /* bytes of a congestion control's name, final 0 included */
+#define FABRIC_CONGESTIONS_MAX 64 /* bytes of several, with commas between them         */
 /* Of an operation. The value above it means to libfabric's verbs that no completion is wanted. */
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 

@@ -25,6 +25,8 @@
 #define CORE_RECOVERY_NS  ((uint64_t)3000000000) /* after a start: waits so long for known servers */
 
 /* A server's connection and what it said on it. Lives until the server is forgotten. */
+#define CONGESTIONS_MAX 63U /* bytes of the names that one says of a lane, or of a path */
+
 struct live_server {
 	struct cds_list_head node;
 	uint64_t number;
@@ -42,6 +44,7 @@ struct live_server {
 	/* Its last report, but for the lanes; those by their number. */
 	Afar__ServerReport report;
 	Afar__LaneReport lanes[STATE_LANES_MAX];
+	char congestions[STATE_LANES_MAX][CONGESTIONS_MAX + 1]; /* to which they point */
 	size_t nr_lanes;
 	uint64_t reported_at;
 };
@@ -224,7 +227,7 @@ void sessions_close(struct core *core);
 /* ---- servers.c */
 
 core_operation server_report;
-/* Without the message's own fields, which point into it. */
+/* Without what points into the message. */
 static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneReport *report)
 {
 	afar__lane_report__init(out);

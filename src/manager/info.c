@@ -225,6 +225,8 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 
 static bool add_lane_reports(Afar__ServerReport *report, const struct live_server *live)
 {
+	bool is_complete = true;
+
 	report->lanes = calloc(live->nr_lanes + 1, sizeof(*report->lanes));
 	if (report->lanes == NULL)
 		return false;
@@ -235,8 +237,9 @@ static bool add_lane_reports(Afar__ServerReport *report, const struct live_serve
 			return false;
 		lane_report_copy(lane, &live->lanes[i]);
 		report->lanes[report->n_lanes++] = lane;
+		lane->congestion = copy_text(live->lanes[i].congestion, &is_complete);
 	}
-	return true;
+	return is_complete;
 }
 
 static uint64_t age_ms(const struct core *core, uint64_t since)

@@ -495,8 +495,13 @@ void server_take_report(struct core *core, struct live_server *live,
 	live->report = plain;
 	live->reported_at = core_now(core);
 	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;
-	for (size_t i = 0; i < live->nr_lanes; i++)
+	for (size_t i = 0; i < live->nr_lanes; i++) {
 		lane_report_copy(&live->lanes[i], report->lanes[i]);
+		if (!is_printable(report->lanes[i]->congestion, CONGESTIONS_MAX))
+			continue;
+		strcpy(live->congestions[i], report->lanes[i]->congestion);
+		live->lanes[i].congestion = live->congestions[i];
+	}
 }
 
 int server_report(struct core *core, struct session *session, struct event *event)

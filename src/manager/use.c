@@ -43,7 +43,9 @@ static bool is_use_sound(const Afar__SessionUse *use)
 		if (!is_operation_sound(use->operations[i]))
 			return false;
 	for (size_t i = 0; i < use->n_paths; i++)
-		if (!is_printable(use->paths[i]->transport, TRANSPORT_MAX))
+		if (!is_printable(use->paths[i]->transport, TRANSPORT_MAX) ||
+		    (use->paths[i]->congestion[0] != '\0' &&
+		     !is_printable(use->paths[i]->congestion, CONGESTIONS_MAX)))
 			return false;
 	return true;
 }

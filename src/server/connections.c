@@ -51,6 +51,7 @@ struct connection *connection_find(struct progress_thread *thread, uint64_t numb
 
 void connection_close(struct progress_thread *thread, struct connection *connection)
 {
+	congestion_leave(&thread->progress->congestion, connection->congestion);
 	fabric_endpoint_close(connection->endpoint);
 	mover_leave(&thread->mover, &connection->line);
 	mailbox_close(connection->mailbox);
@@ -136,6 +137,8 @@ void connection_adopt(struct progress_thread *thread, struct fabric_request *req
 			  connection->domain->on[progress->options.nr_fabric], connection,
 			  &connection->endpoint) != 0)
 		goto out_number;
+	fabric_endpoint_congestion(connection->endpoint, connection->congestion);
+	congestion_enter(&progress->congestion, connection->congestion);
 	mover_enter(&connection->line, connection->endpoint, connection->number | CONTEXT_MOVE);
 	connection->connect_deadline = clock_deadline_ms(CONNECT_MS);
 	thread->nr_connecting++;

@@ -79,8 +79,10 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 		lanes->nr_lanes++;
 		status = fabric_open_at(options[i].transport, options[i].address,
 					&lanes->fabrics[i]);
-		if (status == 0)
-			status = check_fabric(lanes->fabrics[i], options[i].address, manager);
+		if (status != 0)
+			break;
+		lanes->fabrics[i]->congestion = options[i].congestion;
+		status = check_fabric(lanes->fabrics[i], options[i].address, manager);
 	}
 	if (status == 0)
 		status = domains_open(lanes->fabrics, lanes->nr_lanes, &lanes->domains);
@@ -169,6 +171,11 @@ void lanes_close(struct lanes *lanes)
 
 /* ---- What others ask */
 
+int server_congestion_check(const char *name, char *problem, size_t size)
+{
+	return fabric_congestion_check(name, problem, size);
+}
+
 struct domains *lanes_domains(const struct lanes *lanes)
 {
 	return lanes->domains;
@@ -226,6 +233,7 @@ void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out)
 		.is_bound = lane->is_bound,
 		.link = nic_link(lanes->sysfs, &lane->nic),
 	};
+	progress_congestion(lane->progress, out->congestion);
 	if (lanes->fabrics[i]->attributes.counts_bytes) {
 		out->counted_by = LANE_COUNTED_BY_TRANSPORT;
 		progress_count(lane->progress, &out->bytes_in, &out->bytes_out);

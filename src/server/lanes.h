@@ -62,6 +62,7 @@ struct lane_stat {
 	enum nic_link link;
 	enum lane_counted_by counted_by;
 	uint64_t bytes_in, bytes_out;
+	char congestion[FABRIC_CONGESTIONS_MAX];
 };
 void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out);
 

@@ -353,6 +353,7 @@ int progress_start(const struct progress_options *options, struct progress **out
 	if (!progress)
 		return error_code(-ENOMEM);
 	progress->options = *options;
+	congestion_init(&progress->congestion);
 	progress->threads = calloc(options->nr_threads, sizeof(*progress->threads));
 	if (!progress->threads) {
 		status = error_code(-ENOMEM);
@@ -384,6 +385,7 @@ out_listener:
 out_threads:
 	free(progress->threads);
 out_free:
+	congestion_destroy(&progress->congestion);
 	free(progress);
 	return status;
 }
@@ -396,6 +398,7 @@ void progress_stop(struct progress *progress)
 	door_stop(progress->door);
 	fabric_listener_close(progress->listener);
 	free(progress->threads);
+	congestion_destroy(&progress->congestion);
 	free(progress);
 }
 
@@ -418,6 +421,13 @@ void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_
 		*bytes_in += counter_get(&progress->threads[i].queue->bytes_in);
 		*bytes_out += counter_get(&progress->threads[i].queue->bytes_out);
 	}
+}
+
+void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX])
+{
+	congestion_list(&progress->congestion, out);
+	if (!out[0])
+		fabric_listener_congestion(progress->listener, out);
 }
 
 int progress_closing_new(struct progress *progress, struct progress_closing **out)

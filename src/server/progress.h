@@ -58,6 +58,10 @@ uint32_t progress_nr_connections(const struct progress *progress);
 /* What the transport's queues have counted. */
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);
 
+/* Which congestion control the connections use at this end, several with commas between them; before there are any, those
+ * that come. Empty: the transport has none. */
+void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX]);
+
 /* Closing connections. What may fail is done ahead: -ENOMEM. Then either drop it, or: */
 struct progress_closing;
 int progress_closing_new(struct progress *progress, struct progress_closing **out);

@@ -14,6 +14,7 @@
 
 #include "base/spin.h"
 #include "server/complaint.h"
+#include "server/congestion.h"
 #include "server/door.h"
 #include "server/mailbox.h"
 #include "server/mover.h"
@@ -37,6 +38,7 @@ struct connection {
 	struct domain *domain;	   /* that it is accepted into */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
 	bool is_ending;		   /* its peer has been told to let go */
+	char congestion[FABRIC_CONGESTION_MAX];
 };
 
 enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE };
@@ -84,6 +86,7 @@ struct progress {
 	struct progress_thread *threads;
 	atomic_bool is_stopping;
 	atomic_uint nr_connections;
+	struct congestion congestion;
 	struct complaints rejections, shortages;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collects and compares the numbers of a report. Called by membership; owns nothing. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "memory/huge.h"
@@ -19,8 +20,9 @@ static uint64_t resident_bytes(void)
 	return nr_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void fill_lane(const struct lanes *lanes, unsigned i, Afar__LaneReport *out)
+static void fill_lane(const struct lanes *lanes, unsigned i, struct report *report)
 {
+	Afar__LaneReport *out = &report->lanes[i];
 	struct lane_stat stat;
 
 	lanes_stat(lanes, i, &stat);
@@ -32,6 +34,8 @@ static void fill_lane(const struct lanes *lanes, unsigned i, Afar__LaneReport *o
 	out->counted_by = stat.counted_by;
 	out->bytes_in = stat.bytes_in;
 	out->bytes_out = stat.bytes_out;
+	memcpy(report->congestions[i], stat.congestion, sizeof(stat.congestion));
+	out->congestion = report->congestions[i];
 }
 
 void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct report *report)
@@ -55,7 +59,7 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct rep
 	out->nr_registrations = stat.nr_registrations;
 	out->lanes = report->pointers;
 	for (unsigned i = 0; i < lanes_nr(lanes); i++) {
-		fill_lane(lanes, i, &report->lanes[i]);
+		fill_lane(lanes, i, report);
 		out->lanes[out->n_lanes++] = &report->lanes[i];
 	}
 }

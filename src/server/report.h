@@ -14,6 +14,7 @@ struct report {
 	Afar__ServerReport message;
 	Afar__LaneReport lanes[LANES_MAX];
 	Afar__LaneReport *pointers[LANES_MAX];
+	char congestions[LANES_MAX][FABRIC_CONGESTIONS_MAX];
 };
 
 /* As they are now. */

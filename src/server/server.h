@@ -17,8 +17,9 @@ struct server;
 
 /* A way to the memory. */
 struct server_lane {
-	const char *transport; /* "tcp", "verbs"                           */
-	const char *address;   /* HOST:PORT to listen on; port 0: any      */
+	const char *transport;	/* "tcp", "verbs"                           */
+	const char *address;	/* HOST:PORT to listen on; port 0: any      */
+	const char *congestion; /* as fabric.congestion; stays              */
 };
 
 struct server_options {
@@ -39,6 +40,10 @@ struct server_options {
 	uint64_t stage_bytes; /* buffers of each, for server-driven transfers; 0: direct */
 	const char *sysfs;    /* what tells of network cards; NULL: /sys; stays                */
 };
+
+/* Whether a lane's `congestion` may have this name on this machine. -EINVAL: no, and `problem` says why and what to do, as the
+ * end of a sentence. */
+int server_congestion_check(const char *name, char *problem, size_t size);
 
 /*
  * Starts the server's threads; it keeps trying to join the manager until it is stopped. Errors with a

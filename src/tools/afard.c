@@ -322,6 +322,8 @@ static int start_server(struct daemon *daemon)
 		lanes[i].transport = lane->transport[0] ? lane->transport : config->transport;
 		lanes[i].address = lane->address;
 	}
+	for (unsigned i = 0; i < options.nr_lanes && config->congestion[0]; i++)
+		lanes[i].congestion = config->congestion;
 	return server_start(daemon->loop, &options, &daemon->server);
 }
 

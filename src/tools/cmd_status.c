@@ -91,6 +91,11 @@ static void print_servers(const json_t *servers)
 				continue;
 			putchar(' ');
 			cli_print(text_of(lane, "address"));
+			if (*text_of(lane, "congestion")) {
+				printf(" (");
+				cli_print(text_of(lane, "congestion"));
+				putchar(')');
+			}
 		}
 		putchar('\n');
 	}

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/uri.h"
+#include "server/server.h"
 #include "size.h"
 
 #define MEMORY_MIN   ((uint64_t)2 << 20)
@@ -279,6 +280,13 @@ static int set_stage(struct config *config, const char *value, char problem[PROB
 	return keep_size(&config->stage_bytes, value, problem);
 }
 
+static int set_congestion(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	int rc = server_congestion_check(value, problem, PROBLEM_MAX);
+
+	return rc ? rc : keep_text(config->congestion, sizeof(config->congestion), value, problem);
+}
+
 static int set_ready_fd(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	uint32_t fd = 0;
@@ -328,6 +336,9 @@ static const struct setting settings[] = {
 	{"stage", "server", "SIZE",
 	 "buffers of each, to stage server-driven transfers through (default: none, direct)",
 	 set_stage},
+	{"congestion", "server", "NAME",
+	 "congestion control of what it sends over tcp: auto (default), system, or a name",
+	 set_congestion},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",
 	 set_ready_fd},
 };

@@ -16,8 +16,9 @@ enum role {
 	ROLE_ALL = ROLE_MANAGER | ROLE_SERVER,
 };
 
-#define CONFIG_LANES_MAX     8
-#define CONFIG_TRANSPORT_MAX 16
+#define CONFIG_LANES_MAX      8
+#define CONFIG_TRANSPORT_MAX  16
+#define CONFIG_CONGESTION_MAX 16
 
 struct config_lane {
 	char transport[CONFIG_TRANSPORT_MAX]; /* empty: the server's */
@@ -41,6 +42,7 @@ struct config {
 	unsigned nr_progress;
 	uint32_t spin_us;
 	uint64_t stage_bytes;
+	char congestion[CONFIG_CONGESTION_MAX]; /* empty: auto */
 	uint32_t lease_ms;
 	enum log_level log_level;
 	int ready_fd; /* -1: none */

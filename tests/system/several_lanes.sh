@@ -10,7 +10,7 @@ start_daemon both --role server --data "$scratch/both" --name both --data-listen
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M
 start_server single
 "$AFAR" status >status.out
-grep -q "both .* \*tcp 127.0.0.1:[0-9]* \*tcp 127.0.0.2:[0-9]*" status.out || fail "status: $(cat status.out)"
+grep -q "both .* \*tcp 127.0.0.1:[0-9]* ([a-z0-9_-]*) \*tcp 127.0.0.2:[0-9]* (" status.out || fail "status: $(cat status.out)"
 
 "$AFAR" ns create striped --width 2 --stripe 64K
 "$AFAR" ns create other --width 1

@@ -154,7 +154,7 @@ Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_key_revoke(const char *name);
 
-/* Of a server whose first lane has taken in so many bytes. */
+/* Of a server with two lanes, of which the first has taken in so many bytes, and the second says what would act on a terminal. */
 Afar__Reply *answer_look(uint64_t bytes_in);
 
 /* Creates a namespace and returns its number. */

@@ -209,10 +209,13 @@ Afar__Reply *answer_look(uint64_t bytes_in)
 
 	reply->server_report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
 	reply->result_case = AFAR__REPLY__RESULT_SERVER_REPORT;
-	reply->server_report->lanes = calloc(1, sizeof(*reply->server_report->lanes));
-	reply->server_report->lanes[0] = MESSAGE_NEW(afar__lane_report, Afar__LaneReport);
+	reply->server_report->lanes = calloc(2, sizeof(*reply->server_report->lanes));
+	for (unsigned i = 0; i < 2; i++) {
+		reply->server_report->lanes[i] = MESSAGE_NEW(afar__lane_report, Afar__LaneReport);
+		reply->server_report->lanes[i]->congestion = strdup(i ? "\033[2J" : "cubic");
+	}
 	reply->server_report->lanes[0]->counted_by = 1;
 	reply->server_report->lanes[0]->bytes_in = bytes_in;
-	reply->server_report->n_lanes = 1;
+	reply->server_report->n_lanes = 2;
 	return reply;
 }

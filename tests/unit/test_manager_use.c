@@ -27,6 +27,7 @@ static void make_answer(void)
 		afar__path_use__init(&paths[i]);
 		paths[i].server = i;
 		paths[i].transport = (char *)"tcp";
+		paths[i].congestion = (char *)"cubic";
 		path_pointers[i] = &paths[i];
 	}
 	for (size_t i = 0; i <= HISTOGRAM_BUCKETS; i++) {
@@ -69,6 +70,7 @@ static void test_figures_are_asked_for_and_shown(void **state)
 	struct fake_client client;
 	Afar__Reply *reply;
 	Afar__SessionStatus *session;
+	Afar__LaneReport **lanes;
 
 	(void)state;
 	client_open(&fixture, &client);
@@ -90,8 +92,12 @@ static void test_figures_are_asked_for_and_shown(void **state)
 	assert_int_equal(session->use->operations[0]->nr, 7);
 	assert_int_equal(session->use->operations[0]->n_counts, 3);
 	assert_int_equal(session->use->n_paths, 2);
+	assert_string_equal(session->use->paths[1]->congestion, "cubic");
 	assert_int_equal(session->use_age_ms, 0);
-	assert_int_equal(reply->cluster_status->servers[0]->report->lanes[0]->bytes_in, 12345);
+	lanes = reply->cluster_status->servers[0]->report->lanes;
+	assert_int_equal(lanes[0]->bytes_in, 12345);
+	assert_string_equal(lanes[0]->congestion, "cubic");
+	assert_string_equal(lanes[1]->congestion, "");
 	assert_int_equal(reply->cluster_status->n_principals, 2);
 	assert_int_equal(reply->cluster_status->nr_sessions, 1);
 	assert_int_equal(reply->cluster_status->lease_ms, FIXTURE_LEASE_MS);
@@ -110,15 +116,16 @@ static void test_figures_are_asked_for_and_shown(void **state)
 static void test_malformed_figures_are_dropped(void **state)
 {
 	struct fake_client client;
-	char *longest = calloc(1, 30000);
+	char *longest = calloc(1, 30000), long_list[65] = "";
 	ProtobufCMessageUnknownField unknown = {.tag = 99,
 						.wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED};
 	size_t nr_shown;
 
 	(void)state;
 	assert_non_null(longest);
+	memset(long_list, 'c', sizeof(long_list) - 1);
 	client_open(&fixture, &client);
-	for (unsigned wrong = 0; wrong < 9; wrong++) {
+	for (unsigned wrong = 0; wrong < 11; wrong++) {
 		make_answer();
 		switch (wrong) {
 		case 0: /* more buckets than counts */
@@ -150,6 +157,12 @@ static void test_malformed_figures_are_dropped(void **state)
 			unknown.len = 3 + 20000;
 			use.base.unknown_fields = &unknown;
 			use.base.n_unknown_fields = 1;
+			break;
+		case 8: /* what would act on a terminal, elsewhere */
+			paths[1].congestion = (char *)"\033[2J";
+			break;
+		case 9: /* too long a list */
+			paths[1].congestion = long_list;
 			break;
 		default: /* another kind of answer */
 			answer.result_case = AFAR__REPLY__RESULT__NOT_SET;

@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "group.h"
+#include "server/congestion.h"
 #include "server_cluster.h"
 
 /* A second client, which goes by the second lane. */
@@ -90,11 +92,64 @@ static void test_fences_reach_both(void **state)
 	cluster_close(&cluster);
 }
 
+/* Connections come and go; some have none. */
+static void test_lists_congestion_control_in_use(void **state)
+{
+	static const char *const more[] = {"c", "d", "e", "f", "g", "h", "i"};
+	char list[FABRIC_CONGESTIONS_MAX];
+	struct congestion congestion;
+
+	(void)state;
+	congestion_init(&congestion);
+	congestion_list(&congestion, list);
+	assert_string_equal(list, "");
+	congestion_enter(&congestion, "bbr");
+	congestion_enter(&congestion, "");
+	congestion_enter(&congestion, "cubic");
+	congestion_enter(&congestion, "bbr");
+	congestion_leave(&congestion, "bbr");
+	congestion_list(&congestion, list);
+	assert_true(strcmp(list, "bbr,cubic") == 0 || strcmp(list, "cubic,bbr") == 0);
+	congestion_leave(&congestion, "bbr");
+	congestion_leave(&congestion, "");
+	congestion_list(&congestion, list);
+	assert_string_equal(list, "cubic");
+
+	/* More than it has places for: those are left out, and do not take others' when they go. */
+	for (unsigned i = 0; i < 7; i++)
+		congestion_enter(&congestion, more[i]);
+	congestion_enter(&congestion, "beyond");
+	congestion_leave(&congestion, "beyond");
+	for (unsigned i = 0; i < 7; i++)
+		congestion_leave(&congestion, more[i]);
+	congestion_list(&congestion, list);
+	assert_string_equal(list, "cubic");
+	congestion_destroy(&congestion);
+}
+
+static void test_merges_lists(void **state)
+{
+	char list[16] = "";
+
+	(void)state;
+	text_merge(list, sizeof(list), "");
+	assert_string_equal(list, "");
+	text_merge(list, sizeof(list), "bbr2");
+	text_merge(list, sizeof(list), "bbr,bbr2,,bbr");
+	assert_string_equal(list, "bbr2,bbr");
+	text_merge(list, sizeof(list), "too-long-a-name,cubic");
+	assert_string_equal(list, "bbr2,bbr,cubic");
+	text_merge(list, sizeof(list), "x");
+	assert_string_equal(list, "bbr2,bbr,cubic");
+}
+
 TEST_GROUP(server_lanes)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_memory_over_both),
 		cmocka_unit_test(test_fences_reach_both),
+		cmocka_unit_test(test_lists_congestion_control_in_use),
+		cmocka_unit_test(test_merges_lists),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
