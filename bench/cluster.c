@@ -233,7 +233,7 @@ static const char *environment(const char *name, const char *otherwise)
 {
 	const char *value = getenv(name);
 
-	return value ? value : otherwise;
+	return value && *value ? value : otherwise;
 }
 
 static void describe_lanes(const struct cluster *cluster, char *out, size_t size)
@@ -259,6 +259,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	char stage[32];
 	char name[24];
 	char lanes[96];
+	char congestion[32];
 	char *const arguments[] = {cluster->program,
 				   "--role",
 				   "server",
@@ -276,6 +277,8 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   lanes,
 				   "--stage",
 				   stage,
+				   "--congestion",
+				   congestion,
 				   "--ready-fd",
 				   "3",
 				   NULL};
@@ -287,6 +290,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
 	snprintf(stage, sizeof(stage), "%llu", (unsigned long long)cluster->stage_bytes);
 	snprintf(name, sizeof(name), "bench-%u", i);
+	snprintf(congestion, sizeof(congestion), "%s", environment("AFAR_CONGESTION", "auto"));
 	return spawn_daemon(cluster, server, arguments);
 }
 

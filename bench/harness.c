@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "congestion.h"
 #include "harness.h"
 #include "process.h"
 
@@ -204,6 +205,7 @@ static int run_suite(const struct request *request)
 		return bench_fail(1, "no memory for the results");
 	repetitions_now = request->repetitions;
 	bench_catch_interrupts();
+	congestion_prepare();
 	for (unsigned i = 0; i < suite->nr_stages && !bench_is_interrupted(); i++) {
 		unsigned wanted = count_wanted(request, suite->stages[i]);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "congestion.h"
 #include "harness.h"
 #include "process.h"
 #include "raw_fabric.h"
@@ -45,6 +46,7 @@ static int listen_on_loopback(struct sockaddr_in *address)
 		(struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
 	if (listener < 0)
 		return -errno;
+	congestion_apply(listener);
 	if (bind(listener, (struct sockaddr *)address, length) || listen(listener, 1) ||
 	    getsockname(listener, (struct sockaddr *)address, &length)) {
 		int status = -errno;
@@ -74,8 +76,10 @@ static int source_main(int channel, void *argument)
 	char *data = bench_memory_map(STREAM_CHUNK);
 	char wish;
 
-	if (stream < 0 || !data ||
-	    connect(stream, (const struct sockaddr *)address, sizeof(*address)))
+	if (stream < 0 || !data)
+		return 1;
+	congestion_apply(stream);
+	if (connect(stream, (const struct sockaddr *)address, sizeof(*address)))
 		return 1;
 	while (recv(channel, &wish, 1, 0) == 1) {
 		if (send_stream(stream, data))

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "congestion.h"
 #include "harness.h"
 #include "process.h"
 #include "raw_fabric.h"
@@ -276,6 +277,8 @@ static int listen_on_loopback(struct sockaddr_in *address)
 
 	*address =
 		(struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	if (listener >= 0)
+		congestion_apply(listener);
 	if (listener < 0 || bind(listener, (struct sockaddr *)address, length) ||
 	    listen(listener, SOMAXCONN) ||
 	    getsockname(listener, (struct sockaddr *)address, &length))
@@ -293,8 +296,10 @@ static int connect_all(struct naive *naive, const struct sockaddr_in *address)
 
 		pusher->interest = EPOLLIN;
 		pusher->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (pusher->fd < 0 ||
-		    connect(pusher->fd, (const struct sockaddr *)address, sizeof(*address)))
+		if (pusher->fd < 0)
+			return fail("connect");
+		congestion_apply(pusher->fd);
+		if (connect(pusher->fd, (const struct sockaddr *)address, sizeof(*address)))
 			return fail("connect");
 		setsockopt(pusher->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 		if (fcntl(pusher->fd, F_SETFL, O_NONBLOCK) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes the two network namespaces of suite `peers`, by ip and tc of iproute2. */
+/* Makes network namespaces, by ip and tc of iproute2. */
 #include "network.h"
 
 #include <errno.h>
@@ -34,6 +34,14 @@ static const char raise_wires[] =
 	"  tc qdisc add dev wire$i root tbf rate " NETWORK_RATE " burst 256k limit 4m\n"
 	"done\n";
 
+/* $1: what the routes say that connections use. A namespace's own default may not be one that takes privilege. */
+static const char set_routes[] =
+	"exec 2>/dev/null\n"
+	"ip link set lo up\n"
+	"for to in 127.0.0.0/8 127.0.0.1; do\n"
+	"  ip route change table local local $to dev lo scope host src 127.0.0.1 congctl $1\n"
+	"done\n";
+
 const char *network_obstacle(void)
 {
 	if (geteuid() != 0)
@@ -52,25 +60,54 @@ static int make_side(int *out)
 	return *out < 0 ? bench_fail(-errno, OWN_NAMESPACE ": %s", strerror(errno)) : 0;
 }
 
-/* Runs a script of the shell on a side with one argument, and waits for it. */
+/* Runs a script of the shell in a namespace with one argument, and waits for it. */
+static int run_in(int namespace, const char *script, const char *argument)
+{
+	int result;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		if (!setns(namespace, CLONE_NEWNET))
+			execlp("sh", "sh", "-ec", script, "sh", argument, (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &result, 0) != pid)
+		return -errno;
+	return result ? -EIO : 0;
+}
+
 static int run_on(const struct network *network, enum network_side side, const char *script,
 		  int argument)
 {
 	char text[16];
-	int result;
-	pid_t pid;
+	int status;
 
 	snprintf(text, sizeof(text), "%d", argument);
-	fflush(NULL);
-	pid = fork();
-	if (!pid) {
-		if (!setns(network->sides[side], CLONE_NEWNET))
-			execlp("sh", "sh", "-ec", script, "sh", text, (char *)NULL);
-		_exit(127);
+	status = run_in(network->sides[side], script, text);
+	return status ? bench_fail(status, "ip or tc could not set up a network, see above") : 0;
+}
+
+int network_be_alone(const char *congestion)
+{
+	int before = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC), alone;
+	int status;
+
+	if (before < 0 || unshare(CLONE_NEWNET)) {
+		status = -errno;
+		goto out_close;
 	}
-	if (pid < 0 || waitpid(pid, &result, 0) != pid)
-		return bench_fail(-errno, "run ip: %s", strerror(errno));
-	return result ? bench_fail(-EIO, "ip or tc could not set up a network, see above") : 0;
+	alone = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
+	status = alone < 0 ? -errno : run_in(alone, set_routes, congestion);
+	if (alone >= 0)
+		close(alone);
+	if (status && setns(before, CLONE_NEWNET))
+		status = bench_fail(-errno, "leave a network namespace: %s", strerror(errno));
+out_close:
+	if (before >= 0)
+		close(before);
+	return status;
 }
 
 int network_open(struct network **out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two network namespaces with wires between them, for suite `peers`: pairs of virtual devices whose rate is limited,
+ * A network namespace by itself, whose routes say which congestion control connections have; and two
+ * with wires between them, for suite `peers`: pairs of virtual devices whose rate is limited,
  * so that they and not the machine's cores are what is short. The namespaces have no names: they end with the last
  * process that is in them, however that ends.
  */
@@ -22,6 +23,10 @@ struct network;
 
 /* NULL when it can be made here, else why not. */
 const char *network_obstacle(void);
+
+/* Moves this thread, and what it starts from then on, to a namespace with nothing but loopback, whose connections have this
+ * congestion control unless they are told another; for good. -EPERM, -EIO: it stays where it is. */
+int network_be_alone(const char *congestion);
 
 /* This thread is on the client's side afterwards. */
 int network_open(struct network **out);

@@ -12,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "congestion.h"
 #include "harness.h"
 #include "raw_fabric.h"
 
@@ -88,7 +89,7 @@ void bench_describe_machine(char *out, size_t size)
 	struct utsname kernel;
 	char model[128];
 	char governor[32];
-	char congestion[32];
+	char congestion[96];
 	char provider[64];
 
 	if (uname(&kernel))
@@ -96,10 +97,9 @@ void bench_describe_machine(char *out, size_t size)
 	read_cpu_model(model, sizeof(model));
 	read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "none visible", governor,
 		  sizeof(governor));
-	read_line("/proc/sys/net/ipv4/tcp_congestion_control", "unknown", congestion,
-		  sizeof(congestion));
+	congestion_describe(congestion, sizeof(congestion));
 	raw_fabric_describe(provider, sizeof(provider));
-	snprintf(out, size, "CPU %s, %ld cores; Linux %s; %s; governor %s; TCP %s", model,
+	snprintf(out, size, "CPU %s, %ld cores; Linux %s; %s; governor %s; %s", model,
 		 sysconf(_SC_NPROCESSORS_ONLN), kernel.release, provider, governor, congestion);
 }
 

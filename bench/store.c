@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "congestion.h"
 #include "harness.h"
 #include "peer.h"
 
@@ -262,8 +263,10 @@ static int connect_once(struct store *store)
 	if (store->channel < 0)
 		return bench_fail(-errno, "socket: %s", strerror(errno));
 	setsockopt(store->channel, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	if (family == AF_INET)
+	if (family == AF_INET) {
 		setsockopt(store->channel, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		congestion_apply(store->channel);
+	}
 	if (connect(store->channel, &store->address.any, store->address_length) == 0)
 		return 0;
 	close(store->channel);

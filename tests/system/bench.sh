@@ -5,7 +5,7 @@
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
-unset AFAR_TEST_HOST
+unset AFAR_TEST_HOST AFAR_CONGESTION
 if "$AFAR" bench 2>&1 | grep 'without benchmarks'; then
 	exit 77
 fi
@@ -27,6 +27,13 @@ assert rows["groups, 2 threads"]["ours"][0] > 0
 assert rows["groups, 2 threads"]["bar"] is None and rows["groups, 2 threads"]["better"] == "lower"
 assert rows["saved, groups, 2 threads"]["bar"] == 1 and rows["saved, groups, 2 threads"]["better"] == "higher"
 END
+
+# The head says which congestion control all have, or who has which.
+AFAR_CONGESTION=reno "$AFAR" bench limit --reps 1 --row 'TCP stream' >table
+grep -Eq '^# CPU .*; TCP reno($| for (all, in a network of their own|Afar, [a-z0-9_-]+ for programs that are not told))' table ||
+	fail "bench limit: $(cat table)"
+AFAR_CONGESTION=system "$AFAR" bench limit --reps 1 --row 'TCP stream' >table
+grep -Eq '^# CPU .*; TCP [a-z0-9_-]+$' table || fail "bench limit: $(cat table)"
 
 # What cannot be measured here is left out, with the reason.
 "$AFAR" bench registration --reps 1 --row ', verbs' --json >rows
