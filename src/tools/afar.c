@@ -3,13 +3,15 @@
  * The command line: takes the global flags, finds the command — "status", or a group's "ns create" —
  * in the groups' tables, and runs it. What each does is in cmd_GROUP.c.
  *
- * Exit status: 0 done, 1 failed (one line on standard error), 2 not understood, 130 interrupted.
+ * Exit status: 0 done, 1 failed (one line on standard error), 2 not understood, 130 interrupted, 141 nobody reads its output.
  */
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -136,26 +138,47 @@ static int take_flag(struct cli *cli, char **argv, int *at)
 	return cli_misuse(NULL, "%.64s: unknown flag, or its value is missing", argv[*at]);
 }
 
-int main(int argc, char **argv)
+static int run_line(struct cli *cli, int argc, char **argv)
 {
-	struct cli cli = {0};
 	int at, status;
 
-	/* Which characters can be printed; numbers and messages stay as they are. */
-	setlocale(LC_CTYPE, "");
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
 	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
-		status = take_flag(&cli, argv, &at);
+		status = take_flag(cli, argv, &at);
 		if (status != GO_ON)
 			return status;
 	}
 	if (at == argc)
 		return cli_misuse(NULL, "no command is given");
-	status = run_command(&cli, argc - at, argv + at);
-	/* Whoever reads our output may have seen enough: no complaint, but not a success either. */
-	if (fflush(stdout) && !status)
-		status = errno == EPIPE ? CLI_FAILED
-					: cli_fail("write the result: %s", afar_strerror(errno));
+	return run_command(cli, argc - at, argv + at);
+}
+
+/* Flushes standard output. 0 or an errno, also of a write that failed before. */
+static int end_output(void)
+{
+	struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	if (fflush(stdout))
+		return errno;
+	if (!ferror(stdout))
+		return 0;
+	/* That write's errno is forgotten; a pipe without a reader still shows. */
+	return poll(&reader, 1, 0) == 1 && reader.revents & POLLERR ? EPIPE : EIO;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = {0};
+	int error, status;
+
+	/* Which characters can be printed; numbers and messages stay as they are. */
+	setlocale(LC_CTYPE, "");
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
+	status = run_line(&cli, argc, argv);
+	error = end_output();
+	/* Whoever read our output has seen enough: no complaint, but not a success either. */
+	if (error && !status)
+		status = error == EPIPE ? CLI_NO_READER
+					: cli_fail("write the result: %s", afar_strerror(error));
 	return status;
 }

@@ -4,7 +4,7 @@
  * and showing sizes and names. The commands use the public API alone.
  *
  * A command returns its exit status: 0, CLI_FAILED after one line on standard error, CLI_USAGE when it
- * was not understood, CLI_INTERRUPTED.
+ * was not understood, CLI_INTERRUPTED, or, without a line, CLI_NO_READER when nobody reads its output any more.
  */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
@@ -21,6 +21,7 @@
 #define CLI_FAILED	1
 #define CLI_USAGE	2
 #define CLI_INTERRUPTED 130
+#define CLI_NO_READER	141 /* as if SIGPIPE had ended it */
 
 #define CLI_ARGUMENTS_MAX 4
 

@@ -94,6 +94,8 @@ static int fail_sink(const struct sink *sink, int rc)
 {
 	if (rc == -EISDIR)
 		return cli_fail("get into %s: it is a folder; name a file in it", sink->name);
+	if (rc == -EPIPE)
+		return CLI_NO_READER;
 	return cli_fail("get into %s: %s", sink->name, afar_strerror(-rc));
 }
 

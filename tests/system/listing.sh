@@ -36,6 +36,21 @@ assert sorted(s["name"] for s in status["servers"]) == ["one", "two"]
 assert [n["name"] for n in status["namespaces"]] == ["scratch"]
 assert status["namespaces"][0]["nr_regions"] == 2' || fail "status --json"
 
+# Nobody reads any more what it prints: it ends quietly, as SIGPIPE would have ended it.
+mkfifo pipe
+exec 5<>pipe 6>pipe 5<&-
+for command in 'region get scratch:first -' 'region ls scratch' 'region stat scratch:first' 'ns ls' 'key ls' status 'status --json' \
+	'top --count 1 --interval 0.1' bench '--help' 'region put --help' 'region put in scratch:unread'; do
+	got=0
+	# shellcheck disable=SC2086 # words
+	"$AFAR" $command >&6 2>complaint 6>&- || got=$?
+	[ "$got" -eq 141 ] || fail "$command without a reader ended with $got"
+	[ ! -s complaint ] || fail "$command without a reader complained: $(cat complaint)"
+done
+exec 6>&-
+refused 1 'write the result: No space' sh -c '"$AFAR" ns ls >/dev/full'
+"$AFAR" region rm scratch:unread
+
 refused 1 'has regions' "$AFAR" ns rm scratch
 "$AFAR" region rm scratch:@0x1000
 refused 1 'first' "$AFAR" region rm scratch:first
