@@ -16,14 +16,14 @@
 /* ---- Failing */
 
 /* One line whatever the text holds, so that nothing that came from elsewhere can act on a terminal. */
-static void complain(const char *format, va_list arguments)
+static void complain(const char *kind, const char *format, va_list arguments)
 {
 	char *text, *printable;
 
 	if (vasprintf(&text, format, arguments) < 0)
 		return;
 	printable = cli_printable(text, NULL);
-	fprintf(stderr, "afar: %s\n", printable ? printable : "out of memory");
+	fprintf(stderr, "afar: %s%s\n", kind, printable ? printable : "out of memory");
 	free(printable);
 	free(text);
 }
@@ -33,9 +33,18 @@ int cli_fail(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	complain(format, arguments);
+	complain("", format, arguments);
 	va_end(arguments);
 	return CLI_FAILED;
+}
+
+void cli_note(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	complain("note: ", format, arguments);
+	va_end(arguments);
 }
 
 int cli_fail_last(int error)
@@ -220,6 +229,32 @@ int cli_close(struct cli *cli, int status)
 		afar_session_close(cli->session);
 	cli->session = NULL;
 	return status;
+}
+
+/* ---- JSON */
+
+json_t *cli_json_text(const char *text)
+{
+	json_t *string = *text ? json_string(text) : NULL;
+
+	return string ? string : json_null();
+}
+
+json_t *cli_json_number(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+int cli_print_json(json_t *json)
+{
+	char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
+
+	json_decref(json);
+	if (!text)
+		return cli_fail("show it as JSON: out of memory");
+	puts(text);
+	free(text);
+	return 0;
 }
 
 /* ---- Names */

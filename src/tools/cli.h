@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <afar/afar.h>
+#include <jansson.h>
 
 #include "printable.h"
 #include "size.h"
@@ -24,6 +25,7 @@
 #define CLI_NO_READER	141 /* as if SIGPIPE had ended it */
 
 #define CLI_ARGUMENTS_MAX 4
+#define CLI_WIDTH_ALL	  64 /* a namespace's width: all servers, at most so many */
 
 /* What holds for every command: the global flags, and the session once it is open. */
 struct cli {
@@ -86,7 +88,9 @@ int cli_close(struct cli *cli, int status);
 
 /* "afar: TEXT" on standard error; CLI_FAILED. */
 __attribute__((format(printf, 1, 2))) int cli_fail(const char *format, ...);
-/* The same with the library's sentence about the call that failed with `error`. */
+/* "afar: note: TEXT" on standard error, for what is done but not as one might think. */
+__attribute__((format(printf, 1, 2))) void cli_note(const char *format, ...);
+/* Fails with the library's sentence about the call that failed with `error`. */
 int cli_fail_last(int error);
 /* "afar: TEXT" and where help is; CLI_USAGE. `command` may be NULL. */
 __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *command,
@@ -96,6 +100,13 @@ __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *c
  * A size that the user gave for `what`. 0, or CLI_USAGE with a line: also for 0, when it must not be.
  */
 int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
+
+/* Text of others need not be UTF-8, which JSON wants: then, and when it is empty, null. */
+json_t *cli_json_text(const char *text);
+/* JSON's numbers are signed here: what is larger becomes the largest. */
+json_t *cli_json_number(uint64_t value);
+/* Prints `json` and drops it. 0, or CLI_FAILED with a line. NULL: there was no memory for it. */
+int cli_print_json(json_t *json);
 
 /* Prints `text` for a person: what cannot be printed — a peer may have sent it — as \xNN. */
 void cli_print(const char *text);

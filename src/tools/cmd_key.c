@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,17 +147,6 @@ static json_t *entry_to_json(const struct afar_key_stat *entry)
 			 "nr_sessions", (json_int_t)entry->nr_sessions);
 }
 
-static int print_json(const json_t *entries)
-{
-	char *text = json_dumps(entries, JSON_INDENT(2));
-
-	if (!text)
-		return cli_fail("key ls: out of memory");
-	puts(text);
-	free(text);
-	return 0;
-}
-
 /* Prints the entries as a table, or gathers them in `json` if that is not NULL. 0, or the library's
  * code. */
 static int list(struct cli *cli, json_t *json)
@@ -208,7 +196,7 @@ static int key_ls(struct cli *cli, const struct cli_command *command, int argc, 
 	if (rc)
 		status = cli_fail_last(rc);
 	else if (as_json)
-		status = print_json(json);
+		status = cli_print_json(json_incref(json));
 	json_decref(json);
 	return cli_close(cli, status);
 }

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 
 #define LIST_MAX     64
-#define WIDTH_MAX    64
 #define STRIPE_MIN   ((uint64_t)4096)
 #define STRIPE_MAX   ((uint64_t)1 << 30)
 #define NAME_COLUMNS 24
@@ -25,9 +25,9 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 	if (tier && strcmp(tier, "dram") != 0)
 		return cli_misuse(command, "'%.64s' is no tier here; use dram", tier);
 	if (width) {
-		if (number_parse(width, WIDTH_MAX, &servers))
+		if (number_parse(width, CLI_WIDTH_ALL, &servers))
 			return cli_misuse(command, "--width '%.64s' is not a number up to %d",
-					  width, WIDTH_MAX);
+					  width, CLI_WIDTH_ALL);
 		out->width = (uint32_t)servers;
 	}
 	if (stripe) {
@@ -41,6 +41,37 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 					  stripe);
 	}
 	return 0;
+}
+
+/* How many servers are up; SIZE_MAX if that cannot be told. */
+static size_t count_servers(struct cli *cli)
+{
+	size_t i, nr = 0;
+	json_t *status, *server;
+	char *text;
+
+	if (afar_session_status(cli->session, &text))
+		return SIZE_MAX;
+	status = json_loads(text, 0, NULL);
+	free(text);
+	if (!status)
+		return SIZE_MAX;
+	json_array_foreach(json_object_get(status, "servers"), i, server) nr +=
+		json_is_true(json_object_get(server, "is_up"));
+	json_decref(status);
+	return nr;
+}
+
+/* Without servers at all whatever needs one fails, and says why. */
+static void note_width(struct cli *cli, const char *name, uint32_t width)
+{
+	size_t nr = width > 1 && width < CLI_WIDTH_ALL ? count_servers(cli) : SIZE_MAX;
+
+	if (nr && nr < width)
+		cli_note("the namespace %s asks for %u servers, and %zu %s up: its regions are on "
+			 "fewer "
+			 "until more join",
+			 name, width, nr, nr == 1 ? "is" : "are");
 }
 
 static int ns_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -68,6 +99,7 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	if (rc)
 		return cli_close(cli, cli_fail_last(rc));
 	afar_namespace_close(ns);
+	note_width(cli, arguments[0], policy.width);
 	return cli_close(cli, 0);
 }
 
@@ -95,7 +127,7 @@ static void print_entry(const struct afar_namespace_stat *entry)
 	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
 	     allocated[SIZE_TEXT_MAX];
 
-	if (entry->width && entry->width < WIDTH_MAX)
+	if (entry->width && entry->width < CLI_WIDTH_ALL)
 		snprintf(width, sizeof(width), "%u", entry->width);
 	cli_print_padded(entry->name, NAME_COLUMNS);
 	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ",
@@ -107,29 +139,73 @@ static void print_entry(const struct afar_namespace_stat *entry)
 	putchar('\n');
 }
 
+static json_t *entry_to_json(const struct afar_namespace_stat *entry)
+{
+	return json_pack(
+		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name", cli_json_text(entry->name),
+		"tier", entry->tier == AFAR_TIER_DRAM ? "dram" : "unknown", "width",
+		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
+		"reserved_bytes", cli_json_number(entry->reserved_bytes), "allocated_bytes",
+		cli_json_number(entry->allocated_bytes), "nr_regions",
+		cli_json_number(entry->nr_regions), "owner", cli_json_text(entry->owner), "rights",
+		entry->rights ? rights_text(entry->rights) : "");
+}
+
+static void print_header(void)
+{
+	printf("%-*s %-5s %5s %9s %11s %11s %8s %-6s %s\n", NAME_COLUMNS, "NAMESPACE", "TIER",
+	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
+}
+
+/* Prints the entries as a table, or gathers them in `json` if that is not NULL. 0, or the library's
+ * code. */
+static int list(struct cli *cli, json_t *json)
+{
+	struct afar_namespace_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n;
+
+	if (!json)
+		print_header();
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_namespace_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
+		for (int i = 0; i < n; i++) {
+			if (json)
+				json_array_append_new(json, entry_to_json(&entries[i]));
+			else
+				print_entry(&entries[i]);
+		}
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+	return n;
+}
+
 static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	struct afar_namespace_stat entries[LIST_MAX];
-	char after[AFAR_NAME_MAX + 1] = "";
-	int n, status;
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	json_t *json;
+	int rc, status;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 0, 0, arguments, &status) < 0)
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
 		return status;
 	status = cli_open(cli);
 	if (status)
 		return status;
-	printf("%-*s %-5s %5s %9s %11s %11s %8s %-6s %s\n", NAME_COLUMNS, "NAMESPACE", "TIER",
-	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
-	do {
-		entries[0].size = sizeof(entries[0]);
-		n = afar_namespace_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
-		for (int i = 0; i < n; i++)
-			print_entry(&entries[i]);
-		if (n > 0)
-			memcpy(after, entries[n - 1].name, sizeof(after));
-	} while (n > 0);
-	return cli_close(cli, n < 0 ? cli_fail_last(n) : 0);
+	json = as_json ? json_array() : NULL;
+	rc = list(cli, json);
+	if (rc)
+		status = cli_fail_last(rc);
+	else if (as_json)
+		status = cli_print_json(json_incref(json));
+	json_decref(json);
+	return cli_close(cli, status);
 }
 
 static int ns_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -172,6 +248,7 @@ static int open_namespace(struct cli *cli, const char *name, struct afar_namespa
 static int ns_reserve(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	struct afar_namespace *ns;
 	uint64_t bytes;
 	int rc, status;
@@ -186,6 +263,8 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 	rc = afar_namespace_reserve(ns, bytes);
 	if (rc)
 		status = cli_fail_last(rc);
+	else if (afar_namespace_stat(ns, &stat) == 0)
+		note_width(cli, arguments[0], stat.width);
 	afar_namespace_close(ns);
 	return cli_close(cli, status);
 }
@@ -245,7 +324,7 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 const struct cli_command ns_commands[] = {
 	{"ns create", "NAME [--tier dram] [--width N] [--stripe SIZE]", "make a namespace",
 	 ns_create},
-	{"ns ls", "", "list the namespaces", ns_ls},
+	{"ns ls", "[--json]", "list the namespaces", ns_ls},
 	{"ns grant", "NAME PRINCIPAL r|rw|none", "say what a principal may do with a namespace",
 	 ns_grant},
 	{"ns rm", "NAME [--force]", "remove a namespace and give its memory back", ns_rm},

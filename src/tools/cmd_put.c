@@ -358,6 +358,15 @@ static int seal(struct afar_region *region)
 	return rc ? cli_fail_last(rc) : 0;
 }
 
+static void note_width(struct afar_namespace *ns, const struct region_name *target,
+		       struct afar_region *region)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+
+	if (afar_region_stat(region, &stat) == 0)
+		region_note_width(ns, target, &stat);
+}
+
 struct put_options {
 	bool may_replace;
 	bool does_seal;
@@ -376,6 +385,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 		return status;
 	status = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!status) {
+		note_width(room.ns, target, region);
 		status = copy(cli, source, target, region);
 		if (!status && options->does_seal)
 			status = seal(region);

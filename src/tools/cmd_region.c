@@ -59,6 +59,25 @@ int region_open_named(struct afar_namespace *ns, const struct region_name *name,
 			  : afar_region_open_at(ns, name->address, out);
 }
 
+/* A stripe unit goes to one server, so a short region needs fewer. */
+void region_note_width(struct afar_namespace *ns, const struct region_name *name,
+		       const struct afar_region_stat *stat)
+{
+	struct afar_namespace_stat policy = {.size = sizeof(policy)};
+	uint64_t wanted;
+
+	if (afar_namespace_stat(ns, &policy) || policy.width >= CLI_WIDTH_ALL ||
+	    !policy.stripe_bytes)
+		return;
+	wanted = stat->length / policy.stripe_bytes;
+	if (wanted > policy.width)
+		wanted = policy.width;
+	if (stat->width < wanted)
+		cli_note("%s is on %u of the %u servers that its namespace asks for: no more had "
+			 "room when it was made; add servers and put it anew",
+			 name->text, stat->width, policy.width);
+}
+
 /* ---- Listing */
 
 static const char *state_text(const struct afar_region_stat *entry)
@@ -79,24 +98,61 @@ static void print_entry(const struct afar_region_stat *entry)
 	putchar('\n');
 }
 
-static int list(struct afar_namespace *ns, const struct region_name *unused)
+static json_t *entry_to_json(const struct afar_region_stat *entry)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "address",
+			 json_sprintf("0x%" PRIx64, entry->address), "name",
+			 cli_json_text(entry->name), "length_bytes", cli_json_number(entry->length),
+			 "width", cli_json_number(entry->width), "stripe_bytes",
+			 cli_json_number(entry->stripe_bytes), "nr_references",
+			 cli_json_number(entry->nr_references), "is_lost", (int)entry->is_lost,
+			 "is_sealed", (int)entry->is_sealed, "has_nic_atomics",
+			 (int)entry->has_nic_atomics);
+}
+
+/* Prints the entries, or gathers them in `json` if that is not NULL. 0, or the library's code. */
+static int walk(struct afar_namespace *ns, json_t *json)
 {
 	struct afar_region_stat entries[LIST_MAX];
 	uint64_t after = 0;
 	int n;
 
-	(void)unused;
-	printf("%-18s %11s %5s %4s  %-6s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
-	       "NAME");
 	do {
 		entries[0].size = sizeof(entries[0]);
 		n = afar_region_list(ns, after, entries, LIST_MAX);
-		for (int i = 0; i < n; i++)
-			print_entry(&entries[i]);
+		for (int i = 0; i < n; i++) {
+			if (json)
+				json_array_append_new(json, entry_to_json(&entries[i]));
+			else
+				print_entry(&entries[i]);
+		}
 		if (n > 0)
 			after = entries[n - 1].address;
 	} while (n > 0);
-	return n < 0 ? cli_fail_last(n) : 0;
+	return n;
+}
+
+static int list(struct afar_namespace *ns, const struct region_name *unused)
+{
+	int rc;
+
+	(void)unused;
+	printf("%-18s %11s %5s %4s  %-6s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
+	       "NAME");
+	rc = walk(ns, NULL);
+	return rc ? cli_fail_last(rc) : 0;
+}
+
+static int list_json(struct afar_namespace *ns, const struct region_name *unused)
+{
+	json_t *json = json_array();
+	int rc = walk(ns, json);
+
+	(void)unused;
+	if (!rc)
+		return cli_print_json(json);
+	json_decref(json);
+	return cli_fail_last(rc);
 }
 
 /* Opens session and namespace, does `act`, closes both. */
@@ -120,11 +176,16 @@ static int with_namespace(struct cli *cli, const char *ns_name, const struct reg
 static int region_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
 	int status;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
-	return with_namespace(cli, arguments[0], NULL, list);
+	return with_namespace(cli, arguments[0], NULL, as_json ? list_json : list);
 }
 
 /* ---- One region */
@@ -172,17 +233,39 @@ static int find(struct afar_namespace *ns, const struct region_name *name,
 	return n < 0 ? n : 0;
 }
 
-static int show(struct afar_namespace *ns, const struct region_name *name)
+/* Finds it or says that there is none. 0 or CLI_FAILED. */
+static int get_stat(struct afar_namespace *ns, const struct region_name *name,
+		    struct afar_region_stat *out)
 {
-	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
-	struct afar_region_stat stat;
-	int found = find(ns, name, &stat);
+	int found = find(ns, name, out);
 
 	if (found < 0)
 		return cli_fail_last(found);
 	if (!found)
 		return cli_fail("show the region %s: there is none; 'afar region ls %s' lists them",
 				name->text, name->ns);
+	return 0;
+}
+
+static int show_json(struct afar_namespace *ns, const struct region_name *name)
+{
+	struct afar_region_stat stat;
+	int status = get_stat(ns, name, &stat);
+
+	if (status)
+		return status;
+	region_note_width(ns, name, &stat);
+	return cli_print_json(entry_to_json(&stat));
+}
+
+static int show(struct afar_namespace *ns, const struct region_name *name)
+{
+	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
+	struct afar_region_stat stat;
+	int status = get_stat(ns, name, &stat);
+
+	if (status)
+		return status;
 	printf("%-11s %s\n", "namespace", name->ns);
 	printf("%-11s ", "name");
 	cli_print(stat.name);
@@ -194,12 +277,25 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 	       stat.has_nic_atomics ? "network cards" : "the servers' processors");
 	printf("%-11s %u\n", "open", stat.nr_references);
 	printf("%-11s %s\n", "state", state_text(&stat));
+	region_note_width(ns, name, &stat);
 	return 0;
 }
 
 static int region_stat(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	return with_region(cli, command, argc, argv, show);
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	struct region_name name;
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = region_name_parse(command, arguments[0], &name);
+	return status ? status : with_namespace(cli, name.ns, &name, as_json ? show_json : show);
 }
 
 static int end(struct afar_namespace *ns, const struct region_name *name)
@@ -278,8 +374,8 @@ const struct cli_command region_commands[] = {
 	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal]",
 	 "a file into a new region", region_put},
 	{"region get", "NS:NAME FILE|-", "a region into a file", region_get},
-	{"region ls", "NS", "list a namespace's regions", region_ls},
-	{"region stat", "NS:NAME", "show one region", region_stat},
+	{"region ls", "NS [--json]", "list a namespace's regions", region_ls},
+	{"region stat", "NS:NAME [--json]", "show one region", region_stat},
 	{"region seal", "NS:NAME", "make a region immutable, for good", region_seal},
 	{"region verify", "NS:NAME", "compare a sealed region with its sums", region_verify},
 	{"region rm", "NS:NAME", "end a region for everybody", region_rm},

@@ -23,6 +23,10 @@ int region_open_namespace(struct cli *cli, const struct region_name *name,
 int region_open_named(struct afar_namespace *ns, const struct region_name *name,
 		      struct afar_region **out);
 
+/* Notes when the region is striped over fewer servers than its namespace asks for and its length allows. */
+void region_note_width(struct afar_namespace *ns, const struct region_name *name,
+		       const struct afar_region_stat *stat);
+
 /* The two commands that move bytes. */
 int region_put(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 int region_get(struct cli *cli, const struct cli_command *command, int argc, char **argv);

@@ -36,6 +36,57 @@ assert sorted(s["name"] for s in status["servers"]) == ["one", "two"]
 assert [n["name"] for n in status["namespaces"]] == ["scratch"]
 assert status["namespaces"][0]["nr_regions"] == 2' || fail "status --json"
 
+# As JSON, the same.
+"$AFAR" ns ls --json >listed
+python3 - listed <<'END' || fail "ns ls --json: $(cat listed)"
+import json, sys
+(ns,) = json.load(open(sys.argv[1]))
+assert ns == {"name": "scratch", "tier": "dram", "width": 64, "stripe_bytes": 131072, "nr_regions": 2, "owner": "admin", "rights": "rw",
+              "reserved_bytes": ns["reserved_bytes"], "allocated_bytes": ns["allocated_bytes"]}
+assert ns["reserved_bytes"] >= ns["allocated_bytes"] >= 6000000
+END
+"$AFAR" region ls scratch --json >listed
+"$AFAR" region stat scratch:first --json >shown
+python3 - listed shown <<'END' || fail "region ls and stat --json: $(cat listed shown)"
+import json, sys
+first, second = json.load(open(sys.argv[1]))
+assert first == {"address": "0x1000", "name": "first", "length_bytes": 3000000, "width": 2, "stripe_bytes": 131072, "nr_references": 0,
+                 "is_lost": False, "is_sealed": False, "has_nic_atomics": False}
+assert second["name"] == "a name: with spaces"
+assert json.load(open(sys.argv[2])) == first
+END
+refused 1 'there is none' "$AFAR" region stat scratch:second --json
+refused 1 'nothing' "$AFAR" region ls nothing --json
+"$AFAR" region put in "scratch:$(printf 'caf\351')" >/dev/null
+"$AFAR" region ls scratch --json | python3 -c 'import json, sys
+assert [region["name"] for region in json.load(sys.stdin)][2] is None' || fail "a name that is not UTF-8"
+"$AFAR" region rm "scratch:$(printf 'caf\351')"
+
+# Fewer servers than the namespace asks for are told of; all of them, and those that a short region needs, are not.
+note() {
+	[ "$(wc -l <noted)" -eq "$1" ] || fail "not $1 notes: $(cat noted)"
+}
+"$AFAR" ns create wide --width 4 --stripe 128K 2>noted
+note 1
+grep -q 'note: .* wide .*4 servers, and 2 are up' noted || fail "ns create: $(cat noted)"
+"$AFAR" ns reserve wide 8M 2>noted
+note 1
+"$AFAR" region put in wide:it 2>noted >/dev/null
+note 1
+grep -q 'note: wide:it is on 2 of the 4 servers' noted || fail "region put: $(cat noted)"
+"$AFAR" region stat wide:it 2>noted >/dev/null
+note 1
+head -c 300000 in | "$AFAR" region put - wide:short 2>noted >/dev/null
+note 0
+"$AFAR" ns rm wide --force
+"$AFAR" ns create two --width 2 2>noted
+"$AFAR" ns reserve two 8M 2>>noted
+"$AFAR" region put in two:it 2>>noted >/dev/null
+"$AFAR" region stat two:it 2>>noted >/dev/null
+"$AFAR" region stat scratch:first 2>>noted >/dev/null
+note 0
+"$AFAR" ns rm two --force
+
 # Nobody reads any more what it prints: it ends quietly, as SIGPIPE would have ended it.
 mkfifo pipe
 exec 5<>pipe 6>pipe 5<&-
