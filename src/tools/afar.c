@@ -14,32 +14,18 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "help.h"
 
-static const struct cli_command *const groups[] = {
-	up_commands,	 status_commands, top_commands,	  ns_commands,
-	region_commands, key_commands,	  bench_commands, flash_commands,
+static const struct cli_command help_commands[];
+
+const struct cli_command *const cli_groups[] = {
+	up_commands,  status_commands, top_commands,   ns_commands,   region_commands,
+	key_commands, bench_commands,  flash_commands, help_commands, NULL,
 };
-#define NR_GROUPS (sizeof(groups) / sizeof(groups[0]))
 
-static void show_help(void)
+static bool is_help(const char *word)
 {
-	char usage[64];
-
-	printf("Usage: afar [FLAG…] COMMAND [ARGUMENT…]\n\n"
-	       "Other machines' memory, set up ahead and then read and written one-sided.\n\n");
-	for (size_t i = 0; i < NR_GROUPS; i++) {
-		for (const struct cli_command *command = groups[i]; command->name; command++) {
-			snprintf(usage, sizeof(usage), "%s %s", command->name, command->arguments);
-			if (strlen(usage) <= 38)
-				printf("  %-38s  %s\n", usage, command->summary);
-			else
-				printf("  %s\n  %-38s  %s\n", usage, "", command->summary);
-		}
-	}
-	printf("\n" CLI_GLOBAL_FLAGS "  --version           the version\n"
-	       "  --help              this, or after a command its own flags\n\n"
-	       "SIZE takes K, M, G, T. NS:@0xADDRESS names a region by its address. See "
-	       "afar(1).\n");
+	return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
 /* Words of `name` if argv begins with them, else 0. */
@@ -55,14 +41,26 @@ static int match(const char *name, int argc, char **argv)
 	return strcmp(argv[1], space + 1) == 0 ? 2 : 0;
 }
 
+const struct cli_command *cli_find(int argc, char **argv, int *words)
+{
+	for (size_t i = 0; cli_groups[i] && argc; i++) {
+		for (const struct cli_command *command = cli_groups[i]; command->name; command++) {
+			*words = match(command->name, argc, argv);
+			if (*words)
+				return command;
+		}
+	}
+	return NULL;
+}
+
 /* `argv[0]` is a group's name without one of its commands: names those that there are. */
 static int refuse_command(int argc, char **argv)
 {
 	char known[256] = "";
 	size_t length = strlen(argv[0]);
 
-	for (size_t i = 0; i < NR_GROUPS; i++) {
-		for (const struct cli_command *command = groups[i]; command->name; command++) {
+	for (size_t i = 0; cli_groups[i]; i++) {
+		for (const struct cli_command *command = cli_groups[i]; command->name; command++) {
 			if (strncmp(command->name, argv[0], length) == 0 &&
 			    command->name[length] == ' ')
 				snprintf(known + strlen(known), sizeof(known) - strlen(known),
@@ -73,24 +71,47 @@ static int refuse_command(int argc, char **argv)
 		return cli_misuse(NULL, "'%.64s' is no command", argv[0]);
 	if (argc < 2)
 		return cli_misuse(NULL, "%s: what of it? There are %s", argv[0], known);
+	if (is_help(argv[1])) {
+		help_overview(argv[0]);
+		return 0;
+	}
 	return cli_misuse(NULL, "'%s %.64s' is no command; there are %s", argv[0], argv[1], known);
 }
 
 static int run_command(struct cli *cli, int argc, char **argv)
 {
 	int words;
+	const struct cli_command *command = cli_find(argc, argv, &words);
 
-	for (size_t i = 0; i < NR_GROUPS; i++) {
-		for (const struct cli_command *command = groups[i]; command->name; command++) {
-			words = match(command->name, argc, argv);
-			/* The command's last word is its argv[0]. */
-			if (words)
-				return command->run(cli, command, argc - words + 1,
-						    argv + words - 1);
-		}
-	}
-	return refuse_command(argc, argv);
+	/* The command's last word is its argv[0]. */
+	return command ? command->run(cli, command, argc - words + 1, argv + words - 1)
+		       : refuse_command(argc, argv);
 }
+
+/* `afar help COMMAND` is `afar COMMAND --help`. */
+static int help(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	char *words[4] = {0};
+
+	if (argc == 1) {
+		help_overview(NULL);
+		return 0;
+	}
+	if (argc > 3)
+		return cli_misuse(command, "unexpected argument '%.64s'", argv[3]);
+	if (is_help(argv[1]) || !strcmp(argv[1], command->name)) {
+		help_command(command, NULL);
+		return 0;
+	}
+	memcpy(words, argv + 1, (size_t)(argc - 1) * sizeof(*argv));
+	words[argc - 1] = (char *)"--help";
+	return run_command(cli, argc, words);
+}
+
+static const struct cli_command help_commands[] = {
+	{"help", "[COMMAND]", "show the commands, or one command's flags", help},
+	{0},
+};
 
 /* The value of the global flag `name` at argv[*at], or NULL; "--name VALUE" or "--name=VALUE". */
 static const char *flag_value(const char *name, char **argv, int *at)
@@ -113,8 +134,8 @@ static int take_flag(struct cli *cli, char **argv, int *at)
 {
 	const char *value;
 
-	if (!strcmp(argv[*at], "--help") || !strcmp(argv[*at], "-h")) {
-		show_help();
+	if (is_help(argv[*at])) {
+		help_overview(NULL);
 		return 0;
 	}
 	if (!strcmp(argv[*at], "--version")) {
@@ -142,6 +163,8 @@ static int run_line(struct cli *cli, int argc, char **argv)
 {
 	int at, status;
 
+	if (argc > 2 && !strcmp(argv[1], "complete"))
+		return complete_main(cli, argc - 1, argv + 1);
 	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
 		status = take_flag(cli, argv, &at);
 		if (status != GO_ON)

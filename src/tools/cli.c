@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "help.h"
+
 #define FLAGS_MAX     8 /* of one command */
 #define TIMEOUT_MAX_S 86400
 
@@ -72,6 +74,16 @@ int cli_misuse(const struct cli_command *command, const char *format, ...)
 
 /* ---- Flags */
 
+const struct cli_flag cli_global_flags[] = {
+	{"cluster", "URI", "the cluster (default: $AFAR_CLUSTER, else the one in ./afar-data)",
+	 NULL},
+	{"key", "FILE", "the key to open it with", NULL},
+	{"path", "TRANSPORT", "the only one to reach memory over (default: the best that works)",
+	 NULL},
+	{"timeout", "SECONDS", "how long a call may take (default 30)", NULL},
+	{0},
+};
+
 enum { FLAG_CLUSTER = 1000, FLAG_KEY, FLAG_PATH, FLAG_TIMEOUT, FLAG_HELP };
 
 int cli_set_timeout(struct cli *cli, const char *value)
@@ -84,18 +96,6 @@ int cli_set_timeout(struct cli *cli, const char *value)
 				  value, TIMEOUT_MAX_S);
 	cli->timeout_ms = (uint32_t)seconds * 1000;
 	return 0;
-}
-
-static void show_help(const struct cli_command *command, const struct cli_flag *flags)
-{
-	char flag[64];
-
-	printf("Usage: afar %s %s\n\n%s\n\n", command->name, command->arguments, command->summary);
-	for (const struct cli_flag *at = flags; at && at->name; at++) {
-		snprintf(flag, sizeof(flag), "--%s %s", at->name, at->argument ? at->argument : "");
-		printf("  %-19s %s\n", flag, at->help);
-	}
-	fputs(CLI_GLOBAL_FLAGS, stdout);
 }
 
 static void fill_options(const struct cli_flag *flags, struct option options[FLAGS_MAX + 6])
@@ -133,7 +133,7 @@ static int take_flag(struct cli *cli, const struct cli_command *command,
 		*status = cli_set_timeout(cli, optarg);
 		return *status ? -1 : 0;
 	case FLAG_HELP:
-		show_help(command, flags);
+		help_command(command, flags);
 		return -1;
 	case ':':
 		*status = cli_misuse(command, "%.64s needs a value", typed);

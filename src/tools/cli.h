@@ -60,14 +60,20 @@ extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command flash_commands[];
 extern const struct cli_command bench_commands[];
-extern const struct cli_command flash_commands[];
 
-#define CLI_GLOBAL_FLAGS                                                                           \
-	"  --cluster URI       the cluster (default: $AFAR_CLUSTER, else the one in "              \
-	"./afar-data)\n"                                                                           \
-	"  --key FILE          the key to open it with\n"                                          \
-	"  --path TRANSPORT    the only one to reach memory over (default: the best that works)\n" \
-	"  --timeout SECONDS   how long a call may take (default 30)\n"
+/* The tables of all groups, each of which has one; ended by NULL. */
+extern const struct cli_command *const cli_groups[];
+/* The command that argv begins with, in `*words` words; NULL: none. */
+const struct cli_command *cli_find(int argc, char **argv, int *words);
+
+/* The flags of every command. */
+extern const struct cli_flag cli_global_flags[];
+
+/* The daemon that was built or installed with this program, or, found by PATH, its bare name. */
+void up_find_daemon(char *out, size_t size);
+
+/* `afar complete WORD…`: for the shells' completion, see cmd_complete.c. */
+int complete_main(struct cli *cli, int argc, char **argv);
 
 /*
  * Takes the command's flags (`flags` ends with a NULL name; NULL: none) and the global ones, wherever

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar up`: a whole cluster in one process. Becomes afard, the one beside this program if there is
- * one; afard's own flags come after ours and win.
+ * `afar up`: a whole cluster in one process. Becomes afard, the one that was built or installed with this program
+ * if there is one; afard's own flags come after ours and win.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,18 +14,19 @@
 
 #define DAEMON "afard"
 
-/* The daemon beside this program, or, found by PATH, its bare name. */
-static void find_daemon(char *out, size_t size)
+void up_find_daemon(char *out, size_t size)
 {
+	/* Where it was built, and where it is installed: a user's PATH need not have sbin. */
+	static const char *const places[] = {"/" DAEMON, "/../sbin/" DAEMON};
 	char self[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
 
-	if (length > 0) {
-		self[length] = 0;
-		slash = strrchr(self, '/');
-		if (slash &&
-		    (size_t)snprintf(out, size, "%.*s/" DAEMON, (int)(slash - self), self) < size &&
+	self[length > 0 ? length : 0] = 0;
+	slash = strrchr(self, '/');
+	for (size_t i = 0; slash && i < sizeof(places) / sizeof(places[0]); i++) {
+		if ((size_t)snprintf(out, size, "%.*s%s", (int)(slash - self), self, places[i]) <
+			    size &&
 		    access(out, X_OK) == 0)
 			return;
 	}
@@ -51,7 +52,7 @@ static int up(struct cli *cli, const struct cli_command *command, int argc, char
 		arguments[nr_own + (size_t)argc - 1] = "--key";
 		arguments[nr_own + (size_t)argc] = (char *)cli->key_file;
 	}
-	find_daemon(daemon, sizeof(daemon));
+	up_find_daemon(daemon, sizeof(daemon));
 	execvp(daemon, arguments);
 	free(arguments);
 	return cli_fail("up: start %s: %s; install afard beside afar or in PATH", daemon,

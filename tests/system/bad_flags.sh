@@ -27,6 +27,11 @@ refused 1 'cluster' "$AFAR" --cluster "$(printf 'afar://a\033[31m')" status
 refused 2 'unknown flag' "$AFARD" --frobnicate
 refused 2 'unknown flag' "$AFARD" -x
 refused 2 'unknown flag' "$AFAR" up --frobnicate
+# Where it is installed the daemon is in sbin, which a user's PATH need not have.
+mkdir -p installed/bin installed/sbin
+cp "$AFAR" installed/bin/afar
+cp "$AFARD" installed/sbin/afard
+refused 2 'unknown flag' env PATH=/usr/bin:/bin installed/bin/afar up --frobnicate
 refused 2 'unexpected argument' "$AFARD" more
 refused 2 'needs a value' "$AFARD" --role
 refused 2 'no role' "$AFARD" --role king

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar complete WORD…`: what may stand for the last of the words behind `afar`, a line each, for the shells' completion
+ * (afar.bash, afar.zsh). Out of the commands' tables, which the help is made from too: what a usage says is what is
+ * completed. A line ":file" stands for the names of files. Whatever goes wrong, it says nothing and ends soon.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define LIST_MAX   64
+#define TIMEOUT_MS 500 /* of a call: a person waits */
+#define END_S	   1   /* whatever hangs: looking up a name, too */
+#define FILES	   ":file"
+
+struct completion {
+	struct cli *cli;
+	const char *word; /* that is being typed */
+	size_t length;
+};
+
+/* Says `prefix` and `text` as one candidate, if that is what the word may become. */
+static void offer(const struct completion *completion, const char *prefix, const char *text)
+{
+	char candidate[2 * AFAR_NAME_MAX + 2];
+
+	snprintf(candidate, sizeof(candidate), "%s%s", prefix, text);
+	if (strncmp(candidate, completion->word, completion->length) == 0)
+		puts(candidate);
+}
+
+/* A name that came from a peer: one that cannot be printed as it is cannot be typed either. */
+static void offer_name(const struct completion *completion, const char *prefix, const char *name,
+		       const char *end)
+{
+	char *printable = cli_printable(name, NULL);
+	char text[AFAR_NAME_MAX + 2];
+
+	if (printable && *name && !strcmp(printable, name)) {
+		snprintf(text, sizeof(text), "%s%s", name, end);
+		offer(completion, prefix, text);
+	}
+	free(printable);
+}
+
+/* ---- Names that the cluster knows */
+
+static void offer_namespaces(const struct completion *completion, const char *end)
+{
+	struct afar_namespace_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_namespace_list(completion->cli->session, *after ? after : NULL, entries,
+					LIST_MAX);
+		for (int i = 0; i < n; i++)
+			offer_name(completion, "", entries[i].name, end);
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+}
+
+static void offer_regions_of(const struct completion *completion, const char *name)
+{
+	struct afar_region_stat entries[LIST_MAX];
+	char prefix[AFAR_NAME_MAX + 2];
+	struct afar_namespace *ns;
+	uint64_t after = 0;
+	int n;
+
+	if (afar_namespace_open(completion->cli->session, name, &ns))
+		return;
+	snprintf(prefix, sizeof(prefix), "%s:", name);
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_region_list(ns, after, entries, LIST_MAX);
+		for (int i = 0; i < n; i++)
+			offer_name(completion, prefix, entries[i].name, "");
+		if (n > 0)
+			after = entries[n - 1].address;
+	} while (n > 0);
+	afar_namespace_close(ns);
+}
+
+static void offer_regions(const struct completion *completion)
+{
+	size_t length = strcspn(completion->word, ":");
+	char name[AFAR_NAME_MAX + 1];
+
+	if (!completion->word[length]) {
+		offer_namespaces(completion, ":");
+	} else if (length <= AFAR_NAME_MAX) {
+		memcpy(name, completion->word, length);
+		name[length] = '\0';
+		offer_regions_of(completion, name);
+	}
+}
+
+static bool open_session(struct cli *cli)
+{
+	const struct afar_session_options options = {
+		.size = sizeof(options),
+		.key_file = cli->key_file,
+		.timeout_ms = TIMEOUT_MS,
+	};
+
+	return afar_session_open(cli->cluster, &options, &cli->session) == 0;
+}
+
+/* ---- What a usage says */
+
+/* The next word of a usage, without its brackets; false: there is none. */
+static bool next_word(const char **usage, char word[64])
+{
+	size_t length;
+
+	*usage += strspn(*usage, " []");
+	length = strcspn(*usage, " []");
+	snprintf(word, 64, "%.*s", (int)length, *usage);
+	*usage += length;
+	return length != 0;
+}
+
+/* Whether the flag that `usage` stands behind has a value: "[--flag VALUE]", not "[--flag]". */
+static bool has_value(const char *usage)
+{
+	return *usage == ' ';
+}
+
+/* What one alternative of a usage's word stands for. Words in small letters are meant as they are. */
+static void offer_kind(const struct completion *completion, const char *kind)
+{
+	const bool is_region = !strcmp(kind, "NS:NAME");
+
+	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH"))
+		puts(FILES);
+	else if (*kind >= 'a' && *kind <= 'z')
+		offer(completion, "", kind);
+	else if ((is_region || !strcmp(kind, "NS")) && open_session(completion->cli)) {
+		if (is_region)
+			offer_regions(completion);
+		else
+			offer_namespaces(completion, "");
+		cli_close(completion->cli, 0);
+	}
+}
+
+static void offer_kinds(const struct completion *completion, char *kinds)
+{
+	char *rest;
+
+	for (char *kind = strtok_r(kinds, "|", &rest); kind; kind = strtok_r(NULL, "|", &rest))
+		offer_kind(completion, kind);
+}
+
+/* The daemon's flags, out of its help. */
+static void offer_daemon_flags(const struct completion *completion)
+{
+	char daemon[PATH_MAX], line[256], flag[64];
+	FILE *help;
+
+	up_find_daemon(daemon, sizeof(daemon));
+	setenv("AFARD", daemon, 1);
+	help = popen("exec \"$AFARD\" --help 2>/dev/null", "r");
+	while (help && fgets(line, sizeof(line), help)) {
+		if (sscanf(line, "  --%63[a-z-]", flag) == 1)
+			offer(completion, "--", flag);
+	}
+	if (help)
+		pclose(help);
+}
+
+static void offer_flags(const struct completion *completion, const char *usage)
+{
+	char word[64];
+
+	if (strstr(usage, "AFARD-FLAG")) {
+		offer_daemon_flags(completion);
+		return;
+	}
+	while (next_word(&usage, word)) {
+		if (word[0] == '-' && word[1] == '-')
+			offer(completion, "", word);
+	}
+	for (const struct cli_flag *flag = cli_global_flags; flag->name; flag++)
+		offer(completion, "--", flag->name);
+	offer(completion, "", "--help");
+}
+
+static const struct cli_flag *find_global(const char *word)
+{
+	const struct cli_flag *flag = cli_global_flags;
+
+	if (strncmp(word, "--", 2) != 0)
+		return NULL;
+	while (flag->name && strcmp(word + 2, flag->name) != 0)
+		flag++;
+	return flag->name ? flag : NULL;
+}
+
+/* Whether `word` is a flag with a value of its own behind it; `kinds` becomes what that may be. */
+static bool takes_value(const char *usage, const char *word, char kinds[64])
+{
+	const struct cli_flag *global = find_global(word);
+	char flag[64];
+
+	if (global) {
+		snprintf(kinds, 64, "%s", global->argument);
+		return true;
+	}
+	while (next_word(&usage, flag)) {
+		if (!strcmp(flag, word) && *word == '-')
+			return has_value(usage) && next_word(&usage, kinds);
+	}
+	return false;
+}
+
+/* The `n`th of the arguments that are no flags. */
+static bool find_argument(const char *usage, int n, char kinds[64])
+{
+	char word[64];
+
+	while (next_word(&usage, word)) {
+		if (word[0] == '-' && word[1] == '-') {
+			if (has_value(usage))
+				next_word(&usage, word);
+		} else if (n-- == 0) {
+			snprintf(kinds, 64, "%s", word);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- The line */
+
+/* A global flag is to be used as it will be. */
+static void keep_global(struct cli *cli, const char *flag, const char *value)
+{
+	if (!strcmp(flag, "--cluster"))
+		cli->cluster = value;
+	else if (!strcmp(flag, "--key"))
+		cli->key_file = value;
+}
+
+/* `argv` ends with the word that is being typed. */
+static void complete_argument(const struct completion *completion, const char *usage, int argc,
+			      char **argv)
+{
+	char kinds[64];
+	int n = 0;
+
+	for (int i = 0; i + 1 < argc; i++) {
+		if (takes_value(usage, argv[i], kinds)) {
+			if (i + 2 == argc) {
+				offer_kinds(completion, kinds);
+				return;
+			}
+			keep_global(completion->cli, argv[i], argv[i + 1]);
+			i++;
+		} else if (argv[i][0] != '-' || !argv[i][1]) {
+			n++;
+		}
+	}
+	if (completion->word[0] == '-')
+		offer_flags(completion, usage);
+	else if (find_argument(usage, n, kinds))
+		offer_kinds(completion, kinds);
+}
+
+/* The first words of all commands, or, behind `group`, the second ones of that group's. Each table is of one group. */
+static void offer_commands(const struct completion *completion, const char *group)
+{
+	for (size_t i = 0; cli_groups[i]; i++) {
+		const struct cli_command *command = cli_groups[i];
+		size_t length = strcspn(command->name, " ");
+		char word[64];
+
+		snprintf(word, sizeof(word), "%.*s", (int)length, command->name);
+		if (!group)
+			offer(completion, "", word);
+		else if (!strcmp(word, group) && command->name[length])
+			for (; command->name; command++)
+				offer(completion, "", command->name + length + 1);
+	}
+}
+
+static void complete_line(const struct completion *completion, int argc, char **argv)
+{
+	const struct cli_command *command;
+	int words;
+
+	if (!strcmp(argv[0], "help") && argc > 1) {
+		argc--;
+		argv++;
+	} else if ((command = cli_find(argc - 1, argv, &words))) {
+		complete_argument(completion, command->arguments, argc - words, argv + words);
+		return;
+	}
+	if (argc == 1 && completion->word[0] == '-') {
+		offer_flags(completion, "--version");
+	} else if (argc <= 2) {
+		offer_commands(completion, argc == 2 ? argv[0] : NULL);
+	}
+}
+
+int complete_main(struct cli *cli, int argc, char **argv)
+{
+	const struct completion completion = {cli, argv[argc - 1], strlen(argv[argc - 1])};
+	char kinds[64];
+	int at = 1;
+
+	alarm(END_S);
+	/* The global flags before the command. */
+	for (; at + 1 < argc && argv[at][0] == '-'; at++) {
+		if (!takes_value("", argv[at], kinds))
+			continue;
+		if (at + 2 == argc) {
+			offer_kinds(&completion, kinds);
+			return 0;
+		}
+		keep_global(cli, argv[at], argv[at + 1]);
+		at++;
+	}
+	if (at < argc)
+		complete_line(&completion, argc - at, argv + at);
+	return 0;
+}
