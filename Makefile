@@ -13,7 +13,8 @@ build: deps                     # build/afar and build/afard
 deps:                           # what Debian has of what Afar needs
 	@scripts/deps
 
-quickstart: build               # a cluster on this machine, put to use
+quickstart: deps                # a cluster on this machine, put to use; builds no more than that needs
+	@scripts/build build src/tools/afar src/tools/afard
 	@scripts/quickstart
 
 check: deps                     # all tests

@@ -14,3 +14,16 @@ grep -q 'SHA-256' quickstart.out || fail "$(cat quickstart.out)"
 [ "$(wc -l <quickstart.out)" -le 30 ] || fail "too much to read: $(cat quickstart.out)"
 [ ! -s quickstart.err ] || fail "it complained: $(cat quickstart.err)"
 [ -z "$(ls tmp)" ] || fail "left behind: $(ls tmp)"
+
+# What it says to try next is there, also where nothing is installed.
+sed '1,/^Stopped/d' quickstart.out >hints
+[ "$(wc -l <hints)" -ge 3 ] || fail "no hints: $(cat quickstart.out)"
+grep -Eo 'build/afar [a-z]+' hints | while read -r _ command; do
+	"$AFAR" help "$command" >/dev/null || fail "it says to try 'afar $command'"
+done
+for file in $(grep -Eo '[A-Za-z0-9./]+\.(c|md|scd|1)\b' hints); do
+	[ -e "$(dirname "$QUICKSTART")/../$file" ] || fail "it says to look at $file"
+done
+if grep -Eq "(man|less|'afar) " hints; then
+	fail "that need not be there: $(cat hints)"
+fi
