@@ -45,7 +45,8 @@ const char *afar_error_name(int error);
 
 /*
  * What was asked, what is wrong and what to do about the calling thread's last failed call of
- * libafar, in one line without a newline. Empty when none failed yet. Owned by the thread, valid
+ * libafar, in one line without a newline. Empty when none failed yet. A call that succeeds does
+ * not change it. Owned by the thread, valid
  * until its next failing call.
  */
 const char *afar_last_error(void);

@@ -62,7 +62,8 @@ const char *afar_error_name(int error)
 	return name ? name : "unknown";
 }
 
-const char *afar_last_error(void)
+/* Of a program without public calls. The library has its own: client/call.c. */
+__attribute__((weak)) const char *afar_last_error(void)
 {
 	return error_last_line();
 }

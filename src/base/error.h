@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failing with a sentence. error_fail() keeps one line about the calling thread's last failure, for
- * afar_last_error(), for the `message` of a reply, and for a daemon's log.
+ * Failing with a sentence. error_fail() keeps one line about the calling thread's last failure, for the
+ * `message` of a reply, for a daemon's log, and for afar_last_error() where a public call ends with it.
  */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
@@ -10,6 +10,8 @@
 #include <stdbool.h>
 
 #include <afar/error.h>
+
+#define ERROR_LINE_BYTES 1024 /* with the final 0 */
 
 /* The line of error_fail(). */
 __attribute__((format(printf, 1, 2), cold)) void error_line(const char *format, ...);

@@ -10,9 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-#define LINE_BYTES 1024
-
-static _Thread_local char last_line[LINE_BYTES];
+static _Thread_local char last_line[ERROR_LINE_BYTES];
 
 const char *error_last_line(void)
 {
@@ -21,7 +19,7 @@ const char *error_last_line(void)
 
 void error_line(const char *format, ...)
 {
-	char line[LINE_BYTES]; /* aside, because the last line may be among the arguments */
+	char line[ERROR_LINE_BYTES]; /* aside, because the last line may be among the arguments */
 	va_list arguments;
 
 	va_start(arguments, format);

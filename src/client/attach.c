@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "client/attachment.h"
+#include "client/call.h"
 
 #define EVENTS_MAX 16
 
@@ -114,8 +115,10 @@ static int check_attach(const struct afar_region *region, uint64_t offset, size_
 	return 0;
 }
 
-int afar_region_attach(struct afar_region *region, uint64_t offset, size_t length, unsigned prot,
-		       void **addr)
+PUBLIC_CALL(int, afar_region_attach,
+	    (struct afar_region *region, uint64_t offset, size_t length, unsigned prot,
+	     void **addr),
+	    (region, offset, length, prot, addr))
 {
 	struct attachment *attachment;
 	struct afar_session *session;
@@ -164,7 +167,7 @@ static struct attachment *take(struct afar_session *session, const struct afar_r
 	return found;
 }
 
-int afar_region_detach(struct afar_region *region, void *addr)
+PUBLIC_CALL(int, afar_region_detach, (struct afar_region *region, void *addr), (region, addr))
 {
 	struct attachment *attachment;
 	int ret = region_check(region);

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 
 #define DEFAULT_SPIN_US	     100
 #define DEFAULT_PAUSE_US_MAX 10000
@@ -286,8 +287,10 @@ static int barrier_new(struct afar_region *region, const struct afar_barrier_opt
 	return 0;
 }
 
-int afar_barrier_open(struct afar_region *region, const struct afar_barrier_options *given,
-		      int timeout_ms, struct afar_barrier **out)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_open,
+		     (struct afar_region *region, const struct afar_barrier_options *given,
+		      int timeout_ms, struct afar_barrier **out),
+		     (region, given, timeout_ms, out))
 {
 	struct afar_barrier_options options = {0};
 	struct afar_barrier *barrier;
@@ -331,7 +334,7 @@ static void say_goodbye(struct afar_barrier *barrier)
 	barrier_tell(barrier, status, finished);
 }
 
-int afar_barrier_close(struct afar_barrier *barrier)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_close, (struct afar_barrier *barrier), (barrier))
 {
 	int ret = check_barrier(barrier);
 
@@ -358,7 +361,8 @@ static int write_work(struct afar_barrier *barrier, const void *work)
 			     barrier->work, copy, length);
 }
 
-int afar_barrier_start(struct afar_barrier *barrier, const void *work)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_start, (struct afar_barrier *barrier, const void *work),
+		     (barrier, work))
 {
 	int ret = check_coordinator(barrier, "start a phase");
 
@@ -471,7 +475,9 @@ static int give_statuses(const struct afar_barrier *barrier, int *statuses)
 	return nr_failed;
 }
 
-int afar_barrier_collect(struct afar_barrier *barrier, int *statuses, int timeout_ms)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_collect,
+		     (struct afar_barrier *barrier, int *statuses, int timeout_ms),
+		     (barrier, statuses, timeout_ms))
 {
 	struct barrier_wait wait;
 	char names[BARRIER_NAMES_MAX];
@@ -526,7 +532,9 @@ static int read_work(struct afar_barrier *barrier, void *work)
 	return count < 0 ? (int)count : 0;
 }
 
-int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_next,
+		     (struct afar_barrier *barrier, void *work, int timeout_ms),
+		     (barrier, work, timeout_ms))
 {
 	struct barrier_wait wait;
 	int ret = check_member(barrier, "wait for a phase");
@@ -552,7 +560,8 @@ int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms)
 	return 0;
 }
 
-int afar_barrier_report(struct afar_barrier *barrier, int status)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_report, (struct afar_barrier *barrier, int status),
+		     (barrier, status))
 {
 	struct barrier_state *state;
 	int ret = check_member(barrier, "report a phase");
@@ -585,7 +594,8 @@ static int wait_as_coordinator(struct afar_barrier *barrier, int timeout_ms)
 	return ret ? ret : afar_barrier_start(barrier, NULL);
 }
 
-int afar_barrier_wait(struct afar_barrier *barrier, int timeout_ms)
+PUBLIC_CALL_OF_CALLS(int, afar_barrier_wait, (struct afar_barrier *barrier, int timeout_ms),
+		     (barrier, timeout_ms))
 {
 	int ret = check_barrier(barrier);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/error.h"
+#include "client/call.h"
 #include "client/region.h"
 
 static int check_length(struct afar_region *region, uint64_t bytes)
@@ -35,8 +36,10 @@ static int open_or_make(struct afar_namespace *ns, uint64_t bytes, struct afar_r
 	return ret;
 }
 
-int afar_region_bootstrap(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out,
-			  int *is_first)
+PUBLIC_CALL_OF_CALLS(int, afar_region_bootstrap,
+		     (struct afar_namespace *ns, uint64_t bytes, struct afar_region **out,
+		      int *is_first),
+		     (ns, bytes, out, is_first))
 {
 	int ret = namespace_check(ns), has_made_it;
 	uint64_t deadline;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 
 #define PAGE ((uint64_t)4096)
 
@@ -133,8 +134,10 @@ static int check_memory(const struct afar_memory *memory, unsigned access)
 	return 0;
 }
 
-int afar_buffer_register(struct afar_session *session, const struct afar_memory *given,
-			 unsigned access, struct afar_buffer **out)
+PUBLIC_CALL(int, afar_buffer_register,
+	    (struct afar_session *session, const struct afar_memory *given, unsigned access,
+	     struct afar_buffer **out),
+	    (session, given, access, out))
 {
 	struct afar_memory memory;
 	int ret = session_check(session);
@@ -154,7 +157,9 @@ int afar_buffer_register(struct afar_session *session, const struct afar_memory 
 	return ret;
 }
 
-int afar_buffer_alloc(struct afar_session *session, size_t length, struct afar_buffer **out)
+PUBLIC_CALL(int, afar_buffer_alloc,
+	    (struct afar_session *session, size_t length, struct afar_buffer **out),
+	    (session, length, out))
 {
 	int ret = session_check(session);
 
@@ -169,7 +174,7 @@ int afar_buffer_alloc(struct afar_session *session, size_t length, struct afar_b
 	return ret;
 }
 
-int afar_buffer_unregister(struct afar_buffer *buffer)
+PUBLIC_CALL(int, afar_buffer_unregister, (struct afar_buffer *buffer), (buffer))
 {
 	struct afar_session *session;
 	int ret;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/call.h"
 #include "client/near.h"
 #include "client/region.h"
 
@@ -47,8 +48,10 @@ static int mapping_new(struct afar_region *region, uint64_t offset, size_t lengt
 	return 0;
 }
 
-int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, unsigned flags,
-		    struct afar_mapping **out)
+PUBLIC_CALL(int, afar_region_map,
+	    (struct afar_region *region, uint64_t offset, size_t length, unsigned flags,
+	     struct afar_mapping **out),
+	    (region, offset, length, flags, out))
 {
 	int ret = region_check(region);
 
@@ -69,7 +72,7 @@ int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, 
 	return ret;
 }
 
-int afar_mapping_unmap(struct afar_mapping *mapping)
+PUBLIC_CALL(int, afar_mapping_unmap, (struct afar_mapping *mapping), (mapping))
 {
 	struct afar_region *region;
 	int ret;
@@ -129,12 +132,14 @@ static int transfer(struct afar_mapping *mapping, uint16_t opcode, size_t offset
 			       length);
 }
 
-int afar_mapping_read(struct afar_mapping *mapping, size_t offset, size_t length)
+PUBLIC_CALL(int, afar_mapping_read, (struct afar_mapping *mapping, size_t offset, size_t length),
+	    (mapping, offset, length))
 {
 	return transfer(mapping, AFAR_OP_READ, offset, length);
 }
 
-int afar_mapping_write(struct afar_mapping *mapping, size_t offset, size_t length)
+PUBLIC_CALL(int, afar_mapping_write, (struct afar_mapping *mapping, size_t offset, size_t length),
+	    (mapping, offset, length))
 {
 	return transfer(mapping, AFAR_OP_WRITE, offset, length);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 #include "client/queue.h"
 
 int namespace_check(const struct afar_namespace *ns)
@@ -47,8 +48,10 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 	return ns ? 0 : error_code(-ENOMEM);
 }
 
-int afar_namespace_create(struct afar_session *session, const char *name,
-			  const struct afar_policy *given, struct afar_namespace **out)
+PUBLIC_CALL(int, afar_namespace_create,
+	    (struct afar_session *session, const char *name, const struct afar_policy *given,
+	     struct afar_namespace **out),
+	    (session, name, given, out))
 {
 	struct afar_policy policy = {0};
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
@@ -75,7 +78,9 @@ int afar_namespace_create(struct afar_session *session, const char *name,
 	return open_from_reply(session, &request, out);
 }
 
-int afar_namespace_open(struct afar_session *session, const char *name, struct afar_namespace **out)
+PUBLIC_CALL(int, afar_namespace_open,
+	    (struct afar_session *session, const char *name, struct afar_namespace **out),
+	    (session, name, out))
 {
 	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -91,7 +96,7 @@ int afar_namespace_open(struct afar_session *session, const char *name, struct a
 	return open_from_reply(session, &request, out);
 }
 
-int afar_namespace_close(struct afar_namespace *ns)
+PUBLIC_CALL(int, afar_namespace_close, (struct afar_namespace *ns), (ns))
 {
 	int ret = namespace_check(ns);
 
@@ -109,7 +114,9 @@ int afar_namespace_close(struct afar_namespace *ns)
 	return 0;
 }
 
-int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags)
+PUBLIC_CALL(int, afar_namespace_delete,
+	    (struct afar_session *session, const char *name, unsigned flags),
+	    (session, name, flags))
 {
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -150,8 +157,10 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
-int afar_namespace_list(struct afar_session *session, const char *after,
-			struct afar_namespace_stat *out, unsigned max)
+PUBLIC_CALL(int, afar_namespace_list,
+	    (struct afar_session *session, const char *after, struct afar_namespace_stat *out,
+	     unsigned max),
+	    (session, after, out, max))
 {
 	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -183,7 +192,8 @@ int afar_namespace_list(struct afar_session *session, const char *after,
 	return (int)count;
 }
 
-int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *out)
+PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_namespace_stat *out),
+	    (ns, out))
 {
 	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -215,7 +225,7 @@ int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *o
 
 /* ---- Reservation */
 
-int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes)
+PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t bytes), (ns, bytes))
 {
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -230,7 +240,8 @@ int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes)
 	return session_call(ns->session, &request, NULL);
 }
 
-int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released)
+PUBLIC_CALL(int, afar_namespace_release,
+	    (struct afar_namespace *ns, uint64_t bytes, uint64_t *released), (ns, bytes, released))
 {
 	Afar__NamespaceRelease release = AFAR__NAMESPACE_RELEASE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;

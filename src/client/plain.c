@@ -24,7 +24,7 @@ static void warn_once(struct afar_session *session)
 {
 	if (!atomic_exchange_explicit(&session->has_warned_of_pinning, true, memory_order_relaxed))
 		log_warn("%s; until then plain memory is copied, in pieces of %u KiB at most",
-			 afar_last_error(), (unsigned)(PLAIN_BOUNCE_MAX >> 10));
+			 error_last_line(), (unsigned)(PLAIN_BOUNCE_MAX >> 10));
 }
 
 /* ---- Bouncing */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 #include "client/namespace.h"
 
 _Static_assert(AFAR_PRINCIPAL_MAX == KEY_PRINCIPAL_MAX, "one limit, said twice");
@@ -22,8 +23,10 @@ static void print_hex(const uint8_t *bytes, size_t length, char *out)
 	*out = '\0';
 }
 
-int afar_key_add(struct afar_session *session, const char *name, unsigned flags,
-		 char secret[AFAR_KEY_HEX_MAX])
+PUBLIC_CALL(int, afar_key_add,
+	    (struct afar_session *session, const char *name, unsigned flags,
+	     char secret[AFAR_KEY_HEX_MAX]),
+	    (session, name, flags, secret))
 {
 	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -92,8 +95,10 @@ static unsigned list_after(Afar__KeyInfos *infos, const char *after, void *out, 
 	return count;
 }
 
-int afar_key_list(struct afar_session *session, const char *after, struct afar_key_stat *out,
-		  unsigned max)
+PUBLIC_CALL(int, afar_key_list,
+	    (struct afar_session *session, const char *after, struct afar_key_stat *out,
+	     unsigned max),
+	    (session, after, out, max))
 {
 	Afar__KeyList list = AFAR__KEY_LIST__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -117,7 +122,8 @@ int afar_key_list(struct afar_session *session, const char *after, struct afar_k
 	return ret;
 }
 
-int afar_key_revoke(struct afar_session *session, const char *name)
+PUBLIC_CALL(int, afar_key_revoke, (struct afar_session *session, const char *name),
+	    (session, name))
 {
 	Afar__KeyRevoke revoke = AFAR__KEY_REVOKE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -133,7 +139,9 @@ int afar_key_revoke(struct afar_session *session, const char *name)
 	return session_call(session, &request, NULL);
 }
 
-int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsigned rights)
+PUBLIC_CALL(int, afar_namespace_grant,
+	    (struct afar_namespace *ns, const char *principal, unsigned rights),
+	    (ns, principal, rights))
 {
 	Afar__NamespaceGrant grant = AFAR__NAMESPACE_GRANT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;

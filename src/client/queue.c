@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/buffer.h"
+#include "client/call.h"
 
 #define DEFAULT_DEPTH 256
 #define DEPTH_MAX     65536
@@ -146,8 +147,10 @@ void queue_destroy(struct afar_queue *queue)
 	free(queue->operations);
 }
 
-int afar_queue_open(struct afar_session *session, const struct afar_queue_options *given,
-		    struct afar_queue **out)
+PUBLIC_CALL(int, afar_queue_open,
+	    (struct afar_session *session, const struct afar_queue_options *given,
+	     struct afar_queue **out),
+	    (session, given, out))
 {
 	struct afar_queue_options options = {0};
 	uint32_t depth;
@@ -181,7 +184,7 @@ static int check_queue(const struct afar_queue *queue)
 	return session_check(queue->session);
 }
 
-int afar_queue_close(struct afar_queue *queue)
+PUBLIC_CALL(int, afar_queue_close, (struct afar_queue *queue), (queue))
 {
 	int ret = check_queue(queue);
 
@@ -201,7 +204,8 @@ int afar_queue_close(struct afar_queue *queue)
 	return 0;
 }
 
-int afar_queue_connect(struct afar_queue *queue, struct afar_target *target)
+PUBLIC_CALL(int, afar_queue_connect, (struct afar_queue *queue, struct afar_target *target),
+	    (queue, target))
 {
 	int ret = check_queue(queue);
 
@@ -357,7 +361,8 @@ static int submit(struct afar_queue *queue, const struct afar_op *ops, unsigned 
 	return (int)count;
 }
 
-int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
+PUBLIC_CALL(int, afar_queue_submit,
+	    (struct afar_queue *queue, const struct afar_op *ops, unsigned n), (queue, ops, n))
 {
 	int ret = check_queue(queue);
 
@@ -385,8 +390,10 @@ static unsigned reap(struct afar_queue *queue, struct afar_completion *completio
 	return count;
 }
 
-int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completions, unsigned max,
-		    unsigned min, int timeout_ms)
+PUBLIC_CALL(int, afar_queue_wait,
+	    (struct afar_queue *queue, struct afar_completion *completions, unsigned max,
+	     unsigned min, int timeout_ms),
+	    (queue, completions, max, min, timeout_ms))
 {
 	uint64_t deadline = CLOCK_NEVER;
 	int ret = check_queue(queue);
@@ -422,8 +429,10 @@ static struct operation *find_operation(struct cds_list_head *list, uint64_t use
 	return NULL;
 }
 
-int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
-			struct afar_completion *completion, int timeout_ms)
+PUBLIC_CALL(int, afar_queue_wait_one,
+	    (struct afar_queue *queue, uint64_t user_data, struct afar_completion *completion,
+	     int timeout_ms),
+	    (queue, user_data, completion, timeout_ms))
 {
 	uint64_t deadline = clock_deadline_ms(timeout_ms);
 	struct operation *operation;
@@ -447,7 +456,8 @@ int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
 	return 0;
 }
 
-int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data)
+PUBLIC_CALL(int, afar_queue_cancel, (struct afar_queue *queue, uint64_t user_data),
+	    (queue, user_data))
 {
 	int ret = check_queue(queue);
 
@@ -460,7 +470,7 @@ int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data)
 
 /* ---- Event loops */
 
-int afar_queue_fd(struct afar_queue *queue)
+PUBLIC_CALL(int, afar_queue_fd, (struct afar_queue *queue), (queue))
 {
 	int ret = check_queue(queue);
 
@@ -493,12 +503,15 @@ static bool try_to_arm(struct afar_queue *queue)
 	return queue->nr_done == 0 && queue_arm(queue);
 }
 
+/* No PUBLIC_CALL: -EAGAIN is no failure. */
 int afar_queue_arm(struct afar_queue *queue)
 {
 	int ret = check_queue(queue);
 
-	if (ret)
+	if (ret) {
+		call_failed();
 		return ret;
+	}
 	if (!try_to_arm(queue)) {
 		if (queue->nr_done == 0)
 			queue_progress(queue);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 #include "client/near.h"
 
 int region_check(const struct afar_region *region)
@@ -162,7 +163,7 @@ static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool wa
 {
 	char why[512];
 
-	strncpy(why, afar_last_error(), sizeof(why) - 1);
+	strncpy(why, error_last_line(), sizeof(why) - 1);
 	why[sizeof(why) - 1] = '\0';
 	if (was_made)
 		call_free(ns, "", info->address, info->generation);
@@ -221,14 +222,17 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	return open_from_reply(ns, &request, true, out);
 }
 
-int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
-		      struct afar_region **out)
+PUBLIC_CALL(int, afar_region_alloc,
+	    (struct afar_namespace *ns, uint64_t bytes, unsigned flags, struct afar_region **out),
+	    (ns, bytes, flags, out))
 {
 	return alloc_region(ns, "", bytes, flags, out);
 }
 
-int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
-		       struct afar_region **out)
+PUBLIC_CALL(int, afar_region_create,
+	    (struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
+	     struct afar_region **out),
+	    (ns, name, bytes, flags, out))
 {
 	if (!name || !name[0])
 		return error_fail(-EINVAL, "create a region: it needs a name");
@@ -255,14 +259,18 @@ static int open_region(struct afar_namespace *ns, const char *name, uint64_t add
 	return open_from_reply(ns, &request, false, out);
 }
 
-int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out)
+PUBLIC_CALL(int, afar_region_open,
+	    (struct afar_namespace *ns, const char *name, struct afar_region **out),
+	    (ns, name, out))
 {
 	if (!name || !name[0])
 		return error_fail(-EINVAL, "open a region: it needs a name");
 	return open_region(ns, name, 0, out);
 }
 
-int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out)
+PUBLIC_CALL(int, afar_region_open_at,
+	    (struct afar_namespace *ns, uint64_t address, struct afar_region **out),
+	    (ns, address, out))
 {
 	return open_region(ns, "", address, out);
 }
@@ -284,7 +292,7 @@ void region_leave(struct afar_region *region)
 	region_drop(region);
 }
 
-int afar_region_close(struct afar_region *region)
+PUBLIC_CALL(int, afar_region_close, (struct afar_region *region), (region))
 {
 	struct afar_namespace *ns;
 	int ret = region_check(region);
@@ -310,7 +318,7 @@ int afar_region_close(struct afar_region *region)
 	return 0;
 }
 
-int afar_region_free(struct afar_region *region)
+PUBLIC_CALL(int, afar_region_free, (struct afar_region *region), (region))
 {
 	int ret = region_check(region);
 
@@ -318,7 +326,7 @@ int afar_region_free(struct afar_region *region)
 		   : call_free(region->ns, "", region->target.address, region->target.generation);
 }
 
-int afar_region_delete(struct afar_namespace *ns, const char *name)
+PUBLIC_CALL(int, afar_region_delete, (struct afar_namespace *ns, const char *name), (ns, name))
 {
 	int ret = namespace_check(ns);
 
@@ -329,7 +337,8 @@ int afar_region_delete(struct afar_namespace *ns, const char *name)
 	return call_free(ns, name, 0, 0);
 }
 
-int afar_region_delete_at(struct afar_namespace *ns, uint64_t address)
+PUBLIC_CALL(int, afar_region_delete_at, (struct afar_namespace *ns, uint64_t address),
+	    (ns, address))
 {
 	int ret = namespace_check(ns);
 
@@ -378,8 +387,10 @@ static int list_regions(struct afar_namespace *ns, uint64_t after, uint32_t max,
 	return 0;
 }
 
-int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
-		     unsigned max)
+PUBLIC_CALL(int, afar_region_list,
+	    (struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
+	     unsigned max),
+	    (ns, after, out, max))
 {
 	const Afar__RegionInfos *infos;
 	Afar__Frame *reply;
@@ -404,7 +415,8 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
 	return ret;
 }
 
-int afar_region_stat(struct afar_region *region, struct afar_region_stat *out)
+PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_region_stat *out),
+	    (region, out))
 {
 	const Afar__RegionInfos *infos;
 	Afar__Frame *reply;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/call.h"
 #include "client/region.h"
 
 /* ---- What servers tell */
@@ -212,7 +213,7 @@ static int seal(struct afar_target *target)
 	return ret;
 }
 
-int afar_region_seal(struct afar_region *region)
+PUBLIC_CALL(int, afar_region_seal, (struct afar_region *region), (region))
 {
 	struct afar_target *target;
 	int ret = region_check(region);

@@ -12,6 +12,7 @@
 #include "base/forks.h"
 #include "client/abi.h"
 #include "client/attach.h"
+#include "client/call.h"
 #include "client/peer.h"
 #include "client/queue.h"
 #include "client/registrations.h"
@@ -586,8 +587,9 @@ static int wait_opened(struct afar_session *session)
 	return status ? fail_opening(session, status) : 0;
 }
 
-int afar_session_open(const char *uri, const struct afar_session_options *given,
-		      struct afar_session **out)
+PUBLIC_CALL(int, afar_session_open,
+	    (const char *uri, const struct afar_session_options *given, struct afar_session **out),
+	    (uri, given, out))
 {
 	struct afar_session_options options = {0};
 	char default_uri[PATH_MAX + 512];
@@ -677,7 +679,7 @@ static void tell_manager(struct afar_session *session)
 	rpc_connection_unref(manager);
 }
 
-int afar_session_close(struct afar_session *session)
+PUBLIC_CALL(int, afar_session_close, (struct afar_session *session), (session))
 {
 	int ret = session_check(session);
 

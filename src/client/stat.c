@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/call.h"
 #include "client/queue.h"
 #include "client/session.h"
 #include "memory/huge.h"
@@ -50,7 +51,8 @@ static void fill_paths(struct afar_session *session, struct afar_session_stat *s
 	stat->nr_unused_paths_max = PATHS_UNUSED_MAX;
 }
 
-int afar_session_stat(struct afar_session *session, struct afar_session_stat *out)
+PUBLIC_CALL(int, afar_session_stat, (struct afar_session *session, struct afar_session_stat *out),
+	    (session, out))
 {
 	struct afar_session_stat stat = {.size = sizeof(stat)};
 	struct fabrics_stat registered;

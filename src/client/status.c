@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/histogram.h"
+#include "client/call.h"
 #include "client/session.h"
 #include "rpc/capability.h"
 
@@ -269,7 +270,7 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 	return out;
 }
 
-int afar_session_status(struct afar_session *session, char **json)
+PUBLIC_CALL(int, afar_session_status, (struct afar_session *session, char **json), (session, json))
 {
 	Afar__Status status = AFAR__STATUS__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;

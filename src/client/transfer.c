@@ -4,6 +4,7 @@
 #include <limits.h>
 
 #include "base/error.h"
+#include "client/call.h"
 #include "client/region.h"
 
 static int check_range(const struct afar_region *region, const char *verb, uint64_t offset,
@@ -70,14 +71,16 @@ static ssize_t transfer_many(struct afar_region *region, uint16_t opcode, const 
 	return ret ? ret : (ssize_t)length;
 }
 
-ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, int nr_iov,
-			  uint64_t offset)
+PUBLIC_CALL(ssize_t, afar_region_readv,
+	    (struct afar_region *region, const struct iovec *iov, int nr_iov, uint64_t offset),
+	    (region, iov, nr_iov, offset))
 {
 	return transfer_many(region, AFAR_OP_READ, iov, nr_iov, offset);
 }
 
-ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
-			   uint64_t offset)
+PUBLIC_CALL(ssize_t, afar_region_writev,
+	    (struct afar_region *region, const struct iovec *iov, int nr_iov, uint64_t offset),
+	    (region, iov, nr_iov, offset))
 {
 	return transfer_many(region, AFAR_OP_WRITE, iov, nr_iov, offset);
 }
@@ -105,8 +108,9 @@ static int do_atomic(struct afar_region *region, const struct afar_op *wanted, u
 	return ret;
 }
 
-int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t operand,
-			  uint64_t *before)
+PUBLIC_CALL(int, afar_region_fetch_add,
+	    (struct afar_region *region, uint64_t offset, uint64_t operand, uint64_t *before),
+	    (region, offset, operand, before))
 {
 	const struct afar_op op = {
 		.opcode = AFAR_OP_FETCH_ADD, .offset = offset, .operand = operand};
@@ -114,8 +118,10 @@ int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t 
 	return do_atomic(region, &op, before);
 }
 
-int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
-			     uint64_t operand, uint64_t *before)
+PUBLIC_CALL(int, afar_region_compare_swap,
+	    (struct afar_region *region, uint64_t offset, uint64_t compare, uint64_t operand,
+	     uint64_t *before),
+	    (region, offset, compare, operand, before))
 {
 	const struct afar_op op = {.opcode = AFAR_OP_COMPARE_SWAP,
 				   .offset = offset,
@@ -125,13 +131,16 @@ int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64
 	return do_atomic(region, &op, before);
 }
 
-ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset)
+PUBLIC_CALL(ssize_t, afar_region_pread,
+	    (struct afar_region *region, void *data, size_t length, uint64_t offset),
+	    (region, data, length, offset))
 {
 	return transfer_one(region, AFAR_OP_READ, data, length, offset);
 }
 
-ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
-			   uint64_t offset)
+PUBLIC_CALL(ssize_t, afar_region_pwrite,
+	    (struct afar_region *region, const void *data, size_t length, uint64_t offset),
+	    (region, data, length, offset))
 {
 	return transfer_one(region, AFAR_OP_WRITE, (void *)data, length, offset);
 }

@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "client/call.h"
 #include "client/near.h"
 #include "client/region.h"
 
@@ -158,7 +159,9 @@ static int check(struct afar_region *region, uint64_t offset, uint64_t length)
 	return ret;
 }
 
-int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t length, uint64_t *bad)
+PUBLIC_CALL(int, afar_region_verify,
+	    (struct afar_region *region, uint64_t offset, uint64_t length, uint64_t *bad),
+	    (region, offset, length, bad))
 {
 	uint64_t found = 0;
 	struct view *view;

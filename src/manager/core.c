@@ -56,7 +56,7 @@ void event_fail(struct event *event, int status)
 		return;
 	}
 	reply->status = status;
-	reply->message = strdup(afar_last_error());
+	reply->message = strdup(error_last_line());
 	afar__reply__free_unpacked(event->reply, NULL);
 	event->reply = reply;
 }
@@ -428,7 +428,7 @@ static int reload(struct core *core)
 	core->state = NULL;
 	rc = store_load(core->store, &core->state);
 	if (rc < 0) {
-		log_error("%s", afar_last_error());
+		log_error("%s", error_last_line());
 		return rc;
 	}
 	servers_relink(core);
@@ -449,7 +449,7 @@ static void fail_batch(struct core *core, int status)
 	char sentence[SENTENCE_MAX];
 	struct event *event;
 
-	snprintf(sentence, sizeof(sentence), "%s", afar_last_error());
+	snprintf(sentence, sizeof(sentence), "%s", error_last_line());
 	if (core->complain_at <= core_now(core)) {
 		log_error("%s", sentence);
 		core->complain_at = core_now(core) + CORE_COMPLAINT_NS;

@@ -354,7 +354,7 @@ void rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status)
 
 	reply.status = status;
 	if (status < 0)
-		reply.message = (char *)afar_last_error(); /* only read */
+		reply.message = (char *)error_last_line(); /* only read */
 	rpc_reply(call, incarnation, &reply);
 }
 

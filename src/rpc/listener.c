@@ -72,7 +72,7 @@ void listener_complain(const struct rpc_connection *connection, const char *clai
 		return;
 	if (connection->was_open) {
 		log_warn("%s (%s): connection ended: %s", connection->peer, connection->identity,
-			 afar_last_error());
+			 error_last_line());
 		return;
 	}
 	print_refusal(what, sizeof(what), claimed, status);

@@ -156,7 +156,7 @@ out_mailbox:
 out_put:
 	domains_put(progress->options.domains, connection->domain);
 out_reject:
-	log_rejection(progress, request->peer, afar_last_error());
+	log_rejection(progress, request->peer, error_last_line());
 	free(connection);
 	fabric_reject(progress->listener, request);
 	count_connection(thread, -1);

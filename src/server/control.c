@@ -77,7 +77,7 @@ static bool find_key(void *context, const char *identity, uint8_t secret[KEY_BYT
 	    pass_key(control->options.incarnation->signing_key, identity, secret) == 0)
 		return true;
 	if (complaints_allow(&control->complaints))
-		log_warn("refused a control connection as '%s': %s", identity, afar_last_error());
+		log_warn("refused a control connection as '%s': %s", identity, error_last_line());
 	return false;
 }
 
@@ -108,7 +108,7 @@ static void refuse(struct control *control, const struct rpc_connection *connect
 {
 	if (status == -EACCES && complaints_allow(&control->complaints))
 		log_warn("refused %s (%s): %s", rpc_connection_peer(connection),
-			 rpc_connection_identity(connection), afar_last_error());
+			 rpc_connection_identity(connection), error_last_line());
 	rpc_reply_status(call, control->options.incarnation->number, status);
 }
 

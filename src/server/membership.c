@@ -163,7 +163,7 @@ static void connect_manager(struct membership *membership)
 		back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
 	if (status != 0)
-		log_outage(membership, afar_last_error());
+		log_outage(membership, error_last_line());
 }
 
 /* The loop has said that the connection is closed. */
@@ -199,7 +199,7 @@ static void take_identity(struct membership *membership, const Afar__ServerJoine
 	strcpy(self->cluster, joined->cluster); /* check_joined() has seen that it fits */
 	pthread_mutex_unlock(&membership->lock);
 	if (folder && identity_save(folder, self) != 0)
-		log_error("%s", afar_last_error());
+		log_error("%s", error_last_line());
 }
 
 static int check_joined(const Afar__Frame *frame)
@@ -226,7 +226,7 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 {
 	if (fence_extents(membership->options.fence, joined->release, joined->n_release,
 			  on_released, NULL) != 0)
-		log_error("release of %zu extents: %s", joined->n_release, afar_last_error());
+		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
 /* Sends the join with everything filled in and acts on the answer. */
@@ -337,7 +337,7 @@ static void join_manager(struct membership *membership)
 	int status = send_join(membership);
 
 	if (status != 0)
-		log_outage(membership, afar_last_error());
+		log_outage(membership, error_last_line());
 	pthread_mutex_lock(&membership->lock);
 	if (membership->state == LINK_OPEN && status == 0) {
 		membership->state = LINK_JOINED;

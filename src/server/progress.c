@@ -96,7 +96,7 @@ static void take_requests(struct progress_thread *thread)
 			connection_deal(progress, &request);
 	}
 	if (status != 0 && status != -EAGAIN && complaints_allow(&progress->shortages))
-		log_error("%s", afar_last_error());
+		log_error("%s", error_last_line());
 	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
 	door_knock(progress->door);
 }

@@ -443,7 +443,7 @@ static void block_stop_signals(struct daemon *daemon)
 
 static int complain(int status)
 {
-	fprintf(stderr, "afard: %s\n", afar_last_error());
+	fprintf(stderr, "afard: %s\n", error_last_line());
 	return status;
 }
 

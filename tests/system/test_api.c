@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../child.h"
+#include <afar/barrier.h>
 #include "api.h"
 
 /* ---- What it promises */
@@ -655,6 +656,47 @@ static void test_wrong_addresses(void **state)
 		     -ENOENT);
 }
 
+/* Inside of a call that succeeds things may fail and be done in another way: that is nobody's business. */
+static void test_success_leaves_the_last_line(void **state)
+{
+	const char *const failed = "use a region: the handle is null or closed";
+	struct afar_namespace *ns = make_namespace("lines", 0, 70 * MIB);
+	struct afar_mapping *mapping;
+	struct afar_region *region, *large;
+	struct afar_queue *queue;
+	char *json;
+	int is_first;
+
+	(void)state;
+	expect_error(afar_region_close(NULL), -EINVAL);
+	assert_string_equal(afar_last_error(), failed);
+	/* It is not there yet. */
+	assert_int_equal(afar_region_bootstrap(ns, 64 * KIB, &region, &is_first), 0);
+	assert_true(is_first);
+	assert_string_equal(afar_last_error(), failed);
+	/* Not on huge pages, where there are none. */
+	assert_int_equal(afar_region_create(ns, "large", 64 * MIB, 0, &large), 0);
+	assert_string_equal(afar_last_error(), failed);
+	assert_int_equal(afar_region_map(large, 0, 64 * MIB, 0, &mapping), 0);
+	assert_int_equal(afar_mapping_write(mapping, 0, 64 * MIB), 0);
+	assert_int_equal(afar_mapping_unmap(mapping), 0);
+	assert_string_equal(afar_last_error(), failed);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(large)), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_region_seal(large), 0);
+	assert_int_equal(afar_region_verify(large, 0, 64 * MIB, NULL), 0);
+	assert_int_equal(afar_session_status(session, &json), 0);
+	free(json);
+	drop_region(large);
+	drop_region(region);
+	drop_namespace(ns, "lines");
+	assert_string_equal(afar_last_error(), failed);
+	/* A call of ours that fails may make others, which succeed, to clean up. */
+	assert_int_equal(afar_region_bootstrap(NULL, 0, &region, NULL), -EINVAL);
+	assert_string_not_equal(afar_last_error(), failed);
+}
+
 static void test_child_of_fork(void **state)
 {
 	struct afar_namespace *ns;
@@ -705,6 +747,7 @@ int main(void)
 		cmocka_unit_test(test_delete_with_regions),
 		cmocka_unit_test(test_session_stays_while_used),
 		cmocka_unit_test(test_wrong_addresses),
+		cmocka_unit_test(test_success_leaves_the_last_line),
 		cmocka_unit_test(test_child_of_fork),
 		cmocka_unit_test(test_status_is_json),
 	};

@@ -142,7 +142,7 @@ static void expect_refused(struct message *message, uint64_t length)
 	struct layout *layout;
 
 	assert_int_equal(layout_decode(&message->layout, length, &layout), -AFAR_EMALFORMED);
-	assert_true(afar_last_error()[0] != '\0');
+	assert_true(error_last_line()[0] != '\0');
 }
 
 static void test_extents_of_a_server(void **state)

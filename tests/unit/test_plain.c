@@ -288,7 +288,7 @@ static void test_nothing_left(void **state)
 	catch_warnings();
 	fabric.bytes_max = 4095;
 	assert_int_equal(target_transfer(target, AFAR_OP_READ, &piece, 1, 0, BYTES), -ENOMEM);
-	assert_non_null(strstr(afar_last_error(), "refused"));
+	assert_non_null(strstr(error_last_line(), "refused"));
 	fabric.bytes_max = 4096;
 	fill(there, BYTES, 3);
 	assert_int_equal(target_transfer(target, AFAR_OP_READ, &piece, 1, 0, BYTES), 0);
