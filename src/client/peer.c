@@ -261,10 +261,20 @@ static const struct rpc_handlers control_handlers = {
 	.closed = control_closed,
 };
 
+static int fail_silent(const struct peer *peer, const char *asked, int code)
+{
+	return error_fail(code,
+			  "%s server %s at %s:%u: it did not answer in time; look whether it runs "
+			  "or is stopped, and try again",
+			  asked, peer->name, peer->control_host, peer->control_port);
+}
+
 static int unreachable(const struct peer *peer, int status)
 {
 	int code = status == -AFAR_EAUTH ? status : -AFAR_ESERVER;
 
+	if (status == -ETIMEDOUT)
+		return fail_silent(peer, "reach", code);
 	return error_fail(code, "reach server %s at %s:%u: %s", peer->name, peer->control_host,
 			  peer->control_port, afar_strerror(status));
 }
@@ -388,8 +398,8 @@ static void wait_gone(struct peer *peer, const struct rpc_connection *control, u
 
 /* A call to the server, repeated once over a fresh connection when the old one proves dead: asking
  * for keys and tickets twice does no harm. */
-static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *request,
-		     Afar__Frame **reply)
+static int peer_call(struct peer *peer, const char *asked, uint64_t deadline,
+		     Afar__Request *request, Afar__Frame **reply)
 {
 	struct rpc_envelope envelope = {.session = peer->session->number, .deadline = deadline};
 	struct rpc_connection *control = NULL;
@@ -409,6 +419,8 @@ static int peer_call(struct peer *peer, uint64_t deadline, Afar__Request *reques
 		if (ret == -ECONNRESET || ret == -ENOTCONN)
 			wait_gone(peer, control, deadline);
 		rpc_connection_unref(control);
+		if (ret == -ETIMEDOUT)
+			return fail_silent(peer, asked, ret);
 		if (ret != -ECONNRESET && ret != -ENOTCONN)
 			return ret;
 	}
@@ -433,7 +445,7 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 	connect.attaches = out->attaches;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
-	ret = peer_call(peer, deadline, &request, &reply);
+	ret = peer_call(peer, "connect to", deadline, &request, &reply);
 	if (ret)
 		return ret;
 	ticket = reply->reply->result_case == AFAR__REPLY__RESULT_TICKET ? reply->reply->ticket
@@ -491,7 +503,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	grant.rights = want->reach->rights;
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
-	ret = peer_call(peer, deadline, &request, &reply);
+	ret = peer_call(peer, "get keys of", deadline, &request, &reply);
 	if (ret)
 		return ret;
 	ret = take_keys(peer, want->reach, reply);

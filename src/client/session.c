@@ -379,6 +379,12 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 			continue;
 		}
 		rpc_connection_unref(manager);
+		/* Before that, it is an answer, which tells of a server. */
+		if (ret == -ETIMEDOUT && clock_ns() >= envelope.deadline)
+			ret = error_fail(ret,
+					 "call the manager at %s:%u: it did not answer in time; "
+					 "outcome unknown, look whether it runs or is stopped",
+					 session->uri.host, session->uri.port);
 		break;
 	}
 	cds_list_del(&pending.node);

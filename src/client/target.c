@@ -5,6 +5,7 @@
  * or is refused is asked for anew, once for each thing that is wanted. DESIGN: "who may do what".
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -143,11 +144,13 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 {
 	struct peer *peer = target->peers[index];
 	bool is_refused = status == -AFAR_EAUTH || status == -EACCES;
+	char why[ERROR_LINE_BYTES];
 	int ret;
 
 	/* Whoever cannot reach the server need not wait for the manager to come back to say so. */
 	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
 		return status;
+	snprintf(why, sizeof(why), "%s", error_last_line());
 	target->accesses[index].expiry = 0;
 	ret = ask_accesses(target, deadline);
 	if (peer->is_lost || ret == -AFAR_ELOST ||
@@ -155,8 +158,11 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 		target->is_lost = true;
 		return fail_lost(target);
 	}
+	/* The server is what is wrong, also when no time was left to ask about it. */
+	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
+		return error_fail(status, "%s", why);
 	if (ret || !is_refused)
-		return ret ? ret : status;
+		return ret;
 	if (!target->accesses[index].expiry)
 		return fail_strange(peer);
 	if (status == -EACCES)

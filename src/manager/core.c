@@ -67,6 +67,45 @@ void event_answer(struct core *core, struct event *event)
 	event_free(event);
 }
 
+/* ---- Requests that wait for servers */
+
+/* A client that hears nothing within its time knows of nobody but us to blame. So it hears before, whom we wait for. */
+#define AHEAD_NS_MAX ((uint64_t)2000000000)
+
+static uint64_t answer_by(const struct core *core, const struct event *event)
+{
+	uint64_t now = core_now(core), ahead;
+
+	if (event->deadline == CORE_NEVER || event->deadline <= now)
+		return event->deadline;
+	ahead = (event->deadline - now) / 4;
+	return event->deadline - (ahead < AHEAD_NS_MAX ? ahead : AHEAD_NS_MAX);
+}
+
+uint64_t waiters_due(const struct cds_list_head *waiters)
+{
+	const struct event *event;
+	uint64_t due = CORE_NEVER;
+
+	cds_list_for_each_entry (event, waiters, node)
+		if (event->answer_by < due)
+			due = event->answer_by;
+	return due;
+}
+
+void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, waiters, node) {
+		if (event->answer_by > core_now(core))
+			continue;
+		cds_list_del(&event->node);
+		event_fail(event, status);
+		event_answer(core, event);
+	}
+}
+
 /* ---- Outcomes */
 
 static int reply_namespace(const struct core *core, const struct session *session, uint64_t number,
@@ -343,11 +382,11 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 	if (request->call_case == AFAR__REQUEST__CALL_KEY_ADD)
 		return principal_is_going(core, request->key_add->name);
 	if (request->call_case == AFAR__REQUEST__CALL_REGION_LOOK)
-		return event->deadline > core_now(core) &&
+		return event->answer_by > core_now(core) &&
 		       seal_is_running(core, request->region_look->generation);
 	if (request->call_case == AFAR__REQUEST__CALL_STATUS)
 		return looks_are_awaited(core, event);
-	return chooses_servers(request) && is_recovering(core);
+	return chooses_servers(request) && is_recovering(core) && event->answer_by > core_now(core);
 }
 
 static void handle_request(struct core *core, struct event *event)
@@ -355,6 +394,8 @@ static void handle_request(struct core *core, struct event *event)
 	const struct operation *operation = find_operation(event->request);
 	int rc;
 
+	if (event->answer_by == 0)
+		event->answer_by = answer_by(core, event);
 	if (operation != NULL && operation->call == AFAR__REQUEST__CALL_STATUS &&
 	    event->request->status->is_fresh && event->looked_until == 0)
 		looks_begin(core, event);
@@ -552,6 +593,8 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 		reserve_resume(core);
 		seals_drive(core);
 	}
+	reserve_tell(core);
+	seals_tell(core);
 	forget_gone(core);
 }
 
@@ -593,12 +636,14 @@ uint64_t core_next_run(struct core *core)
 	if (!cds_list_empty(&core->leased))
 		next = cds_list_first_entry(&core->leased, struct live_session, node)
 			       ->lease_deadline;
-	/* What waits for a sealing is woken by the end of that. */
 	if (!cds_list_empty(&core->waiting) && is_recovering(core))
 		next = sooner(next, core->started_at + CORE_RECOVERY_NS);
 	cds_list_for_each_entry (event, &core->waiting, node)
 		if (event->looked_until != 0)
 			next = sooner(next, event->looked_until);
+	/* What waits for a server is woken by its answer, or told of it when its time is up. */
+	next = sooner(next, waiters_due(&core->waiting));
+	next = sooner(next, sooner(reserve_next_tell(core), seals_next_tell(core)));
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
 

@@ -64,6 +64,8 @@ struct event {
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
 	uint64_t
+		answer_by; /* before that: who waits for a server is told so in time; 0: not taken yet */
+	uint64_t
 		looked_until; /* a Status waits so long for what others have counted; 0: not asked yet */
 	Afar__Request *request;
 	Afar__Reply *reply; /* in the making */

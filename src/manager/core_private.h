@@ -106,6 +106,10 @@ struct core {
 void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */
 void event_answer(struct core *core, struct event *event);
+/* Of requests that wait: when the first is to be answered, whatever they wait for. */
+uint64_t waiters_due(const struct cds_list_head *waiters);
+/* Those whose time has come are answered with `status` and the thread's last sentence. */
+void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
 /* Records what a request did and makes its reply. */
 int core_record(struct core *core, struct session *session, struct event *event);
 /* Makes the reply for an outcome, also of a request that came again. */
@@ -176,6 +180,9 @@ void reserve_server_down(struct core *core, const struct live_server *live);
 void reserve_resume(struct core *core);
 /* The batch's commit is done: answers the jobs that it finished. */
 void reserve_committed(struct core *core, int status);
+/* Tells those whose time is up which server their reservation waits for; it goes on. */
+void reserve_tell(struct core *core);
+uint64_t reserve_next_tell(const struct core *core);
 void reserve_close(struct core *core);
 
 /* ---- regions.c */
@@ -198,6 +205,11 @@ core_operation region_seal;
 bool seal_attach(struct core *core, struct event *event);
 /* What becomes of a region is not decided yet. */
 bool seal_is_running(const struct core *core, uint64_t generation);
+/* -ETIMEDOUT, with a sentence that tells which server that waits for. */
+int seal_fail_slow(const struct core *core, uint64_t generation);
+/* Tells those whose time is up; the sealing goes on. */
+void seals_tell(struct core *core);
+uint64_t seals_next_tell(const struct core *core);
 void seal_answered(struct core *core, struct seal_part *part, const void *peer,
 		   const Afar__Reply *answer, int status);
 /* Asks servers, behind the commit. */
@@ -245,6 +257,9 @@ void server_take_report(struct core *core, struct live_server *live,
 struct live_server *core_live_server(const struct core *core, uint64_t number);
 struct live_server *core_live_server_of(const struct core *core, const void *peer);
 void server_gone(struct core *core, void *peer);
+/* "server 'NAME' at ADDRESS", for a sentence. */
+#define SERVER_TEXT_MAX 384
+void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
 bool server_is_up(const struct server *server);
 /* Its connection is lost or replaced. */
 void server_down(struct core *core, struct live_server *live);

@@ -480,6 +480,8 @@ int region_look(struct core *core, struct session *session, struct event *event)
 		rc = region_find_reference(session, "look at", region, &reference);
 	if (rc == 0)
 		rc = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
+	if (rc == 0 && seal_is_running(core, ask->generation))
+		rc = seal_fail_slow(core, ask->generation);
 	if (rc < 0)
 		return rc;
 	event->reply->region_info = info_region(core, session, region, region->is_sealed);

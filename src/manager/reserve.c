@@ -10,6 +10,7 @@
  * voids what it granted to jobs that have not finished.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -544,6 +545,65 @@ void reserve_resume(struct core *core)
 	cds_list_for_each_entry_safe (job, next, &core->jobs, node)
 		if (job->state == JOB_WAITING)
 			job_step(core, job);
+}
+
+/* ---- Those who cannot wait any longer */
+
+/* How many servers a job waits for, and the first of them. */
+static unsigned find_awaited(const struct core *core, const struct job *job, uint64_t *first)
+{
+	const struct live_server *live;
+	const struct share *share;
+	unsigned nr = 0;
+
+	*first = 0;
+	cds_list_for_each_entry (share, &job->shares, node)
+		if (share->state == SHARE_ASKED && nr++ == 0)
+			*first = share->server;
+	cds_list_for_each_entry (live, &core->live_servers, node)
+		if (job->state == JOB_WAITING && live->server != NULL &&
+		    live->server->releasing_bytes != 0 && nr++ == 0)
+			*first = live->number;
+	return nr;
+}
+
+static int fail_slow(const struct core *core, const struct job *job)
+{
+	char text[SERVER_TEXT_MAX] = "a server", others[32] = "";
+	uint64_t server;
+	unsigned nr = find_awaited(core, job, &server);
+
+	if (nr > 0)
+		server_describe(core, server, text);
+	if (nr > 1)
+		snprintf(others, sizeof(others), " (and %u more)", nr - 1);
+	return error_fail(
+		-ETIMEDOUT,
+		"reserve %llu MiB: %s%s did not %s in time; outcome unknown, look whether it runs "
+		"or is stopped",
+		(unsigned long long)(job->bytes >> 20), text, others,
+		job->state == JOB_WAITING ? "release memory" : "answer");
+}
+
+void reserve_tell(struct core *core)
+{
+	struct job *job;
+
+	cds_list_for_each_entry (job, &core->jobs, node)
+		if (waiters_due(&job->waiters) <= core_now(core))
+			waiters_answer_due(core, &job->waiters, fail_slow(core, job));
+}
+
+uint64_t reserve_next_tell(const struct core *core)
+{
+	const struct job *job;
+	uint64_t next = CORE_NEVER, due;
+
+	cds_list_for_each_entry (job, &core->jobs, node) {
+		due = waiters_due(&job->waiters);
+		next = due < next ? due : next;
+	}
+	return next;
 }
 
 /* ---- The request */

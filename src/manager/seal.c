@@ -559,14 +559,7 @@ void seal_answered(struct core *core, struct seal_part *part, const void *peer,
 		part_free(part);
 }
 
-/* ---- The request */
-
-static void wait_for_seal(struct seal *seal, struct event *event)
-{
-	afar__request__free_unpacked(event->request, NULL);
-	event->request = NULL;
-	cds_list_add_tail(&event->node, &seal->waiters);
-}
+/* ---- Those who cannot wait any longer */
 
 static struct seal *seal_of(const struct core *core, uint64_t generation)
 {
@@ -581,6 +574,56 @@ static struct seal *seal_of(const struct core *core, uint64_t generation)
 bool seal_is_running(const struct core *core, uint64_t generation)
 {
 	return seal_of(core, generation) != NULL;
+}
+
+static int fail_slow(const struct core *core, const struct seal *seal)
+{
+	const struct seal_part *part;
+	char text[SERVER_TEXT_MAX] = "a server";
+
+	cds_list_for_each_entry (part, &seal->parts, node) {
+		server_describe(core, part->server, text);
+		break;
+	}
+	return error_fail(-ETIMEDOUT,
+			  "seal a region: %s did not answer in time; outcome unknown, look whether "
+			  "it runs or is stopped, and try again",
+			  text);
+}
+
+int seal_fail_slow(const struct core *core, uint64_t generation)
+{
+	return fail_slow(core, seal_of(core, generation));
+}
+
+void seals_tell(struct core *core)
+{
+	struct seal *seal;
+
+	cds_list_for_each_entry (seal, &core->seals, node)
+		if (waiters_due(&seal->waiters) <= core_now(core))
+			waiters_answer_due(core, &seal->waiters, fail_slow(core, seal));
+}
+
+uint64_t seals_next_tell(const struct core *core)
+{
+	const struct seal *seal;
+	uint64_t next = CORE_NEVER, due;
+
+	cds_list_for_each_entry (seal, &core->seals, node) {
+		due = waiters_due(&seal->waiters);
+		next = due < next ? due : next;
+	}
+	return next;
+}
+
+/* ---- The request */
+
+static void wait_for_seal(struct seal *seal, struct event *event)
+{
+	afar__request__free_unpacked(event->request, NULL);
+	event->request = NULL;
+	cds_list_add_tail(&event->node, &seal->waiters);
 }
 
 bool seal_attach(struct core *core, struct event *event)

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,18 @@ struct live_server *core_live_server_of(const struct core *core, const void *pee
 		if (live->peer == peer)
 			return live;
 	return NULL;
+}
+
+void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX])
+{
+	const struct server *server =
+		core->state != NULL ? state_server(core->state, number) : NULL;
+
+	if (server != NULL)
+		snprintf(out, SERVER_TEXT_MAX, "server '%s' at %s", server->name,
+			 server->control_address);
+	else
+		snprintf(out, SERVER_TEXT_MAX, "server %llu", (unsigned long long)number);
 }
 
 bool server_is_up(const struct server *server)

@@ -389,7 +389,7 @@ static void send_event(struct fixture *fixture, void *peer, uint64_t session, ui
 	event->call = answer;
 	event->session = session;
 	event->request_id = id;
-	event->settled_below = 0;
+	event->deadline = fixture->time_ns ? fixture->now + fixture->time_ns : CORE_NEVER;
 	event->request = request;
 	submit(fixture, event);
 }

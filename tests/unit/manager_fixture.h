@@ -83,6 +83,7 @@ struct fixture {
 	struct core *core;
 	struct keyring *keyring; /* operator "admin", server "server" */
 	uint64_t now;
+	uint64_t time_ns; /* that requests have from now on; 0: any */
 	uint64_t next_peer;
 	const char **principals; /* of peers, by their number; NULL: revoked */
 	struct fake_server servers[FIXTURE_SERVERS_MAX];

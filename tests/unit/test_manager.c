@@ -346,6 +346,74 @@ static void test_reserve_repeated_joins_the_running_job(void **state)
 	check_all(&fixture);
 }
 
+/* Which server it is, and before the client would give up and blame the manager. */
+static void test_reserve_tells_who_does_not_answer(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *first, *second;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	for (size_t i = 0; i < 3; i++)
+		fixture_join(&fixture, i, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	fixture.servers[1].is_silent = true;
+	fixture.time_ns = 4000000000U;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 12 * MIB), &first);
+	fixture_pump(&fixture);
+	assert_true(core_next_run(fixture.core) <= fixture.now + 3000000000U);
+	fixture_advance(&fixture, 2999);
+	assert_null(first);
+	fixture_advance(&fixture, 1);
+	assert_non_null(first);
+	assert_int_equal(first->status, -ETIMEDOUT);
+	assert_non_null(strstr(first->message, "server 'server-1' at 127.0.0.1:7501 did not"));
+	assert_non_null(strstr(first->message, "outcome unknown"));
+	assert_null(strstr(first->message, "more"));
+	assert_true(core_next_run(fixture.core) > fixture.now); /* nobody spins for it */
+	/* It goes on, and who asks again hears how it ends. */
+	fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 12 * MIB), &second);
+	fixture_pump(&fixture);
+	assert_null(second);
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(second->status, 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 12 * MIB);
+	drop(first);
+	drop(second);
+	check_all(&fixture);
+}
+
+/* Nor does a server that has to give memory back first. */
+static void test_reserve_tells_who_does_not_release(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *answer;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 16 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
+	fixture.servers[0].is_silent = true;
+	EXPECT(&client, ask_release(ns, UINT64_MAX), 0);
+	fixture.time_ns = 400000000U;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &answer);
+	fixture_pump(&fixture);
+	fixture_advance(&fixture, 299);
+	assert_null(answer);
+	fixture_advance(&fixture, 1);
+	assert_non_null(answer);
+	assert_int_equal(answer->status, -ETIMEDOUT);
+	assert_non_null(strstr(answer->message, "server 'server-0' at 127.0.0.1:7500 did not rel"));
+	drop(answer);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	check_all(&fixture);
+}
+
 /* In the middle of a reservation: the session ends, the namespace is deleted, the server loses its
  * connection, restarts, or the manager is killed. */
 static void test_reserve_undoes_itself(void **state)
@@ -679,6 +747,8 @@ TEST_GROUP(manager)
 		TEST(test_reserve_beside_one_that_ends),
 		TEST(test_reserve_answered_over_a_former_connection),
 		TEST(test_reserve_repeated_joins_the_running_job),
+		TEST(test_reserve_tells_who_does_not_answer),
+		TEST(test_reserve_tells_who_does_not_release),
 		TEST(test_reserve_undoes_itself),
 		TEST(test_reserve_then_alloc_the_same),
 		TEST(test_alloc_limits),

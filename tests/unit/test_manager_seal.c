@@ -549,6 +549,43 @@ static void test_who_waits(void **state)
 	client_lose(&fixture, &other);
 }
 
+/* Those who wait, and those who look, hear in time which server it is. */
+static void test_tells_who_does_not_answer(void **state)
+{
+	struct fake_client other;
+	Afar__Reply *seals, *looks, *reply;
+	Afar__RegionInfo *info;
+
+	(void)state;
+	fixture_advance(&fixture, 4000); /* it does not wait for servers after its start any more */
+	client_open(&fixture, &other);
+	info = must_open(&other, ask_open(ns, "r", 0), &reply);
+	fixture.time_ns = 1000000000U;
+	fixture.servers[1].does_hold_seals = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_seal(region), &seals);
+	fixture_send(&fixture, &other, ++other.next_id, ask_look(info), &looks);
+	fixture_pump(&fixture);
+	assert_true(core_next_run(fixture.core) <= fixture.now + 750000000U);
+	fixture_advance(&fixture, 749);
+	assert_null(seals);
+	assert_null(looks);
+	fixture_advance(&fixture, 1);
+	for (size_t i = 0; i < 2; i++) {
+		Afar__Reply *told = (Afar__Reply *[]){seals, looks}[i];
+
+		assert_non_null(told);
+		assert_int_equal(told->status, -ETIMEDOUT);
+		assert_non_null(strstr(told->message, "server 'server-1' at 127.0.0.1:7501 did"));
+		drop(told);
+	}
+	assert_true(core_next_run(fixture.core) > fixture.now); /* nobody spins for it */
+	fixture.servers[1].does_hold_seals = false;
+	fixture_pump(&fixture);
+	expect_sealed();
+	drop(reply);
+	client_lose(&fixture, &other);
+}
+
 TEST_GROUP(manager_seal)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,6 +602,7 @@ TEST_GROUP(manager_seal)
 		SEAL_TEST(test_others_have_time_for_the_copy),
 		SEAL_TEST(test_session_ends_meanwhile),
 		SEAL_TEST(test_who_waits),
+		SEAL_TEST(test_tells_who_does_not_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
