@@ -88,7 +88,8 @@ int main(int argc, char **argv)
 			unsigned slot = (unsigned)done[i].user_data;
 
 			if (done[i].result < 0) {
-				fprintf(stderr, "queue: %s\n", afar_strerror((int)done[i].result));
+				afar_queue_explain(queue, &done[i]);
+				fprintf(stderr, "queue: %s\n", afar_last_error());
 				return 1;
 			}
 			sum += sum_bytes(iov[slot].addr, (size_t)done[i].result);

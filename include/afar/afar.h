@@ -640,6 +640,16 @@ int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
 int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data);
 
 /*
+ * Says why an operation failed whose completion was reaped: afar_last_error() has its line from then on, as if this call
+ * had failed with it: what was asked, which server and region it was, what to do, and whether it may have been done. Returns
+ * the completion's result, if that is negative, else 0. The queue knows of as many failed operations as it is deep, and
+ * forgets the oldest first; of several with the same user_data and result it tells of the last. Of one that it does not
+ * know, the line is that of afar_strerror(). Does not block.
+ * Errors: -EINVAL (`completion` is null).
+ */
+int afar_queue_explain(struct afar_queue *queue, const struct afar_completion *completion);
+
+/*
  * For event loops: a descriptor that polls readable when the queue may have completions, and arming
  * it. Call afar_queue_arm() each time before sleeping on the descriptor: 0 when it is safe to sleep,
  * -EAGAIN when there are completions to reap now. Reap with afar_queue_wait(…, 0, 0).

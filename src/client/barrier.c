@@ -92,19 +92,21 @@ static int submit_and_wait(struct afar_queue *queue, const struct afar_op ops[2]
 {
 	struct afar_completion done[2];
 	int count = afar_queue_submit(queue, ops, 2);
-	int64_t result = 0;
+	const struct afar_completion *failed = NULL;
+	int ret;
 
 	if (count < 0)
 		return count;
 	count = afar_queue_wait(queue, done, (unsigned)count, (unsigned)count, -1);
 	for (int i = 0; i < count; i++) {
 		/* The write's says more than that of the flush, which waited for it. */
-		if (done[i].result < 0 && (result == 0 || done[i].user_data == ops[0].user_data))
-			result = done[i].result;
+		if (done[i].result < 0 && (!failed || done[i].user_data == ops[0].user_data))
+			failed = &done[i];
 	}
-	if (count < 0 || result == 0)
+	if (count < 0 || !failed)
 		return count < 0 ? count : 0;
-	return error_fail((int)result, "write to a barrier: %s", afar_strerror((int)result));
+	ret = failure_say(queue, failed, "try again");
+	return error_fail(ret, "write to a barrier: %s", error_last_line());
 }
 
 /*

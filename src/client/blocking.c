@@ -126,13 +126,6 @@ static int enter_memory(const struct afar_op *op)
 	return 0;
 }
 
-static int fail_transfer(const struct afar_op *op, uint64_t length, int status)
-{
-	return error_fail(status, "%s %llu bytes at %llu of a region: %s",
-			  op->opcode == AFAR_OP_READ ? "read" : "write", (unsigned long long)length,
-			  (unsigned long long)op->offset, afar_strerror(status));
-}
-
 /* Counts the caller into the target, which cannot be closed then, and borrows a queue for it that has
  * connections to its servers. */
 static int begin_blocking(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
@@ -150,6 +143,14 @@ static int begin_blocking(struct afar_target *target, uint64_t deadline, struct 
 	if (ret)
 		end_blocking(target, *queue);
 	return ret;
+}
+
+/* Of an operation of ours that has just failed. */
+static int fail_operation(const struct afar_queue *queue, int status)
+{
+	const struct afar_completion failed = {.result = status};
+
+	return failure_say(queue, &failed, "try again");
 }
 
 /* Once through, on standing connections. */
@@ -190,7 +191,7 @@ static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t
 	}
 	if (ret == -EROFS)
 		return target_fail_read_only(op->target);
-	return ret ? fail_transfer(op, length, ret) : 0;
+	return ret ? fail_operation(queue, ret) : 0;
 }
 
 static int transfer_by_queue(const struct afar_op *op, uint64_t length)
@@ -239,12 +240,15 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 	return transfer_by_queue(&op, length);
 }
 
-static int fail_atomic(const struct afar_op *op, int status)
+/* `queue`: that it was done over; NULL: none. */
+static int fail_atomic(const struct afar_queue *queue, const struct afar_op *op, int status)
 {
 	if (status == -EROFS)
 		return target_fail_read_only(op->target);
 	if (status == -EOPNOTSUPP)
 		return target_fail_unfit(op->target);
+	if (queue)
+		return fail_operation(queue, status);
 	return error_fail(status, "do an atomic at %llu of a region: %s",
 			  (unsigned long long)op->offset, afar_strerror(status));
 }
@@ -259,7 +263,7 @@ static int atomic_by_queue(const struct afar_op *op)
 		return ret;
 	ret = run(queue, op, sizeof(uint64_t), deadline);
 	if (ret)
-		ret = fail_atomic(op, ret);
+		ret = fail_atomic(queue, op, ret);
 	else
 		near_look(op->target, queue);
 	end_blocking(op->target, queue);
@@ -271,7 +275,7 @@ int target_atomic(const struct afar_op *op)
 	int ret = near_atomic(op);
 
 	if (ret != -EAGAIN)
-		return ret ? fail_atomic(op, ret) : 0;
+		return ret ? fail_atomic(NULL, op, ret) : 0;
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
 	ret = target_check_atomics(op->target);

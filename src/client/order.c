@@ -20,8 +20,10 @@ static void make_ready(struct afar_queue *queue, struct operation *operation)
 	queue->nr_held--;
 }
 
-static void doom(struct operation *operation)
+static void doom(struct afar_queue *queue, struct operation *operation)
 {
+	if (!operation->status)
+		failure_note(queue, operation, -ECANCELED, NULL, true);
 	operation->status = -ECANCELED;
 	operation->remaining = 0;
 }
@@ -35,7 +37,7 @@ static void hold_for_all(struct afar_queue *queue, struct operation *operation)
 	bool is_doomed = queue->nr_failed || !cds_list_empty(&queue->doomed);
 
 	if (is_doomed)
-		doom(operation);
+		doom(queue, operation);
 	operation->waits = WAITS_FOR_ALL;
 	cds_list_add_tail(&operation->waiting_node, is_doomed ? &queue->doomed : &queue->held);
 }
@@ -49,7 +51,7 @@ static void doom_after(struct afar_queue *queue, uint64_t order)
 
 		if (last->order < order)
 			return;
-		doom(last);
+		doom(queue, last);
 		cds_list_move(&last->waiting_node, &queue->doomed);
 	}
 }
@@ -82,7 +84,7 @@ static void hold_for_writes(struct afar_queue *queue, struct operation *flush)
 	if (queue->nr_failed) {
 		cds_list_for_each_entry (earlier, &queue->done, node) {
 			if (earlier->status && is_write_to(earlier, flush->target))
-				doom(flush);
+				doom(queue, flush);
 		}
 	}
 	flush->waits = WAITS_FOR_WRITES;
@@ -97,7 +99,7 @@ static void count_down(struct afar_queue *queue, const struct operation *write)
 		if (flush->order < write->order || flush->target != write->target)
 			continue;
 		if (write->status)
-			doom(flush);
+			doom(queue, flush);
 		if (--flush->nr_awaited == 0)
 			make_ready(queue, flush);
 	}

@@ -60,10 +60,14 @@ static void operation_finish(struct afar_queue *queue, struct operation *operati
 	handle_unuse(&operation->target->handle);
 }
 
-static void operation_fail(struct operation *operation, int status)
+__attribute__((cold)) static void operation_fail(struct afar_queue *queue,
+						 struct operation *operation, int status,
+						 const struct peer *peer)
 {
-	if (!operation->status)
+	if (!operation->status) {
+		failure_note(queue, operation, status, peer, false);
 		operation->status = status;
+	}
 	operation->remaining = 0;
 }
 
@@ -262,7 +266,7 @@ __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct ope
 					    struct path *path)
 {
 	path_end(queue, path, -AFAR_ESERVER);
-	operation_fail(operation, -AFAR_ESERVER);
+	operation_fail(queue, operation, -AFAR_ESERVER, path->peer);
 }
 
 /* Reads a little of the chunk behind the writes that went over a lane. */
@@ -318,7 +322,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 
 		if (!path || !layout->has_keys || target->is_lost || peer->is_lost ||
 		    (is_read_wanted && path->state != PATH_UP)) {
-			operation_fail(flush, why_not(target, path, peer));
+			operation_fail(queue, flush, why_not(target, path, peer), peer);
 			return 0;
 		}
 		if (!is_read_wanted || !chunk)
@@ -348,16 +352,17 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		int ret;
 
 		if (!path || path->state != PATH_UP || !layout->has_keys) {
-			operation_fail(operation, why_not(operation->target, path, peer));
+			operation_fail(queue, operation, why_not(operation->target, path, peer),
+				       peer);
 			return 0;
 		}
 		/* It was taken before that was known. */
 		if (layout->is_sealed && opcode_writes(operation->opcode)) {
-			operation_fail(operation, -EROFS);
+			operation_fail(queue, operation, -EROFS, NULL);
 			return 0;
 		}
 		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(path->fabric)) {
-			operation_fail(operation, -EOPNOTSUPP);
+			operation_fail(queue, operation, -EOPNOTSUPP, peer);
 			return 0;
 		}
 		if (cds_list_empty(&queue->free_transfers))
@@ -374,7 +379,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret == -EOPNOTSUPP) {
-			operation_fail(operation, ret);
+			operation_fail(queue, operation, ret, peer);
 			return 0;
 		}
 		if (ret) {
@@ -491,7 +496,7 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	cds_list_add(&transfer->node, &queue->free_transfers);
 	operation->nr_in_flight--;
 	if (status)
-		operation_fail(operation, status);
+		operation_fail(queue, operation, status, transfer->path->peer);
 	else if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
 		path_count_transfer(&transfer->path->count, operation->opcode == AFAR_OP_WRITE,
 				    transfer->length);
@@ -562,7 +567,7 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 		return; /* of a connection that was closed: ended long ago */
 	if (completion->status) {
 		if (completion->status == -EFAULT) /* else it ended with another, or the peer */
-			operation_fail(transfer->operation, -EFAULT);
+			operation_fail(queue, transfer->operation, -EFAULT, NULL);
 		path_end(queue, transfer->path, -AFAR_ESERVER);
 		return;
 	}
@@ -637,22 +642,40 @@ static void handle_event(struct afar_queue *queue, const struct fabric_event *ev
 	}
 }
 
+static bool has_transfer_of(const struct path *path, const struct operation *operation)
+{
+	const struct transfer *transfer;
+
+	cds_list_for_each_entry (transfer, &path->transfers, node) {
+		if (transfer->operation == operation)
+			return true;
+	}
+	return false;
+}
+
+/* The server that an operation waits for: one that has something of it, else the one that has no room for it. NULL: it
+ * waits for other operations. */
+static const struct peer *awaited_peer(const struct afar_queue *queue,
+				       const struct operation *operation)
+{
+	for (uint32_t i = 0; i < queue->nr_paths; i++) {
+		if (queue->paths[i] && has_transfer_of(queue->paths[i], operation))
+			return queue->paths[i]->peer;
+	}
+	if (operation->waits != WAITS_FOR_ROOM || operation->opcode == AFAR_OP_FLUSH)
+		return NULL;
+	return operation->target->peers[layout_piece_at(operation->target->layout,
+							operation->offset, operation->remaining)
+						.chunk->server];
+}
+
 /* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */
 static void expire(struct afar_queue *queue, struct operation *operation)
 {
-	operation_fail(operation, -ETIMEDOUT);
+	operation_fail(queue, operation, -ETIMEDOUT, awaited_peer(queue, operation));
 	for (uint32_t i = 0; i < queue->nr_paths && operation->nr_in_flight; i++) {
-		struct path *path = queue->paths[i];
-		struct transfer *transfer;
-
-		if (!path)
-			continue;
-		cds_list_for_each_entry (transfer, &path->transfers, node) {
-			if (transfer->operation == operation) {
-				path_end(queue, path, -ECANCELED);
-				break;
-			}
-		}
+		if (queue->paths[i] && has_transfer_of(queue->paths[i], operation))
+			path_end(queue, queue->paths[i], -ECANCELED);
 	}
 }
 
@@ -674,7 +697,7 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 
 	cds_list_for_each_entry (operation, &queue->active, node) {
 		if (operation->user_data == user_data) {
-			operation_fail(operation, -ECANCELED);
+			operation_fail(queue, operation, -ECANCELED, NULL);
 			count++;
 		}
 	}

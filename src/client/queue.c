@@ -78,6 +78,8 @@ static int allocate_slots(struct afar_queue *queue, uint32_t depth)
 	queue->transfers = calloc(queue->nr_transfers, sizeof(*queue->transfers));
 	if (!queue->operations || !queue->transfers)
 		return error_code(-ENOMEM);
+	if (failures_open(queue))
+		return -ENOMEM;
 	for (uint32_t i = 0; i < queue->depth; i++)
 		cds_list_add_tail(&queue->operations[i].node, &queue->free_operations);
 	for (uint32_t i = 0; i < queue->nr_transfers; i++)
@@ -143,6 +145,7 @@ void queue_destroy(struct afar_queue *queue)
 		fabric_queue_close(queue->fabrics[f]);
 	if (queue->bounce)
 		buffer_destroy(queue->bounce);
+	free(queue->failures);
 	free(queue->transfers);
 	free(queue->operations);
 }
@@ -454,6 +457,22 @@ PUBLIC_CALL(int, afar_queue_wait_one,
 	}
 	*completion = queue_reap(queue, operation);
 	return 0;
+}
+
+PUBLIC_CALL(int, afar_queue_explain,
+	    (struct afar_queue *queue, const struct afar_completion *completion),
+	    (queue, completion))
+{
+	int ret = check_queue(queue);
+
+	if (ret)
+		return ret;
+	if (!completion)
+		return error_fail(-EINVAL, "explain a completion: it is null");
+	if (completion->result >= 0)
+		return 0;
+	return failure_say(queue, completion,
+			   "connect the queue with afar_queue_connect() and repeat it");
 }
 
 PUBLIC_CALL(int, afar_queue_cancel, (struct afar_queue *queue, uint64_t user_data),

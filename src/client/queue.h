@@ -183,6 +183,9 @@ struct afar_queue {
 	uint32_t nr_done;
 	uint32_t nr_failed; /* of the done */
 
+	struct failure *failures; /* the last ones, as many as it is deep: failures.c */
+	uint64_t nr_failures;	  /* that there ever were */
+
 	/* Where flushes read to, if there are paths on transports that want that; nobody looks at it. */
 	struct afar_buffer *scratch;
 	/* Where transports that do atomics leave what the words were, one for each transfer. Else NULL. */
@@ -308,6 +311,17 @@ void order_hold(struct afar_queue *queue, struct operation *operation);
 /* An operation is not among the active ones any more: makes ready what waited for it. Starting that is
  * left to queue_settle(), when nobody is in the middle of an operation. */
 void order_finished(struct afar_queue *queue, const struct operation *operation);
+
+/* ---- Failures: failures.c */
+
+int failures_open(struct afar_queue *queue);
+/* Remembers that an operation has failed, the first time that it does, and at which server: NULL is at none. `was_held`: it
+ * waited for one that has failed. */
+__attribute__((cold)) void failure_note(struct afar_queue *queue, const struct operation *operation,
+					int status, const struct peer *peer, bool was_held);
+/* Leaves the line of a completion that failed, and returns its result. `again`: how it is tried again. */
+int failure_say(const struct afar_queue *queue, const struct afar_completion *completion,
+		const char *again);
 
 /* ---- Paths: path.c */
 

@@ -157,7 +157,7 @@ static int fail_transfer(const struct region_name *source, int rc)
 {
 	if (rc == -EINTR)
 		return CLI_INTERRUPTED;
-	return cli_fail("get %s: %s; see 'afar status'", source->text, afar_strerror(rc));
+	return cli_fail("get %s: %s", source->text, afar_last_error());
 }
 
 /* Keeps a read in flight for each slot and writes them out in order. */
@@ -198,7 +198,7 @@ static int copy(struct cli *cli, struct afar_region *region, const struct region
 	if (!rc)
 		rc = transfer_open(cli->session, region, stat.length, &transfer);
 	if (rc)
-		return cli_fail_last(rc);
+		return fail_transfer(source, rc);
 	status = copy_pieces(&transfer, source, sink);
 	if (!status)
 		status = sink_finish(sink);

@@ -287,8 +287,7 @@ static int fail_transfer(const struct source *source, const struct region_name *
 {
 	if (rc == -EINTR)
 		return CLI_INTERRUPTED;
-	return cli_fail("put %s into %s: %s; see 'afar status' and try again", source->name,
-			target->text, afar_strerror(rc));
+	return cli_fail("put %s into %s: %s", source->name, target->text, afar_last_error());
 }
 
 /* Fills the piece's slot from the source and starts it. 0 or an exit status. */
@@ -340,7 +339,7 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 
 	rc = transfer_open(cli->session, region, source->length, &transfer);
 	if (rc)
-		return cli_fail_last(rc);
+		return fail_transfer(source, target, rc);
 	status = copy_pieces(&transfer, source, target);
 	transfer_summary(&transfer, summary, sizeof(summary));
 	transfer_close(&transfer);

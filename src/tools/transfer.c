@@ -163,7 +163,7 @@ static int repeat(struct transfer *transfer, const struct transfer_slot *slot)
 int transfer_wait(struct transfer *transfer, uint64_t index)
 {
 	struct transfer_slot *slot = transfer_slot(transfer, index);
-	int64_t result;
+	struct afar_completion done;
 	int rc;
 
 	rc = await_idle(transfer, slot);
@@ -175,9 +175,9 @@ int transfer_wait(struct transfer *transfer, uint64_t index)
 	}
 	if (rc)
 		return rc;
-	result = slot->result;
+	done = (struct afar_completion){index % transfer->nr_slots, slot->result};
 	slot->result = 0;
-	return result < 0 ? (int)result : 0;
+	return afar_queue_explain(transfer->queue, &done);
 }
 
 /* ---- The line on the terminal */

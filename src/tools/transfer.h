@@ -48,7 +48,7 @@ uint64_t transfer_piece_length(const struct transfer *transfer, uint64_t index);
 /* Starts the `index`-th piece, AFAR_OP_READ or AFAR_OP_WRITE, through its idle slot. 0 or an error. */
 int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index);
 /* Waits until the slot of the `index`-th piece is idle, after a second attempt if its connection was
- * lost. 0, its operation's error or that of connecting again, or -EINTR after a signal (the operation may
+ * lost. 0, its operation's error or that of connecting again, with the library's line, or -EINTR after a signal (the operation may
  * still be in flight). */
 int transfer_wait(struct transfer *transfer, uint64_t index);
 

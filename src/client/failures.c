@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What became of operations that failed: noted when they do, said when somebody asks. Called by progress.c and order.c,
+ * off the way of what succeeds, and by whoever reaps. A queue notes as many failures as it is deep, and forgets the
+ * oldest first: so it knows all that were not reaped yet.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "client/queue.h"
+
+#define TEXT_MAX 384
+
+struct failure {
+	uint64_t user_data;
+	uint64_t address; /* of the region */
+	uint64_t offset;
+	uint64_t length;
+	const struct peer *peer; /* NULL: no server is to blame */
+	int status;
+	uint16_t opcode;
+	bool was_held; /* for others, and ended with them: nothing of it was done */
+};
+
+/* ---- Noting */
+
+int failures_open(struct afar_queue *queue)
+{
+	queue->failures = calloc(queue->depth, sizeof(*queue->failures));
+	return queue->failures ? 0 : error_code(-ENOMEM);
+}
+
+/* Where it began: what was posted has moved it on. */
+static uint64_t first_offset(const struct operation *operation)
+{
+	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
+		return operation->offset - (operation->length - operation->remaining);
+	return operation->offset;
+}
+
+void failure_note(struct afar_queue *queue, const struct operation *operation, int status,
+		  const struct peer *peer, bool was_held)
+{
+	queue->failures[queue->nr_failures++ % queue->depth] = (struct failure){
+		.user_data = operation->user_data,
+		.address = operation->target->address,
+		.offset = first_offset(operation),
+		.length = operation->length,
+		.peer = peer,
+		.status = status,
+		.opcode = operation->opcode,
+		.was_held = was_held,
+	};
+}
+
+/* ---- Saying */
+
+/* The newest that fits; NULL: it is forgotten, or there was none. */
+static const struct failure *find_failure(const struct afar_queue *queue,
+					  const struct afar_completion *completion)
+{
+	uint64_t nr = queue->nr_failures < queue->depth ? queue->nr_failures : queue->depth;
+
+	for (uint64_t i = 1; i <= nr; i++) {
+		const struct failure *failure =
+			&queue->failures[(queue->nr_failures - i) % queue->depth];
+
+		if (failure->user_data == completion->user_data &&
+		    failure->status == completion->result)
+			return failure;
+	}
+	return NULL;
+}
+
+static void describe_operation(const struct failure *failure, char out[TEXT_MAX])
+{
+	unsigned long long address = failure->address, offset = failure->offset;
+
+	if (failure->opcode == AFAR_OP_FLUSH)
+		snprintf(out, TEXT_MAX, "flush the region at %#llx", address);
+	else if (opcode_is_atomic(failure->opcode))
+		snprintf(out, TEXT_MAX, "do an atomic at %llu of the region at %#llx", offset,
+			 address);
+	else
+		snprintf(out, TEXT_MAX, "%s %llu bytes at %llu of the region at %#llx",
+			 failure->opcode == AFAR_OP_READ ? "read" : "write",
+			 (unsigned long long)failure->length, offset, address);
+}
+
+static void describe_server(const struct failure *failure, char out[TEXT_MAX])
+{
+	const struct peer *peer = failure->peer;
+
+	if (peer)
+		snprintf(out, TEXT_MAX, "server %s at %s:%u", peer->name, peer->control_host,
+			 peer->control_port);
+	else
+		snprintf(out, TEXT_MAX, "what it waits for");
+}
+
+/* What was posted may have been done; that of a read is no matter. */
+static const char *outcome(const struct failure *failure)
+{
+	return opcode_writes(failure->opcode) ? "outcome unknown, " : "";
+}
+
+static int fail_as(const struct failure *failure, const char *again, uint32_t timeout_ms)
+{
+	char asked[TEXT_MAX], server[TEXT_MAX];
+
+	describe_operation(failure, asked);
+	describe_server(failure, server);
+	switch (failure->status) {
+	case -ETIMEDOUT:
+		return error_fail(failure->status,
+				  "%s: %s did not answer in %u ms; %slook whether it runs or is "
+				  "stopped, and %s",
+				  asked, server, timeout_ms, outcome(failure), again);
+	case -AFAR_ESERVER:
+		return error_fail(failure->status,
+				  "%s: the connection to %s has ended; %ssee 'afar status' whether "
+				  "it is up, and %s",
+				  asked, server, outcome(failure), again);
+	case -ENOTCONN:
+		return error_fail(failure->status, "%s: the queue is not connected to %s; %s",
+				  asked, server, again);
+	case -AFAR_ELOST:
+		return error_fail(
+			failure->status,
+			"%s: %s has restarted, and what its memory held is lost; free the "
+			"region and make it anew",
+			asked, server);
+	case -EOPNOTSUPP:
+		return error_fail(failure->status,
+				  "%s: the transport to %s cannot do that; use another operation",
+				  asked, server);
+	case -EROFS:
+		return error_fail(failure->status, "%s: it is sealed, for good; write to another",
+				  asked);
+	case -ECANCELED:
+		if (failure->was_held)
+			return error_fail(failure->status,
+					  "%s: one that it waited for has failed, and nothing of "
+					  "it was done; look at that one first",
+					  asked);
+		if (!failure->peer)
+			return error_fail(failure->status, "%s: it was cancelled; %s%s", asked,
+					  outcome(failure), again);
+		return error_fail(failure->status,
+				  "%s: another operation at %s took too long, which costs the "
+				  "connection; %s%s",
+				  asked, server, outcome(failure), again);
+	default:
+		return error_fail(failure->status, "%s: %s", asked, afar_strerror(failure->status));
+	}
+}
+
+int failure_say(const struct afar_queue *queue, const struct afar_completion *completion,
+		const char *again)
+{
+	const struct failure *failure = find_failure(queue, completion);
+
+	if (!failure)
+		return error_code((int)completion->result);
+	return fail_as(failure, again, queue->session->timeout_ms);
+}

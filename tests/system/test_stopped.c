@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * While a server is stopped: whatever waits for it ends in its time, and says which server it was, though others,
+ * and the manager, are well.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "api.h"
+
+#define STRIPE	   (64 * KIB)
+#define TIMEOUT_MS 1500U
+
+static struct afar_session *hasty;
+static struct afar_namespace *ns, *other_ns;
+static struct afar_region *region, *other; /* each over both servers */
+static uint8_t *bytes;
+
+static int setup(void **state)
+{
+	const struct afar_policy policy = {.size = sizeof(policy), .stripe_bytes = STRIPE};
+	const struct afar_session_options options = {.size = sizeof(options),
+						     .timeout_ms = TIMEOUT_MS * test_slowness()};
+
+	bytes = calloc(2, STRIPE);
+	if (start(state) || !bytes || afar_session_open(cluster_uri(cluster), &options, &hasty) ||
+	    afar_namespace_create(hasty, "a", &policy, &ns) ||
+	    afar_namespace_create(hasty, "b", &policy, &other_ns) ||
+	    afar_namespace_reserve(ns, 8 * MIB) || afar_namespace_reserve(other_ns, 8 * MIB) ||
+	    afar_region_create(ns, "r", 2 * STRIPE, 0, &region))
+		return -1;
+	return afar_region_create(other_ns, "r", 2 * STRIPE, 0, &other);
+}
+
+static int teardown(void **state)
+{
+	free(bytes);
+	if (afar_region_close(region) || afar_region_close(other) || afar_namespace_close(ns) ||
+	    afar_namespace_close(other_ns) || afar_session_close(hasty))
+		return -1;
+	return stop(state);
+}
+
+static void stop_server(void)
+{
+	pid_t server = cluster_server(cluster, 1);
+	int status;
+
+	assert_int_equal(kill(server, SIGSTOP), 0);
+	assert_int_equal(waitpid(server, &status, WUNTRACED), server);
+	assert_true(WIFSTOPPED(status));
+}
+
+static int let_server_go_on(void **state)
+{
+	(void)state;
+	return kill(cluster_server(cluster, 1), SIGCONT);
+}
+
+/* The line has `part`, and the stopped server, and nobody else. */
+static void expect_blame(const char *part)
+{
+	const char *line = afar_last_error();
+
+	if (!strstr(line, part) || !strstr(line, "server bench-1 at ") || strstr(line, "bench-0") ||
+	    strstr(line, "manager") || strchr(line, '\n'))
+		fail_msg("'%s' does not say '%s' of server bench-1 alone", line, part);
+}
+
+static struct afar_queue *connect_queue(void)
+{
+	struct afar_queue *queue;
+
+	assert_int_equal(afar_queue_open(hasty, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	return queue;
+}
+
+static void test_explains_what_failed(void **state)
+{
+	struct afar_buffer *buffer;
+	struct afar_queue *queue = connect_queue();
+	struct afar_completion done[4], unknown = {.user_data = 99, .result = -EIO};
+	struct afar_iov iov[2];
+	struct afar_op ops[4];
+	unsigned nr_timed_out = 0;
+
+	(void)state;
+	assert_int_equal(afar_buffer_alloc(hasty, 2 * STRIPE, &buffer), 0);
+	for (unsigned i = 0; i < 4; i++)
+		ops[i] = (struct afar_op){.target = afar_region_target(region), .user_data = i};
+	for (unsigned i = 0; i < 2; i++) {
+		iov[i] = (struct afar_iov){buffer, (char *)afar_buffer_data(buffer) + i * STRIPE,
+					   STRIPE};
+		ops[i].opcode = AFAR_OP_WRITE;
+		ops[i].offset = i * STRIPE;
+		ops[i].iov = &iov[i];
+		ops[i].nr_iov = 1;
+	}
+	ops[2].opcode = AFAR_OP_FLUSH;
+	ops[3].opcode = AFAR_OP_FLUSH;
+	ops[3].flags = AFAR_OP_AFTER;
+	stop_server();
+	assert_int_equal(afar_queue_submit(queue, ops, 4), 4);
+	assert_int_equal(afar_queue_wait(queue, done, 4, 4, -1), 4);
+	expect_error(afar_region_close(NULL), -EINVAL);
+	for (unsigned i = 0; i < 4; i++) {
+		char asked[64];
+		int result = afar_queue_explain(queue, &done[i]);
+
+		if (done[i].result >= 0) {
+			assert_int_equal(result, 0);
+			continue;
+		}
+		assert_int_equal(result, done[i].result);
+		snprintf(asked, sizeof(asked), "write %u bytes at %u of the region at 0x",
+			 (unsigned)STRIPE, (unsigned)(done[i].user_data * STRIPE));
+		if (done[i].user_data >= 2) {
+			assert_int_equal(result, -ECANCELED);
+			assert_non_null(strstr(afar_last_error(), "flush the region at 0x"));
+			assert_non_null(strstr(afar_last_error(), "nothing of it was done"));
+			continue;
+		}
+		assert_int_equal(result, -ETIMEDOUT);
+		expect_blame(asked);
+		expect_blame("did not answer in");
+		expect_blame("outcome unknown");
+		nr_timed_out++;
+	}
+	assert_int_equal(nr_timed_out, 1);
+	assert_int_equal(afar_queue_explain(queue, &unknown), -EIO);
+	assert_string_equal(afar_last_error(), afar_strerror(EIO));
+	expect_error(afar_queue_explain(queue, NULL), -EINVAL);
+	expect_error(afar_queue_explain(NULL, &unknown), -EINVAL);
+	/* What succeeded has no line. */
+	unknown.result = 8;
+	assert_int_equal(afar_queue_explain(queue, &unknown), 0);
+	assert_non_null(strstr(afar_last_error(), "null or closed"));
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_buffer_unregister(buffer), 0);
+}
+
+static void test_blocking_calls(void **state)
+{
+	(void)state;
+	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), 2 * STRIPE);
+	stop_server();
+	assert_int_equal(afar_region_pread(region, bytes, 2 * STRIPE, 0), -ETIMEDOUT);
+	expect_blame("read 131072 bytes at 0 of the region at 0x");
+	/* Now it is the connection that it waits for. */
+	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), -ETIMEDOUT);
+	expect_blame("did not answer in time");
+}
+
+static void test_tickets(void **state)
+{
+	struct afar_queue *queue = connect_queue(), *late;
+
+	(void)state;
+	assert_int_equal(afar_queue_open(hasty, NULL, &late), 0);
+	stop_server();
+	assert_int_equal(afar_queue_connect(late, afar_region_target(region)), -ETIMEDOUT);
+	expect_blame("connect to server");
+	assert_int_equal(afar_queue_close(late), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
+}
+
+/* Once, in the life of this region here. */
+static void test_keys(void **state)
+{
+	struct afar_queue *queue = connect_queue();
+
+	(void)state;
+	stop_server();
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(other)), -ETIMEDOUT);
+	expect_blame("get keys of server");
+	assert_int_equal(afar_queue_close(queue), 0);
+}
+
+static void test_reservation_and_seal(void **state)
+{
+	(void)state;
+	stop_server();
+	assert_int_equal(afar_namespace_reserve(ns, 64 * MIB), -ETIMEDOUT);
+	assert_non_null(strstr(afar_last_error(), "reserve 64 MiB: server 'bench-1' at "));
+	assert_non_null(strstr(afar_last_error(), "outcome unknown"));
+	assert_int_equal(afar_region_seal(other), -ETIMEDOUT);
+	assert_non_null(strstr(afar_last_error(), "server 'bench-1' at "));
+}
+
+#define STOPPING(test) cmocka_unit_test_setup_teardown(test, NULL, let_server_go_on)
+
+int main(void)
+{
+	/* Over `local` no server is needed to move bytes. */
+	const struct CMUnitTest moving[] = {
+		STOPPING(test_explains_what_failed),
+		STOPPING(test_blocking_calls),
+	};
+	const struct CMUnitTest tests[] = {
+		STOPPING(test_tickets),
+		STOPPING(test_keys),
+		STOPPING(test_reservation_and_seal),
+	};
+	int nr_failed = is_on_tcp() ? cmocka_run_group_tests(moving, setup, teardown) : 0;
+
+	return nr_failed + cmocka_run_group_tests(tests, setup, teardown);
+}
