@@ -54,7 +54,8 @@ struct job {
 	uint64_t namespace_number;
 	uint32_t width;
 	uint64_t bytes; /* a multiple of the extent unit */
-	int failure;	/* of a server, to tell when it cannot be done without it */
+	int failure;	/* of a server, to tell when it cannot be done without it: */
+	uint64_t failed_server;
 	struct cds_list_head shares;
 	struct cds_list_head waiters; /* events */
 };
@@ -342,8 +343,12 @@ static int ask(struct core *core, struct job *job, struct live_server *live, uin
 	return 0;
 }
 
-static int cannot(const struct job *job, const struct plan *plan, uint64_t missing)
+static int cannot(const struct core *core, const struct job *job, const struct plan *plan,
+		  uint64_t missing)
 {
+	char text[SERVER_TEXT_MAX];
+
+	server_describe(core, job->failed_server, text);
 	if (plan->nr_up == 0)
 		return error_fail(
 			-AFAR_ENOSERVER,
@@ -351,13 +356,13 @@ static int cannot(const struct job *job, const struct plan *plan, uint64_t missi
 			"with 'afard --role server'",
 			(unsigned long long)(job->bytes >> 20));
 	if (job->failure != 0 && job->failure != -ENOSPC && job->failure != -ENOMEM)
-		return error_fail(
-			-AFAR_ESERVER,
-			"reserve %llu MiB: a server failed (%s) and the others have %llu of "
-			"the missing %llu MiB free; try again",
-			(unsigned long long)(job->bytes >> 20), afar_error_name(job->failure),
-			(unsigned long long)(plan->free_bytes >> 20),
-			(unsigned long long)(missing >> 20));
+		return error_fail(-AFAR_ESERVER,
+				  "reserve %llu MiB: %s failed (%s) and the others have %llu of "
+				  "the missing %llu MiB free; try again",
+				  (unsigned long long)(job->bytes >> 20), text,
+				  afar_error_name(job->failure),
+				  (unsigned long long)(plan->free_bytes >> 20),
+				  (unsigned long long)(missing >> 20));
 	return error_fail(
 		-ENOSPC,
 		"reserve %llu MiB: the servers have %llu of the missing %llu MiB free; ask "
@@ -380,7 +385,7 @@ static int job_plan(struct core *core, struct job *job, uint64_t missing)
 		job->state = JOB_WAITING;
 		rc = 0;
 	} else if (rc == -ENOSPC) {
-		rc = cannot(job, &plan, missing);
+		rc = cannot(core, job, &plan, missing);
 	} else if (rc == 0) {
 		job->state = JOB_RUNNING;
 		for (size_t i = 0; i < plan.nr_servers && rc == 0; i++)
@@ -505,6 +510,7 @@ void reserve_answered(struct core *core, struct share *share, const void *peer,
 		drop_pending(core, share, share->bytes);
 		share->state = SHARE_FAILED;
 		job->failure = rc;
+		job->failed_server = share->server;
 		/* It may have granted something that nobody will know: rejoining settles that. */
 		if (is_current && (answer == NULL || answer->status == 0))
 			core->environment.close_peer(core->environment.context, live->peer);
@@ -531,6 +537,7 @@ void reserve_server_down(struct core *core, const struct live_server *live)
 			drop_pending(core, share, share->granted);
 			share->state = SHARE_FAILED;
 			job->failure = -AFAR_ESERVER;
+			job->failed_server = live->number;
 			is_hurt = true;
 		}
 		if (is_hurt || job->state == JOB_WAITING)

@@ -124,18 +124,20 @@ static void seal_fail(struct core *core, struct seal *seal, int status)
 static void fail_part(struct core *core, struct seal *seal, const struct seal_part *part,
 		      int status)
 {
+	char text[SERVER_TEXT_MAX];
+
+	server_describe(core, part->server, text);
 	if (status == -ENOSPC || status == -ENOMEM)
-		error_fail(-ENOSPC,
-			   "seal a region: server %llu has no %llu MiB free for the copy; release "
-			   "memory, or free regions",
-			   (unsigned long long)part->server,
-			   (unsigned long long)(part->bytes >> 20));
+		status = error_fail(-ENOSPC,
+				    "seal a region: %s has no %llu MiB free for the copy; release "
+				    "memory, or free regions",
+				    text, (unsigned long long)(part->bytes >> 20));
 	else
-		error_fail(-AFAR_ESERVER,
-			   "seal a region: server %llu failed (%s); the region is as it was, try "
-			   "again",
-			   (unsigned long long)part->server, afar_error_name(status));
-	seal_fail(core, seal, status == -ENOSPC || status == -ENOMEM ? -ENOSPC : -AFAR_ESERVER);
+		status = error_fail(-AFAR_ESERVER,
+				    "seal a region: %s failed (%s); the region is as it was, try "
+				    "again",
+				    text, afar_error_name(status));
+	seal_fail(core, seal, status);
 }
 
 /* ---- Asking servers */
@@ -278,9 +280,23 @@ static uint64_t lacking(const struct seal_plan *plan)
 	return bytes;
 }
 
-static int cannot(const struct seal *seal, const struct region *region, int status)
+/* The first of its servers that is down. */
+static uint64_t find_down(const struct core *core, const struct region *region)
+{
+	for (size_t i = 0; i < region->nr_chunks; i++) {
+		const struct server *server = state_server(core->state, region->chunks[i].server);
+
+		if (server == NULL || !server_is_up(server))
+			return region->chunks[i].server;
+	}
+	return 0;
+}
+
+static int cannot(const struct core *core, const struct seal *seal, const struct region *region,
+		  int status)
 {
 	unsigned long long address = region->address;
+	char text[SERVER_TEXT_MAX];
 
 	if (status == -ENOSPC && !seal->may_reserve)
 		return error_fail(-AFAR_ERESERVE,
@@ -293,13 +309,14 @@ static int cannot(const struct seal *seal, const struct region *region, int stat
 				  "seal the region at 0x%llx: the free memory of its servers is in "
 				  "too small pieces; release some of '%s', or free regions",
 				  address, region->ns->name);
-	if (status == -AFAR_ESERVER)
-		return error_fail(
-			status,
-			"seal the region at 0x%llx: a server that holds part of it cannot "
-			"be reached; bring it back and try again",
-			address);
-	return status;
+	if (status != -AFAR_ESERVER)
+		return status;
+	server_describe(core, find_down(core, region), text);
+	return error_fail(
+		status,
+		"seal the region at 0x%llx: %s, which holds part of it, cannot be reached; "
+		"bring it back and try again",
+		address, text);
 }
 
 static void seal_step(struct core *core, struct seal *seal)
@@ -318,7 +335,7 @@ static void seal_step(struct core *core, struct seal *seal)
 	else if (rc == 0)
 		rc = ask_copy(core, seal);
 	if (rc < 0)
-		seal_fail(core, seal, cannot(seal, region, rc));
+		seal_fail(core, seal, cannot(core, seal, region, rc));
 }
 
 void seals_drive(struct core *core)

@@ -265,11 +265,12 @@ static void test_what_cannot_be_sealed(void **state)
 	EXPECT(&client, ask_seal(&other), -ENOENT);
 	EXPECT(&client, ask_look(&other), -ENOENT);
 	fixture_disconnect(&fixture, 1);
-	expect_said(&client, ask_seal(region), -AFAR_ESERVER, "cannot be reached");
+	expect_said(&client, ask_seal(region), -AFAR_ESERVER,
+		    "server 'server-1' at 127.0.0.1:7501, which holds part of it, cannot");
 	expect_as_before();
 	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
 	fixture.servers[0].refuse = -ENOSPC;
-	expect_said(&client, ask_seal(region), -ENOSPC, "free for the copy");
+	expect_said(&client, ask_seal(region), -ENOSPC, "server-0' at 127.0.0.1:7500 has no ");
 	expect_as_before();
 	fixture.servers[0].refuse = 0;
 	fixture.servers[0].refuse_to_seal = -ENOMEM;
@@ -278,7 +279,8 @@ static void test_what_cannot_be_sealed(void **state)
 	join_again();
 	expect_as_before();
 	fixture.servers[0].refuse_to_seal = -EOPNOTSUPP;
-	expect_said(&client, ask_seal(region), -AFAR_ESERVER, "the region is as it was");
+	expect_said(&client, ask_seal(region), -AFAR_ESERVER,
+		    "server-0' at 127.0.0.1:7500 failed (EO");
 	join_again();
 	expect_as_before();
 	fixture.servers[0].refuse_to_seal = 0;
