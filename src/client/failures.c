@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "client/queue.h"
 
-#define TEXT_MAX 384
+#define TEXT_MAX    384
+#define NS_NAME_MAX 48 /* of the namespace's name: so much is noted */
 
 struct failure {
 	uint64_t user_data;
@@ -21,6 +23,7 @@ struct failure {
 	const struct peer *peer; /* NULL: no server is to blame */
 	int status;
 	uint16_t opcode;
+	char ns_name[NS_NAME_MAX + 1];
 	bool was_held; /* for others, and ended with them: nothing of it was done */
 };
 
@@ -43,7 +46,12 @@ static uint64_t first_offset(const struct operation *operation)
 void failure_note(struct afar_queue *queue, const struct operation *operation, int status,
 		  const struct peer *peer, bool was_held)
 {
-	queue->failures[queue->nr_failures++ % queue->depth] = (struct failure){
+	struct failure *failure = &queue->failures[queue->nr_failures++ % queue->depth];
+
+	/* The target may be lost with another. */
+	if (status == -AFAR_ELOST && peer && !peer->is_lost)
+		peer = NULL;
+	*failure = (struct failure){
 		.user_data = operation->user_data,
 		.address = operation->target->address,
 		.offset = first_offset(operation),
@@ -53,6 +61,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 		.opcode = operation->opcode,
 		.was_held = was_held,
 	};
+	strncpy(failure->ns_name, operation->target->ns_name, NS_NAME_MAX);
 }
 
 /* ---- Saying */
@@ -76,19 +85,22 @@ static const struct failure *find_failure(const struct afar_queue *queue,
 
 static void describe_operation(const struct failure *failure, char out[TEXT_MAX])
 {
-	unsigned long long address = failure->address, offset = failure->offset;
+	unsigned long long offset = failure->offset;
+	char what[128];
 
 	if (failure->opcode == AFAR_OP_FLUSH)
-		snprintf(out, TEXT_MAX, "flush the region at %#llx", address);
+		snprintf(what, sizeof(what), "flush");
 	else if (opcode_is_atomic(failure->opcode))
-		snprintf(out, TEXT_MAX, "do an atomic at %llu of the region at %#llx", offset,
-			 address);
+		snprintf(what, sizeof(what), "do an atomic at %llu of", offset);
 	else
-		snprintf(out, TEXT_MAX, "%s %llu bytes at %llu of the region at %#llx",
+		snprintf(what, sizeof(what), "%s %llu bytes at %llu of",
 			 failure->opcode == AFAR_OP_READ ? "read" : "write",
-			 (unsigned long long)failure->length, offset, address);
+			 (unsigned long long)failure->length, offset);
+	snprintf(out, TEXT_MAX, "%s the region at %#llx of '%s'", what,
+		 (unsigned long long)failure->address, failure->ns_name);
 }
 
+/* Without one, it waited for other operations, or all that is known is that a server has restarted. */
 static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 {
 	const struct peer *peer = failure->peer;
@@ -97,7 +109,8 @@ static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 		snprintf(out, TEXT_MAX, "server %s at %s:%u", peer->name, peer->control_host,
 			 peer->control_port);
 	else
-		snprintf(out, TEXT_MAX, "what it waits for");
+		snprintf(out, TEXT_MAX, "%s",
+			 failure->status == -AFAR_ELOST ? "a server of it" : "what it waits for");
 }
 
 /* What was posted may have been done; that of a read is no matter. */
@@ -124,8 +137,10 @@ static int fail_as(const struct failure *failure, const char *again, uint32_t ti
 				  "it is up, and %s",
 				  asked, server, outcome(failure), again);
 	case -ENOTCONN:
-		return error_fail(failure->status, "%s: the queue is not connected to %s; %s",
-				  asked, server, again);
+		return error_fail(failure->status,
+				  "%s: the queue is not connected to %s; connect it first "
+				  "(afar_queue_connect())",
+				  asked, server);
 	case -AFAR_ELOST:
 		return error_fail(
 			failure->status,

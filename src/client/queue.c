@@ -471,8 +471,7 @@ PUBLIC_CALL(int, afar_queue_explain,
 		return error_fail(-EINVAL, "explain a completion: it is null");
 	if (completion->result >= 0)
 		return 0;
-	return failure_say(queue, completion,
-			   "connect the queue with afar_queue_connect() and repeat it");
+	return failure_say(queue, completion, "try again over a new connection");
 }
 
 PUBLIC_CALL(int, afar_queue_cancel, (struct afar_queue *queue, uint64_t user_data),

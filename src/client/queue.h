@@ -29,6 +29,7 @@ struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	struct afar_session *session;
 	uint64_t ns;	      /* the number of its namespace */
+	const char *ns_name;  /* lives as long as the target */
 	uint64_t address;     /* in that */
 	uint64_t generation;  /* of the layout */
 	uint64_t length;      /* bytes */

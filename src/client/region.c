@@ -94,6 +94,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 	pthread_mutex_init(&region->target.lock, NULL);
 	region->target.session = ns->session;
 	region->target.ns = ns->number;
+	region->target.ns_name = ns->name;
 	region->target.length = info->length;
 	region->ns = ns;
 	region->target.address = info->address;

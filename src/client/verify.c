@@ -61,6 +61,7 @@ static int view_open(struct afar_target *target, struct view **out)
 	pthread_mutex_init(&view->target.lock, NULL);
 	view->target.session = target->session;
 	view->target.ns = target->ns;
+	view->target.ns_name = target->ns_name;
 	view->target.address = target->address;
 	view->target.generation = target->generation;
 	view->target.rights = target->rights;

@@ -17,6 +17,7 @@ waits_for_two() {
 
 start_cluster
 random_file file 8000000
+random_file file.large 64000000
 "$AFAR" ns create a
 "$AFAR" region put file a:r >/dev/null
 "$AFAR" ns create b
@@ -33,6 +34,17 @@ waits_for_two 'answer' region get a:r got
 waits_for_two 'outcome unknown' region seal a:r
 [ ! -e got ] || fail "a file was left behind"
 
+# In the midst of it.
+kill -CONT "$(pid_of two)"
+"$AFAR" ns create d
+mkfifo pipe
+{
+	head -c 16000000 file.large
+	kill -STOP "$(pid_of two)"
+	tail -c +16000001 file.large
+} >pipe 2>/dev/null &
+waits_for_two 'outcome unknown' region put pipe d:new --size 64000000
+
 kill -CONT "$(pid_of two)"
 is_as_before() {
 	[ "$(reserved c)" = "$before" ]
@@ -40,4 +52,5 @@ is_as_before() {
 eventually is_as_before # what it does late, for a session that has ended, is undone
 "$AFAR" region get a:r got >/dev/null
 same file got
+"$AFAR" region ls d | grep -q new && fail "half a region was left behind"
 still_works

@@ -41,20 +41,24 @@ static int teardown(void **state)
 	return stop(state);
 }
 
-static void stop_server(void)
+static void stop_process(pid_t process)
 {
-	pid_t server = cluster_server(cluster, 1);
 	int status;
 
-	assert_int_equal(kill(server, SIGSTOP), 0);
-	assert_int_equal(waitpid(server, &status, WUNTRACED), server);
+	assert_int_equal(kill(process, SIGSTOP), 0);
+	assert_int_equal(waitpid(process, &status, WUNTRACED), process);
 	assert_true(WIFSTOPPED(status));
 }
 
-static int let_server_go_on(void **state)
+static void stop_server(void)
+{
+	stop_process(cluster_server(cluster, 1));
+}
+
+static int let_go_on(void **state)
 {
 	(void)state;
-	return kill(cluster_server(cluster, 1), SIGCONT);
+	return kill(cluster_server(cluster, 1), SIGCONT) || kill(cluster_manager(cluster), SIGCONT);
 }
 
 /* The line has `part`, and the stopped server, and nobody else. */
@@ -113,11 +117,13 @@ static void test_explains_what_failed(void **state)
 			continue;
 		}
 		assert_int_equal(result, done[i].result);
-		snprintf(asked, sizeof(asked), "write %u bytes at %u of the region at 0x",
+		snprintf(asked, sizeof(asked),
+			 "write %u bytes at %u of the region at 0x1000 of 'a': server",
 			 (unsigned)STRIPE, (unsigned)(done[i].user_data * STRIPE));
 		if (done[i].user_data >= 2) {
 			assert_int_equal(result, -ECANCELED);
-			assert_non_null(strstr(afar_last_error(), "flush the region at 0x"));
+			assert_non_null(
+				strstr(afar_last_error(), "flush the region at 0x1000 of 'a': "));
 			assert_non_null(strstr(afar_last_error(), "nothing of it was done"));
 			continue;
 		}
@@ -146,7 +152,7 @@ static void test_blocking_calls(void **state)
 	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), 2 * STRIPE);
 	stop_server();
 	assert_int_equal(afar_region_pread(region, bytes, 2 * STRIPE, 0), -ETIMEDOUT);
-	expect_blame("read 131072 bytes at 0 of the region at 0x");
+	expect_blame("read 131072 bytes at 0 of the region at 0x1000 of 'a': server");
 	/* Now it is the connection that it waits for. */
 	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), -ETIMEDOUT);
 	expect_blame("did not answer in time");
@@ -188,7 +194,17 @@ static void test_reservation_and_seal(void **state)
 	assert_non_null(strstr(afar_last_error(), "server 'bench-1' at "));
 }
 
-#define STOPPING(test) cmocka_unit_test_setup_teardown(test, NULL, let_server_go_on)
+/* And where it is the manager, it is that. */
+static void test_manager(void **state)
+{
+	(void)state;
+	stop_process(cluster_manager(cluster));
+	assert_int_equal(afar_namespace_reserve(ns, 2 * MIB), -ETIMEDOUT);
+	assert_non_null(strstr(afar_last_error(), "call the manager at "));
+	assert_non_null(strstr(afar_last_error(), "outcome unknown"));
+}
+
+#define STOPPING(test) cmocka_unit_test_setup_teardown(test, NULL, let_go_on)
 
 int main(void)
 {
@@ -201,6 +217,7 @@ int main(void)
 		STOPPING(test_tickets),
 		STOPPING(test_keys),
 		STOPPING(test_reservation_and_seal),
+		STOPPING(test_manager),
 	};
 	int nr_failed = is_on_tcp() ? cmocka_run_group_tests(moving, setup, teardown) : 0;
 

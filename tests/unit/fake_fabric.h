@@ -354,6 +354,7 @@ static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_server
 
 	assert_non_null(target);
 	assert_non_null(layout);
+	target->ns_name = "fake";
 	layout->length = (uint64_t)FAKE_UNIT * nr_servers;
 	layout->nr_groups = 1;
 	layout->nr_chunks = layout->nr_servers = nr_servers;
