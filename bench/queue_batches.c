@@ -75,7 +75,7 @@ static int reap(struct batches_stage *state, const struct batches *batches)
 		unsigned slot = (unsigned)done[i].user_data;
 
 		if (done[i].result != (int64_t)batches->size)
-			return scene_fail("a read", (int)done[i].result);
+			return scene_fail_operation("a read", state->queue, &done[i]);
 		state->ops[state->nr_free++] =
 			queue_read(&state->scene, slot, batches->size, &state->iov[slot]);
 	}

@@ -14,6 +14,14 @@ int scene_fail(const char *what, int status)
 			  *afar_last_error() ? afar_last_error() : afar_strerror(status));
 }
 
+int scene_fail_operation(const char *what, struct afar_queue *queue,
+			 const struct afar_completion *done)
+{
+	int status = afar_queue_explain(queue, done);
+
+	return scene_fail(what, status ? status : -EIO);
+}
+
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes)
 {
 	const struct afar_session_options options = {.size = sizeof(options),

@@ -23,6 +23,9 @@ struct scene {
 
 /* Says what libafar said; returns `status`. */
 int scene_fail(const char *what, int status);
+/* The same of an operation that has not moved all of its bytes. */
+int scene_fail_operation(const char *what, struct afar_queue *queue,
+			 const struct afar_completion *done);
 
 /* Opens a session that keeps up to `cache_bytes` of mapping memory (0: the default). */
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes);

@@ -139,7 +139,7 @@ static int reap(struct afar_queue *queue, struct slots *slots, const struct tran
 		int status = 0;
 
 		if (done[i].result != (int64_t)transfer->size)
-			return scene_fail("a transfer", (int)done[i].result);
+			return scene_fail_operation("a transfer", queue, &done[i]);
 		if (*nr_submitted < transfer->nr)
 			status = submit(queue, &slots->ops[done[i].user_data], transfer,
 					(*nr_submitted)++);

@@ -275,8 +275,9 @@ static int unreachable(const struct peer *peer, int status)
 
 	if (status == -ETIMEDOUT)
 		return fail_silent(peer, "reach", code);
-	return error_fail(code, "reach server %s at %s:%u: %s", peer->name, peer->control_host,
-			  peer->control_port, afar_strerror(status));
+	return error_fail(code, "reach server %s at %s:%u: %s; see 'afar status' whether it is up",
+			  peer->name, peer->control_host, peer->control_port,
+			  afar_strerror(status));
 }
 
 /* Begins to connect, with the lock held but while the name is being resolved, which may take its time. */

@@ -9,7 +9,7 @@
 #include "api.h"
 
 #define STRIPE	   (64 * KIB)
-#define TIMEOUT_MS 1500U
+#define TIMEOUT_MS 3000U
 
 static struct afar_session *hasty;
 static struct afar_namespace *ns, *other_ns;
