@@ -186,7 +186,7 @@ static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t
 	while (ret == -AFAR_ESERVER && clock_ns() < deadline) {
 		ret = queue_connect(queue, op->target, deadline);
 		if (ret)
-			return ret;
+			return failure_on_the_way(op, length, ret, true);
 		ret = run(queue, op, length, deadline);
 	}
 	if (ret == -EROFS)
@@ -205,7 +205,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 		return target_fail_read_only(op->target);
 	ret = begin_blocking(op->target, deadline, &queue);
 	if (ret)
-		return ret;
+		return failure_on_the_way(op, length, ret, false);
 	ret = enter_memory(op);
 	if (ret)
 		goto out_end;
@@ -260,7 +260,7 @@ static int atomic_by_queue(const struct afar_op *op)
 	int ret = begin_blocking(op->target, deadline, &queue);
 
 	if (ret)
-		return ret;
+		return failure_on_the_way(op, sizeof(uint64_t), ret, false);
 	ret = run(queue, op, sizeof(uint64_t), deadline);
 	if (ret)
 		ret = fail_atomic(queue, op, ret);

@@ -181,3 +181,21 @@ int failure_say(const struct afar_queue *queue, const struct afar_completion *co
 		return error_code((int)completion->result);
 	return fail_as(failure, again, queue->session->timeout_ms);
 }
+
+int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bool was_begun)
+{
+	struct failure failure = {
+		.address = op->target->address,
+		.offset = op->offset,
+		.length = length,
+		.opcode = op->opcode,
+	};
+	char asked[TEXT_MAX];
+
+	if (status != -AFAR_ESERVER && status != -ETIMEDOUT)
+		return status;
+	strncpy(failure.ns_name, op->target->ns_name, NS_NAME_MAX);
+	describe_operation(&failure, asked);
+	return error_fail(status, "%s: %s%s", asked, error_last_line(),
+			  was_begun && opcode_writes(op->opcode) ? "; outcome unknown" : "");
+}

@@ -323,6 +323,9 @@ __attribute__((cold)) void failure_note(struct afar_queue *queue, const struct o
 /* Leaves the line of a completion that failed, and returns its result. `again`: how it is tried again. */
 int failure_say(const struct afar_queue *queue, const struct afar_completion *completion,
 		const char *again);
+/* An operation could not get at a server, of which the last line tells: says which operation it was, and whether something of it
+ * may have been done before. Returns `status`. */
+int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bool was_begun);
 
 /* ---- Paths: path.c */
 

@@ -3,6 +3,7 @@
  * While a server is stopped: whatever waits for it ends in its time, and says which server it was, though others,
  * and the manager, are well.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -15,6 +16,7 @@ static struct afar_session *hasty;
 static struct afar_namespace *ns, *other_ns;
 static struct afar_region *region, *other; /* each over both servers */
 static uint8_t *bytes;
+static uint64_t far_stripe; /* of `region`, on the server that is stopped: its number */
 
 static int setup(void **state)
 {
@@ -131,6 +133,7 @@ static void test_explains_what_failed(void **state)
 		expect_blame(asked);
 		expect_blame("did not answer in");
 		expect_blame("outcome unknown");
+		far_stripe = done[i].user_data;
 		nr_timed_out++;
 	}
 	assert_int_equal(nr_timed_out, 1);
@@ -155,7 +158,46 @@ static void test_blocking_calls(void **state)
 	expect_blame("read 131072 bytes at 0 of the region at 0x1000 of 'a': server");
 	/* Now it is the connection that it waits for. */
 	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), -ETIMEDOUT);
+	expect_blame("write 131072 bytes at 0 of the region at 0x1000 of 'a': ");
 	expect_blame("did not answer in time");
+	assert_null(strstr(afar_last_error(), "outcome unknown"));
+}
+
+static ssize_t written;
+
+static void *write_all(void *line)
+{
+	written = afar_region_pwrite(region, bytes, 2 * STRIPE, 0);
+	snprintf(line, 1024, "%s", afar_last_error());
+	return NULL;
+}
+
+/* It dies with a write under way, and cannot be reached any more. The last test here. */
+static void test_dead_under_a_write(void **state)
+{
+	char line[1024] = "";
+	uint64_t near_stripe = 1 - far_stripe;
+	struct view view;
+	pthread_t writer;
+	uint8_t byte = 0;
+
+	(void)state;
+	open_view(&view, "a", "r");
+	memset(bytes, 1, 2 * STRIPE);
+	assert_int_equal(afar_region_pwrite(region, bytes, 2 * STRIPE, 0), 2 * STRIPE);
+	assert_int_equal(afar_region_pread(view.region, &byte, 1, far_stripe * STRIPE), 1);
+	memset(bytes, 2, 2 * STRIPE);
+	stop_server();
+	assert_int_equal(pthread_create(&writer, NULL, write_all, line), 0);
+	while (byte != 2)
+		assert_int_equal(afar_region_pread(view.region, &byte, 1, near_stripe * STRIPE), 1);
+	cluster_kill_server(cluster, 1);
+	assert_int_equal(pthread_join(writer, NULL), 0);
+	assert_int_equal(written, -AFAR_ESERVER);
+	assert_non_null(strstr(line, "write 131072 bytes at 0 of the region at 0x1000 of 'a': "));
+	assert_non_null(strstr(line, "reach server bench-1 at "));
+	assert_non_null(strstr(line, "outcome unknown"));
+	close_view(&view);
 }
 
 static void test_tickets(void **state)
@@ -212,6 +254,7 @@ int main(void)
 	const struct CMUnitTest moving[] = {
 		STOPPING(test_explains_what_failed),
 		STOPPING(test_blocking_calls),
+		cmocka_unit_test(test_dead_under_a_write),
 	};
 	const struct CMUnitTest tests[] = {
 		STOPPING(test_tickets),
