@@ -89,8 +89,9 @@ struct afar_session_options {
  * `afar up`, else afar://127.0.0.1. `options` may be NULL. The session is the caller's until
  * afar_session_close(). Starts one thread, which sleeps but for connection events, with all signals
  * blocked.
- * Errors: -EINVAL (malformed URI; a congestion control that is not to be had here), -ENOENT or -EACCES (key file), -AFAR_EAUTH (wrong key),
- * -AFAR_EVERSION, -AFAR_EMANAGER (nobody answers there).
+ * Errors: -EINVAL (malformed URI; a congestion control that is not to be had here), -ENOENT, -EACCES or
+ * -EPERM (key file: none, not readable, usable by others), -AFAR_EAUTH (wrong key), -AFAR_EVERSION,
+ * -AFAR_EMANAGER (nobody answers there).
  */
 int afar_session_open(const char *uri, const struct afar_session_options *options,
 		      struct afar_session **out);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The help, cut at words to the terminal's width; and the shells' completion, which knows each command and flag that help shows.
+# The help, cut at words to the terminal's width; the shells' completion and the manual page, which know each command and flag that
+# help shows.
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
@@ -76,7 +77,7 @@ offers_only() {
 	[ "$(tr '\n' ' ' <offered)" = "${wanted:+$wanted }" ] || fail "for '$*' are offered: $(cat offered)"
 }
 
-# Its commands are what stands at the beginning of a line up to the first word that is no command's.
+# Commands are what stands at the beginning of a line up to the first word that is no command's.
 sed -n 's/^  \([a-z]\)/\1/p' overview | sed 's/ *[^a-z ].*//; s/   *.*//; s/ *$//' >commands
 [ "$(wc -l <commands)" -ge 20 ] || fail "not all commands: $(cat commands)"
 "$AFAR" complete '' | sort >offered
@@ -88,13 +89,26 @@ while read -r group; do
 done <groups
 while read -r group command; do
 	# shellcheck disable=SC2086 # a command has one word or two
-	"$AFAR" help $group $command | grep -Eo '^  --[a-z-]+' | tr -d ' ' | sort >flags
+	"$AFAR" help $group $command | sed -n 's/^  \(--[a-z-]*\).*/\1/p' >in_order
+	sort in_order >flags
 	"$AFAR" complete "$group" ${command:+"$command"} -- | sort >offered
 	comm -23 flags offered >missing
 	[ ! -s missing ] || fail "flags of $group $command: $(cat missing)"
 	cat flags >>all_flags
+	echo "$group${command:+ $command}" "$([ "$group" = up ] || sed '/^--cluster/,$d' in_order | tr '\n' ' ')" >>for_manual
 done <commands
 [ "$(wc -l <all_flags)" -ge 100 ] || fail "not all flags: $(cat all_flags)"
+python3 - for_manual "$COMPLETIONS/../../docs/man/afar.1.scd" <<'END' || fail "afar(1) has not all that help has"
+import re, sys
+
+manual = open(sys.argv[2]).read()
+for line in open(sys.argv[1]):
+    command = re.sub(" *--.*", "", line).strip()
+    entry = re.search(rf"^\*afar {command}\*(?: .*|)$", manual, re.M)
+    assert entry, f"afar(1) has no 'afar {command}'"
+    for flag in re.findall("--[a-z-]+", line):
+        assert re.search(rf"\*{flag}[* ]", entry[0]), f"afar(1) has no {flag} of 'afar {command}'"
+END
 offers put region ''
 offers put region p
 for flag in $(grep -Eo '^  --[a-z-]+' overview); do

@@ -75,6 +75,11 @@ says_the_same() {
 }
 eventually says_the_same
 
+# Each of its columns is explained in afar(1), by its name.
+for column in $(sed -n '/^SERVER/{s/^SERVER//;p}' status.out); do
+	grep -q "\*$column\*" "$(dirname "$QUICKSTART")/../docs/man/afar.1.scd" || fail "afar(1) does not say what $column is"
+done
+
 # Who is no operator sees the servers, and what is its own.
 AFAR_KEY=guest.key "$AFAR" --cluster "$(echo "$AFAR_CLUSTER" | sed 's/?.*//')" status --json >guest.json
 python3 - guest.json <<'END' || fail "status --json: $(cat guest.json)"

@@ -295,6 +295,63 @@ static void test_queue(void **state)
 	drop_namespace(ns, "queue");
 }
 
+/* Operations that move no bytes are operations: they are checked, and complete with 0, over whatever connection or none. */
+static void test_nothing_to_move(void **state)
+{
+	struct afar_namespace *ns = make_namespace("nothing", 4 * KIB, 1 * MIB);
+	struct afar_region *region;
+	struct afar_buffer *buffer;
+	struct afar_queue *queue;
+	struct afar_completion done;
+	struct afar_iov empty[3], at_null = {.length = 0};
+
+	(void)state;
+	assert_int_equal(afar_region_alloc(ns, 64 * KIB, 0, &region), 0);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_buffer_alloc(session, 4096, &buffer), 0);
+	for (int i = 0; i < 3; i++)
+		empty[i] = (struct afar_iov){.buffer = buffer,
+					     .addr = (char *)afar_buffer_data(buffer) + 2048 * i};
+
+	const struct {
+		struct afar_op op;
+		int error; /* of the submission */
+	} cases[] = {
+		{{.opcode = AFAR_OP_READ}, 0},
+		{{.opcode = AFAR_OP_WRITE}, 0},
+		{{.opcode = AFAR_OP_READ, .flags = AFAR_OP_AFTER}, 0},
+		{{.opcode = AFAR_OP_READ, .offset = 64 * KIB}, 0},
+		{{.opcode = AFAR_OP_READ, .offset = 64 * KIB + 1}, -ERANGE},
+		{{.opcode = AFAR_OP_READ, .nr_iov = 3, .iov = empty}, 0},
+		{{.opcode = AFAR_OP_WRITE, .nr_iov = 1, .iov = &at_null}, 0},
+		{{.opcode = AFAR_OP_READ, .nr_iov = 1}, -EINVAL},
+		{{.opcode = AFAR_OP_FLUSH, .nr_iov = 1, .iov = empty}, -EINVAL},
+		{{.opcode = AFAR_OP_FETCH_ADD, .nr_iov = 1, .iov = empty}, -EINVAL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct afar_op op = cases[i].op;
+
+		op.target = afar_region_target(region);
+		op.user_data = i;
+		if (cases[i].error) {
+			expect_error(afar_queue_submit(queue, &op, 1), cases[i].error);
+			continue;
+		}
+		assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+		assert_int_equal(done.user_data, i);
+		assert_int_equal(done.result, 0);
+	}
+	assert_int_equal(afar_region_pread(region, NULL, 0, 64 * KIB), 0);
+	expect_error((int)afar_region_pread(region, NULL, 0, 64 * KIB + 1), -ERANGE);
+
+	assert_int_equal(afar_queue_close(queue), 0);
+	assert_int_equal(afar_buffer_unregister(buffer), 0);
+	drop_region(region);
+	drop_namespace(ns, "nothing");
+}
+
 /* ---- Many operations of all sizes in flight */
 
 #define STORM_BYTES (32 * MIB)
@@ -735,6 +792,7 @@ int main(void)
 		cmocka_unit_test(test_names_and_addresses),
 		cmocka_unit_test(test_freed_region_lives_while_open),
 		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_nothing_to_move),
 		cmocka_unit_test(test_storms),
 		cmocka_unit_test(test_batches_of_a_sleeper),
 		cmocka_unit_test(test_registered_memory),
