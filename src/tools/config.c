@@ -21,6 +21,7 @@
 #include "base/uri.h"
 #include "server/server.h"
 #include "size.h"
+#include "wrap.h"
 
 #define MEMORY_MIN   ((uint64_t)2 << 20)
 #define PROGRESS_MAX 64
@@ -481,24 +482,29 @@ static int read_file(const char *path, struct config *config)
 
 /* ---- The flags */
 
+#define FLAG_COLUMNS 27
+
 enum { FLAG_CONFIG = 1000, FLAG_VERSION, FLAG_HELP };
 
 static void show_help(void)
 {
 	char flag[64];
 
-	printf("Usage: afard [--role manager|server|all] [FLAG…]\n\n"
-	       "Runs a part of an Afar cluster until SIGTERM or SIGINT.\n\n");
+	wrap_words("Usage: afard [--role manager|server|all] [FLAG…]", 0, 6);
+	putchar('\n');
+	wrap_words("Runs a part of an Afar cluster until SIGTERM or SIGINT.", 0, 0);
+	putchar('\n');
 	for (size_t i = 0; i < NR_SETTINGS; i++) {
 		snprintf(flag, sizeof(flag), "--%s %s", settings[i].name, settings[i].argument);
-		printf("  %-24s %s\n", flag, settings[i].help);
+		wrap_entry(flag, FLAG_COLUMNS, settings[i].help);
 	}
-	printf("  %-24s %s\n", "--config FILE", "the same settings in a file; flags come first");
-	printf("  %-24s %s\n", "--version", "the version");
-	printf("  %-24s %s\n", "--help", "this");
-	printf("\nSizes take K, M, G or T. In the file the settings are NAME = VALUE in the "
-	       "sections\n"
-	       "[afard], [manager] and [server]; see afard(8).\n");
+	wrap_entry("--config FILE", FLAG_COLUMNS, "the same settings in a file; flags come first");
+	wrap_entry("--version", FLAG_COLUMNS, "the version");
+	wrap_entry("--help", FLAG_COLUMNS, "this");
+	putchar('\n');
+	wrap_words("Sizes take K, M, G or T. In the file the settings are NAME = VALUE in the "
+		   "sections [afard], [manager] and [server]; see afard(8).",
+		   0, 0);
 }
 
 static void fill_options(struct option options[NR_SETTINGS + 4])

@@ -48,7 +48,7 @@ def text(words, columns=None):
     assert process.wait() == 0
     return out.decode().replace("\r\n", "\n")
 
-for words in (["help"], ["help", "region"], ["help", "flash", "simulate"], ["help", "top"], ["region", "put", "--help"]):
+for words in (["help"], ["help", "region"], ["help", "flash", "simulate"], ["help", "top"], ["region", "put", "--help"], ["help", "up"]):
     plain = text(words)
     for columns in (None, 44, 60, 100, 200):
         wrapped = text(words, columns)
