@@ -292,6 +292,11 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
  * are as in any region.
  */
 #define AFAR_ALLOC_NIC_ATOMICS 0x2U
+/*
+ * The region counts as unfinished, for all who list it, until afar_region_finish(): also when whoever fills it
+ * dies. It can be opened, read and written like any other.
+ */
+#define AFAR_ALLOC_UNFINISHED 0x4U
 
 struct afar_region_stat {
 	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
@@ -306,6 +311,7 @@ struct afar_region_stat {
 			   * those it was opened with */
 	uint32_t has_nic_atomics; /* it was made with AFAR_ALLOC_NIC_ATOMICS */
 	uint32_t is_sealed;	  /* nobody can write it any more */
+	uint32_t is_unfinished;	  /* made with AFAR_ALLOC_UNFINISHED, and not finished yet */
 };
 
 /*
@@ -321,6 +327,13 @@ int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
 		      struct afar_region **out);
 int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
 		       struct afar_region **out);
+
+/*
+ * Says, durably, that all is in a region that was made with AFAR_ALLOC_UNFINISHED. One call to the manager; flush what
+ * was written before (AFAR_OP_FLUSH), if others may read it over other paths. Does nothing to a region that is finished.
+ * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED.
+ */
+int afar_region_finish(struct afar_region *region);
 
 /*
  * Opens a region by name, or the one that begins at `address`: one call to the manager, for its layout.

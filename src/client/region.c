@@ -103,6 +103,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 	region->target.has_nic_atomics = info->has_nic_atomics;
 	region->stripe_bytes = info->stripe_bytes;
 	region->width = info->width;
+	region->is_unfinished = info->is_unfinished != 0;
 	name_copy(region->name, info->name);
 	if (!(info->rights & RIGHT_READ))
 		ret = error_fail(-AFAR_EMALFORMED,
@@ -202,6 +203,8 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bo
 
 /* ---- Making and opening */
 
+#define ALLOC_FLAGS (AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS | AFAR_ALLOC_UNFINISHED)
+
 static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
 			struct afar_region **out)
 {
@@ -211,13 +214,14 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 
 	if (ret)
 		return ret;
-	if (!out || (flags & ~(AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS)))
+	if (!out || (flags & ~ALLOC_FLAGS))
 		return error_fail(-EINVAL, "allocate a region: out is null or flags are unknown");
 	alloc.namespace_ = ns->number;
 	alloc.name = (char *)name;
 	alloc.bytes = bytes;
 	alloc.is_first = (flags & AFAR_ALLOC_FIRST) != 0;
 	alloc.has_nic_atomics = (flags & AFAR_ALLOC_NIC_ATOMICS) != 0;
+	alloc.is_unfinished = (flags & AFAR_ALLOC_UNFINISHED) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
 	return open_from_reply(ns, &request, true, out);
@@ -238,6 +242,22 @@ PUBLIC_CALL(int, afar_region_create,
 	if (!name || !name[0])
 		return error_fail(-EINVAL, "create a region: it needs a name");
 	return alloc_region(ns, name, bytes, flags, out);
+}
+
+int afar_region_finish(struct afar_region *region)
+{
+	Afar__RegionFinish finish = AFAR__REGION_FINISH__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = region_check(region);
+
+	if (ret || !region->is_unfinished)
+		return ret;
+	finish.namespace_ = region->target.ns;
+	finish.address = region->target.address;
+	finish.generation = region->target.generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_FINISH;
+	request.region_finish = &finish;
+	return session_call(region->target.session, &request, NULL);
 }
 
 static int open_region(struct afar_namespace *ns, const char *name, uint64_t address,
@@ -362,6 +382,7 @@ static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 		.rights = info->rights,
 		.has_nic_atomics = info->has_nic_atomics != 0,
 		.is_sealed = info->is_sealed != 0,
+		.is_unfinished = info->is_unfinished != 0,
 	};
 
 	name_copy(stat.name, info->name);

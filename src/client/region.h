@@ -11,6 +11,7 @@ struct afar_region {
 	struct afar_namespace *ns;
 	uint64_t stripe_bytes;
 	uint32_t width;
+	bool is_unfinished; /* when it was opened */
 	char name[AFAR_NAME_MAX + 1];
 	struct cds_list_head lingering; /* once it is closed: in the session's list */
 };

@@ -188,7 +188,7 @@ void reserve_close(struct core *core);
 /* ---- regions.c */
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
-	region_access, region_look;
+	region_access, region_look, region_finish;
 /* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED with a sentence. */
 int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
 		uint64_t generation, struct region **out);

@@ -251,6 +251,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->address = address;
 	region->length = ask->bytes;
 	region->has_nic_atomics = ask->has_nic_atomics;
+	region->is_unfinished = ask->is_unfinished;
 	trim_last_group(region, rounded - ask->bytes);
 	rc = state_add_region(core->state, region);
 	if (rc < 0)
@@ -278,6 +279,29 @@ out_undo:
 	placement_undo(&placement);
 	placement_close(&placement);
 	return rc;
+}
+
+/* ---- Filling */
+
+int region_finish(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionFinish *ask = event->request->region_finish;
+	struct region *region = NULL;
+	int rc = region_find(core, "finish", ask->namespace_, ask->address, ask->generation,
+			     &region);
+
+	if (rc == 0)
+		rc = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
+	if (rc < 0)
+		return rc;
+	if (region->is_freed)
+		return error_fail(-AFAR_EFREED, "finish the region at 0x%llx: it was freed before",
+				  (unsigned long long)ask->address);
+	if (region->is_unfinished) {
+		region->is_unfinished = false;
+		store_put_region(core->store, region);
+	}
+	return 0;
 }
 
 /* ---- Opening */

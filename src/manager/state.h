@@ -193,7 +193,8 @@ struct region {
 	bool has_nic_atomics; /* else the servers' processors do its atomics */
 	bool is_freed;
 	bool is_lost;
-	bool is_sealed; /* in sealed extents, with sums behind each chunk */
+	bool is_sealed;	    /* in sealed extents, with sums behind each chunk */
+	bool is_unfinished; /* whoever fills it has not said yet that all is in it */
 	struct group *groups;
 	size_t nr_groups;
 	struct chunk *chunks;

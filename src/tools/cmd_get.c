@@ -186,17 +186,14 @@ static int copy_pieces(struct transfer *transfer, const struct region_name *sour
 	return 0;
 }
 
-static int copy(struct cli *cli, struct afar_region *region, const struct region_name *source,
-		struct sink *sink)
+static int copy(struct cli *cli, struct afar_region *region, uint64_t length,
+		const struct region_name *source, struct sink *sink)
 {
-	struct afar_region_stat stat = {.size = sizeof(stat)};
 	struct transfer transfer;
 	char summary[128];
 	int rc, status;
 
-	rc = afar_region_stat(region, &stat);
-	if (!rc)
-		rc = transfer_open(cli->session, region, stat.length, &transfer);
+	rc = transfer_open(cli->session, region, length, &transfer);
 	if (rc)
 		return fail_transfer(source, rc);
 	status = copy_pieces(&transfer, source, sink);
@@ -211,11 +208,31 @@ static int copy(struct cli *cli, struct afar_region *region, const struct region
 	return status;
 }
 
-static int get(struct cli *cli, const struct region_name *source, const char *file)
+/* Looks before the file is touched. 0 or an exit status. */
+static int measure(struct afar_region *region, const struct region_name *source,
+		   bool may_be_partial, uint64_t *length)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	int rc = afar_region_stat(region, &stat);
+
+	if (rc)
+		return cli_fail_last(rc);
+	*length = stat.length;
+	if (!stat.is_unfinished || may_be_partial)
+		return 0;
+	return cli_fail(
+		"get %s: it is unfinished, its put was killed or still runs; put it again, or "
+		"take what is there with --partial",
+		source->text);
+}
+
+static int get(struct cli *cli, const struct region_name *source, const char *file,
+	       bool may_be_partial)
 {
 	struct afar_namespace *ns;
 	struct afar_region *region;
 	struct sink sink;
+	uint64_t length;
 	int rc, status;
 
 	status = region_open_namespace(cli, source, &ns);
@@ -226,9 +243,11 @@ static int get(struct cli *cli, const struct region_name *source, const char *fi
 		status = cli_fail_last(rc);
 		goto out_namespace;
 	}
-	status = sink_open(file, &sink);
+	status = measure(region, source, may_be_partial, &length);
+	if (!status)
+		status = sink_open(file, &sink);
 	if (!status) {
-		status = copy(cli, region, source, &sink);
+		status = copy(cli, region, length, source, &sink);
 		if (status)
 			sink_abandon(&sink);
 	}
@@ -241,15 +260,20 @@ out_namespace:
 int region_get(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *partial = NULL;
+	const struct cli_flag flags[] = {
+		{"partial", NULL, "what is there of it, if it is unfinished", &partial},
+		{0},
+	};
 	struct region_name source;
 	int status;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
 		return status;
 	status = region_name_parse(command, arguments[0], &source);
 	if (status)
 		return status;
 	catch_interrupts();
 	status = cli_open(cli);
-	return status ? status : cli_close(cli, get(cli, &source, arguments[1]));
+	return status ? status : cli_close(cli, get(cli, &source, arguments[1], partial != NULL));
 }

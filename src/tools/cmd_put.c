@@ -221,18 +221,27 @@ static void give_back(struct room *room)
 }
 
 /* Known before any slow reservation. One whose server is gone exists, too. */
-static bool is_taken(struct afar_namespace *ns, const char *name)
+static bool is_taken(struct afar_namespace *ns, const char *name, bool *is_unfinished)
 {
+	struct afar_region_stat stat = {.size = sizeof(stat)};
 	struct afar_region *region;
 	int rc = afar_region_open(ns, name, &region);
 
-	if (!rc)
+	*is_unfinished = false;
+	if (!rc) {
+		*is_unfinished = !afar_region_stat(region, &stat) && stat.is_unfinished;
 		afar_region_close(region);
+	}
 	return !rc || rc == -AFAR_ELOST || rc == -AFAR_ESERVER;
 }
 
-static int fail_taken(const struct region_name *target)
+static int fail_taken(const struct region_name *target, bool is_unfinished)
 {
+	if (is_unfinished)
+		return cli_fail(
+			"put into %s: there is an unfinished region of that name, whose put "
+			"was killed or still runs; use --replace, or choose another name",
+			target->text);
 	return cli_fail("put into %s: there is a region of that name; choose another name, or use "
 			"--replace",
 			target->text);
@@ -243,11 +252,12 @@ static int fail_taken(const struct region_name *target)
 static int make_region(struct room *room, const struct region_name *target, uint64_t bytes,
 		       bool may_replace, struct afar_region **out)
 {
+	bool is_unfinished;
 	int rc;
 
 	*out = NULL;
-	if (!may_replace && is_taken(room->ns, target->name))
-		return fail_taken(target);
+	if (!may_replace && is_taken(room->ns, target->name, &is_unfinished))
+		return fail_taken(target, is_unfinished);
 	rc = reserve_missing(room, bytes);
 	if (!rc && may_replace) {
 		rc = afar_region_delete(room->ns, target->name);
@@ -257,7 +267,7 @@ static int make_region(struct room *room, const struct region_name *target, uint
 	if (!rc)
 		rc = create_region(room, target->name, bytes, out);
 	if (rc == -EEXIST)
-		return fail_taken(target);
+		return fail_taken(target, false);
 	return rc ? cli_fail_last(rc) : 0;
 }
 
@@ -350,10 +360,13 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 	return status;
 }
 
-static int seal(struct afar_region *region)
+/* Until here it counts as unfinished, also when we are killed. */
+static int finish(struct afar_region *region, bool does_seal)
 {
-	int rc = afar_region_seal(region);
+	int rc = does_seal ? afar_region_seal(region) : 0;
 
+	if (!rc)
+		rc = afar_region_finish(region);
 	return rc ? cli_fail_last(rc) : 0;
 }
 
@@ -386,8 +399,8 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	if (!status) {
 		note_width(room.ns, target, region);
 		status = copy(cli, source, target, region);
-		if (!status && options->does_seal)
-			status = seal(region);
+		if (!status)
+			status = finish(region, options->does_seal);
 		if (status)
 			afar_region_free(region);
 		afar_region_close(region);
@@ -430,7 +443,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	if (status)
 		return status;
 	options = (struct put_options){replace != NULL, sealed != NULL,
-				       nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0};
+				       AFAR_ALLOC_UNFINISHED |
+					       (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0)};
 	catch_interrupts();
 	status = source_open(arguments[0], wanted, &source);
 	if (status)

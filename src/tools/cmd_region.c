@@ -84,6 +84,8 @@ static const char *state_text(const struct afar_region_stat *entry)
 {
 	if (entry->is_lost)
 		return "lost";
+	if (entry->is_unfinished)
+		return "unfinished";
 	return entry->is_sealed ? "sealed" : "ok";
 }
 
@@ -91,7 +93,7 @@ static void print_entry(const struct afar_region_stat *entry)
 {
 	char length[SIZE_TEXT_MAX];
 
-	printf("0x%-16" PRIx64 " %11s %5u %4u  %-6s ", entry->address,
+	printf("0x%-16" PRIx64 " %11s %5u %4u  %-10s ", entry->address,
 	       size_text(entry->length, length), entry->width, entry->nr_references,
 	       state_text(entry));
 	cli_print(entry->name);
@@ -100,14 +102,14 @@ static void print_entry(const struct afar_region_stat *entry)
 
 static json_t *entry_to_json(const struct afar_region_stat *entry)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "address",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b}", "address",
 			 json_sprintf("0x%" PRIx64, entry->address), "name",
 			 cli_json_text(entry->name), "length_bytes", cli_json_number(entry->length),
 			 "width", cli_json_number(entry->width), "stripe_bytes",
 			 cli_json_number(entry->stripe_bytes), "nr_references",
 			 cli_json_number(entry->nr_references), "is_lost", (int)entry->is_lost,
-			 "is_sealed", (int)entry->is_sealed, "has_nic_atomics",
-			 (int)entry->has_nic_atomics);
+			 "is_sealed", (int)entry->is_sealed, "is_unfinished",
+			 (int)entry->is_unfinished, "has_nic_atomics", (int)entry->has_nic_atomics);
 }
 
 /* Prints the entries, or gathers them in `json` if that is not NULL. 0, or the library's code. */
@@ -137,7 +139,7 @@ static int list(struct afar_namespace *ns, const struct region_name *unused)
 	int rc;
 
 	(void)unused;
-	printf("%-18s %11s %5s %4s  %-6s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
+	printf("%-18s %11s %5s %4s  %-10s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
 	       "NAME");
 	rc = walk(ns, NULL);
 	return rc ? cli_fail_last(rc) : 0;
@@ -373,7 +375,7 @@ static int region_verify(struct cli *cli, const struct cli_command *command, int
 const struct cli_command region_commands[] = {
 	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal]",
 	 "a file into a new region", region_put},
-	{"region get", "NS:NAME FILE|-", "a region into a file", region_get},
+	{"region get", "NS:NAME FILE|- [--partial]", "a region into a file", region_get},
 	{"region ls", "NS [--json]", "list a namespace's regions", region_ls},
 	{"region stat", "NS:NAME [--json]", "show one region", region_stat},
 	{"region seal", "NS:NAME", "make a region immutable, for good", region_seal},

@@ -51,7 +51,7 @@ python3 - listed shown <<'END' || fail "region ls and stat --json: $(cat listed 
 import json, sys
 first, second = json.load(open(sys.argv[1]))
 assert first == {"address": "0x1000", "name": "first", "length_bytes": 3000000, "width": 2, "stripe_bytes": 131072, "nr_references": 0,
-                 "is_lost": False, "is_sealed": False, "has_nic_atomics": False}
+                 "is_lost": False, "is_sealed": False, "is_unfinished": False, "has_nic_atomics": False}
 assert second["name"] == "a name: with spaces"
 assert json.load(open(sys.argv[2])) == first
 END

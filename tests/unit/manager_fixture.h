@@ -150,6 +150,7 @@ Afar__Request *ask_namespace(const char *name);
 Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
 Afar__Request *ask_access(const Afar__RegionInfo *region);
 Afar__Request *ask_seal(const Afar__RegionInfo *region);
+Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);

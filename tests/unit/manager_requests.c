@@ -164,6 +164,16 @@ Afar__Request *ask_seal(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_finish(const Afar__RegionInfo *region)
+{
+	REQUEST(region_finish, afar__region_finish, Afar__RegionFinish,
+		AFAR__REQUEST__CALL_REGION_FINISH);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
 Afar__Request *ask_look(const Afar__RegionInfo *region)
 {
 	REQUEST(region_look, afar__region_look, Afar__RegionLook, AFAR__REQUEST__CALL_REGION_LOOK);

@@ -679,6 +679,44 @@ static void test_home_of_atomics_is_kept(void **state)
 	check_all(&fixture);
 }
 
+/* Durably so, from when it is made until somebody who may write it says that all is in it. */
+static void test_unfinished_until_said(void **state)
+{
+	struct fake_client client;
+	Afar__RegionInfo *region;
+	Afar__Request *ask;
+	Afar__Reply *reply, *opened;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	ask = ask_alloc(ns, "r", 1, false);
+	ask->region_alloc->is_unfinished = true;
+	region = must_open(&client, ask, &opened);
+	assert_true(region->is_unfinished);
+	for (unsigned i = 0; i < 2; i++) {
+		fixture_restart(&fixture);
+		fixture_join(&fixture, 0, 1 << 30);
+		assert_int_equal(client_resume(&fixture, &client), 0);
+		reply = fixture_ask(&fixture, &client, ask_regions(ns, 0, 1));
+		assert_int_equal(reply->region_infos->entries[0]->is_unfinished, i == 0);
+		drop(reply);
+		assert_int_equal(must_open(&client, ask_open(ns, "r", 0), &reply)->is_unfinished,
+				 i == 0);
+		drop(reply);
+		assert_int_equal(fixture_do(&fixture, &client, ask_finish(region)), 0);
+	}
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_finish(region)), -AFAR_EFREED);
+	drop(opened);
+	assert_false(must_open(&client, ask_alloc(ns, "plain", 1, false), &reply)->is_unfinished);
+	drop(reply);
+	check_all(&fixture);
+}
+
 static void test_requests_are_done_once(void **state)
 {
 	struct fake_client client;
@@ -756,6 +794,7 @@ TEST_GROUP(manager)
 		TEST(test_first_region_and_addresses),
 		TEST(test_free_and_references),
 		TEST(test_home_of_atomics_is_kept),
+		TEST(test_unfinished_until_said),
 		TEST(test_requests_are_done_once),
 	};
 

@@ -37,10 +37,16 @@ static Afar__Request *ask_free_named(uint64_t ns, const char *name)
 /* What bob can do with each right, and no more. */
 static void test_what_rights_allow(void **state)
 {
+	Afar__RegionInfo region = AFAR__REGION_INFO__INIT;
 	struct scene scene;
 
 	(void)state;
 	open_scene(&scene);
+	region.namespace_ = scene.ns;
+	region.address = AFAR_FIRST_ADDRESS;
+	region.generation =
+		namespace_region_named(state_namespace(fixture.core->state, scene.ns), "r")
+			->generation;
 	for (uint32_t rights = 0; rights <= 3; rights += rights == 1 ? 2 : 1) {
 		int reading = rights >= 1 ? 0 : -EACCES, writing = rights == 3 ? 0 : -EACCES;
 
@@ -50,6 +56,7 @@ static void test_what_rights_allow(void **state)
 		EXPECT(&scene.bob, ask_open(scene.ns, "r", 0), reading);
 		EXPECT(&scene.bob, ask_open(scene.ns, "", AFAR_FIRST_ADDRESS), reading);
 		EXPECT(&scene.bob, ask_alloc(scene.ns, "mine", MIB, false), writing);
+		EXPECT(&scene.bob, ask_finish(&region), writing);
 		EXPECT(&scene.bob, ask_free_named(scene.ns, "mine"), writing);
 		EXPECT(&scene.bob, ask_reserve(scene.ns, MIB), -EACCES);
 		EXPECT(&scene.bob, ask_release(scene.ns, MIB), -EACCES);
