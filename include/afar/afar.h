@@ -264,9 +264,19 @@ int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsig
 /*
  * Gets at least `bytes` more of the servers' memory ready for this namespace: taken from their warm
  * pools, or populated and registered now — slow, so ahead of time. All or nothing.
- * Errors: -EINVAL (0, or past 2^64), -ENOSPC (the servers have not so much), -AFAR_ENOSERVER.
+ * The namespace has them when this returns 0, whatever becomes of the session. A caller that dies before gets it
+ * nothing: what servers have granted meanwhile is given back when the session has ended.
+ * Errors: -EINVAL (0, or past 2^64), -ENOSPC (the servers have not so much), -AFAR_ENOSERVER, -ECANCELED.
  */
 int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
+
+/*
+ * Cancels what other threads of this session are reserving for the namespace: their calls return -ECANCELED, soon, and
+ * nothing of that is kept, or 0, if all was done before the manager heard of it. Does not wait for either, so a
+ * program that does not come back from afar_namespace_reserve() may just end. What is reserved already stays.
+ * Errors: -AFAR_EMANAGER (the connection is lost just now: nothing is cancelled).
+ */
+int afar_namespace_reserve_cancel(struct afar_namespace *ns);
 
 /*
  * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX: all

@@ -240,6 +240,20 @@ PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t by
 	return session_call(ns->session, &request, NULL);
 }
 
+PUBLIC_CALL(int, afar_namespace_reserve_cancel, (struct afar_namespace *ns), (ns))
+{
+	Afar__ReserveCancel cancel = AFAR__RESERVE_CANCEL__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	cancel.namespace_ = ns->number;
+	request.call_case = AFAR__REQUEST__CALL_RESERVE_CANCEL;
+	request.reserve_cancel = &cancel;
+	return session_tell(ns->session, &request);
+}
+
 PUBLIC_CALL(int, afar_namespace_release,
 	    (struct afar_namespace *ns, uint64_t bytes, uint64_t *released), (ns, bytes, released))
 {

@@ -393,6 +393,36 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 	return ret;
 }
 
+static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
+{
+	(void)argument;
+	(void)reply;
+	(void)status;
+}
+
+int session_tell(struct afar_session *session, Afar__Request *request)
+{
+	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
+	struct rpc_connection *manager = NULL;
+	int ret = 0;
+
+	pthread_mutex_lock(&session->lock);
+	if (session->state == SESSION_UP) {
+		manager = session->manager;
+		rpc_connection_ref(manager);
+		envelope.session = session->number;
+		envelope.request_id = ++session->next_request_id;
+	} else {
+		ret = fail_not_up(session);
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (ret)
+		return ret;
+	ret = rpc_send(manager, &envelope, request, ignore_reply, NULL);
+	rpc_connection_unref(manager);
+	return ret;
+}
+
 int session_call(struct afar_session *session, Afar__Request *request, Afar__Frame **reply)
 {
 	return session_call_until(session, session_deadline(session), request, reply);

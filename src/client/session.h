@@ -112,6 +112,10 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 int session_call_for(struct afar_session *session, Afar__Request *request,
 		     Afar__Reply__ResultCase result, Afar__Frame **reply);
 
+/* Tells the manager, behind all calls that were made before, and waits for nothing: it may be lost with the connection.
+ * -AFAR_EMANAGER, -AFAR_ESESSION; those of rpc_send(). */
+int session_tell(struct afar_session *session, Afar__Request *request);
+
 /* With the lock held: waits for a change of what it guards. -ETIMEDOUT at the deadline. */
 int session_wait_changed(struct afar_session *session, uint64_t deadline);
 

@@ -214,6 +214,7 @@ static const struct operation operations[] = {
 	{AFAR__REQUEST__CALL_NAMESPACE_DELETE, OPERATION_ONCE, FOR_CLIENT, namespace_delete},
 	{AFAR__REQUEST__CALL_NAMESPACE_LIST, OPERATION_READ, FOR_CLIENT, namespace_list},
 	{AFAR__REQUEST__CALL_NAMESPACE_RESERVE, OPERATION_ONCE, FOR_CLIENT, namespace_reserve},
+	{AFAR__REQUEST__CALL_RESERVE_CANCEL, OPERATION_CHANGE, FOR_CLIENT, reserve_cancel},
 	{AFAR__REQUEST__CALL_NAMESPACE_RELEASE, OPERATION_ONCE, FOR_CLIENT, namespace_release},
 	{AFAR__REQUEST__CALL_NAMESPACE_GRANT, OPERATION_ONCE, FOR_CLIENT, namespace_grant},
 	{AFAR__REQUEST__CALL_REGION_ALLOC, OPERATION_ONCE, FOR_CLIENT, region_alloc},
@@ -564,6 +565,7 @@ static void do_own_work(struct core *core)
 	if (core->state == NULL)
 		return;
 	sessions_expire(core);
+	reserve_hear(core);
 	if (core->forget_at <= core_now(core)) {
 		core->forget_at = CORE_NEVER;
 		servers_forget(core);

@@ -168,7 +168,7 @@ bool is_printable(const char *text, size_t length_max);
 
 /* ---- reserve.c */
 
-core_operation namespace_reserve;
+core_operation namespace_reserve, reserve_cancel;
 /* Attaches a request to the running job of the same id. */
 bool reserve_attach(struct core *core, struct event *event);
 struct share;
@@ -176,6 +176,8 @@ void reserve_answered(struct core *core, struct share *share, const void *peer,
 		      const Afar__Reply *answer, int status);
 /* What jobs got from a server on the connection that it lost is gone. */
 void reserve_server_down(struct core *core, const struct live_server *live);
+/* Jobs whose clients were away when all was granted: of those that are back, or never will be. Before a commit. */
+void reserve_hear(struct core *core);
 /* Jobs that wait for memory being released. */
 void reserve_resume(struct core *core);
 /* The batch's commit is done: answers the jobs that it finished. */

@@ -5,6 +5,9 @@
  * planned anew; when that is not possible, what was granted is given back. A request that comes again
  * joins its running job.
  *
+ * Memory that nobody hears of would be lost to all: what is granted while the client is away waits until
+ * its session is back, or has ended, and is given back then. So is what a client does not want any more.
+ *
  * Jobs are not stored. When the manager ends in the middle, servers report extents that it does not
  * know as they rejoin, and it has them released. For the same reason a server that loses its connection
  * voids what it granted to jobs that have not finished.
@@ -43,6 +46,7 @@ struct share {
 enum job_state {
 	JOB_RUNNING,  /* shares are asked for, or it is about to plan          */
 	JOB_WAITING,  /* for memory that servers are releasing                 */
+	JOB_UNHEARD,  /* all is granted, and the session has no connection     */
 	JOB_FINISHED, /* in this batch's commit; the next state is none: freed */
 };
 
@@ -56,6 +60,7 @@ struct job {
 	uint64_t bytes; /* a multiple of the extent unit */
 	int failure;	/* of a server, to tell when it cannot be done without it: */
 	uint64_t failed_server;
+	bool is_cancelled;
 	struct cds_list_head shares;
 	struct cds_list_head waiters; /* events */
 };
@@ -103,6 +108,11 @@ static bool has_failed_on(const struct job *job, uint64_t server)
 static int session_is_over(void)
 {
 	return error_fail(-AFAR_ESESSION, "reserve: the session ended meanwhile; open a new one");
+}
+
+static int fail_cancelled(void)
+{
+	return error_fail(-ECANCELED, "reserve: it was cancelled; nothing is kept of it");
 }
 
 static void drop_pending(struct core *core, const struct share *share, uint64_t bytes)
@@ -402,12 +412,22 @@ static int check_wanted(const struct core *core, const struct job *job)
 	const struct session *session;
 	struct namespace *ns;
 
+	if (job->is_cancelled)
+		return fail_cancelled();
 	if (core->state == NULL)
 		return error_code(-EIO);
 	session = state_session(core->state, job->session);
 	if (session == NULL || session->is_ending)
 		return session_is_over();
 	return core_namespace(core, session, "reserve", job->namespace_number, RIGHT_OWN, &ns);
+}
+
+/* A client that lost its connection may have ended: only its session's end will tell. */
+static bool is_heard(const struct core *core, const struct job *job)
+{
+	const struct session *session = state_session(core->state, job->session);
+
+	return session->live != NULL && session->live->peer != NULL;
 }
 
 /* Whatever changed: finishes, plans, or goes on waiting for answers. */
@@ -420,7 +440,10 @@ static void job_step(struct core *core, struct job *job)
 		return;
 	rc = check_wanted(core, job);
 	if (rc == 0 && granted >= job->bytes) {
-		job_finish(core, job);
+		if (is_heard(core, job))
+			job_finish(core, job);
+		else
+			job->state = JOB_UNHEARD;
 		return;
 	}
 	if (rc == 0)
@@ -543,6 +566,15 @@ void reserve_server_down(struct core *core, const struct live_server *live)
 		if (is_hurt || job->state == JOB_WAITING)
 			job_step(core, job);
 	}
+}
+
+void reserve_hear(struct core *core)
+{
+	struct job *job, *next;
+
+	cds_list_for_each_entry_safe (job, next, &core->jobs, node)
+		if (job->state == JOB_UNHEARD)
+			job_step(core, job);
 }
 
 void reserve_resume(struct core *core)
@@ -682,6 +714,47 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	wait_for_job(job, event);
 	job_step(core, job);
 	return CORE_DEFERRED;
+}
+
+/* Requests that wait for servers to come back after a start have no job yet. */
+static void cancel_waiting(struct core *core, const struct session *session, uint64_t ns)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
+		if (event->session != session->number ||
+		    event->request->call_case != AFAR__REQUEST__CALL_NAMESPACE_RESERVE ||
+		    event->request->namespace_reserve->namespace_ != ns)
+			continue;
+		cds_list_del(&event->node);
+		event_fail(event, fail_cancelled());
+		cds_list_add_tail(&event->node, &core->answering);
+	}
+}
+
+/* The client hears at once; what servers have still to grant is given back when they have. */
+static void cancel_job(struct core *core, struct job *job)
+{
+	job->is_cancelled = true;
+	if (job_sum(job, SHARE_ASKED) == 0) {
+		job_fail(core, job, fail_cancelled());
+		return;
+	}
+	answer_waiters(core, job, fail_cancelled());
+	undo_job(core, job);
+}
+
+int reserve_cancel(struct core *core, struct session *session, struct event *event)
+{
+	uint64_t ns = event->request->reserve_cancel->namespace_;
+	struct job *job, *next;
+
+	cancel_waiting(core, session, ns);
+	cds_list_for_each_entry_safe (job, next, &core->jobs, node)
+		if (job->session == session->number && job->namespace_number == ns &&
+		    job->state != JOB_FINISHED)
+			cancel_job(core, job);
+	return 0;
 }
 
 void reserve_close(struct core *core)

@@ -232,7 +232,7 @@ static int get(struct cli *cli, const struct region_name *source, const char *fi
 	struct afar_namespace *ns;
 	struct afar_region *region;
 	struct sink sink;
-	uint64_t length;
+	uint64_t length = 0;
 	int rc, status;
 
 	status = region_open_namespace(cli, source, &ns);

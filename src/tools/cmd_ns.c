@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "interrupts.h"
+#include "reserve.h"
 
 #define LIST_MAX     64
 #define STRIPE_MIN   ((uint64_t)4096)
@@ -251,7 +253,7 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	struct afar_namespace *ns;
 	uint64_t bytes;
-	int rc, status;
+	int status;
 
 	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
 		return status;
@@ -260,10 +262,13 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 		status = open_namespace(cli, arguments[0], &ns);
 	if (status)
 		return status;
-	rc = afar_namespace_reserve(ns, bytes);
-	if (rc)
-		status = cli_fail_last(rc);
-	else if (afar_namespace_stat(ns, &stat) == 0)
+	catch_interrupts();
+	status = reserve_shown(ns, bytes);
+	if (!status && is_interrupted()) {
+		reserve_undo(ns, bytes);
+		status = CLI_INTERRUPTED;
+	}
+	if (!status && afar_namespace_stat(ns, &stat) == 0)
 		note_width(cli, arguments[0], stat.width);
 	afar_namespace_close(ns);
 	return cli_close(cli, status);

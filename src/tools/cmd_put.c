@@ -12,11 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "interrupts.h"
 #include "region.h"
+#include "reserve.h"
 #include "transfer.h"
 
 #define SPOOL_BYTES ((size_t)1 << 20)
+#define SUMMARY_MAX 128
 
 /* ---- Where the bytes come from */
 
@@ -178,13 +181,16 @@ struct room {
 	uint64_t reserved; /* by us, to give back on failure */
 };
 
+/* 0 or an exit status. */
 static int reserve(struct room *room, uint64_t bytes)
 {
-	int rc = afar_namespace_reserve(room->ns, bytes);
+	int status = reserve_shown(room->ns, bytes);
 
-	if (!rc && __builtin_add_overflow(room->reserved, bytes, &room->reserved))
+	if (status)
+		return status;
+	if (__builtin_add_overflow(room->reserved, reserve_rounded(bytes), &room->reserved))
 		room->reserved = UINT64_MAX;
-	return rc;
+	return is_interrupted() ? CLI_INTERRUPTED : 0;
 }
 
 static int reserve_missing(struct room *room, uint64_t bytes)
@@ -195,29 +201,11 @@ static int reserve_missing(struct room *room, uint64_t bytes)
 
 	rc = afar_namespace_stat(room->ns, &stat);
 	if (rc)
-		return rc;
+		return cli_fail_last(rc);
 	free_bytes = stat.reserved_bytes > stat.allocated_bytes
 			     ? stat.reserved_bytes - stat.allocated_bytes
 			     : 0;
 	return free_bytes < bytes ? reserve(room, bytes - free_bytes) : 0;
-}
-
-/* What is free may lie in pieces too small, or on the wrong servers: then room for all of it once. */
-static int create_region(struct room *room, const char *name, uint64_t bytes,
-			 struct afar_region **out)
-{
-	int rc = afar_region_create(room->ns, name, bytes, room->flags, out);
-
-	if (rc != -AFAR_ERESERVE)
-		return rc;
-	rc = reserve(room, bytes);
-	return rc ? rc : afar_region_create(room->ns, name, bytes, room->flags, out);
-}
-
-static void give_back(struct room *room)
-{
-	if (room->reserved)
-		afar_namespace_release(room->ns, room->reserved, NULL);
 }
 
 /* Known before any slow reservation. One whose server is gone exists, too. */
@@ -247,28 +235,41 @@ static int fail_taken(const struct region_name *target, bool is_unfinished)
 			target->text);
 }
 
+/* What is free may lie in pieces too small, or on the wrong servers: then room for all of it once. */
+static int create_region(struct room *room, const struct region_name *target, uint64_t bytes,
+			 struct afar_region **out)
+{
+	int status, rc = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+
+	if (rc == -AFAR_ERESERVE) {
+		status = reserve(room, bytes);
+		if (status)
+			return status;
+		rc = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+	}
+	if (rc == -EEXIST)
+		return fail_taken(target, false);
+	return rc ? cli_fail_last(rc) : 0;
+}
+
 /* What is to be replaced goes only when there is room for the new one; who has it open keeps reading
  * the old bytes. */
 static int make_region(struct room *room, const struct region_name *target, uint64_t bytes,
 		       bool may_replace, struct afar_region **out)
 {
 	bool is_unfinished;
-	int rc;
+	int rc, status;
 
 	*out = NULL;
 	if (!may_replace && is_taken(room->ns, target->name, &is_unfinished))
 		return fail_taken(target, is_unfinished);
-	rc = reserve_missing(room, bytes);
-	if (!rc && may_replace) {
-		rc = afar_region_delete(room->ns, target->name);
-		if (rc == -ENOENT)
-			rc = 0;
-	}
-	if (!rc)
-		rc = create_region(room, target->name, bytes, out);
-	if (rc == -EEXIST)
-		return fail_taken(target, false);
-	return rc ? cli_fail_last(rc) : 0;
+	status = reserve_missing(room, bytes);
+	if (status)
+		return status;
+	rc = may_replace ? afar_region_delete(room->ns, target->name) : 0;
+	if (rc && rc != -ENOENT)
+		return cli_fail_last(rc);
+	return create_region(room, target, bytes, out);
 }
 
 /* ---- Copying */
@@ -341,22 +342,17 @@ static int copy_pieces(struct transfer *transfer, const struct source *source,
 }
 
 static int copy(struct cli *cli, const struct source *source, const struct region_name *target,
-		struct afar_region *region)
+		struct afar_region *region, char summary[SUMMARY_MAX])
 {
 	struct transfer transfer;
-	char summary[128];
 	int rc, status;
 
 	rc = transfer_open(cli->session, region, source->length, &transfer);
 	if (rc)
 		return fail_transfer(source, target, rc);
 	status = copy_pieces(&transfer, source, target);
-	transfer_summary(&transfer, summary, sizeof(summary));
+	transfer_summary(&transfer, summary, SUMMARY_MAX);
 	transfer_close(&transfer);
-	if (!status) {
-		cli_print(target->text);
-		printf(": %s\n", summary);
-	}
 	return status;
 }
 
@@ -383,12 +379,14 @@ struct put_options {
 	bool may_replace;
 	bool does_seal;
 	unsigned flags; /* AFAR_ALLOC_… */
+	uint64_t started_ns;
 };
 
 static int put(struct cli *cli, const struct source *source, const struct region_name *target,
 	       const struct put_options *options)
 {
 	struct room room = {.flags = options->flags};
+	char summary[SUMMARY_MAX] = "";
 	struct afar_region *region;
 	int status;
 
@@ -398,7 +396,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	status = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!status) {
 		note_width(room.ns, target, region);
-		status = copy(cli, source, target, region);
+		status = copy(cli, source, target, region, summary);
 		if (!status)
 			status = finish(region, options->does_seal);
 		if (status)
@@ -406,8 +404,13 @@ static int put(struct cli *cli, const struct source *source, const struct region
 		afar_region_close(region);
 	}
 	if (status)
-		give_back(&room);
+		reserve_undo(room.ns, room.reserved);
 	afar_namespace_close(room.ns);
+	if (!status) {
+		cli_print(target->text);
+		printf(": %s; %.3f s in all\n", summary,
+		       (double)(clock_ns() - options->started_ns) / 1e9);
+	}
 	return status;
 }
 
@@ -442,9 +445,12 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		status = cli_size(command, "--size", size, &wanted);
 	if (status)
 		return status;
-	options = (struct put_options){replace != NULL, sealed != NULL,
-				       AFAR_ALLOC_UNFINISHED |
-					       (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0)};
+	options = (struct put_options){
+		.may_replace = replace != NULL,
+		.does_seal = sealed != NULL,
+		.flags = AFAR_ALLOC_UNFINISHED | (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0),
+		.started_ns = clock_ns(),
+	};
 	catch_interrupts();
 	status = source_open(arguments[0], wanted, &source);
 	if (status)

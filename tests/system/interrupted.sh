@@ -35,3 +35,58 @@ wait "$get" || status=$?
 exec 5<&-
 [ "$status" -eq 130 ] || fail "the get ended with $status: $(cat get.err)"
 "$AFAR" ns rm stopped --force
+
+# While servers are to get memory ready, too: one that does not answer keeps nobody, and what it grants later is given
+# back by the manager, not by the end of a session, which is far away.
+stop_daemon two
+stop_daemon one
+stop_daemon manager
+AFAR_TEST_LEASE_MS=600000
+export AFAR_TEST_LEASE_MS
+start_cluster
+"$AFAR" ns create waiting
+"$AFAR" ns reserve waiting 32M
+# A child, whether the shell has heard of it yet or not.
+has_ended() {
+	[ "$(cut -d ' ' -f 3 "/proc/$1/stat" 2>&1)" = Z ] || [ ! -d "/proc/$1" ]
+}
+# interrupt COMMAND…: while it reserves, and server two is stopped.
+interrupt() {
+	kill -STOP "$(pid_of two)"
+	"$AFAR" "$@" >reserve.out 2>reserve.err &
+	reserving=$!
+	running="$running $reserving"
+	eventually is_reserving
+	kill -TERM "$reserving"
+	eventually has_ended "$reserving"
+	status=0
+	wait "$reserving" || status=$?
+	forget "$reserving"
+	[ "$status" -eq 130 ] || fail "$* ended with $status: $(cat reserve.err)"
+	[ ! -s reserve.err ] || fail "$* says $(cat reserve.err)"
+	kill -CONT "$(pid_of two)"
+	eventually nothing_more
+	[ "$(reserved waiting)" = "32 MiB" ] || fail "$* left $(reserved waiting)"
+}
+# Server one has granted its share.
+granted_one() {
+	"$AFAR" status --json | python3 -c '
+import json, sys
+print(next(s["granted_bytes"] for s in json.load(sys.stdin)["servers"] if s["name"] == "one"))'
+}
+is_reserving() {
+	[ "$(granted_one)" -gt "$before" ]
+}
+nothing_more() {
+	"$AFAR" status --json | python3 -c '
+import json, sys
+assert sum(s["granted_bytes"] for s in json.load(sys.stdin)["servers"]) == 32 << 20'
+}
+eventually nothing_more
+before=$(granted_one)
+interrupt ns reserve waiting 35M
+head -c 70000000 /dev/zero >in
+interrupt region put in waiting:zeros
+refused 1 'zeros' "$AFAR" region stat waiting:zeros
+"$AFAR" ns rm waiting
+still_works

@@ -135,6 +135,7 @@ void client_lose(struct fixture *fixture, struct fake_client *client);
 Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes);
 Afar__Request *ask_delete(const char *name, bool with_regions);
 Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_cancel(uint64_t ns);
 Afar__Request *ask_release(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first);
 Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address);

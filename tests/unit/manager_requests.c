@@ -40,6 +40,14 @@ Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes)
 	return request;
 }
 
+Afar__Request *ask_cancel(uint64_t ns)
+{
+	REQUEST(reserve_cancel, afar__reserve_cancel, Afar__ReserveCancel,
+		AFAR__REQUEST__CALL_RESERVE_CANCEL);
+	ask->namespace_ = ns;
+	return request;
+}
+
 Afar__Request *ask_release(uint64_t ns, uint64_t bytes)
 {
 	REQUEST(namespace_release, afar__namespace_release, Afar__NamespaceRelease,

@@ -470,6 +470,89 @@ static void test_reserve_undoes_itself(void **state)
 	}
 }
 
+/* The client hears at once; what other servers have granted, and what one still will, is given back. */
+static void test_reserve_is_cancelled(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *first, *second, *others;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_cancel(ns)),
+			 0); /* it is done: it stays */
+	fixture.servers[0].is_silent = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &first);
+	fixture_send(&fixture, &other, ++other.next_id, ask_reserve(ns, 16 * MIB), &others);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.servers[1].granted, 16 * MIB);
+	assert_int_equal(fixture_do(&fixture, &client, ask_cancel(ns)), 0);
+	assert_non_null(first);
+	assert_int_equal(first->status, -ECANCELED);
+	assert_null(others);
+	assert_int_equal(fixture.servers[1].granted, 12 * MIB);
+	/* One that comes again finds it as it is, and is told when that is over, or cancelled again. */
+	fixture_send(&fixture, &client, client.next_id - 1, ask_reserve(ns, 8 * MIB), &second);
+	fixture_pump(&fixture);
+	assert_null(second);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(second->status, -ECANCELED);
+	assert_int_equal(others->status, 0);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 24 * MIB);
+	drop(first);
+	drop(second);
+	drop(others);
+	check_all(&fixture);
+}
+
+/* All was granted while the client was away: it has it when it is back, and nobody if it never is. */
+static void test_reserve_that_nobody_hears_of(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *first, *second;
+	uint64_t ns;
+
+	(void)state;
+	for (int does_return = 0; does_return < 2; does_return++) {
+		client_open(&fixture, &other);
+		client_open(&fixture, &client);
+		fixture_join(&fixture, 0, 64 * MIB);
+		ns = make_namespace(&fixture, &other, "a");
+		fixture.servers[0].is_silent = true;
+		fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &first);
+		fixture_pump(&fixture);
+		client_lose(&fixture, &client);
+		fixture.servers[0].is_silent = false;
+		fixture_pump(&fixture);
+		assert_int_equal(ns_of(ns)->reserved_bytes, 0);
+		assert_int_equal(fixture.servers[0].granted, 8 * MIB);
+		if (does_return) {
+			assert_int_equal(client_resume(&fixture, &client), 0);
+			fixture_send(&fixture, &client, client.next_id, ask_reserve(ns, 8 * MIB),
+				     &second);
+			fixture_pump(&fixture);
+			assert_int_equal(second->status, 0);
+			drop(second);
+		} else {
+			fixture_advance(&fixture, FIXTURE_LEASE_MS);
+			fixture_pump(&fixture);
+		}
+		assert_int_equal(ns_of(ns)->reserved_bytes, does_return ? 8 * MIB : 0);
+		assert_int_equal(fixture.servers[0].granted, does_return ? 8 * MIB : 0);
+		assert_int_equal(first->status, does_return ? 0 : -AFAR_ESESSION);
+		drop(first);
+		check_all(&fixture);
+		assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", false)), 0);
+		check_empty(&fixture);
+	}
+}
+
 static void test_reserve_then_alloc_the_same(void **state)
 {
 	struct fake_client client;
@@ -789,6 +872,8 @@ TEST_GROUP(manager)
 		TEST(test_reserve_tells_who_does_not_answer),
 		TEST(test_reserve_tells_who_does_not_release),
 		TEST(test_reserve_undoes_itself),
+		TEST(test_reserve_is_cancelled),
+		TEST(test_reserve_that_nobody_hears_of),
 		TEST(test_reserve_then_alloc_the_same),
 		TEST(test_alloc_limits),
 		TEST(test_first_region_and_addresses),

@@ -38,6 +38,12 @@ static void test_alloc_and_reserve_wait_for_servers(void **state)
 	fixture_pump(&fixture);
 	assert_null(alloc);
 	assert_null(reserve);
+	/* Who waits can cancel it. */
+	assert_int_equal(fixture_do(&fixture, &client, ask_cancel(ns)), 0);
+	expect_status(reserve, -ECANCELED);
+	fixture_send(&fixture, &client, 103, ask_reserve(ns, 8 * MIB), &reserve);
+	fixture_pump(&fixture);
+	assert_null(reserve);
 	/* What needs no server does not wait. */
 	assert_int_equal(fixture_do(&fixture, &client, ask_create("b", 0, 0)), 0);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
