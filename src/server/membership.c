@@ -31,6 +31,7 @@
 #define JOIN_TIMEOUT_MS	   10000
 #define REPORT_INTERVAL_MS 1000
 #define OUTAGE_MAX	   128
+#define FAILURE_MAX	   512
 
 enum link_state {
 	LINK_DOWN,	 /* no connection; `next_attempt` says when to try     */
@@ -57,6 +58,10 @@ struct membership {
 	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
 	struct backoff backoff;
 	uint64_t next_attempt; /* on clock_ns()                                       */
+
+	bool has_joined; /* as this incarnation, once */
+	int failure;	 /* nothing will be tried any more; 0: it will */
+	char failure_sentence[FAILURE_MAX];
 
 	bool is_report_due;
 	uint64_t next_report; /* not before, on clock_ns() */
@@ -140,6 +145,28 @@ static void back_off(struct membership *membership)
 	membership->next_attempt = clock_deadline_ms(backoff_next_ms(&membership->backoff));
 }
 
+/*
+ * Trying again does not help who is refused for its key. One that was a member tries on nevertheless: its memory is at
+ * stake, and keys are changed while servers run.
+ */
+static bool is_final(const struct membership *membership, int status)
+{
+	if (status == -AFAR_ELOST)
+		return true;
+	return (status == -AFAR_EAUTH || status == -EACCES) && !membership->has_joined;
+}
+
+/* The thread's last sentence says why. */
+static void give_up(struct membership *membership, int status)
+{
+	pthread_mutex_lock(&membership->lock);
+	membership->failure = status;
+	snprintf(membership->failure_sentence, FAILURE_MAX, "%s", afar_last_error());
+	pthread_mutex_unlock(&membership->lock);
+	if (membership->options.gave_up)
+		membership->options.gave_up(membership->options.context);
+}
+
 static void connect_manager(struct membership *membership)
 {
 	static const struct rpc_handlers handlers = {
@@ -180,9 +207,20 @@ static void mourn(struct membership *membership)
 	membership->is_refused = false;
 	back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
-	if (!is_refused)
-		log_outage(membership,
-			   status == 0 ? "the connection was closed" : afar_strerror(status));
+	if (is_refused)
+		return;
+	if (status == -AFAR_EAUTH && is_final(membership, status)) {
+		error_fail(
+			status,
+			"join the cluster: the manager at %s:%u does not accept the key \"%s\"; "
+			"start the server with a join key of it (its server.key, or 'afar key add "
+			"--server')",
+			membership->options.manager_host, membership->options.manager_port,
+			membership->options.key->identity);
+		give_up(membership, status);
+		return;
+	}
+	log_outage(membership, status == 0 ? "the connection was closed" : afar_strerror(status));
 }
 
 /* ---- Joining. On the membership's thread. */
@@ -336,11 +374,14 @@ static void join_manager(struct membership *membership)
 {
 	int status = send_join(membership);
 
-	if (status != 0)
+	if (is_final(membership, status))
+		give_up(membership, status);
+	else if (status != 0)
 		log_outage(membership, error_last_line());
 	pthread_mutex_lock(&membership->lock);
 	if (membership->state == LINK_OPEN && status == 0) {
 		membership->state = LINK_JOINED;
+		membership->has_joined = true;
 		orders_set_joined(membership->orders, true);
 		membership->outage[0] = '\0';
 		backoff_reset(&membership->backoff);
@@ -425,7 +466,7 @@ static enum duty next_duty(struct membership *membership)
 			return DUTY_JOIN;
 		if (orders_are_waiting(membership->orders))
 			return DUTY_ORDERS;
-		if (membership->state == LINK_DOWN) {
+		if (membership->state == LINK_DOWN && membership->failure == 0) {
 			if (clock_ns() >= membership->next_attempt)
 				return DUTY_CONNECT;
 			wake_up = membership->next_attempt;
@@ -588,6 +629,17 @@ bool membership_is_joined(struct membership *membership)
 	is_joined = membership->state == LINK_JOINED;
 	pthread_mutex_unlock(&membership->lock);
 	return is_joined;
+}
+
+int membership_failure(struct membership *membership)
+{
+	int failure;
+
+	pthread_mutex_lock(&membership->lock);
+	failure = membership->failure;
+	pthread_mutex_unlock(&membership->lock);
+	/* Written once, before that. */
+	return failure != 0 ? error_fail(failure, "%s", membership->failure_sentence) : 0;
 }
 
 void membership_changed(struct membership *membership)

@@ -30,6 +30,9 @@ struct membership_options {
 	struct lanes *lanes;
 	struct extent_pool *pool;
 	const struct fence *fence;
+	/* It tries no more; on its thread, once. NULL: nobody wants to know. */
+	void (*gave_up)(void *context);
+	void *context;
 };
 
 /* Reads the number's file. Errors, with a sentence: -EINVAL (it is damaged), those of reading. */
@@ -42,6 +45,9 @@ int membership_start(struct membership *membership);
 void membership_stop(struct membership *membership);
 
 bool membership_is_joined(struct membership *membership);
+/* 0, or why it gave up, with a sentence: the manager does not accept its key (-AFAR_EAUTH, -EACCES), or has removed the
+ * server (-AFAR_ELOST). */
+int membership_failure(struct membership *membership);
 /* The numbers may have changed: a report will go out. From any thread. */
 void membership_changed(struct membership *membership);
 

@@ -203,6 +203,8 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.pool = server->pool,
 		.lanes = server->lanes,
 		.fence = &server->fence,
+		.gave_up = options->gave_up,
+		.context = options->context,
 	};
 	struct membership *opened;
 	int status;
@@ -250,6 +252,11 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 int server_is_joined(const struct server *server)
 {
 	return membership_is_joined(server->membership);
+}
+
+int server_failure(const struct server *server)
+{
+	return membership_failure(server->membership);
 }
 
 /* From the outside in: nobody asks any more, then nobody is served, then there is nothing. */

@@ -39,6 +39,9 @@ struct server_options {
 	uint32_t spin_us;     /* a progress thread spins so long before it sleeps; 0: 50, ~0: not */
 	uint64_t stage_bytes; /* buffers of each, for server-driven transfers; 0: direct */
 	const char *sysfs;    /* what tells of network cards; NULL: /sys; stays                */
+	void (*gave_up)(
+		void *context); /* server_failure() has something to say; on a thread of its own; may be NULL */
+	void *context;
 };
 
 /* Whether a lane's `congestion` may have this name on this machine. -EINVAL: no, and `problem` says why and what to do, as the
@@ -46,12 +49,15 @@ struct server_options {
 int server_congestion_check(const char *name, char *problem, size_t size);
 
 /*
- * Starts the server's threads; it keeps trying to join the manager until it is stopped. Errors with a
+ * Starts the server's threads; it keeps trying to join the manager until it is stopped or gives up. Errors with a
  * sentence: those of rpc_listen(), fabric_open() and fabric_listen().
  */
 int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out);
 /* True once the manager has taken it in. */
 int server_is_joined(const struct server *server);
+/* 0, or why it does not try to join any more, with a sentence: the manager does not accept the key of a server that has not
+ * joined yet (-AFAR_EAUTH, -EACCES), or has removed it from the cluster (-AFAR_ELOST). */
+int server_failure(const struct server *server);
 /* Closes its connections, frees its memory. Before rpc_loop_stop(); not on the loop's thread. */
 void server_stop(struct server *server);
 

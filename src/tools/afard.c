@@ -34,6 +34,9 @@
 #define SERVER_FILE	  "server.key"
 #define SERVER_IDENTITY	  "server"
 
+/* A server that gave up wakes main() with it. Ignored by default: one that comes late does nothing. */
+#define WAKE_SIGNAL SIGURG
+
 struct daemon {
 	struct config config;
 	sigset_t stop_signals;
@@ -294,6 +297,12 @@ static const char *default_address(const char *manager_host)
 	return strchr(manager_host, ':') ? "[::]:0" : "0.0.0.0:0";
 }
 
+static void server_gave_up(void *context)
+{
+	(void)context;
+	kill(getpid(), WAKE_SIGNAL);
+}
+
 static int start_server(struct daemon *daemon)
 {
 	const struct config *config = &daemon->config;
@@ -314,6 +323,7 @@ static int start_server(struct daemon *daemon)
 		.nr_progress = config->nr_progress,
 		.spin_us = config->spin_us,
 		.stage_bytes = config->stage_bytes,
+		.gave_up = server_gave_up,
 	};
 
 	for (unsigned i = 0; i < config->nr_lanes; i++) {
@@ -349,13 +359,29 @@ static int start(struct daemon *daemon)
 	return rc;
 }
 
+static bool is_over(const struct daemon *daemon, int signal_number)
+{
+	if (signal_number == WAKE_SIGNAL)
+		return daemon->server && server_failure(daemon->server);
+	return signal_number > 0;
+}
+
+static void await_end(const struct daemon *daemon)
+{
+	int signal_number;
+
+	do {
+		signal_number = sigwaitinfo(&daemon->stop_signals, NULL);
+	} while (!is_over(daemon, signal_number));
+}
+
 /* Until the server is in the cluster, for as long as that takes. False: a signal came first. */
 static bool await_joined(struct daemon *daemon)
 {
 	struct timespec pause = {.tv_nsec = 5000000};
 
 	while (daemon->server && !server_is_joined(daemon->server)) {
-		if (sigtimedwait(&daemon->stop_signals, NULL, &pause) > 0)
+		if (is_over(daemon, sigtimedwait(&daemon->stop_signals, NULL, &pause)))
 			return false;
 		if (pause.tv_nsec < 160000000)
 			pause.tv_nsec *= 2;
@@ -432,6 +458,7 @@ static void block_stop_signals(struct daemon *daemon)
 	struct sigaction action;
 
 	sigemptyset(&daemon->stop_signals);
+	sigaddset(&daemon->stop_signals, WAKE_SIGNAL);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		sigaction(numbers[i], NULL, &action);
 		if (numbers[i] == SIGTERM || action.sa_handler != SIG_IGN)
@@ -450,7 +477,7 @@ static int complain(int status)
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = {.folder_fd = -1};
-	int rc, signal_number;
+	int rc;
 
 	/* libfabric's verbs cache would keep closed keys alive. Before libfabric starts. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
@@ -466,8 +493,10 @@ int main(int argc, char **argv)
 	if (!rc && await_joined(&daemon)) {
 		rc = announce(&daemon);
 		if (!rc)
-			sigwait(&daemon.stop_signals, &signal_number);
+			await_end(&daemon);
 	}
+	if (!rc && daemon.server)
+		rc = server_failure(daemon.server);
 	if (rc)
 		complain(1);
 	/* From here on a second signal ends the process at once. */
