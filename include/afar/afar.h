@@ -187,9 +187,38 @@ int afar_key_list(struct afar_session *session, const char *after, struct afar_k
  */
 int afar_key_revoke(struct afar_session *session, const char *name);
 
-/* ---- Namespaces ------------------------------------------------------------------------------- */
+/* ---- Servers that are gone -------------------------------------------------------------------- */
 
 #define AFAR_NAME_MAX 255 /* bytes of a namespace's or a region's name, without the final 0 */
+
+struct afar_server_region {
+	size_t size;	     /* sizeof(struct afar_server_region), set by the caller           */
+	uint64_t generation; /* unique in the cluster, and higher than those of older regions  */
+	char ns[AFAR_NAME_MAX + 1];
+	char name[AFAR_NAME_MAX + 1]; /* empty when it has none */
+	uint64_t address;
+	uint64_t length; /* bytes */
+};
+
+/*
+ * Lists the regions that have a part on the server with this number, in order of their generations: what is lost without
+ * it. For operators only. Up to `max` entries with a generation above `after` (0: all) into `out`, whose first entry's
+ * `size` the caller has set. Returns how many; 0 at the end. afar_session_status() tells the numbers of servers.
+ * Errors: -ENOENT.
+ */
+int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t after,
+			struct afar_server_region *out, unsigned max);
+
+/*
+ * Takes a server that is down out of the cluster; for operators only. It is the caller's word that its machine is gone for
+ * good, or that nobody needs what is on it: Afar takes no server for dead because it is silent. Regions with a part
+ * on it are lost, and what waited for it is free: its extents, and what others hold for sessions that ended while it
+ * could not be reached. If the process lives after all, it is not let in again; started anew, it joins as a new server.
+ * Errors: -ENOENT, -EBUSY (it is connected).
+ */
+int afar_server_remove(struct afar_session *session, uint64_t server);
+
+/* ---- Namespaces ------------------------------------------------------------------------------- */
 
 enum afar_tier {
 	AFAR_TIER_DRAM = 0, /* volatile: lost when its server ends */
@@ -316,7 +345,7 @@ struct afar_region_stat {
 	uint32_t width;		      /* servers it is striped over                   */
 	uint32_t nr_references;	      /* sessions that have it open                   */
 	uint64_t stripe_bytes;
-	uint32_t is_lost; /* part of it was on a server that has restarted */
+	uint32_t is_lost; /* part of it was on a server that has restarted, or was removed */
 	uint32_t rights; /* the caller's on its namespace: AFAR_RIGHT_… bits; an open region keeps
 			   * those it was opened with */
 	uint32_t has_nic_atomics; /* it was made with AFAR_ALLOC_NIC_ATOMICS */

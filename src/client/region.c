@@ -244,7 +244,7 @@ PUBLIC_CALL(int, afar_region_create,
 	return alloc_region(ns, name, bytes, flags, out);
 }
 
-int afar_region_finish(struct afar_region *region)
+PUBLIC_CALL(int, afar_region_finish, (struct afar_region *region), (region))
 {
 	Afar__RegionFinish finish = AFAR__REGION_FINISH__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;

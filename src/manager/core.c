@@ -229,6 +229,8 @@ static const struct operation operations[] = {
 	{AFAR__REQUEST__CALL_KEY_ADD, OPERATION_ONCE, FOR_OPERATOR, key_add},
 	{AFAR__REQUEST__CALL_KEY_LIST, OPERATION_READ, FOR_OPERATOR, key_list},
 	{AFAR__REQUEST__CALL_KEY_REVOKE, OPERATION_ONCE, FOR_OPERATOR, key_revoke},
+	{AFAR__REQUEST__CALL_SERVER_REGIONS, OPERATION_READ, FOR_OPERATOR, server_regions},
+	{AFAR__REQUEST__CALL_SERVER_REMOVE, OPERATION_ONCE, FOR_OPERATOR, server_remove},
 	{AFAR__REQUEST__CALL_SERVER_JOIN, OPERATION_DAEMON, FOR_SERVER, server_join},
 	{AFAR__REQUEST__CALL_SERVER_REPORT, OPERATION_DAEMON, FOR_SERVER, server_report},
 	{AFAR__REQUEST__CALL_PING, OPERATION_DAEMON, FOR_ANYBODY, NULL},
@@ -277,7 +279,8 @@ static int check_caller(const struct core *core, const struct operation *operati
 		return error_fail(
 			-EACCES,
 			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys; use a key of the manager's key file",
+			"and revoke keys and remove servers; use a key of the manager's key "
+			"file",
 			principal);
 	return 0;
 }
@@ -371,6 +374,7 @@ static bool chooses_servers(const Afar__Request *request)
 {
 	return request->call_case == AFAR__REQUEST__CALL_NAMESPACE_RESERVE ||
 	       request->call_case == AFAR__REQUEST__CALL_REGION_ALLOC ||
+	       request->call_case == AFAR__REQUEST__CALL_SERVER_REMOVE ||
 	       request->call_case == AFAR__REQUEST__CALL_REGION_SEAL;
 }
 

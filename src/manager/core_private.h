@@ -2,7 +2,7 @@
 /*
  * What the rooms of the core share: core.c (batches, dispatch), principals.c (keys), rights.c (who may
  * do what with a namespace), namespaces.c, reserve.c, regions.c, access.c (passes and capabilities),
- * sessions.c, servers.c, joins.c, use.c (what others have counted), info.c.
+ * sessions.c, servers.c, joins.c, removals.c, use.c (what others have counted), info.c.
  *
  * An operation checks everything first and changes the tables then. When a change cannot be finished
  * (memory), it spoils the store: the batch's commit fails and the tables are read again.
@@ -276,7 +276,8 @@ void server_probe(struct core *core, struct live_server *live);
 uint32_t server_timeout_ms(const struct live_server *live);
 /* Known servers that hold memory have not joined this manager yet. */
 bool servers_are_missing(const struct core *core);
-/* Drops the records of servers that are down and hold nothing. */
+/* Drops the record of a server that is down and holds nothing; of all of them. */
+void server_forget(struct core *core, struct server *server);
 void servers_forget(struct core *core);
 /* Sends what servers must be told: extents to release, sessions to end. */
 void servers_drive(struct core *core);
@@ -287,6 +288,12 @@ void servers_close(struct core *core);
 /* ---- joins.c */
 
 core_operation server_join;
+
+/* ---- removals.c */
+
+core_operation server_regions, server_remove;
+/* All that its incarnation held is gone, and so are the connections of sessions: it has ended, as `how` says. */
+void server_lose(struct core *core, struct server *server, const char *how);
 
 /* ---- servers.c: calls */
 

@@ -128,6 +128,20 @@ static int check_same(const struct server *server, const Afar__ServerJoin *ask)
 			  (unsigned long long)server->number);
 }
 
+/* An operator's word counts, whatever has become of the machine: nobody waits for what this process may still give to
+ * sessions that ended meanwhile. */
+static int check_not_removed(const struct core *core, const Afar__Server *self)
+{
+	if (!state_is_removed(core->state, self->incarnation))
+		return 0;
+	return error_fail(
+		-AFAR_ELOST,
+		"join the cluster: server '%s' was removed from it while it could not be "
+		"reached, and what it held is lost; start it again, and it joins as a new "
+		"server",
+		self->name);
+}
+
 static char *replace_text(char **at, const char *text)
 {
 	char *copy = strdup(text);
@@ -168,23 +182,6 @@ static int describe(struct server *server, const Afar__ServerJoin *ask)
 	server->incarnation = self->incarnation;
 	server->capacity_bytes = ask->capacity_bytes;
 	return is_complete ? 0 : error_code(-ENOMEM);
-}
-
-/* It restarted: everything that it held is gone, and so are the connections of sessions. */
-static void lose_incarnation(struct core *core, struct server *server)
-{
-	struct extent *extent, *next;
-	uint64_t lost = 0;
-
-	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
-		lost += extent_used(extent);
-		server_remove_extent(core, extent);
-	}
-	if (lost != 0)
-		log_warn("server %llu '%s' has restarted: %llu MiB of regions are lost",
-			 (unsigned long long)server->number, server->name,
-			 (unsigned long long)(lost >> 20));
-	server_end_fences(core, server->number, server->incarnation);
 }
 
 static struct extent *find_reported(const struct core *core, const struct server *server,
@@ -297,7 +294,7 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 	if (server != NULL) {
 		leave_old_connection(core, server, event->peer);
 		if (server->incarnation != ask->self->incarnation)
-			lose_incarnation(core, server);
+			server_lose(core, server, "has restarted");
 		rc = describe(server, ask);
 	} else {
 		rc = make_server(core, ask, &server);
@@ -337,6 +334,9 @@ int server_join(struct core *core, struct session *session, struct event *event)
 			"join cluster %s: server '%s' belongs to cluster %s; start it with "
 			"that one's manager, or with an empty data folder",
 			core->state->cluster, ask->self->name, ask->cluster);
+	rc = check_not_removed(core, ask->self);
+	if (rc < 0)
+		return rc;
 	server = find_known(core, ask->self, principal);
 	if (present != NULL && present->server != server)
 		return error_fail(-EINVAL,

@@ -150,6 +150,14 @@ static int load_server(struct state *state, const void *message)
 	return rc == -EEXIST ? damaged("server", record->number) : rc;
 }
 
+static int load_removal(struct state *state, const void *message)
+{
+	const Stored__Removal *record = message;
+	struct removal *removal;
+
+	return state_add_removal(state, record->server, record->incarnation, &removal);
+}
+
 static int load_extent(struct state *state, const void *message)
 {
 	const Stored__Extent *record = message;
@@ -315,6 +323,7 @@ static const struct loader loaders[] = {
 	{STORE_NAMESPACE, &stored__namespace__descriptor, load_namespace},
 	{STORE_GRANTS, &stored__grants__descriptor, load_grants},
 	{STORE_SERVER, &stored__server__descriptor, load_server},
+	{STORE_REMOVAL, &stored__removal__descriptor, load_removal},
 	{STORE_EXTENT, &stored__extent__descriptor, load_extent},
 	{STORE_REGION, &stored__region__descriptor, load_region},
 	{STORE_SESSION, &stored__session__descriptor, load_session},

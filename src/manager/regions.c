@@ -342,7 +342,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 		return error_fail(
 			-AFAR_ELOST,
 			"open the region '%s' at 0x%llx in '%s': a server that held part of "
-			"it has restarted; free it and make it anew",
+			"it has restarted or was removed; free it and make it anew",
 			region->name, (unsigned long long)region->address, ns->name);
 	rc = take_reference(core, session, region);
 	if (rc < 0)

@@ -423,7 +423,7 @@ void server_end_fences(struct core *core, uint64_t server, uint64_t incarnation)
 
 /* Drops its record when it is down and holds nothing. Sessions that wait for its answer would wait for
  * ever. */
-static void forget(struct core *core, struct server *server)
+void server_forget(struct core *core, struct server *server)
 {
 	if (server_is_up(server) || !cds_list_empty(&server->extents))
 		return;
@@ -474,7 +474,7 @@ void server_gone(struct core *core, void *peer)
 	server = live->server;
 	server_down(core, live);
 	if (core->state != NULL && server != NULL)
-		forget(core, server);
+		server_forget(core, server);
 }
 
 void servers_forget(struct core *core)
@@ -482,7 +482,7 @@ void servers_forget(struct core *core)
 	struct server *server, *next;
 
 	cds_list_for_each_entry_safe (server, next, &core->state->servers, node)
-		forget(core, server);
+		server_forget(core, server);
 }
 
 /* ---- Reports */

@@ -79,6 +79,7 @@ struct state *state_open(void)
 	CDS_INIT_LIST_HEAD(&state->principals);
 	CDS_INIT_LIST_HEAD(&state->namespaces);
 	CDS_INIT_LIST_HEAD(&state->servers);
+	CDS_INIT_LIST_HEAD(&state->removals);
 	CDS_INIT_LIST_HEAD(&state->sessions);
 	CDS_INIT_LIST_HEAD(&state->ending);
 	state->next_namespace = 1;
@@ -105,6 +106,14 @@ static void free_servers(struct state *state)
 			extent_free(extent);
 		server_free(server);
 	}
+}
+
+static void free_removals(struct state *state)
+{
+	struct removal *removal, *next;
+
+	cds_list_for_each_entry_safe (removal, next, &state->removals, node)
+		free(removal);
 }
 
 static void free_namespaces(struct state *state)
@@ -147,6 +156,7 @@ void state_close(struct state *state)
 	state_free_sessions(&state->ending);
 	free_namespaces(state);
 	free_servers(state);
+	free_removals(state);
 	free_principals(state);
 	free(state);
 }
@@ -368,6 +378,30 @@ void state_remove_server(struct state *state, struct server *server)
 	tdelete(server, &state->servers_by_number, servers_by_number);
 	cds_list_del(&server->node);
 	server_free(server);
+}
+
+int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation,
+		      struct removal **out)
+{
+	struct removal *removal = calloc(1, sizeof(*removal));
+
+	if (removal == NULL)
+		return error_code(-ENOMEM);
+	removal->server = server;
+	removal->incarnation = incarnation;
+	cds_list_add_tail(&removal->node, &state->removals);
+	*out = removal;
+	return 0;
+}
+
+bool state_is_removed(const struct state *state, uint64_t incarnation)
+{
+	const struct removal *removal;
+
+	cds_list_for_each_entry (removal, &state->removals, node)
+		if (removal->incarnation == incarnation)
+			return true;
+	return false;
 }
 
 void state_move_extent(struct extent *extent, enum extent_state to)

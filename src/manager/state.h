@@ -42,6 +42,7 @@ struct state {
 	size_t nr_principals;
 	struct cds_list_head namespaces; /* struct namespace */
 	struct cds_list_head servers;	 /* struct server    */
+	struct cds_list_head removals;	 /* struct removal   */
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
 
@@ -71,7 +72,8 @@ struct state {
  *   from       may become          by
  *   GRANTED    DRAINING            state_release_extent(): release or delete of the namespace
  *              FENCED              state_remove_extent(): a new incarnation of the server, or it
- *                                  joins again and does not have it: regions that use it are lost
+ *                                  joins again and does not have it: regions that use it are lost;
+ *                                  or an operator removed the server, from any state
  *   DRAINING   TOLD                drive_releases() in servers.c
  *              FENCED              a new incarnation of the server; the answer to what was told
  *                                  before a failed commit had the tables read again
@@ -149,6 +151,13 @@ struct server {
 	uint64_t releasing_bytes; /* of these, those being released */
 	struct live_server *live; /* NULL: not connected since the manager started */
 	size_t access;		  /* scratch, while accesses are made */
+};
+
+/* An incarnation that an operator has removed. Kept for good. */
+struct removal {
+	struct cds_list_head node;
+	uint64_t server;
+	uint64_t incarnation;
 };
 
 /* Exists as long as its server's incarnation and nobody released it. */
@@ -291,6 +300,10 @@ struct server *state_server(const struct state *state, uint64_t number);
 void state_remove_server(struct state *state, struct server *server);
 struct server *server_new(void);
 void server_free(struct server *server);
+
+int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation,
+		      struct removal **out);
+bool state_is_removed(const struct state *state, uint64_t incarnation);
 
 /* Makes and links an extent of `server`; `ns` is NULL for one that is being released. -EEXIST. */
 int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,

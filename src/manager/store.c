@@ -244,6 +244,15 @@ void store_delete_server(struct store *store, const struct server *server)
 	delete (store, KEY(STORE_SERVER, server->number));
 }
 
+void store_put_removal(struct store *store, const struct removal *removal)
+{
+	Stored__Removal record = STORED__REMOVAL__INIT;
+
+	record.server = removal->server;
+	record.incarnation = removal->incarnation;
+	put(store, KEY(STORE_REMOVAL, removal->server, removal->incarnation), &record.base);
+}
+
 void store_put_extent(struct store *store, const struct extent *extent)
 {
 	Stored__Extent record = STORED__EXTENT__INIT;

@@ -16,6 +16,7 @@ enum store_kind {
 	STORE_NAMESPACE = 'n',
 	STORE_GRANTS = 'g',
 	STORE_SERVER = 's',
+	STORE_REMOVAL = 'x',
 	STORE_EXTENT = 'e',
 	STORE_REGION = 'r',
 	STORE_SESSION = 'u',

@@ -161,7 +161,7 @@ static void give_up(struct membership *membership, int status)
 {
 	pthread_mutex_lock(&membership->lock);
 	membership->failure = status;
-	snprintf(membership->failure_sentence, FAILURE_MAX, "%s", afar_last_error());
+	snprintf(membership->failure_sentence, FAILURE_MAX, "%s", error_last_line());
 	pthread_mutex_unlock(&membership->lock);
 	if (membership->options.gave_up)
 		membership->options.gave_up(membership->options.context);

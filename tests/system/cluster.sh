@@ -124,6 +124,11 @@ stop_daemon() {
 	forget "$(pid_of "$1")"
 }
 
+# has_ended PID: a child's, whether the shell has heard of it yet or not.
+has_ended() {
+	[ "$(cut -d ' ' -f 3 "/proc/$1/stat" 2>&1)" = Z ] || [ ! -d "/proc/$1" ]
+}
+
 manager_port() {
 	echo "$AFAR_CLUSTER" | sed 's/^afar:..[^:]*:\([0-9]*\).*/\1/'
 }

@@ -46,10 +46,6 @@ export AFAR_TEST_LEASE_MS
 start_cluster
 "$AFAR" ns create waiting
 "$AFAR" ns reserve waiting 32M
-# A child, whether the shell has heard of it yet or not.
-has_ended() {
-	[ "$(cut -d ' ' -f 3 "/proc/$1/stat" 2>&1)" = Z ] || [ ! -d "/proc/$1" ]
-}
 # interrupt COMMAND…: while it reserves, and server two is stopped.
 interrupt() {
 	kill -STOP "$(pid_of two)"

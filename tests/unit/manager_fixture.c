@@ -627,6 +627,7 @@ static void put_all(struct store *store, const struct state *state)
 	struct extent *extent;
 	struct region *region;
 	struct session *session;
+	struct removal *removal;
 
 	store_put_cluster(store, state);
 	cds_list_for_each_entry (principal, &state->principals, node)
@@ -644,6 +645,8 @@ static void put_all(struct store *store, const struct state *state)
 		cds_list_for_each_entry (extent, &server->extents, server_node)
 			store_put_extent(store, extent);
 	}
+	cds_list_for_each_entry (removal, &state->removals, node)
+		store_put_removal(store, removal);
 	cds_list_for_each_entry (session, &state->sessions, node)
 		put_session(store, session);
 	cds_list_for_each_entry (session, &state->ending, node)

@@ -155,6 +155,8 @@ Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
+Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);
+Afar__Request *ask_server_remove(uint64_t server);
 Afar__Request *ask_key_revoke(const char *name);
 
 /* Of a server with two lanes, of which the first has taken in so many bytes, and the second says what would act on a terminal. */

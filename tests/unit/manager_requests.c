@@ -205,6 +205,24 @@ Afar__Request *ask_key_list(void)
 	return request;
 }
 
+Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max)
+{
+	REQUEST(server_regions, afar__server_regions, Afar__ServerRegions,
+		AFAR__REQUEST__CALL_SERVER_REGIONS);
+	ask->server = server;
+	ask->after = after;
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_server_remove(uint64_t server)
+{
+	REQUEST(server_remove, afar__server_remove, Afar__ServerRemove,
+		AFAR__REQUEST__CALL_SERVER_REMOVE);
+	ask->server = server;
+	return request;
+}
+
 Afar__Request *ask_key_revoke(const char *name)
 {
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);

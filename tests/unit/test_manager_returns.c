@@ -244,6 +244,162 @@ static void test_numbers_of_an_old_store(void **state)
 	check_all(&fixture);
 }
 
+/* ---- Servers that are taken out */
+
+/*
+ * Two servers, of which the first cannot be reached. Regions over both: "lost", and one that was freed while a session
+ * had it open that ended since. On the second alone: "kept", in namespace "b".
+ */
+struct removal_scene {
+	struct fake_client admin;
+	uint64_t a, b, gone;
+};
+
+static void open_removal(struct removal_scene *scene)
+{
+	struct fake_client client;
+	Afar__Reply *reply;
+
+	client_open(&fixture, &scene->admin);
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	scene->gone = fixture.servers[0].number;
+	fixture_join(&fixture, 1, 64 * MIB);
+	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_create("a", 2, 4096)), 0);
+	reply = fixture_ask(&fixture, &scene->admin, ask_namespace("a"));
+	scene->a = reply->namespace_info->namespace_;
+	afar__reply__free_unpacked(reply, NULL);
+	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_reserve(scene->a, 16 * MIB)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(scene->a, "lost", MIB, false)), 0);
+	reply = fixture_ask(&fixture, &client, ask_alloc(scene->a, "freed", 2 * MIB, false));
+	assert_int_equal(reply->status, 0);
+	fixture_disconnect(&fixture, 0);
+	scene->b = make_namespace(&fixture, &scene->admin, "b");
+	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_reserve(scene->b, 4 * MIB)), 0);
+	assert_int_equal(
+		fixture_do(&fixture, &scene->admin, ask_alloc(scene->b, "kept", MIB, false)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_free(reply->region_info)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	afar__reply__free_unpacked(reply, NULL);
+	assert_false(cds_list_empty(&fixture.core->state->ending));
+	assert_int_equal(state_namespace(fixture.core->state, scene->a)->allocated_bytes, 3 * MIB);
+	check_all(&fixture);
+}
+
+static void test_removal_frees_what_waited(void **state)
+{
+	struct removal_scene scene;
+	const Afar__ServerRegion *lost;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_removal(&scene);
+	reply = fixture_ask(&fixture, &scene.admin, ask_server_regions(scene.gone, 0, 0));
+	assert_int_equal(reply->server_region_infos->n_entries, 1);
+	lost = reply->server_region_infos->entries[0];
+	assert_string_equal(lost->namespace_, "a");
+	assert_string_equal(lost->region->name, "lost");
+	expect_status(fixture_ask(&fixture, &scene.admin,
+				  ask_server_regions(scene.gone, lost->region->generation, 0)),
+		      0);
+	afar__reply__free_unpacked(reply, NULL);
+
+	fixture_send(&fixture, &scene.admin, 100, ask_server_remove(scene.gone), &reply);
+	fixture_pump(&fixture);
+	expect_status(reply, 0);
+	assert_true(cds_list_empty(&fixture.core->state->ending));
+	assert_null(state_server(fixture.core->state, scene.gone));
+	/* Of "freed" nothing is left; of "lost" what is on the other server is its own until it goes, too. */
+	assert_int_equal(state_namespace(fixture.core->state, scene.a)->allocated_bytes, MIB / 2);
+	assert_int_equal(state_namespace(fixture.core->state, scene.a)->reserved_bytes, 8 * MIB);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_open(scene.a, "lost", 0)),
+			 -AFAR_ELOST);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_open(scene.b, "kept", 0)), 0);
+	check_all(&fixture);
+	/* Its request may come again. */
+	fixture_send(&fixture, &scene.admin, 100, ask_server_remove(scene.gone), &reply);
+	fixture_pump(&fixture);
+	expect_status(reply, 0);
+	scene.admin.next_id = 100;
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)),
+			 -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_delete("a", true)), 0);
+	check_all(&fixture);
+}
+
+/* What it gave to sessions that ended meanwhile nobody has taken from it. */
+static void test_removed_incarnation_is_not_let_in(void **state)
+{
+	struct removal_scene scene;
+	uint64_t incarnation;
+
+	(void)state;
+	open_removal(&scene);
+	incarnation = fixture.servers[0].incarnation;
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -AFAR_ELOST);
+		assert_non_null(strstr(afar_last_error(), "was removed"));
+		fixture_disconnect(&fixture, 0);
+		if (i == 1) /* nor without its number */
+			fixture.servers[0].number = 0;
+		if (i == 0) { /* nor after a restart */
+			fixture_restart(&fixture);
+			fixture_join(&fixture, 1, 64 * MIB);
+			assert_int_equal(client_resume(&fixture, &scene.admin), 0);
+		}
+	}
+	/* Another incarnation is a stranger, whatever number it kept. */
+	fixture.servers[0].number = scene.gone;
+	fixture_kill(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_not_equal(fixture.servers[0].incarnation, incarnation);
+	assert_int_not_equal(fixture.servers[0].number, scene.gone);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_reserve(scene.b, 64 * MIB)), 0);
+	check_all(&fixture);
+}
+
+static void test_removal_is_checked(void **state)
+{
+	struct removal_scene scene;
+	struct fake_client bob;
+
+	(void)state;
+	open_removal(&scene);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_key_add("bob", false)), 0);
+	assert_int_equal(client_open_as(&fixture, &bob, "bob"), 0);
+	assert_int_equal(fixture_do(&fixture, &bob, ask_server_remove(scene.gone)), -EACCES);
+	assert_int_equal(fixture_do(&fixture, &bob, ask_server_regions(scene.gone, 0, 0)), -EACCES);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(99)), -ENOENT);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_regions(99, 0, 0)), -ENOENT);
+	assert_int_equal(
+		fixture_do(&fixture, &scene.admin, ask_server_remove(fixture.servers[1].number)),
+		-EBUSY);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)), -EBUSY);
+	check_all(&fixture);
+}
+
+/* A manager that has just started does not know yet who is up. */
+static void test_removal_waits_for_servers_to_come_back(void **state)
+{
+	struct removal_scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_removal(&scene);
+	fixture_restart(&fixture);
+	client_resume(&fixture, &scene.admin);
+	fixture_join(&fixture, 1, 64 * MIB);
+	fixture_send(&fixture, &scene.admin, 101, ask_server_remove(scene.gone), &reply);
+	fixture_pump(&fixture);
+	assert_null(reply);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	fixture_pump(&fixture);
+	expect_status(reply, -EBUSY);
+	check_all(&fixture);
+}
+
 TEST_GROUP(manager_returns)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +411,10 @@ TEST_GROUP(manager_returns)
 		TEST(test_lost_region_is_freed_by_name),
 		TEST(test_numbers_belong_to_keys),
 		TEST(test_numbers_of_an_old_store),
+		TEST(test_removal_frees_what_waited),
+		TEST(test_removed_incarnation_is_not_let_in),
+		TEST(test_removal_is_checked),
+		TEST(test_removal_waits_for_servers_to_come_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

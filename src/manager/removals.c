@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Servers that are gone for good: what is lost with one, and taking it out of the cluster. The manager waits for a
+ * server's word, or for another incarnation of it, and never for a clock; here an operator says that neither
+ * will come.
+ *
+ * If the process lives on nevertheless, it can only not be reached: sessions may still have its keys and connections.
+ * All that they reach with them is its own memory, which is nobody's any more; what else waited for it lies on other
+ * servers, which have answered for themselves. It must not become a member again as it is, because nobody would
+ * fence what it gave to sessions that have ended: its incarnation is refused for good (joins.c), and another one has
+ * nothing of that.
+ */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
+#include "base/log.h"
+#include "manager/core_private.h"
+
+/* ---- What is lost with it */
+
+static bool has_part_on(const struct region *region, const struct server *server)
+{
+	for (size_t i = 0; i < region->nr_chunks; i++)
+		if (region->chunks[i].extent != NULL && region->chunks[i].extent->server == server)
+			return true;
+	return false;
+}
+
+static int find_server(const struct core *core, const char *asked, uint64_t number,
+		       struct server **out)
+{
+	*out = state_server(core->state, number);
+	if (*out == NULL)
+		return error_fail(-ENOENT, "%s server %llu: there is none; see 'afar status'",
+				  asked, (unsigned long long)number);
+	return 0;
+}
+
+struct listing {
+	const struct server *server;
+	uint64_t after;
+	const struct region **found;
+	size_t nr_found;
+	size_t max;
+};
+
+static void list_one(const void *node, VISIT order, void *argument)
+{
+	const struct region *region = *(const struct region *const *)node;
+	struct listing *listing = argument;
+
+	if ((order != postorder && order != leaf) || listing->nr_found == listing->max)
+		return;
+	if (region->generation > listing->after && !region->is_freed && !region->is_lost &&
+	    has_part_on(region, listing->server))
+		listing->found[listing->nr_found++] = region;
+}
+
+static Afar__ServerRegion *info_server_region(const struct core *core,
+					      const struct session *session,
+					      const struct region *region)
+{
+	Afar__ServerRegion *info = MESSAGE_NEW(afar__server_region, Afar__ServerRegion);
+
+	if (info == NULL)
+		return NULL;
+	info->namespace_ = strdup(region->ns->name);
+	info->region = info_region(core, session, region, false);
+	if (info->namespace_ != NULL && info->region != NULL)
+		return info;
+	afar__server_region__free_unpacked(info, NULL);
+	return NULL;
+}
+
+int server_regions(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__ServerRegions *ask = event->request->server_regions;
+	const struct region *found[CORE_LIST_MAX];
+	struct listing listing = {.after = ask->after, .found = found, .max = CORE_LIST_MAX};
+	Afar__ServerRegionInfos *infos;
+	struct server *server;
+	int rc = find_server(core, "list the regions on", ask->server, &server);
+
+	if (rc < 0)
+		return rc;
+	listing.server = server;
+	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
+		listing.max = ask->max;
+	twalk_r(core->state->regions_by_generation, list_one, &listing);
+
+	infos = MESSAGE_NEW(afar__server_region_infos, Afar__ServerRegionInfos);
+	if (infos == NULL)
+		return error_code(-ENOMEM);
+	event->reply->server_region_infos = infos;
+	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_REGION_INFOS;
+	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
+	for (size_t i = 0; i < listing.nr_found && infos->entries != NULL; i++) {
+		infos->entries[i] = info_server_region(core, session, found[i]);
+		if (infos->entries[i] == NULL)
+			break;
+		infos->n_entries++;
+	}
+	return infos->n_entries == listing.nr_found && infos->entries != NULL ? 0
+									      : error_code(-ENOMEM);
+}
+
+/* ---- Taking it out */
+
+void server_lose(struct core *core, struct server *server, const char *how)
+{
+	struct extent *extent, *next;
+	uint64_t lost = 0;
+
+	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
+		lost += extent_used(extent);
+		server_remove_extent(core, extent);
+	}
+	if (lost != 0)
+		log_warn("server %llu '%s' %s: %llu MiB of regions are lost",
+			 (unsigned long long)server->number, server->name, how,
+			 (unsigned long long)(lost >> 20));
+	server_end_fences(core, server->number, server->incarnation);
+}
+
+int server_remove(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__ServerRemove *ask = event->request->server_remove;
+	struct removal *removal;
+	struct server *server;
+	int rc = find_server(core, "remove", ask->server, &server);
+
+	if (rc < 0)
+		return rc;
+	if (server_is_up(server)) {
+		server_probe(core, server->live);
+		return error_fail(-EBUSY,
+				  "remove server %llu '%s': it is connected; stop it first. If its "
+				  "machine is gone, try again in %u s",
+				  (unsigned long long)server->number, server->name,
+				  SERVER_PROBE_MS / 1000U + 1);
+	}
+	rc = state_add_removal(core->state, server->number, server->incarnation, &removal);
+	if (rc < 0)
+		return rc;
+	store_put_removal(core->store, removal);
+	log_info("server %llu '%s' is removed by '%s'", (unsigned long long)server->number,
+		 server->name, session->principal);
+	server_lose(core, server, "was removed");
+	server_forget(core, server);
+	return 0;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar server …`: taking a server that is gone for good out of the cluster. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define LIST_MAX     64
+#define NAME_COLUMNS 24
+
+struct found_server {
+	uint64_t number;
+	bool is_up;
+	uint64_t down_ms;
+	uint64_t granted_bytes;
+};
+
+/* ---- Which one */
+
+/* By its name, or by its number. */
+static bool is_called(const json_t *server, const char *text)
+{
+	const char *name = json_string_value(json_object_get(server, "name"));
+	char number[32];
+
+	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT,
+		 json_integer_value(json_object_get(server, "server")));
+	return !strcmp(text, number) || (name && !strcmp(text, name));
+}
+
+static uint64_t number_of(const json_t *object, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static int pick(const json_t *status, const char *text, struct found_server *out)
+{
+	const json_t *server;
+	size_t i, nr = 0;
+
+	json_array_foreach(json_object_get(status, "servers"), i, server)
+	{
+		if (!is_called(server, text))
+			continue;
+		nr++;
+		out->number = number_of(server, "server");
+		out->is_up = json_is_true(json_object_get(server, "is_up"));
+		out->down_ms = number_of(server, "down_ms");
+		out->granted_bytes = number_of(server, "granted_bytes");
+	}
+	if (nr == 0)
+		return cli_fail("remove the server %s: there is none of this name or number; "
+				"'afar status' lists them",
+				text);
+	if (nr > 1)
+		return cli_fail(
+			"remove the server %s: %zu have this name or number; use the number "
+			"that one of them alone has, from 'afar status --json'",
+			text, nr);
+	return 0;
+}
+
+static int find(struct cli *cli, const char *text, struct found_server *out)
+{
+	json_t *status;
+	char *json;
+	int rc = afar_session_status(cli->session, &json);
+
+	if (rc)
+		return cli_fail_last(rc);
+	status = json_loads(json, 0, NULL);
+	free(json);
+	if (!status)
+		return cli_fail(
+			"remove the server %s: the library's answer is no JSON; use the same "
+			"release of afar and libafar",
+			text);
+	rc = pick(status, text, out);
+	json_decref(status);
+	return rc;
+}
+
+/* ---- What is lost */
+
+static void print_region(const struct afar_server_region *region)
+{
+	char length[SIZE_TEXT_MAX];
+
+	cli_print_padded(region->ns, NAME_COLUMNS);
+	printf(" 0x%-16" PRIx64 " %11s  ", region->address, size_text(region->length, length));
+	cli_print(region->name);
+	putchar('\n');
+}
+
+/* Their number, or the library's error. */
+static int64_t print_regions(struct cli *cli, uint64_t server)
+{
+	struct afar_server_region regions[LIST_MAX];
+	uint64_t after = 0;
+	int64_t total = 0;
+	int n;
+
+	do {
+		regions[0].size = sizeof(regions[0]);
+		n = afar_server_regions(cli->session, server, after, regions, LIST_MAX);
+		if (n > 0 && total == 0)
+			printf("%-*s %-18s %11s  %s\n", NAME_COLUMNS, "NAMESPACE", "ADDRESS",
+			       "LENGTH", "NAME");
+		for (int i = 0; i < n; i++)
+			print_region(&regions[i]);
+		if (n > 0)
+			after = regions[n - 1].generation;
+		total += n;
+	} while (n > 0);
+	return n < 0 ? n : total;
+}
+
+/* ---- Removing */
+
+static int remove_server(struct cli *cli, const char *text, bool is_sure)
+{
+	char granted[SIZE_TEXT_MAX];
+	struct found_server server = {0};
+	int64_t nr_lost;
+	int status = find(cli, text, &server);
+
+	if (status)
+		return status;
+	if (server.is_up && !is_sure)
+		return cli_fail(
+			"remove the server %s: it is up; stop it first, if nobody needs what is "
+			"on it",
+			text);
+	/* Of one that seems to be up the manager finds out whether it still lives. */
+	nr_lost = server.is_up ? 0 : print_regions(cli, server.number);
+	if (nr_lost < 0)
+		return cli_fail_last((int)nr_lost);
+	if (!is_sure) {
+		printf("%" PRId64 " regions are lost with server %" PRIu64
+		       ", which is down for %" PRIu64 " s and held %s\n",
+		       nr_lost, server.number, server.down_ms / 1000,
+		       size_text(server.granted_bytes, granted));
+		fflush(stdout);
+		return cli_fail(
+			"remove the server %s: nothing is done yet; if its machine is gone for "
+			"good, which nobody but you can know, say --yes",
+			text);
+	}
+	status = afar_server_remove(cli->session, server.number);
+	if (status)
+		return cli_fail_last(status);
+	printf("removed server %" PRIu64 ", and with it %" PRId64 " regions\n", server.number,
+	       nr_lost);
+	return 0;
+}
+
+static int server_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *is_sure = NULL;
+	const struct cli_flag flags[] = {
+		{"yes", NULL, "its machine is gone for good, or nobody needs what is on it",
+		 &is_sure},
+		{0},
+	};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	return status ? status : cli_close(cli, remove_server(cli, arguments[0], is_sure != NULL));
+}
+
+const struct cli_command server_commands[] = {
+	{"server rm", "SERVER [--yes]", "take a server that is gone for good out of the cluster",
+	 server_rm},
+	{0},
+};
