@@ -71,6 +71,18 @@ static unsigned scenario(void)
 #undef TRY
 }
 
+/* One that was removed comes back as another. */
+static void join_again(size_t index, uint64_t capacity)
+{
+	int status = fixture_join(&fixture, index, capacity);
+
+	if (status == -AFAR_ELOST) {
+		fixture_kill(&fixture, index);
+		status = fixture_join(&fixture, index, capacity);
+	}
+	assert_int_equal(status, 0);
+}
+
 /* After whatever failed, everything can be cleaned up. */
 static void clean_up(void)
 {
@@ -82,7 +94,7 @@ static void clean_up(void)
 	fixture_advance(&fixture, 10000);
 	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
 		if (fixture.servers[i].capacity != 0)
-			assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
+			join_again(i, fixture.servers[i].capacity);
 	fixture_advance(&fixture, 10000);
 	fixture_advance(&fixture, 10000);
 	assert_int_equal(client_open(&fixture, &client), 0);
@@ -363,7 +375,8 @@ static bool is_connected(const struct fake_client *client)
 {
 	const struct session *session = state_session(fixture.core->state, client->session);
 
-	return session != NULL && session->live != NULL && session->live->peer == client->peer;
+	return client->peer != NULL && session != NULL && session->live != NULL &&
+	       session->live->peer == client->peer;
 }
 
 /* Nobody's session has used a namespace that its principal may not read, or has it open. */
@@ -401,6 +414,31 @@ static void come_back(struct fake_client *admin, struct fake_client *client)
 		assert_int_equal(client_open_as(&fixture, client, principal), 0);
 }
 
+/* A reservation that waits for a server, and is cancelled, or whose client goes away, for good or not. */
+static void random_reservation(struct fake_client *client, uint64_t ns, struct fake_server *server)
+{
+	uint64_t kind = random_below(4);
+	Afar__Reply *reply;
+
+	server->is_silent = true;
+	fixture_send(&fixture, client, ++client->next_id,
+		     ask_reserve(ns, 1 + random_below(20 * MIB)), &reply);
+	fixture_pump(&fixture);
+	if (kind == 0)
+		fixture_do(&fixture, client, ask_cancel(ns));
+	else if (kind < 3)
+		client_lose(&fixture, client);
+	for (size_t i = 0; i < 3; i++)
+		fixture.servers[i].is_silent = false;
+	fixture_pump(&fixture);
+	if (kind == 1)
+		client_resume(&fixture, client);
+	for (unsigned i = 0; i < 4 && reply == NULL; i++)
+		fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_non_null(reply);
+	drop(reply);
+}
+
 static void random_life(unsigned nr_steps)
 {
 	struct fake_client clients[LIVES_CLIENTS];
@@ -431,7 +469,7 @@ static void random_life(unsigned nr_steps)
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(23);
+		kind = random_below(25);
 		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
@@ -511,13 +549,13 @@ static void random_life(unsigned nr_steps)
 			for (size_t i = 0; i < 3; i++) {
 				fixture.servers[i].is_silent = false;
 				if (fixture.servers[i].peer == NULL)
-					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+					join_again(i, 64 * MIB);
 			}
 			fixture_pump(&fixture);
 			if (random_below(10) == 0) {
 				fixture_restart(&fixture);
 				for (size_t i = 0; i < 3; i++)
-					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+					join_again(i, 64 * MIB);
 				for (size_t i = 0; i < LIVES_CLIENTS; i++)
 					assert_int_equal(client_resume(&fixture, &clients[i]), 0);
 				assert_int_equal(client_resume(&fixture, &admin), 0);
@@ -544,6 +582,13 @@ static void random_life(unsigned nr_steps)
 				   ask_seal(open[which].reply->region_info));
 			for (size_t i = 0; i < 3; i++)
 				fixture.servers[i].refuse_to_seal = 0;
+			break;
+		case 23:
+			fixture_do(&fixture, &admin,
+				   ask_server_remove(fixture.servers[which % 3].number));
+			break;
+		case 24:
+			random_reservation(client, number, &fixture.servers[which % 3]);
 			break;
 		}
 		fixture.store.fail_at = 0;
