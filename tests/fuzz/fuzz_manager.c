@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/core_private.h"
 #include "../unit/manager_fixture.h"
+#include "manager/core_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

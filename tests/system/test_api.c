@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "../child.h"
-#include <afar/barrier.h>
 #include "api.h"
+#include <afar/barrier.h>
 
 /* ---- What it promises */
 

@@ -78,6 +78,14 @@ static inline Afar__Reply *must(struct fake_client *client, Afar__Request *reque
 	return reply;
 }
 
+/* A request that comes again when the client has the replies to all before it, as it may not have had the first time. */
+static inline void send_again(struct fake_client *client, uint64_t id, Afar__Request *request,
+			      Afar__Reply **answer)
+{
+	fixture_send(&fixture, client, id, request, answer);
+	cds_list_entry(fixture.events.prev, struct event, node)->settled_below = id;
+}
+
 /* An alloc or open that succeeds; the caller drops the reply. */
 static inline Afar__RegionInfo *must_open(struct fake_client *client, Afar__Request *request,
 					  Afar__Reply **reply)
