@@ -84,5 +84,31 @@ interrupt ns reserve waiting 35M
 head -c 70000000 /dev/zero >in
 interrupt region put in waiting:zeros
 refused 1 'zeros' "$AFAR" region stat waiting:zeros
+# On a terminal it is seen that servers get memory ready, until it ends.
+kill -STOP "$(pid_of two)"
+python3 - "$AFAR" ns reserve waiting 35M <<'END' || fail "ns reserve on a terminal"
+import os, pty, signal, sys
+process, terminal = pty.fork()
+if process == 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # where tests run in the background it is ignored
+    os.execv(sys.argv[1], sys.argv[1:])
+shown = b""
+def read():
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # nobody has it open any more
+        return b""
+while b"reserving 35 MiB  " not in shown:
+    part = read()
+    assert part, shown
+    shown += part
+os.kill(process, signal.SIGINT)
+while part := read():
+    shown += part
+assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 130
+assert shown.endswith(b"\r\x1b[K"), shown
+END
+kill -CONT "$(pid_of two)"
+eventually nothing_more
 "$AFAR" ns rm waiting
 still_works

@@ -24,7 +24,9 @@ done
 "$AFAR" region put other from:file --replace >/dev/null
 "$AFAR" region get from:file out >/dev/null
 same other out
-"$AFAR" region put other from:new --replace >/dev/null
+"$AFAR" region put other from:new --replace >said
+# The transfer, and all with it: scripts read the first.
+grep -Eq '^from:new: [0-9.]+ [KM]iB in [0-9.]+ s, [0-9.]+ [GM]B/s; [0-9.]+ s in all$' said || fail "put says: $(cat said)"
 [ "$("$AFAR" region ls from | grep -c ' file$')" -eq 1 ] || fail "two regions of one name"
 # A replacement for which there is no room leaves the old region alone.
 truncate -s 2G huge
