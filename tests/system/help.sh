@@ -186,7 +186,7 @@ scratch scratch2|
 scratch2:|-o nospace
 first a\ name:\ with\ spaces|
 first|
---cluster --key --path --timeout --help|
+--partial --cluster --key --path --timeout --help|
 scratch:first|
 |
 END
