@@ -33,8 +33,8 @@ read -r system auto <names.out
 start_server_with() {
 	server=$1
 	shift
-	start_daemon "$server" --role server --data "$scratch/$server" --name "$server" --data-listen 127.0.0.1:0 \
-		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M "$@"
+	start_daemon "$server" --role server --data "$PWD/$server" --name "$server" --data-listen 127.0.0.1:0 \
+		--key "$PWD/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M "$@"
 }
 
 # says SERVERS CLIENTS: what status tells of the lanes, in order of the servers, and of what a mover's paths to them have.
