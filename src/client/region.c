@@ -110,7 +110,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 				 "open a region: the manager gives it without rights");
 	else
 		ret = layout_decode(info->layout, info->length, &layout);
-	if (!ret) {
+	if (layout) {
 		layout->is_sealed = info->is_sealed;
 		region->target.layout = layout;
 		region->target.is_sealed = layout->is_sealed;

@@ -251,7 +251,7 @@ static int get_stat(struct afar_namespace *ns, const struct region_name *name,
 
 static int show_json(struct afar_namespace *ns, const struct region_name *name)
 {
-	struct afar_region_stat stat;
+	struct afar_region_stat stat = {0};
 	int status = get_stat(ns, name, &stat);
 
 	if (status)
@@ -263,7 +263,7 @@ static int show_json(struct afar_namespace *ns, const struct region_name *name)
 static int show(struct afar_namespace *ns, const struct region_name *name)
 {
 	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
-	struct afar_region_stat stat;
+	struct afar_region_stat stat = {0};
 	int status = get_stat(ns, name, &stat);
 
 	if (status)
