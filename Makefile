@@ -24,10 +24,10 @@ check-verbs: deps               # those that use a fabric on RDMA verbs too, in 
 	@scripts/check-verbs || test $$? = 77
 
 check-asan: deps                # all tests, for errors of memory and undefined behaviour
-	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbench=false
+	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false
 
 check-tsan: deps                # all tests with threads, for data races
-	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false -Dbench=false
+	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false
 
 check-long: deps                # those that search, roll dice and guess, at full length: hours
 	@scripts/check-long build

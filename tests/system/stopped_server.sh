@@ -9,7 +9,7 @@
 waits_for_two() {
 	pattern=$1
 	shift
-	refused 1 "server '?two'?.*$pattern" "$AFAR" --timeout $((3 * slowness)) "$@"
+	refused 1 "server '?two'?.*$pattern" "$AFAR" --timeout $((3 + slowness / 4)) "$@"
 	if grep -Eq "manager|:$(manager_port)\>|'?one'?" "$scratch/refused.line"; then
 		fail "$*: blames somebody else: $(cat "$scratch/refused.line")"
 	fi
