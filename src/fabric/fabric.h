@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fabric seam: connections, one-sided transfers and queues, whatever carries them.
+ * The fabric seam: connections, one-sided transfers and queues, on any transport.
  *
- * A transport is one `struct fabric_ops` in one folder (tcp/; local/; ofi/ over libfabric's verbs). Callers use the inline
- * wrappers below; nothing above this seam names a transport except to pass its name through.
+ * A transport is one `struct fabric_ops` in one folder: tcp/, local/, or ofi/ (libfabric's verbs).
+ * Callers use the inline wrappers below. Code above this seam passes a transport's name through,
+ * and does not look at it.
  *
- * Threads: a fabric, its domains, memory registrations and listeners may be used from any thread. A queue
- * and the endpoints on it belong to one thread at a time (whoever owns the queue serializes).
+ * Threads: any thread may use a fabric, its domains, memory registrations and listeners. A queue
+ * and the endpoints on it belong to one thread at a time; the queue's owner serializes their use.
  *
- * Protection: memory is registered in a domain, and a connection is accepted into one. A peer can use
- * the keys of the domain that its connection is in, and no others, whoever may have told it those.
+ * Protection: memory is registered in a domain, and a connection is accepted into one. A peer can
+ * use the keys of its connection's domain and no others, however it learnt them.
  *
- * Contexts: an operation carries a 64-bit context which its completion returns. The seam does not
- * look at it. Closing an endpoint ends its operations: afterwards none of them can touch local memory
- * any more, but completions of theirs may still come out of the queue, or never: whoever owns the
- * contexts must tell old ones by a generation inside them.
+ * Contexts: an operation carries a 64-bit context, and its completion returns it. The seam does not
+ * look at it. Closing an endpoint ends its operations: none of them touches local memory
+ * afterwards. Their completions may still come out of the queue, or never come. The owner of the
+ * contexts therefore puts a generation into them, to tell old ones.
  */
 #ifndef FABRIC_FABRIC_H
 #define FABRIC_FABRIC_H
@@ -32,43 +33,45 @@
 
 #define FABRIC_ADDRESS_MAX     64 /* bytes of a printed address, final 0 included   */
 #define FABRIC_PRIVATE_MAX     48 /* bytes of private data every transport can carry */
-#define FABRIC_IOV_MAX	       4  /* local pieces of one transfer                    */
+#define FABRIC_IOV_MAX	       4  /* local pieces of one transfer */
 #define FABRIC_RECEIVE_MAX     8  /* receives that may be posted on one endpoint     */
 #define FABRIC_CONGESTION_MAX  16 /* bytes of a congestion control's name, final 0 included */
-#define FABRIC_CONGESTIONS_MAX 64 /* bytes of several, with commas between them         */
-/* Of an operation. The value above it means to libfabric's verbs that no completion is wanted. */
+#define FABRIC_CONGESTIONS_MAX 64 /* bytes of several names, with commas between them */
+/* The largest context of an operation. To libfabric's verbs UINT64_MAX means "no completion". */
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
 struct fabric_attributes {
 	const char *transport;	       /* "tcp", "local", "verbs"                                 */
-	bool is_target_passive;	       /* a target outside the library does not hold transfers up */
-	bool needs_local_registration; /* local memory needs a fabric_memory's descriptor         */
-	bool needs_shared_memory; /* what peers are to reach is whole pieces of base/shared.h */
-	const char *loopback;	  /* an address to listen at and connect to it; NULL: none   */
-	/* A completed write may not be seen yet by who does not come over the same connection: a read
-	 * behind it, on that connection, makes sure. */
+	bool is_target_passive;	       /* a stopped target process does not hold transfers up */
+	bool needs_local_registration; /* each local piece needs a fabric_memory's descriptor */
+	bool needs_shared_memory;      /* memory for peers must be whole pieces of base/shared.h */
+	const char *loopback; /* listen here and connect to it, in one process; NULL: none */
+	/* A completed write may not be visible yet to those who use another connection or the
+	 * target's processor. A later read on the same connection makes it visible. */
 	bool writes_need_flush;
-	/* Its atomics are a processor's instructions on the target's memory, atomic against those of the target's own
-	 * processors, too, and not what fabric_has_atomics() means. */
+	/* Its atomics are processor instructions on the target's memory: atomic against the
+	 * target's own processors too. fabric_has_atomics() speaks of a NIC's atomics, and says
+	 * false here. */
 	bool has_processor_atomics;
-	/* What atomics bring back is in the other byte order. Known when fabric_has_atomics() has said yes. */
+	/* Atomics return the old word in the other byte order. Known once fabric_has_atomics() is
+	 * true. */
 	bool has_swapped_results;
-	/* Its queues count the bytes that come and go, whoever has asked for them. */
+	/* Its queues count all bytes in and out, whichever end asked for them. */
 	bool counts_bytes;
-	uint64_t transfer_bytes_max; /* longest single read or write                            */
-	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX     */
+	uint64_t transfer_bytes_max; /* the longest read or write */
+	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX */
 };
 
 enum fabric_access {
-	FABRIC_LOCAL_READ = 0x1,  /* what our own writes send; it may be read-only memory */
-	FABRIC_LOCAL_WRITE = 0x2, /* where our own reads put what they get                */
+	FABRIC_LOCAL_READ = 0x1,  /* our writes send from here; it may be read-only memory */
+	FABRIC_LOCAL_WRITE = 0x2, /* our reads put their bytes here */
 	FABRIC_LOCAL = FABRIC_LOCAL_READ | FABRIC_LOCAL_WRITE,
 	FABRIC_REMOTE_READ = 0x4,
-	FABRIC_REMOTE_WRITE = 0x8, /* atomics, too, where there are any */
+	FABRIC_REMOTE_WRITE = 0x8, /* also for atomics, where there are any */
 };
 
-/* A registration. `descriptor` goes with local pieces, `key` and `base` to whoever reads it remotely:
- * the remote address of byte i is base + i. */
+/* A registration. Local pieces use `descriptor`. Peers use `key` and `base`: the remote address of
+ * byte i is base + i. */
 struct fabric_memory {
 	struct fabric_domain *domain;
 	void *handle;
@@ -80,53 +83,57 @@ struct fabric_memory {
 struct fabric_piece {
 	void *addr;
 	size_t length;
-	void *descriptor; /* of the fabric_memory it lies in, or NULL where that is allowed */
+	void *descriptor; /* of the fabric_memory around it; NULL where allowed */
 };
 
 struct fabric_completion {
 	uint64_t context;
-	/* 0, or a negative errno. -ETIMEDOUT: the peer is silent, and may do it yet. -EFAULT: the local memory was not
-	 * there; it comes before all else that ends with the connection. */
+	/* 0, or a negative errno. -ETIMEDOUT: the peer went silent, and may still carry the
+	 * operation out. -EFAULT: our own memory was not there; this completion comes before those
+	 * of all other operations that end with the connection. */
 	int status;
 };
 
 enum fabric_event_kind {
-	FABRIC_CONNECTED = 1, /* fabric_connect() or fabric_accept() is through              */
-	FABRIC_CLOSED,	      /* the peer refused, closed or died: close the endpoint        */
+	FABRIC_CONNECTED = 1, /* fabric_connect() or fabric_accept() has succeeded */
+	FABRIC_CLOSED,	      /* the peer refused, closed or died: close the endpoint */
 };
 
 struct fabric_event {
 	enum fabric_event_kind kind;
 	struct fabric_endpoint *endpoint;
-	/* Of FABRIC_CLOSED: -ECONNREFUSED when it never was connected; -ETIMEDOUT as in a completion; else
-	 * -ECONNRESET. */
+	/* With FABRIC_CLOSED. -ECONNREFUSED: it never was connected. -ETIMEDOUT: as in a
+	 * completion. -ECONNRESET: anything else. */
 	int status;
 };
 
-/* How often a thread is inside a gate, in a line of the cache of its own. */
+/* How many times a thread is inside a gate. Each has a cache line of its own. */
 struct fabric_inside {
 	_Alignas(64) atomic_uint nr;
 };
 
 /*
- * What windows are looked through: it shuts for good before what is behind them goes, with the connection or with a
- * key of it. Whoever has entered it within a hold (base/hold.h) has the memory until he leaves: the peer waits for him
- * (endpoint_end). It is freed when its connection and all who have counted themselves in are done with it.
+ * A gate guards windows, that is, mapped memory of a peer. It shuts for good before that memory
+ * goes away, with its connection or with one of the connection's keys. A thread enters within a
+ * hold (base/hold.h) and may use the memory until it leaves, because the peer waits for it
+ * (endpoint_end). The gate is freed when its connection and all its counted users
+ * (fabric_gate_drop()) are done with it.
  *
- * Each thread counts itself in a place of its own, by plain stores where the peer has the kernel put barriers into our threads
- * between shutting the gate and looking who is inside (hold_reach_all()).
+ * Each thread counts itself in a place of its own. Plain stores do for that if the peer has the
+ * kernel put barriers into our threads between shutting the gate and looking who is inside
+ * (hold_reach_all()).
  */
 struct fabric_gate {
-	const atomic_uint *_Atomic word; /* which the peer changes, too */
-	unsigned open;			 /* what it is as long as the gate is open */
-	struct fabric_inside *inside;	 /* HOLD_NUMBERS of them, which the peer sees */
-	bool is_reached;		 /* plain stores will do */
-	/* The last has left, and the gate is shut. Within a hold. */
+	const atomic_uint *_Atomic word; /* the peer changes it, too */
+	unsigned open;			 /* the word's value while the gate is open */
+	struct fabric_inside *inside;	 /* HOLD_NUMBERS of them; the peer reads them */
+	bool is_reached;		 /* plain stores do */
+	/* Called within a hold, after the gate has shut and the last thread has left. */
 	void (*left)(const struct fabric_gate *gate);
 	atomic_uint nr_users;
 };
 
-/* The memory behind a key, in this process. */
+/* A peer's memory behind a key, mapped into this process. */
 struct fabric_window {
 	uint8_t *addr; /* of remote address 0 */
 	uint64_t length;
@@ -134,29 +141,29 @@ struct fabric_window {
 	struct fabric_gate *gate;
 };
 
-/* A stranger's wish to connect: to be accepted or rejected, exactly once. */
+/* A stranger's request to connect. Accept it or reject it, exactly once. */
 struct fabric_request {
 	void *handle;
 	char peer[FABRIC_ADDRESS_MAX];
 	uint8_t private_data[FABRIC_PRIVATE_MAX];
-	size_t private_length; /* what came, truncated to FABRIC_PRIVATE_MAX */
+	size_t private_length; /* longer data was cut to FABRIC_PRIVATE_MAX */
 };
 
-/* How long strangers may keep a connection open at a listener without asking to connect. */
+/* How long strangers may keep a connection open at a listener without a request to connect. */
 struct fabric_patience {
 	uint32_t silence_ms;
-	uint32_t nr_per_host; /* where there are more from one host, the oldest go sooner: */
+	uint32_t nr_per_host; /* beyond this number, a host's oldest may stay only for: */
 	uint32_t crowd_ms;
 };
 
 struct fabric {
 	const struct fabric_ops *ops;
 	struct fabric_attributes attributes;
-	/* What the fabric is opened with. The endpoints that connect are in it. */
+	/* The first domain, opened with the fabric. Endpoints that connect are in it. */
 	struct fabric_domain *domain;
-	/* Which congestion control our end uses of connections that are made, and listeners that are opened, from then on:
-	 * "auto", which NULL is, too, "system", or a name that fabric_congestion_check() lets pass. Set by whoever has opened
-	 * the fabric, and stays his. Transports without a choice do not look at it. */
+	/* Congestion control at our end, for connections and listeners opened from now on: "auto"
+	 * (NULL means the same), "system", or a name that fabric_congestion_check() accepts. The
+	 * fabric's owner sets it and keeps the string. Transports without a choice ignore it. */
 	const char *congestion;
 };
 struct fabric_domain {
@@ -164,167 +171,183 @@ struct fabric_domain {
 };
 struct fabric_queue {
 	struct fabric *fabric;
-	/* The last poll has moved bytes: nothing else tells so of what peers read and write here. Not set where
-	 * the target is passive. */
+	/* The last poll moved bytes. Nothing else reports the reads and writes of peers here. Never
+	 * set where the target is passive. */
 	bool has_moved;
-	/* Over all its connections since it was opened, with headers; on transports that count. */
+	/* Bytes of all connections since it was opened, headers included; where counts_bytes. */
 	struct counter bytes_in, bytes_out;
 };
 struct fabric_endpoint {
 	struct fabric_queue *queue;
-	void *owner; /* the caller's, as given to connect or accept */
+	void *owner; /* as the caller gave it to connect or accept */
 };
 struct fabric_listener {
 	struct fabric *fabric;
-	char address
-		[FABRIC_ADDRESS_MAX]; /* where it listens, to be advertised: HOST:PORT, unix:PATH@MARK */
+	/* Where it listens, to be advertised: HOST:PORT, unix:PATH@MARK. */
+	char address[FABRIC_ADDRESS_MAX];
 };
 
 struct fabric_ops {
 	const char *transport;
 
-	/* Opens the transport in this process, on one device: the one that `address`, HOST:PORT, is at or is
-	 * reached by; any, if that is NULL or any of the machine's. -ENODEV: there is none. */
+	/* Opens the transport in this process, on one device. `address` (HOST:PORT) names the
+	 * device that has it or that leads to it. With NULL, or an address of all the machine's,
+	 * any device serves. -ENODEV: there is none. */
 	int (*open)(const char *transport, const char *address, struct fabric **out);
-	/* Whether its device is the one by which to get to an address. NULL: there are no devices to choose from. */
+	/* Whether its device leads to an address. NULL: there is no choice of devices. */
 	bool (*reaches)(struct fabric *fabric, const char *address);
-	/* Whether something may be at an address, seen from this machine, without connecting. NULL: it may. */
+	/* Whether an address may lead somewhere from this machine; does not connect. NULL: it
+	 * may. */
 	bool (*is_near)(const char *address);
 	void (*close)(struct fabric *fabric);
-	/* A descriptor that is readable when a peer that was connected to may have gone, which nobody else tells where
-	 * transfers need no target; until close(). Then mourn(), on any thread, makes transfers to those that have gone
-	 * fail that are posted from then on, without their queue being polled. NULL, both: such a transfer
-	 * fails by itself. */
+	/* For transports whose transfers need no target, because nothing else tells them of a
+	 * death. The descriptor is readable when a connected peer may have died; it lasts until
+	 * close(). mourn() then makes new transfers to dead peers fail, without a poll of their
+	 * queues; any thread may call it. Both NULL: such transfers fail by themselves. */
 	int (*mourn_fd)(struct fabric *fabric);
 	void (*mourn)(struct fabric *fabric);
 
-	/* One more domain. Closing it wants its registrations and endpoints closed before. */
+	/* Opens one more domain. Close its registrations and endpoints before the domain. */
 	int (*domain_open)(struct fabric *fabric, struct fabric_domain **out);
 	void (*domain_close)(struct fabric_domain *domain);
 
-	/* Registers memory for `access`. Does not touch or keep the memory alive. -EOPNOTSUPP: peers can be
-	 * given whole pieces of shared memory only (base/shared.h), and this is none. */
+	/* Registers memory for `access`. It does not touch the memory, nor keep it alive.
+	 * -EOPNOTSUPP: peers can be given whole pieces of shared memory only (base/shared.h), and
+	 * this is none. */
 	int (*memory_register)(struct fabric_domain *domain, void *addr, size_t length,
 			       unsigned access, struct fabric_memory *out);
-	/* Afterwards no peer can begin a transfer with the key. False: what a peer was given of the memory it
-	 * may still write to, whatever it has promised, and after its endpoint is closed, too. Such memory is
-	 * never used again, but unmapped: then nothing of it can be seen by anybody else. */
+	/* Afterwards no peer can begin a transfer with the key. Returns false if a peer has been
+	 * given the memory itself: whatever the peer promised, it may still write to it, even after
+	 * its endpoint is closed. Never use such memory again. Unmap it; then nobody else sees what
+	 * is written there. */
 	bool (*memory_deregister)(struct fabric_memory *memory);
 
-	/* Listens on HOST:PORT (port 0: any free one), or unix:PATH (no path: any free one). -EADDRINUSE,
-	 * -EADDRNOTAVAIL. */
+	/* Listens on HOST:PORT (port 0: any free one), or unix:PATH (no path: any free one).
+	 * -EADDRINUSE, -EADDRNOTAVAIL. */
 	int (*listen)(struct fabric *fabric, const char *address, struct fabric_listener **out);
 	void (*listener_close)(struct fabric_listener *listener);
 	/* A descriptor that is readable when listener_next() may have something. */
 	int (*listener_fd)(struct fabric_listener *listener);
-	/* The next request, without blocking. -EAGAIN: none (safe to sleep on the fd). Other errors, with a
-	 * sentence: nobody can be let in just now; the fd tells when to try again. */
+	/* Takes the next request; never blocks. -EAGAIN: there is none, and it is safe to sleep on
+	 * the fd. Other errors, with a sentence: nobody can be let in now; the fd tells when to try
+	 * again. */
 	int (*listener_next)(struct fabric_listener *listener, struct fabric_request *out);
-	/* Ends the connections of strangers who have been silent for too long; how long is counted at the
-	 * latest from the first sweep that finds them. Returns how many silent strangers it found, which are to be
-	 * looked at again. One thread at a time, beside any others that use the listener. NULL: the
-	 * transport does not let strangers keep anything open. */
+	/* Ends the connections of strangers who were silent for too long. A stranger's silence
+	 * counts from the first sweep that finds it, or earlier. Returns how many silent strangers
+	 * it found; sweep again for them. One thread at a time may sweep, while others use the
+	 * listener. NULL: the transport lets strangers keep nothing open. */
 	size_t (*listener_sweep)(struct fabric_listener *listener,
 				 const struct fabric_patience *patience);
-	/* Which congestion control those have at first who connect, as the system says. NULL: none. */
+	/* The congestion control that accepted connections begin with, as the system says. NULL:
+	 * none. */
 	void (*listener_congestion)(struct fabric_listener *listener,
 				    char out[static FABRIC_CONGESTION_MAX]);
-	/* Starts accepting; FABRIC_CONNECTED follows on the queue. The peer can use the keys of `domain`
-	 * alone. On an error the request is still to be rejected. */
+	/* Starts accepting; FABRIC_CONNECTED follows on the queue. The peer can use the keys of
+	 * `domain` alone. After an error the request must still be rejected. */
 	int (*accept)(struct fabric_request *request, struct fabric_queue *queue,
 		      struct fabric_domain *domain, void *owner, struct fabric_endpoint **out);
 	void (*reject)(struct fabric_listener *listener, struct fabric_request *request);
 
-	/* A queue for up to `depth` transfers in flight per endpoint, or as many as the transport can;
-	 * grows inside as endpoints come. */
+	/* Opens a queue for up to `depth` transfers in flight per endpoint, or as many as the
+	 * transport can. It grows as endpoints come. */
 	int (*queue_open)(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
-	/* All its endpoints must be closed. */
+	/* Close all its endpoints first. */
 	void (*queue_close)(struct fabric_queue *queue);
 	/* A descriptor that is readable when there may be completions or events. */
 	int (*queue_fd)(struct fabric_queue *queue);
-	/* Before sleeping on the descriptor: 0 when it is safe, -EAGAIN when there is something to poll. */
+	/* Call it before sleeping on the descriptor. 0: sleep. -EAGAIN: there is something to
+	 * poll. */
 	int (*queue_arm)(struct fabric_queue *queue);
 	/* Makes progress and takes completions; never blocks. Returns how many, 0 for none. */
 	int (*queue_poll)(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
-	/* Between the two, transfers and messages that are started on the queue may wait for one another, to go out
-	 * together: the second sends what has waited, and polling may. Neither blocks. In
-	 * between the thread starts, polls and closes, and does not sleep. NULL, both: nothing is gained by waiting. */
+	/* A batch: transfers and messages that start between hold and release may wait, to go out
+	 * together. Release sends those that wait, and a poll may. Neither blocks. In between the
+	 * thread starts, polls and closes, but does not sleep. Both NULL: the transport gains
+	 * nothing by waiting. */
 	void (*queue_hold)(struct fabric_queue *queue);
 	void (*queue_release)(struct fabric_queue *queue);
-	/* Takes one connection event; never blocks. Returns 1, or 0 for none. Cheap, but not free: look
-	 * when a wait has lasted, before sleeping, and when a transfer failed. */
+	/* Takes one connection event; never blocks. Returns 1, or 0 for none. It is cheap, but not
+	 * free: call it when a wait has lasted, before sleeping, and when a transfer failed. */
 	int (*queue_event)(struct fabric_queue *queue, struct fabric_event *out);
 
-	/* Starts connecting to `address` with private data; FABRIC_CONNECTED or _CLOSED follows. -EHOSTUNREACH:
-	 * it is a place on another machine, or not to be seen from here. */
+	/* Starts connecting to `address` with private data; FABRIC_CONNECTED or _CLOSED follows.
+	 * -EHOSTUNREACH: the place is on another machine, or cannot be reached from here. */
 	int (*connect)(struct fabric_queue *queue, const char *address, const void *private_data,
 		       size_t private_length, void *owner, struct fabric_endpoint **out);
-	/* Closes at once. Afterwards none of its transfers touches local memory, but what a peer has been given
-	 * of it (memory_deregister, endpoint_end). */
+	/* Closes at once. Afterwards none of its transfers touches local memory. The exception is
+	 * memory that the peer was given itself (memory_deregister, endpoint_end). */
 	void (*endpoint_close)(struct fabric_endpoint *endpoint);
-	/* Which congestion control our end uses, as the system says; empty: the connection has ended. NULL: none. */
+	/* The congestion control at our end, as the system says; empty if the connection has ended.
+	 * NULL: none. */
 	void (*endpoint_congestion)(struct fabric_endpoint *endpoint,
 				    char out[static FABRIC_CONGESTION_MAX]);
 
-	/* Gets ready what transfers with a key will need, so that the first is like all others: 0 when it is, -EAGAIN
-	 * while it is on its way (poll, then again); an error: the connection has ended. NULL: nothing is
-	 * needed. */
+	/* Prepares for transfers with a key, so that the first costs no more than the others. 0:
+	 * ready. -EAGAIN: on its way; poll, then call again. An error: the connection has ended.
+	 * NULL: nothing to do. */
 	int (*prepare)(struct fabric_endpoint *endpoint, uint64_t key);
-	/* Puts the memory itself that a key is for, which has been got ready, into our address space: `length` bytes
-	 * from `remote` on, at `addr`, in place of what is mapped there; all of them whole pages. Once the key or
-	 * the connection has ended, nobody can touch anything there any more, which the peer waits for
-	 * (endpoint_end); the address space stays the caller's. -ENOENT: it is not ready, or has ended; -EACCES: not
-	 * with this access; -EINVAL: no whole pages; -ERANGE; -ENOMEM; without a sentence. NULL: there is no such
-	 * way to memory. */
+	/* Maps the memory behind a prepared key into our address space: `length` bytes from
+	 * `remote` on, at `addr`, in place of what is mapped there. All three are whole pages. When
+	 * the key or the connection ends, the addresses become inaccessible, and the peer waits for
+	 * that (endpoint_end). The address space stays the caller's. Errors, without a sentence:
+	 * -ENOENT: the key is not ready, or has ended; -EACCES: not with this access; -EINVAL: not
+	 * whole pages; -ERANGE; -ENOMEM. NULL: the transport cannot. */
 	int (*attach)(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote,
 		      size_t length, bool may_write, void *addr);
-	/* The memory behind a key that is ready, for any thread's processor: its gate is counted for the caller. What is
-	 * done through it between entering and leaving, and was not too late, is as a transfer that has
-	 * completed. -ENOTCONN; -EAGAIN: prepare it. NULL: memory is not to be had so. */
+	/* Finds the memory behind a prepared key, for the processor of any thread. Its gate is
+	 * counted for the caller, who gives it back by fabric_gate_drop(). A copy between
+	 * fabric_gate_enter() and _leave() is as good as a completed transfer, if _leave() says
+	 * true. -ENOTCONN; -EAGAIN: prepare the key; -ENOMEM. NULL: the transport cannot. */
 	int (*window)(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out);
-	/* Has the peer let go of what it was given of our memory: nothing begins any more, all that was posted ends, and
-	 * FABRIC_CLOSED follows when the peer is not at it any more and comes to it no more, or its process is gone.
-	 * One that is not at it at the moment does not hold that up; one that was stopped in the middle
-	 * does, for nobody knows how long. NULL: peers are given nothing, closing is enough. */
+	/* Takes back the memory that the peer was given. Nothing can be posted any more, and all
+	 * that was posted ends. FABRIC_CLOSED follows when the peer is not at the memory and cannot
+	 * come back, or its process is gone. A peer that is not at the memory just then causes no
+	 * delay. One that was stopped in the middle of an access does, without a limit. NULL: peers
+	 * are given nothing, and closing is enough. */
 	void (*endpoint_end)(struct fabric_endpoint *endpoint);
 
-	/* Start one transfer: 0, -EAGAIN (no room: poll, then again), or an error (close the endpoint).
-	 * A write completes when the bytes are in the target's memory, or, with writes_need_flush, when
-	 * nothing of it can get lost any more on the way there. Pieces are copied from `pieces`
-	 * before return; the memory they describe must stay until completion. Either end may. */
+	/* Start one transfer. 0; -EAGAIN: no room, so poll and try again; or an error: close the
+	 * endpoint. A write completes when its bytes are in the target's memory; with
+	 * writes_need_flush, when they can no longer get lost on the way there. `pieces` is copied
+	 * before return; the memory that it describes must stay until completion. Either end may
+	 * start transfers. */
 	int (*read)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 
-	/* Whether there are atomics of NICs, which need no target that runs. May try them for a moment, the first time;
-	 * any thread. NULL: there are none, and the next two are NULL, too, unless it has_processor_atomics. */
+	/* Whether NICs carry out atomics, without a target that runs. The first call may try them
+	 * for a moment. Any thread. NULL: no; the next two are then NULL, too, unless
+	 * has_processor_atomics. */
 	bool (*has_atomics)(struct fabric *fabric);
-	/* On the 64-bit word at `remote`, a multiple of 8, in the target's byte order, with a key for writing. When
-	 * it has completed, what the word was before is in `result`, of 8 bytes. Atomic against others
-	 * that go through the same NIC of the target alone: not against its processor (but has_processor_atomics says
-	 * otherwise), nor against reads and writes. As with writes, writes_need_flush counts. */
+	/* On the 64-bit word at `remote`, a multiple of 8, in the target's byte order. The key must
+	 * allow writing. On completion `result`, of 8 bytes, holds the old word. They are atomic
+	 * only against others that go through the target's same NIC: not against its processor
+	 * (unless has_processor_atomics), nor against reads and writes. writes_need_flush applies,
+	 * as to writes. */
 	int (*fetch_add)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
 			 uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
 	int (*compare_swap)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
 			    uint64_t remote, uint64_t key, uint64_t compare, uint64_t operand,
 			    uint64_t context);
 
-	/* Messages: each takes the receive that was posted first. A receive completes when one has come, which
-	 * may be shorter than its memory, whose rest is as it was; one that is longer ends the connection.
-	 * What comes when no receive is posted waits, and everything behind it on the connection: whoever
-	 * sends must know that there is one. Memory and errors as with read and write. */
+	/* Messages. Each takes the receive that was posted first, which completes when the message
+	 * has come. A shorter message leaves the rest of the memory as it was; a longer one ends
+	 * the connection. A message without a receive waits, and so does everything behind it on
+	 * the connection: the sender must know that a receive is posted. Memory and errors are as
+	 * with read and write. */
 	int (*receive)(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		       uint64_t context);
 	int (*send)(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		    uint64_t context);
 };
 
-/* Opens a transport by name, at an address or at any. -EINVAL: no such transport, or no address. */
+/* Opens a transport by name, at `address` or at any (NULL). -EINVAL: no such transport or
+ * address. */
 int fabric_open_at(const char *transport, const char *address, struct fabric **out);
 
-/* Whether `name` may be the setting `congestion` of fabrics here. -EINVAL: no, and `problem` says why and what to do, as
- * the end of a sentence. */
+/* Whether `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says why
+ * and what to do, as the end of a sentence. */
 int fabric_congestion_check(const char *name, char *problem, size_t size);
 
 static inline int fabric_open(const char *transport, struct fabric **out)
@@ -347,7 +370,7 @@ static inline void fabric_close(struct fabric *fabric)
 	fabric->ops->close(fabric);
 }
 
-/* -1: there is none. */
+/* -1: the transport has none. */
 static inline int fabric_mourn_fd(struct fabric *fabric)
 {
 	return fabric->ops->mourn_fd ? fabric->ops->mourn_fd(fabric) : -1;
@@ -408,7 +431,7 @@ static inline size_t fabric_listener_sweep(struct fabric_listener *listener,
 	return ops->listener_sweep ? ops->listener_sweep(listener, patience) : 0;
 }
 
-/* Empty: none. */
+/* An empty string: the transport has none. */
 static inline void fabric_listener_congestion(struct fabric_listener *listener,
 					      char out[static FABRIC_CONGESTION_MAX])
 {
@@ -486,7 +509,7 @@ static inline void fabric_endpoint_close(struct fabric_endpoint *endpoint)
 	endpoint->queue->fabric->ops->endpoint_close(endpoint);
 }
 
-/* Empty: none. */
+/* An empty string: the transport has none, or the connection has ended. */
 static inline void fabric_endpoint_congestion(struct fabric_endpoint *endpoint,
 					      char out[static FABRIC_CONGESTION_MAX])
 {
@@ -524,7 +547,7 @@ static inline int fabric_window(struct fabric_endpoint *endpoint, uint64_t key,
 	return ops->window ? ops->window(endpoint, key, out) : -EOPNOTSUPP;
 }
 
-/* Within a hold. */
+/* Call it within a hold. */
 static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
 {
 	const atomic_uint *word = atomic_load_explicit(&gate->word, memory_order_acquire);
@@ -532,7 +555,7 @@ static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
 	return atomic_load(word) == gate->open;
 }
 
-/* Out, for the peer, behind what was done before, and before its word is read once more. */
+/* The peer sees it after what was done before, and before we read the gate's word again. */
 static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned change)
 {
 	const unsigned number = hold_number();
@@ -547,7 +570,7 @@ static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned ch
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* The gate is shut. Of several who leave at a time at least one sees that all have left. */
+/* Call it when the gate is shut. Of threads that leave at once, at least one sees that all left. */
 static inline void fabric_gate_left(const struct fabric_gate *gate)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -558,7 +581,7 @@ static inline void fabric_gate_left(const struct fabric_gate *gate)
 	gate->left(gate);
 }
 
-/* In the same hold. Whether what was done in between counts. */
+/* Call it in the same hold. True: what was done since fabric_gate_enter() counts. */
 static inline bool fabric_gate_leave(struct fabric_gate *gate)
 {
 	fabric_gate_count(gate, -1U);
@@ -568,7 +591,8 @@ static inline bool fabric_gate_leave(struct fabric_gate *gate)
 	return false;
 }
 
-/* Within a hold, in which the memory may be touched from then on, until it is left. False: it is shut. */
+/* Call it within a hold. True: the thread may touch the memory until it leaves. False: it is
+ * shut. */
 static inline bool fabric_gate_enter(struct fabric_gate *gate)
 {
 	if (!fabric_gate_is_open(gate))
@@ -586,7 +610,7 @@ static inline void fabric_gate_drop(struct fabric_gate *gate)
 		free(gate);
 }
 
-/* False: closing is enough, now. */
+/* False: there is nothing to wait for; closing is enough, now. */
 static inline bool fabric_endpoint_end(struct fabric_endpoint *endpoint)
 {
 	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
