@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seam under the flash layer: storage that survives its process, as a translation layer wants it. uring.c is a
- * regular file or a block device, fake.c memory that can be slow, fail, tear and lose power.
+ * The seam under the translation layer: a storage device whose bytes survive the process. uring.c
+ * implements it for a regular file or a block device, fake.c for memory that can be slow, fail,
+ * tear and lose power.
  *
- * A device belongs to one thread. Operations are given by flash_device_submit(), end in any order, and end in
- * flash_device_poll() alone, by their `done`. Who submits one owns it and its memory, and leaves both be until then.
+ * A device belongs to one thread. flash_device_submit() takes operations, which end in any order.
+ * Only flash_device_poll() calls their `done`. The submitter owns an operation and its memory, and
+ * leaves both alone until then.
  *
- * A write that ended is seen by reads that are submitted afterwards; it survives the loss of power only when a flush that was
- * submitted after its end has ended, or when it was FLASH_IO_DURABLE. Until then any part of it may be there, in units of a
- * sector. Overlapping operations in flight at a time may see or leave either's bytes.
+ * Reads that are submitted after a write has ended see it. The write survives the loss of power
+ * once a flush that was submitted after its end has ended, or, with FLASH_IO_DURABLE, once it has
+ * ended itself. Until then any part of it may survive, in units of a sector. Overlapping operations
+ * in flight at the same time may see or leave either's bytes.
  */
 #ifndef FLASH_DEVICE_H
 #define FLASH_DEVICE_H
@@ -22,26 +25,24 @@
 enum flash_io_opcode {
 	FLASH_IO_READ,
 	FLASH_IO_WRITE,
-	FLASH_IO_DISCARD, /* what is read there afterwards is undefined; no memory */
-	FLASH_IO_FLUSH,	  /* no offset, length or memory                           */
+	FLASH_IO_DISCARD, /* needs no memory; what is read there afterwards is undefined */
+	FLASH_IO_FLUSH,	  /* has no offset, length or memory */
 };
 
-#define FLASH_IO_DURABLE 1U /* flag of a write: it survives the loss of power once it ended */
+#define FLASH_IO_DURABLE 1U /* flag of a write: once it has ended, it survives the loss of power */
 
 struct flash_io {
 	enum flash_io_opcode opcode;
 	unsigned flags;
-	uint64_t
-		offset; /* bytes, a multiple of the sector                                                    */
-	uint64_t
-		length; /* bytes, a multiple of the sector (of the discard unit: DISCARD); the sum of `iov`'s */
-	const struct iovec *
-		iov; /* addresses and lengths are multiples of the sector; at most FLASH_IOV_MAX   */
-	unsigned nr_iov;
-	int result; /* once it ended: 0, or negative: -EIO, -ENOSPC … never a part */
-	void (*done)(struct flash_io
-			     *io); /* in flash_device_poll(); may submit others, and free `io`    */
-	struct cds_list_head node; /* the device's while it is in flight                          */
+	uint64_t offset; /* bytes, a multiple of the sector */
+	/* bytes, a multiple of the sector (a discard: of the discard unit); the sum of `iov`'s */
+	uint64_t length;
+	const struct iovec *iov; /* addresses and lengths are multiples of the sector */
+	unsigned nr_iov;	 /* at most FLASH_IOV_MAX */
+	int result; /* set at the end: 0, or negative: -EIO, -ENOSPC …; never a part of the bytes */
+	/* Called in flash_device_poll(). It may submit others, and free `io`. */
+	void (*done)(struct flash_io *io);
+	struct cds_list_head node; /* the device's while it is in flight */
 };
 
 #define FLASH_IOV_MAX 1024U
@@ -49,34 +50,37 @@ struct flash_io {
 struct flash_device;
 
 struct flash_device_ops {
-	/* Takes it. May start it only with the next poll, together with others. Does not fail: errors are `result`. */
+	/* Takes the operation, and may start it only in the next poll, together with others. It
+	 * does not fail; errors go to `result`. */
 	void (*submit)(struct flash_device *device, struct flash_io *io);
 	/*
-	 * Starts what was submitted; calls `done` of all that ended; if none has, waits for one, for at most `timeout_ms` (0: not
-	 * at all, -1: as long as it takes; nothing in flight: not at all). How many ended, or a negative errno when the device is
+	 * Starts what was submitted, and calls `done` of all that ended. If none has, it waits for
+	 * one, for at most `timeout_ms` (0: not at all; -1: as long as it takes). With nothing in
+	 * flight it does not wait. Returns how many ended, or a negative errno when the device is
 	 * beyond use.
 	 */
 	int (*poll)(struct flash_device *device, int timeout_ms);
 	/*
-	 * Readable when poll would find that something ended, of what a poll that found nothing has started; -1: it has none. Asked for
+	 * Readable when a started operation has ended. Use it after a poll() that found nothing,
+	 * because that poll has started all that was submitted. -1: the device has none. Ask for it
 	 * before anything is in flight.
 	 */
 	int (*fd)(struct flash_device *device);
-	/* Nothing is in flight. */
+	/* Nothing may be in flight. */
 	void (*close)(struct flash_device *device);
 	/*
-	 * What is there that others made, as foreign.h says; blocks. NULL: it cannot know. Whether the first block has something is seen
-	 * without it.
+	 * Looks for what others have made on the device, as foreign.h says; blocks. NULL: the
+	 * device cannot know. The layer looks at the first block itself.
 	 */
 	int (*foreign)(struct flash_device *device, char *what, size_t size);
 };
 
-/* Embedded by each implementation. Constant while it is open. */
+/* Each implementation embeds it. Constant while the device is open. */
 struct flash_device {
 	const struct flash_device_ops *ops;
-	uint64_t size;	       /* bytes, a multiple of the sector           */
-	uint32_t sector;       /* bytes: 512 or 4096                        */
-	uint32_t discard_unit; /* bytes, a multiple of the sector; 0: none  */
+	uint64_t size;	       /* bytes, a multiple of the sector */
+	uint32_t sector;       /* bytes: 512 or 4096 */
+	uint32_t discard_unit; /* bytes, a multiple of the sector; 0: no discards */
 	unsigned depth;	       /* operations worth having in flight at once */
 };
 
@@ -105,16 +109,18 @@ static inline void flash_device_close(struct flash_device *device)
 	device->ops->close(device);
 }
 
-/* Whether a result is about what lies there, and will be the same next time: not about the device as a whole, or a moment. */
+/* Whether a result is about the bytes at that place, and will be the same next time: not about the
+ * whole device, or about the moment. */
 bool flash_device_is_media_error(int result);
 
-/* Whether it says that the device is there no more. */
+/* Whether a result says that the device is no longer there. */
 bool flash_device_is_gone(int result);
 
-/* For those who implement one: 0; -EINVAL: it does not keep to what is said above, or reaches beyond the device; -EOPNOTSUPP: a
- * discard where there is none. */
+/* For implementations: checks an operation. -EINVAL: it breaks a rule above, or reaches beyond the
+ * device; -EOPNOTSUPP: a discard, where there is none. */
 int flash_device_check(const struct flash_device *device, const struct flash_io *io);
-/* Calls `done` of all that are in the list now; each may add another. How many. */
+/* Calls `done` of all operations that are in the list now; each may add another. Returns how
+ * many. */
 int flash_device_end_all(struct cds_list_head *list);
 
 #endif
