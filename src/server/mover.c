@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose turn it is. A line is among those that may have a turn while it has a move that waits and not too many in flight; who
- * has had one goes to the end. In a crowd a turn is several small moves: a line that has begun one comes to the front again when
- * it asks for more, until the turn is used up. What is needed to serve a connection stays in the caches of both ends
- * meanwhile; each time anew it would cost more than a quarter of a move of 64 KiB. How long others wait is bounded all the
- * same, by the turns of those before them. What is in flight longer than MOVE_PATIENCE_NS is a client's that has stopped, or has a bad
- * network: it is not counted any more, so that nobody waits for it. As a line has few in flight, that is soon over.
+ * Turns. A line may have a turn while a move of it waits and it has not too many in flight. After
+ * its turn it goes to the end.
+ *
+ * In a crowd a turn is several small moves: a line that has begun one comes to the front again when
+ * it asks for more, until its turn is used up. Both ends then keep in their caches what they need
+ * to serve the connection; to load that for each move costs more than a quarter of a move of 64
+ * KiB. The waits of others stay bounded, by the turns before them.
+ *
+ * A move in flight for longer than MOVE_PATIENCE_NS belongs to a client that has stopped, or has a
+ * bad network. The mover stops counting it, so that nobody waits for it. That is soon over, because
+ * a line has few moves in flight.
  */
 #include "server/mover.h"
 
@@ -36,7 +41,8 @@ static void leave_turns(struct mover *mover, struct mover_line *line)
 	mover->nr_lines--;
 }
 
-/* If it may have a turn: to the end, or to the front to go on with the one that it has begun. */
+/* Puts the line in the mover's list if it may have a turn: at the end, or at the front to continue
+ * a turn that it has begun. */
 static void line_up(struct mover *mover, struct mover_line *line)
 {
 	if (line->has_turn || cds_list_empty(&line->waiting) ||
@@ -50,7 +56,7 @@ static void line_up(struct mover *mover, struct mover_line *line)
 	mover->nr_lines++;
 }
 
-/* A move of so many bytes is begun, of a line that has its turn. */
+/* Counts a move of `length` bytes, which begins now, against its line's turn. */
 static void use_turn(const struct mover *mover, struct mover_line *line, uint64_t length)
 {
 	if (mover->nr_lines <= CROWD_LINES || length > CROWD_MOVE_BYTES)
@@ -94,7 +100,8 @@ static bool make_room(struct mover *mover, uint64_t length, uint64_t now)
 	return true;
 }
 
-/* Whose turn it is of those for whom there is a buffer, where they need one. */
+/* Returns the next move in turn. With a stage, takes its buffer, and skips clients that can have
+ * none. */
 static struct move *next_ready(struct mover *mover)
 {
 	struct mover_line *line;
@@ -114,7 +121,8 @@ static struct move *next_ready(struct mover *mover)
 	return NULL;
 }
 
-/* The one whose turn it is, which is in flight from now on; NULL: there is no room. There is a line. */
+/* Takes the next move in turn; it counts as in flight from now on. NULL: there is no room. At least
+ * one line must be in the list. */
 static struct move *next(struct mover *mover, uint64_t now)
 {
 	struct mover_line *line = cds_list_first_entry(&mover->lines, struct mover_line, node);
@@ -141,7 +149,7 @@ static struct move *next(struct mover *mover, uint64_t now)
 
 /* ---- The stage */
 
-/* How much of it moves at once. */
+/* How many bytes go in the next transfer. */
 static uint64_t part_of(const struct move *move)
 {
 	uint64_t left = move->length - move->done;
@@ -158,7 +166,8 @@ static void give_buffer(struct mover *mover, struct move *move)
 	mover->is_short = false;
 }
 
-/* A part is through. True: there are more, which come before whatever else its line has. */
+/* A transfer of the move has ended. True: bytes are left, and come before the line's other
+ * moves. */
 static bool go_on(struct mover *mover, struct move *move)
 {
 	struct mover_line *line = move->line;
@@ -191,7 +200,7 @@ static int start(const struct move *move, unsigned slot)
 							    move->line->context | slot);
 }
 
-/* Afterwards its connection may be closed. */
+/* Its connection may be closed when this returns. */
 static void finish(struct mover *mover, struct move *move, unsigned slot, int status)
 {
 	struct mover_line *line = move->line;
@@ -257,7 +266,7 @@ void mover_ask(struct mover *mover, struct mover_line *line, unsigned slot,
 	};
 	cds_list_add_tail(&move->node, &line->waiting);
 	line_up(mover, line);
-	mover->is_short = false; /* for him there may be one */
+	mover->is_short = false; /* this client may get a buffer */
 }
 
 void mover_begin(struct mover *mover, uint64_t now)

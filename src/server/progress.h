@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data port and the progress threads behind it: accept whoever shows a good ticket, move the
- * bytes of one-sided transfers on transports that need a hand for it, answer messages, and close
- * connections when their session ends.
+ * The data port and its progress threads. They accept clients that show a good ticket, move the
+ * bytes of one-sided transfers on transports that need a processor for that, answer messages, and
+ * close connections when their session ends.
  */
 #ifndef SERVER_PROGRESS_H
 #define SERVER_PROGRESS_H
@@ -23,65 +23,70 @@ struct progress;
 struct progress_options {
 	struct fabric *fabric;
 	unsigned nr_fabric;	     /* its number in the domains */
-	const char *address;	     /* HOST:PORT to listen on                        */
-	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX                     */
-	uint32_t spin_us;	     /* a thread spins so long after work             */
-	uint32_t nr_descriptors_max; /* the process has so many: no more connections; 0: any */
-	uint64_t stage_bytes; /* of each thread, to stage moves through; 0: they are direct */
-	uint32_t silence_ms;  /* strangers must say who they are within; 0: 10 s       */
-	const cpu_set_t *processors; /* to run on, until progress_start() returns; NULL: any     */
-	struct domains *domains;     /* to accept into */
-	/* Whether a stranger who shows these bytes may connect, and as what: 0, or negative with a
-	 * sentence. Runs on the thread that then owns the connection, just before it does. */
+	const char *address;	     /* HOST:PORT to listen on */
+	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX */
+	uint32_t spin_us;	     /* how long a thread spins after its last work */
+	uint32_t nr_descriptors_max; /* limit of the process; at it, no more connections; 0: none */
+	/* of each thread's stage, which all moves then go through; 0: they are direct */
+	uint64_t stage_bytes;
+	uint32_t silence_ms;	     /* strangers must show a ticket within this time; 0: 10 s */
+	const cpu_set_t *processors; /* to run on; read until progress_start() returns; NULL: any */
+	struct domains *domains;     /* connections are accepted into these */
+	/* Whether a stranger that shows these bytes may connect, and as what. 0, or negative with a
+	 * sentence. Runs on the thread that will own the connection, just before it does. */
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
-	/* Does what a message of this connection's client asks for; on the connection's thread. The
-	 * connection's memory is not anybody else's before this returns. */
+	/* Does what a message of the connection's client asks for. Runs on the connection's thread.
+	 * The connection's memory becomes nobody else's before this returns. */
 	void (*serve)(void *context, const struct admission *admission,
 		      const struct message_request *request, struct message_reply *reply);
-	/* Where the bytes are that a message of this connection's client asks to be moved, or why they are not;
-	 * on the connection's thread. They are not anybody else's before the connection is closed. */
+	/* Finds the bytes that a message of the connection's client wants moved, or says why they
+	 * cannot be. Runs on the connection's thread. The bytes become nobody else's before the
+	 * connection is closed. */
 	int (*locate)(void *context, const struct admission *admission,
 		      const struct message_request *request, char **out);
-	/* Runs on a progress thread when the number of connections changed. */
+	/* The number of connections has changed. Runs on a progress thread. */
 	void (*changed)(void *context);
 	void *context;
 };
 
-/* Listens and starts the threads. Errors, with a sentence: those of fabric_listen(), -ENOMEM, -EAGAIN. */
+/* Listens and starts the threads. Errors, with a sentence: those of fabric_listen(), -ENOMEM,
+ * -EAGAIN. */
 int progress_start(const struct progress_options *options, struct progress **out);
-/* Closes all connections and ends the threads; callbacks of progress_close() have run. */
+/* Closes all connections and ends the threads. All callbacks of progress_close() have run then. */
 void progress_stop(struct progress *progress);
 
 /* HOST:PORT it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
 uint32_t progress_nr_connections(const struct progress *progress);
-/* What the transport's queues have counted. */
+/* Bytes that the transport's queues have counted. */
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);
 
-/* Which congestion control the connections use at this end, several with commas between them; before there are any, those
- * that come. Empty: the transport has none. */
+/* The congestion controls that the connections use at this end, with commas between them. Before
+ * there are connections: the one that they will use. Empty: the transport has none. */
 void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX]);
 
-/* Closing connections. What may fail is done ahead: -ENOMEM. Then either drop it, or: */
+/* Closing connections. Allocate first, because that may fail (-ENOMEM). Then either drop it, or
+ * call progress_close(), which cannot fail. */
 struct progress_closing;
 int progress_closing_new(struct progress *progress, struct progress_closing **out);
 void progress_closing_drop(struct progress_closing *closing);
 
-/* Which connections, and what then. Both run on progress threads, the first on several at once. */
+/* An order to close connections. `concerns` selects them; it may run on several progress threads at
+ * once. `done` runs on a progress thread when they are closed. */
 struct progress_order {
 	bool (*concerns)(const void *argument, const struct admission *connection);
 	void (*done)(void *argument);
 	void *argument;
-	/* Peers that were given memory, which closing does not take back, are waited for until they have let
-	 * go of it, or died (fabric_endpoint_end()). Who has memory taken away that becomes nobody else's
-	 * need not wait. */
+	/* Closing alone does not take back memory that peers were given themselves. Set this to
+	 * wait until they have let go of it, or died (fabric_endpoint_end()). It is not needed if
+	 * the memory becomes nobody else's. */
 	bool must_let_go;
 };
 
 /*
- * Closes the connections that the order concerns. `done` runs when that is so for all that were admitted
- * before this call: nothing that was posted on them can land any more. `done` comes in the order of the
- * calls, but for those that wait for peers. `closing` is taken over.
+ * Closes the connections that the order concerns; takes `closing` over. `done` runs when that holds
+ * for all connections admitted before this call: nothing that was posted on them can land any more.
+ * `done` runs in the order of the calls, except for orders that wait for peers.
  */
 void progress_close(struct progress_closing *closing, const struct progress_order *order);
 
