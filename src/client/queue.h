@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queues: where operations become transfers and completions come back. A queue owns a fabric queue for each
- * transport and one path per server and namespace; nothing of it is shared with other queues, so threads that use a
- * queue each do not meet.
+ * Queues turn operations into transfers, and completions into results. A queue owns a fabric queue
+ * for each transport, and one path per server and namespace. Queues share none of this, so threads
+ * that each use a queue of their own do not disturb each other.
  *
- * An operation is cut into transfers by its target's layout, as many at a time as there is room for:
+ * An operation is cut into transfers by its target's layout, as many at a time as there is room
+ * for:
  *
  *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
- *                     ↑ blocked list: what found no room, tried again after each completion
- *                     ↑ held list: what waits for operations submitted before it (order.c)
+ *                     ↑ blocked list: found no room, tried again after each completion
+ *                     ↑ held list: waits for operations submitted before it (order.c)
  *
- * All memory is allocated when the queue is opened or connected. DESIGN: "timeouts": when an
- * operation's time is up its paths are closed, which makes its memory quiescent, before it completes.
+ * All memory is allocated when the queue is opened or connected. When an operation's time is up,
+ * its paths are closed before it completes; from then on nothing touches its memory.
  */
 #ifndef CLIENT_QUEUE_H
 #define CLIENT_QUEUE_H
@@ -24,39 +25,40 @@
 #include "client/peer.h"
 #include "client/session.h"
 
-/* What the public struct is inside: the beginning of every kind of target. */
+/* The beginning of every kind of target, inside the public struct. */
 struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	struct afar_session *session;
 	uint64_t ns;	      /* the number of its namespace */
 	const char *ns_name;  /* lives as long as the target */
-	uint64_t address;     /* in that */
+	uint64_t address;     /* in the namespace */
 	uint64_t generation;  /* of the layout */
 	uint64_t length;      /* bytes */
 	uint32_t rights;      /* RIGHT_… */
-	bool has_nic_atomics; /* they are the home of its atomics, else the servers' processors */
-	bool is_without_atomics; /* because of that: our transport has none */
-	atomic_bool is_sealed; /* as the layout says, which is for those alone who are counted in */
-	/* Replaced once, when it becomes known that the region is sealed, by one over the same servers. Who
-	 * looks twice may see two. */
+	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
+	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
+	atomic_bool is_sealed;	 /* as the layout says; read it only while counted in */
+	/* Replaced once, by a layout over the same servers, when the region turns out to be sealed.
+	 * Two loads may return two layouts. */
 	struct layout *_Atomic layout;
-	struct layout *unsealed;     /* the one before: others may use it yet */
+	struct layout *unsealed;     /* the layout before; others may still use it */
 	struct peer **peers;	     /* by the layout's server index */
-	struct peer_reach **reaches; /* what of them: by the same */
-	atomic_bool is_lost;	     /* with a server that has restarted; for good */
-	atomic_bool had_keys;	     /* once: connections were made for it */
+	struct peer_reach **reaches; /* of these peers, by the same index */
+	atomic_bool is_lost;	     /* for good: one of its servers has restarted */
+	atomic_bool had_keys;	     /* connections were made for it at least once */
 	pthread_mutex_t lock;	     /* guards the next; held over calls for keys and accesses */
 	struct access *accesses;     /* by the layout's server index */
-	/* The last sealing in its namespace that the layout is known to be younger than; guarded, with the
-	 * node, by the session's lock. */
-	uint64_t *seals;	   /* by the layout's server index */
+	/* By the layout's server index: the last sealing in its namespace that the layout is known
+	 * to include. The session's lock guards this and the node. */
+	uint64_t *seals;
 	struct cds_list_head node; /* in the session's list */
-	/* A connection has ended under a write of ours. The server may have that before it still, so the
-	 * memory must not become another region's before it has closed the connection (target_is_loose()),
-	 * at the latest at the session's end (DESIGN: "fencing"). */
+	/* A connection has ended under a write of ours, which the server may still carry out. The
+	 * memory must not become another region's before the server has closed the connection
+	 * (target_is_loose()), which it does at the latest when the session ends. */
 	atomic_bool has_loose_writes;
-	/* Windows on what of it is on this machine; NULL: none are taken. Used within holds alone, or with the lock
-	 * held: near.c. And the queue of the session's own whose connections they depend on. */
+	/* Windows on the part of it that is on this machine; NULL: none are taken. Use them only
+	 * within a hold, or with the lock held (near.c). near_queue is the session's own queue
+	 * whose connections they depend on. */
 	struct near *_Atomic near;
 	struct afar_queue *_Atomic near_queue;
 };
@@ -68,24 +70,24 @@ enum path_state {
 };
 
 #define PATH_LANES_MAX 4
-/* Connections that no target of the session wants at the moment are kept for a while: regions of the same
- * namespaces may be opened again. So many of a queue. */
+/* A queue keeps up to this many paths that no target of the session uses at the moment,
+ * because regions of the same namespaces may be opened again. */
 #define PATHS_UNUSED_MAX 8U
 
 /* A connection over one lane. */
 struct path_lane {
 	struct fabric_endpoint *endpoint; /* NULL: there is none */
-	struct peer_loose *loose;	  /* for when it ends; there while it has an endpoint */
-	uint64_t connection;		  /* the server's number for it, or for the last; 0: none */
-	uint32_t number;		  /* of the server's lane: keys are by it */
-	bool is_connected;		  /* or was, before the path ended */
+	struct peer_loose *loose;	  /* for noting its end; allocated with the endpoint */
+	uint64_t connection; /* the server's number for it, or for the last one; 0: none */
+	uint32_t number;     /* of the server's lane: keys are by it */
+	bool is_connected;   /* or was, before the path ended */
 	bool is_refused;
 };
 
 /*
- * The way of a queue to a namespace's memory on a server: connections over all lanes of one transport. Each
- * address goes over the same one of them, so that what is said of a connection holds for the path; it
- * stands and ends as a whole.
+ * A queue's way to a namespace's memory on a server: connections over all lanes of one transport.
+ * Each address always goes over the same connection, so that what holds for a connection holds for
+ * the path. A path stands and ends as a whole.
  */
 struct path {
 	struct peer *peer; /* NULL: never connected */
@@ -100,8 +102,8 @@ struct path {
 	struct cds_list_head transfers; /* in flight on it */
 	struct path_count count;
 	uint32_t index; /* in the queue */
-	uint32_t
-		generation; /* the queue's nr_connections: completions of an older one are not ours */
+	/* The queue's nr_connections at its start: an older completion is not ours. */
+	uint32_t generation;
 	struct message_box messages;
 };
 
@@ -111,13 +113,13 @@ enum operation_state {
 	OPERATION_DONE,	  /* waits to be reaped */
 };
 
-/* Why an active operation has bytes that are not posted: the list that its waiting_node is in. */
+/* Why an active operation has bytes that are not posted; says which list its waiting_node is in. */
 enum operation_wait {
 	WAITS_NOT,
 	WAITS_FOR_ROOM, /* blocked */
-	WAITS_FOR_ALL,	/* held: for all operations submitted before it; nothing of it was posted */
-	WAITS_FOR_WRITES, /* a flush: for the writes to its target submitted before it; likewise */
-	WAITS_FOR_START,  /* ready: held until now, to be pushed by queue_settle() */
+	WAITS_FOR_ALL,	/* held: for all operations submitted before it; nothing of it is posted */
+	WAITS_FOR_WRITES, /* a flush: for earlier writes to its target; nothing of it is posted */
+	WAITS_FOR_START,  /* ready: was held, and queue_settle() will start it */
 };
 
 struct operation {
@@ -132,7 +134,7 @@ struct operation {
 	uint16_t flags;
 	uint32_t nr_iov;
 	const struct afar_iov *iov;
-	uint32_t iov_index; /* where the next transfer takes its memory from */
+	uint32_t iov_index; /* the next transfer's memory begins here */
 	size_t iov_offset;
 	uint64_t operand;
 	uint64_t compare;
@@ -141,13 +143,14 @@ struct operation {
 	uint64_t length;
 	uint64_t deadline;
 	uint32_t nr_in_flight; /* transfers */
-	uint32_t nr_awaited;   /* of a flush that waits: writes */
-	uint32_t stands_for;   /* operations, whose time this one's is taken for; 0: it is not */
-	uint64_t began;	       /* if it stands for any */
+	uint32_t nr_awaited;   /* of a waiting flush: writes */
+	uint32_t stands_for;   /* operations that its measured time counts for; 0: not measured */
+	uint64_t began;	       /* if it is measured */
 	int status;	       /* the first failure */
 };
 
-/* One one-sided read or write on the fabric, whose context is (generation << 32 | index), or one message. */
+/* One read, write or atomic on the fabric, whose context is (generation << 32 | index), or one
+ * message. */
 struct transfer {
 	struct cds_list_head node; /* in the path's list, or free */
 	struct operation *operation;
@@ -160,36 +163,37 @@ struct afar_queue {
 	struct handle handle;
 	struct cds_list_head idle_node; /* in the session's pool */
 	struct afar_session *session;
-	struct fabric_queue *fabrics[FABRICS_MAX]; /* those that its paths want, as they come */
+	struct fabric_queue *fabrics[FABRICS_MAX]; /* opened as paths need them */
 	unsigned nr_fabrics;
 
-	struct path **paths; /* by the index of what they reach */
+	struct path **paths; /* by the index of their reach */
 	uint32_t nr_paths;
-	uint32_t nr_connections; /* that were ever begun */
+	uint32_t nr_connections; /* ever begun */
 
 	uint32_t depth;
 	struct operation *operations;
 	struct cds_list_head free_operations;
-	struct cds_list_head active; /* taken, not done, in order of submission, thus of deadline */
-	struct cds_list_head blocked; /* of the active: those with bytes that found no room */
-	struct cds_list_head
-		held; /* of the active, in order: those that wait for all before them */
-	struct cds_list_head doomed;  /* likewise, after those: one before them has failed */
-	struct cds_list_head flushes; /* of the active, in order: those that wait for writes */
-	struct cds_list_head ready;   /* of the active: those that were held and may start */
+	/* Taken, not done, in order of submission and so of deadline. */
+	struct cds_list_head active;
+	struct cds_list_head blocked; /* of the active: have bytes that found no room */
+	struct cds_list_head held;    /* of the active, in order: wait for all before them */
+	/* Of the active, in order, all after the held: an earlier one failed, so they will fail. */
+	struct cds_list_head doomed;
+	struct cds_list_head flushes; /* of the active, in order: wait for writes */
+	struct cds_list_head ready;   /* of the active: were held, and may start */
 	struct cds_list_head done;
 	uint64_t nr_submitted;
 	uint32_t nr_active;
-	uint32_t nr_held; /* with the doomed and the flushes */
+	uint32_t nr_held; /* on the held, doomed and flushes lists */
 	uint32_t nr_done;
 	uint32_t nr_failed; /* of the done */
 
-	struct failure *failures; /* the last ones, as many as it is deep: failures.c */
+	struct failure *failures; /* a ring of the last ones, `depth` long: failures.c */
 	uint64_t nr_failures;	  /* that there ever were */
 
-	/* Where flushes read to, if there are paths on transports that want that; nobody looks at it. */
+	/* Flushes read into it, on transports that need such reads. Nobody looks at it. */
 	struct afar_buffer *scratch;
-	/* Where transports that do atomics leave what the words were, one for each transfer. Else NULL. */
+	/* Transports with atomics put the old words here, one for each transfer. Otherwise NULL. */
 	struct afar_buffer *words;
 
 	uint64_t bytes_in_flight;
@@ -198,22 +202,25 @@ struct afar_queue {
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;
 
-	struct afar_buffer *bounce; /* of blocking calls, for plain memory; NULL: not needed yet */
+	/* Blocking calls copy plain memory through it; NULL: not needed yet. */
+	struct afar_buffer *bounce;
 
-	int sleep_fd; /* epoll of the fabric's descriptor and the timer, for the user's event loop */
+	/* Epoll of the fabrics' descriptors and the timer, for the user's event loop. */
+	int sleep_fd;
 	int timer_fd;	     /* fires at the first deadline, or before */
-	uint64_t timer_at;   /* when, on clock_ns(); CLOCK_NEVER: it does not */
-	uint32_t nr_polls;   /* since its events were last looked at */
-	uint64_t checked_at; /* when they were */
+	uint64_t timer_at;   /* on clock_ns(): when it fires; CLOCK_NEVER: it does not */
+	uint32_t nr_polls;   /* since it last looked at connection events */
+	uint64_t checked_at; /* when it last looked at them */
 	uint64_t last_used;  /* by a blocking call */
 
 	struct counts counts;
 };
 
-/* In the contexts of messages, whose index is that of the path, and whose generation is too. */
+/* Set in the contexts of messages. Their index and generation are those of the path. */
 #define CONTEXT_MESSAGE 0x80000000U
 
-/* One word each. A CPU of the server's machine does it, or in regions made for that its NIC. */
+/* Atomics change one word each. A processor of the server's machine carries them out, or its NIC,
+ * in regions made for that. */
 static inline bool opcode_is_atomic(uint16_t opcode)
 {
 	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
@@ -227,27 +234,28 @@ static inline bool opcode_writes(uint16_t opcode)
 /* ---- Progress: progress.c */
 
 /*
- * Takes one checked operation and posts what there is room for; its iov stays the caller's. The queue is
- * not full, and the target and the buffers have been counted in: they are let go when it is done.
- * `deadline` is not before those of the operations taken earlier.
+ * Takes one checked operation and posts as much as there is room for. Its iov stays the caller's.
+ * The queue must not be full. The caller has counted in the target and the buffers; they are
+ * released when the operation is done. `deadline` must not be before those of the operations taken
+ * earlier.
  */
 struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 			      uint64_t deadline);
-/* Moves things on without blocking; true when something moved. */
+/* Makes progress without blocking. True: something moved. */
 bool queue_progress(struct afar_queue *queue);
-/* Handles connection events and expired deadlines: now and then, and before sleeping. True when
+/* Handles connection events and expired deadlines. Call it now and then, and before sleeping. True:
  * something moved. */
 bool queue_check(struct afar_queue *queue);
 /* The first deadline of the active operations, or CLOCK_NEVER. */
 uint64_t queue_first_deadline(struct afar_queue *queue);
-/* Spins, then sleeps, until something has moved; false when `deadline` came first. */
+/* Spins, then sleeps, until something has moved. False: `deadline` came first. */
 bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline);
-/* Ends the operations of `user_data` that are not done, with -ECANCELED; how many. */
+/* Ends the operations of `user_data` that are not done, with -ECANCELED. Returns how many. */
 unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data);
-/* Takes a finished operation off: what it moved, or its error. */
+/* Removes a done operation. Returns how many bytes it moved, or its error. */
 struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);
 
-/* Around what may post several transfers, so that they go out together. */
+/* Call hold before and release after posting several transfers, so that they go out together. */
 static inline void queue_hold(struct afar_queue *queue)
 {
 	for (unsigned f = 0; f < queue->nr_fabrics; f++)
@@ -260,9 +268,9 @@ static inline void queue_release(struct afar_queue *queue)
 		fabric_queue_release(queue->fabrics[f]);
 }
 
-#define FLUSH_BYTES 8U /* that a flush reads behind the writes to a server */
+#define FLUSH_BYTES 8U /* a flush reads these behind the writes to a server */
 
-/* Which of a path's lanes an address of its server goes over. */
+/* Addresses of a server go to its path's lanes in turn, in units of this size. */
 #define LANE_UNIT_SHIFT 20U
 
 static inline const struct path_lane *path_lane_at(const struct path *path, uint64_t offset)
@@ -270,7 +278,7 @@ static inline const struct path_lane *path_lane_at(const struct path *path, uint
 	return &path->lanes[path->nr_lanes == 1 ? 0 : (offset >> LANE_UNIT_SHIFT) % path->nr_lanes];
 }
 
-/* How much of a piece goes in one transfer. */
+/* How many bytes of a piece go in one transfer. */
 static inline uint64_t path_length_at(const struct path *path, const struct layout_piece *at)
 {
 	uint64_t length =
@@ -284,8 +292,8 @@ static inline uint64_t path_length_at(const struct path *path, const struct layo
 	return length < to_next ? length : to_next;
 }
 
-/* The one over which all do the atomics that are a NIC's, whichever lanes are the best for them: the path's lanes
- * are all that the server has of the transport. */
+/* The lane that all clients use for atomics of NICs, whichever lane is best for each. That needs no
+ * agreement, because a path's lanes are all that the server has of the transport. */
 static inline const struct path_lane *path_home(const struct path *path)
 {
 	const struct path_lane *home = &path->lanes[0];
@@ -297,20 +305,20 @@ static inline const struct path_lane *path_home(const struct path *path)
 	return home;
 }
 
-/* Gets the queue ready to sleep; false when there is something to poll. */
+/* Prepares the queue for sleeping. False: there is something to poll. */
 bool queue_arm(struct afar_queue *queue);
-/* Once it is armed: sleeps until something comes, or `deadline`. */
+/* Sleeps until something comes, or until `deadline`. Arm the queue first. */
 void queue_doze(struct afar_queue *queue, uint64_t deadline);
-/* Both. */
+/* Arms, then dozes. */
 void queue_sleep(struct afar_queue *queue, uint64_t deadline);
 
 /* ---- Order: order.c */
 
-/* Holds a new operation, the last of the active ones, until those before it have completed that it has to
- * wait for: all, or, when it is a flush without AFAR_OP_AFTER, the writes to its target. */
+/* Holds a new operation, the last of the active ones, until those that it must wait for have
+ * completed: all before it, or, for a flush without AFAR_OP_AFTER, the writes to its target. */
 void order_hold(struct afar_queue *queue, struct operation *operation);
-/* An operation is not among the active ones any more: makes ready what waited for it. Starting that is
- * left to queue_settle(), when nobody is in the middle of an operation. */
+/* Call it when an operation is no longer active. Makes ready what waited for it. queue_settle()
+ * starts that later, when nobody is in the middle of an operation. */
 void order_finished(struct afar_queue *queue, const struct operation *operation);
 
 /* ---- Failures: failures.c */
@@ -329,21 +337,22 @@ int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bo
 
 /* ---- Paths: path.c */
 
-/* Gets the keys of the target, if it has none, and connects to every server of it that is not
- * connected. What was in flight on connections that ended, of any queue of the session, does not land behind
- * what is written from then on. Blocks, until `deadline`. */
+/* Gets the target's keys, if it has none, and connects to each of its servers that is not
+ * connected. Writes in flight on ended connections, of any queue of the session, cannot land after
+ * later writes. Blocks, until `deadline`. */
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
-/* Finds out which connections have ended while nobody looked. */
+/* Finds out which connections have ended unnoticed. */
 void queue_refresh(struct afar_queue *queue);
-/* The one end of a path's connection, whoever has closed it: closes this side, and ends its transfers with
- * `status`. Writes among them are loose from then on: the server may not have come to them, and do them yet. */
+/* The only function that ends a path's connections, whichever side closed them: closes this side,
+ * and ends its transfers with `status`. Their writes are loose from then on: the server may still
+ * have them before it, and carry them out. */
 void path_end(struct afar_queue *queue, struct path *path, int status);
-/* The same, and frees it. */
+/* Ends the path and frees it. */
 void path_free(struct afar_queue *queue, struct path *path);
 /* Ends a transfer. */
 void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
 
-/* To a server of the target's layout; NULL: there never was one. */
+/* The path to a server of the target's layout; NULL: there never was one. */
 static inline struct path *queue_path(const struct afar_queue *queue,
 				      const struct afar_target *target, uint32_t server)
 {
@@ -352,39 +361,40 @@ static inline struct path *queue_path(const struct afar_queue *queue,
 	return index < queue->nr_paths ? queue->paths[index] : NULL;
 }
 
-/* Makes the queue one that can have connections on a fabric of the session's, and gives its part of that. */
+/* Lets the queue have connections on a fabric of the session's. Gives its fabric queue there. */
 int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out);
 
 /* ---- Access: target.c */
 
-/* Takes what the manager gave for the servers of the target's layout. Nobody else has the target, or its
- * lock is held. -AFAR_EMALFORMED with a sentence. */
+/* Takes the accesses that the manager gave for servers of the target's layout. The caller alone has
+ * the target, or holds its lock. -AFAR_EMALFORMED, with a sentence. */
 int target_take_accesses(struct afar_target *target, Afar__Access *const *messages, size_t count);
 /* Gets the keys of the target's extents, if it has none. Blocks, until `deadline`. */
 int target_get_keys(struct afar_target *target, uint64_t deadline);
-/* Gets a ticket for a connection to one of its servers, in place of the one numbered in `out`. Blocks, until
- * `deadline`. */
+/* Gets a ticket for a connection to one of its servers; it replaces the connection numbered in
+ * `out`. Blocks, until `deadline`. */
 int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
 		      struct peer_ticket *out);
-/* Has one of its servers close the connections that ended under writes: nothing of those lands any more.
- * Blocks, until `deadline`. */
+/* Has one of its servers close the connections that ended under writes: nothing of those writes
+ * lands any more. Blocks, until `deadline`. */
 int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline);
-/* Whether a server of it may still do a write of ours whose connection has ended. */
+/* Whether a server of the target may still carry out a write of ours whose connection has ended. */
 bool target_is_loose(const struct afar_target *target);
-/* Has all of its servers close what makes it so. Blocks, until `deadline`; target_is_loose() tells whether
- * that has helped. */
+/* Has all servers close the connections that make it loose. Blocks, until `deadline`. Ask
+ * target_is_loose() whether that has worked. */
 void target_settle_all(struct afar_target *target, uint64_t deadline);
-/* -EROFS or -EACCES, with the sentence. */
+/* Returns -EROFS or -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 
-/* Whether the session can do atomics on it: -EOPNOTSUPP, with the sentence. */
+/* Whether the session can do atomics on the target: 0, or -EOPNOTSUPP with the sentence. */
 int target_check_atomics(const struct afar_target *target);
-/* The same of one whose connections have turned out to be over a transport without. */
+/* Returns that error for a target whose connections turned out to use a transport without
+ * atomics. */
 int target_fail_unfit(const struct afar_target *target);
-/* Whether the NICs that a lane leads to and from have atomics, for all that is known here. May block for a
+/* Whether the NICs at both ends of a lane have atomics, as far as is known here. May block for a
  * moment. */
 bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane);
-/* Finds that out, for a target with_nic_atomics. May block for a moment. */
+/* Finds out whether a target with has_nic_atomics can have them. May block for a moment. */
 void target_look_for_atomics(struct afar_target *target);
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
@@ -394,51 +404,55 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 
 /* ---- Sealing: seal.c */
 
-/* From now on it hears of sealings, until target_unlist(). */
+/* The target hears of sealings from now on, until target_unlist(). */
 void target_list(struct afar_target *target);
 void target_unlist(struct afar_target *target);
-/* Finds out from the manager what has become of the region, when something of its namespace was sealed that the
- * layout may not show. With the target's lock held. Blocks, until `deadline`. */
+/* If something of its namespace was sealed that the layout may not show, asks the manager what has
+ * become of the region. With the target's lock held. Blocks, until `deadline`. */
 int target_heed_seals(struct afar_target *target, uint64_t deadline);
-/* The same, whatever is known; without the lock. */
+/* Asks the manager in any case. Call it without the lock. */
 int target_look(struct afar_target *target);
-/* All keys are there: lets operations begin, unless there was another sealing. With the target's lock held. */
+/* Call it when all keys are there, with the target's lock held: operations may begin, unless there
+ * was another sealing. */
 void target_set_ready(struct afar_target *target);
 
 /* ---- Regions that were closed while writes were loose: linger.c */
 
-/* Ends those whose servers have closed the connections, or have restarted. With `may_ask`, servers are asked
- * to, now and then, for a moment. */
+/* Ends the regions whose servers have closed the connections, or have restarted. With `may_ask`, it
+ * asks servers to do so, now and then; that takes a moment. */
 void regions_settle(struct afar_session *session, bool may_ask);
-/* Drops them all, at the session's end. */
+/* Drops all of them, at the session's end. */
 void regions_forget(struct afar_session *session);
 
 /* ---- Blocking calls: blocking.c */
 
 /*
- * Moves the bytes between `iov` and the target at `offset`, through windows or on one of the session's own queues, and
- * waits. The range has been checked; nothing need be counted in. Returns 0 or the error.
+ * Moves bytes between `iov` and the target at `offset`, through windows or on one of the session's
+ * own queues, and waits. The caller has checked the range, and need count nothing in. Returns 0 or
+ * the error.
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
 		    uint32_t nr_iov, uint64_t offset, uint64_t length);
 
-/* Does an atomic, once, in the same ways. The word has been checked to be one of the target's. */
+/* Carries out an atomic once, in the same ways. The caller has checked that the word is inside the
+ * target. */
 int target_atomic(const struct afar_op *op);
 
-/* What blocking calls have written to it is visible on all paths, as far as their connections stand. */
+/* Makes visible, on all paths, what blocking calls have written to it, as far as connections
+ * stand. */
 void target_flush(struct afar_target *target);
 
-/* Makes the connections for such calls ahead. Blocks. */
+/* Makes the connections for blocking calls in advance. Blocks. */
 int target_connect(struct afar_target *target);
 
-/* Ends the connections of those of the session's own queues that nobody uses: the session has ended, and servers may
- * wait for that (fabric_endpoint_end()). On the control thread. */
+/* For the control thread, when the session has ended: ends the connections of the session's idle
+ * queues, because servers may wait for that (fabric_endpoint_end()). */
 void queue_pool_let_go(struct afar_session *session);
 
 /* Closes the session's own queues. */
 void queue_pool_close(struct afar_session *session);
 
-/* Opens a queue that is not counted as a user of the session. */
+/* Opens a queue that does not count as a user of the session. */
 int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **out);
 void queue_destroy(struct afar_queue *queue);
 

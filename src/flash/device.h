@@ -35,7 +35,7 @@ struct flash_io {
 	enum flash_io_opcode opcode;
 	unsigned flags;
 	uint64_t offset; /* bytes, a multiple of the sector */
-	/* bytes, a multiple of the sector (a discard: of the discard unit); the sum of `iov`'s */
+	/* Bytes, a multiple of the sector (a discard: of the discard unit); the sum of `iov`'s. */
 	uint64_t length;
 	const struct iovec *iov; /* addresses and lengths are multiples of the sector */
 	unsigned nr_iov;	 /* at most FLASH_IOV_MAX */

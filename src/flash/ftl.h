@@ -73,9 +73,9 @@ struct ftl;
 /* How a device is laid out. 0 everywhere is right for most. Sizes that do not fit are rounded, not
  * refused. */
 struct ftl_options {
-	/* 0: 4 MiB, less on devices below 256 MiB, or the device's discard unit if that is more */
+	/* 0: 4 MiB, less on devices below 256 MiB, or the device's discard unit if that is more. */
 	uint32_t segment_bytes;
-	/* 4 KiB blocks of the journal's ring; 0: by capacity. A checkpoint begins at half */
+	/* 4 KiB blocks of the journal's ring; 0: by capacity. A checkpoint begins at half. */
 	uint32_t journal_blocks;
 	uint32_t nr_map_pages; /* at most; a page has 510 blocks of a range; 0: by capacity */
 	uint32_t nr_records;   /* small records (below), at most; 0: by capacity */
@@ -221,7 +221,7 @@ struct ftl_put {
 	struct ftl_order order;
 	size_t started; /* bytes */
 	unsigned nr_in_flight;
-	/* of those in flight: their records are in the journal before their data is written */
+	/* Of those in flight: their records are in the journal before their data is written. */
 	unsigned nr_ahead;
 	unsigned iov_index;
 	size_t iov_offset;
@@ -344,7 +344,7 @@ struct ftl_stat {
 	uint32_t nr_by_state[FTL_NR_SEGMENT_STATES];
 	uint32_t map_slots_used;
 	uint64_t map_bytes; /* of memory: pages, with estimates of rates, and tables */
-	/* addresses of blocks that are, or were, shared: a clone of n blocks adds at most 2n */
+	/* Addresses of blocks that are, or were, shared: a clone of n blocks adds at most 2n. */
 	uint64_t shares;
 	uint32_t journal_used; /* blocks that the next recovery would read */
 	/* since it was opened */
@@ -355,7 +355,7 @@ struct ftl_stat {
 	uint64_t map_pages;	  /* written by checkpoints */
 	uint64_t table_blocks;	  /* written by checkpoints */
 	uint64_t journal_written; /* blocks of the journal */
-	/* writes for puts: fewer than user_blocks if blocks go out together */
+	/* Writes for puts: fewer than user_blocks if blocks go out together. */
 	uint64_t device_writes;
 	uint64_t records_ahead; /* records in the journal before their data was written */
 	uint64_t records_void;	/* of records_ahead: their data could not be written */
@@ -363,7 +363,7 @@ struct ftl_stat {
 	uint64_t segments_cleaned;
 	uint64_t crc_errors, read_errors, write_errors;
 	/* of damage of the map */
-	/* with blocks whose place is unknown; counts only pages that were read */
+	/* With blocks whose place is unknown; counts only pages that were read. */
 	uint32_t damaged_pages;
 	uint64_t leaked_blocks; /* at most: of used_blocks, nobody's, until the cleaner sees them */
 	/* of recovery */
