@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection as the rooms of rpc/ share it: listener.c makes accepted ones, connection.c runs their
- * state machine, stream.c moves their bytes, call.c gives frames their meaning.
+ * A connection, as the files of rpc/ share it. listener.c makes accepted ones, connection.c runs
+ * their state machine, stream.c moves their bytes, and call.c gives frames their meaning.
  */
 #ifndef RPC_CONNECTION_H
 #define RPC_CONNECTION_H
@@ -20,15 +20,15 @@
 #include "rpc/tls.h"
 
 #define CONNECTION_PEER_MAX  (URI_HOST_MAX + 16)  /* "[HOST]:PORT"                             */
-#define CONNECTION_QUEUE_MAX (2U * RPC_FRAME_MAX) /* bytes a peer may leave unread             */
-#define CONNECTION_CALLS_MAX 65536U		  /* requests a peer may have unanswered       */
-#define CONNECTION_LINGER_MS 1000		  /* for last words to arrive                  */
+#define CONNECTION_QUEUE_MAX (2U * RPC_FRAME_MAX) /* bytes a peer may leave unread */
+#define CONNECTION_CALLS_MAX 65536U		  /* requests a peer may have unanswered */
+#define CONNECTION_LINGER_MS 1000		  /* for the last frames to arrive */
 
 enum connection_state {
 	CONNECTION_CONNECTING, /* the socket is not connected, or there is none yet */
 	CONNECTION_HANDSHAKE,
 	CONNECTION_OPEN,
-	CONNECTION_CLOSING, /* last words are on their way; what comes in is dropped */
+	CONNECTION_CLOSING, /* the last frames are on their way; received bytes are dropped */
 	CONNECTION_CLOSED,
 	CONNECTION_STATES
 };
@@ -42,31 +42,31 @@ struct rpc_connection {
 
 	atomic_uint references;
 	_Atomic(void *) context;
-	struct hoard_part hoard_part; /* of an accepted one: what it has us keep */
+	struct hoard_part hoard_part; /* of an accepted one: bytes that it makes us buffer */
 
 	/* The loop's thread alone. */
 	struct loop_resident resident;
 	struct loop_source source;     /* its fd is -1 while there is no socket */
-	struct loop_task task;	       /* holds a reference while queued         */
-	struct loop_timer timer;       /* handshake, then linger                 */
-	struct rpc_listener *listener; /* of a stranger that has not proved its key yet */
-	struct cds_list_head stranger; /* in that listener's list                       */
-	struct addrinfo *addresses;    /* to connect to, and the next to be tried        */
+	struct loop_task task;	       /* holds a reference while queued */
+	struct loop_timer timer;       /* of the handshake, then of lingering */
+	struct rpc_listener *listener; /* while the peer has not proved its key yet */
+	struct cds_list_head stranger; /* in that listener's list */
+	struct addrinfo *addresses;    /* to connect to, and the next to try */
 	const struct addrinfo *next_address;
-	struct key key; /* to prove; wiped once it has been */
+	struct key key; /* to prove; wiped once that is done */
 	bool is_accepted;
 	int closing_status; /* for `closed`, from CONNECTION_CLOSING on */
-	uint8_t *received;  /* bytes that are not a whole frame yet      */
+	uint8_t *received;  /* bytes that are not a whole frame yet */
 	size_t received_length, received_capacity;
 
 	pthread_mutex_t lock; /* guards what follows */
-	/* The loop's thread alone changes these two, and may read them unlocked. */
+	/* Only the loop's thread changes these two; it may read them without the lock. */
 	enum connection_state state;
 	bool was_open;
 	struct tls *tls;
 	struct cds_list_head outgoing; /* struct frame_buffer */
 	size_t outgoing_bytes;
-	int failure; /* a sender met it: for the loop's thread to act on */
+	int failure; /* set by a sender; the loop's thread acts on it */
 	bool is_close_asked, has_more, has_said_goodbye;
 	void *calls_by_id; /* tsearch() tree of the calls below */
 	struct cds_list_head calls;
@@ -76,46 +76,50 @@ struct rpc_connection {
 
 /* connection.c */
 
-/* A connection over the accepted socket `fd`, which it takes over in every case. Returns the stranger,
- * whose reference is the loop's, or NULL. */
+/* Makes a connection over the accepted socket `fd`, which it takes over in every case. Returns it
+ * as a stranger, with one reference, the loop's; or NULL. */
 struct rpc_connection *connection_accept(struct rpc_listener *listener, struct rpc_loop *loop,
 					 int fd, const char *peer, struct tls_acceptor *acceptor,
 					 const struct rpc_handlers *handlers, void *context);
-/* Ends it at once, on the loop's thread: callbacks run, the loop's reference goes. */
+/* Ends the connection at once, on the loop's thread: runs the callbacks, and drops the loop's
+ * reference. */
 void connection_finish(struct rpc_connection *connection, int status);
 /* Sends what is queued, then ends with `status`. On the loop's thread. */
 void connection_end(struct rpc_connection *connection, int status);
-/* Keeps "HOST:PORT" or "[HOST]:PORT". */
+/* Writes "HOST:PORT" or "[HOST]:PORT". */
 void connection_print_peer(char out[CONNECTION_PEER_MAX], const char *host, const char *port);
 /* Has the loop's thread end the connection with `failure`. With the lock held. */
 void connection_fail(struct rpc_connection *connection, int failure);
-/* Has the loop's thread look at what is asked of it: the end, another turn. From any thread. */
+/* Has the loop's thread look at the connection: end it, or give it another turn. From any
+ * thread. */
 void connection_call_attention(struct rpc_connection *connection);
 
 /* stream.c */
 
-/* Queues a frame and, when nothing is before it, sends it; takes `buffer`. With the lock held. False:
- * the connection is ending and `buffer` was freed. */
+/* Queues a frame, and sends it if nothing is before it. Takes `buffer`. With the lock held. False:
+ * the connection is ending, and `buffer` was freed. */
 bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer);
-/* Writes what the socket takes of the queue. With the lock held. */
+/* Writes as much of the queue as the socket takes. With the lock held. */
 void stream_flush(struct rpc_connection *connection);
-/* Reads what there is, for one turn, and acts on it. May finish the connection. */
+/* Reads for one turn, and acts on what it read. May finish the connection. */
 void stream_receive(struct rpc_connection *connection);
-/* In CONNECTION_CLOSING: goes on with last words, reads and drops the rest. May finish the connection. */
+/* In CONNECTION_CLOSING: sends more of the last frames, reads and drops the rest. May finish the
+ * connection. */
 void stream_linger(struct rpc_connection *connection);
 
 /* listener.c */
 
-/* The stranger has proved its key, or is gone. */
+/* Takes a stranger off the listener's list, because it has proved its key, or has gone. */
 void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection);
-/* One line about a peer that behaved wrongly, unless there were too many in this second. */
+/* Logs one line about a peer that behaved wrongly, unless there were too many in this second. */
 void listener_complain(const struct rpc_connection *connection, const char *claimed, int status);
 
 /* call.c */
 
-/* Acts on a frame from the peer; keeps nothing of it unless it sets `*is_taken`. */
+/* Acts on a frame from the peer. It keeps nothing of the frame unless it sets `*is_taken`. */
 void call_receive(struct rpc_connection *connection, Afar__Frame *frame, bool *is_taken);
-/* The same for a frame of another protocol version: answers it, or takes it for an answer. */
+/* Like call_receive(), for a frame of another protocol version: answers it, or takes it for an
+ * answer. */
 void call_receive_alien(struct rpc_connection *connection, Afar__Frame *frame, bool *is_taken);
 /* Ends every call that waits for a reply. On the loop's thread, when the connection is closed. */
 void call_end_all(struct rpc_connection *connection, int status);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel: calls between daemons and clients over TLS 1.3 with pre-shared keys. Both ends
- * of a connection can call; docs/protocol.md describes the frames, afar.proto the calls.
+ * The control channel: calls between daemons and clients over TLS 1.3 with pre-shared keys. Both
+ * ends of a connection can call. docs/protocol.md describes the frames, afar.proto the calls.
  *
- * A loop is one thread that sleeps in epoll and does everything: handshakes, reading, writing, timers,
- * handlers and callbacks all run on it and must not block. The functions below may be called from any
- * thread, on the loop's own too, unless they say otherwise.
+ * A loop is one thread that sleeps in epoll and does everything: handshakes, reading, writing,
+ * timers, handlers and callbacks. Handlers and callbacks must not block. Any thread may call the
+ * functions below, the loop's own included, unless they say otherwise.
  *
- * Everything from a peer is checked here for form: frame length, protobuf, version, that a request
- * has a call and a reply answers one of ours. What the fields mean is for the handler to check.
+ * This layer checks the form of everything that a peer sends: the frame's length, protobuf,
+ * version, that a request has a call and that a reply answers one of ours. The handler checks what
+ * the fields mean.
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H
@@ -21,26 +22,28 @@
 #include "rpc/afar.pb-c.h"
 
 #define RPC_VERSION	 1
-#define RPC_FRAME_MAX	 (64U << 20) /* bytes of one frame; longer ones end the connection */
-#define RPC_HANDSHAKE_MS 5000	     /* a stranger has this long to prove its key          */
+#define RPC_FRAME_MAX	 (64U << 20) /* bytes of one frame; a longer one ends the connection */
+#define RPC_HANDSHAKE_MS 5000	     /* a stranger has this long to prove its key */
 
 struct rpc_loop;
 struct rpc_connection;
 struct rpc_listener;
-struct rpc_call; /* a request that came in and waits for its reply */
+struct rpc_call; /* a received request that waits for its reply */
 
-/* What a connection tells its owner. All run on the loop's thread. */
+/* Callbacks to a connection's owner. All run on the loop's thread. */
 struct rpc_handlers {
-	/* A request. Answer now or later, from any thread, exactly once, with rpc_reply(). `frame` is
-	 * valid until this returns. NULL: every request is answered -EOPNOTSUPP. */
+	/* A request has come. Answer it exactly once with rpc_reply(), now or later, from any
+	 * thread. `frame` is valid until this returns. NULL: every request is answered
+	 * -EOPNOTSUPP. */
 	void (*request)(struct rpc_connection *connection, const Afar__Frame *frame,
 			struct rpc_call *call);
-	/* The handshake is done and calls can be made. May be NULL. */
+	/* The handshake is done, and calls can be made. May be NULL. */
 	void (*opened)(struct rpc_connection *connection);
-	/* The connection is gone: `status` says why (-AFAR_EAUTH, -AFAR_EVERSION, -AFAR_EMALFORMED,
-	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, …). All callbacks of its calls have run. The last
-	 * thing the owner hears: `connection` is released when this returns, unless it holds a
-	 * reference. An accepted connection that never was open ends without a word. May be NULL. */
+	/* The connection has ended; `status` says why (-AFAR_EAUTH, -AFAR_EVERSION,
+	 * -AFAR_EMALFORMED, -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, …). All callbacks of its calls
+	 * have run. This is the last callback: `connection` is released when it returns, unless the
+	 * owner holds a reference. An accepted connection that never was open ends without this
+	 * callback. May be NULL. */
 	void (*closed)(struct rpc_connection *connection, int status);
 };
 
@@ -48,49 +51,50 @@ struct rpc_handlers {
 
 /* Starts the thread, named `name`, with all signals blocked. */
 int rpc_loop_start(const char *name, struct rpc_loop **out);
-/* Closes everything on it, runs the callbacks, ends the thread. Not from the loop's own thread. */
+/* Closes everything on the loop, runs the callbacks, and ends the thread. Not from the loop's own
+ * thread. */
 void rpc_loop_stop(struct rpc_loop *loop);
-/* Runs `run(argument)` on the loop's thread soon; in order. */
+/* Runs `run(argument)` on the loop's thread soon. Posts run in order. */
 int rpc_loop_post(struct rpc_loop *loop, void (*run)(void *argument), void *argument);
-/* Runs it once after `delay_ms`, on the loop's thread. Timers cannot be cancelled: let the argument
- * outlive it. Timers still pending when the loop stops do not run. */
+/* Runs `run(argument)` once on the loop's thread, after `delay_ms`. Timers cannot be cancelled, so
+ * the argument must outlive the timer. Timers that are pending when the loop stops do not run. */
 int rpc_loop_timer(struct rpc_loop *loop, uint32_t delay_ms, void (*run)(void *argument),
 		   void *argument);
-/* Calls `ready(argument)` on the loop's thread whenever `fd` is readable, until rpc_loop_unwatch(),
- * which must be called on the loop's thread. */
+/* Calls `ready(argument)` on the loop's thread whenever `fd` is readable, until rpc_loop_unwatch().
+ * Call that one on the loop's thread. */
 int rpc_loop_watch(struct rpc_loop *loop, int fd, void (*ready)(void *argument), void *argument);
 void rpc_loop_unwatch(struct rpc_loop *loop, int fd);
 
 /* ---- Connections */
 
-/* Who may come in. `find` tells the key of an identity that a stranger claims, or false; it is asked
- * when a handshake begins and again just before `opened`, on the loop's thread, and must not block. Who
- * has come in stays when the key vanishes: its connections are the owner's to close. */
+/* The keys that may come in. `find` gives the key of an identity that a stranger claims, or returns
+ * false. It runs on the loop's thread when a handshake begins, and again just before `opened`, and
+ * must not block. A connection stays open when its key vanishes later; the owner must close it. */
 struct rpc_keyring {
 	bool (*find)(void *context, const char *identity, uint8_t secret[KEY_BYTES]);
 	void *context;
 };
 
 /*
- * Listens on HOST:PORT (port 0: any). A stranger that proves a key of the ring is let in; the ring's
- * context must live until the listener is closed. `context` becomes each connection's. Errors, with a
- * sentence: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EINVAL (address).
+ * Listens on HOST:PORT (port 0: any), and lets in strangers that prove a key of the ring. The
+ * ring's context must live until the listener is closed. `context` becomes each connection's.
+ * Errors, with a sentence: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EINVAL (address).
  */
 int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyring *keyring,
 	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out);
 /* HOST:PORT with the real port. */
 const char *rpc_listener_address(const struct rpc_listener *listener);
-/* Stops listening; open connections live on, those in their handshake are dropped. When it returns, no
- * other will be opened. Waits for the loop's thread: hold no lock that a handler takes. Before
- * rpc_loop_stop(), which closes the listeners left. */
+/* Stops listening. Open connections live on; those in their handshake are dropped. When it returns,
+ * no other will be opened. It waits for the loop's thread, so hold no lock that a handler takes.
+ * Call it before rpc_loop_stop(), which closes the remaining listeners. */
 void rpc_listener_close(struct rpc_listener *listener);
 
-/* Starts connecting; `opened` or `closed` follows. The name is resolved here: may block for DNS. The
- * caller gets a reference of its own in `*out`. */
+/* Starts connecting; `opened` or `closed` follows. It resolves the name, so it may block for DNS.
+ * The caller gets a reference of its own in `*out`. */
 int rpc_connect(struct rpc_loop *loop, const char *host, uint16_t port, const struct key *key,
 		const struct rpc_handlers *handlers, void *context, struct rpc_connection **out);
-/* Closes: `closed` follows on the loop's thread with status 0 unless it has run. What was sent before
- * still goes out, if the peer takes it within a second. */
+/* Closes the connection. `closed` follows on the loop's thread, with status 0, unless it has run.
+ * What was sent before still goes out, if the peer takes it within a second. */
 void rpc_connection_close(struct rpc_connection *connection);
 /* References keep the struct alive, not the connection open. */
 void rpc_connection_ref(struct rpc_connection *connection);
@@ -100,12 +104,12 @@ void *rpc_connection_context(const struct rpc_connection *connection);
 void rpc_connection_set_context(struct rpc_connection *connection, void *context);
 /* "HOST:PORT" of the other end. */
 const char *rpc_connection_peer(const struct rpc_connection *connection);
-/* The principal: the identity of the key that the peer proved. */
+/* The peer's principal, that is, the identity of the key that it proved. */
 const char *rpc_connection_identity(const struct rpc_connection *connection);
 
 /* ---- Calls */
 
-/* What identifies a call beside its request. */
+/* Fields that go with a call, beside its request. */
 struct rpc_envelope {
 	uint64_t request_id; /* 0: the connection picks one, from 2^63 up */
 	uint64_t session;
@@ -115,38 +119,41 @@ struct rpc_envelope {
 };
 
 /*
- * Sends a request. `done` runs exactly once, on the loop's thread: with the frame that answered
- * (valid until it returns), or with NULL and a status: -ETIMEDOUT at the deadline, -ECONNRESET when the
- * connection ended (the call may have been done), -ENOTCONN when it never was open.
- * Returns an error, with a sentence, without calling `done` when nothing was sent: -ENOTCONN or
- * -ECONNRESET (it has ended), -ETIMEDOUT (the deadline is past), -EEXIST (the request id waits for its
- * reply already), -EMSGSIZE. Before `opened`, requests are kept and go out when it is.
+ * Sends a request. Before `opened`, requests are kept, and go out then.
+ *
+ * `done` runs exactly once, on the loop's thread. It gets the frame that answered (valid until it
+ * returns), or NULL and a status: -ETIMEDOUT: the deadline has passed; -ECONNRESET: the connection
+ * ended, and the call may have been carried out; -ENOTCONN: the connection never was open.
+ *
+ * If nothing was sent, rpc_send() returns an error, with a sentence, and does not call `done`:
+ * -ENOTCONN or -ECONNRESET (the connection has ended), -ETIMEDOUT (the deadline is past), -EEXIST
+ * (a call with this request id still waits for its reply), -EMSGSIZE.
  */
 typedef void rpc_done(void *argument, const Afar__Frame *reply, int status);
 int rpc_send(struct rpc_connection *connection, const struct rpc_envelope *envelope,
 	     Afar__Request *request, rpc_done *done, void *argument);
 
 /*
- * The same, waiting for it: not on the loop's thread. Returns the reply's status (negative, and its
- * sentence becomes the thread's last error) or the failure; on 0 `*reply` is the caller's, to be freed
- * with afar__frame__free_unpacked(). `reply` may be NULL.
+ * Like rpc_send(), and waits for the reply. Not on the loop's thread. Returns the failure, or the
+ * reply's status; if that is negative, its sentence becomes the thread's last error. On 0 `*reply`
+ * is the caller's; free it with afar__frame__free_unpacked(). `reply` may be NULL.
  */
 int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envelope,
 	     Afar__Request *request, Afar__Frame **reply);
 
-/* Answers a request; `call` is gone afterwards. `incarnation`: the answering daemon's. Does nothing
- * when the connection has gone meanwhile. */
+/* Answers a request, and frees `call`. `incarnation`: the answering daemon's. Does nothing else if
+ * the connection has ended meanwhile. */
 void rpc_reply(struct rpc_call *call, uint64_t incarnation, Afar__Reply *reply);
-/* Answers with a status and, if it is negative, with the calling thread's last sentence. */
+/* Answers with a status and, if that is negative, with the calling thread's last sentence. */
 void rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
-/* The connection it came on; valid until the call is answered. */
+/* The connection that the request came on; valid until the call is answered. */
 struct rpc_connection *rpc_call_connection(const struct rpc_call *call);
 
 /* ---- Frames, for the connection and for the fuzzer */
 
 /*
- * Decodes one frame of `length` bytes (without the length word). 0, or with a sentence: -AFAR_EVERSION
- * (`*out` has the request id for the answer), -AFAR_EMALFORMED. Free `*out` with
+ * Decodes one frame of `length` bytes (without the length word). 0, or with a sentence:
+ * -AFAR_EVERSION (`*out` has the request id for the answer), -AFAR_EMALFORMED. Free `*out` with
  * afar__frame__free_unpacked().
  */
 int rpc_frame_decode(const uint8_t *bytes, size_t length, Afar__Frame **out);
