@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's core: requests, servers' answers and lost connections go in as events; replies, calls to
- * servers and closed connections come out through an environment. It knows neither sockets nor threads
- * nor the clock, so tests drive it by hand. One thread uses it: the writer's, in the real manager.
+ * The manager's core. Events go in: requests, servers' answers and lost connections. Replies, calls
+ * to servers and closed connections come out through an environment. The core knows neither sockets
+ * nor threads nor the clock, so tests drive it by hand. One thread uses it: in the real manager,
+ * the writer's.
  *
- * A run takes a batch of events. Each changes the tables and collects the changes of the store; one
- * commit makes all of them durable; only then are replies sent. If the commit fails, the tables are read
- * again from the store and the batch is answered with that error.
+ * A run takes a batch of events. Each event changes the tables and collects the changes of the
+ * store. One commit makes all of them durable, and only then are replies sent. If the commit fails,
+ * the tables are read again from the store, and the batch is answered with that error.
  *
- * What outlives a failed commit, because connections do: live servers, live sessions, reserve jobs.
+ * Live servers, live sessions and reserve jobs outlive a failed commit, because connections do.
  */
 #ifndef MANAGER_CORE_H
 #define MANAGER_CORE_H
@@ -26,31 +27,33 @@
 struct core;
 struct outgoing; /* a call to a server that has not been answered */
 
-/* A peer is the environment's connection: to the core a name for it, valid until it was forgotten. */
+/* A peer is a connection of the environment. The core uses it as a name only, until it has
+ * forgotten it. */
 struct core_environment {
 	void *context;
-	/* Nanoseconds of a monotonic clock. */
+	/* The time on a monotonic clock, in nanoseconds. */
 	uint64_t (*now)(void *context);
-	/* Answers a request; `call` is gone afterwards, `reply` stays the core's. */
+	/* Answers a request. `call` is gone afterwards; `reply` stays the core's. */
 	void (*answer)(void *context, void *call, Afar__Reply *reply);
-	/* Calls the server at `peer`. On 0 exactly one EVENT_ANSWER with `outgoing` follows, before the
-	 * peer's EVENT_GONE. */
+	/* Calls the server at `peer`. On 0 exactly one EVENT_ANSWER with `outgoing` follows, before
+	 * the peer's EVENT_GONE. */
 	int (*call)(void *context, void *peer, uint64_t deadline, Afar__Request *request,
 		    struct outgoing *outgoing);
-	/* The principal whose key the peer proved; NULL: its key was revoked since. */
+	/* The principal whose key the peer proved; NULL: the key was revoked since. */
 	const char *(*principal)(void *context, void *peer);
 	/* Closes a connection; EVENT_GONE follows. */
 	void (*close_peer)(void *context, void *peer);
-	/* Closes all connections of a principal whose key was revoked; from now on they have none. */
+	/* Closes all connections of a principal whose key was revoked. From now on they have no
+	 * principal. */
 	void (*close_principal)(void *context, const char *principal);
-	/* The core is done with a peer that is gone. */
+	/* Called when the core is done with a peer that is gone. */
 	void (*forget_peer)(void *context, void *peer);
 };
 
 enum event_kind {
-	EVENT_REQUEST, /* `peer` asks                                                       */
+	EVENT_REQUEST, /* `peer` asks */
 	EVENT_ANSWER,  /* `outgoing` was answered: `answer`, or NULL and a negative `status` */
-	EVENT_GONE,    /* the connection of `peer` is lost; its last event                  */
+	EVENT_GONE,    /* the connection of `peer` is lost; its last event */
 };
 
 struct event {
@@ -63,10 +66,10 @@ struct event {
 	uint64_t request_id;
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
-	uint64_t
-		answer_by; /* before that: who waits for a server is told so in time; 0: not taken yet */
-	uint64_t
-		looked_until; /* a Status waits so long for what others have counted; 0: not asked yet */
+	/* Before the deadline: a client that waits for a server hears by then which. 0: not set yet. */
+	uint64_t answer_by;
+	/* How long a Status waits for the counts of others; 0: they were not asked yet. */
+	uint64_t looked_until;
 	Afar__Request *request;
 	Afar__Reply *reply; /* in the making */
 	uint32_t outcome_kind;
@@ -77,7 +80,7 @@ struct event {
 	int status;
 };
 
-/* NULL: no memory. `request` and `answer` become the event's. */
+/* Takes `request` and `answer` over when they are set. NULL: no memory. */
 struct event *event_new(enum event_kind kind, void *peer);
 void event_free(struct event *event);
 
@@ -87,16 +90,16 @@ struct core_options {
 	uint64_t incarnation; /* of the manager */
 };
 
-/* Loads the tables. Does not own the metastore. Errors as store_load(). */
+/* Loads the tables. Does not own the metastore. Errors: those of store_load(). */
 int core_open(struct metastore *metastore, const struct core_environment *environment,
 	      const struct core_options *options, struct core **out);
-/* All peers are gone and all calls to servers answered. */
+/* All peers must be gone, and all calls to servers answered. */
 void core_close(struct core *core);
 
-/* Takes the events of the list over, does what they ask and what is due by the clock. */
+/* Takes the events of the list over, and does what they ask and what is due by the clock. */
 void core_run(struct core *core, struct cds_list_head *events);
 
-/* When core_run() is needed next though no event came; UINT64_MAX: never, 0: now. */
+/* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */
 uint64_t core_next_run(struct core *core);
 
 #endif

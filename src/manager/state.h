@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's tables in memory: principals, namespaces, servers, extents, regions, sessions, as the
- * metastore has them, linked to each other. Owned by the core, used on the writer thread alone. Functions here keep
- * the links and the accounting right; they store nothing: who changes a thing also puts its record.
+ * The manager's tables in memory: principals, namespaces, servers, extents, regions, sessions, as
+ * the metastore has them, linked to each other. The core owns them; only the writer thread uses
+ * them. Functions here keep the links and the accounting right. They store nothing: a caller that
+ * changes something also puts its record.
  *
- * When a commit fails the tables are dropped and read again, so nothing here may be the only place of
- * something that is not stored. What lives with connections is in `struct live_server` and
- * `struct live_session` (core.h), to which `live` points.
+ * When a commit fails, the tables are dropped and read again. So nothing that is not stored may
+ * live here alone. State that lives as long as a connection is in `struct live_server` and `struct
+ * live_session` (core.h), which `live` points to.
  */
 #ifndef MANAGER_STATE_H
 #define MANAGER_STATE_H
@@ -24,7 +25,7 @@
 #define STATE_LANES_MAX	   64U /* of a server */
 #define STATE_CLUSTER_MAX  32
 
-/* Addresses of a namespace's regions but the first, which has all below to itself. */
+/* Regions have addresses from here on, except the first region: it has all below to itself. */
 #define STATE_SECOND_ADDRESS ((uint64_t)1 << 56)
 
 struct live_server;
@@ -36,7 +37,7 @@ struct state {
 	uint64_t next_server;
 	uint64_t next_generation;
 	uint64_t next_principal;
-	bool is_old; /* while it is loaded: the store has an older format */
+	bool is_old; /* set while loading: the store has an older format */
 
 	struct cds_list_head principals; /* struct principal */
 	size_t nr_principals;
@@ -80,16 +81,17 @@ struct state {
  *   TOLD       FENCED              released() in servers.c: the answer; a new incarnation
  *              DRAINING            the connection was lost, or the server refused: told again
  *
- * No clock moves an extent. What a server granted to a reservation that failed is in no table: it is
- * given back by a call of its own, or when the server joins again.
+ * No clock moves an extent. Extents that a server granted to a reservation that failed are in no
+ * table: they are given back by a call of their own, or when the server joins again.
  *
- * Before an extent drains nobody's region may use it: a freed region (is_freed) keeps its chunks while a
- * session has it open, and a session that ended (is_ending) keeps its regions open until each server in
- * its fences has answered SessionEnd or has ended: session_fenced(), which drops what no fence holds.
+ * An extent may begin to drain only when no region uses it. Two rules keep memory in use until it
+ * is safe. A freed region (is_freed) keeps its chunks while a session has it open. A session that
+ * ended (is_ending) keeps its regions open until each server in its fences has answered SessionEnd
+ * or has ended; session_fenced() then drops what no fence holds any more.
  */
 enum extent_state { EXTENT_GRANTED, EXTENT_DRAINING, EXTENT_TOLD, EXTENT_FENCED };
 
-/* Somebody whose key an operator added. Those of the key files are in the keyring alone. */
+/* A principal whose key an operator added. Keys of the key files are in the keyring alone. */
 struct principal {
 	struct cds_list_head node;
 	uint64_t number;
@@ -98,8 +100,9 @@ struct principal {
 	uint8_t secret[KEY_BYTES];
 };
 
-/* What another than the owner may do with a namespace; not 0. */
+/* The rights of another than the owner on a namespace; not 0. */
 struct grant {
+	/* It joins with this one's key; empty: of an old store. */
 	char principal[KEY_IDENTITY_MAX + 1];
 	uint32_t rights; /* RIGHT_… of rpc/capability.h */
 };
@@ -117,17 +120,17 @@ struct namespace
 	uint64_t stripe_bytes;
 	uint64_t next_address;
 	bool has_had_first;
-	bool is_deleted; /* gone for users; waits for sessions to be fenced */
+	bool is_deleted; /* gone for users; waits until sessions are fenced */
 
 	struct cds_list_head regions; /* by address; live ones */
-	struct cds_list_head freed;   /* freed ones that somebody has open */
+	struct cds_list_head freed;   /* freed ones that a session has open */
 	struct cds_list_head extents;
 	void *regions_by_name;
 	void *regions_by_address;
 	uint64_t reserved_bytes;  /* of its extents */
 	uint64_t allocated_bytes; /* of its extents, in chunks */
 	uint64_t nr_regions;	  /* live ones */
-	uint64_t turn;		  /* of the servers, for placement */
+	uint64_t turn;		  /* whose turn it is among the servers: for placement */
 };
 
 struct lane {
@@ -139,7 +142,7 @@ struct server {
 	struct cds_list_head node;
 	uint64_t number;
 	char *name;
-	char principal[KEY_IDENTITY_MAX + 1]; /* whose key it joins with; empty: of an old store */
+	char principal[KEY_IDENTITY_MAX + 1]; /* its owner; empty: of an old store, nobody's */
 	uint64_t incarnation;
 	char *control_address;
 	struct lane *lanes;
@@ -147,7 +150,7 @@ struct server {
 	uint64_t capacity_bytes;
 
 	struct cds_list_head extents;
-	uint64_t granted_bytes;	  /* of its extents, those being released included */
+	uint64_t granted_bytes;	  /* of its extents, including those being released */
 	uint64_t releasing_bytes; /* of these, those being released */
 	struct live_server *live; /* NULL: not connected since the manager started */
 	size_t access;		  /* scratch, while accesses are made */
@@ -160,7 +163,7 @@ struct removal {
 	uint64_t incarnation;
 };
 
-/* Exists as long as its server's incarnation and nobody released it. */
+/* Exists until it is released, or its server's incarnation ends. */
 struct extent {
 	struct cds_list_head server_node;
 	struct cds_list_head namespace_node;
@@ -199,7 +202,7 @@ struct region {
 	uint64_t length;
 	char *name;
 	uint64_t stripe_bytes;
-	bool has_nic_atomics; /* else the servers' processors do its atomics */
+	bool has_nic_atomics; /* NICs carry out its atomics; false: the servers' processors do */
 	bool is_freed;
 	bool is_lost;
 	bool is_sealed;	    /* in sealed extents, with sums behind each chunk */
@@ -220,7 +223,7 @@ struct reference {
 	uint64_t count;
 };
 
-/* What a request did: enough to answer it again. */
+/* The result of a request: enough to answer it again. */
 enum outcome_kind {
 	OUTCOME_NONE,	   /* nothing to tell                  */
 	OUTCOME_NAMESPACE, /* the number of a namespace        */
@@ -236,7 +239,7 @@ struct outcome {
 	uint64_t value;
 };
 
-/* A server that has not said yet that it closed the ending session's data connections. */
+/* A server that has not yet said that it closed the ending session's data connections. */
 struct fence {
 	uint64_t server;
 	uint64_t incarnation;
@@ -252,7 +255,7 @@ struct session {
 	bool is_ending;
 	struct fence *fences;
 	size_t nr_fences;
-	uint64_t *namespaces; /* numbers of those that it was given access to: it may have keys */
+	uint64_t *namespaces; /* numbers of those that it had access to: it may have keys */
 	size_t nr_namespaces;
 	struct cds_list_head references;
 	void *references_by_generation;
@@ -264,12 +267,12 @@ struct session {
 	struct live_session *live;
 };
 
-/* All functions that can fail return -ENOMEM or what they say; then nothing is linked. */
+/* A function that can fail returns -ENOMEM, or the errors that it names; nothing is linked then. */
 
 struct state *state_open(void);
 void state_close(struct state *state);
 
-/* Links a new principal; takes it over. -EEXIST. */
+/* Links a new principal, and takes it over. -EEXIST. */
 int state_add_principal(struct state *state, struct principal *principal);
 struct principal *state_principal(const struct state *state, uint64_t number);
 struct principal *state_principal_named(const struct state *state, const char *name);
@@ -284,19 +287,19 @@ struct namespace *state_namespace(const struct state *state, uint64_t number);
 struct namespace *state_namespace_named(const struct state *state, const char *name);
 /* Takes its name away. */
 void state_delete_namespace(struct state *state, struct namespace *ns);
-/* Unlinks and frees it; it has no regions or extents. */
+/* Unlinks and frees it. It must have no regions or extents. */
 void state_remove_namespace(struct state *state, struct namespace *ns);
-/* A namespace with its lists empty; NULL: no memory. */
+/* A namespace with empty lists; NULL: no memory. */
 struct namespace *namespace_new(const char *name, const char *owner);
-/* What was granted to a principal: 0 for nothing. */
+/* The rights that a principal was granted; 0: none. */
 uint32_t namespace_granted(const struct namespace *ns, const char *principal);
-/* Replaces it; 0 takes it away, which cannot fail. */
+/* Replaces a principal's rights. 0 takes them away, which cannot fail. */
 int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights);
 void namespace_free(struct namespace *ns);
 
 int state_add_server(struct state *state, struct server *server);
 struct server *state_server(const struct state *state, uint64_t number);
-/* Unlinks and frees it; it has no extents. */
+/* Unlinks and frees it. It must have no extents. */
 void state_remove_server(struct state *state, struct server *server);
 struct server *server_new(void);
 void server_free(struct server *server);
@@ -305,54 +308,56 @@ int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation
 		      struct removal **out);
 bool state_is_removed(const struct state *state, uint64_t incarnation);
 
-/* Makes and links an extent of `server`; `ns` is NULL for one that is being released. -EEXIST. */
+/* Makes and links an extent of `server`. `ns` is NULL for an extent that is being released.
+ * -EEXIST. */
 int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
 		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
 		     uint64_t length, struct extent **out);
 struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
 			    uint64_t number);
-/* Takes it from its namespace; no region uses it. */
+/* Takes the extent from its namespace. No region may use it. */
 void state_release_extent(struct extent *extent);
-/* Unlinks and frees it; regions that use it become lost. */
+/* Unlinks and frees it. Regions that use it become lost. */
 void state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
-/* Asserts that the table above allows it. */
+/* Asserts that the table above allows the move. */
 void state_move_extent(struct extent *extent, enum extent_state to);
-/* DRAINING or TOLD. */
+/* True in DRAINING and TOLD. */
 bool extent_is_releasing(const struct extent *extent);
 
-/* Links a region whose chunks are taken already; takes it over. -EEXIST. */
+/* Links a region, and takes it over. Its chunks must be taken already. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
-/* How much of its extent a chunk takes, with the sums behind it if there are any. */
+/* How many bytes of its extent a chunk takes, including the sums behind it, if there are any. */
 uint64_t chunk_span(const struct region *region, const struct chunk *chunk);
-/* Gives its chunks back and puts it into sealed extents: `groups` and `chunks`, which it takes over, and which
- * are taken and counted already. -ENOMEM: half of it may be done. */
+/* Gives the region's chunks back and puts it into sealed extents: `groups` and `chunks`, which it
+ * takes over. Those chunks must be taken and counted already. -ENOMEM: half of it may be done. */
 int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
 		      struct chunk *chunks, size_t nr_chunks);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
-/* The first live region above `address`, NULL if there is none. */
+/* The first live region above `address`; NULL: there is none. */
 struct region *namespace_region_above(const struct namespace *ns, uint64_t address);
 /* Takes its name and address away. */
 void state_free_region(struct region *region);
-/* Gives its chunks back, unlinks and frees it; nobody has it open. -ENOMEM: half of it may be done. */
+/* Gives its chunks back, unlinks and frees it. Nobody may have it open. -ENOMEM: half of it may be
+ * done. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
-/* Sessions, not ending ones, that have it open. */
+/* Counts the sessions that have it open, without ending ones. */
 uint32_t region_nr_references(const struct region *region);
 
 int state_add_session(struct state *state, struct session *session);
 struct session *state_session(const struct state *state, uint64_t number);
-/* To the list of those that wait for servers. */
+/* Moves it to the list of sessions that wait for servers. */
 void state_end_session(struct state *state, struct session *session);
-/* Unlinks and frees it; it has no references. */
+/* Unlinks and frees it. It must have no references. */
 void state_remove_session(struct state *state, struct session *session);
 struct session *session_new(const char *client, const char *principal);
 void session_free(struct session *session);
-/* Whether it was given access to a namespace. */
+/* Whether the session was given access to a namespace. */
 bool session_has_used(const struct session *session, uint64_t ns);
-/* Notes that; forgets those that are gone. */
+/* Notes that it was given access; forgets namespaces that are gone. */
 int session_use(const struct state *state, struct session *session, uint64_t ns);
 
 int state_add_reference(struct session *session, struct region *region, uint64_t count,
