@@ -1,44 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Afar: other machines' memory, set up ahead and then read and written one-sided.
+ * Afar: other machines' memory, set up in advance and then read and written one-sided.
  *
- * Two kinds of functions:
+ * Functions are of two kinds:
  *
- *  - Control path (sessions, namespaces, reserve, alloc, open, map, connect): may block, allocate and
- *    talk to the manager and to servers. Each is bounded by the session's timeout.
+ *  - Control path (sessions, namespaces, reserve, alloc, open, map, connect): may block, allocate
+ *    and talk to the manager and to servers. The session's timeout bounds each call.
  *  - Data path (afar_mapping_read/_write, afar_region_pread/…, afar_queue_*): one-sided transfers
- *    between local memory and the servers' memory. No server program, copy, lock shared with other
- *    queues, or allocation is in the way.
+ *    between local memory and the servers' memory. They involve no server program, no copy, no
+ *    allocation, and no lock shared with other queues.
  *
- * Threads: sessions, namespaces, regions, mappings and buffers may be used by any number of threads
- * at once. A queue belongs to one thread at a time; use several queues for several threads.
+ * Threads: any number of threads may use sessions, namespaces, regions, mappings and buffers at
+ * once. A queue belongs to one thread at a time; use several queues for several threads.
  *
- * Errors: 0 or a count, or a negative code (see afar/error.h); afar_last_error() has the details in
- * one line. Any function may return -EINVAL for a null, closed or unmapped handle (double close,
- * free or unmap included), -ENOMEM, and -AFAR_EFORKED in a child of the process that opened the
- * session. Control-path functions may also return -AFAR_EMANAGER or -AFAR_ESERVER when a peer cannot
- * be reached, -ETIMEDOUT when it did not answer in time (outcome unknown; the library has retried
- * under the same request id, so a call is never done twice), and -AFAR_ESESSION when the manager
- * ended the session. -EACCES, with a sentence that says who could help, answers what the session's
- * principal has no right to. Below, only further errors are listed.
+ * Errors: functions return 0 or a count, or a negative code (see afar/error.h). afar_last_error()
+ * has the details in one line. Comments below list only errors beyond these:
  *
- * Rights: a principal is whom a key names. The one that creates a namespace owns it and may do everything
- * with it; so may operators, whose keys are in the manager's own key file. Others may do what the owner
- * grants them: AFAR_RIGHT_READ to open, list and read its regions, AFAR_RIGHT_WRITE to write, make and
- * free them, too. Of other namespaces they see nothing. Reserving and releasing memory, granting and
- * deleting stay with owner and operators.
+ *  - Any function may return -EINVAL for a null, closed or unmapped handle (double close, free or
+ *    unmap included), -ENOMEM, and -AFAR_EFORKED in a child of the process that opened the session.
+ *  - Control-path functions may also return: -AFAR_EMANAGER or -AFAR_ESERVER: a peer cannot be
+ *    reached; -ETIMEDOUT: it did not answer in time, and the outcome is unknown; -AFAR_ESESSION:
+ *    the manager ended the session. The library retries under the same request id, so a call is
+ *    never carried out twice.
+ *  - -EACCES: the session's principal has no right to this. The sentence says who could help.
  *
- * Sizes: a struct that begins with `size` may grow at its end in later releases. The library takes the
- * size of an older release, and that of a newer one as long as what it does not know is zero; what it
- * fills in, it fills in as far as the size goes. Other sizes are answered with -EINVAL.
+ * Rights: a key names a principal. The principal that creates a namespace owns it and may do
+ * everything with it. So may operators, whose keys are in the manager's own key file. Others may do
+ * what the owner grants them: AFAR_RIGHT_READ to open, list and read its regions; AFAR_RIGHT_WRITE
+ * to write, make and free them, too. They see nothing of other namespaces. Only owner and operators
+ * reserve and release memory, grant, and delete.
  *
- * Memory model: operations are unordered among each other, except behind AFAR_OP_AFTER. Overlapping
- * concurrent accesses tear at byte granularity. A completed write is seen by every later operation on the
- * same path; on all paths after AFAR_OP_FLUSH. More, with examples: docs/memory-model.md.
+ * Sizes: a struct that begins with `size` may grow at its end in later releases. The library
+ * accepts the size of an older release. It accepts a newer one's if all that it does not know is
+ * zero. It fills a struct in as far as the size goes. Other sizes are -EINVAL.
  *
- * The model — reserve, alloc and map ahead, then read and write without any set-up — is that of
- * RStore (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH
- * Zürich 2016, chapter 6, Table 6.1).
+ * Memory model: operations are not ordered among each other, except by AFAR_OP_AFTER. Overlapping
+ * concurrent accesses tear at byte granularity. Every later operation on the same path sees a
+ * completed write; operations on all paths see it after AFAR_OP_FLUSH. More, with examples:
+ * docs/memory-model.md.
+ *
+ * The model, to reserve, alloc and map in advance and then to read and write without any set-up, is
+ * that of RStore (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance
+ * I/O", ETH Zürich 2016, chapter 6, Table 6.1).
  */
 #ifndef AFAR_AFAR_H
 #define AFAR_AFAR_H
@@ -53,136 +56,141 @@
 extern "C" {
 #endif
 
-struct afar_session;   /* an authenticated relation to one cluster                    */
-struct afar_namespace; /* a named, flat, 64-bit address space with a policy           */
-struct afar_region;    /* an allocated segment <address, length> of a namespace       */
-struct afar_mapping;   /* local, transfer-ready memory bound to a range of a region   */
-struct afar_buffer;    /* local memory registered for transfers                       */
-struct afar_queue;     /* where a thread submits operations and reaps completions     */
-struct afar_target;    /* what an operation reads or writes: a region                 */
+struct afar_session;   /* an authenticated relation to one cluster */
+struct afar_namespace; /* a named, flat, 64-bit address space with a policy */
+struct afar_region;    /* an allocated segment <address, length> of a namespace */
+struct afar_mapping;   /* local, transfer-ready memory bound to a range of a region */
+struct afar_buffer;    /* local memory registered for transfers */
+struct afar_queue;     /* a thread submits operations and reaps completions here */
+struct afar_target;    /* operations read or write it: a region */
 
-/* ---- Sessions --------------------------------------------------------------------------------- */
+/* ---- Sessions -------------------------------------------------------------------------------- */
 
 struct afar_session_options {
 	size_t size;	      /* sizeof(struct afar_session_options)                              */
 	const char *key_file; /* NULL: the URI's "key", else $AFAR_KEY, else the default place    */
 	uint32_t timeout_ms;  /* for every call and operation; 0: 30 000                          */
-	/* How long a wait spins before it sleeps, beside 1 ns for each byte in flight, up to 1 ms.
-	 * 0: 50; ~0: never spin. */
+	/* Microseconds that a wait spins before it sleeps. A wait also spins 1 ns for each byte in
+	 * flight, up to 1 ms. 0: 50; ~0: never spin. */
 	uint32_t spin_us;
 	uint64_t cache_bytes; /* mapping memory kept for reuse after unmap; 0: an eighth of RAM   */
-	/* The only transport to reach servers over: "local", "tcp", "verbs". NULL: $AFAR_PATH, else whichever of each
-	 * server's is the best that works. */
+	/* The only transport to reach servers over: "local", "tcp", "verbs". NULL: $AFAR_PATH; if
+	 * that is not set, the best that works for each server. */
 	const char *path;
-	/* Plain memory that stays registered after transfers of more than 64 KiB, where a transport wants memory
-	 * registered; found again as long as nobody frees or maps it anew. 0: none, registered buffers are better. */
+	/* Bytes of plain memory that may stay registered after transfers of more than 64 KiB, on
+	 * transports that need registered memory. A registration is found again as long as nobody
+	 * frees the memory or maps it anew. 0: none; registered buffers are better. */
 	uint64_t registration_bytes;
-	/* Congestion control of what is sent over tcp: the name of one of the system's, "system" for what that gives, or "auto":
-	 * the system's too, but cubic, else reno, where that is a bbr and the server is on this machine. NULL:
-	 * $AFAR_CONGESTION, else "auto". */
+	/* Congestion control for sending over tcp: a name that the system knows; "system": the
+	 * system's default; "auto": that too, but cubic (or else reno) if the default is a bbr and
+	 * the server is on this machine. NULL: $AFAR_CONGESTION; if that is not set, "auto". */
 	const char *congestion;
 };
 
 /*
  * Opens a session with the cluster whose manager is at `uri`: "afar://HOST[:PORT][?key=FILE]"; the
- * port is 7411 by default. NULL means $AFAR_CLUSTER, else the cluster started in ./afar-data by
- * `afar up`, else afar://127.0.0.1. `options` may be NULL. The session is the caller's until
- * afar_session_close(). Starts one thread, which sleeps but for connection events, with all signals
- * blocked.
- * Errors: -EINVAL (malformed URI; a congestion control that is not to be had here), -ENOENT, -EACCES or
- * -EPERM (key file: none, not readable, usable by others), -AFAR_EAUTH (wrong key), -AFAR_EVERSION,
- * -AFAR_EMANAGER (nobody answers there).
+ * port is 7411 by default. NULL means $AFAR_CLUSTER; if that is not set, the cluster that `afar up`
+ * started in ./afar-data; if there is none, afar://127.0.0.1. `options` may be NULL. The session is
+ * the caller's until afar_session_close(). It starts one thread, with all signals blocked, which
+ * sleeps except for connection events.
+ * Errors: -EINVAL (malformed URI; a congestion control that is not available here), -ENOENT, -EACCES
+ * or -EPERM (key file: there is none, it cannot be read, others may use it), -AFAR_EAUTH (wrong key),
+ * -AFAR_EVERSION, -AFAR_EMANAGER (nobody answers there).
  */
 int afar_session_open(const char *uri, const struct afar_session_options *options,
 		      struct afar_session **out);
 
 /*
- * Closes the session; the manager drops what references it still held. -EBUSY while namespaces,
- * regions, mappings, buffers or queues of it are open: nothing is closed then.
+ * Closes the session; the manager drops the references that it still held. -EBUSY, and nothing is
+ * closed: namespaces, regions, mappings, buffers or queues of the session are open.
  */
 int afar_session_close(struct afar_session *session);
 
 /*
- * The cluster as the manager sees it, as one JSON object in `*json` (free() it): servers, their
- * capacity and use, their lanes and which of them this session takes ("is_chosen"), namespaces, sessions. The same text as `afar status --json`. Of namespaces and
- * sessions it has those that the session's principal may see: operators all, others the namespaces
- * they have rights on and their own sessions. "principal" is the session's own.
+ * Describes the cluster as the manager sees it, as one JSON object in `*json` (free() it): servers,
+ * their capacity and use, their lanes and which of them this session takes ("is_chosen"),
+ * namespaces, sessions. It is the text of `afar status --json`. Operators see all namespaces and
+ * sessions; others see the namespaces they have rights on, and their own sessions. "principal" is
+ * the session's own.
  */
 int afar_session_status(struct afar_session *session, char **json);
 
 struct afar_session_stat {
 	size_t size; /* sizeof(struct afar_session_stat), set by the caller */
-	/* Memory of mappings, and of buffers of 2 MiB and more, that ended, kept for the next. */
+	/* Memory of ended mappings, and of ended buffers of 2 MiB and more, kept for the next
+	 * ones. */
 	uint64_t cached_bytes;
 	uint64_t cached_bytes_max; /* options.cache_bytes                    */
-	uint64_t nr_cache_hits;	   /* that were made of it, since it began   */
-	uint64_t nr_cache_misses;  /* that were populated                    */
+	uint64_t nr_cache_hits;	   /* made of it, since the session began */
+	uint64_t nr_cache_misses;  /* populated anew */
 	uint64_t huge_bytes;	   /* of all the process's memory: on huge pages */
-	/* Memory registered with transports that want it: buffers, mappings, what queues need themselves, plain memory. */
-	uint64_t nr_registrations; /* made since the session began           */
-	uint64_t registered_bytes; /* now                                    */
+	/* Memory registered with transports that need it: buffers, mappings, queues' own memory,
+	 * plain memory. */
+	uint64_t nr_registrations; /* made since the session began */
+	uint64_t registered_bytes; /* now */
 	uint64_t nr_bounced; /* transfers copied part by part, because registering was refused */
 	/* Plain memory that stays registered, see options.registration_bytes. */
 	uint64_t kept_bytes;
 	uint64_t kept_bytes_max;
 	uint64_t nr_kept;
 	uint64_t nr_kept_max;
-	uint64_t nr_kept_hits;	  /* transfers' pieces that were found       */
-	uint64_t nr_kept_misses;  /* … that were registered                  */
-	uint64_t nr_kept_evicted; /* that went for want of room              */
+	uint64_t nr_kept_hits;	  /* pieces of transfers that were found */
+	uint64_t nr_kept_misses;  /* … that had to be registered */
+	uint64_t nr_kept_evicted; /* registrations dropped for want of room */
 	uint64_t nr_kept_changed; /* … because their memory was unmapped, moved or dropped */
 	/* Connections to servers' memory, one for each queue, namespace and server. */
 	uint32_t nr_paths;
-	uint32_t
-		nr_unused_paths_max; /* of a queue: kept though no region is open that wants them */
-	uint32_t nr_blocking_queues; /* made for blocking calls              */
+	uint32_t nr_unused_paths_max; /* per queue: kept although no open region needs them */
+	uint32_t nr_blocking_queues;  /* made for blocking calls */
 	uint32_t nr_blocking_queues_max;
 };
 
 /*
- * What the session keeps so that it need not be made again, up to which limits, and how often that has helped.
- * While a program uses buffers and mappings that it has, nr_registrations stands still. Does not block for others, but
- * has the kernel walk the process's page tables for `huge_bytes`, at most once a second: not for the data path.
+ * Reports how much the session keeps for reuse, up to which limits, and how often that has helped.
+ * While a program uses buffers and mappings that it has, nr_registrations stands still. It does not
+ * wait for others. For `huge_bytes` the kernel walks the process's page tables, at most once a
+ * second: do not call it on the data path.
  * Errors: -EINVAL (no session, `out` is null or its `size` was not set), -AFAR_EFORKED.
  */
 int afar_session_stat(struct afar_session *session, struct afar_session_stat *out);
 
-/* ---- Keys: the cluster's principals ----------------------------------------------------------- */
+/* ---- Keys: the cluster's principals ---------------------------------------------------------- */
 
-#define AFAR_PRINCIPAL_MAX 32 /* bytes of a principal's name, without the final 0        */
+#define AFAR_PRINCIPAL_MAX 32 /* bytes of a principal's name, without the final 0 */
 #define AFAR_KEY_HEX_MAX   65 /* bytes of a key's secret: 64 hex digits and the final 0 */
 
-#define AFAR_KEY_SERVER	  0x1U /* a server's: joins the cluster with it, and does nothing else */
-#define AFAR_KEY_OPERATOR 0x2U /* from the manager's own key file: may do everything           */
+#define AFAR_KEY_SERVER	  0x1U /* a server's key: joins the cluster, and does nothing else */
+#define AFAR_KEY_OPERATOR 0x2U /* in the manager's own key file: may do everything */
 
 struct afar_key_stat {
 	size_t size; /* sizeof(struct afar_key_stat), set by the caller */
 	char name[AFAR_PRINCIPAL_MAX + 1];
-	uint32_t flags;	      /* AFAR_KEY_…                                  */
-	uint32_t nr_sessions; /* that it has open; of a server's key: servers */
+	uint32_t flags;	      /* AFAR_KEY_… */
+	uint32_t nr_sessions; /* open ones; of a server's key: servers */
 };
 
 /*
  * Makes a principal and its key; for operators only. `name` is 1 to AFAR_PRINCIPAL_MAX bytes of
- * [A-Za-z0-9._@-]. `flags` is 0 or AFAR_KEY_SERVER. `secret` gets 64 lower-case hex digits and a 0; the
- * cluster never shows them again. A key file is the line "NAME:SECRET" in a file of mode 0600.
+ * [A-Za-z0-9._@-]. `flags` is 0 or AFAR_KEY_SERVER. `secret` gets 64 lower-case hex digits and a 0;
+ * the cluster never shows them again. A key file is the line "NAME:SECRET" in a file of mode 0600.
  * Errors: -EEXIST, -EINVAL (name, flags).
  */
 int afar_key_add(struct afar_session *session, const char *name, unsigned flags,
 		 char secret[AFAR_KEY_HEX_MAX]);
 
 /*
- * Lists principals in order of name; for operators only: up to `max` entries after the name `after`
- * (NULL: from the first) into `out`, whose first entry's `size` the caller has set. Returns how many; 0
- * at the end.
+ * Lists principals in order of name; for operators only. Puts up to `max` entries after the name
+ * `after` (NULL: from the first) into `out`; the caller has set the first entry's `size`. Returns
+ * how many; 0 at the end.
  */
 int afar_key_list(struct afar_session *session, const char *after, struct afar_key_stat *out,
 		  unsigned max);
 
 /*
- * Ends a principal; for operators only. Its key lets nobody in any more; its sessions end, and no memory
- * of theirs is anybody else's before every server has closed what they had there (afar_session_status()
- * says which are still ending). The namespaces it owns stay, in the hands of the operators.
+ * Ends a principal; for operators only. Its key lets nobody in any more, and its sessions end.
+ * Memory that they could reach becomes nobody else's before every server has closed their
+ * connections (afar_session_status() says which sessions are still ending). The namespaces it owns
+ * stay, and belong to the operators.
  * Errors: -ENOENT, -EINVAL (its key is in a key file of the manager's: change it there).
  */
 int afar_key_revoke(struct afar_session *session, const char *name);
@@ -226,10 +234,9 @@ enum afar_tier {
 
 struct afar_policy {
 	size_t size;	/* sizeof(struct afar_policy)                                       */
-	uint32_t tier;	/* enum afar_tier                                                   */
-	uint32_t width; /* servers a region is striped over; 0: all, at most 64             */
-	uint64_t
-		stripe_bytes; /* stripe unit, a power of two from 4 KiB to 1 GiB; 0: 1 MiB        */
+	uint32_t tier;	/* enum afar_tier */
+	uint32_t width; /* servers a region is striped over; 0: all, at most 64 */
+	uint64_t stripe_bytes; /* stripe unit, a power of two from 4 KiB to 1 GiB; 0: 1 MiB */
 };
 
 struct afar_namespace_stat {
@@ -238,11 +245,12 @@ struct afar_namespace_stat {
 	uint32_t tier;
 	uint32_t width;
 	uint64_t stripe_bytes;
-	uint64_t reserved_bytes;  /* extents on servers                            */
-	uint64_t allocated_bytes; /* of those, bound to regions                    */
+	uint64_t reserved_bytes;  /* extents on servers */
+	uint64_t allocated_bytes; /* of those, bound to regions */
 	uint64_t nr_regions;
-	char owner[AFAR_PRINCIPAL_MAX + 1]; /* the principal that made it; empty: nobody lives on */
-	uint32_t rights;		    /* the caller's: AFAR_RIGHT_… bits             */
+	/* The principal that made it; empty: the operators have it. */
+	char owner[AFAR_PRINCIPAL_MAX + 1];
+	uint32_t rights; /* the caller's: AFAR_RIGHT_… bits */
 };
 
 /*
@@ -262,73 +270,79 @@ int afar_namespace_close(struct afar_namespace *ns);
 
 /*
  * Deletes a namespace and gives its memory back to the servers, which zero it before anyone else
- * gets it. Errors: -ENOENT, -ENOTEMPTY (it has regions; AFAR_DELETE_REGIONS frees those nobody has
- * open), -EBUSY (a session has a region open, or closed it while a server may still do a write there).
+ * gets it.
+ * Errors: -ENOENT; -ENOTEMPTY: it has regions (AFAR_DELETE_REGIONS frees those that nobody has
+ * open); -EBUSY: a session has a region open, or closed it while a server may still carry out a
+ * write there.
  */
 #define AFAR_DELETE_REGIONS 0x1U
 int afar_namespace_delete(struct afar_session *session, const char *name, unsigned flags);
 
 /*
- * Lists namespaces in order of name: up to `max` entries after the name `after` (NULL: from the
- * first) into `out`, whose first entry's `size` the caller has set. Returns how many; 0 at the end.
+ * Lists namespaces in order of name. Puts up to `max` entries after the name `after` (NULL: from
+ * the first) into `out`; the caller has set the first entry's `size`. Returns how many; 0 at the
+ * end.
  */
 int afar_namespace_list(struct afar_session *session, const char *after,
 			struct afar_namespace_stat *out, unsigned max);
 
 int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *out);
 
-#define AFAR_RIGHT_READ	 0x1U /* open, list and read regions                       */
+#define AFAR_RIGHT_READ	 0x1U /* open, list and read regions */
 #define AFAR_RIGHT_WRITE 0x2U /* write, make and free them; goes with AFAR_RIGHT_READ */
 
 /*
- * Says what a principal may do with a namespace, instead of what was said before: `rights` is
- * AFAR_RIGHT_READ, that and AFAR_RIGHT_WRITE, or 0 for nothing. For its owner and operators. Where a
- * right is taken away, the sessions of the principal that have regions of the namespace open end, and
- * nothing of theirs can reach its memory any more once every server has closed what they had there; they
- * get -AFAR_ESESSION and may open new ones.
+ * Replaces the rights of a principal on a namespace; for its owner and operators. `rights` is
+ * AFAR_RIGHT_READ, that and AFAR_RIGHT_WRITE, or 0 for nothing. If a right is taken away, those
+ * sessions of the principal end that have regions of the namespace open. They get -AFAR_ESESSION,
+ * and may open new ones. Nothing of theirs can reach the memory once every server has closed their
+ * connections.
  * Errors: -ENOENT (no such principal), -EINVAL (rights; the owner's own).
  */
 int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsigned rights);
 
 /*
- * Gets at least `bytes` more of the servers' memory ready for this namespace: taken from their warm
- * pools, or populated and registered now — slow, so ahead of time. All or nothing.
- * The namespace has them when this returns 0, whatever becomes of the session. A caller that dies before gets it
- * nothing: what servers have granted meanwhile is given back when the session has ended.
- * Errors: -EINVAL (0, or past 2^64), -ENOSPC (the servers have not so much), -AFAR_ENOSERVER, -ECANCELED.
+ * Gets at least `bytes` more of the servers' memory ready for this namespace, all or nothing.
+ * Memory comes from the servers' warm pools, or is populated and registered now. That is slow, so
+ * do it in advance.
+ * When this returns 0, the memory is the namespace's, whatever becomes of the session. A caller that
+ * dies before gets nothing: the manager gives back what servers have granted once the session ends.
+ * Errors: -EINVAL (0, or past 2^64), -ENOSPC (the servers do not have so much), -AFAR_ENOSERVER,
+ * -ECANCELED.
  */
 int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
 
 /*
- * Cancels what other threads of this session are reserving for the namespace: their calls return -ECANCELED, soon, and
- * nothing of that is kept, or 0, if all was done before the manager heard of it. Does not wait for either, so a
- * program that does not come back from afar_namespace_reserve() may just end. What is reserved already stays.
+ * Cancels the reservations that other threads of this session are making for the namespace. Their
+ * calls return soon: -ECANCELED when nothing was kept, or 0 when all was done before the manager heard
+ * of this. Waits for neither, so a program may end while a call is still inside
+ * afar_namespace_reserve(). Memory that is reserved already stays.
  * Errors: -AFAR_EMANAGER (the connection is lost just now: nothing is cancelled).
  */
 int afar_namespace_reserve_cancel(struct afar_namespace *ns);
 
 /*
- * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX: all
- * there are). Returns 0 with what was given back in `*released`, which may be NULL.
+ * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX:
+ * all of them). Returns 0, and in `*released`, which may be NULL, how many bytes were given back.
  * Errors: -EINVAL (0).
  */
 int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released);
 
-/* ---- Regions ---------------------------------------------------------------------------------- */
+/* ---- Regions --------------------------------------------------------------------------------- */
 
 /*
- * Every namespace's first region lies at this address, so that programs that share nothing but the
- * namespace's name can find each other: all try to open it; those that get -ENOENT allocate it with
- * AFAR_ALLOC_FIRST; one succeeds, the others get -EADDRINUSE and open it (Trivedi, §6.3.1).
- * afar_region_bootstrap() in afar/barrier.h does that.
+ * The address of every namespace's first region. Programs that share nothing but the namespace's
+ * name meet there. All try to open it. Those that get -ENOENT allocate it with AFAR_ALLOC_FIRST.
+ * One succeeds; the others get -EADDRINUSE and open it (Trivedi, §6.3.1). afar_region_bootstrap()
+ * in afar/barrier.h does that.
  */
 #define AFAR_FIRST_ADDRESS ((uint64_t)0x1000)
 
 #define AFAR_ALLOC_FIRST 0x1U /* at AFAR_FIRST_ADDRESS, or fail with -EADDRINUSE */
 /*
- * The servers' network cards do the region's atomics, one-sided, instead of their processors, for good. Only
- * sessions over a transport with such atomics (verbs) can do them, all others get -EOPNOTSUPP. Reads and writes
- * are as in any region.
+ * The servers' network cards carry out the region's atomics, one-sided, instead of their
+ * processors. That holds for good. Only sessions over a transport with such atomics (verbs) can use
+ * them; all others get -EOPNOTSUPP. Reads and writes are as in any region.
  */
 #define AFAR_ALLOC_NIC_ATOMICS 0x2U
 /*
@@ -340,10 +354,10 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
 struct afar_region_stat {
 	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
 	uint64_t address;
-	uint64_t length;	      /* bytes                                        */
-	char name[AFAR_NAME_MAX + 1]; /* empty when it has none                       */
-	uint32_t width;		      /* servers it is striped over                   */
-	uint32_t nr_references;	      /* sessions that have it open                   */
+	uint64_t length;	      /* bytes */
+	char name[AFAR_NAME_MAX + 1]; /* empty: it has none */
+	uint32_t width;		      /* servers it is striped over */
+	uint32_t nr_references;	      /* sessions that have it open */
 	uint64_t stripe_bytes;
 	uint32_t is_lost; /* part of it was on a server that has restarted, or was removed */
 	uint32_t rights; /* the caller's on its namespace: AFAR_RIGHT_… bits; an open region keeps
@@ -355,12 +369,13 @@ struct afar_region_stat {
 
 /*
  * Binds reserved memory to a new region of `bytes`: metadata only, one call to the manager. Its
- * content is undefined: zero where the memory is fresh, else what earlier regions of this same
- * namespace left. The region outlives the session. `_alloc` makes it known by its address alone,
- * `_create` by a name too (1 to AFAR_NAME_MAX bytes without control characters).
- * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the reservation),
- * -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name), -EOPNOTSUPP (AFAR_ALLOC_NIC_ATOMICS: the session's
- * transport to the servers has no atomics).
+ * content is undefined: zero where the memory is fresh; elsewhere the remains of earlier regions of
+ * this same namespace. The region outlives the session. A region made by `_alloc` is known by its
+ * address alone, one made by `_create` also by a name (1 to AFAR_NAME_MAX bytes without control
+ * characters).
+ * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the
+ * reservation), -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name), -EOPNOTSUPP
+ * (AFAR_ALLOC_NIC_ATOMICS: the session's transport to the servers has no atomics).
  */
 int afar_region_alloc(struct afar_namespace *ns, uint64_t bytes, unsigned flags,
 		      struct afar_region **out);
@@ -368,39 +383,46 @@ int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t byt
 		       struct afar_region **out);
 
 /*
- * Says, durably, that all is in a region that was made with AFAR_ALLOC_UNFINISHED. One call to the manager; flush what
- * was written before (AFAR_OP_FLUSH), if others may read it over other paths. Does nothing to a region that is finished.
+ * Says, durably, that a region that was made with AFAR_ALLOC_UNFINISHED is complete. One call to the
+ * manager. Flush earlier writes first (AFAR_OP_FLUSH) if others may read them over other paths. Does
+ * nothing to a region that is finished.
  * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED.
  */
 int afar_region_finish(struct afar_region *region);
 
 /*
- * Opens a region by name, or the one that begins at `address`: one call to the manager, for its layout.
- * The keys of its extents are fetched, and its servers connected to, by afar_region_map(),
- * afar_queue_connect(), or the first blocking read or write. Errors: -ENOENT, -AFAR_ELOST.
+ * Opens a region by name, or the one that begins at `address`: one call to the manager, for its
+ * layout. afar_region_map(), afar_queue_connect(), or the first blocking read or write fetch the
+ * keys of its extents and connect to its servers.
+ * Errors: -ENOENT, -AFAR_ELOST.
  */
 int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out);
 int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar_region **out);
 
 /*
- * Closes the handle; the region lives on. -EBUSY while it is mapped, attached or has operations in flight. After a
- * write with an unknown outcome its servers are asked to close what is left of the connection, which may take a
- * second where one does not answer. The session then keeps its reference until that has, so that the memory of
- * a region that is freed cannot become another's while a server may still do that write: it looks again when
- * it has to do with regions, and at its own end.
+ * Closes the handle; the region lives on. -EBUSY while it is mapped, attached or has operations in
+ * flight.
+ *
+ * After a write with an unknown outcome, it asks the region's servers to close the old connection.
+ * That may take a second if a server does not answer. Until the server has done so, the session
+ * keeps its reference, because the server may still carry out that write: the memory of a freed
+ * region must not become another's before. The session looks again when it next deals with regions,
+ * and at its own end.
  */
 int afar_region_close(struct afar_region *region);
 
 /*
- * Ends the region for everybody: its name and address are gone at once, its memory returns to the
+ * Ends the region for everybody. Its name and address are gone at once; its memory returns to the
  * namespace when the last session that has it open closes it. The handle stays, for
- * afar_region_close(). Errors: -AFAR_EFREED (freed before, by this or another handle).
+ * afar_region_close().
+ * Errors: -AFAR_EFREED (freed before, by this or another handle).
  */
 int afar_region_free(struct afar_region *region);
 
 /*
- * The same for a region that is not open here, whatever became of its servers: the way to get rid of
- * one that is lost. Errors: -ENOENT (none, or freed before).
+ * Frees a region that is not open here, even if its servers are gone: the way to get rid of a lost
+ * one.
+ * Errors: -ENOENT (none, or freed before).
  */
 int afar_region_delete(struct afar_namespace *ns, const char *name);
 int afar_region_delete_at(struct afar_namespace *ns, uint64_t address);
@@ -408,24 +430,30 @@ int afar_region_delete_at(struct afar_namespace *ns, uint64_t address);
 int afar_region_stat(struct afar_region *region, struct afar_region_stat *out);
 
 /*
- * Lists the regions of a namespace in order of address: up to `max` entries with an address above
- * `after` (0: all) into `out`, whose first entry's `size` the caller has set. Returns how many.
+ * Lists the regions of a namespace in order of address. Puts up to `max` entries with an address
+ * above `after` (0: all) into `out`; the caller has set the first entry's `size`. Returns how many.
  */
 int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_region_stat *out,
 		     unsigned max);
 
 /*
  * Reads or writes the bytes at `offset` one-sided, from or to any memory; blocks until they are
- * transferred. All or nothing: returns the byte count asked for, or an error (after one, any part
- * may have been written). Nothing is moved when the range is not wholly inside the region.
- * Over transports that want memory registered, more than 64 KiB of plain memory are registered for the transfer, or,
- * where the process may pin no more, copied part by part like less.
- * Memory that is not there is -EFAULT where the kernel finds out, and SIGSEGV where the library copies: afar_region(3).
- * Connections are made at the first use. A server closes those of a session when memory that the session
- * could reach becomes another's; a transfer that meets that is repeated over a new one.
- * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES (a
- * write without AFAR_RIGHT_WRITE: nothing was moved), -EROFS (one to a sealed region: likewise), -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of
- * a write unknown; the memory is quiescent).
+ * transferred. All or nothing: returns the byte count asked for, or an error. After an error any
+ * part may have been written. Nothing is moved if the range is not wholly inside the region.
+ *
+ * If the transport needs registered memory, more than 64 KiB of plain memory are registered for the
+ * transfer. Less is copied part by part, and so is more if the process may pin no more memory.
+ *
+ * Memory that is not there is -EFAULT where the kernel notices, and SIGSEGV where the library
+ * copies: afar_region(3).
+ *
+ * Connections are made at the first use. A server closes a session's connections when memory that
+ * the session could reach becomes another's; a transfer that meets that is repeated over a new one.
+ *
+ * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES
+ * (a write without AFAR_RIGHT_WRITE: nothing was moved), -EROFS (a write to a sealed region:
+ * nothing was moved), -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT (outcome of a write unknown; the
+ * memory is quiescent).
  */
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset);
 ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
@@ -436,89 +464,99 @@ ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, 
 			   uint64_t offset);
 
 /*
- * Atomics on the little-endian 64-bit word at `offset`, a multiple of 8; block until done. The word's value
- * before goes to `*before`, which may be NULL. A processor of the server's machine does them, so that all on one
- * word are atomic against each other, whatever transports their callers use; they are not against reads and
- * writes of other sizes. compare_swap stores `operand` if the word is `compare`. Over `local` that processor is the
- * caller's; else it is one message to the server and back: the one thing of the data path that needs its CPU.
- * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -EROFS, -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT. An atomic is
- * not repeated when its connection is lost: after the last three it may have been done, or not.
+ * Atomics on the little-endian 64-bit word at `offset`, a multiple of 8; they block until done.
+ * `*before` (may be NULL) gets the old word. compare_swap stores `operand` if the word is
+ * `compare`.
+ *
+ * A processor of the server's machine carries them out. So all atomics on one word are atomic
+ * against each other, whichever transports their callers use. They are not atomic against reads and
+ * writes of other sizes. Over `local` that processor is the caller's. Otherwise an atomic is one
+ * message to the server and back: nothing else on the data path needs the server's CPU.
+ *
+ * Errors: -EINVAL (not a multiple of 8), -ERANGE, -EACCES, -EROFS, -AFAR_ESERVER, -AFAR_ELOST,
+ * -ETIMEDOUT. An atomic is not repeated when its connection is lost: after the last three it may
+ * have been done, or not.
  */
 int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t operand,
 			  uint64_t *before);
 int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
 			     uint64_t operand, uint64_t *before);
 
-/* ---- Sealed regions --------------------------------------------------------------------------- */
+/* ---- Sealed regions -------------------------------------------------------------------------- */
 
 /*
- * Makes the region immutable, for good and for everybody, its owner and operators included: what was
- * written before is in it, and nothing changes it any more. It can be opened, read and freed as before; writes
- * and atomics answer -EROFS. As its bytes never change, they may be kept in caches. Its servers copy it to memory
- * that they lend to be read alone, with a CRC32C for each 4096 bytes, which afar_region_verify() compares with.
+ * Makes the region immutable, for good and for everybody, its owner and operators included. It
+ * holds what was written before, and nothing changes it any more. It can be opened, read and freed
+ * as before; writes and atomics answer -EROFS. Its bytes never change, so caches may keep them. Its
+ * servers copy it to memory that they lend for reading alone, with a CRC32C for each 4096 bytes,
+ * which afar_region_verify() checks.
  *
- * A write that was acknowledged before the call is in it, if it was flushed (AFAR_OP_FLUSH), which this does
- * for blocking calls; one that is under way is in it or fails. The data connections of the namespace to these
- * servers are closed once: operations on them end with -AFAR_ESERVER and queues want afar_queue_connect() again,
- * blocking reads and writes go on by themselves. Sealing a sealed region does nothing and returns 0.
+ * A write that was acknowledged before the call is in it, if it was flushed (AFAR_OP_FLUSH). The
+ * call itself flushes blocking calls. A write that is under way is in it, or fails. The servers
+ * close the namespace's data connections once: operations on them end with -AFAR_ESERVER, and
+ * queues need afar_queue_connect() again. Blocking reads and writes continue by themselves. Sealing
+ * a sealed region does nothing and returns 0.
  *
- * The copy takes as many bytes again, and a little more for the sums; afterwards what the region had before is
- * free for others of its namespace. Owner and operators get the namespace what it lacks; for others it has to
- * have sealed memory that is free. Blocks; whatever happens meanwhile, the region is as it was, or sealed.
- * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED, -AFAR_ELOST, -ENOSPC, -AFAR_ERESERVE, -AFAR_ESERVER (a
- * server of it cannot be reached).
+ * The copy takes as many bytes again, and a little more for the sums. Afterwards the region's
+ * former memory is free for others of its namespace. For owner and operators, the call reserves the
+ * memory that the namespace lacks; for others the namespace must have enough free sealed memory.
+ * Blocks. Whatever happens meanwhile, the region ends as it was, or sealed.
+ * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED, -AFAR_ELOST, -ENOSPC, -AFAR_ERESERVE,
+ * -AFAR_ESERVER (a server of it cannot be reached).
  */
 int afar_region_seal(struct afar_region *region);
 
 /*
- * Reads the blocks of 4096 bytes that [offset, offset + length) touches and compares them with the sums that were
- * made when the region was sealed. 0 when all are right. Where one is not, its offset goes to `*bad`, which may be
- * NULL, and the answer is -EBADMSG.
+ * Reads the blocks of 4096 bytes that [offset, offset + length) touches, and compares them with the
+ * sums made when the region was sealed. 0: all are right. -EBADMSG: one is not, and `*bad` (may be
+ * NULL) gets its offset.
  * Errors: -EINVAL (not sealed), -ERANGE, -EBADMSG, those of afar_region_pread().
  */
 int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t length, uint64_t *bad);
 
-/* ---- Attaching -------------------------------------------------------------------------------- */
+/* ---- Attaching ------------------------------------------------------------------------------- */
 
 /*
- * Puts the region's memory itself, `length` bytes at `offset`, into the caller's address space, at `*addr` and
- * contiguous, however it is striped: loads and stores go to the memory of the servers, without a call. Only where
- * all servers of the range are on this machine and give it their memory (transport local). `prot` is PROT_READ or
- * PROT_READ | PROT_WRITE of <sys/mman.h>; a sealed region can be attached to be read alone. `offset` is a multiple of
- * the page, because whole pages are attached; `length` need not be. docs/memory-model.md says what loads and stores
- * of several processes see.
+ * Maps the region's memory itself, `length` bytes at `offset`, into the caller's address space,
+ * contiguous at `*addr`, however it is striped. Loads and stores then go to the servers' memory
+ * without a call. All servers of the range must be on this machine and lend their memory (transport
+ * local). `prot` is PROT_READ or PROT_READ | PROT_WRITE of <sys/mman.h>; a sealed region can be
+ * attached for reading alone. `offset` is a multiple of the page, because whole pages are attached;
+ * `length` need not be. docs/memory-model.md says what loads and stores of several processes
+ * see.
  *
- * When the session ends, the region is sealed, or a server of the range ends or is restarted, the whole range
- * becomes inaccessible: who touches it gets a SIGSEGV, until it is detached. It never becomes anybody else's
- * memory. Kernel and devices are not to be given it for longer than a call (no O_DIRECT, no registering). A
- * forked child does not have it.
+ * The whole range becomes inaccessible when the session ends, the region is sealed, or a server of
+ * the range ends or restarts. From then on until it is detached, touching it raises SIGSEGV. It
+ * never becomes anybody else's memory. Do not give it to the kernel or to devices for longer than a
+ * call (no O_DIRECT, no registering). A forked child does not have it.
  *
  * Each stripe unit is a mapping of its own to the kernel, which limits them (vm.max_map_count).
- * Errors: -EOPNOTSUPP (a server of the range is elsewhere: the sentence says which and why), -EINVAL, -ERANGE, -EACCES
- * (the caller may not write it), -EROFS (sealed), -ENOMEM, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT.
+ * Errors: -EOPNOTSUPP (a server of the range is elsewhere: the sentence says which and why),
+ * -EINVAL, -ERANGE, -EACCES (the caller may not write it), -EROFS (sealed), -ENOMEM, -AFAR_ELOST,
+ * -AFAR_ESERVER, -ETIMEDOUT.
  */
 int afar_region_attach(struct afar_region *region, uint64_t offset, size_t length, unsigned prot,
 		       void **addr);
 
-/* Takes it away again: `addr` as afar_region_attach() gave it. Until then the region cannot be closed. -EINVAL: it is
- * not attached there. */
+/* Unmaps it: `addr` as afar_region_attach() gave it. The region cannot be closed before. -EINVAL:
+ * it is not attached there. */
 int afar_region_detach(struct afar_region *region, void *addr);
 
-/* ---- Mappings --------------------------------------------------------------------------------- */
+/* ---- Mappings -------------------------------------------------------------------------------- */
 
 /*
- * Binds `length` bytes of the region at `offset` to private local memory that is populated and ready
- * for transfers on every transport, and connects to the servers that hold them. The memory's content
- * is undefined until afar_mapping_read(). `flags` is 0. After unmap it is kept, up to the session's
- * cache_bytes, so that mapping again is quick.
+ * Binds `length` bytes of the region at `offset` to private local memory, and connects to the
+ * servers that hold them. The memory is populated and ready for transfers on every transport. Its
+ * content is undefined until afar_mapping_read(). `flags` is 0. After unmap the session keeps the
+ * memory, up to its cache_bytes, so that mapping again is quick.
  * Errors: -ERANGE (not wholly inside the region), -EINVAL (0 bytes).
  */
 int afar_region_map(struct afar_region *region, uint64_t offset, size_t length, unsigned flags,
 		    struct afar_mapping **out);
 
 /*
- * Ends a mapping; its memory must not be touched afterwards. What was not written with
- * afar_mapping_write() is dropped. -EBUSY while queue operations use its buffer.
+ * Ends a mapping; its memory must not be touched afterwards. Changes that were not written with
+ * afar_mapping_write() are dropped. -EBUSY while queue operations use its buffer.
  */
 int afar_mapping_unmap(struct afar_mapping *mapping);
 
@@ -530,36 +568,37 @@ size_t afar_mapping_length(const struct afar_mapping *mapping);
 struct afar_buffer *afar_mapping_buffer(const struct afar_mapping *mapping);
 
 /*
- * Transfers a range of the mapping, from the region to the local memory or back; blocks. `offset` is
- * relative to the mapping. One-sided, no set-up. Returns 0. Errors as afar_region_pread().
+ * Transfers a range of the mapping, from the region to the local memory or back; blocks. `offset`
+ * is relative to the mapping. One-sided, no set-up. Returns 0.
+ * Errors: those of afar_region_pread().
  */
 int afar_mapping_read(struct afar_mapping *mapping, size_t offset, size_t length);
 int afar_mapping_write(struct afar_mapping *mapping, size_t offset, size_t length);
 
-/* ---- Buffers ---------------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 enum afar_memory_kind {
 	AFAR_MEMORY_HOST = 0,
 };
 
 struct afar_memory {
-	size_t size;   /* sizeof(struct afar_memory)              */
-	uint32_t kind; /* enum afar_memory_kind                   */
+	size_t size;   /* sizeof(struct afar_memory) */
+	uint32_t kind; /* enum afar_memory_kind */
 	uint32_t reserved;
 	void *addr;
 	uint64_t length; /* bytes                                 */
 };
 
-#define AFAR_ACCESS_READ  0x1U /* may be the source of writes     */
+#define AFAR_ACCESS_READ  0x1U /* may be the source of writes */
 #define AFAR_ACCESS_WRITE 0x2U /* may be the destination of reads */
-/* With one of these: servers may do it themselves, for operations with AFAR_OP_DRIVEN. */
+/* Goes with one of these: servers may access it themselves, for operations with AFAR_OP_DRIVEN. */
 #define AFAR_ACCESS_SERVER 0x4U
 
 /*
- * Registers memory of the caller for transfers; it must stay mapped until
- * afar_buffer_unregister(). `access`: AFAR_ACCESS_… bits.
- * Errors: -EOPNOTSUPP (kind), -EINVAL (no memory, no access), -ENOMEM (over verbs also: more than the process may
- * pin, RLIMIT_MEMLOCK).
+ * Registers memory of the caller for transfers. It must stay mapped until afar_buffer_unregister().
+ * `access`: AFAR_ACCESS_… bits.
+ * Errors: -EOPNOTSUPP (kind), -EINVAL (no memory, no access), -ENOMEM (over verbs also: more than
+ * the process may pin, RLIMIT_MEMLOCK).
  */
 int afar_buffer_register(struct afar_session *session, const struct afar_memory *memory,
 			 unsigned access, struct afar_buffer **out);
@@ -572,46 +611,47 @@ int afar_buffer_unregister(struct afar_buffer *buffer);
 
 void *afar_buffer_data(const struct afar_buffer *buffer);
 
-/* ---- Queues ----------------------------------------------------------------------------------- */
+/* ---- Queues ---------------------------------------------------------------------------------- */
 
 enum afar_opcode {
 	AFAR_OP_READ = 1,  /* target → iov */
 	AFAR_OP_WRITE = 2, /* iov → target */
 	/*
-	 * Completes, with result 0, when all writes to the target that were submitted to the queue before
-	 * it have completed and are visible to everybody, over whatever path they look. If one of those
-	 * fails that were not reaped yet when it was submitted: -ECANCELED. Moves no bytes: nr_iov and
-	 * offset are 0. Waits for nothing else, unless it has AFAR_OP_AFTER, too.
+	 * Completes, with result 0, when all writes to the target that were submitted to the queue
+	 * before it have completed, and everybody sees them, over any path. -ECANCELED: one of
+	 * those writes failed and had not been reaped yet when the flush was submitted. Moves no
+	 * bytes: nr_iov and offset are 0. Waits for nothing else, unless it has AFAR_OP_AFTER, too.
 	 */
 	AFAR_OP_FLUSH = 3,
-	/* Atomics on the 64-bit word at `offset`, a multiple of 8, as in afar_region_fetch_add(). The iov is
-	 * one piece of 8 bytes for the word's value before, or none. The result is 8. */
+	/* Atomics on the 64-bit word at `offset`, a multiple of 8, as in afar_region_fetch_add().
+	 * The iov is one piece of 8 bytes for the old word, or none. The result is 8. */
 	AFAR_OP_FETCH_ADD = 4,	  /* word += operand                        */
 	AFAR_OP_COMPARE_SWAP = 5, /* if word == compare then word = operand */
 };
 
 /*
- * A flag of an operation: it starts only when all operations that were submitted to the queue before it have
- * completed. If one of those fails that were not reaped yet when it was submitted, it completes with
- * -ECANCELED and has done nothing. Later operations are not ordered against it, unless they have the flag,
- * too. Its time counts from its submission.
+ * A flag of an operation: it starts only when all operations that were submitted to the queue
+ * before it have completed. If one of those fails, and had not been reaped yet when this one was
+ * submitted, this one completes with -ECANCELED and has done nothing. Later operations are not
+ * ordered against it, unless they have the flag, too. Its time counts from its submission.
  */
 #define AFAR_OP_AFTER 0x1U
 
 /*
- * A flag of a read or write: the server moves the data, when it has room, in turns with what other clients have asked it
- * for. Its iov is in buffers that were registered with AFAR_ACCESS_SERVER. Completes with -EOPNOTSUPP where the path is not
- * over tcp.
+ * A flag of a read or write: the server moves the data, when it has room, in turns with other
+ * clients' requests. Its iov is in buffers that were registered with AFAR_ACCESS_SERVER. Completes
+ * with -EOPNOTSUPP if the path is not over tcp.
  */
 #define AFAR_OP_DRIVEN 0x2U
 
 struct afar_iov {
-	struct afar_buffer *buffer; /* that `addr` lies in, or NULL: plain memory, not on verbs */
+	struct afar_buffer *buffer; /* that contains `addr`; NULL: plain memory, not on verbs */
 	void *addr;
 	size_t length; /* bytes */
 };
 
-/* One operation. The array `iov` and its memory stay the caller's and must stay until completion. */
+/* One operation. The array `iov` and its memory stay the caller's, and must stay in place until
+ * completion. */
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
 	uint16_t flags;	 /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, or 0 */
@@ -645,68 +685,74 @@ int afar_queue_open(struct afar_session *session, const struct afar_queue_option
 int afar_queue_close(struct afar_queue *queue);
 
 /*
- * Gets the target's keys and connects the queue to every server of it: set-up, blocks. Connections are kept and shared
- * by all targets on those servers. Call it again after an operation failed with -AFAR_ESERVER,
- * -ETIMEDOUT or -ECANCELED, which cost the connection: a server may have closed it because memory that
- * the session could reach became another's. Nothing of what ended so on any queue of the session lands in
- * the target's namespace behind what is written from then on; before, it may. Blocking calls see to that by
- * themselves. Errors: -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT.
+ * Gets the target's keys and connects the queue to each of its servers: set-up, blocks. Connections
+ * are kept, and all targets on those servers share them.
+ *
+ * Call it again after an operation failed with -AFAR_ESERVER, -ETIMEDOUT or -ECANCELED, which cost
+ * the connection. A server may have closed it because memory that the session could reach became
+ * another's. Operations that ended so, on any queue of the session, may still land in the target's
+ * namespace before this call returns. They cannot land behind what is written after it. Blocking
+ * calls see to that by themselves.
+ * Errors: -AFAR_ESERVER, -AFAR_ELOST, -ETIMEDOUT.
  */
 int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
 
 /*
- * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken: fewer
- * than `n` when the queue is full (reap, then submit the rest) or when the next one is malformed.
- * When the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a part, plain memory where the
- * servers' transport is verbs), -ERANGE (past the end),
- * -EACCES (a write to a region without AFAR_RIGHT_WRITE), -EROFS (a write to one that is sealed), -EOPNOTSUPP (an atomic on a region made with
- * AFAR_ALLOC_NIC_ATOMICS over a transport that has none).
- * Failures of the transfer itself, -ENOTCONN without afar_queue_connect() among them, come as
- * completions.
+ * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken:
+ * fewer than `n` when the queue is full (reap, then submit the rest), or when the next one is
+ * malformed. If the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a
+ * part, plain memory where the servers' transport is verbs), -ERANGE (past the end), -EACCES (a
+ * write to a region without AFAR_RIGHT_WRITE), -EROFS (a write to a sealed region), -EOPNOTSUPP (an
+ * atomic on a region made with AFAR_ALLOC_NIC_ATOMICS, over a transport that has none).
+ * Failures of the transfer itself come as completions, -ENOTCONN without afar_queue_connect() among
+ * them.
  */
 int afar_queue_submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n);
 
 /*
- * Reaps up to `max` completions in any order: returns as soon as there are `min` (0: without
- * waiting), or after `timeout_ms` (-1: none) with what there is, 0 included. Fewer than `min` are in
- * flight: returns what can come. Spins, then sleeps.
+ * Reaps up to `max` completions in any order. Returns as soon as there are `min` (0: without
+ * waiting). After `timeout_ms` (-1: no limit) it returns as many as there are, even 0. If fewer
+ * than `min` operations are in flight, it waits for those only. Spins, then sleeps.
  */
 int afar_queue_wait(struct afar_queue *queue, struct afar_completion *completions, unsigned max,
 		    unsigned min, int timeout_ms);
 
 /*
- * Waits for the one operation submitted with `user_data` (the first, if several) and leaves the
- * others' completions to be reaped later. Errors: -ENOENT (none such), -ETIMEDOUT (`timeout_ms`
- * passed; it is still in flight).
+ * Waits for the one operation submitted with `user_data` (the first, if there are several). The
+ * others' completions stay, to be reaped later.
+ * Errors: -ENOENT (no such operation), -ETIMEDOUT (`timeout_ms` passed; the operation is still in
+ * flight).
  */
 int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
 			struct afar_completion *completion, int timeout_ms);
 
 /*
- * Cancels all operations in flight that were submitted with `user_data`; returns how many, 0 when they
- * have completed before. Each completes, to be reaped like any other, with -ECANCELED: outcome unknown,
- * any part may have been transferred, but its memory is quiescent. What was posted cannot be recalled
- * otherwise, so the connections that its transfers are on are closed: other operations with transfers on
- * them complete with -AFAR_ESERVER (outcome unknown, too), and the queue wants afar_queue_connect()
- * again. An operation that has nothing posted costs no connection. Does not wait for the network.
+ * Cancels all operations in flight that were submitted with `user_data`. Returns how many; 0: they
+ * have completed before. Each completes with -ECANCELED, and is reaped like any other. Its outcome
+ * is unknown: any part may have been transferred, but its memory is quiescent.
+ *
+ * A posted transfer can be recalled only by closing its connection. So other operations with
+ * transfers on these connections complete with -AFAR_ESERVER (outcome unknown, too), and the queue
+ * needs afar_queue_connect() again. An operation that has posted nothing costs no connection. Does
+ * not wait for the network.
  */
 int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data);
 
 /*
- * Says why an operation failed whose completion was reaped: afar_last_error() has its line from then on, as if this call
- * had failed with it: what was asked, which server and region it was, what to do, and whether it may have been done. Returns
- * the completion's result, if that is negative, else 0. The queue knows of as many failed operations as it is deep, and
- * forgets the oldest first; of several with the same user_data and result it tells of the last. Of one that it does not
- * know, the line is that of afar_strerror(). Does not block.
+ * Says why an operation failed whose completion was reaped. From then on afar_last_error() has its
+ * line: the request, the server and region, the remedy, and whether it may have been done. Returns the
+ * completion's result if that is negative, else 0. The queue remembers as many failed operations as it
+ * is deep, and forgets the oldest first. Of several with the same user_data and result it tells of the
+ * last. The line of an operation that it has forgotten is that of afar_strerror(). Does not block.
  * Errors: -EINVAL (`completion` is null).
  */
 int afar_queue_explain(struct afar_queue *queue, const struct afar_completion *completion);
 
 /*
- * For event loops: a descriptor that polls readable when the queue may have completions, and arming
- * it. Call afar_queue_arm() each time before sleeping on the descriptor: 0 when it is safe to sleep,
- * -EAGAIN when there are completions to reap now. Reap with afar_queue_wait(…, 0, 0).
- * The descriptor is the queue's: do not read or close it.
+ * For event loops: a descriptor that polls readable when the queue may have completions. Call
+ * afar_queue_arm() each time before sleeping on it: 0 when it is safe to sleep, -EAGAIN when there
+ * are completions to reap now. Reap with afar_queue_wait(…, 0, 0). The descriptor is the queue's:
+ * do not read or close it.
  */
 int afar_queue_fd(struct afar_queue *queue);
 int afar_queue_arm(struct afar_queue *queue);

@@ -1,40 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Coordination of the processes of one program: how they find each other, share out work and wait for
+ * Coordination of the processes of one program: they find each other, share out work and wait for
  * each other, by bytes in a region that all of them read and write one-sided. No server takes part.
  *
  * The members of a barrier are numbered from 0, as ranks are. Member 0 coordinates: it begins each
- * phase, and hears from the others when they have finished it. The others are its workers. There are two
- * ways to use one, which may be mixed:
+ * phase, and hears from the others when they have finished it. The others are its workers. A
+ * program may use a barrier in two ways, and mix them:
  *
  *  - As equals: every member calls afar_barrier_wait() at the end of each phase.
- *  - Work assignment: member 0 calls afar_barrier_start() with what each shall do, and
- *    afar_barrier_collect(); the others afar_barrier_next(), work, afar_barrier_report().
+ *  - Work assignment: member 0 calls afar_barrier_start(), with a piece of work for each, and
+ *    afar_barrier_collect(). The others call afar_barrier_next(), work, and call
+ *    afar_barrier_report().
  *
- * A phase may be followed by any number of others. Nobody is ever in a phase that member 0 has not begun,
- * and member 0 begins none before every other member has reported the one before.
+ * Any number of phases may follow. Nobody is ever in a phase that member 0 has not begun, and
+ * member 0 begins none before every other member has reported the one before.
  *
- * Waiting: nobody wakes a waiter, since no program is told of a one-sided write. It reads again and
- * again: without a pause for options.spin_us, then with pauses of a quarter of the time it has waited,
- * up to options.pause_us_max. So a wait ends at most a quarter later than it could have, and no later
- * than pause_us_max.
+ * Waiting: nobody wakes a waiter, because no program is told of a one-sided write. A waiter reads
+ * again and again: without a pause for options.spin_us, then with pauses of a quarter of the time
+ * it has waited, up to options.pause_us_max. So a wait ends at most a quarter later than it could
+ * have, and never more than pause_us_max later.
  *
- * Timeouts bound the waiting for members. A read or write under way is bounded by the session's timeout
- * besides, which matters when a server of the region does not answer.
+ * Timeouts bound the waiting for members. The session's timeout also bounds each read or write
+ * under way, which matters when a server of the region does not answer.
  *
- * Deaths: a member that dies is heard of by deadlines only. After -ETIMEDOUT the same call may be made
- * again, to go on waiting. A barrier does not go on without a member that has not reported: close it,
- * which makes the others' waits end with -ESHUTDOWN, and open another with those that are left. When
- * member 0 dies, the others' waits end with -ETIMEDOUT; a new member 0 may open the barrier again
- * at the same place, with others that do so too. A process that was given up must have ended before
- * another takes its number: what it reports late is not taken for the other's, but may wipe that out.
+ * Deaths: only deadlines tell of a member's death. After -ETIMEDOUT the same call may be made
+ * again, to go on waiting. A barrier does not go on without a member that has not reported. Close
+ * it, which ends the others' waits with -ESHUTDOWN, and open another with the members that are
+ * left. If member 0 dies, the others' waits end with -ETIMEDOUT. A new member 0 may then open the
+ * barrier again at the same place, with others that do so too. A process that was given up must
+ * have ended before another takes its number: its late report is not taken for the other's, but may
+ * wipe that out.
  *
- * Memory model: what a member wrote before it reports a phase, or the coordinator before it begins one,
- * the others see in the phases after it, if those writes were visible on all paths by then: flushed with
- * AFAR_OP_FLUSH, or, with the transport tcp alone, complete. What is written by functions of the barrier
- * they flush themselves.
+ * Memory model: writes of a member before it reports a phase, and of the coordinator before it
+ * begins one, are seen by the others in the phases after it, if they were visible on all paths by
+ * then: flushed with AFAR_OP_FLUSH, or, with the transport tcp alone, complete. Functions of the
+ * barrier flush their own writes.
  *
- * Threads: a barrier belongs to one thread at a time. afar.h has what holds for all functions.
+ * Threads: a barrier belongs to one thread at a time. afar.h has the rules for all functions.
  *
  * The coordination by one-byte fields, each written by one side while the other reads, is that of
  * RStore's applications, as is the first address at which programs meet (A. Trivedi, "End-to-End
@@ -52,16 +54,16 @@ extern "C" {
 struct afar_barrier; /* one member's part in a barrier */
 
 /*
- * Opens the namespace's first region, at AFAR_FIRST_ADDRESS, or allocates it with `bytes`: of any number
- * of programs that call this at once exactly one allocates it, and the others open it, also when it is
- * freed meanwhile. `*is_first` (may be NULL) gets 1 in the one that has allocated it, else 0. The region
- * in `*out` is the caller's to close. Its content is undefined, in the others too: whoever is first may
- * not have written anything yet; a barrier can be opened in it all the same. Blocks; bounded by the
- * session's timeout. The namespace has to have the memory reserved.
- * Errors: -EINVAL (0 bytes, past 2^64), -ERANGE (the region is there and has fewer bytes than `bytes`),
- * -AFAR_ERESERVE (beyond the reservation), -AFAR_ELOST (a server that held it has restarted: delete it),
- * -ETIMEDOUT (it came and went until then).
- * Trivedi, §6.3.1.
+ * Opens the namespace's first region, at AFAR_FIRST_ADDRESS, or allocates it with `bytes`. Of any
+ * number of programs that call this at once, exactly one allocates it, and the others open it, even
+ * if it is freed meanwhile. `*is_first` (may be NULL) gets 1 in the one that has allocated it, and
+ * 0 in the others. The region in `*out` is the caller's to close. Its content is undefined, in the
+ * others too, because the first may not have written anything yet. A barrier can be opened in it
+ * all the same. Blocks; bounded by the session's timeout. The namespace must have the memory
+ * reserved.
+ * Errors: -EINVAL (0 bytes, past 2^64), -ERANGE (the region is there and has fewer bytes than
+ * `bytes`), -AFAR_ERESERVE (beyond the reservation), -AFAR_ELOST (a server that held it has
+ * restarted: delete it), -ETIMEDOUT (until then it came and went). Trivedi, §6.3.1.
  */
 int afar_region_bootstrap(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out,
 			  int *is_first);
@@ -69,53 +71,50 @@ int afar_region_bootstrap(struct afar_namespace *ns, uint64_t bytes, struct afar
 #define AFAR_BARRIER_MEMBERS_MAX 65536U
 #define AFAR_BARRIER_ALIGNMENT	 64U /* bytes: of a barrier's offset in its region */
 
-/* The bytes of a region that a barrier of `nr_members` takes, with `work_bytes` of work for each. */
+/* Bytes of a region that a barrier of `nr_members` takes, with `work_bytes` of work for each. */
 #define AFAR_BARRIER_BYTES(nr_members, work_bytes) \
 	((uint64_t)(nr_members) * ((uint64_t)192 + (uint64_t)(work_bytes)))
 
 struct afar_barrier_options {
-	size_t size;	 /* sizeof(struct afar_barrier_options)                                 */
-	uint64_t offset; /* of the barrier in the region; a multiple of AFAR_BARRIER_ALIGNMENT  */
-	uint64_t
-		work_bytes; /* of work that can be assigned to each member; 0: none                */
-	uint32_t
-		nr_members; /* 1 to AFAR_BARRIER_MEMBERS_MAX, with member 0; the same in all       */
-	uint32_t member;  /* which one the caller is: 0 to nr_members - 1; 0 coordinates         */
-	uint32_t spin_us; /* how long a wait reads without pauses; 0: 100. ~0: not at all        */
-	uint32_t
-		pause_us_max; /* the longest pause between two reads of a wait; 0: 10 000          */
+	size_t size;	 /* sizeof(struct afar_barrier_options) */
+	uint64_t offset; /* of the barrier in the region; a multiple of AFAR_BARRIER_ALIGNMENT */
+	uint64_t work_bytes;   /* of work that can be assigned to each member; 0: none */
+	uint32_t nr_members;   /* 1 to AFAR_BARRIER_MEMBERS_MAX, with member 0; equal in all */
+	uint32_t member;       /* the caller's number: 0 to nr_members - 1; 0 coordinates */
+	uint32_t spin_us;      /* how long a wait reads without pauses; 0: 100; ~0: not at all */
+	uint32_t pause_us_max; /* the longest pause between two reads of a wait; 0: 10 000 */
 };
 
 /*
- * Opens a barrier in AFAR_BARRIER_BYTES() of a region from options->offset on, whatever is there, and
- * waits until all its members have come, in any order: each calls this. Returns in none before all are
- * there. Blocks, up to `timeout_ms` milliseconds (-1: any time). The region stays the caller's, and cannot
- * be closed before the barrier. The memory may hold anything at the beginning; from then on it is the
- * barrier's, until it has been closed by all. It may be opened there again at once, by the same or
- * other processes.
+ * Opens a barrier in AFAR_BARRIER_BYTES() of a region from options->offset on, and waits until all
+ * its members have come. Each member calls this, in any order; it returns in none before all are
+ * there. Blocks, up to `timeout_ms` milliseconds (-1: no limit). The region stays the caller's, and
+ * cannot be closed before the barrier. The memory may hold anything at the beginning. From then on
+ * it is the barrier's, until all have closed it. Then the same or other processes may open a
+ * barrier there again at once.
  * Errors: -EINVAL (options; or they differ from those of member 0), -ERANGE (not wholly inside the
- * region), -ETIMEDOUT (not all have come; the line of afar_last_error() names those member 0 has
- * missed), -EEXIST (another process has come as the same member), -AFAR_EVERSION (member 0 uses another
+ * region), -ETIMEDOUT (not all have come; afar_last_error() names those that member 0 has missed),
+ * -EEXIST (another process has come as the same member), -AFAR_EVERSION (member 0 uses another
  * layout), and those of afar_region_pwrite(): -EACCES, -AFAR_ESERVER, -AFAR_ELOST.
  */
 int afar_barrier_open(struct afar_region *region, const struct afar_barrier_options *options,
 		      int timeout_ms, struct afar_barrier **out);
 
 /*
- * Ends the caller's part and tells the others, as far as that can be done. Waits of the others end with
- * -ESHUTDOWN when member 0 has closed it, except for a phase that it has begun. When another member has
- * closed it, member 0 gets -ESHUTDOWN as its status from then on, without waiting; what it had
- * reported before is heard. Blocks for a write. Returns 0, also when nobody could be told.
+ * Ends the caller's part and tells the others, as far as possible. After member 0 has closed it,
+ * the others' waits end with -ESHUTDOWN, except for a phase that it has begun. After another member
+ * has closed it, member 0 gets -ESHUTDOWN as that member's status, without waiting; reports from
+ * before still count. Blocks for a write. Returns 0, even if nobody could be told.
  */
 int afar_barrier_close(struct afar_barrier *barrier);
 
 /*
- * Among equals: ends the caller's phase and waits until all have ended it, for `timeout_ms` milliseconds
- * (-1: any time). Every member calls it. Member 0: afar_barrier_collect(), then afar_barrier_start();
- * the others: afar_barrier_report(0), unless they have reported, then afar_barrier_next().
- * Returns 0 when the next phase has begun. At member 0 it may return a count instead: so many members have
- * reported an error or closed the barrier, and the next phase has not begun; go on with
- * afar_barrier_start(), or close.
+ * Among equals: ends the caller's phase and waits until all have ended it, for `timeout_ms`
+ * milliseconds (-1: no limit). Every member calls it. For member 0 it is afar_barrier_collect(),
+ * then afar_barrier_start(); for the others afar_barrier_report(0), unless they have reported, then
+ * afar_barrier_next(). Returns 0 when the next phase has begun. At member 0 it may return a count
+ * instead: that many members have reported an error or closed the barrier, and the next phase has
+ * not begun. Continue with afar_barrier_start(), or close.
  * Errors: those of the functions it consists of.
  */
 int afar_barrier_wait(struct afar_barrier *barrier, int timeout_ms);
@@ -123,42 +122,43 @@ int afar_barrier_wait(struct afar_barrier *barrier, int timeout_ms);
 /* ---- Work assignment: member 0 */
 
 /*
- * Begins the next phase. `work` has nr_members entries of work_bytes each, in order of member, of which
- * each other member gets its own with afar_barrier_next(); NULL: they get what they got before. The
- * memory is the caller's again when this returns. Blocks for two writes.
- * Errors: -EINVAL (not member 0), -EBUSY (the phase before is not collected: somebody is in it), and those
- * of afar_region_pwrite(); after one of those it may be called again.
+ * Begins the next phase. `work` has nr_members entries of work_bytes each, in order of member; each
+ * other member gets its own with afar_barrier_next(). NULL: they get the entries of the phase
+ * before. The memory is the caller's again when this returns. Blocks for two writes.
+ * Errors: -EINVAL (not member 0), -EBUSY (the phase before is not collected: somebody is in it),
+ * and those of afar_region_pwrite(); after one of those it may be called again.
  */
 int afar_barrier_start(struct afar_barrier *barrier, const void *work);
 
 /*
- * Waits until every other member has reported the phase, for `timeout_ms` milliseconds (-1: any time).
- * `statuses` (may be NULL) has room for nr_members entries and gets for each 0 (finished), the negative
- * code that it has reported, -ESHUTDOWN (it closed the barrier without having finished the phase), or
- * -ETIMEDOUT (nothing heard of it); its entry 0 is 0. Returns how many of them are neither 0 nor
- * -ETIMEDOUT. May be called again, with the same outcome once all have reported.
- * Errors: -ETIMEDOUT (not all have reported; `statuses` is filled in), -EINVAL (not member 0), and those
- * of afar_region_pread(), after which `statuses` is as it was.
+ * Waits until every other member has reported the phase, for `timeout_ms` milliseconds (-1: no
+ * limit). `statuses` (may be NULL) has room for nr_members entries. Each entry gets 0 (finished),
+ * the negative code that the member has reported, -ESHUTDOWN (it closed the barrier before it
+ * finished the phase), or -ETIMEDOUT (nothing was heard of it); entry 0 is 0. Returns how many are
+ * neither 0 nor -ETIMEDOUT. May be called again, with the same outcome once all have reported.
+ * Errors: -ETIMEDOUT (not all have reported; `statuses` is filled in), -EINVAL (not member 0), and
+ * those of afar_region_pread(), after which `statuses` is as it was.
  */
 int afar_barrier_collect(struct afar_barrier *barrier, int *statuses, int timeout_ms);
 
 /* ---- Work assignment: the others */
 
 /*
- * Waits until member 0 begins the next phase, for `timeout_ms` milliseconds (-1: any time), and copies
- * the caller's work of it to `work`, work_bytes long; NULL: does not look at it. The caller must have
+ * Waits until member 0 begins the next phase, for `timeout_ms` milliseconds (-1: no limit). Copies
+ * the caller's work, work_bytes long, to `work`; NULL: it does not look at it. The caller must have
  * reported the phase before, unless it is the one in which the barrier was opened.
- * Errors: -ETIMEDOUT, -ESHUTDOWN (member 0 has closed the barrier, or it was opened anew), -EINVAL (member
- * 0; phase not reported), and those of afar_region_pread(). After all but -ESHUTDOWN it may be called again.
+ * Errors: -ETIMEDOUT, -ESHUTDOWN (member 0 has closed the barrier, or it was opened anew), -EINVAL
+ * (member 0; phase not reported), and those of afar_region_pread(). After all but -ESHUTDOWN it may
+ * be called again.
  */
 int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms);
 
 /*
- * Tells member 0 that the caller has finished the phase (`status` 0), or that it could not (a negative
- * code: of Afar, of errno, or the program's own). Writes of the caller should be visible before. Once in
- * each phase. Blocks for one write, two for an error.
- * Errors: -EINVAL (member 0; a positive status; reported before), and those of afar_region_pwrite(); after
- * one of those it may be called again.
+ * Tells member 0 that the caller has finished the phase (`status` 0), or that it could not (a
+ * negative code: of Afar, of errno, or the program's own). The caller's writes should be visible
+ * before. Call it once in each phase. Blocks for one write, two for an error.
+ * Errors: -EINVAL (member 0; a positive status; reported before), and those of
+ * afar_region_pwrite(); after one of those it may be called again.
  */
 int afar_barrier_report(struct afar_barrier *barrier, int status);
 

@@ -2,9 +2,9 @@
 /*
  * Errors of Afar.
  *
- * A function of libafar that can fail returns 0 or a count, or a negative code: an errno value where
- * errno has the right word, else one of Afar's own codes from the table below, which start above
- * 10000 so that the two never meet. errno itself is never set.
+ * A function of libafar that can fail returns 0 or a count, or a negative code. The code is an
+ * errno value if errno has the right word; otherwise it is one of Afar's own codes from the table
+ * below. Those start above 10000, so that the two never meet. errno itself is never set.
  */
 #ifndef AFAR_ERROR_H
 #define AFAR_ERROR_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* X(code, value, sentence): the only place where Afar's codes are listed. */
+/* X(code, value, sentence): the only list of Afar's codes. */
 #define AFAR_ERROR_TABLE(X)                                                                        \
 	X(AFAR_ELOST, 10001,                                                                       \
 	  "the data is lost: a server that held it has restarted or was removed")                  \
@@ -44,9 +44,9 @@ const char *afar_strerror(int error);
 const char *afar_error_name(int error);
 
 /*
- * What was asked, what is wrong and what to do about the calling thread's last failed call of
- * libafar, in one line without a newline. Empty when none failed yet. A call that succeeds does
- * not change it. Owned by the thread, valid
+ * About the calling thread's last failed call of libafar, in one line without a newline: the
+ * request, the problem and the remedy. Empty when none has failed yet. A call that
+ * succeeds does not change it. Owned by the thread; valid
  * until its next failing call.
  */
 const char *afar_last_error(void);
