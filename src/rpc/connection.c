@@ -140,7 +140,7 @@ void connection_finish(struct rpc_connection *connection, int status)
 	if (connection->state == CONNECTION_CLOSING)
 		status = connection->closing_status;
 	tls = shut(connection, status, &unsent);
-	hoard_leave(&connection->hoard_part);
+	buffer_cap_leave(&connection->buffered);
 	if (connection->is_accepted && !connection->was_open && status)
 		listener_complain(connection, tls ? tls_identity(tls) : "", status);
 	loop_timer_cancel(connection->loop, &connection->timer);
@@ -451,7 +451,7 @@ struct rpc_connection *connection_accept(struct rpc_listener *listener, struct r
 	}
 	loop_timer_set(loop, &connection->timer, clock_deadline_ms(RPC_HANDSHAKE_MS));
 	connection->listener = listener;
-	hoard_enter(loop_hoard(loop), &connection->hoard_part);
+	buffer_cap_enter(loop_buffer_cap(loop), &connection->buffered);
 	return connection;
 
 out_discard:

@@ -13,8 +13,8 @@
 #include <urcu/list.h>
 
 #include "base/uri.h"
+#include "rpc/buffer_cap.h"
 #include "rpc/frame.h"
-#include "rpc/hoard.h"
 #include "rpc/loop.h"
 #include "rpc/rpc.h"
 #include "rpc/tls.h"
@@ -42,7 +42,7 @@ struct rpc_connection {
 
 	atomic_uint references;
 	_Atomic(void *) context;
-	struct hoard_part hoard_part; /* of an accepted one: bytes that it makes us buffer */
+	struct buffer_cap_part buffered; /* of an accepted one: bytes that it makes us buffer */
 
 	/* The loop's thread alone. */
 	struct loop_resident resident;

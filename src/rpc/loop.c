@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rpc/hoard.h"
+#include "rpc/buffer_cap.h"
 
 #define LOOP_BATCH		   64 /* events fetched by one epoll_wait() */
 #define LOOP_COMPLAINTS_PER_SECOND 10
@@ -38,7 +38,7 @@ struct rpc_loop {
 	int batch_position, batch_end;
 	uint64_t complaints_second; /* that the counts below are of */
 	unsigned nr_complaints, nr_suppressed;
-	struct hoard hoard; /* has its own rules */
+	struct buffer_cap buffer_cap; /* has its own rules */
 
 	pthread_mutex_t lock; /* guards what follows; taken last, held briefly */
 	bool is_stopping;     /* no new residents */
@@ -95,9 +95,9 @@ static void wake(struct rpc_loop *loop)
 		eventfd_write(loop->wakeup, 1);
 }
 
-struct hoard *loop_hoard(struct rpc_loop *loop)
+struct buffer_cap *loop_buffer_cap(struct rpc_loop *loop)
 {
-	return &loop->hoard;
+	return &loop->buffer_cap;
 }
 
 /* ---- Tasks */
@@ -543,7 +543,7 @@ int rpc_loop_start(const char *name, struct rpc_loop **out)
 		return error_code(-ENOMEM);
 	atomic_init(&loop->references, 1);
 	pthread_mutex_init(&loop->lock, NULL);
-	hoard_init(&loop->hoard);
+	buffer_cap_init(&loop->buffer_cap);
 	CDS_INIT_LIST_HEAD(&loop->tasks);
 	CDS_INIT_LIST_HEAD(&loop->timers);
 	CDS_INIT_LIST_HEAD(&loop->residents);

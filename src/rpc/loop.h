@@ -65,9 +65,9 @@ void loop_run(struct rpc_loop *loop, void (*run)(void *argument), void *argument
  * one that counts the others. On the loop's thread. */
 bool loop_may_complain(struct rpc_loop *loop);
 
-/* What the peers of its accepted connections have us keep. */
-struct hoard;
-struct hoard *loop_hoard(struct rpc_loop *loop);
+/* Counts the bytes that the peers of its accepted connections make us buffer. */
+struct buffer_cap;
+struct buffer_cap *loop_buffer_cap(struct rpc_loop *loop);
 
 /* References keep the struct alive behind connections that outlive rpc_loop_stop(). */
 void loop_ref(struct rpc_loop *loop);

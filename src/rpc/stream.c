@@ -39,7 +39,7 @@ void stream_flush(struct rpc_connection *connection)
 			buffer->sent += (size_t)count;
 		}
 		connection->outgoing_bytes -= buffer->length;
-		hoard_take(&connection->hoard_part, buffer->length);
+		buffer_cap_remove(&connection->buffered, buffer->length);
 		cds_list_del(&buffer->entry);
 		free(buffer);
 	}
@@ -58,7 +58,7 @@ bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer)
 		return false;
 	}
 	connection->outgoing_bytes += buffer->length;
-	hoard_add(connection->loop, &connection->hoard_part, buffer->length);
+	buffer_cap_add(connection->loop, &connection->buffered, buffer->length);
 	cds_list_add_tail(&buffer->entry, &connection->outgoing);
 	if (connection->state == CONNECTION_OPEN && connection->outgoing.next == &buffer->entry)
 		stream_flush(connection);
@@ -81,8 +81,8 @@ static bool make_room(struct rpc_connection *connection)
 	bytes = realloc(connection->received, capacity);
 	if (!bytes)
 		return false;
-	hoard_add(connection->loop, &connection->hoard_part,
-		  capacity - connection->received_capacity);
+	buffer_cap_add(connection->loop, &connection->buffered,
+		       capacity - connection->received_capacity);
 	connection->received = bytes;
 	connection->received_capacity = capacity;
 	return true;
@@ -92,7 +92,7 @@ static void release_room(struct rpc_connection *connection)
 {
 	if (connection->received_length || connection->received_capacity <= RECEIVE_BUFFER_MIN)
 		return;
-	hoard_take(&connection->hoard_part, connection->received_capacity);
+	buffer_cap_remove(&connection->buffered, connection->received_capacity);
 	free(connection->received);
 	connection->received = NULL;
 	connection->received_capacity = 0;

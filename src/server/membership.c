@@ -193,8 +193,8 @@ static void connect_manager(struct membership *membership)
 		log_outage(membership, error_last_line());
 }
 
-/* The loop has said that the connection is closed. */
-static void mourn(struct membership *membership)
+/* Call it when the loop has said that the connection is closed. */
+static void drop_connection(struct membership *membership)
 {
 	bool is_refused;
 	int status;
@@ -449,7 +449,7 @@ static void wait_until(struct membership *membership, uint64_t deadline)
 	pthread_cond_timedwait(&membership->changed, &membership->lock, &until);
 }
 
-enum duty { DUTY_MOURN, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_REPORT, DUTY_STOP };
+enum duty { DUTY_DROP, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_REPORT, DUTY_STOP };
 
 /* The most urgent thing to do; waits when there is none. With the lock held. */
 static enum duty next_duty(struct membership *membership)
@@ -461,7 +461,7 @@ static enum duty next_duty(struct membership *membership)
 		if (membership->is_stopping)
 			return DUTY_STOP;
 		if (membership->state == LINK_DOWN && membership->connection)
-			return DUTY_MOURN;
+			return DUTY_DROP;
 		if (membership->state == LINK_OPEN)
 			return DUTY_JOIN;
 		if (orders_are_waiting(membership->orders))
@@ -490,8 +490,8 @@ static void *thread_run(void *argument)
 			membership->is_report_due = false;
 		pthread_mutex_unlock(&membership->lock);
 		switch (duty) {
-		case DUTY_MOURN:
-			mourn(membership);
+		case DUTY_DROP:
+			drop_connection(membership);
 			break;
 		case DUTY_CONNECT:
 			connect_manager(membership);

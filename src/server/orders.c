@@ -62,27 +62,27 @@ static void reply_status(struct orders *orders, struct rpc_call *call, int statu
 	rpc_reply_status(call, orders->options.incarnation, status);
 }
 
-/* What remains to be said when something has been closed. */
-struct farewell {
+/* The reply to a call that is answered once connections are closed. */
+struct pending_reply {
 	struct rpc_call *call;
 	uint64_t incarnation;
 };
 
-static struct farewell *make_farewell(const struct orders *orders, struct rpc_call *call)
+static struct pending_reply *new_pending_reply(const struct orders *orders, struct rpc_call *call)
 {
-	struct farewell *farewell = malloc(sizeof(*farewell));
+	struct pending_reply *reply = malloc(sizeof(*reply));
 
-	if (farewell)
-		*farewell = (struct farewell){call, orders->options.incarnation};
-	return farewell;
+	if (reply)
+		*reply = (struct pending_reply){call, orders->options.incarnation};
+	return reply;
 }
 
-static void say_farewell(void *argument)
+static void send_pending_reply(void *argument)
 {
-	struct farewell *farewell = argument;
+	struct pending_reply *reply = argument;
 
-	rpc_reply_status(farewell->call, farewell->incarnation, 0);
-	free(farewell);
+	rpc_reply_status(reply->call, reply->incarnation, 0);
+	free(reply);
 }
 
 /* ---- Work. On the membership's thread. */
@@ -223,16 +223,16 @@ static bool run_seal(struct orders *orders, struct job *job)
 /* Whatever became of the connection: the manager has decided it, and numbers never return. */
 static void run_release(struct orders *orders, struct job *job)
 {
-	struct farewell *farewell = make_farewell(orders, job->call);
+	struct pending_reply *reply = new_pending_reply(orders, job->call);
 	int status;
 
-	if (!farewell)
+	if (!reply)
 		status = error_code(-ENOMEM);
 	else
 		status = fence_extents(orders->options.fence, job->extents, job->nr_extents,
-				       say_farewell, farewell);
+				       send_pending_reply, reply);
 	if (status != 0) {
-		free(farewell);
+		free(reply);
 		reply_status(orders, job->call, status);
 	}
 }
@@ -403,15 +403,15 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 
 static void on_session_end(struct orders *orders, uint64_t session, struct rpc_call *call)
 {
-	struct farewell *farewell = make_farewell(orders, call);
+	struct pending_reply *reply = new_pending_reply(orders, call);
 	int status;
 
-	if (!farewell)
+	if (!reply)
 		status = error_code(-ENOMEM);
 	else
-		status = fence_session(orders->options.fence, session, say_farewell, farewell);
+		status = fence_session(orders->options.fence, session, send_pending_reply, reply);
 	if (status != 0) {
-		free(farewell);
+		free(reply);
 		reply_status(orders, call, status);
 	}
 }

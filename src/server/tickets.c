@@ -347,7 +347,8 @@ static int remember(struct tickets *tickets, struct admission *admission)
 	sealed = find_sealed(tickets, admission->reach.namespace);
 	admission->seals = sealed ? sealed->seals : 0;
 	drop_expired(tickets);
-	/* Who hoards tickets keeps nobody out: the honest use theirs at once, while they are young. */
+	/* A session that takes many tickets keeps nobody out: honest ones use theirs
+	 * at once, while they are young. */
 	if (tickets->nr_out >= NR_TICKETS_MAX)
 		drop(tickets, cds_list_first_entry(&tickets->out, struct ticket, node));
 	known = tsearch(ticket, &tickets->out_by_nonce, compare_nonce);

@@ -233,7 +233,7 @@ static void unlink_peer(struct local_endpoint *endpoint)
 {
 	if (!endpoint->link)
 		return;
-	local_mourning_forget(endpoint);
+	local_deaths_forget(endpoint);
 	atomic_store(&endpoint->mine->nr_revoked, LOCAL_ENDED);
 	munmap(endpoint->link, sizeof(*endpoint->link));
 	endpoint->link = NULL;

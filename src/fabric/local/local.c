@@ -29,17 +29,17 @@ static int local_open(const char *transport, const char *address, struct fabric 
 		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
-	status = local_mourning_open(local);
+	status = local_deaths_open(local);
 	if (status != 0)
 		goto out_free;
 	status = local_domain_open(fabric, &fabric->domain);
 	if (status != 0)
-		goto out_mourning;
+		goto out_deaths;
 	*out = fabric;
 	return 0;
 
-out_mourning:
-	local_mourning_close(local);
+out_deaths:
+	local_deaths_close(local);
 out_free:
 	free(local);
 	return status;
@@ -57,7 +57,7 @@ static void local_close(struct fabric *fabric)
 	struct local_fabric *local = local_container(fabric, struct local_fabric);
 
 	local_domain_close(fabric->domain);
-	local_mourning_close(local);
+	local_deaths_close(local);
 	free(local);
 }
 

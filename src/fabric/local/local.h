@@ -4,7 +4,7 @@
  *
  *   wire.h      what two processes say to each other
  *   local.c     the transport: fabric, its attributes, the operations table
- *   mourning.c  notices servers that have died
+ *   deaths.c    notices servers that have died
  *   place.c     addresses: sockets in the file system, and whether they are on this machine
  *   memory.c    domains, the memory registered in them, and the peers that it was lent to
  *   mapping.c   memory that a peer has lent: find it, copy, attach it at a caller's address
@@ -53,8 +53,8 @@ struct local_fabric {
 	struct fabric base;
 	/* An epoll descriptor over the sockets of our outgoing connections; it reports when their
 	 * peers die. The lock keeps the endpoints in place while local_mourn() marks them. */
-	int mourn_fd;
-	pthread_mutex_t mourn_lock;
+	int deaths_fd;
+	pthread_mutex_t deaths_lock;
 };
 
 struct local_domain {
@@ -143,7 +143,7 @@ struct local_endpoint {
 	enum local_state told;		 /* the state that queue_event() last told */
 	bool was_connected;		 /* valid in LOCAL_IS_ENDING and LOCAL_IS_CLOSED */
 	bool has_greeted;		 /* the hello is sent */
-	bool is_watched;		 /* mourning.c watches for its peer's death */
+	bool is_watched;		 /* deaths.c watches for its peer's death */
 	unsigned patience;		 /* idle polls before it goes cold; 0: it is cold */
 	struct cds_list_head warm;	 /* in local_queue.warm, when patience > 0 */
 	struct cds_list_head connecting; /* in local_queue.connecting, or empty    */
@@ -266,13 +266,13 @@ bool local_mapping_do(const struct local_mapping *mapping, const struct local_tr
  * key may have been revoked. -EAGAIN: the peer has not lent it. -ENOMEM. */
 int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 
-/* mourning.c */
-int local_mourning_open(struct local_fabric *fabric);
-void local_mourning_close(struct local_fabric *fabric);
+/* deaths.c */
+int local_deaths_open(struct local_fabric *fabric);
+void local_deaths_close(struct local_fabric *fabric);
 /* Watches an endpoint that has just got its link. False: it cannot be watched. */
-bool local_mourning_watch(struct local_endpoint *endpoint);
+bool local_deaths_watch(struct local_endpoint *endpoint);
 /* Stops watching. Call it before the endpoint loses its link. */
-void local_mourning_forget(struct local_endpoint *endpoint);
+void local_deaths_forget(struct local_endpoint *endpoint);
 int local_mourn_fd(struct fabric *fabric);
 void local_mourn(struct fabric *fabric);
 

@@ -98,7 +98,7 @@ static bool take_welcome(struct local_endpoint *endpoint, const struct local_mes
 	if (endpoint->state != LOCAL_IS_CONNECTING || message->length != sizeof(struct local_link))
 		return false;
 	if (!local_endpoint_link(endpoint, fd, LOCAL_CONNECTING_SIDE) ||
-	    !local_mourning_watch(endpoint))
+	    !local_deaths_watch(endpoint))
 		return false;
 	local_endpoint_open(endpoint);
 	return true;
