@@ -111,7 +111,7 @@ int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_a
 	       struct peer_reach **out);
 /* Counts one target less. None of its writes may be loose. */
 void peer_leave(struct peer *peer, struct peer_reach *reach);
-/* The same count for paths. A target of the reach must exist when a path is added. */
+/* They count paths likewise. A target of the reach must exist when a path is added. */
 void peer_add_path(struct peer *peer, struct peer_reach *reach);
 void peer_remove_path(struct peer *peer, struct peer_reach *reach);
 /* Frees the session's unused reaches. */

@@ -67,8 +67,8 @@ struct state {
  *                         EXTENT_TOLD: the same, and the server's connection carries ExtentsRelease
  *   FENCED                EXTENT_FENCED: the server has answered, or its incarnation has ended: the
  *                         record is deleted with that, so it is the state of an extent that goes
- *   SCRUBBED, FREE        the server's alone: bytes of its report (dirty, clean). What the server
- *                         grants next is scrubbed, and has a new number
+ *   SCRUBBED, FREE        the server's alone: bytes of its report (dirty, clean). The next
+ *                         extent that it grants is scrubbed, and has a new number
  *
  *   from       may become          by
  *   GRANTED    DRAINING            state_release_extent(): release or delete of the namespace

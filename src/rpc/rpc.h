@@ -94,7 +94,7 @@ void rpc_listener_close(struct rpc_listener *listener);
 int rpc_connect(struct rpc_loop *loop, const char *host, uint16_t port, const struct key *key,
 		const struct rpc_handlers *handlers, void *context, struct rpc_connection **out);
 /* Closes the connection. `closed` follows on the loop's thread, with status 0, unless it has run.
- * What was sent before still goes out, if the peer takes it within a second. */
+ * Frames sent before still go out, if the peer takes them within a second. */
 void rpc_connection_close(struct rpc_connection *connection);
 /* References keep the struct alive, not the connection open. */
 void rpc_connection_ref(struct rpc_connection *connection);
