@@ -66,11 +66,10 @@ static void doze(struct attachment *attachment, uint64_t deadline)
 
 static int fail_late(const struct attachment *attachment, uint32_t server)
 {
-	const struct afar_target *target = &attachment->region->target;
-
 	return error_fail(-ETIMEDOUT,
 			  "attach the region at %#llx: server %s does not answer in time",
-			  (unsigned long long)target->address, target->peers[server]->name);
+			  (unsigned long long)attachment->region->target.address,
+			  attachment->binding->servers[server].peer->name);
 }
 
 static int fail_unreachable(const struct afar_target *target, const struct peer *peer,
@@ -86,9 +85,8 @@ static int fail_unreachable(const struct afar_target *target, const struct peer 
 /* Whether the server has such a lane; one that leads there goes to the link. */
 static bool look_for_lane(struct attachment *attachment, uint32_t server)
 {
-	struct afar_target *target = &attachment->region->target;
-	struct fabrics *fabrics = &target->session->fabrics;
-	const struct peer *peer = target->peers[server];
+	struct fabrics *fabrics = &attachment->region->target.session->fabrics;
+	const struct peer *peer = attachment->binding->servers[server].peer;
 	bool has_lane = false;
 	unsigned number;
 
@@ -113,15 +111,16 @@ static bool look_for_lane(struct attachment *attachment, uint32_t server)
 }
 
 /* The server may be gone, which its control channel knows. */
-static int fail_far(struct afar_target *target, uint32_t server, uint64_t deadline)
+static int fail_far(struct binding *binding, uint32_t server, uint64_t deadline)
 {
+	struct afar_target *target = binding->target;
 	struct peer_ticket ticket = {.attaches = target->generation};
 	int ret = target_get_keys(target, deadline);
 
 	if (!ret)
-		ret = target_get_ticket(target, server, deadline, &ticket);
+		ret = binding_get_ticket(binding, server, deadline, &ticket);
 	return ret ? ret
-		   : fail_unreachable(target, target->peers[server],
+		   : fail_unreachable(target, binding->servers[server].peer,
 				      "is on another machine, or not to be seen from here");
 }
 
@@ -134,9 +133,9 @@ static int find_lane(struct attachment *attachment, uint32_t server, uint64_t de
 	if (attachment->links[server].lane)
 		return 0;
 	if (has_lane)
-		return fail_far(target, server, deadline);
+		return fail_far(attachment->binding, server, deadline);
 	return fail_unreachable(
-		target, target->peers[server],
+		target, attachment->binding->servers[server].peer,
 		target->session->path[0]
 			? "gives memory itself by no lane of the one transport that the session "
 			  "was told to use"
@@ -157,7 +156,7 @@ static int start_link(struct attachment *attachment, uint32_t server, uint64_t d
 	struct afar_target *target = &attachment->region->target;
 	struct attachment_link *link = &attachment->links[server];
 	struct peer_ticket ticket = {.attaches = target->generation};
-	int ret = target_get_ticket(target, server, deadline, &ticket);
+	int ret = binding_get_ticket(attachment->binding, server, deadline, &ticket);
 
 	if (ret)
 		return ret;
@@ -165,8 +164,8 @@ static int start_link(struct attachment *attachment, uint32_t server, uint64_t d
 			     sizeof(ticket.ticket), link, &link->endpoint);
 	if (ret)
 		return error_fail(-AFAR_ESERVER, "connect to server %s at %s: %s",
-				  target->peers[server]->name, link->lane->address,
-				  afar_strerror(ret));
+				  attachment->binding->servers[server].peer->name,
+				  link->lane->address, afar_strerror(ret));
 	link->state = LINK_CONNECTING;
 	return 0;
 }
@@ -289,24 +288,50 @@ void attachment_blank(struct attachment *attachment)
 	attachment->has_ended = true;
 }
 
+/* Goes by the target's binding from now on; nothing is connected. */
+static int take_binding(struct attachment *attachment)
+{
+	struct binding *binding = target_binding(&attachment->region->target);
+	const uint32_t nr_links = binding->layout->nr_servers;
+	struct attachment_link *links;
+
+	if (binding == attachment->binding) {
+		binding_unref(binding);
+		return 0;
+	}
+	links = calloc((size_t)nr_links + 1, sizeof(*links));
+	if (!links) {
+		binding_unref(binding);
+		return error_code(-ENOMEM);
+	}
+	free(attachment->links);
+	binding_unref(attachment->binding);
+	attachment->binding = binding;
+	attachment->links = links;
+	attachment->nr_links = nr_links;
+	return 0;
+}
+
 /* By the layout as it is just now. ATTACH_AGAIN: it was replaced meanwhile, or a server took a connection away. */
 static int make_once(struct attachment *attachment, uint64_t deadline)
 {
 	struct afar_target *target = &attachment->region->target;
-	const struct layout *layout;
+	const struct binding *binding;
 	int ret = target_get_keys(target, deadline);
 
+	if (!ret)
+		ret = take_binding(attachment);
 	if (ret)
 		return ret;
-	layout = target->layout;
-	if (attachment->may_write && layout->is_sealed)
+	binding = attachment->binding;
+	if (attachment->may_write && binding->layout->is_sealed)
 		return target_fail_read_only(target);
-	if (!layout->has_keys)
+	if (!binding->is_ready)
 		return ATTACH_AGAIN;
-	ret = for_each_piece(attachment, layout, attach_piece, deadline);
+	ret = for_each_piece(attachment, binding->layout, attach_piece, deadline);
 	look(attachment);
-	/* Tickets tell of sealings: what they tell of is found out next time. */
-	if (!ret && (has_ended_link(attachment) || !layout->has_keys))
+	/* Tickets tell of changes: what they tell of is found out next time. */
+	if (!ret && (has_ended_link(attachment) || !binding->is_ready))
 		ret = ATTACH_AGAIN;
 	return ret;
 }
@@ -342,13 +367,23 @@ static int reserve(struct attachment *attachment)
 	return 0;
 }
 
+void attachment_free(struct attachment *attachment)
+{
+	end_links(attachment);
+	if (attachment->queue)
+		fabric_queue_close(attachment->queue);
+	if (attachment->addr)
+		munmap(attachment->addr, attachment->length);
+	binding_unref(attachment->binding);
+	free(attachment->links);
+	free(attachment);
+}
+
 static int attachment_new(struct afar_region *region, uint64_t offset, size_t length,
 			  bool may_write, uint64_t deadline, struct attachment **out)
 {
-	const uint32_t nr_links = region->target.layout->nr_servers;
 	const size_t page = attachment_page_bytes();
-	struct attachment *attachment =
-		calloc(1, sizeof(*attachment) + nr_links * sizeof(attachment->links[0]));
+	struct attachment *attachment = calloc(1, sizeof(*attachment));
 	int ret;
 
 	if (!attachment)
@@ -357,30 +392,20 @@ static int attachment_new(struct afar_region *region, uint64_t offset, size_t le
 	attachment->offset = offset;
 	attachment->length = (length + page - 1) / page * page;
 	attachment->may_write = may_write;
-	attachment->nr_links = nr_links;
-	ret = for_each_piece(attachment, region->target.layout, find_lane_of, deadline);
+	ret = take_binding(attachment);
+	if (!ret)
+		ret = for_each_piece(attachment, attachment->binding->layout, find_lane_of,
+				     deadline);
 	if (!ret)
 		ret = reserve(attachment);
+	if (!ret)
+		ret = fabric_queue_open(attachment->fabric, QUEUE_DEPTH, &attachment->queue);
 	if (ret) {
-		free(attachment);
-		return ret;
-	}
-	ret = fabric_queue_open(attachment->fabric, QUEUE_DEPTH, &attachment->queue);
-	if (ret) {
-		munmap(attachment->addr, attachment->length);
-		free(attachment);
+		attachment_free(attachment);
 		return ret;
 	}
 	*out = attachment;
 	return 0;
-}
-
-void attachment_free(struct attachment *attachment)
-{
-	end_links(attachment);
-	fabric_queue_close(attachment->queue);
-	munmap(attachment->addr, attachment->length);
-	free(attachment);
 }
 
 int attachment_make(struct afar_region *region, uint64_t offset, size_t length, bool may_write,

@@ -25,6 +25,7 @@ struct attachment_link {
 struct attachment {
 	struct cds_list_head node; /* in the session's list */
 	struct afar_region *region;
+	struct binding *binding; /* a reference: that it was made by */
 	void *addr;
 	size_t length; /* whole pages */
 	uint64_t offset;
@@ -33,7 +34,7 @@ struct attachment {
 	struct fabric *fabric;
 	struct fabric_queue *queue;
 	uint32_t nr_links;
-	struct attachment_link links[]; /* by the layout's servers */
+	struct attachment_link *links; /* by the binding's servers */
 };
 
 static inline size_t attachment_page_bytes(void)

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/failures.h"
 
 #define DEFAULT_SPIN_US	     100
 #define DEFAULT_PAUSE_US_MAX 10000

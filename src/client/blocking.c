@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/buffer.h"
+#include "client/failures.h"
 #include "client/near.h"
 #include "client/plain.h"
 #include "client/queue.h"
@@ -82,17 +83,22 @@ static void end_blocking(struct afar_target *target, struct afar_queue *queue)
 }
 
 /* And nothing may land behind what is to be done. */
-static bool is_connected(const struct afar_queue *queue, struct afar_target *target)
+static bool is_connected(const struct afar_queue *queue, const struct afar_target *target)
 {
-	if (!target->layout->has_keys)
-		return false;
-	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
-		const struct path *path = queue_path(queue, target, i);
+	const struct binding *binding;
+	bool is_connected;
 
-		if (!path || path->state != PATH_UP || target->reaches[i]->nr_loose > 0)
-			return false;
+	hold_begin();
+	binding = target->binding;
+	is_connected = binding->is_ready;
+	for (uint32_t i = 0; i < binding->layout->nr_servers && is_connected; i++) {
+		const struct peer_reach *reach = binding->servers[i].reach;
+		const struct path *path = queue_path(queue, reach);
+
+		is_connected = path && path->state == PATH_UP && reach->nr_loose == 0;
 	}
-	return true;
+	hold_end();
+	return is_connected;
 }
 
 /* The queue with standing connections to the target's servers, as far as is known. */

@@ -4,9 +4,8 @@
 
 #include "client/buffer.h"
 
-void driven_request(const struct operation *operation, const struct path *path,
-		    const struct layout_piece *at, const struct fabric_piece *piece,
-		    struct message_request *out)
+void driven_request(const struct operation *operation, const struct path *path, uint64_t extent,
+		    uint64_t offset, const struct fabric_piece *piece, struct message_request *out)
 {
 	const struct afar_iov *iov = &operation->iov[operation->iov_index];
 
@@ -14,8 +13,8 @@ void driven_request(const struct operation *operation, const struct path *path,
 		iov++;
 	*out = (struct message_request){
 		.kind = operation->opcode == AFAR_OP_WRITE ? MESSAGE_PULL : MESSAGE_PUSH,
-		.extent = at->chunk->extent,
-		.offset = at->chunk->offset + at->offset,
+		.extent = extent,
+		.offset = offset,
 		.length = piece->length < MESSAGE_MOVE_MAX ? piece->length : MESSAGE_MOVE_MAX,
 		.address = buffer_remote(iov->buffer, path->nr_fabric, piece->addr),
 		.key = iov->buffer->memory.on[path->nr_fabric].key,

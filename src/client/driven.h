@@ -5,10 +5,9 @@
 
 #include "client/queue.h"
 
-/* The message, in host order, by which the server moves the next bytes of an operation between `at` and `piece`, which is the
- * operation's next memory: as many as one message may ask for. The path's fabric is driven. */
-void driven_request(const struct operation *operation, const struct path *path,
-		    const struct layout_piece *at, const struct fabric_piece *piece,
-		    struct message_request *out);
+/* Makes the message, in host order, by which the server moves an operation's next bytes between its extent at `offset` and
+ * `piece`, which is the operation's next memory: as many as one message may ask for. The path's fabric is driven. */
+void driven_request(const struct operation *operation, const struct path *path, uint64_t extent,
+		    uint64_t offset, const struct fabric_piece *piece, struct message_request *out);
 
 #endif

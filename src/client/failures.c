@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "client/queue.h"
+#include "client/failures.h"
 
 #define TEXT_MAX    384
 #define NS_NAME_MAX 48 /* of the namespace's name: so much is noted */

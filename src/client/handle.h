@@ -20,7 +20,7 @@ enum handle_kind {
 	HANDLE_CLOSED = 0,
 	HANDLE_SESSION = 0x41665353,
 	HANDLE_NAMESPACE = 0x41664e53,
-	HANDLE_REGION = 0x41665247,
+	HANDLE_REGION = 0x41745247, /* a target, as all that begin so: HANDLE_TARGETS */
 	HANDLE_MAPPING = 0x41664d50,
 	HANDLE_BUFFER = 0x41664246,
 	HANDLE_QUEUE = 0x41665155,
@@ -52,6 +52,18 @@ static inline bool handle_is(const void *object, enum handle_kind kind)
 	const struct handle *handle = object;
 
 	return handle && atomic_load_explicit(&handle->kind, memory_order_acquire) == kind;
+}
+
+/* The first two letters of the kinds that are targets (client/target.h). */
+#define HANDLE_TARGETS 0x4174U
+
+/* Whether it is an open handle of any kind of target. */
+static inline bool handle_is_target(const void *object)
+{
+	const struct handle *handle = object;
+
+	return handle &&
+	       atomic_load_explicit(&handle->kind, memory_order_acquire) >> 16 == HANDLE_TARGETS;
 }
 
 #define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */

@@ -2,13 +2,12 @@
 /*
  * Layouts: where a region's bytes are. Only this part knows striping, and it is pure: no I/O, no
  * locks. A layout is made once from the manager's message, which is checked in full. It is
- * immutable afterwards, except for the keys, so any thread may split operations by it. The layout
- * of a sealed region is final. That of an unsealed region can be replaced, by a sealed one.
+ * immutable afterwards, except for the keys, which its binding fills in before any operation goes by
+ * it; so any thread may split operations by it.
  */
 #ifndef CLIENT_LAYOUT_H
 #define CLIENT_LAYOUT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +23,7 @@ struct layout_chunk {
 	struct layout_key *on; /* by the server's lane; NULL before layout_make_keys() */
 };
 
-/* The holder of the layout fills it in when the server has granted the key. */
+/* The binding fills it in when the server has granted the key. */
 struct layout_key {
 	uint64_t remote; /* the fabric's address of the chunk's first byte */
 	uint64_t key;
@@ -49,9 +48,7 @@ struct layout {
 	struct layout_chunk *chunks;
 	uint64_t *servers; /* their numbers, in the order of the message */
 	struct layout_key *keys;
-	bool is_sealed;	      /* nobody can write there; each chunk's sums follow it */
-	bool is_keyed;	      /* all keys are filled in; guarded by the target's lock */
-	atomic_bool has_keys; /* likewise, and the bytes are there still, as far as is known */
+	bool is_sealed; /* nobody can write there; each chunk's sums follow it */
 };
 
 /* A part of a range that is contiguous on one server. */

@@ -5,6 +5,8 @@
  * servers have closed those connections, or have restarted. region.c leaves them here; they are looked at
  * when a region is opened or closed, or a connection is made.
  */
+#include "client/linger.h"
+
 #include "client/region.h"
 
 /* Whoever has a server that does not answer waits for it no longer than that, and not again so soon. */

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
-#include "client/queue.h"
+#include "client/linger.h"
 
 int namespace_check(const struct afar_namespace *ns)
 {

@@ -4,7 +4,7 @@
  * target is closed. What is looked at before and after a copy stands in for what a queue and its connection check:
  *
  *   the handles      nobody has closed the target or the memory: who does waits for holds (near_wait())
- *   has_keys         no sealing that the target does not know of
+ *   is_ready         no change of the layout that the target does not know of
  *   nr_loose         nothing of the session lands behind a write
  *   the gate         the server lives, and lends the memory; for who is inside, it waits (fabric.h)
  *
@@ -28,7 +28,8 @@ struct near_server {
 };
 
 struct near {
-	const struct layout *layout;
+	struct binding *binding;     /* a reference */
+	const struct layout *layout; /* the binding's */
 	struct afar_session *session;
 	bool may_write;
 	struct near_counts
@@ -45,7 +46,7 @@ static inline struct near *find(const struct afar_target *target, bool is_write)
 	struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
 
 	if (!near || handle_is_shut(&target->handle) || (is_write && !near->may_write) ||
-	    !near->layout->has_keys)
+	    !near->binding->is_ready)
 		return NULL;
 	return near;
 }
@@ -203,10 +204,10 @@ int near_atomic(const struct afar_op *op)
 /* ---- Taking windows, with the target's lock held */
 
 /* The path over which there may be windows on what a server has; NULL: there are none. */
-static struct path *near_path(const struct afar_queue *queue, const struct afar_target *target,
+static struct path *near_path(const struct afar_queue *queue, const struct binding *binding,
 			      uint32_t server)
 {
-	struct path *path = queue_path(queue, target, server);
+	struct path *path = queue_path(queue, binding->servers[server].reach);
 
 	return path && path->state == PATH_UP && path->fabric->ops->window ? path : NULL;
 }
@@ -220,13 +221,13 @@ static bool has_gate(const struct near *near, uint32_t server)
 static bool is_lacking(const struct afar_target *target, const struct afar_queue *queue)
 {
 	const struct near *near = target->near;
-	const struct layout *layout = target->layout;
+	const struct binding *binding = target->binding;
 	bool is_lacking = false;
 
 	hold_begin();
-	for (uint32_t i = 0; i < layout->nr_servers && !is_lacking; i++)
-		is_lacking = near_path(queue, target, i) &&
-			     !(near && near->layout == layout && has_gate(near, i));
+	for (uint32_t i = 0; i < binding->layout->nr_servers && !is_lacking; i++)
+		is_lacking = near_path(queue, binding, i) &&
+			     !(near && near->binding == binding && has_gate(near, i));
 	hold_end();
 	return is_lacking;
 }
@@ -238,13 +239,15 @@ static void end(struct near *near)
 		if (near->servers[i].gate)
 			fabric_gate_drop(near->servers[i].gate);
 	}
+	binding_unref(near->binding);
 	free(near->servers);
 	free(near);
 }
 
 static struct near *new_windows(const struct afar_target *target)
 {
-	const struct layout *layout = target->layout;
+	struct binding *binding = target->binding;
+	const struct layout *layout = binding->layout;
 	struct near *near =
 		calloc(1, sizeof(*near) + (size_t)layout->nr_chunks * sizeof(*near->chunks));
 
@@ -258,7 +261,9 @@ static struct near *new_windows(const struct afar_target *target)
 		return NULL;
 	}
 	for (uint32_t i = 0; i < layout->nr_servers; i++)
-		near->servers[i].nr_loose = &target->reaches[i]->nr_loose;
+		near->servers[i].nr_loose = &binding->servers[i].reach->nr_loose;
+	binding_ref(binding);
+	near->binding = binding;
 	near->layout = layout;
 	near->may_write = target_may(target, AFAR_OP_WRITE);
 	return near;
@@ -294,7 +299,8 @@ static struct near *take_windows(const struct afar_target *target, const struct 
 	struct near *near = new_windows(target);
 
 	for (uint32_t i = 0; near && i < near->layout->nr_chunks; i++) {
-		const struct path *path = near_path(queue, target, near->layout->chunks[i].server);
+		const struct path *path =
+			near_path(queue, near->binding, near->layout->chunks[i].server);
 
 		if (path)
 			take_chunk(near, path, i);
@@ -319,7 +325,7 @@ void near_look(struct afar_target *target, struct afar_queue *queue)
 	/* Who has it for longer is busy with what the windows depend on. */
 	if (pthread_mutex_trylock(&target->lock) != 0)
 		return;
-	if (target->layout->has_keys && is_lacking(target, queue)) {
+	if (target->binding->is_ready && is_lacking(target, queue)) {
 		near = take_windows(target, queue);
 		if (near) {
 			replace(target, near);

@@ -10,7 +10,8 @@
  */
 #include <errno.h>
 
-#include "client/queue.h"
+#include "client/failures.h"
+#include "client/order.h"
 
 static void make_ready(struct afar_queue *queue, struct operation *operation)
 {

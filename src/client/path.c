@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "client/linger.h"
 #include "client/queue.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
@@ -109,10 +110,9 @@ static int grow_paths(struct afar_queue *queue, uint32_t index)
 	return 0;
 }
 
-static int path_of(struct afar_queue *queue, const struct afar_target *target, uint32_t server,
-		   struct path **out)
+static int path_of(struct afar_queue *queue, const struct binding_server *server, struct path **out)
 {
-	uint32_t index = target->reaches[server]->index;
+	uint32_t index = server->reach->index;
 	struct path *path;
 	int ret = grow_paths(queue, index);
 
@@ -124,9 +124,9 @@ static int path_of(struct afar_queue *queue, const struct afar_target *target, u
 		path = calloc(1, sizeof(*path));
 		if (!path)
 			return error_code(-ENOMEM);
-		path->peer = target->peers[server];
+		path->peer = server->peer;
 		path->index = index;
-		path->reach = target->reaches[server];
+		path->reach = server->reach;
 		CDS_INIT_LIST_HEAD(&path->transfers);
 		peer_add_path(path->peer, path->reach);
 		queue->paths[index] = path;
@@ -246,7 +246,7 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 }
 
 /* A ticket for a connection in place of the lane's last. */
-static int get_ticket(struct path_lane *lane, struct afar_target *target, uint32_t index,
+static int get_ticket(struct path_lane *lane, struct binding *binding, uint32_t index,
 		      uint64_t deadline, struct peer_ticket *ticket)
 {
 	int ret;
@@ -256,14 +256,14 @@ static int get_ticket(struct path_lane *lane, struct afar_target *target, uint32
 	if (!lane->loose)
 		return error_code(-ENOMEM);
 	ticket->connection = lane->connection;
-	ret = target_get_ticket(target, index, deadline, ticket);
+	ret = binding_get_ticket(binding, index, deadline, ticket);
 	if (!ret)
 		lane->connection = ticket->connection;
 	return ret;
 }
 
 /* Has the server close what the path had over lanes that it does not take this time. */
-static int settle_rest(struct path *path, struct afar_target *target, uint32_t index,
+static int settle_rest(struct path *path, struct binding *binding, uint32_t index,
 		       uint64_t deadline)
 {
 	struct peer_ticket ticket = {.attaches = 0};
@@ -273,7 +273,7 @@ static int settle_rest(struct path *path, struct afar_target *target, uint32_t i
 		if (path->lanes[i].connection == 0)
 			continue;
 		ticket.connection = path->lanes[i].connection;
-		ret = target_get_ticket(target, index, deadline, &ticket);
+		ret = binding_get_ticket(binding, index, deadline, &ticket);
 		if (!ret)
 			path->lanes[i].connection = 0;
 	}
@@ -288,8 +288,7 @@ static int fail_lane(const struct path *path, const struct peer_lane *lane, cons
 
 /* Starts connecting over all lanes of the group. `*is_lane_bad`: others may do better. */
 static int path_start(struct afar_queue *queue, struct path *path, const struct lane_group *group,
-		      struct afar_target *target, uint32_t index, uint64_t deadline,
-		      bool *is_lane_bad)
+		      struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
 {
 	struct fabric_queue *fabric_queue;
 	struct peer_ticket ticket = {.attaches = 0};
@@ -302,13 +301,13 @@ static int path_start(struct afar_queue *queue, struct path *path, const struct 
 	path->nr_lanes = path->nr_connecting = group->nr_lanes;
 	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
 						   path->index * (uint64_t)MESSAGE_CREDITS);
-	ret = settle_rest(path, target, index, deadline);
+	ret = settle_rest(path, binding, index, deadline);
 	for (uint32_t i = 0; i < group->nr_lanes && !ret; i++) {
 		struct path_lane *lane = &path->lanes[i];
 
 		lane->number = group->lanes[i]->number;
 		lane->is_connected = lane->is_refused = false;
-		ret = get_ticket(lane, target, index, deadline, &ticket);
+		ret = get_ticket(lane, binding, index, deadline, &ticket);
 		if (ret)
 			break;
 		ret = fabric_connect(fabric_queue, group->lanes[i]->address, &ticket.ticket,
@@ -358,15 +357,14 @@ static int path_wait(struct afar_queue *queue, struct path *path, const struct l
 /* A server that takes memory away closes what it has of the session, a connection that is only being made
  * among it: then once more. */
 static int path_try(struct afar_queue *queue, struct path *path, const struct lane_group *group,
-		    struct afar_target *target, uint32_t index, uint64_t deadline,
-		    bool *is_lane_bad)
+		    struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
 {
 	int ret = 0;
 
 	for (int attempt = 0; attempt < 2 && path->state == PATH_DOWN; attempt++) {
 		if (attempt > 0 && clock_ns() >= deadline)
 			break;
-		ret = path_start(queue, path, group, target, index, deadline, is_lane_bad);
+		ret = path_start(queue, path, group, binding, index, deadline, is_lane_bad);
 		if (ret)
 			return ret;
 		ret = path_wait(queue, path, group, deadline);
@@ -395,11 +393,11 @@ static uint32_t group_bits(const struct peer *peer, const struct lane_group *gro
 }
 
 /* None of the lanes leads anywhere: the server may be gone, which its control channel knows. */
-static int fail_far(const struct path *path, struct afar_target *target, uint32_t index,
+static int fail_far(const struct path *path, struct binding *binding, uint32_t index,
 		    uint64_t deadline)
 {
 	struct peer_ticket ticket = {.connection = 0};
-	int ret = target_get_ticket(target, index, deadline, &ticket);
+	int ret = binding_get_ticket(binding, index, deadline, &ticket);
 
 	return ret ? ret
 		   : error_fail(-AFAR_ESERVER,
@@ -409,7 +407,7 @@ static int fail_far(const struct path *path, struct afar_target *target, uint32_
 }
 
 /* Goes by the best lanes that work; those that did not work of late are tried last. */
-static int path_open(struct afar_queue *queue, struct path *path, struct afar_target *target,
+static int path_open(struct afar_queue *queue, struct path *path, struct binding *binding,
 		     uint32_t index, uint64_t deadline)
 {
 	struct peer *peer = path->peer;
@@ -437,7 +435,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 		has_tried = true;
 		if (until > deadline || peer->nr_lanes == 1 || was_silent)
 			until = deadline;
-		ret = path_try(queue, path, &group, target, index, until, &is_lane_bad);
+		ret = path_try(queue, path, &group, binding, index, until, &is_lane_bad);
 		if (ret && !is_lane_bad)
 			return ret;
 		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
@@ -450,7 +448,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct afar_ta
 	}
 	if (path->state == PATH_UP)
 		return 0;
-	return has_tried ? ret : fail_far(path, target, index, deadline);
+	return has_tried ? ret : fail_far(path, binding, index, deadline);
 }
 
 /* ---- Getting ready */
@@ -495,14 +493,13 @@ static int prepare_some(const struct path *path, const struct layout *layout, ui
 }
 
 /* So that transfers do not begin by asking the server for anything: one-sided from the first on. */
-static int path_prepare(struct afar_queue *queue, struct path *path,
-			const struct afar_target *target, uint32_t server, uint64_t deadline)
+static int path_prepare(struct afar_queue *queue, struct path *path, const struct binding *binding,
+			uint32_t server, uint64_t deadline)
 {
-	const struct layout *layout = target->layout;
 	uint32_t first = 0;
 	bool is_armed;
 	/* When its keys may be others, this comes again. */
-	int ret = path->fabric->ops->prepare && layout->has_keys ? -EAGAIN : 0;
+	int ret = path->fabric->ops->prepare && binding->is_ready ? -EAGAIN : 0;
 
 	while (ret == -EAGAIN && path->state == PATH_UP && clock_ns() < deadline) {
 		queue_progress(queue);
@@ -511,7 +508,7 @@ static int path_prepare(struct afar_queue *queue, struct path *path,
 		if (path->state != PATH_UP)
 			break;
 		/* Arming may have taken in what is waited for. */
-		ret = prepare_some(path, layout, server, &first);
+		ret = prepare_some(path, binding->layout, server, &first);
 		if (ret == -EAGAIN && is_armed)
 			queue_doze(queue, deadline);
 	}
@@ -525,47 +522,53 @@ static int path_prepare(struct afar_queue *queue, struct path *path,
 }
 
 /* The server may take the connection away in between, with memory that it could reach. */
-static int path_get_ready(struct afar_queue *queue, struct path *path, struct afar_target *target,
+static int path_get_ready(struct afar_queue *queue, struct path *path, struct binding *binding,
 			  uint32_t server, uint64_t deadline)
 {
 	int ret = -AFAR_ESERVER;
 
 	for (int i = 0; i < READY_ATTEMPTS && ret == -AFAR_ESERVER && clock_ns() < deadline; i++) {
-		ret = path_open(queue, path, target, server, deadline);
+		ret = path_open(queue, path, binding, server, deadline);
 		if (ret)
 			return ret;
-		ret = path_prepare(queue, path, target, server, deadline);
+		ret = path_prepare(queue, path, binding, server, deadline);
 	}
 	return ret;
 }
 
-static int connect_all(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+static int connect_all(struct afar_queue *queue, struct binding *binding, uint64_t deadline)
 {
 	struct path *path = NULL;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < target->layout->nr_servers && !ret; i++) {
-		ret = path_of(queue, target, i, &path);
+	for (uint32_t i = 0; i < binding->layout->nr_servers && !ret; i++) {
+		ret = path_of(queue, &binding->servers[i], &path);
 		if (!ret)
-			ret = target_settle(target, i, deadline);
+			ret = binding_settle(binding, i, deadline);
 		if (!ret)
-			ret = path_get_ready(queue, path, target, i, deadline);
+			ret = path_get_ready(queue, path, binding, i, deadline);
 	}
 	return ret;
 }
 
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
-	int ret;
+	bool is_ready;
 
-	/* A server that is connected to may tell of a sealing: then the keys may be others. */
+	/* A server that is connected to may tell of a change: then the keys may be others. */
 	do {
-		ret = target_get_keys(target, deadline);
-		if (!ret)
-			ret = connect_all(queue, target, deadline);
+		int ret = target_get_keys(target, deadline);
+		struct binding *binding;
+
 		if (ret)
 			return ret;
-	} while (!target->layout->has_keys);
+		binding = target_binding(target);
+		ret = connect_all(queue, binding, deadline);
+		is_ready = binding->is_ready;
+		binding_unref(binding);
+		if (ret)
+			return ret;
+	} while (!is_ready);
 	if (queue->session->nr_lingering)
 		regions_settle(queue->session, false);
 	return 0;

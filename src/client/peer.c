@@ -459,7 +459,7 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 	if (!ret) {
 		memcpy(&out->ticket, ticket->ticket.data, sizeof(out->ticket));
 		out->connection = ticket->connection;
-		peer_note_seals(peer, reach, ticket->seals);
+		peer_note_changes(peer, reach, ticket->changes);
 	}
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;

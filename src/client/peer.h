@@ -96,7 +96,7 @@ struct peer_reach {
 	 * out. Before a queue of the session writes here again, it has the server close them. */
 	struct cds_list_head loose;
 	atomic_uint nr_loose;
-	uint64_t seals; /* number of the last sealing that the server told of; guarded likewise */
+	uint64_t changes; /* number of the last change that the server told of; guarded likewise */
 };
 
 struct peer_loose {
@@ -123,9 +123,9 @@ void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_lo
 uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
 void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
 
-/* Notes the number of a sealing that the server told of. No operation then begins on a target of
- * the reach until the target has found out what was sealed. */
-void peer_note_seals(struct peer *peer, struct peer_reach *reach, uint64_t seals);
+/* Notes the number of a change of layouts that the server told of. No operation then begins on a target
+ * of the reach until the target has found out what has become of it. */
+void peer_note_changes(struct peer *peer, struct peer_reach *reach, uint64_t changes);
 
 /* ---- What servers give: peer.c */
 

@@ -10,8 +10,11 @@
 #include "base/error.h"
 #include "client/buffer.h"
 #include "client/driven.h"
+#include "client/failures.h"
+#include "client/order.h"
 #include "client/queue.h"
 
+#define LAYOUT_NONE	    UINT64_MAX /* a flush goes by no layout yet */
 #define COMPLETIONS_AT_ONCE 16
 #define POLLS_PER_CHECK	    4096 /* polls between looks at events and deadlines, however busy it is */
 
@@ -148,107 +151,152 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 	operation->nr_in_flight++;
 }
 
-static inline int post(struct afar_queue *queue, struct operation *operation, struct path *path,
-		       const struct layout_piece *at, const struct fabric_piece *pieces,
+/*
+ * Where the next bytes of an operation go: one run in one extent, over one path. Found by the target's binding, and
+ * complete: it stands when the binding is replaced.
+ */
+struct step {
+	struct peer *peer;
+	struct path *path;	      /* NULL: there never was one */
+	const struct path_lane *lane; /* if the path is up and the binding ready: */
+	uint64_t remote;	      /* the fabric's address of the first byte, on that lane */
+	uint64_t key;
+	uint64_t extent;
+	uint64_t offset; /* into the extent */
+	uint64_t length;
+	bool is_ready; /* the binding: its keys may be used */
+	bool is_sealed;
+};
+
+/* Atomics of NICs go over the lane that all clients use for them. */
+static inline void find_step(const struct afar_queue *queue, const struct operation *operation,
+			     struct step *out)
+{
+	const struct binding *binding;
+	struct layout_piece at;
+
+	hold_begin();
+	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
+	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
+	*out = (struct step){
+		.peer = binding->servers[at.chunk->server].peer,
+		.path = queue_path(queue, binding->servers[at.chunk->server].reach),
+		.extent = at.chunk->extent,
+		.offset = at.chunk->offset + at.offset,
+		.length = at.length,
+		.is_ready = binding->is_ready,
+		.is_sealed = binding->layout->is_sealed,
+	};
+	if (out->path && out->path->state == PATH_UP && out->is_ready) {
+		const struct layout_key *key;
+
+		out->lane = opcode_is_atomic(operation->opcode)
+				    ? path_home(out->path)
+				    : path_lane_at(out->path, out->offset);
+		key = &at.chunk->on[out->lane->number];
+		out->remote = key->remote + at.offset;
+		out->key = key->key;
+	}
+	hold_end();
+}
+
+static inline int post(struct afar_queue *queue, struct operation *operation,
+		       const struct step *step, const struct fabric_piece *pieces,
 		       unsigned nr_pieces)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
 	uint64_t context = context_of(queue, transfer);
-	const struct path_lane *lane = path_lane_at(path, at->chunk->offset + at->offset);
-	const struct layout_key *key = &at->chunk->on[lane->number];
 	int ret;
 
 	if (operation->opcode == AFAR_OP_WRITE)
-		ret = fabric_write(lane->endpoint, pieces, nr_pieces, key->remote + at->offset,
-				   key->key, context);
+		ret = fabric_write(step->lane->endpoint, pieces, nr_pieces, step->remote, step->key,
+				   context);
 	else
-		ret = fabric_read(lane->endpoint, pieces, nr_pieces, key->remote + at->offset,
-				  key->key, context);
+		ret = fabric_read(step->lane->endpoint, pieces, nr_pieces, step->remote, step->key,
+				  context);
 	if (!ret)
-		take_off(queue, transfer, operation, path, at->length);
+		take_off(queue, transfer, operation, step->path, step->length);
 	return ret;
 }
 
-/* The same by a message to the server. */
-static int post_message(struct afar_queue *queue, struct operation *operation, struct path *path,
-			const struct layout_piece *at, const struct message_request *request)
+/* Sends the server a message in place of a transfer. */
+static int post_message(struct afar_queue *queue, struct operation *operation,
+			const struct step *step, const struct message_request *request)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
+	struct path *path = step->path;
 	int ret = message_send(&path->messages, path->lanes[0].endpoint, request, transfer);
 
 	if (!ret)
-		take_off(queue, transfer, operation, path, at->length);
+		take_off(queue, transfer, operation, path, step->length);
 	return ret;
 }
 
-/* For an atomic, which is one word: to the server's CPU. */
-static int post_request(struct afar_queue *queue, struct operation *operation, struct path *path,
-			const struct layout_piece *at)
+/* Asks the server's CPU for an atomic, which is one word. */
+static int post_request(struct afar_queue *queue, struct operation *operation,
+			const struct step *step)
 {
 	const struct message_request request = {
 		.kind = operation->opcode == AFAR_OP_FETCH_ADD ? MESSAGE_FETCH_ADD
 							       : MESSAGE_COMPARE_SWAP,
-		.extent = at->chunk->extent,
-		.offset = at->chunk->offset + at->offset,
+		.extent = step->extent,
+		.offset = step->offset,
 		.operand = operation->operand,
 		.compare = operation->compare,
 	};
 
-	return post_message(queue, operation, path, at, &request);
+	return post_message(queue, operation, step, &request);
 }
 
-/* For bytes that the server moves, of which one message asks for so many as are in one piece. */
-static int post_driven(struct afar_queue *queue, struct operation *operation, struct path *path,
-		       struct layout_piece *at, const struct fabric_piece *piece)
+/* Asks the server to move bytes: one message asks for as many as are in one piece. */
+static int post_driven(struct afar_queue *queue, struct operation *operation, struct step *step,
+		       const struct fabric_piece *piece)
 {
 	struct message_request request;
 
-	driven_request(operation, path, at, piece, &request);
-	at->length = request.length;
-	return post_message(queue, operation, path, at, &request);
+	driven_request(operation, step->path, step->extent, step->offset, piece, &request);
+	step->length = request.length;
+	return post_message(queue, operation, step, &request);
 }
 
-/* The same for a NIC, or for a processor of ours. */
-static int post_word(struct afar_queue *queue, struct operation *operation, struct path *path,
-		     const struct layout_piece *at)
+/* Has a NIC, or a processor of ours, carry out an atomic. */
+static int post_word(struct afar_queue *queue, struct operation *operation, const struct step *step)
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
-	const struct path_lane *lane = path_home(path);
-	const struct layout_key *key = &at->chunk->on[lane->number];
-	struct fabric_piece result;
-	uint64_t remote = key->remote + at->offset;
+	const struct fabric_piece result = {
+		word_of(queue, transfer), sizeof(uint64_t),
+		queue->words->memory.on[step->path->nr_fabric].descriptor};
 	int ret;
 
-	result = (struct fabric_piece){word_of(queue, transfer), sizeof(uint64_t),
-				       queue->words->memory.on[path->nr_fabric].descriptor};
 	if (operation->opcode == AFAR_OP_FETCH_ADD)
-		ret = fabric_fetch_add(lane->endpoint, &result, remote, key->key,
+		ret = fabric_fetch_add(step->lane->endpoint, &result, step->remote, step->key,
 				       operation->operand, context_of(queue, transfer));
 	else
-		ret = fabric_compare_swap(lane->endpoint, &result, remote, key->key,
+		ret = fabric_compare_swap(step->lane->endpoint, &result, step->remote, step->key,
 					  operation->compare, operation->operand,
 					  context_of(queue, transfer));
 	if (!ret)
-		take_off(queue, transfer, operation, path, at->length);
+		take_off(queue, transfer, operation, step->path, step->length);
 	return ret;
 }
 
 /* By whom all atomics of the target are done. -EOPNOTSUPP: a NIC, and the path is over a transport whose atomics are
  * not that. */
 static inline int post_atomic(struct afar_queue *queue, struct operation *operation,
-			      struct path *path, const struct layout_piece *at)
+			      const struct step *step)
 {
-	bool is_by_processor = path->fabric->attributes.has_processor_atomics;
+	const struct fabric *fabric = step->path->fabric;
+	bool is_by_processor = fabric->attributes.has_processor_atomics;
 
 	if (!operation->target->has_nic_atomics)
-		return is_by_processor ? post_word(queue, operation, path, at)
-				       : post_request(queue, operation, path, at);
-	if (is_by_processor || !path->fabric->ops->fetch_add)
+		return is_by_processor ? post_word(queue, operation, step)
+				       : post_request(queue, operation, step);
+	if (is_by_processor || !fabric->ops->fetch_add)
 		return -EOPNOTSUPP;
-	return post_word(queue, operation, path, at);
+	return post_word(queue, operation, step);
 }
 
 /* Why nothing can be posted to a server. */
@@ -269,11 +317,52 @@ __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct ope
 	operation_fail(queue, operation, -AFAR_ESERVER, path->peer);
 }
 
-/* Reads a little of the chunk behind the writes that went over a lane. */
-static int post_behind(struct afar_queue *queue, struct operation *flush, struct path *path,
-		       const struct layout_chunk *chunk, const struct path_lane *lane)
+/* ---- Flushes */
+
+/* A server that a flush goes to, found as a step is. */
+struct flush_step {
+	const struct peer *peer;
+	struct path *path;
+	bool is_ready;
+	bool has_chunk;
+	struct layout_key keys[PATH_LANES_MAX]; /* of a chunk there, by the path's lanes */
+};
+
+/* False: there are no more servers. A flush that finds another binding begins again: its servers may be others. */
+static bool find_flush_step(const struct afar_queue *queue, struct operation *flush,
+			    struct flush_step *out)
 {
-	const struct layout_key *key = &chunk->on[lane->number];
+	const struct layout_chunk *chunk;
+	const struct binding *binding;
+
+	*out = (struct flush_step){.path = NULL};
+	hold_begin();
+	binding = flush->target->binding;
+	if (flush->remaining && flush->operand != binding->number) {
+		flush->operand = binding->number;
+		flush->offset = 0;
+		flush->remaining = binding->layout->nr_servers;
+	}
+	if (flush->remaining) {
+		const struct binding_server *server = &binding->servers[flush->offset];
+
+		chunk = layout_chunk_on(binding->layout, (uint32_t)flush->offset);
+		out->peer = server->peer;
+		out->path = queue_path(queue, server->reach);
+		out->is_ready = binding->is_ready;
+		out->has_chunk = chunk != NULL;
+		for (uint32_t i = 0; out->path && out->is_ready && chunk && i < out->path->nr_lanes;
+		     i++)
+			out->keys[i] = chunk->on[out->path->lanes[i].number];
+	}
+	hold_end();
+	return flush->remaining > 0;
+}
+
+/* Reads a little behind the writes that went over a lane. */
+static int post_behind(struct afar_queue *queue, struct operation *flush, struct path *path,
+		       const struct layout_key *key, const struct path_lane *lane)
+{
 	const struct fabric_piece piece = {
 		.addr = queue->scratch->addr,
 		.length = FLUSH_BYTES,
@@ -291,14 +380,14 @@ static int post_behind(struct afar_queue *queue, struct operation *flush, struct
 	return ret;
 }
 
-/* The same on all lanes of the path. -EAGAIN: there was not enough room, and it is to be done again. */
-static int post_behind_all(struct afar_queue *queue, struct operation *flush, struct path *path,
-			   const struct layout_chunk *chunk)
+/* Does so on all lanes of the path. -EAGAIN: there was not enough room, and it is to be done again. */
+static int post_behind_all(struct afar_queue *queue, struct operation *flush,
+			   const struct flush_step *step)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < path->nr_lanes && !ret; i++)
-		ret = post_behind(queue, flush, path, chunk, &path->lanes[i]);
+	for (uint32_t i = 0; i < step->path->nr_lanes && !ret; i++)
+		ret = post_behind(queue, flush, step->path, &step->keys[i], &step->path->lanes[i]);
 	return ret;
 }
 
@@ -309,87 +398,86 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 {
 	struct afar_target *target = flush->target;
 	bool may_write = target_may(target, AFAR_OP_WRITE);
+	struct flush_step step;
 
-	for (; flush->remaining; flush->remaining--, flush->offset++) {
-		uint32_t server = (uint32_t)flush->offset;
-		const struct layout *layout = target->layout;
-		const struct layout_chunk *chunk = layout_chunk_on(layout, server);
-		const struct peer *peer = target->peers[server];
-		struct path *path = queue_path(queue, target, server);
+	for (; find_flush_step(queue, flush, &step); flush->remaining--, flush->offset++) {
 		bool is_read_wanted =
-			may_write && path && path->fabric->attributes.writes_need_flush;
+			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;
 
-		if (!path || !layout->has_keys || target->is_lost || peer->is_lost ||
-		    (is_read_wanted && path->state != PATH_UP)) {
-			operation_fail(queue, flush, why_not(target, path, peer), peer);
+		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
+		    (is_read_wanted && step.path->state != PATH_UP)) {
+			operation_fail(queue, flush, why_not(target, step.path, step.peer),
+				       step.peer);
 			return 0;
 		}
-		if (!is_read_wanted || !chunk)
+		if (!is_read_wanted || !step.has_chunk)
 			continue;
-		ret = post_behind_all(queue, flush, path, chunk);
+		ret = post_behind_all(queue, flush, &step);
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
-			fail_post(queue, flush, path);
+			fail_post(queue, flush, step.path);
 			return 0;
 		}
 	}
 	return 0;
 }
 
+/* ---- Moving operations on */
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
+	const bool is_atomic = opcode_is_atomic(operation->opcode);
+
 	while (operation->remaining) {
 		struct fabric_piece pieces[FABRIC_IOV_MAX];
-		const struct layout *layout = operation->target->layout;
-		struct layout_piece at =
-			layout_piece_at(layout, operation->offset, operation->remaining);
-		struct peer *peer = operation->target->peers[at.chunk->server];
-		struct path *path = queue_path(queue, operation->target, at.chunk->server);
+		struct step step;
 		unsigned nr_pieces;
 		int ret;
 
-		if (!path || path->state != PATH_UP || !layout->has_keys) {
-			operation_fail(queue, operation, why_not(operation->target, path, peer),
-				       peer);
+		find_step(queue, operation, &step);
+		if (!step.lane) {
+			operation_fail(queue, operation,
+				       why_not(operation->target, step.path, step.peer), step.peer);
 			return 0;
 		}
 		/* It was taken before that was known. */
-		if (layout->is_sealed && opcode_writes(operation->opcode)) {
+		if (step.is_sealed && opcode_writes(operation->opcode)) {
 			operation_fail(queue, operation, -EROFS, NULL);
 			return 0;
 		}
-		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(path->fabric)) {
-			operation_fail(queue, operation, -EOPNOTSUPP, peer);
+		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(step.path->fabric)) {
+			operation_fail(queue, operation, -EOPNOTSUPP, step.peer);
 			return 0;
 		}
 		if (cds_list_empty(&queue->free_transfers))
 			return -EAGAIN;
-		if (opcode_is_atomic(operation->opcode)) {
-			ret = post_atomic(queue, operation, path, &at);
+		if (is_atomic) {
+			ret = post_atomic(queue, operation, &step);
 		} else {
-			at.length = gather(path, operation, path_length_at(path, &at), pieces,
-					   &nr_pieces);
+			step.length = gather(step.path, operation,
+					     path_length_at(step.path, step.offset, step.length),
+					     pieces, &nr_pieces);
 			ret = operation->flags & AFAR_OP_DRIVEN
-				      ? post_driven(queue, operation, path, &at, pieces)
-				      : post(queue, operation, path, &at, pieces, nr_pieces);
+				      ? post_driven(queue, operation, &step, pieces)
+				      : post(queue, operation, &step, pieces, nr_pieces);
 		}
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret == -EOPNOTSUPP) {
-			operation_fail(queue, operation, ret, peer);
+			operation_fail(queue, operation, ret, step.peer);
 			return 0;
 		}
 		if (ret) {
-			fail_post(queue, operation, path);
+			fail_post(queue, operation, step.path);
 			return 0;
 		}
-		if (opcode_is_atomic(operation->opcode))
+		if (is_atomic)
 			operation->remaining = 0;
 		else
-			move_on(operation, at.length);
+			move_on(operation, step.length);
 	}
 	return 0;
 }
@@ -446,10 +534,10 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.order = queue->nr_submitted++,
 		.nr_iov = op->nr_iov,
 		.iov = op->iov,
-		.operand = op->operand,
+		.operand = op->opcode == AFAR_OP_FLUSH ? LAYOUT_NONE : op->operand,
 		.compare = op->compare,
 		.offset = op->offset,
-		.remaining = op->opcode == AFAR_OP_FLUSH ? op->target->layout->nr_servers : length,
+		.remaining = op->opcode == AFAR_OP_FLUSH ? 1 : length,
 		.length = length,
 		.deadline = deadline,
 		.stands_for = counts_begin(&queue->counts),
@@ -658,15 +746,16 @@ static bool has_transfer_of(const struct path *path, const struct operation *ope
 static const struct peer *awaited_peer(const struct afar_queue *queue,
 				       const struct operation *operation)
 {
+	struct step step;
+
 	for (uint32_t i = 0; i < queue->nr_paths; i++) {
 		if (queue->paths[i] && has_transfer_of(queue->paths[i], operation))
 			return queue->paths[i]->peer;
 	}
 	if (operation->waits != WAITS_FOR_ROOM || operation->opcode == AFAR_OP_FLUSH)
 		return NULL;
-	return operation->target->peers[layout_piece_at(operation->target->layout,
-							operation->offset, operation->remaining)
-						.chunk->server];
+	find_step(queue, operation, &step);
+	return step.peer;
 }
 
 /* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */

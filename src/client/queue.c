@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public face of queues: opening, submitting, reaping, sleeping. */
 #include "client/queue.h"
+#include "client/failures.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -214,7 +215,7 @@ PUBLIC_CALL(int, afar_queue_connect, (struct afar_queue *queue, struct afar_targ
 
 	if (ret)
 		return ret;
-	if (!handle_is(target, HANDLE_REGION) || target->session != queue->session)
+	if (!target_is_open(target) || target->session != queue->session)
 		return error_fail(-EINVAL, "connect a queue: the target is not of this session");
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "connect a queue: the target is being closed");
@@ -298,9 +299,12 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 					   "AFAR_OP_DRIVEN");
 	if (!is_atomic && (op->operand || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
-	if (!handle_is(op->target, HANDLE_REGION) || op->target->session != queue->session)
+	if (!target_is_open(op->target) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
+	if (!target_takes(op->target, op->opcode))
+		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
+				  op->target->kind->noun, op->opcode);
 	if (op->opcode == AFAR_OP_FLUSH && (op->nr_iov || op->offset))
 		return error_fail(-EINVAL, "submit a flush: it is of the whole target, so nr_iov "
 					   "and offset must be 0");

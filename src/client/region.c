@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/linger.h"
 #include "client/near.h"
 
 int region_check(const struct afar_region *region)
@@ -26,53 +27,16 @@ struct afar_target *afar_region_target(struct afar_region *region)
 
 /* ---- From the manager's message to an open region */
 
-static int find_peers(struct afar_target *target, const Afar__Layout *message)
-{
-	target->peers = calloc(message->n_servers + 1, sizeof(struct peer *));
-	target->reaches = calloc(message->n_servers + 1, sizeof(struct peer_reach *));
-	target->accesses = calloc(message->n_servers + 1, sizeof(struct access));
-	target->seals = calloc(message->n_servers + 1, sizeof(*target->seals));
-	if (!target->peers || !target->reaches || !target->accesses || !target->seals)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < message->n_servers; i++) {
-		int ret = peer_get(target->session, message->servers[i], &target->peers[i]);
-
-		if (!ret)
-			ret = peer_reach(target->peers[i], target->ns, target->rights,
-					 target->has_nic_atomics, &target->reaches[i]);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-static void leave_peers(struct afar_target *target)
-{
-	for (uint32_t i = 0; target->reaches && i < target->layout->nr_servers; i++) {
-		if (target->reaches[i])
-			peer_leave(target->peers[i], target->reaches[i]);
-	}
-}
-
-static void region_destroy(struct afar_region *region)
-{
-	target_unlist(&region->target);
-	near_close(&region->target);
-	leave_peers(&region->target);
-	pthread_mutex_destroy(&region->target.lock);
-	free(region->target.accesses);
-	free(region->target.seals);
-	layout_free(region->target.layout);
-	layout_free(region->target.unsealed);
-	free(region->target.reaches);
-	free(region->target.peers);
-}
+static const struct target_kind kind = {
+	.noun = "region",
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
+		   1U << AFAR_OP_FETCH_ADD | 1U << AFAR_OP_COMPARE_SWAP,
+};
 
 /* Who makes a region for atomics that it cannot do itself does not get it. */
-static int look_for_atomics(struct afar_target *target, bool is_made)
+static int check_atomics(const struct afar_target *target, bool is_made)
 {
-	if (target->has_nic_atomics)
-		target_look_for_atomics(target);
 	if (!target->is_without_atomics || !is_made)
 		return 0;
 	return error_fail(-EOPNOTSUPP,
@@ -84,49 +48,40 @@ static int look_for_atomics(struct afar_target *target, bool is_made)
 static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, bool is_made,
 		      struct afar_region **out)
 {
+	const struct target_description description = {
+		.session = ns->session,
+		.ns = ns->number,
+		.ns_name = ns->name,
+		.address = info->address,
+		.generation = info->generation,
+		.rights = info->rights & RIGHT_ALL,
+		.has_nic_atomics = info->has_nic_atomics,
+		.layout = {.message = info->layout,
+			   .number = info->layout_number,
+			   .length = info->length,
+			   .is_sealed = info->is_sealed},
+	};
 	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
-	struct layout *layout = NULL;
 	int ret;
 
 	if (!region)
 		return error_code(-ENOMEM);
-	CDS_INIT_LIST_HEAD(&region->target.node);
-	pthread_mutex_init(&region->target.lock, NULL);
-	region->target.session = ns->session;
-	region->target.ns = ns->number;
-	region->target.ns_name = ns->name;
-	region->target.length = info->length;
 	region->ns = ns;
-	region->target.address = info->address;
-	region->target.generation = info->generation;
-	region->target.rights = info->rights & RIGHT_ALL;
-	region->target.has_nic_atomics = info->has_nic_atomics;
 	region->stripe_bytes = info->stripe_bytes;
 	region->width = info->width;
 	region->is_unfinished = info->is_unfinished != 0;
 	name_copy(region->name, info->name);
-	if (!(info->rights & RIGHT_READ))
-		ret = error_fail(-AFAR_EMALFORMED,
-				 "open a region: the manager gives it without rights");
-	else
-		ret = layout_decode(info->layout, info->length, &layout);
-	if (layout) {
-		layout->is_sealed = info->is_sealed;
-		region->target.layout = layout;
-		region->target.is_sealed = layout->is_sealed;
-		ret = find_peers(&region->target, info->layout);
-	}
-	if (!ret)
-		ret = target_take_accesses(&region->target, info->layout->accesses,
-					   info->layout->n_accesses);
-	if (!ret)
-		ret = look_for_atomics(&region->target, is_made);
+	ret = target_init(&region->target, &kind, &description);
 	if (ret) {
-		region_destroy(region);
 		handle_discard(region);
 		return ret;
 	}
-	target_list(&region->target);
+	ret = check_atomics(&region->target, is_made);
+	if (ret) {
+		target_destroy(&region->target);
+		handle_discard(region);
+		return ret;
+	}
 	*out = region;
 	return 0;
 }
@@ -300,7 +255,7 @@ PUBLIC_CALL(int, afar_region_open_at,
 
 void region_drop(struct afar_region *region)
 {
-	region_destroy(region);
+	target_destroy(&region->target);
 	handle_retire(region);
 }
 

@@ -24,7 +24,4 @@ void region_leave(struct afar_region *region);
 /* Frees a closed region. */
 void region_drop(struct afar_region *region);
 
-/* Takes a closed region over that writes may yet land in: regions_settle() leaves it when none can. */
-void region_linger(struct afar_region *region);
-
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sessions: opening and closing, and calls to the manager that outlive its connection. */
 #include "client/session.h"
+#include "client/linger.h"
 
 #include <errno.h>
 #include <stdio.h>

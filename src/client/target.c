@@ -1,56 +1,144 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Targets: what the session needs to reach a target's memory — the manager's accesses to its servers, and
- * with those the keys of its extents and tickets for connections. An access that is missing, has expired
+ * Targets: opening and closing them, and getting what their bindings need — the manager's accesses to their
+ * servers, and with those the keys of extents and tickets for connections. An access that is missing, has expired
  * or is refused is asked for anew, once for each thing that is wanted. DESIGN: "who may do what".
  */
+#include "client/target.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "client/queue.h"
+#include "client/near.h"
 
-/* ---- Accesses */
+/* ---- Opening and closing */
 
-static int take_access(struct afar_target *target, uint32_t index, const Afar__Access *message)
+static void begin(struct afar_target *target, const struct target_kind *kind)
 {
-	struct access *access = &target->accesses[index];
+	CDS_INIT_LIST_HEAD(&target->node);
+	pthread_mutex_init(&target->lock, NULL);
+	target->kind = kind;
+}
+
+static void describe(struct afar_target *target, const struct target_description *from)
+{
+	target->session = from->session;
+	target->ns = from->ns;
+	target->ns_name = from->ns_name;
+	target->address = from->address;
+	target->generation = from->generation;
+	target->length = from->layout.length;
+	target->rights = from->rights;
+	target->has_nic_atomics = from->has_nic_atomics;
+	target->is_sealed = from->layout.is_sealed;
+}
+
+int target_init(struct afar_target *target, const struct target_kind *kind,
+		const struct target_description *from)
+{
+	struct binding *binding = NULL;
 	int ret;
 
-	if (message->incarnation != target->peers[index]->incarnation) {
-		/* It was asked for after the layout was made: this is the newer word. */
-		peer_lose(target->peers[index]);
-		return 0;
-	}
-	if (message->capability.len != sizeof(access->capability))
-		return error_fail(
-			-AFAR_EMALFORMED,
-			"get access to server %s: the manager gave a capability that is none",
-			target->peers[index]->name);
-	ret = peer_take_pass(target->peers[index], message);
-	if (ret)
+	if (!(from->rights & RIGHT_READ))
+		return error_fail(-AFAR_EMALFORMED,
+				  "open a %s: the manager gives it without rights", kind->noun);
+	begin(target, kind);
+	describe(target, from);
+	ret = binding_new(target, &from->layout, &binding);
+	if (ret) {
+		pthread_mutex_destroy(&target->lock);
 		return ret;
-	memcpy(access->capability, message->capability.data, sizeof(access->capability));
-	access->expiry = clock_deadline_ms(message->lifetime_ms);
+	}
+	target->binding = binding;
+	if (target->has_nic_atomics)
+		target_look_for_atomics(target);
+	target_list(target);
 	return 0;
 }
 
-int target_take_accesses(struct afar_target *target, Afar__Access *const *messages, size_t count)
+int target_init_beside(struct afar_target *target, const struct target_kind *kind,
+		       struct afar_target *of, struct layout *layout)
 {
-	uint32_t index;
-	int ret = 0;
+	const struct target_description description = {
+		.session = of->session,
+		.ns = of->ns,
+		.ns_name = of->ns_name,
+		.address = of->address,
+		.generation = of->generation,
+		.rights = of->rights,
+		.has_nic_atomics = of->has_nic_atomics,
+		.layout = {.length = layout->length, .is_sealed = layout->is_sealed},
+	};
+	struct binding *binding = NULL;
+	int ret;
 
-	for (size_t i = 0; i < count && !ret; i++) {
-		if (layout_find_server(target->layout, messages[i]->server, &index))
-			ret = take_access(target, index, messages[i]);
-	}
+	begin(target, kind);
+	describe(target, &description);
+	target->is_fixed = true;
+	pthread_mutex_lock(&of->lock);
+	ret = binding_like(of->binding, target, layout, &binding);
+	pthread_mutex_unlock(&of->lock);
+	if (ret)
+		pthread_mutex_destroy(&target->lock);
+	else
+		target->binding = binding;
 	return ret;
 }
 
-/* With the target's lock held. */
-static int ask_accesses(struct afar_target *target, uint64_t deadline)
+void target_destroy(struct afar_target *target)
 {
+	target_unlist(target);
+	near_close(target);
+	binding_unref(target->binding);
+	pthread_mutex_destroy(&target->lock);
+}
+
+/* ---- The binding */
+
+struct binding *target_binding(struct afar_target *target)
+{
+	struct binding *binding;
+
+	hold_begin();
+	binding = target->binding;
+	binding_ref(binding);
+	hold_end();
+	return binding;
+}
+
+bool target_is_ready(struct afar_target *target)
+{
+	bool is_ready;
+
+	hold_begin();
+	is_ready = target->binding->is_ready;
+	hold_end();
+	return is_ready;
+}
+
+void target_bind(struct afar_target *target, struct binding *binding)
+{
+	struct binding *old = target->binding;
+
+	/* Under the lock of those who say what they have heard of changes. */
+	pthread_mutex_lock(&target->session->lock);
+	old->is_ready = false;
+	target->binding = binding;
+	target->length = binding->layout->length;
+	target->is_sealed = binding->layout->is_sealed;
+	pthread_mutex_unlock(&target->session->lock);
+	hold_wait();
+	binding_unref(old);
+}
+
+/* ---- Accesses */
+
+/* With the target's lock held. */
+static int ask_accesses(struct binding *binding, uint64_t deadline)
+{
+	const struct afar_target *target = binding->target;
 	Afar__RegionAccess access = AFAR__REGION_ACCESS__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
@@ -65,8 +153,8 @@ static int ask_accesses(struct afar_target *target, uint64_t deadline)
 	if (ret)
 		return ret;
 	if (reply->reply->result_case == AFAR__REPLY__RESULT_ACCESSES)
-		ret = target_take_accesses(target, reply->reply->accesses->entries,
-					   reply->reply->accesses->n_entries);
+		ret = binding_take_accesses(binding, reply->reply->accesses->entries,
+					    reply->reply->accesses->n_entries);
 	else
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "get access to a region: the manager answered something else");
@@ -110,21 +198,22 @@ static int fail_lost(const struct afar_target *target)
 /* ---- What servers give */
 
 /* A ticket, or without a place for one the keys. */
-static int ask_server(struct afar_target *target, uint32_t index, uint64_t deadline,
+static int ask_server(struct binding *binding, uint32_t index, uint64_t deadline,
 		      struct peer_ticket *ticket)
 {
+	struct binding_server *server = &binding->servers[index];
 	const struct peer_want want = {
-		.reach = target->reaches[index],
-		.access = &target->accesses[index],
-		.layout = target->layout,
+		.reach = server->reach,
+		.access = &server->access,
+		.layout = binding->layout,
 		.index = index,
 	};
 
-	if (target->is_lost)
-		return fail_lost(target);
+	if (binding->target->is_lost)
+		return fail_lost(binding->target);
 	if (ticket)
-		return peer_ticket(target->peers[index], target->reaches[index], deadline, ticket);
-	return peer_grant(target->peers[index], &want, deadline);
+		return peer_ticket(server->peer, server->reach, deadline, ticket);
+	return peer_grant(server->peer, &want, deadline);
 }
 
 static int fail_strange(const struct peer *peer)
@@ -139,10 +228,12 @@ static int fail_strange(const struct peer *peer)
  * A server that refuses may have restarted, and one that cannot be reached may have moved with that: the
  * manager knows. Then nothing is to be had of it any more. With the target's lock held.
  */
-static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadline, int status,
+static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline, int status,
 		     struct peer_ticket *ticket)
 {
-	struct peer *peer = target->peers[index];
+	struct afar_target *target = binding->target;
+	struct access *access = &binding->servers[index].access;
+	struct peer *peer = binding->servers[index].peer;
 	bool is_refused = status == -AFAR_EAUTH || status == -EACCES;
 	char why[ERROR_LINE_BYTES];
 	int ret;
@@ -151,10 +242,10 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
 		return status;
 	snprintf(why, sizeof(why), "%s", error_last_line());
-	target->accesses[index].expiry = 0;
-	ret = ask_accesses(target, deadline);
+	access->expiry = 0;
+	ret = ask_accesses(binding, deadline);
 	if (peer->is_lost || ret == -AFAR_ELOST ||
-	    (!ret && !target->accesses[index].expiry && ask_lost(target, deadline))) {
+	    (!ret && !access->expiry && ask_lost(target, deadline))) {
 		target->is_lost = true;
 		return fail_lost(target);
 	}
@@ -163,27 +254,26 @@ static int ask_again(struct afar_target *target, uint32_t index, uint64_t deadli
 		return error_fail(status, "%s", why);
 	if (ret || !is_refused)
 		return ret;
-	if (!target->accesses[index].expiry)
+	if (!access->expiry)
 		return fail_strange(peer);
 	if (status == -EACCES)
 		peer_disconnect(peer);
-	ret = ask_server(target, index, deadline, ticket);
+	ret = ask_server(binding, index, deadline, ticket);
 	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
 }
 
 /* With the target's lock held. */
-static int fill_in_keys(struct afar_target *target, uint64_t deadline)
+static int fill_in_keys(struct binding *binding, uint64_t deadline)
 {
-	struct layout *layout = target->layout;
-	int ret = layout_make_keys(layout, PEER_LANES_MAX);
+	int ret = layout_make_keys(binding->layout, PEER_LANES_MAX);
 
-	for (uint32_t i = 0; i < layout->nr_servers && !layout->is_keyed && !ret; i++) {
-		ret = ask_server(target, i, deadline, NULL);
+	for (uint32_t i = 0; i < binding->layout->nr_servers && !binding->is_keyed && !ret; i++) {
+		ret = ask_server(binding, i, deadline, NULL);
 		if (ret)
-			ret = ask_again(target, i, deadline, ret, NULL);
+			ret = ask_again(binding, i, deadline, ret, NULL);
 	}
 	if (!ret)
-		layout->is_keyed = true;
+		binding->is_keyed = true;
 	return ret;
 }
 
@@ -192,10 +282,10 @@ int target_get_keys(struct afar_target *target, uint64_t deadline)
 	int ret = 0;
 
 	pthread_mutex_lock(&target->lock);
-	while (!ret && !target->layout->has_keys) {
-		ret = target_heed_seals(target, deadline);
+	while (!ret && !target->binding->is_ready) {
+		ret = target_heed_changes(target, deadline);
 		if (!ret)
-			ret = fill_in_keys(target, deadline);
+			ret = fill_in_keys(target->binding, deadline);
 		if (!ret)
 			target_set_ready(target);
 	}
@@ -203,59 +293,67 @@ int target_get_keys(struct afar_target *target, uint64_t deadline)
 	return ret;
 }
 
-int target_get_ticket(struct afar_target *target, uint32_t index, uint64_t deadline,
-		      struct peer_ticket *out)
+int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadline,
+		       struct peer_ticket *out)
 {
-	int ret = ask_server(target, index, deadline, out);
+	int ret = ask_server(binding, index, deadline, out);
 
 	if (!ret)
 		return 0;
-	pthread_mutex_lock(&target->lock);
-	ret = ask_again(target, index, deadline, ret, out);
-	pthread_mutex_unlock(&target->lock);
+	pthread_mutex_lock(&binding->target->lock);
+	ret = ask_again(binding, index, deadline, ret, out);
+	pthread_mutex_unlock(&binding->target->lock);
 	return ret;
 }
 
-int target_settle(struct afar_target *target, uint32_t index, uint64_t deadline)
+int binding_settle(struct binding *binding, uint32_t index, uint64_t deadline)
 {
-	struct peer_reach *reach = target->reaches[index];
-	struct peer *peer = target->peers[index];
+	const struct binding_server *server = &binding->servers[index];
 	struct peer_ticket ticket = {.attaches = 0};
 	uint64_t connection;
 	int ret = 0;
 
-	while (!ret && (connection = peer_find_loose(peer, reach)) != 0) {
+	while (!ret && (connection = peer_find_loose(server->peer, server->reach)) != 0) {
 		ticket.connection = connection;
-		ret = target_get_ticket(target, index, deadline, &ticket);
+		ret = binding_get_ticket(binding, index, deadline, &ticket);
 		if (!ret)
-			peer_forget_loose(peer, reach, connection);
+			peer_forget_loose(server->peer, server->reach, connection);
 	}
 	return ret;
 }
 
-static bool is_loose_at(const struct afar_target *target, uint32_t index)
+static bool is_loose_at(const struct binding *binding, uint32_t index)
 {
-	return target->reaches[index]->nr_loose > 0 && !target->peers[index]->is_lost;
+	return binding->servers[index].reach->nr_loose > 0 &&
+	       !binding->servers[index].peer->is_lost;
 }
 
-bool target_is_loose(const struct afar_target *target)
+bool target_is_loose(struct afar_target *target)
 {
+	struct binding *binding;
+	bool is_loose = false;
+
 	if (!target->has_loose_writes)
 		return false;
-	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
-		if (is_loose_at(target, i))
-			return true;
-	}
-	return false;
+	binding = target_binding(target);
+	for (uint32_t i = 0; i < binding->layout->nr_servers && !is_loose; i++)
+		is_loose = is_loose_at(binding, i);
+	binding_unref(binding);
+	return is_loose;
 }
 
 void target_settle_all(struct afar_target *target, uint64_t deadline)
 {
-	for (uint32_t i = 0; i < target->layout->nr_servers; i++) {
-		if (is_loose_at(target, i))
-			target_settle(target, i, deadline);
+	struct binding *binding = target_binding(target);
+
+	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+		if (is_loose_at(binding, i))
+			binding_settle(binding, i, deadline);
 	}
+	binding_unref(binding);
 }
+
+/* ---- Atomics */
 
 int target_check_atomics(const struct afar_target *target)
 {
@@ -297,9 +395,12 @@ static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
 
 void target_look_for_atomics(struct afar_target *target)
 {
-	for (uint32_t i = 0; i < target->layout->nr_servers && !target->is_without_atomics; i++)
+	struct binding *binding = target_binding(target);
+
+	for (uint32_t i = 0; i < binding->layout->nr_servers && !target->is_without_atomics; i++)
 		target->is_without_atomics =
-			!has_atomics(&target->session->fabrics, target->peers[i]);
+			!has_atomics(&target->session->fabrics, binding->servers[i].peer);
+	binding_unref(binding);
 }
 
 int target_fail_read_only(const struct afar_target *target)

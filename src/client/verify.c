@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Comparing a sealed region with its sums. Reads both through a target of its own, whose layout has the sums
- * behind the region's bytes; peers, and what the session has of them, are the region's.
+ * Comparing a sealed region with its sums. A target of its own reads both; its layout has the sums behind the
+ * region's bytes, and its servers are the region's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,15 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "client/call.h"
-#include "client/near.h"
 #include "client/region.h"
 
 #define PIECE_MAX ((uint64_t)1 << 20) /* a multiple of a block */
+
+static const struct target_kind kind = {
+	.noun = "region",
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ,
+};
 
 struct view {
 	struct afar_target target; /* its handle is open while this is used */
@@ -22,32 +27,32 @@ struct view {
 	uint32_t *sums;
 };
 
-static void view_close(struct view *view)
+static void view_free(struct view *view)
 {
-	near_close(&view->target);
-	pthread_mutex_destroy(&view->target.lock);
-	layout_free(view->target.layout);
-	free(view->target.accesses);
-	free(view->target.seals);
 	free(view->sums_at);
 	free(view->sums);
 	free(view->data);
 	handle_discard(view);
 }
 
-static int copy_accesses(struct view *view, struct afar_target *target)
+static void view_close(struct view *view)
 {
-	const uint32_t nr_servers = target->layout->nr_servers;
+	target_destroy(&view->target);
+	view_free(view);
+}
 
-	view->target.accesses = calloc((size_t)nr_servers + 1, sizeof(*view->target.accesses));
-	view->target.seals = calloc((size_t)nr_servers + 1, sizeof(*view->target.seals));
-	if (!view->target.accesses || !view->target.seals)
-		return error_code(-ENOMEM);
-	pthread_mutex_lock(&target->lock);
-	memcpy(view->target.accesses, target->accesses,
-	       nr_servers * sizeof(*view->target.accesses));
-	pthread_mutex_unlock(&target->lock);
-	return 0;
+/* The target's layout as it is now, with the sums. */
+static int make_layout(struct afar_target *target, struct view *view, struct layout **out)
+{
+	struct binding *binding;
+	int ret = target_get_keys(target, session_deadline(target->session));
+
+	if (ret)
+		return ret;
+	binding = target_binding(target);
+	ret = layout_with_sums(binding->layout, out, &view->sums_at);
+	binding_unref(binding);
+	return ret;
 }
 
 static int view_open(struct afar_target *target, struct view **out)
@@ -58,29 +63,15 @@ static int view_open(struct afar_target *target, struct view **out)
 
 	if (!view)
 		return error_code(-ENOMEM);
-	pthread_mutex_init(&view->target.lock, NULL);
-	view->target.session = target->session;
-	view->target.ns = target->ns;
-	view->target.ns_name = target->ns_name;
-	view->target.address = target->address;
-	view->target.generation = target->generation;
-	view->target.rights = target->rights;
-	view->target.peers = target->peers;
-	view->target.reaches = target->reaches;
-	ret = layout_with_sums(target->layout, &layout, &view->sums_at);
-	view->target.layout = layout;
-	view->target.is_sealed = layout->is_sealed;
-	if (!ret)
-		ret = copy_accesses(view, target);
 	view->data = malloc(PIECE_MAX);
 	view->sums = malloc(PIECE_MAX / CHECKSUM_BLOCK * sizeof(*view->sums));
-	if (!ret && (!view->data || !view->sums))
-		ret = error_code(-ENOMEM);
+	ret = view->data && view->sums ? make_layout(target, view, &layout) : error_code(-ENOMEM);
+	if (!ret)
+		ret = target_init_beside(&view->target, &kind, target, layout);
 	if (ret) {
-		view_close(view);
+		view_free(view);
 		return ret;
 	}
-	view->target.length = layout->length;
 	*out = view;
 	return 0;
 }
@@ -96,7 +87,7 @@ static int read_view(struct view *view, void *data, uint64_t length, uint64_t of
 static int verify_piece(struct view *view, const struct layout_piece *piece, uint64_t offset,
 			uint64_t *bad)
 {
-	const struct layout *layout = view->target.layout;
+	const struct layout *layout = view->target.binding->layout; /* nobody replaces it */
 	uint64_t block = piece->offset / CHECKSUM_BLOCK;
 	uint64_t nr_blocks = piece->length / CHECKSUM_BLOCK;
 	int ret = read_view(view, view->data, piece->length, offset);
@@ -121,7 +112,8 @@ static int verify(struct view *view, uint64_t offset, uint64_t end, uint64_t *ba
 
 	while (offset < end && !ret) {
 		uint64_t left = end - offset < PIECE_MAX ? end - offset : PIECE_MAX;
-		struct layout_piece piece = layout_piece_at(view->target.layout, offset, left);
+		struct layout_piece piece =
+			layout_piece_at(view->target.binding->layout, offset, left);
 
 		ret = verify_piece(view, &piece, offset, bad);
 		offset += piece.length;
@@ -152,7 +144,7 @@ static int check(struct afar_region *region, uint64_t offset, uint64_t length)
 				  (unsigned long long)length, (unsigned long long)offset,
 				  (unsigned long long)region->target.length);
 	ret = target_look(&region->target);
-	if (!ret && !region->target.layout->is_sealed)
+	if (!ret && !region->target.is_sealed)
 		ret = error_fail(-EINVAL,
 				 "verify the region at %#llx: it is not sealed, so there are no "
 				 "sums to compare with; seal it first",
@@ -173,12 +165,15 @@ PUBLIC_CALL(int, afar_region_verify,
 	if (!handle_enter(&region->target.handle))
 		return error_fail(-EINVAL, "verify a region: it is being closed");
 	ret = check(region, offset, length);
-	if (!ret)
+	while (!ret || ret == -ESTALE) {
 		ret = view_open(&region->target, &view);
-	if (!ret) {
+		if (ret)
+			break;
 		ret = verify(view, offset - offset % CHECKSUM_BLOCK, round_up(offset + length),
 			     &found);
 		view_close(view);
+		if (!ret)
+			break;
 	}
 	if (ret == -EBADMSG && bad)
 		*bad = found;

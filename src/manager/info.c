@@ -207,6 +207,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->is_lost = region->is_lost;
 	info->has_nic_atomics = region->has_nic_atomics;
 	info->is_sealed = region->is_sealed;
+	info->layout_number = region->layout_number;
 	info->is_unfinished = region->is_unfinished;
 	info->stripe_bytes = region->stripe_bytes;
 	info->width = region_width(region);

@@ -244,6 +244,7 @@ static int load_region(struct state *state, const void *message)
 	region->has_nic_atomics = record->has_nic_atomics;
 	region->is_freed = record->is_freed;
 	region->is_sealed = record->is_sealed;
+	region->layout_number = record->layout_number;
 	region->is_unfinished = record->is_unfinished;
 	region->name = strdup(record->name);
 	rc = region->name != NULL ? load_groups(state, region, record) : error_code(-ENOMEM);

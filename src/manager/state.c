@@ -673,6 +673,7 @@ int state_seal_region(struct region *region, struct group *groups, size_t nr_gro
 	region->chunks = chunks;
 	region->nr_chunks = nr_chunks;
 	region->is_sealed = true;
+	region->layout_number++;
 	return rc;
 }
 

@@ -205,8 +205,9 @@ struct region {
 	bool has_nic_atomics; /* NICs carry out its atomics; false: the servers' processors do */
 	bool is_freed;
 	bool is_lost;
-	bool is_sealed;	    /* in sealed extents, with sums behind each chunk */
-	bool is_unfinished; /* whoever fills it has not said yet that all is in it */
+	bool is_sealed;		/* in sealed extents, with sums behind each chunk */
+	uint64_t layout_number; /* grows with each change of the groups */
+	bool is_unfinished;	/* whoever fills it has not said yet that all is in it */
 	struct group *groups;
 	size_t nr_groups;
 	struct chunk *chunks;

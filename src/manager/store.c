@@ -332,6 +332,7 @@ void store_put_region(struct store *store, const struct region *region)
 	record.has_nic_atomics = region->has_nic_atomics;
 	record.is_freed = region->is_freed;
 	record.is_sealed = region->is_sealed;
+	record.layout_number = region->layout_number;
 	record.is_unfinished = region->is_unfinished;
 	record.groups = records.group_pointers;
 	record.n_groups = region->nr_groups;

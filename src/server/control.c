@@ -120,7 +120,7 @@ struct reconnection {
 	uint64_t incarnation;
 	struct rpc_ticket ticket;
 	uint64_t connection;
-	uint64_t seals;
+	uint64_t changes;
 	struct admission replaced;
 };
 
@@ -134,7 +134,7 @@ static void give_ticket(void *argument)
 	ticket.ticket.len = sizeof(reconnection->ticket);
 	ticket.incarnation = reconnection->incarnation;
 	ticket.connection = reconnection->connection;
-	ticket.seals = reconnection->seals;
+	ticket.changes = reconnection->changes;
 	reply.result_case = AFAR__REPLY__RESULT_TICKET;
 	reply.ticket = &ticket;
 	rpc_reply(reconnection->call, reconnection->incarnation, &reply);
@@ -183,7 +183,7 @@ static int make_ticket(struct control *control, const struct rpc_connection *con
 	if (status == 0)
 		status = tickets_issue(control->options.tickets, &admission, &out->ticket);
 	out->connection = admission.connection;
-	out->seals = admission.seals;
+	out->changes = admission.changes;
 	out->replaced.session = request->session;
 	out->replaced.connection = request->replaces;
 	return status;

@@ -44,7 +44,7 @@ struct ended {
 /* A namespace of which something was sealed. */
 struct sealed {
 	uint64_t namespace; /* first, as above */
-	uint64_t seals;	    /* the number of the last */
+	uint64_t changes;   /* the number of the last */
 };
 
 struct tickets {
@@ -62,7 +62,7 @@ struct tickets {
 	void *ended_by_session;
 	size_t nr_ended;
 	void *sealed; /* tree of struct sealed */
-	uint64_t nr_seals;
+	uint64_t nr_changes;
 };
 
 static int compare_nonce(const void *a, const void *b)
@@ -301,7 +301,7 @@ int tickets_note_seal(struct tickets *tickets, uint64_t namespace)
 	pthread_mutex_lock(&tickets->lock);
 	sealed = find_or_add_sealed(tickets, namespace);
 	if (sealed) {
-		sealed->seals = ++tickets->nr_seals;
+		sealed->changes = ++tickets->nr_changes;
 		cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
 			if (ticket->admission.reach.namespace == namespace)
 				drop(tickets, ticket);
@@ -345,7 +345,7 @@ static int remember(struct tickets *tickets, struct admission *admission)
 	if (status != 0)
 		goto out_unlock;
 	sealed = find_sealed(tickets, admission->reach.namespace);
-	admission->seals = sealed ? sealed->seals : 0;
+	admission->changes = sealed ? sealed->changes : 0;
 	drop_expired(tickets);
 	/* A session that takes many tickets keeps nobody out: honest ones use theirs
 	 * at once, while they are young. */

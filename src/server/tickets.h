@@ -34,7 +34,7 @@ struct admission {
 	 * transfers. An attached client loses the memory only when its session or that layout ends,
 	 * and is waited for then. */
 	uint64_t attaches;
-	uint64_t seals; /* the namespace's last sealing when the ticket was made; 0: none */
+	uint64_t changes; /* number of the last change of a layout in the namespace; 0: none */
 };
 
 /* Lets the session get tickets from now on, each for another connection. It must not have ended.

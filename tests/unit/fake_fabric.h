@@ -346,45 +346,51 @@ static inline void fake_complete_all(void)
 
 /* ---- The session, its targets and its queue */
 
+static const struct target_kind fake_kind = {.noun = "region", .opcodes = ~0U};
+
 /* Striped over `nr_servers` servers from `first`; connections are another matter. */
 static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 {
 	struct afar_target *target = handle_new(HANDLE_REGION, sizeof(*target));
 	struct layout *layout = calloc(1, sizeof(*layout));
+	struct binding *binding =
+		calloc(1, sizeof(*binding) + nr_servers * sizeof(*binding->servers));
 
 	assert_non_null(target);
 	assert_non_null(layout);
+	assert_non_null(binding);
 	target->ns_name = "fake";
+	target->kind = &fake_kind;
 	layout->length = (uint64_t)FAKE_UNIT * nr_servers;
 	layout->nr_groups = 1;
 	layout->nr_chunks = layout->nr_servers = nr_servers;
 	layout->groups = calloc(1, sizeof(*layout->groups));
 	layout->chunks = calloc(nr_servers, sizeof(*layout->chunks));
-	target->peers = calloc(nr_servers, sizeof(struct peer *));
-	target->reaches = calloc(nr_servers, sizeof(const struct peer_reach *));
 	layout->groups[0] = (struct layout_group){.length = layout->length,
 						  .unit_shift = (uint32_t)__builtin_ctz(FAKE_UNIT),
 						  .nr_chunks = nr_servers};
 	for (uint32_t i = 0; i < nr_servers; i++) {
 		layout->chunks[i] = (struct layout_chunk){.server = i, .length = FAKE_UNIT};
-		target->peers[i] = &world.peers[first + i];
-		target->reaches[i] = &world.reaches[first + i];
+		binding->servers[i].peer = &world.peers[first + i];
+		binding->servers[i].reach = &world.reaches[first + i];
 	}
 	assert_int_equal(layout_make_keys(layout, PATH_LANES_MAX), 0);
 	target->session = &world.session;
 	target->length = layout->length;
-	target->layout = layout;
+	binding->target = target;
+	binding->layout = layout;
+	binding->nr_references = 1;
+	target->binding = binding;
 	target->rights = RIGHT_ALL;
-	target->layout->has_keys = target->had_keys = true;
+	binding->is_ready = target->had_keys = true;
 	return target;
 }
 
 static inline void fake_target_free(struct afar_target *target)
 {
 	assert_int_equal(target->handle.nr_users, 0);
-	layout_free(target->layout);
-	free(target->peers);
-	free(target->reaches);
+	layout_free(target->binding->layout);
+	free(target->binding);
 	handle_discard(target);
 }
 

@@ -49,12 +49,12 @@ static inline int order_submit(unsigned number, unsigned opcode, unsigned flags,
 
 	if (opcode >= AFAR_OP_FETCH_ADD) {
 		op.operand = number;
-		op.offset = number % target->layout->nr_servers * FAKE_UNIT;
+		op.offset = number % target->binding->layout->nr_servers * FAKE_UNIT;
 	} else if (opcode != AFAR_OP_FLUSH) {
 		iovs[number % sizeof(memory)] = iov;
 		op.iov = &iovs[number % sizeof(memory)];
 		op.nr_iov = 1;
-		op.offset = number % target->layout->nr_servers * FAKE_UNIT;
+		op.offset = number % target->binding->layout->nr_servers * FAKE_UNIT;
 	}
 	return afar_queue_submit(world.queue, &op, 1);
 }

@@ -29,7 +29,7 @@ static int connect_region(struct afar_region *region)
 
 static uint64_t key_of(const struct afar_region *region)
 {
-	return region->target.layout->chunks[0].on[0].key;
+	return region->target.binding->layout->chunks[0].on[0].key;
 }
 
 /* A connection that is refused is tried twice. */
@@ -314,12 +314,13 @@ static void test_names_what_it_replaces(void **state)
 	expect_fake(replaced[1], 1);
 	/* One that ended under writes comes before all. */
 	loose->connection = 77;
-	peer_note_loose(region->target.peers[0], region->target.reaches[0], loose);
+	peer_note_loose(region->target.binding->servers[0].peer,
+			region->target.binding->servers[0].reach, loose);
 	assert_int_equal(connect_region(region), -AFAR_ESERVER);
 	expect_fake(replaced[2], 77);
 	expect_fake(replaced[3], 0);
 	expect_fake(replaced[4], 4);
-	assert_int_equal(region->target.reaches[0]->nr_loose, 0);
+	assert_int_equal(region->target.binding->servers[0].reach->nr_loose, 0);
 	assert_int_equal(afar_region_close(region), 0);
 }
 

@@ -52,7 +52,7 @@ static struct afar_target *open_near(uint32_t nr_servers)
 	world.fabric.ops = &servers.ops;
 	target = fake_target(0, nr_servers);
 	for (uint32_t i = 0; i < nr_servers; i++) {
-		target->layout->chunks[i].on[0].key = i + 1;
+		target->binding->layout->chunks[i].on[0].key = i + 1;
 		servers.word[i] = 1;
 		fake_connect(i);
 	}
@@ -276,12 +276,12 @@ static void heeds_seals(void **state)
 	struct afar_target *target = open_near(1);
 
 	(void)state;
-	target->layout->has_keys = false;
+	target->binding->is_ready = false;
 	assert_false(can_read(target, 0));
 	assert_false(can_write(target, 0));
 	/* It was sealed: its memory is another, which may be read alone. */
 	near_close(target);
-	target->layout->has_keys = target->is_sealed = true;
+	target->binding->is_ready = target->is_sealed = true;
 	near_look(target, world.queue);
 	assert_true(can_read(target, 0));
 	assert_false(can_write(target, 0));
@@ -327,7 +327,7 @@ static void stays_inside_windows(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		near_close(target);
-		target->layout->chunks[0].on[0].remote = cases[i].remote;
+		target->binding->layout->chunks[0].on[0].remote = cases[i].remote;
 		servers.length = cases[i].window;
 		near_look(target, world.queue);
 		assert_int_equal(can_read(target, 0), cases[i].is_inside);

@@ -285,7 +285,7 @@ static void test_sealed_while_waiting(void **state)
 	order_open(8, false);
 	put(0, 0, narrow);
 	put(1, AFTER, narrow);
-	narrow->layout->is_sealed = true;
+	narrow->binding->layout->is_sealed = true;
 	narrow->is_sealed = true;
 	end(0, 0);
 	assert_false(is_posted(1));

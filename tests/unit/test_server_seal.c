@@ -96,7 +96,7 @@ static uint64_t seals_told(struct cluster *cluster, uint64_t namespace)
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	assert_int_equal(call_control(cluster, &request, &frame), 0);
-	seals = frame->reply->ticket->seals;
+	seals = frame->reply->ticket->changes;
 	afar__frame__free_unpacked(frame, NULL);
 	return seals;
 }

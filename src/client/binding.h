@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bindings: all that an open target needs to reach its bytes — the layout, and for each server of it the
+ * peer, the reach, and the manager's word that the session may have keys there.
+ *
+ * A target has one binding at a time. When its layout changes, a new binding replaces the old one as a
+ * whole; the new one may be on other servers and may be longer. What a binding says never changes. It
+ * only becomes ready, once its keys are there, and unready, once a server tells of a change that it may
+ * not include.
+ *
+ * Threads that move bytes look at a binding within a hold (base/hold.h) and count nothing. Whoever needs
+ * it for longer takes a reference (target_binding()). target_bind() waits for holds before it drops the
+ * target's own reference.
+ */
+#ifndef CLIENT_BINDING_H
+#define CLIENT_BINDING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/layout.h"
+#include "client/peer.h"
+
+struct afar_target;
+
+struct binding_server {
+	struct peer *peer;
+	struct peer_reach *reach; /* counted in as a target of it */
+	struct access access;	  /* guarded by the target's lock */
+	/* The number of the last change in the namespace there that the layout is known to
+	 * include. Guarded by the session's lock. */
+	uint64_t changes;
+};
+
+/* What the manager says of a layout. The message stays the caller's. */
+struct layout_description {
+	const Afar__Layout *message;
+	uint64_t number; /* grows with each change of the target's layout */
+	uint64_t length; /* bytes of the target */
+	bool is_sealed;
+};
+
+struct binding {
+	struct afar_target *target; /* lives longer */
+	atomic_uint nr_references;
+	uint64_t number;       /* of the layout */
+	struct layout *layout; /* the binding's own */
+	bool is_keyed;	       /* the layout has all its keys; guarded by the target's lock */
+	/* It is keyed, and includes all changes that servers have told of: operations may begin.
+	 * Written with the session's lock held. */
+	atomic_bool is_ready;
+	struct binding_server servers[]; /* by the layout's server index */
+};
+
+/*
+ * Makes a binding from the manager's layout of a target: finds or makes the peers, counts the target into
+ * their reaches, takes the accesses. It has one reference, and no keys.
+ * Errors, with a sentence: -AFAR_EMALFORMED, -ENOMEM.
+ */
+int binding_new(struct afar_target *target, const struct layout_description *from,
+		struct binding **out);
+/* Makes one with another layout over the same servers, and `from`'s accesses. Takes the layout over, also
+ * when it fails: -ENOMEM. Call it with the lock of `from`'s target held. */
+int binding_like(const struct binding *from, struct afar_target *target, struct layout *layout,
+		 struct binding **out);
+/* Takes accesses that the manager gave, where they are for servers of the layout. The caller alone has the
+ * binding, or holds its target's lock. Errors: as binding_new(). */
+int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count);
+/* Whether the reach is one of the binding's. */
+bool binding_uses(const struct binding *binding, const struct peer_reach *reach);
+
+static inline void binding_ref(struct binding *binding)
+{
+	atomic_fetch_add_explicit(&binding->nr_references, 1, memory_order_relaxed);
+}
+
+/* Drops a reference; the last one frees the binding. Not within a hold. NULL is allowed. */
+void binding_unref(struct binding *binding);
+
+#endif

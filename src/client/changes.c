@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hearing that a target's layout has changed: that it was sealed, moved, or made longer, by whomever. Servers close the
+ * data connections of a namespace when something of it changes in a way that concerns them, and number the change in each
+ * ticket for a new connection (path.c gets those). From then on no operation begins on the session's targets there that
+ * may be concerned, until the manager has said what has become of them: so nothing is written behind a copy, nor
+ * read where the old one was.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/target.h"
+
+/* ---- What servers tell */
+
+void target_list(struct afar_target *target)
+{
+	pthread_mutex_lock(&target->session->lock);
+	cds_list_add(&target->node, &target->session->targets);
+	pthread_mutex_unlock(&target->session->lock);
+}
+
+void target_unlist(struct afar_target *target)
+{
+	pthread_mutex_lock(&target->session->lock);
+	cds_list_del_init(&target->node);
+	pthread_mutex_unlock(&target->session->lock);
+}
+
+/* Numbers only grow: an old answer may come late. */
+void peer_note_changes(struct peer *peer, struct peer_reach *reach, uint64_t changes)
+{
+	struct afar_target *target;
+
+	pthread_mutex_lock(&peer->session->lock);
+	if (changes > reach->changes) {
+		reach->changes = changes;
+		cds_list_for_each_entry (target, &peer->session->targets, node) {
+			if (binding_uses(target->binding, reach))
+				target->binding->is_ready = false;
+		}
+	}
+	pthread_mutex_unlock(&peer->session->lock);
+}
+
+/* With the session's lock held. */
+static bool is_stale(const struct binding *binding)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+		if (binding->servers[i].changes != binding->servers[i].reach->changes)
+			return true;
+	}
+	return false;
+}
+
+void target_set_ready(struct afar_target *target)
+{
+	struct binding *binding = target->binding;
+
+	pthread_mutex_lock(&target->session->lock);
+	if (!is_stale(binding)) {
+		binding->is_ready = true;
+		target->had_keys = true;
+	}
+	pthread_mutex_unlock(&target->session->lock);
+}
+
+/* ---- What the manager tells */
+
+int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
+{
+	const struct layout_description layout = {
+		.message = info->layout,
+		.number = info->layout_number,
+		.length = info->length,
+		.is_sealed = info->is_sealed,
+	};
+	struct binding *binding;
+	int ret;
+
+	if (info->layout_number <= target->binding->number)
+		return 0;
+	if (info->length < target->length)
+		return error_fail(-AFAR_EMALFORMED,
+				  "read the layout of a %s: it has become shorter; the manager is "
+				  "faulty",
+				  target->kind->noun);
+	ret = binding_new(target, &layout, &binding);
+	if (!ret)
+		target_bind(target, binding);
+	return ret;
+}
+
+int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *request,
+		Afar__Frame **reply)
+{
+	int ret = session_call_until(target->session, deadline, request, reply);
+
+	if (ret)
+		return ret;
+	if ((*reply)->reply->result_case == AFAR__REPLY__RESULT_REGION_INFO)
+		return 0;
+	afar__frame__free_unpacked(*reply, NULL);
+	return error_fail(-AFAR_EMALFORMED, "look at a %s: the manager answered something else",
+			  target->kind->noun);
+}
+
+/* With the target's lock held. */
+static int look(struct afar_target *target, uint64_t deadline)
+{
+	Afar__RegionLook message = AFAR__REGION_LOOK__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret;
+
+	message.namespace_ = target->ns;
+	message.address = target->address;
+	message.generation = target->generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_LOOK;
+	request.region_look = &message;
+	ret = target_call(target, deadline, &request, &reply);
+	if (ret)
+		return ret;
+	ret = target_take_layout(target, reply->reply->region_info);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+/* With the session's lock held: what the reaches of a binding have heard of so far goes to `heard`. */
+static void note_heard(const struct binding *binding, uint64_t *heard)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_servers; i++)
+		heard[i] = binding->servers[i].reach->changes;
+}
+
+/* What the reaches of `old` had heard of before the manager was asked, its answer includes. */
+static void take_heard(struct binding *binding, const struct binding *old, const uint64_t *heard)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+		for (uint32_t j = 0; j < old->layout->nr_servers; j++) {
+			if (old->servers[j].reach == binding->servers[i].reach)
+				binding->servers[i].changes = heard[j];
+		}
+	}
+}
+
+int target_heed_changes(struct afar_target *target, uint64_t deadline)
+{
+	struct binding *old = target_binding(target);
+	uint64_t *heard = calloc((size_t)old->layout->nr_servers + 1, sizeof(*heard));
+	bool is_needed;
+	int ret = heard ? 0 : error_code(-ENOMEM);
+
+	if (ret)
+		goto out_unref;
+	pthread_mutex_lock(&target->session->lock);
+	is_needed = is_stale(old);
+	note_heard(old, heard);
+	pthread_mutex_unlock(&target->session->lock);
+	if (is_needed)
+		ret = target->is_fixed ? error_code(-ESTALE) : look(target, deadline);
+	if (is_needed && !ret) {
+		pthread_mutex_lock(&target->session->lock);
+		take_heard(target->binding, old, heard);
+		pthread_mutex_unlock(&target->session->lock);
+	}
+	free(heard);
+out_unref:
+	binding_unref(old);
+	return ret;
+}
+
+int target_look(struct afar_target *target)
+{
+	int ret;
+
+	pthread_mutex_lock(&target->lock);
+	ret = look(target, session_deadline(target->session));
+	pthread_mutex_unlock(&target->lock);
+	return ret;
+}

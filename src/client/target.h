@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Targets: what operations read and write. A target is of a kind, and begins the public struct of that
+ * kind; regions are the first. Queues, blocking calls, windows and attachments know targets only.
+ *
+ * A target reaches its bytes through its binding (binding.h), which is replaced when its layout changes.
+ */
+#ifndef CLIENT_TARGET_H
+#define CLIENT_TARGET_H
+
+#include <pthread.h>
+
+#include "base/hold.h"
+#include "client/binding.h"
+
+struct afar_queue;
+struct near;
+
+/* Static, one for each kind of target. */
+struct target_kind {
+	const char *noun;	 /* for error lines */
+	enum handle_kind handle; /* of the public struct */
+	uint32_t opcodes;	 /* it takes: a bit (1 << AFAR_OP_…) for each */
+};
+
+struct afar_target {
+	struct handle handle; /* in use while operations on it are in flight */
+	const struct target_kind *kind;
+	struct afar_session *session;
+	uint64_t ns;	      /* the number of its namespace */
+	const char *ns_name;  /* lives as long as the target */
+	uint64_t address;     /* in the namespace */
+	uint64_t generation;  /* of the address: another target may have had it before */
+	uint32_t rights;      /* RIGHT_… */
+	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
+	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
+	bool is_fixed;		 /* its layout is not the manager's: nobody replaces it */
+	/* These two go by the binding, and are written just after it. */
+	_Atomic uint64_t length;	 /* bytes; it only grows */
+	atomic_bool is_sealed;		 /* read it only while counted in */
+	struct binding *_Atomic binding; /* target_binding(), or within a hold */
+	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
+	atomic_bool had_keys;		 /* connections were made for it at least once */
+	pthread_mutex_t lock; /* of who asks for layouts, accesses or keys; held over the calls */
+	struct cds_list_head node; /* in the session's list; guarded by its lock */
+	/* A connection has ended under a write of ours, which the server may still carry out. The
+	 * memory must not become another region's before the server has closed the connection
+	 * (target_is_loose()), which it does at the latest when the session ends. */
+	atomic_bool has_loose_writes;
+	/* Windows on the part of it that is on this machine; NULL: none are taken. Use them only
+	 * within a hold, or with the lock held (near.c). near_queue is the session's own queue
+	 * whose connections they depend on. */
+	struct near *_Atomic near;
+	struct afar_queue *_Atomic near_queue;
+};
+
+/* ---- Opening and closing */
+
+/* What the manager says of a target. */
+struct target_description {
+	struct afar_session *session;
+	uint64_t ns;
+	const char *ns_name; /* must live as long as the target */
+	uint64_t address;
+	uint64_t generation;
+	uint32_t rights; /* RIGHT_…; without RIGHT_READ the manager is at fault */
+	bool has_nic_atomics;
+	struct layout_description layout;
+};
+
+/*
+ * Makes a target of a zeroed struct whose handle is open. It hears of changes of its layout until it is
+ * destroyed. Asks nobody: keys come with the first connection. Errors, with a sentence: those of
+ * binding_new(); then there is nothing to destroy.
+ */
+int target_init(struct afar_target *target, const struct target_kind *kind,
+		const struct target_description *from);
+/* Makes one that has `of`'s rights and servers, and a layout of its own, which it takes over also when it
+ * fails. `of` must stay open. After a change of the layout of something in the namespace it may answer
+ * -ESTALE: then make another. -ENOMEM; then there is nothing to destroy. */
+int target_init_beside(struct afar_target *target, const struct target_kind *kind,
+		       struct afar_target *of, struct layout *layout);
+/* Ends a target whose handle has been closed. */
+void target_destroy(struct afar_target *target);
+
+/* Whether it is an open target of any kind. */
+static inline bool target_is_open(const struct afar_target *target)
+{
+	return handle_is_target(target);
+}
+
+static inline bool target_takes(const struct afar_target *target, uint16_t opcode)
+{
+	return target->kind->opcodes & 1U << opcode;
+}
+
+static inline bool opcode_is_atomic(uint16_t opcode)
+{
+	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
+}
+
+static inline bool opcode_writes(uint16_t opcode)
+{
+	return opcode == AFAR_OP_WRITE || opcode_is_atomic(opcode);
+}
+
+static inline bool target_may(const struct afar_target *target, uint16_t opcode)
+{
+	return !opcode_writes(opcode) || ((target->rights & RIGHT_WRITE) && !target->is_sealed);
+}
+
+/* Whether [offset, offset + length) lies in a target of `size` bytes. */
+static inline bool range_is_inside(uint64_t offset, uint64_t length, uint64_t size)
+{
+	return offset <= size && length <= size - offset;
+}
+
+/* ---- Its binding */
+
+/* A reference, which is the caller's. */
+struct binding *target_binding(struct afar_target *target);
+/* Whether operations may begin, as far as is known. */
+bool target_is_ready(struct afar_target *target);
+/* Replaces the binding by one that is newer, whose reference it takes over. What is in flight goes on. With the
+ * target's lock held; waits for holds. */
+void target_bind(struct afar_target *target, struct binding *binding);
+
+/* ---- Keys and tickets: target.c. All block, until `deadline`. */
+
+/* Gets the keys of the binding's extents, if it has none, after it has found out about changes. On 0 the binding was
+ * ready. */
+int target_get_keys(struct afar_target *target, uint64_t deadline);
+/* Gets a ticket for a connection to a server of the layout; it replaces the connection numbered in `out`. */
+int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadline,
+		       struct peer_ticket *out);
+/* Has a server of the layout close the connections that ended under writes: nothing of those writes lands any more. */
+int binding_settle(struct binding *binding, uint32_t index, uint64_t deadline);
+/* Whether a server may still carry out a write of ours whose connection has ended. Does not block. */
+bool target_is_loose(struct afar_target *target);
+/* Has all servers close the connections that make it loose. Ask target_is_loose() whether that has
+ * worked. */
+void target_settle_all(struct afar_target *target, uint64_t deadline);
+
+/* ---- Changes of the layout: changes.c */
+
+/* The target hears of changes from now on, until target_unlist(). */
+void target_list(struct afar_target *target);
+void target_unlist(struct afar_target *target);
+/* Asks the manager for the layout if a server has told of a change that the binding may not include. With the
+ * target's lock held. Blocks, until `deadline`. */
+int target_heed_changes(struct afar_target *target, uint64_t deadline);
+/* Asks in any case. Call it without the lock. Blocks. */
+int target_look(struct afar_target *target);
+/* Takes the layout that the manager has told, if it is newer than the binding's. With the target's lock held. */
+int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info);
+/* Call it when all keys are there, with the target's lock held: operations may begin, unless there
+ * was another change. */
+void target_set_ready(struct afar_target *target);
+/* Calls the manager for a RegionInfo; on 0 `*reply` is the caller's. */
+int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *request,
+		Afar__Frame **reply);
+
+/* ---- Atomics */
+
+/* Whether the session can do atomics on the target: 0, or -EOPNOTSUPP with the sentence. */
+int target_check_atomics(const struct afar_target *target);
+/* Returns that error for a target whose connections turned out to use a transport without
+ * atomics. */
+int target_fail_unfit(const struct afar_target *target);
+/* Whether the NICs at both ends of a lane have atomics, as far as is known here. May block for a
+ * moment. */
+bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane);
+/* Finds out whether a target with has_nic_atomics can have them. May block for a moment. */
+void target_look_for_atomics(struct afar_target *target);
+
+/* Returns -EROFS or -EACCES, with the sentence. */
+int target_fail_read_only(const struct afar_target *target);
+
+/* ---- Blocking calls: blocking.c */
+
+/*
+ * Moves bytes between `iov` and the target at `offset`, through windows or on one of the session's
+ * own queues, and waits. The caller has checked the range, and need count nothing in. Returns 0 or
+ * the error.
+ */
+int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
+		    uint32_t nr_iov, uint64_t offset, uint64_t length);
+/* Carries out an atomic once, in the same ways. The caller has checked that the word is inside the
+ * target. */
+int target_atomic(const struct afar_op *op);
+/* Makes visible, on all paths, what blocking calls have written to it, as far as connections
+ * stand. */
+void target_flush(struct afar_target *target);
+/* Makes the connections for blocking calls in advance. Blocks. */
+int target_connect(struct afar_target *target);
+
+#endif
