@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long to wait before the next attempt: twice as long each time, up to a limit, and not the same for all who have lost
- * something at once. Header-only; whoever has one guards it.
+ * Chooses how long to wait before the next attempt. The wait doubles each time, up to a limit, and
+ * differs at random, so that clients that lost the same thing at once do not all come back at once.
+ * Header-only; its owner guards it.
  */
 #ifndef BASE_BACKOFF_H
 #define BASE_BACKOFF_H
@@ -12,23 +13,24 @@
 
 struct backoff {
 	uint32_t min_ms, max_ms; /* 2 <= min_ms <= max_ms */
-	uint32_t ms;		 /* of the next; 0: min_ms */
+	uint32_t ms;		 /* before the next attempt, at most; 0: min_ms */
 };
 
-/* An attempt was good. */
+/* Call it after an attempt that succeeded. */
 static inline void backoff_reset(struct backoff *backoff)
 {
 	backoff->ms = 0;
 }
 
-/* An attempt has failed: from a half to all of what it is the turn of. Never 0. */
+/* Call it after an attempt that failed. Returns how long to wait: from half to all of the current
+ * wait, and never 0. */
 static inline uint32_t backoff_next_ms(struct backoff *backoff)
 {
 	uint32_t ms = backoff->ms > backoff->min_ms ? backoff->ms : backoff->min_ms;
 
 	ms = ms < backoff->max_ms ? ms : backoff->max_ms;
 	backoff->ms = ms < backoff->max_ms / 2 ? 2 * ms : backoff->max_ms;
-	/* The clock's lowest digits may stand still. */
+	/* The clock's lowest digits may stand still, so they are left out. */
 	return ms - (uint32_t)(clock_ns() / 64 % (ms / 2));
 }
 

@@ -8,9 +8,9 @@
 #include <time.h>
 
 #define CLOCK_NEVER   UINT64_MAX	   /* a deadline that does not come */
-#define CLOCK_TICK_NS ((uint64_t)10000000) /* by which the coarse clock may be behind */
+#define CLOCK_TICK_NS ((uint64_t)10000000) /* the coarse clock may be behind by this much */
 
-/* Nanoseconds of CLOCK_MONOTONIC. */
+/* Returns nanoseconds of CLOCK_MONOTONIC. */
 static inline uint64_t clock_ns(void)
 {
 	struct timespec now;
@@ -19,7 +19,8 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* The same as of the last tick: for what only has to be about right, and often. */
+/* Returns the time of the last tick. It is cheaper, for callers that ask often and need it only
+ * roughly. */
 static inline uint64_t clock_coarse_ns(void)
 {
 	struct timespec now;
@@ -28,7 +29,7 @@ static inline uint64_t clock_coarse_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* Passes `span_ns` without a system call and without touching memory that others use. */
+/* Waits for `span_ns` without a system call, and without touching memory that others use. */
 static inline void clock_pause_ns(uint64_t span_ns)
 {
 	uint64_t end = clock_ns() + span_ns;
@@ -42,13 +43,14 @@ static inline void clock_pause_ns(uint64_t span_ns)
 	}
 }
 
-/* The time `timeout_ms` from now; negative: CLOCK_NEVER. */
+/* Returns the time `timeout_ms` from now; negative: CLOCK_NEVER. */
 static inline uint64_t clock_deadline_ms(int64_t timeout_ms)
 {
 	return timeout_ms < 0 ? CLOCK_NEVER : clock_ns() + (uint64_t)timeout_ms * 1000000U;
 }
 
-/* Milliseconds until `deadline`, rounded up, for poll() and epoll_wait(): -1 for CLOCK_NEVER, 0 past. */
+/* Returns the milliseconds until `deadline`, rounded up, for poll() and epoll_wait(). -1: it is
+ * CLOCK_NEVER. 0: it has passed. */
 static inline int clock_remaining_ms(uint64_t deadline)
 {
 	uint64_t now;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies between mappings of this machine, for those who make transfers of them.
+ * Copies between mappings of this machine. Transports use it where a copy is a transfer.
  *
- * glibc copies what is larger than a core's second-level cache, on AMD's processors, in another way than what is smaller
- * (x86_rep_movsb_stop_threshold), and there that is a sixth slower, in the caches and out of them. So it is given parts.
+ * On AMD's processors glibc changes its method for copies that are larger than a core's
+ * second-level cache (x86_rep_movsb_stop_threshold). There the other method is a sixth slower, in
+ * the caches and out of them. So we copy in smaller parts.
  */
 #ifndef BASE_COPY_H
 #define BASE_COPY_H
@@ -13,7 +14,7 @@
 
 #define COPY_PART ((size_t)256 << 10)
 
-/* As memcpy(). */
+/* Copies like memcpy(). */
 static inline void copy_memory(void *to, const void *from, size_t length)
 {
 	while (length > COPY_PART) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters for the data path: one thread adds, without a locked instruction, and others may read meanwhile and see
- * what it was a moment ago. Header-only.
+ * Counters for the data path. One thread adds, without a locked instruction. Others may read
+ * meanwhile, and see a value of a moment ago. Header-only.
  */
 #ifndef BASE_COUNTER_H
 #define BASE_COUNTER_H
@@ -18,19 +18,19 @@ static inline uint64_t counter_get(const struct counter *counter)
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);
 }
 
-/* On the one thread. */
+/* Only the counter's own thread may call it. */
 static inline void counter_add(struct counter *counter, uint64_t more)
 {
 	atomic_store_explicit(&counter->value, counter_get(counter) + more, memory_order_relaxed);
 }
 
-/* For sums of what others say. */
+/* Adds without overflow. Use it for numbers that peers send. */
 static inline uint64_t saturating_add(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* For any of several threads. */
+/* Any thread may call it, if no thread calls counter_add(). */
 static inline void counter_add_shared(struct counter *counter, uint64_t more)
 {
 	atomic_fetch_add_explicit(&counter->value, more, memory_order_relaxed);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failing with a sentence. error_fail() keeps one line about the calling thread's last failure, for the
- * `message` of a reply, for a daemon's log, and for afar_last_error() where a public call ends with it.
+ * Failing with a sentence. error_fail() keeps one line about the calling thread's last failure. The
+ * line goes into the `message` of a reply, into a daemon's log, or to afar_last_error() when a
+ * public call ends with it.
  */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
@@ -11,15 +12,15 @@
 
 #include <afar/error.h>
 
-#define ERROR_LINE_BYTES 1024 /* with the final 0 */
+#define ERROR_LINE_BYTES 1024 /* final 0 included */
 
-/* The line of error_fail(). */
+/* Keeps the line; error_fail() calls it. */
 __attribute__((format(printf, 1, 2), cold)) void error_line(const char *format, ...);
 
-/* What it last was for the calling thread; empty: nothing yet. */
+/* Returns the calling thread's last line; empty: there was none yet. */
 const char *error_last_line(void);
 
-/* For error_fail() and error_code(): analyzers cannot know that a code is never 0. */
+/* Tells analyzers that a code is never 0; they cannot know. For error_fail() and error_code(). */
 static inline int error_negative(int code)
 {
 #ifdef __clang_analyzer__
@@ -30,26 +31,27 @@ static inline int error_negative(int code)
 }
 
 /*
- * Remembers the line "what was asked: what is wrong; what to do" for the calling thread and returns
- * `code` (negative). Long lines are cut; newlines and control characters (a peer may have sent them)
- * become '?'. A macro, so that compilers see which code comes back of
+ * Keeps the line "what was asked: what is wrong; what to do" for the calling thread, and returns
+ * `code`, which is negative. It cuts long lines. Newlines and control characters become '?',
+ * because a peer may have sent them. It is a macro, so that compilers see which code comes back
+ * from
  *
  *	int error_fail(int code, const char *format, ...);
  */
-#define error_fail(code, ...)                                                                     \
-	({                                                                                        \
-		const int error_fail_code = (code); /* before the line, which may change errno */ \
-		error_line(__VA_ARGS__);                                                          \
-		error_negative(error_fail_code);                                                  \
+#define error_fail(code, ...)                                                                      \
+	({                                                                                         \
+		const int error_fail_code = (code); /* first, because the line may change errno */ \
+		error_line(__VA_ARGS__);                                                           \
+		error_negative(error_fail_code);                                                   \
 	})
 
-/* Of descriptors or memory, an errno: it may pass. */
+/* True if the errno says that descriptors or memory are short, which may pass. */
 static inline bool error_is_shortage(int error)
 {
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* As error_fail() without a sentence of its own: the code's. For failures that explain themselves. */
+/* Fails with the code's own sentence. For failures that explain themselves. */
 static inline int error_code(int code)
 {
 	return error_fail(code, "%s", afar_strerror(code));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A log-linear histogram of spans in nanoseconds: each power of two is cut into eight buckets, so that a span is
- * known to one part in eight, from 1 ns to a minute, in a table of 2 KiB. Header-only, for clients that count, the
- * manager that checks what they say, and tools that show it.
+ * A log-linear histogram of spans in nanoseconds. Each power of two is cut into eight buckets, so a
+ * span is known to one part in eight, from 1 ns to a minute, in a table of 2 KiB. Header-only.
+ * Clients count with it, the manager checks what they say, and tools show it.
  *
- * One thread adds; others may read meanwhile and see each count as it was a moment ago.
+ * One thread adds. Others may read meanwhile, and see each count as it was a moment ago.
  */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
@@ -15,7 +15,7 @@
 #include "base/counter.h"
 
 #define HISTOGRAM_CUT	  3U  /* a power of two has 1 << HISTOGRAM_CUT buckets */
-#define HISTOGRAM_POWERS  36U /* longer spans are in the last bucket           */
+#define HISTOGRAM_POWERS  36U /* longer spans go to the last bucket */
 #define HISTOGRAM_BUCKETS ((HISTOGRAM_POWERS - HISTOGRAM_CUT + 1U) << HISTOGRAM_CUT)
 
 struct histogram {
@@ -35,7 +35,7 @@ static inline unsigned histogram_bucket(uint64_t ns)
 	return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
-/* The longest span of a bucket; the last has longer ones, too. */
+/* Returns the longest span of a bucket; the last bucket has longer ones, too. */
 static inline uint64_t histogram_ns(unsigned bucket)
 {
 	unsigned power = bucket >> HISTOGRAM_CUT;
@@ -54,8 +54,8 @@ static inline void histogram_add(struct histogram *histogram, uint64_t ns, uint6
 }
 
 /*
- * The span that `per_mille` of those counted do not exceed: the upper end of its bucket. 0: none were counted.
- * The counts may be anything.
+ * Returns the span that `per_mille` of those counted do not exceed: the upper end of its bucket. 0:
+ * none were counted. The counts may be any numbers.
  */
 static inline uint64_t histogram_quantile(const uint64_t counts[HISTOGRAM_BUCKETS],
 					  unsigned per_mille)
@@ -66,7 +66,7 @@ static inline uint64_t histogram_quantile(const uint64_t counts[HISTOGRAM_BUCKET
 		total = saturating_add(total, counts[i]);
 	if (total == 0)
 		return 0;
-	/* The one of this rank, from 1 on: total * per_mille / 1000, rounded up. */
+	/* The rank of that span, counted from 1: total * per_mille / 1000, rounded up. */
 	wanted = total / 1000 * per_mille + (total % 1000 * per_mille + 999) / 1000;
 	if (wanted == 0)
 		wanted = 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Spinning: a thread that waits looks again and again for what it waits for. Where more threads spin than
- * there are cores, the awaited one may need the spinner's core. So a spinner gives its core up after a while,
- * and between all looks as long as somebody takes it: the time that a yield takes tells.
+ * Spinning: a thread looks again and again for what it waits for. If more threads spin than there
+ * are cores, the awaited thread may need the spinner's core. So a spinner yields its core after a
+ * while. It yields between all looks as long as another thread takes the core, which it learns from
+ * how long a yield takes.
  */
 #ifndef BASE_SPIN_H
 #define BASE_SPIN_H
@@ -14,23 +15,24 @@
 #include "base/clock.h"
 
 #define SPIN_ALONE_NS \
-	20000U /* between yields that nobody needs: longer than a round trip over tcp */
+	20000U /* between yields that nobody takes: longer than a round trip over tcp */
 #define SPIN_CROWDED_NS \
-	4000U /* a yield that takes longer let somebody else run; one alone takes about 1 µs */
+	4000U /* a longer yield let another thread run; a yield that nobody takes is about 1 µs */
 
-/* What a thread has learnt of its core. Zeroed, it is the core's only one. */
+/* What a thread knows about its core. When zeroed, it assumes that the core is the thread's
+ * alone. */
 struct spin {
 	uint64_t yield_at;
 	bool is_crowded;
 };
 
-/* Begins a wait, or goes on with one after progress. */
+/* Begins a wait, or continues one after progress. */
 static inline void spin_begin(struct spin *spin, uint64_t now)
 {
 	spin->yield_at = spin->is_crowded ? now : now + SPIN_ALONE_NS;
 }
 
-/* Call this between two looks. Gives the core up if it is time to; returns the time. */
+/* Call it between two looks. It yields the core if it is time to. Returns the time. */
 static inline uint64_t spin_pause(struct spin *spin, uint64_t now)
 {
 	uint64_t begun = now;

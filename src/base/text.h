@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text that goes to a terminal or a log but may hold bytes of a peer or a user. */
+/* Text for a terminal or a log that may hold bytes of a peer or a user. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Makes `text` one harmless line: control characters, those of Latin-1 in UTF-8 included, become '?'. */
+/* Makes `text` one harmless line: control characters become '?', including those of Latin-1 in
+ * UTF-8. */
 static inline void text_clean(char *text)
 {
 	unsigned char *at = (unsigned char *)text;
@@ -21,7 +22,7 @@ static inline void text_clean(char *text)
 	}
 }
 
-/* Whether a list of words with commas between them has this one, of `length` bytes. */
+/* True if a list of words with commas between them has this word, of `length` bytes. */
 static inline bool text_has_word(const char *list, const char *word, size_t length)
 {
 	for (; *list; list += *list == ',') {
@@ -34,7 +35,8 @@ static inline bool text_has_word(const char *list, const char *word, size_t leng
 	return false;
 }
 
-/* Adds the words of a list to another, of `size` bytes, those that it has not yet and has room for. */
+/* Adds words to a list of `size` bytes. It skips words that the list has already, and words for
+ * which there is no room. */
 static inline void text_merge(char *list, size_t size, const char *words)
 {
 	for (; *words; words += *words == ',') {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a cluster is: "afar://HOST[:PORT][?key=FILE]", and the key that opens it. */
+/* Where a cluster is, "afar://HOST[:PORT][?key=FILE]", and the key that opens it. */
 #ifndef BASE_URI_H
 #define BASE_URI_H
 
@@ -13,15 +13,17 @@
 struct uri {
 	char host[URI_HOST_MAX]; /* name or address; IPv6 without its brackets */
 	uint16_t port;
-	char key_file[PATH_MAX]; /* empty when the URI has none */
+	char key_file[PATH_MAX]; /* empty: the URI has none */
 };
 
-/* Parses `text`; -EINVAL with a sentence when it is malformed. */
+/* Parses `text`. -EINVAL, with a sentence: it is malformed. */
 int uri_parse(const char *text, struct uri *out);
 
 /*
- * The cluster to use when nobody names one, into `out` (at least PATH_MAX + 512 bytes): $AFAR_CLUSTER,
- * else the content of ./afar-data/cluster (written by afard), else "afar://127.0.0.1".
+ * Writes the URI of the default cluster to `out`, which has at least PATH_MAX + 512 bytes:
+ * $AFAR_CLUSTER; otherwise the content of ./afar-data/cluster, which afard writes; otherwise
+ * "afar://127.0.0.1". Errors, with a sentence: -EINVAL (it is too long, or the file has no URI), or
+ * those of reading the file.
  */
 int uri_default(char *out, size_t size);
 
