@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fabric over plain TCP: what the files of this folder share.
+ * The fabric over plain TCP: declarations that the files of this folder share.
  *
- *   wire.h      what goes over a connection
- *   tcp.c       the transport: fabric, what it can do, the operations table
- *   memory.c    domains, and the memory registered in them
- *   endpoint.c  connecting, accepting, closing, posting
- *   stream.c    sending and receiving frames
- *   queue.c     polling, events, sleeping
- *   listener.c  strangers, and their requests
+ *   wire.h        what goes over a connection
+ *   tcp.c         the transport: fabric, its attributes, the operations table
+ *   memory.c      domains, and the memory registered in them
+ *   endpoint.c    connecting, accepting, closing, posting
+ *   stream.c      sending and receiving frames
+ *   queue.c       polling, events, sleeping
+ *   listener.c    strangers, and their requests
  *   congestion.c  which congestion control sockets use
  *
- * A connection is one socket. Each end may read and write the other's registered memory: it sends requests,
- * whose replies come in the same order, so it keeps them in a ring. Whoever is asked checks everything a
- * frame says before it touches memory, and ends the connection over whatever is wrong.
+ * A connection is one socket. Each end may read and write the other's registered memory. It keeps
+ * its requests in a ring, because replies come in the order of the requests. An end checks
+ * everything that a request's frame says before it touches memory, and ends the connection if
+ * anything is wrong.
  *
- * Ownership: a queue owns its epoll descriptor. An endpoint is owned by whoever opened it, owns its socket
- * and rings, and is listed in its queue until it is closed.
+ * Ownership: a queue owns its epoll descriptor. An endpoint belongs to its opener; it owns its
+ * socket and rings, and its queue lists it until it is closed.
  */
 #ifndef FABRIC_TCP_TCP_H
 #define FABRIC_TCP_TCP_H
@@ -32,12 +33,12 @@
 #include "fabric/tcp/wire.h"
 
 #define TCP_TRANSFER_MAX (UINT64_C(1) << 30)
-#define TCP_DEPTH_MAX	 128U /* of an endpoint, whatever its queue's */
-/* Owed at once; then requests wait. As many as a peer may ask for: if each end could wait for the other to
- * take its replies, both might. */
+#define TCP_DEPTH_MAX	 128U /* of an endpoint, whatever its queue asks for */
+/* Replies owed at once; further requests wait in the socket. It is as many as a peer may ask for.
+ * With fewer, each end could wait for the other to take its replies. */
 #define TCP_REPLIES_MAX TCP_DEPTH_MAX
-#define TCP_STAGE_BYTES 8192U /* headers, and payloads that are small */
-#define TCP_KNOWN	4U    /* registrations that an endpoint remembers */
+#define TCP_STAGE_BYTES 8192U /* headers, and small payloads */
+#define TCP_KNOWN	4U    /* registrations that an endpoint finds without the lock */
 
 struct tcp_registration {
 	struct keyed keyed; /* first */
@@ -48,33 +49,34 @@ struct tcp_registration {
 
 struct tcp_domain {
 	struct fabric_domain base;
-	pthread_rwlock_t lock; /* of the book */
+	pthread_rwlock_t lock; /* guards the book */
 	struct key_book registrations;
-	atomic_ulong generation; /* moves when one is taken away */
+	atomic_ulong generation; /* changes when a registration is removed */
 };
 
-/* Copies of registrations, good as long as the domain's generation is the same: no lock is needed. */
+/* Copies of registrations. They are valid as long as the domain's generation is the same, so they
+ * need no lock. */
 struct tcp_known {
 	unsigned long generation;
 	struct tcp_registration registrations[TCP_KNOWN];
 };
 
-/* A frame to be sent. */
+/* A frame to send. */
 struct tcp_outgoing {
-	struct tcp_frame frame; /* as it is sent */
+	struct tcp_frame frame; /* as on the wire */
 	struct iovec iov[FABRIC_IOV_MAX];
-	uint64_t length; /* of the payload */
+	uint64_t length; /* bytes of the payload */
 	uint64_t context;
 	uint32_t type;
 	uint32_t nr_iov;
 };
 
-/* A request whose reply is to come. */
+/* A request that waits for its reply. */
 struct tcp_expected {
 	struct iovec iov[FABRIC_IOV_MAX];
 	uint64_t length;
 	uint64_t context;
-	uint32_t type; /* of the reply */
+	uint32_t type; /* of the expected reply */
 	uint32_t nr_iov;
 };
 
@@ -84,9 +86,9 @@ struct tcp_receive {
 	uint64_t context;
 };
 
-/* Where the payload of the frame that is coming goes. */
+/* The frame that is being received, and where its payload goes. */
 struct tcp_incoming {
-	bool is_payload; /* else a header comes */
+	bool is_payload; /* false: a header is next */
 	uint32_t type;
 	uint64_t length;
 	uint64_t left;
@@ -96,41 +98,45 @@ struct tcp_incoming {
 
 enum tcp_state { TCP_IS_CONNECTING, TCP_IS_CONNECTED, TCP_IS_CLOSED };
 
-/* Rings are indexed by counters, which begin anew when a ring is empty: what is seldom used stays so. */
+/* Its rings are indexed by counters. The counters start again at 0 when a ring is empty, so that
+ * memory that is seldom used stays unused. */
 struct tcp_endpoint {
 	struct fabric_endpoint base;
 	struct tcp_domain *domain;
 	int fd; /* -1: the connection has ended */
 	enum tcp_state state;
 	enum tcp_state told; /* the state that queue_event() last told */
-	bool was_connected;  /* of TCP_IS_CLOSED */
-	bool is_silent; /* of TCP_IS_CLOSED: the peer has not ended it, but is not heard of any more */
-	bool has_fault; /* of TCP_IS_CLOSED: local memory of a request was not there */
+	bool was_connected;  /* valid in TCP_IS_CLOSED */
+	/* Valid in TCP_IS_CLOSED: the peer has not ended the connection, but went silent. */
+	bool is_silent;
+	/* Valid in TCP_IS_CLOSED: local memory of a request was not there. */
+	bool has_fault;
 	bool is_fault_told;
-	uint32_t fault;			 /* which it is of those expected */
+	uint32_t fault;			 /* the place of that request in `expected` */
 	bool has_greeted;		 /* the hello is sent */
 	bool is_hung;			 /* epoll says that the connection has ended */
-	bool lacks_receive;		 /* a message waits for one */
-	bool lacks_place;		 /* a request waits for one among the replies */
-	bool is_ready;			 /* epoll has named it, and it was not tried since */
-	uint32_t moved_in_span;		 /* the last of the queue's */
-	uint32_t interest;		 /* what epoll looks for */
-	unsigned patience;		 /* until it is left to epoll; 0: cold */
+	bool lacks_receive;		 /* a message waits for a receive */
+	bool lacks_place;		 /* a request waits for room among the replies */
+	bool is_ready;			 /* epoll has named it, and no poll has tried it since */
+	uint32_t moved_in_span;		 /* the queue's last span in which it moved bytes */
+	uint32_t interest;		 /* the events that epoll watches for */
+	unsigned patience;		 /* idle polls before it goes cold; 0: it is cold */
 	struct cds_list_head warm;	 /* in tcp_queue.warm, when patience > 0 */
 	struct cds_list_head connecting; /* in tcp_queue.connecting, or empty    */
 	struct cds_list_head eventful;	 /* in tcp_queue.eventful, or empty      */
 	struct cds_list_head held;	 /* in tcp_queue.held, or empty          */
-	uint64_t held_bytes;		 /* what waits for the release           */
+	uint64_t held_bytes;		 /* payload that waits for the release */
 
-	/* Requests and messages that are not through, and replies that are not sent. */
+	/* Requests and messages that have not completed, and replies that are not sent. */
 	uint32_t depth, nr_requests, nr_replies;
 
-	/* Frames from `out_first` on; from `out_next` on not sent, but for `out_sent` bytes. */
+	/* Frames from `out_first` on are kept. Those from `out_next` on are not sent, except for
+	 * `out_sent` bytes of the first. */
 	struct tcp_outgoing *out;
 	uint32_t out_mask, out_first, out_next, out_end;
 	uint64_t out_sent;
 
-	/* Replies that are to come; the requests of those before `expected_sent` are sent. */
+	/* Replies that are due. Their requests are sent up to `expected_sent`. */
 	struct tcp_expected *expected;
 	uint32_t expected_mask, expected_first, expected_sent, expected_end;
 
@@ -139,31 +145,32 @@ struct tcp_endpoint {
 
 	struct tcp_incoming in;
 	struct tcp_known known;
-	/* What has come and was not looked at yet; before the connection is up, the hello or welcome. */
+	/* Received bytes that are not processed yet. Before the connection is up: the hello or
+	 * welcome. */
 	uint32_t stage_begin, stage_end;
 	uint8_t stage[TCP_STAGE_BYTES];
 };
 
 /*
- * Endpoints are warm or cold. Warm ones are tried by every poll. A cold one is left to epoll, which is
- * asked now and then, and each time when none is warm.
+ * Endpoints are warm or cold. Each poll tries the warm ones. A cold one is left to epoll. Polls ask
+ * epoll now and then, and always when no endpoint is warm.
  */
 struct tcp_queue {
 	struct fabric_queue base;
 	uint32_t depth;
 	int epoll_fd;
-	bool is_drained;	   /* the last poll has told all it found  */
-	bool is_holding;	   /* requests wait for one another        */
-	unsigned polls_until_look; /* at epoll                             */
-	/* Spans are so many polls, and numbered. How many endpoints have moved something in this one, and did in
-	 * the one before. */
+	bool is_drained;	   /* the last poll has returned all that it found */
+	bool is_holding;	   /* between hold and release: requests wait */
+	unsigned polls_until_look; /* until epoll is asked again */
+	/* Polls are counted in numbered spans. nr_moved says how many endpoints have moved
+	 * something in this span, nr_moved_before how many did in the span before. */
 	uint32_t span;
 	unsigned polls_until_span, nr_moved, nr_moved_before;
 	unsigned nr_warm;
 	struct cds_list_head warm;	 /* of tcp_endpoint.warm                 */
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
-	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have something to tell */
-	struct cds_list_head held;	 /* of tcp_endpoint.held: have something to send     */
+	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have an event */
+	struct cds_list_head held;	 /* of tcp_endpoint.held: have something to send */
 };
 
 /* Where a poll puts completions. */
@@ -179,7 +186,7 @@ static inline bool tcp_sink_is_full(const struct tcp_sink *sink)
 	return sink->nr == sink->max;
 }
 
-/* There must be room. */
+/* Adds a completion. There must be room. */
 static inline void tcp_sink_put(struct tcp_sink *sink, uint64_t context, int status)
 {
 	sink->out[sink->nr++] = (struct fabric_completion){.context = context, .status = status};
@@ -194,7 +201,8 @@ void tcp_domain_close(struct fabric_domain *domain);
 int tcp_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out);
 bool tcp_memory_deregister(struct fabric_memory *memory);
-/* The memory a peer asks for, with all the rights in `access`; NULL: it may not. */
+/* Finds the memory that a peer asks for, with all the rights in `access`. NULL: the peer may not
+ * have it. */
 uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
 			 uint64_t offset, uint64_t length, unsigned access);
 
@@ -213,25 +221,31 @@ int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 int tcp_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		uint64_t context);
 int tcp_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);
-/* Goes on with the hello and the welcome. */
+/* Continues with the hello and the welcome. */
 void tcp_endpoint_greet(struct tcp_endpoint *endpoint);
-/* Ends the connection, for whatever reason: the peer hears of it at once, the owner by the queue. */
+/* Ends the connection, for whatever reason. The peer hears of it at once, the owner by the
+ * queue. */
 void tcp_endpoint_break(struct tcp_endpoint *endpoint);
-/* The same, after a system call on the socket has failed with `error`. */
+/* Ends the connection after a system call on the socket has failed with `error`. */
 void tcp_endpoint_fail(struct tcp_endpoint *endpoint, int error);
-/* The same, because the local memory of a request is not there, or may not be used so: a place among those expected. */
+/* Ends the connection because the local memory of a request is not there, or may not be used so.
+ * `place` is the request's place in `expected`. */
 void tcp_endpoint_fault(struct tcp_endpoint *endpoint, uint32_t place);
-/* Tells what has ended with the connection, first the request that was at fault. Afterwards, if there was room for all, nothing is left. */
+/* Adds completions for everything that has ended with the connection, first for the request that
+ * was at fault. If the sink had room for all, nothing is left. */
 void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
 
 /* stream.c */
-/* Moves what can be moved both ways, up to a limit; asks the socket for more if it may. True: something was. */
+/* Sends and receives as much as it can, up to a limit. It receives from the socket only if
+ * may_receive. True: bytes were moved. */
 bool tcp_stream_progress(struct tcp_endpoint *endpoint, bool may_receive, struct tcp_sink *sink);
-/* Sends what there is to be sent, as far as the socket has room, and up to a limit. True: something was. */
+/* Sends waiting frames, as far as the socket has room, and up to a limit. True: some bytes were
+ * sent. */
 bool tcp_stream_flush(struct tcp_endpoint *endpoint);
-/* Takes sent frames off the ring, up to a message, which is a completion to be told. */
+/* Takes sent frames off the ring. A sent message is a completion, and stays there while the sink is
+ * full. */
 void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink);
-/* A place for one more frame; NULL: there is none. tcp_stream_push() puts it in line. */
+/* Finds a place for one more frame. NULL: there is none. tcp_stream_push() then puts it in line. */
 struct tcp_outgoing *tcp_stream_place(struct tcp_endpoint *endpoint, uint32_t type,
 				      uint64_t length);
 static inline void tcp_stream_push(struct tcp_endpoint *endpoint)
@@ -248,16 +262,16 @@ int tcp_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, un
 int tcp_queue_event(struct fabric_queue *queue, struct fabric_event *out);
 void tcp_queue_hold(struct fabric_queue *queue);
 void tcp_queue_release(struct fabric_queue *queue);
-/* A request of so many bytes has been put in line, first or behind others: sends it, or has it wait. */
+/* A request of so many bytes was put in line, first or behind others. Sends it, or lets it wait. */
 void tcp_queue_send(struct tcp_queue *queue, struct tcp_endpoint *endpoint, bool is_first,
 		    uint64_t bytes);
-/* Looks after a new endpoint, whose socket is there; and no longer. */
+/* Adds a new endpoint, whose socket is open, to epoll; forget_socket takes its socket out again. */
 int tcp_queue_add(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 void tcp_queue_forget_socket(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 void tcp_queue_remove(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 /* Has the next polls try this endpoint. */
 void tcp_queue_warm(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
-/* Its state has changed. */
+/* Call it when the endpoint's state has changed: queue_event() will report it. */
 void tcp_queue_tell(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 
 /* listener.c */
@@ -267,16 +281,17 @@ int tcp_listener_fd(struct fabric_listener *listener);
 int tcp_listener_next(struct fabric_listener *listener, struct fabric_request *out);
 size_t tcp_listener_sweep(struct fabric_listener *listener, const struct fabric_patience *patience);
 void tcp_reject(struct fabric_listener *listener, struct fabric_request *request);
-/* The socket of a request, which is taken over: the request has nothing any more. */
+/* Takes over the socket of a request, which is empty afterwards. */
 int tcp_request_take(struct fabric_request *request);
 void tcp_listener_congestion(struct fabric_listener *listener,
 			     char out[static FABRIC_CONGESTION_MAX]);
 
-/* congestion.c: each on a new socket, with the fabric's setting. -ENOENT, -EPERM: a name that cannot be had. */
+/* congestion.c: connect, listen and accept prepare a new socket, with the fabric's setting.
+ * -ENOENT, -EPERM: the name cannot be had. */
 int tcp_congestion_connect(int fd, const char *congestion, const struct fabric_address *peer);
 int tcp_congestion_listen(int fd, const char *congestion, const struct sockaddr_storage *own);
 void tcp_congestion_accept(int fd, const char *congestion);
-/* What the kernel says that the socket uses; empty when it does not. */
+/* Copies the name that the kernel says the socket uses; empty: it says none. */
 void tcp_congestion_get(int fd, char out[static FABRIC_CONGESTION_MAX]);
 int tcp_congestion_check(const char *name, char *problem, size_t size);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What goes over a connection of the transport tcp; docs/protocol.md describes it for others. All fields
- * are little-endian. The connecting end sends a hello, the accepting end a welcome; then both send frames.
+ * The format of what goes over a connection of the transport tcp; docs/protocol.md describes it for
+ * others. All fields are little-endian. The connecting end sends a hello, and the accepting end a
+ * welcome. Then both send frames.
  */
 #ifndef FABRIC_TCP_WIRE_H
 #define FABRIC_TCP_WIRE_H
@@ -14,7 +15,7 @@
 #define TCP_WIRE_MAGIC	 0x64666161U /* "aafd" */
 #define TCP_WIRE_VERSION 1U
 
-/* Of the private data comes what there is. */
+/* Private data is sent at its real length, not padded. */
 struct tcp_hello {
 	uint32_t magic;
 	uint16_t version;
@@ -33,17 +34,17 @@ _Static_assert(sizeof(struct tcp_welcome) == 8, "as documented");
 
 enum tcp_frame_type {
 	TCP_READ = 1,
-	TCP_WRITE,	/* followed by what is to be written        */
-	TCP_READ_REPLY, /* followed by what was read                */
-	TCP_WRITE_ACK,	/* it is in the memory                      */
+	TCP_WRITE,	/* followed by the bytes to write */
+	TCP_READ_REPLY, /* followed by the bytes read */
+	TCP_WRITE_ACK,	/* the written bytes are in the memory */
 	TCP_MESSAGE,	/* followed by the message                  */
 };
 
 struct tcp_frame {
 	uint32_t type;
 	uint32_t reserved; /* 0 */
-	uint64_t length;   /* of a reply: as asked for */
-	/* Those that are no requests end here. */
+	uint64_t length;   /* in a reply: as in its request */
+	/* Frames other than TCP_READ and TCP_WRITE end here. */
 	uint64_t key;
 	uint64_t offset; /* into the registered memory */
 };
