@@ -75,17 +75,18 @@ static int register_all(struct fabrics *fabrics, const struct fabric *fabric, un
 	return status;
 }
 
-static void mourn(void *argument)
+static void note(void *argument)
 {
-	fabric_mourn(argument);
+	fabric_note_deaths(argument);
 }
 
-/* On the control thread, which sleeps: whoever transfers has no time to look. */
+/* Has the control thread sleep on the fabric's descriptor, because a thread that transfers has no
+ * time to look at it. */
 static int watch(const struct fabrics *fabrics, struct fabric *fabric)
 {
-	int fd = fabric_mourn_fd(fabric);
+	int fd = fabric_deaths_fd(fabric);
 
-	return fd >= 0 && fabrics->loop ? rpc_loop_watch(fabrics->loop, fd, mourn, fabric) : 0;
+	return fd >= 0 && fabrics->loop ? rpc_loop_watch(fabrics->loop, fd, note, fabric) : 0;
 }
 
 static int open_fabric(struct fabrics *fabrics, const char *transport, const char *address,

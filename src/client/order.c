@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Order: operations that wait for others of their queue. Called by progress.c when such an operation is
- * submitted, and when any operation completes while some are held; owns the lists `held`, `doomed` and
- * `flushes`.
+ * Order: operations that wait for others of their queue. progress.c calls this when such an
+ * operation is submitted, and when any operation completes while some are held. Owns the lists
+ * `held`, `failing` and `flushes`.
  *
- * The active operations are in order of submission, so all that were submitted before one have completed
- * when it is the first of them. Failures reach it at once, as its status, and it completes with that in its
- * turn, having posted nothing. A flush counts the writes to its target instead.
+ * The active operations are in order of submission, so when an operation is the first of them, all
+ * that were submitted before it have completed. A failure reaches the operations behind it at once,
+ * as their status. Each completes with that in its turn, and has posted nothing. A flush counts the
+ * writes to its target instead.
  */
 #include <errno.h>
 
@@ -21,7 +22,7 @@ static void make_ready(struct afar_queue *queue, struct operation *operation)
 	queue->nr_held--;
 }
 
-static void doom(struct afar_queue *queue, struct operation *operation)
+static void mark_failing(struct afar_queue *queue, struct operation *operation)
 {
 	if (!operation->status)
 		failure_note(queue, operation, -ECANCELED, NULL, true);
@@ -31,20 +32,20 @@ static void doom(struct afar_queue *queue, struct operation *operation)
 
 /* ---- Those that wait for all before them */
 
-/* All that wait behind a doomed one are doomed, because it will fail: they are the end of one list, and so kept
- * in another. */
+/* An operation behind a failing one will fail too. So the failing ones are the last of those that
+ * wait, and have a list of their own. */
 static void hold_for_all(struct afar_queue *queue, struct operation *operation)
 {
-	bool is_doomed = queue->nr_failed || !cds_list_empty(&queue->doomed);
+	bool will_fail = queue->nr_failed || !cds_list_empty(&queue->failing);
 
-	if (is_doomed)
-		doom(queue, operation);
+	if (will_fail)
+		mark_failing(queue, operation);
 	operation->waits = WAITS_FOR_ALL;
-	cds_list_add_tail(&operation->waiting_node, is_doomed ? &queue->doomed : &queue->held);
+	cds_list_add_tail(&operation->waiting_node, will_fail ? &queue->failing : &queue->held);
 }
 
-/* Each is doomed once, however many before it fail. */
-static void doom_after(struct afar_queue *queue, uint64_t order)
+/* Each operation is marked once, however many before it fail. */
+static void mark_failing_after(struct afar_queue *queue, uint64_t order)
 {
 	while (!cds_list_empty(&queue->held)) {
 		struct operation *last =
@@ -52,14 +53,14 @@ static void doom_after(struct afar_queue *queue, uint64_t order)
 
 		if (last->order < order)
 			return;
-		doom(queue, last);
-		cds_list_move(&last->waiting_node, &queue->doomed);
+		mark_failing(queue, last);
+		cds_list_move(&last->waiting_node, &queue->failing);
 	}
 }
 
 static void make_first_ready(struct afar_queue *queue)
 {
-	struct cds_list_head *list = cds_list_empty(&queue->held) ? &queue->doomed : &queue->held;
+	struct cds_list_head *list = cds_list_empty(&queue->held) ? &queue->failing : &queue->held;
 	struct operation *first;
 
 	if (cds_list_empty(list))
@@ -85,7 +86,7 @@ static void hold_for_writes(struct afar_queue *queue, struct operation *flush)
 	if (queue->nr_failed) {
 		cds_list_for_each_entry (earlier, &queue->done, node) {
 			if (earlier->status && is_write_to(earlier, flush->target))
-				doom(queue, flush);
+				mark_failing(queue, flush);
 		}
 	}
 	flush->waits = WAITS_FOR_WRITES;
@@ -100,7 +101,7 @@ static void count_down(struct afar_queue *queue, const struct operation *write)
 		if (flush->order < write->order || flush->target != write->target)
 			continue;
 		if (write->status)
-			doom(queue, flush);
+			mark_failing(queue, flush);
 		if (--flush->nr_awaited == 0)
 			make_ready(queue, flush);
 	}
@@ -124,7 +125,7 @@ void order_hold(struct afar_queue *queue, struct operation *operation)
 void order_finished(struct afar_queue *queue, const struct operation *operation)
 {
 	if (operation->status)
-		doom_after(queue, operation->order);
+		mark_failing_after(queue, operation->order);
 	if (opcode_writes(operation->opcode))
 		count_down(queue, operation);
 	make_first_ready(queue);

@@ -104,7 +104,7 @@ int queue_new(struct afar_session *session, uint32_t depth, struct afar_queue **
 	CDS_INIT_LIST_HEAD(&queue->active);
 	CDS_INIT_LIST_HEAD(&queue->blocked);
 	CDS_INIT_LIST_HEAD(&queue->held);
-	CDS_INIT_LIST_HEAD(&queue->doomed);
+	CDS_INIT_LIST_HEAD(&queue->failing);
 	CDS_INIT_LIST_HEAD(&queue->flushes);
 	CDS_INIT_LIST_HEAD(&queue->ready);
 	CDS_INIT_LIST_HEAD(&queue->done);

@@ -94,13 +94,13 @@ struct afar_queue {
 	struct cds_list_head blocked; /* of the active: have bytes that found no room */
 	struct cds_list_head held;    /* of the active, in order: wait for all before them */
 	/* Of the active, in order, all after the held: an earlier one failed, so they will fail. */
-	struct cds_list_head doomed;
+	struct cds_list_head failing;
 	struct cds_list_head flushes; /* of the active, in order: wait for writes */
 	struct cds_list_head ready;   /* of the active: were held, and may start */
 	struct cds_list_head done;
 	uint64_t nr_submitted;
 	uint32_t nr_active;
-	uint32_t nr_held; /* on the held, doomed and flushes lists */
+	uint32_t nr_held; /* on the held, failing and flushes lists */
 	uint32_t nr_done;
 	uint32_t nr_failed; /* of the done */
 

@@ -200,12 +200,14 @@ struct fabric_ops {
 	 * may. */
 	bool (*is_near)(const char *address);
 	void (*close)(struct fabric *fabric);
-	/* For transports whose transfers need no target, because nothing else tells them of a
+	/*
+	 * For transports whose transfers need no target, because nothing else tells them of a
 	 * death. The descriptor is readable when a connected peer may have died; it lasts until
-	 * close(). mourn() then makes new transfers to dead peers fail, without a poll of their
-	 * queues; any thread may call it. Both NULL: such transfers fail by themselves. */
-	int (*mourn_fd)(struct fabric *fabric);
-	void (*mourn)(struct fabric *fabric);
+	 * close(). note_deaths() then makes new transfers to dead peers fail, without a poll of
+	 * their queues; any thread may call it. Both NULL: such transfers fail by themselves.
+	 */
+	int (*deaths_fd)(struct fabric *fabric);
+	void (*note_deaths)(struct fabric *fabric);
 
 	/* Opens one more domain. Close its registrations and endpoints before the domain. */
 	int (*domain_open)(struct fabric *fabric, struct fabric_domain **out);
@@ -371,14 +373,14 @@ static inline void fabric_close(struct fabric *fabric)
 }
 
 /* -1: the transport has none. */
-static inline int fabric_mourn_fd(struct fabric *fabric)
+static inline int fabric_deaths_fd(struct fabric *fabric)
 {
-	return fabric->ops->mourn_fd ? fabric->ops->mourn_fd(fabric) : -1;
+	return fabric->ops->deaths_fd ? fabric->ops->deaths_fd(fabric) : -1;
 }
 
-static inline void fabric_mourn(struct fabric *fabric)
+static inline void fabric_note_deaths(struct fabric *fabric)
 {
-	fabric->ops->mourn(fabric);
+	fabric->ops->note_deaths(fabric);
 }
 
 static inline int fabric_domain_open(struct fabric *fabric, struct fabric_domain **out)

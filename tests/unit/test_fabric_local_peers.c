@@ -752,7 +752,7 @@ static void sees_who_dies(void **state)
 	struct client *client = *state;
 	struct server server;
 	struct peer peer;
-	struct pollfd mourning = {.fd = fabric_mourn_fd(client->fabric), .events = POLLIN};
+	struct pollfd deaths = {.fd = fabric_deaths_fd(client->fabric), .events = POLLIN};
 	int fd = make_file(4096, F_SEAL_SHRINK);
 	uint8_t byte;
 
@@ -764,13 +764,13 @@ static void sees_who_dies(void **state)
 	say_message(&peer, &message, fd);
 	close(fd);
 	assert_int_equal(await_completion(client->queue).status, 0);
-	assert_int_equal(poll(&mourning, 1, 0), 0);
-	fabric_mourn(client->fabric); /* for nobody */
+	assert_int_equal(poll(&deaths, 1, 0), 0);
+	fabric_note_deaths(client->fabric); /* for nobody */
 	transfer_one(endpoint, false, &byte, 1, &memory, 0);
 	close_peer(&peer);
-	assert_int_equal(poll(&mourning, 1, GRACE_MS), 1);
-	fabric_mourn(client->fabric);
-	assert_int_equal(poll(&mourning, 1, 0), 0);
+	assert_int_equal(poll(&deaths, 1, GRACE_MS), 1);
+	fabric_note_deaths(client->fabric);
+	assert_int_equal(poll(&deaths, 1, 0), 0);
 	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 2), -ENOTCONN);
 	await_closed(endpoint, -ECONNRESET);
 	fabric_endpoint_close(endpoint);

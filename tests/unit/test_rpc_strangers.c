@@ -360,7 +360,7 @@ static void expect_breach(struct liar *liar, const char *why)
 }
 
 /* Each keeps to what a connection may, and has the server keep as much of it as it can: all together they may not. */
-static void test_hoarders(void **state)
+static void test_buffer_cap(void **state)
 {
 	static const uint8_t header[] = {0, 0, 0, 4}; /* 64 MiB */
 	static uint8_t noise[33U << 20];
@@ -723,7 +723,7 @@ TEST_GROUP(rpc_strangers)
 		in_world(test_crowd_of_silent_strangers),
 		in_world(test_closed_listener_drops_strangers),
 		in_world(test_no_descriptor_left),
-		in_world(test_hoarders),
+		in_world(test_buffer_cap),
 		in_world(test_length_too_large),
 		in_world(test_length_never_delivered),
 		in_world(test_no_protobuf),

@@ -62,12 +62,12 @@ void local_deaths_forget(struct local_endpoint *endpoint)
 	endpoint->is_watched = false;
 }
 
-int local_mourn_fd(struct fabric *base)
+int local_deaths_fd(struct fabric *base)
 {
 	return local_container(base, struct local_fabric)->deaths_fd;
 }
 
-void local_mourn(struct fabric *base)
+void local_deaths_note(struct fabric *base)
 {
 	struct local_fabric *fabric = local_container(base, struct local_fabric);
 	struct epoll_event events[EVENTS_MAX];

@@ -52,7 +52,7 @@ _Static_assert(LOCAL_DONE_MAX >= LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX, "all can 
 struct local_fabric {
 	struct fabric base;
 	/* An epoll descriptor over the sockets of our outgoing connections; it reports when their
-	 * peers die. The lock keeps the endpoints in place while local_mourn() marks them. */
+	 * peers die. The lock keeps the endpoints in place while local_deaths_note() marks them. */
 	int deaths_fd;
 	pthread_mutex_t deaths_lock;
 };
@@ -273,8 +273,8 @@ void local_deaths_close(struct local_fabric *fabric);
 bool local_deaths_watch(struct local_endpoint *endpoint);
 /* Stops watching. Call it before the endpoint loses its link. */
 void local_deaths_forget(struct local_endpoint *endpoint);
-int local_mourn_fd(struct fabric *fabric);
-void local_mourn(struct fabric *fabric);
+int local_deaths_fd(struct fabric *fabric);
+void local_deaths_note(struct fabric *fabric);
 
 /* endpoint.c */
 /* The peer sees the count before we read the peer's word. */
