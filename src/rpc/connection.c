@@ -122,7 +122,7 @@ static struct tls *shut(struct rpc_connection *connection, int status, struct cd
 	connection->tls = NULL;
 	if (connection->state == CONNECTION_OPEN && !status && !connection->failure &&
 	    cds_list_empty(&connection->outgoing))
-		tls_say_goodbye(tls);
+		tls_close_notify(tls);
 	change_state(connection, CONNECTION_CLOSED);
 	cds_list_splice(&connection->outgoing, unsent);
 	CDS_INIT_LIST_HEAD(&connection->outgoing);

@@ -67,7 +67,7 @@ struct rpc_connection {
 	struct cds_list_head outgoing; /* struct frame_buffer */
 	size_t outgoing_bytes;
 	int failure; /* set by a sender; the loop's thread acts on it */
-	bool is_close_asked, has_more, has_said_goodbye;
+	bool is_close_asked, has_more, has_sent_close_notify;
 	void *calls_by_id; /* tsearch() tree of the calls below */
 	struct cds_list_head calls;
 	uint64_t next_request_id;

@@ -19,7 +19,7 @@ struct frame_buffer {
 	uint8_t bytes[];
 };
 
-/* Packs `frame`; `*out` is the caller's to free(). -EMSGSIZE with a sentence, -ENOMEM. */
+/* Packs `frame`. The caller frees `*out` with free(). -EMSGSIZE, with a sentence; -ENOMEM. */
 int frame_encode(const Afar__Frame *frame, struct frame_buffer **out);
 
 static inline uint32_t frame_length(const uint8_t header[FRAME_HEADER])

@@ -218,14 +218,14 @@ void stream_receive(struct rpc_connection *connection)
 /* ---- Closing: last words go out, then whatever still comes in is read and dropped until the peer has
  * closed too — closing with bytes unread would reset the connection under the last words. */
 
-static void speak_last_words(struct rpc_connection *connection)
+static void send_last_frames(struct rpc_connection *connection)
 {
 	pthread_mutex_lock(&connection->lock);
 	stream_flush(connection);
 	if (cds_list_empty(&connection->outgoing) && !connection->failure &&
-	    !connection->has_said_goodbye) {
-		connection->has_said_goodbye = true;
-		tls_say_goodbye(connection->tls);
+	    !connection->has_sent_close_notify) {
+		connection->has_sent_close_notify = true;
+		tls_close_notify(connection->tls);
 		shutdown(connection->source.fd, SHUT_WR);
 	}
 	pthread_mutex_unlock(&connection->lock);
@@ -236,7 +236,7 @@ void stream_linger(struct rpc_connection *connection)
 	size_t turn = 0;
 	ssize_t count;
 
-	speak_last_words(connection);
+	send_last_frames(connection);
 	connection->received_length = 0;
 	do {
 		count = receive_some(connection);

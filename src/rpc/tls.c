@@ -386,7 +386,7 @@ ssize_t tls_write(struct tls *tls, const void *bytes, size_t length)
 	return result == 1 ? (ssize_t)count : tls_status(tls, result);
 }
 
-void tls_say_goodbye(struct tls *tls)
+void tls_close_notify(struct tls *tls)
 {
 	ERR_clear_error();
 	SSL_shutdown(tls->ssl);
