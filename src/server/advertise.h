@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What to tell others to connect to, when we listen on all addresses. */
+/* The address that we tell others to connect to, if we listen on all addresses. */
 #ifndef SERVER_ADVERTISE_H
 #define SERVER_ADVERTISE_H
 
@@ -10,8 +10,9 @@
 #define ADVERTISE_MAX (URI_HOST_MAX + 16)
 
 /*
- * Turns the HOST:PORT we listen on into one that others can use: a wildcard host becomes the address
- * from which this machine reaches the manager, else the machine's name. May block for DNS.
+ * Turns the HOST:PORT that we listen on into one that others can use. A wildcard host becomes the
+ * address from which this machine reaches the manager, or, if there is none, the machine's name.
+ * May block for DNS.
  */
 void advertise(const char *listening, const char *manager_host, uint16_t manager_port,
 	       char out[ADVERTISE_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Atomics by the server's CPU: the home of all that are done on a region, whichever transport asks for them,
- * so that they are atomic against each other. DESIGN: "memory model".
+ * Atomics by the server's CPU. All atomics on a region are done here, whichever transport asks for
+ * them, so they are atomic against each other. DESIGN: "memory model".
  */
 #ifndef SERVER_ATOMICS_H
 #define SERVER_ATOMICS_H
@@ -10,9 +10,10 @@
 #include "server/extent.h"
 
 /*
- * Does what the request says, for somebody who may reach so much. The memory does not change hands before
- * this returns: the caller is connected for it (extent_pool_word()). The reply's status: -EOPNOTSUPP (kind),
- * -EACCES (may not write), -EINVAL (not a multiple of 8), -ERANGE, -AFAR_ELOST (no such extent for it).
+ * Carries out the request, for a connection with this reach. The memory does not change hands
+ * before this returns, because the caller is connected for it (extent_pool_word()). The reply's
+ * status: -EOPNOTSUPP (kind), -EACCES (may not write), -EINVAL (not a multiple of 8), -ERANGE,
+ * -AFAR_ELOST (no such extent for it).
  */
 void atomics_serve(struct extent_pool *pool, struct reach reach,
 		   const struct message_request *request, struct message_reply *reply);

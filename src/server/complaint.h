@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A limit on the log lines that strangers can cause: each gets its line, but a flood of strangers does
+ * Limits the log lines that strangers can cause: each gets its line, but a flood of strangers does
  * not flood the log.
  */
 #ifndef SERVER_COMPLAINT_H
@@ -12,15 +12,15 @@
 
 #include "base/clock.h"
 
-#define COMPLAINT_BURST	      20U	  /* lines at once, and then */
-#define COMPLAINT_INTERVAL_NS 1000000000U /* one in so long          */
+#define COMPLAINT_BURST	      20U	  /* lines at once */
+#define COMPLAINT_INTERVAL_NS 1000000000U /* then one line in this time */
 
 struct complaints {
-	_Atomic uint64_t
-		paid_until; /* on clock_ns(): when the lines so far were due, one per interval */
+	/* On clock_ns(): when the lines so far would have been due, at one per interval. */
+	_Atomic uint64_t paid_until;
 };
 
-/* Whether another line may be written. From any thread. */
+/* True if another line may be written, and counts it. Any thread may call it. */
 static inline bool complaints_allow(struct complaints *complaints)
 {
 	uint64_t now = clock_ns(), paid = atomic_load(&complaints->paid_until), next;

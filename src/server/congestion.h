@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which congestion control the connections of a lane use at this end, as the kernel said when each was accepted. They
- * may differ: clients of this machine need another than those of others. Any thread; a lock orders them.
+ * Counts which congestion control the connections of a lane use at this end, as the kernel said
+ * when each was accepted. They may differ, because clients of this machine need another than other
+ * clients. Any thread may call it; a lock orders them.
  */
 #ifndef SERVER_CONGESTION_H
 #define SERVER_CONGESTION_H
@@ -10,7 +11,7 @@
 
 #include "fabric/fabric.h"
 
-#define CONGESTION_NAMES 8U /* at a time; more are not told of */
+#define CONGESTION_NAMES 8U /* at a time; further names are not reported */
 
 struct congestion {
 	pthread_mutex_t lock;
@@ -22,10 +23,10 @@ struct congestion {
 
 void congestion_init(struct congestion *congestion);
 void congestion_destroy(struct congestion *congestion);
-/* A connection with this one has come, or is going. Empty: it has none. */
+/* Call them when a connection with this congestion control comes and goes. Empty: it has none. */
 void congestion_enter(struct congestion *congestion, const char *name);
 void congestion_leave(struct congestion *congestion, const char *name);
-/* All names that are in use, with commas between them. */
+/* Lists all names that are in use, with commas between them. */
 void congestion_list(struct congestion *congestion, char out[static FABRIC_CONGESTIONS_MAX]);
 
 #endif

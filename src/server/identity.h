@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The file "server.id" in the server's folder: the number that a cluster's manager gave it, and which
- * cluster that was. A number means nothing elsewhere: taken for that of another server there, it would
- * make the other's data lost.
+ * The file "server.id" in the server's folder. It has the number that a cluster's manager gave the
+ * server, and which cluster that was. In another cluster the number may be another server's. If
+ * that manager believed it, it would declare the other server's data lost.
  */
 #ifndef SERVER_IDENTITY_H
 #define SERVER_IDENTITY_H
@@ -16,10 +16,11 @@ struct server_identity {
 	char cluster[IDENTITY_CLUSTER_MAX + 1];
 };
 
-/* What the file says; number 0 when there is none yet. With a sentence: -EINVAL (damaged), those of
+/* Reads the file; without one the number is 0. With a sentence: -EINVAL (damaged), those of
  * reading. */
 int identity_load(const char *folder, struct server_identity *out);
-/* Writes it aside, syncs, renames: after a crash it is the old one or the new one. With a sentence. */
+/* Writes the file aside, syncs it and renames it, so that after a crash it is the old one or the
+ * new one. Errors, with a sentence: those of writing. */
 int identity_save(const char *folder, const struct server_identity *identity);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who the server is until it stops: a number, and the key that passes and capabilities for it are signed
- * with, which the manager alone is told. Both expire by the age of the incarnation.
+ * The identity of a server until it stops: a number, and the key that signs passes and capabilities
+ * for it. Only the manager is told the key. Passes and capabilities expire by the age of the
+ * incarnation.
  */
 #ifndef SERVER_INCARNATION_H
 #define SERVER_INCARNATION_H
@@ -17,10 +18,10 @@ struct incarnation {
 	uint8_t signing_key[SIGNING_KEY_BYTES];
 };
 
-/* At random, from now on. -EIO with a sentence. */
+/* Draws a random incarnation, which begins now. -EIO, with a sentence. */
 int incarnation_draw(struct incarnation *out);
 
-/* In whole seconds. */
+/* Returns the incarnation's age in whole seconds. */
 static inline uint32_t incarnation_age_s(const struct incarnation *incarnation)
 {
 	return (uint32_t)((clock_ns() - incarnation->began) / 1000000000U);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The server's side of being in a cluster: joins the manager, joins again whenever the connection was
- * lost, has done what the manager asks, reports the numbers that the manager places by.
+ * The server's side of being in a cluster. It joins the manager, and joins again whenever the
+ * connection was lost. It has the manager's requests carried out, and reports the numbers by which
+ * the manager places.
  */
 #ifndef SERVER_MEMBERSHIP_H
 #define SERVER_MEMBERSHIP_H
@@ -17,38 +18,40 @@
 
 struct membership;
 
-/* All pointers stay until membership_close(). */
+/* All pointers must outlive membership_close(). */
 struct membership_options {
 	struct rpc_loop *loop;
 	const char *name;
 	const char *manager_host;
 	uint16_t manager_port;
 	const struct key *key;
-	const char *folder; /* of the number's file; NULL: nowhere */
+	const char *folder; /* of the file with the server's number; NULL: none */
 	const struct incarnation *incarnation;
-	const char *control_address; /* as listened on: a wildcard host is replaced */
+	const char *control_address; /* as listened on; a wildcard host is replaced */
 	struct lanes *lanes;
 	struct extent_pool *pool;
 	const struct fence *fence;
-	/* It tries no more; on its thread, once. NULL: nobody wants to know. */
+	/* Runs once, on the membership's thread, when it gives up joining. May be NULL. */
 	void (*gave_up)(void *context);
 	void *context;
 };
 
-/* Reads the number's file. Errors, with a sentence: -EINVAL (it is damaged), those of reading. */
+/* Reads the file with the server's number. Errors, with a sentence: -EINVAL (it is damaged), those
+ * of reading. */
 int membership_open(const struct membership_options *options, struct membership **out);
 void membership_close(struct membership *membership);
 
-/* Starts its thread, which joins and keeps joining. */
+/* Starts the thread, which joins and keeps joining. */
 int membership_start(struct membership *membership);
-/* Ends the thread and the connection; requests not begun are refused. Not on the loop's thread. */
+/* Ends the thread and the connection, and refuses requests that have not begun. Not on the loop's
+ * thread. */
 void membership_stop(struct membership *membership);
 
 bool membership_is_joined(struct membership *membership);
-/* 0, or why it gave up, with a sentence: the manager does not accept its key (-AFAR_EAUTH, -EACCES), or has removed the
- * server (-AFAR_ELOST). */
+/* Returns 0, or why it gave up, with a sentence: the manager does not accept its key (-AFAR_EAUTH,
+ * -EACCES), or has removed the server (-AFAR_ELOST). */
 int membership_failure(struct membership *membership);
-/* The numbers may have changed: a report will go out. From any thread. */
+/* Call it when the numbers may have changed: a report will go out. Any thread may call it. */
 void membership_changed(struct membership *membership);
 
 #endif

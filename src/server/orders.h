@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager asks of the server: to reserve and to release extents, to seal chunks, to end sessions. Requests come
- * in on the rpc loop's thread, which does what is quick; the rest waits in order for the membership's
- * thread.
+ * Carries out the manager's requests: to reserve and to release extents, to seal chunks, to end
+ * sessions. Requests come in on the rpc loop's thread, which does the quick ones. The others wait,
+ * in order, for the membership's thread.
  */
 #ifndef SERVER_ORDERS_H
 #define SERVER_ORDERS_H
@@ -16,37 +16,37 @@
 
 struct orders;
 
-/* All pointers stay until orders_close(). */
+/* All pointers must outlive orders_close(). */
 struct orders_options {
 	uint64_t incarnation;
-	bool is_registering_quick; /* with the fabric: may be done on the loop's thread */
+	bool is_registering_quick; /* registering memory may be done on the loop's thread */
 	struct extent_pool *pool;
 	const struct fence *fence;
-	/* Runs when there is work for orders_work(); on any thread, with no lock held. */
+	/* Runs when there is work for orders_work(), on any thread, with no lock held. */
 	void (*queued)(void *context);
 	void *context;
 };
 
 int orders_open(const struct orders_options *options, struct orders **out);
-/* After orders_stop() and orders_refuse(). */
+/* Call it after orders_stop() and orders_refuse(). */
 void orders_close(struct orders *orders);
 
-/* A request. On the loop's thread. */
+/* Takes a request. On the loop's thread. */
 void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_call *call);
 
-/* A new connection to the manager is there, on which nothing may be reserved yet. */
+/* Call it for each new connection to the manager. Nothing may be reserved on it yet. */
 void orders_connected(struct orders *orders);
-/* Whether the manager of this connection has taken the server in. */
+/* Says whether the manager has taken the server in on this connection. */
 void orders_set_joined(struct orders *orders, bool is_joined);
 
 /* On the membership's thread: */
 bool orders_are_waiting(struct orders *orders);
-/* Does the oldest, if any. May take long. */
+/* Does the oldest waiting request, if there is one. May take long. */
 void orders_work(struct orders *orders);
 
-/* From now on requests are refused. */
+/* Has requests refused from now on. */
 void orders_stop(struct orders *orders);
-/* Refuses what is left, when nobody works any more. */
+/* Refuses the requests that are left. Call it when nobody calls orders_work() any more. */
 void orders_refuse(struct orders *orders);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What progress.c and connections.c share: the threads, their commands and their connections.
+ * Declarations that progress.c and connections.c share: the threads, their commands and their
+ * connections.
  */
 #ifndef SERVER_PROGRESS_PRIVATE_H
 #define SERVER_PROGRESS_PRIVATE_H
@@ -20,24 +21,24 @@
 #include "server/mover.h"
 #include "server/progress.h"
 
-#define CONTEXT_MOVE UINT64_C(0x80) /* of a move; with its number. Else it is the mailbox's */
-#define CONNECT_MS   10000	    /* from being accepted to being connected             */
+#define CONTEXT_MOVE UINT64_C(0x80) /* a move's; with the move's number. Others are the mailbox's */
+#define CONNECT_MS   10000	    /* from accepting until it must be connected */
 
 enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
 
-/* A data connection. Owned by its thread, on its list. */
+/* A data connection. Its thread owns it, on its list. */
 struct connection {
-	uint64_t
-		number; /* first: the tree is searched for it. What its operations have as context */
+	/* First, because the tree is searched for it. The context of its operations. */
+	uint64_t number;
 	struct cds_list_head node;
 	struct fabric_endpoint *endpoint;
 	struct mailbox *mailbox;
 	struct mover_line line;
 	struct progress_thread *thread;
 	struct admission admission;
-	struct domain *domain;	   /* that it is accepted into */
+	struct domain *domain;	   /* the connection's domain */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
-	bool is_ending;		   /* its peer has been told to let go */
+	bool is_ending;		   /* its peer has been told to stop using the memory */
 	char congestion[FABRIC_CONGESTION_MAX];
 };
 
@@ -47,14 +48,14 @@ struct command {
 	struct cds_list_head node;
 	enum command_kind kind;
 	struct fabric_request request;	  /* COMMAND_ADOPT                            */
-	struct progress_closing *closing; /* COMMAND_CLOSE: which the command is part of */
+	struct progress_closing *closing; /* COMMAND_CLOSE: the command is a part of it */
 };
 
-/* The closing of connections, on its way through all threads. Freed by the last. */
+/* A closing of connections, on its way through all threads. The last thread frees it. */
 struct progress_closing {
 	struct progress *progress;
 	struct progress_order order;
-	atomic_uint nr_left;	   /* threads that have not closed theirs yet */
+	atomic_uint nr_left;	   /* threads that have not closed their connections yet */
 	struct command commands[]; /* one per thread */
 };
 
@@ -65,16 +66,16 @@ struct progress_thread {
 	struct pollfd watched[NR_WATCHED];
 	nfds_t nr_watched; /* with the listener or without */
 	struct cds_list_head connections;
-	struct cds_list_head waiting; /* commands to close, until peers have let go */
-	void *by_number;	      /* tree of them */
-	uint64_t last_number; /* in steps of 256: the low bits are the mailbox's and the mover's */
+	struct cds_list_head waiting; /* COMMAND_CLOSEs that wait for peers */
+	void *by_number;	      /* tree of the connections */
+	uint64_t last_number; /* grows by 256: the low bits are the mailbox's and the mover's */
 	struct mover mover;
 	struct spin spin;
 	unsigned nr_connecting;
-	atomic_uint nr_connections; /* dealt to it, closed ones taken off */
+	atomic_uint nr_connections; /* given to this thread and not closed yet */
 
 	int wake_fd;
-	pthread_mutex_t lock; /* of the commands */
+	pthread_mutex_t lock; /* guards the commands */
 	struct cds_list_head commands;
 	atomic_bool has_commands;
 };
@@ -92,7 +93,7 @@ struct progress {
 
 /* ---- progress.c */
 
-/* To another thread, or this one. The command is the thread's from then on. */
+/* Sends a command to another thread, or to this one. The thread owns the command from then on. */
 void progress_send(struct progress_thread *thread, struct command *command);
 
 /* ---- connections.c. On the thread that the connection is on, or is to be. */
@@ -100,15 +101,15 @@ void progress_send(struct progress_thread *thread, struct command *command);
 /* NULL: it is closed. */
 struct connection *connection_find(struct progress_thread *thread, uint64_t number);
 void connection_close(struct progress_thread *thread, struct connection *connection);
-/* It is connected: no time runs against it any more. */
+/* Call it when the connection is connected: it has no deadline any more. */
 void connection_settle(struct progress_thread *thread, struct connection *connection);
-/* Accepts a stranger, or rejects it. */
+/* Accepts the request, or rejects it. */
 void connection_adopt(struct progress_thread *thread, struct fabric_request *request);
-/* Gives a request to the thread with the fewest connections. On the first. */
+/* Gives a request to the thread with the fewest connections. On the first thread. */
 void connection_deal(struct progress *progress, struct fabric_request *request);
-/* Closes those that the command is about. Afterwards its closing may be gone. */
+/* Closes the connections that the command is about. Afterwards its closing may be freed. */
 void connections_close(struct progress_thread *thread, struct command *command);
-/* A connection that was waited for may have gone. */
+/* Call it when a connection that closings wait for may have gone. */
 void connections_look_again(struct progress_thread *thread);
 
 #endif

@@ -9,7 +9,7 @@
 #include "server/extent.h"
 #include "server/lanes.h"
 
-/* A report with what it points to. */
+/* A report, and the memory that its pointers name. */
 struct report {
 	Afar__ServerReport message;
 	Afar__LaneReport lanes[LANES_MAX];
@@ -17,10 +17,11 @@ struct report {
 	char congestions[LANES_MAX][FABRIC_CONGESTIONS_MAX];
 };
 
-/* As they are now. */
+/* Fills in the present numbers. */
 void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct report *report);
-/* Whether it says more than the last one. The resident memory alone is no news, nor what lanes have moved: they are
- * never still, and told to whoever asks. */
+/* True if the report differs from the last one enough to send it. Changes of the resident memory,
+ * and of the bytes that lanes have moved, do not count: they change all the time, and Look reports
+ * them. */
 bool report_is_news(const Afar__ServerReport *report, const Afar__ServerReport *last);
 
 #endif

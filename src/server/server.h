@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server: lends this machine's memory. Joins the manager over the control channel, gets extents
- * ready when asked, gives keys and tickets to clients, and runs the progress threads that the
- * one-sided transfers of others need on transports whose targets are not passive.
+ * A server lends this machine's memory. It joins the manager over the control channel, gets extents
+ * ready when asked, and gives keys and tickets to clients. On transports whose targets are not
+ * passive, it runs the progress threads that the one-sided transfers of others need.
  */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
@@ -15,50 +15,53 @@
 
 struct server;
 
-/* A way to the memory. */
+/* One way to the memory. */
 struct server_lane {
 	const char *transport;	/* "tcp", "verbs"                           */
 	const char *address;	/* HOST:PORT to listen on; port 0: any      */
-	const char *congestion; /* as fabric.congestion; stays              */
+	const char *congestion; /* as fabric.congestion; must outlive the server */
 };
 
 struct server_options {
 	const char *name; /* for people; NULL: the host's name                          */
 	const char *manager_host;
 	uint16_t manager_port;
-	const struct key *key; /* to join with; copied                                       */
-	const char
-		*control_address; /* HOST:PORT to listen on for clients' control; port 0: any   */
-	const struct server_lane *lanes; /* by which clients reach the memory, the best first   */
+	const struct key *key; /* proved to the manager; copied */
+	/* HOST:PORT on which clients' control connections come; port 0: any. */
+	const char *control_address;
+	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
 	unsigned nr_lanes;
-	const char *folder;	 /* keeps the server's number over restarts; NULL: nowhere     */
+	const char *folder;	 /* keeps the server's number over restarts; NULL: no folder */
 	uint64_t capacity_bytes; /* lent at most; 0: half of the machine's memory              */
-	uint64_t pool_bytes;	 /* of scrubbed memory kept ready; 0: all that came back       */
-	unsigned
-		nr_progress; /* progress threads of each lane; 0: one                                   */
-	uint32_t spin_us;     /* a progress thread spins so long before it sleeps; 0: 50, ~0: not */
-	uint64_t stage_bytes; /* buffers of each, for server-driven transfers; 0: direct */
-	const char *sysfs;    /* what tells of network cards; NULL: /sys; stays                */
-	void (*gave_up)(
-		void *context); /* server_failure() has something to say; on a thread of its own; may be NULL */
+	uint64_t pool_bytes;	 /* of scrubbed memory that is kept ready; 0: all that came back */
+	/* Progress threads of each lane; 0: one. */
+	unsigned nr_progress;
+	/* How long a progress thread spins before it sleeps; 0: 50, ~0: it does not spin. */
+	uint32_t spin_us;
+	uint64_t stage_bytes; /* of each progress thread, for server-driven transfers; 0: direct */
+	const char *sysfs;    /* tells of network cards; NULL: /sys; must outlive the server */
+	/* Runs when server_failure() has something to say, on a thread of its own. May be NULL. */
+	void (*gave_up)(void *context);
 	void *context;
 };
 
-/* Whether a lane's `congestion` may have this name on this machine. -EINVAL: no, and `problem` says why and what to do, as the
- * end of a sentence. */
+/* Checks that a lane's `congestion` may have this name on this machine. -EINVAL: it may not, and
+ * `problem` says why and what to do, as the end of a sentence. */
 int server_congestion_check(const char *name, char *problem, size_t size);
 
 /*
- * Starts the server's threads; it keeps trying to join the manager until it is stopped or gives up. Errors with a
- * sentence: those of rpc_listen(), fabric_open() and fabric_listen().
+ * Starts the server's threads. The server keeps trying to join the manager until it is stopped or
+ * gives up. Errors, with a sentence: those of rpc_listen(), fabric_open() and fabric_listen().
  */
 int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out);
-/* True once the manager has taken it in. */
+/* True when the manager has taken the server in. */
 int server_is_joined(const struct server *server);
-/* 0, or why it does not try to join any more, with a sentence: the manager does not accept the key of a server that has not
- * joined yet (-AFAR_EAUTH, -EACCES), or has removed it from the cluster (-AFAR_ELOST). */
+/* Returns 0, or why the server does not try to join any more, with a sentence: the manager does not
+ * accept the key of a server that has not joined yet (-AFAR_EAUTH, -EACCES), or has removed it from
+ * the cluster (-AFAR_ELOST). */
 int server_failure(const struct server *server);
-/* Closes its connections, frees its memory. Before rpc_loop_stop(); not on the loop's thread. */
+/* Closes the server's connections and frees its memory. Call it before rpc_loop_stop(), and not on
+ * the loop's thread. */
 void server_stop(struct server *server);
 
 #endif

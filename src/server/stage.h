@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stage: where the bytes of server-driven transfers stop on their way between a client and what the server keeps them in, for
- * what cannot be the fabric's target itself. Buffers are shared by session, however many connections it has. A stage is a mover's, and
- * so a progress thread's.
+ * A stage: buffers through which the bytes of server-driven transfers pass between a client and the
+ * server's memory. It is for memory that cannot be the fabric's target itself. Sessions share the
+ * buffers fairly, however many connections each has. A stage belongs to a mover, and so to a
+ * progress thread.
  */
 #ifndef SERVER_STAGE_H
 #define SERVER_STAGE_H
@@ -15,16 +16,16 @@
 #include "memory/zones.h"
 
 struct stage {
-	struct zones *zones; /* NULL: it is not open */
+	struct zones *zones; /* NULL: the stage is not open */
 	struct cds_list_head guests;
 };
 
-/* A session that has connections here. */
+/* A session that has connections on this thread. */
 struct stage_guest;
 
-/* With buffers of `bytes` in all, as zones_open(). */
+/* Opens a stage with buffers of `bytes` in all. Errors are those of zones_open(). */
 int stage_open(struct stage *stage, uint64_t bytes);
-/* All guests have left. One that is not open: nothing to do. */
+/* Call it when all guests have left. If the stage is not open, it does nothing. */
 void stage_close(struct stage *stage);
 
 static inline bool stage_is_open(const struct stage *stage)
@@ -32,12 +33,12 @@ static inline bool stage_is_open(const struct stage *stage)
 	return stage->zones != NULL;
 }
 
-/* For a connection of this session. -ENOMEM, with a sentence. */
+/* Enters a connection of this session. -ENOMEM, with a sentence. */
 int stage_enter(struct stage *stage, uint64_t session, struct stage_guest **out);
-/* That connection is closed, and has given its buffers back. */
+/* Call it when that connection is closed, and has given its buffers back. */
 void stage_leave(struct stage_guest *guest);
 
-/* As zones_take() and zones_give(). */
+/* Take and give buffers, as zones_take() and zones_give() do. */
 struct zone_buffer *stage_take(struct stage *stage, struct stage_guest *guest, uint64_t length);
 void stage_give(struct stage *stage, struct zone_buffer *buffer);
 

@@ -73,10 +73,9 @@ struct ofi_cq {
 	bool is_private; /* belongs to one endpoint, and ends with it */
 	bool is_drained; /* the last read found nothing */
 	unsigned nr_endpoints;
-	unsigned
-		/* Roughly: transfers of closed endpoints leave no completion, and receives are not
-		 * counted. */
-		nr_in_flight;
+	/* Roughly: transfers of closed endpoints leave no completion, and receives are not
+	 * counted. */
+	unsigned nr_in_flight;
 	unsigned patience; /* empty reads before it goes cold; 0: it is cold */
 };
 
