@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar bench`: the one harness that all of Afar's speed is measured with. */
+/* `afar bench` is the one harness that measures Afar's speed. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
 /*
- * `bench [SUITE] [--json] [--reps N] [--row SUBSTRING]`: lists the suites, or measures one and prints a
- * table or JSON. Returns the exit status: 0 when everything could be measured (whether bars were met
- * or not), 1 when something failed, 2 for a wrong command line, 130 when it was interrupted.
+ * `bench [SUITE] [--json] [--reps N] [--row SUBSTRING]` lists the suites, or measures one and
+ * prints a table or JSON. Returns the exit status: 0 if everything could be measured (whether bars
+ * were met or not), 1 if something failed, 2 for a wrong command line, 130 after an interrupt.
  */
 int bench_main(int argc, char **argv);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A private cluster for a suite: a manager and servers, processes of afard in a temporary folder. */
+/* A private cluster for a suite: a manager and servers, which are processes of afard in a temporary
+ * folder. */
 #ifndef BENCH_CLUSTER_H
 #define BENCH_CLUSTER_H
 
@@ -11,30 +12,35 @@
 struct cluster;
 
 /*
- * Starts a manager and `nr_servers` servers that lend `server_bytes` each, and waits until all have joined.
- * Its data goes over the transport $AFAR_TEST_TRANSPORT (tcp), and the servers are at $AFAR_TEST_HOST (127.0.0.1).
- * The program is $AFARD, else the afard beside this program. The daemons die with this process.
+ * Starts a manager and `nr_servers` servers that lend `server_bytes` each, and waits until all have
+ * joined. Its data goes over the transport $AFAR_TEST_TRANSPORT (tcp), and the servers are at
+ * $AFAR_TEST_HOST (127.0.0.1). The program is $AFARD, or the afard beside this program. The daemons
+ * die with this process.
  */
 int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out);
-/* The same over the transport named, whatever the environment says. The name must live as long. */
-#define CLUSTER_LOCAL_AND_TCP "local,tcp" /* each server has a lane over both */
+/* Starts a cluster whose data goes over the named transport, whatever the environment says. The
+ * name must outlive it. */
+#define CLUSTER_LOCAL_AND_TCP "local,tcp" /* each server has a lane over each */
 int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
 		       struct cluster **out);
-/* The same over tcp, with one server that stages server-driven transfers through buffers of so many bytes. */
+/* Starts a cluster over tcp with one server. The server stages server-driven transfers through
+ * buffers of `stage_bytes` in all. */
 int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out);
-/* A manager at `host`, and a server there with the lanes that `--data-listen` is given. Both must live as long. */
+/* Starts a manager at `host`, and a server there with the lanes that `--data-listen` is given. Both
+ * strings must outlive the cluster. */
 int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,
 		     struct cluster **out);
-/* Ends the daemons by SIGTERM, waits for them, removes the folder. NULL is allowed. */
+/* Ends the daemons by SIGTERM, waits for them, and removes the folder. NULL is allowed. */
 void cluster_stop(struct cluster *cluster);
 
-/* Kill without a warning, and start again: the manager at the same address, with what it has stored. */
+/* Kill a daemon without a warning, and start it again: the manager at the same address, with its
+ * store. */
 void cluster_kill_manager(struct cluster *cluster);
 int cluster_restart_manager(struct cluster *cluster);
 void cluster_kill_server(struct cluster *cluster, unsigned i);
 int cluster_restart_server(struct cluster *cluster, unsigned i);
 
-/* For afar_session_open(): names the key too. */
+/* Returns the URI for afar_session_open(); it names the key too. */
 const char *cluster_uri(const struct cluster *cluster);
 pid_t cluster_manager(const struct cluster *cluster);
 pid_t cluster_server(const struct cluster *cluster, unsigned i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the stages of suite `flash` have in common: a load, which is what one measurement does, the target that it is done to, and fio,
- * which does the same to a file. A target is a table of functions; a stage opens it once, for all its rows.
+ * Declarations that the stages of suite `flash` share. A load is what one measurement does, and a
+ * target is what it is done to. fio does the same load to a file. A target is a table of functions;
+ * a stage opens it once, for all its rows.
  */
 #ifndef BENCH_FLASH_H
 #define BENCH_FLASH_H
@@ -22,13 +23,13 @@
 
 struct flash_load {
 	bool is_write;
-	bool is_durable; /* each write survives the loss of power when it ended */
-	bool is_random;	 /* else one behind the other                           */
+	bool is_durable; /* each write survives a loss of power when it has ended */
+	bool is_random;	 /* false: one behind the other */
 	uint64_t block;	 /* bytes of one operation                              */
 	unsigned depth;	 /* operations in flight                                */
 };
 
-/* One operation. All but what is the target's is the load's. */
+/* One operation. The load owns it, except for the target's part. */
 struct flash_request {
 	bool is_write;
 	bool is_durable;
@@ -46,39 +47,39 @@ struct flash_request {
 };
 
 struct flash_target {
-	/* Owns it from then on. Fails by bench_fail(). */
+	/* Opens the target; the caller owns it. Fails by bench_fail(). */
 	int (*open)(const char *path, void **target);
-	void (*close)(void *target); /* nothing is in flight */
+	void (*close)(void *target); /* nothing may be in flight */
 	uint64_t (*size)(void *target);
 	void (*submit)(void *target, struct flash_request *request);
-	/* As flash_device_poll(). */
+	/* Polls like flash_device_poll(). */
 	int (*poll)(void *target, int timeout_ms);
 };
 
-/* The file as it is. */
+/* The file itself. */
 extern const struct flash_target flash_target_device;
 /* A translation layer that was made in the file. */
 extern const struct flash_target flash_target_layer;
 
-/* What was measured once. */
+/* The result of one measurement. */
 struct flash_figures {
 	double per_second; /* operations                         */
-	double cpu_ns;	   /* of one: user's and kernel's        */
+	double cpu_ns;	   /* of one operation: user's and kernel's */
 };
 
 /* ---- flash_load.c */
 
-/* Does it for a second. */
+/* Runs the load for a second. */
 int flash_load_run(const struct flash_target *target, void *opened, const struct flash_load *load,
 		   struct flash_figures *out);
-/* Writes all of it, so often. */
+/* Writes all of the target, `times` times. */
 int flash_load_fill(const struct flash_target *target, void *opened, unsigned times);
 
 /* ---- flash_fio.c */
 
-/* NULL, or why there is none. */
+/* Returns NULL, or why there is no fio. */
 const char *flash_fio_missing(void);
-/* Does it for a second, with io_uring and O_DIRECT. */
+/* Has fio run the load for a second, with io_uring and O_DIRECT. */
 int flash_fio_run(const char *path, const struct flash_load *load, struct flash_figures *out);
 
 /* ---- flash_file.c */
@@ -91,11 +92,12 @@ struct flash_file {
 	char path[300];
 };
 
-/* With its blocks, all of them written once: what was never written reads as zeros that no storage was asked for. */
+/* Makes a file and writes all its blocks once. Blocks that were never written read as zeros,
+ * without asking any storage. */
 int flash_file_make(struct flash_file *file, uint64_t bytes);
-/* With blocks where it is written. */
+/* Makes a file that has blocks only where it is written. */
 int flash_file_make_sparse(struct flash_file *file, uint64_t bytes);
-/* Takes what there is. */
+/* Removes the file and its folder, as far as they are there. */
 void flash_file_remove(struct flash_file *file);
 
 /* ---- flash_rows.c: rows whose parameters are a load, against fio */
@@ -104,10 +106,10 @@ void flash_file_remove(struct flash_file *file);
 struct flash_stage {
 	const struct flash_target *target;
 	void *opened;
-	struct flash_file fios; /* the file that fio writes, and reads unless … */
-	const char *reads;	/* … it is to read this one: NULL, or a path    */
+	struct flash_file fios; /* fio writes this file, and reads it unless … */
+	const char *reads;	/* … this names another to read; NULL: none */
 	double cpu_ns[2];	/* of the last measurement: ours, fio's */
-	/* NULL, or puts more behind the note. */
+	/* NULL, or adds to the row's note. */
 	void (*describe)(const struct flash_stage *stage, char *out, size_t size);
 };
 
@@ -115,7 +117,7 @@ int flash_rows_run_ours(void *stage, const struct bench_row *row, unsigned repet
 			double *value);
 int flash_rows_run_fio(void *stage, const struct bench_row *row, unsigned repetition,
 		       double *value);
-/* Rows that cannot be measured here. */
+/* Marks rows that cannot be measured here. */
 void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
 
 #define FLASH_LOAD(...) (&(const struct flash_load){__VA_ARGS__})
@@ -123,11 +125,11 @@ void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
 
 /* ---- flash_layer.c */
 
-/* Makes an empty layer, over whatever the file holds. 0 blocks: as many as are usual. */
+/* Makes an empty layer, over whatever the file holds. `journal_blocks` 0: the usual size. */
 int flash_layer_create(const char *path, uint32_t journal_blocks);
-/* Opens it as flash_target_layer does, but to use `bytes` of it. */
+/* Opens the layer as flash_target_layer does, and uses only `bytes` of it. */
 int flash_layer_open(const char *path, uint64_t bytes, void **target);
-/* Closes it as the loss of power would. */
+/* Closes the layer as a loss of power would. */
 void flash_layer_abandon(void *target);
 
 /* ---- The stages */

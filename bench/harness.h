@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a suite is made of. A suite is a list of stages, one after the other; a stage sets up what its
- * rows need (a cluster, a session, a reference process), and each of its rows is a pair of functions
+ * The parts of a suite. A suite is a list of stages, one after the other. A stage sets up what its
+ * rows need (a cluster, a session, a reference process). Each of its rows is a pair of functions
  * that measure one number once: ours and the reference's. The harness alternates them.
  *
- * Functions return 0 or a negative code, after bench_fail() has said what is wrong.
+ * Functions return 0, or a negative code after bench_fail() has said what is wrong.
  */
 #ifndef BENCH_HARNESS_H
 #define BENCH_HARNESS_H
@@ -28,11 +28,12 @@ struct bench_row {
 	enum bench_better better;
 	const char *reference_is; /* NULL: there is none                                    */
 	double bar;		  /* bound on ours / reference, or BENCH_REPORTED           */
-	const void *parameters;	  /* for the functions below, which rows share              */
+	const void *parameters;	  /* for the functions below, which several rows share */
 
 	/*
-	 * NULL: the row is skipped, and its reference_is says why. A setup may make it so. Else it measures once,
-	 * as the reference's does. `repetition` counts from 0; the warm-up, whose value is dropped, is one more 0.
+	 * Measures our number once. `repetition` counts from 0. The warm-up, whose value is
+	 * dropped, is one more 0. NULL: the row is skipped, and its reference_is says why; a setup
+	 * may do that.
 	 */
 	int (*run_ours)(void *stage, const struct bench_row *row, unsigned repetition,
 			double *value);
@@ -50,13 +51,14 @@ struct bench_stage {
 struct bench_suite {
 	const char *name;
 	const char *summary;
-	int (*check)(
-		void); /* before anything starts: can it be measured here? NULL: it can always */
+	/* Before anything starts: checks that the suite can be measured here. NULL: it always
+	 * can. */
+	int (*check)(void);
 	const struct bench_stage *const *stages;
 	unsigned nr_stages;
 };
 
-/* What was measured of a row. */
+/* The values of one row. */
 struct bench_result {
 	const struct bench_row *row;
 	double *ours;	   /* one per repetition, in the order taken */
@@ -64,21 +66,24 @@ struct bench_result {
 	unsigned nr_ours;
 	unsigned nr_reference;
 	bool has_failed;
-	char note[256]; /* empty when there is none */
+	char note[256]; /* empty: there is none */
 };
 
-/* Says on stderr why something could not be measured; returns `status` for the caller to return. */
+/* Says on stderr why something could not be measured. Returns `status`, for the caller to
+ * return. */
 int bench_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts a line below the table, about the row being measured. A later one replaces it. */
 void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* How many repetitions are counted: for stages that divide a span among them. */
+/* Returns how many repetitions are counted, for stages that divide a span among them. */
 unsigned bench_repetitions(void);
 
-/* True once the user wants out (SIGINT, SIGTERM): loops that wait must end, and setups fail. */
+/* True when the user has interrupted the run (SIGINT, SIGTERM). Then loops that wait must end, and
+ * setups fail. */
 bool bench_is_interrupted(void);
-/* From now on the first signal ends the run in order, a second one at once. The daemons die with this process. */
+/* From now on the first signal ends the run in order, and a second one ends it at once. The daemons
+ * die with this process. */
 void bench_catch_interrupts(void);
 /* Removes the progress line from the terminal. */
 void bench_clear_progress(void);
@@ -86,11 +91,11 @@ void bench_clear_progress(void);
 /* ---- Statistics and output (report.c) */
 
 double bench_median(const double *values, unsigned nr);
-/* Ours over the reference's, by medians; NAN when there is no reference. */
+/* Returns ours over the reference's, by medians; NAN: there is no reference. */
 double bench_ratio(const struct bench_result *result);
-/* The machine and what else a number depends on, in one line. */
+/* Describes the machine, and what else a number depends on, in one line. */
 void bench_describe_machine(char *out, size_t size);
-/* What a run had around it. */
+/* The surroundings of a run. */
 struct bench_surroundings {
 	double others; /* cores that other processes kept busy meanwhile */
 	struct distance distance;

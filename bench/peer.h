@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other people's programs that suite `peers` runs: each in a process group of its own, with a folder that goes with it. */
+/* Runs other people's programs for suite `peers`: each in a process group of its own, with a folder
+ * that goes with it. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 
@@ -12,21 +13,23 @@ struct peer {
 	char folder[48];
 };
 
-/* Whether $PATH has the program. */
+/* True if $PATH has the program. */
 bool peer_is_installed(const char *program);
 
-/* Makes the folder, in /tmp, before the program: what it is told may name it. */
+/* Makes the folder, in /tmp. It is there before the program runs, so the program's arguments may
+ * name it. */
 int peer_open(struct peer *peer);
 /*
- * Runs `arguments`, the first of which $PATH has, with "NAME=VALUE" of `environment` (both end with NULL) beside this
- * process's own. What it says goes to a file `log` in the folder. It is ended with this process.
+ * Runs the program `arguments[0]`, which $PATH has, with `arguments` and with "NAME=VALUE" of
+ * `environment` beside this process's own. Both lists end with NULL. Its output goes to a file
+ * `log` in the folder. It ends with this process.
  */
 int peer_run(struct peer *peer, const char *const *arguments, const char *const *environment);
-/* Whether it still runs. */
+/* True if it still runs. */
 bool peer_is_alive(struct peer *peer);
-/* Says what it did not do, with the last line that it said itself; returns `status`. */
+/* Says what the program did not do, with the last line of its output. Returns `status`. */
 int peer_fail(const struct peer *peer, const char *what, int status);
-/* Ends it, by SIGTERM first, and removes the folder. Takes what there is. */
+/* Ends the program, by SIGTERM first, and removes the folder, as far as they are there. */
 void peer_close(struct peer *peer);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What suite `peers` and its MPI program, peer_mpi.c, say to each other: fixed messages over a SOCK_SEQPACKET socket. */
+/* The messages between suite `peers` and its MPI program, peer_mpi.c: of fixed size, over a
+ * SOCK_SEQPACKET socket. */
 #ifndef BENCH_PEER_MPI_H
 #define BENCH_PEER_MPI_H
 
@@ -11,13 +12,14 @@ enum peer_mpi_rank {
 	PEER_MPI_RANKS,
 };
 
-/* From each rank, once it is ready to be told what to do. */
+/* From each rank, when it is ready for orders. */
 struct peer_mpi_hello {
 	uint32_t rank;
 	uint32_t reserved;
 };
 
-/* To both ranks: `nr` reads of `size` bytes, one after another, that walk over the window round and round. */
+/* To both ranks: do `nr` reads of `size` bytes, one after another, that walk over the window round
+ * and round. */
 struct peer_mpi_order {
 	uint64_t size;
 	uint64_t nr;
@@ -25,7 +27,7 @@ struct peer_mpi_order {
 	uint32_t reserved;
 };
 
-/* From the origin. */
+/* From the origin, when they are done. */
 struct peer_mpi_result {
 	uint64_t elapsed_ns;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stages of suite `peers`, in the order they run, and what they have in common. */
+/* The stages of suite `peers`, in the order they run, and the declarations that they share. */
 #ifndef BENCH_PEERS_H
 #define BENCH_PEERS_H
 
@@ -21,20 +21,21 @@ extern const struct bench_stage peers_memcached_tcp_stage;
 /* peers_lanes.c */
 extern const struct bench_stage peers_lanes_stage;
 
-/* Ours is to be ahead. */
+/* Ours must not be slower. */
 #define PEERS_BAR 1.0
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 
-/* How many reads of a size one measurement takes: those of a peer may take a hundred times as long as ours. */
+/* How many reads of a size one measurement takes. A peer may take a hundred times as long for them
+ * as we do. */
 #define PEERS_NR_4_KIB	UINT64_C(16384)
 #define PEERS_NR_64_KIB UINT64_C(4096)
 #define PEERS_NR_1_MIB	UINT64_C(512)
 
 #define PEERS_READ(nr, bytes) TRANSFER_LATENCY(nr, false, bytes)
 
-/* A row for each size of reads, against what `run_peer` reads. */
+/* A row for each size of reads, against the reads of `run_peer`. */
 /* clang-format off */
 #define PEERS_READS(name, reference, run_peer)                                            \
 	{"read 4 KiB / " name, "µs", BENCH_LOWER, reference, PEERS_BAR,                   \
@@ -56,7 +57,7 @@ extern const struct bench_stage peers_lanes_stage;
 
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-/* Leaves rows out, and says why in the place of their reference. */
+/* Leaves rows out, and says why instead of naming their reference. */
 void peers_skip(struct bench_row *rows, unsigned nr_rows, const char *why);
 
 #endif

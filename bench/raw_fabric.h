@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reference for transfers: libfabric itself, with nothing in between. Written without a look at
- * src/fabric: the shortest program that moves bytes one-sided over a provider. That is the one called like
- * the clusters' transport, $AFAR_TEST_TRANSPORT (tcp), at their address, $AFAR_TEST_HOST (127.0.0.1).
+ * The reference for transfers: libfabric itself, with nothing in between. It was written without a
+ * look at src/fabric, as the shortest program that moves bytes one-sided over a provider. That is
+ * the provider with the name of the clusters' transport, $AFAR_TEST_TRANSPORT (tcp), at their
+ * address, $AFAR_TEST_HOST (127.0.0.1).
  */
 #ifndef BENCH_RAW_FABRIC_H
 #define BENCH_RAW_FABRIC_H
@@ -13,7 +14,7 @@
 
 struct raw_fabric; /* an initiator in this process, connected to a target in a child */
 
-/* The same operations for both sides of a row: what to move, and how. */
+/* The operations of both sides of a row: what to move, and how. */
 struct transfer {
 	bool is_write;
 	size_t size;	       /* bytes of each operation                                       */
@@ -24,24 +25,24 @@ struct transfer {
 
 #define RAW_DEPTH_MAX 64U
 
-/* "libfabric 1.17, provider tcp" */
+/* Writes a description like "libfabric 1.17, provider tcp". */
 void raw_fabric_describe(char *out, size_t size);
 
 /*
  * Forks the target with `bytes` of registered memory, connects to it, and checks that bytes written
- * are the bytes read. Must come before there are threads in this process.
+ * are the bytes read. Call it before there are threads in this process.
  */
 int raw_fabric_open(size_t bytes, struct raw_fabric **out);
 void raw_fabric_close(struct raw_fabric *raw);
 
-/* Does `transfer`, spinning; the time it took goes to `*elapsed_ns`. */
+/* Does `transfer`, and spins for it. `*elapsed_ns` gets the time that it took. */
 int raw_fabric_run(struct raw_fabric *raw, const struct transfer *transfer, uint64_t *elapsed_ns);
 
-/* CPU time of the target so far. */
+/* Returns the CPU time of the target so far. */
 uint64_t raw_fabric_target_cpu_ns(const struct raw_fabric *raw);
 
-/* Populated, page-aligned memory on transparent huge pages, as both sides of every row use it. NULL:
- * there is none. */
+/* Maps populated, page-aligned memory on transparent huge pages, as both sides of every row use it.
+ * NULL: there is none. */
 void *bench_memory_map(size_t bytes);
 void bench_memory_unmap(void *addr, size_t bytes);
 

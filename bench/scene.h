@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What most rows start from: a client of a private cluster with a namespace and a region. Each step says
- * what failed, and the close functions take what there is.
+ * The scene that most rows start from: a client of a private cluster with a namespace and a region.
+ * Each step says what failed. The close functions end what there is.
  */
 #ifndef BENCH_SCENE_H
 #define BENCH_SCENE_H
@@ -21,27 +21,27 @@ struct scene {
 	struct afar_mapping *mapping;
 };
 
-/* Says what libafar said; returns `status`. */
+/* Says what libafar said. Returns `status`. */
 int scene_fail(const char *what, int status);
-/* The same of an operation that has not moved all of its bytes. */
+/* Says why an operation has not moved all of its bytes. Returns a negative code. */
 int scene_fail_operation(const char *what, struct afar_queue *queue,
 			 const struct afar_completion *done);
 
 /* Opens a session that keeps up to `cache_bytes` of mapping memory (0: the default). */
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes);
-/* Makes namespace `name` (striped over `width` servers, 0: all), reserves, allocates. */
+/* Makes namespace `name` (striped over `width` servers, 0: all), reserves and allocates. */
 int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes);
-/* Opens what another session created as SCENE_NAMESPACE. */
+/* Opens the namespace and region that another session created as SCENE_NAMESPACE. */
 int scene_open_region(struct scene *scene);
 /* Maps all of the region. */
 int scene_map(struct scene *scene, uint64_t bytes);
-/* Unmaps and frees; the reservation stays. */
+/* Unmaps and frees the region; the reservation stays. */
 void scene_free_region(struct scene *scene);
-/* The cluster's status; `*out` is the caller's. */
+/* Asks for the cluster's status; the caller owns `*out`. */
 int scene_status(const struct scene *scene, json_t **out);
 /* Adds up the numbers called `key` anywhere in a JSON value. */
 uint64_t status_sum(const json_t *json, const char *key);
-/* Closes all handles; what was created lives on in the cluster. */
+/* Closes all handles; what was created stays in the cluster. */
 void scene_close(struct scene *scene);
 
 #endif
