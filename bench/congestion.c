@@ -20,7 +20,8 @@ static struct {
 		[FABRIC_CONGESTION_MAX]; /* of the network that we have left; empty: we have not */
 } now;
 
-/* What Afar's transport makes of the environment's setting, which the servers are given, too. */
+/* Asks which congestion control Afar's transport uses with the environment's setting. The servers
+ * get that setting, too. */
 static void ask_ours(char out[static FABRIC_CONGESTION_MAX])
 {
 	struct fabric_listener *listener;
@@ -37,7 +38,7 @@ static void ask_ours(char out[static FABRIC_CONGESTION_MAX])
 	fabric_close(fabric);
 }
 
-/* What the kernel gives a connection that nobody has told anything. */
+/* Asks which congestion control the kernel gives a connection that nobody has told which. */
 static void ask_others(char out[static FABRIC_CONGESTION_MAX])
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};

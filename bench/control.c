@@ -45,7 +45,7 @@ struct control_stage {
 	struct sample *samples[NR_SHAPES]; /* of each, one for each repetition; NULL: none yet */
 };
 
-/* What a row shows of the samples. */
+/* The part of the samples that a row shows. */
 struct view {
 	unsigned shape;
 	unsigned first, nr_steps; /* which */

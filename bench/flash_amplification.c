@@ -33,7 +33,7 @@ static const struct case_of_trace {
 	[ZIPF_113] = {"zipf-1.13", "-83 %"},
 };
 
-/* What was simulated once need not be again: rows share it. */
+/* Results of simulations, each run once. Rows share them. */
 struct amplification_stage {
 	struct simulate_result results[NR_TRACES][NR_SEEDS][SIMULATE_NR_POLICIES];
 	double seconds[NR_TRACES][NR_SEEDS][SIMULATE_NR_POLICIES]; /* 0: not yet */

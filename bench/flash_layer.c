@@ -170,7 +170,7 @@ static double share(uint64_t part, uint64_t whole)
 	return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* What the layer did for the writes of the last measurement. */
+/* Describes what the layer did for the writes of the last measurement. */
 static void describe(const struct flash_stage *rows, char *out, size_t size)
 {
 	const struct layer_stage *stage = caa_container_of(rows, struct layer_stage, rows);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` on opening a translation layer after a crash. The crash is made once: a layer in a sparse file is filled, closed,
- * written over by puts of 1 MiB, each 256 records of the journal, and abandoned. What tells a recovered layer from the crashed one are
- * the anchors alone, since recovery writes over nothing that counts: so the anchors are kept, and put back before each measurement.
+ * Rows of suite `flash` on opening a translation layer after a crash. The crash is made once: a
+ * layer in a sparse file is filled, closed, written over by puts of 1 MiB, each 256 records of the
+ * journal, and abandoned. Recovery writes over nothing that counts, so only the anchors tell a
+ * recovered layer from the crashed one. The anchors are kept, and put back before each measurement.
  */
 #include <errno.h>
 #include <inttypes.h>

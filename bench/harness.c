@@ -83,7 +83,8 @@ static int warm_up(void *stage, struct bench_result *result)
 	return status ? status : run_reference(stage, result, 0, &dropped);
 }
 
-/* Who goes first alternates too, so that neither always finds what the other left behind. */
+/* The side that goes first alternates too, so that neither always finds what the other left
+ * behind. */
 static int run_repetition(void *stage, struct bench_result *result, unsigned repetition)
 {
 	double *ours = &result->ours[repetition];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The row of suite `local` that compares messages: an atomic is one to the server and one back. The same over
- * tcp is the reference, on a cluster of its own.
+ * The row of suite `local` that compares messages: an atomic is one message to the server and one
+ * back. The reference is an atomic over tcp, on a cluster of its own.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -109,7 +109,7 @@ static bool is_off(struct start *start)
 	return is_off;
 }
 
-/* Who has failed still arrives, for the others wait. */
+/* A client that has failed still arrives at each step, because the others wait for it. */
 static void *prepare(void *argument)
 {
 	struct preparer *preparer = argument;
@@ -289,7 +289,7 @@ static int populate_once(uint64_t bytes, double *elapsed_ms)
 	return atomic_load(&population.status);
 }
 
-/* What was populated stays until the end of the process. */
+/* Populates in a child process. The memory stays populated until the process ends. */
 static int populate_main(int channel, void *argument)
 {
 	const struct order *order = argument;

@@ -19,7 +19,7 @@ struct batches {
 	unsigned batch; /* that ours submits at a time */
 };
 
-/* What one measurement took, per second of its time. */
+/* The rates of one measurement, per second of its time. */
 struct pace {
 	double operations;
 	double client_cpu;

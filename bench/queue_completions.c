@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `queue` about completions: the three ways to wait for them, against a dispatcher thread
- * that does all the reaping. What is measured is the time from submitting a small read until whoever waits for
- * it has it, on average: elapsed time, times operations in flight, divided by operations.
+ * Rows of suite `queue` about completions: the three ways to wait for them, against a dispatcher
+ * thread that does all the reaping. They measure the time from submitting a small read until the
+ * thread that waits for it has it, on average: elapsed time, times operations in flight, divided by
+ * operations.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +18,7 @@
 #define THREADS	   2U
 #define SLOTS	   4U /* at most in flight */
 
-/* What is in flight, and the operations that it consists of. */
+/* The operations that are in flight. */
 struct flight {
 	struct afar_iov iov[SLOTS];
 	struct afar_op ops[SLOTS];
@@ -302,7 +303,8 @@ static int run_dispatched(void *stage, const struct bench_row *row, unsigned rep
 	return settle(stage, way, status, ns, value);
 }
 
-/* What a dispatcher adds. Who goes first alternates, as it does between ours and a reference. */
+/* Measures what a dispatcher adds. The side that goes first alternates, as it does between ours and
+ * a reference. */
 static int run_saved(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	double ours = 0;

@@ -31,7 +31,7 @@
 #define CONNECT_TIMEOUT_MS 5000
 #define HUGE_PAGE	   ((size_t)2 << 20)
 
-/* What both sides open. */
+/* The objects that both sides open. */
 struct side {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
@@ -44,7 +44,7 @@ struct side {
 	size_t bytes;
 };
 
-/* What the target tells the initiator: where it listens and what it registered. */
+/* The target's message to the initiator: where it listens, and what it registered. */
 struct invitation {
 	struct sockaddr_in address;
 	uint64_t key;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `registration`: what the cache of registrations (memory/registration_cache.h) costs and saves. What it costs to
- * find one, and to free memory that is watched; and what it saves of pinning, which is registration_pinning.c's.
+ * Suite `registration`: what the cache of registrations (memory/registration_cache.h) costs and
+ * saves. It measures a lookup, and freeing memory that is watched. registration_pinning.c measures
+ * the pinning that the cache saves.
  */
 #include "registration.h"
 

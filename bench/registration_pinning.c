@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the rows of suite `registration` have in common that are about what a cache saves of pinning, whatever pins:
- * registration_ring.c and registration_verbs.c say. The experiment is that of Wu, Wyckoff and Panda (Fig. 13):
- * operations of 1 MiB over 1000 buffers, of which 100 may be pinned, of which 20 or 80 in a hundred hit. The
- * reference is the same with all buffers pinned ahead: what is lost is registration's.
+ * Code that the rows of suite `registration` share that measure how much pinning a cache saves,
+ * whatever pins: registration_ring.c and registration_verbs.c say what does. The experiment is that
+ * of Wu, Wyckoff and Panda (Fig. 13): operations of 1 MiB over 1000 buffers, of which 100 may be
+ * pinned, and of which 20 or 80 in a hundred hit. The reference has all buffers pinned ahead, so
+ * the difference is the cost of registration.
  *
- * What the thread that operates registers and deregisters itself is counted, and how much was pinned at once.
+ * It counts what the operating thread registers and deregisters itself, and how much was pinned at
+ * once.
  */
 #include <errno.h>
 #include <string.h>

@@ -298,7 +298,8 @@ struct scrub_stage {
 	void *memory;
 };
 
-/* What the server says that it scrubbed last at: the report comes when its numbers have changed. */
+/* Waits for the rate at which the server scrubbed last. A report comes when its numbers have
+ * changed. */
 static int await_rate(const struct scrub_stage *state, uint64_t scrubbed_before, double *value)
 {
 	uint64_t deadline = clock_deadline_ms(REPORT_TIMEOUT_MS);

@@ -37,7 +37,7 @@ struct store {
 	unsigned char *memory;
 };
 
-/* What goes over the socket for one value, but for the value. */
+/* The texts that go over the socket for one value, besides the value. */
 struct texts {
 	char request[TEXT_MAX]; /* of a put: what comes before the value */
 	char before[TEXT_MAX];	/* of the reply: what comes before the value, or all of it */

@@ -124,7 +124,7 @@ static void close_side(struct side *side)
 
 /* ---- The target: a process of its own, which ends by being killed */
 
-/* What the initiator must know of the target. */
+/* The target's message to the initiator: all that it must know. */
 struct invitation {
 	uint64_t memory;
 	size_t address_length;

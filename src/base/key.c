@@ -58,7 +58,7 @@ static bool parse_secret(const char *hex, size_t length, uint8_t *out)
 	return true;
 }
 
-/* What is wrong with a line, or NULL. */
+/* Parses a line. Returns NULL, or what is wrong with it. */
 static const char *parse_line(const char *line, size_t length, struct key *out)
 {
 	const char *colon = memchr(line, ':', length);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the thread's last failed call has left; see call.h. */
+/* Keeps the line of the thread's last failed call; see call.h. */
 #include "client/call.h"
 
 #include <string.h>

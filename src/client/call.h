@@ -35,7 +35,7 @@ void call_unnest(void);
 	}                                              \
 	static type name##_body parameters
 
-/* The same, for a call that makes public calls itself. */
+/* Defines a public call that makes public calls itself. */
 #define PUBLIC_CALL_OF_CALLS(type, name, parameters, arguments) \
 	static type name##_body parameters;                     \
 	type name parameters                                    \

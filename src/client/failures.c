@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What became of operations that failed: noted when they do, said when somebody asks. Called by progress.c and order.c,
- * off the way of what succeeds, and by whoever reaps. A queue notes as many failures as it is deep, and forgets the
- * oldest first: so it knows all that were not reaped yet.
+ * Failures of operations. progress.c and order.c note them when they happen, off the path of
+ * operations that succeed. A thread that reaps asks for the line. A queue notes as many failures as
+ * it is deep, and forgets the oldest first, so it knows all that were not reaped yet.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 			 failure->status == -AFAR_ELOST ? "a server of it" : "what it waits for");
 }
 
-/* What was posted may have been done; that of a read is no matter. */
+/* A posted write may have been carried out. For a read that does not matter. */
 static const char *outcome(const struct failure *failure)
 {
 	return opcode_writes(failure->opcode) ? "outcome unknown, " : "";

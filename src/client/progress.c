@@ -380,7 +380,8 @@ static int post_behind(struct afar_queue *queue, struct operation *flush, struct
 	return ret;
 }
 
-/* Does so on all lanes of the path. -EAGAIN: there was not enough room, and it is to be done again. */
+/* Posts the read of a flush on all lanes of the path. -EAGAIN: there was not enough room; do all of
+ * it again. */
 static int post_behind_all(struct afar_queue *queue, struct operation *flush,
 			   const struct flush_step *step)
 {

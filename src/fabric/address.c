@@ -105,7 +105,8 @@ int fabric_address_compare_hosts(const struct sockaddr_storage *left,
 	return memcmp(host, host_of(right, &length), length);
 }
 
-/* Whoever sends to himself does so from where he sends to. Connecting a datagram socket sends nothing. */
+/* An address is this machine's own if the kernel would send to it from that same address.
+ * Connecting a datagram socket sends nothing. */
 bool fabric_address_is_here(const struct fabric_address *address)
 {
 	struct sockaddr_storage source = {0}, peer = {0};

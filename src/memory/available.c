@@ -60,7 +60,7 @@ static uint64_t number_in(const char *folder, const char *name, uint64_t otherwi
 	return end == text ? otherwise : value;
 }
 
-/* What one level of control groups limits, and what is left of it. */
+/* The limit of one level of control groups, and the memory that is left of it. */
 struct group_account {
 	uint64_t limit;
 	uint64_t available;

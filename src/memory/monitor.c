@@ -111,7 +111,7 @@ void monitor_unwatch(struct monitor *monitor, struct range range)
 {
 	struct uffdio_range ask = {range.start, range.end - range.start};
 
-	/* What of it is no memory any more is not watched either. */
+	/* A part of the range that is no longer mapped is not watched either. */
 	ioctl(monitor->fd, UFFDIO_UNREGISTER, &ask);
 }
 

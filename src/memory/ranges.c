@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sorted arrays: a lookup is a binary search in one piece of memory, an insertion moves what is behind it. What was found
- * before is tried first where it was: among ten thousand the search alone takes half of a hit.
+ * Sorted arrays. A lookup is a binary search in one piece of memory. An insertion moves everything
+ * behind it. A lookup first tries the place where the same address was found before, because among
+ * ten thousand ranges the search alone takes half of a hit.
  */
 #include "memory/ranges.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See registration_cache.h. A registration is looked up by its range in a sorted array, in which none overlap;
- * what overlaps is merged into one. Who leaves the array for want of room is whoever was not used for a turn of all
- * (second chance: a hit moves nothing). What has left it is condemned when nobody uses it any more, and
- * deregistered in batches by a thread of the cache's own.
+ * See registration_cache.h. A registration is looked up by its range in a sorted array. No two in
+ * it overlap: registrations that overlap are merged into one. If there is no room, one leaves that
+ * was not used for a whole turn (second chance: a hit moves nothing). A registration that has left
+ * is condemned when nobody uses it any more. A thread of the cache's own deregisters those in
+ * batches.
  *
- * One lock guards all of it. The monitor takes it before it lets go on who freed memory, so nothing is allocated,
- * freed, registered or waited for while it is held (but for conditions, which give it up).
+ * One lock guards all of it. The monitor takes it before it lets the thread go on that freed
+ * memory. So while it is held, nothing may be allocated, freed, registered or waited for (except
+ * for conditions, which give it up).
  */
 #include "memory/registration_cache.h"
 
@@ -83,7 +85,7 @@ static void condemn(struct registration_cache *cache, struct registration *regis
 		pthread_cond_signal(&cache->condemned_some);
 }
 
-/* Whoever uses it goes on with it. */
+/* Takes a registration out of the array. Transfers that use it go on with it. */
 static void lose(struct registration_cache *cache, size_t place)
 {
 	struct registration *registration = cache->kept.items[place];
@@ -304,7 +306,8 @@ static void add_unwatchable(struct registration_cache *cache, struct range range
 	ranges_insert(ranges, range, NULL);
 }
 
-/* What is there from now on is other memory. What would have to be cut in two, without room for that, stays whole. */
+/* Forgets a range, because other memory will be there. A range that would have to be cut in two,
+ * without room for that, stays whole. */
 static void forget(struct ranges *ranges, struct range range)
 {
 	size_t place = ranges_first_behind(ranges, range.start);
@@ -383,7 +386,7 @@ static bool widen(const struct registration_cache *cache, struct range *range)
 	return true;
 }
 
-/* Those that are used don't go: there may be no room. */
+/* Makes room for one more. False: there is none, because all are in use, and those stay. */
 static bool make_room(struct registration_cache *cache)
 {
 	while (cache->kept.nr == cache->options.nr_max)

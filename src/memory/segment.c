@@ -31,8 +31,8 @@
 #define MAP_HUGE_2MB (21 << MAP_HUGE_SHIFT)
 #endif
 
-/* What a thread populates at a time: long enough to drown the system call, short enough that threads
- * end together. */
+/* The bytes that a thread populates at a time: enough to hide the cost of the system call, and few
+ * enough that threads end together. */
 #define SLICE_BYTES	((size_t)32 << 20)
 #define NR_THREADS_MAX	64U
 #define MEMORY_LEFT_MIN ((uint64_t)64 << 20) /* never taken: the machine must go on living */

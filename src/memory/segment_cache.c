@@ -150,7 +150,7 @@ int segment_cache_take(struct segment_cache *cache, size_t length, void **addr, 
 	*is_fresh = 1;
 	status = segment_map(length, 0, addr, &backing);
 	if (status == -ENOMEM && segment_cache_bytes(cache) > 0) {
-		/* What we keep for later is what is missing now. */
+		/* The memory that is missing is what we keep for later. */
 		cache_trim(cache, 0);
 		status = segment_map(length, 0, addr, &backing);
 	}

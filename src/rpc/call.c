@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls over a connection: ours, which wait by request id for their reply or their deadline, and the
- * peer's, which wait for our answer. Used by everybody who speaks to another process.
+ * Calls over a connection: ours, which wait by request id for their reply or their deadline, and
+ * the peer's, which wait for our answer. All code that speaks to another process uses it.
  *
  * A call of ours is in its connection's tree and list from before its bytes leave until the loop's
- * thread takes it out: for its reply, its deadline, or the connection's end. Whoever takes it out runs
- * its callback, so it runs once.
+ * thread takes it out: for its reply, its deadline, or the connection's end. Taking it out is what
+ * runs its callback, so that runs once.
  */
 #include <errno.h>
 #include <search.h>
@@ -131,7 +131,7 @@ static bool receive_reply(struct rpc_connection *connection, Afar__Frame *frame)
 
 /* ---- Calling */
 
-/* What goes on the wire: 0 is "without limit", so what is left is at least 1. */
+/* Converts a deadline for the wire. 0 means "without limit" there, so a deadline is at least 1. */
 static uint32_t deadline_on_wire(uint64_t deadline)
 {
 	int remaining_ms = clock_remaining_ms(deadline);

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 
-/* What a decoded frame may take in memory: a field of two bytes on the wire can become a struct of a
- * hundred, so the length of the frame alone does not bound it. */
+/* The most memory that a decoded frame may take. The length of the frame does not bound that,
+ * because a field of two bytes on the wire can become a struct of a hundred. */
 #define DECODED_MAX (4U * (size_t)RPC_FRAME_MAX)
 
 static void *budget_alloc(void *budget, size_t size)

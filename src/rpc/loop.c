@@ -50,7 +50,7 @@ struct rpc_loop {
 	struct cds_list_head watches;
 };
 
-/* What rpc_loop_post(), _timer() and _watch() allocate. */
+/* rpc_loop_post(), _timer() and _watch() allocate these. */
 struct loop_post {
 	struct loop_task task;
 	void (*run)(void *argument);

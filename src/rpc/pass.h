@@ -17,7 +17,7 @@
 #include "base/key.h"
 
 /* A server refuses passes and capabilities that expire later than this from now, because it
- * remembers for just so long which sessions have ended. Those that the manager makes live much
+ * remembers for just so long which sessions have ended. The manager makes its own live much
  * shorter. */
 #define PASS_LIFETIME_MAX_S 900U
 

@@ -321,7 +321,7 @@ const char *tls_identity(const struct tls *tls)
 
 /* ---- Moving bytes */
 
-/* What went wrong in the OpenSSL call that returned `result`. */
+/* Converts the failure of the OpenSSL call that returned `result` to a status. */
 static int tls_status(struct tls *tls, int result)
 {
 	switch (SSL_get_error(tls->ssl, result)) {

@@ -97,8 +97,9 @@ static int open_mailbox(struct connection *connection)
 	return mailbox_open(&options, &connection->mailbox);
 }
 
-/* What is attached is not closed with other memory of its namespace: where transfers may be half through, nobody
- * gets in with a ticket for that. */
+/* Lets a ticket for attaching in only where peers can have the memory itself. Such a connection is
+ * not closed with other memory of its namespace, and elsewhere a transfer on it may be half
+ * through. */
 static int check_attaching(const struct progress *progress, const struct admission *admission)
 {
 	if (admission->attaches == 0 || progress->options.fabric->attributes.needs_shared_memory)
@@ -265,7 +266,8 @@ void connections_close(struct progress_thread *thread, struct command *command)
 		cds_list_add_tail(&command->node, &thread->waiting);
 }
 
-/* Those that came after the closing are none of its business: who was cut off may have connected again. */
+/* True if the closing still waits for some connection. Connections that came after it do not
+ * concern it: a client that was cut off may have connected again. */
 static bool awaits_some(const struct progress_thread *thread,
 			const struct progress_closing *closing)
 {

@@ -39,7 +39,8 @@ struct control {
 
 /* ---- Passes */
 
-/* Or else the end of its session might be forgotten before. */
+/* Rejects a pass or capability that would outlive our record of ended sessions; otherwise an ended
+ * session could connect again. */
 static int check_lifetime(uint32_t age, uint32_t expiry, const char *what)
 {
 	if (expiry <= age || expiry - age <= PASS_LIFETIME_MAX_S)
@@ -87,7 +88,7 @@ static uint64_t session_of(const struct rpc_connection *connection)
 	uint64_t session;
 	uint32_t expiry;
 
-	/* What is no pass never gets so far. */
+	/* An identity that is not a pass never gets so far. */
 	return pass_parse(rpc_connection_identity(connection), &session, &expiry) ? session : 0;
 }
 
@@ -149,8 +150,9 @@ static bool is_replaced(const void *argument, const struct admission *connection
 	       connection->connection == replaced->connection;
 }
 
-/* What was posted on the old connection and not done yet must not land behind what is posted on the new one:
- * a client that stopped waiting knows nothing of what the server does when it goes on. */
+/* Closes the connection that a new one replaces. An operation that was posted on the old one must
+ * not land behind operations on the new one. A client that stopped waiting does not know what the
+ * server does when it goes on. */
 static int close_replaced(struct control *control, struct reconnection *reconnection)
 {
 	const struct progress_order order = {is_replaced, give_ticket, reconnection, true};

@@ -71,7 +71,7 @@ static bool has_reached(const void *argument, const struct admission *connection
 {
 	const struct extents_fence *extents = argument;
 
-	/* What is attached goes with its key, and its memory becomes nobody else's. */
+	/* An attached range ends with its key, and its memory becomes nobody else's. */
 	return connection->attaches == 0 &&
 	       extent_drain_reached(&extents->drain, connection->reach.namespace);
 }
@@ -113,7 +113,8 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	}
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
 	extent_drain_namespaces(&opened->drain, forget_if_gone, fence);
-	/* What nobody could reach, nobody is at; but another call may be, whose end is to be awaited. */
+	/* Nobody is at memory that nobody could reach. But another call may be at it, and its end
+	 * must be awaited. */
 	order = (struct progress_order){has_reached, on_connections_closed, opened, false};
 	lanes_close_connections(closing, &order);
 	return 0;

@@ -14,7 +14,7 @@
 #include "server/lanes.h"
 #include "server/tickets.h"
 
-/* What a fence closes. All of it must outlive lanes_stop(). */
+/* The parts of the server that a fence closes. All must outlive lanes_stop(). */
 struct fence {
 	struct extent_pool *pool;
 	struct tickets *tickets;

@@ -259,7 +259,8 @@ static void on_released(void *argument)
 	(void)argument;
 }
 
-/* What the manager knows nothing of. Without memory it stays, until the next join lists it again. */
+/* Releases the extents that the manager does not know. Without memory for that they stay until the
+ * next join lists them again. */
 static void release_unknown(struct membership *membership, const Afar__ServerJoined *joined)
 {
 	if (fence_extents(membership->options.fence, joined->release, joined->n_release,
@@ -295,7 +296,7 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	return status;
 }
 
-/* What others are to be told of the lanes. */
+/* The lanes as the manager is told of them. */
 struct advertised_lanes {
 	Afar__Lane lanes[LANES_MAX];
 	Afar__Lane *pointers[LANES_MAX];

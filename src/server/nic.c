@@ -161,7 +161,8 @@ static bool take_number(const char **at, long max, long *out)
 	return *out <= max;
 }
 
-/* Takes a list such as "0-3,8" as a set; false: it is none. What is beyond a set's end is left out. */
+/* Parses a list such as "0-3,8" into a set; numbers beyond the set's end are left out. False: it is
+ * no list. */
 static bool parse_list(const char *at, cpu_set_t *out)
 {
 	long first, last;

@@ -128,7 +128,8 @@ static void on_moved(struct mover_line *line, unsigned slot, int status)
 		connection_close(connection->thread, connection);
 }
 
-/* A message has come or gone, or a move is over. Those of connections that are closed may still be told of. */
+/* Takes a completion: a message has come or gone, or a move is over. Connections that are closed
+ * may still have completions. */
 static void take_completion(struct progress_thread *thread,
 			    const struct fabric_completion *completion)
 {
@@ -163,7 +164,8 @@ static bool move_data(struct progress_thread *thread)
 		mover_begin(&thread->mover, clock_ns());
 		nr_taken += (unsigned)nr;
 		has_moved = has_moved || nr > 0 || thread->queue->has_moved;
-		/* Who has much to say does not keep others from being heard, nor from having him put out. */
+		/* A peer with many messages must not keep others from being heard, nor commands
+		 * from ending it. */
 	} while (nr == (int)QUEUE_DEPTH && nr_taken < MESSAGES_PER_PASS &&
 		 !atomic_load(&thread->has_commands));
 	return has_moved;
@@ -217,7 +219,8 @@ static bool spin(struct progress_thread *thread)
 
 static void sleep_until_ready(struct progress_thread *thread)
 {
-	/* Whoever stops us sets this before waking us: the wake-up may have been taken already. */
+	/* The thread that stops us sets this before it wakes us, because the wake-up may have been
+	 * taken already. */
 	if (atomic_load(&thread->progress->is_stopping) || fabric_queue_arm(thread->queue) != 0)
 		return;
 	poll(thread->watched, thread->nr_watched,
@@ -314,7 +317,7 @@ static void stop_thread(struct progress_thread *thread)
 	struct command *command, *next;
 
 	pthread_join(thread->thread, NULL);
-	/* What was dealt to it while it stopped. */
+	/* Commands that it was given while it stopped. */
 	cds_list_for_each_entry_safe (command, next, &thread->commands, node) {
 		switch (command->kind) {
 		case COMMAND_ADOPT:

@@ -43,8 +43,8 @@ static int clear(struct extent *extent)
 	return 0;
 }
 
-/* Zeroes one dirty extent, or lets it go when the pool is full; the lock is dropped meanwhile. Who waits
- * for memory gets it scrubbed even past the limit. */
+/* Zeroes one dirty extent, or unmaps it if the pool is full and nobody waits for memory. It drops
+ * the lock meanwhile. */
 static void scrub_one(struct extent_pool *pool)
 {
 	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);

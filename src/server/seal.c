@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who connects again after the namespace's connections were closed can write the old place still, if it does not
- * heed that something was sealed; to the new one it has no way. Owns nothing.
+ * A client that connects again after the namespace's connections were closed, and ignores that
+ * something was sealed, can still write the old place. It has no way to the new one. Owns nothing.
  */
 #include "server/seal.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is on the stage: sessions, each with the number of its connections. They are looked up when a connection is accepted. */
+/* The sessions on the stage, each with the number of its connections. They are looked up when a
+ * connection is accepted. */
 #include "server/stage.h"
 
 #include <errno.h>

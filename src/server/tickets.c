@@ -27,7 +27,7 @@ struct ticket {
 	uint64_t expiry;	    /* on clock_ns() */
 };
 
-/* What one session is entitled to. */
+/* The reaches that one session is entitled to. */
 struct entitled {
 	uint64_t session; /* first: it is searched for by number */
 	struct reach *reaches;
@@ -453,7 +453,8 @@ static void forget_ended(struct tickets *tickets)
 	}
 }
 
-/* Who is told twice remembers it from the second time on. */
+/* Remembers that a session has ended. If it is told again, it remembers that from the second time
+ * on. */
 static int remember_ended(struct tickets *tickets, uint64_t session)
 {
 	struct ended *ended = malloc(sizeof(*ended)), **known;

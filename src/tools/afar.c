@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The command line: takes the global flags, finds the command — "status", or a group's "ns create" —
- * in the groups' tables, and runs it. What each does is in cmd_GROUP.c.
+ * The command line. It takes the global flags, finds the command ("status", or a group's "ns
+ * create") in the groups' tables, and runs it. The commands are in cmd_GROUP.c.
  *
- * Exit status: 0 done, 1 failed (one line on standard error), 2 not understood, 130 interrupted, 141 nobody reads its output.
+ * Exit status: 0 done, 1 failed (one line on standard error), 2 not understood, 130 interrupted,
+ * 141 nobody reads its output.
  */
 #include <errno.h>
 #include <locale.h>
@@ -200,7 +201,8 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
 	status = run_line(&cli, argc, argv);
 	error = end_output();
-	/* Whoever read our output has seen enough: no complaint, but not a success either. */
+	/* The reader of our output has seen enough: that is no reason to complain, but not a
+	 * success either. */
 	if (error && !status)
 		status = error == EPIPE ? CLI_NO_READER
 					: cli_fail("write the result: %s", afar_strerror(error));

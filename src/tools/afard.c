@@ -148,7 +148,7 @@ static int load_or_make_principals(const char *path, const char *identity,
 	return rc ? rc : load_principals(path, keys, nr_keys);
 }
 
-/* Who may do everything: the keys that --key names, else DIR/key. */
+/* Loads the operators' keys: those that --key names, otherwise DIR/key. */
 static int load_operators(struct daemon *daemon)
 {
 	const char *path = daemon->config.key;
@@ -171,7 +171,7 @@ static int load_operators(struct daemon *daemon)
 	return 0;
 }
 
-/* Who may join: at a manager the keys of DIR/server.key. */
+/* Loads the servers' keys: at a manager those of DIR/server.key. */
 static int load_servers(struct daemon *daemon)
 {
 	char path[PATH_MAX];
@@ -194,7 +194,8 @@ static int load_servers(struct daemon *daemon)
 	return rc;
 }
 
-/* What a server without a manager joins with: the first key that --key names, else of DIR/server.key. */
+/* Loads the key that a server without a manager joins with: the first that --key names, otherwise
+ * that of DIR/server.key. */
 static int load_join_key(struct daemon *daemon)
 {
 	char own[PATH_MAX];
@@ -449,8 +450,9 @@ static void stop(struct daemon *daemon)
 }
 
 /*
- * The threads inherit the mask: only main() takes these signals, by waiting for them. What was ignored
- * from the start, by nohup or a shell's background job, stays ignored.
+ * Blocks the signals, and the threads inherit that. Only main() takes these signals, by waiting for
+ * them. Signals that were ignored from the start, by nohup or a shell's background job, stay
+ * ignored.
  */
 static void block_stop_signals(struct daemon *daemon)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the commands of `afar` share; see cli.h. Owns the session of the one command that runs. */
+/* Code that the commands of `afar` share; see cli.h. Owns the session of the one command that
+ * runs. */
 #include "cli.h"
 
 #include <errno.h>

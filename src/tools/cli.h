@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the commands of `afar` share: tables of commands, flags, the session, failing with one line,
- * and showing sizes and names. The commands use the public API alone.
+ * Declarations that the commands of `afar` share: tables of commands, flags, the session, failing
+ * with one line, and showing sizes and names. The commands use only the public API.
  *
- * A command returns its exit status: 0, CLI_FAILED after one line on standard error, CLI_USAGE when it
- * was not understood, CLI_INTERRUPTED, or, without a line, CLI_NO_READER when nobody reads its output any more.
+ * A command returns its exit status: 0; CLI_FAILED, after one line on standard error; CLI_USAGE, if
+ * it was not understood; CLI_INTERRUPTED; or, without a line, CLI_NO_READER, if nobody reads its
+ * output any more.
  */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
@@ -27,7 +28,7 @@
 #define CLI_ARGUMENTS_MAX 4
 #define CLI_WIDTH_ALL	  64 /* a namespace's width: all servers, at most so many */
 
-/* What holds for every command: the global flags, and the session once it is open. */
+/* The state of the command that runs: the global flags, and the session once it is open. */
 struct cli {
 	const char *cluster;
 	const char *key_file;

@@ -133,7 +133,8 @@ static bool has_value(const char *usage)
 	return *usage == ' ';
 }
 
-/* What one alternative of a usage's word stands for. Words in small letters are meant as they are. */
+/* Offers the completions for one alternative of a usage's word. Words in small letters are
+ * literal. */
 static void offer_kind(const struct completion *completion, const char *kind)
 {
 	const bool is_region = !strcmp(kind, "NS:NAME");

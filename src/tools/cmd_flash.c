@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar flash …`: the durable tier by itself, without a cluster. What each does is in cmd_flash_COMMAND.c. */
+/* `afar flash …`: the durable tier by itself, without a cluster. The commands are in
+ * cmd_flash_COMMAND.c. */
 #include "cmd_flash.h"
 
 #include "base/error.h"

@@ -235,7 +235,8 @@ static int fail_taken(const struct region_name *target, bool is_unfinished)
 			target->text);
 }
 
-/* What is free may lie in pieces too small, or on the wrong servers: then room for all of it once. */
+/* Creates the region. The free memory may lie in pieces too small, or on the wrong servers; then it
+ * once reserves room for all of the region. */
 static int create_region(struct room *room, const struct region_name *target, uint64_t bytes,
 			 struct afar_region **out)
 {
@@ -252,8 +253,8 @@ static int create_region(struct room *room, const struct region_name *target, ui
 	return rc ? cli_fail_last(rc) : 0;
 }
 
-/* What is to be replaced goes only when there is room for the new one; who has it open keeps reading
- * the old bytes. */
+/* Removes a region that is to be replaced only when there is room for the new one. Sessions that
+ * have the old one open keep reading its bytes. */
 static int make_region(struct room *room, const struct region_name *target, uint64_t bytes,
 		       bool may_replace, struct afar_region **out)
 {

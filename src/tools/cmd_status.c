@@ -33,7 +33,7 @@ static void print_bytes(const json_t *object, const char *name)
 	printf(" %10s", size_text(number_of(object, name), text));
 }
 
-/* What the server zeroes in a second while it does; it may not have had to yet. */
+/* Prints how much the server zeroes in a second while it does; it may not have had to yet. */
 static void print_scrub_rate(const json_t *server)
 {
 	uint64_t rate = number_of(server, "scrub_bytes_per_s");
@@ -84,7 +84,7 @@ static void print_servers(const json_t *servers)
 		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
 		json_array_foreach(lanes, j, lane)
 		{
-			/* Those that this machine's clients take are marked. */
+			/* Mark the lanes that this machine's clients take. */
 			printf(" %s", json_is_true(json_object_get(lane, "is_chosen")) ? "*" : "");
 			cli_print(text_of(lane, "transport"));
 			if (!strncmp(text_of(lane, "address"), "unix:", strlen("unix:")))

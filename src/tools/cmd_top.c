@@ -412,7 +412,7 @@ static int top_command(struct cli *cli, const struct cli_command *command, int a
 	terminal_begin(top.is_screen);
 	rc = run(&top);
 	terminal_end();
-	/* What was there last stays to be read. */
+	/* Leave the last figures on the screen to be read. */
 	if (top.is_screen && top.model)
 		print_model(top.model, stdout, 0, 0);
 	json_decref(top.before);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What afard is asked to do: its flags and its configuration file, one table for both. */
+/* The settings of afard: its flags and its configuration file, one table for both. */
 #ifndef TOOLS_CONFIG_H
 #define TOOLS_CONFIG_H
 

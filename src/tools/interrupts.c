@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who looks whether it was interrupted and then reads may miss what comes in between, and read for ever. So the first signal
- * starts a timer that interrupts the thread again and again.
+ * A thread that checks whether it was interrupted, and then reads, may miss an interrupt in
+ * between, and read for ever. So the first signal starts a timer that interrupts the thread again
+ * and again.
  */
 #include "interrupts.h"
 

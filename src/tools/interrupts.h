@@ -6,13 +6,15 @@
 #include <stdbool.h>
 
 /*
- * From now on the first one only makes is_interrupted() true, and ends what blocks in this thread with EINTR, also what
- * begins to block a moment later; a second one ends the process. Those that are ignored stay so. The one thread that asks calls it, once.
+ * From now on the first signal makes is_interrupted() true, and ends with EINTR whatever blocks in
+ * this thread, or begins to block a moment later. A second one ends the process. Signals that are
+ * ignored stay so. The one thread that asks calls it, once.
  */
 void catch_interrupts(void);
 bool is_interrupted(void);
 
-/* As by nohup, or in the background of a script: whoever started us wants it so. */
+/* True if the signal is ignored, as by nohup, or in the background of a script: the program that
+ * started us wants it so. */
 bool is_signal_ignored(int number);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A table for a person: cells row by row, each column as wide as it needs, every line cut at the terminal's edge.
- * What cells say may come from anybody: it is made printable.
+ * A table for a person: cells row by row, each column as wide as it needs, and every line cut at
+ * the terminal's edge. The text of cells may come from anybody, so it is made printable.
  */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H

@@ -246,7 +246,7 @@ static void let_go(struct local_endpoint *endpoint, enum local_state state)
 		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
 	endpoint->state = state;
 	local_memory_forget(endpoint);
-	/* Whoever looks through a window looks into the link, too. */
+	/* Do this before the link goes, because threads at a window look into the link, too. */
 	local_mapping_remove_all(endpoint);
 	unlink_peer(endpoint);
 	fail_all(endpoint);
@@ -354,8 +354,8 @@ static bool run_lent(struct local_endpoint *endpoint, const struct local_transfe
 	return mapping && local_mapping_do(mapping, transfer);
 }
 
-/* What is copied counts if the memory was still lent after that: the peer says that it is not before it lets go of
- * it. */
+/* A copy counts if the memory was still lent afterwards, because the peer says that it is not
+ * before it gives the memory up. */
 static bool is_lent_still(struct local_endpoint *endpoint, uint64_t key)
 {
 	return is_current(endpoint) ||
@@ -437,7 +437,7 @@ static int check_pieces(const struct fabric_piece *pieces, unsigned nr_pieces, u
 	return length > LOCAL_TRANSFER_MAX ? -EMSGSIZE : 0;
 }
 
-/* What of it is not set yet are the pieces. */
+/* The caller has filled in all of `new` but the pieces. */
 static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 		    const struct fabric_piece *pieces, unsigned nr_pieces)
 {

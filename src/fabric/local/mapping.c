@@ -120,7 +120,8 @@ out_free:
 
 /* ---- Windows */
 
-/* What is left of the link when nobody is at it is the connection's. */
+/* A gate, and what the last thread to leave a window needs to hang up a connection that has
+ * ended. */
 struct local_gate {
 	struct fabric_gate base;
 	const struct local_side *mine, *theirs;
@@ -129,7 +130,7 @@ struct local_gate {
 
 static const atomic_uint shut = LOCAL_ENDED;
 
-/* Whoever was at a window has gone when this returns, and nobody comes any more. */
+/* Shuts the gate. When it returns, no thread is at a window, and none comes any more. */
 static void shut_gate(struct local_endpoint *endpoint)
 {
 	struct fabric_gate *gate = endpoint->gate;
@@ -191,7 +192,8 @@ int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct f
 
 /* ---- Taking back */
 
-/* Whoever touches it from now on gets a SIGSEGV; never somebody else's bytes, whoever has them meanwhile. */
+/* Replaces the memory by inaccessible pages. Later accesses raise SIGSEGV, and never find somebody
+ * else's bytes. */
 static void make_blank(void *addr, size_t length)
 {
 	void *blank = mmap(addr, length, PROT_NONE,

@@ -48,7 +48,7 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 	*out = (struct fabric_memory){.domain = base};
 	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
 		return 0;
-	/* Who gets a descriptor gets all that is behind it. */
+	/* A peer that gets a descriptor gets all memory behind it. */
 	fd = shared_descriptor(addr, length);
 	if (fd < 0)
 		return error_fail(-EOPNOTSUPP,

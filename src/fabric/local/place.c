@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses: "unix:PATH@MARK", a socket in the file system and how to know it again. The mark is made of the
- * machine's boot and of the socket's inode, so an address that somebody on another machine advertises, or in a
- * container that has other files at that path, is told from one that leads there. Used by connecting and
- * listening; owns nothing.
+ * Addresses: "unix:PATH@MARK". They name a socket in the file system, and a mark to recognise it
+ * by. The mark is made of the machine's boot and of the socket's inode. So it tells apart an
+ * address of another machine, or of a container that has other files at that path. Connecting and
+ * listening use it; it owns nothing.
  *
- * The socket is open to its owner alone. Whoever connects, and whoever listens, is asked of the kernel, too:
- * a process of this user's or of root's.
+ * Only the socket's owner may open it. Both ends also ask the kernel who the other is: it must be a
+ * process of this user or of root.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -192,7 +192,8 @@ static int make_folder(const char *folder)
 	return 0;
 }
 
-/* What servers that were killed have left. Those that begin to listen do so under the lock. */
+/* Removes the sockets of servers that were killed. Servers that begin to listen do so under the
+ * lock. */
 static void sweep(const char *path)
 {
 	struct sockaddr_un place = {.sun_family = AF_UNIX};

@@ -175,7 +175,7 @@ int local_queue_event(struct fabric_queue *base, struct fabric_event *out)
 		out->status = endpoint->was_connected ? -ECONNRESET : -ECONNREFUSED;
 		endpoint->told = LOCAL_IS_CLOSED;
 	}
-	/* What is ending has nothing to tell until it is closed. */
+	/* An ending endpoint has nothing to tell until it is closed. */
 	if (endpoint->told == endpoint->state || endpoint->state == LOCAL_IS_ENDING) {
 		cds_list_del(&endpoint->eventful);
 		CDS_INIT_LIST_HEAD(&endpoint->eventful);

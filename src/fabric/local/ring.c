@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages through the rings of a link: a stream of bytes each way, of which the ends tell each other how many
- * they have written and taken. Called by queue.c's polls and endpoint.c's posting; owns nothing.
+ * Messages through the rings of a link: a stream of bytes each way. The ends tell each other how
+ * many bytes they have written and taken. queue.c's polls and endpoint.c's posting call it; it owns
+ * nothing.
  *
- * What we have written and taken we know ourselves. What the peer says of it is read once and must be possible;
- * what it has put into the ring is copied before it is looked at.
+ * We keep our own copies of what we have written and taken. We read the peer's words once, and
+ * check that they are possible. We copy the peer's bytes out of the ring before we look at them.
  */
 #include <string.h>
 

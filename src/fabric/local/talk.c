@@ -115,7 +115,7 @@ static bool take_lent(struct local_endpoint *endpoint, const struct local_messag
 	return true;
 }
 
-/* What is revoked before it came is not there to be removed. */
+/* The mapping may be missing, if the key was revoked before its memory came. */
 static bool take_revoked(struct local_endpoint *endpoint, const struct local_message *message)
 {
 	local_mapping_remove(endpoint, message->key);

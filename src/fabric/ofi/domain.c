@@ -86,7 +86,7 @@ static int register_with_key(struct ofi_domain *domain, void *addr, size_t lengt
 	return rc == 0 ? 0 : ofi_errno(rc);
 }
 
-/* What is to be done where no more memory can be pinned. */
+/* Says what to do if no more memory can be pinned. */
 static const char *pinning_advice(char *text, size_t size)
 {
 	struct rlimit limit;

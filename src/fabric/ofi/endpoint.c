@@ -76,7 +76,7 @@ out_fail:
 	return NULL;
 }
 
-/* What libfabric needs to know to connect to `address`. */
+/* Makes the information that libfabric needs to connect to `address`. */
 static struct fi_info *connect_info(const struct ofi_fabric *fabric,
 				    const struct fabric_address *address)
 {
@@ -180,7 +180,8 @@ void ofi_endpoint_close(struct fabric_endpoint *base)
 	fi_close(&endpoint->ep->fid);
 	cds_list_del(&endpoint->node);
 	cds_list_del(&endpoint->eventful);
-	/* What the EQ still says of it goes now: the next endpoint may be born at the same address. */
+	/* Take the events that the EQ still has for it now, because the next endpoint may be at the
+	 * same address. */
 	ofi_queue_drain_events(queue);
 	ofi_queue_give_place(queue, endpoint->cq);
 	free(endpoint);

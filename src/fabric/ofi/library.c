@@ -21,7 +21,7 @@ static struct {
 	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
 } real;
 
-/* What the program's owner has set stays. */
+/* Variables that the program's user has set stay. */
 static void prepare_environment(void)
 {
 	/* The registration cache (verbs) keeps closed keys alive and adds rights that nobody asked for. It

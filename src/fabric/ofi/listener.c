@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "fabric/ofi/ofi.h"
 
-/* What libfabric needs to know to listen on `address`. */
+/* Makes the information that libfabric needs to listen on `address`. */
 static struct fi_info *listen_info(const struct ofi_fabric *fabric,
 				   const struct fabric_address *address)
 {
@@ -148,7 +148,7 @@ int ofi_listener_next(struct fabric_listener *base, struct fabric_request *out)
 
 	memset(out, 0, sizeof(*out));
 	length = read_request(listener, &event.entry, sizeof(event));
-	/* What has come since would not be told by the descriptor. */
+	/* The descriptor would not report a request that has come since. */
 	if (length < 0 && fi_trywait(fabric->fabric, &fid, 1) == -FI_EAGAIN)
 		length = read_request(listener, &event.entry, sizeof(event));
 	if (length < 0)

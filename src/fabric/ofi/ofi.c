@@ -92,7 +92,7 @@ static bool is_same_device(const struct fi_info *a, const struct fi_info *b)
 	return strcmp(a->domain_attr->name, b->domain_attr->name) == 0;
 }
 
-/* What a device can do comes in several forms, one after another. */
+/* libfabric lists a device's capabilities in several forms, one after another. */
 static bool is_only_device(const struct fi_info *found)
 {
 	for (const struct fi_info *info = found; info != NULL; info = info->next) {

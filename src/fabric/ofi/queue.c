@@ -187,7 +187,7 @@ static int poll_several(struct ofi_queue *queue, struct fabric_completion *out, 
 	return (int)nr;
 }
 
-/* Whoever waits for a completion of a dead peer's would wait for long. */
+/* Looks for events of dead peers, because their transfers complete only after a long time. */
 __attribute__((cold, noinline)) static void look_for_the_dead(struct ofi_queue *queue)
 {
 	queue->polls_until_events = EVENT_POLLS;

@@ -75,7 +75,7 @@ int tcp_congestion_connect(int fd, const char *congestion, const struct fabric_a
 	return 0;
 }
 
-/* What the listener has, accepted sockets have from the beginning. */
+/* Accepted sockets begin with the listener's. */
 int tcp_congestion_listen(int fd, const char *congestion, const struct sockaddr_storage *own)
 {
 	if (is_system(congestion))

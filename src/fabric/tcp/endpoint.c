@@ -359,7 +359,8 @@ static int sum_lengths(const struct fabric_piece *pieces, unsigned nr_pieces, ui
 	return *length > TCP_TRANSFER_MAX ? -EMSGSIZE : 0;
 }
 
-/* What is known of those before, too: the peer may do them yet. */
+/* After a silent end the answer is -ETIMEDOUT, as for the requests before: the peer may still carry
+ * them out. */
 static int why_not(const struct tcp_endpoint *endpoint)
 {
 	return endpoint->state == TCP_IS_CLOSED && endpoint->is_silent ? -ETIMEDOUT : -ENOTCONN;

@@ -266,7 +266,7 @@ static int compare_turns(const void *a, const void *b)
 	return order != 0 ? order : (left->since > right->since) - (left->since < right->since);
 }
 
-/* Those from one host: who has been there for too long, and who is too many. */
+/* Ends the connections of strangers from one host that have waited too long, or are too many. */
 static void put_some_out(struct tcp_listener *listener, struct tcp_stranger **strangers, size_t nr,
 			 const struct fabric_patience *patience, uint64_t now)
 {

@@ -52,8 +52,9 @@ static uint32_t interest_of(const struct tcp_endpoint *endpoint)
 {
 	if (endpoint->state == TCP_IS_CONNECTING)
 		return endpoint->has_greeted ? EPOLLIN : EPOLLOUT;
-	/* What is not taken now would wake us again and again. Being owed to is no reason not to listen: both ends
-	 * may be, and then each would wait for the other. A request that waits is taken when something is sent. */
+	/* Do not listen for what we do not take now, or it would wake us again and again. Owed
+	 * replies are no reason not to listen: both ends may owe some, and then each would wait for
+	 * the other. A request that waits is taken when something is sent. */
 	return (endpoint->lacks_receive || endpoint->lacks_place ? 0 : EPOLLIN) |
 	       (endpoint->lacks_place || endpoint->out_next != endpoint->out_end ? EPOLLOUT : 0);
 }
@@ -156,7 +157,7 @@ static void stop_holding(struct tcp_endpoint *endpoint)
 	CDS_INIT_LIST_HEAD(&endpoint->held);
 }
 
-/* What finds no room in the socket is left to polls, and so is what comes behind it. */
+/* Polls send what finds no room in the socket, and everything behind it. */
 void tcp_queue_send(struct tcp_queue *queue, struct tcp_endpoint *endpoint, bool is_first,
 		    uint64_t bytes)
 {
@@ -260,7 +261,7 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 	if (is_crowd || cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
 		warm_the_ready(queue);
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
-		/* Those that were left out are first next time. */
+		/* Begin the next time with the endpoints that were left out. */
 		if (tcp_sink_is_full(&sink)) {
 			cds_list_del(&queue->warm);
 			cds_list_add_tail(&queue->warm, &endpoint->warm);
@@ -275,7 +276,7 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 
 /* ---- Events */
 
-/* Whoever waits for a connection need not poll. */
+/* Greets connecting endpoints, so that a caller that waits for a connection need not poll. */
 static void greet_all(struct tcp_queue *queue)
 {
 	struct tcp_endpoint *endpoint, *next;

@@ -467,7 +467,7 @@ bool tcp_stream_progress(struct tcp_endpoint *endpoint, bool may_receive, struct
 		received = receive(endpoint, &is_drained);
 		has_moved = has_moved || received > 0;
 		budget -= received < budget ? received : budget;
-		/* What has come is taken before anything else. */
+		/* Process what has come before anything else. */
 	} while (endpoint->state == TCP_IS_CONNECTED);
 	/* Blocked, and whoever could end that has gone. */
 	if (result == STEP_BLOCKED && endpoint->is_hung)

@@ -130,7 +130,7 @@ struct tcp_endpoint {
 	/* Requests and messages that have not completed, and replies that are not sent. */
 	uint32_t depth, nr_requests, nr_replies;
 
-	/* Frames from `out_first` on are kept. Those from `out_next` on are not sent, except for
+	/* Frames from `out_first` on are kept. Frames from `out_next` on are not sent, except for
 	 * `out_sent` bytes of the first. */
 	struct tcp_outgoing *out;
 	uint32_t out_mask, out_first, out_next, out_end;
