@@ -136,7 +136,7 @@ bool key_is_principal(const char *name)
 static int open_private(const char *path, size_t *size)
 {
 	struct stat stat;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret;
 
 	if (fd < 0 && errno == ENOENT)
 		return error_fail(-ENOENT,
@@ -147,22 +147,23 @@ static int open_private(const char *path, size_t *size)
 		return error_fail(-errno, "key file '%s': cannot be opened: %s", path,
 				  afar_strerror(errno));
 	if (fstat(fd, &stat) < 0)
-		rc = error_fail(-errno, "key file '%s': %s", path, afar_strerror(errno));
+		ret = error_fail(-errno, "key file '%s': %s", path, afar_strerror(errno));
 	else if (!S_ISREG(stat.st_mode))
-		rc = error_fail(-EINVAL, "key file '%s': is not a regular file", path);
+		ret = error_fail(-EINVAL, "key file '%s': is not a regular file", path);
 	else if (stat.st_mode & (S_IRWXG | S_IRWXO))
-		rc = error_fail(-EPERM,
-				"key file '%s': others than its owner can use it (mode %04o); "
-				"chmod 600 it, and make a new key if it was not meant to be shared",
-				path, (unsigned)stat.st_mode & 07777U);
+		ret = error_fail(
+			-EPERM,
+			"key file '%s': others than its owner can use it (mode %04o); "
+			"chmod 600 it, and make a new key if it was not meant to be shared",
+			path, (unsigned)stat.st_mode & 07777U);
 	else if (stat.st_size > FILE_BYTES_MAX)
-		rc = error_fail(-EINVAL, "key file '%s': is larger than a key file can be", path);
+		ret = error_fail(-EINVAL, "key file '%s': is larger than a key file can be", path);
 	else {
 		*size = (size_t)stat.st_size;
 		return fd;
 	}
 	close(fd);
-	return rc;
+	return ret;
 }
 
 /* Up to `size` bytes; how many there were, or a negative code. */
@@ -189,29 +190,29 @@ int key_load(const char *path, struct key *out, size_t max)
 	size_t size = 0;
 	ssize_t length;
 	char *text;
-	int fd, rc;
+	int fd, ret;
 
 	fd = open_private(path, &size);
 	if (fd < 0)
 		return fd;
 	text = malloc(size + 1);
 	if (!text) {
-		rc = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 		goto out_close;
 	}
 	length = read_all(fd, text, size);
 	if (length < 0)
-		rc = error_fail((int)length, "key file '%s': cannot be read: %s", path,
-				afar_strerror((int)length));
+		ret = error_fail((int)length, "key file '%s': cannot be read: %s", path,
+				 afar_strerror((int)length));
 	else
-		rc = key_parse(text, (size_t)length, path, out, max);
-	if (!rc)
-		rc = error_fail(-EINVAL, "key file '%s': has no key in it", path);
+		ret = key_parse(text, (size_t)length, path, out, max);
+	if (!ret)
+		ret = error_fail(-EINVAL, "key file '%s': has no key in it", path);
 	OPENSSL_cleanse(text, size);
 	free(text);
 out_close:
 	close(fd);
-	return rc;
+	return ret;
 }
 
 static int write_all(int fd, const char *text, size_t length)
@@ -251,7 +252,7 @@ static int sync_folder_of(const char *path)
 {
 	char folder[PATH_MAX];
 	const char *slash = strrchr(path, '/');
-	int fd, rc = 0;
+	int fd, ret = 0;
 
 	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
 		 slash ? path : ".");
@@ -260,9 +261,9 @@ static int sync_folder_of(const char *path)
 		return -errno;
 	/* Some file systems cannot sync a folder, and need not. */
 	if (fsync(fd) < 0 && errno != EINVAL)
-		rc = -errno;
+		ret = -errno;
 	close(fd);
-	return rc;
+	return ret;
 }
 
 /*
@@ -272,51 +273,52 @@ static int sync_folder_of(const char *path)
 static int publish(const char *path, const char *line)
 {
 	char aside[PATH_MAX];
-	int fd, rc;
+	int fd, ret;
 
 	if (snprintf(aside, sizeof(aside), "%s.XXXXXX", path) >= (int)sizeof(aside))
 		return -ENAMETOOLONG;
 	fd = mkostemp(aside, O_CLOEXEC); /* with mode 0600 from birth */
 	if (fd < 0)
 		return -errno;
-	rc = write_all(fd, line, strlen(line));
-	if (!rc && fsync(fd) < 0)
-		rc = -errno;
-	if (!rc && link(aside, path) < 0 && errno != EEXIST)
-		rc = -errno;
+	ret = write_all(fd, line, strlen(line));
+	if (!ret && fsync(fd) < 0)
+		ret = -errno;
+	if (!ret && link(aside, path) < 0 && errno != EEXIST)
+		ret = -errno;
 	close(fd);
 	unlink(aside);
-	return rc ? rc : sync_folder_of(path);
+	return ret ? ret : sync_folder_of(path);
 }
 
 static int make(const char *path, const char *identity)
 {
 	char line[LINE_BYTES_MAX + 1];
-	int rc;
+	int ret;
 
 	if (!is_identity(identity, strlen(identity)))
 		return error_fail(-EINVAL,
 				  "key file '%s': the identity '%s' is not 1 to 63 visible "
 				  "characters without ':'",
 				  path, identity);
-	rc = make_line(identity, line);
-	if (rc)
-		return rc;
-	rc = publish(path, line);
+	ret = make_line(identity, line);
+	if (ret)
+		return ret;
+	ret = publish(path, line);
 	OPENSSL_cleanse(line, sizeof(line));
-	if (rc)
-		return error_fail(rc, "key file '%s': cannot be made: %s", path, afar_strerror(rc));
+	if (ret)
+		return error_fail(ret, "key file '%s': cannot be made: %s", path,
+				  afar_strerror(ret));
 	return 0;
 }
 
 int key_load_or_make(const char *path, const char *identity, struct key *out)
 {
-	int rc = key_load(path, out, 1);
+	int ret = key_load(path, out, 1);
 
-	if (rc == -ENOENT) {
-		rc = make(path, identity);
-		if (!rc)
-			rc = key_load(path, out, 1);
+	if (ret == -ENOENT) {
+		ret = make(path, identity);
+		if (!ret)
+			ret = key_load(path, out, 1);
 	}
-	return rc < 0 ? rc : 0;
+	return ret < 0 ? ret : 0;
 }

@@ -33,15 +33,15 @@ static int compare(const void *a, const void *b)
 
 static int open_file(size_t length)
 {
-	int fd = memfd_create("afar", MFD_CLOEXEC | MFD_ALLOW_SEALING), status;
+	int fd = memfd_create("afar", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
 
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)length) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
 		return fd;
-	status = -errno;
+	ret = -errno;
 	close(fd);
-	return status;
+	return ret;
 }
 
 /* Address space is taken first, some more, of which the ends are cut off. */
@@ -87,19 +87,19 @@ static int note(void *addr, size_t length, int fd)
 
 int shared_map(size_t length, size_t alignment, void **addr)
 {
-	int fd = open_file(length), status;
+	int fd = open_file(length), ret;
 	void *memory;
 
 	if (fd < 0)
 		return error_fail(fd, "share %zu MiB of memory: %s", length >> 20,
 				  afar_strerror(fd));
 	memory = map_aligned(fd, length, alignment);
-	status = memory ? note(memory, length, fd) : -ENOMEM;
-	if (status != 0) {
+	ret = memory ? note(memory, length, fd) : -ENOMEM;
+	if (ret != 0) {
 		if (memory)
 			munmap(memory, length);
 		close(fd);
-		return error_fail(status,
+		return error_fail(ret,
 				  "map %zu MiB: the kernel gives no address space; ask for less",
 				  length >> 20);
 	}

@@ -115,18 +115,18 @@ static int parse_key_file(const char *text, const char *at, struct uri *out)
 int uri_parse(const char *text, struct uri *out)
 {
 	const char *at = text;
-	int rc;
+	int ret;
 
 	if (!text || strncmp(text, SCHEME, sizeof(SCHEME) - 1) != 0)
 		return error_fail(-EINVAL, "cluster '%s': does not begin with " SCHEME "; " FORM,
 				  text ? text : "");
 	at += sizeof(SCHEME) - 1;
-	rc = parse_host(text, &at, out);
-	if (!rc)
-		rc = parse_port(text, &at, out);
-	if (!rc)
-		rc = parse_key_file(text, at, out);
-	return rc;
+	ret = parse_host(text, &at, out);
+	if (!ret)
+		ret = parse_port(text, &at, out);
+	if (!ret)
+		ret = parse_key_file(text, at, out);
+	return ret;
 }
 
 static int copy_uri(const char *from, const char *text, char *out, size_t size)
@@ -169,7 +169,7 @@ static int read_line(int fd, char *out, size_t size)
 int uri_default(char *out, size_t size)
 {
 	const char *chosen = getenv("AFAR_CLUSTER");
-	int fd, rc;
+	int fd, ret;
 
 	if (chosen && *chosen)
 		return copy_uri("AFAR_CLUSTER", chosen, out, size);
@@ -179,7 +179,7 @@ int uri_default(char *out, size_t size)
 	if (fd < 0)
 		return error_fail(-errno, CLUSTER_FILE ": cannot be read: %s",
 				  afar_strerror(errno));
-	rc = read_line(fd, out, size);
+	ret = read_line(fd, out, size);
 	close(fd);
-	return rc;
+	return ret;
 }
