@@ -23,13 +23,13 @@ static int split(const char *text, char host[static NI_MAXHOST], char port[stati
 	const char *colon = strrchr(text, ':');
 	size_t host_length;
 
-	if (colon == NULL)
+	if (!colon)
 		return -EINVAL;
 	host_length = (size_t)(colon - text);
 	if (host_length >= 2 && text[0] == '[' && colon[-1] == ']') {
 		host_begin++;
 		host_length -= 2;
-	} else if (memchr(text, ':', host_length) != NULL) {
+	} else if (memchr(text, ':', host_length)) {
 		return -EINVAL;
 	}
 	if (host_length == 0 || host_length >= NI_MAXHOST)
@@ -55,15 +55,15 @@ int fabric_address_resolve(const char *what, const char *text, bool is_passive,
 		.ai_flags = AI_NUMERICSERV | (is_passive ? AI_PASSIVE : 0),
 	};
 	struct addrinfo *found;
-	int rc;
+	int ret;
 
 	if (split(text, host, port) != 0)
 		return error_fail(-EINVAL, "%s \"%s\": not an address; write HOST:PORT", what,
 				  text);
-	rc = getaddrinfo(host, port, &hints, &found);
-	if (rc != 0)
+	ret = getaddrinfo(host, port, &hints, &found);
+	if (ret != 0)
 		return error_fail(-EADDRNOTAVAIL, "%s %s: %s; check the host's name", what, text,
-				  gai_strerror(rc));
+				  gai_strerror(ret));
 	memset(out, 0, sizeof(*out));
 	memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
 	out->length = found->ai_addrlen;
@@ -132,12 +132,12 @@ void fabric_address_print(const void *address, char out[static FABRIC_ADDRESS_MA
 	const struct sockaddr *any = address;
 	char host[INET6_ADDRSTRLEN] = "";
 
-	if (any != NULL && any->sa_family == AF_INET) {
+	if (any && any->sa_family == AF_INET) {
 		const struct sockaddr_in *ipv4 = address;
 
 		inet_ntop(AF_INET, &ipv4->sin_addr, host, sizeof(host));
 		snprintf(out, FABRIC_ADDRESS_MAX, "%s:%u", host, ntohs(ipv4->sin_port));
-	} else if (any != NULL && any->sa_family == AF_INET6) {
+	} else if (any && any->sa_family == AF_INET6) {
 		const struct sockaddr_in6 *ipv6 = address;
 
 		inet_ntop(AF_INET6, &ipv6->sin6_addr, host, sizeof(host));

@@ -531,7 +531,7 @@ static inline int fabric_prepare(struct fabric_endpoint *endpoint, uint64_t key)
 
 static inline bool fabric_can_attach(const struct fabric *fabric)
 {
-	return fabric->ops->attach != NULL;
+	return fabric->ops->attach;
 }
 
 static inline int fabric_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote,
@@ -619,7 +619,7 @@ static inline bool fabric_endpoint_end(struct fabric_endpoint *endpoint)
 
 	if (ops->endpoint_end)
 		ops->endpoint_end(endpoint);
-	return ops->endpoint_end != NULL;
+	return ops->endpoint_end;
 }
 
 static inline int fabric_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,

@@ -43,15 +43,15 @@ static struct local_endpoint *endpoint_new(struct local_queue *queue, struct fab
 /* Refused at once or later is the same to the caller. */
 static int start_connecting(struct local_endpoint *endpoint)
 {
-	int status;
+	int ret;
 
 	endpoint->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (endpoint->fd < 0)
 		return -errno;
-	status = local_queue_add(local_queue_of(endpoint), endpoint);
-	if (status != 0) {
+	ret = local_queue_add(local_queue_of(endpoint), endpoint);
+	if (ret != 0) {
 		close(endpoint->fd);
-		return status;
+		return ret;
 	}
 	local_endpoint_greet(endpoint);
 	return 0;
@@ -63,13 +63,13 @@ int local_connect(struct fabric_queue *base, const char *address, const void *pr
 	struct local_queue *queue = local_container(base, struct local_queue);
 	struct local_endpoint *endpoint;
 	struct sockaddr_un peer;
-	int status;
+	int ret;
 
 	if (private_length > FABRIC_PRIVATE_MAX)
 		return error_code(-EINVAL);
-	status = local_place_find(address, &peer);
-	if (status != 0)
-		return status;
+	ret = local_place_find(address, &peer);
+	if (ret != 0)
+		return ret;
 	endpoint = endpoint_new(queue, base->fabric->domain, owner);
 	if (!endpoint)
 		return error_code(-ENOMEM);
@@ -80,10 +80,10 @@ int local_connect(struct fabric_queue *base, const char *address, const void *pr
 	if (private_length > 0)
 		memcpy(endpoint->hello.private_data, private_data, private_length);
 	endpoint->hello_length = (uint32_t)(LOCAL_HELLO_HEAD + private_length);
-	status = start_connecting(endpoint);
-	if (status != 0) {
+	ret = start_connecting(endpoint);
+	if (ret != 0) {
 		free(endpoint);
-		return error_fail(status, "connect to %s: %s", address, afar_strerror(status));
+		return error_fail(ret, "connect to %s: %s", address, afar_strerror(ret));
 	}
 	*out = &endpoint->base;
 	return 0;
@@ -158,16 +158,16 @@ int local_accept(struct fabric_request *request, struct fabric_queue *base,
 {
 	struct local_queue *queue = local_container(base, struct local_queue);
 	struct local_endpoint *endpoint = endpoint_new(queue, domain, owner);
-	int status;
+	int ret;
 
 	if (!endpoint)
 		return error_code(-ENOMEM);
 	endpoint->fd = local_request_take(request);
-	status = local_queue_add(queue, endpoint);
-	if (status != 0) {
+	ret = local_queue_add(queue, endpoint);
+	if (ret != 0) {
 		close(endpoint->fd);
 		free(endpoint);
-		return error_fail(status, "accept %s: %s", request->peer, afar_strerror(status));
+		return error_fail(ret, "accept %s: %s", request->peer, afar_strerror(ret));
 	}
 	if (welcome(endpoint)) {
 		local_endpoint_open(endpoint);
@@ -198,15 +198,15 @@ static int send_hello(struct local_endpoint *endpoint)
 
 void local_endpoint_greet(struct local_endpoint *endpoint)
 {
-	int status;
+	int ret;
 
 	if (endpoint->has_greeted) {
 		local_talk_listen(endpoint);
 		return;
 	}
-	status = send_hello(endpoint);
-	endpoint->has_greeted = status == 0;
-	if (status != 0 && status != -EAGAIN && status != -EINTR)
+	ret = send_hello(endpoint);
+	endpoint->has_greeted = ret == 0;
+	if (ret != 0 && ret != -EAGAIN && ret != -EINTR)
 		local_endpoint_break(endpoint);
 }
 
@@ -442,13 +442,13 @@ static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 		    const struct fabric_piece *pieces, unsigned nr_pieces)
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
-	int status;
+	int ret;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED)
 		return -ENOTCONN;
-	status = check_pieces(pieces, nr_pieces, new->context);
-	if (status != 0)
-		return status;
+	ret = check_pieces(pieces, nr_pieces, new->context);
+	if (ret != 0)
+		return ret;
 	if (endpoint->nr_requests == endpoint->depth)
 		return -EAGAIN;
 	if (!local_endpoint_catch_up(endpoint))
@@ -456,9 +456,9 @@ static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 	memcpy(new->pieces, pieces, nr_pieces * sizeof(*pieces));
 	new->nr_pieces = nr_pieces;
 	if (!local_mapping_find(endpoint, new->key)) {
-		status = ask(endpoint, new->key);
-		if (status != 0)
-			return status;
+		ret = ask(endpoint, new->key);
+		if (ret != 0)
+			return ret;
 		endpoint->waiting[endpoint->nr_waiting++] = *new;
 		endpoint->nr_requests++;
 		return 0;
@@ -471,14 +471,14 @@ static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 int local_prepare(struct fabric_endpoint *base, uint64_t key)
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
-	int status;
+	int ret;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED || !local_endpoint_catch_up(endpoint))
 		return -ENOTCONN;
 	if (local_mapping_find(endpoint, key))
 		return 0;
-	status = ask(endpoint, key);
-	return status ? status : -EAGAIN;
+	ret = ask(endpoint, key);
+	return ret ? ret : -EAGAIN;
 }
 
 int local_window(struct fabric_endpoint *base, uint64_t key, struct fabric_window *out)

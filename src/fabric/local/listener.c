@@ -161,13 +161,13 @@ static int take_one(struct local_listener *listener, struct fabric_request *out)
 int local_listener_next(struct fabric_listener *base, struct fabric_request *out)
 {
 	struct local_listener *listener = local_container(base, struct local_listener);
-	int status = -EAGAIN;
+	int ret = -EAGAIN;
 
 	pthread_mutex_lock(&listener->lock);
-	for (unsigned i = 0; i < STEPS_MAX && status == -EAGAIN; i++)
-		status = take_one(listener, out);
+	for (unsigned i = 0; i < STEPS_MAX && ret == -EAGAIN; i++)
+		ret = take_one(listener, out);
 	pthread_mutex_unlock(&listener->lock);
-	return status == 0 ? 0 : -EAGAIN;
+	return ret == 0 ? 0 : -EAGAIN;
 }
 
 int local_request_take(struct fabric_request *request)
@@ -215,25 +215,25 @@ size_t local_listener_sweep(struct fabric_listener *base, const struct fabric_pa
 
 static int open_socket(struct local_listener *listener, const struct sockaddr_un *place)
 {
-	int status;
+	int ret;
 
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (listener->fd < 0)
 		return -errno;
-	status = local_place_bind(listener->fd, place);
-	if (status == 0)
-		status = local_place_print(place, listener->base.address);
-	listener->is_bound = status == 0;
-	return status;
+	ret = local_place_bind(listener->fd, place);
+	if (ret == 0)
+		ret = local_place_print(place, listener->base.address);
+	listener->is_bound = ret == 0;
+	return ret;
 }
 
 static int open_descriptors(struct local_listener *listener, const struct sockaddr_un *place)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-	int status = open_socket(listener, place);
+	int ret = open_socket(listener, place);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (listener->epoll_fd < 0)
 		return -errno;
@@ -259,25 +259,25 @@ int local_listen(struct fabric *fabric, const char *address, struct fabric_liste
 {
 	struct local_listener *listener;
 	struct sockaddr_un place;
-	int status = local_place_choose(address, &place);
+	int ret = local_place_choose(address, &place);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	listener = calloc(1, sizeof(*listener));
 	if (!listener)
 		return error_code(-ENOMEM);
 	listener->base.fabric = fabric;
 	listener->fd = listener->epoll_fd = listener->spare_fd = -1;
 	CDS_INIT_LIST_HEAD(&listener->strangers);
-	status = open_descriptors(listener, &place);
-	if (status != 0) {
+	ret = open_descriptors(listener, &place);
+	if (ret != 0) {
 		close_descriptors(listener);
 		free(listener);
-		return error_fail(status, "listen on %s: %s%s", address, afar_strerror(status),
-				  status == -EADDRINUSE
+		return error_fail(ret, "listen on %s: %s%s", address, afar_strerror(ret),
+				  ret == -EADDRINUSE
 					  ? "; another server is there: choose another path"
-				  : status == -EADDRNOTAVAIL ? "; make its folder first"
-							     : "");
+				  : ret == -EADDRNOTAVAIL ? "; make its folder first"
+							  : "");
 	}
 	pthread_mutex_init(&listener->lock, NULL);
 	*out = &listener->base;

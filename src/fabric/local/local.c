@@ -11,7 +11,7 @@ static int local_open(const char *transport, const char *address, struct fabric 
 {
 	struct local_fabric *local = calloc(1, sizeof(*local));
 	struct fabric *fabric;
-	int status;
+	int ret;
 
 	(void)transport;
 	(void)address;
@@ -29,11 +29,11 @@ static int local_open(const char *transport, const char *address, struct fabric 
 		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
-	status = local_deaths_open(local);
-	if (status != 0)
+	ret = local_deaths_open(local);
+	if (ret != 0)
 		goto out_free;
-	status = local_domain_open(fabric, &fabric->domain);
-	if (status != 0)
+	ret = local_domain_open(fabric, &fabric->domain);
+	if (ret != 0)
 		goto out_deaths;
 	*out = fabric;
 	return 0;
@@ -42,7 +42,7 @@ out_deaths:
 	local_deaths_close(local);
 out_free:
 	free(local);
-	return status;
+	return ret;
 }
 
 static bool local_is_near(const char *address)

@@ -277,7 +277,7 @@ static int add_piece(struct local_mapping *mapping, uint64_t remote, size_t leng
 		     void *addr)
 {
 	struct local_piece *piece;
-	int status;
+	int ret;
 
 	if (may_write && (mapping->access & FABRIC_REMOTE_WRITE) == 0)
 		return -EACCES;
@@ -288,10 +288,10 @@ static int add_piece(struct local_mapping *mapping, uint64_t remote, size_t leng
 	piece = malloc(sizeof(*piece));
 	if (!piece)
 		return -ENOMEM;
-	status = map_again(mapping, remote, length, may_write, addr);
-	if (status != 0) {
+	ret = map_again(mapping, remote, length, may_write, addr);
+	if (ret != 0) {
 		free(piece);
-		return status;
+		return ret;
 	}
 	*piece = (struct local_piece){.addr = addr, .length = length};
 	cds_list_add(&piece->node, &mapping->pieces);
@@ -303,7 +303,7 @@ int local_attach(struct fabric_endpoint *base, uint64_t key, uint64_t remote, si
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
 	struct local_mapping *mapping = NULL;
-	int status;
+	int ret;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED)
 		return -ENOENT;
@@ -311,13 +311,13 @@ int local_attach(struct fabric_endpoint *base, uint64_t key, uint64_t remote, si
 	local_touch_begin(endpoint);
 	if (local_endpoint_catch_up(endpoint))
 		mapping = local_mapping_find(endpoint, key);
-	status = mapping ? add_piece(mapping, remote, length, may_write, addr) : -ENOENT;
-	if (status != 0) {
+	ret = mapping ? add_piece(mapping, remote, length, may_write, addr) : -ENOENT;
+	if (ret != 0) {
 		local_touch_end(endpoint);
 		if (endpoint->state == LOCAL_IS_CONNECTED)
 			local_endpoint_catch_up(endpoint);
 	}
-	return status;
+	return ret;
 }
 
 /* ---- Copying, and atomics */

@@ -43,7 +43,7 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 {
 	struct local_domain *domain = local_container(base, struct local_domain);
 	struct local_registration *registration;
-	int fd, status;
+	int fd, ret;
 
 	*out = (struct fabric_memory){.domain = base};
 	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
@@ -63,11 +63,11 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 	registration->fd = fd;
 	CDS_INIT_LIST_HEAD(&registration->loans);
 	pthread_mutex_lock(&domain->lock);
-	status = key_book_add(&domain->registrations, &registration->keyed);
+	ret = key_book_add(&domain->registrations, &registration->keyed);
 	pthread_mutex_unlock(&domain->lock);
-	if (status != 0) {
+	if (ret != 0) {
 		free(registration);
-		return error_code(status);
+		return error_code(ret);
 	}
 	out->handle = registration;
 	out->key = registration->keyed.key;

@@ -114,10 +114,10 @@ static int fail_malformed(const char *what, const char *text)
 int local_place_print(const struct sockaddr_un *place, char out[static FABRIC_ADDRESS_MAX])
 {
 	struct stat socket;
-	int status = look_at(place, &socket);
+	int ret = look_at(place, &socket);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	snprintf(out, FABRIC_ADDRESS_MAX, PREFIX "%.*s@%016llx", (int)PATH_BYTES - 1,
 		 place->sun_path, (unsigned long long)mark_of(&socket));
 	return 0;
@@ -219,15 +219,15 @@ static int choose_own(struct sockaddr_un *out)
 	static atomic_uint nr_chosen;
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char folder[PATH_BYTES];
-	int status, length;
+	int ret, length;
 
 	if (!runtime || runtime[0] != '/' || strlen(runtime) > PATH_BYTES - 24)
 		snprintf(folder, sizeof(folder), "/tmp/afar-%u", geteuid());
 	else
 		snprintf(folder, sizeof(folder), "%s/afar", runtime);
-	status = make_folder(folder);
-	if (status != 0)
-		return status;
+	ret = make_folder(folder);
+	if (ret != 0)
+		return ret;
 	sweep(folder);
 	length = snprintf(out->sun_path, PATH_BYTES, "%s/%d.%u", folder, getpid(),
 			  atomic_fetch_add(&nr_chosen, 1));
@@ -262,25 +262,25 @@ static int open_folder_of(const struct sockaddr_un *place)
 
 int local_place_bind(int fd, const struct sockaddr_un *place)
 {
-	int folder = open_folder_of(place), status;
+	int folder = open_folder_of(place), ret;
 
 	if (folder < 0)
 		return errno == ENOENT || errno == ENOTDIR ? -EADDRNOTAVAIL : -errno;
 	/* Two that find the same stale one, one after the other: else the second would remove the first's. */
 	if (flock(folder, LOCK_EX) != 0 || fchmod(fd, 0600) != 0) {
-		status = -errno;
+		ret = -errno;
 		goto out_close;
 	}
-	status = bind_once(fd, place);
-	if (status == -EADDRINUSE && is_stale(place) && unlink(place->sun_path) == 0)
-		status = bind_once(fd, place);
+	ret = bind_once(fd, place);
+	if (ret == -EADDRINUSE && is_stale(place) && unlink(place->sun_path) == 0)
+		ret = bind_once(fd, place);
 	/* Under the lock: it is stale until somebody listens. */
-	if (status == 0 && listen(fd, SOMAXCONN) != 0)
-		status = -errno;
+	if (ret == 0 && listen(fd, SOMAXCONN) != 0)
+		ret = -errno;
 
 out_close:
 	close(folder);
-	return status;
+	return ret;
 }
 
 void local_place_remove(const char *address)

@@ -210,7 +210,7 @@ int local_queue_arm(struct fabric_queue *base)
 int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
 {
 	struct local_queue *queue = calloc(1, sizeof(*queue));
-	int status;
+	int ret;
 
 	if (!queue)
 		return error_code(-ENOMEM);
@@ -223,9 +223,9 @@ int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue 
 	CDS_INIT_LIST_HEAD(&queue->finished);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
-		status = -errno;
+		ret = -errno;
 		free(queue);
-		return error_code(status);
+		return error_code(ret);
 	}
 	*out = &queue->base;
 	return 0;

@@ -68,7 +68,7 @@ static void take_request(struct trial *trial)
 
 	if (ofi_listener_next(trial->listener, &request) != 0)
 		return;
-	if (trial->endpoints[1] != NULL || request.private_length < PASSPAGE_BYTES ||
+	if (trial->endpoints[1] || request.private_length < PASSPAGE_BYTES ||
 	    memcmp(request.private_data, trial->password, PASSPAGE_BYTES) != 0 ||
 	    ofi_accept(&request, trial->queues[1], trial->fabric->domain, NULL,
 		       &trial->endpoints[1]) != 0)
@@ -154,11 +154,11 @@ static bool find_address(const struct ofi_fabric *fabric, char address[static FA
 {
 	char *port;
 
-	if (fabric->info->src_addr == NULL)
+	if (!fabric->info->src_addr)
 		return false;
 	fabric_address_print(fabric->info->src_addr, address);
 	port = strrchr(address, ':');
-	if (port == NULL)
+	if (!port)
 		return false;
 	strcpy(port, ":0"); /* no port is shorter */
 	return true;
@@ -169,7 +169,7 @@ static bool open_ends(struct trial *trial)
 	char address[FABRIC_ADDRESS_MAX];
 
 	trial->words = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
-	return trial->words != NULL &&
+	return trial->words &&
 	       find_address(ofi_container(trial->fabric, struct ofi_fabric), address) &&
 	       getrandom(trial->password, PASSPAGE_BYTES, 0) == PASSPAGE_BYTES &&
 	       ofi_listen(trial->fabric, address, &trial->listener) == 0 &&
@@ -183,16 +183,16 @@ static bool open_ends(struct trial *trial)
 static void close_ends(struct trial *trial)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		if (trial->endpoints[i] != NULL)
+		if (trial->endpoints[i])
 			ofi_endpoint_close(trial->endpoints[i]);
 	}
-	if (trial->memory.domain != NULL)
+	if (trial->memory.domain)
 		ofi_memory_deregister(&trial->memory);
 	for (unsigned i = 0; i < 2; i++) {
-		if (trial->queues[i] != NULL)
+		if (trial->queues[i])
 			ofi_queue_close(trial->queues[i]);
 	}
-	if (trial->listener != NULL)
+	if (trial->listener)
 		ofi_listener_close(trial->listener);
 	free(trial->words);
 }
@@ -230,7 +230,7 @@ static int check(struct ofi_endpoint *endpoint, const struct fabric_piece *resul
 		return -EOPNOTSUPP;
 	if (result->length != sizeof(uint64_t) || remote % sizeof(uint64_t) != 0 ||
 	    context > FABRIC_CONTEXT_MAX ||
-	    (fabric->base.attributes.needs_local_registration && result->descriptor == NULL))
+	    (fabric->base.attributes.needs_local_registration && !result->descriptor))
 		return -EINVAL;
 	return 0;
 }
@@ -239,9 +239,9 @@ int ofi_fetch_add(struct fabric_endpoint *base, const struct fabric_piece *resul
 		  uint64_t key, uint64_t operand, uint64_t context)
 {
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
-	int rc = check(endpoint, result, remote, context);
+	int ret = check(endpoint, result, remote, context);
 
-	return rc != 0 ? rc : fetch_add(endpoint, result, remote, key, operand, context);
+	return ret != 0 ? ret : fetch_add(endpoint, result, remote, key, operand, context);
 }
 
 int ofi_compare_swap(struct fabric_endpoint *base, const struct fabric_piece *result,
@@ -249,8 +249,8 @@ int ofi_compare_swap(struct fabric_endpoint *base, const struct fabric_piece *re
 		     uint64_t context)
 {
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
-	int rc = check(endpoint, result, remote, context);
+	int ret = check(endpoint, result, remote, context);
 
-	return rc != 0 ? rc
-		       : compare_swap(endpoint, result, remote, key, compare, operand, context);
+	return ret != 0 ? ret
+			: compare_swap(endpoint, result, remote, key, compare, operand, context);
 }

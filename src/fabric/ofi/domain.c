@@ -19,17 +19,17 @@ int ofi_domain_open(struct fabric *base, struct fabric_domain **out)
 {
 	struct ofi_fabric *fabric = ofi_container(base, struct ofi_fabric);
 	struct ofi_domain *domain = calloc(1, sizeof(*domain));
-	int rc;
+	int ret;
 
-	if (domain == NULL)
+	if (!domain)
 		return error_code(-ENOMEM);
 	domain->base.fabric = base;
-	rc = fi_domain(fabric->fabric, fabric->info, &domain->domain, NULL);
-	if (rc != 0) {
+	ret = fi_domain(fabric->fabric, fabric->info, &domain->domain, NULL);
+	if (ret != 0) {
 		free(domain);
-		rc = ofi_errno(rc);
-		return error_fail(rc, "open a protection domain of transport %s: %s",
-				  base->attributes.transport, afar_strerror(rc));
+		ret = ofi_errno(ret);
+		return error_fail(ret, "open a protection domain of transport %s: %s",
+				  base->attributes.transport, afar_strerror(ret));
 	}
 	*out = &domain->base;
 	return 0;
@@ -76,14 +76,14 @@ static int register_with_key(struct ofi_domain *domain, void *addr, size_t lengt
 {
 	struct ofi_fabric *fabric = ofi_container(domain->base.fabric, struct ofi_fabric);
 	uint64_t key = 0;
-	int rc = -FI_ENOKEY;
+	int ret = -FI_ENOKEY;
 
-	for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
+	for (int i = 0; i < KEY_TRIES && ret == -FI_ENOKEY; i++) {
 		if (!fabric->picks_keys && make_key(fabric, &key) != 0)
 			return -EIO;
-		rc = fi_mr_reg(domain->domain, addr, length, flags, 0, key, 0, mr, NULL);
+		ret = fi_mr_reg(domain->domain, addr, length, flags, 0, key, 0, mr, NULL);
 	}
-	return rc == 0 ? 0 : ofi_errno(rc);
+	return ret == 0 ? 0 : ofi_errno(ret);
 }
 
 /* Says what to do if no more memory can be pinned. */
@@ -108,16 +108,16 @@ int ofi_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	bool is_remote = (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
 	char advice[160];
 	struct fid_mr *mr;
-	int rc;
+	int ret;
 
 	*out = (struct fabric_memory){.domain = base};
 	if (!is_remote && !base->fabric->attributes.needs_local_registration)
 		return 0;
-	rc = register_with_key(domain, addr, length, rights(access), &mr);
-	if (rc != 0)
-		return error_fail(rc, "register %zu bytes of memory with %s: %s%s", length,
-				  base->fabric->attributes.transport, afar_strerror(rc),
-				  rc == -ENOMEM || rc == -EAGAIN
+	ret = register_with_key(domain, addr, length, rights(access), &mr);
+	if (ret != 0)
+		return error_fail(ret, "register %zu bytes of memory with %s: %s%s", length,
+				  base->fabric->attributes.transport, afar_strerror(ret),
+				  ret == -ENOMEM || ret == -EAGAIN
 					  ? pinning_advice(advice, sizeof(advice))
 					  : "");
 	out->handle = mr;
@@ -131,7 +131,7 @@ bool ofi_memory_deregister(struct fabric_memory *memory)
 {
 	struct fid_mr *mr = memory->handle;
 
-	if (mr != NULL)
+	if (mr)
 		fi_close(&mr->fid);
 	memory->handle = NULL;
 	return true;

@@ -18,18 +18,18 @@ static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 {
 	struct fid_domain *domain = endpoint->cq->domain->domain;
 	size_t offered = info->tx_attr->size;
-	int rc;
+	int ret;
 
 	if (offered < queue->depth)
 		info->tx_attr->size = queue->depth;
-	rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
-	while (rc != 0 && offered < info->tx_attr->size) {
+	ret = fi_endpoint(domain, info, &endpoint->ep, endpoint);
+	while (ret != 0 && offered < info->tx_attr->size) {
 		info->tx_attr->size /= 2;
 		if (info->tx_attr->size < offered)
 			info->tx_attr->size = offered;
-		rc = fi_endpoint(domain, info, &endpoint->ep, endpoint);
+		ret = fi_endpoint(domain, info, &endpoint->ep, endpoint);
 	}
-	return rc;
+	return ret;
 }
 
 /* Makes an enabled endpoint of `info` in a place of a CQ, listed as live; or returns NULL and an error.
@@ -39,28 +39,28 @@ static struct ofi_endpoint *open_endpoint(struct ofi_queue *queue, struct fabric
 					  bool *was_taken, int *error)
 {
 	struct ofi_endpoint *endpoint = calloc(1, sizeof(*endpoint));
-	int rc = -ENOMEM;
+	int ret = -ENOMEM;
 
 	*was_taken = false;
-	if (endpoint == NULL)
+	if (!endpoint)
 		goto out_fail;
 	endpoint->base.queue = &queue->base;
 	endpoint->base.owner = owner;
 	CDS_INIT_LIST_HEAD(&endpoint->eventful);
-	rc = ofi_queue_take_place(queue, ofi_container(domain, struct ofi_domain), is_connecting,
-				  &endpoint->cq);
-	if (rc != 0)
+	ret = ofi_queue_take_place(queue, ofi_container(domain, struct ofi_domain), is_connecting,
+				   &endpoint->cq);
+	if (ret != 0)
 		goto out_free;
-	rc = create_at_depth(queue, info, endpoint);
-	if (rc != 0)
+	ret = create_at_depth(queue, info, endpoint);
+	if (ret != 0)
 		goto out_place;
 	*was_taken = true;
-	rc = fi_ep_bind(endpoint->ep, &queue->eq->fid, 0);
-	if (rc == 0)
-		rc = fi_ep_bind(endpoint->ep, &endpoint->cq->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (rc == 0)
-		rc = fi_enable(endpoint->ep);
-	if (rc != 0)
+	ret = fi_ep_bind(endpoint->ep, &queue->eq->fid, 0);
+	if (ret == 0)
+		ret = fi_ep_bind(endpoint->ep, &endpoint->cq->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (ret == 0)
+		ret = fi_enable(endpoint->ep);
+	if (ret != 0)
 		goto out_endpoint;
 	cds_list_add_tail(&endpoint->node, &queue->live);
 	return endpoint;
@@ -72,7 +72,7 @@ out_place:
 out_free:
 	free(endpoint);
 out_fail:
-	*error = ofi_errno(rc);
+	*error = ofi_errno(ret);
 	return NULL;
 }
 
@@ -82,7 +82,7 @@ static struct fi_info *connect_info(const struct ofi_fabric *fabric,
 {
 	struct fi_info *info = fi_dupinfo(fabric->info);
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	/* Its source address is one of many of this machine: the route decides. */
 	free(info->src_addr);
@@ -91,7 +91,7 @@ static struct fi_info *connect_info(const struct ofi_fabric *fabric,
 	free(info->dest_addr);
 	info->dest_addrlen = address->length;
 	info->dest_addr = malloc(address->length);
-	if (info->dest_addr == NULL) {
+	if (!info->dest_addr) {
 		fi_freeinfo(info);
 		return NULL;
 	}
@@ -109,24 +109,24 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	struct fabric_address peer;
 	struct fi_info *info;
 	bool was_taken;
-	int rc;
+	int ret;
 
 	if (private_length > FABRIC_PRIVATE_MAX)
 		return error_code(-EINVAL);
-	rc = fabric_address_resolve("connect to", address, false, &peer);
-	if (rc != 0)
-		return rc;
+	ret = fabric_address_resolve("connect to", address, false, &peer);
+	if (ret != 0)
+		return ret;
 	info = connect_info(fabric, &peer);
-	if (info == NULL)
+	if (!info)
 		return error_code(-ENOMEM);
-	endpoint = open_endpoint(queue, base->fabric->domain, info, true, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, base->fabric->domain, info, true, owner, &was_taken, &ret);
 	fi_freeinfo(info);
-	if (endpoint == NULL)
+	if (!endpoint)
 		goto out_fail;
-	rc = fi_connect(endpoint->ep, &peer.storage, private_data, private_length);
-	if (rc != 0) {
+	ret = fi_connect(endpoint->ep, &peer.storage, private_data, private_length);
+	if (ret != 0) {
 		ofi_endpoint_close(&endpoint->base);
-		rc = ofi_errno(rc);
+		ret = ofi_errno(ret);
 		goto out_fail;
 	}
 	*out = &endpoint->base;
@@ -138,7 +138,7 @@ out_fail:
 		return error_fail(-EHOSTUNREACH,
 				  "connect to %s: it is not by device %s that one gets there",
 				  address, fabric->info->domain_attr->name);
-	return error_fail(rc, "connect to %s: %s", address, afar_strerror(rc));
+	return error_fail(ret, "connect to %s: %s", address, afar_strerror(ret));
 }
 
 int ofi_accept(struct fabric_request *request, struct fabric_queue *base,
@@ -148,26 +148,26 @@ int ofi_accept(struct fabric_request *request, struct fabric_queue *base,
 	struct fi_info *info = request->handle;
 	struct ofi_endpoint *endpoint;
 	bool was_taken;
-	int rc;
+	int ret;
 
-	endpoint = open_endpoint(queue, domain, info, false, owner, &was_taken, &rc);
+	endpoint = open_endpoint(queue, domain, info, false, owner, &was_taken, &ret);
 	if (was_taken) {
 		fi_freeinfo(info);
 		request->handle = NULL;
 	}
-	if (endpoint == NULL)
+	if (!endpoint)
 		goto out_fail;
-	rc = fi_accept(endpoint->ep, NULL, 0);
-	if (rc != 0) {
+	ret = fi_accept(endpoint->ep, NULL, 0);
+	if (ret != 0) {
 		ofi_endpoint_close(&endpoint->base);
-		rc = ofi_errno(rc);
+		ret = ofi_errno(ret);
 		goto out_fail;
 	}
 	*out = &endpoint->base;
 	return 0;
 
 out_fail:
-	return error_fail(rc, "accept %s: %s", request->peer, afar_strerror(rc));
+	return error_fail(ret, "accept %s: %s", request->peer, afar_strerror(ret));
 }
 
 /* ---- Closing */
@@ -210,7 +210,7 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		.rma_iov_count = 1,
 		.context = (void *)(uintptr_t)context,
 	};
-	ssize_t rc;
+	ssize_t ret;
 
 	if (endpoint->state != OFI_CONNECTED)
 		return -ENOTCONN;
@@ -222,14 +222,14 @@ static inline int transfer(struct fabric_endpoint *base, enum direction directio
 		descriptors[i] = pieces[i].descriptor;
 		if (__builtin_add_overflow(target.len, pieces[i].length, &target.len))
 			return -EINVAL;
-		if (attributes->needs_local_registration && descriptors[i] == NULL)
+		if (attributes->needs_local_registration && !descriptors[i])
 			return -EINVAL;
 	}
 	if (target.len > attributes->transfer_bytes_max)
 		return -EMSGSIZE;
-	rc = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
-			       : fi_writemsg(endpoint->ep, &message, FI_COMPLETION);
-	return ofi_posted(endpoint, rc);
+	ret = direction == READ ? fi_readmsg(endpoint->ep, &message, FI_COMPLETION)
+				: fi_writemsg(endpoint->ep, &message, FI_COMPLETION);
+	return ofi_posted(endpoint, ret);
 }
 
 int ofi_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -250,26 +250,26 @@ int ofi_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 int ofi_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
 {
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
-	ssize_t rc;
+	ssize_t ret;
 
 	if (endpoint->state == OFI_CLOSED)
 		return -ENOTCONN;
-	rc = fi_recv(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
-		     (void *)(uintptr_t)context);
-	if (rc == 0)
+	ret = fi_recv(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
+		      (void *)(uintptr_t)context);
+	if (ret == 0)
 		return 0;
-	return rc == -FI_EAGAIN ? -EAGAIN : ofi_errno(rc);
+	return ret == -FI_EAGAIN ? -EAGAIN : ofi_errno(ret);
 }
 
 int ofi_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)
 {
 	struct ofi_endpoint *endpoint = ofi_container(base, struct ofi_endpoint);
-	ssize_t rc;
+	ssize_t ret;
 
 	/* The accepting end can be sent to, and answer, before it hears that it is connected. */
 	if (endpoint->state == OFI_CLOSED)
 		return -ENOTCONN;
-	rc = fi_send(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
-		     (void *)(uintptr_t)context);
-	return ofi_posted(endpoint, rc);
+	ret = fi_send(endpoint->ep, piece->addr, piece->length, piece->descriptor, 0,
+		      (void *)(uintptr_t)context);
+	return ofi_posted(endpoint, ret);
 }

@@ -39,7 +39,7 @@ static void load(void)
 	prepare_environment();
 	/* Never closed: its threads and exit handlers stay. */
 	library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (library == NULL)
+	if (!library)
 		return;
 	*(void **)&real.version = dlsym(library, "fi_version");
 	*(void **)&real.strerror = dlsym(library, "fi_strerror");

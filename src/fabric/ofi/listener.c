@@ -17,12 +17,12 @@ static struct fi_info *listen_info(const struct ofi_fabric *fabric,
 {
 	struct fi_info *info = fi_dupinfo(fabric->info);
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	free(info->src_addr);
 	info->src_addrlen = address->length;
 	info->src_addr = malloc(address->length);
-	if (info->src_addr == NULL) {
+	if (!info->src_addr) {
 		fi_freeinfo(info);
 		return NULL;
 	}
@@ -35,10 +35,10 @@ static int print_name(struct ofi_listener *listener)
 {
 	struct sockaddr_storage name = {0};
 	size_t length = sizeof(name);
-	int rc = fi_getname(&listener->pep->fid, &name, &length);
+	int ret = fi_getname(&listener->pep->fid, &name, &length);
 
-	if (rc != 0)
-		return rc;
+	if (ret != 0)
+		return ret;
 	fabric_address_print(&name, listener->base.address);
 	return 0;
 }
@@ -46,18 +46,18 @@ static int print_name(struct ofi_listener *listener)
 static int start(struct ofi_listener *listener, struct fi_info *info)
 {
 	struct ofi_fabric *fabric = ofi_container(listener->base.fabric, struct ofi_fabric);
-	int rc = fi_passive_ep(fabric->fabric, info, &listener->pep, NULL);
+	int ret = fi_passive_ep(fabric->fabric, info, &listener->pep, NULL);
 
-	if (rc != 0)
-		return ofi_errno(rc);
-	rc = fi_pep_bind(listener->pep, &listener->eq->fid, 0);
-	if (rc == 0)
-		rc = fi_listen(listener->pep);
-	if (rc == 0)
-		rc = print_name(listener);
-	if (rc != 0) {
+	if (ret != 0)
+		return ofi_errno(ret);
+	ret = fi_pep_bind(listener->pep, &listener->eq->fid, 0);
+	if (ret == 0)
+		ret = fi_listen(listener->pep);
+	if (ret == 0)
+		ret = print_name(listener);
+	if (ret != 0) {
 		fi_close(&listener->pep->fid);
-		return ofi_errno(rc);
+		return ofi_errno(ret);
 	}
 	return 0;
 }
@@ -68,25 +68,25 @@ int ofi_listen(struct fabric *base, const char *address, struct fabric_listener 
 	struct ofi_listener *listener;
 	struct fabric_address local;
 	struct fi_info *info;
-	int rc;
+	int ret;
 
-	rc = fabric_address_resolve("listen on", address, true, &local);
-	if (rc != 0)
-		return rc;
+	ret = fabric_address_resolve("listen on", address, true, &local);
+	if (ret != 0)
+		return ret;
 	listener = calloc(1, sizeof(*listener));
-	if (listener == NULL)
+	if (!listener)
 		return error_code(-ENOMEM);
 	listener->base.fabric = base;
 	info = listen_info(fabric, &local);
-	if (info == NULL) {
-		rc = -ENOMEM;
+	if (!info) {
+		ret = -ENOMEM;
 		goto out_free;
 	}
-	rc = ofi_eq_open(fabric, &listener->eq, &listener->fd);
-	if (rc != 0)
+	ret = ofi_eq_open(fabric, &listener->eq, &listener->fd);
+	if (ret != 0)
 		goto out_info;
-	rc = start(listener, info);
-	if (rc != 0)
+	ret = start(listener, info);
+	if (ret != 0)
 		goto out_eq;
 	fi_freeinfo(info);
 	*out = &listener->base;
@@ -98,10 +98,10 @@ out_info:
 	fi_freeinfo(info);
 out_free:
 	free(listener);
-	return error_fail(rc, "listen on %s: %s%s", address, afar_strerror(rc),
-			  rc == -EADDRINUSE	 ? "; choose another port, or port 0 for any"
-			  : rc == -EADDRNOTAVAIL ? "; choose an address of this machine"
-						 : "");
+	return error_fail(ret, "listen on %s: %s%s", address, afar_strerror(ret),
+			  ret == -EADDRINUSE	  ? "; choose another port, or port 0 for any"
+			  : ret == -EADDRNOTAVAIL ? "; choose an address of this machine"
+						  : "");
 }
 
 int ofi_listener_fd(struct fabric_listener *base)
@@ -115,16 +115,16 @@ static ssize_t read_request(struct ofi_listener *listener, struct fi_eq_cm_entry
 {
 	struct fi_eq_err_entry error = {0};
 	uint32_t kind = 0;
-	ssize_t rc;
+	ssize_t ret;
 
 	for (;;) {
-		rc = fi_eq_read(listener->eq, &kind, entry, size, 0);
-		if (rc == -FI_EAVAIL && fi_eq_readerr(listener->eq, &error, 0) >= 0)
+		ret = fi_eq_read(listener->eq, &kind, entry, size, 0);
+		if (ret == -FI_EAVAIL && fi_eq_readerr(listener->eq, &error, 0) >= 0)
 			continue;
-		if (rc < 0)
+		if (ret < 0)
 			return -FI_EAGAIN;
-		if (kind == FI_CONNREQ && (size_t)rc >= sizeof(*entry))
-			return rc;
+		if (kind == FI_CONNREQ && (size_t)ret >= sizeof(*entry))
+			return ret;
 	}
 }
 
@@ -167,7 +167,7 @@ void ofi_reject(struct fabric_listener *base, struct fabric_request *request)
 {
 	struct ofi_listener *listener = ofi_container(base, struct ofi_listener);
 
-	if (request->handle == NULL)
+	if (!request->handle)
 		return;
 	turn_away(listener, request->handle);
 	request->handle = NULL;

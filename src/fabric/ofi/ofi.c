@@ -18,7 +18,7 @@ static struct fi_info *make_hints(const char *provider, uint64_t capabilities)
 {
 	struct fi_info *hints = fi_allocinfo();
 
-	if (hints == NULL)
+	if (!hints)
 		return NULL;
 	hints->caps = capabilities;
 	/* We use no remote CQ data, so it costs nothing to let it consume receives. */
@@ -28,7 +28,7 @@ static struct fi_info *make_hints(const char *provider, uint64_t capabilities)
 	hints->domain_attr->mr_mode =
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->fabric_attr->prov_name = strdup(provider);
-	if (hints->fabric_attr->prov_name == NULL) {
+	if (!hints->fabric_attr->prov_name) {
 		fi_freeinfo(hints);
 		return NULL;
 	}
@@ -40,23 +40,23 @@ static int look_for(const char *provider, uint64_t capabilities, const char *hos
 		    struct fi_info **out)
 {
 	struct fi_info *hints = make_hints(provider, capabilities);
-	int rc;
+	int ret;
 
-	if (hints == NULL)
+	if (!hints)
 		return -ENOMEM;
-	if (host != NULL)
-		hints->addr_format = strchr(host, ':') != NULL ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
-	rc = fi_getinfo(FI_VERSION(1, 17), host, NULL, 0, hints, out);
+	if (host)
+		hints->addr_format = strchr(host, ':') ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+	ret = fi_getinfo(FI_VERSION(1, 17), host, NULL, 0, hints, out);
 	fi_freeinfo(hints);
-	return rc == -FI_ENODATA ? -ENODEV : rc;
+	return ret == -FI_ENODATA ? -ENODEV : ret;
 }
 
 /* There are devices without atomics. */
 static int find_provider(const char *provider, const char *host, struct fi_info **out)
 {
-	int rc = look_for(provider, FI_MSG | FI_RMA | FI_ATOMIC, host, out);
+	int ret = look_for(provider, FI_MSG | FI_RMA | FI_ATOMIC, host, out);
 
-	return rc == -ENODEV ? look_for(provider, FI_MSG | FI_RMA, host, out) : rc;
+	return ret == -ENODEV ? look_for(provider, FI_MSG | FI_RMA, host, out) : ret;
 }
 
 /* ---- Devices */
@@ -74,17 +74,17 @@ static bool is_any(const struct fabric_address *address)
 static int find_host(const char *what, const char *address, char host[static FABRIC_ADDRESS_MAX])
 {
 	struct fabric_address resolved;
-	int rc;
+	int ret;
 
 	host[0] = '\0';
-	if (address == NULL)
+	if (!address)
 		return 0;
-	rc = fabric_address_resolve(what, address, false, &resolved);
-	if (rc != 0 || is_any(&resolved))
-		return rc;
-	rc = getnameinfo((const void *)&resolved.storage, resolved.length, host, FABRIC_ADDRESS_MAX,
-			 NULL, 0, NI_NUMERICHOST);
-	return rc == 0 ? 0 : error_fail(-EINVAL, "%s %s: %s", what, address, gai_strerror(rc));
+	ret = fabric_address_resolve(what, address, false, &resolved);
+	if (ret != 0 || is_any(&resolved))
+		return ret;
+	ret = getnameinfo((const void *)&resolved.storage, resolved.length, host,
+			  FABRIC_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST);
+	return ret == 0 ? 0 : error_fail(-EINVAL, "%s %s: %s", what, address, gai_strerror(ret));
 }
 
 static bool is_same_device(const struct fi_info *a, const struct fi_info *b)
@@ -95,7 +95,7 @@ static bool is_same_device(const struct fi_info *a, const struct fi_info *b)
 /* libfabric lists a device's capabilities in several forms, one after another. */
 static bool is_only_device(const struct fi_info *found)
 {
-	for (const struct fi_info *info = found; info != NULL; info = info->next) {
+	for (const struct fi_info *info = found; info; info = info->next) {
 		if (!is_same_device(info, found))
 			return false;
 	}
@@ -171,30 +171,30 @@ static int open_transport(const struct fabric_ops *ops, const char *address, str
 {
 	struct ofi_fabric *fabric;
 	char host[FABRIC_ADDRESS_MAX];
-	int rc;
+	int ret;
 
 	if (!ofi_library_load())
 		return error_fail(-ENODEV,
 				  "open transport %s: there is no libfabric.so.1; install "
 				  "libfabric 1.17 or later",
 				  ops->transport);
-	rc = find_host("open a transport at", address, host);
-	if (rc != 0)
-		return rc;
+	ret = find_host("open a transport at", address, host);
+	if (ret != 0)
+		return ret;
 	fabric = calloc(1, sizeof(*fabric));
-	if (fabric == NULL)
+	if (!fabric)
 		return error_code(-ENOMEM);
-	rc = find_provider(ops->transport, host[0] != '\0' ? host : NULL, &fabric->info);
-	if (rc != 0)
+	ret = find_provider(ops->transport, host[0] != '\0' ? host : NULL, &fabric->info);
+	if (ret != 0)
 		goto out_free;
-	rc = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
-	if (rc != 0)
+	ret = fi_fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+	if (ret != 0)
 		goto out_info;
 	describe(fabric, ops);
 	fabric->is_only_device = has_one_device(ops->transport);
 	pthread_mutex_init(&fabric->atomics_lock, NULL);
-	rc = ofi_domain_open(&fabric->base, &fabric->base.domain);
-	if (rc != 0)
+	ret = ofi_domain_open(&fabric->base, &fabric->base.domain);
+	if (ret != 0)
 		goto out_fabric;
 	*out = &fabric->base;
 	return 0;
@@ -206,10 +206,10 @@ out_info:
 	fi_freeinfo(fabric->info);
 out_free:
 	free(fabric);
-	rc = ofi_errno(rc);
-	return error_fail(rc, "open transport %s%s%s: %s; is its device there, or use another",
-			  ops->transport, address != NULL ? " at " : "",
-			  address != NULL ? address : "", afar_strerror(rc));
+	ret = ofi_errno(ret);
+	return error_fail(ret, "open transport %s%s%s: %s; is its device there, or use another",
+			  ops->transport, address ? " at " : "", address ? address : "",
+			  afar_strerror(ret));
 }
 
 static int open_verbs(const char *transport, const char *address, struct fabric **out)
@@ -221,14 +221,14 @@ static int open_verbs(const char *transport, const char *address, struct fabric 
 int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 {
 	struct fi_eq_attr attributes = {.wait_obj = FI_WAIT_FD};
-	int rc = fi_eq_open(fabric->fabric, &attributes, eq, NULL);
+	int ret = fi_eq_open(fabric->fabric, &attributes, eq, NULL);
 
-	if (rc != 0)
-		return ofi_errno(rc);
-	rc = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
-	if (rc != 0) {
+	if (ret != 0)
+		return ofi_errno(ret);
+	ret = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
+	if (ret != 0) {
 		fi_close(&(*eq)->fid);
-		return ofi_errno(rc);
+		return ofi_errno(ret);
 	}
 	return 0;
 }

@@ -57,7 +57,7 @@ static void warm_the_ready(struct ofi_queue *queue)
 	int nr = epoll_wait(queue->epoll_fd, events, READY_EVENTS, 0);
 
 	for (int i = 0; i < nr; i++) {
-		if (events[i].data.ptr != NULL)
+		if (events[i].data.ptr)
 			ofi_queue_warm(queue, events[i].data.ptr);
 	}
 }
@@ -201,8 +201,7 @@ int ofi_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 
 	if (is_unlikely(max == 0))
 		return 0;
-	nr = queue->only != NULL ? read_cq(queue, queue->only, out, max)
-				 : poll_several(queue, out, max);
+	nr = queue->only ? read_cq(queue, queue->only, out, max) : poll_several(queue, out, max);
 	if (nr == 0 && is_unlikely(--queue->polls_until_events == 0))
 		look_for_the_dead(queue);
 	return nr;
@@ -230,26 +229,26 @@ void ofi_queue_drain_events(struct ofi_queue *queue)
 	} event;
 	struct ofi_endpoint *endpoint;
 	uint32_t kind;
-	ssize_t rc;
+	ssize_t ret;
 
 	for (;;) {
-		rc = fi_eq_read(queue->eq, &kind, &event, sizeof(event), 0);
-		if (rc == -FI_EAVAIL) {
+		ret = fi_eq_read(queue->eq, &kind, &event, sizeof(event), 0);
+		if (ret == -FI_EAVAIL) {
 			struct fi_eq_err_entry error = {0};
 
 			if (fi_eq_readerr(queue->eq, &error, 0) < 0)
 				return;
 			endpoint = find_endpoint(queue, error.fid);
-			if (endpoint != NULL)
+			if (endpoint)
 				note_closed(queue, endpoint);
 			continue;
 		}
-		if (rc < 0)
+		if (ret < 0)
 			return;
 		endpoint = find_endpoint(queue, event.entry.fid);
-		if (endpoint != NULL && kind == FI_CONNECTED)
+		if (endpoint && kind == FI_CONNECTED)
 			note_connected(queue, endpoint);
-		else if (endpoint != NULL && kind == FI_SHUTDOWN)
+		else if (endpoint && kind == FI_SHUTDOWN)
 			note_closed(queue, endpoint);
 	}
 }
@@ -302,7 +301,7 @@ int ofi_queue_arm(struct fabric_queue *base)
 	cds_list_for_each_entry_safe (cq, next, &queue->warm, warm) {
 		if (!arm_cq(queue, cq))
 			return -EAGAIN;
-		if (queue->only == NULL)
+		if (!queue->only)
 			cool(cq);
 	}
 	return 0;
@@ -326,21 +325,21 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};
-	int rc = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
+	int ret = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
 
 	/* Devices have a limit. Where there is less room than transfers, those that find none wait. */
-	while (rc != 0 && attributes.size > CQ_SIZE_MIN) {
+	while (ret != 0 && attributes.size > CQ_SIZE_MIN) {
 		attributes.size /= 2;
-		rc = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
+		ret = fi_cq_open(cq->domain->domain, &attributes, &cq->cq, NULL);
 	}
-	if (rc != 0)
-		return ofi_errno(rc);
-	rc = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
-	if (rc == 0)
-		rc = watch(queue, cq->fd, cq);
-	if (rc != 0) {
+	if (ret != 0)
+		return ofi_errno(ret);
+	ret = fi_control(&cq->cq->fid, FI_GETWAIT, &cq->fd);
+	if (ret == 0)
+		ret = watch(queue, cq->fd, cq);
+	if (ret != 0) {
 		fi_close(&cq->cq->fid);
-		return ofi_errno(rc);
+		return ofi_errno(ret);
 	}
 	return 0;
 }
@@ -352,7 +351,7 @@ static void note_only(struct ofi_queue *queue)
 
 	queue->only =
 		!cds_list_empty(&queue->cqs) && first->node.next == &queue->cqs ? first : NULL;
-	if (queue->only != NULL)
+	if (queue->only)
 		ofi_queue_warm(queue, queue->only);
 }
 
@@ -360,16 +359,16 @@ static int add_cq(struct ofi_queue *queue, struct ofi_domain *domain, bool is_pr
 		  struct ofi_cq **out)
 {
 	struct ofi_cq *cq = calloc(1, sizeof(*cq));
-	int rc;
+	int ret;
 
-	if (cq == NULL)
+	if (!cq)
 		return -ENOMEM;
 	cq->domain = domain;
 	cq->is_private = is_private;
-	rc = open_cq(queue, cq);
-	if (rc != 0) {
+	ret = open_cq(queue, cq);
+	if (ret != 0) {
 		free(cq);
-		return rc;
+		return ret;
 	}
 	cds_list_add_tail(&cq->node, &queue->cqs);
 	note_only(queue);
@@ -393,16 +392,16 @@ int ofi_queue_take_place(struct ofi_queue *queue, struct ofi_domain *domain, boo
 			 struct ofi_cq **out)
 {
 	struct ofi_cq *cq;
-	int rc;
+	int ret;
 
 	cds_list_for_each_entry (cq, &queue->cqs, node) {
 		if (!is_private && !cq->is_private && cq->domain == domain &&
 		    cq->nr_endpoints < OFI_SHARERS_MAX)
 			goto out_found;
 	}
-	rc = add_cq(queue, domain, is_private, &cq);
-	if (rc != 0)
-		return rc;
+	ret = add_cq(queue, domain, is_private, &cq);
+	if (ret != 0)
+		return ret;
 out_found:
 	cq->nr_endpoints++;
 	ofi_queue_warm(queue, cq);
@@ -428,9 +427,9 @@ int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 {
 	struct ofi_queue *queue = calloc(1, sizeof(*queue));
 	int eq_fd;
-	int rc;
+	int ret;
 
-	if (queue == NULL)
+	if (!queue)
 		return error_code(-ENOMEM);
 	queue->base.fabric = fabric;
 	queue->depth = depth > 0 ? depth : 1;
@@ -442,14 +441,14 @@ int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	CDS_INIT_LIST_HEAD(&queue->eventful);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
-		rc = -errno;
+		ret = -errno;
 		goto out_free;
 	}
-	rc = ofi_eq_open(ofi_container(fabric, struct ofi_fabric), &queue->eq, &eq_fd);
-	if (rc != 0)
+	ret = ofi_eq_open(ofi_container(fabric, struct ofi_fabric), &queue->eq, &eq_fd);
+	if (ret != 0)
 		goto out_epoll;
-	rc = watch(queue, eq_fd, NULL);
-	if (rc != 0)
+	ret = watch(queue, eq_fd, NULL);
+	if (ret != 0)
 		goto out_eq;
 	*out = &queue->base;
 	return 0;
@@ -460,7 +459,7 @@ out_epoll:
 	close(queue->epoll_fd);
 out_free:
 	free(queue);
-	return error_code(rc);
+	return error_code(ret);
 }
 
 void ofi_queue_close(struct fabric_queue *base)

@@ -22,12 +22,12 @@
 
 static bool is_auto(const char *congestion)
 {
-	return congestion == NULL || strcmp(congestion, "auto") == 0;
+	return !congestion || strcmp(congestion, "auto") == 0;
 }
 
 static bool is_system(const char *congestion)
 {
-	return congestion != NULL && strcmp(congestion, "system") == 0;
+	return congestion && strcmp(congestion, "system") == 0;
 }
 
 static int set(int fd, const char *name)
@@ -107,9 +107,9 @@ static void read_list(const char *path, char out[static LIST_MAX])
 	FILE *file = fopen(path, "re");
 
 	out[0] = '\0';
-	if (file == NULL)
+	if (!file)
 		return;
-	if (fgets(out, LIST_MAX, file) == NULL)
+	if (!fgets(out, LIST_MAX, file))
 		out[0] = '\0';
 	out[strcspn(out, "\n")] = '\0';
 	fclose(file);
@@ -152,15 +152,15 @@ static bool is_name(const char *text)
 
 int tcp_congestion_check(const char *name, char *problem, size_t size)
 {
-	int status, fd;
+	int ret, fd;
 
 	if (is_auto(name) || is_system(name))
 		return 0;
 	if (!is_name(name))
 		return refuse(name, -EINVAL, problem, size);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	status = fd < 0 ? -errno : set(fd, name);
+	ret = fd < 0 ? -errno : set(fd, name);
 	if (fd >= 0)
 		close(fd);
-	return status == 0 ? 0 : refuse(name, status, problem, size);
+	return ret == 0 ? 0 : refuse(name, ret, problem, size);
 }

@@ -70,7 +70,7 @@ static struct tcp_endpoint *endpoint_new(struct tcp_queue *queue, struct fabric_
 	struct tcp_endpoint *endpoint = malloc(sizeof(*endpoint) + nr_out * sizeof(*endpoint->out) +
 					       nr_expected * sizeof(*endpoint->expected));
 
-	if (endpoint == NULL)
+	if (!endpoint)
 		return NULL;
 	memset(endpoint, 0, offsetof(struct tcp_endpoint, stage));
 	endpoint->base.queue = &queue->base;
@@ -108,25 +108,25 @@ static int start_connecting(struct tcp_endpoint *endpoint, const struct fabric_a
 {
 	struct tcp_queue *queue = tcp_container(endpoint->base.queue, struct tcp_queue);
 	bool is_refused;
-	int status;
+	int ret;
 
 	endpoint->fd =
 		socket(peer->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (endpoint->fd < 0)
 		return -errno;
 	set_socket_options(endpoint->fd);
-	status = tcp_congestion_connect(endpoint->fd, queue->base.fabric->congestion, peer);
-	if (status != 0) {
+	ret = tcp_congestion_connect(endpoint->fd, queue->base.fabric->congestion, peer);
+	if (ret != 0) {
 		close(endpoint->fd);
-		return status;
+		return ret;
 	}
 	is_refused =
 		connect(endpoint->fd, (const struct sockaddr *)&peer->storage, peer->length) != 0 &&
 		errno != EINPROGRESS;
-	status = tcp_queue_add(queue, endpoint);
-	if (status != 0) {
+	ret = tcp_queue_add(queue, endpoint);
+	if (ret != 0) {
 		abort_socket(endpoint->fd);
-		return status;
+		return ret;
 	}
 	if (is_refused)
 		tcp_endpoint_break(endpoint);
@@ -139,21 +139,21 @@ int tcp_connect(struct fabric_queue *base, const char *address, const void *priv
 	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
 	struct tcp_endpoint *endpoint;
 	struct fabric_address peer;
-	int status;
+	int ret;
 
 	if (private_length > FABRIC_PRIVATE_MAX)
 		return error_code(-EINVAL);
-	status = fabric_address_resolve("connect to", address, false, &peer);
-	if (status != 0)
-		return status;
+	ret = fabric_address_resolve("connect to", address, false, &peer);
+	if (ret != 0)
+		return ret;
 	endpoint = endpoint_new(queue, base->fabric->domain, owner);
-	if (endpoint == NULL)
+	if (!endpoint)
 		return error_code(-ENOMEM);
 	write_hello(endpoint, private_data, private_length);
-	status = start_connecting(endpoint, &peer);
-	if (status != 0) {
+	ret = start_connecting(endpoint, &peer);
+	if (ret != 0) {
 		free(endpoint);
-		return error_fail(status, "connect to %s: %s", address, afar_strerror(status));
+		return error_fail(ret, "connect to %s: %s", address, afar_strerror(ret));
 	}
 	*out = &endpoint->base;
 	return 0;
@@ -166,19 +166,19 @@ int tcp_accept(struct fabric_request *request, struct fabric_queue *base,
 					    .version = htole16(TCP_WIRE_VERSION)};
 	struct tcp_queue *queue = tcp_container(base, struct tcp_queue);
 	struct tcp_endpoint *endpoint = endpoint_new(queue, domain, owner);
-	int status;
+	int ret;
 
-	if (endpoint == NULL)
+	if (!endpoint)
 		return error_code(-ENOMEM);
 	endpoint->fd = tcp_request_take(request);
 	set_socket_options(endpoint->fd);
 	tcp_congestion_accept(endpoint->fd, base->fabric->congestion);
 	endpoint->state = TCP_IS_CONNECTED;
-	status = tcp_queue_add(queue, endpoint);
-	if (status != 0) {
+	ret = tcp_queue_add(queue, endpoint);
+	if (ret != 0) {
 		abort_socket(endpoint->fd);
 		free(endpoint);
-		return error_fail(status, "accept %s: %s", request->peer, afar_strerror(status));
+		return error_fail(ret, "accept %s: %s", request->peer, afar_strerror(ret));
 	}
 	tcp_queue_tell(queue, endpoint);
 	/* It is the first that is sent: there is room, or the peer has gone. */
@@ -375,19 +375,19 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 	struct tcp_expected *expected;
 	struct tcp_outgoing *out;
 	uint64_t length;
-	int status;
+	int ret;
 
 	if (endpoint->state != TCP_IS_CONNECTED)
 		return why_not(endpoint);
 	if (nr_pieces == 0 || nr_pieces > FABRIC_IOV_MAX || context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
-	status = sum_lengths(pieces, nr_pieces, &length);
-	if (status != 0)
-		return status;
+	ret = sum_lengths(pieces, nr_pieces, &length);
+	if (ret != 0)
+		return ret;
 	if (endpoint->nr_requests == endpoint->depth)
 		return -EAGAIN;
 	out = tcp_stream_place(endpoint, type, length);
-	if (out == NULL)
+	if (!out)
 		return -EAGAIN;
 	out->frame.key = htole64(key);
 	out->frame.offset = htole64(remote);
@@ -454,7 +454,7 @@ int tcp_send(struct fabric_endpoint *base, const struct fabric_piece *piece, uin
 	if (endpoint->nr_requests == endpoint->depth)
 		return -EAGAIN;
 	out = tcp_stream_place(endpoint, TCP_MESSAGE, piece->length);
-	if (out == NULL)
+	if (!out)
 		return -EAGAIN;
 	out->context = context;
 	out->nr_iov = fill_iov(out->iov, piece, 1);

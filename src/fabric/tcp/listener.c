@@ -75,7 +75,7 @@ static void let_in(struct tcp_listener *listener, int fd, const struct sockaddr_
 	struct tcp_stranger *stranger = calloc(1, sizeof(*stranger));
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = stranger};
 
-	if (stranger == NULL)
+	if (!stranger)
 		goto out_close;
 	stranger->fd = fd;
 	stranger->since = clock_ns();
@@ -222,18 +222,18 @@ static int take_one(struct tcp_listener *listener, struct fabric_request *out)
 int tcp_listener_next(struct fabric_listener *base, struct fabric_request *out)
 {
 	struct tcp_listener *listener = tcp_container(base, struct tcp_listener);
-	int status = -EAGAIN;
+	int ret = -EAGAIN;
 
 	pthread_mutex_lock(&listener->lock);
-	for (unsigned i = 0; i < STEPS_MAX && status == -EAGAIN; i++)
-		status = take_one(listener, out);
+	for (unsigned i = 0; i < STEPS_MAX && ret == -EAGAIN; i++)
+		ret = take_one(listener, out);
 	pthread_mutex_unlock(&listener->lock);
-	if (status == 0 || status == -EAGAIN)
-		return status;
-	if (status == -ENOENT)
+	if (ret == 0 || ret == -EAGAIN)
+		return ret;
+	if (ret == -ENOENT)
 		return -EAGAIN;
-	return error_fail(status, "accept on %s: %s; clients have to wait", base->address,
-			  afar_strerror(status));
+	return error_fail(ret, "accept on %s: %s; clients have to wait", base->address,
+			  afar_strerror(ret));
 }
 
 int tcp_request_take(struct fabric_request *request)
@@ -250,7 +250,7 @@ int tcp_request_take(struct fabric_request *request)
 void tcp_reject(struct fabric_listener *base, struct fabric_request *request)
 {
 	(void)base;
-	if (request->handle != NULL)
+	if (request->handle)
 		close(tcp_request_take(request));
 }
 
@@ -320,7 +320,7 @@ static int open_socket(struct tcp_listener *listener, const struct fabric_addres
 	struct sockaddr_storage name = {0};
 	socklen_t length = sizeof(name);
 	const int one = 1;
-	int status;
+	int ret;
 
 	listener->fd =
 		socket(local->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -328,10 +328,10 @@ static int open_socket(struct tcp_listener *listener, const struct fabric_addres
 		return -errno;
 	/* A port whose last connections are only being forgotten is free; one that is listened on is not. */
 	setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	status = tcp_congestion_listen(listener->fd, listener->base.fabric->congestion,
-				       &local->storage);
-	if (status != 0)
-		return status;
+	ret = tcp_congestion_listen(listener->fd, listener->base.fabric->congestion,
+				    &local->storage);
+	if (ret != 0)
+		return ret;
 	if (bind(listener->fd, (const struct sockaddr *)&local->storage, local->length) != 0 ||
 	    listen(listener->fd, BACKLOG) != 0 ||
 	    getsockname(listener->fd, (struct sockaddr *)&name, &length) != 0)
@@ -344,10 +344,10 @@ static int open_descriptors(struct tcp_listener *listener, const struct fabric_a
 {
 	struct epoll_event socket_event = {.events = EPOLLIN, .data.ptr = &listener->fd};
 	struct epoll_event alarm_event = {.events = EPOLLIN, .data.ptr = &listener->alarm_fd};
-	int status = open_socket(listener, local);
+	int ret = open_socket(listener, local);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (listener->epoll_fd < 0)
 		return -errno;
@@ -373,24 +373,24 @@ int tcp_listen(struct fabric *fabric, const char *address, struct fabric_listene
 {
 	struct tcp_listener *listener;
 	struct fabric_address local;
-	int status = fabric_address_resolve("listen on", address, true, &local);
+	int ret = fabric_address_resolve("listen on", address, true, &local);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	listener = calloc(1, sizeof(*listener));
-	if (listener == NULL)
+	if (!listener)
 		return error_code(-ENOMEM);
 	listener->base.fabric = fabric;
 	listener->fd = listener->epoll_fd = listener->alarm_fd = -1;
 	CDS_INIT_LIST_HEAD(&listener->strangers);
-	status = open_descriptors(listener, &local);
-	if (status != 0) {
+	ret = open_descriptors(listener, &local);
+	if (ret != 0) {
 		close_descriptors(listener);
 		free(listener);
-		return error_fail(status, "listen on %s: %s%s", address, afar_strerror(status),
-				  status == -EADDRINUSE ? "; choose another port, or port 0 for any"
-				  : status == -EADDRNOTAVAIL ? "; choose an address of this machine"
-							     : "");
+		return error_fail(ret, "listen on %s: %s%s", address, afar_strerror(ret),
+				  ret == -EADDRINUSE ? "; choose another port, or port 0 for any"
+				  : ret == -EADDRNOTAVAIL ? "; choose an address of this machine"
+							  : "");
 	}
 	pthread_mutex_init(&listener->lock, NULL);
 	*out = &listener->base;

@@ -15,7 +15,7 @@ int tcp_domain_open(struct fabric *fabric, struct fabric_domain **out)
 {
 	struct tcp_domain *domain = calloc(1, sizeof(*domain));
 
-	if (domain == NULL)
+	if (!domain)
 		return error_code(-ENOMEM);
 	domain->base.fabric = fabric;
 	pthread_rwlock_init(&domain->lock, NULL);
@@ -38,23 +38,23 @@ int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 {
 	struct tcp_domain *domain = tcp_container(base, struct tcp_domain);
 	struct tcp_registration *registration;
-	int status;
+	int ret;
 
 	*out = (struct fabric_memory){.domain = base};
 	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
 		return 0;
 	registration = calloc(1, sizeof(*registration));
-	if (registration == NULL)
+	if (!registration)
 		return error_code(-ENOMEM);
 	registration->addr = addr;
 	registration->length = length;
 	registration->access = access;
 	pthread_rwlock_wrlock(&domain->lock);
-	status = key_book_add(&domain->registrations, &registration->keyed);
+	ret = key_book_add(&domain->registrations, &registration->keyed);
 	pthread_rwlock_unlock(&domain->lock);
-	if (status != 0) {
+	if (ret != 0) {
 		free(registration);
-		return error_code(status);
+		return error_code(ret);
 	}
 	out->handle = registration;
 	out->key = registration->keyed.key;
@@ -67,7 +67,7 @@ bool tcp_memory_deregister(struct fabric_memory *memory)
 	struct tcp_domain *domain = tcp_container(memory->domain, struct tcp_domain);
 	struct tcp_registration *registration = memory->handle;
 
-	if (registration == NULL)
+	if (!registration)
 		return true;
 	pthread_rwlock_wrlock(&domain->lock);
 	key_book_remove(&domain->registrations, &registration->keyed);
@@ -99,7 +99,7 @@ static struct tcp_registration *look_up(struct tcp_domain *domain, struct tcp_kn
 	*copy = (struct tcp_registration){0};
 	pthread_rwlock_rdlock(&domain->lock);
 	found = key_book_find(&domain->registrations, key);
-	if (found != NULL)
+	if (found)
 		*copy = *caa_container_of(found, const struct tcp_registration, keyed);
 	pthread_rwlock_unlock(&domain->lock);
 	return copy;

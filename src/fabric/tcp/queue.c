@@ -345,9 +345,9 @@ int tcp_queue_arm(struct fabric_queue *base)
 int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
 {
 	struct tcp_queue *queue = calloc(1, sizeof(*queue));
-	int status;
+	int ret;
 
-	if (queue == NULL)
+	if (!queue)
 		return error_code(-ENOMEM);
 	queue->base.fabric = fabric;
 	queue->depth = depth == 0 ? 1 : depth > TCP_DEPTH_MAX ? TCP_DEPTH_MAX : depth;
@@ -361,9 +361,9 @@ int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	CDS_INIT_LIST_HEAD(&queue->held);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
-		status = -errno;
+		ret = -errno;
 		free(queue);
-		return error_code(status);
+		return error_code(ret);
 	}
 	*out = &queue->base;
 	return 0;

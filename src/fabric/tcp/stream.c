@@ -220,7 +220,7 @@ static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_fr
 		return STEP_BLOCKED;
 	data = tcp_memory_find(endpoint->domain, &endpoint->known, frame->key, frame->offset,
 			       frame->length, is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
-	if (data == NULL)
+	if (!data)
 		return STEP_BROKEN;
 	if (is_read) {
 		push_reply(endpoint, TCP_READ_REPLY, data, frame->length);

@@ -10,11 +10,11 @@
 static int tcp_open(const char *transport, const char *address, struct fabric **out)
 {
 	struct fabric *fabric = calloc(1, sizeof(*fabric));
-	int status;
+	int ret;
 
 	(void)transport;
 	(void)address;
-	if (fabric == NULL)
+	if (!fabric)
 		return error_code(-ENOMEM);
 	fabric->ops = &tcp_ops;
 	fabric->attributes = (struct fabric_attributes){
@@ -26,10 +26,10 @@ static int tcp_open(const char *transport, const char *address, struct fabric **
 		.transfer_bytes_max = TCP_TRANSFER_MAX,
 		.iov_max = FABRIC_IOV_MAX,
 	};
-	status = tcp_domain_open(fabric, &fabric->domain);
-	if (status != 0) {
+	ret = tcp_domain_open(fabric, &fabric->domain);
+	if (ret != 0) {
 		free(fabric);
-		return status;
+		return ret;
 	}
 	*out = fabric;
 	return 0;
