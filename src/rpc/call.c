@@ -164,16 +164,16 @@ static int enter_call(struct rpc_connection *connection, struct pending_call *ca
 		      Afar__Frame *frame, uint64_t deadline)
 {
 	struct frame_buffer *buffer;
-	int status;
+	int ret;
 
 	if (frame->request_id == 0)
 		frame->request_id = pick_request_id(connection);
 	else if (find_call(connection, frame->request_id))
 		return error_fail(-EEXIST, "call to %s: request %llu waits for its reply already",
 				  connection->peer, (unsigned long long)frame->request_id);
-	status = frame_encode(frame, &buffer);
-	if (status)
-		return status;
+	ret = frame_encode(frame, &buffer);
+	if (ret)
+		return ret;
 	call->request_id = frame->request_id;
 	if (add_call(connection, call)) {
 		free(buffer);
@@ -192,7 +192,7 @@ static int start_call(struct rpc_connection *connection, const struct rpc_envelo
 {
 	Afar__Frame frame = AFAR__FRAME__INIT;
 	struct pending_call *call;
-	int status;
+	int ret;
 
 	if (envelope->deadline <= clock_ns())
 		return error_fail(-ETIMEDOUT, "call to %s: its time was up before it was sent",
@@ -215,11 +215,11 @@ static int start_call(struct rpc_connection *connection, const struct rpc_envelo
 	call->argument = argument;
 	call->keeps_reply = keeps_reply;
 	pthread_mutex_lock(&connection->lock);
-	status = enter_call(connection, call, &frame, envelope->deadline);
+	ret = enter_call(connection, call, &frame, envelope->deadline);
 	pthread_mutex_unlock(&connection->lock);
-	if (status)
+	if (ret)
 		free(call);
-	return status;
+	return ret;
 }
 
 int rpc_send(struct rpc_connection *connection, const struct rpc_envelope *envelope,
@@ -269,25 +269,25 @@ int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envel
 	     Afar__Request *request, Afar__Frame **reply)
 {
 	struct waiter waiter = {0};
-	int status;
+	int ret;
 
 	if (loop_is_current(connection->loop))
 		return error_fail(-EDEADLK, "call to %s: the thread that calls is to get the reply",
 				  connection->peer);
 	sem_init(&waiter.is_done, 0, 0);
-	status = start_call(connection, envelope, request, wake_waiter, &waiter, true);
-	if (!status) {
+	ret = start_call(connection, envelope, request, wake_waiter, &waiter, true);
+	if (!ret) {
 		while (sem_wait(&waiter.is_done))
 			;
-		status = waiter.status ? fail_unanswered(connection, waiter.status)
-				       : reply_status(connection, waiter.reply->reply);
+		ret = waiter.status ? fail_unanswered(connection, waiter.status)
+				    : reply_status(connection, waiter.reply->reply);
 	}
 	sem_destroy(&waiter.is_done);
-	if (!status && reply)
+	if (!ret && reply)
 		*reply = waiter.reply;
 	else if (waiter.reply)
 		afar__frame__free_unpacked(waiter.reply, NULL);
-	return status;
+	return ret;
 }
 
 /* ---- Being called */
@@ -295,11 +295,11 @@ int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envel
 static void push_reply(struct rpc_connection *connection, const Afar__Frame *frame)
 {
 	struct frame_buffer *buffer = NULL;
-	int status = frame_encode(frame, &buffer);
+	int ret = frame_encode(frame, &buffer);
 
 	pthread_mutex_lock(&connection->lock);
-	if (status)
-		connection_fail(connection, status);
+	if (ret)
+		connection_fail(connection, ret);
 	else
 		stream_push(connection, buffer);
 	pthread_mutex_unlock(&connection->lock);

@@ -229,12 +229,12 @@ static void become_open(struct rpc_connection *connection)
 
 static void shake_hands(struct rpc_connection *connection)
 {
-	int status = tls_handshake(connection->tls);
+	int ret = tls_handshake(connection->tls);
 
-	if (status == -EAGAIN)
+	if (ret == -EAGAIN)
 		return;
-	if (status) {
-		connection_finish(connection, status);
+	if (ret) {
+		connection_finish(connection, ret);
 		return;
 	}
 	become_open(connection);
@@ -254,23 +254,23 @@ static void start_handshake(struct rpc_connection *connection, struct tls *tls)
 static int try_address(struct rpc_connection *connection, const struct addrinfo *address)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int status;
+	int ret;
 
 	if (fd < 0)
 		return -errno;
 	set_socket_options(fd);
 	if (connect(fd, address->ai_addr, address->ai_addrlen) && errno != EINPROGRESS) {
-		status = -errno;
+		ret = -errno;
 		close(fd);
-		return status;
+		return ret;
 	}
 	connection->source.fd = fd;
-	status = loop_source_add(connection->loop, &connection->source,
-				 EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
-	if (status) {
+	ret = loop_source_add(connection->loop, &connection->source,
+			      EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+	if (ret) {
 		close(fd);
 		connection->source.fd = -1;
-		return status;
+		return ret;
 	}
 	loop_timer_set(connection->loop, &connection->timer, clock_deadline_ms(RPC_HANDSHAKE_MS));
 	return 0;
@@ -293,7 +293,7 @@ static void try_next_address(struct rpc_connection *connection, int status)
 static void await_connected(struct rpc_connection *connection, uint32_t events)
 {
 	struct tls *tls;
-	int error = 0, status;
+	int error = 0, ret;
 	socklen_t length = sizeof(error);
 
 	getsockopt(connection->source.fd, SOL_SOCKET, SO_ERROR, &error, &length);
@@ -304,9 +304,9 @@ static void await_connected(struct rpc_connection *connection, uint32_t events)
 	}
 	if (!(events & EPOLLOUT))
 		return;
-	status = tls_connect(&connection->key, connection->source.fd, &tls);
-	if (status) {
-		connection_finish(connection, status);
+	ret = tls_connect(&connection->key, connection->source.fd, &tls);
+	if (ret) {
+		connection_finish(connection, ret);
 		return;
 	}
 	start_handshake(connection, tls);
@@ -471,13 +471,13 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **out)
 		.ai_flags = AI_NUMERICSERV,
 	};
 	char service[8];
-	int status;
+	int ret;
 
 	snprintf(service, sizeof(service), "%u", port);
-	status = getaddrinfo(host, service, &hints, out);
-	if (status)
+	ret = getaddrinfo(host, service, &hints, out);
+	if (ret)
 		return error_fail(-EHOSTUNREACH, "connect to %s: %s; check the host's name", host,
-				  gai_strerror(status));
+				  gai_strerror(ret));
 	return 0;
 }
 
@@ -487,11 +487,11 @@ int rpc_connect(struct rpc_loop *loop, const char *host, uint16_t port, const st
 	char peer[CONNECTION_PEER_MAX], service[8];
 	struct rpc_connection *connection;
 	struct addrinfo *addresses;
-	int status;
+	int ret;
 
-	status = resolve(host, port, &addresses);
-	if (status)
-		return status;
+	ret = resolve(host, port, &addresses);
+	if (ret)
+		return ret;
 	snprintf(service, sizeof(service), "%u", port);
 	connection_print_peer(peer, host, service);
 	connection = make_connection(loop, peer, handlers, context);

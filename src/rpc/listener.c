@@ -233,15 +233,15 @@ static int bind_socket(const struct addrinfo *address, int *out)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	const int yes = 1;
-	int status;
+	int ret;
 
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN)) {
-		status = -errno;
+		ret = -errno;
 		close(fd);
-		return status;
+		return ret;
 	}
 	*out = fd;
 	return 0;
@@ -255,23 +255,23 @@ static int open_socket(const char *address, int *fd)
 	};
 	char host[URI_HOST_MAX], port[8];
 	struct addrinfo *found;
-	int status;
+	int ret;
 
 	if (split_address(address, host, port))
 		return error_fail(-EINVAL, "listen on \"%s\": that is not HOST:PORT", address);
-	status = getaddrinfo(host, port, &hints, &found);
-	if (status)
+	ret = getaddrinfo(host, port, &hints, &found);
+	if (ret)
 		return error_fail(-EINVAL, "listen on %s: %s; check the host", address,
-				  gai_strerror(status));
-	status = bind_socket(found, fd);
+				  gai_strerror(ret));
+	ret = bind_socket(found, fd);
 	freeaddrinfo(found);
-	if (status == -EADDRINUSE)
-		return error_fail(status,
+	if (ret == -EADDRINUSE)
+		return error_fail(ret,
 				  "listen on %s: another program has the port; end it or choose "
 				  "another port",
 				  address);
-	if (status)
-		return error_fail(status, "listen on %s: %s", address, afar_strerror(status));
+	if (ret)
+		return error_fail(ret, "listen on %s: %s", address, afar_strerror(ret));
 	return 0;
 }
 
@@ -319,14 +319,14 @@ static void print_own_address(struct rpc_listener *listener)
 
 static int start_accepting(struct rpc_listener *listener)
 {
-	int status = loop_resident_add(listener->loop, &listener->resident);
+	int ret = loop_resident_add(listener->loop, &listener->resident);
 
-	if (status)
-		return error_code(status);
-	status = loop_source_add(listener->loop, &listener->source, EPOLLIN);
-	if (status) {
+	if (ret)
+		return error_code(ret);
+	ret = loop_source_add(listener->loop, &listener->source, EPOLLIN);
+	if (ret) {
 		loop_resident_remove(listener->loop, &listener->resident);
-		return error_code(status);
+		return error_code(ret);
 	}
 	return 0;
 }
@@ -335,7 +335,7 @@ int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyr
 	       const struct rpc_handlers *handlers, void *context, struct rpc_listener **out)
 {
 	struct rpc_listener *listener = calloc(1, sizeof(*listener));
-	int status;
+	int ret;
 
 	if (!listener)
 		return error_code(-ENOMEM);
@@ -349,22 +349,22 @@ int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyr
 	listener->resumption.run = resume_accepting;
 	CDS_INIT_LIST_HEAD(&listener->strangers);
 
-	status = open_socket(address, &listener->source.fd);
-	if (status)
+	ret = open_socket(address, &listener->source.fd);
+	if (ret)
 		goto out_free;
 	print_own_address(listener);
-	status = tls_acceptor_open(keyring->find, keyring->context, &listener->acceptor);
-	if (status)
+	ret = tls_acceptor_open(keyring->find, keyring->context, &listener->acceptor);
+	if (ret)
 		goto out_free;
 	*out = listener; /* before its first connection */
-	status = start_accepting(listener);
-	if (status)
+	ret = start_accepting(listener);
+	if (ret)
 		goto out_free;
 	return 0;
 
 out_free:
 	free_listener(listener);
-	return status;
+	return ret;
 }
 
 const char *rpc_listener_address(const struct rpc_listener *listener)

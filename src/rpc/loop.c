@@ -325,7 +325,7 @@ static void watch_ready(struct loop_source *source, uint32_t events)
 int rpc_loop_watch(struct rpc_loop *loop, int fd, void (*ready)(void *argument), void *argument)
 {
 	struct loop_watch *watch = calloc(1, sizeof(*watch));
-	int status;
+	int ret;
 
 	if (!watch)
 		return error_code(-ENOMEM);
@@ -335,13 +335,13 @@ int rpc_loop_watch(struct rpc_loop *loop, int fd, void (*ready)(void *argument),
 	watch->argument = argument;
 	/* Under the lock: the loop may unwatch it as soon as it is in the epoll set. */
 	pthread_mutex_lock(&loop->lock);
-	status = loop->is_stopped ? -ECANCELED : loop_source_add(loop, &watch->source, EPOLLIN);
-	if (!status)
+	ret = loop->is_stopped ? -ECANCELED : loop_source_add(loop, &watch->source, EPOLLIN);
+	if (!ret)
 		cds_list_add(&watch->entry, &loop->watches);
 	pthread_mutex_unlock(&loop->lock);
-	if (status)
+	if (ret)
 		free(watch);
-	return status ? error_code(status) : 0;
+	return ret ? error_code(ret) : 0;
 }
 
 static struct loop_watch *take_watch(struct rpc_loop *loop, int fd)
@@ -374,15 +374,15 @@ void rpc_loop_unwatch(struct rpc_loop *loop, int fd)
 
 int loop_resident_add(struct rpc_loop *loop, struct loop_resident *resident)
 {
-	int status = -ECANCELED;
+	int ret = -ECANCELED;
 
 	pthread_mutex_lock(&loop->lock);
 	if (!loop->is_stopping) {
 		cds_list_add_tail(&resident->entry, &loop->residents);
-		status = 0;
+		ret = 0;
 	}
 	pthread_mutex_unlock(&loop->lock);
-	return status;
+	return ret;
 }
 
 void loop_resident_remove(struct rpc_loop *loop, struct loop_resident *resident)
@@ -502,15 +502,15 @@ static void *loop_main(void *argument)
 static int start_thread(struct rpc_loop *loop, const char *name)
 {
 	sigset_t all, before;
-	int status;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = -pthread_create(&loop->thread, NULL, loop_main, loop);
+	ret = -pthread_create(&loop->thread, NULL, loop_main, loop);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!status)
+	if (!ret)
 		pthread_setname_np(loop->thread, name);
-	return status;
+	return ret;
 }
 
 static int open_descriptors(struct rpc_loop *loop)
@@ -537,7 +537,7 @@ static void close_descriptors(struct rpc_loop *loop)
 int rpc_loop_start(const char *name, struct rpc_loop **out)
 {
 	struct rpc_loop *loop = calloc(1, sizeof(*loop));
-	int status;
+	int ret;
 
 	if (!loop)
 		return error_code(-ENOMEM);
@@ -551,14 +551,13 @@ int rpc_loop_start(const char *name, struct rpc_loop **out)
 	loop->wakes_at = CLOCK_NEVER;
 	loop->epoll = loop->wakeup = -1;
 
-	status = open_descriptors(loop);
-	if (!status)
-		status = start_thread(loop, name);
-	if (status) {
+	ret = open_descriptors(loop);
+	if (!ret)
+		ret = start_thread(loop, name);
+	if (ret) {
 		close_descriptors(loop);
 		loop_unref(loop);
-		return error_fail(status, "start of the thread %s: %s", name,
-				  afar_strerror(status));
+		return error_fail(ret, "start of the thread %s: %s", name, afar_strerror(ret));
 	}
 	*out = loop;
 	return 0;

@@ -130,23 +130,23 @@ static int consume_frame(struct rpc_connection *connection, const uint8_t *bytes
 {
 	bool is_taken = false;
 	Afar__Frame *frame;
-	int status = rpc_frame_decode(bytes, length, &frame);
+	int ret = rpc_frame_decode(bytes, length, &frame);
 
-	if (!status)
+	if (!ret)
 		call_receive(connection, frame, &is_taken);
-	else if (status == -AFAR_EVERSION)
+	else if (ret == -AFAR_EVERSION)
 		call_receive_alien(connection, frame, &is_taken);
 	if (!is_taken)
 		afar__frame__free_unpacked(frame, NULL);
-	return status;
+	return ret;
 }
 
 static int consume_frames(struct rpc_connection *connection)
 {
 	size_t offset = 0;
-	int status = 0;
+	int ret = 0;
 
-	while (!status && is_receiving(connection)) {
+	while (!ret && is_receiving(connection)) {
 		const uint8_t *bytes = connection->received + offset;
 		size_t have = connection->received_length - offset;
 		size_t length;
@@ -155,21 +155,21 @@ static int consume_frames(struct rpc_connection *connection)
 			break;
 		length = frame_length(bytes);
 		if (length > RPC_FRAME_MAX) {
-			status = error_fail(-AFAR_EMALFORMED,
-					    "frame: %zu bytes are more than the %u allowed", length,
-					    RPC_FRAME_MAX);
+			ret = error_fail(-AFAR_EMALFORMED,
+					 "frame: %zu bytes are more than the %u allowed", length,
+					 RPC_FRAME_MAX);
 			break;
 		}
 		if (have - FRAME_HEADER < length)
 			break;
-		status = consume_frame(connection, bytes + FRAME_HEADER, length);
+		ret = consume_frame(connection, bytes + FRAME_HEADER, length);
 		offset += FRAME_HEADER + length;
 	}
 	connection->received_length -= offset;
 	if (offset && connection->received_length)
 		memmove(connection->received, connection->received + offset,
 			connection->received_length);
-	return status;
+	return ret;
 }
 
 static void ask_for_another_turn(struct rpc_connection *connection)
@@ -195,20 +195,20 @@ void stream_receive(struct rpc_connection *connection)
 {
 	size_t turn = 0;
 	ssize_t count = 0;
-	int status = 0;
+	int ret = 0;
 
-	while (!status && is_receiving(connection) && turn < RECEIVE_TURN) {
+	while (!ret && is_receiving(connection) && turn < RECEIVE_TURN) {
 		count = receive_some(connection);
 		if (count < 0)
 			break;
 		turn += (size_t)count;
-		status = consume_frames(connection);
+		ret = consume_frames(connection);
 	}
 	release_room(connection);
 	if (count == -AFAR_EMALFORMED)
-		status = error_fail(-AFAR_EMALFORMED, "TLS: a record is broken");
-	if (status)
-		end_for_breach(connection, status);
+		ret = error_fail(-AFAR_EMALFORMED, "TLS: a record is broken");
+	if (ret)
+		end_for_breach(connection, ret);
 	else if (count < 0 && count != -EAGAIN)
 		connection_finish(connection, (int)count);
 	else if (turn >= RECEIVE_TURN)

@@ -166,7 +166,7 @@ static int offer_key(SSL *ssl, const EVP_MD *digest, const unsigned char **ident
 	*session = make_session(ssl, tls->key.secret);
 	*identity = (const unsigned char *)tls->key.identity;
 	*length = strlen(tls->key.identity);
-	return *session != NULL;
+	return !!*session;
 }
 
 /* A server's: the key of the identity that the peer claims. An unknown one gets the decoy, so that it
@@ -185,7 +185,7 @@ static int find_claimed_key(SSL *ssl, const unsigned char *identity, size_t leng
 	    !acceptor->find(acceptor->find_context, tls->key.identity, tls->key.secret))
 		memcpy(tls->key.secret, acceptor->decoy, KEY_BYTES);
 	*session = make_session(ssl, tls->key.secret);
-	return *session != NULL;
+	return !!*session;
 }
 
 /* At the end of a server's handshake: the key may have been revoked, or replaced, since it began. */
@@ -204,7 +204,7 @@ static bool is_key_still_good(const struct tls *tls)
 
 static int open_shared(void)
 {
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&shared_lock);
 	if (!socket_method) {
@@ -220,19 +220,19 @@ static int open_shared(void)
 		}
 	}
 	if (!client_context)
-		status = -ENOMEM;
+		ret = -ENOMEM;
 	pthread_mutex_unlock(&shared_lock);
 	ERR_clear_error();
-	return status;
+	return ret;
 }
 
 int tls_acceptor_open(tls_find_key *find, void *context, struct tls_acceptor **out)
 {
 	struct tls_acceptor *acceptor;
-	int status = open_shared();
+	int ret = open_shared();
 
-	if (status)
-		return error_code(status);
+	if (ret)
+		return error_code(ret);
 	acceptor = calloc(1, sizeof(*acceptor));
 	if (!acceptor)
 		return error_code(-ENOMEM);
@@ -281,10 +281,10 @@ static int tls_open(SSL_CTX *context, int fd, struct tls **out)
 
 int tls_accept(struct tls_acceptor *acceptor, int fd, struct tls **out)
 {
-	int status = tls_open(acceptor->context, fd, out);
+	int ret = tls_open(acceptor->context, fd, out);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	(*out)->acceptor = acceptor;
 	SSL_set_accept_state((*out)->ssl);
 	return 0;
@@ -292,13 +292,13 @@ int tls_accept(struct tls_acceptor *acceptor, int fd, struct tls **out)
 
 int tls_connect(const struct key *key, int fd, struct tls **out)
 {
-	int status = open_shared();
+	int ret = open_shared();
 
-	if (status)
-		return error_code(status);
-	status = tls_open(client_context, fd, out);
-	if (status)
-		return status;
+	if (ret)
+		return error_code(ret);
+	ret = tls_open(client_context, fd, out);
+	if (ret)
+		return ret;
 	(*out)->key = *key;
 	SSL_set_connect_state((*out)->ssl);
 	return 0;
@@ -349,41 +349,41 @@ static bool is_about_the_key(const struct tls *tls)
 
 int tls_handshake(struct tls *tls)
 {
-	int result, status;
+	int ret;
 
 	ERR_clear_error();
-	result = SSL_do_handshake(tls->ssl);
-	if (result != 1) {
-		status = tls_status(tls, result);
-		if (status == -AFAR_EMALFORMED && is_about_the_key(tls))
-			status = -AFAR_EAUTH;
-		return status;
+	ret = SSL_do_handshake(tls->ssl);
+	if (ret != 1) {
+		ret = tls_status(tls, ret);
+		if (ret == -AFAR_EMALFORMED && is_about_the_key(tls))
+			ret = -AFAR_EAUTH;
+		return ret;
 	}
-	status = SSL_session_reused(tls->ssl) && (!tls->acceptor || is_key_still_good(tls))
-			 ? 0
-			 : -AFAR_EAUTH;
+	ret = SSL_session_reused(tls->ssl) && (!tls->acceptor || is_key_still_good(tls))
+		      ? 0
+		      : -AFAR_EAUTH;
 	OPENSSL_cleanse(tls->key.secret, sizeof(tls->key.secret));
-	return status;
+	return ret;
 }
 
 ssize_t tls_read(struct tls *tls, void *bytes, size_t size)
 {
 	size_t count;
-	int result;
+	int ret;
 
 	ERR_clear_error();
-	result = SSL_read_ex(tls->ssl, bytes, size, &count);
-	return result == 1 ? (ssize_t)count : tls_status(tls, result);
+	ret = SSL_read_ex(tls->ssl, bytes, size, &count);
+	return ret == 1 ? (ssize_t)count : tls_status(tls, ret);
 }
 
 ssize_t tls_write(struct tls *tls, const void *bytes, size_t length)
 {
 	size_t count;
-	int result;
+	int ret;
 
 	ERR_clear_error();
-	result = SSL_write_ex(tls->ssl, bytes, length, &count);
-	return result == 1 ? (ssize_t)count : tls_status(tls, result);
+	ret = SSL_write_ex(tls->ssl, bytes, length, &count);
+	return ret == 1 ? (ssize_t)count : tls_status(tls, ret);
 }
 
 void tls_close_notify(struct tls *tls)
