@@ -57,15 +57,15 @@ static int check_pass(struct control *control, const char *identity)
 	uint32_t age = incarnation_age_s(control->options.incarnation);
 	uint64_t session;
 	uint32_t expiry;
-	int status;
+	int ret;
 
 	if (!pass_parse(identity, &session, &expiry))
 		return error_fail(-EACCES, "it is no pass");
 	if (age > expiry)
 		return error_fail(-EACCES, "the pass has expired");
-	status = check_lifetime(age, expiry, "pass");
-	if (status != 0)
-		return status;
+	ret = check_lifetime(age, expiry, "pass");
+	if (ret != 0)
+		return ret;
 	return tickets_check_session(control->options.tickets, session);
 }
 
@@ -157,11 +157,11 @@ static int close_replaced(struct control *control, struct reconnection *reconnec
 {
 	const struct progress_order order = {is_replaced, give_ticket, reconnection, true};
 	struct lanes_closing *closing;
-	int status;
+	int ret;
 
-	status = lanes_closing_new(control->options.lanes, &closing);
-	if (status != 0)
-		return status;
+	ret = lanes_closing_new(control->options.lanes, &closing);
+	if (ret != 0)
+		return ret;
 	tickets_cancel(control->options.tickets, reconnection->replaced.session,
 		       reconnection->replaced.connection);
 	lanes_close_connections(closing, &order);
@@ -176,26 +176,26 @@ static int make_ticket(struct control *control, const struct rpc_connection *con
 		.reach = {request->namespace_, (request->rights & RIGHT_WRITE) != 0},
 		.attaches = request->attaches,
 	};
-	int status;
+	int ret;
 
-	status = check_session(control, connection, request->session, "connect");
-	if (status == 0 && request->rights != RIGHT_READ && request->rights != RIGHT_ALL)
-		status = error_fail(-EACCES, "connect: rights %x are none that there are",
-				    request->rights);
-	if (status == 0)
-		status = tickets_issue(control->options.tickets, &admission, &out->ticket);
+	ret = check_session(control, connection, request->session, "connect");
+	if (ret == 0 && request->rights != RIGHT_READ && request->rights != RIGHT_ALL)
+		ret = error_fail(-EACCES, "connect: rights %x are none that there are",
+				 request->rights);
+	if (ret == 0)
+		ret = tickets_issue(control->options.tickets, &admission, &out->ticket);
 	out->connection = admission.connection;
 	out->changes = admission.changes;
 	out->replaced.session = request->session;
 	out->replaced.connection = request->replaces;
-	return status;
+	return ret;
 }
 
 static void connect_client(struct control *control, const struct rpc_connection *connection,
 			   const Afar__Connect *request, struct rpc_call *call)
 {
 	struct reconnection *reconnection = calloc(1, sizeof(*reconnection));
-	int status;
+	int ret;
 
 	if (!reconnection) {
 		refuse(control, connection, call, error_code(-ENOMEM));
@@ -203,14 +203,14 @@ static void connect_client(struct control *control, const struct rpc_connection 
 	}
 	reconnection->call = call;
 	reconnection->incarnation = control->options.incarnation->number;
-	status = make_ticket(control, connection, request, reconnection);
-	if (status == 0 && request->replaces == 0)
+	ret = make_ticket(control, connection, request, reconnection);
+	if (ret == 0 && request->replaces == 0)
 		give_ticket(reconnection);
-	else if (status == 0)
-		status = close_replaced(control, reconnection);
-	if (status != 0) {
+	else if (ret == 0)
+		ret = close_replaced(control, reconnection);
+	if (ret != 0) {
 		free(reconnection);
-		refuse(control, connection, call, status);
+		refuse(control, connection, call, ret);
 	}
 }
 
@@ -220,12 +220,12 @@ static void connect_client(struct control *control, const struct rpc_connection 
 static int check_extents(const Afar__Grant *request, const struct rpc_capability *capability)
 {
 	uint8_t digest[CAPABILITY_DIGEST_BYTES];
-	int status;
+	int ret;
 
-	status = capability_digest(request->extents, request->n_extents, digest);
-	if (status == -ENOMEM)
-		return status;
-	if (status != 0 || CRYPTO_memcmp(digest, capability->digest, sizeof(digest)) != 0)
+	ret = capability_digest(request->extents, request->n_extents, digest);
+	if (ret == -ENOMEM)
+		return ret;
+	if (ret != 0 || CRYPTO_memcmp(digest, capability->digest, sizeof(digest)) != 0)
 		return error_fail(-EACCES,
 				  "grant: the capability is for other extents than the "
 				  "%zu named",
@@ -254,17 +254,17 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 	const struct incarnation *incarnation = control->options.incarnation;
 	uint32_t age = incarnation_age_s(incarnation);
 	struct rpc_capability capability;
-	int status;
+	int ret;
 
-	status = check_session(control, connection, request->session, "grant");
-	if (status == 0)
-		status = capability_verify(request->capability.data, request->capability.len,
-					   incarnation->signing_key, incarnation->number, age,
-					   &capability);
-	if (status == 0)
-		status = check_lifetime(age, capability.expiry, "capability");
-	if (status != 0)
-		return status;
+	ret = check_session(control, connection, request->session, "grant");
+	if (ret == 0)
+		ret = capability_verify(request->capability.data, request->capability.len,
+					incarnation->signing_key, incarnation->number, age,
+					&capability);
+	if (ret == 0)
+		ret = check_lifetime(age, capability.expiry, "capability");
+	if (ret != 0)
+		return ret;
 	if (capability.session != request->session)
 		return error_fail(-EACCES, "grant: the capability is another session's");
 	*rights = request->rights ? request->rights : capability.rights;
@@ -272,10 +272,10 @@ static int check_grant(struct control *control, const struct rpc_connection *con
 		return error_fail(-EACCES, "grant: the capability is not for rights %x", *rights);
 	if (request->namespace_ == 0 || capability.namespace != request->namespace_)
 		return error_fail(-EACCES, "grant: the capability is for another namespace");
-	status = check_extents(request, &capability);
-	if (status == 0)
-		status = check_number(control, request);
-	return status;
+	ret = check_extents(request, &capability);
+	if (ret == 0)
+		ret = check_number(control, request);
+	return ret;
 }
 
 /* An answer to a grant: a key for each extent on each lane. */
@@ -303,7 +303,7 @@ static int find_keys(struct control *control, const Afar__Grant *request, struct
 {
 	const unsigned nr_lanes = lanes_nr(control->options.lanes);
 	struct extent_key found;
-	int status;
+	int ret;
 
 	/* check_number() has seen to it that this is no more than what there is. */
 	out->keys = calloc(request->n_extents * nr_lanes + 1, sizeof(*out->keys));
@@ -311,9 +311,9 @@ static int find_keys(struct control *control, const Afar__Grant *request, struct
 	if (!out->keys || !out->pointers)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < request->n_extents; i++) {
-		status = extent_pool_key(control->options.pool, request->extents[i], reach, &found);
-		if (status != 0)
-			return status;
+		ret = extent_pool_key(control->options.pool, request->extents[i], reach, &found);
+		if (ret != 0)
+			return ret;
 		for (unsigned lane = 0; lane < nr_lanes; lane++) {
 			Afar__Key *key = &out->keys[out->nr_keys];
 
@@ -331,15 +331,15 @@ static int entitle_and_find_keys(struct control *control, const Afar__Grant *req
 		.session = request->session,
 		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
 	};
-	int status = tickets_entitle(control->options.tickets, &admission);
+	int ret = tickets_entitle(control->options.tickets, &admission);
 
-	if (status == 0)
-		status = find_keys(control, request, admission.reach, out);
+	if (ret == 0)
+		ret = find_keys(control, request, admission.reach, out);
 	/* The namespace may have gone before it was entitled, and nobody would hear of that again. */
-	if (status != 0)
+	if (ret != 0)
 		tickets_forget_namespace(control->options.tickets, control->options.pool,
 					 request->namespace_);
-	return status;
+	return ret;
 }
 
 static void grant_keys(struct control *control, const struct rpc_connection *connection,
@@ -350,12 +350,12 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	Afar__Keys result = AFAR__KEYS__INIT;
 	uint32_t rights;
-	int status;
+	int ret;
 
-	status = check_grant(control, connection, request, &rights);
-	if (status == 0)
-		status = entitle_and_find_keys(control, request, rights, &granted);
-	if (status == 0) {
+	ret = check_grant(control, connection, request, &rights);
+	if (ret == 0)
+		ret = entitle_and_find_keys(control, request, rights, &granted);
+	if (ret == 0) {
 		result.n_keys = granted.nr_keys;
 		result.keys = granted.pointers;
 		result.incarnation = incarnation;
@@ -363,7 +363,7 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 		reply.keys = &result;
 		rpc_reply(call, incarnation, &reply);
 	} else {
-		refuse(control, connection, call, status);
+		refuse(control, connection, call, ret);
 	}
 	free(granted.pointers);
 	free(granted.keys);
@@ -458,7 +458,7 @@ int control_start(const struct control_options *options, struct control **out)
 	};
 	struct control *control = calloc(1, sizeof(*control));
 	const struct rpc_keyring keyring = {.find = find_key, .context = control};
-	int status;
+	int ret;
 
 	if (!control)
 		return error_code(-ENOMEM);
@@ -466,13 +466,13 @@ int control_start(const struct control_options *options, struct control **out)
 	pthread_mutex_init(&control->lock, NULL);
 	pthread_cond_init(&control->emptied, NULL);
 	CDS_INIT_LIST_HEAD(&control->clients);
-	status = rpc_listen(options->loop, options->address, &keyring, &handlers, control,
-			    &control->listener);
-	if (status != 0) {
+	ret = rpc_listen(options->loop, options->address, &keyring, &handlers, control,
+			 &control->listener);
+	if (ret != 0) {
 		pthread_cond_destroy(&control->emptied);
 		pthread_mutex_destroy(&control->lock);
 		free(control);
-		return status;
+		return ret;
 	}
 	*out = control;
 	return 0;

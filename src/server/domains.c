@@ -62,20 +62,20 @@ static void domain_close(struct domain *domain)
 static int add(struct domains *domains, struct reach reach, struct domain **out)
 {
 	struct domain *domain = calloc(1, sizeof(*domain));
-	int status = 0;
+	int ret = 0;
 
 	if (!domain)
 		return error_code(-ENOMEM);
 	domain->reach = reach;
-	for (unsigned i = 0; i < domains->nr_fabrics && status == 0; i++)
-		status = fabric_domain_open(domains->fabrics[i], &domain->on[i]);
-	if (status == 0 && !tsearch(domain, &domains->by_reach, compare))
-		status = error_code(-ENOMEM);
-	if (status == 0)
+	for (unsigned i = 0; i < domains->nr_fabrics && ret == 0; i++)
+		ret = fabric_domain_open(domains->fabrics[i], &domain->on[i]);
+	if (ret == 0 && !tsearch(domain, &domains->by_reach, compare))
+		ret = error_code(-ENOMEM);
+	if (ret == 0)
 		*out = domain;
 	else
 		domain_close(domain);
-	return status;
+	return ret;
 }
 
 int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
@@ -83,15 +83,15 @@ int domain_register(const struct domain *domain, void *addr, size_t length, bool
 {
 	const unsigned access = FABRIC_REMOTE_READ |
 				(domain->reach.may_write && !is_sealed ? FABRIC_REMOTE_WRITE : 0);
-	int status;
+	int ret;
 
 	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++) {
-		status = fabric_memory_register(domain->on[i], addr, length, access, &on[i]);
-		if (status == 0)
+		ret = fabric_memory_register(domain->on[i], addr, length, access, &on[i]);
+		if (ret == 0)
 			continue;
 		while (i-- > 0)
 			fabric_memory_deregister(&on[i]);
-		return status;
+		return ret;
 	}
 	return 0;
 }
@@ -111,18 +111,18 @@ int domains_get(struct domains *domains, struct reach reach, struct domain **out
 {
 	const struct domain like = {.reach = reach};
 	struct domain *const *found;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&domains->lock);
 	found = tfind(&like, &domains->by_reach, compare);
 	if (found)
 		*out = *found;
 	else
-		status = add(domains, reach, out);
-	if (status == 0)
+		ret = add(domains, reach, out);
+	if (ret == 0)
 		(*out)->nr_users++;
 	pthread_mutex_unlock(&domains->lock);
-	return status;
+	return ret;
 }
 
 void domains_put(struct domains *domains, struct domain *domain)

@@ -39,15 +39,15 @@ static void pause_after(struct door *door, uint64_t took_ns)
 {
 	uint64_t pause_ns = (uint64_t)door->patience.crowd_ms * 1000000U, until_ns;
 	struct timespec until;
-	int error = 0;
+	int ret = 0;
 
 	if (pause_ns < took_ns * SWEEP_SHARE)
 		pause_ns = took_ns * SWEEP_SHARE;
 	until_ns = clock_ns() + pause_ns;
 	until.tv_sec = (time_t)(until_ns / 1000000000U);
 	until.tv_nsec = (long)(until_ns % 1000000000U);
-	while (!door->is_stopping && error != ETIMEDOUT)
-		error = pthread_cond_timedwait(&door->changed, &door->lock, &until);
+	while (!door->is_stopping && ret != ETIMEDOUT)
+		ret = pthread_cond_timedwait(&door->changed, &door->lock, &until);
 }
 
 /* Returns how many are silent. */
@@ -97,15 +97,15 @@ void door_knock(struct door *door)
 static int start_thread(struct door *door)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&door->thread, NULL, door_run, door);
+	ret = pthread_create(&door->thread, NULL, door_run, door);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error, "start the data port: no thread; raise the limit of "
-					  "processes");
+	if (ret != 0)
+		return error_fail(-ret, "start the data port: no thread; raise the limit of "
+					"processes");
 	pthread_setname_np(door->thread, "afar-door");
 	return 0;
 }
@@ -114,7 +114,7 @@ int door_start(struct fabric_listener *listener, uint32_t silence_ms, struct doo
 {
 	struct door *door = calloc(1, sizeof(*door));
 	pthread_condattr_t attributes;
-	int status;
+	int ret;
 
 	if (!door)
 		return error_code(-ENOMEM);
@@ -129,12 +129,12 @@ int door_start(struct fabric_listener *listener, uint32_t silence_ms, struct doo
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&door->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	status = start_thread(door);
-	if (status != 0) {
+	ret = start_thread(door);
+	if (ret != 0) {
 		pthread_cond_destroy(&door->changed);
 		pthread_mutex_destroy(&door->lock);
 		free(door);
-		return status;
+		return ret;
 	}
 	*out = door;
 	return 0;

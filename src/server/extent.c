@@ -161,12 +161,12 @@ static int take_fresh(struct extent_pool *pool, char *addr, uint64_t bytes,
 static int map_fresh(const struct extent_pool *pool, uint64_t bytes, uint64_t missing, void **addr)
 {
 	enum segment_backing backing;
-	int status;
+	int ret;
 
 	if (!pool->options.is_shared)
 		return segment_map(bytes, 0, addr, &backing);
-	status = segment_fits(missing);
-	return status == 0 ? segment_map_shared(bytes, 0, addr) : status;
+	ret = segment_fits(missing);
+	return ret == 0 ? segment_map_shared(bytes, 0, addr) : ret;
 }
 
 /* Populates what is missing, or what of it makes an extent, without the lock. That the machine has not so
@@ -175,18 +175,18 @@ static int take_populated(struct extent_pool *pool, struct reservation *reservat
 {
 	uint64_t missing = reservation->missing, bytes = missing;
 	void *addr;
-	int status;
+	int ret;
 
 	if (pool->options.is_shared && bytes > EXTENT_BYTES_MAX)
 		bytes = EXTENT_BYTES_MAX;
 	pool->populating += bytes;
 	pthread_mutex_unlock(&pool->lock);
-	status = map_fresh(pool, bytes, missing, &addr);
-	if (status == 0)
+	ret = map_fresh(pool, bytes, missing, &addr);
+	if (ret == 0)
 		madvise(addr, bytes, MADV_DONTDUMP); /* others' data: not for our core dumps */
 	pthread_mutex_lock(&pool->lock);
 	pool->populating -= bytes;
-	if (status != 0) {
+	if (ret != 0) {
 		reservation->is_machine_full = true;
 		return 0;
 	}
@@ -211,7 +211,7 @@ static int fail_full(const struct extent_pool *pool, uint64_t bytes, const char 
 static int wait_for_supply(struct extent_pool *pool, struct reservation *reservation)
 {
 	struct timespec until;
-	int error = 0;
+	int ret = 0;
 
 	if (pool->bytes[EXTENT_DRAINING] + pool->bytes[EXTENT_DIRTY] +
 		    pool->bytes[EXTENT_SCRUBBING] + pool->dropping ==
@@ -224,10 +224,10 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
 	} else {
 		until.tv_sec = (time_t)(reservation->deadline / 1000000000U);
 		until.tv_nsec = (long)(reservation->deadline % 1000000000U);
-		error = pthread_cond_timedwait(&pool->supply, &pool->lock, &until);
+		ret = pthread_cond_timedwait(&pool->supply, &pool->lock, &until);
 	}
 	pool->nr_waiting--;
-	if (error == ETIMEDOUT)
+	if (ret == ETIMEDOUT)
 		return error_fail(-ETIMEDOUT,
 				  "reserve %llu MiB: scrubbing released memory takes longer than "
 				  "the deadline; try again",
@@ -241,21 +241,21 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
  */
 static int collect(struct extent_pool *pool, struct reservation *reservation)
 {
-	int status;
+	int ret;
 
 	for (;;) {
 		if (pool->is_stopping)
 			return error_fail(-ECANCELED, "reserve %llu MiB: the server is stopping",
 					  in_mib(reservation->bytes));
-		status = take_clean(pool, reservation);
-		if (status != 0 || reservation->missing == 0)
-			return status;
+		ret = take_clean(pool, reservation);
+		if (ret != 0 || reservation->missing == 0)
+			return ret;
 		if (!reservation->is_machine_full && room(pool) >= reservation->missing)
-			status = take_populated(pool, reservation);
+			ret = take_populated(pool, reservation);
 		else if (!pool->options.is_shared || !drop_clean(pool, reservation))
-			status = wait_for_supply(pool, reservation);
-		if (status != 0)
-			return status;
+			ret = wait_for_supply(pool, reservation);
+		if (ret != 0)
+			return ret;
 	}
 }
 
@@ -309,21 +309,21 @@ static void deregister_all(struct extent_pool *pool, struct reservation *reserva
 static int register_for(struct extent_pool *pool, struct extent *extent, struct reach reach)
 {
 	struct domain *domain;
-	int status;
+	int ret;
 
 	if (extent->keys[reach.may_write].domain)
 		return 0;
-	status = domains_get(pool->options.domains, reach, &domain);
-	if (status != 0)
-		return status;
-	status = domain_register(domain, extent->addr, extent->length, extent->is_sealed,
-				 extent->keys[reach.may_write].on);
-	if (status != 0)
+	ret = domains_get(pool->options.domains, reach, &domain);
+	if (ret != 0)
+		return ret;
+	ret = domain_register(domain, extent->addr, extent->length, extent->is_sealed,
+			      extent->keys[reach.may_write].on);
+	if (ret != 0)
 		domains_put(pool->options.domains, domain);
 	else
 		extent->keys[reach.may_write].domain = domain;
-	pool->nr_registrations += status == 0;
-	return status;
+	pool->nr_registrations += ret == 0;
+	return ret;
 }
 
 static int register_all(struct extent_pool *pool, uint64_t namespace,
@@ -331,21 +331,21 @@ static int register_all(struct extent_pool *pool, uint64_t namespace,
 {
 	const struct reach reach = {.namespace = namespace, .may_write = true};
 	struct extent *extent;
-	int status;
+	int ret;
 
 	cds_list_for_each_entry (extent, &reservation->taken, node)
 		extent->is_sealed = reservation->is_sealed;
 	if (!pool->options.is_registering_slow)
 		return 0;
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
-		status = register_for(pool, extent, reach);
-		if (status != 0) {
+		ret = register_for(pool, extent, reach);
+		if (ret != 0) {
 			deregister_all(pool, reservation, extent);
-			return error_fail(status,
+			return error_fail(ret,
 					  "reserve %llu MiB: the fabric does not register the "
 					  "memory (%s); raise the limit of locked memory "
 					  "(LimitMEMLOCK=)",
-					  in_mib(reservation->bytes), afar_strerror(status));
+					  in_mib(reservation->bytes), afar_strerror(ret));
 		}
 	}
 	return 0;
@@ -396,18 +396,18 @@ static int grant_all(struct extent_pool *pool, uint64_t namespace, struct reserv
 	struct extent *extent, *next;
 	struct extent_info *infos;
 	size_t nr_infos = 0;
-	int status;
+	int ret;
 
 	infos = calloc(list_length(&reservation->taken), sizeof(*infos));
 	if (!infos)
 		return error_code(-ENOMEM);
-	status = register_all(pool, namespace, reservation);
-	if (status != 0)
+	ret = register_all(pool, namespace, reservation);
+	if (ret != 0)
 		goto out_free;
 
 	pthread_mutex_lock(&pool->lock);
-	status = enroll_all(pool, namespace, reservation);
-	if (status != 0) {
+	ret = enroll_all(pool, namespace, reservation);
+	if (ret != 0) {
 		pthread_mutex_unlock(&pool->lock);
 		goto out_deregister;
 	}
@@ -425,7 +425,7 @@ out_deregister:
 	deregister_all(pool, reservation, NULL);
 out_free:
 	free(infos);
-	return status;
+	return ret;
 }
 
 /* Promises the bytes if the capacity has them. */
@@ -449,16 +449,16 @@ static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
 			    struct reservation *reservation, struct extent_info **out,
 			    size_t *nr_out)
 {
-	int status;
+	int ret;
 
-	status = collect(pool, reservation);
+	ret = collect(pool, reservation);
 	pthread_mutex_unlock(&pool->lock);
-	if (status == 0)
-		status = grant_all(pool, namespace, reservation, out, nr_out);
-	if (status != 0)
+	if (ret == 0)
+		ret = grant_all(pool, namespace, reservation, out, nr_out);
+	if (ret != 0)
 		give_up(pool, reservation);
 	extent_notify(pool);
-	return status;
+	return ret;
 }
 
 static int reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes, uint64_t deadline,
@@ -466,14 +466,14 @@ static int reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 {
 	struct reservation reservation = {
 		.bytes = bytes, .missing = bytes, .deadline = deadline, .is_sealed = is_sealed};
-	int status;
+	int ret;
 
 	CDS_INIT_LIST_HEAD(&reservation.taken);
 	pthread_mutex_lock(&pool->lock);
-	status = admit(pool, namespace, bytes);
-	if (status != 0) {
+	ret = admit(pool, namespace, bytes);
+	if (ret != 0) {
 		pthread_mutex_unlock(&pool->lock);
-		return status;
+		return ret;
 	}
 	return reserve_admitted(pool, namespace, &reservation, out, nr_out);
 }
@@ -487,32 +487,32 @@ int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t b
 /* Nobody who is lent the memory of a sealed extent can write it; it is for nothing else afterwards. */
 static int lock_all(struct extent_pool *pool, struct extent_info **infos, size_t nr_infos)
 {
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
-	for (size_t i = 0; i < nr_infos && status == 0; i++) {
+	for (size_t i = 0; i < nr_infos && ret == 0; i++) {
 		struct extent *extent = extent_find(pool, (*infos)[i].extent);
 
 		extent->was_lent = true;
-		status = shared_make_read_only(extent->addr, extent->length);
+		ret = shared_make_read_only(extent->addr, extent->length);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	if (status == 0)
+	if (ret == 0)
 		return 0;
 	for (size_t i = 0; i < nr_infos; i++)
 		extent_pool_release(pool, &(*infos)[i].extent, 1);
 	free(*infos);
-	return status;
+	return ret;
 }
 
 int extent_pool_reserve_sealed(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			       uint64_t deadline, struct extent_info **out, size_t *nr_out)
 {
-	int status = reserve(pool, namespace, bytes, deadline, true, out, nr_out);
+	int ret = reserve(pool, namespace, bytes, deadline, true, out, nr_out);
 
-	if (status == 0 && pool->options.is_shared)
-		status = lock_all(pool, out, *nr_out);
-	return status;
+	if (ret == 0 && pool->options.is_shared)
+		ret = lock_all(pool, out, *nr_out);
+	return ret;
 }
 
 int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
@@ -520,16 +520,16 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 {
 	struct reservation reservation = {
 		.bytes = bytes, .missing = bytes, .deadline = CLOCK_NEVER};
-	int status;
+	int ret;
 
 	CDS_INIT_LIST_HEAD(&reservation.taken);
 	pthread_mutex_lock(&pool->lock);
-	status = -EAGAIN;
+	ret = -EAGAIN;
 	if (!pool->options.is_shared && pool->bytes[EXTENT_CLEAN] >= bytes)
-		status = admit(pool, namespace, bytes);
-	if (status != 0) {
+		ret = admit(pool, namespace, bytes);
+	if (ret != 0) {
 		pthread_mutex_unlock(&pool->lock);
-		return status;
+		return ret;
 	}
 	return reserve_admitted(pool, namespace, &reservation, out, nr_out);
 }
@@ -627,10 +627,10 @@ static int make_key(struct extent_pool *pool, struct extent *extent, struct reac
 		    struct extent_key *out)
 {
 	const struct fabric_memory *on = extent->keys[reach.may_write].on;
-	int status = register_for(pool, extent, reach);
+	int ret = register_for(pool, extent, reach);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	extent->was_reached = true;
 	out->length = extent->length;
 	for (unsigned i = 0; i < domains_nr_fabrics(pool->options.domains); i++) {
@@ -644,21 +644,21 @@ int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reac
 		    struct extent_key *out)
 {
 	struct extent *found;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
 	if (found && found->namespace != reach.namespace)
 		found = NULL;
 	if (found)
-		status = make_key(pool, found, reach, out);
+		ret = make_key(pool, found, reach, out);
 	pthread_mutex_unlock(&pool->lock);
 	if (!found)
 		return error_fail(-AFAR_ELOST,
 				  "key of extent %llu: namespace %llu has no such extent on this "
 				  "server; open the region again",
 				  (unsigned long long)extent, (unsigned long long)reach.namespace);
-	return status;
+	return ret;
 }
 
 int extent_pool_list(struct extent_pool *pool, struct extent_info **out, size_t *nr_out)
@@ -710,7 +710,7 @@ static void init_supply(pthread_cond_t *supply)
 int extent_pool_open(const struct extent_pool_options *options, struct extent_pool **out)
 {
 	struct extent_pool *pool = calloc(1, sizeof(*pool));
-	int status;
+	int ret;
 
 	if (!pool)
 		return error_code(-ENOMEM);
@@ -718,7 +718,7 @@ int extent_pool_open(const struct extent_pool_options *options, struct extent_po
 	pool->options.capacity_bytes -= options->capacity_bytes % SEGMENT_MIN;
 	/* Numbers of an earlier start mean nothing here: begin where they hardly can have been. */
 	if (RAND_bytes((unsigned char *)&pool->next_number, sizeof(pool->next_number)) != 1) {
-		status = error_fail(-EIO, "start the server: no randomness");
+		ret = error_fail(-EIO, "start the server: no randomness");
 		goto out_free;
 	}
 	pool->next_number = (pool->next_number >> 16) | 1;
@@ -726,8 +726,8 @@ int extent_pool_open(const struct extent_pool_options *options, struct extent_po
 	init_supply(&pool->supply);
 	pthread_cond_init(&pool->work, NULL);
 	init_lists(pool);
-	status = scrubber_start(pool);
-	if (status != 0)
+	ret = scrubber_start(pool);
+	if (ret != 0)
 		goto out_destroy;
 	*out = pool;
 	return 0;
@@ -738,7 +738,7 @@ out_destroy:
 	pthread_mutex_destroy(&pool->lock);
 out_free:
 	free(pool);
-	return status;
+	return ret;
 }
 
 void extent_pool_stop(struct extent_pool *pool)

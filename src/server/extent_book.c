@@ -142,7 +142,7 @@ bool extent_may_keep(const struct extent_pool *pool, size_t length)
 bool extent_enroll(struct extent_pool *pool, struct extent *extent)
 {
 	extent->number = pool->next_number++;
-	return tsearch(extent, &pool->granted_by_number, compare_number) != NULL;
+	return tsearch(extent, &pool->granted_by_number, compare_number);
 }
 
 void extent_withdraw(struct extent_pool *pool, struct extent *extent)

@@ -27,64 +27,64 @@ int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespa
 		     uint64_t **out)
 {
 	struct extent *found;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
 	if (!found || found->namespace != namespace)
-		status = -AFAR_ELOST;
+		ret = -AFAR_ELOST;
 	else if (offset % sizeof(uint64_t) != 0)
-		status = -EINVAL;
+		ret = -EINVAL;
 	else if (offset > found->length - sizeof(uint64_t))
-		status = -ERANGE;
+		ret = -ERANGE;
 	else if (found->is_sealed)
-		status = -EROFS;
+		ret = -EROFS;
 	else
 		found->was_reached = true; /* release waits for who is at it */
-	if (status == 0)
+	if (ret == 0)
 		*out = (uint64_t *)(void *)(found->addr + offset);
 	pthread_mutex_unlock(&pool->lock);
-	return status;
+	return ret;
 }
 
 int extent_pool_bytes(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_write,
 		      uint64_t offset, uint64_t length, char **out)
 {
 	struct extent *found;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
 	if (!found || found->namespace != namespace)
-		status = -AFAR_ELOST;
+		ret = -AFAR_ELOST;
 	else if (offset > found->length || length > found->length - offset)
-		status = -ERANGE;
+		ret = -ERANGE;
 	else if (found->is_sealed && is_write)
-		status = -EROFS;
+		ret = -EROFS;
 	else
 		found->was_reached = true; /* release waits for who is at it */
-	if (status == 0)
+	if (ret == 0)
 		*out = found->addr + offset;
 	pthread_mutex_unlock(&pool->lock);
-	return status;
+	return ret;
 }
 
 int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_sealed,
 		     uint64_t offset, uint64_t length, char **out)
 {
 	const struct extent *found;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
 	if (!found || found->namespace != namespace || found->is_sealed != is_sealed)
-		status = -AFAR_ELOST;
+		ret = -AFAR_ELOST;
 	else if (offset > found->length || length > found->length - offset)
-		status = -ERANGE;
+		ret = -ERANGE;
 	else
 		*out = found->addr + offset;
 	pthread_mutex_unlock(&pool->lock);
-	return status;
+	return ret;
 }
 
 void extent_pool_stat(struct extent_pool *pool, struct extent_pool_stat *out)

@@ -99,17 +99,17 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	struct lanes_closing *closing;
 	struct extents_fence *opened;
 	struct progress_order order;
-	int status;
+	int ret;
 
-	status = open_extents_fence(fence, extents, nr_extents, &opened);
-	if (status != 0)
-		return status;
+	ret = open_extents_fence(fence, extents, nr_extents, &opened);
+	if (ret != 0)
+		return ret;
 	opened->done = done;
 	opened->argument = argument;
-	status = lanes_closing_new(fence->lanes, &closing);
-	if (status != 0) {
+	ret = lanes_closing_new(fence->lanes, &closing);
+	if (ret != 0) {
 		free(opened);
-		return status;
+		return ret;
 	}
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
 	extent_drain_namespaces(&opened->drain, forget_if_gone, fence);
@@ -149,17 +149,17 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 	struct session_fence *opened = malloc(sizeof(*opened));
 	struct lanes_closing *closing;
 	struct progress_order order;
-	int status;
+	int ret;
 
 	if (!opened)
 		return error_code(-ENOMEM);
 	*opened = (struct session_fence){session, done, argument};
-	status = lanes_closing_new(fence->lanes, &closing);
-	if (status != 0)
+	ret = lanes_closing_new(fence->lanes, &closing);
+	if (ret != 0)
 		goto out_free;
 	/* In this order: no unused ticket may be redeemed behind the closing. */
-	status = tickets_revoke(fence->tickets, session);
-	if (status != 0)
+	ret = tickets_revoke(fence->tickets, session);
+	if (ret != 0)
 		goto out_drop;
 	control_end_session(fence->control, session);
 	order = (struct progress_order){is_sessions, on_session_closed, opened, true};
@@ -170,7 +170,7 @@ out_drop:
 	lanes_closing_drop(closing);
 out_free:
 	free(opened);
-	return status;
+	return ret;
 }
 
 /* ---- Namespaces */
@@ -204,17 +204,17 @@ int fence_namespace(const struct fence *fence, uint64_t namespace, uint64_t gene
 	struct namespace_fence *opened = malloc(sizeof(*opened));
 	struct lanes_closing *closing;
 	struct progress_order order;
-	int status;
+	int ret;
 
 	if (!opened)
 		return error_code(-ENOMEM);
 	*opened = (struct namespace_fence){namespace, generation, done, argument};
-	status = lanes_closing_new(fence->lanes, &closing);
-	if (status != 0)
+	ret = lanes_closing_new(fence->lanes, &closing);
+	if (ret != 0)
 		goto out_free;
 	/* In this order, as above. */
-	status = tickets_note_seal(fence->tickets, namespace);
-	if (status != 0)
+	ret = tickets_note_seal(fence->tickets, namespace);
+	if (ret != 0)
 		goto out_drop;
 	order = (struct progress_order){is_of_namespace, on_namespace_closed, opened, true};
 	lanes_close_connections(closing, &order);
@@ -224,5 +224,5 @@ out_drop:
 	lanes_closing_drop(closing);
 out_free:
 	free(opened);
-	return status;
+	return ret;
 }

@@ -61,47 +61,47 @@ int identity_load(const char *folder, struct server_identity *out)
 
 static int write_synced(const char *path, const char *text, size_t length)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), status = 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), ret = 0;
 
 	if (fd < 0)
 		return -errno;
 	errno = EIO;
 	if (write(fd, text, length) != (ssize_t)length || fsync(fd) != 0)
-		status = -errno;
+		ret = -errno;
 	close(fd);
-	return status;
+	return ret;
 }
 
 static int sync_folder(const char *folder)
 {
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
 
 	if (fd < 0)
 		return -errno;
 	if (fsync(fd) != 0)
-		status = -errno;
+		ret = -errno;
 	close(fd);
-	return status;
+	return ret;
 }
 
 int identity_save(const char *folder, const struct server_identity *identity)
 {
 	char path[PATH_MAX], aside[PATH_MAX + 8], text[128];
-	int length, status;
+	int length, ret;
 
 	length = snprintf(text, sizeof(text), "%llu %s\n", (unsigned long long)identity->number,
 			  identity->cluster);
 	snprintf(path, sizeof(path), "%s/" IDENTITY_FILE, folder);
 	snprintf(aside, sizeof(aside), "%s.new", path);
-	status = write_synced(aside, text, (size_t)length);
-	if (status == 0 && rename(aside, path) != 0)
-		status = -errno;
-	if (status == 0)
-		status = sync_folder(folder);
-	if (status != 0)
-		return error_fail(status,
+	ret = write_synced(aside, text, (size_t)length);
+	if (ret == 0 && rename(aside, path) != 0)
+		ret = -errno;
+	if (ret == 0)
+		ret = sync_folder(folder);
+	if (ret != 0)
+		return error_fail(ret,
 				  "keep the server's number in %s: %s; after a restart it may join "
 				  "as a new server",
-				  path, afar_strerror(status));
+				  path, afar_strerror(ret));
 	return 0;
 }

@@ -66,7 +66,7 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	       const struct lanes_manager *manager, struct lanes **out)
 {
 	struct lanes *lanes;
-	int status = 0;
+	int ret = 0;
 
 	if (nr_lanes == 0 || nr_lanes > LANES_MAX)
 		return error_fail(-EINVAL, "start the server: %u lanes, but 1 to %u are possible",
@@ -74,21 +74,20 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	lanes = calloc(1, sizeof(*lanes));
 	if (!lanes)
 		return error_code(-ENOMEM);
-	for (unsigned i = 0; i < nr_lanes && status == 0; i++) {
+	for (unsigned i = 0; i < nr_lanes && ret == 0; i++) {
 		lanes->lanes[i].options = options[i];
 		lanes->nr_lanes++;
-		status = fabric_open_at(options[i].transport, options[i].address,
-					&lanes->fabrics[i]);
-		if (status != 0)
+		ret = fabric_open_at(options[i].transport, options[i].address, &lanes->fabrics[i]);
+		if (ret != 0)
 			break;
 		lanes->fabrics[i]->congestion = options[i].congestion;
-		status = check_fabric(lanes->fabrics[i], options[i].address, manager);
+		ret = check_fabric(lanes->fabrics[i], options[i].address, manager);
 	}
-	if (status == 0)
-		status = domains_open(lanes->fabrics, lanes->nr_lanes, &lanes->domains);
-	if (status != 0) {
+	if (ret == 0)
+		ret = domains_open(lanes->fabrics, lanes->nr_lanes, &lanes->domains);
+	if (ret != 0) {
 		lanes_close(lanes);
-		return status;
+		return ret;
 	}
 	*out = lanes;
 	return 0;
@@ -131,10 +130,10 @@ int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_op
 {
 	struct progress_options options = *common;
 	cpu_set_t processors;
-	int status = 0;
+	int ret = 0;
 
 	lanes->sysfs = sysfs;
-	for (unsigned i = 0; i < lanes->nr_lanes && status == 0; i++) {
+	for (unsigned i = 0; i < lanes->nr_lanes && ret == 0; i++) {
 		options.processors = place(sysfs, &lanes->lanes[i], &processors);
 		options.domains = lanes->domains;
 		options.fabric = lanes->fabrics[i];
@@ -142,9 +141,9 @@ int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_op
 		options.address = lanes->lanes[i].options.address;
 		options.locate = can_move(lanes->fabrics[i]) ? common->locate : refuse_moves;
 		options.stage_bytes = can_move(lanes->fabrics[i]) ? common->stage_bytes : 0;
-		status = progress_start(&options, &lanes->lanes[i].progress);
+		ret = progress_start(&options, &lanes->lanes[i].progress);
 	}
-	return status;
+	return ret;
 }
 
 void lanes_stop(struct lanes *lanes)
@@ -247,21 +246,21 @@ void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out)
 int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out)
 {
 	struct lanes_closing *closing = calloc(1, sizeof(*closing));
-	int status = 0;
+	int ret = 0;
 
 	if (!closing)
 		return error_code(-ENOMEM);
 	atomic_init(&closing->nr_left, lanes->nr_lanes);
-	for (unsigned i = 0; i < lanes->nr_lanes && status == 0; i++) {
-		status = progress_closing_new(lanes->lanes[i].progress, &closing->on[i]);
-		if (status == 0)
+	for (unsigned i = 0; i < lanes->nr_lanes && ret == 0; i++) {
+		ret = progress_closing_new(lanes->lanes[i].progress, &closing->on[i]);
+		if (ret == 0)
 			closing->nr_lanes++;
 	}
-	if (status != 0)
+	if (ret != 0)
 		lanes_closing_drop(closing);
 	else
 		*out = closing;
-	return status;
+	return ret;
 }
 
 void lanes_closing_drop(struct lanes_closing *closing)

@@ -63,16 +63,16 @@ static int reply(struct mailbox *mailbox, struct slot *slot)
 static int push(struct mailbox *mailbox)
 {
 	struct slot *slot, *next;
-	int status;
+	int ret;
 
 	cds_list_for_each_entry_safe (slot, next, &mailbox->owed, node) {
 		if (slot->state != SLOT_READY)
 			return 0;
-		status = reply(mailbox, slot);
-		if (status == -EAGAIN && mailbox->nr_sending > 0)
+		ret = reply(mailbox, slot);
+		if (ret == -EAGAIN && mailbox->nr_sending > 0)
 			return 0;
-		if (status != 0)
-			return status;
+		if (ret != 0)
+			return ret;
 		cds_list_del(&slot->node);
 		slot->state = SLOT_SENDING;
 		mailbox->nr_sending++;
@@ -124,41 +124,41 @@ int mailbox_answer(struct mailbox *mailbox, unsigned number, int status)
 int mailbox_complete(struct mailbox *mailbox, const struct fabric_completion *completion)
 {
 	struct slot *slot = &mailbox->slots[(uint8_t)completion->context % MESSAGE_CREDITS];
-	int status;
+	int ret;
 
 	if (completion->status != 0)
 		return completion->status;
 	if (slot->state != SLOT_SENDING)
 		return serve(mailbox, slot);
 	mailbox->nr_sending--;
-	status = receive(mailbox, slot);
-	return status != 0 ? status : push(mailbox);
+	ret = receive(mailbox, slot);
+	return ret != 0 ? ret : push(mailbox);
 }
 
 int mailbox_start(struct mailbox *mailbox, struct fabric_endpoint *endpoint)
 {
-	int status = 0;
+	int ret = 0;
 
 	mailbox->endpoint = endpoint;
-	for (unsigned i = 0; i < MESSAGE_CREDITS && status == 0; i++)
-		status = receive(mailbox, &mailbox->slots[i]);
-	return status;
+	for (unsigned i = 0; i < MESSAGE_CREDITS && ret == 0; i++)
+		ret = receive(mailbox, &mailbox->slots[i]);
+	return ret;
 }
 
 int mailbox_open(const struct mailbox_options *options, struct mailbox **out)
 {
 	struct mailbox *mailbox = calloc(1, sizeof(*mailbox));
-	int status;
+	int ret;
 
 	if (!mailbox)
 		return error_code(-ENOMEM);
 	mailbox->options = *options;
 	CDS_INIT_LIST_HEAD(&mailbox->owed);
-	status = fabric_memory_register(options->domain, mailbox->slots, sizeof(mailbox->slots),
-					FABRIC_LOCAL, &mailbox->memory);
-	if (status != 0) {
+	ret = fabric_memory_register(options->domain, mailbox->slots, sizeof(mailbox->slots),
+				     FABRIC_LOCAL, &mailbox->memory);
+	if (ret != 0) {
 		free(mailbox);
-		return status;
+		return ret;
 	}
 	*out = mailbox;
 	return 0;

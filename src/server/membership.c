@@ -176,20 +176,20 @@ static void connect_manager(struct membership *membership)
 	};
 	const struct membership_options *options = &membership->options;
 	struct rpc_connection *connection;
-	int status;
+	int ret;
 
 	pthread_mutex_lock(&membership->lock);
 	membership->state = LINK_CONNECTING;
 	pthread_mutex_unlock(&membership->lock);
-	status = rpc_connect(options->loop, options->manager_host, options->manager_port,
-			     options->key, &handlers, membership, &connection);
+	ret = rpc_connect(options->loop, options->manager_host, options->manager_port, options->key,
+			  &handlers, membership, &connection);
 	pthread_mutex_lock(&membership->lock);
-	if (status == 0)
+	if (ret == 0)
 		membership->connection = connection;
 	else
 		back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
-	if (status != 0)
+	if (ret != 0)
 		log_outage(membership, error_last_line());
 }
 
@@ -197,30 +197,30 @@ static void connect_manager(struct membership *membership)
 static void drop_connection(struct membership *membership)
 {
 	bool is_refused;
-	int status;
+	int ret;
 
 	pthread_mutex_lock(&membership->lock);
 	rpc_connection_unref(membership->connection);
 	membership->connection = NULL;
-	status = membership->closed_status;
+	ret = membership->closed_status;
 	is_refused = membership->is_refused;
 	membership->is_refused = false;
 	back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
 	if (is_refused)
 		return;
-	if (status == -AFAR_EAUTH && is_final(membership, status)) {
+	if (ret == -AFAR_EAUTH && is_final(membership, ret)) {
 		error_fail(
-			status,
+			ret,
 			"join the cluster: the manager at %s:%u does not accept the key \"%s\"; "
 			"start the server with a join key of it (its server.key, or 'afar key add "
 			"--server')",
 			membership->options.manager_host, membership->options.manager_port,
 			membership->options.key->identity);
-		give_up(membership, status);
+		give_up(membership, ret);
 		return;
 	}
-	log_outage(membership, status == 0 ? "the connection was closed" : afar_strerror(status));
+	log_outage(membership, ret == 0 ? "the connection was closed" : afar_strerror(ret));
 }
 
 /* ---- Joining. On the membership's thread. */
@@ -279,21 +279,21 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__ServerJoined *joined;
 	Afar__Frame *frame;
-	int status;
+	int ret;
 
 	request.call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
 	request.server_join = join;
-	status = rpc_call(membership->connection, &envelope, &request, &frame);
-	if (status != 0)
-		return status;
-	status = check_joined(frame);
-	if (status == 0) {
+	ret = rpc_call(membership->connection, &envelope, &request, &frame);
+	if (ret != 0)
+		return ret;
+	ret = check_joined(frame);
+	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
 		release_unknown(membership, joined);
 	}
 	afar__frame__free_unpacked(frame, NULL);
-	return status;
+	return ret;
 }
 
 /* The lanes as the manager is told of them. */
@@ -326,15 +326,15 @@ static int send_join(struct membership *membership)
 	struct extent_info *infos = NULL;
 	Afar__Extent *extents, **pointers;
 	size_t nr_infos = 0, i;
-	int status;
+	int ret;
 
-	status = extent_pool_list(options->pool, &infos, &nr_infos);
-	if (status != 0)
-		return status;
+	ret = extent_pool_list(options->pool, &infos, &nr_infos);
+	if (ret != 0)
+		return ret;
 	extents = calloc(nr_infos + 1, sizeof(*extents));
 	pointers = calloc(nr_infos + 1, sizeof(Afar__Extent *));
 	if (!extents || !pointers) {
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
 	for (i = 0; i < nr_infos; i++) {
@@ -362,25 +362,25 @@ static int send_join(struct membership *membership)
 	join.capacity_bytes = stat.capacity_bytes;
 	join.n_extents = nr_infos;
 	join.extents = pointers;
-	status = exchange_join(membership, &join);
+	ret = exchange_join(membership, &join);
 
 out_free:
 	free(pointers);
 	free(extents);
 	free(infos);
-	return status;
+	return ret;
 }
 
 static void join_manager(struct membership *membership)
 {
-	int status = send_join(membership);
+	int ret = send_join(membership);
 
-	if (is_final(membership, status))
-		give_up(membership, status);
-	else if (status != 0)
+	if (is_final(membership, ret))
+		give_up(membership, ret);
+	else if (ret != 0)
 		log_outage(membership, error_last_line());
 	pthread_mutex_lock(&membership->lock);
-	if (membership->state == LINK_OPEN && status == 0) {
+	if (membership->state == LINK_OPEN && ret == 0) {
 		membership->state = LINK_JOINED;
 		membership->has_joined = true;
 		orders_set_joined(membership->orders, true);
@@ -394,7 +394,7 @@ static void join_manager(struct membership *membership)
 		rpc_connection_close(membership->connection);
 	}
 	pthread_mutex_unlock(&membership->lock);
-	if (status == 0)
+	if (ret == 0)
 		log_info("joined the cluster of manager %s:%u as server %llu",
 			 membership->options.manager_host, membership->options.manager_port,
 			 printable(membership->self.number));
@@ -545,19 +545,19 @@ int membership_open(const struct membership_options *options, struct membership 
 {
 	struct membership *membership = calloc(1, sizeof(*membership));
 	pthread_condattr_t attributes;
-	int status;
+	int ret;
 
 	if (!membership)
 		return error_code(-ENOMEM);
 	membership->options = *options;
 	membership->backoff = (struct backoff){.min_ms = BACKOFF_MIN_MS, .max_ms = BACKOFF_MAX_MS};
 	afar__server_report__init(&membership->reported);
-	status = options->folder ? identity_load(options->folder, &membership->self) : 0;
-	if (status == 0)
-		status = open_orders(membership);
-	if (status != 0) {
+	ret = options->folder ? identity_load(options->folder, &membership->self) : 0;
+	if (ret == 0)
+		ret = open_orders(membership);
+	if (ret != 0) {
 		free(membership);
-		return status;
+		return ret;
 	}
 	pthread_mutex_init(&membership->lock, NULL);
 	pthread_condattr_init(&attributes);
@@ -581,15 +581,15 @@ void membership_close(struct membership *membership)
 int membership_start(struct membership *membership)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&membership->thread, NULL, thread_run, membership);
+	ret = pthread_create(&membership->thread, NULL, thread_run, membership);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error, "start the membership: no thread; raise the limit of "
-					  "processes");
+	if (ret != 0)
+		return error_fail(-ret, "start the membership: no thread; raise the limit of "
+					"processes");
 	pthread_setname_np(membership->thread, "afar-member");
 	membership->is_started = true;
 	return 0;

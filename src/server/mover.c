@@ -273,13 +273,12 @@ void mover_begin(struct mover *mover, uint64_t now)
 {
 	struct move *move;
 
-	while (!cds_list_empty(&mover->lines) && !mover->is_short &&
-	       (move = next(mover, now)) != NULL) {
+	while (!cds_list_empty(&mover->lines) && !mover->is_short && (move = next(mover, now))) {
 		unsigned slot = (unsigned)(move - move->line->moves);
-		int status = start(move, slot);
+		int ret = start(move, slot);
 
-		if (status != 0)
-			finish(mover, move, slot, status);
+		if (ret != 0)
+			finish(mover, move, slot, ret);
 	}
 }
 

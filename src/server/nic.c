@@ -39,7 +39,7 @@ __attribute__((format(printf, 2, 3))) static bool read_line(char line[LINE_BYTES
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	is_read = fgets(line, LINE_BYTES, file) != NULL;
+	is_read = fgets(line, LINE_BYTES, file);
 	fclose(file);
 	if (is_read)
 		line[strcspn(line, "\n")] = '\0';

@@ -147,17 +147,17 @@ static void run_reserve(struct orders *orders, struct job *job)
 {
 	struct extent_info *infos;
 	size_t nr_infos;
-	int status;
+	int ret;
 
 	/* Nobody waits for it any more: the manager will ask again. */
 	if (!is_current(orders, job->epoch)) {
 		reply_status(orders, job->call, error_code(-ECANCELED));
 		return;
 	}
-	status = (job->is_sealed ? extent_pool_reserve_sealed : extent_pool_reserve)(
+	ret = (job->is_sealed ? extent_pool_reserve_sealed : extent_pool_reserve)(
 		orders->options.pool, job->namespace, job->bytes, job->deadline, &infos, &nr_infos);
-	if (status != 0) {
-		reply_status(orders, job->call, status);
+	if (ret != 0) {
+		reply_status(orders, job->call, ret);
 		return;
 	}
 	if (clock_ns() >= job->deadline) {
@@ -200,40 +200,40 @@ static void on_sealable(void *argument)
  * True: the job goes on. */
 static bool run_seal(struct orders *orders, struct job *job)
 {
-	int status = error_code(-ECANCELED);
+	int ret = error_code(-ECANCELED);
 
 	if (!is_current(orders, job->epoch)) {
-		reply_status(orders, job->call, status);
+		reply_status(orders, job->call, ret);
 		return false;
 	}
 	if (job->is_fenced) {
-		status = seal_copy(orders->options.pool, job->namespace, job->moves, job->nr_moves);
-		reply_status(orders, job->call, status);
+		ret = seal_copy(orders->options.pool, job->namespace, job->moves, job->nr_moves);
+		reply_status(orders, job->call, ret);
 		return false;
 	}
-	status = seal_check(orders->options.pool, job->namespace, job->moves, job->nr_moves);
-	if (status == 0)
-		status = fence_namespace(orders->options.fence, job->namespace, job->generation,
-					 on_sealable, job);
-	if (status != 0)
-		reply_status(orders, job->call, status);
-	return status == 0;
+	ret = seal_check(orders->options.pool, job->namespace, job->moves, job->nr_moves);
+	if (ret == 0)
+		ret = fence_namespace(orders->options.fence, job->namespace, job->generation,
+				      on_sealable, job);
+	if (ret != 0)
+		reply_status(orders, job->call, ret);
+	return ret == 0;
 }
 
 /* Whatever became of the connection: the manager has decided it, and numbers never return. */
 static void run_release(struct orders *orders, struct job *job)
 {
 	struct pending_reply *reply = new_pending_reply(orders, job->call);
-	int status;
+	int ret;
 
 	if (!reply)
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 	else
-		status = fence_extents(orders->options.fence, job->extents, job->nr_extents,
-				       send_pending_reply, reply);
-	if (status != 0) {
+		ret = fence_extents(orders->options.fence, job->extents, job->nr_extents,
+				    send_pending_reply, reply);
+	if (ret != 0) {
 		free(reply);
-		reply_status(orders, job->call, status);
+		reply_status(orders, job->call, ret);
 	}
 }
 
@@ -404,15 +404,15 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 static void on_session_end(struct orders *orders, uint64_t session, struct rpc_call *call)
 {
 	struct pending_reply *reply = new_pending_reply(orders, call);
-	int status;
+	int ret;
 
 	if (!reply)
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 	else
-		status = fence_session(orders->options.fence, session, send_pending_reply, reply);
-	if (status != 0) {
+		ret = fence_session(orders->options.fence, session, send_pending_reply, reply);
+	if (ret != 0) {
 		free(reply);
-		reply_status(orders, call, status);
+		reply_status(orders, call, ret);
 	}
 }
 

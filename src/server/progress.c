@@ -87,15 +87,15 @@ static void take_requests(struct progress_thread *thread)
 {
 	struct progress *progress = thread->progress;
 	struct fabric_request request;
-	int status = 0;
+	int ret = 0;
 
 	/* The listener's descriptor stays readable while there are more. */
-	for (unsigned i = 0; i < REQUESTS_PER_PASS && status == 0; i++) {
-		status = fabric_listener_next(progress->listener, &request);
-		if (status == 0)
+	for (unsigned i = 0; i < REQUESTS_PER_PASS && ret == 0; i++) {
+		ret = fabric_listener_next(progress->listener, &request);
+		if (ret == 0)
 			connection_deal(progress, &request);
 	}
-	if (status != 0 && status != -EAGAIN && complaints_allow(&progress->shortages))
+	if (ret != 0 && ret != -EAGAIN && complaints_allow(&progress->shortages))
 		log_error("%s", error_last_line());
 	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
 	door_knock(progress->door);
@@ -264,22 +264,22 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	pthread_attr_t attributes;
 	sigset_t all, before;
 	char name[16];
-	int status;
+	int ret;
 
 	pthread_mutex_init(&thread->lock, NULL);
 	CDS_INIT_LIST_HEAD(&thread->commands);
 	CDS_INIT_LIST_HEAD(&thread->connections);
 	CDS_INIT_LIST_HEAD(&thread->waiting);
-	status = mover_open(&thread->mover, progress->options.stage_bytes, on_moved);
-	if (status != 0)
+	ret = mover_open(&thread->mover, progress->options.stage_bytes, on_moved);
+	if (ret != 0)
 		goto out_lock;
 	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (thread->wake_fd < 0) {
-		status = error_code(-errno);
+		ret = error_code(-errno);
 		goto out_mover;
 	}
-	status = fabric_queue_open(progress->options.fabric, QUEUE_DEPTH, &thread->queue);
-	if (status != 0)
+	ret = fabric_queue_open(progress->options.fabric, QUEUE_DEPTH, &thread->queue);
+	if (ret != 0)
 		goto out_wake;
 	watch(thread);
 
@@ -289,12 +289,12 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 		pthread_attr_setaffinity_np(&attributes, sizeof(*progress->options.processors),
 					    progress->options.processors);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = -pthread_create(&thread->thread, &attributes, thread_run, thread);
+	ret = -pthread_create(&thread->thread, &attributes, thread_run, thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
-	if (status != 0) {
-		error_fail(status, "start a progress thread: no thread; raise the limit of "
-				   "processes");
+	if (ret != 0) {
+		error_fail(ret, "start a progress thread: no thread; raise the limit of "
+				"processes");
 		goto out_queue;
 	}
 	snprintf(name, sizeof(name), "afar-data-%u", number % 1000);
@@ -309,7 +309,7 @@ out_mover:
 	mover_close(&thread->mover);
 out_lock:
 	pthread_mutex_destroy(&thread->lock);
-	return status;
+	return ret;
 }
 
 static void stop_thread(struct progress_thread *thread)
@@ -351,7 +351,7 @@ int progress_start(const struct progress_options *options, struct progress **out
 {
 	struct progress *progress = calloc(1, sizeof(*progress));
 	unsigned first;
-	int status;
+	int ret;
 
 	if (!progress)
 		return error_code(-ENOMEM);
@@ -359,22 +359,21 @@ int progress_start(const struct progress_options *options, struct progress **out
 	congestion_init(&progress->congestion);
 	progress->threads = calloc(options->nr_threads, sizeof(*progress->threads));
 	if (!progress->threads) {
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
-	status = fabric_listen(options->fabric, options->address, &progress->listener);
-	if (status != 0)
+	ret = fabric_listen(options->fabric, options->address, &progress->listener);
+	if (ret != 0)
 		goto out_threads;
-	status =
-		door_start(progress->listener,
-			   options->silence_ms ? options->silence_ms : SILENCE_MS, &progress->door);
-	if (status != 0)
+	ret = door_start(progress->listener, options->silence_ms ? options->silence_ms : SILENCE_MS,
+			 &progress->door);
+	if (ret != 0)
 		goto out_listener;
 	/* The one that listens last: it deals to all others. */
 	for (first = options->nr_threads; first > 0; first--) {
 		progress->threads[first - 1].progress = progress;
-		status = start_thread(&progress->threads[first - 1], first - 1);
-		if (status != 0)
+		ret = start_thread(&progress->threads[first - 1], first - 1);
+		if (ret != 0)
 			goto out_stop;
 	}
 	*out = progress;
@@ -390,7 +389,7 @@ out_threads:
 out_free:
 	congestion_destroy(&progress->congestion);
 	free(progress);
-	return status;
+	return ret;
 }
 
 void progress_stop(struct progress *progress)

@@ -27,16 +27,16 @@ static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
 static int clear(struct extent *extent)
 {
 	void *addr;
-	int status;
+	int ret;
 
 	if (!extent->was_lent) {
 		segment_scrub(extent->addr, extent->length);
 		return 0;
 	}
 	segment_unmap(extent->addr, extent->length);
-	status = segment_map_shared(extent->length, 1, &addr);
-	if (status != 0)
-		return status;
+	ret = segment_map_shared(extent->length, 1, &addr);
+	if (ret != 0)
+		return ret;
 	madvise(addr, extent->length, MADV_DONTDUMP); /* as in extent.c */
 	extent->addr = addr;
 	extent->was_lent = false;
@@ -49,17 +49,17 @@ static void scrub_one(struct extent_pool *pool)
 {
 	struct extent *extent = cds_list_first_entry(&pool->dirty, struct extent, node);
 	uint64_t began, took;
-	int status;
+	int ret;
 
 	if (extent_may_keep(pool, extent->length) || pool->nr_waiting > 0) {
 		extent_move(pool, extent, EXTENT_SCRUBBING);
 		pthread_mutex_unlock(&pool->lock);
 		began = clock_ns();
-		status = clear(extent);
+		ret = clear(extent);
 		took = clock_ns() - began;
 		pthread_mutex_lock(&pool->lock);
 		note_scrubbed(pool, extent->length, took);
-		if (status == 0) {
+		if (ret == 0) {
 			extent_to_clean(pool, extent);
 		} else {
 			extent_move(pool, extent, EXTENT_GONE);
@@ -97,15 +97,15 @@ static void *scrubber_run(void *argument)
 int scrubber_start(struct extent_pool *pool)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&pool->scrubber, NULL, scrubber_run, pool);
+	ret = pthread_create(&pool->scrubber, NULL, scrubber_run, pool);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error, "start the scrubber: no thread; raise the limit of "
-					  "processes");
+	if (ret != 0)
+		return error_fail(-ret, "start the scrubber: no thread; raise the limit of "
+					"processes");
 	pthread_setname_np(pool->scrubber, "afar-scrub");
 	return 0;
 }

@@ -22,7 +22,7 @@ static int find_span(struct extent_pool *pool, uint64_t namespace, const struct 
 		     struct span *out)
 {
 	uint64_t whole;
-	int status;
+	int ret;
 
 	if (move->length == 0 || move->length % CHECKSUM_BLOCK != 0 ||
 	    move->to_offset % CHECKSUM_BLOCK != 0 ||
@@ -30,17 +30,17 @@ static int find_span(struct extent_pool *pool, uint64_t namespace, const struct 
 		return error_fail(-EINVAL, "seal: a chunk is no whole number of blocks of %u bytes",
 				  CHECKSUM_BLOCK);
 	out->length = move->length;
-	status = extent_pool_span(pool, move->from, namespace, false, move->from_offset,
-				  move->length, &out->from);
-	if (status == 0)
-		status = extent_pool_span(pool, move->to, namespace, true, move->to_offset, whole,
-					  &out->to);
-	return status ? error_fail(status,
-				   "seal: namespace %llu has no such chunk in extent %llu, or no "
-				   "room for it in extent %llu",
-				   (unsigned long long)namespace, (unsigned long long)move->from,
-				   (unsigned long long)move->to)
-		      : 0;
+	ret = extent_pool_span(pool, move->from, namespace, false, move->from_offset, move->length,
+			       &out->from);
+	if (ret == 0)
+		ret = extent_pool_span(pool, move->to, namespace, true, move->to_offset, whole,
+				       &out->to);
+	return ret ? error_fail(ret,
+				"seal: namespace %llu has no such chunk in extent %llu, or no "
+				"room for it in extent %llu",
+				(unsigned long long)namespace, (unsigned long long)move->from,
+				(unsigned long long)move->to)
+		   : 0;
 }
 
 /* The sums are of the copy: one who writes at the old place meanwhile may tear it, but they agree with it. */
@@ -60,23 +60,23 @@ int seal_check(struct extent_pool *pool, uint64_t namespace, const struct seal_m
 	       size_t nr_moves)
 {
 	struct span span;
-	int status = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < nr_moves && status == 0; i++)
-		status = find_span(pool, namespace, &moves[i], &span);
-	return status;
+	for (size_t i = 0; i < nr_moves && ret == 0; i++)
+		ret = find_span(pool, namespace, &moves[i], &span);
+	return ret;
 }
 
 int seal_copy(struct extent_pool *pool, uint64_t namespace, const struct seal_move *moves,
 	      size_t nr_moves)
 {
 	struct span span;
-	int status = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < nr_moves && status == 0; i++) {
-		status = find_span(pool, namespace, &moves[i], &span);
-		if (status == 0)
+	for (size_t i = 0; i < nr_moves && ret == 0; i++) {
+		ret = find_span(pool, namespace, &moves[i], &span);
+		if (ret == 0)
 			copy_span(&span);
 	}
-	return status;
+	return ret;
 }

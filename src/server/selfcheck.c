@@ -94,19 +94,19 @@ static int step(struct check *check, struct fabric_completion *completion)
 static int connect_self(struct check *check)
 {
 	struct fabric_completion completion;
-	int status;
+	int ret;
 
 	disconnect(check);
-	status = fabric_connect(check->queue, check->listener->address, check->password, WORD_BYTES,
-				NULL, &check->endpoint);
-	while (status == 0 && !(check->is_open && check->is_accepted_open)) {
+	ret = fabric_connect(check->queue, check->listener->address, check->password, WORD_BYTES,
+			     NULL, &check->endpoint);
+	while (ret == 0 && !(check->is_open && check->is_accepted_open)) {
 		step(check, &completion);
 		if (check->is_refused)
-			status = -ECONNREFUSED;
+			ret = -ECONNREFUSED;
 		else if (clock_ns() >= check->deadline)
-			status = -ETIMEDOUT;
+			ret = -ETIMEDOUT;
 	}
-	return status == 0 ? 0 : fail(check, status, "it does not connect to itself");
+	return ret == 0 ? 0 : fail(check, ret, "it does not connect to itself");
 }
 
 /* ---- Attempts */
@@ -117,15 +117,15 @@ static int try_write(struct check *check, const struct fabric_memory *memory)
 	const struct fabric_piece piece = {check->source, WORD_BYTES,
 					   check->source_memory.descriptor};
 	struct fabric_completion completion = {0};
-	int status;
+	int ret;
 
-	status = connect_self(check);
-	if (status != 0)
-		return status;
+	ret = connect_self(check);
+	if (ret != 0)
+		return ret;
 	memset(check->page, 0, PAGE_BYTES);
-	status = fabric_write(check->endpoint, &piece, 1, memory->base, memory->key, 1);
-	if (status != 0)
-		return fail(check, status, "it starts no transfer");
+	ret = fabric_write(check->endpoint, &piece, 1, memory->base, memory->key, 1);
+	if (ret != 0)
+		return fail(check, ret, "it starts no transfer");
 	while (!check->is_refused && step(check, &completion) == 0) {
 		if (clock_ns() >= check->deadline)
 			return fail(check, -ETIMEDOUT, "a transfer does not end");
@@ -139,80 +139,79 @@ static int try_write(struct check *check, const struct fabric_memory *memory)
 static int check_closed_key(struct check *check)
 {
 	struct fabric_memory memory;
-	int status;
+	int ret;
 
-	status = fabric_memory_register(check->domain, check->page, PAGE_BYTES,
-					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
-	if (status != 0)
-		return status;
-	status = try_write(check, &memory);
+	ret = fabric_memory_register(check->domain, check->page, PAGE_BYTES,
+				     FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
+	if (ret != 0)
+		return ret;
+	ret = try_write(check, &memory);
 	fabric_memory_deregister(&memory);
-	if (status < 0)
-		return status;
-	if (status != 1)
+	if (ret < 0)
+		return ret;
+	if (ret != 1)
 		return fail(check, -EIO, "an honest write does not arrive");
-	status = try_write(check, &memory);
-	return status == 1 ? fail(check, -EPERM,
-				  "a write through a closed key goes through, so nobody's memory "
-				  "would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use another "
-				  "transport")
-			   : status;
+	ret = try_write(check, &memory);
+	return ret == 1 ? fail(check, -EPERM,
+			       "a write through a closed key goes through, so nobody's memory "
+			       "would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use another "
+			       "transport")
+			: ret;
 }
 
 static int check_read_only_key(struct check *check)
 {
 	struct fabric_memory memory;
-	int status;
+	int ret;
 
-	status = fabric_memory_register(check->domain, check->page, PAGE_BYTES, FABRIC_REMOTE_READ,
-					&memory);
-	if (status != 0)
-		return status;
-	status = try_write(check, &memory);
+	ret = fabric_memory_register(check->domain, check->page, PAGE_BYTES, FABRIC_REMOTE_READ,
+				     &memory);
+	if (ret != 0)
+		return ret;
+	ret = try_write(check, &memory);
 	fabric_memory_deregister(&memory);
-	return status == 1 ? fail(check, -EPERM,
-				  "a write through a read-only key goes through, so nobody's "
-				  "memory would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use "
-				  "another transport")
-			   : status;
+	return ret == 1 ? fail(check, -EPERM,
+			       "a write through a read-only key goes through, so nobody's "
+			       "memory would be safe; set FI_MR_CACHE_MAX_COUNT=0, or use "
+			       "another transport")
+			: ret;
 }
 
 /* Keys are no secrets in their domain; what they are worth outside of it is all that parts namespaces. */
 static int check_foreign_key(struct check *check)
 {
 	struct fabric_memory memory;
-	int status;
+	int ret;
 
-	status = fabric_memory_register(check->fabric->domain, check->page, PAGE_BYTES,
-					FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
-	if (status != 0)
-		return status;
-	status = try_write(check, &memory);
+	ret = fabric_memory_register(check->fabric->domain, check->page, PAGE_BYTES,
+				     FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &memory);
+	if (ret != 0)
+		return ret;
+	ret = try_write(check, &memory);
 	fabric_memory_deregister(&memory);
-	return status == 1
-		       ? fail(check, -EPERM,
-			      "a write with a key of another protection domain goes through, so "
-			      "nobody's memory would be safe; use another transport")
-		       : status;
+	return ret == 1 ? fail(check, -EPERM,
+			       "a write with a key of another protection domain goes through, so "
+			       "nobody's memory would be safe; use another transport")
+			: ret;
 }
 
 /* ---- Setting up */
 
 static int open_ends(struct check *check)
 {
-	int status;
+	int ret;
 
-	status = fabric_listen(check->fabric, check->address, &check->listener);
-	if (status == 0)
-		status = fabric_domain_open(check->fabric, &check->domain);
-	if (status == 0)
-		status = fabric_queue_open(check->fabric, 1, &check->target_queue);
-	if (status == 0)
-		status = fabric_queue_open(check->fabric, 1, &check->queue);
-	if (status == 0)
-		status = fabric_memory_register(check->fabric->domain, check->source, PAGE_BYTES,
-						FABRIC_LOCAL, &check->source_memory);
-	return status;
+	ret = fabric_listen(check->fabric, check->address, &check->listener);
+	if (ret == 0)
+		ret = fabric_domain_open(check->fabric, &check->domain);
+	if (ret == 0)
+		ret = fabric_queue_open(check->fabric, 1, &check->target_queue);
+	if (ret == 0)
+		ret = fabric_queue_open(check->fabric, 1, &check->queue);
+	if (ret == 0)
+		ret = fabric_memory_register(check->fabric->domain, check->source, PAGE_BYTES,
+					     FABRIC_LOCAL, &check->source_memory);
+	return ret;
 }
 
 static void close_ends(struct check *check)
@@ -235,33 +234,33 @@ int selfcheck(struct fabric *fabric, const char *address)
 	struct check check = {
 		.fabric = fabric, .address = address, .deadline = clock_deadline_ms(PATIENCE_MS)};
 	void *page;
-	int status;
+	int ret;
 
-	status = shared_map(PAGE_BYTES, PAGE_BYTES, &page);
-	if (status != 0)
-		return status;
+	ret = shared_map(PAGE_BYTES, PAGE_BYTES, &page);
+	if (ret != 0)
+		return ret;
 	check.page = page;
 	check.source = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
 	if (!check.source) {
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
 	if (RAND_bytes(check.password, WORD_BYTES) != 1) {
-		status = fail(&check, -EIO, "no randomness");
+		ret = fail(&check, -EIO, "no randomness");
 		goto out_free;
 	}
 	memset(check.source, 0x5a, PAGE_BYTES);
-	status = open_ends(&check);
-	if (status == 0)
-		status = check_closed_key(&check);
-	if (status == 0)
-		status = check_read_only_key(&check);
-	if (status == 0)
-		status = check_foreign_key(&check);
+	ret = open_ends(&check);
+	if (ret == 0)
+		ret = check_closed_key(&check);
+	if (ret == 0)
+		ret = check_read_only_key(&check);
+	if (ret == 0)
+		ret = check_foreign_key(&check);
 	close_ends(&check);
 
 out_free:
 	free(check.source);
 	shared_unmap(check.page);
-	return status;
+	return ret;
 }

@@ -103,7 +103,7 @@ static int keep(char *out, size_t size, const char *text, const char *what)
 
 static int copy_options(struct server *server, const struct server_options *options)
 {
-	int status;
+	int ret;
 
 	if (options->nr_progress > PROGRESS_THREADS_MAX)
 		return error_fail(-EINVAL, "start the server: %u progress threads, at most %u",
@@ -113,14 +113,14 @@ static int copy_options(struct server *server, const struct server_options *opti
 				  "start the server: a capacity of %llu bytes, at least %zu",
 				  (unsigned long long)options->capacity_bytes, SEGMENT_MIN);
 	server->key = *options->key;
-	status = keep(server->manager_host, sizeof(server->manager_host), options->manager_host,
-		      "manager's host");
-	if (status != 0)
-		return status;
+	ret = keep(server->manager_host, sizeof(server->manager_host), options->manager_host,
+		   "manager's host");
+	if (ret != 0)
+		return ret;
 	if (options->folder) {
-		status = keep(server->folder, sizeof(server->folder), options->folder, "folder");
-		if (status != 0)
-			return status;
+		ret = keep(server->folder, sizeof(server->folder), options->folder, "folder");
+		if (ret != 0)
+			return ret;
 	}
 	if (options->name)
 		return keep(server->name, sizeof(server->name), options->name, "name");
@@ -207,13 +207,13 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.context = options->context,
 	};
 	struct membership *opened;
-	int status;
+	int ret;
 
 	server->fence =
 		(struct fence){server->pool, server->tickets, server->lanes, server->control};
-	status = membership_open(&membership, &opened);
-	if (status != 0)
-		return status;
+	ret = membership_open(&membership, &opened);
+	if (ret != 0)
+		return ret;
 	__atomic_store_n(&server->membership, opened, __ATOMIC_RELEASE);
 	return membership_start(opened);
 }
@@ -221,29 +221,29 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out)
 {
 	struct server *server = calloc(1, sizeof(*server));
-	int status;
+	int ret;
 
 	if (!server)
 		return error_code(-ENOMEM);
-	status = copy_options(server, options);
-	if (status == 0)
-		status = incarnation_draw(&server->incarnation);
-	if (status == 0)
-		status = open_lanes(server, options);
-	if (status == 0)
-		status = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
-				      PASS_LIFETIME_MAX_S, &server->tickets);
-	if (status == 0)
-		status = open_pool(server, options);
-	if (status == 0)
-		status = start_progress(server, options);
-	if (status == 0)
-		status = start_control(server, loop, options);
-	if (status == 0)
-		status = start_membership(server, loop, options);
-	if (status != 0) {
+	ret = copy_options(server, options);
+	if (ret == 0)
+		ret = incarnation_draw(&server->incarnation);
+	if (ret == 0)
+		ret = open_lanes(server, options);
+	if (ret == 0)
+		ret = tickets_open(server->incarnation.number, TICKET_LIFETIME_S,
+				   PASS_LIFETIME_MAX_S, &server->tickets);
+	if (ret == 0)
+		ret = open_pool(server, options);
+	if (ret == 0)
+		ret = start_progress(server, options);
+	if (ret == 0)
+		ret = start_control(server, loop, options);
+	if (ret == 0)
+		ret = start_membership(server, loop, options);
+	if (ret != 0) {
 		server_stop(server);
-		return status;
+		return ret;
 	}
 	*out = server;
 	return 0;

@@ -30,7 +30,7 @@ void stage_close(struct stage *stage);
 
 static inline bool stage_is_open(const struct stage *stage)
 {
-	return stage->zones != NULL;
+	return stage->zones;
 }
 
 /* Enters a connection of this session. -ENOMEM, with a sentence. */

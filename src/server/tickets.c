@@ -155,12 +155,12 @@ static int check_ended(struct tickets *tickets, uint64_t session)
 
 int tickets_check_session(struct tickets *tickets, uint64_t session)
 {
-	int status;
+	int ret;
 
 	pthread_mutex_lock(&tickets->lock);
-	status = check_ended(tickets, session);
+	ret = check_ended(tickets, session);
 	pthread_mutex_unlock(&tickets->lock);
-	return status;
+	return ret;
 }
 
 /* ---- Who is entitled. With the lock held. */
@@ -216,13 +216,13 @@ static int entitle(struct entitled *entitled, struct reach reach)
 int tickets_entitle(struct tickets *tickets, const struct admission *admission)
 {
 	struct entitled *entitled;
-	int status;
+	int ret;
 
 	pthread_mutex_lock(&tickets->lock);
 	entitled = find_or_add_entitled(tickets, admission->session);
-	status = entitled ? entitle(entitled, admission->reach) : error_code(-ENOMEM);
+	ret = entitled ? entitle(entitled, admission->reach) : error_code(-ENOMEM);
 	pthread_mutex_unlock(&tickets->lock);
-	return status;
+	return ret;
 }
 
 static int check_entitled(struct tickets *tickets, const struct admission *admission)
@@ -330,7 +330,7 @@ static int remember(struct tickets *tickets, struct admission *admission)
 {
 	struct ticket *ticket, **known;
 	const struct sealed *sealed;
-	int status = 0;
+	int ret = 0;
 
 	ticket = calloc(1, sizeof(*ticket));
 	if (!ticket)
@@ -339,10 +339,10 @@ static int remember(struct tickets *tickets, struct admission *admission)
 	ticket->expiry = clock_deadline_ms((int64_t)tickets->lifetime_s * 1000);
 
 	pthread_mutex_lock(&tickets->lock);
-	status = check_ended(tickets, admission->session);
-	if (status == 0)
-		status = check_entitled(tickets, admission);
-	if (status != 0)
+	ret = check_ended(tickets, admission->session);
+	if (ret == 0)
+		ret = check_entitled(tickets, admission);
+	if (ret != 0)
 		goto out_unlock;
 	sealed = find_sealed(tickets, admission->reach.namespace);
 	admission->changes = sealed ? sealed->changes : 0;
@@ -354,7 +354,7 @@ static int remember(struct tickets *tickets, struct admission *admission)
 	known = tsearch(ticket, &tickets->out_by_nonce, compare_nonce);
 	if (!known || *known != ticket) {
 		/* No memory, or a nonce that is out already: once in 2^64. */
-		status = error_code(known ? -EAGAIN : -ENOMEM);
+		ret = error_code(known ? -EAGAIN : -ENOMEM);
 		goto out_unlock;
 	}
 	cds_list_add_tail(&ticket->node, &tickets->out);
@@ -364,13 +364,13 @@ static int remember(struct tickets *tickets, struct admission *admission)
 out_unlock:
 	pthread_mutex_unlock(&tickets->lock);
 	free(ticket);
-	return status;
+	return ret;
 }
 
 int tickets_issue(struct tickets *tickets, struct admission *admission, struct rpc_ticket *out)
 {
 	uint64_t nonce;
-	int status;
+	int ret;
 
 	if (RAND_bytes((unsigned char *)&nonce, sizeof(nonce)) != 1)
 		return error_fail(-EIO, "connect: the server has no randomness");
@@ -380,9 +380,9 @@ int tickets_issue(struct tickets *tickets, struct admission *admission, struct r
 		.nonce = nonce,
 		.expiry = (uint32_t)(time(NULL) + tickets->lifetime_s),
 	};
-	status = ticket_sign(out, tickets->key);
-	if (status != 0)
-		return status;
+	ret = ticket_sign(out, tickets->key);
+	if (ret != 0)
+		return ret;
 	admission->connection = nonce;
 	return remember(tickets, admission);
 }
@@ -391,12 +391,12 @@ int tickets_redeem(struct tickets *tickets, const void *bytes, size_t length, st
 {
 	struct rpc_ticket shown;
 	struct ticket like, **known;
-	int status;
+	int ret;
 
-	status = ticket_verify(bytes, length, tickets->key, tickets->incarnation,
-			       (uint32_t)time(NULL), &shown);
-	if (status != 0)
-		return status;
+	ret = ticket_verify(bytes, length, tickets->key, tickets->incarnation, (uint32_t)time(NULL),
+			    &shown);
+	if (ret != 0)
+		return ret;
 	like.admission.connection = shown.nonce;
 	pthread_mutex_lock(&tickets->lock);
 	drop_expired(tickets);
@@ -481,12 +481,12 @@ static int remember_ended(struct tickets *tickets, uint64_t session)
 int tickets_revoke(struct tickets *tickets, uint64_t session)
 {
 	struct ticket *ticket, *next;
-	int status;
+	int ret;
 
 	pthread_mutex_lock(&tickets->lock);
 	forget_ended(tickets);
-	status = remember_ended(tickets, session);
-	if (status == 0) {
+	ret = remember_ended(tickets, session);
+	if (ret == 0) {
 		forget_entitled(tickets, session);
 		cds_list_for_each_entry_safe (ticket, next, &tickets->out, node) {
 			if (ticket->admission.session == session)
@@ -494,7 +494,7 @@ int tickets_revoke(struct tickets *tickets, uint64_t session)
 		}
 	}
 	pthread_mutex_unlock(&tickets->lock);
-	return status;
+	return ret;
 }
 
 /* ---- Looking */
