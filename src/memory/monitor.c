@@ -187,14 +187,14 @@ static int map_page(struct monitor *monitor)
 static int start_thread(struct monitor *monitor)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&monitor->thread, NULL, thread_run, monitor);
+	ret = pthread_create(&monitor->thread, NULL, thread_run, monitor);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error, "watch memory: no thread; raise the limit of processes");
+	if (ret != 0)
+		return error_fail(-ret, "watch memory: no thread; raise the limit of processes");
 	pthread_setname_np(monitor->thread, "afar-monitor");
 	return 0;
 }
@@ -215,20 +215,20 @@ static void free_monitor(struct monitor *monitor)
 int monitor_open(const struct monitor_options *options, struct monitor **out)
 {
 	struct monitor *monitor = malloc(sizeof(*monitor));
-	int status;
+	int ret;
 
 	if (!monitor)
 		return error_code(-ENOMEM);
 	*monitor = (struct monitor){
 		.options = *options, .fd = -1, .pagemap_fd = -1, .stop_fd = -1, .page = MAP_FAILED};
-	status = open_descriptors(monitor);
-	if (status == 0)
-		status = map_page(monitor);
-	if (status == 0)
-		status = start_thread(monitor);
-	if (status != 0) {
+	ret = open_descriptors(monitor);
+	if (ret == 0)
+		ret = map_page(monitor);
+	if (ret == 0)
+		ret = start_thread(monitor);
+	if (ret != 0) {
 		free_monitor(monitor);
-		return status;
+		return ret;
 	}
 	*out = monitor;
 	return 0;

@@ -454,11 +454,11 @@ static int complete(struct registration_cache *cache, struct registration *regis
 	const struct registrar *registrar = &cache->options.registrar;
 	struct range range = registration->range;
 	bool is_private;
-	int status;
+	int ret;
 
-	status = registrar->add(registrar->context, (void *)range.start, length_of(registration),
-				&registration->handle);
-	is_private = status == 0 && monitor_is_private(cache->monitor, range);
+	ret = registrar->add(registrar->context, (void *)range.start, length_of(registration),
+			     &registration->handle);
+	is_private = ret == 0 && monitor_is_private(cache->monitor, range);
 	pthread_mutex_lock(&cache->lock);
 	if (registration->state == REGISTRATION_ADDING) {
 		if (is_private) {
@@ -469,7 +469,7 @@ static int complete(struct registration_cache *cache, struct registration *regis
 		}
 		pthread_cond_broadcast(&cache->added);
 	}
-	if (status != 0)
+	if (ret != 0)
 		cache->stat.bytes -= length_of(registration);
 	else if (is_entered)
 		cache->stat.nr_added++;
@@ -479,7 +479,7 @@ static int complete(struct registration_cache *cache, struct registration *regis
 	if (is_short(cache))
 		pthread_cond_signal(&cache->condemned_some);
 	pthread_mutex_unlock(&cache->lock);
-	return status;
+	return ret;
 }
 
 /* `*may_keep`: whether it was to be kept. */
@@ -487,7 +487,7 @@ static int try_to_add(struct registration_cache *cache, struct range range, bool
 		      struct registration **out)
 {
 	struct registration *registration = calloc(1, sizeof(*registration));
-	int status;
+	int ret;
 
 	if (!registration)
 		return error_code(-ENOMEM);
@@ -500,12 +500,12 @@ static int try_to_add(struct registration_cache *cache, struct range range, bool
 	*may_keep = *may_keep && enter(cache, registration);
 	cache->stat.bytes += length_of(registration);
 	pthread_mutex_unlock(&cache->lock);
-	status = complete(cache, registration, *may_keep);
-	if (status == 0)
+	ret = complete(cache, registration, *may_keep);
+	if (ret == 0)
 		*out = registration;
 	else
 		free(registration);
-	return status;
+	return ret;
 }
 
 static uint64_t bytes_now(struct registration_cache *cache)
@@ -527,18 +527,18 @@ static int add(struct registration_cache *cache, struct range range, struct regi
 	for (;;) {
 		uint64_t bytes_before = bytes_now(cache);
 		bool is_kept = may_keep;
-		int status = try_to_add(cache, range, &is_kept, out);
+		int ret = try_to_add(cache, range, &is_kept, out);
 
-		if (status == 0)
+		if (ret == 0)
 			return 0;
 		/* Others may have made some way meanwhile. */
-		if ((status == -ENOMEM || status == -EAGAIN) &&
+		if ((ret == -ENOMEM || ret == -EAGAIN) &&
 		    (make_some_space(cache, range.end - range.start, bytes_max) ||
 		     bytes_now(cache) < bytes_before))
 			continue;
 		/* It may have been too much, or of two kinds, together with what it touches. */
 		if (!is_kept)
-			return status;
+			return ret;
 		may_keep = false;
 	}
 }
@@ -611,14 +611,14 @@ void registration_cache_stat(struct registration_cache *cache, struct registrati
 static int start_thread(struct registration_cache *cache)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&cache->thread, NULL, thread_run, cache);
+	ret = pthread_create(&cache->thread, NULL, thread_run, cache);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error != 0)
-		return error_fail(-error,
+	if (ret != 0)
+		return error_fail(-ret,
 				  "cache registrations: no thread; raise the limit of processes");
 	pthread_setname_np(cache->thread, "afar-registrar");
 	return 0;
@@ -655,7 +655,7 @@ int registration_cache_open(const struct registration_cache_options *options,
 {
 	struct registration_cache *cache = calloc(1, sizeof(*cache));
 	struct monitor_options watching;
-	int status;
+	int ret;
 
 	if (!cache)
 		return error_code(-ENOMEM);
@@ -665,18 +665,18 @@ int registration_cache_open(const struct registration_cache_options *options,
 	CDS_INIT_LIST_HEAD(&cache->condemned);
 	init_locks(cache);
 	watching = (struct monitor_options){&cache->lock, on_changed, cache};
-	status = ranges_open(&cache->kept, options->nr_max);
-	if (status == 0)
-		status = ranges_open(&cache->unwatchable, NR_UNWATCHABLE_MAX);
-	if (status == 0)
-		status = ranges_open(&cache->lingering, NR_LINGERING_MAX);
-	if (status == 0)
-		status = monitor_open(&watching, &cache->monitor);
-	if (status == 0)
-		status = start_thread(cache);
-	if (status != 0) {
+	ret = ranges_open(&cache->kept, options->nr_max);
+	if (ret == 0)
+		ret = ranges_open(&cache->unwatchable, NR_UNWATCHABLE_MAX);
+	if (ret == 0)
+		ret = ranges_open(&cache->lingering, NR_LINGERING_MAX);
+	if (ret == 0)
+		ret = monitor_open(&watching, &cache->monitor);
+	if (ret == 0)
+		ret = start_thread(cache);
+	if (ret != 0) {
 		free_cache(cache);
-		return status;
+		return ret;
 	}
 	*out = cache;
 	return 0;

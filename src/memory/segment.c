@@ -171,11 +171,11 @@ static int promise(uint64_t length)
 
 int segment_fits(uint64_t bytes)
 {
-	int status = promise(bytes);
+	int ret = promise(bytes);
 
-	if (status == 0)
+	if (ret == 0)
 		atomic_fetch_sub(&bytes_promised, bytes);
-	return status;
+	return ret;
 }
 
 /* From the pool of huge pages: mmap promises them, so that populating finds them. */
@@ -220,11 +220,11 @@ static void *map_aligned(size_t length)
 static int map_transparent(size_t length, unsigned nr_threads, void **addr)
 {
 	void *memory;
-	int status;
+	int ret;
 
-	status = promise(length);
-	if (status != 0)
-		return status;
+	ret = promise(length);
+	if (ret != 0)
+		return ret;
 	memory = map_aligned(length);
 	if (!memory) {
 		atomic_fetch_sub(&bytes_promised, length);
@@ -252,10 +252,10 @@ static int check_length(size_t length)
 
 int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_backing *backing)
 {
-	int status = check_length(length);
+	int ret = check_length(length);
 
-	if (status != 0)
-		return status;
+	if (ret != 0)
+		return ret;
 	*backing = SEGMENT_HUGETLB;
 	if (map_hugetlb(length, nr_threads, addr) == 0)
 		return 0;
@@ -265,17 +265,17 @@ int segment_map(size_t length, unsigned nr_threads, void **addr, enum segment_ba
 
 int segment_map_shared(size_t length, unsigned nr_threads, void **addr)
 {
-	int status = check_length(length);
+	int ret = check_length(length);
 
-	if (status != 0)
-		return status;
-	status = promise(length);
-	if (status != 0)
-		return status;
-	status = shared_map(length, SEGMENT_MIN, addr);
-	if (status != 0) {
+	if (ret != 0)
+		return ret;
+	ret = promise(length);
+	if (ret != 0)
+		return ret;
+	ret = shared_map(length, SEGMENT_MIN, addr);
+	if (ret != 0) {
 		atomic_fetch_sub(&bytes_promised, length);
-		return status;
+		return ret;
 	}
 	madvise(*addr, length, MADV_HUGEPAGE);
 	if (populate(*addr, length, true, nr_threads, &bytes_promised) != 0) {

@@ -121,7 +121,7 @@ static bool take_kept(struct segment_cache *cache, size_t length, void **addr)
 
 	pthread_mutex_lock(&cache->lock);
 	piece = best_fit(cache, length);
-	is_found = piece != NULL;
+	is_found = piece;
 	cache->nr_hits += is_found;
 	cache->nr_misses += !is_found;
 	if (is_found) {
@@ -142,19 +142,19 @@ static bool take_kept(struct segment_cache *cache, size_t length, void **addr)
 int segment_cache_take(struct segment_cache *cache, size_t length, void **addr, int *is_fresh)
 {
 	enum segment_backing backing;
-	int status;
+	int ret;
 
 	*is_fresh = 0;
 	if (length > 0 && length % SEGMENT_MIN == 0 && take_kept(cache, length, addr))
 		return 0;
 	*is_fresh = 1;
-	status = segment_map(length, 0, addr, &backing);
-	if (status == -ENOMEM && segment_cache_bytes(cache) > 0) {
+	ret = segment_map(length, 0, addr, &backing);
+	if (ret == -ENOMEM && segment_cache_bytes(cache) > 0) {
 		/* The memory that is missing is what we keep for later. */
 		cache_trim(cache, 0);
-		status = segment_map(length, 0, addr, &backing);
+		ret = segment_map(length, 0, addr, &backing);
 	}
-	return status;
+	return ret;
 }
 
 /* Makes one piece of two that touch, so that a segment that was split can be whole again. Returns the

@@ -76,7 +76,7 @@ int zones_open(uint64_t bytes, struct zones **out)
 	enum segment_backing backing;
 	struct zones *zones;
 	void *memory;
-	int status;
+	int ret;
 
 	if (bytes == 0 || __builtin_add_overflow(bytes, ZONES_BYTES - 1, &bytes))
 		return error_fail(-EINVAL,
@@ -87,11 +87,11 @@ int zones_open(uint64_t bytes, struct zones **out)
 		return error_code(-ENOMEM);
 	zones->buffers = calloc(count_buffers(bytes), sizeof(*zones->buffers));
 	if (!zones->buffers) {
-		status = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
-	status = segment_map(bytes, 0, &memory, &backing);
-	if (status != 0)
+	ret = segment_map(bytes, 0, &memory, &backing);
+	if (ret != 0)
 		goto out_free;
 	zones->memory = memory;
 	zones->stat.bytes = bytes;
@@ -102,7 +102,7 @@ int zones_open(uint64_t bytes, struct zones **out)
 out_free:
 	free(zones->buffers);
 	free(zones);
-	return status;
+	return ret;
 }
 
 void zones_close(struct zones *zones)
