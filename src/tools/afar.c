@@ -193,18 +193,18 @@ static int end_output(void)
 int main(int argc, char **argv)
 {
 	struct cli cli = {0};
-	int error, status;
+	int ret, status;
 
 	/* Which characters can be printed; numbers and messages stay as they are. */
 	setlocale(LC_CTYPE, "");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
 	status = run_line(&cli, argc, argv);
-	error = end_output();
+	ret = end_output();
 	/* The reader of our output has seen enough: that is no reason to complain, but not a
 	 * success either. */
-	if (error && !status)
-		status = error == EPIPE ? CLI_NO_READER
-					: cli_fail("write the result: %s", afar_strerror(error));
+	if (ret && !status)
+		status = ret == EPIPE ? CLI_NO_READER
+				      : cli_fail("write the result: %s", afar_strerror(ret));
 	return status;
 }

@@ -81,20 +81,20 @@ static int name_inner(const struct daemon *daemon, const char *name, char out[PA
 
 static int make_inner_folder(struct daemon *daemon, const char *name, char out[PATH_MAX])
 {
-	int rc = name_inner(daemon, name, out);
+	int ret = name_inner(daemon, name, out);
 
-	return rc ? rc : make_folder(out);
+	return ret ? ret : make_folder(out);
 }
 
 /* The lock is on the folder itself: nothing to leave behind, and it ends with the process. */
 static int open_folder(struct daemon *daemon)
 {
 	const char *path = daemon->config.data;
-	int rc;
+	int ret;
 
-	rc = make_folder(path);
-	if (rc)
-		return rc;
+	ret = make_folder(path);
+	if (ret)
+		return ret;
 	daemon->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (daemon->folder_fd < 0 || !realpath(path, daemon->folder))
 		return error_fail(-errno, "use the folder %s: %s; choose another with --data", path,
@@ -110,9 +110,9 @@ static int open_folder(struct daemon *daemon)
 				  "choose another folder with --data",
 				  path);
 	if (daemon->config.role & ROLE_MANAGER) {
-		rc = make_inner_folder(daemon, "manager", daemon->manager_folder);
-		if (rc)
-			return rc;
+		ret = make_inner_folder(daemon, "manager", daemon->manager_folder);
+		if (ret)
+			return ret;
 	}
 	if (daemon->config.role & ROLE_SERVER)
 		return make_inner_folder(daemon, "server", daemon->server_folder);
@@ -143,9 +143,9 @@ static int load_principals(const char *path, struct key keys[NR_KEYS_MAX], size_
 static int load_or_make_principals(const char *path, const char *identity,
 				   struct key keys[NR_KEYS_MAX], size_t *nr_keys)
 {
-	int rc = key_load_or_make(path, identity, &keys[0]);
+	int ret = key_load_or_make(path, identity, &keys[0]);
 
-	return rc ? rc : load_principals(path, keys, nr_keys);
+	return ret ? ret : load_principals(path, keys, nr_keys);
 }
 
 /* Loads the operators' keys: those that --key names, otherwise DIR/key. */
@@ -153,19 +153,19 @@ static int load_operators(struct daemon *daemon)
 {
 	const char *path = daemon->config.key;
 	char own[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (*path) {
-		rc = load_principals(path, daemon->operators, &daemon->nr_operators);
+		ret = load_principals(path, daemon->operators, &daemon->nr_operators);
 	} else {
 		path = own;
-		rc = name_inner(daemon, OPERATOR_FILE, own);
-		if (!rc)
-			rc = load_or_make_principals(own, OPERATOR_IDENTITY, daemon->operators,
-						     &daemon->nr_operators);
+		ret = name_inner(daemon, OPERATOR_FILE, own);
+		if (!ret)
+			ret = load_or_make_principals(own, OPERATOR_IDENTITY, daemon->operators,
+						      &daemon->nr_operators);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!realpath(path, daemon->operator_file))
 		return error_fail(-errno, "find the key file %s: %s", path, afar_strerror(errno));
 	return 0;
@@ -177,21 +177,21 @@ static int load_servers(struct daemon *daemon)
 	char path[PATH_MAX];
 	uint8_t secret[KEY_BYTES];
 	struct key_list operators = {daemon->operators, daemon->nr_operators};
-	int rc;
+	int ret;
 
-	rc = name_inner(daemon, SERVER_FILE, path);
-	if (!rc)
-		rc = load_or_make_principals(path, SERVER_IDENTITY, daemon->servers,
-					     &daemon->nr_servers);
-	for (size_t i = 0; i < daemon->nr_servers && !rc; i++) {
+	ret = name_inner(daemon, SERVER_FILE, path);
+	if (!ret)
+		ret = load_or_make_principals(path, SERVER_IDENTITY, daemon->servers,
+					      &daemon->nr_servers);
+	for (size_t i = 0; i < daemon->nr_servers && !ret; i++) {
 		if (key_list_find(&operators, daemon->servers[i].identity, secret))
-			rc = error_fail(-EINVAL,
-					"key file '%s': '%s' is in '%s', too; a principal is a "
-					"server or a client, rename one",
-					path, daemon->servers[i].identity, daemon->operator_file);
+			ret = error_fail(-EINVAL,
+					 "key file '%s': '%s' is in '%s', too; a principal is a "
+					 "server or a client, rename one",
+					 path, daemon->servers[i].identity, daemon->operator_file);
 	}
 	explicit_bzero(secret, sizeof(secret));
-	return rc;
+	return ret;
 }
 
 /* Loads the key that a server without a manager joins with: the first that --key names, otherwise
@@ -199,13 +199,13 @@ static int load_servers(struct daemon *daemon)
 static int load_join_key(struct daemon *daemon)
 {
 	char own[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (daemon->config.key[0])
 		return load_principals(daemon->config.key, daemon->servers, &daemon->nr_servers);
-	rc = name_inner(daemon, SERVER_FILE, own);
-	if (rc)
-		return rc;
+	ret = name_inner(daemon, SERVER_FILE, own);
+	if (ret)
+		return ret;
 	if (access(own, F_OK))
 		return error_fail(-ENOENT,
 				  "start a server in %s: it has no " SERVER_FILE
@@ -216,12 +216,12 @@ static int load_join_key(struct daemon *daemon)
 
 static int load_keys(struct daemon *daemon)
 {
-	int rc;
+	int ret;
 
 	if (!(daemon->config.role & ROLE_MANAGER))
 		return load_join_key(daemon);
-	rc = load_operators(daemon);
-	return rc ? rc : load_servers(daemon);
+	ret = load_operators(daemon);
+	return ret ? ret : load_servers(daemon);
 }
 
 /* ---- Where the cluster is */
@@ -254,7 +254,7 @@ static int compose_cluster_uri(struct daemon *daemon)
 {
 	const struct uri *uri = &daemon->manager_uri;
 	const char *key_file = daemon->manager ? daemon->operator_file : uri->key_file;
-	bool is_ipv6 = strchr(uri->host, ':') != NULL;
+	bool is_ipv6 = strchr(uri->host, ':');
 	int length;
 
 	length = snprintf(daemon->cluster_uri, sizeof(daemon->cluster_uri), "afar://%s%s%s:%u%s%s",
@@ -340,24 +340,24 @@ static int start_server(struct daemon *daemon)
 
 static int start(struct daemon *daemon)
 {
-	int rc;
+	int ret;
 
-	rc = uri_parse(daemon->config.manager, &daemon->manager_uri);
-	if (!rc)
-		rc = open_folder(daemon);
-	if (!rc)
-		rc = load_keys(daemon);
-	if (!rc)
-		rc = rpc_loop_start("afard", &daemon->loop);
-	if (!rc && daemon->config.role & ROLE_MANAGER)
-		rc = start_manager(daemon);
-	if (!rc)
-		rc = find_manager(daemon);
-	if (!rc)
-		rc = compose_cluster_uri(daemon);
-	if (!rc && daemon->config.role & ROLE_SERVER)
-		rc = start_server(daemon);
-	return rc;
+	ret = uri_parse(daemon->config.manager, &daemon->manager_uri);
+	if (!ret)
+		ret = open_folder(daemon);
+	if (!ret)
+		ret = load_keys(daemon);
+	if (!ret)
+		ret = rpc_loop_start("afard", &daemon->loop);
+	if (!ret && daemon->config.role & ROLE_MANAGER)
+		ret = start_manager(daemon);
+	if (!ret)
+		ret = find_manager(daemon);
+	if (!ret)
+		ret = compose_cluster_uri(daemon);
+	if (!ret && daemon->config.role & ROLE_SERVER)
+		ret = start_server(daemon);
+	return ret;
 }
 
 static bool is_over(const struct daemon *daemon, int signal_number)
@@ -394,19 +394,19 @@ static bool await_joined(struct daemon *daemon)
 static int write_cluster_file(struct daemon *daemon)
 {
 	const char *aside = "cluster.new";
-	int fd, rc = 0;
+	int fd, ret = 0;
 
 	fd = openat(daemon->folder_fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
 		    0600);
 	if (fd < 0 || dprintf(fd, "%s\n", daemon->cluster_uri) < 0)
-		rc = -errno;
-	if (fd >= 0 && close(fd) && !rc)
-		rc = -errno;
-	if (!rc && renameat(daemon->folder_fd, aside, daemon->folder_fd, "cluster"))
-		rc = -errno;
-	if (rc) {
+		ret = -errno;
+	if (fd >= 0 && close(fd) && !ret)
+		ret = -errno;
+	if (!ret && renameat(daemon->folder_fd, aside, daemon->folder_fd, "cluster"))
+		ret = -errno;
+	if (ret) {
 		unlinkat(daemon->folder_fd, aside, 0);
-		return error_fail(rc, "write %s/cluster: %s", daemon->folder, afar_strerror(-rc));
+		return error_fail(ret, "write %s/cluster: %s", daemon->folder, afar_strerror(-ret));
 	}
 	daemon->has_cluster_file = true;
 	return 0;
@@ -414,12 +414,12 @@ static int write_cluster_file(struct daemon *daemon)
 
 static int announce(struct daemon *daemon)
 {
-	int rc;
+	int ret;
 
 	if (daemon->manager) {
-		rc = write_cluster_file(daemon);
-		if (rc)
-			return rc;
+		ret = write_cluster_file(daemon);
+		if (ret)
+			return ret;
 	}
 	printf("afard: ready on %s\n", daemon->cluster_uri);
 	fflush(stdout);
@@ -479,30 +479,30 @@ static int complain(int status)
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = {.folder_fd = -1};
-	int rc;
+	int ret;
 
 	/* libfabric's verbs cache would keep closed keys alive. Before libfabric starts. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
-	rc = config_read(argc, argv, &daemon.config);
-	if (rc < 0)
+	ret = config_read(argc, argv, &daemon.config);
+	if (ret < 0)
 		return complain(2);
-	if (rc == CONFIG_SHOWN)
+	if (ret == CONFIG_SHOWN)
 		return 0;
 	log_set_level(daemon.config.log_level);
 	block_stop_signals(&daemon);
 
-	rc = start(&daemon);
-	if (!rc && await_joined(&daemon)) {
-		rc = announce(&daemon);
-		if (!rc)
+	ret = start(&daemon);
+	if (!ret && await_joined(&daemon)) {
+		ret = announce(&daemon);
+		if (!ret)
 			await_end(&daemon);
 	}
-	if (!rc && daemon.server)
-		rc = server_failure(daemon.server);
-	if (rc)
+	if (!ret && daemon.server)
+		ret = server_failure(daemon.server);
+	if (ret)
 		complain(1);
 	/* From here on a second signal ends the process at once. */
 	sigprocmask(SIG_UNBLOCK, &daemon.stop_signals, NULL);
 	stop(&daemon);
-	return rc ? 1 : 0;
+	return ret ? 1 : 0;
 }

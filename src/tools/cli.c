@@ -214,14 +214,14 @@ int cli_open(struct cli *cli)
 		.timeout_ms = cli->timeout_ms,
 		.path = cli->path,
 	};
-	int rc;
+	int ret;
 
-	rc = afar_session_open(cli->cluster, &options, &cli->session);
-	if (rc == -ENOENT && is_nowhere(cli))
+	ret = afar_session_open(cli->cluster, &options, &cli->session);
+	if (ret == -ENOENT && is_nowhere(cli))
 		return cli_fail(
 			"find the cluster: none runs in ./afar-data, and none is named; start "
 			"one here with 'afar up' or name one with --cluster");
-	return rc ? cli_fail_last(rc) : 0;
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 int cli_close(struct cli *cli, int status)

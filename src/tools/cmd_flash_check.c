@@ -117,15 +117,15 @@ static int check(const struct cli_command *command, struct showing *showing,
 {
 	struct check_report report;
 	struct flash_device *device;
-	int rc, status = 0;
+	int ret, status = 0;
 
 	if (flash_device_open_path(showing->path, FLASH_DEVICE_READ_ONLY, &device))
 		return flash_fail(command, NULL);
-	rc = check_device(device, options, &report);
+	ret = check_device(device, options, &report);
 	flash_device_close(device);
-	if (rc == -ECANCELED && is_interrupted())
+	if (ret == -ECANCELED && is_interrupted())
 		return CLI_INTERRUPTED;
-	if (rc)
+	if (ret)
 		return flash_fail(command, showing->path);
 	if (showing->findings)
 		status = print_json(showing, &report, options);

@@ -55,14 +55,14 @@ static int make_layer(const struct cli_command *command, const struct creation *
 	struct flash_device *device;
 	struct ftl_stat stat;
 	struct ftl *ftl;
-	int rc;
+	int ret;
 
 	if (flash_device_open_path(creation->path, 0, &device))
 		return flash_fail(command, NULL);
-	rc = ftl_create(device, &creation->layout);
-	if (!rc)
-		rc = ftl_open(device, FTL_READ_ONLY, &ftl);
-	if (!rc) {
+	ret = ftl_create(device, &creation->layout);
+	if (!ret)
+		ret = ftl_open(device, FTL_READ_ONLY, &ftl);
+	if (!ret) {
 		ftl_stat(ftl, &stat);
 		ftl_abandon(ftl);
 		printf("%s: %s in segments of %s\n", creation->path,
@@ -70,7 +70,7 @@ static int make_layer(const struct cli_command *command, const struct creation *
 		       size_text((uint64_t)stat.segment_blocks * FTL_BLOCK, segment));
 	}
 	flash_device_close(device);
-	return rc ? flash_fail(command, creation->path) : 0;
+	return ret ? flash_fail(command, creation->path) : 0;
 }
 
 static int take_segment(const struct cli_command *command, const char *text, uint32_t *out)
@@ -237,19 +237,19 @@ static int show(const struct cli_command *command, const char *path, bool as_jso
 	struct flash_device *device;
 	struct ftl_stat stat;
 	struct ftl *ftl;
-	int rc;
+	int ret;
 
 	if (flash_device_open_path(path, FLASH_DEVICE_READ_ONLY, &device))
 		return flash_fail(command, NULL);
-	rc = superblock_read(device, &superblock);
-	if (!rc)
-		rc = ftl_open(device, FTL_READ_ONLY, &ftl);
-	if (!rc) {
+	ret = superblock_read(device, &superblock);
+	if (!ret)
+		ret = ftl_open(device, FTL_READ_ONLY, &ftl);
+	if (!ret) {
 		ftl_stat(ftl, &stat);
 		ftl_abandon(ftl);
 	}
 	flash_device_close(device);
-	if (rc)
+	if (ret)
 		return flash_fail(command, path);
 	if (as_json)
 		return print_info_json(path, &superblock, &stat);

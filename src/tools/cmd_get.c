@@ -42,14 +42,14 @@ static int open_aside(struct sink *sink)
 static int prepare_file(struct sink *sink, const struct stat *existing)
 {
 	mode_t mode = umask(0);
-	int rc;
+	int ret;
 
 	umask(mode);
 	mode = existing ? existing->st_mode & 07777 : 0666 & ~mode;
-	rc = open_aside(sink);
-	if (!rc && fchmod(sink->fd, mode))
-		rc = -errno;
-	return rc;
+	ret = open_aside(sink);
+	if (!ret && fchmod(sink->fd, mode))
+		ret = -errno;
+	return ret;
 }
 
 /* A symbolic link stays: what it points to is replaced. */
@@ -68,7 +68,7 @@ static int open_file(const char *file, struct sink *sink)
 {
 	struct stat status;
 	bool exists = stat(file, &status) == 0;
-	int rc;
+	int ret;
 
 	if (exists && S_ISDIR(status.st_mode))
 		return -EISDIR;
@@ -78,8 +78,8 @@ static int open_file(const char *file, struct sink *sink)
 	}
 	if (exists && access(file, W_OK))
 		return -errno;
-	rc = resolve(file, sink, exists);
-	return rc ? rc : prepare_file(sink, exists ? &status : NULL);
+	ret = resolve(file, sink, exists);
+	return ret ? ret : prepare_file(sink, exists ? &status : NULL);
 }
 
 static void sink_abandon(struct sink *sink)
@@ -102,18 +102,18 @@ static int fail_sink(const struct sink *sink, int rc)
 /* 0, or an exit status with nothing left behind. */
 static int sink_open(const char *file, struct sink *sink)
 {
-	int rc;
+	int ret;
 
 	*sink = (struct sink){.name = file, .fd = STDOUT_FILENO};
 	if (!strcmp(file, "-")) {
 		sink->name = "standard output";
 		return 0;
 	}
-	rc = open_file(file, sink);
-	if (!rc)
+	ret = open_file(file, sink);
+	if (!ret)
 		return 0;
 	sink_abandon(sink);
-	return is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, rc);
+	return is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, ret);
 }
 
 static int sink_write(struct sink *sink, const char *data, uint64_t length)
@@ -138,15 +138,15 @@ static int sink_write(struct sink *sink, const char *data, uint64_t length)
 /* Gives the file its name, if it has been written aside. */
 static int sink_finish(struct sink *sink)
 {
-	int rc = 0;
+	int ret = 0;
 
 	if (sink->fd > STDERR_FILENO && close(sink->fd))
-		rc = -errno;
+		ret = -errno;
 	sink->fd = STDOUT_FILENO;
-	if (!rc && sink->aside[0] && rename(sink->aside, sink->path))
-		rc = -errno;
-	if (rc)
-		return fail_sink(sink, rc);
+	if (!ret && sink->aside[0] && rename(sink->aside, sink->path))
+		ret = -errno;
+	if (ret)
+		return fail_sink(sink, ret);
 	sink->aside[0] = 0;
 	return 0;
 }
@@ -166,17 +166,17 @@ static int copy_pieces(struct transfer *transfer, const struct region_name *sour
 {
 	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
 	uint64_t started = 0, index;
-	int rc, status;
+	int ret, status;
 
 	for (index = 0; index < pieces; index++) {
 		for (; started < pieces && started < index + transfer->nr_slots; started++) {
-			rc = transfer_start(transfer, AFAR_OP_READ, started);
-			if (rc)
-				return fail_transfer(source, rc);
+			ret = transfer_start(transfer, AFAR_OP_READ, started);
+			if (ret)
+				return fail_transfer(source, ret);
 		}
-		rc = transfer_wait(transfer, index);
-		if (rc)
-			return fail_transfer(source, rc);
+		ret = transfer_wait(transfer, index);
+		if (ret)
+			return fail_transfer(source, ret);
 		status = sink_write(sink, transfer_slot(transfer, index)->iov.addr,
 				    transfer_piece_length(transfer, index));
 		if (status)
@@ -191,11 +191,11 @@ static int copy(struct cli *cli, struct afar_region *region, uint64_t length,
 {
 	struct transfer transfer;
 	char summary[128];
-	int rc, status;
+	int ret, status;
 
-	rc = transfer_open(cli->session, region, length, &transfer);
-	if (rc)
-		return fail_transfer(source, rc);
+	ret = transfer_open(cli->session, region, length, &transfer);
+	if (ret)
+		return fail_transfer(source, ret);
 	status = copy_pieces(&transfer, source, sink);
 	if (!status)
 		status = sink_finish(sink);
@@ -213,10 +213,10 @@ static int measure(struct afar_region *region, const struct region_name *source,
 		   bool may_be_partial, uint64_t *length)
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
-	int rc = afar_region_stat(region, &stat);
+	int ret = afar_region_stat(region, &stat);
 
-	if (rc)
-		return cli_fail_last(rc);
+	if (ret)
+		return cli_fail_last(ret);
 	*length = stat.length;
 	if (!stat.is_unfinished || may_be_partial)
 		return 0;
@@ -233,14 +233,14 @@ static int get(struct cli *cli, const struct region_name *source, const char *fi
 	struct afar_region *region;
 	struct sink sink;
 	uint64_t length = 0;
-	int rc, status;
+	int ret, status;
 
 	status = region_open_namespace(cli, source, &ns);
 	if (status)
 		return status;
-	rc = region_open_named(ns, source, &region);
-	if (rc) {
-		status = cli_fail_last(rc);
+	ret = region_open_named(ns, source, &region);
+	if (ret) {
+		status = cli_fail_last(ret);
 		goto out_namespace;
 	}
 	status = measure(region, source, may_be_partial, &length);
@@ -275,5 +275,5 @@ int region_get(struct cli *cli, const struct cli_command *command, int argc, cha
 		return status;
 	catch_interrupts();
 	status = cli_open(cli);
-	return status ? status : cli_close(cli, get(cli, &source, arguments[1], partial != NULL));
+	return status ? status : cli_close(cli, get(cli, &source, arguments[1], partial));
 }

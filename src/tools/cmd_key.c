@@ -53,14 +53,14 @@ static int keep_line(int fd, const char *name, const char *secret)
 {
 	char line[LINE_BYTES];
 	int length = snprintf(line, sizeof(line), "%s:%s\n", name, secret);
-	int rc = write_all(fd, line, (size_t)length);
+	int ret = write_all(fd, line, (size_t)length);
 
 	explicit_bzero(line, sizeof(line));
-	if (!rc && fsync(fd) && errno != EINVAL)
-		rc = -errno;
-	if (close(fd) && !rc)
-		rc = -errno;
-	return rc;
+	if (!ret && fsync(fd) && errno != EINVAL)
+		ret = -errno;
+	if (close(fd) && !ret)
+		ret = -errno;
+	return ret;
 }
 
 /* A key whose secret nobody has is taken back. */
@@ -77,7 +77,7 @@ static int undo_add(struct cli *cli, const char *name, const char *where, int er
 static int add(struct cli *cli, const char *name, unsigned flags, const char *path)
 {
 	char secret[AFAR_KEY_HEX_MAX];
-	int fd = STDOUT_FILENO, rc, status = 0;
+	int fd = STDOUT_FILENO, ret, status = 0;
 
 	if (path)
 		fd = make_file(path);
@@ -86,14 +86,14 @@ static int add(struct cli *cli, const char *name, unsigned flags, const char *pa
 	if (fd < 0)
 		return path ? CLI_FAILED
 			    : cli_fail("key add: standard output is closed; use --out FILE");
-	rc = afar_key_add(cli->session, name, flags, secret);
-	if (rc) {
+	ret = afar_key_add(cli->session, name, flags, secret);
+	if (ret) {
 		close(fd);
-		status = cli_fail_last(rc);
+		status = cli_fail_last(ret);
 	} else {
-		rc = keep_line(fd, name, secret);
-		if (rc)
-			status = undo_add(cli, name, path ? path : "standard output", rc);
+		ret = keep_line(fd, name, secret);
+		if (ret)
+			status = undo_add(cli, name, path ? path : "standard output", ret);
 	}
 	explicit_bzero(secret, sizeof(secret));
 	if (status && path)
@@ -153,7 +153,7 @@ static int list(struct cli *cli, json_t *json)
 {
 	struct afar_key_stat entries[LIST_MAX];
 	char after[AFAR_PRINCIPAL_MAX + 1] = "";
-	bool has_header = json != NULL;
+	bool has_header = json;
 	int n;
 
 	do {
@@ -183,7 +183,7 @@ static int key_ls(struct cli *cli, const struct cli_command *command, int argc, 
 		{0},
 	};
 	json_t *json = NULL;
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
 		return status;
@@ -192,9 +192,9 @@ static int key_ls(struct cli *cli, const struct cli_command *command, int argc, 
 		return status;
 	if (as_json)
 		json = json_array();
-	rc = list(cli, json);
-	if (rc)
-		status = cli_fail_last(rc);
+	ret = list(cli, json);
+	if (ret)
+		status = cli_fail_last(ret);
 	else if (as_json)
 		status = cli_print_json(json_incref(json));
 	json_decref(json);
@@ -206,15 +206,15 @@ static int key_ls(struct cli *cli, const struct cli_command *command, int argc, 
 static int key_revoke(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
 	status = cli_open(cli);
 	if (status)
 		return status;
-	rc = afar_key_revoke(cli->session, arguments[0]);
-	return cli_close(cli, rc ? cli_fail_last(rc) : 0);
+	ret = afar_key_revoke(cli->session, arguments[0]);
+	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
 }
 
 const struct cli_command key_commands[] = {

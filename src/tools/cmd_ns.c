@@ -88,7 +88,7 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	};
 	struct afar_namespace *ns;
 	struct afar_policy policy;
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
@@ -97,9 +97,9 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 		status = cli_open(cli);
 	if (status)
 		return status;
-	rc = afar_namespace_create(cli->session, arguments[0], &policy, &ns);
-	if (rc)
-		return cli_close(cli, cli_fail_last(rc));
+	ret = afar_namespace_create(cli->session, arguments[0], &policy, &ns);
+	if (ret)
+		return cli_close(cli, cli_fail_last(ret));
 	afar_namespace_close(ns);
 	note_width(cli, arguments[0], policy.width);
 	return cli_close(cli, 0);
@@ -193,7 +193,7 @@ static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, c
 		{0},
 	};
 	json_t *json;
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
 		return status;
@@ -201,9 +201,9 @@ static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, c
 	if (status)
 		return status;
 	json = as_json ? json_array() : NULL;
-	rc = list(cli, json);
-	if (rc)
-		status = cli_fail_last(rc);
+	ret = list(cli, json);
+	if (ret)
+		status = cli_fail_last(ret);
 	else if (as_json)
 		status = cli_print_json(json_incref(json));
 	json_decref(json);
@@ -218,33 +218,33 @@ static int ns_rm(struct cli *cli, const struct cli_command *command, int argc, c
 		{"force", NULL, "with its regions, unless somebody has one open", &force},
 		{0},
 	};
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
 	status = cli_open(cli);
 	if (status)
 		return status;
-	rc = afar_namespace_delete(cli->session, arguments[0], force ? AFAR_DELETE_REGIONS : 0);
-	if (rc == -ENOTEMPTY)
+	ret = afar_namespace_delete(cli->session, arguments[0], force ? AFAR_DELETE_REGIONS : 0);
+	if (ret == -ENOTEMPTY)
 		status = cli_fail(
 			"remove the namespace %s: it has regions; remove them first, or use "
 			"--force to remove them with it",
 			arguments[0]);
-	else if (rc)
-		status = cli_fail_last(rc);
+	else if (ret)
+		status = cli_fail_last(ret);
 	return cli_close(cli, status);
 }
 
 /* Opens the session and a namespace; 0, or an exit status with nothing left open. */
 static int open_namespace(struct cli *cli, const char *name, struct afar_namespace **out)
 {
-	int rc, status = cli_open(cli);
+	int ret, status = cli_open(cli);
 
 	if (status)
 		return status;
-	rc = afar_namespace_open(cli->session, name, out);
-	return rc ? cli_close(cli, cli_fail_last(rc)) : 0;
+	ret = afar_namespace_open(cli->session, name, out);
+	return ret ? cli_close(cli, cli_fail_last(ret)) : 0;
 }
 
 static int ns_reserve(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -280,7 +280,7 @@ static int ns_release(struct cli *cli, const struct cli_command *command, int ar
 	uint64_t bytes = UINT64_MAX, released = 0;
 	struct afar_namespace *ns;
 	char text[SIZE_TEXT_MAX];
-	int n, rc, status = 0;
+	int n, ret, status = 0;
 
 	n = cli_arguments(cli, command, NULL, argc, argv, 1, 2, arguments, &status);
 	if (n < 0)
@@ -291,9 +291,9 @@ static int ns_release(struct cli *cli, const struct cli_command *command, int ar
 		status = open_namespace(cli, arguments[0], &ns);
 	if (status)
 		return status;
-	rc = afar_namespace_release(ns, bytes, &released);
-	if (rc)
-		status = cli_fail_last(rc);
+	ret = afar_namespace_release(ns, bytes, &released);
+	if (ret)
+		status = cli_fail_last(ret);
 	else
 		printf("released %s\n", size_text(released, text));
 	afar_namespace_close(ns);
@@ -306,7 +306,7 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	struct afar_namespace *ns;
-	int rc, status = 0;
+	int ret, status = 0;
 	size_t i = 0;
 
 	if (cli_arguments(cli, command, NULL, argc, argv, 3, 3, arguments, &status) < 0)
@@ -319,9 +319,9 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 	status = open_namespace(cli, arguments[0], &ns);
 	if (status)
 		return status;
-	rc = afar_namespace_grant(ns, arguments[1], rights_words[i].rights);
-	if (rc)
-		status = cli_fail_last(rc);
+	ret = afar_namespace_grant(ns, arguments[1], rights_words[i].rights);
+	if (ret)
+		status = cli_fail_last(ret);
 	afar_namespace_close(ns);
 	return cli_close(cli, status);
 }

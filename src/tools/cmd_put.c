@@ -75,27 +75,27 @@ static int copy_stream(int from, int to, uint64_t *length)
 {
 	char *data = malloc(SPOOL_BYTES);
 	ssize_t n;
-	int rc = data ? 0 : -ENOMEM;
+	int ret = data ? 0 : -ENOMEM;
 
 	*length = 0;
-	while (!rc) {
+	while (!ret) {
 		n = read_fully(from, data, SPOOL_BYTES);
 		if (n <= 0) {
-			rc = (int)n;
+			ret = (int)n;
 			break;
 		}
-		rc = write_fully(to, data, (size_t)n);
+		ret = write_fully(to, data, (size_t)n);
 		*length += (uint64_t)n;
 	}
 	free(data);
-	return rc;
+	return ret;
 }
 
 /* A region's length is given when it is made: a stream goes to a file without a name first. */
 static int spool(struct source *source)
 {
 	const char *folder = getenv("TMPDIR");
-	int fd, rc;
+	int fd, ret;
 
 	if (!folder || !*folder)
 		folder = "/var/tmp";
@@ -103,15 +103,15 @@ static int spool(struct source *source)
 	if (fd < 0)
 		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
 				source->name, folder, afar_strerror(errno));
-	rc = copy_stream(source->fd, fd, &source->length);
-	if (!rc && lseek(fd, 0, SEEK_SET) < 0)
-		rc = -errno;
-	if (rc) {
+	ret = copy_stream(source->fd, fd, &source->length);
+	if (!ret && lseek(fd, 0, SEEK_SET) < 0)
+		ret = -errno;
+	if (ret) {
 		close(fd);
 		if (is_interrupted())
 			return CLI_INTERRUPTED;
 		return cli_fail("put %s: keep it in %s first: %s; set TMPDIR, or give its --size",
-				source->name, folder, afar_strerror(-rc));
+				source->name, folder, afar_strerror(-ret));
 	}
 	close(source->fd);
 	source->fd = fd;
@@ -197,11 +197,11 @@ static int reserve_missing(struct room *room, uint64_t bytes)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	uint64_t free_bytes;
-	int rc;
+	int ret;
 
-	rc = afar_namespace_stat(room->ns, &stat);
-	if (rc)
-		return cli_fail_last(rc);
+	ret = afar_namespace_stat(room->ns, &stat);
+	if (ret)
+		return cli_fail_last(ret);
 	free_bytes = stat.reserved_bytes > stat.allocated_bytes
 			     ? stat.reserved_bytes - stat.allocated_bytes
 			     : 0;
@@ -213,14 +213,14 @@ static bool is_taken(struct afar_namespace *ns, const char *name, bool *is_unfin
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
 	struct afar_region *region;
-	int rc = afar_region_open(ns, name, &region);
+	int ret = afar_region_open(ns, name, &region);
 
 	*is_unfinished = false;
-	if (!rc) {
+	if (!ret) {
 		*is_unfinished = !afar_region_stat(region, &stat) && stat.is_unfinished;
 		afar_region_close(region);
 	}
-	return !rc || rc == -AFAR_ELOST || rc == -AFAR_ESERVER;
+	return !ret || ret == -AFAR_ELOST || ret == -AFAR_ESERVER;
 }
 
 static int fail_taken(const struct region_name *target, bool is_unfinished)
@@ -240,17 +240,17 @@ static int fail_taken(const struct region_name *target, bool is_unfinished)
 static int create_region(struct room *room, const struct region_name *target, uint64_t bytes,
 			 struct afar_region **out)
 {
-	int status, rc = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+	int status, ret = afar_region_create(room->ns, target->name, bytes, room->flags, out);
 
-	if (rc == -AFAR_ERESERVE) {
+	if (ret == -AFAR_ERESERVE) {
 		status = reserve(room, bytes);
 		if (status)
 			return status;
-		rc = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+		ret = afar_region_create(room->ns, target->name, bytes, room->flags, out);
 	}
-	if (rc == -EEXIST)
+	if (ret == -EEXIST)
 		return fail_taken(target, false);
-	return rc ? cli_fail_last(rc) : 0;
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 /* Removes a region that is to be replaced only when there is room for the new one. Sessions that
@@ -259,7 +259,7 @@ static int make_region(struct room *room, const struct region_name *target, uint
 		       bool may_replace, struct afar_region **out)
 {
 	bool is_unfinished;
-	int rc, status;
+	int ret, status;
 
 	*out = NULL;
 	if (!may_replace && is_taken(room->ns, target->name, &is_unfinished))
@@ -267,9 +267,9 @@ static int make_region(struct room *room, const struct region_name *target, uint
 	status = reserve_missing(room, bytes);
 	if (status)
 		return status;
-	rc = may_replace ? afar_region_delete(room->ns, target->name) : 0;
-	if (rc && rc != -ENOENT)
-		return cli_fail_last(rc);
+	ret = may_replace ? afar_region_delete(room->ns, target->name) : 0;
+	if (ret && ret != -ENOENT)
+		return cli_fail_last(ret);
 	return create_region(room, target, bytes, out);
 }
 
@@ -308,7 +308,7 @@ static int send_piece(struct transfer *transfer, const struct source *source,
 {
 	uint64_t length = transfer_piece_length(transfer, index);
 	ssize_t n;
-	int rc;
+	int ret;
 
 	n = read_fully(source->fd, transfer_slot(transfer, index)->iov.addr, length);
 	if (is_interrupted())
@@ -317,8 +317,8 @@ static int send_piece(struct transfer *transfer, const struct source *source,
 		return cli_fail("put %s: read it: %s", source->name, afar_strerror((int)-n));
 	if ((uint64_t)n < length)
 		return fail_short(source);
-	rc = transfer_start(transfer, AFAR_OP_WRITE, index);
-	return rc ? fail_transfer(source, target, rc) : 0;
+	ret = transfer_start(transfer, AFAR_OP_WRITE, index);
+	return ret ? fail_transfer(source, target, ret) : 0;
 }
 
 static int copy_pieces(struct transfer *transfer, const struct source *source,
@@ -326,12 +326,12 @@ static int copy_pieces(struct transfer *transfer, const struct source *source,
 {
 	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
 	uint64_t index;
-	int rc, status;
+	int ret, status;
 
 	for (index = 0; index < pieces + transfer->nr_slots; index++) {
-		rc = transfer_wait(transfer, index);
-		if (rc)
-			return fail_transfer(source, target, rc);
+		ret = transfer_wait(transfer, index);
+		if (ret)
+			return fail_transfer(source, target, ret);
 		if (index >= pieces)
 			continue;
 		status = send_piece(transfer, source, target, index);
@@ -346,11 +346,11 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 		struct afar_region *region, char summary[SUMMARY_MAX])
 {
 	struct transfer transfer;
-	int rc, status;
+	int ret, status;
 
-	rc = transfer_open(cli->session, region, source->length, &transfer);
-	if (rc)
-		return fail_transfer(source, target, rc);
+	ret = transfer_open(cli->session, region, source->length, &transfer);
+	if (ret)
+		return fail_transfer(source, target, ret);
 	status = copy_pieces(&transfer, source, target);
 	transfer_summary(&transfer, summary, SUMMARY_MAX);
 	transfer_close(&transfer);
@@ -360,11 +360,11 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 /* Until here it counts as unfinished, also when we are killed. */
 static int finish(struct afar_region *region, bool does_seal)
 {
-	int rc = does_seal ? afar_region_seal(region) : 0;
+	int ret = does_seal ? afar_region_seal(region) : 0;
 
-	if (!rc)
-		rc = afar_region_finish(region);
-	return rc ? cli_fail_last(rc) : 0;
+	if (!ret)
+		ret = afar_region_finish(region);
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 static void note_width(struct afar_namespace *ns, const struct region_name *target,
@@ -447,8 +447,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	if (status)
 		return status;
 	options = (struct put_options){
-		.may_replace = replace != NULL,
-		.does_seal = sealed != NULL,
+		.may_replace = replace,
+		.does_seal = sealed,
 		.flags = AFAR_ALLOC_UNFINISHED | (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0),
 		.started_ns = clock_ns(),
 	};

@@ -47,9 +47,9 @@ int region_name_parse(const struct cli_command *command, const char *text, struc
 int region_open_namespace(struct cli *cli, const struct region_name *name,
 			  struct afar_namespace **out)
 {
-	int rc = afar_namespace_open(cli->session, name->ns, out);
+	int ret = afar_namespace_open(cli->session, name->ns, out);
 
-	return rc ? cli_fail_last(rc) : 0;
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 int region_open_named(struct afar_namespace *ns, const struct region_name *name,
@@ -136,25 +136,25 @@ static int walk(struct afar_namespace *ns, json_t *json)
 
 static int list(struct afar_namespace *ns, const struct region_name *unused)
 {
-	int rc;
+	int ret;
 
 	(void)unused;
 	printf("%-18s %11s %5s %4s  %-10s %s\n", "ADDRESS", "LENGTH", "WIDTH", "OPEN", "STATE",
 	       "NAME");
-	rc = walk(ns, NULL);
-	return rc ? cli_fail_last(rc) : 0;
+	ret = walk(ns, NULL);
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 static int list_json(struct afar_namespace *ns, const struct region_name *unused)
 {
 	json_t *json = json_array();
-	int rc = walk(ns, json);
+	int ret = walk(ns, json);
 
 	(void)unused;
-	if (!rc)
+	if (!ret)
 		return cli_print_json(json);
 	json_decref(json);
-	return cli_fail_last(rc);
+	return cli_fail_last(ret);
 }
 
 /* Opens session and namespace, does `act`, closes both. */
@@ -162,14 +162,14 @@ static int with_namespace(struct cli *cli, const char *ns_name, const struct reg
 			  int (*act)(struct afar_namespace *ns, const struct region_name *region))
 {
 	struct afar_namespace *ns;
-	int rc, status;
+	int ret, status;
 
 	status = cli_open(cli);
 	if (status)
 		return status;
-	rc = afar_namespace_open(cli->session, ns_name, &ns);
-	if (rc)
-		return cli_close(cli, cli_fail_last(rc));
+	ret = afar_namespace_open(cli->session, ns_name, &ns);
+	if (ret)
+		return cli_close(cli, cli_fail_last(ret));
 	status = act(ns, region);
 	afar_namespace_close(ns);
 	return cli_close(cli, status);
@@ -302,10 +302,10 @@ static int region_stat(struct cli *cli, const struct cli_command *command, int a
 
 static int end(struct afar_namespace *ns, const struct region_name *name)
 {
-	int rc = name->name ? afar_region_delete(ns, name->name)
-			    : afar_region_delete_at(ns, name->address);
+	int ret = name->name ? afar_region_delete(ns, name->name)
+			     : afar_region_delete_at(ns, name->address);
 
-	return rc ? cli_fail_last(rc) : 0;
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 static int region_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -318,11 +318,11 @@ static int with_open(struct afar_namespace *ns, const struct region_name *name,
 		     int (*act)(struct afar_region *region, const struct region_name *name))
 {
 	struct afar_region *region;
-	int rc, status;
+	int ret, status;
 
-	rc = region_open_named(ns, name, &region);
-	if (rc)
-		return cli_fail_last(rc);
+	ret = region_open_named(ns, name, &region);
+	if (ret)
+		return cli_fail_last(ret);
 	status = act(region, name);
 	afar_region_close(region);
 	return status;
@@ -330,10 +330,10 @@ static int with_open(struct afar_namespace *ns, const struct region_name *name,
 
 static int seal_open(struct afar_region *region, const struct region_name *name)
 {
-	int rc = afar_region_seal(region);
+	int ret = afar_region_seal(region);
 
 	(void)name;
-	return rc ? cli_fail_last(rc) : 0;
+	return ret ? cli_fail_last(ret) : 0;
 }
 
 static int seal(struct afar_namespace *ns, const struct region_name *name)
@@ -350,13 +350,13 @@ static int verify_open(struct afar_region *region, const struct region_name *nam
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
 	char length[SIZE_TEXT_MAX];
-	int rc;
+	int ret;
 
-	rc = afar_region_stat(region, &stat);
-	if (!rc)
-		rc = afar_region_verify(region, 0, stat.length, NULL);
-	if (rc)
-		return cli_fail_last(rc);
+	ret = afar_region_stat(region, &stat);
+	if (!ret)
+		ret = afar_region_verify(region, 0, stat.length, NULL);
+	if (ret)
+		return cli_fail_last(ret);
 	cli_print(name->text);
 	printf(": %s as they were sealed\n", size_text(stat.length, length));
 	return 0;

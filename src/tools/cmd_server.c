@@ -67,10 +67,10 @@ static int find(struct cli *cli, const char *text, struct found_server *out)
 {
 	json_t *status;
 	char *json;
-	int rc = afar_session_status(cli->session, &json);
+	int ret = afar_session_status(cli->session, &json);
 
-	if (rc)
-		return cli_fail_last(rc);
+	if (ret)
+		return cli_fail_last(ret);
 	status = json_loads(json, 0, NULL);
 	free(json);
 	if (!status)
@@ -78,9 +78,9 @@ static int find(struct cli *cli, const char *text, struct found_server *out)
 			"remove the server %s: the library's answer is no JSON; use the same "
 			"release of afar and libafar",
 			text);
-	rc = pick(status, text, out);
+	ret = pick(status, text, out);
 	json_decref(status);
-	return rc;
+	return ret;
 }
 
 /* ---- What is lost */
@@ -171,7 +171,7 @@ static int server_rm(struct cli *cli, const struct cli_command *command, int arg
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
 	status = cli_open(cli);
-	return status ? status : cli_close(cli, remove_server(cli, arguments[0], is_sure != NULL));
+	return status ? status : cli_close(cli, remove_server(cli, arguments[0], is_sure));
 }
 
 const struct cli_command server_commands[] = {

@@ -176,16 +176,16 @@ static int status_command(struct cli *cli, const struct cli_command *command, in
 		{0},
 	};
 	char *text;
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
 		return status;
 	status = cli_open(cli);
 	if (status)
 		return status;
-	rc = afar_session_status(cli->session, &text);
-	if (rc)
-		return cli_close(cli, cli_fail_last(rc));
+	ret = afar_session_status(cli->session, &text);
+	if (ret)
+		return cli_close(cli, cli_fail_last(ret));
 	if (as_json)
 		puts(text);
 	else

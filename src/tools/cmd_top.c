@@ -299,10 +299,10 @@ static int take_status(struct top *top)
 {
 	char *text;
 	json_t *root;
-	int rc = afar_session_status(top->cli->session, &text);
+	int ret = afar_session_status(top->cli->session, &text);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	root = json_loads(text, 0, NULL);
 	free(text);
 	if (!root)
@@ -315,10 +315,10 @@ static int take_status(struct top *top)
 
 static int take_model(struct top *top)
 {
-	int rc = take_status(top);
+	int ret = take_status(top);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	json_decref(top->model);
 	top->model = rates_between(top->before, top->now);
 	return top->model ? 0 : -ENOMEM;
@@ -354,20 +354,20 @@ static bool show_outage(struct top *top, int rc)
 /* Rates want two looks: what is shown first is of the first interval. */
 static int run(struct top *top)
 {
-	int rc = take_status(top);
+	int ret = take_status(top);
 
-	for (uint64_t shown = 0; !rc && (!top->count || shown < top->count); shown++) {
+	for (uint64_t shown = 0; !ret && (!top->count || shown < top->count); shown++) {
 		if (!wait_for_next(top))
 			break;
-		rc = take_model(top);
-		if (!rc)
+		ret = take_model(top);
+		if (!ret)
 			show(top->model, top->as_json, top->is_screen);
-		else if (show_outage(top, rc))
-			rc = 0;
+		else if (show_outage(top, ret))
+			ret = 0;
 		if (ferror(stdout))
 			break; /* nobody reads it any more; main() says so */
 	}
-	return terminal_is_quitting() ? 0 : rc;
+	return terminal_is_quitting() ? 0 : ret;
 }
 
 static int parse_interval(const struct cli_command *command, const char *text, double *out)
@@ -394,7 +394,7 @@ static int top_command(struct cli *cli, const struct cli_command *command, int a
 		{0},
 	};
 	struct top top = {.cli = cli, .interval_s = INTERVAL_DEFAULT_S};
-	int rc, status;
+	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
 		return status;
@@ -407,10 +407,10 @@ static int top_command(struct cli *cli, const struct cli_command *command, int a
 	status = cli_open(cli);
 	if (status)
 		return status;
-	top.as_json = as_json != NULL;
+	top.as_json = as_json;
 	top.is_screen = terminal_is_there() && !as_json;
 	terminal_begin(top.is_screen);
-	rc = run(&top);
+	ret = run(&top);
 	terminal_end();
 	/* Leave the last figures on the screen to be read. */
 	if (top.is_screen && top.model)
@@ -418,7 +418,7 @@ static int top_command(struct cli *cli, const struct cli_command *command, int a
 	json_decref(top.before);
 	json_decref(top.now);
 	json_decref(top.model);
-	return cli_close(cli, rc ? cli_fail_last(rc) : 0);
+	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
 }
 
 const struct cli_command top_commands[] = {

@@ -66,11 +66,11 @@ static int keep_text(char *out, size_t size, const char *value, char problem[PRO
 
 static int keep_size(uint64_t *out, const char *value, char problem[PROBLEM_MAX])
 {
-	int rc = size_parse(value, out);
+	int ret = size_parse(value, out);
 
-	if (rc == -ERANGE)
+	if (ret == -ERANGE)
 		return refuse(problem, "'%.64s' does not fit 64 bits; give a smaller size", value);
-	if (rc)
+	if (ret)
 		return refuse(problem, "'%.64s' is not a size; write for example 512M or 8G",
 			      value);
 	return 0;
@@ -178,11 +178,11 @@ static int set_memory(struct config *config, const char *value, char problem[PRO
 	struct sysinfo machine;
 	char text[SIZE_TEXT_MAX];
 	uint64_t there;
-	int rc;
+	int ret;
 
-	rc = keep_size(&config->memory_bytes, value, problem);
-	if (rc)
-		return rc;
+	ret = keep_size(&config->memory_bytes, value, problem);
+	if (ret)
+		return ret;
 	if (config->memory_bytes < MEMORY_MIN)
 		return refuse(problem, "'%.64s' is too small; give at least 2M", value);
 	if (sysinfo(&machine))
@@ -244,15 +244,15 @@ static int keep_lane(struct config_lane *lane, const char *value, char problem[P
 static int set_data_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	char text[CONFIG_TEXT_MAX], *rest = text, *lane;
-	int rc = keep_text(text, sizeof(text), value, problem);
+	int ret = keep_text(text, sizeof(text), value, problem);
 
 	config->nr_lanes = 0;
-	while (!rc && (lane = strsep(&rest, ","))) {
+	while (!ret && (lane = strsep(&rest, ","))) {
 		if (config->nr_lanes == CONFIG_LANES_MAX)
 			return refuse(problem, "has more than %d addresses", CONFIG_LANES_MAX);
-		rc = keep_lane(&config->lanes[config->nr_lanes++], lane, problem);
+		ret = keep_lane(&config->lanes[config->nr_lanes++], lane, problem);
 	}
-	return rc;
+	return ret;
 }
 
 static int set_transport(struct config *config, const char *value, char problem[PROBLEM_MAX])
@@ -269,11 +269,11 @@ static int set_progress(struct config *config, const char *value, char problem[P
 
 static int set_spin(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	int rc = keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
+	int ret = keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
 
-	if (rc == 0 && config->spin_us == 0)
+	if (ret == 0 && config->spin_us == 0)
 		config->spin_us = UINT32_MAX; /* for a server 0 is the default */
-	return rc;
+	return ret;
 }
 
 static int set_stage(struct config *config, const char *value, char problem[PROBLEM_MAX])
@@ -283,19 +283,20 @@ static int set_stage(struct config *config, const char *value, char problem[PROB
 
 static int set_congestion(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
-	int rc = server_congestion_check(value, problem, PROBLEM_MAX);
+	int ret = server_congestion_check(value, problem, PROBLEM_MAX);
 
-	return rc ? rc : keep_text(config->congestion, sizeof(config->congestion), value, problem);
+	return ret ? ret
+		   : keep_text(config->congestion, sizeof(config->congestion), value, problem);
 }
 
 static int set_ready_fd(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	uint32_t fd = 0;
-	int rc;
+	int ret;
 
-	rc = keep_number(&fd, value, 0, INT_MAX, problem);
-	if (rc)
-		return rc;
+	ret = keep_number(&fd, value, 0, INT_MAX, problem);
+	if (ret)
+		return ret;
 	if (fcntl((int)fd, F_GETFD) < 0)
 		return refuse(problem, "'%.64s' is not an open descriptor", value);
 	config->ready_fd = (int)fd;
@@ -562,7 +563,7 @@ int config_read(int argc, char **argv, struct config *out)
 	const char *values[NR_SETTINGS] = {NULL};
 	char problem[PROBLEM_MAX];
 	const char *file = NULL;
-	int rc;
+	int ret;
 
 	*out = (struct config){
 		.role = ROLE_ALL,
@@ -573,13 +574,13 @@ int config_read(int argc, char **argv, struct config *out)
 		.log_level = LOG_LEVEL_WARN,
 		.ready_fd = -1,
 	};
-	rc = take_flags(argc, argv, values, &file);
-	if (rc != CONFIG_RUN)
-		return rc;
+	ret = take_flags(argc, argv, values, &file);
+	if (ret != CONFIG_RUN)
+		return ret;
 	if (file) {
-		rc = read_file(file, out);
-		if (rc)
-			return rc;
+		ret = read_file(file, out);
+		if (ret)
+			return ret;
 	}
 	for (size_t i = 0; i < NR_SETTINGS; i++) {
 		if (values[i] && settings[i].set(out, values[i], problem))

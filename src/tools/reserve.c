@@ -47,13 +47,13 @@ static void *reserve_run(void *argument)
 static int start(struct reservation *reservation, pthread_t *out)
 {
 	sigset_t all, before;
-	int error;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(out, NULL, reserve_run, reservation);
+	ret = pthread_create(out, NULL, reserve_run, reservation);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
+	return ret;
 }
 
 static void show(const struct reservation *reservation, uint64_t started_ns)
@@ -110,20 +110,20 @@ int reserve_shown(struct afar_namespace *ns, uint64_t bytes)
 {
 	struct reservation reservation = {.ns = ns, .bytes = bytes};
 	pthread_t thread;
-	int error;
+	int ret;
 
 	reservation.done_fd = eventfd(0, EFD_CLOEXEC);
 	if (reservation.done_fd < 0)
 		return cli_fail("reserve: %s", afar_strerror(errno));
-	error = start(&reservation, &thread);
-	if (!error) {
+	ret = start(&reservation, &thread);
+	if (!ret) {
 		wait_done(&reservation);
 		pthread_join(thread, NULL);
 	}
 	close(reservation.done_fd);
-	if (error)
+	if (ret)
 		return cli_fail("reserve: no thread: %s; raise the limit of processes",
-				afar_strerror(error));
+				afar_strerror(ret));
 	if (reservation.result == -ECANCELED)
 		return CLI_INTERRUPTED;
 	return reservation.result ? cli_fail("%s", reservation.sentence) : 0;

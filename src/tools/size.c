@@ -30,11 +30,11 @@ int size_parse(const char *text, uint64_t *out)
 {
 	const char *suffix, *unit;
 	uint64_t value;
-	int rc;
+	int ret;
 
-	rc = parse_digits(text, &suffix, &value);
-	if (rc)
-		return rc;
+	ret = parse_digits(text, &suffix, &value);
+	if (ret)
+		return ret;
 	if (*suffix) {
 		unit = strchr(units, *suffix);
 		if (!unit || suffix[1])
@@ -50,11 +50,11 @@ int number_parse(const char *text, uint64_t max, uint64_t *out)
 {
 	const char *end;
 	uint64_t value;
-	int rc;
+	int ret;
 
-	rc = parse_digits(text, &end, &value);
-	if (rc)
-		return rc;
+	ret = parse_digits(text, &end, &value);
+	if (ret)
+		return ret;
 	if (*end)
 		return -EINVAL;
 	if (value > max)

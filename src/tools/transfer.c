@@ -18,14 +18,14 @@
 static int open_slots(struct afar_session *session, struct transfer *transfer)
 {
 	struct transfer_slot *slot;
-	int rc;
+	int ret;
 
 	while (transfer->nr_slots < TRANSFER_SLOTS &&
 	       transfer->nr_slots * transfer->slot_bytes < transfer->length) {
 		slot = &transfer->slots[transfer->nr_slots];
-		rc = afar_buffer_alloc(session, transfer->slot_bytes, &slot->buffer);
-		if (rc)
-			return rc;
+		ret = afar_buffer_alloc(session, transfer->slot_bytes, &slot->buffer);
+		if (ret)
+			return ret;
 		slot->iov.buffer = slot->buffer;
 		slot->iov.addr = afar_buffer_data(slot->buffer);
 		transfer->nr_slots++;
@@ -40,7 +40,7 @@ int transfer_open(struct afar_session *session, struct afar_region *region, uint
 		.size = sizeof(options),
 		.depth = TRANSFER_SLOTS,
 	};
-	int rc;
+	int ret;
 
 	*out = (struct transfer){
 		.region = region,
@@ -48,15 +48,15 @@ int transfer_open(struct afar_session *session, struct afar_region *region, uint
 		.slot_bytes = length < TRANSFER_SLOT_BYTES ? length : TRANSFER_SLOT_BYTES,
 		.is_terminal = isatty(STDERR_FILENO) == 1,
 	};
-	rc = afar_queue_open(session, &options, &out->queue);
-	if (rc)
-		return rc;
-	rc = afar_queue_connect(out->queue, afar_region_target(region));
-	if (!rc)
-		rc = open_slots(session, out);
-	if (rc) {
+	ret = afar_queue_open(session, &options, &out->queue);
+	if (ret)
+		return ret;
+	ret = afar_queue_connect(out->queue, afar_region_target(region));
+	if (!ret)
+		ret = open_slots(session, out);
+	if (ret) {
 		transfer_close(out);
-		return rc;
+		return ret;
 	}
 	out->started_ns = clock_ns();
 	return 0;
@@ -136,14 +136,14 @@ int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index)
 
 static int await_idle(struct transfer *transfer, const struct transfer_slot *slot)
 {
-	int rc;
+	int ret;
 
 	while (slot->is_busy) {
 		if (is_interrupted())
 			return -EINTR;
-		rc = reap(transfer, 1, WAIT_MS);
-		if (rc)
-			return rc;
+		ret = reap(transfer, 1, WAIT_MS);
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -155,26 +155,26 @@ static int await_idle(struct transfer *transfer, const struct transfer_slot *slo
  */
 static int repeat(struct transfer *transfer, const struct transfer_slot *slot)
 {
-	int rc = afar_queue_connect(transfer->queue, afar_region_target(transfer->region));
+	int ret = afar_queue_connect(transfer->queue, afar_region_target(transfer->region));
 
-	return rc ? rc : transfer_start(transfer, slot->opcode, slot->piece);
+	return ret ? ret : transfer_start(transfer, slot->opcode, slot->piece);
 }
 
 int transfer_wait(struct transfer *transfer, uint64_t index)
 {
 	struct transfer_slot *slot = transfer_slot(transfer, index);
 	struct afar_completion done;
-	int rc;
+	int ret;
 
-	rc = await_idle(transfer, slot);
-	if (!rc && (slot->result == -AFAR_ESERVER || slot->result == -ENOTCONN)) {
+	ret = await_idle(transfer, slot);
+	if (!ret && (slot->result == -AFAR_ESERVER || slot->result == -ENOTCONN)) {
 		slot->result = 0;
-		rc = repeat(transfer, slot);
-		if (!rc)
-			rc = await_idle(transfer, slot);
+		ret = repeat(transfer, slot);
+		if (!ret)
+			ret = await_idle(transfer, slot);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	done = (struct afar_completion){index % transfer->nr_slots, slot->result};
 	slot->result = 0;
 	return afar_queue_explain(transfer->queue, &done);
