@@ -55,18 +55,18 @@ static int open_barrier(struct member *member)
 		.nr_members = member->crew->nr_members,
 		.member = member->number,
 	};
-	int status = afar_barrier_open(member->scene.region, &options, OPEN_MS, &member->barrier);
+	int ret = afar_barrier_open(member->scene.region, &options, OPEN_MS, &member->barrier);
 
-	return status ? scene_fail("open the barrier", status) : 0;
+	return ret ? scene_fail("open the barrier", ret) : 0;
 }
 
 static int run_phases(struct member *member)
 {
 	for (unsigned i = 0; i < NR_PHASES; i++) {
-		int status = afar_barrier_wait(member->barrier, -1);
+		int ret = afar_barrier_wait(member->barrier, -1);
 
-		if (status)
-			return scene_fail("wait at the barrier", status < 0 ? status : -EIO);
+		if (ret)
+			return scene_fail("wait at the barrier", ret < 0 ? ret : -EIO);
 	}
 	return 0;
 }
@@ -141,21 +141,21 @@ static int run_barrier(void *stage, const struct bench_row *row, unsigned repeti
 {
 	struct crew *crew = stage;
 	uint64_t begin;
-	int status;
+	int ret;
 
 	(void)row;
 	(void)repetition;
 	begin_run(crew);
 	begin = clock_ns();
-	status = run_phases(&crew->members[0]);
+	ret = run_phases(&crew->members[0]);
 	*value = (double)(clock_ns() - begin) / NR_PHASES / 1e3;
 	/* The others' waits end with it. */
-	if (status && crew->members[0].barrier) {
+	if (ret && crew->members[0].barrier) {
 		afar_barrier_close(crew->members[0].barrier);
 		crew->members[0].barrier = NULL;
 	}
 	await_others(crew);
-	return status;
+	return ret;
 }
 
 static int run_reads(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -166,10 +166,10 @@ static int run_reads(void *stage, const struct bench_row *row, unsigned repetiti
 	(void)row;
 	(void)repetition;
 	for (unsigned i = 0; i < NR_READS; i++) {
-		int status = afar_mapping_read(crew->members[0].scene.mapping, 0, READ_BYTES);
+		int ret = afar_mapping_read(crew->members[0].scene.mapping, 0, READ_BYTES);
 
-		if (status)
-			return scene_fail("read", status);
+		if (ret)
+			return scene_fail("read", ret);
 	}
 	*value = (double)(clock_ns() - begin) / NR_READS / 1e3;
 	return 0;
@@ -213,34 +213,34 @@ static int start_members(struct crew *crew)
 static int open_crew(struct crew *crew)
 {
 	struct member *first = &crew->members[0];
-	int status = cluster_start(1, 4 * REGION_BYTES, &crew->cluster);
+	int ret = cluster_start(1, 4 * REGION_BYTES, &crew->cluster);
 
 	first->crew = crew;
-	if (!status)
-		status = scene_open(&first->scene, cluster_uri(crew->cluster), 0);
-	if (!status)
-		status = scene_create_region(&first->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
-	if (!status)
-		status = scene_map(&first->scene, BARRIER_AT);
-	if (!status)
-		status = start_members(crew);
-	return status ? status : open_barrier(first);
+	if (!ret)
+		ret = scene_open(&first->scene, cluster_uri(crew->cluster), 0);
+	if (!ret)
+		ret = scene_create_region(&first->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (!ret)
+		ret = scene_map(&first->scene, BARRIER_AT);
+	if (!ret)
+		ret = start_members(crew);
+	return ret ? ret : open_barrier(first);
 }
 
 static int setup(void **stage, unsigned nr_members)
 {
 	struct crew *crew = calloc(1, sizeof(*crew));
-	int status;
+	int ret;
 
 	if (!crew)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	crew->nr_members = nr_members;
 	pthread_mutex_init(&crew->lock, NULL);
 	pthread_cond_init(&crew->changed, NULL);
-	status = open_crew(crew);
-	if (status) {
+	ret = open_crew(crew);
+	if (ret) {
 		teardown(crew);
-		return status;
+		return ret;
 	}
 	*stage = crew;
 	return 0;

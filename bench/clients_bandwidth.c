@@ -42,13 +42,12 @@ static int measure(const struct bandwidth_stage *state, const struct striped *st
 {
 	struct afar_mapping *mapping = state->scenes[width][striped->unit].mapping;
 	uint64_t nr = READ_BYTES / striped->size, begin = clock_ns();
-	int status = 0;
+	int ret = 0;
 
-	for (uint64_t i = 0; i < nr && !status; i++)
-		status =
-			afar_mapping_read(mapping, i * striped->size % REGION_BYTES, striped->size);
-	if (status)
-		return scene_fail("read", status);
+	for (uint64_t i = 0; i < nr && !ret; i++)
+		ret = afar_mapping_read(mapping, i * striped->size % REGION_BYTES, striped->size);
+	if (ret)
+		return scene_fail("read", ret);
 	*value = (double)(nr * striped->size) / (double)(clock_ns() - begin);
 	return 0;
 }
@@ -75,18 +74,18 @@ static int open_region(struct bandwidth_stage *state, enum width width, enum uni
 					   .stripe_bytes = units[unit]};
 	struct scene *scene = &state->scenes[width][unit];
 	char name[64];
-	int status;
+	int ret;
 
 	snprintf(name, sizeof(name), "over-%u-by-%u", widths[width], unit);
-	status = afar_namespace_create(state->session, name, &policy, &scene->ns);
-	if (status)
-		return scene_fail("create a namespace", status);
-	status = afar_namespace_reserve(scene->ns, REGION_BYTES);
-	if (status)
-		return scene_fail("reserve", status);
-	status = afar_region_create(scene->ns, SCENE_REGION, REGION_BYTES, 0, &scene->region);
-	if (status)
-		return scene_fail("create a region", status);
+	ret = afar_namespace_create(state->session, name, &policy, &scene->ns);
+	if (ret)
+		return scene_fail("create a namespace", ret);
+	ret = afar_namespace_reserve(scene->ns, REGION_BYTES);
+	if (ret)
+		return scene_fail("reserve", ret);
+	ret = afar_region_create(scene->ns, SCENE_REGION, REGION_BYTES, 0, &scene->region);
+	if (ret)
+		return scene_fail("create a region", ret);
 	return scene_map(scene, REGION_BYTES);
 }
 
@@ -108,23 +107,23 @@ static int setup(void **stage)
 {
 	const struct afar_session_options options = {.size = sizeof(options)};
 	struct bandwidth_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = cluster_start_over("tcp", widths[NR_WIDTHS - 1], SERVER_BYTES, &state->cluster);
-	if (!status) {
-		status = afar_session_open(cluster_uri(state->cluster), &options, &state->session);
-		if (status)
-			scene_fail("open a session", status);
+	ret = cluster_start_over("tcp", widths[NR_WIDTHS - 1], SERVER_BYTES, &state->cluster);
+	if (!ret) {
+		ret = afar_session_open(cluster_uri(state->cluster), &options, &state->session);
+		if (ret)
+			scene_fail("open a session", ret);
 	}
-	for (unsigned width = 0; width < NR_WIDTHS && !status; width++) {
-		for (unsigned unit = 0; unit < NR_UNITS && !status; unit++)
-			status = open_region(state, width, unit);
+	for (unsigned width = 0; width < NR_WIDTHS && !ret; width++) {
+		for (unsigned unit = 0; unit < NR_UNITS && !ret; unit++)
+			ret = open_region(state, width, unit);
 	}
-	if (status) {
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

@@ -44,13 +44,13 @@ static int take_sample(struct reads_stage *state, const struct reads *reads, uns
 	struct herd_order order = {
 		.nr_clients = reads->nr_clients, .size = reads->size, .span_ns = SETTLE_NS};
 	struct herd_result result;
-	int status = herd_run(&state->herd, &order, &result);
+	int ret = herd_run(&state->herd, &order, &result);
 
 	order.span_ns = SPAN_NS;
-	if (!status)
-		status = herd_run(&state->herd, &order, &result);
-	if (status)
-		return status;
+	if (!ret)
+		ret = herd_run(&state->herd, &order, &result);
+	if (ret)
+		return ret;
 	state->us[P50] = result.p50_us;
 	state->us[P99] = result.p99_us;
 	state->us[P999] = result.p999_us;
@@ -72,12 +72,12 @@ static bool has_sample(const struct reads_stage *state, const struct reads *read
 static int run_percentile(struct reads_stage *state, const struct reads *reads,
 			  enum percentile percentile, unsigned repetition, double *value)
 {
-	int status = 0;
+	int ret = 0;
 
 	if (!has_sample(state, reads, repetition))
-		status = take_sample(state, reads, repetition);
+		ret = take_sample(state, reads, repetition);
 	*value = state->us[percentile];
-	return status;
+	return ret;
 }
 
 static int run_reads(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -99,12 +99,12 @@ static int run_raw(void *stage, const struct bench_row *row, unsigned repetition
 		.size = reads->size, .depth = 1, .window_bytes = HERD_BYTES, .nr = RAW_NR};
 	const struct reads_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = raw_fabric_run(state->raw, &transfer, &elapsed_ns);
+	int ret = raw_fabric_run(state->raw, &transfer, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = (double)elapsed_ns / RAW_NR / 1e3;
-	return status;
+	return ret;
 }
 
 static void teardown(void *stage)
@@ -120,18 +120,18 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct reads_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = cluster_start_over("tcp", 1, SERVER_BYTES, &state->cluster);
-	if (!status)
-		status = herd_start(state->cluster, NR_CLIENTS, &state->herd);
-	if (!status)
-		status = raw_fabric_open(HERD_BYTES, &state->raw);
-	if (status) {
+	ret = cluster_start_over("tcp", 1, SERVER_BYTES, &state->cluster);
+	if (!ret)
+		ret = herd_start(state->cluster, NR_CLIENTS, &state->herd);
+	if (!ret)
+		ret = raw_fabric_open(HERD_BYTES, &state->raw);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

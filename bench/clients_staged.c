@@ -43,10 +43,10 @@ static int measure(struct side *side, const struct moves *moves, double *value)
 					 .span_ns = SPAN_NS};
 	uint64_t cpu_ns = process_cpu_ns(cluster_server(side->cluster, 0));
 	struct herd_result result;
-	int status = herd_run(&side->herd, &order, &result);
+	int ret = herd_run(&side->herd, &order, &result);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	cpu_ns = process_cpu_ns(cluster_server(side->cluster, 0)) - cpu_ns;
 	side->cpu_us = (double)cpu_ns / (double)(result.nr + 1) / 1e3;
 	*value = (double)(result.nr * moves->size) / (double)result.elapsed_ns;
@@ -62,13 +62,13 @@ static int run_staged(void *stage, const struct bench_row *row, unsigned repetit
 static int run_direct(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct staged_stage *state = stage;
-	int status = measure(&state->direct, row->parameters, value);
+	int ret = measure(&state->direct, row->parameters, value);
 
 	(void)repetition;
 	bench_note("CPU of the server for one, in the last repetition: %.0f µs, of the reference "
 		   "%.0f µs",
 		   state->staged.cpu_us, state->direct.cpu_us);
-	return status;
+	return ret;
 }
 
 static void stop_side(struct side *side)
@@ -89,20 +89,20 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct staged_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = cluster_start_staged(STAGE_BYTES, SERVER_BYTES, &state->staged.cluster);
-	if (!status)
-		status = cluster_start_over("tcp", 1, SERVER_BYTES, &state->direct.cluster);
-	if (!status)
-		status = herd_start(state->staged.cluster, NR_CLIENTS, &state->staged.herd);
-	if (!status)
-		status = herd_start(state->direct.cluster, NR_CLIENTS, &state->direct.herd);
-	if (status) {
+	ret = cluster_start_staged(STAGE_BYTES, SERVER_BYTES, &state->staged.cluster);
+	if (!ret)
+		ret = cluster_start_over("tcp", 1, SERVER_BYTES, &state->direct.cluster);
+	if (!ret)
+		ret = herd_start(state->staged.cluster, NR_CLIENTS, &state->staged.herd);
+	if (!ret)
+		ret = herd_start(state->direct.cluster, NR_CLIENTS, &state->direct.herd);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

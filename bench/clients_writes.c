@@ -46,11 +46,11 @@ struct writes {
 static int measure_naive(struct naive *naive, unsigned count, double *value)
 {
 	struct naive_result result;
-	int status = naive_run(naive, counts[count], SPAN_NS, &result);
+	int ret = naive_run(naive, counts[count], SPAN_NS, &result);
 
-	if (!status)
+	if (!ret)
 		*value = (double)(result.nr * WRITE_BYTES) / (double)result.elapsed_ns;
-	return status;
+	return ret;
 }
 
 static int measure(struct writes_stage *state, unsigned count, enum way way, double *value)
@@ -62,13 +62,13 @@ static int measure(struct writes_stage *state, unsigned count, enum way way, dou
 					 .span_ns = SPAN_NS};
 	uint64_t cpu_ns = process_cpu_ns(cluster_server(state->cluster, 0));
 	struct herd_result result;
-	int status;
+	int ret;
 
 	if (way == NAIVE || way == PLAIN)
 		return measure_naive(way == PLAIN ? state->plain : state->naive, count, value);
-	status = herd_run(&state->herd, &order, &result);
-	if (status)
-		return status;
+	ret = herd_run(&state->herd, &order, &result);
+	if (ret)
+		return ret;
 	cpu_ns = process_cpu_ns(cluster_server(state->cluster, 0)) - cpu_ns;
 	state->cpu_us = (double)cpu_ns / (double)(result.nr + 1) / 1e3;
 	*value = (double)(result.nr * WRITE_BYTES) / (double)result.elapsed_ns;
@@ -78,61 +78,61 @@ static int measure(struct writes_stage *state, unsigned count, enum way way, dou
 static int measure_median(struct writes_stage *state, unsigned count, enum way way, double *value)
 {
 	double values[TRIALS];
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < TRIALS && !status; i++)
-		status = measure(state, count, way, &values[i]);
-	if (!status)
+	for (unsigned i = 0; i < TRIALS && !ret; i++)
+		ret = measure(state, count, way, &values[i]);
+	if (!ret)
 		*value = bench_median(values, TRIALS);
-	return status;
+	return ret;
 }
 
 static int find_best(struct writes_stage *state, const struct writes *writes)
 {
 	double value, best = 0;
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < NR_COUNTS && !status; i++) {
+	for (unsigned i = 0; i < NR_COUNTS && !ret; i++) {
 		if (i == writes->count)
 			continue;
-		status = measure_median(state, i, writes->way, &value);
-		if (!status && value > best) {
+		ret = measure_median(state, i, writes->way, &value);
+		if (!ret && value > best) {
 			best = value;
 			state->best = i;
 		}
 	}
-	return status;
+	return ret;
 }
 
 static int run_writes(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	const struct writes *writes = row->parameters;
 	struct writes_stage *state = stage;
-	int status = measure(state, writes->count, writes->way, value);
+	int ret = measure(state, writes->count, writes->way, value);
 
 	(void)repetition;
 	state->ours_cpu_us = state->cpu_us;
-	return status;
+	return ret;
 }
 
 static int run_best(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	const struct writes *writes = row->parameters;
 	struct writes_stage *state = stage;
-	int status = 0;
+	int ret = 0;
 
 	if (repetition == 0)
-		status = find_best(state, writes);
-	if (status)
-		return status;
-	status = measure(state, state->best, writes->way, value);
+		ret = find_best(state, writes);
+	if (ret)
+		return ret;
+	ret = measure(state, state->best, writes->way, value);
 	if (writes->way == NAIVE || writes->way == PLAIN)
 		bench_note("the best of the others: %u clients", counts[state->best]);
 	else
 		bench_note("the best of the others: %u clients; CPU of the server for a write, in "
 			   "the last repetition: %.0f µs, of the reference %.0f µs",
 			   counts[state->best], state->ours_cpu_us, state->cpu_us);
-	return status;
+	return ret;
 }
 
 static int run_plain(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -152,13 +152,13 @@ static int run_raw(void *stage, const struct bench_row *row, unsigned repetition
 					  .nr = 4096};
 	const struct writes_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = raw_fabric_run(state->raw, &transfer, &elapsed_ns);
+	int ret = raw_fabric_run(state->raw, &transfer, &elapsed_ns);
 
 	(void)row;
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = (double)(transfer.nr * transfer.size) / (double)elapsed_ns;
-	return status;
+	return ret;
 }
 
 static void teardown(void *stage)
@@ -176,24 +176,24 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct writes_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = cluster_start_over("tcp", 1, SERVER_BYTES, &state->cluster);
-	if (!status)
-		status = herd_start(state->cluster, HERD_CLIENTS_MAX, &state->herd);
-	if (!status)
-		status = naive_open(WITHOUT_FLOW_CONTROL, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
-				    &state->naive);
-	if (!status)
-		status = naive_open(PLAIN_SOCKETS, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
-				    &state->plain);
-	if (!status)
-		status = raw_fabric_open(HERD_BYTES, &state->raw);
-	if (status) {
+	ret = cluster_start_over("tcp", 1, SERVER_BYTES, &state->cluster);
+	if (!ret)
+		ret = herd_start(state->cluster, HERD_CLIENTS_MAX, &state->herd);
+	if (!ret)
+		ret = naive_open(WITHOUT_FLOW_CONTROL, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
+				 &state->naive);
+	if (!ret)
+		ret = naive_open(PLAIN_SOCKETS, HERD_CLIENTS_MAX, WRITE_BYTES, HERD_BYTES,
+				 &state->plain);
+	if (!ret)
+		ret = raw_fabric_open(HERD_BYTES, &state->raw);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

@@ -118,11 +118,11 @@ static int spawn_daemon(struct cluster *cluster, struct daemon_process *process,
 	close(ready[1]);
 	process->ready_fd = ready[0];
 	if (process->pid < 0) {
-		int status = -errno;
+		int ret = -errno;
 
 		process->pid = 0;
 		close(ready[0]);
-		return bench_fail(status, "fork: %s", strerror(-status));
+		return bench_fail(ret, "fork: %s", strerror(-ret));
 	}
 	return 0;
 }
@@ -221,12 +221,12 @@ static int start_manager(struct cluster *cluster)
 	char *const arguments[] = {
 		cluster->program, "--role", "manager",	  "--data", manager->folder,
 		"--listen",	  address,  "--ready-fd", "3",	    NULL};
-	int status;
+	int ret;
 
 	read_address(cluster->uri, cluster->host, address, sizeof(address));
 	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
-	status = spawn_daemon(cluster, manager, arguments);
-	return status ? status : await_ready(manager, cluster->uri, sizeof(cluster->uri));
+	ret = spawn_daemon(cluster, manager, arguments);
+	return ret ? ret : await_ready(manager, cluster->uri, sizeof(cluster->uri));
 }
 
 static const char *environment(const char *name, const char *otherwise)
@@ -297,41 +297,41 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 static int start_servers(struct cluster *cluster, unsigned nr, uint64_t bytes)
 {
 	char line[URI_MAX];
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < nr && !status; i++) {
-		status = start_server(cluster, i, bytes);
-		if (!status)
+	for (unsigned i = 0; i < nr && !ret; i++) {
+		ret = start_server(cluster, i, bytes);
+		if (!ret)
 			cluster->nr_servers = i + 1;
 	}
-	for (unsigned i = 0; i < cluster->nr_servers && !status; i++)
-		status = await_ready(&cluster->servers[i], line, sizeof(line));
-	return status;
+	for (unsigned i = 0; i < cluster->nr_servers && !ret; i++)
+		ret = await_ready(&cluster->servers[i], line, sizeof(line));
+	return ret;
 }
 
 /* As `wanted` says. */
 static int start(const struct cluster *wanted, unsigned nr_servers, struct cluster **out)
 {
 	struct cluster *cluster = malloc(sizeof(*cluster));
-	int status;
+	int ret;
 
 	if (!cluster)
 		return bench_fail(-ENOMEM, "no memory for a cluster");
 	*cluster = *wanted;
 	snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/afar-bench-XXXXXX");
 	if (!mkdtemp(cluster->folder)) {
-		status = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
+		ret = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
 		free(cluster);
-		return status;
+		return ret;
 	}
-	status = find_program(cluster->program, sizeof(cluster->program));
-	if (!status)
-		status = start_manager(cluster);
-	if (!status)
-		status = start_servers(cluster, nr_servers, cluster->server_bytes);
-	if (status) {
+	ret = find_program(cluster->program, sizeof(cluster->program));
+	if (!ret)
+		ret = start_manager(cluster);
+	if (!ret)
+		ret = start_servers(cluster, nr_servers, cluster->server_bytes);
+	if (ret) {
 		cluster_stop(cluster);
-		return status;
+		return ret;
 	}
 	*out = cluster;
 	return 0;
@@ -424,9 +424,9 @@ void cluster_kill_server(struct cluster *cluster, unsigned i)
 int cluster_restart_server(struct cluster *cluster, unsigned i)
 {
 	char line[URI_MAX];
-	int status = start_server(cluster, i, cluster->server_bytes);
+	int ret = start_server(cluster, i, cluster->server_bytes);
 
-	return status ? status : await_ready(&cluster->servers[i], line, sizeof(line));
+	return ret ? ret : await_ready(&cluster->servers[i], line, sizeof(line));
 }
 
 const char *cluster_uri(const struct cluster *cluster)

@@ -62,16 +62,16 @@ static struct shape shape_of(unsigned number)
 static int take_ways(const struct shape *shape, struct sample *sample)
 {
 	struct preparation preparation = {.bytes = shape->bytes, .nr_clients = shape->nr_clients};
-	int status = preparation_start(&preparation);
+	int ret = preparation_start(&preparation);
 
-	if (!status)
-		status = preparation_run(&preparation, sample->cold_ms);
-	if (!status)
-		status = preparation_undo(&preparation);
-	if (!status)
-		status = preparation_run(&preparation, sample->warm_ms);
+	if (!ret)
+		ret = preparation_run(&preparation, sample->cold_ms);
+	if (!ret)
+		ret = preparation_undo(&preparation);
+	if (!ret)
+		ret = preparation_run(&preparation, sample->warm_ms);
 	preparation_stop(&preparation);
-	return status;
+	return ret;
 }
 
 static int take_population(const struct shape *shape, struct sample *sample)
@@ -82,12 +82,12 @@ static int take_population(const struct shape *shape, struct sample *sample)
 /* One after the other, so that their memory is not needed at once; who goes first alternates. */
 static int take_sample(const struct shape *shape, unsigned repetition, struct sample *sample)
 {
-	int status = repetition % 2 ? take_population(shape, sample) : take_ways(shape, sample);
+	int ret = repetition % 2 ? take_population(shape, sample) : take_ways(shape, sample);
 
-	if (!status)
-		status = repetition % 2 ? take_ways(shape, sample) : take_population(shape, sample);
-	sample->is_taken = !status;
-	return status;
+	if (!ret)
+		ret = repetition % 2 ? take_ways(shape, sample) : take_population(shape, sample);
+	sample->is_taken = !ret;
+	return ret;
 }
 
 /* The first that is taken of a shape is dropped: it finds memory that the machine's host, if it has one, has to get first. */
@@ -96,7 +96,7 @@ static int find_sample(struct control_stage *stage, unsigned number, unsigned re
 {
 	const struct shape shape = shape_of(number);
 	struct sample *samples = stage->samples[number], dropped;
-	int status = 0;
+	int ret = 0;
 
 	if (!samples) {
 		samples = calloc(bench_repetitions(), sizeof(*samples));
@@ -105,12 +105,12 @@ static int find_sample(struct control_stage *stage, unsigned number, unsigned re
 			return -ENOMEM;
 		}
 		stage->samples[number] = samples;
-		status = take_sample(&shape, 0, &dropped);
+		ret = take_sample(&shape, 0, &dropped);
 	}
-	if (!status && !samples[repetition].is_taken)
-		status = take_sample(&shape, repetition, &samples[repetition]);
+	if (!ret && !samples[repetition].is_taken)
+		ret = take_sample(&shape, repetition, &samples[repetition]);
 	*out = &samples[repetition];
-	return status;
+	return ret;
 }
 
 static double sum(const double *values, unsigned first, unsigned nr)
@@ -128,11 +128,11 @@ static int run_warm(void *stage, const struct bench_row *row, unsigned repetitio
 {
 	const struct view *view = row->parameters;
 	const struct sample *sample;
-	int status = find_sample(stage, view->shape, repetition, &sample);
+	int ret = find_sample(stage, view->shape, repetition, &sample);
 
-	if (!status)
+	if (!ret)
 		*value = sum(sample->warm_ms, view->first, view->nr_steps);
-	return status;
+	return ret;
 }
 
 /* Of many clients the steps have no rows of their own. */
@@ -151,10 +151,10 @@ static int run_cold(void *stage, const struct bench_row *row, unsigned repetitio
 {
 	const struct view *view = row->parameters;
 	const struct sample *sample;
-	int status = find_sample(stage, view->shape, repetition, &sample);
+	int ret = find_sample(stage, view->shape, repetition, &sample);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	*value = sum(sample->cold_ms, view->first, view->nr_steps);
 	if (row->run_reference == run_warm)
 		note_steps(view, sample);
@@ -167,10 +167,10 @@ static int run_populate(void *stage, const struct bench_row *row, unsigned repet
 {
 	const struct view *view = row->parameters;
 	const struct sample *sample;
-	int status = find_sample(stage, view->shape, repetition, &sample);
+	int ret = find_sample(stage, view->shape, repetition, &sample);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	*value = sum(sample->populate_ms, view->first == STEP_MAP,
 		     view->nr_steps == NR_STEPS ? NR_ENDS : 1);
 	return 0;
@@ -180,12 +180,12 @@ static int find_rate(struct control_stage *stage, unsigned shape, unsigned repet
 		     double *value)
 {
 	const struct sample *sample;
-	int status = find_sample(stage, shape, repetition, &sample);
+	int ret = find_sample(stage, shape, repetition, &sample);
 
-	if (!status)
+	if (!ret)
 		*value = (double)shape_of(shape).bytes / (double)GIB /
 			 (sum(sample->cold_ms, 0, NR_STEPS) / 1e3);
-	return status;
+	return ret;
 }
 
 static int run_rate(void *stage, const struct bench_row *row, unsigned repetition, double *value)

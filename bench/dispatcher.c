@@ -97,17 +97,17 @@ static void *dispatch(void *argument)
 int dispatcher_start(struct afar_queue *queue, struct dispatcher **out)
 {
 	struct dispatcher *dispatcher = calloc(1, sizeof(*dispatcher));
-	int status;
+	int ret;
 
 	if (!dispatcher)
 		return bench_fail(-ENOMEM, "no memory for a dispatcher");
 	dispatcher->queue = queue;
 	/* Held for less than a sleep takes. */
 	dispatcher->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-	status = pthread_create(&dispatcher->thread, NULL, dispatch, dispatcher);
-	if (status) {
+	ret = pthread_create(&dispatcher->thread, NULL, dispatch, dispatcher);
+	if (ret) {
 		free(dispatcher);
-		return bench_fail(-status, "no thread for a dispatcher");
+		return bench_fail(-ret, "no thread for a dispatcher");
 	}
 	*out = dispatcher;
 	return 0;
@@ -142,15 +142,15 @@ void waiter_free(struct waiter *waiter)
 
 int dispatcher_submit(struct dispatcher *dispatcher, struct afar_op *op, struct request *request)
 {
-	int status;
+	int ret;
 
 	op->user_data = (uintptr_t)request;
 	atomic_fetch_add(&dispatcher->nr_wanting, 1);
 	pthread_mutex_lock(&dispatcher->lock);
 	atomic_fetch_sub(&dispatcher->nr_wanting, 1);
-	status = afar_queue_submit(dispatcher->queue, op, 1);
+	ret = afar_queue_submit(dispatcher->queue, op, 1);
 	pthread_mutex_unlock(&dispatcher->lock);
-	return status == 1 ? 0 : scene_fail("submit", status < 0 ? status : -EAGAIN);
+	return ret == 1 ? 0 : scene_fail("submit", ret < 0 ? ret : -EAGAIN);
 }
 
 struct request *waiter_wait(struct waiter *waiter)

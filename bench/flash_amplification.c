@@ -43,22 +43,22 @@ static int simulate_seed(struct amplification_stage *stage, unsigned number, uns
 {
 	struct trace *trace;
 	uint64_t began;
-	int status;
+	int ret;
 
 	if (stage->seconds[number][seed][0] > 0)
 		return 0;
-	status = trace_make(cases[number].trace, simulate_trace_blocks(CAPACITY_BLOCKS, &options),
-			    seed + 1, &trace);
-	if (status)
-		return bench_fail(status, "no memory for the trace %s", cases[number].trace);
-	for (int policy = SIMULATE_NR_POLICIES; policy-- > 0 && !status;) {
+	ret = trace_make(cases[number].trace, simulate_trace_blocks(CAPACITY_BLOCKS, &options),
+			 seed + 1, &trace);
+	if (ret)
+		return bench_fail(ret, "no memory for the trace %s", cases[number].trace);
+	for (int policy = SIMULATE_NR_POLICIES; policy-- > 0 && !ret;) {
 		began = clock_ns();
-		status = simulate(trace, &options, (enum simulate_policy)policy,
-				  &stage->results[number][seed][policy]);
+		ret = simulate(trace, &options, (enum simulate_policy)policy,
+			       &stage->results[number][seed][policy]);
 		stage->seconds[number][seed][policy] = (double)(clock_ns() - began) / 1e9;
 	}
 	trace_close(trace);
-	return status ? bench_fail(status, "%s", error_last_line()) : 0;
+	return ret ? bench_fail(ret, "%s", error_last_line()) : 0;
 }
 
 /* All contenders' results of the row's trace. */
@@ -68,10 +68,10 @@ static int results_of(void *stage, const struct bench_row *row, unsigned repetit
 	struct amplification_stage *amplification = stage;
 	unsigned number = (unsigned)((const struct case_of_trace *)row->parameters - cases);
 	unsigned seed = repetition % NR_SEEDS;
-	int status = simulate_seed(amplification, number, seed);
+	int ret = simulate_seed(amplification, number, seed);
 
 	*out = amplification->results[number][seed];
-	return status;
+	return ret;
 }
 
 /* ---- Amplification: ours, one stream's */
@@ -81,10 +81,10 @@ static int run_ours(void *stage, const struct bench_row *row, unsigned repetitio
 	const struct case_of_trace *which = row->parameters;
 	const struct simulate_result *results;
 	double greedy;
-	int status = results_of(stage, row, repetition, &results);
+	int ret = results_of(stage, row, repetition, &results);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	greedy = results[SIMULATE_GREEDY].amplification;
 	*value = results[SIMULATE_OURS].amplification;
 	bench_note("%+.0f %%; the oracle: %.2f, %+.0f %% (by formula: %.2f)%s%s%s",
@@ -100,11 +100,11 @@ static int run_ours(void *stage, const struct bench_row *row, unsigned repetitio
 static int run_greedy(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	const struct simulate_result *results;
-	int status = results_of(stage, row, repetition, &results);
+	int ret = results_of(stage, row, repetition, &results);
 
-	if (!status)
+	if (!ret)
 		*value = results[SIMULATE_GREEDY].amplification;
-	return status;
+	return ret;
 }
 
 /* ---- What is saved of one stream's amplification: by us, by the oracle */
@@ -113,11 +113,11 @@ static int gain_of(enum simulate_policy policy, void *stage, const struct bench_
 		   unsigned repetition, double *value)
 {
 	const struct simulate_result *results;
-	int status = results_of(stage, row, repetition, &results);
+	int ret = results_of(stage, row, repetition, &results);
 
-	if (!status)
+	if (!ret)
 		*value = results[SIMULATE_GREEDY].amplification - results[policy].amplification;
-	return status;
+	return ret;
 }
 
 static int run_our_gain(void *stage, const struct bench_row *row, unsigned repetition,
@@ -144,13 +144,13 @@ static int run_speed(void *stage, const struct bench_row *row, unsigned repetiti
 {
 	struct amplification_stage *amplification = stage;
 	const struct simulate_result *results;
-	int status = results_of(stage, row, repetition, &results);
+	int ret = results_of(stage, row, repetition, &results);
 	unsigned number = (unsigned)((const struct case_of_trace *)row->parameters - cases);
 
-	if (!status)
+	if (!ret)
 		*value = (double)(results[SIMULATE_OURS].written + results[SIMULATE_OURS].moved) /
 			 amplification->seconds[number][repetition % NR_SEEDS][SIMULATE_OURS] / 1e6;
-	return status;
+	return ret;
 }
 
 #define AMPLIFICATION(text, number, limit)                                                      \

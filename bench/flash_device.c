@@ -15,10 +15,10 @@
 static int open_device(const char *path, void **target)
 {
 	struct flash_device *device;
-	int status = flash_device_open_path(path, 0, &device);
+	int ret = flash_device_open_path(path, 0, &device);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
 	*target = device;
 	return 0;
 }
@@ -96,7 +96,7 @@ static void teardown(void *state)
 static int setup(void **state)
 {
 	struct flash_stage *stage;
-	int status;
+	int ret;
 
 	if (flash_fio_missing()) {
 		flash_rows_skip(rows, NR_ROWS(rows), flash_fio_missing());
@@ -106,14 +106,14 @@ static int setup(void **state)
 	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	stage->target = &flash_target_device;
-	status = flash_file_make(&stage->fios, FLASH_FILE_BYTES);
-	if (!status)
-		status = open_device(stage->fios.path, &stage->opened);
-	if (status)
+	ret = flash_file_make(&stage->fios, FLASH_FILE_BYTES);
+	if (!ret)
+		ret = open_device(stage->fios.path, &stage->opened);
+	if (ret)
 		teardown(stage);
 	else
 		*state = stage;
-	return status;
+	return ret;
 }
 
 const struct bench_stage flash_device_stage = {setup, teardown, rows, NR_ROWS(rows)};

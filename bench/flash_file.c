@@ -18,13 +18,13 @@ static int make_folder(struct flash_file *file)
 	const char *named = getenv("AFAR_BENCH_FLASH");
 	int length = snprintf(file->folder, sizeof(file->folder), "%s/afar-bench-flash-XXXXXX",
 			      named ? named : FOLDER);
-	int status;
+	int ret;
 
 	if (length >= (int)sizeof(file->folder) || !mkdtemp(file->folder)) {
-		status = bench_fail(-errno, "a folder in %s: %s", named ? named : FOLDER,
-				    strerror(errno));
+		ret = bench_fail(-errno, "a folder in %s: %s", named ? named : FOLDER,
+				 strerror(errno));
 		file->folder[0] = '\0';
-		return status;
+		return ret;
 	}
 	snprintf(file->path, sizeof(file->path), "%s/device", file->folder);
 	return 0;
@@ -33,42 +33,42 @@ static int make_folder(struct flash_file *file)
 static int write_once(const char *path)
 {
 	void *opened;
-	int status = flash_target_device.open(path, &opened);
+	int ret = flash_target_device.open(path, &opened);
 
-	if (status)
-		return status;
-	status = flash_load_fill(&flash_target_device, opened, 1);
+	if (ret)
+		return ret;
+	ret = flash_load_fill(&flash_target_device, opened, 1);
 	flash_target_device.close(opened);
-	return status;
+	return ret;
 }
 
 int flash_file_make(struct flash_file *file, uint64_t bytes)
 {
-	int status = make_folder(file);
+	int ret = make_folder(file);
 
-	if (status)
-		return status;
-	status = flash_device_create_file(file->path, bytes);
-	status = status ? bench_fail(status, "%s", error_last_line()) : write_once(file->path);
-	if (status)
+	if (ret)
+		return ret;
+	ret = flash_device_create_file(file->path, bytes);
+	ret = ret ? bench_fail(ret, "%s", error_last_line()) : write_once(file->path);
+	if (ret)
 		flash_file_remove(file);
-	return status;
+	return ret;
 }
 
 int flash_file_make_sparse(struct flash_file *file, uint64_t bytes)
 {
-	int status = make_folder(file);
-	int fd = status ? -1 : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int ret = make_folder(file);
+	int fd = ret ? -1 : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
-		status = bench_fail(-errno, "create %s: %s", file->path, strerror(errno));
+		ret = bench_fail(-errno, "create %s: %s", file->path, strerror(errno));
 	if (fd >= 0)
 		close(fd);
-	if (status)
+	if (ret)
 		flash_file_remove(file);
-	return status;
+	return ret;
 }
 
 void flash_file_remove(struct flash_file *file)

@@ -63,16 +63,16 @@ static int read_result(const struct peer *peer, const struct flash_load *load,
 	char path[ARGUMENT_SIZE];
 	double user = 0, kernel = 0;
 	json_t *result;
-	int status;
+	int ret;
 
 	snprintf(path, sizeof(path), "%s/result", peer->folder);
 	result = json_load_file(path, 0, NULL);
-	status = result ? json_unpack(result, "{s:[{s:F, s:F, s:{s:F}}]}", "jobs", "usr_cpu", &user,
-				      "sys_cpu", &kernel, load->is_write ? "write" : "read", "iops",
-				      &out->per_second)
-			: -1;
+	ret = result ? json_unpack(result, "{s:[{s:F, s:F, s:{s:F}}]}", "jobs", "usr_cpu", &user,
+				   "sys_cpu", &kernel, load->is_write ? "write" : "read", "iops",
+				   &out->per_second)
+		     : -1;
 	json_decref(result);
-	if (status || out->per_second <= 0)
+	if (ret || out->per_second <= 0)
 		return peer_fail(peer, "fio measured nothing", -EIO);
 	out->cpu_ns = (user + kernel) / 100 * 1e9 / out->per_second;
 	return 0;
@@ -81,14 +81,14 @@ static int read_result(const struct peer *peer, const struct flash_load *load,
 int flash_fio_run(const char *path, const struct flash_load *load, struct flash_figures *out)
 {
 	struct peer peer;
-	int status = peer_open(&peer);
+	int ret = peer_open(&peer);
 
-	if (!status)
-		status = start(&peer, path, load);
-	if (!status) {
+	if (!ret)
+		ret = start(&peer, path, load);
+	if (!ret) {
 		wait_for(&peer);
-		status = bench_is_interrupted() ? -EINTR : read_result(&peer, load, out);
+		ret = bench_is_interrupted() ? -EINTR : read_result(&peer, load, out);
 	}
 	peer_close(&peer);
-	return status;
+	return ret;
 }

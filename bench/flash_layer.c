@@ -51,29 +51,29 @@ int flash_layer_create(const char *path, uint32_t journal_blocks)
 {
 	const struct ftl_options options = {.is_forced = true, .journal_blocks = journal_blocks};
 	struct flash_device *device;
-	int status = flash_device_open_path(path, 0, &device);
+	int ret = flash_device_open_path(path, 0, &device);
 
-	if (!status) {
-		status = ftl_create(device, &options);
+	if (!ret) {
+		ret = ftl_create(device, &options);
 		flash_device_close(device);
 	}
-	return status ? bench_fail(status, "%s", error_last_line()) : 0;
+	return ret ? bench_fail(ret, "%s", error_last_line()) : 0;
 }
 
 int flash_layer_open(const char *path, uint64_t bytes, void **target)
 {
 	struct layer *layer = calloc(1, sizeof(*layer));
-	int status;
+	int ret;
 
 	if (!layer)
 		return bench_fail(-ENOMEM, "no memory for the layer");
 	layer->bytes = bytes;
-	status = flash_device_open_path(path, 0, &layer->device);
-	if (!status)
-		status = ftl_open(layer->device, 0, &layer->ftl);
-	if (status) {
+	ret = flash_device_open_path(path, 0, &layer->device);
+	if (!ret)
+		ret = ftl_open(layer->device, 0, &layer->ftl);
+	if (ret) {
 		close_layer(layer);
-		return bench_fail(status, "%s", error_last_line());
+		return bench_fail(ret, "%s", error_last_line());
 	}
 	*target = layer;
 	return 0;
@@ -110,9 +110,9 @@ static void put_ended(struct ftl_put *put)
 static void sync_ended(struct ftl_sync *sync)
 {
 	struct flash_request *request = caa_container_of(sync, struct flash_request, layer.sync);
-	int status = request->layer.put.result;
+	int ret = request->layer.put.result;
 
-	request->done(request, status ? status : sync->result);
+	request->done(request, ret ? ret : sync->result);
 }
 
 static void put(struct layer *layer, struct flash_request *request, uint64_t lba)
@@ -262,21 +262,21 @@ static void teardown(void *state)
 
 static int fill(struct layer_stage *stage)
 {
-	int status = flash_file_make(&stage->rows.fios, FLASH_FILE_BYTES);
+	int ret = flash_file_make(&stage->rows.fios, FLASH_FILE_BYTES);
 
-	if (!status)
-		status = flash_file_make(&stage->file, LAYER_FILE_BYTES);
-	if (!status)
-		status = flash_layer_create(stage->file.path, 0);
-	if (!status)
-		status = open_layer(stage->file.path, &stage->rows.opened);
-	return status ? status : flash_load_fill(&flash_target_layer, stage->rows.opened, 1);
+	if (!ret)
+		ret = flash_file_make(&stage->file, LAYER_FILE_BYTES);
+	if (!ret)
+		ret = flash_layer_create(stage->file.path, 0);
+	if (!ret)
+		ret = open_layer(stage->file.path, &stage->rows.opened);
+	return ret ? ret : flash_load_fill(&flash_target_layer, stage->rows.opened, 1);
 }
 
 static int setup(void **state)
 {
 	struct layer_stage *stage;
-	int status;
+	int ret;
 
 	if (flash_fio_missing()) {
 		flash_rows_skip(rows, NR_ROWS(rows), flash_fio_missing());
@@ -288,12 +288,12 @@ static int setup(void **state)
 	stage->rows.target = &flash_target_layer;
 	stage->rows.describe = describe;
 	stage->rows.reads = stage->file.path;
-	status = fill(stage);
-	if (status)
+	ret = fill(stage);
+	if (ret)
 		teardown(stage);
 	else
 		*state = stage;
-	return status;
+	return ret;
 }
 
 const struct bench_stage flash_layer_stage = {setup, teardown, rows, NR_ROWS(rows)};

@@ -117,10 +117,10 @@ static int work(struct run *run)
 	for (unsigned i = 0; i < run->load->depth && run->nr_to_give > 0; i++)
 		give(&run->workers[i]);
 	while (run->nr_in_flight > 0) {
-		int status = run->target->poll(run->opened, -1);
+		int ret = run->target->poll(run->opened, -1);
 
-		if (status < 0)
-			return bench_fail(status, "the target: %s", strerror(-status));
+		if (ret < 0)
+			return bench_fail(ret, "the target: %s", strerror(-ret));
 		if (bench_is_interrupted())
 			run->nr_to_give = 0;
 	}
@@ -141,22 +141,22 @@ int flash_load_run(const struct flash_target *target, void *opened, const struct
 	struct run run = {
 		.target = target, .opened = opened, .load = load, .nr_to_give = UINT64_MAX};
 	uint64_t began, cpu_began;
-	int status;
+	int ret;
 
 	run.nr_places = target->size(opened) / load->block;
 	run.next = clock_ns();
-	status = make_workers(&run);
+	ret = make_workers(&run);
 	cpu_began = cpu_ns();
 	began = clock_ns();
 	run.deadline = began + SPAN_NS;
-	if (!status)
-		status = work(&run);
-	if (!status && run.nr_ended > 0) {
+	if (!ret)
+		ret = work(&run);
+	if (!ret && run.nr_ended > 0) {
 		out->per_second = (double)run.nr_ended * 1e9 / (double)(clock_ns() - began);
 		out->cpu_ns = (double)(cpu_ns() - cpu_began) / (double)run.nr_ended;
 	}
 	free_workers(&run);
-	return status;
+	return ret;
 }
 
 int flash_load_fill(const struct flash_target *target, void *opened, unsigned times)
@@ -164,13 +164,13 @@ int flash_load_fill(const struct flash_target *target, void *opened, unsigned ti
 	static const struct flash_load load = {.is_write = true, .block = MIB, .depth = FILL_DEPTH};
 	struct run run = {
 		.target = target, .opened = opened, .load = &load, .deadline = CLOCK_NEVER};
-	int status;
+	int ret;
 
 	run.nr_places = target->size(opened) / load.block;
 	run.nr_to_give = run.nr_places * times;
-	status = make_workers(&run);
-	if (!status)
-		status = work(&run);
+	ret = make_workers(&run);
+	if (!ret)
+		ret = work(&run);
 	free_workers(&run);
-	return status;
+	return ret;
 }

@@ -40,46 +40,46 @@ struct crash {
 static int keep_anchors(struct crash *crash)
 {
 	struct flash_device *device;
-	int status = flash_device_open_path(crash->file.path, 0, &device);
+	int ret = flash_device_open_path(crash->file.path, 0, &device);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
-	status = blocking_read(device, FORMAT_ANCHOR_AT, crash->anchors, NR_ANCHORS);
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
+	ret = blocking_read(device, FORMAT_ANCHOR_AT, crash->anchors, NR_ANCHORS);
 	flash_device_close(device);
-	return status ? bench_fail(status, "the anchors cannot be read") : 0;
+	return ret ? bench_fail(ret, "the anchors cannot be read") : 0;
 }
 
 static int write_journal(const struct crash *crash, const struct crash_plan *plan)
 {
 	void *layer;
-	int status = flash_layer_open(crash->file.path, plan->used_bytes, &layer);
+	int ret = flash_layer_open(crash->file.path, plan->used_bytes, &layer);
 
-	if (status)
-		return status;
-	status = flash_load_fill(&flash_target_layer, layer, 1);
+	if (ret)
+		return ret;
+	ret = flash_load_fill(&flash_target_layer, layer, 1);
 	flash_target_layer.close(layer);
-	if (!status)
-		status = flash_layer_open(crash->file.path, plan->used_bytes, &layer);
-	if (status)
-		return status;
-	status = flash_load_fill(&flash_target_layer, layer, plan->times);
+	if (!ret)
+		ret = flash_layer_open(crash->file.path, plan->used_bytes, &layer);
+	if (ret)
+		return ret;
+	ret = flash_load_fill(&flash_target_layer, layer, plan->times);
 	flash_layer_abandon(layer);
-	return status;
+	return ret;
 }
 
 static int crash_make(struct crash *crash, const struct crash_plan *plan)
 {
-	int status = flash_file_make_sparse(&crash->file, plan->device_bytes);
+	int ret = flash_file_make_sparse(&crash->file, plan->device_bytes);
 
-	if (!status)
-		status = flash_layer_create(crash->file.path, plan->journal);
-	if (!status)
-		status = write_journal(crash, plan);
-	if (!status)
-		status = keep_anchors(crash);
-	if (!status && bench_is_interrupted())
-		status = -EINTR;
-	return status;
+	if (!ret)
+		ret = flash_layer_create(crash->file.path, plan->journal);
+	if (!ret)
+		ret = write_journal(crash, plan);
+	if (!ret)
+		ret = keep_anchors(crash);
+	if (!ret && bench_is_interrupted())
+		ret = -EINTR;
+	return ret;
 }
 
 /* ---- Measuring */
@@ -115,12 +115,12 @@ static int recover(struct flash_device *device, double *ms)
 	uint64_t began, bytes = bytes_read();
 	struct ftl_stat stat;
 	struct ftl *ftl;
-	int status;
+	int ret;
 
 	began = clock_ns();
-	status = ftl_open(device, 0, &ftl);
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
+	ret = ftl_open(device, 0, &ftl);
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
 	*ms = (double)(clock_ns() - began) / 1e6;
 	ftl_stat(ftl, &stat);
 	ftl_abandon(ftl);
@@ -131,17 +131,16 @@ static int recover(struct flash_device *device, double *ms)
 static int crash_recover(const struct crash *crash, double *ms)
 {
 	struct flash_device *device;
-	int status = flash_device_open_path(crash->file.path, 0, &device);
+	int ret = flash_device_open_path(crash->file.path, 0, &device);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
-	status = blocking_write(device, FORMAT_ANCHOR_AT, crash->anchors, NR_ANCHORS, 0);
-	if (!status)
-		status = blocking_flush(device);
-	status =
-		status ? bench_fail(status, "the anchors cannot be put back") : recover(device, ms);
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
+	ret = blocking_write(device, FORMAT_ANCHOR_AT, crash->anchors, NR_ANCHORS, 0);
+	if (!ret)
+		ret = blocking_flush(device);
+	ret = ret ? bench_fail(ret, "the anchors cannot be put back") : recover(device, ms);
 	flash_device_close(device);
-	return status;
+	return ret;
 }
 
 /* ---- 10 million records */
@@ -178,17 +177,17 @@ static int setup_recovery(void **stage)
 	static const struct crash_plan plan = {
 		.device_bytes = 8 * GIB, .used_bytes = 4 * GIB, .times = 10, .journal = 96 << 10};
 	struct crash *crash = aligned_alloc(FTL_BLOCK, sizeof(*crash));
-	int status;
+	int ret;
 
 	if (!crash)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	crash->file.folder[0] = '\0';
-	status = crash_make(crash, &plan);
-	if (status)
+	ret = crash_make(crash, &plan);
+	if (ret)
 		teardown_recovery(crash);
 	else
 		*stage = crash;
-	return status;
+	return ret;
 }
 
 const struct bench_stage flash_recovery_stage = {setup_recovery, teardown_recovery, recovery_rows,
@@ -239,19 +238,19 @@ static int setup_start(void **stage)
 		 .journal = 12 << 10},
 	};
 	struct crash *crashes = aligned_alloc(FTL_BLOCK, NR_START * sizeof(*crashes));
-	int status = 0;
+	int ret = 0;
 
 	if (!crashes)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	for (unsigned i = 0; i < NR_START; i++)
 		crashes[i].file.folder[0] = '\0';
-	for (unsigned i = 0; i < NR_START && !status; i++)
-		status = crash_make(&crashes[i], &plans[i]);
-	if (status)
+	for (unsigned i = 0; i < NR_START && !ret; i++)
+		ret = crash_make(&crashes[i], &plans[i]);
+	if (ret)
 		teardown_start(crashes);
 	else
 		*stage = crashes;
-	return status;
+	return ret;
 }
 
 const struct bench_stage flash_start_stage = {setup_start, teardown_start, start_rows,

@@ -28,13 +28,13 @@ int flash_rows_run_ours(void *state, const struct bench_row *row, unsigned repet
 {
 	struct flash_stage *stage = state;
 	struct flash_figures figures = {0};
-	int status = flash_load_run(stage->target, stage->opened, row->parameters, &figures);
+	int ret = flash_load_run(stage->target, stage->opened, row->parameters, &figures);
 
 	(void)repetition;
 	*value = value_of(row->parameters, &figures);
 	stage->cpu_ns[0] = figures.cpu_ns;
 	note(stage);
-	return status;
+	return ret;
 }
 
 int flash_rows_run_fio(void *state, const struct bench_row *row, unsigned repetition, double *value)
@@ -42,14 +42,14 @@ int flash_rows_run_fio(void *state, const struct bench_row *row, unsigned repeti
 	struct flash_stage *stage = state;
 	const struct flash_load *load = row->parameters;
 	struct flash_figures figures = {0};
-	int status = flash_fio_run(
-		load->is_write || !stage->reads ? stage->fios.path : stage->reads, load, &figures);
+	int ret = flash_fio_run(load->is_write || !stage->reads ? stage->fios.path : stage->reads,
+				load, &figures);
 
 	(void)repetition;
 	*value = value_of(row->parameters, &figures);
 	stage->cpu_ns[1] = figures.cpu_ns;
 	note(stage);
-	return status;
+	return ret;
 }
 
 void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why)

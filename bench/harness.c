@@ -78,9 +78,9 @@ static int run_reference(void *stage, struct bench_result *result, unsigned repe
 static int warm_up(void *stage, struct bench_result *result)
 {
 	double dropped;
-	int status = run_ours(stage, result, 0, &dropped);
+	int ret = run_ours(stage, result, 0, &dropped);
 
-	return status ? status : run_reference(stage, result, 0, &dropped);
+	return ret ? ret : run_reference(stage, result, 0, &dropped);
 }
 
 /* The side that goes first alternates too, so that neither always finds what the other left
@@ -89,20 +89,20 @@ static int run_repetition(void *stage, struct bench_result *result, unsigned rep
 {
 	double *ours = &result->ours[repetition];
 	double *reference = &result->reference[repetition];
-	int status;
+	int ret;
 
 	if (repetition % 2 == 0) {
-		status = run_ours(stage, result, repetition, ours);
-		return status ? status : run_reference(stage, result, repetition, reference);
+		ret = run_ours(stage, result, repetition, ours);
+		return ret ? ret : run_reference(stage, result, repetition, reference);
 	}
-	status = run_reference(stage, result, repetition, reference);
-	return status ? status : run_ours(stage, result, repetition, ours);
+	ret = run_reference(stage, result, repetition, reference);
+	return ret ? ret : run_ours(stage, result, repetition, ours);
 }
 
 static int run_row(void *stage, struct bench_result *result)
 {
 	unsigned all = repetitions_now;
-	int status;
+	int ret;
 
 	result->ours = calloc(all, sizeof(double));
 	result->reference = calloc(all, sizeof(double));
@@ -110,21 +110,21 @@ static int run_row(void *stage, struct bench_result *result)
 		return bench_fail(-ENOMEM, "no memory for the results");
 	note_now[0] = '\0';
 	show_progress(result->row->name, 0, all);
-	status = warm_up(stage, result);
-	for (unsigned i = 0; i < all && !status; i++) {
+	ret = warm_up(stage, result);
+	for (unsigned i = 0; i < all && !ret; i++) {
 		if (bench_is_interrupted())
 			return -EINTR;
 		show_progress(result->row->name, i, all);
 		distance_look(&distance_now);
-		status = run_repetition(stage, result, i);
-		if (status)
+		ret = run_repetition(stage, result, i);
+		if (ret)
 			break;
 		result->nr_ours = i + 1;
 		result->nr_reference = result->row->run_reference ? i + 1 : 0;
 	}
 	bench_clear_progress();
 	memcpy(result->note, note_now, sizeof(result->note));
-	return status;
+	return ret;
 }
 
 static bool is_wanted(const struct request *request, const struct bench_row *row)
@@ -157,13 +157,13 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 {
 	struct bench_result *result = results;
 	void *state = NULL;
-	int status = 0;
+	int ret = 0;
 
 	show_progress("setting up", 0, 1);
 	if (stage->setup)
-		status = stage->setup(&state);
+		ret = stage->setup(&state);
 	for (unsigned i = 0; i < stage->nr_rows; i++) {
-		int row_status = status;
+		int row_status = ret;
 
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
@@ -173,13 +173,13 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 		result->has_failed = row_status || bench_is_interrupted();
 		result++;
 	}
-	if (!status && stage->teardown)
+	if (!ret && stage->teardown)
 		stage->teardown(state);
 	for (const struct bench_result *each = results; each < result; each++) {
 		if (each->has_failed)
-			status = -EIO;
+			ret = -EIO;
 	}
-	return status;
+	return ret;
 }
 
 static int run_suite(const struct request *request)
@@ -190,7 +190,7 @@ static int run_suite(const struct request *request)
 	struct bench_result *results;
 	unsigned nr_results = 0;
 	unsigned nr = 0;
-	int status = 0;
+	int ret = 0;
 
 	for (unsigned i = 0; i < suite->nr_stages; i++)
 		nr += count_wanted(request, suite->stages[i]);
@@ -211,12 +211,12 @@ static int run_suite(const struct request *request)
 		unsigned wanted = count_wanted(request, suite->stages[i]);
 
 		if (wanted && run_stage(request, suite->stages[i], &results[nr_results]))
-			status = 1;
+			ret = 1;
 		nr_results += wanted;
 	}
 	bench_clear_progress();
 	if (bench_is_interrupted())
-		status = bench_fail(130, "interrupted");
+		ret = bench_fail(130, "interrupted");
 	else if (!request->as_json)
 		bench_print_table(results, nr_results, request->repetitions,
 				  &(struct bench_surroundings){
@@ -224,13 +224,13 @@ static int run_suite(const struct request *request)
 					  distance_now,
 				  });
 	else if (bench_print_json(results, nr_results))
-		status = bench_fail(1, "no memory to print the results");
+		ret = bench_fail(1, "no memory to print the results");
 	for (unsigned i = 0; i < nr_results; i++) {
 		free(results[i].ours);
 		free(results[i].reference);
 	}
 	free(results);
-	return status;
+	return ret;
 }
 
 static int list_suites(void)

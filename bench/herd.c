@@ -63,24 +63,24 @@ static int open_buffer(struct herd_process *herd, struct herd_client *client)
 					   .kind = AFAR_MEMORY_HOST,
 					   .addr = herd->memory,
 					   .length = HERD_BYTES};
-	int status = afar_buffer_register(client->scene.session, &memory,
-					  AFAR_ACCESS_READ | AFAR_ACCESS_WRITE | AFAR_ACCESS_SERVER,
-					  &client->buffer);
+	int ret = afar_buffer_register(client->scene.session, &memory,
+				       AFAR_ACCESS_READ | AFAR_ACCESS_WRITE | AFAR_ACCESS_SERVER,
+				       &client->buffer);
 
-	return status ? scene_fail("register memory", status) : 0;
+	return ret ? scene_fail("register memory", ret) : 0;
 }
 
 static int open_queue(struct herd_process *herd, struct herd_client *client)
 {
 	const struct afar_queue_options options = {.size = sizeof(options), .depth = 1};
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
-	int status = afar_queue_open(client->scene.session, &options, &client->queue);
+	int ret = afar_queue_open(client->scene.session, &options, &client->queue);
 
-	if (status)
-		return scene_fail("open a queue", status);
-	status = afar_queue_connect(client->queue, afar_region_target(client->scene.region));
-	if (status)
-		return scene_fail("connect a queue", status);
+	if (ret)
+		return scene_fail("open a queue", ret);
+	ret = afar_queue_connect(client->queue, afar_region_target(client->scene.region));
+	if (ret)
+		return scene_fail("connect a queue", ret);
 	while (afar_queue_arm(client->queue) == -EAGAIN)
 		;
 	if (epoll_ctl(herd->epoll_fd, EPOLL_CTL_ADD, afar_queue_fd(client->queue), &event))
@@ -91,15 +91,15 @@ static int open_queue(struct herd_process *herd, struct herd_client *client)
 /* The first makes what the others open. */
 static int open_client(struct herd_process *herd, struct herd_client *client)
 {
-	int status = scene_open(&client->scene, herd->uri, 0);
+	int ret = scene_open(&client->scene, herd->uri, 0);
 
-	if (!status && client == herd->clients)
-		status = scene_create_region(&client->scene, SCENE_NAMESPACE, 1, HERD_BYTES);
-	else if (!status)
-		status = scene_open_region(&client->scene);
-	if (!status)
-		status = open_buffer(herd, client);
-	return status ? status : open_queue(herd, client);
+	if (!ret && client == herd->clients)
+		ret = scene_create_region(&client->scene, SCENE_NAMESPACE, 1, HERD_BYTES);
+	else if (!ret)
+		ret = scene_open_region(&client->scene);
+	if (!ret)
+		ret = open_buffer(herd, client);
+	return ret ? ret : open_queue(herd, client);
 }
 
 static void use_all_descriptors(void)
@@ -114,7 +114,7 @@ static void use_all_descriptors(void)
 
 static int open_clients(struct herd_process *herd)
 {
-	int status = 0;
+	int ret = 0;
 
 	use_all_descriptors();
 	herd->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -123,9 +123,9 @@ static int open_clients(struct herd_process *herd)
 	herd->memory = bench_memory_map(HERD_BYTES);
 	if (herd->epoll_fd < 0 || !herd->clients || !herd->samples || !herd->memory)
 		return bench_fail(-ENOMEM, "no memory for a herd of clients");
-	for (unsigned i = 0; i < herd->nr_clients && !status; i++)
-		status = open_client(herd, &herd->clients[i]);
-	return status;
+	for (unsigned i = 0; i < herd->nr_clients && !ret; i++)
+		ret = open_client(herd, &herd->clients[i]);
+	return ret;
 }
 
 /* ---- One order */
@@ -144,13 +144,13 @@ static int submit(struct herd_process *herd, struct herd_client *client)
 		.offset = offset,
 		.iov = &client->iov,
 	};
-	int status;
+	int ret;
 
 	client->iov = (struct afar_iov){client->buffer, herd->memory + offset, order->size};
 	client->begun = clock_ns();
-	status = afar_queue_submit(client->queue, &op, 1);
-	if (status != 1)
-		return scene_fail("submit", status < 0 ? status : -EAGAIN);
+	ret = afar_queue_submit(client->queue, &op, 1);
+	if (ret != 1)
+		return scene_fail("submit", ret < 0 ? ret : -EAGAIN);
 	client->is_busy = true;
 	herd->nr_busy++;
 	return 0;
@@ -177,27 +177,27 @@ static int take(struct herd_process *herd, struct herd_client *client,
 static int serve(struct herd_process *herd, struct herd_client *client)
 {
 	struct afar_completion done;
-	int nr, status = 0;
+	int nr, ret = 0;
 
 	do {
 		nr = afar_queue_wait(client->queue, &done, 1, 0, 0);
 		if (nr < 0)
 			return scene_fail("reap", nr);
 		if (nr == 1)
-			status = take(herd, client, &done);
-	} while (!status && afar_queue_arm(client->queue) == -EAGAIN);
-	return status;
+			ret = take(herd, client, &done);
+	} while (!ret && afar_queue_arm(client->queue) == -EAGAIN);
+	return ret;
 }
 
 static int serve_ready(struct herd_process *herd)
 {
 	struct epoll_event events[READY_EVENTS];
 	int nr = epoll_wait(herd->epoll_fd, events, READY_EVENTS, 0);
-	int status = 0;
+	int ret = 0;
 
-	for (int i = 0; i < nr && !status; i++)
-		status = serve(herd, events[i].data.ptr);
-	return status;
+	for (int i = 0; i < nr && !ret; i++)
+		ret = serve(herd, events[i].data.ptr);
+	return ret;
 }
 
 static int compare_samples(const void *a, const void *b)
@@ -228,25 +228,25 @@ static int run_order(struct herd_process *herd, struct herd_result *result)
 {
 	uint64_t begin = clock_ns();
 	uint64_t last;
-	int status = 0;
+	int ret = 0;
 
 	herd->end = begin + herd->order.span_ns;
 	herd->nr_done = 0;
 	last = herd->end + DRAIN_MS * UINT64_C(1000000);
-	for (unsigned i = 0; i < herd->order.nr_clients && !status; i++) {
+	for (unsigned i = 0; i < herd->order.nr_clients && !ret; i++) {
 		herd->clients[i].sequence = 0;
-		status = submit(herd, &herd->clients[i]);
+		ret = submit(herd, &herd->clients[i]);
 	}
-	for (unsigned i = 0; i < herd->order.nr_clients && !status; i++)
-		status = serve(herd, &herd->clients[i]);
-	while (!status && herd->nr_busy > 0) {
-		status = serve_ready(herd);
-		if (!status && clock_ns() > last)
-			status = bench_fail(-ETIMEDOUT, "clients wait for ever");
+	for (unsigned i = 0; i < herd->order.nr_clients && !ret; i++)
+		ret = serve(herd, &herd->clients[i]);
+	while (!ret && herd->nr_busy > 0) {
+		ret = serve_ready(herd);
+		if (!ret && clock_ns() > last)
+			ret = bench_fail(-ETIMEDOUT, "clients wait for ever");
 	}
-	if (!status)
+	if (!ret)
 		sum_up(herd, begin, result);
-	return status;
+	return ret;
 }
 
 /* ---- The process */
@@ -269,10 +269,10 @@ static int herd_main(int channel, void *argument)
 
 static int receive(const struct herd *herd, struct herd_result *result)
 {
-	int status = child_receive(&herd->child, result, sizeof(*result));
+	int ret = child_receive(&herd->child, result, sizeof(*result));
 
-	if (status)
-		return bench_fail(status, "the herd of clients has ended early");
+	if (ret)
+		return bench_fail(ret, "the herd of clients has ended early");
 	return result->status;
 }
 
@@ -280,9 +280,9 @@ int herd_start(const struct cluster *cluster, unsigned nr_clients, struct herd *
 {
 	struct herd_start start = {cluster_uri(cluster), nr_clients};
 	struct herd_result result;
-	int status = child_start(&herd->child, herd_main, &start);
+	int ret = child_start(&herd->child, herd_main, &start);
 
-	return status ? status : receive(herd, &result);
+	return ret ? ret : receive(herd, &result);
 }
 
 void herd_stop(struct herd *herd)
@@ -293,9 +293,9 @@ void herd_stop(struct herd *herd)
 
 int herd_run(const struct herd *herd, const struct herd_order *order, struct herd_result *result)
 {
-	int status = child_send(&herd->child, order, sizeof(*order));
+	int ret = child_send(&herd->child, order, sizeof(*order));
 
-	if (status)
-		return bench_fail(status, "the herd of clients has ended early");
+	if (ret)
+		return bench_fail(ret, "the herd of clients has ended early");
 	return receive(herd, result);
 }

@@ -49,10 +49,10 @@ static int listen_on_loopback(struct sockaddr_in *address)
 	congestion_apply(listener);
 	if (bind(listener, (struct sockaddr *)address, length) || listen(listener, 1) ||
 	    getsockname(listener, (struct sockaddr *)address, &length)) {
-		int status = -errno;
+		int ret = -errno;
 
 		close(listener);
-		return status;
+		return ret;
 	}
 	return listener;
 }
@@ -92,17 +92,17 @@ static int start_source(struct limit *limit)
 {
 	struct sockaddr_in address;
 	int listener = listen_on_loopback(&address);
-	int status;
+	int ret;
 
 	if (listener < 0)
 		return bench_fail(listener, "a TCP socket on loopback: %s", strerror(-listener));
-	status = child_start(&limit->source, source_main, &address);
-	if (!status) {
+	ret = child_start(&limit->source, source_main, &address);
+	if (!ret) {
 		limit->socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-		status = limit->socket < 0 ? -errno : 0;
+		ret = limit->socket < 0 ? -errno : 0;
 	}
 	close(listener);
-	return status;
+	return ret;
 }
 
 static int run_stream(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -110,12 +110,12 @@ static int run_stream(void *stage, const struct bench_row *row, unsigned repetit
 	struct limit *limit = stage;
 	uint64_t begin = clock_ns();
 	size_t received = 0;
-	int status = child_send(&limit->source, "", 1);
+	int ret = child_send(&limit->source, "", 1);
 
 	(void)row;
 	(void)repetition;
-	if (status)
-		return bench_fail(status, "the sender of the TCP stream is gone");
+	if (ret)
+		return bench_fail(ret, "the sender of the TCP stream is gone");
 	/* Whole megabytes each time: a sender's last piece may reach into the next run. */
 	while (received < STREAM_BYTES) {
 		ssize_t length = recv(limit->socket, limit->to, STREAM_CHUNK, 0);
@@ -148,11 +148,11 @@ static int run_raw(void *stage, const struct bench_row *row, unsigned repetition
 	struct limit *limit = stage;
 	const struct transfer *transfer = row->parameters;
 	uint64_t elapsed_ns;
-	int status = raw_fabric_run(limit->raw, transfer, &elapsed_ns);
+	int ret = raw_fabric_run(limit->raw, transfer, &elapsed_ns);
 
 	(void)repetition;
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	*value = gigabytes_per_second(transfer->nr * transfer->size, elapsed_ns);
 	return 0;
 }
@@ -173,23 +173,23 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct limit *limit = calloc(1, sizeof(*limit));
-	int status;
+	int ret;
 
 	if (!limit)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	limit->socket = -1;
-	status = raw_fabric_open(RAW_BYTES, &limit->raw);
-	if (!status)
-		status = start_source(limit);
-	if (!status) {
+	ret = raw_fabric_open(RAW_BYTES, &limit->raw);
+	if (!ret)
+		ret = start_source(limit);
+	if (!ret) {
 		limit->from = bench_memory_map(COPY_BYTES);
 		limit->to = bench_memory_map(COPY_BYTES);
 		if (!limit->from || !limit->to)
-			status = bench_fail(-ENOMEM, "no memory to copy");
+			ret = bench_fail(-ENOMEM, "no memory to copy");
 	}
-	if (status) {
+	if (ret) {
 		teardown(limit);
-		return status;
+		return ret;
 	}
 	*stage = limit;
 	return 0;

@@ -35,10 +35,10 @@ static int run_calls(struct side *side, const struct bench_row *row, double *val
 
 	for (unsigned i = 0; i < CALLS_NR; i++) {
 		uint64_t before;
-		int status = afar_region_fetch_add(side->scene.region, 0, 1, &before);
+		int ret = afar_region_fetch_add(side->scene.region, 0, 1, &before);
 
-		if (status)
-			return scene_fail(row->name, status);
+		if (ret)
+			return scene_fail(row->name, ret);
 		if (before != side->nr_added++)
 			return bench_fail(-EIO, "%s: the word is not what was added", row->name);
 	}
@@ -64,12 +64,11 @@ static int run_tcp(void *stage, const struct bench_row *row, unsigned repetition
 
 static int open_side(struct side *side, const char *transport)
 {
-	int status = cluster_start_over(transport, 1, SERVER_BYTES, &side->cluster);
+	int ret = cluster_start_over(transport, 1, SERVER_BYTES, &side->cluster);
 
-	if (!status)
-		status = scene_open(&side->scene, cluster_uri(side->cluster), 0);
-	return status ? status
-		      : scene_create_region(&side->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (!ret)
+		ret = scene_open(&side->scene, cluster_uri(side->cluster), 0);
+	return ret ? ret : scene_create_region(&side->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
 }
 
 static void teardown(void *stage)
@@ -86,16 +85,16 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct calls_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = open_side(&state->local, "local");
-	if (!status)
-		status = open_side(&state->tcp, "tcp");
-	if (status) {
+	ret = open_side(&state->local, "local");
+	if (!ret)
+		ret = open_side(&state->tcp, "tcp");
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

@@ -60,22 +60,22 @@ static int setup(void **stage)
 {
 	struct memory_stage *state = calloc(1, sizeof(*state));
 	void *attached;
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = transfer_open_ours(&state->ours, "local", 0);
-	if (!status) {
-		status = afar_region_attach(state->ours.scene.region, 0, TRANSFER_REGION_BYTES,
-					    PROT_READ | PROT_WRITE, &attached);
-		if (status)
-			status = scene_fail("attach the region", status);
+	ret = transfer_open_ours(&state->ours, "local", 0);
+	if (!ret) {
+		ret = afar_region_attach(state->ours.scene.region, 0, TRANSFER_REGION_BYTES,
+					 PROT_READ | PROT_WRITE, &attached);
+		if (ret)
+			ret = scene_fail("attach the region", ret);
 		else
 			state->attached = attached;
 	}
-	if (status) {
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

@@ -26,12 +26,12 @@ static int run_ucx(void *stage, const struct bench_row *row, unsigned repetition
 {
 	const struct ucx_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = ucx_run(state->ucx, row->parameters, &elapsed_ns);
+	int ret = ucx_run(state->ucx, row->parameters, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = transfer_value(row, elapsed_ns);
-	return status;
+	return ret;
 }
 
 static int run_ucx_fetch_add(void *stage, const struct bench_row *row, unsigned repetition,
@@ -39,13 +39,13 @@ static int run_ucx_fetch_add(void *stage, const struct bench_row *row, unsigned 
 {
 	const struct ucx_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = ucx_run_fetch_add(state->ucx, FETCH_ADD_NR, &elapsed_ns);
+	int ret = ucx_run_fetch_add(state->ucx, FETCH_ADD_NR, &elapsed_ns);
 
 	(void)repetition;
 	(void)row;
-	if (!status)
+	if (!ret)
 		*value = (double)elapsed_ns / (double)FETCH_ADD_NR / 1e3;
-	return status;
+	return ret;
 }
 
 static int run_fetch_add(void *stage, const struct bench_row *row, unsigned repetition,
@@ -56,10 +56,10 @@ static int run_fetch_add(void *stage, const struct bench_row *row, unsigned repe
 
 	(void)repetition;
 	for (uint64_t i = 0; i < FETCH_ADD_NR; i++) {
-		int status = afar_region_fetch_add(state->ours.scene.region, 0, 1, NULL);
+		int ret = afar_region_fetch_add(state->ours.scene.region, 0, 1, NULL);
 
-		if (status)
-			return scene_fail(row->name, status);
+		if (ret)
+			return scene_fail(row->name, ret);
 	}
 	*value = (double)(clock_ns() - begin) / (double)FETCH_ADD_NR / 1e3;
 	return 0;
@@ -104,20 +104,20 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct ucx_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = ucx_open(TRANSFER_WINDOW, &state->ucx);
-	if (status == -ENOENT) {
+	ret = ucx_open(TRANSFER_WINDOW, &state->ucx);
+	if (ret == -ENOENT) {
 		drop_references();
-		status = 0;
+		ret = 0;
 	}
-	if (!status)
-		status = transfer_open_ours(&state->ours, "local", 0);
-	if (status) {
+	if (!ret)
+		ret = transfer_open_ours(&state->ours, "local", 0);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

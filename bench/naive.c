@@ -147,17 +147,17 @@ static int receiver_main(int channel, void *argument)
 	struct receiver *receiver = argument;
 	struct epoll_event events[READY_EVENTS];
 	const struct child parent = {.channel = channel};
-	int status = prepare_receiver(receiver);
+	int ret = prepare_receiver(receiver);
 
-	if (!status)
-		status = child_send(&parent, "", 1);
-	if (!status)
-		status = accept_all(receiver);
-	while (!status) {
+	if (!ret)
+		ret = child_send(&parent, "", 1);
+	if (!ret)
+		ret = accept_all(receiver);
+	while (!ret) {
 		int nr = wait_for_senders(receiver, events);
 
-		for (int i = 0; i < nr && !status; i++)
-			status = take(receiver, events[i].data.ptr);
+		for (int i = 0; i < nr && !ret; i++)
+			ret = take(receiver, events[i].data.ptr);
 	}
 	return 1;
 }
@@ -187,9 +187,9 @@ struct naive {
 
 static int fail(const char *what)
 {
-	int status = errno ? -errno : -EPIPE;
+	int ret = errno ? -errno : -EPIPE;
 
-	return bench_fail(status, "the sockets to compare with: %s: %s", what, strerror(-status));
+	return bench_fail(ret, "the sockets to compare with: %s: %s", what, strerror(-ret));
 }
 
 static int watch(struct naive *naive, struct pusher *pusher, uint32_t interest)
@@ -247,25 +247,25 @@ int naive_run(struct naive *naive, unsigned nr_clients, uint64_t span_ns,
 	      struct naive_result *result)
 {
 	struct epoll_event events[READY_EVENTS];
-	int status = 0;
+	int ret = 0;
 
 	*result = (struct naive_result){.elapsed_ns = span_ns};
 	naive->result = result;
 	naive->end = clock_ns() + span_ns;
 	naive->nr_busy = nr_clients;
-	for (unsigned i = 0; i < nr_clients && !status; i++)
-		status = push_next(naive, &naive->pushers[i]);
-	while (!status && naive->nr_busy > 0) {
+	for (unsigned i = 0; i < nr_clients && !ret; i++)
+		ret = push_next(naive, &naive->pushers[i]);
+	while (!ret && naive->nr_busy > 0) {
 		int nr = epoll_wait(naive->epoll_fd, events, READY_EVENTS, 0);
 
-		for (int i = 0; i < nr && !status; i++) {
+		for (int i = 0; i < nr && !ret; i++) {
 			struct pusher *pusher = events[i].data.ptr;
 
-			status = pusher->sent < naive->receiver.size ? push(naive, pusher)
-								     : take_answer(naive, pusher);
+			ret = pusher->sent < naive->receiver.size ? push(naive, pusher)
+								  : take_answer(naive, pusher);
 		}
 	}
-	return status;
+	return ret;
 }
 
 /* ---- Opening and closing */
@@ -312,17 +312,17 @@ static int connect_all(struct naive *naive, const struct sockaddr_in *address)
 static int start_receiver(struct naive *naive, struct sockaddr_in *address)
 {
 	char word;
-	int status;
+	int ret;
 
 	naive->receiver.listener = listen_on_loopback(address);
 	if (naive->receiver.listener < 0)
 		return -EIO;
-	status = child_start(&naive->child, receiver_main, &naive->receiver);
+	ret = child_start(&naive->child, receiver_main, &naive->receiver);
 	close(naive->receiver.listener);
-	if (status)
-		return status;
-	status = child_receive(&naive->child, &word, 1);
-	return status ? bench_fail(status, "the receiver of the sockets has ended early") : 0;
+	if (ret)
+		return ret;
+	ret = child_receive(&naive->child, &word, 1);
+	return ret ? bench_fail(ret, "the receiver of the sockets has ended early") : 0;
 }
 
 void naive_close(struct naive *naive)
@@ -346,26 +346,26 @@ int naive_open(enum naive_way way, unsigned nr_clients, size_t size, uint64_t me
 {
 	struct naive *naive = calloc(1, sizeof(*naive));
 	struct sockaddr_in address;
-	int status;
+	int ret;
 
 	if (!naive)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	naive->receiver = (struct receiver){
 		.way = way, .size = size, .memory_bytes = memory_bytes, .nr_senders = nr_clients};
 	naive->nr_pushers = nr_clients;
-	status = start_receiver(naive, &address);
-	if (!status) {
+	ret = start_receiver(naive, &address);
+	if (!ret) {
 		naive->pushers = calloc(nr_clients, sizeof(*naive->pushers));
 		naive->memory = bench_memory_map(memory_bytes);
 		naive->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 		if (!naive->pushers || !naive->memory || naive->epoll_fd < 0)
-			status = bench_fail(-ENOMEM, "no memory for the suite");
+			ret = bench_fail(-ENOMEM, "no memory for the suite");
 	}
-	if (!status)
-		status = connect_all(naive, &address);
-	if (status) {
+	if (!ret)
+		ret = connect_all(naive, &address);
+	if (ret) {
 		naive_close(naive);
-		return status;
+		return ret;
 	}
 	*out = naive;
 	return 0;

@@ -82,54 +82,54 @@ static int run_on(const struct network *network, enum network_side side, const c
 		  int argument)
 {
 	char text[16];
-	int status;
+	int ret;
 
 	snprintf(text, sizeof(text), "%d", argument);
-	status = run_in(network->sides[side], script, text);
-	return status ? bench_fail(status, "ip or tc could not set up a network, see above") : 0;
+	ret = run_in(network->sides[side], script, text);
+	return ret ? bench_fail(ret, "ip or tc could not set up a network, see above") : 0;
 }
 
 int network_be_alone(const char *congestion)
 {
 	int before = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC), alone;
-	int status;
+	int ret;
 
 	if (before < 0 || unshare(CLONE_NEWNET)) {
-		status = -errno;
+		ret = -errno;
 		goto out_close;
 	}
 	alone = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
-	status = alone < 0 ? -errno : run_in(alone, set_routes, congestion);
+	ret = alone < 0 ? -errno : run_in(alone, set_routes, congestion);
 	if (alone >= 0)
 		close(alone);
-	if (status && setns(before, CLONE_NEWNET))
-		status = bench_fail(-errno, "leave a network namespace: %s", strerror(errno));
+	if (ret && setns(before, CLONE_NEWNET))
+		ret = bench_fail(-errno, "leave a network namespace: %s", strerror(errno));
 out_close:
 	if (before >= 0)
 		close(before);
-	return status;
+	return ret;
 }
 
 int network_open(struct network **out)
 {
 	struct network *network = malloc(sizeof(*network));
-	int status = 0;
+	int ret = 0;
 
 	if (!network)
 		return bench_fail(-ENOMEM, "no memory for a network");
 	*network = (struct network){.sides = {-1, -1}};
 	network->before = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
 	if (network->before < 0)
-		status = bench_fail(-errno, OWN_NAMESPACE ": %s", strerror(errno));
-	for (unsigned i = 0; i < NETWORK_SIDES && !status; i++)
-		status = make_side(&network->sides[i]);
-	if (!status)
-		status = run_on(network, NETWORK_SERVER, make_wires, (int)getpid());
-	for (unsigned i = 0; i < NETWORK_SIDES && !status; i++)
-		status = run_on(network, (enum network_side)i, raise_wires, (int)i + 1);
-	if (status) {
+		ret = bench_fail(-errno, OWN_NAMESPACE ": %s", strerror(errno));
+	for (unsigned i = 0; i < NETWORK_SIDES && !ret; i++)
+		ret = make_side(&network->sides[i]);
+	if (!ret)
+		ret = run_on(network, NETWORK_SERVER, make_wires, (int)getpid());
+	for (unsigned i = 0; i < NETWORK_SIDES && !ret; i++)
+		ret = run_on(network, (enum network_side)i, raise_wires, (int)i + 1);
+	if (ret) {
 		network_close(network);
-		return status;
+		return ret;
 	}
 	*out = network;
 	return 0;

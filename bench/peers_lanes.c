@@ -35,11 +35,11 @@ static int run_side(const struct side *side, const struct bench_row *row, double
 	const struct transfer *transfer = row->parameters;
 	struct afar_mapping *mapping = side->scene.mapping;
 	uint64_t begin = clock_ns();
-	int status = transfer->is_write ? afar_mapping_write(mapping, 0, transfer->size)
-					: afar_mapping_read(mapping, 0, transfer->size);
+	int ret = transfer->is_write ? afar_mapping_write(mapping, 0, transfer->size)
+				     : afar_mapping_read(mapping, 0, transfer->size);
 
-	if (status)
-		return scene_fail(row->name, status);
+	if (ret)
+		return scene_fail(row->name, ret);
 	*value = transfer_value(row, clock_ns() - begin);
 	return 0;
 }
@@ -64,16 +64,16 @@ static int run_one(void *stage, const struct bench_row *row, unsigned repetition
 static int check_bytes(const struct side *side)
 {
 	unsigned char *local = afar_mapping_data(side->scene.mapping);
-	int status;
+	int ret;
 
 	memset(local, 0x5A, REGION_BYTES);
-	status = afar_mapping_write(side->scene.mapping, 0, REGION_BYTES);
-	if (status)
-		return scene_fail("write the region", status);
+	ret = afar_mapping_write(side->scene.mapping, 0, REGION_BYTES);
+	if (ret)
+		return scene_fail("write the region", ret);
 	memset(local, 0, REGION_BYTES);
-	status = afar_mapping_read(side->scene.mapping, 0, REGION_BYTES);
-	if (status)
-		return scene_fail("read the region", status);
+	ret = afar_mapping_read(side->scene.mapping, 0, REGION_BYTES);
+	if (ret)
+		return scene_fail("read the region", ret);
 	for (size_t i = 0; i < REGION_BYTES; i++) {
 		if (local[i] != 0x5A)
 			return bench_fail(-EIO, "byte %zu read is not the one written", i);
@@ -83,19 +83,19 @@ static int check_bytes(const struct side *side)
 
 static int open_side(const struct network *network, const char *lanes, struct side *side)
 {
-	int status = network_enter(network, NETWORK_SERVER);
+	int ret = network_enter(network, NETWORK_SERVER);
 
-	if (!status)
-		status = cluster_start_at(NETWORK_SERVER_1, lanes, SERVER_BYTES, &side->cluster);
-	if (!status)
-		status = network_enter(network, NETWORK_CLIENT);
-	if (!status)
-		status = scene_open(&side->scene, cluster_uri(side->cluster), 0);
-	if (!status)
-		status = scene_create_region(&side->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
-	if (!status)
-		status = scene_map(&side->scene, REGION_BYTES);
-	return status ? status : check_bytes(side);
+	if (!ret)
+		ret = cluster_start_at(NETWORK_SERVER_1, lanes, SERVER_BYTES, &side->cluster);
+	if (!ret)
+		ret = network_enter(network, NETWORK_CLIENT);
+	if (!ret)
+		ret = scene_open(&side->scene, cluster_uri(side->cluster), 0);
+	if (!ret)
+		ret = scene_create_region(&side->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (!ret)
+		ret = scene_map(&side->scene, REGION_BYTES);
+	return ret ? ret : check_bytes(side);
 }
 
 static void close_side(struct side *side)
@@ -136,7 +136,7 @@ static int setup(void **stage)
 {
 	const char *obstacle = network_obstacle();
 	struct lanes_stage *state;
-	int status;
+	int ret;
 
 	if (obstacle) {
 		peers_skip(rows, NR_ROWS(rows), obstacle);
@@ -145,18 +145,18 @@ static int setup(void **stage)
 	state = calloc(1, sizeof(*state));
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = network_open(&state->network);
-	if (!status)
-		status = open_side(state->network,
-				   "tcp:" NETWORK_SERVER_1 ":0,tcp:" NETWORK_SERVER_2 ":0",
-				   &state->two);
-	if (!status)
-		status = open_side(state->network, "tcp:" NETWORK_SERVER_1 ":0", &state->one);
-	if (status)
+	ret = network_open(&state->network);
+	if (!ret)
+		ret = open_side(state->network,
+				"tcp:" NETWORK_SERVER_1 ":0,tcp:" NETWORK_SERVER_2 ":0",
+				&state->two);
+	if (!ret)
+		ret = open_side(state->network, "tcp:" NETWORK_SERVER_1 ":0", &state->one);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 const struct bench_stage peers_lanes_stage = {setup, teardown, rows, NR_ROWS(rows)};

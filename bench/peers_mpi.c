@@ -113,7 +113,7 @@ static int await_ranks(struct mpi_stage *state, int listener)
 	uint64_t deadline = clock_deadline_ms(START_TIMEOUT_MS);
 
 	for (unsigned nr = 0; nr < PEER_MPI_RANKS;) {
-		int status;
+		int ret;
 
 		if (bench_is_interrupted())
 			return -EINTR;
@@ -121,9 +121,9 @@ static int await_ranks(struct mpi_stage *state, int listener)
 			return peer_fail(&state->peer, "MPI did not start", -ETIMEDOUT);
 		if (poll(&waited, 1, 100) <= 0)
 			continue;
-		status = take_rank(state, listener);
-		if (status)
-			return status;
+		ret = take_rank(state, listener);
+		if (ret)
+			return ret;
 		nr++;
 	}
 	return 0;
@@ -132,19 +132,19 @@ static int await_ranks(struct mpi_stage *state, int listener)
 static int start_ranks(struct mpi_stage *state, const struct mpi *mpi, const char *program)
 {
 	struct sockaddr_un address;
-	int status = peer_open(&state->peer);
+	int ret = peer_open(&state->peer);
 	int listener;
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	listener = listen_for_ranks(&state->peer, &address);
 	if (listener < 0)
 		return listener;
-	status = launch(state, mpi, program, address.sun_path);
-	if (!status)
-		status = await_ranks(state, listener);
+	ret = launch(state, mpi, program, address.sun_path);
+	if (!ret)
+		ret = await_ranks(state, listener);
 	close(listener);
-	return status;
+	return ret;
 }
 
 static int order_read(struct mpi_stage *state, const struct transfer *transfer, bool is_computing,
@@ -175,24 +175,24 @@ static int order_read(struct mpi_stage *state, const struct transfer *transfer, 
 static int run_mpi(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	uint64_t elapsed_ns = 0;
-	int status = order_read(stage, row->parameters, false, &elapsed_ns);
+	int ret = order_read(stage, row->parameters, false, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = transfer_value(row, elapsed_ns);
-	return status;
+	return ret;
 }
 
 static int run_mpi_computing(void *stage, const struct bench_row *row, unsigned repetition,
 			     double *value)
 {
 	uint64_t elapsed_ns = 0;
-	int status = order_read(stage, row->parameters, true, &elapsed_ns);
+	int ret = order_read(stage, row->parameters, true, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = transfer_value(row, elapsed_ns);
-	return status;
+	return ret;
 }
 
 static int compute_main(int channel, void *argument)
@@ -212,14 +212,14 @@ static int run_ours_computing(void *stage, const struct bench_row *row, unsigned
 {
 	struct child computing = {0};
 	char word;
-	int status = child_start(&computing, compute_main, NULL);
+	int ret = child_start(&computing, compute_main, NULL);
 
-	if (!status)
-		status = child_receive(&computing, &word, sizeof(word));
-	if (!status)
-		status = transfer_run_mapping(stage, row, repetition, value);
+	if (!ret)
+		ret = child_receive(&computing, &word, sizeof(word));
+	if (!ret)
+		ret = transfer_run_mapping(stage, row, repetition, value);
 	child_stop(&computing);
-	return status;
+	return ret;
 }
 
 /* clang-format off */
@@ -301,7 +301,7 @@ static int setup(const struct mpi *mpi, void **stage)
 {
 	char program[PATH_MAX];
 	struct mpi_stage *state;
-	int status;
+	int ret;
 
 	if (find_program(mpi->program, program, sizeof(program)) ||
 	    !peer_is_installed(mpi->launcher)) {
@@ -313,14 +313,14 @@ static int setup(const struct mpi *mpi, void **stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	for (unsigned i = 0; i < PEER_MPI_RANKS; i++)
 		state->channels[i] = -1;
-	status = start_ranks(state, mpi, program);
-	if (!status)
-		status = transfer_open_ours(&state->ours, mpi->transport, 0);
-	if (status)
+	ret = start_ranks(state, mpi, program);
+	if (!ret)
+		ret = transfer_open_ours(&state->ours, mpi->transport, 0);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 PEERS_STAGE(mpich_memory)

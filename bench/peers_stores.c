@@ -26,12 +26,12 @@ static int run_store(void *stage, const struct bench_row *row, unsigned repetiti
 {
 	const struct store_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = store_run(state->store, row->parameters, &elapsed_ns);
+	int ret = store_run(state->store, row->parameters, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = transfer_value(row, elapsed_ns);
-	return status;
+	return ret;
 }
 
 /* Not constant: peers_skip(). */
@@ -71,17 +71,17 @@ static void teardown(void *stage)
 
 static int fill(struct store *store)
 {
-	int status = store_fill(store, 4 * KIB);
+	int ret = store_fill(store, 4 * KIB);
 
-	if (!status)
-		status = store_fill(store, 64 * KIB);
-	return status ? status : store_fill(store, MIB);
+	if (!ret)
+		ret = store_fill(store, 64 * KIB);
+	return ret ? ret : store_fill(store, MIB);
 }
 
 static int setup(const struct peer_store *peer, void **stage)
 {
 	struct store_stage *state;
-	int status;
+	int ret;
 
 	if (!peer_is_installed(store_program(peer->kind))) {
 		peers_skip(peer->rows, peer->nr_rows, peer->missing);
@@ -90,16 +90,16 @@ static int setup(const struct peer_store *peer, void **stage)
 	state = calloc(1, sizeof(*state));
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = store_open(peer->kind, peer->is_unix, TRANSFER_WINDOW, &state->store);
-	if (!status)
-		status = fill(state->store);
-	if (!status)
-		status = transfer_open_ours(&state->ours, peer->transport, 0);
-	if (status)
+	ret = store_open(peer->kind, peer->is_unix, TRANSFER_WINDOW, &state->store);
+	if (!ret)
+		ret = fill(state->store);
+	if (!ret)
+		ret = transfer_open_ours(&state->ours, peer->transport, 0);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 PEERS_STAGE(redis_unix)

@@ -40,26 +40,26 @@ static int open_client(struct preparation *preparation, unsigned i)
 	const struct afar_policy policy = {.size = sizeof(policy), .tier = AFAR_TIER_DRAM};
 	struct scene *scene = &preparation->scenes[i];
 	char name[32];
-	int status = scene_open(scene, cluster_uri(preparation->cluster),
-				preparation->bytes + SLACK_BYTES);
+	int ret = scene_open(scene, cluster_uri(preparation->cluster),
+			     preparation->bytes + SLACK_BYTES);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	snprintf(name, sizeof(name), SCENE_NAMESPACE "-%u", i);
-	status = afar_namespace_create(scene->session, name, &policy, &scene->ns);
-	return status ? scene_fail("create a namespace", status) : 0;
+	ret = afar_namespace_create(scene->session, name, &policy, &scene->ns);
+	return ret ? scene_fail("create a namespace", ret) : 0;
 }
 
 int preparation_start(struct preparation *preparation)
 {
-	int status;
+	int ret;
 
 	preparation_stop(preparation);
-	status = cluster_start(1, preparation->nr_clients * preparation->bytes + SLACK_BYTES,
-			       &preparation->cluster);
-	for (unsigned i = 0; i < preparation->nr_clients && !status; i++)
-		status = open_client(preparation, i);
-	return status;
+	ret = cluster_start(1, preparation->nr_clients * preparation->bytes + SLACK_BYTES,
+			    &preparation->cluster);
+	for (unsigned i = 0; i < preparation->nr_clients && !ret; i++)
+		ret = open_client(preparation, i);
+	return ret;
 }
 
 /* ---- The steps */
@@ -82,15 +82,15 @@ struct preparer {
 
 static int take_step(struct scene *scene, uint64_t bytes, enum preparation_step step)
 {
-	int status = 0;
+	int ret = 0;
 
 	switch (step) {
 	case STEP_RESERVE:
-		status = afar_namespace_reserve(scene->ns, bytes);
-		return status ? scene_fail("reserve", status) : 0;
+		ret = afar_namespace_reserve(scene->ns, bytes);
+		return ret ? scene_fail("reserve", ret) : 0;
 	case STEP_ALLOC:
-		status = afar_region_alloc(scene->ns, bytes, 0, &scene->region);
-		return status ? scene_fail("allocate a region", status) : 0;
+		ret = afar_region_alloc(scene->ns, bytes, 0, &scene->region);
+		return ret ? scene_fail("allocate a region", ret) : 0;
 	case STEP_MAP:
 		return scene_map(scene, bytes);
 	case NR_STEPS:
@@ -142,7 +142,7 @@ int preparation_run(struct preparation *preparation, double steps_ms[NR_STEPS])
 	struct preparer preparers[PREPARATION_CLIENTS_MAX];
 	struct start start = {.lock = PTHREAD_MUTEX_INITIALIZER};
 	unsigned nr = 0;
-	int status = 0;
+	int ret = 0;
 
 	pthread_barrier_init(&start.barrier, NULL, preparation->nr_clients);
 	pthread_mutex_lock(&start.lock);
@@ -154,19 +154,18 @@ int preparation_run(struct preparation *preparation, double steps_ms[NR_STEPS])
 	}
 	pthread_mutex_unlock(&start.lock);
 	if (start.is_off)
-		status =
-			bench_fail(-EAGAIN, "no thread for a client; raise the limit of processes");
+		ret = bench_fail(-EAGAIN, "no thread for a client; raise the limit of processes");
 	for (unsigned i = 0; i < nr; i++) {
 		pthread_join(preparers[i].thread, NULL);
-		if (!status)
-			status = preparers[i].status;
+		if (!ret)
+			ret = preparers[i].status;
 	}
 	pthread_barrier_destroy(&start.barrier);
-	for (unsigned step = 0; step < NR_STEPS && !status; step++)
+	for (unsigned step = 0; step < NR_STEPS && !ret; step++)
 		steps_ms[step] =
 			(double)(last_of(preparers, nr, step + 1) - last_of(preparers, nr, step)) /
 			1e6;
-	return status;
+	return ret;
 }
 
 /* ---- Back again */
@@ -182,10 +181,10 @@ static int await_scrubbed(struct preparation *preparation)
 
 	while (clock_remaining_ms(deadline) && !bench_is_interrupted()) {
 		json_t *json;
-		int status = scene_status(&preparation->scenes[0], &json);
+		int ret = scene_status(&preparation->scenes[0], &json);
 
-		if (status)
-			return status;
+		if (ret)
+			return ret;
 		clean = status_sum(json, "clean_bytes");
 		dirty = status_sum(json, "dirty_bytes") + status_sum(json, "draining_bytes");
 		json_decref(json);
@@ -202,12 +201,12 @@ int preparation_undo(struct preparation *preparation)
 	for (unsigned i = 0; i < preparation->nr_clients; i++) {
 		struct scene *scene = &preparation->scenes[i];
 		uint64_t released = 0;
-		int status;
+		int ret;
 
 		scene_free_region(scene);
-		status = afar_namespace_release(scene->ns, UINT64_MAX, &released);
-		if (status)
-			return scene_fail("release", status);
+		ret = afar_namespace_release(scene->ns, UINT64_MAX, &released);
+		if (ret)
+			return scene_fail("release", ret);
 		if (released < preparation->bytes)
 			return bench_fail(-EIO, "only %llu MiB were released",
 					  (unsigned long long)released >> 20);
@@ -308,15 +307,15 @@ int preparation_populate(uint64_t bytes, unsigned nr_times, double *times_ms)
 {
 	struct order order = {bytes, nr_times};
 	struct child child;
-	int status = child_start(&child, populate_main, &order);
+	int ret = child_start(&child, populate_main, &order);
 
-	if (status)
-		return status;
-	for (unsigned i = 0; i < nr_times && !status; i++)
-		status = child_receive(&child, &times_ms[i], sizeof(times_ms[i]));
+	if (ret)
+		return ret;
+	for (unsigned i = 0; i < nr_times && !ret; i++)
+		ret = child_receive(&child, &times_ms[i], sizeof(times_ms[i]));
 	child_stop(&child);
-	if (status)
-		return bench_fail(status, "a plain process could not populate %llu MiB",
+	if (ret)
+		return bench_fail(ret, "a plain process could not populate %llu MiB",
 				  (unsigned long long)(bytes * nr_times) >> 20);
 	return 0;
 }

@@ -119,12 +119,12 @@ int child_start(struct child *child, int (*main)(int channel, void *argument), v
 	fflush(NULL);
 	child->pid = fork();
 	if (child->pid < 0) {
-		int status = -errno;
+		int ret = -errno;
 
 		child->pid = 0;
 		close(channels[0]);
 		close(channels[1]);
-		return bench_fail(status, "fork: %s", strerror(-status));
+		return bench_fail(ret, "fork: %s", strerror(-ret));
 	}
 	if (!child->pid) {
 		close(channels[0]);

@@ -9,18 +9,18 @@
 
 int queue_scene_open(struct queue_scene *scene)
 {
-	int status = cluster_start(1, 4 * REGION_BYTES, &scene->cluster);
+	int ret = cluster_start(1, 4 * REGION_BYTES, &scene->cluster);
 
-	if (!status)
-		status = scene_open(&scene->scene, cluster_uri(scene->cluster), 0);
-	if (!status)
-		status = scene_create_region(&scene->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
-	if (status)
-		return status;
-	status = afar_buffer_alloc(scene->scene.session, QUEUE_SLOTS * QUEUE_SLOT_BYTES,
-				   &scene->buffer);
-	if (status)
-		return scene_fail("allocate a buffer", status);
+	if (!ret)
+		ret = scene_open(&scene->scene, cluster_uri(scene->cluster), 0);
+	if (!ret)
+		ret = scene_create_region(&scene->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (ret)
+		return ret;
+	ret = afar_buffer_alloc(scene->scene.session, QUEUE_SLOTS * QUEUE_SLOT_BYTES,
+				&scene->buffer);
+	if (ret)
+		return scene_fail("allocate a buffer", ret);
 	memset(afar_buffer_data(scene->buffer), 0, QUEUE_SLOTS * QUEUE_SLOT_BYTES);
 	return 0;
 }
@@ -36,12 +36,12 @@ void queue_scene_close(struct queue_scene *scene)
 int queue_scene_connect(struct queue_scene *scene, uint32_t depth, struct afar_queue **out)
 {
 	const struct afar_queue_options options = {.size = sizeof(options), .depth = depth};
-	int status = afar_queue_open(scene->scene.session, &options, out);
+	int ret = afar_queue_open(scene->scene.session, &options, out);
 
-	if (status)
-		return scene_fail("open a queue", status);
-	status = afar_queue_connect(*out, afar_region_target(scene->scene.region));
-	return status ? scene_fail("connect a queue", status) : 0;
+	if (ret)
+		return scene_fail("open a queue", ret);
+	ret = afar_queue_connect(*out, afar_region_target(scene->scene.region));
+	return ret ? scene_fail("connect a queue", ret) : 0;
 }
 
 struct afar_op queue_read(const struct queue_scene *scene, unsigned slot, size_t size,

@@ -50,13 +50,13 @@ static int submit_batches(struct batches_stage *state, const struct batches *bat
 {
 	while (state->nr_free >= batches->batch && *nr_submitted < NR_READS) {
 		struct afar_op *first = &state->ops[state->nr_free - batches->batch];
-		int status;
+		int ret;
 
 		for (unsigned i = 0; i < batches->batch; i++)
 			first[i].offset = queue_offset((*nr_submitted)++, batches->size);
-		status = queue_submit_all(state->queue, first, batches->batch);
-		if (status)
-			return status;
+		ret = queue_submit_all(state->queue, first, batches->batch);
+		if (ret)
+			return ret;
 		state->nr_free -= batches->batch;
 	}
 	return 0;
@@ -90,19 +90,19 @@ static int run(struct batches_stage *state, const struct batches *batches, struc
 	uint64_t begin = clock_ns();
 	uint64_t nr_submitted = 0;
 	double elapsed_ns;
-	int status = 0;
+	int ret = 0;
 
 	for (unsigned i = 0; i < DEPTH; i++)
 		state->ops[i] = queue_read(&state->scene, i, batches->size, &state->iov[i]);
 	state->nr_free = DEPTH;
-	while (!status && (nr_submitted < NR_READS || state->nr_free < DEPTH)) {
-		status = submit_batches(state, batches, &nr_submitted);
-		if (!status)
-			status = reap(state, batches);
+	while (!ret && (nr_submitted < NR_READS || state->nr_free < DEPTH)) {
+		ret = submit_batches(state, batches, &nr_submitted);
+		if (!ret)
+			ret = reap(state, batches);
 	}
-	if (status) {
+	if (ret) {
 		queue_drain(state->queue);
-		return status;
+		return ret;
 	}
 	elapsed_ns = (double)(clock_ns() - begin);
 	cpu_ns = thread_cpu_ns() - cpu_ns;
@@ -151,16 +151,16 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct batches_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = queue_scene_open(&state->scene);
-	if (!status)
-		status = queue_scene_connect(&state->scene, DEPTH, &state->queue);
-	if (status) {
+	ret = queue_scene_open(&state->scene);
+	if (!ret)
+		ret = queue_scene_connect(&state->scene, DEPTH, &state->queue);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

@@ -65,11 +65,11 @@ static int submit(struct flight *flight, struct afar_queue *queue, unsigned slot
 
 static int submit_first(struct flight *flight, struct afar_queue *queue, unsigned nr)
 {
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned slot = 0; slot < nr && !status; slot++)
-		status = submit(flight, queue, slot);
-	return status;
+	for (unsigned slot = 0; slot < nr && !ret; slot++)
+		ret = submit(flight, queue, slot);
+	return ret;
 }
 
 /* Reaps what there is, and submits again as much. */
@@ -77,15 +77,15 @@ static int turn_over(struct flight *flight, struct afar_queue *queue, uint64_t *
 {
 	struct afar_completion done[SLOTS];
 	int nr = afar_queue_wait(queue, done, SLOTS, 1, -1);
-	int status = nr > 0 ? 0 : scene_fail("wait", nr ? nr : -EIO);
+	int ret = nr > 0 ? 0 : scene_fail("wait", nr ? nr : -EIO);
 
-	for (int i = 0; i < nr && !status; i++) {
+	for (int i = 0; i < nr && !ret; i++) {
 		(*nr_done)++;
-		status = check(done[i].result);
-		if (!status && flight->nr_submitted < NR_READS)
-			status = submit(flight, queue, (unsigned)done[i].user_data);
+		ret = check(done[i].result);
+		if (!ret && flight->nr_submitted < NR_READS)
+			ret = submit(flight, queue, (unsigned)done[i].user_data);
 	}
-	return status;
+	return ret;
 }
 
 static int reap_any(struct completions_stage *state, const struct way *way, uint64_t *ns)
@@ -93,13 +93,13 @@ static int reap_any(struct completions_stage *state, const struct way *way, uint
 	struct flight *flight = prepare(state, 0);
 	uint64_t begin = clock_ns();
 	uint64_t nr_done = 0;
-	int status;
+	int ret;
 
-	status = submit_first(flight, state->queues[0], way->in_flight);
-	while (!status && nr_done < NR_READS)
-		status = turn_over(flight, state->queues[0], &nr_done);
+	ret = submit_first(flight, state->queues[0], way->in_flight);
+	while (!ret && nr_done < NR_READS)
+		ret = turn_over(flight, state->queues[0], &nr_done);
 	*ns = clock_ns() - begin;
-	return status;
+	return ret;
 }
 
 static int wait_for_one(struct completions_stage *state, const struct way *way, uint64_t *ns)
@@ -107,19 +107,19 @@ static int wait_for_one(struct completions_stage *state, const struct way *way, 
 	struct afar_completion done;
 	struct flight *flight = prepare(state, 0);
 	uint64_t begin = clock_ns();
-	int status;
+	int ret;
 
-	status = submit_first(flight, state->queues[0], way->in_flight);
-	for (uint64_t i = 0; i < NR_READS && !status; i++) {
+	ret = submit_first(flight, state->queues[0], way->in_flight);
+	for (uint64_t i = 0; i < NR_READS && !ret; i++) {
 		unsigned slot = (unsigned)(i % way->in_flight);
 
-		status = afar_queue_wait_one(state->queues[0], slot, &done, -1);
-		status = status ? scene_fail("wait for one", status) : check(done.result);
-		if (!status && flight->nr_submitted < NR_READS)
-			status = submit(flight, state->queues[0], slot);
+		ret = afar_queue_wait_one(state->queues[0], slot, &done, -1);
+		ret = ret ? scene_fail("wait for one", ret) : check(done.result);
+		if (!ret && flight->nr_submitted < NR_READS)
+			ret = submit(flight, state->queues[0], slot);
 	}
 	*ns = clock_ns() - begin;
-	return status;
+	return ret;
 }
 
 /* ---- By a dispatcher */
@@ -135,22 +135,22 @@ static int await_dispatched(struct completions_stage *state, struct flight *flig
 			    struct dispatcher *dispatcher, unsigned nr, unsigned nr_waiters)
 {
 	unsigned turn = 0;
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned slot = 0; slot < nr && !status; slot++) {
+	for (unsigned slot = 0; slot < nr && !ret; slot++) {
 		flight->requests[slot].waiter = state->waiters[slot < nr_waiters ? slot : 0];
-		status = submit_dispatched(flight, dispatcher, slot);
+		ret = submit_dispatched(flight, dispatcher, slot);
 	}
-	for (uint64_t i = 0; i < NR_READS && !status; i++) {
+	for (uint64_t i = 0; i < NR_READS && !ret; i++) {
 		struct request *done = waiter_wait(state->waiters[turn]);
 
 		turn = turn + 1 < nr_waiters ? turn + 1 : 0;
-		status = check(done->result);
-		if (!status && flight->nr_submitted < NR_READS)
-			status = submit_dispatched(flight, dispatcher,
-						   (unsigned)(done - flight->requests));
+		ret = check(done->result);
+		if (!ret && flight->nr_submitted < NR_READS)
+			ret = submit_dispatched(flight, dispatcher,
+						(unsigned)(done - flight->requests));
 	}
-	return status;
+	return ret;
 }
 
 static int run_with_dispatcher(struct completions_stage *state, unsigned in_flight,
@@ -159,15 +159,15 @@ static int run_with_dispatcher(struct completions_stage *state, unsigned in_flig
 	struct dispatcher *dispatcher;
 	struct flight *flight = prepare(state, 0);
 	uint64_t begin;
-	int status = dispatcher_start(state->queues[0], &dispatcher);
+	int ret = dispatcher_start(state->queues[0], &dispatcher);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	begin = clock_ns();
-	status = await_dispatched(state, flight, dispatcher, in_flight, nr_waiters);
+	ret = await_dispatched(state, flight, dispatcher, in_flight, nr_waiters);
 	*ns = clock_ns() - begin;
 	dispatcher_stop(dispatcher);
-	return status;
+	return ret;
 }
 
 static int dispatch_any(struct completions_stage *state, const struct way *way, uint64_t *ns)
@@ -195,18 +195,18 @@ static int read_one(struct member *member, struct flight *flight)
 {
 	struct afar_queue *queue = member->state->queues[member->index];
 	struct afar_completion done;
-	int status;
+	int ret;
 
 	if (member->dispatcher) {
-		status = submit_dispatched(flight, member->dispatcher, member->index);
-		return status ? status
-			      : check(waiter_wait(member->state->waiters[member->index])->result);
+		ret = submit_dispatched(flight, member->dispatcher, member->index);
+		return ret ? ret
+			   : check(waiter_wait(member->state->waiters[member->index])->result);
 	}
-	status = submit(flight, queue, member->index);
-	if (status)
-		return status;
-	status = afar_queue_wait(queue, &done, 1, 1, -1);
-	return status == 1 ? check(done.result) : scene_fail("wait", status ? status : -EIO);
+	ret = submit(flight, queue, member->index);
+	if (ret)
+		return ret;
+	ret = afar_queue_wait(queue, &done, 1, 1, -1);
+	return ret == 1 ? check(done.result) : scene_fail("wait", ret ? ret : -EIO);
 }
 
 static void *be_member(void *argument)
@@ -226,24 +226,24 @@ static int run_members(struct completions_stage *state, struct dispatcher *dispa
 	struct member members[THREADS] = {0};
 	uint64_t begin = clock_ns();
 	unsigned nr = 0;
-	int status = 0;
+	int ret = 0;
 
-	while (nr < THREADS && !status) {
+	while (nr < THREADS && !ret) {
 		members[nr] =
 			(struct member){.state = state, .dispatcher = dispatcher, .index = nr};
-		status = -pthread_create(&members[nr].thread, NULL, be_member, &members[nr]);
-		if (!status)
+		ret = -pthread_create(&members[nr].thread, NULL, be_member, &members[nr]);
+		if (!ret)
 			nr++;
 	}
-	if (status)
-		bench_fail(status, "no thread for a group");
+	if (ret)
+		bench_fail(ret, "no thread for a group");
 	for (unsigned i = 0; i < nr; i++) {
 		pthread_join(members[i].thread, NULL);
 		if (members[i].status)
-			status = members[i].status;
+			ret = members[i].status;
 	}
 	*ns = clock_ns() - begin;
-	return status;
+	return ret;
 }
 
 static int group(struct completions_stage *state, const struct way *way, uint64_t *ns)
@@ -255,14 +255,14 @@ static int group(struct completions_stage *state, const struct way *way, uint64_
 static int dispatch_group(struct completions_stage *state, const struct way *way, uint64_t *ns)
 {
 	struct dispatcher *dispatcher;
-	int status = dispatcher_start(state->queues[0], &dispatcher);
+	int ret = dispatcher_start(state->queues[0], &dispatcher);
 
 	(void)way;
-	if (status)
-		return status;
-	status = run_members(state, dispatcher, ns);
+	if (ret)
+		return ret;
+	ret = run_members(state, dispatcher, ns);
 	dispatcher_stop(dispatcher);
-	return status;
+	return ret;
 }
 
 /* ---- Rows */
@@ -286,10 +286,10 @@ static int run_ours(void *stage, const struct bench_row *row, unsigned repetitio
 {
 	const struct way *way = row->parameters;
 	uint64_t ns = 0;
-	int status = way->run_ours(stage, way, &ns);
+	int ret = way->run_ours(stage, way, &ns);
 
 	(void)repetition;
-	return settle(stage, way, status, ns, value);
+	return settle(stage, way, ret, ns, value);
 }
 
 static int run_dispatched(void *stage, const struct bench_row *row, unsigned repetition,
@@ -297,10 +297,10 @@ static int run_dispatched(void *stage, const struct bench_row *row, unsigned rep
 {
 	const struct way *way = row->parameters;
 	uint64_t ns = 0;
-	int status = way->run_dispatched(stage, way, &ns);
+	int ret = way->run_dispatched(stage, way, &ns);
 
 	(void)repetition;
-	return settle(stage, way, status, ns, value);
+	return settle(stage, way, ret, ns, value);
 }
 
 /* Measures what a dispatcher adds. The side that goes first alternates, as it does between ours and
@@ -309,16 +309,16 @@ static int run_saved(void *stage, const struct bench_row *row, unsigned repetiti
 {
 	double ours = 0;
 	double dispatched = 0;
-	int status = 0;
+	int ret = 0;
 
 	if (repetition % 2 == 0)
-		status = run_ours(stage, row, repetition, &ours);
-	if (!status)
-		status = run_dispatched(stage, row, repetition, &dispatched);
-	if (!status && repetition % 2)
-		status = run_ours(stage, row, repetition, &ours);
+		ret = run_ours(stage, row, repetition, &ours);
+	if (!ret)
+		ret = run_dispatched(stage, row, repetition, &dispatched);
+	if (!ret && repetition % 2)
+		ret = run_ours(stage, row, repetition, &ours);
 	*value = dispatched - ours;
-	return status;
+	return ret;
 }
 
 static int run_two_microseconds(void *stage, const struct bench_row *row, unsigned repetition,
@@ -348,18 +348,18 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct completions_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = queue_scene_open(&state->scene);
-	for (unsigned i = 0; i < THREADS && !status; i++)
-		status = queue_scene_connect(&state->scene, QUEUE_SLOTS, &state->queues[i]);
-	for (unsigned i = 0; i < SLOTS && !status; i++)
-		status = waiter_new(&state->waiters[i]);
-	if (status) {
+	ret = queue_scene_open(&state->scene);
+	for (unsigned i = 0; i < THREADS && !ret; i++)
+		ret = queue_scene_connect(&state->scene, QUEUE_SLOTS, &state->queues[i]);
+	for (unsigned i = 0; i < SLOTS && !ret; i++)
+		ret = waiter_new(&state->waiters[i]);
+	if (ret) {
 		teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

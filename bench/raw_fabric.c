@@ -147,16 +147,16 @@ static struct fi_info *ask_for_provider(const struct sockaddr_in *address, uint6
 static int open_fabric(struct side *side, const struct sockaddr_in *address, uint64_t flags)
 {
 	struct fi_eq_attr eq_attributes = {.wait_obj = FI_WAIT_UNSPEC};
-	int status;
+	int ret;
 
 	side->info = ask_for_provider(address, flags);
 	if (!side->info)
 		return fail("no such provider", -FI_ENODATA);
-	status = fi_fabric(side->info->fabric_attr, &side->fabric, NULL);
-	if (status)
-		return fail("fi_fabric", status);
-	status = fi_eq_open(side->fabric, &eq_attributes, &side->eq, NULL);
-	return status ? fail("fi_eq_open", status) : 0;
+	ret = fi_fabric(side->info->fabric_attr, &side->fabric, NULL);
+	if (ret)
+		return fail("fi_fabric", ret);
+	ret = fi_eq_open(side->fabric, &eq_attributes, &side->eq, NULL);
+	return ret ? fail("fi_eq_open", ret) : 0;
 }
 
 static int open_domain(struct side *side, struct fi_info *info, enum fi_wait_obj wait,
@@ -167,33 +167,33 @@ static int open_domain(struct side *side, struct fi_info *info, enum fi_wait_obj
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = wait,
 	};
-	int status = fi_domain(side->fabric, info, &side->domain, NULL);
+	int ret = fi_domain(side->fabric, info, &side->domain, NULL);
 
-	if (status)
-		return fail("fi_domain", status);
-	status = fi_cq_open(side->domain, &cq_attributes, &side->cq, NULL);
-	if (status)
-		return fail("fi_cq_open", status);
+	if (ret)
+		return fail("fi_domain", ret);
+	ret = fi_cq_open(side->domain, &cq_attributes, &side->cq, NULL);
+	if (ret)
+		return fail("fi_cq_open", ret);
 	side->memory = bench_memory_map(side->bytes);
 	if (!side->memory)
 		return fail("memory", -FI_ENOMEM);
-	status = fi_mr_reg(side->domain, side->memory, side->bytes, access, 0, TARGET_KEY, 0,
-			   &side->mr, NULL);
-	return status ? fail("fi_mr_reg", status) : 0;
+	ret = fi_mr_reg(side->domain, side->memory, side->bytes, access, 0, TARGET_KEY, 0,
+			&side->mr, NULL);
+	return ret ? fail("fi_mr_reg", ret) : 0;
 }
 
 static int open_endpoint(struct side *side, struct fi_info *info)
 {
-	int status = fi_endpoint(side->domain, info, &side->ep, NULL);
+	int ret = fi_endpoint(side->domain, info, &side->ep, NULL);
 
-	if (status)
-		return fail("fi_endpoint", status);
-	status = fi_ep_bind(side->ep, &side->eq->fid, 0);
-	if (!status)
-		status = fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (!status)
-		status = fi_enable(side->ep);
-	return status ? fail("fi_enable", status) : 0;
+	if (ret)
+		return fail("fi_endpoint", ret);
+	ret = fi_ep_bind(side->ep, &side->eq->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (!ret)
+		ret = fi_enable(side->ep);
+	return ret ? fail("fi_enable", ret) : 0;
 }
 
 /* Waits for one connection event, which must be `wanted`. */
@@ -240,27 +240,27 @@ static int invite(struct side *side, struct fid_pep *listener, int channel)
 {
 	struct invitation invitation = {.key = fi_mr_key(side->mr), .base = base_of(side)};
 	size_t length = sizeof(invitation.address);
-	int status = fi_listen(listener);
+	int ret = fi_listen(listener);
 
-	if (!status)
-		status = fi_getname(&listener->fid, &invitation.address, &length);
-	if (status)
-		return fail("fi_listen", status);
+	if (!ret)
+		ret = fi_getname(&listener->fid, &invitation.address, &length);
+	if (ret)
+		return fail("fi_listen", ret);
 	return child_send(&(struct child){.channel = channel}, &invitation, sizeof(invitation));
 }
 
 static int accept_one(struct side *side)
 {
 	struct fi_eq_cm_entry entry;
-	int status = await_event(side, FI_CONNREQ, &entry);
+	int ret = await_event(side, FI_CONNREQ, &entry);
 
-	if (status)
-		return status;
-	status = open_endpoint(side, entry.info);
-	if (!status)
-		status = fi_accept(side->ep, NULL, 0);
+	if (ret)
+		return ret;
+	ret = open_endpoint(side, entry.info);
+	if (!ret)
+		ret = fi_accept(side->ep, NULL, 0);
 	fi_freeinfo(entry.info);
-	return status ? status : await_event(side, FI_CONNECTED, &entry);
+	return ret ? ret : await_event(side, FI_CONNECTED, &entry);
 }
 
 static void read_for(struct side *side, uint64_t span_ns)
@@ -296,10 +296,10 @@ static int progress(struct side *side, int channel)
 	struct fid *waited[] = {&side->cq->fid};
 	struct pollfd descriptors[] = {{.fd = -1, .events = POLLIN},
 				       {.fd = channel, .events = POLLIN}};
-	int status = fi_control(&side->cq->fid, FI_GETWAIT, &descriptors[0].fd);
+	int ret = fi_control(&side->cq->fid, FI_GETWAIT, &descriptors[0].fd);
 
-	if (status)
-		return fail("FI_GETWAIT", status);
+	if (ret)
+		return fail("FI_GETWAIT", ret);
 	while (!descriptors[1].revents) {
 		read_for(side, TARGET_SPIN_NS / 2);
 		if (fi_trywait(side->fabric, waited, 1) == FI_SUCCESS &&
@@ -314,22 +314,21 @@ static int target_main(int channel, void *argument)
 	const struct sockaddr_in address = any_port();
 	struct side side = {.bytes = *(const size_t *)argument};
 	struct fid_pep *listener = NULL;
-	int status = open_fabric(&side, &address, FI_SOURCE);
+	int ret = open_fabric(&side, &address, FI_SOURCE);
 
-	if (!status)
-		status =
-			open_domain(&side, side.info, FI_WAIT_FD, FI_REMOTE_READ | FI_REMOTE_WRITE);
-	if (!status)
-		status = fi_passive_ep(side.fabric, side.info, &listener, NULL);
-	if (!status)
-		status = fi_pep_bind(listener, &side.eq->fid, 0);
-	if (!status)
-		status = invite(&side, listener, channel);
-	if (!status)
-		status = accept_one(&side);
-	if (!status)
-		status = progress(&side, channel);
-	return status ? 1 : 0;
+	if (!ret)
+		ret = open_domain(&side, side.info, FI_WAIT_FD, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	if (!ret)
+		ret = fi_passive_ep(side.fabric, side.info, &listener, NULL);
+	if (!ret)
+		ret = fi_pep_bind(listener, &side.eq->fid, 0);
+	if (!ret)
+		ret = invite(&side, listener, channel);
+	if (!ret)
+		ret = accept_one(&side);
+	if (!ret)
+		ret = progress(&side, channel);
+	return ret ? 1 : 0;
 }
 
 /* ---- The initiator */
@@ -338,18 +337,18 @@ static int connect_to(struct raw_fabric *raw)
 {
 	struct side *side = &raw->side;
 	struct fi_eq_cm_entry entry;
-	int status = open_fabric(side, &raw->remote.address, 0);
+	int ret = open_fabric(side, &raw->remote.address, 0);
 
-	if (!status)
-		status = open_domain(side, side->info, FI_WAIT_NONE, FI_READ | FI_WRITE);
-	if (!status)
-		status = open_endpoint(side, side->info);
-	if (status)
-		return status;
+	if (!ret)
+		ret = open_domain(side, side->info, FI_WAIT_NONE, FI_READ | FI_WRITE);
+	if (!ret)
+		ret = open_endpoint(side, side->info);
+	if (ret)
+		return ret;
 	if (side->info->domain_attr->mr_mode & FI_MR_LOCAL)
 		raw->descriptor = fi_mr_desc(side->mr);
-	status = fi_connect(side->ep, &raw->remote.address, NULL, 0);
-	return status ? fail("fi_connect", status) : await_event(side, FI_CONNECTED, &entry);
+	ret = fi_connect(side->ep, &raw->remote.address, NULL, 0);
+	return ret ? fail("fi_connect", ret) : await_event(side, FI_CONNECTED, &entry);
 }
 
 static ssize_t post(struct raw_fabric *raw, const struct transfer *transfer, unsigned slot,
@@ -439,17 +438,17 @@ static int check_bytes(struct raw_fabric *raw)
 	struct transfer read = write;
 	unsigned char *memory = raw->side.memory;
 	uint64_t elapsed;
-	int status;
+	int ret;
 
 	read.is_write = false;
 	memset(memory, 0xA5, write.size);
-	status = raw_fabric_run(raw, &write, &elapsed);
-	if (status)
-		return status;
+	ret = raw_fabric_run(raw, &write, &elapsed);
+	if (ret)
+		return ret;
 	memset(memory, 0, write.size);
-	status = raw_fabric_run(raw, &read, &elapsed);
-	if (status)
-		return status;
+	ret = raw_fabric_run(raw, &read, &elapsed);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < read.size; i++) {
 		if (memory[i] != 0xA5)
 			return fail("the bytes read are not those written", -FI_EIO);
@@ -460,24 +459,24 @@ static int check_bytes(struct raw_fabric *raw)
 int raw_fabric_open(size_t bytes, struct raw_fabric **out)
 {
 	struct raw_fabric *raw = calloc(1, sizeof(*raw));
-	int status;
+	int ret;
 
 	if (!raw)
 		return bench_fail(-ENOMEM, "no memory for the reference");
 	raw->side.bytes = bytes;
 	raw->is_tcp = strcmp(provider(), "tcp") == 0;
-	status = child_start(&raw->target, target_main, &bytes);
-	if (!status)
-		status = child_receive(&raw->target, &raw->remote, sizeof(raw->remote));
-	if (status == -EPIPE)
-		bench_fail(status, "the target of raw libfabric ended early");
-	if (!status)
-		status = connect_to(raw);
-	if (!status)
-		status = check_bytes(raw);
-	if (status) {
+	ret = child_start(&raw->target, target_main, &bytes);
+	if (!ret)
+		ret = child_receive(&raw->target, &raw->remote, sizeof(raw->remote));
+	if (ret == -EPIPE)
+		bench_fail(ret, "the target of raw libfabric ended early");
+	if (!ret)
+		ret = connect_to(raw);
+	if (!ret)
+		ret = check_bytes(raw);
+	if (ret) {
 		raw_fabric_close(raw);
-		return status;
+		return ret;
 	}
 	*out = raw;
 	return 0;

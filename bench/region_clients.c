@@ -44,35 +44,35 @@ static int await_word(int channel)
 static int connect_queue(struct scene *scene)
 {
 	struct afar_queue *queue;
-	int status = afar_queue_open(scene->session, NULL, &queue);
+	int ret = afar_queue_open(scene->session, NULL, &queue);
 
-	if (status)
-		return scene_fail("open a queue", status);
-	status = afar_queue_connect(queue, afar_region_target(scene->region));
-	return status ? scene_fail("connect a queue", status) : 0;
+	if (ret)
+		return scene_fail("open a queue", ret);
+	ret = afar_queue_connect(queue, afar_region_target(scene->region));
+	return ret ? scene_fail("connect a queue", ret) : 0;
 }
 
 /* Makes the region that others open; on a word, more queues; then sleeps until it is ended. */
 static int holder_main(int channel, void *argument)
 {
 	struct scene scene = {0};
-	int status = scene_open(&scene, argument, 0);
+	int ret = scene_open(&scene, argument, 0);
 
-	if (!status)
-		status = scene_create_region(&scene, SCENE_NAMESPACE, 1, REGION_BYTES);
-	if (!status)
-		status = scene_map(&scene, REGION_BYTES);
-	if (!status)
-		status = connect_queue(&scene);
-	if (!status)
-		status = tell(channel, 0);
-	if (!status)
-		status = await_word(channel);
-	for (unsigned i = 0; i < NR_MORE_QUEUES && !status; i++)
-		status = connect_queue(&scene);
-	if (!status)
-		status = tell(channel, 0);
-	return status ? 1 : await_word(channel);
+	if (!ret)
+		ret = scene_create_region(&scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (!ret)
+		ret = scene_map(&scene, REGION_BYTES);
+	if (!ret)
+		ret = connect_queue(&scene);
+	if (!ret)
+		ret = tell(channel, 0);
+	if (!ret)
+		ret = await_word(channel);
+	for (unsigned i = 0; i < NR_MORE_QUEUES && !ret; i++)
+		ret = connect_queue(&scene);
+	if (!ret)
+		ret = tell(channel, 0);
+	return ret ? 1 : await_word(channel);
 }
 
 /* From nothing to the first byte, in milliseconds. */
@@ -80,41 +80,41 @@ static int connect_once(const char *uri, double *elapsed_ms)
 {
 	struct scene scene = {0};
 	uint64_t begin = clock_ns();
-	int status = scene_open(&scene, uri, 0);
+	int ret = scene_open(&scene, uri, 0);
 	ssize_t length;
 	char byte;
 
-	if (!status)
-		status = scene_open_region(&scene);
-	if (!status) {
+	if (!ret)
+		ret = scene_open_region(&scene);
+	if (!ret) {
 		length = afar_region_pread(scene.region, &byte, 1, 0);
 		*elapsed_ms = (double)(clock_ns() - begin) / 1e6;
 		if (length != 1)
-			status = scene_fail("read a byte", (int)length);
+			ret = scene_fail("read a byte", (int)length);
 	}
 	scene_close(&scene);
-	return status;
+	return ret;
 }
 
 static int fresh_main(int channel, void *argument)
 {
 	double elapsed_ms;
-	int status = connect_once(argument, &elapsed_ms);
+	int ret = connect_once(argument, &elapsed_ms);
 
-	return status ? 1 : tell(channel, elapsed_ms);
+	return ret ? 1 : tell(channel, elapsed_ms);
 }
 
 static int start_client(struct child *child, int (*main)(int channel, void *argument),
 			const struct cluster *cluster, double *value)
 {
-	int status = child_start(child, main, (void *)(uintptr_t)cluster_uri(cluster));
+	int ret = child_start(child, main, (void *)(uintptr_t)cluster_uri(cluster));
 
-	if (!status) {
-		status = child_receive(child, value, sizeof(*value));
-		if (status)
-			bench_fail(status, "a client ended early");
+	if (!ret) {
+		ret = child_receive(child, value, sizeof(*value));
+		if (ret)
+			bench_fail(ret, "a client ended early");
 	}
-	return status;
+	return ret;
 }
 
 /* ---- A cluster and a client that holds a region of it */
@@ -134,14 +134,14 @@ static void close_household(struct household *household)
 static int open_household(struct household *household)
 {
 	double dropped;
-	int status = cluster_start(1, SERVER_BYTES, &household->cluster);
+	int ret = cluster_start(1, SERVER_BYTES, &household->cluster);
 
-	if (status)
-		return status;
-	status = start_client(&household->holder, holder_main, household->cluster, &dropped);
-	if (status)
+	if (ret)
+		return ret;
+	ret = start_client(&household->holder, holder_main, household->cluster, &dropped);
+	if (ret)
 		close_household(household);
-	return status;
+	return ret;
 }
 
 /* ---- First connect to first byte */
@@ -150,10 +150,10 @@ static int run_client(const struct household *household, int (*main)(int channel
 		      double *value)
 {
 	struct child child = {0};
-	int status = start_client(&child, main, household->cluster, value);
+	int ret = start_client(&child, main, household->cluster, value);
 
 	child_stop(&child);
-	return status;
+	return ret;
 }
 
 static int run_fresh(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -182,16 +182,16 @@ static void teardown_connect(void *stage)
 static int setup_connect(void **stage)
 {
 	struct household *household = calloc(1, sizeof(*household));
-	int status;
+	int ret;
 
 	if (!household)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = open_household(household);
-	if (status)
+	ret = open_household(household);
+	if (ret)
 		free(household);
 	else
 		*stage = household;
-	return status;
+	return ret;
 }
 
 static const struct bench_row connect_rows[] = {
@@ -252,19 +252,19 @@ static int setup_idle(void **stage)
 {
 	const struct timespec settle = {.tv_nsec = (long)IDLE_SETTLE_NS};
 	struct idle_stage *state = calloc(1, sizeof(*state));
-	int status = 0;
+	int ret = 0;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	state->percent = calloc(bench_repetitions(), sizeof(*state->percent));
 	if (!state->percent)
-		status = bench_fail(-ENOMEM, "no memory for the suite");
-	if (!status)
-		status = open_household(&state->household);
-	if (status) {
+		ret = bench_fail(-ENOMEM, "no memory for the suite");
+	if (!ret)
+		ret = open_household(&state->household);
+	if (ret) {
 		free(state->percent);
 		free(state);
-		return status;
+		return ret;
 	}
 	nanosleep(&settle, NULL);
 	for (unsigned i = 0; i < bench_repetitions() && !bench_is_interrupted(); i++)
@@ -327,20 +327,20 @@ static int take_sample(struct memory_sample *sample)
 {
 	struct household household;
 	double server, client, dropped;
-	int status = open_household(&household);
+	int ret = open_household(&household);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	server = (double)process_resident_bytes(cluster_server(household.cluster, 0));
 	client = (double)process_resident_bytes(household.holder.pid);
 	sample->bytes[MEMORY_SERVER] = server - (double)REGION_BYTES;
 	sample->bytes[MEMORY_CLIENT] = client - (double)REGION_BYTES;
-	status = child_send(&household.holder, "", 1);
-	if (!status)
-		status = child_receive(&household.holder, &dropped, sizeof(dropped));
-	if (status) {
+	ret = child_send(&household.holder, "", 1);
+	if (!ret)
+		ret = child_receive(&household.holder, &dropped, sizeof(dropped));
+	if (ret) {
 		close_household(&household);
-		return bench_fail(status, "the client that opens more queues ended early");
+		return bench_fail(ret, "the client that opens more queues ended early");
 	}
 	server = (double)process_resident_bytes(cluster_server(household.cluster, 0)) - server;
 	client = (double)process_resident_bytes(household.holder.pid) - client;
@@ -360,10 +360,10 @@ static int setup_memory(void **stage)
 static int run_memory(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct memory_sample *sample = (struct memory_sample *)stage + repetition;
-	int status = sample->is_taken ? 0 : take_sample(sample);
+	int ret = sample->is_taken ? 0 : take_sample(sample);
 
 	*value = sample->bytes[*(const enum memory_kind *)row->parameters] / 1024;
-	return status;
+	return ret;
 }
 
 #define MEMORY(which) (&(const enum memory_kind){which})

@@ -79,17 +79,17 @@ static int run_reserve(void *stage, const struct bench_row *row, unsigned repeti
 {
 	struct reserve_stage *state = stage;
 	uint64_t begin;
-	int status = start_cold(state);
+	int ret = start_cold(state);
 
 	(void)row;
 	(void)repetition;
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	begin = clock_ns();
-	status = afar_namespace_reserve(state->preparation.scenes[0].ns, state->preparation.bytes);
+	ret = afar_namespace_reserve(state->preparation.scenes[0].ns, state->preparation.bytes);
 	*value = (double)(clock_ns() - begin) / 1e6;
 	note_size(state);
-	return status ? scene_fail("reserve", status) : 0;
+	return ret ? scene_fail("reserve", ret) : 0;
 }
 
 static const struct bench_row reserve_rows[] = {
@@ -106,44 +106,44 @@ const struct bench_stage region_reserve_stage = {setup, teardown, reserve_rows,
 static int reserve_alloc_map(struct reserve_stage *state, double *elapsed_ms)
 {
 	double steps_ms[NR_STEPS];
-	int status = preparation_run(&state->preparation, steps_ms);
+	int ret = preparation_run(&state->preparation, steps_ms);
 
 	*elapsed_ms = steps_ms[STEP_RESERVE] + steps_ms[STEP_ALLOC] + steps_ms[STEP_MAP];
-	return status;
+	return ret;
 }
 
 static int undo(struct reserve_stage *state)
 {
-	int status = preparation_undo(&state->preparation);
+	int ret = preparation_undo(&state->preparation);
 
-	state->is_warm = !status;
-	return status;
+	state->is_warm = !ret;
+	return ret;
 }
 
 static int run_cold(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct reserve_stage *state = stage;
-	int status = start_cold(state);
+	int ret = start_cold(state);
 
 	(void)row;
 	(void)repetition;
-	if (!status)
-		status = reserve_alloc_map(state, value);
+	if (!ret)
+		ret = reserve_alloc_map(state, value);
 	note_size(state);
-	return status ? status : undo(state);
+	return ret ? ret : undo(state);
 }
 
 static int run_warm(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct reserve_stage *state = stage;
 	double cold_ms;
-	int status = 0;
+	int ret = 0;
 
 	if (!state->is_warm)
-		status = run_cold(state, row, repetition, &cold_ms);
-	if (!status)
-		status = reserve_alloc_map(state, value);
-	return status ? status : undo(state);
+		ret = run_cold(state, row, repetition, &cold_ms);
+	if (!ret)
+		ret = reserve_alloc_map(state, value);
+	return ret ? ret : undo(state);
 }
 
 static const struct bench_row warm_rows[] = {

@@ -88,12 +88,11 @@ static int run_large(const struct scene *scene, const struct bench_row *row, dou
 	uint64_t begin = clock_ns();
 
 	for (uint64_t i = 0; i < transfer->nr; i++) {
-		int status = transfer->is_write
-				     ? afar_mapping_write(scene->mapping, 0, transfer->size)
-				     : afar_mapping_read(scene->mapping, 0, transfer->size);
+		int ret = transfer->is_write ? afar_mapping_write(scene->mapping, 0, transfer->size)
+					     : afar_mapping_read(scene->mapping, 0, transfer->size);
 
-		if (status)
-			return scene_fail(row->name, status);
+		if (ret)
+			return scene_fail(row->name, ret);
 	}
 	*value = transfer_value(row, clock_ns() - begin);
 	return 0;
@@ -104,19 +103,19 @@ static int run_wide(void *stage, const struct bench_row *row, unsigned repetitio
 	const struct stripe_stage *state = stage;
 	struct cpu_times before = read_cpu_times(state);
 	uint64_t begin = clock_ns();
-	int status = run_large(&state->wide, row, value);
+	int ret = run_large(&state->wide, row, value);
 	double elapsed_ns = (double)(clock_ns() - begin);
 	struct cpu_times after = read_cpu_times(state);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		bench_note("%ld cores; CPU seconds per second over two servers: client %.2f, "
 			   "servers %.2f and %.2f",
 			   sysconf(_SC_NPROCESSORS_ONLN),
 			   (double)(after.client - before.client) / elapsed_ns,
 			   (double)(after.servers[0] - before.servers[0]) / elapsed_ns,
 			   (double)(after.servers[1] - before.servers[1]) / elapsed_ns);
-	return status;
+	return ret;
 }
 
 static int run_narrow(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -140,28 +139,28 @@ static void teardown_stripe(void *stage)
 static int setup_side(const struct stripe_stage *state, struct scene *scene, const char *name,
 		      unsigned width)
 {
-	int status = scene_open(scene, cluster_uri(state->cluster), 0);
+	int ret = scene_open(scene, cluster_uri(state->cluster), 0);
 
-	if (!status)
-		status = scene_create_region(scene, name, width, TRANSFER_REGION_BYTES);
-	return status ? status : scene_map(scene, TRANSFER_REGION_BYTES);
+	if (!ret)
+		ret = scene_create_region(scene, name, width, TRANSFER_REGION_BYTES);
+	return ret ? ret : scene_map(scene, TRANSFER_REGION_BYTES);
 }
 
 static int setup_stripe(void **stage)
 {
 	struct stripe_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = cluster_start(STRIPE_SERVERS, SERVER_BYTES, &state->cluster);
-	if (!status)
-		status = setup_side(state, &state->wide, "wide", STRIPE_SERVERS);
-	if (!status)
-		status = setup_side(state, &state->narrow, "narrow", 1);
-	if (status) {
+	ret = cluster_start(STRIPE_SERVERS, SERVER_BYTES, &state->cluster);
+	if (!ret)
+		ret = setup_side(state, &state->wide, "wide", STRIPE_SERVERS);
+	if (!ret)
+		ret = setup_side(state, &state->narrow, "narrow", 1);
+	if (ret) {
 		teardown_stripe(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

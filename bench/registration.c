@@ -60,10 +60,10 @@ static char *map(size_t bytes)
 static int use(struct registration_cache *cache, void *addr, size_t length)
 {
 	struct registration *registration;
-	int status = registration_take(cache, addr, length, &registration);
+	int ret = registration_take(cache, addr, length, &registration);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
 	registration_give(cache, registration);
 	return 0;
 }
@@ -73,12 +73,12 @@ static int use(struct registration_cache *cache, void *addr, size_t length)
 static int look_up(const struct side *side, double *value)
 {
 	uint64_t began = clock_ns();
-	int status = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < NR_LOOKUPS && !status; i++)
-		status = use(side->cache, side->memory + i * STRIDE % NR_RANGES * 2 * PAGE, PAGE);
+	for (size_t i = 0; i < NR_LOOKUPS && !ret; i++)
+		ret = use(side->cache, side->memory + i * STRIDE % NR_RANGES * 2 * PAGE, PAGE);
 	*value = (double)(clock_ns() - began) / NR_LOOKUPS;
-	return status;
+	return ret;
 }
 
 static int run_trusting(void *stage, const struct bench_row *row, unsigned repetition,
@@ -113,20 +113,20 @@ static int unmap_buffers(struct registration_cache *cache, double *value)
 	char *buffers[NR_BUFFERS];
 	unsigned nr = 0;
 	uint64_t began;
-	int status = 0;
+	int ret = 0;
 
-	for (; nr < NR_BUFFERS && !status; nr++) {
+	for (; nr < NR_BUFFERS && !ret; nr++) {
 		buffers[nr] = map(BUFFER_BYTES);
 		if (!buffers[nr])
-			status = bench_fail(-ENOMEM, "no memory for %u buffers", NR_BUFFERS);
+			ret = bench_fail(-ENOMEM, "no memory for %u buffers", NR_BUFFERS);
 		else if (cache)
-			status = use(cache, buffers[nr], BUFFER_BYTES);
+			ret = use(cache, buffers[nr], BUFFER_BYTES);
 	}
 	began = clock_ns();
 	for (unsigned i = 0; i < nr; i++)
 		munmap(buffers[i], BUFFER_BYTES);
 	*value = (double)(clock_ns() - began) / 1e3 / NR_BUFFERS;
-	return status;
+	return ret;
 }
 
 static int run_unmap_watched(void *stage, const struct bench_row *row, unsigned repetition,
@@ -163,16 +163,16 @@ static int open_side(struct side *side, bool trusts_thread)
 		.batch = 16,
 		.trusts_thread = trusts_thread,
 	};
-	int status = registration_cache_open(&options, &side->cache);
+	int ret = registration_cache_open(&options, &side->cache);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
 	side->memory = map(2 * NR_RANGES * PAGE);
 	if (!side->memory)
 		return bench_fail(-ENOMEM, "no memory for %u ranges", NR_RANGES);
-	for (size_t i = 0; i < NR_RANGES && !status; i++)
-		status = use(side->cache, side->memory + i * 2 * PAGE, PAGE);
-	return status;
+	for (size_t i = 0; i < NR_RANGES && !ret; i++)
+		ret = use(side->cache, side->memory + i * 2 * PAGE, PAGE);
+	return ret;
 }
 
 static void teardown(void *stage)
@@ -187,18 +187,18 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct lookup_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = open_side(&state->asking, false);
-	if (!status)
-		status = open_side(&state->trusting, true);
-	if (status)
+	ret = open_side(&state->asking, false);
+	if (!ret)
+		ret = open_side(&state->trusting, true);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 static const struct bench_row lookup_rows[] = {

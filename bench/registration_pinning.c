@@ -47,10 +47,10 @@ static int pin(void *context, void *addr, size_t length, void **registration)
 	struct pinning *pinning = context;
 	const struct registrar *registrar = &pinning->registrar;
 	uint64_t began = clock_ns();
-	int status = registrar->add(registrar->context, addr, length, registration);
+	int ret = registrar->add(registrar->context, addr, length, registration);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	note_pinned(pinning);
 	if (is_operating(pinning)) {
 		pinning->now.nr_added++;
@@ -123,10 +123,10 @@ static unsigned next_buffer(struct pinning *pinning, unsigned operation, unsigne
 static int operate(struct pinning *pinning, void *buffer, void *registration)
 {
 	uint64_t began = clock_ns();
-	int status = pinning->operate(pinning->registrar.context, buffer, registration);
+	int ret = pinning->operate(pinning->registrar.context, buffer, registration);
 
 	pinning->now.operating_ns += clock_ns() - began;
-	return status;
+	return ret;
 }
 
 /* One repetition. `use` has a buffer registered in its way, and operates on it; `context` is its own. */
@@ -137,19 +137,19 @@ static int repeat(struct pinning *pinning, const struct bench_row *row,
 	const struct pinning_way *way = row->parameters;
 	struct pinning_tally *now = &pinning->now;
 	uint64_t began;
-	int status = 0;
+	int ret = 0;
 
 	begin_tally(pinning);
 	began = clock_ns();
-	while (now->nr_operated < pinning->nr_operations && !status) {
+	while (now->nr_operated < pinning->nr_operations && !ret) {
 		unsigned buffer = next_buffer(pinning, now->nr_operated, way->hits);
 
-		status = use(pinning, context, buffer);
+		ret = use(pinning, context, buffer);
 		now->nr_operated++;
 	}
 	now->elapsed_ns = clock_ns() - began;
 	*value = (double)now->nr_operated * PINNING_BUFFER_BYTES * 1e3 / (double)now->elapsed_ns;
-	return status;
+	return ret;
 }
 
 /* ---- Kept by a cache */
@@ -157,36 +157,35 @@ static int repeat(struct pinning *pinning, const struct bench_row *row,
 static int take(const struct pinning *pinning, struct registration_cache *cache, unsigned buffer,
 		struct registration **out)
 {
-	int status =
-		registration_take(cache, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, out);
+	int ret = registration_take(cache, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, out);
 
-	return status ? bench_fail(status, "%s", error_last_line()) : 0;
+	return ret ? bench_fail(ret, "%s", error_last_line()) : 0;
 }
 
 static int use_cached(struct pinning *pinning, void *cache, unsigned buffer)
 {
 	struct registration *registration;
-	int status = take(pinning, cache, buffer, &registration);
+	int ret = take(pinning, cache, buffer, &registration);
 
-	if (status)
-		return status;
-	status = operate(pinning, buffer_at(pinning, buffer), registration_handle(registration));
+	if (ret)
+		return ret;
+	ret = operate(pinning, buffer_at(pinning, buffer), registration_handle(registration));
 	registration_give(cache, registration);
-	return status;
+	return ret;
 }
 
 /* Until it is full, and evicts. */
 static int fill(struct pinning *pinning, struct registration_cache *cache)
 {
 	struct registration *registration;
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < 2 * PINNING_NR_KEPT && !status; i++) {
-		status = take(pinning, cache, next_buffer(pinning, i, 0), &registration);
-		if (!status)
+	for (unsigned i = 0; i < 2 * PINNING_NR_KEPT && !ret; i++) {
+		ret = take(pinning, cache, next_buffer(pinning, i, 0), &registration);
+		if (!ret)
 			registration_give(cache, registration);
 	}
-	return status;
+	return ret;
 }
 
 int pinning_run_cached(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -200,17 +199,17 @@ int pinning_run_cached(void *stage, const struct bench_row *row, unsigned repeti
 		.batch = way->batch,
 	};
 	struct registration_cache *cache;
-	int status = registration_cache_open(&options, &cache);
+	int ret = registration_cache_open(&options, &cache);
 
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
-	status = fill(pinning, cache);
-	if (!status)
-		status = repeat(pinning, row, use_cached, cache, value);
-	if (!status)
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
+	ret = fill(pinning, cache);
+	if (!ret)
+		ret = repeat(pinning, row, use_cached, cache, value);
+	if (!ret)
 		note_tally(pinning, repetition);
 	registration_cache_close(cache);
-	return status;
+	return ret;
 }
 
 /* ---- For the operation, and no longer */
@@ -218,25 +217,25 @@ int pinning_run_cached(void *stage, const struct bench_row *row, unsigned repeti
 static int use_dynamic(struct pinning *pinning, void *context, unsigned buffer)
 {
 	void *registration;
-	int status = pin(pinning, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, &registration);
+	int ret = pin(pinning, buffer_at(pinning, buffer), PINNING_BUFFER_BYTES, &registration);
 
 	(void)context;
-	if (status)
-		return bench_fail(status, "pin a buffer: raise the limit of locked memory");
-	status = operate(pinning, buffer_at(pinning, buffer), registration);
+	if (ret)
+		return bench_fail(ret, "pin a buffer: raise the limit of locked memory");
+	ret = operate(pinning, buffer_at(pinning, buffer), registration);
 	unpin(pinning, &registration, 1);
-	return status;
+	return ret;
 }
 
 int pinning_run_dynamic(void *stage, const struct bench_row *row, unsigned repetition,
 			double *value)
 {
 	struct pinning *pinning = stage;
-	int status = repeat(pinning, row, use_dynamic, NULL, value);
+	int ret = repeat(pinning, row, use_dynamic, NULL, value);
 
-	if (!status)
+	if (!ret)
 		note_tally(pinning, repetition);
-	return status;
+	return ret;
 }
 
 /* ---- Ahead */
@@ -253,19 +252,19 @@ int pinning_run_ahead(void *stage, const struct bench_row *row, unsigned repetit
 	struct pinning *pinning = stage;
 	void *registrations[PINNING_NR_BUFFERS];
 	unsigned nr = 0;
-	int status;
+	int ret;
 
 	(void)repetition;
 	while (nr < PINNING_NR_BUFFERS &&
 	       pin(pinning, buffer_at(pinning, nr), PINNING_BUFFER_BYTES, &registrations[nr]) == 0)
 		nr++;
 	if (nr == PINNING_NR_BUFFERS)
-		status = repeat(pinning, row, use_registered, registrations, value);
+		ret = repeat(pinning, row, use_registered, registrations, value);
 	else
-		status = bench_fail(-ENOMEM, "pin %zu MiB: raise the limit of locked memory",
-				    PINNING_NR_BUFFERS * PINNING_BUFFER_BYTES / MIB);
+		ret = bench_fail(-ENOMEM, "pin %zu MiB: raise the limit of locked memory",
+				 PINNING_NR_BUFFERS * PINNING_BUFFER_BYTES / MIB);
 	unpin(pinning, registrations, nr);
-	return status;
+	return ret;
 }
 
 /* ---- The buffers */

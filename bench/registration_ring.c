@@ -75,19 +75,18 @@ static int write_fixed(void *context, void *addr, void *registration)
 	struct ring *ring = context;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->ring);
 	struct io_uring_cqe *cqe;
-	int status;
+	int ret;
 
 	io_uring_prep_write_fixed(sqe, ring->file, addr, PINNING_BUFFER_BYTES, 0,
 				  (int)slot_of(registration));
-	status = io_uring_submit_and_wait(&ring->ring, 1);
-	if (status == 1)
-		status = io_uring_wait_cqe(&ring->ring, &cqe);
-	if (status < 0)
-		return bench_fail(status, "io_uring: %s", strerror(-status));
-	status = cqe->res;
+	ret = io_uring_submit_and_wait(&ring->ring, 1);
+	if (ret == 1)
+		ret = io_uring_wait_cqe(&ring->ring, &cqe);
+	if (ret < 0)
+		return bench_fail(ret, "io_uring: %s", strerror(-ret));
+	ret = cqe->res;
 	io_uring_cqe_seen(&ring->ring, cqe);
-	return status == (int)PINNING_BUFFER_BYTES ? 0
-						   : bench_fail(-EIO, "io_uring: wrote %d", status);
+	return ret == (int)PINNING_BUFFER_BYTES ? 0 : bench_fail(-EIO, "io_uring: wrote %d", ret);
 }
 
 static void close_ring(struct ring *ring)
@@ -100,7 +99,7 @@ static void close_ring(struct ring *ring)
 
 static int open_ring(struct ring *ring)
 {
-	int status;
+	int ret;
 
 	pthread_mutex_init(&ring->lock, NULL);
 	for (unsigned i = 0; i < NR_SLOTS; i++)
@@ -108,12 +107,12 @@ static int open_ring(struct ring *ring)
 	ring->file = memfd_create("afar-bench", MFD_CLOEXEC);
 	if (ring->file < 0)
 		return bench_fail(-errno, "a file of memory: %s", strerror(errno));
-	status = io_uring_queue_init(RING_ENTRIES, &ring->ring, 0);
-	ring->has_ring = status == 0;
-	if (status)
-		return bench_fail(status, "io_uring: %s", strerror(-status));
-	status = io_uring_register_buffers_sparse(&ring->ring, NR_SLOTS);
-	return status ? bench_fail(status, "fixed buffers of io_uring: %s", strerror(-status)) : 0;
+	ret = io_uring_queue_init(RING_ENTRIES, &ring->ring, 0);
+	ring->has_ring = ret == 0;
+	if (ret)
+		return bench_fail(ret, "io_uring: %s", strerror(-ret));
+	ret = io_uring_register_buffers_sparse(&ring->ring, NR_SLOTS);
+	return ret ? bench_fail(ret, "fixed buffers of io_uring: %s", strerror(-ret)) : 0;
 }
 
 /* ---- The stage */
@@ -135,7 +134,7 @@ static void teardown(void *stage)
 static int setup(void **stage)
 {
 	struct ring_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
@@ -143,14 +142,14 @@ static int setup(void **stage)
 	state->pinning.registrar = (struct registrar){pin, unpin, &state->ring};
 	state->pinning.operate = write_fixed;
 	state->pinning.nr_operations = NR_OPERATIONS;
-	status = open_ring(&state->ring);
-	if (!status)
-		status = pinning_open(&state->pinning);
-	if (status)
+	ret = open_ring(&state->ring);
+	if (!ret)
+		ret = pinning_open(&state->pinning);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 static const struct bench_row rows[] = {PINNING_ROWS(20, ""), PINNING_ROWS(80, "")};

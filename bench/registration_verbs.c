@@ -44,13 +44,13 @@ struct end {
 static int open_end(struct end *end)
 {
 	char address[FABRIC_ADDRESS_MAX];
-	int status;
+	int ret;
 
 	snprintf(address, sizeof(address), "%s:0", getenv("AFAR_TEST_HOST"));
-	status = fabric_open_at("verbs", address, &end->fabric);
-	if (!status)
-		status = fabric_queue_open(end->fabric, 1, &end->queue);
-	return status;
+	ret = fabric_open_at("verbs", address, &end->fabric);
+	if (!ret)
+		ret = fabric_queue_open(end->fabric, 1, &end->queue);
+	return ret;
 }
 
 static void close_end(struct end *end)
@@ -91,14 +91,14 @@ static int accept_one(struct end *end, struct fabric_listener *listener)
 {
 	struct pollfd descriptor = {.fd = fabric_listener_fd(listener), .events = POLLIN};
 	struct fabric_request request;
-	int status;
+	int ret;
 
-	while ((status = fabric_listener_next(listener, &request)) == -EAGAIN)
+	while ((ret = fabric_listener_next(listener, &request)) == -EAGAIN)
 		poll(&descriptor, 1, SLICE_MS);
-	if (!status)
-		status = fabric_accept(&request, end->queue, end->fabric->domain, NULL,
-				       &end->endpoint);
-	return status ? status : await_connection(end);
+	if (!ret)
+		ret = fabric_accept(&request, end->queue, end->fabric->domain, NULL,
+				    &end->endpoint);
+	return ret ? ret : await_connection(end);
 }
 
 /* Until it is killed. */
@@ -111,24 +111,24 @@ static int lend(int channel, void *argument)
 	struct offer offer = {0};
 	struct end end = {0};
 	void *lent = bench_memory_map(PINNING_BUFFER_BYTES);
-	int status = lent ? open_end(&end) : -ENOMEM;
+	int ret = lent ? open_end(&end) : -ENOMEM;
 
 	(void)argument;
 	snprintf(address, sizeof(address), "%s:0", getenv("AFAR_TEST_HOST"));
-	if (!status)
-		status = fabric_listen(end.fabric, address, &listener);
-	if (!status)
-		status = fabric_memory_register(end.fabric->domain, lent, PINNING_BUFFER_BYTES,
-						FABRIC_REMOTE_READ, &memory);
-	if (status)
+	if (!ret)
+		ret = fabric_listen(end.fabric, address, &listener);
+	if (!ret)
+		ret = fabric_memory_register(end.fabric->domain, lent, PINNING_BUFFER_BYTES,
+					     FABRIC_REMOTE_READ, &memory);
+	if (ret)
 		return bench_fail(1, "lend a buffer: %s", error_last_line());
 	offer.key = memory.key;
 	offer.base = memory.base;
 	memcpy(offer.address, listener->address, sizeof(offer.address));
-	status = child_send(&(struct child){.channel = channel}, &offer, sizeof(offer));
-	if (!status)
-		status = accept_one(&end, listener);
-	if (status)
+	ret = child_send(&(struct child){.channel = channel}, &offer, sizeof(offer));
+	if (!ret)
+		ret = accept_one(&end, listener);
+	if (ret)
 		return bench_fail(1, "lend a buffer: %s", error_last_line());
 	while (poll(&descriptor, 1, -1) < 0 && errno == EINTR)
 		;
@@ -149,17 +149,16 @@ static int add(void *context, void *addr, size_t length, void **registration)
 {
 	struct verbs_stage *stage = context;
 	struct fabric_memory *memory = malloc(sizeof(*memory));
-	int status;
+	int ret;
 
 	if (!memory)
 		return error_code(-ENOMEM);
-	status = fabric_memory_register(stage->end.fabric->domain, addr, length, FABRIC_LOCAL,
-					memory);
-	if (status)
+	ret = fabric_memory_register(stage->end.fabric->domain, addr, length, FABRIC_LOCAL, memory);
+	if (ret)
 		free(memory);
 	else
 		*registration = memory;
-	return status;
+	return ret;
 }
 
 static void remove_all(void *context, void *const *registrations, size_t nr)
@@ -192,12 +191,12 @@ static int read_once(void *context, void *buffer, void *registration)
 	struct verbs_stage *stage = context;
 	const struct fabric_memory *memory = registration;
 	const struct fabric_piece piece = {buffer, PINNING_BUFFER_BYTES, memory->descriptor};
-	int status = fabric_read(stage->end.endpoint, &piece, 1, stage->offer.base,
-				 stage->offer.key, ++stage->nr_reads);
+	int ret = fabric_read(stage->end.endpoint, &piece, 1, stage->offer.base, stage->offer.key,
+			      ++stage->nr_reads);
 
-	if (!status)
-		status = await_read(stage);
-	return status ? bench_fail(status, "read 1 MiB over verbs: %s", strerror(-status)) : 0;
+	if (!ret)
+		ret = await_read(stage);
+	return ret ? bench_fail(ret, "read 1 MiB over verbs: %s", strerror(-ret)) : 0;
 }
 
 /* ---- Registering by size of page: milliseconds */
@@ -206,11 +205,11 @@ static int time_registering(struct verbs_stage *stage, void *memory, double *val
 {
 	uint64_t began = clock_ns();
 	void *registration;
-	int status = add(stage, memory, PAGES_BYTES, &registration);
+	int ret = add(stage, memory, PAGES_BYTES, &registration);
 
 	*value = (double)(clock_ns() - began) / 1e6;
-	if (status)
-		return bench_fail(status, "%s", error_last_line());
+	if (ret)
+		return bench_fail(ret, "%s", error_last_line());
 	remove_all(stage, &registration, 1);
 	return 0;
 }
@@ -221,16 +220,16 @@ static int run_huge_pages(void *stage, const struct bench_row *row, unsigned rep
 	uint64_t before = memory_huge_measure();
 	void *memory = bench_memory_map(PAGES_BYTES);
 	uint64_t huge = memory_huge_measure() - before;
-	int status;
+	int ret;
 
 	(void)row;
 	(void)repetition;
 	if (!memory)
 		return bench_fail(-ENOMEM, "no %zu MiB on huge pages", PAGES_BYTES >> 20);
-	status = time_registering(stage, memory, value);
+	ret = time_registering(stage, memory, value);
 	bench_note("%llu MiB of it really were on huge pages", (unsigned long long)huge >> 20);
 	bench_memory_unmap(memory, PAGES_BYTES);
-	return status;
+	return ret;
 }
 
 static int run_small_pages(void *stage, const struct bench_row *row, unsigned repetition,
@@ -238,7 +237,7 @@ static int run_small_pages(void *stage, const struct bench_row *row, unsigned re
 {
 	void *memory =
 		mmap(NULL, PAGES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int status;
+	int ret;
 
 	(void)row;
 	(void)repetition;
@@ -246,9 +245,9 @@ static int run_small_pages(void *stage, const struct bench_row *row, unsigned re
 		return bench_fail(-ENOMEM, "no %zu MiB on small pages", PAGES_BYTES >> 20);
 	madvise(memory, PAGES_BYTES, MADV_NOHUGEPAGE);
 	memset(memory, 1, PAGES_BYTES);
-	status = time_registering(stage, memory, value);
+	ret = time_registering(stage, memory, value);
 	munmap(memory, PAGES_BYTES);
-	return status;
+	return ret;
 }
 
 /* ---- The stage */
@@ -271,19 +270,19 @@ static void skip(const char *why)
 
 static int connect_to_lender(struct verbs_stage *state)
 {
-	int status = child_start(&state->lender, lend, NULL);
+	int ret = child_start(&state->lender, lend, NULL);
 
-	if (!status)
-		status = child_receive(&state->lender, &state->offer, sizeof(state->offer));
-	if (status)
-		return bench_fail(status, "the process that lends a buffer ended early");
-	status = open_end(&state->end);
-	if (!status)
-		status = fabric_connect(state->end.queue, state->offer.address, NULL, 0, NULL,
-					&state->end.endpoint);
-	if (!status)
-		status = await_connection(&state->end);
-	return status ? bench_fail(status, "connect over verbs: %s", error_last_line()) : 0;
+	if (!ret)
+		ret = child_receive(&state->lender, &state->offer, sizeof(state->offer));
+	if (ret)
+		return bench_fail(ret, "the process that lends a buffer ended early");
+	ret = open_end(&state->end);
+	if (!ret)
+		ret = fabric_connect(state->end.queue, state->offer.address, NULL, 0, NULL,
+				     &state->end.endpoint);
+	if (!ret)
+		ret = await_connection(&state->end);
+	return ret ? bench_fail(ret, "connect over verbs: %s", error_last_line()) : 0;
 }
 
 static void teardown(void *stage)
@@ -300,7 +299,7 @@ static int setup(void **stage)
 {
 	struct verbs_stage *state = calloc(1, sizeof(*state));
 	const char *obstacle = verbs_obstacle();
-	int status = 0;
+	int ret = 0;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
@@ -310,14 +309,14 @@ static int setup(void **stage)
 	if (obstacle)
 		skip(obstacle);
 	else
-		status = connect_to_lender(state);
-	if (!status && !obstacle)
-		status = pinning_open(&state->pinning);
-	if (status)
+		ret = connect_to_lender(state);
+	if (!ret && !obstacle)
+		ret = pinning_open(&state->pinning);
+	if (ret)
 		teardown(state);
 	else
 		*stage = state;
-	return status;
+	return ret;
 }
 
 const struct bench_stage registration_verbs_stage = {setup, teardown, rows, NR_ROWS(rows)};

@@ -284,7 +284,7 @@ static json_t *json_of_result(const struct bench_result *result)
 int bench_print_json(const struct bench_result *results, unsigned nr)
 {
 	json_t *all = json_array();
-	int status;
+	int ret;
 
 	for (unsigned i = 0; i < nr && all; i++) {
 		if (json_array_append_new(all, json_of_result(&results[i]))) {
@@ -294,8 +294,8 @@ int bench_print_json(const struct bench_result *results, unsigned nr)
 	}
 	if (!all)
 		return -ENOMEM;
-	status = json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+	ret = json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 	putchar('\n');
 	json_decref(all);
-	return status ? -ENOMEM : 0;
+	return ret ? -ENOMEM : 0;
 }

@@ -74,20 +74,20 @@ static int write_key(const char *path, const char *name, const char *secret)
 static int invite(struct rights_stage *state, struct guest *guest)
 {
 	char secret[AFAR_KEY_HEX_MAX];
-	int status;
+	int ret;
 
 	snprintf(guest->name, sizeof(guest->name), "guest-%u", state->nr_guests);
 	snprintf(guest->key_file, sizeof(guest->key_file), "/tmp/afar-bench-%ld-%u.key",
 		 (long)getpid(), state->nr_guests++);
-	status = afar_key_add(state->operator.session, guest->name, 0, secret);
-	if (status)
-		return scene_fail("add a key", status);
-	status = write_key(guest->key_file, guest->name, secret);
-	if (status)
-		return status;
-	status = afar_namespace_grant(state->operator.ns, guest->name,
-				      AFAR_RIGHT_READ | AFAR_RIGHT_WRITE);
-	return status ? scene_fail("grant", status) : 0;
+	ret = afar_key_add(state->operator.session, guest->name, 0, secret);
+	if (ret)
+		return scene_fail("add a key", ret);
+	ret = write_key(guest->key_file, guest->name, secret);
+	if (ret)
+		return ret;
+	ret = afar_namespace_grant(state->operator.ns, guest->name,
+				   AFAR_RIGHT_READ | AFAR_RIGHT_WRITE);
+	return ret ? scene_fail("grant", ret) : 0;
 }
 
 /* A session of the guest's with a queue that is connected to all servers. */
@@ -98,20 +98,20 @@ static int enter(struct rights_stage *state, struct guest *guest)
 	const struct afar_queue_options queue = {.size = sizeof(queue), .depth = 16};
 	struct scene *scene = &guest->scene;
 	struct afar_region *small = NULL;
-	int status = afar_session_open(cluster_uri(state->cluster), &session, &scene->session);
+	int ret = afar_session_open(cluster_uri(state->cluster), &session, &scene->session);
 
-	if (status)
-		return scene_fail("open a session", status);
-	status = afar_namespace_open(scene->session, SCENE_NAMESPACE, &scene->ns);
-	if (!status)
-		status = afar_region_open(scene->ns, "small", &small);
-	if (!status)
-		status = afar_queue_open(scene->session, &queue, &guest->queue);
-	if (!status)
-		status = afar_queue_connect(guest->queue, afar_region_target(small));
+	if (ret)
+		return scene_fail("open a session", ret);
+	ret = afar_namespace_open(scene->session, SCENE_NAMESPACE, &scene->ns);
+	if (!ret)
+		ret = afar_region_open(scene->ns, "small", &small);
+	if (!ret)
+		ret = afar_queue_open(scene->session, &queue, &guest->queue);
+	if (!ret)
+		ret = afar_queue_connect(guest->queue, afar_region_target(small));
 	if (small)
 		afar_region_close(small);
-	return status ? scene_fail("connect to the servers", status) : 0;
+	return ret ? scene_fail("connect to the servers", ret) : 0;
 }
 
 /* Its session may have ended already: what closing says does not matter. */
@@ -126,12 +126,12 @@ static void leave(struct guest *guest)
 
 static int open_named(struct guest *guest, const char *name)
 {
-	int status = afar_region_open(guest->scene.ns, name, &guest->scene.region);
+	int ret = afar_region_open(guest->scene.ns, name, &guest->scene.region);
 
-	if (status)
-		return scene_fail("open the region", status);
-	status = afar_queue_connect(guest->queue, afar_region_target(guest->scene.region));
-	return status ? scene_fail("get the keys", status) : 0;
+	if (ret)
+		return scene_fail("open the region", ret);
+	ret = afar_queue_connect(guest->queue, afar_region_target(guest->scene.region));
+	return ret ? scene_fail("get the keys", ret) : 0;
 }
 
 /* From a session that is connected already to one that has the keys of all of the region's extents. */
@@ -140,19 +140,19 @@ static int run_grant(void *stage, const struct bench_row *row, unsigned repetiti
 	struct rights_stage *state = stage;
 	struct guest guest = {0};
 	uint64_t begin;
-	int status = invite(state, &guest);
+	int ret = invite(state, &guest);
 
 	(void)repetition;
-	if (!status)
-		status = enter(state, &guest);
+	if (!ret)
+		ret = enter(state, &guest);
 	begin = clock_ns();
-	if (!status)
-		status = open_named(&guest, row->parameters);
+	if (!ret)
+		ret = open_named(&guest, row->parameters);
 	*value = milliseconds_since(begin);
 	leave(&guest);
-	if (!status && afar_key_revoke(state->operator.session, guest.name))
-		status = bench_fail(-EIO, "the guest's key cannot be revoked");
-	return status;
+	if (!ret && afar_key_revoke(state->operator.session, guest.name))
+		ret = bench_fail(-EIO, "the guest's key cannot be revoked");
+	return ret;
 }
 
 static int run_ten_milliseconds(void *stage, const struct bench_row *row, unsigned repetition,
@@ -189,10 +189,10 @@ static int await_fenced(struct rights_stage *state, const char *principal)
 
 	while (is_ending && clock_remaining_ms(deadline) && !bench_is_interrupted()) {
 		json_t *json;
-		int status = scene_status(&state->operator, & json);
+		int ret = scene_status(&state->operator, & json);
 
-		if (status)
-			return status;
+		if (ret)
+			return ret;
 		is_ending = is_listed(json, principal);
 		json_decref(json);
 	}
@@ -204,22 +204,22 @@ static int run_revoke(void *stage, const struct bench_row *row, unsigned repetit
 	struct rights_stage *state = stage;
 	struct guest guest = {0};
 	uint64_t begin;
-	int status = invite(state, &guest);
+	int ret = invite(state, &guest);
 
 	(void)row;
 	(void)repetition;
-	if (!status)
-		status = enter(state, &guest);
-	if (!status)
-		status = open_named(&guest, SCENE_REGION);
+	if (!ret)
+		ret = enter(state, &guest);
+	if (!ret)
+		ret = open_named(&guest, SCENE_REGION);
 	begin = clock_ns();
-	if (!status && afar_key_revoke(state->operator.session, guest.name))
-		status = bench_fail(-EIO, "the guest's key cannot be revoked");
-	if (!status)
-		status = await_fenced(state, guest.name);
+	if (!ret && afar_key_revoke(state->operator.session, guest.name))
+		ret = bench_fail(-EIO, "the guest's key cannot be revoked");
+	if (!ret)
+		ret = await_fenced(state, guest.name);
 	*value = milliseconds_since(begin);
 	leave(&guest);
-	return status;
+	return ret;
 }
 
 static void teardown_rights(void *stage)
@@ -236,14 +236,14 @@ static void teardown_rights(void *stage)
 /* Extents come as they are reserved: one at a time. */
 static int reserve_extents(struct afar_namespace *ns, unsigned nr)
 {
-	int status = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < nr && !status; i++) {
+	for (unsigned i = 0; i < nr && !ret; i++) {
 		if (bench_is_interrupted())
 			return bench_fail(-EINTR, "interrupted");
-		status = afar_namespace_reserve(ns, EXTENT_BYTES);
+		ret = afar_namespace_reserve(ns, EXTENT_BYTES);
 	}
-	return status ? scene_fail("reserve", status) : 0;
+	return ret ? scene_fail("reserve", ret) : 0;
 }
 
 static int setup_rights(void **stage)
@@ -252,27 +252,27 @@ static int setup_rights(void **stage)
 		.size = sizeof(policy), .tier = AFAR_TIER_DRAM, .stripe_bytes = EXTENT_BYTES};
 	struct rights_stage *state = calloc(1, sizeof(*state));
 	struct scene *scene;
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	scene = &state->operator;
-	status = cluster_start(NR_SERVERS, 1024 * MIB, &state->cluster);
-	if (!status)
-		status = scene_open(scene, cluster_uri(state->cluster), 0);
-	if (!status && afar_namespace_create(scene->session, SCENE_NAMESPACE, &policy, &scene->ns))
-		status = bench_fail(-EIO, "create a namespace: %s", afar_last_error());
-	if (!status)
-		status = reserve_extents(scene->ns, NR_EXTENTS + NR_SERVERS);
-	if (!status &&
+	ret = cluster_start(NR_SERVERS, 1024 * MIB, &state->cluster);
+	if (!ret)
+		ret = scene_open(scene, cluster_uri(state->cluster), 0);
+	if (!ret && afar_namespace_create(scene->session, SCENE_NAMESPACE, &policy, &scene->ns))
+		ret = bench_fail(-EIO, "create a namespace: %s", afar_last_error());
+	if (!ret)
+		ret = reserve_extents(scene->ns, NR_EXTENTS + NR_SERVERS);
+	if (!ret &&
 	    afar_region_create(scene->ns, "small", NR_SERVERS * EXTENT_BYTES, 0, &state->small))
-		status = bench_fail(-EIO, "create a region: %s", afar_last_error());
-	if (!status && afar_region_create(scene->ns, SCENE_REGION, NR_EXTENTS * EXTENT_BYTES, 0,
-					  &scene->region))
-		status = bench_fail(-EIO, "create a region: %s", afar_last_error());
-	if (status) {
+		ret = bench_fail(-EIO, "create a region: %s", afar_last_error());
+	if (!ret && afar_region_create(scene->ns, SCENE_REGION, NR_EXTENTS * EXTENT_BYTES, 0,
+				       &scene->region))
+		ret = bench_fail(-EIO, "create a region: %s", afar_last_error());
+	if (ret) {
 		teardown_rights(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;
@@ -306,11 +306,11 @@ static int await_rate(const struct scrub_stage *state, uint64_t scrubbed_before,
 
 	while (clock_remaining_ms(deadline) && !bench_is_interrupted()) {
 		json_t *json;
-		int status = scene_status(&state->scene, &json);
+		int ret = scene_status(&state->scene, &json);
 		bool is_done;
 
-		if (status)
-			return status;
+		if (ret)
+			return ret;
 		is_done = status_sum(json, "scrubbed_bytes") >= scrubbed_before + SCRUB_BYTES &&
 			  status_sum(json, "dirty_bytes") == 0;
 		*value = (double)status_sum(json, "scrub_bytes_per_s") / 1e9;
@@ -327,19 +327,19 @@ static int fill_and_release(struct scrub_stage *state)
 {
 	struct scene *scene = &state->scene;
 	ssize_t written;
-	int status;
+	int ret;
 
-	status = afar_namespace_reserve(scene->ns, SCRUB_BYTES);
-	if (!status)
-		status = afar_region_alloc(scene->ns, SCRUB_BYTES, 0, &scene->region);
-	if (status)
-		return scene_fail("reserve a region", status);
+	ret = afar_namespace_reserve(scene->ns, SCRUB_BYTES);
+	if (!ret)
+		ret = afar_region_alloc(scene->ns, SCRUB_BYTES, 0, &scene->region);
+	if (ret)
+		return scene_fail("reserve a region", ret);
 	written = afar_region_pwrite(scene->region, state->memory, SCRUB_BYTES, 0);
 	scene_free_region(scene);
 	if (written != (ssize_t)SCRUB_BYTES)
 		return scene_fail("fill a region", (int)written);
-	status = afar_namespace_release(scene->ns, SCRUB_BYTES, NULL);
-	return status ? scene_fail("release", status) : 0;
+	ret = afar_namespace_release(scene->ns, SCRUB_BYTES, NULL);
+	return ret ? scene_fail("release", ret) : 0;
 }
 
 static int run_scrub(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -347,17 +347,17 @@ static int run_scrub(void *stage, const struct bench_row *row, unsigned repetiti
 	struct scrub_stage *state = stage;
 	uint64_t scrubbed;
 	json_t *json;
-	int status;
+	int ret;
 
 	(void)row;
 	memset(state->memory, (int)(repetition % 200) + 1, SCRUB_BYTES);
-	status = scene_status(&state->scene, &json);
-	if (status)
-		return status;
+	ret = scene_status(&state->scene, &json);
+	if (ret)
+		return ret;
 	scrubbed = status_sum(json, "scrubbed_bytes");
 	json_decref(json);
-	status = fill_and_release(state);
-	return status ? status : await_rate(state, scrubbed, value);
+	ret = fill_and_release(state);
+	return ret ? ret : await_rate(state, scrubbed, value);
 }
 
 static int run_memset(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -387,22 +387,22 @@ static int setup_scrub(void **stage)
 {
 	const struct afar_policy policy = {.size = sizeof(policy), .tier = AFAR_TIER_DRAM};
 	struct scrub_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	state->memory = bench_memory_map(SCRUB_BYTES);
-	status = state->memory ? 0 : bench_fail(-ENOMEM, "no memory for the reference");
-	if (!status)
-		status = cluster_start(1, SCRUB_BYTES, &state->cluster);
-	if (!status)
-		status = scene_open(&state->scene, cluster_uri(state->cluster), 0);
-	if (!status &&
+	ret = state->memory ? 0 : bench_fail(-ENOMEM, "no memory for the reference");
+	if (!ret)
+		ret = cluster_start(1, SCRUB_BYTES, &state->cluster);
+	if (!ret)
+		ret = scene_open(&state->scene, cluster_uri(state->cluster), 0);
+	if (!ret &&
 	    afar_namespace_create(state->scene.session, SCENE_NAMESPACE, &policy, &state->scene.ns))
-		status = bench_fail(-EIO, "create a namespace: %s", afar_last_error());
-	if (status) {
+		ret = bench_fail(-EIO, "create a namespace: %s", afar_last_error());
+	if (ret) {
 		teardown_scrub(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

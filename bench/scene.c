@@ -17,50 +17,50 @@ int scene_fail(const char *what, int status)
 int scene_fail_operation(const char *what, struct afar_queue *queue,
 			 const struct afar_completion *done)
 {
-	int status = afar_queue_explain(queue, done);
+	int ret = afar_queue_explain(queue, done);
 
-	return scene_fail(what, status ? status : -EIO);
+	return scene_fail(what, ret ? ret : -EIO);
 }
 
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes)
 {
 	const struct afar_session_options options = {.size = sizeof(options),
 						     .cache_bytes = cache_bytes};
-	int status = afar_session_open(uri, &options, &scene->session);
+	int ret = afar_session_open(uri, &options, &scene->session);
 
-	return status ? scene_fail("open a session", status) : 0;
+	return ret ? scene_fail("open a session", ret) : 0;
 }
 
 int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes)
 {
 	const struct afar_policy policy = {
 		.size = sizeof(policy), .tier = AFAR_TIER_DRAM, .width = width};
-	int status = afar_namespace_create(scene->session, name, &policy, &scene->ns);
+	int ret = afar_namespace_create(scene->session, name, &policy, &scene->ns);
 
-	if (status)
-		return scene_fail("create a namespace", status);
-	status = afar_namespace_reserve(scene->ns, bytes);
-	if (status)
-		return scene_fail("reserve", status);
-	status = afar_region_create(scene->ns, SCENE_REGION, bytes, 0, &scene->region);
-	return status ? scene_fail("create a region", status) : 0;
+	if (ret)
+		return scene_fail("create a namespace", ret);
+	ret = afar_namespace_reserve(scene->ns, bytes);
+	if (ret)
+		return scene_fail("reserve", ret);
+	ret = afar_region_create(scene->ns, SCENE_REGION, bytes, 0, &scene->region);
+	return ret ? scene_fail("create a region", ret) : 0;
 }
 
 int scene_open_region(struct scene *scene)
 {
-	int status = afar_namespace_open(scene->session, SCENE_NAMESPACE, &scene->ns);
+	int ret = afar_namespace_open(scene->session, SCENE_NAMESPACE, &scene->ns);
 
-	if (status)
-		return scene_fail("open the namespace", status);
-	status = afar_region_open(scene->ns, SCENE_REGION, &scene->region);
-	return status ? scene_fail("open the region", status) : 0;
+	if (ret)
+		return scene_fail("open the namespace", ret);
+	ret = afar_region_open(scene->ns, SCENE_REGION, &scene->region);
+	return ret ? scene_fail("open the region", ret) : 0;
 }
 
 int scene_map(struct scene *scene, uint64_t bytes)
 {
-	int status = afar_region_map(scene->region, 0, bytes, 0, &scene->mapping);
+	int ret = afar_region_map(scene->region, 0, bytes, 0, &scene->mapping);
 
-	return status ? scene_fail("map", status) : 0;
+	return ret ? scene_fail("map", ret) : 0;
 }
 
 static void close_region(struct scene *scene)
@@ -83,10 +83,10 @@ void scene_free_region(struct scene *scene)
 int scene_status(const struct scene *scene, json_t **out)
 {
 	char *text = NULL;
-	int status = afar_session_status(scene->session, &text);
+	int ret = afar_session_status(scene->session, &text);
 
-	if (status)
-		return scene_fail("status", status);
+	if (ret)
+		return scene_fail("status", ret);
 	*out = json_loads(text, 0, NULL);
 	free(text);
 	return *out ? 0 : bench_fail(-EPROTO, "the cluster's status is not JSON");

@@ -127,12 +127,12 @@ static int ask(const struct store *store, const struct texts *texts, struct iove
 		{line_end, 2},
 	};
 	struct iovec reply[] = {{before, before_bytes}, in, {after, after_bytes}};
-	int status = move_all(store->channel, request, out.iov_len ? 3 : 1, true);
+	int ret = move_all(store->channel, request, out.iov_len ? 3 : 1, true);
 
-	if (!status)
-		status = move_all(store->channel, reply, in.iov_len ? 3 : 1, false);
-	if (status)
-		return bench_fail(status, "%s: %s", store_program(store->kind), strerror(-status));
+	if (!ret)
+		ret = move_all(store->channel, reply, in.iov_len ? 3 : 1, false);
+	if (ret)
+		return bench_fail(ret, "%s: %s", store_program(store->kind), strerror(-ret));
 	if (memcmp(before, texts->before, before_bytes) ||
 	    (in.iov_len && memcmp(after, texts->after, after_bytes)))
 		return bench_fail(-EPROTO, "%s answers otherwise than it should",
@@ -167,21 +167,21 @@ static unsigned char pattern(uint64_t offset)
 
 int store_fill(struct store *store, uint64_t size)
 {
-	int status = 0;
+	int ret = 0;
 
 	for (uint64_t i = 0; i < store->window_bytes; i++)
 		store->memory[i] = pattern(i);
-	for (uint64_t i = 0; i < store->window_bytes && !status; i += size)
-		status = put(store, size, i);
+	for (uint64_t i = 0; i < store->window_bytes && !ret; i += size)
+		ret = put(store, size, i);
 	memset(store->memory, 0, store->window_bytes);
-	for (uint64_t i = 0; i < store->window_bytes && !status; i += size)
-		status = get(store, size, i);
-	for (uint64_t i = 0; i < store->window_bytes && !status; i++) {
+	for (uint64_t i = 0; i < store->window_bytes && !ret; i += size)
+		ret = get(store, size, i);
+	for (uint64_t i = 0; i < store->window_bytes && !ret; i++) {
 		if (store->memory[i] != pattern(i))
-			status = bench_fail(-EIO, "%s: a value got is not the one put",
-					    store_program(store->kind));
+			ret = bench_fail(-EIO, "%s: a value got is not the one put",
+					 store_program(store->kind));
 	}
-	return status;
+	return ret;
 }
 
 int store_run(struct store *store, const struct transfer *transfer, uint64_t *elapsed_ns)
@@ -189,10 +189,10 @@ int store_run(struct store *store, const struct transfer *transfer, uint64_t *el
 	uint64_t begin = clock_ns();
 
 	for (uint64_t i = 0; i < transfer->nr; i++) {
-		int status = get(store, transfer->size, i * transfer->size % store->window_bytes);
+		int ret = get(store, transfer->size, i * transfer->size % store->window_bytes);
 
-		if (status)
-			return status;
+		if (ret)
+			return ret;
 	}
 	*elapsed_ns = clock_ns() - begin;
 	return 0;
@@ -205,16 +205,16 @@ static int find_port(struct sockaddr_in *address)
 {
 	socklen_t length = sizeof(*address);
 	int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int status = 0;
+	int ret = 0;
 
 	*address = (struct sockaddr_in){.sin_family = AF_INET,
 					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	if (probe < 0 || bind(probe, (const struct sockaddr *)address, sizeof(*address)) ||
 	    getsockname(probe, (struct sockaddr *)address, &length))
-		status = bench_fail(-errno, "a free port: %s", strerror(errno));
+		ret = bench_fail(-errno, "a free port: %s", strerror(errno));
 	if (probe >= 0)
 		close(probe);
-	return status;
+	return ret;
 }
 
 static int choose_address(struct store *store, bool is_unix)
@@ -278,22 +278,22 @@ static int connect_to_server(struct store *store)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
 	uint64_t deadline = clock_deadline_ms(START_TIMEOUT_MS);
-	int status;
+	int ret;
 
-	while ((status = connect_once(store)) == -EAGAIN) {
+	while ((ret = connect_once(store)) == -EAGAIN) {
 		if (bench_is_interrupted())
 			return -EINTR;
 		if (!peer_is_alive(&store->peer) || !clock_remaining_ms(deadline))
 			return peer_fail(&store->peer, "a peer did not start", -ETIMEDOUT);
 		nanosleep(&pause, NULL);
 	}
-	return status;
+	return ret;
 }
 
 int store_open(enum store_kind kind, bool is_unix, uint64_t window_bytes, struct store **out)
 {
 	struct store *store = calloc(1, sizeof(*store));
-	int status;
+	int ret;
 
 	if (!store)
 		return bench_fail(-ENOMEM, "no memory for a peer");
@@ -301,18 +301,18 @@ int store_open(enum store_kind kind, bool is_unix, uint64_t window_bytes, struct
 	store->channel = -1;
 	store->window_bytes = window_bytes;
 	store->memory = bench_memory_map(window_bytes);
-	status = store->memory ? 0 : bench_fail(-ENOMEM, "no memory for a peer");
-	if (!status)
-		status = peer_open(&store->peer);
-	if (!status)
-		status = choose_address(store, is_unix);
-	if (!status)
-		status = run_server(store, is_unix);
-	if (!status)
-		status = connect_to_server(store);
-	if (status) {
+	ret = store->memory ? 0 : bench_fail(-ENOMEM, "no memory for a peer");
+	if (!ret)
+		ret = peer_open(&store->peer);
+	if (!ret)
+		ret = choose_address(store, is_unix);
+	if (!ret)
+		ret = run_server(store, is_unix);
+	if (!ret)
+		ret = connect_to_server(store);
+	if (ret) {
 		store_close(store);
-		return status;
+		return ret;
 	}
 	*out = store;
 	return 0;

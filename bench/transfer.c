@@ -39,12 +39,12 @@ int transfer_run_raw(void *stage, const struct bench_row *row, unsigned repetiti
 {
 	struct transfer_stage *state = stage;
 	uint64_t elapsed_ns;
-	int status = raw_fabric_run(state->raw, row->parameters, &elapsed_ns);
+	int ret = raw_fabric_run(state->raw, row->parameters, &elapsed_ns);
 
 	(void)repetition;
-	if (!status)
+	if (!ret)
 		*value = transfer_value(row, elapsed_ns);
-	return status;
+	return ret;
 }
 
 int transfer_run_mapping(void *stage, const struct bench_row *row, unsigned repetition,
@@ -58,12 +58,11 @@ int transfer_run_mapping(void *stage, const struct bench_row *row, unsigned repe
 	(void)repetition;
 	for (uint64_t i = 0; i < transfer->nr; i++) {
 		size_t offset = i * transfer->size % transfer->window_bytes;
-		int status = transfer->is_write
-				     ? afar_mapping_write(mapping, offset, transfer->size)
-				     : afar_mapping_read(mapping, offset, transfer->size);
+		int ret = transfer->is_write ? afar_mapping_write(mapping, offset, transfer->size)
+					     : afar_mapping_read(mapping, offset, transfer->size);
 
-		if (status)
-			return scene_fail(row->name, status);
+		if (ret)
+			return scene_fail(row->name, ret);
 	}
 	*value = transfer_value(row, clock_ns() - begin);
 	return 0;
@@ -119,11 +118,11 @@ static void prepare_slots(const struct transfer_stage *state, const struct trans
 static int submit(struct afar_queue *queue, struct afar_op *op, const struct transfer *transfer,
 		  uint64_t sequence)
 {
-	int status;
+	int ret;
 
 	op->offset = sequence * transfer->size % transfer->window_bytes;
-	status = afar_queue_submit(queue, op, 1);
-	return status == 1 ? 0 : scene_fail("submit", status < 0 ? status : -EAGAIN);
+	ret = afar_queue_submit(queue, op, 1);
+	return ret == 1 ? 0 : scene_fail("submit", ret < 0 ? ret : -EAGAIN);
 }
 
 /* Submits again to each slot that completes, until all are submitted; returns how many completed. */
@@ -136,15 +135,15 @@ static int reap(struct afar_queue *queue, struct slots *slots, const struct tran
 	if (nr < 0)
 		return scene_fail("wait", nr);
 	for (int i = 0; i < nr; i++) {
-		int status = 0;
+		int ret = 0;
 
 		if (done[i].result != (int64_t)transfer->size)
 			return scene_fail_operation("a transfer", queue, &done[i]);
 		if (*nr_submitted < transfer->nr)
-			status = submit(queue, &slots->ops[done[i].user_data], transfer,
-					(*nr_submitted)++);
-		if (status)
-			return status;
+			ret = submit(queue, &slots->ops[done[i].user_data], transfer,
+				     (*nr_submitted)++);
+		if (ret)
+			return ret;
 	}
 	return nr;
 }
@@ -162,10 +161,10 @@ int transfer_run_queue(void *stage, const struct bench_row *row, unsigned repeti
 	prepare_slots(state, transfer, &slots);
 	begin = clock_ns();
 	while (nr_submitted < transfer->depth && nr_submitted < transfer->nr) {
-		int status = submit(state->queue, &slots.ops[nr_submitted], transfer, nr_submitted);
+		int ret = submit(state->queue, &slots.ops[nr_submitted], transfer, nr_submitted);
 
-		if (status)
-			return status;
+		if (ret)
+			return ret;
 		nr_submitted++;
 	}
 	while (nr_done < transfer->nr) {
@@ -183,16 +182,16 @@ static int open_queue(struct transfer_stage *state)
 {
 	const struct afar_queue_options options = {.size = sizeof(options),
 						   .depth = TRANSFER_DEPTH};
-	int status = afar_queue_open(state->scene.session, &options, &state->queue);
+	int ret = afar_queue_open(state->scene.session, &options, &state->queue);
 
-	if (status)
-		return scene_fail("open a queue", status);
-	status = afar_queue_connect(state->queue, afar_region_target(state->scene.region));
-	if (status)
-		return scene_fail("connect the queue", status);
-	status = afar_buffer_alloc(state->scene.session, TRANSFER_DEPTH * MIB, &state->buffer);
-	if (status)
-		return scene_fail("allocate a buffer", status);
+	if (ret)
+		return scene_fail("open a queue", ret);
+	ret = afar_queue_connect(state->queue, afar_region_target(state->scene.region));
+	if (ret)
+		return scene_fail("connect the queue", ret);
+	ret = afar_buffer_alloc(state->scene.session, TRANSFER_DEPTH * MIB, &state->buffer);
+	if (ret)
+		return scene_fail("allocate a buffer", ret);
 	/* The reference's memory is populated; so is this. */
 	memset(afar_buffer_data(state->buffer), 0, TRANSFER_DEPTH * MIB);
 	return 0;
@@ -202,16 +201,16 @@ static int open_queue(struct transfer_stage *state)
 static int check_bytes(struct transfer_stage *state)
 {
 	unsigned char *local = afar_mapping_data(state->scene.mapping);
-	int status;
+	int ret;
 
 	memset(local, 0x5A, TRANSFER_REGION_BYTES);
-	status = afar_mapping_write(state->scene.mapping, 0, TRANSFER_REGION_BYTES);
-	if (status)
-		return scene_fail("write the region", status);
+	ret = afar_mapping_write(state->scene.mapping, 0, TRANSFER_REGION_BYTES);
+	if (ret)
+		return scene_fail("write the region", ret);
 	memset(local, 0, TRANSFER_REGION_BYTES);
-	status = afar_mapping_read(state->scene.mapping, 0, TRANSFER_REGION_BYTES);
-	if (status)
-		return scene_fail("read the region", status);
+	ret = afar_mapping_read(state->scene.mapping, 0, TRANSFER_REGION_BYTES);
+	if (ret)
+		return scene_fail("read the region", ret);
 	for (size_t i = 0; i < TRANSFER_REGION_BYTES; i++) {
 		if (local[i] != 0x5A)
 			return bench_fail(-EIO, "byte %zu read is not the one written", i);
@@ -222,31 +221,29 @@ static int check_bytes(struct transfer_stage *state)
 static int open_session(struct transfer_stage *state, uint32_t spin_us)
 {
 	const struct afar_session_options options = {.size = sizeof(options), .spin_us = spin_us};
-	int status =
-		afar_session_open(cluster_uri(state->cluster), &options, &state->scene.session);
+	int ret = afar_session_open(cluster_uri(state->cluster), &options, &state->scene.session);
 
-	return status ? scene_fail("open a session", status) : 0;
+	return ret ? scene_fail("open a session", ret) : 0;
 }
 
 int transfer_open_ours(struct transfer_stage *state, const char *transport, uint32_t spin_us)
 {
-	int status;
+	int ret;
 
 	state->plain = bench_memory_map(MIB);
-	status = state->plain ? 0 : bench_fail(-ENOMEM, "no memory for a buffer");
-	if (!status)
-		status = transport ? cluster_start_over(transport, 1, SERVER_BYTES, &state->cluster)
-				   : cluster_start(1, SERVER_BYTES, &state->cluster);
-	if (!status)
-		status = open_session(state, spin_us);
-	if (!status)
-		status = scene_create_region(&state->scene, SCENE_NAMESPACE, 1,
-					     TRANSFER_REGION_BYTES);
-	if (!status)
-		status = scene_map(&state->scene, TRANSFER_REGION_BYTES);
-	if (!status)
-		status = open_queue(state);
-	return status ? status : check_bytes(state);
+	ret = state->plain ? 0 : bench_fail(-ENOMEM, "no memory for a buffer");
+	if (!ret)
+		ret = transport ? cluster_start_over(transport, 1, SERVER_BYTES, &state->cluster)
+				: cluster_start(1, SERVER_BYTES, &state->cluster);
+	if (!ret)
+		ret = open_session(state, spin_us);
+	if (!ret)
+		ret = scene_create_region(&state->scene, SCENE_NAMESPACE, 1, TRANSFER_REGION_BYTES);
+	if (!ret)
+		ret = scene_map(&state->scene, TRANSFER_REGION_BYTES);
+	if (!ret)
+		ret = open_queue(state);
+	return ret ? ret : check_bytes(state);
 }
 
 void transfer_close_ours(struct transfer_stage *state)
@@ -272,16 +269,16 @@ void transfer_teardown(void *stage)
 int transfer_setup_spinning(uint32_t spin_us, void **stage)
 {
 	struct transfer_stage *state = calloc(1, sizeof(*state));
-	int status;
+	int ret;
 
 	if (!state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	status = raw_fabric_open(TRANSFER_REGION_BYTES, &state->raw);
-	if (!status)
-		status = transfer_open_ours(state, NULL, spin_us);
-	if (status) {
+	ret = raw_fabric_open(TRANSFER_REGION_BYTES, &state->raw);
+	if (!ret)
+		ret = transfer_open_ours(state, NULL, spin_us);
+	if (ret) {
 		transfer_teardown(state);
-		return status;
+		return ret;
 	}
 	*stage = state;
 	return 0;

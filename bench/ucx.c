@@ -57,12 +57,12 @@ static struct {
 static bool load(void)
 {
 	void *handle = dlopen("libucp.so.0", RTLD_NOW);
-	bool is_whole = handle != NULL;
+	bool is_whole = handle;
 
 #define FIND(name)                                              \
 	if (is_whole) {                                         \
 		*(void **)&library.name = dlsym(handle, #name); \
-		is_whole = library.name != NULL;                \
+		is_whole = library.name;                        \
 	}
 	FUNCTIONS(FIND)
 	return is_whole;
@@ -105,11 +105,11 @@ static int open_side(struct side *side)
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 		.thread_mode = UCS_THREAD_MODE_SINGLE,
 	};
-	int status = open_context(side);
+	int ret = open_context(side);
 	ucs_status_t result;
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	result = library.ucp_worker_create(side->context, &parameters, &side->worker);
 	return result == UCS_OK ? 0 : fail("make a worker", result);
 }
@@ -178,19 +178,19 @@ static int target_main(int channel, void *argument)
 {
 	struct invitation invitation = {0};
 	struct side side = {0};
-	int status = open_side(&side);
+	int ret = open_side(&side);
 
-	if (!status)
-		status = lend(&side, *(const size_t *)argument, &invitation);
-	if (!status)
-		status = tell_address(&side, &invitation);
-	if (!status)
-		status = child_send(&(struct child){.channel = channel}, &invitation,
-				    sizeof(invitation));
-	while (!status) {
+	if (!ret)
+		ret = lend(&side, *(const size_t *)argument, &invitation);
+	if (!ret)
+		ret = tell_address(&side, &invitation);
+	if (!ret)
+		ret = child_send(&(struct child){.channel = channel}, &invitation,
+				 sizeof(invitation));
+	while (!ret) {
 		while (library.ucp_worker_progress(side.worker))
 			;
-		status = library.ucp_worker_wait(side.worker) != UCS_OK;
+		ret = library.ucp_worker_wait(side.worker) != UCS_OK;
 	}
 	return 1;
 }
@@ -300,41 +300,41 @@ static int check_bytes(struct ucx *ucx)
 				       .nr = ucx->bytes / 4096};
 	struct transfer read = write;
 	uint64_t elapsed;
-	int status;
+	int ret;
 
 	read.is_write = false;
 	memset(ucx->memory, 0xA5, ucx->bytes);
-	status = ucx_run(ucx, &write, &elapsed);
+	ret = ucx_run(ucx, &write, &elapsed);
 	memset(ucx->memory, 0, ucx->bytes);
-	if (!status)
-		status = ucx_run(ucx, &read, &elapsed);
-	for (size_t i = 0; i < ucx->bytes && !status; i++) {
+	if (!ret)
+		ret = ucx_run(ucx, &read, &elapsed);
+	for (size_t i = 0; i < ucx->bytes && !ret; i++) {
 		if ((unsigned char)ucx->memory[i] != 0xA5)
-			status = bench_fail(-EIO, "UCX: the bytes read are not those written");
+			ret = bench_fail(-EIO, "UCX: the bytes read are not those written");
 	}
-	return status;
+	return ret;
 }
 
 static int open_initiator(struct ucx *ucx)
 {
 	struct invitation invitation;
-	int status = child_receive(&ucx->target, &invitation, sizeof(invitation));
+	int ret = child_receive(&ucx->target, &invitation, sizeof(invitation));
 
-	if (status)
-		return bench_fail(status, "the target of UCX ended early");
+	if (ret)
+		return bench_fail(ret, "the target of UCX ended early");
 	ucx->memory = bench_memory_map(ucx->bytes);
 	if (!ucx->memory)
 		return bench_fail(-ENOMEM, "no memory for the reference");
-	status = open_side(&ucx->side);
-	if (!status)
-		status = connect_to(ucx, &invitation);
-	return status ? status : check_bytes(ucx);
+	ret = open_side(&ucx->side);
+	if (!ret)
+		ret = connect_to(ucx, &invitation);
+	return ret ? ret : check_bytes(ucx);
 }
 
 int ucx_open(size_t bytes, struct ucx **out)
 {
 	struct ucx *ucx;
-	int status;
+	int ret;
 
 	if (!load())
 		return -ENOENT;
@@ -342,12 +342,12 @@ int ucx_open(size_t bytes, struct ucx **out)
 	if (!ucx)
 		return bench_fail(-ENOMEM, "no memory for the reference");
 	ucx->bytes = bytes;
-	status = child_start(&ucx->target, target_main, &bytes);
-	if (!status)
-		status = open_initiator(ucx);
-	if (status) {
+	ret = child_start(&ucx->target, target_main, &bytes);
+	if (!ret)
+		ret = open_initiator(ucx);
+	if (ret) {
 		ucx_close(ucx);
-		return status;
+		return ret;
 	}
 	*out = ucx;
 	return 0;
