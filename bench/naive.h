@@ -18,7 +18,7 @@
 
 #define NAIVE_SLOTS 16U
 
-struct naive; /* clients in this process, which take turns in one thread, and a receiver in a child */
+struct naive; /* clients in this process, in turn in one thread, and a receiver in a child */
 
 struct naive_result {
 	uint64_t nr, nr_dropped; /* messages that were taken, and dropped, in the span */
