@@ -22,7 +22,7 @@ struct herd {
 	struct child child;
 };
 
-/* What `nr_clients` of the clients do for a while; the others are idle. Each walks over its own
+/* The work of `nr_clients` of the clients for a while; the others are idle. Each walks over its own
  * part of the region and of local memory, so the clients touch the same bytes, however many they
  * are. */
 struct herd_order {

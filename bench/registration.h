@@ -15,7 +15,7 @@
 extern const struct bench_stage registration_lookup_stage, registration_ring_stage,
 	registration_verbs_stage;
 
-/* A registrar that registers nothing, at no cost. What time is left is the cache's own. */
+/* A registrar that registers nothing, at no cost. The time that is left is the cache's own. */
 extern const struct registrar registrar_of_nothing;
 
 /* ---- What a cache saves of pinning (registration_pinning.c) */
@@ -24,8 +24,8 @@ extern const struct registrar registrar_of_nothing;
 #define PINNING_NR_BUFFERS   1000U
 #define PINNING_NR_KEPT	     100U
 
-/* What the operating thread did, and how long it took: operating, and in the registrar. The rest of
- * the elapsed time went into finding, watching and evicting. */
+/* The operations and registrations of the operating thread, and how long they took: operating, and
+ * in the registrar. The rest of the elapsed time went into finding, watching and evicting. */
 struct pinning_tally {
 	unsigned nr_operated, nr_added, nr_removed;
 	uint64_t elapsed_ns, operating_ns, pinning_ns;

@@ -19,8 +19,7 @@
 #define SPIN_CROWDED_NS \
 	4000U /* a longer yield let another thread run; a yield that nobody takes is about 1 µs */
 
-/* What a thread knows about its core. When zeroed, it assumes that the core is the thread's
- * alone. */
+/* A thread's knowledge of its core. When zeroed, it assumes that the core is the thread's alone. */
 struct spin {
 	uint64_t yield_at;
 	bool is_crowded;
