@@ -100,9 +100,14 @@ static void prepare(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-void hold_join(void)
+void hold_prepare(void)
 {
 	pthread_once(&prepared, prepare);
+}
+
+void hold_join(void)
+{
+	hold_prepare();
 	pthread_mutex_lock(&lock);
 	cds_list_add(&hold_mine.node, &threads);
 	hold_mine.number = take_number();
@@ -148,7 +153,7 @@ void hold_wait(void)
 
 bool hold_is_reached(void)
 {
-	pthread_once(&prepared, prepare);
+	hold_prepare();
 	return is_reached;
 }
 

@@ -39,6 +39,10 @@ struct hold_thread {
 extern __thread struct hold_thread hold_mine __attribute__((tls_model("initial-exec")));
 extern atomic_bool hold_needs_fence; /* the kernel has no such barriers */
 
+/* Registers the process with the kernel, which the first hold does otherwise. Call it before the
+ * process starts threads: later it takes the kernel up to tens of milliseconds. */
+void hold_prepare(void);
+
 /* Makes the calling thread known to hold_wait(). */
 void hold_join(void);
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/forks.h"
+#include "base/hold.h"
 #include "client/abi.h"
 #include "client/attach.h"
 #include "client/call.h"
@@ -666,6 +667,7 @@ PUBLIC_CALL(int, afar_session_open,
 					 &session->segments);
 	if (!ret)
 		ret = registrations_open(session, options.registration_bytes);
+	hold_prepare(); /* while the process may have one thread only */
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
 	session->fabrics.loop = session->loop;

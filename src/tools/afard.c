@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/hold.h"
 #include "base/key.h"
 #include "base/uri.h"
 #include "config.h"
@@ -489,6 +490,7 @@ int main(int argc, char **argv)
 	if (ret == CONFIG_SHOWN)
 		return 0;
 	log_set_level(daemon.config.log_level);
+	hold_prepare();
 	block_stop_signals(&daemon);
 
 	ret = start(&daemon);

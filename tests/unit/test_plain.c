@@ -127,8 +127,9 @@ static int open_world(void **state)
 	CDS_INIT_LIST_HEAD(&world.session.idle_queues);
 	cds_list_add(&world.queue->idle_node, &world.session.idle_queues);
 	target = fake_target(0, 1);
-	target->length = target->binding->layout->length = target->binding->layout->groups[0].length =
-		target->binding->layout->chunks[0].length = BYTES;
+	target->length = target->binding->layout->length =
+		target->binding->layout->groups[0].length =
+			target->binding->layout->chunks[0].length = BYTES;
 	memset(&fabric, 0, sizeof(fabric));
 	fabric.bytes_max = LIMIT_NONE;
 	fabric.refusal = -ENOMEM;
