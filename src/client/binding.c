@@ -2,6 +2,7 @@
 /* Bindings: making one from what the manager says, and ending it. target.c gets the keys. */
 #include "client/binding.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ static int take_access(struct binding *binding, uint32_t index, const Afar__Acce
 	struct access *access = &binding->servers[index].access;
 	int ret;
 
+	assert(peer); /* each server of the layout has one */
 	if (message->incarnation != peer->incarnation) {
 		/* The manager was asked for it after the layout was made: this is the newer word. */
 		peer_lose(peer);
