@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` on write amplification, by simulation (flash/simulate.h): the layer's streams and cleaner against a single
+ * Rows of suite `flash` on write amplification, by simulation (simulator/simulate.h): the layer's streams and cleaner against a single
  * stream, and beside an oracle that knows how often each block is written. Nothing is written to storage.
  */
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "flash.h"
-#include "flash/simulate.h"
 #include "flash/streams.h"
+#include "simulator/simulate.h"
 
 #define CAPACITY_BLOCKS (UINT64_C(256) << 10)
 #define NR_SEEDS	3U /* repetitions beyond them are the same again */

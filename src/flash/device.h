@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The seam under the translation layer: a storage device whose bytes survive the process. uring.c
- * implements it for a regular file or a block device, fake.c for memory that can be slow, fail,
- * tear and lose power.
+ * implements it for a regular file or a block device, tests/lib/flash_fake.c for memory that can be
+ * slow, fail, tear and lose power.
  *
  * A device belongs to one thread. flash_device_submit() takes operations, which end in any order.
  * Only flash_device_poll() calls their `done`. The submitter owns an operation and its memory, and

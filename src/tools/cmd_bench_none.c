@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar bench` where the benchmarks were left out of the build (-Dbench=false). */
+/* `afar bench` and `afar flash simulate` where the benchmarks were left out of the build (-Dbench=false). */
 #include "cli.h"
+#include "cmd_flash.h"
+
+static int refuse(const char *name)
+{
+	return cli_misuse(NULL,
+			  "%s: this afar was built without benchmarks; build it with -Dbench=true",
+			  name);
+}
 
 static int bench(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
@@ -8,8 +16,16 @@ static int bench(struct cli *cli, const struct cli_command *command, int argc, c
 	(void)command;
 	(void)argc;
 	(void)argv;
-	return cli_misuse(NULL, "bench: this afar was built without benchmarks; build it with "
-				"-Dbench=true");
+	return refuse("bench");
+}
+
+int flash_simulate(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	(void)cli;
+	(void)command;
+	(void)argc;
+	(void)argv;
+	return refuse("flash simulate");
 }
 
 const struct cli_command bench_commands[] = {

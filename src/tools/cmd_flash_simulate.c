@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar flash simulate`: runs traces through the simulator (flash/simulate.h), once for each contender, and shows their
+ * `afar flash simulate`: runs traces through the simulator (simulator/simulate.h), once for each contender, and shows their
  * write amplification side by side.
  */
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "cmd_flash.h"
-#include "flash/simulate.h"
 #include "flash/streams.h"
+#include "simulator/simulate.h"
 
 #define BLOCK_BYTES	 4096U
 #define CAPACITY_DEFAULT (UINT64_C(2) << 30)

@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "flash/fake.h"
 #include "flash/ftl.h"
-#include "flash/simulate.h"
+#include "lib/flash_fake.h"
+#include "simulator/simulate.h"
 
 #define DEVICE_BYTES  (52U << 20)
 #define SEGMENT_BYTES (32 * FTL_BLOCK)

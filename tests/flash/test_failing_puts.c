@@ -7,8 +7,8 @@
 #include "flash_bed.h"
 
 #include "base/log.h"
-#include "flash/fake_image.h"
 #include "flash/format.h"
+#include "lib/flash_fake_image.h"
 
 #define BLOCKS	 12U
 #define ROUNDS	 40U

@@ -22,8 +22,8 @@
 #include "../effort.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "flash/fake_image.h"
 #include "flash/format.h"
+#include "lib/flash_fake_image.h"
 #include "world.h"
 
 #define AUDIT_EVERY	 7U

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "flash/fake.h"
 #include "flash/ftl.h"
+#include "lib/flash_fake.h"
 
 #define WORLD_RANGES	   3U
 #define WORLD_RANGE_BLOCKS 210U

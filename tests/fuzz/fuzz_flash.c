@@ -16,11 +16,11 @@
 
 #include "base/checksum.h"
 #include "flash/check.h"
-#include "flash/fake.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
 #include "flash/scrub.h"
 #include "flash/space.h"
+#include "lib/flash_fake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

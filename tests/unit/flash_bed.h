@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "flash/fake.h"
 #include "flash/ftl.h"
+#include "lib/flash_fake.h"
 
 struct bed {
 	struct flash_device *device;

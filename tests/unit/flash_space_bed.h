@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flash/fake.h"
 #include "flash/ftl.h"
 #include "flash/space.h"
+#include "lib/flash_fake.h"
 
 struct bed {
 	struct flash_device *device;

@@ -21,10 +21,10 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "flash/fake.h"
 #include "flash/uring.h"
 #include "flash_io.h"
 #include "group.h"
+#include "lib/flash_fake.h"
 
 #define SIZE	((uint64_t)8 << 20)
 #define PAGE	((uint64_t)4096)

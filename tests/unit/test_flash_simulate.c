@@ -18,9 +18,9 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "flash/oracle.h"
-#include "flash/simulate.h"
 #include "group.h"
+#include "simulator/oracle.h"
+#include "simulator/simulate.h"
 
 #define CAPACITY 131072U
 

@@ -3,14 +3,14 @@
  * The traces that are made up by a rule, and the door to all. Skewed ones draw from a table of aliases (A. J. Walker's method): a
  * draw costs two reads however skewed it is. Which blocks are hot is a random order of them. traces_file.c reads the others.
  */
-#include "traces.h"
+#include "simulator/traces.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "flash/traces_private.h"
+#include "simulator/traces_private.h"
 
 /* SplitMix64. */
 static uint64_t draw(struct trace *trace)

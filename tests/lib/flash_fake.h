@@ -16,8 +16,8 @@
  * Two ways to lose power. Live: flash_fake_cut_after(), then flash_fake_restart(). And, to try a cut behind every event of a
  * long run, a record of one run, from which flash_fake_image_at() makes what survived at any point.
  */
-#ifndef FLASH_FAKE_H
-#define FLASH_FAKE_H
+#ifndef TESTS_TESTS_FLASH_FAKE_H
+#define TESTS_TESTS_FLASH_FAKE_H
 
 #include <stdbool.h>
 #include <stdint.h>

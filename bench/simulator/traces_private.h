@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What traces.c and traces_file.c share. */
-#ifndef FLASH_TRACES_PRIVATE_H
-#define FLASH_TRACES_PRIVATE_H
+#ifndef BENCH_TRACES_PRIVATE_H
+#define BENCH_TRACES_PRIVATE_H
 
-#include "flash/traces.h"
+#include "simulator/traces.h"
 
 /* How many of 2^32 draws of a rank are its own block; the others are its alias's. */
 struct trace_rank {

@@ -3,14 +3,14 @@
  * The fake device: its clock, its faults, and what operations do to its memory. `now` is what they see, over the log's
  * `base`, which is what surely survives a cut; a device that cannot lose power has no log.
  */
-#include "flash/fake.h"
+#include "lib/flash_fake.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "flash/fake_log.h"
+#include "lib/flash_fake_log.h"
 
 #define DEPTH_DEFAULT 32U
 

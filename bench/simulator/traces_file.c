@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "flash/traces_private.h"
+#include "simulator/traces_private.h"
 
 #define BLOCK_BYTES  4096U
 #define NR_WORDS_MAX 5

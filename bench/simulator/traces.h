@@ -3,8 +3,8 @@
  * Sequences of blocks to overwrite, for the simulator (simulate.c): made up by a rule and a seed, the same on every machine, or read
  * from a file. A trace knows how often each block is written, which is what an oracle would know.
  */
-#ifndef FLASH_TRACES_H
-#define FLASH_TRACES_H
+#ifndef BENCH_TRACES_H
+#define BENCH_TRACES_H
 
 #include <stdint.h>
 

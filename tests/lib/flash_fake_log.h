@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What of a fake device would survive a cut: an image of what surely does, and the writes that may. A live log is that of
- * now alone; one that records keeps every event, and is taken to any of them. For fake.c.
+ * now alone; one that records keeps every event, and is taken to any of them. For flash_fake.c.
  */
-#ifndef FLASH_FAKE_LOG_H
-#define FLASH_FAKE_LOG_H
+#ifndef TESTS_TESTS_FLASH_FAKE_LOG_H
+#define TESTS_TESTS_FLASH_FAKE_LOG_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "flash/fake.h"
-#include "flash/fake_image.h"
+#include "lib/flash_fake.h"
+#include "lib/flash_fake_image.h"
 
 /* Also a discard. The log's. */
 struct fake_write {

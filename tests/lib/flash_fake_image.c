@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Images: see the header. */
-#include "flash/fake_image.h"
+#include "lib/flash_fake_image.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * durable and ended, or a flush ended that was submitted after its end. Where two overlap, the one that ended later is what is
  * there: the stamp of a sector keeps an earlier one from getting over it.
  */
-#include "flash/fake_log.h"
+#include "lib/flash_fake_log.h"
 
 #include <errno.h>
 #include <stdlib.h>

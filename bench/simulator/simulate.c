@@ -3,7 +3,7 @@
  * The simulator: maps of blocks to places and back, and what a translation layer does with them on a put and in cleaning. It owns
  * all its memory for the time of a run.
  */
-#include "simulate.h"
+#include "simulator/simulate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "flash/oracle.h"
 #include "flash/streams.h"
 #include "flash/victim.h"
+#include "simulator/oracle.h"
 
 #define NOWHERE UINT32_MAX
 

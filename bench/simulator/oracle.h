@@ -8,8 +8,8 @@
  * overwritten at random, of which a share a of the places is valid, a cleaned segment still has the share v valid that
  * a = (1 - v) / -ln v gives, and the amplification is 1 / (1 - v).
  */
-#ifndef FLASH_ORACLE_H
-#define FLASH_ORACLE_H
+#ifndef BENCH_ORACLE_H
+#define BENCH_ORACLE_H
 
 struct oracle_group {
 	double blocks; /* valid ones                                     */

@@ -4,7 +4,7 @@
  * blocks and v for what is valid when it is cleaned, that is the same w / n / ((1 - v) / v + ln v) for all. Both equations are
  * solved by halving.
  */
-#include "oracle.h"
+#include "simulator/oracle.h"
 
 #include <math.h>
 

@@ -4,12 +4,12 @@
  * blocks the cleaner moved. What chooses streams and victims is the translation layer's own code (streams.h, heat.h, victim.h).
  * For `afar flash simulate` and `afar bench flash`.
  */
-#ifndef FLASH_SIMULATE_H
-#define FLASH_SIMULATE_H
+#ifndef BENCH_SIMULATE_H
+#define BENCH_SIMULATE_H
 
 #include <stdint.h>
 
-#include "flash/traces.h"
+#include "simulator/traces.h"
 
 enum simulate_policy {
 	SIMULATE_OURS,	 /* what the translation layer does, without a word from callers */
