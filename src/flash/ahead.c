@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "flash/ahead.h"
+
+#include "flash/apply.h"
+#include "flash/checkpoint.h"
+#include "flash/cleaner.h"
+#include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/put.h"
 /*
  * Records ahead of their data: of a put that a sync waits for the records are appended when its write is submitted, not when it
  * has ended, so that data and journal are written at the same time, and the flush comes after both. The map is changed when the
@@ -17,7 +25,6 @@
  *    at once. Until then a crash may find the data there nonetheless, or be too early for the new record; so a put that fails
  *    for good ends only when it is over (ahead_is_in_doubt()): who is told that it failed has the old blocks from then on.
  */
-#include "flash/ftl_private.h"
 
 /* Of a put that a sync waits for, at the first attempt. True: there is room for them too, which is reserved. */
 static bool may_go_ahead(const struct piece *piece)
@@ -78,7 +85,7 @@ bool ahead_has(struct ftl *ftl, uint64_t lba)
 {
 	const struct piece *piece;
 
-	cds_list_for_each_entry (piece, piece_bucket(ftl, lba), bucket) {
+	cds_list_for_each_entry (piece, &ftl->buckets[piece_bucket(lba)], bucket) {
 		if (piece->ahead && piece->lba <= lba && lba < piece->lba + piece->nr_blocks)
 			return true;
 	}

@@ -4,15 +4,26 @@
  * goes into one write of the device. A segment that is full gets its summary once all writes of its data have ended. And the
  * way back: segments that nothing in is valid become free when the journal says that this survives.
  */
+#include "flash/append.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "flash/ahead.h"
+#include "flash/cleaner.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/memory.h"
+#include "flash/put.h"
+#include "flash/segments.h"
+#include "flash/streams.h"
 #include "flash/superblock.h"
 
 #define WRITES_PER_STREAM 8U
+#define WRITE_ATTEMPTS	  8U
 #define LISTS_KEPT	  8U /* of those that tables have room for: for segments that wear out */
 
 static bool is_cleaners(const struct piece *piece)
@@ -481,7 +492,7 @@ static void refuse_staged(struct cds_list_head *staged, int refusal)
 
 bool append_is_writing(const struct ftl *ftl)
 {
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++) {
 		if (ftl->appenders[stream].nr_writing)
 			return true;
 	}
@@ -492,7 +503,7 @@ bool append_has_place(const struct ftl *ftl)
 {
 	const uint32_t *nr = ftl->segments.nr_by_state;
 
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++) {
 		if (ftl->appenders[stream].open)
 			return true;
 	}
@@ -502,7 +513,7 @@ bool append_has_place(const struct ftl *ftl)
 
 void append_refuse(struct ftl *ftl, int code)
 {
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++) {
 		refuse_staged(&ftl->appenders[stream].moved, code);
 		refuse_staged(&ftl->appenders[stream].staged, code);
 	}
@@ -521,9 +532,9 @@ void append_progress(struct ftl *ftl)
 	int refusal = ftl_refusal(ftl);
 
 	ftl->is_starved = false;
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++)
 		write_all(ftl, stream, &ftl->appenders[stream].moved, refusal);
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++)
 		write_all(ftl, stream, &ftl->appenders[stream].staged, refusal);
 	summarise(ftl);
 }

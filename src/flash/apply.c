@@ -6,11 +6,17 @@
  *
  * The order in each: refer to the new place before the old one is let go, so that a block that is both stays valid.
  */
+#include "flash/apply.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/records.h"
+#include "flash/segments.h"
 
 /* Up to where the journal has to survive before what the last record made invalid may be overwritten. */
 static uint64_t tag_of(const struct ftl *ftl)

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "flash/ftl_private.h"
+#include "flash/map.h"
+#include "flash/segments.h"
 
 struct audit {
 	struct ftl *ftl;

@@ -3,6 +3,7 @@
  * The order of a check, and its areas: those of fixed places are read here, as they lie on the device; of the rest the layer
  * says where it is, opened to be read alone. check.h has the contract.
  */
+
 #include "flash/check.h"
 
 #include <errno.h>
@@ -17,7 +18,9 @@
 #include "base/error.h"
 #include "flash/blocking.h"
 #include "flash/ftl_private.h"
+#include "flash/map.h"
 #include "flash/scrub.h"
+#include "flash/segments.h"
 #include "flash/space.h"
 #include "flash/superblock.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Freezing, writing and committing; see checkpoint.h. */
+
 #include "flash/checkpoint.h"
 
 #include <errno.h>
@@ -9,6 +10,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
 #include "flash/superblock.h"
 
 #define TABLES_AT_ONCE 64U /* blocks in one write */

@@ -14,17 +14,30 @@
  * Of whom a block may be, some may not know where theirs lie, since their page of the map was damaged. The block is carried on for
  * them, as it is. Once they know, because they were put or trimmed, it is none of theirs, and released.
  */
+#include "flash/cleaner.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "flash/ahead.h"
+#include "flash/append.h"
+#include "flash/apply.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/memory.h"
+#include "flash/policy.h"
+#include "flash/put.h"
+#include "flash/reclaim.h"
+#include "flash/segments.h"
 #include "flash/superblock.h"
 
 #define KEPT_FREE_MORE_MAX 8U /* segments, for bursts */
 #define CREDIT_MAX	   256
+#define CLEANER_GAP	   2U /* blocks at most that are read, and not wanted, rather than read twice */
 #define READS_BESIDE	   3U /* at a time, beside what users do */
 
 static size_t summary_size(const struct ftl *ftl)
@@ -35,7 +48,7 @@ static size_t summary_size(const struct ftl *ftl)
 int cleaner_open(struct cleaner *cleaner, struct ftl *ftl)
 {
 	cleaner->ftl = ftl;
-	for (unsigned i = 0; i < NR_STREAMS; i++)
+	for (unsigned i = 0; i < FTL_STREAMS_MAX; i++)
 		cleaner->pieces[i].ftl = ftl;
 	cleaner->summary = aligned_alloc(FTL_BLOCK, summary_size(ftl));
 	cleaner->memory =
@@ -180,12 +193,12 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 /* What goes to one stream lies together, in the order it had. */
 static void sort_batch(struct cleaner *cleaner)
 {
-	uint32_t next[NR_STREAMS], slot = 0;
+	uint32_t next[FTL_STREAMS_MAX], slot = 0;
 
 	memset(cleaner->nr_of_stream, 0, sizeof(cleaner->nr_of_stream));
 	for (uint32_t i = 0; i < cleaner->nr; i++)
 		cleaner->nr_of_stream[cleaner->blocks[i].stream]++;
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++) {
 		next[stream] = slot;
 		slot += cleaner->nr_of_stream[stream];
 	}
@@ -302,7 +315,7 @@ static void read_batch(struct ftl *ftl)
 static void check_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
-	uint32_t nr_bad[NR_STREAMS] = {0};
+	uint32_t nr_bad[FTL_STREAMS_MAX] = {0};
 	uint32_t nr = 0, end = cleaner->nr_of_stream[0];
 	unsigned stream = 0;
 
@@ -327,7 +340,7 @@ static void check_batch(struct ftl *ftl)
 		cleaner->from[nr] = cleaner->from[i];
 		nr++;
 	}
-	for (stream = 0; stream < NR_STREAMS; stream++)
+	for (stream = 0; stream < FTL_STREAMS_MAX; stream++)
 		cleaner->nr_of_stream[stream] -= nr_bad[stream];
 	cleaner->nr = nr;
 }
@@ -356,12 +369,12 @@ static bool write_batch(struct ftl *ftl)
 	struct cleaner *cleaner = &ftl->cleaner;
 	uint32_t nr = cleaner->nr, at = 0;
 
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++)
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++)
 		nr += cleaner->nr_of_stream[stream] ? RECORDS_MORE : 0;
 	if (!journal_reserve(&ftl->journal, nr, 0))
 		return false;
 	cleaner->nr_left = cleaner->nr;
-	for (unsigned stream = 0; stream < NR_STREAMS; stream++) {
+	for (unsigned stream = 0; stream < FTL_STREAMS_MAX; stream++) {
 		if (cleaner->nr_of_stream[stream])
 			stage_run(ftl, stream, at, cleaner->nr_of_stream[stream]);
 		at += cleaner->nr_of_stream[stream];

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The layer as a whole: memory, opening and closing, polling, and who comes before whom. Each room has a progress function
- * that does what can be done now and never waits; ftl_progress() calls them in the order in which one's work makes another's.
+ * The layer as a whole: memory, opening and closing, polling. Each room has a progress function
+ * that does what can be done now and never waits; ftl_progress() calls them in the order in which
+ * one's work makes another's.
  */
+
 #include "flash/ftl.h"
 
 #include <errno.h>
@@ -12,8 +14,25 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "flash/append.h"
+#include "flash/checkpoint.h"
+#include "flash/cleaner.h"
 #include "flash/ftl_private.h"
+#include "flash/get.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/memory.h"
+#include "flash/policy.h"
+#include "flash/put.h"
+#include "flash/reclaim.h"
+#include "flash/records.h"
+#include "flash/recover.h"
+#include "flash/segments.h"
 #include "flash/superblock.h"
+#include "flash/sweep.h"
+#include "flash/sync.h"
+
+#define FLUSH_EVERY 256U /* blocks of the journal: what recovery has to verify is bounded by it */
 
 /* ---- memory ---- */
 
@@ -76,13 +95,34 @@ static void init_lists(struct ftl *ftl)
 		CDS_INIT_LIST_HEAD(lists[i]);
 	for (unsigned i = 0; i < NR_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&ftl->buckets[i]);
-	for (unsigned i = 0; i < NR_STREAMS; i++) {
+	for (unsigned i = 0; i < FTL_STREAMS_MAX; i++) {
 		CDS_INIT_LIST_HEAD(&ftl->appenders[i].staged);
 		CDS_INIT_LIST_HEAD(&ftl->appenders[i].moved);
 	}
 }
 
-int ftl_new(struct flash_device *device, const struct format_superblock *layout, struct ftl **out)
+static void ftl_free(struct ftl *ftl)
+{
+	reclaim_close(&ftl->reclaim);
+	cleaner_close(&ftl->cleaner);
+	checkpoint_close(ftl);
+	journal_close(&ftl->journal);
+	map_close(&ftl->map);
+	segments_close(&ftl->segments);
+	records_close(ftl->records);
+	free(ftl->pieces);
+	free(ftl->writes);
+	free(ftl->reads);
+	free(ftl->bounces);
+	free(ftl->bounce_memory);
+	free(ftl->summaries);
+	free(ftl->summary_memory);
+	free(ftl);
+}
+
+/* Memory and tables of a layer laid out like that, empty. */
+static int ftl_new(struct flash_device *device, const struct format_superblock *layout,
+		   struct ftl **out)
 {
 	struct ftl *ftl = calloc(1, sizeof(*ftl));
 	int rc;
@@ -111,25 +151,6 @@ int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 	}
 	*out = ftl;
 	return 0;
-}
-
-void ftl_free(struct ftl *ftl)
-{
-	reclaim_close(&ftl->reclaim);
-	cleaner_close(&ftl->cleaner);
-	checkpoint_close(ftl);
-	journal_close(&ftl->journal);
-	map_close(&ftl->map);
-	segments_close(&ftl->segments);
-	records_close(ftl->records);
-	free(ftl->pieces);
-	free(ftl->writes);
-	free(ftl->reads);
-	free(ftl->bounces);
-	free(ftl->bounce_memory);
-	free(ftl->summaries);
-	free(ftl->summary_memory);
-	free(ftl);
 }
 
 /* ---- opening and closing ---- */
@@ -227,70 +248,6 @@ void ftl_fail(struct ftl *ftl, int code)
 	ftl->failed = code;
 }
 
-/* ---- order ---- */
-
-void order_begin(struct ftl *ftl, struct ftl_order *order)
-{
-	order->ticket = ++ftl->ticket;
-	order->is_awaited = order->is_recorded = false;
-	cds_list_add_tail(&order->node, &ftl->order);
-}
-
-void order_end(struct ftl *ftl, struct ftl_order *order)
-{
-	(void)ftl;
-	cds_list_del(&order->node);
-}
-
-static bool overlap(uint64_t lba, uint64_t count, uint64_t other, uint64_t other_count)
-{
-	return count && other_count &&
-	       (lba < other ? other - lba < count : lba - other < other_count);
-}
-
-bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count)
-{
-	return overlap(order->lba[0], order->count[0], lba, count) ||
-	       overlap(order->lba[1], order->count[1], lba, count);
-}
-
-bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count)
-{
-	struct ftl_order *order;
-
-	cds_list_for_each_entry (order, &ftl->order, node) {
-		if (order->ticket >= ticket)
-			break;
-		/* Those of no blocks, but a record, belong to all. */
-		if (count == FTL_ALL || order_overlaps(order, lba, count))
-			return true;
-	}
-	return false;
-}
-
-bool order_is_recorded(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count)
-{
-	struct ftl_order *order;
-
-	cds_list_for_each_entry (order, &ftl->order, node) {
-		if (order->ticket >= ticket)
-			break;
-		if (!order->is_recorded && (count == FTL_ALL || order_overlaps(order, lba, count)))
-			return false;
-	}
-	return true;
-}
-
-void order_await(struct ftl *ftl, uint64_t lba, uint64_t count)
-{
-	struct ftl_order *order;
-
-	cds_list_for_each_entry (order, &ftl->order, node) {
-		if (count == FTL_ALL || order_overlaps(order, lba, count))
-			order->is_awaited = true;
-	}
-}
-
 bool ftl_is_range(uint64_t lba, uint64_t count)
 {
 	return ftl_lba_range(lba) < FTL_NR_RANGES && count <= UINT64_C(1) << 32 &&
@@ -299,7 +256,8 @@ bool ftl_is_range(uint64_t lba, uint64_t count)
 
 /* ---- moving on ---- */
 
-void ftl_progress(struct ftl *ftl)
+/* Moves on what can be, without waiting. */
+static void ftl_progress(struct ftl *ftl)
 {
 	if (ftl->segments.is_damaged)
 		ftl_fail(ftl, -EBADMSG);

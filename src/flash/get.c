@@ -4,12 +4,18 @@
  * through a buffer. Each block's sum is checked before it counts. A segment that is being read is not written anew, so what
  * comes back is what the map said when the read began, whatever is put meanwhile.
  */
+#include "flash/get.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/ftl_private.h"
+#include "flash/map.h"
+#include "flash/memory.h"
+#include "flash/put.h"
+#include "flash/segments.h"
 
 static void get_ended(struct ftl *ftl, struct ftl_get *get)
 {

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "base/checksum.h"
 #include "flash/device.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
@@ -138,6 +139,12 @@ static inline void map_unpin(struct map_page *page)
 static inline const struct format_entry *map_entry(const struct map_page *page, uint64_t lba)
 {
 	return &page->data->entries[(uint32_t)lba % FORMAT_PAGE_ENTRIES];
+}
+
+/* The sum that an entry keeps of a block: of its address and its data. */
+static inline uint32_t block_crc(uint64_t lba, const void *data)
+{
+	return checksum_crc32c_seeded(checksum_crc32c(&lba, sizeof(lba)), data, FTL_BLOCK);
 }
 
 /* Changes it. The page is dirty from now on. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Memory of requests: walking through iovecs, and buffers for what is not aligned or whole. A cursor is an iovec's index and
- * an offset in it.
- */
+/* Walking through iovecs, and the pool of buffers; see memory.h. */
+#include "flash/memory.h"
+
 #include <string.h>
 
 #include "flash/ftl_private.h"

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "flash/policy.h"
+
+#include "flash/ftl_private.h"
+#include "flash/map.h"
+#include "flash/put.h"
+#include "flash/segments.h"
+#include "flash/streams.h"
+#include "flash/superblock.h"
 /*
  * Where blocks go, and what is cleaned: what streams.h and victim.h decide, with what the layer knows. How often a block is put is
  * kept beside its entry of the map, in memory alone: after a restart nothing is known.
  */
-#include "flash/ftl_private.h"
-#include "flash/superblock.h"
 
 _Static_assert(FTL_HEAT_UNKNOWN == 0 && FTL_HEAT_MEAN == HEAT_HINT_MEAN,
 	       "callers' heat is the hint as it is");
-_Static_assert(NR_STREAMS <= STREAMS_MAX, "a mask of bits has all");
+_Static_assert(FTL_STREAMS_MAX <= STREAMS_MAX, "a mask of bits has all");
 
 /* Each stream keeps a segment open: with few segments that is more than it saves. By simulation. */
 #define SEGMENTS_PER_STREAM 64U
@@ -18,7 +24,7 @@ static unsigned streams_that_pay(uint32_t nr_segments)
 {
 	uint32_t nr = nr_segments / SEGMENTS_PER_STREAM;
 
-	return nr < STREAMS_MIN ? STREAMS_MIN : nr > NR_STREAMS ? NR_STREAMS : nr;
+	return nr < STREAMS_MIN ? STREAMS_MIN : nr > FTL_STREAMS_MAX ? FTL_STREAMS_MAX : nr;
 }
 
 void policy_open(struct ftl *ftl, unsigned nr_streams)

@@ -6,12 +6,25 @@
  * No piece waits for one that came later: buffers and room in the journal are given in the order pieces ask for them, and who
  * is blocked by an earlier piece holds neither.
  */
+#include "flash/put.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "flash/ahead.h"
+#include "flash/append.h"
+#include "flash/apply.h"
+#include "flash/cleaner.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/memory.h"
+#include "flash/order.h"
+#include "flash/policy.h"
+#include "flash/reclaim.h"
+#include "flash/segments.h"
 
 static void piece_step(struct piece *piece);
 
@@ -44,7 +57,7 @@ void piece_give(struct ftl *ftl, struct piece *piece)
 
 static void put_ended(struct ftl *ftl, struct ftl_put *put)
 {
-	order_end(ftl, &put->order);
+	order_end(&put->order);
 	cds_list_add_tail(&put->node, &ftl->ended_puts);
 }
 
@@ -138,7 +151,7 @@ static bool is_blocked(struct piece *piece)
 	struct piece *other;
 	struct ftl_sweep *sweep;
 
-	cds_list_for_each_entry (other, piece_bucket(ftl, piece->lba), bucket) {
+	cds_list_for_each_entry (other, &ftl->buckets[piece_bucket(piece->lba)], bucket) {
 		if (other == piece)
 			break;
 		if (is_before(other, piece->ticket, piece->lba, piece->nr_blocks))
@@ -480,7 +493,7 @@ static struct piece *cut(struct ftl *ftl, struct ftl_put *put)
 
 static void begin(struct ftl *ftl, struct piece *piece)
 {
-	cds_list_add_tail(&piece->bucket, piece_bucket(ftl, piece->lba));
+	cds_list_add_tail(&piece->bucket, &ftl->buckets[piece_bucket(piece->lba)]);
 	piece->is_blocked = is_blocked(piece);
 	if (piece->is_blocked)
 		cds_list_add_tail(&piece->node, &ftl->blocked);

@@ -6,11 +6,19 @@
  * valid block may be of, as far as pages are in memory, which those that were given up are. Before a put is refused for want of
  * room the others are read, too.
  */
+#include "flash/reclaim.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "flash/append.h"
+#include "flash/apply.h"
+#include "flash/cleaner.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/segments.h"
 #include "flash/superblock.h"
 
 int reclaim_open(struct reclaim *reclaim, struct ftl *ftl)

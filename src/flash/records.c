@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The small records that callers keep: a sorted array. Changes come by the journal, the whole goes into checkpoints. */
+#include "flash/records.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,13 +6,19 @@
  * before that one is committed, but summaries of segments that are closed, and zeros in the gap, where nothing else is; so
  * recovery can be cut as often as one likes.
  */
+#include "flash/recover.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/error.h"
+#include "flash/append.h"
 #include "flash/blocking.h"
+#include "flash/checkpoint.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/segments.h"
 #include "flash/superblock.h"
 
 /* ---- segments that were open ---- */

@@ -17,8 +17,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flash/apply.h"
 #include "flash/blocking.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/records.h"
+#include "flash/recover.h"
+#include "flash/segments.h"
 #include "flash/verify.h"
 
 #define BLOCKS_AT_ONCE 256U
@@ -321,7 +327,7 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	uint64_t number = subject_of(record);
 	struct segment *segment;
 
-	if (number >= ftl->segments.nr || record->place >= NR_STREAMS)
+	if (number >= ftl->segments.nr || record->place >= FTL_STREAMS_MAX)
 		return damaged("a segment");
 	segment = &ftl->segments.at[number];
 	/* Of those who referred to its blocks some have found new places since, or none, and their old ones are not known. */

@@ -4,10 +4,18 @@
  * steps that lie in one page of the map (of a clone: in one of either), each of which is one record, applied at once. Puts of
  * those blocks that came later wait until all of it is done.
  */
+#include "flash/sweep.h"
+
 #include <errno.h>
 
 #include "base/error.h"
+#include "flash/apply.h"
+#include "flash/cleaner.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/map.h"
+#include "flash/order.h"
+#include "flash/records.h"
 
 #define STEPS_AT_ONCE 32U /* until others have their turn */
 
@@ -30,7 +38,7 @@ static void end(struct ftl *ftl, struct ftl_sweep *sweep, int result)
 {
 	sweep->result = result;
 	cds_list_del(&sweep->node);
-	order_end(ftl, &sweep->order);
+	order_end(&sweep->order);
 	ftl->is_unblocked = true;
 	cds_list_add_tail(&sweep->node, &ftl->ended_sweeps);
 }

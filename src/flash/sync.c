@@ -4,10 +4,14 @@
  * then. Many wait for one flush. Puts that a sync waits for have their records appended ahead of their data; as soon as all
  * have, the journal's block goes out as well, and the flush is all that comes after it.
  */
+#include "flash/sync.h"
+
 #include <errno.h>
 
 #include "base/error.h"
 #include "flash/ftl_private.h"
+#include "flash/journal.h"
+#include "flash/order.h"
 
 static void end(struct ftl *ftl, struct ftl_sync *sync, int result)
 {

@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flash/checkpoint.h"
 #include "flash/ftl_private.h"
+#include "flash/map.h"
+#include "flash/records.h"
+#include "flash/segments.h"
 #include "flash/superblock.h"
 
 /* A place in the tables' memory that things are put to, or taken from; `is_short` once it does not suffice. */
@@ -171,7 +175,7 @@ static int take_segment(struct ftl *ftl, struct segment *segment,
 	struct segments *segments = &ftl->segments;
 	const uint64_t *bits = segment_bits(segments, segment);
 
-	if (entry->state >= FTL_NR_SEGMENT_STATES || entry->stream >= NR_STREAMS)
+	if (entry->state >= FTL_NR_SEGMENT_STATES || entry->stream >= FTL_STREAMS_MAX)
 		return damaged("a segment's state");
 	for (uint32_t i = segments->data_blocks; i < segments->nr_words * 64; i++) {
 		if (segment_is_valid(segments, segment, i))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading back what the journal's last records name; see verify.h. */
+
 #include "flash/verify.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/blocking.h"
-#include "flash/ftl_private.h"
+#include "flash/map.h"
 
 #define READS	    32U
 #define READ_BLOCKS 16U

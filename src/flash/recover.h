@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opens what a crash, or an orderly end, has left: recover.c reads the checkpoint, replay.c the
+ * journal since.
+ */
+#ifndef FLASH_RECOVER_H
+#define FLASH_RECOVER_H
+
+#include <stdint.h>
+
+struct ftl;
+struct segment;
+
+/* Fills an empty layer. 0, or a negative code with a line. */
+int ftl_recover(struct ftl *ftl);
+
+/* ---- replay.c ---- */
+
+/*
+ * Applies what the journal says since the checkpoint. `*end` is the block behind its last. 0, or a
+ * negative code with a line.
+ */
+int recover_replay(struct ftl *ftl, uint64_t *end);
+/*
+ * These take a segment without a valid block, whatever its state is: the first to waiting to be
+ * free, the second to free.
+ */
+void recover_retire(struct ftl *ftl, struct segment *segment);
+void recover_set_free(struct ftl *ftl, struct segment *segment);
+
+#endif
