@@ -24,12 +24,12 @@
 
 #include <afar/afar.h>
 
-#include "../child.h"
-#include "../effort.h"
-#include "../transport.h"
 #include "base/clock.h"
 #include "cluster.h"
 #include "ending.h"
+#include "lib/child.h"
+#include "lib/effort.h"
+#include "lib/transport.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -23,11 +23,11 @@
 
 #include <afar/afar.h>
 
-#include "../effort.h"
-#include "../transport.h"
 #include "cluster.h"
 #include "ending.h"
-#include "processes.h"
+#include "lib/effort.h"
+#include "lib/processes.h"
+#include "lib/transport.h"
 
 #define MIB	     ((size_t)1 << 20)
 #define NR_SERVERS   2U

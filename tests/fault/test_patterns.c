@@ -27,7 +27,7 @@
 #include <afar/afar.h>
 
 #include "cluster.h"
-#include "processes.h"
+#include "lib/processes.h"
 
 #define MIB	     ((uint64_t)1 << 20)
 #define NR_SERVERS   2U

@@ -27,8 +27,8 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
-#include "../effort.h"
+#include "lib/child.h"
+#include "lib/effort.h"
 #include "memory/registration_cache.h"
 
 #define SPOT_BYTES ((size_t)64 << 10)

@@ -19,10 +19,10 @@
 
 #include <cmocka.h>
 
-#include "../effort.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/format.h"
+#include "lib/effort.h"
 #include "lib/flash_fake_image.h"
 #include "world.h"
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "../effort.h"
 #include "cluster.h"
+#include "lib/effort.h"
 #include "process.h"
 
 static struct cluster *cluster;

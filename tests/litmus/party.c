@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../transport.h"
 #include "client/session.h"
 #include "early.h"
+#include "lib/transport.h"
 
 #define FLAG_STRIDE  64U /* flags do not lie in one line */
 #define AT_ONCE	     16

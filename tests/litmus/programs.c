@@ -8,7 +8,7 @@
 
 #include <afar/barrier.h>
 
-#include "../transport.h"
+#include "lib/transport.h"
 #include "party.h"
 
 /* ---- Message passing: the writer */

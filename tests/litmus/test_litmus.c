@@ -15,12 +15,12 @@
 
 #include <cmocka.h>
 
-#include "../effort.h"
-#include "../transport.h"
 #include "base/clock.h"
 #include "cluster.h"
+#include "lib/effort.h"
+#include "lib/processes.h"
+#include "lib/transport.h"
 #include "party.h"
-#include "processes.h"
 #include "programs.h"
 
 #define ROUNDS_QUICK 150

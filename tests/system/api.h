@@ -20,8 +20,8 @@
 
 #include <afar/afar.h>
 
-#include "../transport.h"
 #include "cluster.h"
+#include "lib/transport.h"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)

@@ -10,7 +10,7 @@
 
 #include <afar/barrier.h>
 
-#include "../fault/processes.h"
+#include "lib/processes.h"
 
 #define PUPPET_WORK_BYTES 40 /* of each member */
 

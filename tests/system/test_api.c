@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../child.h"
 #include "api.h"
+#include "lib/child.h"
 #include <afar/barrier.h>
 
 /* ---- What it promises */

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../child.h"
 #include "api.h"
+#include "lib/child.h"
 
 #define LENGTH (5 * MIB + 4321)
 #define RW     (PROT_READ | PROT_WRITE)

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../child.h"
 #include "api.h"
+#include "lib/child.h"
 
 #define BYTES	    (1 * MIB)
 #define GOOD_BYTES  (128 * KIB)

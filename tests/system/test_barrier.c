@@ -4,8 +4,8 @@
  * come late, leave or die, and whatever was in the memory before. On one server, and striped over two with
  * the barrier across them.
  */
-#include "../effort.h"
 #include "api.h"
+#include "lib/effort.h"
 #include "puppet.h"
 
 #define NR_BOOTSTRAPS 16

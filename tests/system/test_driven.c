@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../child.h"
 #include "api.h"
+#include "lib/child.h"
 
 #define REGION_BYTES (16 * MIB)
 #define NR_SLOTS     64U

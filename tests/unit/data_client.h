@@ -10,9 +10,9 @@
 #include <poll.h>
 #include <stdint.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "fabric/fabric.h"
+#include "lib/transport.h"
 
 #define DATA_CLIENT_PATIENCE_MS 20000
 

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "base/shared.h"
+#include "lib/transport.h"
 
 #define STOP_MS 2000
 

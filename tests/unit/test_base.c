@@ -22,13 +22,13 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/log.h"
 #include "base/uri.h"
 #include "group.h"
+#include "lib/child.h"
 
 #define HEX		"00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 #define ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))

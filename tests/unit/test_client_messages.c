@@ -6,9 +6,9 @@
  */
 #include "fake_fabric.h"
 
-#include "../transport.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/transport.h"
 #include "tcp_peer.h"
 
 #define CONTEXT 0x500U

@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shared.h"
 #include "group.h"
+#include "lib/transport.h"
 
 #define NR_PEERS 100
 

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "group.h"
+#include "lib/transport.h"
 
 #define NR_THREADS 4U
 #define NR_ROUNDS  200U

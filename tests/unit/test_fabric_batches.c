@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/transport.h"
 
 #define NR_WORDS   32U
 #define WORD_BYTES 64U

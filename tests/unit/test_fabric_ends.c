@@ -18,9 +18,9 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
-#include "../transport.h"
 #include "group.h"
+#include "lib/child.h"
+#include "lib/transport.h"
 
 #define CHILD_ARG "--target"
 

@@ -21,14 +21,14 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
-#include "../transport.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shared.h"
 #include "fabric/local/wire.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/child.h"
+#include "lib/transport.h"
 
 #define CHILD_ARG "--stopped"
 #define COUNT_AT  (LENT - 8) /* where in the lent memory the child counts */

@@ -22,12 +22,12 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
 #include "base/clock.h"
 #include "base/shared.h"
 #include "fabric/local/local.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/child.h"
 
 #define NOBODY 65534
 

@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/transport.h"
 #include "tcp_peer.h"
 
 #define SMALL 4096U

@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "fabric_fixture.h"
 #include "group.h"
+#include "lib/transport.h"
 #include "tcp_peer.h"
 
 #define PASS_BYTES   ((UINT64_C(1) << 20) + 64) /* a MiB with its header */

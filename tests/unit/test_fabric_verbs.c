@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "../transport.h"
 #include "base/error.h"
 #include "group.h"
+#include "lib/transport.h"
 
 #define SHORT_BYTES 64U
 #define LONG_BYTES  65536U

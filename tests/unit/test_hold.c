@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
 #include "base/hold.h"
 #include "group.h"
+#include "lib/child.h"
 
 #define NR_THREADS 4
 #define NR_ROUNDS  20000

@@ -20,8 +20,8 @@
 
 #include <afar/error.h>
 
-#include "../child.h"
 #include "group.h"
+#include "lib/child.h"
 #include "manager/metastore/metastore.h"
 
 #define SIZE ((size_t)64 << 20)

@@ -22,8 +22,8 @@
 
 #include <afar/afar.h>
 
-#include "../child.h"
 #include "group.h"
+#include "lib/child.h"
 #include "memory/registration_cache.h"
 
 #define PAGE	 ((size_t)4096)

@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
 #include "base/error.h"
 #include "group.h"
+#include "lib/child.h"
 #include "moment.h"
 #include "server/selfcheck.h"
 #include "server/tickets.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starts, stops and reaps the children of fault tests; fails the running test when that cannot be done. */
-#include "processes.h"
-#include "../child.h"
+#include "lib/processes.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -15,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "../child.h"
+#include "lib/child.h"
 
 void client_start(struct client_process *client, const char *behaviour, const char *uri)
 {
