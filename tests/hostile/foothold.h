@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data_client.h"
 #include "intruder.h"
+#include "lib/data_client.h"
 #include "town.h"
 
 extern struct town town;

@@ -24,8 +24,8 @@
 
 #include <afar/error.h>
 
-#include "data_client.h"
 #include "intruder.h"
+#include "lib/data_client.h"
 #include "rpc/message.h"
 #include "town.h"
 

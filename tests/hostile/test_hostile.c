@@ -8,6 +8,7 @@
  * AFAR_LONG=1 also waits for things to expire, and guesses keys for minutes (AFAR_GUESSES, 1 000 000).
  */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,7 +26,9 @@
 
 #include <afar/error.h>
 
+#include "base/clock.h"
 #include "foothold.h"
+#include "lib/transport.h"
 #include "town.h"
 
 #define SMALL (2 * MIB)

@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 /*
- * fork(), but the kernel kills the child when the thread that called this ends. So a test that fails
- * or is ended leaves no child behind, not even a stopped one.
+ * fork(), but the kernel kills the child when the thread that called this ends. So a test that
+ * fails or is ended leaves no child behind, not even a stopped one.
  */
 pid_t fork_child(void);
 

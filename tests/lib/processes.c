@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Starts, stops and reaps the children of fault tests; fails the running test when that cannot be done. */
+/*
+ * Starts, stops and reaps the children of fault tests; fails the running test when that cannot be
+ * done.
+ */
 #include "lib/processes.h"
 
 #include <fcntl.h>

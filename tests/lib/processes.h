@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Clients that are processes of their own: the test's program, run again, with a pipe in and one out. */
+/*
+ * Clients that are processes of their own: the test's program, run again, with a pipe in and one
+ * out.
+ */
 #ifndef TESTS_PROCESSES_H
 #define TESTS_PROCESSES_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which transport the tests' data goes over, and the address of this machine that it has: the
- * environment's AFAR_TEST_TRANSPORT and AFAR_TEST_HOST, else tcp on 127.0.0.1. All tests that follow
- * this can run on any transport. scripts/check-verbs runs them on verbs, and those of the seam itself
- * run on local, too. And how slow it is there.
+ * environment's AFAR_TEST_TRANSPORT and AFAR_TEST_HOST, else tcp on 127.0.0.1. All tests that
+ * follow this can run on any transport. scripts/check-verbs runs them on verbs, and those of the
+ * seam itself run on local, too. And how slow it is there.
  */
 #ifndef TESTS_TRANSPORT_H
 #define TESTS_TRANSPORT_H

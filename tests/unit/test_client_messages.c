@@ -6,10 +6,10 @@
  */
 #include "fake_fabric.h"
 
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
+#include "lib/tcp_peer.h"
 #include "lib/transport.h"
-#include "tcp_peer.h"
 
 #define CONTEXT 0x500U
 

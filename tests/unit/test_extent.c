@@ -3,30 +3,45 @@
  * The pool of extents, its memory reached as peers reach it: through a data port and keys. All or
  * nothing, never two holders, always zeroed, no way in after a release.
  */
-#include "extent_bed.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/shared.h"
 #include "group.h"
+#include "lib/extent_bed.h"
+#include "lib/transport.h"
+#include "server/selfcheck.h"
 
 static const struct reach mine = {1, true}, others = {2, true}, read_only = {1, false};
 
 static void test_all_or_nothing(void **state)
 {
 	struct extent_info *held, *none = NULL;
-	struct bed bed;
+	struct extent_bed bed;
 	size_t nr_held, nr_none;
 
 	(void)state;
-	bed_open(&bed, 16 * MIB + 4096, 0);
-	assert_int_equal(stat_of(&bed).capacity_bytes, 16 * MIB);
-	nr_held = reserve(&bed, 1, 10 * MIB, &held);
+	extent_bed_open(&bed, 16 * MIB + 4096, 0);
+	assert_int_equal(extent_bed_stat(&bed).capacity_bytes, 16 * MIB);
+	nr_held = extent_bed_reserve(&bed, 1, 10 * MIB, &held);
 	assert_int_equal(extent_pool_reserve(bed.pool, 2, 8 * MIB, CLOCK_NEVER, &none, &nr_none),
 			 -ENOSPC);
 	assert_non_null(strstr(afar_last_error(), "16 MiB of capacity, 10 MiB granted"));
-	assert_int_equal(stat_of(&bed).granted_bytes, 10 * MIB);
+	assert_int_equal(extent_bed_stat(&bed).granted_bytes, 10 * MIB);
 
-	release_all(&bed, held, nr_held);
-	nr_held = reserve(&bed, 2, 16 * MIB, &held);
-	release_all(&bed, held, nr_held);
-	bed_close(&bed);
+	extent_bed_release(&bed, held, nr_held);
+	nr_held = extent_bed_reserve(&bed, 2, 16 * MIB, &held);
+	extent_bed_release(&bed, held, nr_held);
+	extent_bed_close(&bed);
 }
 
 static void test_absurd(void **state)
@@ -34,12 +49,12 @@ static void test_absurd(void **state)
 	static const uint64_t odd[] = {0, 1, 4096, 2 * MIB - 1, 2 * MIB + 1, UINT64_MAX};
 	static const uint64_t absurd[] = {UINT64_MAX / (2 * MIB) * (2 * MIB), (uint64_t)1 << 63};
 	struct extent_info *out;
-	struct bed bed;
+	struct extent_bed bed;
 	size_t nr_out, i;
 
 	(void)state;
 	/* More than any machine has: the pool would, the kernel does not. */
-	bed_open(&bed, (uint64_t)1 << 50, 0);
+	extent_bed_open(&bed, (uint64_t)1 << 50, 0);
 	for (i = 0; i < sizeof(odd) / sizeof(*odd); i++)
 		assert_int_equal(
 			extent_pool_reserve(bed.pool, 1, odd[i], CLOCK_NEVER, &out, &nr_out),
@@ -53,44 +68,45 @@ static void test_absurd(void **state)
 	assert_int_equal(
 		extent_pool_reserve(bed.pool, 1, (uint64_t)1 << 49, CLOCK_NEVER, &out, &nr_out),
 		-ENOSPC);
-	assert_int_equal(stat_of(&bed).granted_bytes + stat_of(&bed).clean_bytes, 0);
-	bed_close(&bed);
+	assert_int_equal(extent_bed_stat(&bed).granted_bytes + extent_bed_stat(&bed).clean_bytes,
+			 0);
+	extent_bed_close(&bed);
 }
 
 static void test_zeroed_for_the_next(void **state)
 {
 	struct extent_info *first, *second;
 	size_t nr_first, nr_second, i;
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, 32 * MIB, 0);
-	nr_first = reserve(&bed, 1, 32 * MIB, &first);
+	extent_bed_open(&bed, 32 * MIB, 0);
+	nr_first = extent_bed_reserve(&bed, 1, 32 * MIB, &first);
 	for (i = 0; i < nr_first; i++) {
-		assert_filled(&bed, &first[i], 0);
-		fill(&bed, &first[i], 0x5a);
-		assert_filled(&bed, &first[i], 0x5a);
+		extent_bed_expect(&bed, &first[i], 0);
+		extent_bed_fill(&bed, &first[i], 0x5a);
+		extent_bed_expect(&bed, &first[i], 0x5a);
 	}
-	release_all(&bed, first, nr_first);
-	await_scrubbed(&bed);
-	assert_int_equal(stat_of(&bed).clean_bytes, 32 * MIB);
+	extent_bed_release(&bed, first, nr_first);
+	extent_bed_await_scrubbed(&bed);
+	assert_int_equal(extent_bed_stat(&bed).clean_bytes, 32 * MIB);
 
 	/* From the pool, in another cut; and then when the scrubber has to be waited for. */
 	for (int round = 0; round < 2; round++) {
-		nr_second = reserve(&bed, 2, 12 * MIB, &second);
+		nr_second = extent_bed_reserve(&bed, 2, 12 * MIB, &second);
 		for (i = 0; i < nr_second; i++) {
-			assert_filled(&bed, &second[i], 0);
-			fill(&bed, &second[i], 0x77);
+			extent_bed_expect(&bed, &second[i], 0);
+			extent_bed_fill(&bed, &second[i], 0x77);
 		}
-		nr_first = reserve(&bed, 3, 20 * MIB, &first);
+		nr_first = extent_bed_reserve(&bed, 3, 20 * MIB, &first);
 		for (i = 0; i < nr_first; i++) {
-			assert_filled(&bed, &first[i], 0);
-			fill(&bed, &first[i], 0x33);
+			extent_bed_expect(&bed, &first[i], 0);
+			extent_bed_fill(&bed, &first[i], 0x33);
 		}
-		release_all(&bed, first, nr_first);
-		release_all(&bed, second, nr_second);
+		extent_bed_release(&bed, first, nr_first);
+		extent_bed_release(&bed, second, nr_second);
 	}
-	bed_close(&bed);
+	extent_bed_close(&bed);
 }
 
 static void test_no_way_in_after_release(void **state)
@@ -100,11 +116,11 @@ static void test_no_way_in_after_release(void **state)
 	struct extent_key key, late;
 	char data[64] = "late";
 	size_t nr_extents;
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, 2 * MIB, 0);
-	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
+	extent_bed_open(&bed, 2 * MIB, 0);
+	nr_extents = extent_bed_reserve(&bed, 1, 2 * MIB, &extents);
 	assert_int_equal(nr_extents, 1);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &key), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, others, &late), -AFAR_ELOST);
@@ -116,10 +132,10 @@ static void test_no_way_in_after_release(void **state)
 					       key.on[0].origin + key.length - sizeof(data) + 1,
 					       key.on[0].key),
 			     0);
-	bed_connect(&bed, 1, true);
+	extent_bed_connect(&bed, 1, true);
 
 	extent_pool_drain(bed.pool, &extents[0].extent, 1, &drain);
-	settle(&bed);
+	extent_bed_settle(&bed);
 	extent_pool_drained(bed.pool, &drain);
 	assert_int_equal(extent_pool_release(bed.pool, &extents[0].extent, 1), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &late), -AFAR_ELOST);
@@ -127,21 +143,21 @@ static void test_no_way_in_after_release(void **state)
 		data_client_write(&bed.client, data, sizeof(data), key.on[0].origin, key.on[0].key),
 		0);
 	/* Nor into what the next holder got of the same memory. */
-	reserve(&bed, 2, 2 * MIB, &next);
+	extent_bed_reserve(&bed, 2, 2 * MIB, &next);
 	assert_int_not_equal(next[0].extent, extents[0].extent);
-	bed_connect(&bed, 2, true);
+	extent_bed_connect(&bed, 2, true);
 	assert_int_not_equal(
 		data_client_write(&bed.client, data, sizeof(data), key.on[0].origin, key.on[0].key),
 		0);
-	bed_connect(&bed, 2, true);
-	assert_filled(&bed, &next[0], 0);
+	extent_bed_connect(&bed, 2, true);
+	extent_bed_expect(&bed, &next[0], 0);
 	free(extents);
-	release_all(&bed, next, 1);
-	bed_close(&bed);
+	extent_bed_release(&bed, next, 1);
+	extent_bed_close(&bed);
 }
 
 /* Whether the pool says that somebody has the extent. */
-static bool is_listed(struct bed *bed, uint64_t extent)
+static bool is_listed(struct extent_bed *bed, uint64_t extent)
 {
 	struct extent_info *listed;
 	bool is_found = false;
@@ -161,13 +177,13 @@ static void test_draining(void **state)
 	struct extent_key key;
 	size_t nr_extents, nr_next;
 	uint64_t twice[2];
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, 4 * MIB, 0);
-	nr_extents = reserve(&bed, 1, 4 * MIB, &extents);
+	extent_bed_open(&bed, 4 * MIB, 0);
+	nr_extents = extent_bed_reserve(&bed, 1, 4 * MIB, &extents);
 	assert_int_equal(nr_extents, 1);
-	fill(&bed, &extents[0], 0x11);
+	extent_bed_fill(&bed, &extents[0], 0x11);
 	twice[0] = twice[1] = extents[0].extent;
 	extent_pool_drain(bed.pool, twice, 2, &drain);
 	assert_int_equal(drain.nr_extents, 1);
@@ -179,23 +195,23 @@ static void test_draining(void **state)
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &key), -AFAR_ELOST);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, read_only, &key),
 			 -AFAR_ELOST);
-	assert_int_equal(stat_of(&bed).draining_bytes, 4 * MIB);
-	assert_int_equal(stat_of(&bed).dirty_bytes, 0);
+	assert_int_equal(extent_bed_stat(&bed).draining_bytes, 4 * MIB);
+	assert_int_equal(extent_bed_stat(&bed).dirty_bytes, 0);
 	assert_true(is_listed(&bed, extents[0].extent));
 	assert_int_equal(
 		extent_pool_reserve(bed.pool, 2, 2 * MIB, clock_ns() + 1000000, &next, &nr_next),
 		-ETIMEDOUT);
 
-	settle(&bed);
+	extent_bed_settle(&bed);
 	extent_pool_drained(bed.pool, &drain);
 	assert_false(is_listed(&bed, extents[0].extent));
-	nr_next = reserve(&bed, 2, 4 * MIB, &next);
-	assert_int_equal(stat_of(&bed).scrubbed_bytes, 4 * MIB);
-	assert_true(stat_of(&bed).scrub_bytes_per_s > 0);
-	assert_filled(&bed, &next[0], 0);
+	nr_next = extent_bed_reserve(&bed, 2, 4 * MIB, &next);
+	assert_int_equal(extent_bed_stat(&bed).scrubbed_bytes, 4 * MIB);
+	assert_true(extent_bed_stat(&bed).scrub_bytes_per_s > 0);
+	extent_bed_expect(&bed, &next[0], 0);
 	free(extents);
-	release_all(&bed, next, nr_next);
-	bed_close(&bed);
+	extent_bed_release(&bed, next, nr_next);
+	extent_bed_close(&bed);
 }
 
 /* A key is worth something on connections for just the same, also where registering is slow. */
@@ -207,100 +223,100 @@ static void test_keys_are_of_one_domain(void **state)
 	struct extent_info *extents;
 	size_t nr_extents;
 	char data[8] = "before";
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, 2 * MIB, 0);
+	extent_bed_open(&bed, 2 * MIB, 0);
 	extent_pool_close(bed.pool);
 	options.domains = bed.domains;
 	assert_int_equal(extent_pool_open(&options, &bed.pool), 0);
-	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
+	nr_extents = extent_bed_reserve(&bed, 1, 2 * MIB, &extents);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, read_only, &read), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &both), 0);
 	assert_int_equal(extent_pool_key(bed.pool, extents[0].extent, mine, &again), 0);
 	assert_int_equal(again.on[0].key, both.on[0].key);
 	assert_int_equal(data_client_write(&bed.client, data, 8, both.on[0].origin, both.on[0].key),
 			 0);
-	bed_connect(&bed, 1, false);
+	extent_bed_connect(&bed, 1, false);
 	assert_int_equal(data_client_read(&bed.client, data, 8, read.on[0].origin, read.on[0].key),
 			 0);
 	assert_string_equal(data, "before");
 	assert_int_not_equal(
 		data_client_write(&bed.client, "after!!", 8, read.on[0].origin, read.on[0].key), 0);
-	bed_connect(&bed, 1, false);
+	extent_bed_connect(&bed, 1, false);
 	assert_int_not_equal(
 		data_client_write(&bed.client, "after!!", 8, both.on[0].origin, both.on[0].key), 0);
-	bed_connect(&bed, 2, true);
+	extent_bed_connect(&bed, 2, true);
 	assert_int_not_equal(
 		data_client_write(&bed.client, "after!!", 8, both.on[0].origin, both.on[0].key), 0);
-	bed_connect(&bed, 1, true);
+	extent_bed_connect(&bed, 1, true);
 	assert_int_equal(data_client_read(&bed.client, data, 8, both.on[0].origin, both.on[0].key),
 			 0);
 	assert_string_equal(data, "before");
 	data_client_disconnect(&bed.client);
-	release_all(&bed, extents, nr_extents);
-	bed_close(&bed);
+	extent_bed_release(&bed, extents, nr_extents);
+	extent_bed_close(&bed);
 }
 
 static void test_pool_limit(void **state)
 {
 	struct extent_info *extents;
 	size_t nr_extents;
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, 16 * MIB, 4 * MIB);
-	nr_extents = reserve(&bed, 1, 2 * MIB, &extents);
-	release_all(&bed, extents, nr_extents);
-	await_scrubbed(&bed);
-	assert_int_equal(stat_of(&bed).clean_bytes, 2 * MIB);
-	nr_extents = reserve(&bed, 1, 16 * MIB, &extents);
-	release_all(&bed, extents, nr_extents);
-	await_scrubbed(&bed);
-	assert_true(stat_of(&bed).clean_bytes <= 4 * MIB);
+	extent_bed_open(&bed, 16 * MIB, 4 * MIB);
+	nr_extents = extent_bed_reserve(&bed, 1, 2 * MIB, &extents);
+	extent_bed_release(&bed, extents, nr_extents);
+	extent_bed_await_scrubbed(&bed);
+	assert_int_equal(extent_bed_stat(&bed).clean_bytes, 2 * MIB);
+	nr_extents = extent_bed_reserve(&bed, 1, 16 * MIB, &extents);
+	extent_bed_release(&bed, extents, nr_extents);
+	extent_bed_await_scrubbed(&bed);
+	assert_true(extent_bed_stat(&bed).clean_bytes <= 4 * MIB);
 	/* What was let go can be populated again. */
-	nr_extents = reserve(&bed, 1, 16 * MIB, &extents);
-	release_all(&bed, extents, nr_extents);
-	bed_close(&bed);
+	nr_extents = extent_bed_reserve(&bed, 1, 16 * MIB, &extents);
+	extent_bed_release(&bed, extents, nr_extents);
+	extent_bed_close(&bed);
 }
 
 static void test_large_extents_and_deadline(void **state)
 {
 	struct extent_info *extents, *none;
 	size_t nr_extents, nr_none;
-	struct bed bed;
+	struct extent_bed bed;
 
 	(void)state;
-	bed_open(&bed, EXTENT_BYTES_MAX + 64 * MIB, 0);
-	nr_extents = reserve(&bed, 1, EXTENT_BYTES_MAX + 64 * MIB, &extents);
+	extent_bed_open(&bed, EXTENT_BYTES_MAX + 64 * MIB, 0);
+	nr_extents = extent_bed_reserve(&bed, 1, EXTENT_BYTES_MAX + 64 * MIB, &extents);
 	assert_int_equal(nr_extents, 2);
 	assert_int_equal(extents[0].length + extents[1].length, EXTENT_BYTES_MAX + 64 * MIB);
 	assert_true(extents[0].length <= EXTENT_BYTES_MAX && extents[1].length <= EXTENT_BYTES_MAX);
 
 	/* Split off and merged back, it is whole again. */
-	release_all(&bed, extents, nr_extents);
+	extent_bed_release(&bed, extents, nr_extents);
 	assert_int_equal(extent_pool_reserve_clean(bed.pool, 1, EXTENT_BYTES_MAX + 66 * MIB, &none,
 						   &nr_none),
 			 -EAGAIN);
-	await_scrubbed(&bed);
+	extent_bed_await_scrubbed(&bed);
 	/* What is shared is not split: room is made for another. */
 	assert_int_equal(extent_pool_reserve_clean(bed.pool, 1, 128 * MIB, &extents, &nr_extents),
 			 is_on_local() ? -EAGAIN : 0);
 	if (is_on_local())
-		nr_extents = reserve(&bed, 1, 128 * MIB, &extents);
-	release_all(&bed, extents, nr_extents);
-	await_scrubbed(&bed);
-	nr_extents = reserve(&bed, 2, EXTENT_BYTES_MAX, &extents);
+		nr_extents = extent_bed_reserve(&bed, 1, 128 * MIB, &extents);
+	extent_bed_release(&bed, extents, nr_extents);
+	extent_bed_await_scrubbed(&bed);
+	nr_extents = extent_bed_reserve(&bed, 2, EXTENT_BYTES_MAX, &extents);
 	assert_true(nr_extents == 1 || is_on_local());
-	release_all(&bed, extents, nr_extents);
+	extent_bed_release(&bed, extents, nr_extents);
 	extent_pool_stop(bed.pool);
 	assert_int_equal(extent_pool_reserve(bed.pool, 1, 2 * MIB, CLOCK_NEVER, &none, &nr_none),
 			 -ECANCELED);
-	bed_close(&bed);
+	extent_bed_close(&bed);
 }
 
 /* The file behind an extent that somebody has. */
-static ino_t file_of(struct bed *bed, const struct extent_info *extent)
+static ino_t file_of(struct extent_bed *bed, const struct extent_info *extent)
 {
 	uint64_t *word;
 	struct stat file;
@@ -316,30 +332,30 @@ static void test_exchanges_what_was_lent(void **state)
 {
 	struct extent_info *extents;
 	uint64_t data = 0x5a5a;
-	struct bed bed;
+	struct extent_bed bed;
 	ino_t first;
 
 	(void)state;
 	if (!is_on_local())
 		skip();
 	for (int was_lent = 0; was_lent < 2; was_lent++) {
-		bed_open(&bed, 4 * MIB, 0);
-		assert_int_equal(reserve(&bed, 1, 4 * MIB, &extents), 1);
+		extent_bed_open(&bed, 4 * MIB, 0);
+		assert_int_equal(extent_bed_reserve(&bed, 1, 4 * MIB, &extents), 1);
 		first = file_of(&bed, &extents[0]);
 		if (was_lent)
-			assert_int_equal(transfer(&bed, &extents[0], 1, &data, 8, 0), 0);
+			assert_int_equal(extent_bed_transfer(&bed, &extents[0], 1, &data, 8, 0), 0);
 		data_client_disconnect(&bed.client);
-		release_all(&bed, extents, 1);
-		await_scrubbed(&bed);
-		assert_int_equal(reserve(&bed, 2, 4 * MIB, &extents), 1);
+		extent_bed_release(&bed, extents, 1);
+		extent_bed_await_scrubbed(&bed);
+		assert_int_equal(extent_bed_reserve(&bed, 2, 4 * MIB, &extents), 1);
 		if (was_lent)
 			assert_int_not_equal(file_of(&bed, &extents[0]), first);
 		else
 			assert_int_equal(file_of(&bed, &extents[0]), first);
-		assert_int_equal(transfer(&bed, &extents[0], 0, &data, 8, 0), 0);
+		assert_int_equal(extent_bed_transfer(&bed, &extents[0], 0, &data, 8, 0), 0);
 		assert_int_equal(data, 0);
-		release_all(&bed, extents, 1);
-		bed_close(&bed);
+		extent_bed_release(&bed, extents, 1);
+		extent_bed_close(&bed);
 	}
 }
 
@@ -363,11 +379,11 @@ static void test_sealed(void **state)
 	size_t nr_infos;
 	uint64_t *word;
 	char *at, *none, byte = 1;
-	struct bed bed;
+	struct extent_bed bed;
 	int fd;
 
 	(void)state;
-	bed_open(&bed, 8 * MIB, 0);
+	extent_bed_open(&bed, 8 * MIB, 0);
 	assert_int_equal(
 		extent_pool_reserve_sealed(bed.pool, 1, 2 * MIB, CLOCK_NEVER, &infos, &nr_infos),
 		0);
@@ -378,7 +394,7 @@ static void test_sealed(void **state)
 	assert_int_equal(extent_pool_key(bed.pool, infos[0].extent, mine, &key), 0);
 	assert_int_not_equal(
 		data_client_write(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key), 0);
-	bed_connect(&bed, 1, true);
+	extent_bed_connect(&bed, 1, true);
 	assert_int_equal(data_client_read(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key),
 			 0);
 	assert_int_equal(byte, 7);
@@ -394,10 +410,10 @@ static void test_sealed(void **state)
 	assert_int_equal(extent_pool_release(bed.pool, &infos[0].extent, 1), 1);
 	free(infos);
 	/* For anybody else it is as any other. */
-	await_scrubbed(&bed);
+	extent_bed_await_scrubbed(&bed);
 	assert_int_equal(extent_pool_reserve(bed.pool, 1, 8 * MIB, CLOCK_NEVER, &infos, &nr_infos),
 			 0);
-	bed_connect(&bed, 1, true);
+	extent_bed_connect(&bed, 1, true);
 	for (size_t i = 0; i < nr_infos; i++) {
 		assert_false(infos[i].is_sealed);
 		assert_int_equal(extent_pool_key(bed.pool, infos[i].extent, mine, &key), 0);
@@ -406,7 +422,7 @@ static void test_sealed(void **state)
 			0);
 	}
 	free(infos);
-	bed_close(&bed);
+	extent_bed_close(&bed);
 }
 
 TEST_GROUP(extent)

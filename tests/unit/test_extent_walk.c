@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pool of extents at random: a walk against a model, and several threads at once. */
-#include "extent_bed.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
 #include "group.h"
+#include "lib/extent_bed.h"
 
 /* ---- A random walk: the model knows who has what, and every extent bears its holder's mark. */
 
@@ -22,27 +30,27 @@ static uint64_t mark_of(const struct extent_info *extent)
 
 /* First and last word: somebody else's extent over this one would touch one of them, or be found by
  * its own. */
-static void mark(struct bed *bed, const struct extent_info *extent)
+static void mark(struct extent_bed *bed, const struct extent_info *extent)
 {
 	uint64_t word = mark_of(extent), zero[2] = {1, 1};
 
-	assert_int_equal(transfer(bed, extent, 0, &zero[0], 8, 0), 0);
-	assert_int_equal(transfer(bed, extent, 0, &zero[1], 8, extent->length - 8), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 0, &zero[0], 8, 0), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 0, &zero[1], 8, extent->length - 8), 0);
 	assert_true(zero[0] == 0 && zero[1] == 0);
-	assert_int_equal(transfer(bed, extent, 1, &word, 8, 0), 0);
-	assert_int_equal(transfer(bed, extent, 1, &word, 8, extent->length - 8), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 1, &word, 8, 0), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 1, &word, 8, extent->length - 8), 0);
 }
 
-static void check_mark(struct bed *bed, const struct extent_info *extent)
+static void check_mark(struct extent_bed *bed, const struct extent_info *extent)
 {
 	uint64_t words[2] = {0, 0};
 
-	assert_int_equal(transfer(bed, extent, 0, &words[0], 8, 0), 0);
-	assert_int_equal(transfer(bed, extent, 0, &words[1], 8, extent->length - 8), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 0, &words[0], 8, 0), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 0, &words[1], 8, extent->length - 8), 0);
 	assert_true(words[0] == mark_of(extent) && words[1] == mark_of(extent));
 }
 
-static void check_listed(struct bed *bed, const struct extent_info *held, size_t nr_held)
+static void check_listed(struct extent_bed *bed, const struct extent_info *held, size_t nr_held)
 {
 	struct extent_info *listed;
 	size_t nr_listed, i, j;
@@ -64,10 +72,10 @@ static void walk(uint64_t pool_bytes, unsigned random)
 	struct extent_info held[WALK_HELD_MAX], *got;
 	uint64_t granted = 0, bytes;
 	size_t nr_held = 0, nr_got, i;
-	struct bed bed;
+	struct extent_bed bed;
 	int status;
 
-	bed_open(&bed, WALK_CAPACITY, pool_bytes);
+	extent_bed_open(&bed, WALK_CAPACITY, pool_bytes);
 	for (unsigned step = 0; step < WALK_STEPS; step++) {
 		if (random_below(&random, 2) == 0) {
 			bytes = (1 + random_below(&random, 12)) * 2 * MIB;
@@ -89,18 +97,18 @@ static void walk(uint64_t pool_bytes, unsigned random)
 			i = random_below(&random, (unsigned)nr_held);
 			check_mark(&bed, &held[i]);
 			granted -= held[i].length;
-			settle(&bed);
+			extent_bed_settle(&bed);
 			assert_int_equal(extent_pool_release(bed.pool, &held[i].extent, 1), 1);
 			held[i] = held[--nr_held];
 		}
-		assert_int_equal(stat_of(&bed).granted_bytes, granted);
-		assert_true(granted + stat_of(&bed).clean_bytes <= WALK_CAPACITY);
+		assert_int_equal(extent_bed_stat(&bed).granted_bytes, granted);
+		assert_true(granted + extent_bed_stat(&bed).clean_bytes <= WALK_CAPACITY);
 		if (step % 50 == 0)
 			check_listed(&bed, held, nr_held);
 	}
 	for (i = 0; i < nr_held; i++)
 		check_mark(&bed, &held[i]);
-	bed_close(&bed);
+	extent_bed_close(&bed);
 }
 
 static void test_walk(void **state)
@@ -117,7 +125,7 @@ static void test_walk(void **state)
 
 struct worker {
 	pthread_t thread;
-	struct bed *bed;
+	struct extent_bed *bed;
 	unsigned number;
 	int nr_wrong;
 };
@@ -151,11 +159,11 @@ static void *worker_run(void *argument)
 static void test_threads(void **state)
 {
 	struct worker workers[NR_THREADS];
-	struct bed bed;
+	struct extent_bed bed;
 	unsigned i;
 
 	(void)state;
-	bed_open(&bed, NR_THREADS * 8 * MIB, 0);
+	extent_bed_open(&bed, NR_THREADS * 8 * MIB, 0);
 	for (i = 0; i < NR_THREADS; i++) {
 		workers[i] = (struct worker){.bed = &bed, .number = i};
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]),
@@ -165,9 +173,9 @@ static void test_threads(void **state)
 		pthread_join(workers[i].thread, NULL);
 		assert_int_equal(workers[i].nr_wrong, 0);
 	}
-	assert_int_equal(stat_of(&bed).granted_bytes, 0);
-	await_scrubbed(&bed);
-	bed_close(&bed);
+	assert_int_equal(extent_bed_stat(&bed).granted_bytes, 0);
+	extent_bed_await_scrubbed(&bed);
+	extent_bed_close(&bed);
 }
 
 TEST_GROUP(extent_walk)

@@ -3,7 +3,7 @@
  * The fabric seam at work: transfers of all sizes, refusals, many connections, sleeping. How connections begin
  * is test_fabric_connect.c's, how they end test_fabric_ends.c's.
  */
-#include "fabric_fixture.h"
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <poll.h>

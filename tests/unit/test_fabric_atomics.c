@@ -3,7 +3,7 @@
  * Atomics of the fabric seam, on transports that have them: what they do to a word and what they bring back,
  * what is refused, and that they are atomic against each other.
  */
-#include "fabric_fixture.h"
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <setjmp.h>

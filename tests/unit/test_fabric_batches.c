@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "fabric/tcp/tcp.h"
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
 #include "lib/transport.h"
 
 #define NR_WORDS   32U

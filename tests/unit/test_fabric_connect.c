@@ -3,7 +3,7 @@
  * The fabric seam: opening, listening and connecting. What moves then is test_fabric.c's, how connections end
  * test_fabric_ends.c's.
  */
-#include "fabric_fixture.h"
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <netdb.h>

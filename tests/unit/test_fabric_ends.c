@@ -3,7 +3,7 @@
  * How connections end: closed by either side at any moment, or with the process of the peer. Nothing
  * else is touched, nothing is told twice, and what was in flight can be ended.
  */
-#include "fabric_fixture.h"
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <poll.h>

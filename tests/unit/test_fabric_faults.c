@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
 
 #define NR_WORDS   8U
 #define WORD_BYTES 64U

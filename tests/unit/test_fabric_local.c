@@ -25,9 +25,9 @@
 #include "base/error.h"
 #include "base/shared.h"
 #include "fabric/local/wire.h"
-#include "fabric_fixture.h"
 #include "group.h"
 #include "lib/child.h"
+#include "lib/fabric_fixture.h"
 #include "lib/transport.h"
 
 #define CHILD_ARG "--stopped"

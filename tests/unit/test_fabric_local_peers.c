@@ -25,9 +25,9 @@
 #include "base/clock.h"
 #include "base/shared.h"
 #include "fabric/local/local.h"
-#include "fabric_fixture.h"
 #include "group.h"
 #include "lib/child.h"
+#include "lib/fabric_fixture.h"
 
 #define NOBODY 65534
 

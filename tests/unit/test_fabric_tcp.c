@@ -8,19 +8,22 @@
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
+#include "lib/tcp_peer.h"
 #include "lib/transport.h"
-#include "tcp_peer.h"
 
 #define SMALL 4096U
 

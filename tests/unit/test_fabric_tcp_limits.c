@@ -11,15 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
+#include "lib/tcp_peer.h"
 #include "lib/transport.h"
-#include "tcp_peer.h"
 
 #define PASS_BYTES   ((UINT64_C(1) << 20) + 64) /* a MiB with its header */
 #define READ_BYTES   (64U << 10)

@@ -3,7 +3,7 @@
  * What is verbs' own: devices and which of them an address belongs to, IPv6, and short writes, which the
  * provider sends inline. scripts/guest/network makes what these want; without it they are skipped.
  */
-#include "fabric_fixture.h"
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <setjmp.h>

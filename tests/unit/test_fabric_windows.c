@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/hold.h"
-#include "fabric_fixture.h"
 #include "group.h"
+#include "lib/fabric_fixture.h"
 #include "lib/transport.h"
 
 /* Memory, and a connection to who lends it, both ends of which are the test's. */

@@ -22,10 +22,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "data_client.h"
 #include "group.h"
+#include "lib/data_client.h"
+#include "lib/tcp_peer.h"
 #include "server/progress.h"
-#include "tcp_peer.h"
 
 #define NR_LOOKS  1000U
 #define NR_FRAMES 4096U

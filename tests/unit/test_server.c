@@ -18,10 +18,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "group.h"
+#include "lib/server_cluster.h"
+#include "lib/transport.h"
 #include "server/advertise.h"
 #include "server/identity.h"
 #include "server/tickets.h"
-#include "server_cluster.h"
 
 static void test_write_and_read(void **state)
 {
@@ -49,10 +50,11 @@ static void test_write_and_read(void **state)
 	assert_int_equal(
 		data_client_read(&cluster.data, back, sizeof(back), key.origin + 8192, key.key), 0);
 	assert_memory_equal(data, back, sizeof(data));
-	fake_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB &&
-					     cluster.manager.report.nr_connections == 1 &&
-					     cluster.manager.report.capacity_bytes == CAPACITY &&
-					     cluster.manager.report.resident_bytes > 0);
+	fake_manager_await(&cluster.manager,
+			   cluster.manager.report.granted_bytes == 2 * MIB &&
+				   cluster.manager.report.nr_connections == 1 &&
+				   cluster.manager.report.capacity_bytes == CAPACITY &&
+				   cluster.manager.report.resident_bytes > 0);
 	cluster_close(&cluster);
 }
 
@@ -64,26 +66,32 @@ static void test_reserve_all_or_nothing(void **state)
 
 	(void)state;
 	cluster_open(&cluster, 0);
-	assert_int_equal(fake_reserve(&cluster.manager, 0, 2 * MIB, extents, &nr_extents), -EINVAL);
-	assert_int_equal(fake_reserve(&cluster.manager, 1, 0, extents, &nr_extents), -EINVAL);
-	assert_int_equal(fake_reserve(&cluster.manager, 1, UINT64_MAX, extents, &nr_extents),
+	assert_int_equal(fake_manager_reserve(&cluster.manager, 0, 2 * MIB, extents, &nr_extents),
+			 -EINVAL);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, 1, 0, extents, &nr_extents),
 			 -EINVAL);
 	assert_int_equal(
-		fake_reserve(&cluster.manager, 1, UINT64_MAX - 4 * MIB, extents, &nr_extents),
-		-ENOSPC);
-	assert_int_equal(fake_reserve(&cluster.manager, 1, CAPACITY + 1, extents, &nr_extents),
+		fake_manager_reserve(&cluster.manager, 1, UINT64_MAX, extents, &nr_extents),
+		-EINVAL);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, 1, UINT64_MAX - 4 * MIB, extents,
+					      &nr_extents),
 			 -ENOSPC);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, 1, CAPACITY + 1, extents, &nr_extents),
+		-ENOSPC);
 	assert_non_null(strstr(afar_last_error(), "32 MiB of capacity, 0 MiB granted"));
 	/* Odd sizes are rounded up. */
-	assert_int_equal(fake_reserve(&cluster.manager, 1, CAPACITY - 1, extents, &nr_extents), 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, 1, CAPACITY - 1, extents, &nr_extents), 0);
 	assert_int_equal(nr_extents, 1);
 	assert_int_equal(extents[0].length, CAPACITY);
 
 	/* Released memory is waited for; a second release of the same is no failure. */
-	assert_int_equal(fake_release(&cluster.manager, extents[0].extent), 0);
-	assert_int_equal(fake_release(&cluster.manager, extents[0].extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extents[0].extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extents[0].extent), 0);
 	nr_extents = 32;
-	assert_int_equal(fake_reserve(&cluster.manager, 2, CAPACITY, extents, &nr_extents), 0);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, 2, CAPACITY, extents, &nr_extents),
+			 0);
 	cluster_close(&cluster);
 }
 
@@ -110,7 +118,7 @@ static void test_keys_of_others(void **state)
 	extent.extent--;
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(data_client_write(&cluster.data, "once", 4, key.origin, key.key), 0);
-	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extent.extent), 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), -AFAR_ELOST);
 	assert_int_not_equal(data_client_write(&cluster.data, "late", 4, key.origin, key.key), 0);
 	cluster_close(&cluster);
@@ -138,7 +146,7 @@ static void test_calls_that_are_not_for_servers(void **state)
 	assert_int_equal(call_control(&cluster, &request, NULL), -EOPNOTSUPP);
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
-	assert_int_equal(fake_call(&cluster.manager, &request, NULL), -EOPNOTSUPP);
+	assert_int_equal(fake_manager_call(&cluster.manager, &request, NULL), -EOPNOTSUPP);
 	assert_int_equal(get_ticket(&cluster, 0, &ticket), -EINVAL);
 	cluster_close(&cluster);
 }
@@ -177,7 +185,7 @@ static void test_tickets_at_the_door(void **state)
 	/* The end of its session takes an unused one with it. */
 	data_client_disconnect(&cluster.data);
 	assert_int_equal(get_ticket(&cluster, SESSION, &unused), 0);
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION), 0);
 	assert_int_not_equal(data_client_connect(&cluster.data, cluster.manager.data[0], &unused,
 						 sizeof(unused)),
 			     0);
@@ -203,9 +211,9 @@ static void test_session_end(void **state)
 		data_client_connect(&other, cluster.manager.data[0], &ticket, sizeof(ticket)), 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key_of_other), 0);
 	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
 
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION), 0);
 	byte = 2;
 	assert_int_not_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
 	/* Nothing of it has landed, and nobody else was hurt. */
@@ -213,8 +221,8 @@ static void test_session_end(void **state)
 	assert_int_equal(data_client_read(&other, &byte, 1, key_of_other.origin, key_of_other.key),
 			 0);
 	assert_int_equal(byte, 1);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
-	assert_int_equal(fake_end_session(&cluster.manager, 12345), 0);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, 12345), 0);
 	data_client_close(&other);
 	cluster_close(&cluster);
 }
@@ -243,8 +251,8 @@ static void test_many_connections(void **state)
 						   key.origin + i * sizeof(i), key.key),
 				 0);
 	}
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == NR_CLIENTS);
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == NR_CLIENTS);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION), 0);
 	for (i = 0; i < NR_CLIENTS; i++) {
 		if (i % 2 == 0) {
 			data_client_await_closed(&clients[i]);
@@ -256,7 +264,7 @@ static void test_many_connections(void **state)
 		}
 		data_client_close(&clients[i]);
 	}
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
 	cluster_close(&cluster);
 }
 
@@ -274,20 +282,21 @@ static void test_manager_comes_back(void **state)
 	incarnation = cluster.manager.incarnation;
 	/* Nobody has asked for a key of the one that will be dropped: that costs nobody a connection. */
 	kept = reserve_one(&cluster, &key);
-	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &dropped, &nr_extents),
-			 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &dropped, &nr_extents),
+		0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 
 	strcpy(address, cluster.manager.address);
-	fake_vanish(&cluster.manager);
+	fake_manager_vanish(&cluster.manager);
 	/* Life goes on without it. */
 	assert_int_equal(data_client_write(&cluster.data, &byte, 1, key.origin, key.key), 0);
 	cluster.manager.release[0] = dropped.extent;
 	cluster.manager.release[1] = dropped.extent;
 	cluster.manager.release[2] = 999;
 	cluster.manager.nr_release = 3;
-	fake_listen(&cluster.manager, address);
-	fake_await(&cluster.manager, cluster.manager.nr_joins == 2);
+	fake_manager_listen(&cluster.manager, address);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_joins == 2);
 	assert_int_equal(cluster.manager.incarnation, incarnation);
 	assert_int_equal(cluster.manager.server, FAKE_SERVER);
 	assert_int_equal(cluster.manager.nr_joined, 2);
@@ -297,7 +306,7 @@ static void test_manager_comes_back(void **state)
 	assert_int_equal(cluster.manager.joined[1].length, 2 * MIB);
 
 	/* What it does not know of is gone, the rest is there. */
-	fake_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB);
+	fake_manager_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &dropped.extent, 1, &key_of_dropped),
 			 -AFAR_ELOST);
 	byte = 0;
@@ -333,12 +342,12 @@ static void test_refused_until_it_is_not(void **state)
 	cluster.manager.refuse_joins_with = -EEXIST;
 	rpc_connection_close(cluster.manager.connection);
 	pthread_mutex_unlock(&cluster.manager.lock);
-	fake_await(&cluster.manager, cluster.manager.nr_refused >= 3);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_refused >= 3);
 	assert_false(server_is_joined(cluster.server));
 	pthread_mutex_lock(&cluster.manager.lock);
 	cluster.manager.refuse_joins_with = 0;
 	pthread_mutex_unlock(&cluster.manager.lock);
-	fake_await(&cluster.manager, cluster.manager.nr_joins == 2);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_joins == 2);
 	log_set_level(LOG_LEVEL_NONE);
 	dup2(real_stderr, STDERR_FILENO);
 	close(real_stderr);
@@ -360,7 +369,7 @@ static void test_restart_keeps_number_not_incarnation(void **state)
 	incarnation = cluster.manager.incarnation;
 	reserve_one(&cluster, &key);
 	/* Its first report follows the joining, and with it the writing of the number. */
-	fake_await(&cluster.manager, cluster.manager.nr_reports > 0);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_reports > 0);
 	cluster_close_client(&cluster);
 	stop_server(&cluster);
 
@@ -369,8 +378,8 @@ static void test_restart_keeps_number_not_incarnation(void **state)
 	assert_int_not_equal(cluster.manager.incarnation, incarnation);
 	assert_int_equal(cluster.manager.nr_joined, 0);
 	stop_server(&cluster);
-	fake_close(&cluster.manager);
-	remove_folder(cluster.folder);
+	fake_manager_close(&cluster.manager);
+	cluster_remove_folder(cluster.folder);
 }
 
 static void test_stop_with_clients_and_without_manager(void **state)
@@ -382,11 +391,11 @@ static void test_stop_with_clients_and_without_manager(void **state)
 	cluster_open(&cluster, 2);
 	reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	fake_close(&cluster.manager);
+	fake_manager_close(&cluster.manager);
 	stop_server(&cluster);
 	data_client_await_closed(&cluster.data);
 	cluster_close_client(&cluster);
-	remove_folder(cluster.folder);
+	cluster_remove_folder(cluster.folder);
 }
 
 static void test_start_fails_with_a_sentence(void **state)
@@ -400,7 +409,7 @@ static void test_start_fails_with_a_sentence(void **state)
 	FILE *file;
 
 	(void)state;
-	fake_open(&manager);
+	fake_manager_open(&manager);
 	assert_int_equal(rpc_loop_start("server", &loop), 0);
 	assert_non_null(mkdtemp(folder));
 	options = (struct server_options){
@@ -444,8 +453,8 @@ static void test_start_fails_with_a_sentence(void **state)
 	assert_false(server_is_joined(server));
 	server_stop(server);
 	rpc_loop_stop(loop);
-	fake_close(&manager);
-	remove_folder(folder);
+	fake_manager_close(&manager);
+	cluster_remove_folder(folder);
 }
 
 static void test_ticket_book(void **state)
@@ -603,7 +612,7 @@ static void test_identity_file(void **state)
 	assert_int_equal(identity_load(folder, &found), 0);
 	assert_true(found.number == UINT64_MAX);
 	assert_string_equal(found.cluster, "there");
-	remove_folder(folder);
+	cluster_remove_folder(folder);
 	assert_int_equal(identity_save(folder, &first), -ENOENT);
 }
 

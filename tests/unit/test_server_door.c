@@ -17,8 +17,9 @@
 
 #include <cmocka.h>
 
-#include "data_client.h"
+#include "base/clock.h"
 #include "group.h"
+#include "lib/data_client.h"
 #include "server/progress.h"
 
 #define NR_STRANGERS 600

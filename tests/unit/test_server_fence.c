@@ -19,10 +19,11 @@
 #include "base/error.h"
 #include "group.h"
 #include "lib/child.h"
-#include "moment.h"
+#include "lib/moment.h"
+#include "lib/server_cluster.h"
+#include "lib/transport.h"
 #include "server/selfcheck.h"
 #include "server/tickets.h"
-#include "server_cluster.h"
 
 /* ---- Releases */
 
@@ -56,25 +57,27 @@ static void test_release_closes_connections(void **state)
 	released = reserve_one(&cluster, &key);
 	connect_other(&cluster, &neighbour, SESSION + 2, NAMESPACE);
 	connect_other(&cluster, &stranger, SESSION + 2, NAMESPACE + 1);
-	assert_int_equal(
-		fake_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &foreign, &nr_extents), 0);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &foreign,
+					      &nr_extents),
+			 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &foreign.extent, 1, &key_of_foreign), 0);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 4);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 4);
 
 	/* What nobody had a key of costs nobody anything. */
-	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &unused, &nr_extents),
-			 0);
-	assert_int_equal(fake_release(&cluster.manager, unused.extent), 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &unused, &nr_extents),
+		0);
+	assert_int_equal(fake_manager_release(&cluster.manager, unused.extent), 0);
 	assert_int_equal(data_client_write(&writer, &byte, 1, key.origin, key.key), 0);
 	assert_int_equal(
 		data_client_write(&cluster.data, &byte, 1, key_of_kept.origin, key_of_kept.key), 0);
 
 	/* Else anybody of the namespace may be at it: who was told the key, too. Nobody else can. */
-	assert_int_equal(fake_release(&cluster.manager, released.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, released.extent), 0);
 	data_client_await_closed(&writer);
 	data_client_await_closed(&neighbour);
 	data_client_await_closed(&cluster.data);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 1);
 	assert_int_equal(
 		data_client_write(&stranger, &byte, 1, key_of_foreign.origin, key_of_foreign.key),
 		0);
@@ -88,11 +91,11 @@ static void test_release_closes_connections(void **state)
 	connect_other(&cluster, &neighbour, SESSION, NAMESPACE);
 	assert_true(data_client_read(&neighbour, &byte, 1, key.origin, key.key) < 0);
 	/* What has been done is not done again. */
-	assert_int_equal(fake_release(&cluster.manager, released.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, released.extent), 0);
 	assert_int_equal(data_client_read(&writer, &byte, 1, key_of_kept.origin, key_of_kept.key),
 			 0);
 	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), 0);
-	assert_int_equal(fake_release(&cluster.manager, kept.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, kept.extent), 0);
 	data_client_await_closed(&writer);
 	/* The namespace has nothing here any more: nor has anybody anything to connect for. */
 	assert_int_equal(ask_ticket(&cluster, SESSION, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
@@ -116,12 +119,12 @@ static void test_report_tells_of_scrubbing(void **state)
 	(void)state;
 	cluster_open(&cluster, 0);
 	extent = reserve_one(&cluster, &key);
-	fake_await(&cluster.manager,
-		   cluster.manager.nr_reports > 0 && cluster.manager.report.scrubbed_bytes == 0);
-	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
-	fake_await(&cluster.manager, cluster.manager.report.scrubbed_bytes == 2 * MIB &&
-					     cluster.manager.report.scrub_bytes_per_s > 0 &&
-					     cluster.manager.report.draining_bytes == 0);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_reports > 0 &&
+						     cluster.manager.report.scrubbed_bytes == 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extent.extent), 0);
+	fake_manager_await(&cluster.manager, cluster.manager.report.scrubbed_bytes == 2 * MIB &&
+						     cluster.manager.report.scrub_bytes_per_s > 0 &&
+						     cluster.manager.report.draining_bytes == 0);
 	cluster_close(&cluster);
 }
 
@@ -185,15 +188,17 @@ static void half_a_write_does_not_land(uint64_t writer)
 	assert_true(source && buffer);
 	/* On one thread: what orders the witness and the writer is beyond a race detector's sight. */
 	cluster_open(&cluster, 1);
-	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
-			 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
+		0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
 	stop_in_mid_write(&cluster, writer, &piece, &key);
 
 	/* All the memory there is goes to somebody else. */
-	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extent.extent), 0);
 	assert_int_equal(
-		fake_reserve(&cluster.manager, NAMESPACE + 1, CAPACITY, &next, &nr_extents), 0);
+		fake_manager_reserve(&cluster.manager, NAMESPACE + 1, CAPACITY, &next, &nr_extents),
+		0);
 	connect_other(&cluster, &heir, SESSION + 2, NAMESPACE + 1);
 	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &next.extent, 1, &key), 0);
 	assert_all_zero(&heir, &key, buffer);
@@ -240,8 +245,9 @@ static void test_a_replaced_connection_is_closed_first(void **state)
 	(void)state;
 	assert_true(source && buffer);
 	cluster_open(&cluster, 1);
-	assert_int_equal(fake_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
-			 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
+		0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
 	if (is_on_tcp())
 		stop_in_mid_write(&cluster, SESSION, &piece, &key);
@@ -252,7 +258,7 @@ static void test_a_replaced_connection_is_closed_first(void **state)
 	/* Not another session's. */
 	cluster.replaces = stopped;
 	connect_other(&cluster, &again, SESSION + 1, NAMESPACE);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
 	data_client_close(&again);
 
 	cluster.replaces = stopped;
@@ -286,7 +292,8 @@ int __wrap_tickets_revoke(struct tickets *tickets, uint64_t session)
 
 static void *end_session(void *argument)
 {
-	return fake_end_session(argument, SESSION) == 0 ? NULL : argument; /* it has failed */
+	return fake_manager_end_session(argument, SESSION) == 0 ? NULL
+								: argument; /* it has failed */
 }
 
 /* Who redeems his ticket before it is revoked is put out with the rest: nothing has been closed until then. */

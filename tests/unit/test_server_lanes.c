@@ -12,8 +12,8 @@
 
 #include "base/text.h"
 #include "group.h"
+#include "lib/server_cluster.h"
 #include "server/congestion.h"
-#include "server_cluster.h"
 
 /* A second client, which goes by the second lane. */
 static struct key_of connect_second(struct cluster *cluster, struct data_client *client,
@@ -48,7 +48,7 @@ static void test_same_memory_over_both(void **state)
 	extent = reserve_one(&cluster, &first);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	second = connect_second(&cluster, &other, SESSION + 1, extent.extent);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
 
 	assert_int_equal(data_client_write(&cluster.data, "there", 6, first.origin, first.key), 0);
 	assert_int_equal(data_client_read(&other, back, 6, second.origin, second.key), 0);
@@ -74,19 +74,19 @@ static void test_fences_reach_both(void **state)
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	connect_second(&cluster, &other, SESSION + 1, extent.extent);
 	second = connect_second(&cluster, &third, SESSION + 2, kept.extent);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 3);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 3);
 
 	/* A session's end closes what is its own, on whichever lane. */
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 1), 0);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION + 1), 0);
 	data_client_await_closed(&other);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 2);
 	assert_int_equal(data_client_write(&third, "on", 3, second.origin, second.key), 0);
 
 	/* Memory that goes closes all of its namespace, on all. */
-	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extent.extent), 0);
 	data_client_await_closed(&cluster.data);
 	data_client_await_closed(&third);
-	fake_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
+	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 0);
 	data_client_close(&other);
 	data_client_close(&third);
 	cluster_close(&cluster);

@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "group.h"
+#include "lib/server_cluster.h"
 #include "rpc/message.h"
-#include "server_cluster.h"
 
 #define NR_CLIENTS 6U
 #define NR_ADDS	   500U
@@ -155,8 +155,9 @@ static void test_refusals(void **state)
 	(void)state;
 	cluster_open(&cluster, 1);
 	mine = reserve_one(&cluster, &key);
-	assert_int_equal(
-		fake_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &others, &nr_extents), 0);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &others,
+					      &nr_extents),
+			 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	request = (struct message_request){
 		.kind = MESSAGE_FETCH_ADD, .extent = mine.extent, .operand = 1};
@@ -188,7 +189,7 @@ static void test_refusals(void **state)
 	expect_status(&cluster, request, -EACCES);
 
 	/* What was released is nobody's. */
-	assert_int_equal(fake_release(&cluster.manager, mine.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, mine.extent), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	expect_status(&cluster, request, -AFAR_ELOST);
 	cluster_close(&cluster);

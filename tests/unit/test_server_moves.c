@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "group.h"
+#include "lib/server_cluster.h"
 #include "rpc/message.h"
-#include "server_cluster.h"
 
 #define NR_STOPPED 24U /* more than may be in flight at once */
 #define MOVED	   ((uint64_t)64 << 10)
@@ -109,12 +109,6 @@ static int move(struct mover_client *client, struct message_request request, uin
 	return status;
 }
 
-static void fill(uint8_t *bytes, size_t length, uint32_t seed)
-{
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (uint8_t)((seed + i) * 2654435761U >> 24);
-}
-
 static void test_bytes(void **state)
 {
 	static uint8_t expected[MESSAGE_MOVE_MAX], found[MESSAGE_MOVE_MAX];
@@ -164,8 +158,9 @@ static void test_refusals(void **state)
 	(void)state;
 	cluster_open(&cluster, 1);
 	mine = reserve_one(&cluster, &key);
-	assert_int_equal(
-		fake_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &others, &nr_extents), 0);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &others,
+					      &nr_extents),
+			 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	open_client(&client, &cluster.data);
 	memset(client.bytes, 'x', MESSAGE_MOVE_MAX);
@@ -205,7 +200,7 @@ static void test_refusals(void **state)
 	assert_true(client.bytes[0] == 0 && client.bytes[8] == 'x');
 
 	/* What was released is nobody's. */
-	assert_int_equal(fake_release(&cluster.manager, mine.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, mine.extent), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	client.nr_asked = client.nr_replies = 0;
 	assert_int_equal(move(&client, request, 0), -AFAR_ELOST);
@@ -328,8 +323,9 @@ static void expect_clean_memory(struct cluster *cluster)
 	struct key_of key = {0};
 
 	assert_true(found && zeros);
-	assert_int_equal(
-		fake_reserve(&cluster->manager, NAMESPACE + 1, CAPACITY, extents, &nr_extents), 0);
+	assert_int_equal(fake_manager_reserve(&cluster->manager, NAMESPACE + 1, CAPACITY, extents,
+					      &nr_extents),
+			 0);
 	assert_int_equal(connect_data_for(cluster, SESSION + NR_STOPPED, NAMESPACE + 1, RIGHT_ALL),
 			 0);
 	for (size_t i = 0; i < nr_extents; i++) {
@@ -352,8 +348,8 @@ static void test_fenced(void **state)
 	(void)state;
 	stop_some(&world);
 	for (uint64_t i = 1; i <= 2; i++)
-		assert_int_equal(fake_end_session(&world.cluster.manager, SESSION + i), 0);
-	assert_int_equal(fake_release(&world.cluster.manager, world.extent.extent), 0);
+		assert_int_equal(fake_manager_end_session(&world.cluster.manager, SESSION + i), 0);
+	assert_int_equal(fake_manager_release(&world.cluster.manager, world.extent.extent), 0);
 	/* Those that go on find that their connection has ended. */
 	for (unsigned i = 1; i < NR_STOPPED; i++) {
 		while (await(&world.clients[i], &status))

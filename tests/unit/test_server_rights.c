@@ -15,7 +15,8 @@
 
 #include "base/error.h"
 #include "group.h"
-#include "server_cluster.h"
+#include "lib/server_cluster.h"
+#include "lib/transport.h"
 
 /* Until the server is a second old: what was good until second 0 has expired then. */
 static void await_age(struct cluster *cluster)
@@ -65,11 +66,11 @@ static void test_passes(void **state)
 				   cluster.manager.age_s + 2 * PASS_LIFETIME_MAX_S, &pass),
 			 0);
 	refuse_pass(&cluster, &pass);
-	pass = fake_pass(&cluster.manager, SESSION);
+	pass = fake_manager_pass(&cluster.manager, SESSION);
 	pass.secret[31] ^= 1;
 	refuse_pass(&cluster, &pass);
 	pass.secret[31] ^= 1;
-	other = fake_pass(&cluster.manager, SESSION + 1);
+	other = fake_manager_pass(&cluster.manager, SESSION + 1);
 	memcpy(other.identity, pass.identity, sizeof(other.identity));
 	refuse_pass(&cluster, &other);
 	strcat(pass.identity, "0");
@@ -78,10 +79,10 @@ static void test_passes(void **state)
 	await_age(&cluster);
 	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);
 	/* A session that has ended. */
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 2), 0);
-	pass = fake_pass(&cluster.manager, SESSION + 2);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION + 2), 0);
+	pass = fake_manager_pass(&cluster.manager, SESSION + 2);
 	refuse_pass(&cluster, &pass);
-	pass = fake_pass(&cluster.manager, SESSION + 3);
+	pass = fake_manager_pass(&cluster.manager, SESSION + 3);
 	assert_int_equal(try_control(&cluster, &pass, &connection), 0);
 	rpc_connection_close(connection);
 	rpc_connection_unref(connection);
@@ -100,7 +101,7 @@ static void test_not_too_many_connections(void **state)
 
 	(void)state;
 	cluster_open(&cluster, 0);
-	pass = fake_pass(&cluster.manager, SESSION + 1);
+	pass = fake_manager_pass(&cluster.manager, SESSION + 1);
 	for (unsigned i = 0; i < NR_CONTROLS; i++)
 		assert_int_equal(try_control(&cluster, &pass, &connections[i]), 0);
 	for (unsigned i = 0; i < NR_CONTROLS - 8; i++) {
@@ -132,8 +133,8 @@ static void test_only_ones_own_session(void **state)
 	assert_int_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), -EACCES);
 	assert_int_equal(ask_ticket(&cluster, 0, NAMESPACE, RIGHT_ALL, &ticket), -EINVAL);
 	/* Not with its capability either. */
-	capability = fake_capability(&cluster.manager, SESSION + 1, NAMESPACE, RIGHT_ALL,
-				     &extent.extent, 1);
+	capability = fake_manager_capability(&cluster.manager, SESSION + 1, NAMESPACE, RIGHT_ALL,
+					     &extent.extent, 1);
 	assert_int_equal(capability_sign(&capability, cluster.manager.signing_key), 0);
 	assert_int_equal(ask_keys(&cluster, SESSION + 1, NAMESPACE, &extent.extent, 1, &capability,
 				  sizeof(capability), &key),
@@ -177,7 +178,8 @@ static void test_forged_capabilities(void **state)
 	(void)state;
 	cluster_open(&cluster, 0);
 	extent = reserve_one(&cluster, &keys);
-	good = fake_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL, &extent.extent, 1);
+	good = fake_manager_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL,
+				       &extent.extent, 1);
 	assert_int_equal(capability_sign(&good, cluster.manager.signing_key), 0);
 	/* Every byte counts, and so does the number of them. */
 	for (size_t i = 0; i < sizeof(bad); i++) {
@@ -192,7 +194,8 @@ static void test_forged_capabilities(void **state)
 	assert_int_equal(ask_keys(&cluster, SESSION, NAMESPACE, &extent.extent, 1, &good,
 				  sizeof(good) - 1, &keys),
 			 -EACCES);
-	bad = fake_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL, &extent.extent, 1);
+	bad = fake_manager_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL,
+				      &extent.extent, 1);
 	memset(key, 1, sizeof(key));
 	assert_int_equal(capability_sign(&bad, key), 0);
 	assert_int_equal(
@@ -221,7 +224,7 @@ static void test_capabilities_that_do_not_fit(void **state)
 		extent = reserve_one(&cluster, &key);
 		extents[i] = extent.extent;
 	}
-	good = fake_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL, extents, 2);
+	good = fake_manager_capability(&cluster.manager, SESSION, NAMESPACE, RIGHT_ALL, extents, 2);
 	assert_int_equal(ask_signed(&cluster, good, extents, 2), 0);
 	/* Fewer, more, others, not in order, twice. */
 	assert_int_equal(ask_signed(&cluster, good, extents, 0), -EACCES);
@@ -260,7 +263,7 @@ static void test_capabilities_that_do_not_fit(void **state)
 	bad.expiry += PASS_LIFETIME_MAX_S;
 	assert_int_equal(ask_signed(&cluster, bad, extents, 2), -EACCES);
 	/* Good, but the extent is not there any more. */
-	assert_int_equal(fake_release(&cluster.manager, extents[1]), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extents[1]), 0);
 	assert_int_equal(ask_signed(&cluster, good, extents, 2), -AFAR_ELOST);
 	cluster_close(&cluster);
 }
@@ -302,7 +305,7 @@ static void test_a_key_to_read_is_not_to_write(void **state)
 	assert_string_equal(word, "before");
 
 	/* Both end with the extent. */
-	assert_int_equal(fake_release(&cluster.manager, extent.extent), 0);
+	assert_int_equal(fake_manager_release(&cluster.manager, extent.extent), 0);
 	data_client_await_closed(&cluster.data);
 	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	assert_int_not_equal(data_client_read(&cluster.data, word, 7, read.origin, read.key), 0);
@@ -361,7 +364,7 @@ static void test_ended_session(void **state)
 	cluster_open(&cluster, 0);
 	reserve_one(&cluster, &key);
 	connect_control(&cluster, SESSION + 1);
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION + 1), 0);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION + 1), 0);
 	/* Its control connection is closed; until that is through, it gets nothing. */
 	assert_int_not_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), 0);
 	while (ping(cluster.control) == 0)
@@ -384,7 +387,7 @@ static void test_a_key_opens_nothing_elsewhere(void **state)
 	extent = reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	assert_int_equal(data_client_write(&cluster.data, "before", 7, key.origin, key.key), 0);
-	assert_int_equal(fake_end_session(&cluster.manager, SESSION), 0);
+	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION), 0);
 	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, key.origin, key.key), 0);
 
 	assert_int_equal(connect_data_for(&cluster, SESSION + 1, NAMESPACE + 1, RIGHT_ALL), 0);

@@ -18,10 +18,11 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "group.h"
-#include "moment.h"
+#include "lib/moment.h"
+#include "lib/server_cluster.h"
+#include "lib/transport.h"
 #include "server/seal.h"
 #include "server/tickets.h"
-#include "server_cluster.h"
 
 #define BLOCK ((uint64_t)CHECKSUM_BLOCK)
 
@@ -50,7 +51,7 @@ static int reserve_sealed(struct cluster *cluster, uint64_t bytes, struct fake_e
 	reserve.is_sealed = true;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
 	request.extents_reserve = &reserve;
-	status = fake_call(&cluster->manager, &request, &frame);
+	status = fake_manager_call(&cluster->manager, &request, &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->extents->n_extents, 1);
@@ -78,7 +79,7 @@ static int seal(struct cluster *cluster, uint64_t namespace, const struct seal_m
 	ask.n_moves = 1;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_SEAL;
 	request.extents_seal = &ask;
-	return fake_call(&cluster->manager, &request, NULL);
+	return fake_manager_call(&cluster->manager, &request, NULL);
 }
 
 /* What a ticket tells of sealings. */
@@ -227,8 +228,8 @@ static void test_who_connects_hears_of_it(void **state)
 	assert_int_equal(seal(&sealing.cluster, NAMESPACE, &move), 0);
 	assert_int_equal(seals_told(&sealing.cluster, NAMESPACE), 2);
 	/* When all of its memory has gone nobody asks; what comes later has a higher number. */
-	assert_int_equal(fake_release(&sealing.cluster.manager, sealing.from.extent), 0);
-	assert_int_equal(fake_release(&sealing.cluster.manager, sealing.to.extent), 0);
+	assert_int_equal(fake_manager_release(&sealing.cluster.manager, sealing.from.extent), 0);
+	assert_int_equal(fake_manager_release(&sealing.cluster.manager, sealing.to.extent), 0);
 	assert_int_equal(seals_told(&sealing.cluster, NAMESPACE), 0);
 	sealing.from = reserve_one(&sealing.cluster, &sealing.from_key);
 	assert_int_equal(reserve_sealed(&sealing.cluster, 2 * MIB, &sealing.to), 0);
@@ -333,7 +334,7 @@ static void test_lives_of_sealed_extents(void **state)
 	sealing_open(&sealing);
 	move = move_of(&sealing);
 	assert_int_equal(seal(&sealing.cluster, NAMESPACE, &move), 0);
-	assert_int_equal(fake_release(&sealing.cluster.manager, sealing.to.extent), 0);
+	assert_int_equal(fake_manager_release(&sealing.cluster.manager, sealing.to.extent), 0);
 	for (int i = 0; i < 8; i++) {
 		reserve_one(&sealing.cluster, &key);
 		assert_int_equal(connect_data(&sealing.cluster, SESSION), 0);

@@ -1,51 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A pool of extents with a data port, so that a test reaches its memory as peers reach it: for tests of the pool,
- * each of which is one file.
- */
-#ifndef TESTS_EXTENT_BED_H
-#define TESTS_EXTENT_BED_H
+/* A pool of extents with a data port; see extent_bed.h. */
+#include "lib/extent_bed.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/shared.h"
-#include "data_client.h"
-#include "memory/segment.h"
-#include "server/extent.h"
-#include "server/progress.h"
-#include "server/selfcheck.h"
+#include "lib/transport.h"
 
-#define MIB ((uint64_t)1 << 20)
-
-/* A pool with a data port that admits everybody. */
-struct bed {
-	struct fabric *fabric;
-	struct domains *domains;
-	struct extent_pool *pool;
-	struct progress *progress;
-	struct data_client client;
-	struct reach reach; /* that it is connected for */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool is_settled;
-};
-
-static inline void on_settled(void *context)
+static void on_settled(void *context)
 {
-	struct bed *bed = context;
+	struct extent_bed *bed = context;
 
 	pthread_mutex_lock(&bed->lock);
 	bed->is_settled = true;
@@ -53,15 +22,14 @@ static inline void on_settled(void *context)
 	pthread_mutex_unlock(&bed->lock);
 }
 
-static inline bool is_nobodys(const void *argument, const struct admission *connection)
+static bool is_nobodys(const void *argument, const struct admission *connection)
 {
 	(void)argument;
 	(void)connection;
 	return false;
 }
 
-/* Waits for the progress thread to have done what it was at, as a fence does. */
-static inline void settle(struct bed *bed)
+void extent_bed_settle(struct extent_bed *bed)
 {
 	const struct progress_order order = {is_nobodys, on_settled, bed};
 	struct progress_closing *closing;
@@ -75,9 +43,9 @@ static inline void settle(struct bed *bed)
 	pthread_mutex_unlock(&bed->lock);
 }
 
-static inline void on_changed(void *context)
+static void on_changed(void *context)
 {
-	struct bed *bed = context;
+	struct extent_bed *bed = context;
 
 	pthread_mutex_lock(&bed->lock);
 	pthread_cond_broadcast(&bed->changed);
@@ -85,7 +53,7 @@ static inline void on_changed(void *context)
 }
 
 /* Whoever comes gets what they say they want. */
-static inline int admit(void *context, const void *shown, size_t length, struct admission *out)
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	(void)context;
 	assert_int_equal(length, sizeof(out->reach));
@@ -94,8 +62,7 @@ static inline int admit(void *context, const void *shown, size_t length, struct 
 	return 0;
 }
 
-/* Anew, for this. */
-static inline void bed_connect(struct bed *bed, uint64_t namespace, bool may_write)
+void extent_bed_connect(struct extent_bed *bed, uint64_t namespace, bool may_write)
 {
 	data_client_disconnect(&bed->client);
 	bed->reach = (struct reach){.namespace = namespace, .may_write = may_write};
@@ -104,7 +71,7 @@ static inline void bed_connect(struct bed *bed, uint64_t namespace, bool may_wri
 			 0);
 }
 
-static inline void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t pool_bytes)
+void extent_bed_open(struct extent_bed *bed, uint64_t capacity_bytes, uint64_t pool_bytes)
 {
 	struct extent_pool_options pool = {.capacity_bytes = capacity_bytes,
 					   .pool_bytes = pool_bytes,
@@ -127,10 +94,10 @@ static inline void bed_open(struct bed *bed, uint64_t capacity_bytes, uint64_t p
 	assert_int_equal(extent_pool_open(&pool, &bed->pool), 0);
 	assert_int_equal(progress_start(&progress, &bed->progress), 0);
 	data_client_open(&bed->client);
-	bed_connect(bed, 1, true);
+	extent_bed_connect(bed, 1, true);
 }
 
-static inline void bed_close(struct bed *bed)
+void extent_bed_close(struct extent_bed *bed)
 {
 	data_client_close(&bed->client);
 	progress_stop(bed->progress);
@@ -141,7 +108,7 @@ static inline void bed_close(struct bed *bed)
 	pthread_mutex_destroy(&bed->lock);
 }
 
-static inline struct extent_pool_stat stat_of(struct bed *bed)
+struct extent_pool_stat extent_bed_stat(struct extent_bed *bed)
 {
 	struct extent_pool_stat stat;
 
@@ -149,17 +116,16 @@ static inline struct extent_pool_stat stat_of(struct bed *bed)
 	return stat;
 }
 
-/* Waits until the scrubber has nothing left. */
-static inline void await_scrubbed(struct bed *bed)
+void extent_bed_await_scrubbed(struct extent_bed *bed)
 {
 	pthread_mutex_lock(&bed->lock);
-	while (stat_of(bed).dirty_bytes > 0)
+	while (extent_bed_stat(bed).dirty_bytes > 0)
 		pthread_cond_wait(&bed->changed, &bed->lock);
 	pthread_mutex_unlock(&bed->lock);
 }
 
-static inline size_t reserve(struct bed *bed, uint64_t namespace, uint64_t bytes,
-			     struct extent_info **out)
+size_t extent_bed_reserve(struct extent_bed *bed, uint64_t namespace, uint64_t bytes,
+			  struct extent_info **out)
 {
 	size_t nr_extents;
 
@@ -168,49 +134,47 @@ static inline size_t reserve(struct bed *bed, uint64_t namespace, uint64_t bytes
 	return nr_extents;
 }
 
-static inline int transfer(struct bed *bed, const struct extent_info *extent, int is_write,
-			   void *data, size_t length, uint64_t offset)
+int extent_bed_transfer(struct extent_bed *bed, const struct extent_info *extent, int is_write,
+			void *data, size_t length, uint64_t offset)
 {
 	const struct reach reach = {.namespace = extent->namespace, .may_write = true};
 	struct extent_key key;
 
 	assert_int_equal(extent_pool_key(bed->pool, extent->extent, reach, &key), 0);
 	if (bed->reach.namespace != reach.namespace || !bed->reach.may_write)
-		bed_connect(bed, reach.namespace, true);
+		extent_bed_connect(bed, reach.namespace, true);
 	assert_int_equal(key.length, extent->length);
 	return data_client_transfer(&bed->client, is_write, data, length, key.on[0].origin + offset,
 				    key.on[0].key);
 }
 
-static inline void fill(struct bed *bed, const struct extent_info *extent, int byte)
+void extent_bed_fill(struct extent_bed *bed, const struct extent_info *extent, int byte)
 {
 	char *data = malloc(extent->length);
 
 	assert_non_null(data);
 	memset(data, byte, extent->length);
-	assert_int_equal(transfer(bed, extent, 1, data, extent->length, 0), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 1, data, extent->length, 0), 0);
 	free(data);
 }
 
-static inline void assert_filled(struct bed *bed, const struct extent_info *extent, char byte)
+void extent_bed_expect(struct extent_bed *bed, const struct extent_info *extent, char byte)
 {
 	char *data = malloc(extent->length);
 
 	assert_non_null(data);
 	memset(data, ~byte, extent->length);
-	assert_int_equal(transfer(bed, extent, 0, data, extent->length, 0), 0);
+	assert_int_equal(extent_bed_transfer(bed, extent, 0, data, extent->length, 0), 0);
 	assert_true(data[0] == byte && memcmp(data, data + 1, extent->length - 1) == 0);
 	free(data);
 }
 
-static inline void release_all(struct bed *bed, struct extent_info *extents, size_t nr_extents)
+void extent_bed_release(struct extent_bed *bed, struct extent_info *extents, size_t nr_extents)
 {
 	size_t i;
 
-	settle(bed);
+	extent_bed_settle(bed);
 	for (i = 0; i < nr_extents; i++)
 		assert_int_equal(extent_pool_release(bed->pool, &extents[i].extent, 1), 1);
 	free(extents);
 }
-
-#endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of the fabric share: a target — a thread of this process that lends memory and makes
- * progress — and a client with a queue, over a real provider (../transport.h says which). Each test gets
- * its own pair. What goes wrong in here fails the test.
+ * What the tests of the fabric share: a target — a thread of this process that lends memory and
+ * makes progress — and a client with a queue, over a real provider (transport.h says which). Each
+ * test gets its own pair. What goes wrong in here fails the test.
  *
- * A target treats a connection as its private data says: "reject" is rejected, all else is accepted.
+ * A target treats a connection as its private data says: "reject" is rejected, all else is
+ * accepted.
  */
-#ifndef TESTS_UNIT_FABRIC_FIXTURE_H
-#define TESTS_UNIT_FABRIC_FIXTURE_H
+#ifndef TESTS_FABRIC_FIXTURE_H
+#define TESTS_FABRIC_FIXTURE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,8 +17,8 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "lib/bytes.h"
 
-#define MIB	 ((size_t)1 << 20)
 #define DEPTH	 64
 #define LENT	 (16 * MIB)
 #define GRACE_MS 20000 /* a test that waits longer has failed */
@@ -29,7 +30,10 @@ struct target {
 	uint8_t *data;			/* shared memory, which local needs */
 	struct fabric_memory all;	/* of data: may be read and written          */
 	struct fabric_memory read_only; /* of data: may be read                      */
-	/* Of the first 4096 bytes, or, where it must be a piece of its own, of none of it: read and written. */
+	/*
+	 * Of the first 4096 bytes, or, where it must be a piece of its own, of none of it: read and
+	 * written.
+	 */
 	struct fabric_memory small;
 	uint8_t *small_data;
 	pthread_t thread;
@@ -45,7 +49,9 @@ struct client {
 	struct fabric_queue *queue;
 };
 
-/* A place to listen at over local that no other process looks into, as they do into the usual one. */
+/*
+ * A place to listen at over local that no other process looks into, as they do into the usual one.
+ */
 struct folder {
 	char path[32];
 	char socket[48];		  /* in it */
@@ -99,8 +105,6 @@ void transfer_one(struct fabric_endpoint *endpoint, bool is_write, void *data, s
 /* Memory that any transport can lend: the caller's to shared_unmap(). */
 uint8_t *map_shared(size_t length);
 
-/* Bytes that no neighbour has. */
-void fill(uint8_t *data, size_t length, unsigned seed);
 uint8_t *allocate(size_t length);
 
 #endif

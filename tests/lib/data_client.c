@@ -1,52 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A client's end of one data connection, for tests of servers: connects, reads and writes one at a
- * time, and waits for the outcome of each. Include after cmocka.h.
- */
-#ifndef TESTS_DATA_CLIENT_H
-#define TESTS_DATA_CLIENT_H
+/* A client's end of a data connection; see data_client.h. */
+#include "lib/data_client.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdint.h>
+#include <setjmp.h>
+#include <stdarg.h>
 
-#include "base/clock.h"
-#include "fabric/fabric.h"
+#include <cmocka.h>
+
 #include "lib/transport.h"
 
-#define DATA_CLIENT_PATIENCE_MS 20000
-
-struct data_client {
-	struct fabric *fabric;
-	struct fabric_queue *queue;
-	struct fabric_endpoint *endpoint; /* NULL: none, or closed */
-	uint64_t context;
-};
-
-static inline void data_client_open(struct data_client *client)
+void data_client_open(struct data_client *client)
 {
 	*client = (struct data_client){0};
 	assert_int_equal(fabric_open_at(test_transport(), any_port(), &client->fabric), 0);
 	assert_int_equal(fabric_queue_open(client->fabric, 8, &client->queue), 0);
 }
 
-static inline void data_client_disconnect(struct data_client *client)
+void data_client_disconnect(struct data_client *client)
 {
 	if (client->endpoint)
 		fabric_endpoint_close(client->endpoint);
 	client->endpoint = NULL;
 }
 
-static inline void data_client_close(struct data_client *client)
+void data_client_close(struct data_client *client)
 {
 	data_client_disconnect(client);
 	fabric_queue_close(client->queue);
 	fabric_close(client->fabric);
 }
 
-/* One step of waiting: 1 with a completion, 2 with an event, 0 with neither after sleeping. */
-static inline int data_client_step(struct data_client *client, struct fabric_completion *completion,
-				   struct fabric_event *event)
+int data_client_step(struct data_client *client, struct fabric_completion *completion,
+		     struct fabric_event *event)
 {
 	struct pollfd ready = {.fd = fabric_queue_fd(client->queue), .events = POLLIN};
 
@@ -59,9 +46,8 @@ static inline int data_client_step(struct data_client *client, struct fabric_com
 	return 0;
 }
 
-/* Waits until the connection is there (0) or refused (the event's status; it is closed then). */
-static inline int data_client_connect(struct data_client *client, const char *address,
-				      const void *shown, size_t length)
+int data_client_connect(struct data_client *client, const char *address, const void *shown,
+			size_t length)
 {
 	struct fabric_completion completion;
 	struct fabric_event event;
@@ -77,8 +63,7 @@ static inline int data_client_connect(struct data_client *client, const char *ad
 	return event.status;
 }
 
-/* Waits until the peer has closed the connection. */
-static inline void data_client_await_closed(struct data_client *client)
+void data_client_await_closed(struct data_client *client)
 {
 	struct fabric_completion completion;
 	struct fabric_event event = {0};
@@ -89,8 +74,8 @@ static inline void data_client_await_closed(struct data_client *client)
 }
 
 /* 0, or what it failed with; after a failure the connection is closed. */
-static inline int data_client_transfer_once(struct data_client *client, int is_write, void *data,
-					    size_t length, uint64_t remote, uint64_t key)
+static int data_client_transfer_once(struct data_client *client, int is_write, void *data,
+				     size_t length, uint64_t remote, uint64_t key)
 {
 	struct fabric_piece piece = {.addr = data, .length = length};
 	struct fabric_completion completion = {0};
@@ -123,9 +108,8 @@ static inline int data_client_transfer_once(struct data_client *client, int is_w
 	return status;
 }
 
-/* The same, in as many as the transport needs. */
-static inline int data_client_transfer(struct data_client *client, int is_write, void *data,
-				       size_t length, uint64_t remote, uint64_t key)
+int data_client_transfer(struct data_client *client, int is_write, void *data, size_t length,
+			 uint64_t remote, uint64_t key)
 {
 	uint64_t max = client->fabric->attributes.transfer_bytes_max;
 	int status = 0;
@@ -138,16 +122,14 @@ static inline int data_client_transfer(struct data_client *client, int is_write,
 	return status;
 }
 
-static inline int data_client_write(struct data_client *client, const void *data, size_t length,
-				    uint64_t remote, uint64_t key)
+int data_client_write(struct data_client *client, const void *data, size_t length, uint64_t remote,
+		      uint64_t key)
 {
 	return data_client_transfer(client, 1, (void *)(uintptr_t)data, length, remote, key);
 }
 
-static inline int data_client_read(struct data_client *client, void *data, size_t length,
-				   uint64_t remote, uint64_t key)
+int data_client_read(struct data_client *client, void *data, size_t length, uint64_t remote,
+		     uint64_t key)
 {
 	return data_client_transfer(client, 0, data, length, remote, key);
 }
-
-#endif

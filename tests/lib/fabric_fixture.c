@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tests' target and client: see fabric_fixture.h. Every loop waits on descriptors or has a deadline. */
-#include "fabric_fixture.h"
+/*
+ * The tests' target and client: see fabric_fixture.h. Every loop waits on descriptors or has a
+ * deadline.
+ */
+#include "lib/fabric_fixture.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,7 +41,9 @@ void remove_folder(const struct folder *folder)
 	assert_int_equal(rmdir(folder->path), 0);
 }
 
-/* ---- Local memory: on transports that want it registered, it stays so until its fabric is closed */
+/*
+ * ---- Local memory: on transports that want it registered, it stays so until its fabric is closed
+ */
 
 struct local {
 	struct fabric_memory memory;
@@ -319,16 +324,6 @@ void transfer_one(struct fabric_endpoint *endpoint, bool is_write, void *data, s
 	assert_int_equal(completion.status, 0);
 }
 
-void fill(uint8_t *data, size_t length, unsigned seed)
-{
-	uint64_t value = seed * 0x9e3779b97f4a7c15U + 1;
-
-	for (size_t i = 0; i < length; i++) {
-		value = value * 6364136223846793005U + 1442695040888963407U;
-		data[i] = (uint8_t)(value >> 56);
-	}
-}
-
 uint8_t *allocate(size_t length)
 {
 	uint8_t *data = malloc(length);
@@ -354,7 +349,10 @@ void connect_pair(struct client *client, struct target *other, struct fabric_end
 	}
 	assert_int_equal(
 		fabric_accept(&request, other->queue, other->fabric->domain, NULL, accepting), 0);
-	/* Neither end may sleep until the other has gone on: which one waits for which is the transport's. */
+	/*
+	 * Neither end may sleep until the other has gone on: which one waits for which is the
+	 * transport's.
+	 */
 	while (!is_up[0] || !is_up[1]) {
 		for (unsigned i = 0; i < 2; i++) {
 			fabric_queue_poll(queues[i], &completion, 1);

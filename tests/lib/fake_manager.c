@@ -1,63 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A manager for tests of servers: takes any server in as number FAKE_SERVER, remembers what it said, asks
- * it for things, makes passes and capabilities for its clients. Include after cmocka.h.
- */
-#ifndef TESTS_FAKE_MANAGER_H
-#define TESTS_FAKE_MANAGER_H
+/* A manager for tests of servers; see fake_manager.h. */
+#include "lib/fake_manager.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/uri.h"
-#include "rpc/capability.h"
+#include "lib/transport.h"
 #include "rpc/pass.h"
-#include "rpc/rpc.h"
 
-#define FAKE_SERVER	 7U
-#define FAKE_PATIENCE_MS 20000
-#define FAKE_ADDRESS_MAX 128
-#define FAKE_LANES_MAX	 2
-#define FAKE_EXTENTS_MAX 64
-#define FAKE_NAME_MAX	 64
-#define FAKE_LIFETIME_S	 600U /* of passes and capabilities */
+#define LIFETIME_S 600U /* of passes and capabilities */
 
-struct fake_extent {
-	uint64_t extent;
-	uint64_t namespace;
-	uint64_t length;
-};
-
-struct fake_manager {
-	struct rpc_loop *loop;
-	struct rpc_listener *listener;
-	struct key key; /* servers' */
-	struct key_list keys;
-	char address[FAKE_ADDRESS_MAX];
-
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct rpc_connection *connection; /* the server's, while it is open */
-	int refuse_joins_with;
-	unsigned nr_joins, nr_refused, nr_reports;
-	uint64_t release[FAKE_EXTENTS_MAX]; /* said at the next join */
-	size_t nr_release;
-	/* Of the last join and report: */
-	uint64_t server, incarnation, capacity_bytes;
-	uint8_t signing_key[SIGNING_KEY_BYTES];
-	uint32_t age_s;
-	char name[FAKE_NAME_MAX], control[FAKE_ADDRESS_MAX];
-	char data[FAKE_LANES_MAX][FAKE_ADDRESS_MAX];
-	size_t nr_lanes;
-	struct fake_extent joined[FAKE_EXTENTS_MAX];
-	size_t nr_joined;
-	Afar__ServerReport report;
-};
-
-static inline void fake_note_join(struct fake_manager *manager, const Afar__ServerJoin *join)
+static void note_join(struct fake_manager *manager, const Afar__ServerJoin *join)
 {
 	manager->server = join->self->server;
 	manager->incarnation = join->self->incarnation;
@@ -82,8 +35,8 @@ static inline void fake_note_join(struct fake_manager *manager, const Afar__Serv
 	}
 }
 
-static inline void fake_on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
-				struct rpc_call *call)
+static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
+		    struct rpc_call *call)
 {
 	Afar__ServerJoined joined = AFAR__SERVER_JOINED__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
@@ -95,7 +48,7 @@ static inline void fake_on_join(struct fake_manager *manager, const Afar__Server
 		rpc_reply(call, 1, &reply);
 		return;
 	}
-	fake_note_join(manager, join);
+	note_join(manager, join);
 	/* Reports count from here: an older one may say what is waited for by chance. */
 	manager->nr_reports = 0;
 	memset(&manager->report, 0, sizeof(manager->report));
@@ -110,14 +63,14 @@ static inline void fake_on_join(struct fake_manager *manager, const Afar__Server
 	manager->nr_joins++;
 }
 
-static inline void fake_on_request(struct rpc_connection *connection, const Afar__Frame *frame,
-				   struct rpc_call *call)
+static void on_request(struct rpc_connection *connection, const Afar__Frame *frame,
+		       struct rpc_call *call)
 {
 	struct fake_manager *manager = rpc_connection_context(connection);
 
 	pthread_mutex_lock(&manager->lock);
 	if (frame->request->call_case == AFAR__REQUEST__CALL_SERVER_JOIN) {
-		fake_on_join(manager, frame->request->server_join, call);
+		on_join(manager, frame->request->server_join, call);
 	} else {
 		if (frame->request->call_case == AFAR__REQUEST__CALL_SERVER_REPORT) {
 			manager->report = *frame->request->server_report;
@@ -129,7 +82,7 @@ static inline void fake_on_request(struct rpc_connection *connection, const Afar
 	pthread_mutex_unlock(&manager->lock);
 }
 
-static inline void fake_on_opened(struct rpc_connection *connection)
+static void on_opened(struct rpc_connection *connection)
 {
 	struct fake_manager *manager = rpc_connection_context(connection);
 
@@ -142,7 +95,7 @@ static inline void fake_on_opened(struct rpc_connection *connection)
 	pthread_mutex_unlock(&manager->lock);
 }
 
-static inline void fake_on_closed(struct rpc_connection *connection, int status)
+static void on_closed(struct rpc_connection *connection, int status)
 {
 	struct fake_manager *manager = rpc_connection_context(connection);
 
@@ -156,27 +109,12 @@ static inline void fake_on_closed(struct rpc_connection *connection, int status)
 	pthread_mutex_unlock(&manager->lock);
 }
 
-/* Waits until `condition`, which may look at `manager`, holds. */
-#define fake_await(manager, condition)                                                             \
-	do {                                                                                       \
-		struct timespec fake_until;                                                        \
-		int fake_error = 0;                                                                \
-		clock_gettime(CLOCK_REALTIME, &fake_until);                                        \
-		fake_until.tv_sec += FAKE_PATIENCE_MS / 1000;                                      \
-		pthread_mutex_lock(&(manager)->lock);                                              \
-		while (!(condition) && fake_error == 0)                                            \
-			fake_error = pthread_cond_timedwait(&(manager)->changed, &(manager)->lock, \
-							    &fake_until);                          \
-		pthread_mutex_unlock(&(manager)->lock);                                            \
-		assert_int_equal(fake_error, 0);                                                   \
-	} while (0)
-
-static inline void fake_listen(struct fake_manager *manager, const char *address)
+void fake_manager_listen(struct fake_manager *manager, const char *address)
 {
 	static const struct rpc_handlers handlers = {
-		.request = fake_on_request,
-		.opened = fake_on_opened,
-		.closed = fake_on_closed,
+		.request = on_request,
+		.opened = on_opened,
+		.closed = on_closed,
 	};
 
 	const struct rpc_keyring keyring = {.find = key_list_find, .context = &manager->keys};
@@ -188,12 +126,12 @@ static inline void fake_listen(struct fake_manager *manager, const char *address
 		 rpc_listener_address(manager->listener));
 }
 
-static inline uint16_t fake_port(const struct fake_manager *manager)
+uint16_t fake_manager_port(const struct fake_manager *manager)
 {
 	return (uint16_t)atoi(strrchr(manager->address, ':') + 1);
 }
 
-static inline void fake_open(struct fake_manager *manager)
+void fake_manager_open(struct fake_manager *manager)
 {
 	memset(manager, 0, sizeof(*manager));
 	strcpy(manager->key.identity, "server");
@@ -202,11 +140,10 @@ static inline void fake_open(struct fake_manager *manager)
 	pthread_mutex_init(&manager->lock, NULL);
 	pthread_cond_init(&manager->changed, NULL);
 	assert_int_equal(rpc_loop_start("manager", &manager->loop), 0);
-	fake_listen(manager, "127.0.0.1:0");
+	fake_manager_listen(manager, "127.0.0.1:0");
 }
 
-/* Goes away; fake_listen() with its old address brings it back. */
-static inline void fake_vanish(struct fake_manager *manager)
+void fake_manager_vanish(struct fake_manager *manager)
 {
 	rpc_listener_close(manager->listener);
 	manager->listener = NULL;
@@ -214,21 +151,19 @@ static inline void fake_vanish(struct fake_manager *manager)
 	if (manager->connection)
 		rpc_connection_close(manager->connection);
 	pthread_mutex_unlock(&manager->lock);
-	fake_await(manager, !manager->connection);
+	fake_manager_await(manager, !manager->connection);
 }
 
-static inline void fake_close(struct fake_manager *manager)
+void fake_manager_close(struct fake_manager *manager)
 {
 	if (manager->listener)
-		fake_vanish(manager);
+		fake_manager_vanish(manager);
 	rpc_loop_stop(manager->loop);
 	pthread_cond_destroy(&manager->changed);
 	pthread_mutex_destroy(&manager->lock);
 }
 
-/* Calls the server. */
-static inline int fake_call(struct fake_manager *manager, Afar__Request *request,
-			    Afar__Frame **reply)
+int fake_manager_call(struct fake_manager *manager, Afar__Request *request, Afar__Frame **reply)
 {
 	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(FAKE_PATIENCE_MS)};
 	struct rpc_connection *connection;
@@ -245,9 +180,8 @@ static inline int fake_call(struct fake_manager *manager, Afar__Request *request
 	return status;
 }
 
-/* Reserves; on 0 up to `*nr_out` extents are in `out`. */
-static inline int fake_reserve(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
-			       struct fake_extent *out, size_t *nr_out)
+int fake_manager_reserve(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
+			 struct fake_extent *out, size_t *nr_out)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -259,7 +193,7 @@ static inline int fake_reserve(struct fake_manager *manager, uint64_t namespace,
 	reserve.bytes = bytes;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
 	request.extents_reserve = &reserve;
-	status = fake_call(manager, &request, &frame);
+	status = fake_manager_call(manager, &request, &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_EXTENTS);
@@ -275,7 +209,7 @@ static inline int fake_reserve(struct fake_manager *manager, uint64_t namespace,
 	return 0;
 }
 
-static inline int fake_release(struct fake_manager *manager, uint64_t extent)
+int fake_manager_release(struct fake_manager *manager, uint64_t extent)
 {
 	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -284,10 +218,10 @@ static inline int fake_release(struct fake_manager *manager, uint64_t extent)
 	release.extents = &extent;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
 	request.extents_release = &release;
-	return fake_call(manager, &request, NULL);
+	return fake_manager_call(manager, &request, NULL);
 }
 
-static inline int fake_end_session(struct fake_manager *manager, uint64_t session)
+int fake_manager_end_session(struct fake_manager *manager, uint64_t session)
 {
 	Afar__SessionEnd end = AFAR__SESSION_END__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -295,26 +229,23 @@ static inline int fake_end_session(struct fake_manager *manager, uint64_t sessio
 	end.session = session;
 	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
 	request.session_end = &end;
-	return fake_call(manager, &request, NULL);
+	return fake_manager_call(manager, &request, NULL);
 }
 
 /* ---- For clients */
 
-static inline struct key fake_pass(const struct fake_manager *manager, uint64_t session)
+struct key fake_manager_pass(const struct fake_manager *manager, uint64_t session)
 {
 	struct key pass;
 
 	assert_int_equal(
-		pass_make(manager->signing_key, session, manager->age_s + FAKE_LIFETIME_S, &pass),
-		0);
+		pass_make(manager->signing_key, session, manager->age_s + LIFETIME_S, &pass), 0);
 	return pass;
 }
 
-/* Not signed yet: a test may want to change something first. `extents` are ascending. */
-static inline struct rpc_capability fake_capability(const struct fake_manager *manager,
-						    uint64_t session, uint64_t namespace,
-						    uint32_t rights, const uint64_t *extents,
-						    size_t nr_extents)
+struct rpc_capability fake_manager_capability(const struct fake_manager *manager, uint64_t session,
+					      uint64_t namespace, uint32_t rights,
+					      const uint64_t *extents, size_t nr_extents)
 {
 	struct rpc_capability capability = {
 		.session = session,
@@ -322,11 +253,9 @@ static inline struct rpc_capability fake_capability(const struct fake_manager *m
 		.generation = 1,
 		.incarnation = manager->incarnation,
 		.rights = rights,
-		.expiry = manager->age_s + FAKE_LIFETIME_S,
+		.expiry = manager->age_s + LIFETIME_S,
 	};
 
 	assert_int_equal(capability_digest(extents, nr_extents, capability.digest), 0);
 	return capability;
 }
-
-#endif

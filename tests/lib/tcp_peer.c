@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Peers of the transport tcp that are plain sockets and say what they like: who connects to an end of ours
- * (a peer), and who an end of ours connects to (a liar). What goes wrong in here fails the test. Include after
- * cmocka.h.
- */
-#ifndef TESTS_UNIT_TCP_PEER_H
-#define TESTS_UNIT_TCP_PEER_H
+/* Peers that are sockets; see tcp_peer.h. */
+#include "lib/tcp_peer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fabric/tcp/tcp.h"
-#include "fabric_fixture.h"
+#include <cmocka.h>
 
 /* ---- A peer */
 
-static inline struct sockaddr_in address_of(const char *address)
+static struct sockaddr_in address_of(const char *address)
 {
 	struct sockaddr_in peer = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -29,7 +26,7 @@ static inline struct sockaddr_in address_of(const char *address)
 	return peer;
 }
 
-static inline int open_peer(const char *address)
+int open_peer(const char *address)
 {
 	const struct sockaddr_in peer = address_of(address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -39,8 +36,7 @@ static inline int open_peer(const char *address)
 	return fd;
 }
 
-/* The other side may have ended it meanwhile. */
-static inline void say(int fd, const void *data, size_t length)
+void say(int fd, const void *data, size_t length)
 {
 	const uint8_t *bytes = data;
 
@@ -54,8 +50,7 @@ static inline void say(int fd, const void *data, size_t length)
 	}
 }
 
-/* False: it has ended. */
-static inline bool hear(int fd, void *data, size_t length)
+bool hear(int fd, void *data, size_t length)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	uint8_t *bytes = data;
@@ -73,7 +68,7 @@ static inline bool hear(int fd, void *data, size_t length)
 	return true;
 }
 
-static inline void expect_end(int fd)
+void expect_end(int fd)
 {
 	uint8_t byte;
 
@@ -81,14 +76,14 @@ static inline void expect_end(int fd)
 	close(fd);
 }
 
-static inline struct tcp_hello hello_of(uint16_t private_length)
+struct tcp_hello hello_of(uint16_t private_length)
 {
 	return (struct tcp_hello){.magic = htole32(TCP_WIRE_MAGIC),
 				  .version = htole16(TCP_WIRE_VERSION),
 				  .private_length = htole16(private_length)};
 }
 
-static inline void expect_welcome(int fd)
+void expect_welcome(int fd)
 {
 	struct tcp_welcome welcome;
 
@@ -98,7 +93,7 @@ static inline void expect_welcome(int fd)
 	assert_int_equal(welcome.reserved, 0);
 }
 
-static inline int join(const char *address)
+int join(const char *address)
 {
 	const struct tcp_hello hello = hello_of(0);
 	int fd = open_peer(address);
@@ -108,8 +103,7 @@ static inline int join(const char *address)
 	return fd;
 }
 
-static inline struct tcp_frame frame_of(uint32_t type, uint64_t key, uint64_t offset,
-					uint64_t length)
+struct tcp_frame frame_of(uint32_t type, uint64_t key, uint64_t offset, uint64_t length)
 {
 	return (struct tcp_frame){.type = htole32(type),
 				  .length = htole64(length),
@@ -117,7 +111,7 @@ static inline struct tcp_frame frame_of(uint32_t type, uint64_t key, uint64_t of
 				  .offset = htole64(offset)};
 }
 
-static inline void expect_reply(int fd, uint32_t type, uint64_t length)
+void expect_reply(int fd, uint32_t type, uint64_t length)
 {
 	struct tcp_frame reply;
 
@@ -129,15 +123,7 @@ static inline void expect_reply(int fd, uint32_t type, uint64_t length)
 
 /* ---- A liar: a client of ours has connected to it */
 
-struct liar {
-	struct client *client;
-	struct fabric_endpoint *endpoint;
-	int fd;
-};
-
-/* Connects the client to a listener of ours, and says hello back if there is anything to say. */
-static inline void liar_open(struct liar *liar, struct client *client, const void *welcome,
-			     size_t length)
+void liar_open(struct liar *liar, struct client *client, const void *welcome, size_t length)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -162,7 +148,7 @@ static inline void liar_open(struct liar *liar, struct client *client, const voi
 	say(liar->fd, welcome, length);
 }
 
-static inline void liar_join(struct liar *liar, struct client *client)
+void liar_join(struct liar *liar, struct client *client)
 {
 	const struct tcp_welcome welcome = {htole32(TCP_WIRE_MAGIC), htole16(TCP_WIRE_VERSION), 0};
 
@@ -170,10 +156,8 @@ static inline void liar_join(struct liar *liar, struct client *client)
 	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
 }
 
-static inline void liar_close(struct liar *liar)
+void liar_close(struct liar *liar)
 {
 	fabric_endpoint_close(liar->endpoint);
 	close(liar->fd);
 }
-
-#endif

@@ -1,49 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * For tests of a whole server: a fake manager, a server that has joined it, and a client that speaks for
- * one session at the server's control port and has one data connection. Include after cmocka.h.
- */
-#ifndef TESTS_SERVER_CLUSTER_H
-#define TESTS_SERVER_CLUSTER_H
+/* A server with a fake manager and a client; see server_cluster.h. */
+#include "lib/server_cluster.h"
 
 #include <dirent.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "data_client.h"
-#include "fake_manager.h"
-#include "rpc/ticket.h"
-#include "server/server.h"
+#include "lib/transport.h"
 
-#define MIB	  ((uint64_t)1 << 20)
-#define NAMESPACE 5U
-#define SESSION	  11U
-#define CAPACITY  (32 * MIB)
-
-/* ---- The cluster: a fake manager, a server, and a client of the server's control port */
-
-struct cluster {
-	struct fake_manager manager;
-	struct rpc_loop *loop; /* the server's */
-	struct server *server;
-	char folder[32];
-
-	unsigned nr_lanes; /* of the server                   */
-	unsigned lane;	   /* that the client goes by         */
-
-	struct rpc_loop *client_loop;
-	struct rpc_connection *control; /* the client's */
-	uint64_t session;		/* that it speaks for */
-	struct data_client data;
-	uint64_t connection; /* the number of the last that a ticket was got for */
-	uint64_t replaces;   /* what the next ticket is asked for in place of; 0: nothing */
-	uint32_t wanted;     /* of the rights of a capability, those to ask keys for; 0: all */
-};
-
-static inline void start_server(struct cluster *cluster, unsigned nr_progress)
+void start_server(struct cluster *cluster, unsigned nr_progress)
 {
 	const struct server_lane lanes[] = {
 		{test_transport(), is_on_tcp() ? "0.0.0.0:0" : any_port()},
@@ -52,7 +19,7 @@ static inline void start_server(struct cluster *cluster, unsigned nr_progress)
 	const struct server_options options = {
 		.name = "lender",
 		.manager_host = "127.0.0.1",
-		.manager_port = fake_port(&cluster->manager),
+		.manager_port = fake_manager_port(&cluster->manager),
 		.key = &cluster->manager.key,
 		.control_address = "127.0.0.1:0",
 		.lanes = lanes,
@@ -65,16 +32,16 @@ static inline void start_server(struct cluster *cluster, unsigned nr_progress)
 
 	assert_int_equal(rpc_loop_start("server", &cluster->loop), 0);
 	assert_int_equal(server_start(cluster->loop, &options, &cluster->server), 0);
-	fake_await(&cluster->manager, cluster->manager.nr_joins > nr_joins);
+	fake_manager_await(&cluster->manager, cluster->manager.nr_joins > nr_joins);
 }
 
-static inline void stop_server(struct cluster *cluster)
+void stop_server(struct cluster *cluster)
 {
 	server_stop(cluster->server);
 	rpc_loop_stop(cluster->loop);
 }
 
-static inline int ping(struct rpc_connection *connection)
+int ping(struct rpc_connection *connection)
 {
 	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -85,9 +52,7 @@ static inline int ping(struct rpc_connection *connection)
 	return rpc_call(connection, &envelope, &request, NULL);
 }
 
-/* Whether the server lets somebody in who shows this; a connection that stays is in `*out`. */
-static inline int try_control(struct cluster *cluster, const struct key *pass,
-			      struct rpc_connection **out)
+int try_control(struct cluster *cluster, const struct key *pass, struct rpc_connection **out)
 {
 	static const struct rpc_handlers handlers;
 	const char *address = cluster->manager.control;
@@ -105,10 +70,9 @@ static inline int try_control(struct cluster *cluster, const struct key *pass,
 	return status;
 }
 
-/* The client speaks for a session, from now on. */
-static inline void connect_control(struct cluster *cluster, uint64_t session)
+void connect_control(struct cluster *cluster, uint64_t session)
 {
-	struct key pass = fake_pass(&cluster->manager, session);
+	struct key pass = fake_manager_pass(&cluster->manager, session);
 
 	if (cluster->control) {
 		rpc_connection_close(cluster->control);
@@ -118,14 +82,13 @@ static inline void connect_control(struct cluster *cluster, uint64_t session)
 	cluster->session = session;
 }
 
-static inline void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes,
-				      unsigned nr_progress)
+void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes, unsigned nr_progress)
 {
 	cluster->nr_lanes = nr_lanes;
 	cluster->lane = 0;
 	strcpy(cluster->folder, "/tmp/afar-server-XXXXXX");
 	assert_non_null(mkdtemp(cluster->folder));
-	fake_open(&cluster->manager);
+	fake_manager_open(&cluster->manager);
 	start_server(cluster, nr_progress);
 	assert_int_equal(rpc_loop_start("client", &cluster->client_loop), 0);
 	cluster->control = NULL;
@@ -135,12 +98,12 @@ static inline void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes
 	data_client_open(&cluster->data);
 }
 
-static inline void cluster_open(struct cluster *cluster, unsigned nr_progress)
+void cluster_open(struct cluster *cluster, unsigned nr_progress)
 {
 	cluster_open_lanes(cluster, 1, nr_progress);
 }
 
-static inline void remove_folder(const char *folder)
+void cluster_remove_folder(const char *folder)
 {
 	char path[300];
 	struct dirent *entry;
@@ -155,7 +118,7 @@ static inline void remove_folder(const char *folder)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-static inline void cluster_close_client(struct cluster *cluster)
+void cluster_close_client(struct cluster *cluster)
 {
 	data_client_close(&cluster->data);
 	rpc_connection_close(cluster->control);
@@ -163,26 +126,25 @@ static inline void cluster_close_client(struct cluster *cluster)
 	rpc_loop_stop(cluster->client_loop);
 }
 
-static inline void cluster_close(struct cluster *cluster)
+void cluster_close(struct cluster *cluster)
 {
 	cluster_close_client(cluster);
 	stop_server(cluster);
-	fake_close(&cluster->manager);
-	remove_folder(cluster->folder);
+	fake_manager_close(&cluster->manager);
+	cluster_remove_folder(cluster->folder);
 }
 
 /* ---- What a client does */
 
-static inline int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
+int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
 {
 	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
 
 	return rpc_call(cluster->control, &envelope, request, reply);
 }
 
-/* Asks for a ticket without looking whose session the connection is, and what it has keys of. */
-static inline int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t namespace,
-			     uint32_t rights, struct rpc_ticket *out)
+int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t namespace, uint32_t rights,
+	       struct rpc_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -208,14 +170,8 @@ static inline int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t
 	return 0;
 }
 
-struct key_of {
-	uint64_t length, key, origin;
-};
-
-/* Asks with a capability as it goes on the wire. */
-static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t namespace,
-			   uint64_t *extents, size_t nr_extents, const void *capability,
-			   size_t length, struct key_of *out)
+int ask_keys(struct cluster *cluster, uint64_t session, uint64_t namespace, uint64_t *extents,
+	     size_t nr_extents, const void *capability, size_t length, struct key_of *out)
 {
 	Afar__Grant grant = AFAR__GRANT__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -248,26 +204,25 @@ static inline int ask_keys(struct cluster *cluster, uint64_t session, uint64_t n
 	return 0;
 }
 
-static inline int get_keys_with(struct cluster *cluster, uint64_t namespace, uint32_t rights,
-				uint64_t *extents, size_t nr_extents, struct key_of *out)
+int get_keys_with(struct cluster *cluster, uint64_t namespace, uint32_t rights, uint64_t *extents,
+		  size_t nr_extents, struct key_of *out)
 {
-	struct rpc_capability capability = fake_capability(&cluster->manager, cluster->session,
-							   namespace, rights, extents, nr_extents);
+	struct rpc_capability capability = fake_manager_capability(
+		&cluster->manager, cluster->session, namespace, rights, extents, nr_extents);
 
 	assert_int_equal(capability_sign(&capability, cluster->manager.signing_key), 0);
 	return ask_keys(cluster, cluster->session, namespace, extents, nr_extents, &capability,
 			sizeof(capability), out);
 }
 
-static inline int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
-			   size_t nr_extents, struct key_of *out)
+int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents, size_t nr_extents,
+	     struct key_of *out)
 {
 	return get_keys_with(cluster, namespace, RIGHT_ALL, extents, nr_extents, out);
 }
 
-/* A ticket for a session that has got keys of the namespace. */
-static inline int get_ticket_for(struct cluster *cluster, uint64_t session, uint64_t namespace,
-				 uint32_t rights, struct rpc_ticket *out)
+int get_ticket_for(struct cluster *cluster, uint64_t session, uint64_t namespace, uint32_t rights,
+		   struct rpc_ticket *out)
 {
 	int status;
 
@@ -277,14 +232,12 @@ static inline int get_ticket_for(struct cluster *cluster, uint64_t session, uint
 	return status ? status : ask_ticket(cluster, session, namespace, rights, out);
 }
 
-static inline int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
+int get_ticket(struct cluster *cluster, uint64_t session, struct rpc_ticket *out)
 {
 	return get_ticket_for(cluster, session, NAMESPACE, RIGHT_ALL, out);
 }
 
-/* The cluster's data connection anew: for a session, a namespace, and rights. */
-static inline int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespace,
-				   uint32_t rights)
+int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespace, uint32_t rights)
 {
 	struct rpc_ticket ticket;
 
@@ -294,24 +247,22 @@ static inline int connect_data_for(struct cluster *cluster, uint64_t session, ui
 				   sizeof(ticket));
 }
 
-static inline int connect_data(struct cluster *cluster, uint64_t session)
+int connect_data(struct cluster *cluster, uint64_t session)
 {
 	return connect_data_for(cluster, session, NAMESPACE, RIGHT_ALL);
 }
 
-/* Reserves one extent and gets its key. */
-static inline struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)
+struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)
 {
 	struct fake_extent extent;
 	size_t nr_extents = 1;
 
-	assert_int_equal(fake_reserve(&cluster->manager, NAMESPACE, 2 * MIB, &extent, &nr_extents),
-			 0);
+	assert_int_equal(
+		fake_manager_reserve(&cluster->manager, NAMESPACE, 2 * MIB, &extent, &nr_extents),
+		0);
 	assert_int_equal(nr_extents, 1);
 	assert_int_equal(extent.namespace, NAMESPACE);
 	assert_int_equal(get_keys(cluster, NAMESPACE, &extent.extent, 1, key), 0);
 	assert_int_equal(key->length, 2 * MIB);
 	return extent;
 }
-
-#endif
