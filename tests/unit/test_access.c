@@ -8,11 +8,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-#include "fake_cluster.h"
 #include "group.h"
+#include "lib/fake_cluster.h"
 
 /* What a connect ends with. */
 static int connect_region(struct afar_region *region)
@@ -20,7 +21,7 @@ static int connect_region(struct afar_region *region)
 	struct afar_queue *queue;
 	int ret;
 
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	ret = afar_queue_connect(queue, afar_region_target(region));
 	assert_true(ret < 0 && afar_last_error()[0]);
 	assert_int_equal(afar_queue_close(queue), 0);
@@ -231,7 +232,7 @@ static void test_lost_region(void **state)
 	assert_int_equal(afar_region_pwrite(region, &byte, 1, 0), -AFAR_ELOST);
 	assert_int_equal(connect_region(region), -AFAR_ELOST);
 	expect_counts(1, 0, 0);
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	op.target = afar_region_target(region);
 	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
 	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
@@ -281,7 +282,7 @@ static void test_writes_need_the_right(void **state)
 	assert_int_equal(afar_region_pwrite(region, &byte, 1, 0), -EACCES);
 	assert_non_null(strstr(afar_last_error(), "alice"));
 	assert_int_equal(afar_region_writev(region, &piece, 1, 0), -EACCES);
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	assert_int_equal(afar_queue_submit(queue, &op, 1), -EACCES);
 	expect_counts(0, 0, 0);
 	assert_int_equal(afar_queue_close(queue), 0);
@@ -351,10 +352,10 @@ static void test_many_namespaces(void **state)
 	struct afar_queue *queue;
 
 	(void)state;
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	for (uint64_t i = 2; i < 100; i++) {
 		fakes(fake.is.namespace = i);
-		assert_int_equal(afar_namespace_open(session, "ns", &another), 0);
+		assert_int_equal(afar_namespace_open(fake.session, "ns", &another), 0);
 		assert_int_equal(afar_region_open(another, "r", &region), 0);
 		assert_int_equal(afar_queue_connect(queue, afar_region_target(region)),
 				 -AFAR_ESERVER);
@@ -362,10 +363,10 @@ static void test_many_namespaces(void **state)
 		assert_int_equal(afar_region_close(region), 0);
 		assert_int_equal(afar_namespace_close(another), 0);
 	}
-	assert_in_range(session->nr_reaches, 1, 12);
+	assert_in_range(fake.session->nr_reaches, 1, 12);
 	assert_in_range(queue->nr_paths, 1, 12);
 	/* What it had just now it still has. */
-	assert_int_equal(afar_namespace_open(session, "ns", &another), 0);
+	assert_int_equal(afar_namespace_open(fake.session, "ns", &another), 0);
 	assert_int_equal(afar_region_open(another, "r", &region), 0);
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), -AFAR_ESERVER);
 	expect_fake(nr_grants, 98);
@@ -403,7 +404,7 @@ static void test_resuming_is_tried_again(void **state)
 		fake.is.fail_openings = 3;
 		fake.is.hang_up_namespace = true;
 	});
-	assert_int_equal(afar_namespace_open(session, "ns", &again), 0);
+	assert_int_equal(afar_namespace_open(fake.session, "ns", &again), 0);
 	expect_fake(is.fail_openings, 0);
 	assert_int_equal(afar_namespace_close(again), 0);
 }

@@ -4,7 +4,14 @@
  * First the box of messages, over tcp against a plain socket, then a queue: the connection ends, and nothing is
  * touched.
  */
-#include "fake_fabric.h"
+#include "lib/fake_fabric.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "group.h"
 #include "lib/fabric_fixture.h"

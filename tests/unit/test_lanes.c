@@ -8,13 +8,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "fake_cluster.h"
 #include "group.h"
+#include "lib/fake_cluster.h"
 #include "server/progress.h"
 
 static struct {
@@ -101,7 +103,7 @@ static void expect_connected(struct afar_region *region, unsigned nr_at_first,
 	struct afar_queue *queue;
 
 	fakes(fake.nr_tickets = 0);
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
 	await_connections(nr_at_first, nr_at_second);
 	expect_fake(nr_tickets, nr_tickets);
@@ -190,7 +192,7 @@ static void test_all_dead(void **state)
 	add_lane("tcp", DATA_NOWHERE);
 	add_lane("tcp", DATA_NOWHERE);
 	region = open_region();
-	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_open(fake.session, NULL, &queue), 0);
 	/* Those that rest are tried when there is nothing else. */
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(afar_queue_connect(queue, afar_region_target(region)),
@@ -206,7 +208,7 @@ static void test_no_lane(void **state)
 	struct afar_region *region;
 
 	(void)state;
-	assert_int_equal(afar_region_open(ns, "r", &region), -AFAR_ESERVER);
+	assert_int_equal(afar_region_open(fake.ns, "r", &region), -AFAR_ESERVER);
 	assert_non_null(strstr(afar_last_error(), "no lane"));
 }
 

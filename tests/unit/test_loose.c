@@ -3,8 +3,14 @@
  * Loose writes: however a connection ends, the server may have bytes of it that it has not come to, so writes
  * that were in flight on it are taken for loose until the server has said that it is closed.
  */
-#include "fake_fabric.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "group.h"
+#include "lib/fake_fabric.h"
 
 static struct afar_target *target;
 static char memory[64];

@@ -2,11 +2,17 @@
 /* Windows on near memory: what is copied through them, and whatever keeps a call from that. */
 #include <pthread.h>
 #include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "base/hold.h"
 #include "client/near.h"
-#include "fake_fabric.h"
 #include "group.h"
+#include "lib/fake_fabric.h"
 
 /* What the servers have, and the gates of connections to them. */
 static struct {

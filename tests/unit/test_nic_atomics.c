@@ -3,8 +3,15 @@
  * Atomics of regions whose home is the NIC, in queues on a fake fabric: they are posted one-sided, their values go
  * where they should, in either byte order, order counts for them, and they are refused where there are none.
  */
-#include "fake_fabric.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "group.h"
+#include "lib/fake_fabric.h"
 
 static struct afar_target *by_nic, *by_processor;
 static uint64_t values[4];

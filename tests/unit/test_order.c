@@ -3,8 +3,15 @@
  * Order in a queue: what AFAR_OP_AFTER and AFAR_OP_FLUSH wait for, what becomes of them when something before
  * them fails, and that nothing else waits.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "group.h"
-#include "order.h"
+#include "lib/order.h"
 
 #define put(number, flags, target) \
 	assert_int_equal(order_submit(number, AFAR_OP_WRITE, flags, target), 1)

@@ -3,8 +3,14 @@
  * Walks through random programs of a queue in which transfers end in any order, fail, are cancelled and expire,
  * against the rules of AFAR_OP_AFTER and AFAR_OP_FLUSH written down a second time. AFAR_LONG=1 walks longer.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "group.h"
-#include "order.h"
+#include "lib/order.h"
 
 #define PROGRAM_MAX 24
 

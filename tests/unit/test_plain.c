@@ -4,12 +4,20 @@
  * pinned: the bytes go through what can be registered, the program is told once, and registering is tried again.
  * The transport here moves bytes at once, from and to registered memory alone.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
+#include <cmocka.h>
+
+#include "base/error.h"
 #include "base/log.h"
 #include "client/plain.h"
-#include "fake_fabric.h"
 #include "group.h"
+#include "lib/fake_fabric.h"
 
 #define KIB	   ((size_t)1024)
 #define BYTES	   (1024 * KIB)

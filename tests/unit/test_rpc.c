@@ -3,14 +3,24 @@
  * Calls over the control channel between honest peers: both ways, many at once, late, lost, large; and
  * the loop, and tickets. Strangers and liars are test_rpc_strangers.c's.
  */
-#include "rpc_world.h"
-
 #include <arpa/inet.h>
+#include <errno.h>
 #include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
 #include "group.h"
+#include "lib/rpc_world.h"
 #include "rpc/ticket.h"
 
 /* ---- Requests that the test answers by itself, later */

@@ -3,8 +3,18 @@
  * A listener's keyring: who is let in is asked anew for each stranger, at the handshake's beginning and
  * at its end, so that keys appear and vanish while a daemon listens.
  */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
 #include "group.h"
-#include "rpc_world.h"
+#include "lib/rpc_world.h"
 
 /* Keys that come and go. What `find` does at its second call, the handshake's end, can be told apart. */
 static struct {

@@ -4,20 +4,27 @@
  * strangers on a listener's port, liars behind a proven key, servers that are none. Each ends with one
  * status or one line, and an honest connection opened before goes on.
  */
-#include "rpc_liar.h"
-#include "rpc_world.h"
-
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
-#include <openssl/x509.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "group.h"
+#include "lib/rpc_liar.h"
+#include "lib/rpc_world.h"
 
 /* ---- The world: the log goes to a file, and an honest client is there before and after */
 

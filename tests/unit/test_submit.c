@@ -3,8 +3,14 @@
  * What one submit, and one look at completions, starts: it is held, so that the transport can send it together. And
  * which completions count.
  */
-#include "fake_fabric.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "group.h"
+#include "lib/fake_fabric.h"
 
 /* What starts in one go goes out together, and nothing else is held. */
 static void goes_out_together(void **state)

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A fabric in which nothing moves until a test says so, and a session, targets and queues on it: for tests
- * of what queues do with operations. A test makes transfers complete or fail one by one, in any order.
- */
-#ifndef TESTS_FAKE_FABRIC_H
-#define TESTS_FAKE_FABRIC_H
+/* A fabric in which nothing moves by itself; see fake_fabric.h. */
+#include "lib/fake_fabric.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -20,60 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
-#include "client/buffer.h"
-#include "client/queue.h"
-
-#define FAKE_TRANSFERS_MAX 256
-#define FAKE_SERVERS	   3
-#define FAKE_UNIT	   4096U
-#define FAKE_CONNECTION	   100U /* the number of the connection to the first server */
-
-struct fake_transfer {
-	uint64_t context;
-	struct fabric_endpoint *endpoint;
-	void *addr; /* of its first piece; of a message: what its operand is the number of */
-	bool is_write;
-	bool is_swap; /* of an atomic: that, with both; else operand alone */
-	uint64_t operand, compare;
-	const struct message_request *request; /* of a message; NULL: it is none */
-	struct message_reply *reply;	       /* where the receive is that will take it */
-};
-
-struct fake_receive {
-	struct fabric_endpoint *endpoint;
-	struct message_reply *reply;
-};
-
-static struct fake_world {
-	struct fabric fabric;
-	struct fabric_domain domain;
-	struct fabric_queue fabric_queue;
-	struct fabric_endpoint endpoints[FAKE_SERVERS];
-	int fd;
-	struct fake_transfer transfers[FAKE_TRANSFERS_MAX]; /* in flight, in order of posting */
-	unsigned nr_transfers;
-	struct fake_transfer late[FAKE_TRANSFERS_MAX]; /* that closing has ended, the last */
-	unsigned nr_late;
-	unsigned room;	      /* transfers in flight at most */
-	int post_error;	      /* of the next post, once */
-	unsigned nr_posted;   /* ever */
-	unsigned nr_together; /* of these, between hold and release */
-	bool is_holding;
-	void (*posting)(const struct fake_transfer *transfer);
-	struct fake_receive
-		receives[FAKE_TRANSFERS_MAX]; /* without a message, in order of posting */
-	unsigned nr_receives;
-	char *operands;			     /* the address of operand 0 */
-	struct fabric_completion completion; /* to be polled next */
-	unsigned nr_completions;	     /* of these */
-	struct fabric_event event;	     /* the next; without an endpoint: none */
-
-	struct afar_session session;
-	struct peer peers[FAKE_SERVERS];
-	struct peer_reach reaches[FAKE_SERVERS];
-	struct afar_queue *queue;
-} world;
+struct fake_world world;
 
 /* ---- The fabric */
 
@@ -288,7 +228,7 @@ static int fake_compare_swap(struct fabric_endpoint *endpoint, const struct fabr
 						 .compare = compare});
 }
 
-static const struct fabric_ops fake_ops = {
+const struct fabric_ops fake_ops = {
 	.transport = "fake",
 	.queue_open = fake_queue_open,
 	.queue_close = fake_queue_close,
@@ -309,8 +249,7 @@ static const struct fabric_ops fake_ops = {
 	.compare_swap = fake_compare_swap,
 };
 
-/* Lets one transfer in flight end; its queue has seen it afterwards. */
-static inline void fake_complete(unsigned i, int status)
+void fake_complete(unsigned i, int status)
 {
 	assert_true(i < world.nr_transfers);
 	world.completion = (struct fabric_completion){world.transfers[i].context, status};
@@ -325,8 +264,7 @@ static inline void fake_complete(unsigned i, int status)
 		queue_progress(world.queue);
 }
 
-/* Lets the completions of all that the last close has ended come out. */
-static inline void fake_complete_late(int status)
+void fake_complete_late(int status)
 {
 	for (unsigned i = 0; i < world.nr_late; i++) {
 		world.completion = (struct fabric_completion){world.late[i].context, status};
@@ -336,7 +274,7 @@ static inline void fake_complete_late(int status)
 	}
 }
 
-static inline void fake_complete_all(void)
+void fake_complete_all(void)
 {
 	while (world.nr_transfers) {
 		fake_complete(0, 0);
@@ -348,8 +286,7 @@ static inline void fake_complete_all(void)
 
 static const struct target_kind fake_kind = {.noun = "region", .opcodes = ~0U};
 
-/* Striped over `nr_servers` servers from `first`; connections are another matter. */
-static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
+struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 {
 	struct afar_target *target = handle_new(HANDLE_REGION, sizeof(*target));
 	struct layout *layout = calloc(1, sizeof(*layout));
@@ -386,7 +323,7 @@ static inline struct afar_target *fake_target(uint32_t first, uint32_t nr_server
 	return target;
 }
 
-static inline void fake_target_free(struct afar_target *target)
+void fake_target_free(struct afar_target *target)
 {
 	assert_int_equal(target->handle.nr_users, 0);
 	layout_free(target->binding->layout);
@@ -394,7 +331,7 @@ static inline void fake_target_free(struct afar_target *target)
 	handle_discard(target);
 }
 
-static inline void fake_connect(uint32_t server)
+void fake_connect(uint32_t server)
 {
 	struct path *path = world.queue->paths[server];
 
@@ -426,7 +363,7 @@ static inline void fake_connect(uint32_t server)
 	path->state = PATH_UP;
 }
 
-static inline void fake_open(uint32_t depth, bool writes_need_flush)
+void fake_open(uint32_t depth, bool writes_need_flush)
 {
 	struct afar_queue_options options = {.size = sizeof(options), .depth = depth};
 	struct fabric_queue *used;
@@ -464,7 +401,7 @@ static inline void fake_open(uint32_t depth, bool writes_need_flush)
 	assert_int_equal(queue_use_fabric(world.queue, &world.fabric, &used), 0);
 }
 
-static inline void fake_close(void)
+void fake_close(void)
 {
 	assert_int_equal(world.queue->nr_held, 0);
 	assert_int_equal(world.queue->nr_failed, 0);
@@ -480,5 +417,3 @@ static inline void fake_close(void)
 	}
 	session_counts_free(&world.session.counts);
 }
-
-#endif

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A queue over a fake fabric with three targets, and operations that are told apart by numbers: for the
- * tests of the order in a queue, each of which is one file.
- */
-#ifndef AFAR_TESTS_ORDER_H
-#define AFAR_TESTS_ORDER_H
+/* A queue over a fake fabric with three targets; see order.h. */
+#include "lib/order.h"
 
-#include "fake_fabric.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 
-#define AFTER AFAR_OP_AFTER
+#include <cmocka.h>
 
-/* On server 0; on 0 and 1; on 2, to which there is no connection. */
-static struct afar_target *narrow, *wide, *unconnected;
-/* A byte for each number, by which its transfer is known. */
-static char memory[64];
+struct afar_target *narrow, *wide, *unconnected;
+char memory[64];
 
-static inline void order_open(uint32_t depth, bool writes_need_flush)
+void order_open(uint32_t depth, bool writes_need_flush)
 {
 	fake_open(depth, writes_need_flush);
 	world.operands = memory;
@@ -26,7 +22,7 @@ static inline void order_open(uint32_t depth, bool writes_need_flush)
 	fake_connect(1);
 }
 
-static inline void order_close(void)
+void order_close(void)
 {
 	fake_close();
 	fake_target_free(narrow);
@@ -34,9 +30,7 @@ static inline void order_close(void)
 	fake_target_free(unconnected);
 }
 
-/* One operation; its user_data is `number`, and so is where its memory is. */
-static inline int order_submit(unsigned number, unsigned opcode, unsigned flags,
-			       struct afar_target *target)
+int order_submit(unsigned number, unsigned opcode, unsigned flags, struct afar_target *target)
 {
 	struct afar_iov iov = {.addr = &memory[number % sizeof(memory)], .length = 1};
 	static struct afar_iov iovs[sizeof(memory)];
@@ -59,13 +53,10 @@ static inline int order_submit(unsigned number, unsigned opcode, unsigned flags,
 	return afar_queue_submit(world.queue, &op, 1);
 }
 
-/* Reaps one that has completed. */
-static inline void order_expect(unsigned number, int64_t result)
+void order_expect(unsigned number, int64_t result)
 {
 	struct afar_completion completion = {0};
 
 	assert_int_equal(afar_queue_wait_one(world.queue, number, &completion, 0), 0);
 	assert_int_equal(completion.result, result);
 }
-
-#endif

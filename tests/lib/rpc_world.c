@@ -1,56 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the tests of rpc/ share: a server and a client loop in one process, and a record of what
- * connections told their owners, to be awaited instead of slept for.
- */
-#ifndef TESTS_RPC_WORLD_H
-#define TESTS_RPC_WORLD_H
+/* The two ends of the tests of rpc/; see rpc_world.h. */
+#include "lib/rpc_world.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "rpc/rpc.h"
 
-/* What the connections of one side told. */
-struct record {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	unsigned nr_opened, nr_closed, nr_done;
-	unsigned nr_done_late; /* callbacks of calls after `closed` */
-	int closed_status;
-	struct rpc_connection *last; /* opened; a reference */
-};
+struct world world;
 
-struct world {
-	struct rpc_loop *server_loop, *client_loop;
-	struct rpc_listener *listener;
-	uint16_t port;
-	struct record server, client;
-};
-
-static struct world world;
-
-static const struct key good_key = {.identity = "alice", .secret = {1, 2, 3}};
-static const struct key other_key = {.identity = "bob", .secret = {9, 9, 9}};
+const struct key good_key = {.identity = "alice", .secret = {1, 2, 3}};
+const struct key other_key = {.identity = "bob", .secret = {9, 9, 9}};
 static const struct key known_key_array[] = {
 	{.identity = "bob", .secret = {9, 9, 9}},
 	{.identity = "alice", .secret = {1, 2, 3}},
 };
-static struct key_list known_keys = {known_key_array, 2};
+struct key_list known_keys = {known_key_array, 2};
 
-static inline void record_opened(struct record *record, struct rpc_connection *connection)
+const struct rpc_envelope plain_envelope = {.deadline = CLOCK_NEVER};
+
+static void record_opened(struct record *record, struct rpc_connection *connection)
 {
 	pthread_mutex_lock(&record->lock);
 	record->nr_opened++;
@@ -62,7 +37,7 @@ static inline void record_opened(struct record *record, struct rpc_connection *c
 	pthread_mutex_unlock(&record->lock);
 }
 
-static inline void record_closed(struct record *record, int status)
+static void record_closed(struct record *record, int status)
 {
 	pthread_mutex_lock(&record->lock);
 	record->nr_closed++;
@@ -71,7 +46,7 @@ static inline void record_closed(struct record *record, int status)
 	pthread_mutex_unlock(&record->lock);
 }
 
-static inline void await_count(struct record *record, const unsigned *count, unsigned wanted)
+void await_count(struct record *record, const unsigned *count, unsigned wanted)
 {
 	struct timespec patience;
 	int status = 0;
@@ -87,30 +62,28 @@ static inline void await_count(struct record *record, const unsigned *count, uns
 			 record->closed_status);
 }
 
-static inline void await_opened(struct record *record, unsigned wanted)
+void await_opened(struct record *record, unsigned wanted)
 {
 	await_count(record, &record->nr_opened, wanted);
 }
 
-static inline int await_closed(struct record *record, unsigned wanted)
+int await_closed(struct record *record, unsigned wanted)
 {
 	await_count(record, &record->nr_closed, wanted);
 	return record->closed_status;
 }
 
-/* The contexts of all connections here are records. */
-static inline void on_opened(struct rpc_connection *connection)
+void on_opened(struct rpc_connection *connection)
 {
 	record_opened(rpc_connection_context(connection), connection);
 }
 
-static inline void on_closed(struct rpc_connection *connection, int status)
+void on_closed(struct rpc_connection *connection, int status)
 {
 	record_closed(rpc_connection_context(connection), status);
 }
 
-/* Counts a call's end; nothing may come after `closed` of the only connection. */
-static inline void on_done(void *argument, const Afar__Frame *reply, int status)
+void on_done(void *argument, const Afar__Frame *reply, int status)
 {
 	struct record *record = argument;
 
@@ -125,8 +98,8 @@ static inline void on_done(void *argument, const Afar__Frame *reply, int status)
 }
 
 /* Answers at once: a session_open's name comes back as a message; anything else is 0. */
-static inline void on_echo(struct rpc_connection *connection, const Afar__Frame *frame,
-			   struct rpc_call *call)
+static void on_echo(struct rpc_connection *connection, const Afar__Frame *frame,
+		    struct rpc_call *call)
 {
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
@@ -136,16 +109,16 @@ static inline void on_echo(struct rpc_connection *connection, const Afar__Frame 
 	rpc_reply(call, 77, &reply);
 }
 
-static const struct rpc_handlers echo_handlers = {on_echo, on_opened, on_closed};
+const struct rpc_handlers echo_handlers = {on_echo, on_opened, on_closed};
 
-static inline void record_init(struct record *record)
+static void record_init(struct record *record)
 {
 	memset(record, 0, sizeof(*record));
 	pthread_mutex_init(&record->lock, NULL);
 	pthread_cond_init(&record->changed, NULL);
 }
 
-static inline void record_free(struct record *record)
+static void record_free(struct record *record)
 {
 	if (record->last)
 		rpc_connection_unref(record->last);
@@ -153,7 +126,7 @@ static inline void record_free(struct record *record)
 	pthread_mutex_destroy(&record->lock);
 }
 
-static inline void world_listen(const struct rpc_handlers *handlers)
+void world_listen(const struct rpc_handlers *handlers)
 {
 	const struct rpc_keyring keyring = {key_list_find, &known_keys};
 
@@ -163,7 +136,7 @@ static inline void world_listen(const struct rpc_handlers *handlers)
 	world.port = (uint16_t)atoi(strrchr(rpc_listener_address(world.listener), ':') + 1);
 }
 
-static inline int world_start(void **state)
+int world_start(void **state)
 {
 	(void)state;
 	record_init(&world.server);
@@ -174,7 +147,7 @@ static inline int world_start(void **state)
 	return 0;
 }
 
-static inline int world_stop(void **state)
+int world_stop(void **state)
 {
 	(void)state;
 	if (world.client_loop)
@@ -186,8 +159,7 @@ static inline int world_stop(void **state)
 	return 0;
 }
 
-static inline struct rpc_connection *world_connect(const struct key *key,
-						   const struct rpc_handlers *handlers)
+struct rpc_connection *world_connect(const struct key *key, const struct rpc_handlers *handlers)
 {
 	struct rpc_connection *connection;
 
@@ -197,8 +169,7 @@ static inline struct rpc_connection *world_connect(const struct key *key,
 	return connection;
 }
 
-/* A connected pair, with the listener's end in world.server.last. */
-static inline struct rpc_connection *world_pair(const struct rpc_handlers *server)
+struct rpc_connection *world_pair(const struct rpc_handlers *server)
 {
 	struct rpc_connection *connection;
 
@@ -209,9 +180,7 @@ static inline struct rpc_connection *world_pair(const struct rpc_handlers *serve
 	return connection;
 }
 
-static const struct rpc_envelope plain_envelope = {.deadline = CLOCK_NEVER};
-
-static inline void fill_ping(Afar__Request *request, Afar__Ping *ping)
+void fill_ping(Afar__Request *request, Afar__Ping *ping)
 {
 	afar__request__init(request);
 	afar__ping__init(ping);
@@ -219,7 +188,7 @@ static inline void fill_ping(Afar__Request *request, Afar__Ping *ping)
 	request->ping = ping;
 }
 
-static inline int call_ping(struct rpc_connection *connection)
+int call_ping(struct rpc_connection *connection)
 {
 	Afar__Request request;
 	Afar__Ping ping;
@@ -228,8 +197,8 @@ static inline int call_ping(struct rpc_connection *connection)
 	return rpc_call(connection, &plain_envelope, &request, NULL);
 }
 
-static inline int send_ping(struct rpc_connection *connection, const struct rpc_envelope *envelope,
-			    rpc_done *done, void *argument)
+int send_ping(struct rpc_connection *connection, const struct rpc_envelope *envelope,
+	      rpc_done *done, void *argument)
 {
 	Afar__Request request;
 	Afar__Ping ping;
@@ -237,5 +206,3 @@ static inline int send_ping(struct rpc_connection *connection, const struct rpc_
 	fill_ping(&request, &ping);
 	return rpc_send(connection, envelope, &request, done, argument);
 }
-
-#endif

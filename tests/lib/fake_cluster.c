@@ -1,81 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A manager and a server that are fakes in this process, which do what a test tells them and count what they are
- * asked, and a session with them: for tests of how a client gets at a server. Include after cmocka.h.
- */
-#ifndef TESTS_FAKE_CLUSTER_H
-#define TESTS_FAKE_CLUSTER_H
+/* A manager and a server that are fakes, and a session with them; see fake_cluster.h. */
+#include "lib/fake_cluster.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/region.h"
+#include <cmocka.h>
 
-#define SESSION	      9
-#define SERVER	      4
+#include "lib/bytes.h"
+
 #define ADDRESS	      0x1000
-#define EXTENTS_MAX   8
-#define LANES_MAX     4
-#define TICKETS_MAX   8
 #define LIFETIME_MS   60000
-#define CHUNK	      ((uint64_t)1 << 20)
-#define DATA_NOWHERE  "127.0.0.1:1"
+#define CHUNK	      MIB
 #define EXTENT_LENGTH (8 * CHUNK)
 
-static const uint64_t chunk_extents[] = {5, 3, 5, 9};
-#define NR_CHUNKS (sizeof(chunk_extents) / sizeof(chunk_extents[0]))
+const uint64_t chunk_extents[NR_CHUNKS] = {5, 3, 5, 9};
 
-/* How the fakes behave. */
-struct behaviour {
-	uint32_t rights;
-	uint64_t incarnation; /* of the server, as the manager knows it */
-	uint32_t lifetime_ms;
-	uint8_t pass; /* the manager gives, and the server knows: a digit of its identity */
-	uint8_t known_pass;
-	bool is_lost;		   /* a server of the region has restarted, says the manager */
-	bool has_no_access;	   /* the server is not connected to the manager */
-	unsigned refuse_grants;	   /* so many, with -EACCES */
-	unsigned hang_up_openings; /* so many, instead of opening a session */
-	unsigned fail_openings;	   /* so many, with -EIO */
-	bool hang_up_namespace;	   /* instead of opening the next */
-	bool hang_up; /* the server closes the connection instead of giving the next ticket */
-	uint64_t first_key;
-	uint64_t namespace;
-	struct {
-		const char *transport, *address;
-	} lanes[LANES_MAX];
-	unsigned nr_lanes;
-};
-
-static struct {
-	struct rpc_loop *loop;
-	struct rpc_listener *manager, *server;
-	char folder[64], key_file[96], uri[256];
-
-	pthread_mutex_t lock; /* guards the rest */
-	struct behaviour is;
-	struct behaviour anew; /* what it is once RegionAccess was called, if `is_anew` */
-	bool is_anew;
-	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections;
-	uint64_t replaced[TICKETS_MAX]; /* what the last tickets were asked for in place of */
-	uint64_t granted[EXTENTS_MAX];
-	size_t nr_granted;
-	uint8_t shown_capability;
-	uint64_t shown_session;
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static struct afar_session *session;
-static struct afar_namespace *ns;
+struct fake_cluster fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- The manager */
 
-static inline bool find_client(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+static bool find_client(void *context, const char *identity, uint8_t secret[KEY_BYTES])
 {
 	(void)context;
 	memset(secret, 0x11, KEY_BYTES);
@@ -90,7 +41,7 @@ struct access_message {
 	Afar__Access *list[1];
 };
 
-static inline size_t make_access(struct access_message *message)
+static size_t make_access(struct access_message *message)
 {
 	afar__access__init(&message->access);
 	snprintf(message->identity, sizeof(message->identity), "pass/%u", fake.is.pass);
@@ -108,7 +59,7 @@ static inline size_t make_access(struct access_message *message)
 	return fake.is.has_no_access ? 0 : 1;
 }
 
-static inline void reply_region(struct rpc_call *call)
+static void reply_region(struct rpc_call *call)
 {
 	Afar__Lane lanes[LANES_MAX], *lane_list[LANES_MAX];
 	Afar__Server server = AFAR__SERVER__INIT, *servers[] = {&server};
@@ -162,7 +113,7 @@ static inline void reply_region(struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void reply_accesses(struct rpc_call *call)
+static void reply_accesses(struct rpc_call *call)
 {
 	struct access_message access;
 	Afar__Accesses accesses = AFAR__ACCESSES__INIT;
@@ -178,7 +129,7 @@ static inline void reply_accesses(struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void reply_list(struct rpc_call *call)
+static void reply_list(struct rpc_call *call)
 {
 	Afar__RegionInfo info = AFAR__REGION_INFO__INIT, *list[] = {&info};
 	Afar__RegionInfos infos = AFAR__REGION_INFOS__INIT;
@@ -194,7 +145,7 @@ static inline void reply_list(struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void reply_opened(struct rpc_call *call)
+static void reply_opened(struct rpc_call *call)
 {
 	uint8_t secret[16] = {1};
 	Afar__SessionOpened opened = AFAR__SESSION_OPENED__INIT;
@@ -209,7 +160,7 @@ static inline void reply_opened(struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void reply_namespace(struct rpc_call *call)
+static void reply_namespace(struct rpc_call *call)
 {
 	Afar__NamespaceInfo info = AFAR__NAMESPACE_INFO__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
@@ -221,8 +172,8 @@ static inline void reply_namespace(struct rpc_call *call)
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void ask_manager(struct rpc_connection *connection, const Afar__Frame *frame,
-			       struct rpc_call *call)
+static void ask_manager(struct rpc_connection *connection, const Afar__Frame *frame,
+			struct rpc_call *call)
 {
 	pthread_mutex_lock(&fake.lock);
 	switch (frame->request->call_case) {
@@ -262,7 +213,7 @@ static inline void ask_manager(struct rpc_connection *connection, const Afar__Fr
 
 /* ---- The server */
 
-static inline bool find_pass(void *context, const char *identity, uint8_t secret[KEY_BYTES])
+static bool find_pass(void *context, const char *identity, uint8_t secret[KEY_BYTES])
 {
 	char known[16];
 
@@ -274,7 +225,7 @@ static inline bool find_pass(void *context, const char *identity, uint8_t secret
 	return strcmp(identity, known) == 0;
 }
 
-static inline void count_connection(struct rpc_connection *connection)
+static void count_connection(struct rpc_connection *connection)
 {
 	(void)connection;
 	pthread_mutex_lock(&fake.lock);
@@ -282,7 +233,7 @@ static inline void count_connection(struct rpc_connection *connection)
 	pthread_mutex_unlock(&fake.lock);
 }
 
-static inline void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
+static void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 {
 	Afar__Key keys[EXTENTS_MAX * LANES_MAX], *list[EXTENTS_MAX * LANES_MAX];
 	Afar__Keys message = AFAR__KEYS__INIT;
@@ -321,8 +272,8 @@ static inline void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 }
 
 /* The n-th ticket is for connection n. */
-static inline void reply_ticket(struct rpc_connection *connection, const Afar__Connect *connect,
-				struct rpc_call *call)
+static void reply_ticket(struct rpc_connection *connection, const Afar__Connect *connect,
+			 struct rpc_call *call)
 {
 	uint8_t bytes[sizeof(struct rpc_ticket)] = {0};
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
@@ -343,8 +294,8 @@ static inline void reply_ticket(struct rpc_connection *connection, const Afar__C
 	rpc_reply(call, 1, &reply);
 }
 
-static inline void ask_server(struct rpc_connection *connection, const Afar__Frame *frame,
-			      struct rpc_call *call)
+static void ask_server(struct rpc_connection *connection, const Afar__Frame *frame,
+		       struct rpc_call *call)
 {
 	pthread_mutex_lock(&fake.lock);
 	if (frame->request->call_case == AFAR__REQUEST__CALL_GRANT)
@@ -358,7 +309,7 @@ static inline void ask_server(struct rpc_connection *connection, const Afar__Fra
 
 /* ---- The scene */
 
-static const struct behaviour usual = {
+const struct behaviour usual = {
 	.rights = RIGHT_ALL,
 	.incarnation = 1,
 	.lifetime_ms = LIFETIME_MS,
@@ -370,7 +321,7 @@ static const struct behaviour usual = {
 	.nr_lanes = 1,
 };
 
-static inline void write_key(void)
+static void write_key(void)
 {
 	FILE *file;
 
@@ -387,7 +338,7 @@ static inline void write_key(void)
 	fclose(file);
 }
 
-static inline int start_fakes(void **state)
+int start_fakes(void **state)
 {
 	static const struct rpc_handlers manager = {.request = ask_manager};
 	static const struct rpc_handlers server = {.request = ask_server,
@@ -407,7 +358,7 @@ static inline int start_fakes(void **state)
 	return 0;
 }
 
-static inline int stop_fakes(void **state)
+int stop_fakes(void **state)
 {
 	(void)state;
 	rpc_listener_close(fake.manager);
@@ -418,7 +369,7 @@ static inline int stop_fakes(void **state)
 	return 0;
 }
 
-static inline int open_session(void **state)
+int open_session(void **state)
 {
 	(void)state;
 	pthread_mutex_lock(&fake.lock);
@@ -426,40 +377,23 @@ static inline int open_session(void **state)
 	fake.is_anew = false;
 	fake.nr_accesses = fake.nr_grants = fake.nr_tickets = fake.nr_connections = 0;
 	pthread_mutex_unlock(&fake.lock);
-	assert_int_equal(afar_session_open(fake.uri, NULL, &session), 0);
-	assert_int_equal(afar_namespace_open(session, "ns", &ns), 0);
+	assert_int_equal(afar_session_open(fake.uri, NULL, &fake.session), 0);
+	assert_int_equal(afar_namespace_open(fake.session, "ns", &fake.ns), 0);
 	return 0;
 }
 
-static inline int close_session(void **state)
+int close_session(void **state)
 {
 	(void)state;
-	assert_int_equal(afar_namespace_close(ns), 0);
-	assert_int_equal(afar_session_close(session), 0);
+	assert_int_equal(afar_namespace_close(fake.ns), 0);
+	assert_int_equal(afar_session_close(fake.session), 0);
 	return 0;
 }
 
-static inline struct afar_region *open_region(void)
+struct afar_region *open_region(void)
 {
 	struct afar_region *region;
 
-	assert_int_equal(afar_region_open(ns, "r", &region), 0);
+	assert_int_equal(afar_region_open(fake.ns, "r", &region), 0);
 	return region;
 }
-
-/* The fakes live on another thread. */
-#define fakes(...)                                \
-	do {                                      \
-		pthread_mutex_lock(&fake.lock);   \
-		__VA_ARGS__;                      \
-		pthread_mutex_unlock(&fake.lock); \
-	} while (0)
-
-#define expect_fake(field, value)                         \
-	do {                                              \
-		uint64_t expect_fake_got;                 \
-		fakes(expect_fake_got = fake.field);      \
-		assert_int_equal(expect_fake_got, value); \
-	} while (0)
-
-#endif
