@@ -26,9 +26,9 @@
 
 #include "base/clock.h"
 #include "cluster.h"
-#include "ending.h"
 #include "lib/child.h"
 #include "lib/effort.h"
+#include "lib/ending.h"
 #include "lib/transport.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -24,8 +24,8 @@
 #include <afar/afar.h>
 
 #include "cluster.h"
-#include "ending.h"
 #include "lib/effort.h"
+#include "lib/ending.h"
 #include "lib/processes.h"
 #include "lib/transport.h"
 

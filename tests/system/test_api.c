@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public API against real daemons: what it promises, and what it answers to misuse. */
+#include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api.h"
-#include "lib/child.h"
+#include <cmocka.h>
+
 #include <afar/barrier.h>
+
+#include "lib/api.h"
+#include "lib/child.h"
+#include "lib/transport.h"
 
 /* ---- What it promises */
 

@@ -3,14 +3,25 @@
  * The public API where access is given and taken away: principals and their rights, operations that are
  * cancelled, connections that servers close, memory that is lost.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 /* ---- Principals and rights */
 

@@ -4,11 +4,21 @@
  * region come out right, blocking and over queues; what cannot be is refused in one line; a server's death
  * ends them.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define NR_THREADS 6U
 

@@ -5,9 +5,20 @@
  * next. On verbs the other transport is tcp; elsewhere the two are local and tcp. And what regions whose atomics
  * are done by network cards make of it when another lane than those over verbs is the best.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define NAME	      "mixed"
 #define NR_OF_A_KIND  3U

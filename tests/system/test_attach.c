@@ -3,17 +3,26 @@
  * Attached regions: loads and stores are on the memory of the servers itself, and who may not touch it any more
  * gets a SIGSEGV, never what somebody else has there. Over transports that do not give memory it is refused.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
 #include "lib/child.h"
+#include "lib/transport.h"
 
 #define LENGTH (5 * MIB + 4321)
 #define RW     (PROT_READ | PROT_WRITE)

@@ -4,15 +4,23 @@
  * network card touches ends in an error; what the library copies itself raises SIGSEGV, as memcpy() does: those
  * are processes of their own here. Whatever becomes of it, servers and other sessions go on.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
 #include "lib/child.h"
+#include "lib/transport.h"
 
 #define BYTES	    (1 * MIB)
 #define GOOD_BYTES  (128 * KIB)

@@ -4,7 +4,16 @@
  * come late, leave or die, and whatever was in the memory before. On one server, and striped over two with
  * the barrier across them.
  */
-#include "api.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/api.h"
 #include "lib/effort.h"
 #include "puppet.h"
 

@@ -4,10 +4,20 @@
  * servers do later; the connection is made anew, and works. test_api_access.c has reads at a server that does not
  * move, which a NIC does not wait for.
  */
+#include <errno.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define NR_ATOMICS   12U /* more than a connection has room for */
 #define NR_OPS	     32U

@@ -4,13 +4,22 @@
  * among and behind other operations as any do; a client that is stopped in the middle of one holds nobody up, and leaves
  * nothing behind when it is killed. Where the path cannot do that, they say so.
  */
+#include <errno.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
 #include "lib/child.h"
+#include "lib/transport.h"
 
 #define REGION_BYTES (16 * MIB)
 #define NR_SLOTS     64U

@@ -4,13 +4,23 @@
  * through what could be registered, and its own buffers that cannot be are errors that say what to do. Others do
  * not notice.
  */
+#include <errno.h>
 #include <linux/capability.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define BYTES	  (4 * MIB)
 #define PINNED	  (1 * MIB)

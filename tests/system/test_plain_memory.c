@@ -5,10 +5,18 @@
  * stale would move the bytes of pages that are not the memory's any more.
  */
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define BYTES	   (1 * MIB)
 #define NR_ROUNDS  40U

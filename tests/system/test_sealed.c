@@ -3,11 +3,21 @@
  * Sealed regions from C: nobody writes them on any path, all read on, what was acknowledged is in them, and what
  * a server's memory loses is found.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
 
 #define LENGTH (5 * MIB + 4321)
 

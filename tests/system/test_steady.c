@@ -4,10 +4,18 @@
  * connected for it, in its process or on the servers: a million operations, fewer where they take their time.
  * AFAR_LONG=1: a million everywhere.
  */
+#include <errno.h>
 #include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 
-#include "api.h"
+#include <cmocka.h>
+
 #include "base/clock.h"
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define BYTES		(4 * MIB)
 #define SMALL		64U

@@ -3,11 +3,21 @@
  * While a server is stopped: whatever waits for it ends in its time, and says which server it was, though others,
  * and the manager, are well.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
-#include "api.h"
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/transport.h"
 
 #define STRIPE	   (64 * KIB)
 #define TIMEOUT_MS 3000U
