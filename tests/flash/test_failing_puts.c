@@ -4,7 +4,16 @@
  * journal before their data is written, and are void when it cannot be. Some are written elsewhere, some fail for good. Power
  * is cut behind every event of that: who was told that his put failed has the old block, who was told of a sync the new one.
  */
-#include "flash_bed.h"
+#include "lib/flash_bed.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "base/log.h"
 #include "flash/format.h"
@@ -135,7 +144,7 @@ static void run_round(struct bed *bed, unsigned round, struct writer *writers)
 
 static void check_cut(struct flash_fake_log *log, uint64_t event, uint64_t seed)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK), *wanted = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK), *wanted = flash_memory(FTL_BLOCK);
 	struct bed bed;
 
 	assert_int_equal(flash_fake_image_at(log, event, seed, &bed.device), 0);
@@ -185,7 +194,7 @@ static struct flash_fake_log *record(uint64_t *first)
 	struct bed bed;
 
 	for (unsigned i = 0; i < AT_ONCE; i++)
-		writers[i].memory = bed_memory(FTL_BLOCK);
+		writers[i].memory = flash_memory(FTL_BLOCK);
 	assert_int_equal(flash_fake_open(&device, &bed.device), 0);
 	assert_int_equal(flash_fake_record(bed.device, &log), 0);
 	assert_int_equal(ftl_create(bed.device, &layout), 0);

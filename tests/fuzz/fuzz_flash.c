@@ -17,10 +17,8 @@
 #include "base/checksum.h"
 #include "flash/check.h"
 #include "flash/format.h"
-#include "flash/ftl.h"
 #include "flash/scrub.h"
-#include "flash/space.h"
-#include "lib/flash_fake.h"
+#include "lib/flash_space_bed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,153 +44,46 @@ static void require(int condition)
 		abort();
 }
 
-/* ---- requests, waited for; what they end with is not the point */
-
-struct calls {
-	struct ftl *ftl;
-	bool has_ended;
-	struct ftl_get get;
-	struct ftl_put put;
-	struct ftl_trim trim;
-	struct ftl_clone clone;
-	struct ftl_sync sync;
-	struct iovec iov;
-};
+/* ---- requests; what they end with is not the point */
 
 static _Alignas(4096) uint8_t block[FORMAT_BLOCK];
-static struct calls calls;
 
-static void wait_for(void)
+static void get(struct bed *bed, uint64_t lba)
 {
-	while (!calls.has_ended)
-		require(ftl_poll(calls.ftl, -1) >= 0);
+	bed_get(bed, lba, 0, block, sizeof(block));
 }
 
-static void on_get(struct ftl_get *get)
+static void put(struct bed *bed, uint64_t lba, uint8_t byte)
 {
-	(void)get;
-	calls.has_ended = true;
-}
-
-static void on_put(struct ftl_put *put)
-{
-	(void)put;
-	calls.has_ended = true;
-}
-
-static void on_trim(struct ftl_trim *trim)
-{
-	(void)trim;
-	calls.has_ended = true;
-}
-
-static void on_clone(struct ftl_clone *clone)
-{
-	(void)clone;
-	calls.has_ended = true;
-}
-
-static void on_sync(struct ftl_sync *sync)
-{
-	(void)sync;
-	calls.has_ended = true;
-}
-
-static void begin(struct ftl *ftl)
-{
-	calls.ftl = ftl;
-	calls.has_ended = false;
-	calls.iov = (struct iovec){block, sizeof(block)};
-}
-
-static void get(struct ftl *ftl, uint64_t lba)
-{
-	begin(ftl);
-	calls.get = (struct ftl_get){
-		.lba = lba, .length = FTL_BLOCK, .iov = &calls.iov, .nr_iov = 1, .done = on_get};
-	ftl_get(ftl, &calls.get);
-	wait_for();
-}
-
-static void put(struct ftl *ftl, uint64_t lba, uint8_t byte)
-{
-	begin(ftl);
 	memset(block, byte, sizeof(block));
-	calls.put = (struct ftl_put){
-		.lba = lba, .length = FTL_BLOCK, .iov = &calls.iov, .nr_iov = 1, .done = on_put};
-	ftl_put(ftl, &calls.put);
-	wait_for();
-}
-
-static void trim(struct ftl *ftl, uint64_t lba, uint64_t count)
-{
-	begin(ftl);
-	calls.trim = (struct ftl_trim){.lba = lba, .count = count, .done = on_trim};
-	ftl_trim(ftl, &calls.trim);
-	wait_for();
-}
-
-static void clone(struct ftl *ftl, uint64_t source, uint64_t target, uint64_t count)
-{
-	begin(ftl);
-	calls.clone = (struct ftl_clone){
-		.source = source, .target = target, .count = count, .done = on_clone};
-	ftl_clone(ftl, &calls.clone);
-	wait_for();
-}
-
-static void sync_all(struct ftl *ftl)
-{
-	begin(ftl);
-	calls.sync = (struct ftl_sync){.count = FTL_ALL, .done = on_sync};
-	ftl_sync(ftl, &calls.sync);
-	wait_for();
-}
-
-static void on_created(struct space_request *request)
-{
-	(void)request;
-	calls.has_ended = true;
-}
-
-static void create(struct ftl *ftl, struct space *space, uint64_t start, uint64_t length)
-{
-	struct space_request request = {.start = start, .length = length, .done = on_created};
-
-	begin(ftl);
-	if (space_create(space, &request) == 0)
-		wait_for();
+	bed_put(bed, lba, 0, block, sizeof(block));
 }
 
 /* ---- the device that is changed: a checkpoint, and a journal behind it */
 
-static void before_checkpoint(struct ftl *ftl)
+static void before_checkpoint(struct bed *bed)
 {
-	struct space *space;
-
-	require(space_open(ftl, &space) == 0);
-	create(ftl, space, 0, 40);
-	create(ftl, space, 100, 20);
+	require(space_open(bed->ftl, &bed->space) == 0);
+	range_create(bed, "", 0, 40, NULL);
+	range_create(bed, "", 100, 20, NULL);
 	for (uint32_t i = 0; i < 60; i++)
-		put(ftl, ftl_lba(i % 2, i / 2), (uint8_t)i);
-	clone(ftl, ftl_lba(0, 4), ftl_lba(1, 12), 6);
-	put(ftl, ftl_lba(1, 1020), 7);
-	space_close(space);
+		put(bed, ftl_lba(i % 2, i / 2), (uint8_t)i);
+	bed_clone(bed, ftl_lba(0, 4), ftl_lba(1, 12), 6, NULL);
+	put(bed, ftl_lba(1, 1020), 7);
+	space_close(bed->space);
 }
 
-static void behind_checkpoint(struct ftl *ftl)
+static void behind_checkpoint(struct bed *bed)
 {
-	struct space *space;
-
-	require(space_open(ftl, &space) == 0);
-	create(ftl, space, SPACE_ANYWHERE, 10);
+	require(space_open(bed->ftl, &bed->space) == 0);
+	range_create(bed, "", SPACE_ANYWHERE, 10, NULL);
 	for (uint32_t i = 0; i < 12; i++)
-		put(ftl, ftl_lba(0, i), (uint8_t)(100 + i));
-	sync_all(ftl);
-	trim(ftl, ftl_lba(0, 20), 5);
-	clone(ftl, ftl_lba(0, 2), ftl_lba(2, 0), 4);
-	sync_all(ftl);
-	space_close(space);
+		put(bed, ftl_lba(0, i), (uint8_t)(100 + i));
+	bed_sync(bed);
+	bed_trim(bed, ftl_lba(0, 20), 5, NULL);
+	bed_clone(bed, ftl_lba(0, 2), ftl_lba(2, 0), 4, NULL);
+	bed_sync(bed);
+	space_close(bed->space);
 }
 
 static uint32_t *crc_of(enum area area, uint8_t *at)
@@ -270,19 +161,15 @@ static void settle_random(void)
 
 static void make_base(void)
 {
-	struct flash_device *device;
-	struct ftl *ftl;
+	struct bed bed;
 
-	require(flash_fake_open(&device_options, &device) == 0);
-	require(ftl_create(device, &layout_options) == 0);
-	require(ftl_open(device, 0, &ftl) == 0);
-	before_checkpoint(ftl);
-	require(ftl_close(ftl) == 0);
-	require(ftl_open(device, 0, &ftl) == 0);
-	behind_checkpoint(ftl);
-	ftl_abandon(ftl);
-	flash_fake_peek(device, 0, base, sizeof(base));
-	flash_device_close(device);
+	bed_open_with(&bed, &device_options, &layout_options);
+	before_checkpoint(&bed);
+	bed_reopen(&bed, true);
+	behind_checkpoint(&bed);
+	ftl_abandon(bed.ftl);
+	flash_fake_peek(bed.device, 0, base, sizeof(base));
+	flash_device_close(bed.device);
 	memcpy(&layout, base[0], sizeof(layout));
 	settle_random();
 }
@@ -349,26 +236,24 @@ static struct flash_device *open_image(void)
 	return device;
 }
 
-static void use(struct ftl *ftl)
+static void use(struct bed *bed)
 {
-	uint64_t lba = ftl_next(ftl, 0);
-	struct space *space;
+	uint64_t lba = ftl_next(bed->ftl, 0);
 
 	for (unsigned i = 0; i < 64 && lba != FTL_NONE; i++) {
-		get(ftl, lba);
-		lba = ftl_next(ftl, lba + 1 + (i % 8 == 7 ? FORMAT_PAGE_ENTRIES : 0));
+		get(bed, lba);
+		lba = ftl_next(bed->ftl, lba + 1 + (i % 8 == 7 ? FORMAT_PAGE_ENTRIES : 0));
 	}
-	if (space_open(ftl, &space) == 0) {
-		while (space_is_busy(space))
-			require(ftl_poll(ftl, -1) >= 0);
-		create(ftl, space, SPACE_ANYWHERE, 3);
-		space_close(space);
+	if (space_open(bed->ftl, &bed->space) == 0) {
+		space_bed_settle(bed);
+		range_create(bed, "", SPACE_ANYWHERE, 3, NULL);
+		space_close(bed->space);
 	}
 	for (uint32_t i = 0; i < 200; i++)
-		put(ftl, ftl_lba(i % 3, i % 37), (uint8_t)i);
-	clone(ftl, ftl_lba(0, 0), ftl_lba(1, 500), 20);
-	trim(ftl, ftl_lba(0, 0), 100);
-	sync_all(ftl);
+		put(bed, ftl_lba(i % 3, i % 37), (uint8_t)i);
+	bed_clone(bed, ftl_lba(0, 0), ftl_lba(1, 500), 20, NULL);
+	bed_trim(bed, ftl_lba(0, 0), 100, NULL);
+	bed_sync(bed);
 }
 
 static void on_finding(void *context, enum check_area area, uint64_t at, const char *what)
@@ -382,8 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct check_options options = {.with_data = true, .finding = on_finding};
 	struct check_report report;
-	struct flash_device *device;
-	struct ftl *ftl;
+	struct bed bed = {0};
 
 	if (!layout.version)
 		make_base();
@@ -394,12 +278,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += taken;
 		size -= taken;
 	}
-	device = open_image();
-	check_device(device, &options, &report);
-	if (ftl_open(device, 0, &ftl) == 0) {
-		use(ftl);
-		ftl_close(ftl);
+	bed.device = open_image();
+	check_device(bed.device, &options, &report);
+	if (ftl_open(bed.device, 0, &bed.ftl) == 0) {
+		use(&bed);
+		ftl_close(bed.ftl);
 	}
-	flash_device_close(device);
+	flash_device_close(bed.device);
 	return 0;
 }

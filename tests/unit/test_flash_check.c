@@ -6,14 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "base/checksum.h"
 #include "flash/check.h"
 #include "flash/format.h"
-#include "flash_space_bed.h"
 #include "group.h"
+#include "lib/flash_space_bed.h"
 
 #define NR_BLOCKS 700U
 
@@ -81,14 +82,14 @@ static int set_up(void **state)
 	uint32_t id = 0;
 
 	(void)state;
-	bed_make(&bed, &bed_device, &small_layout);
-	assert_int_equal(create(&bed, "a", SPACE_ANYWHERE, NR_BLOCKS, &id), 0);
+	space_bed_open(&bed, &space_bed_device, &small_layout);
+	assert_int_equal(range_create(&bed, "a", SPACE_ANYWHERE, NR_BLOCKS, &id), 0);
 	for (uint32_t block = 0; block < NR_BLOCKS; block++)
 		assert_int_equal(put_word(&bed, ftl_lba(id, block), 1000 + block), 0);
-	bed_reopen(&bed);
+	space_bed_reopen(&bed);
 	for (uint32_t i = 0; i < 10; i++) {
 		assert_int_equal(put_word(&bed, ftl_lba(id, i), 2000 + i), 0);
-		assert_int_equal(reserve(&bed, id, 100 + i), 0);
+		assert_int_equal(range_reserve(&bed, id, 100 + i), 0);
 	}
 	ftl_abandon(bed.ftl);
 	space_close(bed.space);
@@ -205,7 +206,7 @@ static void map_pages(void **state)
 	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
 	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
 	assert_int_equal(put_word(&bed, ftl_lba(0, 600), 1), 0);
-	bed_close_layer(&bed);
+	space_bed_close_layer(&bed);
 	assert_int_equal(check(&report), 0);
 	assert_int_equal(report.nr_all, 1);
 	assert_int_equal(report.nr_findings[CHECK_MAP], 1);
@@ -214,8 +215,8 @@ static void map_pages(void **state)
 	assert_int_equal(report.stat.leaked_blocks, 1);
 	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
 	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
-	assert_int_equal(shrink(&bed, 0, 510), 0);
-	bed_close_layer(&bed);
+	assert_int_equal(range_shrink(&bed, 0, 510), 0);
+	space_bed_close_layer(&bed);
 	assert_int_equal(check(&report), 0);
 	assert_int_equal(report.nr_all, 0);
 	assert_int_equal(report.stat.damaged_pages, 0);

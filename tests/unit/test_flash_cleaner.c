@@ -4,8 +4,17 @@
  * wrong. A watcher between layer and device sees what is submitted. Blocks are put whole and the map is in memory, so all
  * reads that it sees are the cleaner's.
  */
-#include "flash_bed.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "group.h"
+#include "lib/flash_bed.h"
 
 #define SEGMENT_BYTES (1U << 20)
 /* Fewer that are free or on their way, and users may soon have to wait. */
@@ -97,7 +106,7 @@ static void begin_watching(struct bed *bed, uint64_t place, uint64_t wrong)
 
 static void put_number(struct bed *bed, uint32_t lba, uint32_t number)
 {
-	uint32_t *data = bed_memory(FTL_BLOCK);
+	uint32_t *data = flash_memory(FTL_BLOCK);
 
 	memset(data, 0, FTL_BLOCK);
 	data[0] = lba;
@@ -108,7 +117,7 @@ static void put_number(struct bed *bed, uint32_t lba, uint32_t number)
 
 static void expect_number(struct bed *bed, uint32_t lba, uint32_t number)
 {
-	uint32_t *data = bed_memory(FTL_BLOCK);
+	uint32_t *data = flash_memory(FTL_BLOCK);
 
 	assert_int_equal(bed_get(bed, lba, 0, data, FTL_BLOCK), 0);
 	assert_int_equal(data[0], lba);
@@ -135,7 +144,7 @@ static uint32_t open_filled(struct bed *bed)
 
 static uint64_t place_of(struct bed *bed, uint32_t lba)
 {
-	uint32_t *data = bed_memory(FTL_BLOCK);
+	uint32_t *data = flash_memory(FTL_BLOCK);
 	uint64_t at = bed->device->size;
 
 	do {

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The translation layer where history is damaged, and where everything that is limited is at its limit at once. */
-#include "flash_bed.h"
+#include "lib/flash_bed.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "flash/format.h"
 #include "flash/ftl_private.h"
@@ -121,7 +130,7 @@ static void test_the_newest_anchor_is_lost_after_a_start(void **state)
 static void test_a_clone_that_is_done_has_its_data(void **state)
 {
 	const struct ftl_record_change change = {.id = 7, .data = "done"};
-	uint8_t *data = bed_memory(FTL_BLOCK), *wanted = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK), *wanted = flash_memory(FTL_BLOCK);
 	struct bed bed;
 	uint32_t place;
 	int rc;
@@ -153,7 +162,7 @@ static void test_the_journal_is_full_of_reservations(void **state)
 	const struct flash_fake_options device = {.size = 32U << 20, .sector = 4096, .seed = 3};
 	const struct ftl_options options = {.segment_bytes = 1U << 20, .journal_blocks = 16};
 	enum { NR = 30, BLOCKS = 128 };
-	uint8_t *data = bed_memory((size_t)BLOCKS * FTL_BLOCK);
+	uint8_t *data = flash_memory((size_t)BLOCKS * FTL_BLOCK);
 	struct bed_request *requests = calloc(NR, sizeof(*requests));
 	struct ftl_stat stat;
 	struct bed bed;
@@ -185,7 +194,7 @@ static void test_no_segment_can_be_written(void **state)
 {
 	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO};
 	struct format_superblock superblock;
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct ftl_stat stat;
 	struct bed bed;
 
@@ -231,7 +240,7 @@ static void test_records_are_not_overtaken(void **state)
 		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 20};
 	const struct ftl_options options = {.segment_bytes = 65536};
 	const struct ftl_record_change change = {.id = 7, .data = "intent"};
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct bed_request put, trims[3] = {0};
 	struct bed bed;
 
@@ -259,7 +268,7 @@ static void test_what_is_to_be_free_has_no_list(void **state)
 		.size = 8U << 20, .sector = 4096, .seed = 3, .latency_max = 40};
 	const struct ftl_options options = {.segment_bytes = 32768, .journal_blocks = 256};
 	enum { NR = 64 };
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct bed_request requests[NR] = {0};
 	struct bed bed;
 	unsigned nr_pending = 0;

@@ -22,9 +22,9 @@
 
 #include "base/error.h"
 #include "flash/uring.h"
-#include "flash_io.h"
 #include "group.h"
 #include "lib/flash_fake.h"
+#include "lib/flash_io.h"
 
 #define SIZE	((uint64_t)8 << 20)
 #define PAGE	((uint64_t)4096)

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "flash_io.h"
 #include "group.h"
 #include "lib/flash_fake.h"
 #include "lib/flash_fake_image.h"
+#include "lib/flash_io.h"
 
 #define SIZE	    ((uint64_t)4 << 20)
 #define SECTOR	    ((uint64_t)512)

@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "flash/uring.h"
-#include "flash_io.h"
 #include "group.h"
+#include "lib/flash_io.h"
 
 #define PAGE ((uint64_t)4096)
 #define MIB  ((uint64_t)1 << 20)

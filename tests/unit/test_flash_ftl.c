@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The translation layer's door: bytes in and out, trims, clones, records, order, and what is refused. */
-#include "flash_bed.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "group.h"
+#include "lib/flash_bed.h"
 
 static void test_nothing_is_zeros(void **state)
 {
@@ -16,8 +25,8 @@ static void test_nothing_is_zeros(void **state)
 static void test_bytes(void **state)
 {
 	enum { SIZE = 40 * FTL_BLOCK };
-	uint8_t *model = calloc(1, SIZE), *data = bed_memory(SIZE + 64),
-		*back = bed_memory(SIZE + 64);
+	uint8_t *model = calloc(1, SIZE), *data = flash_memory(SIZE + 64),
+		*back = flash_memory(SIZE + 64);
 	struct bed bed;
 	unsigned dice = 1;
 
@@ -70,7 +79,7 @@ static void page_ended(struct ftl_get *get, size_t at, size_t length, int result
 static void test_each_page_is_told(void **state)
 {
 	struct bed bed;
-	uint8_t *data = bed_memory(64 * FTL_BLOCK);
+	uint8_t *data = flash_memory(64 * FTL_BLOCK);
 	struct bed_request request = {.iov = {data, 64 * FTL_BLOCK}};
 
 	(void)state;
@@ -225,7 +234,7 @@ static void test_order(void **state)
 {
 	enum { NR = 50 };
 	struct bed_request puts[NR], trim = {0};
-	uint8_t *data = bed_memory(NR * FTL_BLOCK), *back = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(NR * FTL_BLOCK), *back = flash_memory(FTL_BLOCK);
 	struct bed bed;
 
 	(void)state;
@@ -252,7 +261,7 @@ static void test_order(void **state)
 
 static void test_what_is_wrong_is_refused(void **state)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct bed bed;
 
 	(void)state;

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pages of the map that are damaged: their blocks are lost until they are written anew, and nothing else is. */
-#include "flash_bed.h"
+#include "lib/flash_bed.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "flash/format.h"
 #include "flash/ftl_private.h"
@@ -28,7 +37,7 @@ static uint8_t byte_of(uint32_t block)
 
 static int get_block(struct bed *bed, uint64_t lba)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	int rc = bed_get(bed, lba, 0, data, FTL_BLOCK);
 
 	free(data);
@@ -68,7 +77,7 @@ static void damage_at(struct bed *bed, uint64_t at, enum damage damage)
 	struct flash_fake_fault fault = {
 		.opcode = FLASH_IO_READ, .length = FTL_BLOCK, .error = -EIO, .offset = at};
 	uint64_t first = (uint64_t)bed->ftl->map.first * FTL_BLOCK;
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 
 	if (damage == UNREADABLE) {
 		assert_int_equal(flash_fake_fail(bed->device, &fault), 0);
@@ -576,7 +585,7 @@ static void random_step(struct bed *bed, unsigned *dice)
 
 static unsigned random_check(struct bed *bed)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	unsigned nr_lost = 0;
 
 	for (uint32_t n = 0; n < RANGES * BLOCKS; n++) {

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "flash/scrub.h"
-#include "flash_space_bed.h"
 #include "group.h"
+#include "lib/flash_space_bed.h"
 
 #define SECOND	  UINT64_C(1000000000)
 #define NR_BLOCKS 1100U /* of three pages of the map */
@@ -45,7 +45,7 @@ static uint64_t word_of(uint32_t block)
 static int set_up(void **state)
 {
 	(void)state;
-	bed_make(&bed, &bed_device, &bed_layout);
+	space_bed_open(&bed, &space_bed_device, &space_bed_layout);
 	for (uint32_t block = 0; block < NR_BLOCKS; block++)
 		assert_int_equal(put_word(&bed, ftl_lba(3, block), word_of(block)), 0);
 	found = (struct found){0};
@@ -56,7 +56,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	bed_end(&bed);
+	space_bed_close(&bed);
 	return 0;
 }
 
@@ -220,7 +220,7 @@ static void it_goes_on_where_it_stood(void **state)
 	assert_int_equal(stat.position, ftl_lba(3, 20 * 16));
 	assert_int_equal(found.nr, 0);
 	scrub_close(scrub);
-	bed_reopen(&bed);
+	space_bed_reopen(&bed);
 	assert_int_equal(scrub_open(bed.ftl, &options, &scrub), 0);
 	scrub_stat(scrub, &again);
 	assert_int_equal(again.position, stat.position);
@@ -318,8 +318,8 @@ static void nothing_to_read(void **state)
 	assert_true(ftl_next(bed.ftl, ftl_lba(3, 510 * 3)) == FTL_NONE);
 	assert_true(ftl_next(bed.ftl, ftl_lba(4, 0)) == FTL_NONE);
 	assert_true(ftl_next(bed.ftl, FTL_NONE) == FTL_NONE);
-	bed_end(&bed);
-	bed_make(&bed, &bed_device, &bed_layout);
+	space_bed_close(&bed);
+	space_bed_open(&bed, &space_bed_device, &space_bed_layout);
 	assert_true(ftl_next(bed.ftl, 0) == FTL_NONE);
 	assert_int_equal(scrub_open(bed.ftl, &options, &scrub), 0);
 	assert_int_equal(scrub_progress(scrub, 0), 5 * SECOND);

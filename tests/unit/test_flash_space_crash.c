@@ -8,11 +8,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-#include "flash_space_bed.h"
 #include "group.h"
+#include "lib/flash_space_bed.h"
 
 #define NR_IDS	  6
 #define NR_BLOCKS 24
@@ -64,13 +65,13 @@ static int roll_create(struct bed *bed, struct world *world)
 					    .reserved = 1 + dice(NR_BLOCKS)}};
 
 	(void)world;
-	return bed_run(bed, space_create, &waited);
+	return range_run(bed, space_create, &waited);
 }
 
 static int roll_shrink(struct bed *bed, struct world *world, uint32_t id)
 {
 	uint64_t length = dice(NR_BLOCKS);
-	int rc = shrink(bed, id, length * STEP);
+	int rc = range_shrink(bed, id, length * STEP);
 
 	for (uint64_t block = length; !rc && block < NR_BLOCKS; block++)
 		world->words[id][block] = 0;
@@ -79,7 +80,7 @@ static int roll_shrink(struct bed *bed, struct world *world, uint32_t id)
 
 static int roll_remove(struct bed *bed, struct world *world, uint32_t id)
 {
-	int rc = remove_range(bed, id);
+	int rc = range_remove(bed, id);
 
 	if (!rc)
 		memset(world->words[id], 0, sizeof(world->words[id]));
@@ -90,7 +91,7 @@ static int roll_clone(struct bed *bed, struct world *world, uint32_t id)
 {
 	uint32_t target = dice(NR_IDS);
 	uint64_t from = dice(NR_BLOCKS), to = dice(NR_BLOCKS), length = 1 + dice(8);
-	int rc = clone_range(bed, id, from * STEP, target, to * STEP, length * STEP);
+	int rc = range_clone(bed, id, from * STEP, target, to * STEP, length * STEP);
 
 	if (!rc)
 		memcpy(&world->words[target][to], &world->words[id][from],
@@ -123,18 +124,18 @@ static int roll_change(struct bed *bed, struct world *world)
 	case 1:
 		return roll_create(bed, world);
 	case 2:
-		return grow(bed, id, (1 + dice(NR_BLOCKS)) * STEP, dice(2));
+		return range_grow(bed, id, (1 + dice(NR_BLOCKS)) * STEP, dice(2));
 	case 3:
 	case 4:
 		return roll_shrink(bed, world, id);
 	case 5:
-		return relocate(bed, id, dice(2) ? SPACE_ANYWHERE : dice(200 * STEP));
+		return range_relocate(bed, id, dice(2) ? SPACE_ANYWHERE : dice(200 * STEP));
 	case 6:
 		return roll_remove(bed, world, id);
 	case 7:
 		return roll_clone(bed, world, id);
 	case 8:
-		return reserve(bed, id, dice(NR_BLOCKS));
+		return range_reserve(bed, id, dice(NR_BLOCKS));
 	default:
 		return roll_put(bed, world, id);
 	}
@@ -189,7 +190,7 @@ static void open_space(struct bed *bed)
 
 static void reopen(struct bed *bed)
 {
-	bed_close_layer(bed);
+	space_bed_close_layer(bed);
 	open_space(bed);
 }
 
@@ -341,10 +342,10 @@ static void try_cut(struct flash_fake_log *log, uint64_t nr_events)
 	if (nr_events % 3 == 0)
 		cut_again(&bed, nr_events);
 	open_space(&bed);
-	bed_settle(&bed);
+	space_bed_settle(&bed);
 	expect_world(&bed, nr_events);
 	assert_int_equal(ftl_audit(bed.ftl), 0);
-	bed_end(&bed);
+	space_bed_close(&bed);
 }
 
 static void every_cut(uint64_t seed)
@@ -362,7 +363,7 @@ static void every_cut(uint64_t seed)
 	made = flash_fake_events(bed.device);
 	open_space(&bed);
 	run_trace(&bed);
-	bed_end(&bed);
+	space_bed_close(&bed);
 	all = flash_fake_log_events(log);
 	for (uint64_t nr_events = made; nr_events <= all; nr_events++)
 		try_cut(log, nr_events);

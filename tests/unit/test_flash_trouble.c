@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The translation layer in trouble: no space, devices that fail, bytes that are not what was written, devices that are not ours. */
-#include "flash_bed.h"
+#include "lib/flash_bed.h"
 
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
 #include "flash/format.h"
 #include "flash/ftl_private.h"
 #include "group.h"
@@ -9,7 +19,7 @@
 /* Where on the device the block's data is: its bytes are looked for. */
 static uint64_t find(struct bed *bed, const void *bytes)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 
 	for (uint64_t at = bed->device->size; at > 0;) {
 		at -= FTL_BLOCK;
@@ -25,7 +35,7 @@ static uint64_t find(struct bed *bed, const void *bytes)
 
 static uint64_t find_filled(struct bed *bed, uint8_t byte)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	uint64_t at;
 
 	memset(data, byte, FTL_BLOCK);
@@ -36,7 +46,7 @@ static uint64_t find_filled(struct bed *bed, uint8_t byte)
 
 static int get_block(struct bed *bed, uint64_t lba)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	int rc = bed_get(bed, lba, 0, data, FTL_BLOCK);
 
 	free(data);
@@ -45,7 +55,7 @@ static int get_block(struct bed *bed, uint64_t lba)
 
 static void test_no_space(void **state)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	uint64_t nr = 0;
 	struct bed bed;
 	struct ftl_stat stat;
@@ -85,7 +95,7 @@ static void test_no_space(void **state)
 static void test_no_space_for_what_is_shared(void **state)
 {
 	const uint64_t here = ftl_lba(1, 17), there = ftl_lba(2, 0), beside = ftl_lba(1, 18);
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct ftl_stat stat;
 	uint32_t nr = 0;
 	struct bed bed;
@@ -126,8 +136,8 @@ static void test_many_large_puts(void **state)
 		.size = 8U << 20, .sector = 512, .seed = 1, .latency_max = 5};
 	const struct ftl_options options = {.segment_bytes = 65536, .journal_blocks = 16};
 	struct bed_request *puts = calloc(NR, sizeof(*puts));
-	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK + FTL_BLOCK),
-		*back = bed_memory(2 * FTL_BLOCK);
+	uint8_t *data = flash_memory(BLOCKS * FTL_BLOCK + FTL_BLOCK),
+		*back = flash_memory(2 * FTL_BLOCK);
 	struct bed bed;
 
 	(void)state;
@@ -172,7 +182,7 @@ static void test_many_large_puts_with_syncs(void **state)
 					       .skip = 5,
 					       .nr = 8};
 	struct bed_request *puts = calloc(NR, sizeof(*puts)), *syncs = calloc(NR, sizeof(*syncs));
-	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK);
+	uint8_t *data = flash_memory(BLOCKS * FTL_BLOCK);
 	struct ftl_stat stat;
 	struct bed bed;
 
@@ -232,7 +242,7 @@ static void test_a_block_cannot_be_read(void **state)
 {
 	struct flash_fake_fault fault = {
 		.opcode = FLASH_IO_READ, .length = FTL_BLOCK, .error = -EIO};
-	uint8_t *data = bed_memory(3 * FTL_BLOCK);
+	uint8_t *data = flash_memory(3 * FTL_BLOCK);
 	struct bed_request request = {.iov = {data, 3 * FTL_BLOCK}};
 	struct bed bed;
 	struct ftl_stat stat;
@@ -281,7 +291,7 @@ static void test_writes_fail(void **state)
 {
 	struct flash_fake_fault fault = {
 		.opcode = FLASH_IO_WRITE, .offset = 6U << 20, .length = 200000, .error = -EIO};
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct bed bed;
 	struct ftl_stat stat;
 
@@ -333,7 +343,7 @@ static uint64_t capacity_of(struct bed *bed)
 static void test_writes_fail_for_other_reasons(void **state)
 {
 	static const int passing[] = {-EAGAIN, -ENOMEM, -ETIMEDOUT};
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	uint64_t capacity;
 	struct bed bed;
 
@@ -376,7 +386,7 @@ static void test_writes_fail_for_other_reasons(void **state)
 /* A put with a sync behind it that is refused for good: the layer goes on, and writes checkpoints as before. */
 static void test_a_synced_put_is_refused(void **state)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct bed_request put, sync = {.sync = {.count = FTL_ALL, .done = bed_sync_done}};
 	struct bed bed;
 
@@ -428,7 +438,7 @@ static void test_full_with_streams(void **state)
 	const struct flash_fake_options device = {.size = 2U << 20, .sector = 512, .seed = 1};
 	const struct ftl_options options = {.segment_bytes = 65536};
 	enum { BLOCKS = 8 };
-	uint8_t *data = bed_memory(BLOCKS * FTL_BLOCK);
+	uint8_t *data = flash_memory(BLOCKS * FTL_BLOCK);
 	unsigned dice = 1;
 
 	(void)state;
@@ -553,8 +563,8 @@ static void test_a_checkpoint_waits_for_the_journal(void **state)
 
 static void test_stale_and_swapped_blocks(void **state)
 {
-	uint8_t *a = bed_memory(FTL_BLOCK), *b = bed_memory(FTL_BLOCK),
-		*old = bed_memory(FTL_BLOCK);
+	uint8_t *a = flash_memory(FTL_BLOCK), *b = flash_memory(FTL_BLOCK),
+		*old = flash_memory(FTL_BLOCK);
 	uint64_t at_a, at_b;
 	struct bed bed;
 	struct ftl_stat stat;
@@ -595,7 +605,7 @@ static void test_what_is_no_layer(void **state)
 				 plain = {.segment_bytes = 65536};
 	struct format_superblock superblock;
 	struct flash_device *device, *small;
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 	struct ftl *ftl;
 
 	(void)state;
@@ -690,7 +700,7 @@ static void test_the_newest_anchor_is_lost(void **state)
  */
 static void test_two_torn_blocks_do_not_make_one(void **state)
 {
-	uint8_t *first = bed_memory(FTL_BLOCK), *second = bed_memory(FTL_BLOCK);
+	uint8_t *first = flash_memory(FTL_BLOCK), *second = flash_memory(FTL_BLOCK);
 	struct bed bed;
 	uint64_t at;
 

@@ -1,36 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A translation layer on a fake device, with requests that are waited for. For tests of the layer. */
-#ifndef TESTS_UNIT_FLASH_BED_H
-#define TESTS_UNIT_FLASH_BED_H
+/* A translation layer on a device of memory; see flash_bed.h. */
+#include "lib/flash_bed.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <urcu/list.h>
 
 #include <cmocka.h>
 
-#include "base/error.h"
-#include "flash/ftl.h"
-#include "lib/flash_fake.h"
-
-struct bed {
-	struct flash_device *device;
-	struct ftl *ftl;
-};
-
-static inline void bed_open_with(struct bed *bed, const struct flash_fake_options *device,
-				 const struct ftl_options *options)
+void bed_open_with(struct bed *bed, const struct flash_fake_options *device,
+		   const struct ftl_options *options)
 {
+	bed->space = NULL;
 	assert_int_equal(flash_fake_open(device, &bed->device), 0);
 	assert_int_equal(ftl_create(bed->device, options), 0);
 	assert_int_equal(ftl_open(bed->device, 0, &bed->ftl), 0);
 }
 
-static inline void bed_open(struct bed *bed)
+void bed_open(struct bed *bed)
 {
 	const struct flash_fake_options device = {.size = 8U << 20, .sector = 512, .seed = 1};
 	const struct ftl_options options = {.segment_bytes = 65536};
@@ -38,14 +28,13 @@ static inline void bed_open(struct bed *bed)
 	bed_open_with(bed, &device, &options);
 }
 
-static inline void bed_close(struct bed *bed)
+void bed_close(struct bed *bed)
 {
 	assert_int_equal(ftl_close(bed->ftl), 0);
 	flash_device_close(bed->device);
 }
 
-/* Closes it in order, or forgets it as a crash does that leaves the device's power on. */
-static inline void bed_reopen(struct bed *bed, bool is_orderly)
+void bed_reopen(struct bed *bed, bool is_orderly)
 {
 	if (is_orderly)
 		assert_int_equal(ftl_close(bed->ftl), 0);
@@ -55,30 +44,10 @@ static inline void bed_reopen(struct bed *bed, bool is_orderly)
 	assert_int_equal(ftl_audit(bed->ftl), 0);
 }
 
-/* ---- requests ---- */
-
-static inline void *bed_memory(size_t length)
-{
-	void *memory = aligned_alloc(FTL_BLOCK, (length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK);
-
-	assert_non_null(memory);
-	return memory;
-}
-
-struct bed_request {
-	union {
-		struct ftl_get get;
-		struct ftl_put put;
-		struct ftl_sync sync;
-		struct ftl_trim trim;
-		struct ftl_clone clone;
-	};
-	struct iovec iov;
-	bool has_ended;
-};
+/* ---- Requests */
 
 #define BED_DONE(type)                                                              \
-	static inline void bed_##type##_done(struct ftl_##type *type)               \
+	void bed_##type##_done(struct ftl_##type *type)                             \
 	{                                                                           \
 		caa_container_of(type, struct bed_request, type)->has_ended = true; \
 	}
@@ -89,14 +58,22 @@ BED_DONE(sync)
 BED_DONE(trim)
 BED_DONE(clone)
 
-static inline void bed_wait(struct bed *bed, const struct bed_request *request)
+int bed_try_wait(struct bed *bed, const struct bed_request *request)
 {
-	while (!request->has_ended)
-		assert_true(ftl_poll(bed->ftl, -1) >= 0);
+	while (!request->has_ended) {
+		if (ftl_poll(bed->ftl, -1) < 0)
+			return -ENODEV;
+	}
+	return 0;
 }
 
-static inline void bed_prepare_put(struct bed_request *request, uint64_t lba, uint64_t offset,
-				   const void *data, size_t length)
+void bed_wait(struct bed *bed, const struct bed_request *request)
+{
+	assert_int_equal(bed_try_wait(bed, request), 0);
+}
+
+void bed_prepare_put(struct bed_request *request, uint64_t lba, uint64_t offset, const void *data,
+		     size_t length)
 {
 	*request = (struct bed_request){.iov = {(void *)(uintptr_t)data, length}};
 	request->put = (struct ftl_put){.lba = lba,
@@ -107,15 +84,14 @@ static inline void bed_prepare_put(struct bed_request *request, uint64_t lba, ui
 					.done = bed_put_done};
 }
 
-static inline void bed_begin_put(struct bed *bed, struct bed_request *request, uint64_t lba,
-				 uint64_t offset, const void *data, size_t length)
+void bed_begin_put(struct bed *bed, struct bed_request *request, uint64_t lba, uint64_t offset,
+		   const void *data, size_t length)
 {
 	bed_prepare_put(request, lba, offset, data, length);
 	ftl_put(bed->ftl, &request->put);
 }
 
-static inline int bed_put(struct bed *bed, uint64_t lba, uint64_t offset, const void *data,
-			  size_t length)
+int bed_put(struct bed *bed, uint64_t lba, uint64_t offset, const void *data, size_t length)
 {
 	struct bed_request request;
 
@@ -124,7 +100,7 @@ static inline int bed_put(struct bed *bed, uint64_t lba, uint64_t offset, const 
 	return request.put.result;
 }
 
-static inline int bed_get(struct bed *bed, uint64_t lba, uint64_t offset, void *data, size_t length)
+int bed_get(struct bed *bed, uint64_t lba, uint64_t offset, void *data, size_t length)
 {
 	struct bed_request request = {.iov = {data, length}};
 
@@ -139,7 +115,7 @@ static inline int bed_get(struct bed *bed, uint64_t lba, uint64_t offset, void *
 	return request.get.result;
 }
 
-static inline int bed_sync(struct bed *bed)
+int bed_sync(struct bed *bed)
 {
 	struct bed_request request = {0};
 
@@ -149,8 +125,7 @@ static inline int bed_sync(struct bed *bed)
 	return request.sync.result;
 }
 
-static inline int bed_trim(struct bed *bed, uint64_t lba, uint64_t count,
-			   const struct ftl_record_change *change)
+int bed_trim(struct bed *bed, uint64_t lba, uint64_t count, const struct ftl_record_change *change)
 {
 	struct bed_request request = {0};
 
@@ -161,8 +136,8 @@ static inline int bed_trim(struct bed *bed, uint64_t lba, uint64_t count,
 	return request.trim.result;
 }
 
-static inline int bed_clone(struct bed *bed, uint64_t source, uint64_t target, uint64_t count,
-			    const struct ftl_record_change *change)
+int bed_clone(struct bed *bed, uint64_t source, uint64_t target, uint64_t count,
+	      const struct ftl_record_change *change)
 {
 	struct bed_request request = {0};
 
@@ -176,19 +151,18 @@ static inline int bed_clone(struct bed *bed, uint64_t source, uint64_t target, u
 	return request.clone.result;
 }
 
-static inline void bed_fill(struct bed *bed, uint64_t lba, uint8_t byte)
+void bed_fill(struct bed *bed, uint64_t lba, uint8_t byte)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK);
 
 	memset(data, byte, FTL_BLOCK);
 	assert_int_equal(bed_put(bed, lba, 0, data, FTL_BLOCK), 0);
 	free(data);
 }
 
-/* All its bytes are that. */
-static inline void bed_expect(struct bed *bed, uint64_t lba, uint8_t byte)
+void bed_expect(struct bed *bed, uint64_t lba, uint8_t byte)
 {
-	uint8_t *data = bed_memory(FTL_BLOCK), *wanted = bed_memory(FTL_BLOCK);
+	uint8_t *data = flash_memory(FTL_BLOCK), *wanted = flash_memory(FTL_BLOCK);
 
 	memset(wanted, byte, FTL_BLOCK);
 	memset(data, (uint8_t)~byte, FTL_BLOCK);
@@ -197,5 +171,3 @@ static inline void bed_expect(struct bed *bed, uint64_t lba, uint8_t byte)
 	free(data);
 	free(wanted);
 }
-
-#endif
