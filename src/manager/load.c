@@ -387,8 +387,8 @@ int store_load(struct store *store, struct state **out)
 		uint8_t prefix = (uint8_t)loaders[i].kind;
 
 		loading.loader = &loaders[i];
-		rc = metastore->ops->range(metastore, (struct meta_bytes){&prefix, 1}, load_record,
-					   &loading);
+		rc = metastore->ops->range(metastore, (struct meta_bytes){&prefix, 1},
+					   (struct meta_bytes){0}, SIZE_MAX, load_record, &loading);
 	}
 	if (rc == 0 && loading.state->cluster[0] == '\0')
 		rc = make_cluster(store, loading.state);

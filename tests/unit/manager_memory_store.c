@@ -14,7 +14,7 @@
 int memory_store_compare(struct meta_bytes left, struct meta_bytes right)
 {
 	size_t length = left.length < right.length ? left.length : right.length;
-	int order = memcmp(left.data, right.data, length);
+	int order = length != 0 ? memcmp(left.data, right.data, length) : 0;
 
 	if (order != 0)
 		return order;
@@ -66,18 +66,29 @@ static int memory_get(struct metastore *base, struct meta_bytes key, void **valu
 	return 0;
 }
 
-static int memory_range(struct metastore *base, struct meta_bytes prefix,
-			int (*visit)(void *argument, struct meta_bytes key,
-				     struct meta_bytes value),
-			void *argument)
+static int
+memory_range(struct metastore *base, struct meta_bytes prefix, struct meta_bytes after, size_t max,
+	     int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+	     void *argument)
 {
 	struct memory_store *store = (struct memory_store *)base;
+	bool is_after = after.length != 0 && memory_store_compare(after, prefix) >= 0;
+	bool is_found;
+	size_t at;
 	int rc = 0;
 
-	for (size_t i = 0; i < store->nr_pairs && rc == 0; i++)
-		if (store->pairs[i].key.length >= prefix.length &&
-		    memcmp(store->pairs[i].key.data, prefix.data, prefix.length) == 0)
-			rc = visit(argument, store->pairs[i].key, store->pairs[i].value);
+	if (prefix.length > METASTORE_KEY_MAX || after.length > METASTORE_KEY_MAX)
+		return error_fail(-EINVAL, "range: a key is too long");
+	at = find_pair(store, is_after ? after : prefix, &is_found);
+	at += is_after && is_found;
+	for (; at < store->nr_pairs && max > 0 && rc == 0; at++, max--) {
+		const struct memory_pair *pair = &store->pairs[at];
+
+		if (pair->key.length < prefix.length ||
+		    (prefix.length != 0 && memcmp(pair->key.data, prefix.data, prefix.length) != 0))
+			break;
+		rc = visit(argument, pair->key, pair->value);
+	}
 	return rc;
 }
 

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,33 +153,62 @@ static int lmdb_get(struct metastore *base, struct meta_bytes key, void **value,
 	return rc == 0 ? 0 : fail(store, "get", rc);
 }
 
-static int lmdb_range(struct metastore *base, struct meta_bytes prefix,
+/* The order in which LMDB keeps keys. */
+static int compare_bytes(struct meta_bytes left, struct meta_bytes right)
+{
+	size_t length = left.length < right.length ? left.length : right.length;
+	int order = length != 0 ? memcmp(left.data, right.data, length) : 0;
+
+	if (order != 0)
+		return order;
+	return left.length < right.length ? -1 : left.length > right.length;
+}
+
+static bool has_prefix(const MDB_val *key, struct meta_bytes prefix)
+{
+	return key->mv_size >= prefix.length &&
+	       (prefix.length == 0 || memcmp(key->mv_data, prefix.data, prefix.length) == 0);
+}
+
+/* Moves the cursor to the first key from `from` on. LMDB takes no empty key. */
+static int seek(MDB_cursor *cursor, struct meta_bytes from, MDB_val *key, MDB_val *value)
+{
+	*key = to_val(from);
+	return mdb_cursor_get(cursor, key, value, from.length != 0 ? MDB_SET_RANGE : MDB_FIRST);
+}
+
+static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct meta_bytes after,
+		      size_t max,
 		      int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
 		      void *argument)
 {
 	struct lmdb_store *store = lmdb_of(base);
-	MDB_val key = to_val(prefix), value;
-	MDB_cursor *cursor;
-	MDB_txn *txn;
+	bool is_after = compare_bytes(after, prefix) >= 0 && after.length != 0;
 	int rc, stopped = 0;
+	MDB_cursor *cursor;
+	MDB_val key, value;
+	MDB_txn *txn;
 
 	if (prefix.length > METASTORE_KEY_MAX)
 		return check_key(prefix);
+	if (after.length > METASTORE_KEY_MAX)
+		return check_key(after);
 	rc = begin_read(store, &txn);
 	if (rc != 0)
 		return fail(store, "range", rc);
 	rc = mdb_cursor_open(txn, store->table, &cursor);
 	if (rc != 0)
 		goto out_txn;
-	rc = mdb_cursor_get(cursor, &key, &value, prefix.length != 0 ? MDB_SET_RANGE : MDB_FIRST);
-	while (rc == 0 && stopped == 0) {
-		if (key.mv_size < prefix.length ||
-		    (prefix.length != 0 && memcmp(key.mv_data, prefix.data, prefix.length) != 0))
-			break;
+	rc = seek(cursor, is_after ? after : prefix, &key, &value);
+	if (rc == 0 && is_after &&
+	    compare_bytes((struct meta_bytes){key.mv_data, key.mv_size}, after) == 0)
+		rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+	for (size_t i = 0; i < max && rc == 0 && has_prefix(&key, prefix); i++) {
 		stopped = visit(argument, (struct meta_bytes){key.mv_data, key.mv_size},
 				(struct meta_bytes){value.mv_data, value.mv_size});
-		if (stopped == 0)
-			rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+		if (stopped != 0)
+			break;
+		rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
 	}
 	mdb_cursor_close(cursor);
 out_txn:
