@@ -42,12 +42,11 @@ static void holdings_close(struct holdings *holdings)
  * it counts: the layout that clients have names it. */
 static struct server *server_of(const struct core *core, const struct chunk *chunk)
 {
-	struct server *server = chunk->extent != NULL ? chunk->extent->server
-						      : state_server(core->state, chunk->server);
+	struct server *server =
+		chunk->extent ? chunk->extent->server : state_server(core->state, chunk->server);
 
-	return server != NULL && server_is_up(server) && server->incarnation == chunk->incarnation
-		       ? server
-		       : NULL;
+	return server && server_is_up(server) && server->incarnation == chunk->incarnation ? server
+											   : NULL;
 }
 
 /* `server->access` is where its holding would be if it has one. */
@@ -61,7 +60,7 @@ static struct holding *holding_of(struct holdings *holdings, struct server *serv
 	if (holdings->nr == holdings->max) {
 		max = holdings->max != 0 ? holdings->max * 2 : 8;
 		more = reallocarray(holdings->list, max, sizeof(*more));
-		if (more == NULL)
+		if (!more)
 			return NULL;
 		holdings->list = more;
 		holdings->max = max;
@@ -82,7 +81,7 @@ static int add_extent(struct holding *holding, uint64_t extent)
 	if (holding->nr_extents == holding->max_extents) {
 		max = holding->max_extents != 0 ? holding->max_extents * 2 : 16;
 		more = reallocarray(holding->extents, max, sizeof(*more));
-		if (more == NULL)
+		if (!more)
 			return error_code(-ENOMEM);
 		holding->extents = more;
 		holding->max_extents = max;
@@ -99,15 +98,14 @@ static int find_holdings(const struct core *core, const struct region *region,
 	for (size_t i = 0; i < region->nr_chunks; i++) {
 		struct server *server = server_of(core, &region->chunks[i]);
 		struct holding *holding;
-		int rc;
+		int ret;
 
-		if (server == NULL)
+		if (!server)
 			continue;
 		holding = holding_of(holdings, server);
-		rc = holding != NULL ? add_extent(holding, region->chunks[i].number)
-				     : error_code(-ENOMEM);
-		if (rc < 0)
-			return rc;
+		ret = holding ? add_extent(holding, region->chunks[i].number) : error_code(-ENOMEM);
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
@@ -145,7 +143,7 @@ static uint32_t expiry_of(const struct core *core, const struct live_server *liv
 static int set_bytes(ProtobufCBinaryData *out, const void *bytes, size_t length)
 {
 	out->data = malloc(length);
-	if (out->data == NULL)
+	if (!out->data)
 		return error_code(-ENOMEM);
 	memcpy(out->data, bytes, length);
 	out->len = length;
@@ -156,15 +154,15 @@ static int add_pass(Afar__Access *access, const struct session *session,
 		    const struct live_server *live, uint32_t expiry)
 {
 	struct key pass;
-	int rc = pass_make(live->signing_key, session->number, expiry, &pass);
+	int ret = pass_make(live->signing_key, session->number, expiry, &pass);
 
-	if (rc == 0) {
+	if (ret == 0) {
 		access->pass = strdup(pass.identity);
-		rc = access->pass != NULL ? set_bytes(&access->pass_key, pass.secret, KEY_BYTES)
-					  : error_code(-ENOMEM);
+		ret = access->pass ? set_bytes(&access->pass_key, pass.secret, KEY_BYTES)
+				   : error_code(-ENOMEM);
 	}
 	OPENSSL_cleanse(&pass, sizeof(pass));
-	return rc;
+	return ret;
 }
 
 static int add_capability(Afar__Access *access, const struct core *core,
@@ -179,30 +177,30 @@ static int add_capability(Afar__Access *access, const struct core *core,
 		.rights = rights_of(core, session->principal, region->ns) & RIGHT_ALL,
 		.expiry = expiry,
 	};
-	int rc = capability_digest(holding->extents, holding->nr_extents, capability.digest);
+	int ret = capability_digest(holding->extents, holding->nr_extents, capability.digest);
 
-	if (rc == 0)
-		rc = capability_sign(&capability, holding->live->signing_key);
-	return rc == 0 ? set_bytes(&access->capability, &capability, sizeof(capability)) : rc;
+	if (ret == 0)
+		ret = capability_sign(&capability, holding->live->signing_key);
+	return ret == 0 ? set_bytes(&access->capability, &capability, sizeof(capability)) : ret;
 }
 
 static int fill_access(Afar__Access *access, const struct core *core, const struct session *session,
 		       const struct region *region, struct holding *holding)
 {
 	uint32_t expiry = expiry_of(core, holding->live);
-	int rc;
+	int ret;
 
 	access->server = holding->live->number;
 	access->incarnation = holding->live->incarnation;
 	access->lifetime_ms = LIFETIME_S * 1000U;
 	sort_extents(holding);
-	rc = add_pass(access, session, holding->live, expiry);
-	return rc == 0 ? add_capability(access, core, session, region, holding, expiry) : rc;
+	ret = add_pass(access, session, holding->live, expiry);
+	return ret == 0 ? add_capability(access, core, session, region, holding, expiry) : ret;
 }
 
 static void free_accesses(Afar__Access **accesses, size_t nr)
 {
-	for (size_t i = 0; i < nr && accesses != NULL; i++)
+	for (size_t i = 0; i < nr && accesses; i++)
 		afar__access__free_unpacked(accesses[i], NULL);
 	free(accesses);
 }
@@ -213,25 +211,25 @@ int access_make(const struct core *core, const struct session *session, const st
 	Afar__Access **accesses = NULL;
 	struct holdings holdings = {0};
 	size_t nr = 0;
-	int rc = find_holdings(core, region, &holdings);
+	int ret = find_holdings(core, region, &holdings);
 
-	if (rc == 0) {
+	if (ret == 0) {
 		accesses = calloc(holdings.nr + 1, sizeof(*accesses));
-		rc = accesses != NULL ? 0 : error_code(-ENOMEM);
+		ret = accesses ? 0 : error_code(-ENOMEM);
 	}
-	for (size_t i = 0; i < holdings.nr && rc == 0; i++) {
+	for (size_t i = 0; i < holdings.nr && ret == 0; i++) {
 		accesses[nr] = MESSAGE_NEW(afar__access, Afar__Access);
-		rc = accesses[nr] != NULL ? 0 : error_code(-ENOMEM);
-		if (rc == 0)
-			rc = fill_access(accesses[nr++], core, session, region, &holdings.list[i]);
+		ret = accesses[nr] ? 0 : error_code(-ENOMEM);
+		if (ret == 0)
+			ret = fill_access(accesses[nr++], core, session, region, &holdings.list[i]);
 	}
 	holdings_close(&holdings);
-	if (rc < 0) {
+	if (ret < 0) {
 		free_accesses(accesses, nr);
 		accesses = NULL;
 		nr = 0;
 	}
 	*out = accesses;
 	*nr_out = nr;
-	return rc;
+	return ret;
 }

@@ -19,7 +19,7 @@ struct event *event_new(enum event_kind kind, void *peer)
 {
 	struct event *event = calloc(1, sizeof(*event));
 
-	if (event == NULL)
+	if (!event)
 		return NULL;
 	CDS_INIT_LIST_HEAD(&event->node);
 	event->kind = kind;
@@ -28,7 +28,7 @@ struct event *event_new(enum event_kind kind, void *peer)
 	if (kind != EVENT_REQUEST)
 		return event;
 	event->reply = MESSAGE_NEW(afar__reply, Afar__Reply);
-	if (event->reply == NULL) {
+	if (!event->reply) {
 		free(event);
 		return NULL;
 	}
@@ -37,11 +37,11 @@ struct event *event_new(enum event_kind kind, void *peer)
 
 void event_free(struct event *event)
 {
-	if (event->request != NULL)
+	if (event->request)
 		afar__request__free_unpacked(event->request, NULL);
-	if (event->reply != NULL)
+	if (event->reply)
 		afar__reply__free_unpacked(event->reply, NULL);
-	if (event->answer != NULL)
+	if (event->answer)
 		afar__reply__free_unpacked(event->answer, NULL);
 	free(event);
 }
@@ -50,7 +50,7 @@ void event_fail(struct event *event, int status)
 {
 	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
 
-	if (reply == NULL) {
+	if (!reply) {
 		/* Better a result beside the error than no answer: who looks at the status first. */
 		event->reply->status = -ENOMEM;
 		return;
@@ -112,12 +112,12 @@ static int reply_namespace(const struct core *core, const struct session *sessio
 			   Afar__Reply *reply)
 {
 	struct namespace *ns;
-	int rc = core_namespace(core, session, "tell of a namespace", number, RIGHT_READ, &ns);
+	int ret = core_namespace(core, session, "tell of a namespace", number, RIGHT_READ, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	reply->namespace_info = info_namespace(core, session, ns);
-	if (reply->namespace_info == NULL)
+	if (!reply->namespace_info)
 		return error_code(-ENOMEM);
 	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
 	return 0;
@@ -127,18 +127,18 @@ static int reply_region(const struct core *core, const struct session *session, 
 			Afar__Reply *reply)
 {
 	const struct region *region = state_region(core->state, generation);
-	int rc;
+	int ret;
 
-	if (region == NULL)
+	if (!region)
 		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
-	rc = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
-	if (rc < 0)
-		return rc;
+	ret = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
+	if (ret < 0)
+		return ret;
 	/* A request that comes again when all is over must not get more than one that comes first. */
-	if (session_reference(session, generation) == NULL)
+	if (!session_reference(session, generation))
 		return error_fail(-EINVAL, "tell of a region: the session has closed it meanwhile");
 	reply->region_info = info_region(core, session, region, true);
-	if (reply->region_info == NULL)
+	if (!reply->region_info)
 		return error_code(-ENOMEM);
 	reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
 	return 0;
@@ -147,7 +147,7 @@ static int reply_region(const struct core *core, const struct session *session, 
 static int reply_released(uint64_t bytes, Afar__Reply *reply)
 {
 	reply->namespace_released = MESSAGE_NEW(afar__namespace_released, Afar__NamespaceReleased);
-	if (reply->namespace_released == NULL)
+	if (!reply->namespace_released)
 		return error_code(-ENOMEM);
 	reply->namespace_released->bytes = bytes;
 	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_RELEASED;
@@ -175,16 +175,16 @@ int core_reply(struct core *core, const struct session *session, enum outcome_ki
 int core_record(struct core *core, struct session *session, struct event *event)
 {
 	enum outcome_kind kind = (enum outcome_kind)event->outcome_kind;
-	int rc = core_reply(core, session, kind, event->outcome_value, event->reply);
+	int ret = core_reply(core, session, kind, event->outcome_value, event->reply);
 
-	if (rc == 0)
-		rc = session_add_outcome(session, event->request_id, kind, event->outcome_value);
-	if (rc == 0)
+	if (ret == 0)
+		ret = session_add_outcome(session, event->request_id, kind, event->outcome_value);
+	if (ret == 0)
 		store_put_outcome(core->store, session, event->request_id, kind,
 				  event->outcome_value);
 	else
-		store_spoil(core->store, rc);
-	return rc;
+		store_spoil(core->store, ret);
+	return ret;
 }
 
 /* ---- Dispatch */
@@ -239,7 +239,7 @@ static const struct operation operations[] = {
 static const struct operation *find_operation(const Afar__Request *request)
 {
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
-		if (request != NULL && operations[i].call == request->call_case)
+		if (request && operations[i].call == request->call_case)
 			return &operations[i];
 	return NULL;
 }
@@ -255,7 +255,7 @@ static int check_caller(const struct core *core, const struct operation *operati
 {
 	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	enum principal_kind kind =
-		principal != NULL ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
+		principal ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
 
 	if (kind == PRINCIPAL_UNKNOWN)
 		return error_fail(-AFAR_EAUTH,
@@ -322,51 +322,51 @@ static int run_once(struct core *core, const struct operation *operation, struct
 		    struct event *event)
 {
 	const struct outcome *outcome;
-	int rc;
+	int ret;
 
 	settle(core, session, event->settled_below);
 	outcome = session_outcome(session, event->request_id);
-	if (outcome != NULL)
+	if (outcome)
 		return core_reply(core, session, outcome->kind, outcome->value, event->reply);
-	rc = check_id(session, event);
-	if (rc < 0)
-		return rc;
+	ret = check_id(session, event);
+	if (ret < 0)
+		return ret;
 	if (reserve_attach(core, event) || seal_attach(core, event))
 		return CORE_DEFERRED;
-	rc = operation->run(core, session, event);
-	return rc == 0 ? core_record(core, session, event) : rc;
+	ret = operation->run(core, session, event);
+	return ret == 0 ? core_record(core, session, event) : ret;
 }
 
 static int run_operation(struct core *core, const struct operation *operation, struct event *event)
 {
 	struct session *session = NULL;
-	int rc;
+	int ret;
 
-	if (core->state == NULL)
+	if (!core->state)
 		return error_fail(
 			-EIO, "call to the manager: it cannot read its store; mend the disk, then "
 			      "it goes on");
-	rc = check_caller(core, operation, event);
-	if (rc < 0)
-		return rc;
+	ret = check_caller(core, operation, event);
+	if (ret < 0)
+		return ret;
 	if (event->deadline <= core_now(core))
 		return error_fail(-ETIMEDOUT,
 				  "call to the manager: its time is over; nothing was done");
 	if (operation->kind != OPERATION_DAEMON) {
-		rc = core_session(core, event, &session);
-		if (rc < 0)
-			return rc;
+		ret = core_session(core, event, &session);
+		if (ret < 0)
+			return ret;
 	}
 	if (operation->kind == OPERATION_ONCE)
 		return run_once(core, operation, session, event);
-	return operation->run != NULL ? operation->run(core, session, event) : 0;
+	return operation->run ? operation->run(core, session, event) : 0;
 }
 
 /* A manager that has just started does not see its servers yet; they come back within moments. Until
  * then, or for a while, requests that choose among servers wait. */
 static bool is_recovering(const struct core *core)
 {
-	return core->state != NULL && core_now(core) < core->started_at + CORE_RECOVERY_NS &&
+	return core->state && core_now(core) < core->started_at + CORE_RECOVERY_NS &&
 	       servers_are_missing(core);
 }
 
@@ -383,7 +383,7 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 {
 	const Afar__Request *request = event->request;
 
-	if (core->state == NULL)
+	if (!core->state)
 		return false;
 	if (request->call_case == AFAR__REQUEST__CALL_KEY_ADD)
 		return principal_is_going(core, request->key_add->name);
@@ -398,32 +398,32 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 static void handle_request(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
-	int rc;
+	int ret;
 
 	if (event->answer_by == 0)
 		event->answer_by = answer_by(core, event);
-	if (operation != NULL && operation->call == AFAR__REQUEST__CALL_STATUS &&
+	if (operation && operation->call == AFAR__REQUEST__CALL_STATUS &&
 	    event->request->status->is_fresh && event->looked_until == 0)
 		looks_begin(core, event);
-	if (operation != NULL && has_to_wait(core, event)) {
+	if (operation && has_to_wait(core, event)) {
 		cds_list_add_tail(&event->node, &core->waiting);
 		return;
 	}
-	if (operation != NULL && operation->kind == OPERATION_READ) {
+	if (operation && operation->kind == OPERATION_READ) {
 		cds_list_add_tail(&event->node, &core->reading);
 		return;
 	}
-	if (operation == NULL)
-		rc = error_fail(
+	if (!operation)
+		ret = error_fail(
 			-EOPNOTSUPP,
 			"call to the manager: it does not know this call; use a manager of the "
 			"same version");
 	else
-		rc = run_operation(core, operation, event);
-	if (rc == CORE_DEFERRED)
+		ret = run_operation(core, operation, event);
+	if (ret == CORE_DEFERRED)
 		return;
-	if (rc < 0)
-		event_fail(event, rc);
+	if (ret < 0)
+		event_fail(event, ret);
 	cds_list_add_tail(&event->node, &core->answering);
 }
 
@@ -468,26 +468,26 @@ static uint64_t sooner(uint64_t one, uint64_t other)
 /* Drops the tables and reads them again. Without them, requests are answered with an error. */
 static int reload(struct core *core)
 {
-	int rc;
+	int ret;
 
 	unlink_lives(core);
 	state_close(core->state);
 	core->state = NULL;
-	rc = store_load(core->store, &core->state);
-	if (rc < 0) {
+	ret = store_load(core->store, &core->state);
+	if (ret < 0) {
 		log_error("%s", error_last_line());
-		return rc;
+		return ret;
 	}
 	servers_relink(core);
 	/* A server that was forgotten in a batch that failed is to be forgotten again. */
 	core->forget_at = sooner(core->forget_at, core_now(core) + core->lease_ns);
-	rc = sessions_relink(core);
-	if (rc < 0) {
+	ret = sessions_relink(core);
+	if (ret < 0) {
 		unlink_lives(core);
 		state_close(core->state);
 		core->state = NULL;
 	}
-	return rc;
+	return ret;
 }
 
 /* What the batch changed is not stored. */
@@ -521,10 +521,10 @@ static void fail_batch(struct core *core, int status)
 
 static void commit(struct core *core)
 {
-	int rc = store_commit(core->store);
+	int ret = store_commit(core->store);
 
-	if (rc < 0) {
-		fail_batch(core, rc);
+	if (ret < 0) {
+		fail_batch(core, ret);
 		return;
 	}
 	principals_committed(core, 0);
@@ -537,7 +537,7 @@ static void commit(struct core *core)
 static void answer_all(struct core *core)
 {
 	struct event *event, *next;
-	int rc;
+	int ret;
 
 	cds_list_for_each_entry_safe (event, next, &core->answering, node) {
 		cds_list_del(&event->node);
@@ -545,9 +545,9 @@ static void answer_all(struct core *core)
 	}
 	cds_list_for_each_entry_safe (event, next, &core->reading, node) {
 		cds_list_del(&event->node);
-		rc = run_operation(core, find_operation(event->request), event);
-		if (rc < 0)
-			event_fail(event, rc);
+		ret = run_operation(core, find_operation(event->request), event);
+		if (ret < 0)
+			event_fail(event, ret);
 		event_answer(core, event);
 	}
 }
@@ -566,7 +566,7 @@ static void forget_gone(struct core *core)
 /* What no event asks for. In a commit of its own, which can be good where that of the events was not. */
 static void do_own_work(struct core *core)
 {
-	if (core->state == NULL)
+	if (!core->state)
 		return;
 	sessions_expire(core);
 	reserve_hear(core);
@@ -583,9 +583,8 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	struct event *event, *next;
 
 	if (core->retry_at != 0 && is_due) {
-		core->retry_at = core->state != NULL || reload(core) == 0
-					 ? 0
-					 : core_now(core) + CORE_RETRY_NS;
+		core->retry_at =
+			core->state || reload(core) == 0 ? 0 : core_now(core) + CORE_RETRY_NS;
 	}
 	cds_list_for_each_entry_safe (event, next, events, node) {
 		cds_list_del(&event->node);
@@ -595,7 +594,7 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	answer_all(core);
 	if (is_due)
 		do_own_work(core);
-	if (core->state != NULL && core->retry_at == 0) {
+	if (core->state && core->retry_at == 0) {
 		servers_drive(core);
 		reserve_resume(core);
 		seals_drive(core);
@@ -660,9 +659,9 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	      const struct core_options *options, struct core **out)
 {
 	struct core *core = calloc(1, sizeof(*core));
-	int rc;
+	int ret;
 
-	if (core == NULL)
+	if (!core)
 		return error_code(-ENOMEM);
 	core->environment = *environment;
 	core->metastore = metastore;
@@ -683,14 +682,14 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->reading);
 	CDS_INIT_LIST_HEAD(&core->gone);
 	CDS_INIT_LIST_HEAD(&core->failed_calls);
-	rc = store_open(metastore, &core->store);
-	if (rc == 0)
-		rc = reload(core);
-	if (rc == 0)
-		rc = principals_start(core);
-	if (rc < 0) {
+	ret = store_open(metastore, &core->store);
+	if (ret == 0)
+		ret = reload(core);
+	if (ret == 0)
+		ret = principals_start(core);
+	if (ret < 0) {
 		core_close(core);
-		return rc;
+		return ret;
 	}
 	*out = core;
 	return 0;

@@ -352,7 +352,7 @@ void use_free(struct live_session *live);
 #define MESSAGE_NEW(prefix, type)                           \
 	({                                                  \
 		type *message_ = malloc(sizeof(*message_)); \
-		if (message_ != NULL)                       \
+		if (message_)                               \
 			prefix##__init(message_);           \
 		message_;                                   \
 	})

@@ -11,7 +11,7 @@ static char *copy_text(const char *text, bool *is_complete)
 {
 	char *copy = strdup(text);
 
-	if (copy == NULL)
+	if (!copy)
 		*is_complete = false;
 	return copy;
 }
@@ -22,13 +22,13 @@ static bool add_grants(Afar__NamespaceInfo *info, const struct namespace *ns)
 	bool is_complete = true;
 
 	info->grants = calloc(ns->nr_grants + 1, sizeof(*info->grants));
-	if (info->grants == NULL)
+	if (!info->grants)
 		return false;
 	for (size_t i = 0; i < ns->nr_grants && is_complete; i++) {
 		Afar__NamespaceRights *grant =
 			MESSAGE_NEW(afar__namespace_rights, Afar__NamespaceRights);
 
-		if (grant == NULL)
+		if (!grant)
 			return false;
 		info->grants[info->n_grants++] = grant;
 		grant->principal = copy_text(ns->grants[i].principal, &is_complete);
@@ -44,7 +44,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	Afar__NamespaceInfo *info = MESSAGE_NEW(afar__namespace_info, Afar__NamespaceInfo);
 	bool is_complete = true;
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->namespace_ = ns->number;
 	info->name = copy_text(ns->name, &is_complete);
@@ -56,7 +56,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;
 	info->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
-	if (info->policy == NULL || !is_complete) {
+	if (!info->policy || !is_complete) {
 		afar__namespace_info__free_unpacked(info, NULL);
 		return NULL;
 	}
@@ -71,19 +71,19 @@ static Afar__Server *info_server(const struct server *server)
 	Afar__Server *info = MESSAGE_NEW(afar__server, Afar__Server);
 	bool is_complete = true;
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->server = server->number;
 	info->name = copy_text(server->name, &is_complete);
 	info->incarnation = server->incarnation;
 	info->control_address = copy_text(server->control_address, &is_complete);
 	info->lanes = calloc(server->nr_lanes + 1, sizeof(*info->lanes));
-	is_complete = is_complete && info->lanes != NULL;
+	is_complete = is_complete && info->lanes;
 	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
 		Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
 
 		is_complete = lane != NULL;
-		if (lane == NULL)
+		if (!lane)
 			break;
 		info->lanes[info->n_lanes++] = lane;
 		lane->transport = copy_text(server->lanes[i].transport, &is_complete);
@@ -99,16 +99,16 @@ static Afar__Group *info_group(const struct region *region, const struct group *
 {
 	Afar__Group *info = MESSAGE_NEW(afar__group, Afar__Group);
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->length = group->length;
 	info->stripe_bytes = region->stripe_bytes;
 	info->chunks = calloc(group->nr_chunks + 1, sizeof(*info->chunks));
-	for (size_t i = 0; i < group->nr_chunks && info->chunks != NULL; i++) {
+	for (size_t i = 0; i < group->nr_chunks && info->chunks; i++) {
 		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
 		Afar__Chunk *part = MESSAGE_NEW(afar__chunk, Afar__Chunk);
 
-		if (part == NULL)
+		if (!part)
 			break;
 		info->chunks[info->n_chunks++] = part;
 		part->server = chunk->server;
@@ -116,7 +116,7 @@ static Afar__Group *info_group(const struct region *region, const struct group *
 		part->offset = chunk->offset;
 		part->length = chunk->length;
 	}
-	if (info->n_chunks == group->nr_chunks && info->chunks != NULL)
+	if (info->n_chunks == group->nr_chunks && info->chunks)
 		return info;
 	afar__group__free_unpacked(info, NULL);
 	return NULL;
@@ -138,20 +138,20 @@ static bool add_servers(Afar__Layout *layout, const struct region *region)
 	for (size_t i = 0; i < region->nr_chunks; i++) {
 		const struct chunk *chunk = &region->chunks[i];
 
-		if (chunk->extent == NULL || has_server(layout, chunk->server))
+		if (!chunk->extent || has_server(layout, chunk->server))
 			continue;
 		if (layout->n_servers == max) {
 			size_t more = max != 0 ? max * 2 : 8;
 			Afar__Server **servers =
 				reallocarray(layout->servers, more, sizeof(*servers));
 
-			if (servers == NULL)
+			if (!servers)
 				return false;
 			layout->servers = servers;
 			max = more;
 		}
 		layout->servers[layout->n_servers] = info_server(chunk->extent->server);
-		if (layout->servers[layout->n_servers] == NULL)
+		if (!layout->servers[layout->n_servers])
 			return false;
 		layout->n_servers++;
 	}
@@ -163,16 +163,16 @@ static Afar__Layout *info_layout(const struct core *core, const struct session *
 {
 	Afar__Layout *layout = MESSAGE_NEW(afar__layout, Afar__Layout);
 
-	if (layout == NULL)
+	if (!layout)
 		return NULL;
 	layout->groups = calloc(region->nr_groups + 1, sizeof(*layout->groups));
-	for (size_t i = 0; i < region->nr_groups && layout->groups != NULL; i++) {
+	for (size_t i = 0; i < region->nr_groups && layout->groups; i++) {
 		layout->groups[i] = info_group(region, &region->groups[i]);
-		if (layout->groups[i] == NULL)
+		if (!layout->groups[i])
 			break;
 		layout->n_groups++;
 	}
-	if (layout->groups != NULL && layout->n_groups == region->nr_groups &&
+	if (layout->groups && layout->n_groups == region->nr_groups &&
 	    add_servers(layout, region) &&
 	    access_make(core, session, region, &layout->accesses, &layout->n_accesses) == 0)
 		return layout;
@@ -196,7 +196,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	Afar__RegionInfo *info = MESSAGE_NEW(afar__region_info, Afar__RegionInfo);
 	bool is_complete = true;
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->namespace_ = region->ns->number;
 	info->address = region->address;
@@ -215,7 +215,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 		       (region->is_sealed ? RIGHT_READ : RIGHT_ALL);
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
-		is_complete = is_complete && info->layout != NULL;
+		is_complete = is_complete && info->layout;
 	}
 	if (is_complete)
 		return info;
@@ -230,12 +230,12 @@ static bool add_lane_reports(Afar__ServerReport *report, const struct live_serve
 	bool is_complete = true;
 
 	report->lanes = calloc(live->nr_lanes + 1, sizeof(*report->lanes));
-	if (report->lanes == NULL)
+	if (!report->lanes)
 		return false;
 	for (size_t i = 0; i < live->nr_lanes; i++) {
 		Afar__LaneReport *lane = MESSAGE_NEW(afar__lane_report, Afar__LaneReport);
 
-		if (lane == NULL)
+		if (!lane)
 			return false;
 		lane_report_copy(lane, &live->lanes[i]);
 		report->lanes[report->n_lanes++] = lane;
@@ -254,12 +254,12 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 	Afar__ServerStatus *status = MESSAGE_NEW(afar__server_status, Afar__ServerStatus);
 	const struct live_server *live = server->live;
 
-	if (status == NULL)
+	if (!status)
 		return NULL;
 	status->is_up = server_is_up(server);
 	status->server = info_server(server);
 	status->report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
-	if (status->server == NULL || status->report == NULL)
+	if (!status->server || !status->report)
 		goto out_free;
 	if (status->is_up) {
 		*status->report = live->report;
@@ -268,7 +268,7 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 			goto out_free;
 	} else {
 		status->report->granted_bytes = server->granted_bytes;
-		status->down_ms = age_ms(core, live != NULL ? live->down_at : core->started_at);
+		status->down_ms = age_ms(core, live ? live->down_at : core->started_at);
 	}
 	status->report->capacity_bytes = server->capacity_bytes;
 	return status;
@@ -284,13 +284,13 @@ static bool add_server_status(Afar__ClusterStatus *status, const struct core *co
 	struct server *server;
 
 	status->servers = calloc(CORE_LIST_MAX, sizeof(*status->servers));
-	if (status->servers == NULL)
+	if (!status->servers)
 		return false;
 	cds_list_for_each_entry (server, &state->servers, node) {
 		if (status->nr_servers++ >= CORE_LIST_MAX)
 			continue;
 		status->servers[status->n_servers] = info_server_status(core, server);
-		if (status->servers[status->n_servers] == NULL)
+		if (!status->servers[status->n_servers])
 			return false;
 		status->n_servers++;
 	}
@@ -303,7 +303,7 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
 	struct namespace *ns;
 
 	status->namespaces = calloc(CORE_LIST_MAX, sizeof(*status->namespaces));
-	if (status->namespaces == NULL)
+	if (!status->namespaces)
 		return false;
 	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
 		if (ns->is_deleted || (rights_of(core, session->principal, ns) & RIGHT_READ) == 0)
@@ -311,7 +311,7 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
 		if (status->nr_namespaces++ >= CORE_LIST_MAX)
 			continue;
 		status->namespaces[status->n_namespaces] = info_namespace(core, session, ns);
-		if (status->namespaces[status->n_namespaces] == NULL)
+		if (!status->namespaces[status->n_namespaces])
 			return false;
 		status->n_namespaces++;
 	}
@@ -331,20 +331,20 @@ static Afar__SessionStatus *info_session(const struct core *core, const struct s
 	const struct live_session *live = session->live;
 	bool is_complete = true;
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->session = session->number;
 	info->client = copy_text(session->client, &is_complete);
 	info->principal = copy_text(session->principal, &is_complete);
-	info->is_connected = live != NULL && live->peer != NULL;
+	info->is_connected = live && live->peer;
 	info->nr_references = session->nr_references;
 	info->is_ending = session->is_ending;
-	if (live != NULL && live->peer == NULL)
+	if (live && !live->peer)
 		info->lease_left_ms = lease_left_ms(core, live);
-	if (live != NULL && live->use != NULL) {
+	if (live && live->use) {
 		info->use = use_copy(live->use);
 		info->use_age_ms = age_ms(core, live->used_at);
-		is_complete = is_complete && info->use != NULL;
+		is_complete = is_complete && info->use;
 	}
 	if (is_complete)
 		return info;
@@ -369,7 +369,7 @@ static bool add_sessions(Afar__ClusterStatus *status, const struct core *core,
 		if (status->nr_sessions++ >= CORE_LIST_MAX)
 			continue;
 		status->sessions[status->n_sessions] = info_session(core, session);
-		if (status->sessions[status->n_sessions] == NULL)
+		if (!status->sessions[status->n_sessions])
 			return false;
 		status->n_sessions++;
 	}
@@ -381,8 +381,7 @@ static bool add_all_sessions(Afar__ClusterStatus *status, const struct core *cor
 {
 	status->sessions = calloc(CORE_LIST_MAX, sizeof(*status->sessions));
 	/* Those that end first: few, and what an operator waits for. */
-	return status->sessions != NULL &&
-	       add_sessions(status, core, caller, &core->state->ending) &&
+	return status->sessions && add_sessions(status, core, caller, &core->state->ending) &&
 	       add_sessions(status, core, caller, &core->state->sessions);
 }
 
@@ -405,7 +404,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 	Afar__ClusterStatus *status = MESSAGE_NEW(afar__cluster_status, Afar__ClusterStatus);
 	bool is_complete = true;
 
-	if (status == NULL)
+	if (!status)
 		return NULL;
 	status->cluster = copy_text(core->state->cluster, &is_complete);
 	status->manager_incarnation = core->incarnation;
@@ -423,7 +422,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 int cluster_status(struct core *core, struct session *session, struct event *event)
 {
 	event->reply->cluster_status = info_cluster(core, session);
-	if (event->reply->cluster_status == NULL)
+	if (!event->reply->cluster_status)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_CLUSTER_STATUS;
 	return 0;

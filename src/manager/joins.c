@@ -37,7 +37,7 @@ static int check_join(const Afar__ServerJoin *ask)
 {
 	const Afar__Server *self = ask->self;
 
-	if (self == NULL || self->incarnation == 0 || !is_printable(self->name, NAME_MAX_BYTES) ||
+	if (!self || self->incarnation == 0 || !is_printable(self->name, NAME_MAX_BYTES) ||
 	    !is_printable(self->control_address, ADDRESS_MAX_BYTES) || check_lanes(self) < 0)
 		return error_fail(-EINVAL,
 				  "join the cluster: the server's name, incarnation, addresses or "
@@ -119,7 +119,7 @@ static int check_same(const struct server *server, const Afar__ServerJoin *ask)
 {
 	const struct live_server *live = server->live;
 
-	if (live == NULL || live->incarnation != ask->self->incarnation ||
+	if (!live || live->incarnation != ask->self->incarnation ||
 	    CRYPTO_memcmp(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES) == 0)
 		return 0;
 	return error_fail(-EACCES,
@@ -146,7 +146,7 @@ static char *replace_text(char **at, const char *text)
 {
 	char *copy = strdup(text);
 
-	if (copy != NULL) {
+	if (copy) {
 		free(*at);
 		*at = copy;
 	}
@@ -159,8 +159,8 @@ static int describe(struct server *server, const Afar__ServerJoin *ask)
 	struct lane *lanes = calloc(self->n_lanes, sizeof(*lanes));
 	bool is_complete = lanes != NULL;
 
-	is_complete = is_complete && replace_text(&server->name, self->name) != NULL &&
-		      replace_text(&server->control_address, self->control_address) != NULL;
+	is_complete = is_complete && replace_text(&server->name, self->name) &&
+		      replace_text(&server->control_address, self->control_address);
 	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
 		free(server->lanes[i].transport);
 		free(server->lanes[i].address);
@@ -174,10 +174,9 @@ static int describe(struct server *server, const Afar__ServerJoin *ask)
 	server->nr_lanes = self->n_lanes;
 	for (size_t i = 0; i < self->n_lanes; i++) {
 		is_complete =
-			replace_text(&lanes[i].transport, self->lanes[i]->transport) != NULL &&
-			is_complete;
-		is_complete = replace_text(&lanes[i].address, self->lanes[i]->address) != NULL &&
-			      is_complete;
+			replace_text(&lanes[i].transport, self->lanes[i]->transport) && is_complete;
+		is_complete =
+			replace_text(&lanes[i].address, self->lanes[i]->address) && is_complete;
 	}
 	server->incarnation = self->incarnation;
 	server->capacity_bytes = ask->capacity_bytes;
@@ -190,7 +189,7 @@ static struct extent *find_reported(const struct core *core, const struct server
 	struct extent *extent =
 		state_extent(core->state, server->number, server->incarnation, reported->extent);
 
-	return extent != NULL && extent->namespace_number == reported->namespace_ &&
+	return extent && extent->namespace_number == reported->namespace_ &&
 			       extent->length == reported->length &&
 			       extent->is_sealed == (reported->is_sealed != 0)
 		       ? extent
@@ -209,7 +208,7 @@ static void reconcile(struct core *core, struct server *server, const Afar__Serv
 		extent->is_reported = false;
 	for (size_t i = 0; i < ask->n_extents; i++) {
 		extent = find_reported(core, server, ask->extents[i]);
-		if (extent != NULL)
+		if (extent)
 			extent->is_reported = true;
 		else
 			joined->release[joined->n_release++] = ask->extents[i]->extent;
@@ -227,17 +226,17 @@ static void reconcile(struct core *core, struct server *server, const Afar__Serv
 static int make_server(struct core *core, const Afar__ServerJoin *ask, struct server **out)
 {
 	struct server *server = server_new();
-	int rc;
+	int ret;
 
-	if (server == NULL)
+	if (!server)
 		return error_code(-ENOMEM);
-	rc = describe(server, ask);
+	ret = describe(server, ask);
 	server->number = core->state->next_server;
-	if (rc == 0)
-		rc = state_add_server(core->state, server);
-	if (rc < 0) {
+	if (ret == 0)
+		ret = state_add_server(core->state, server);
+	if (ret < 0) {
 		server_free(server);
-		return rc;
+		return ret;
 	}
 	core->state->next_server++;
 	store_put_cluster(core->store, core->state);
@@ -251,9 +250,9 @@ static int bind_server(struct core *core, struct server *server, const Afar__Ser
 {
 	struct live_server *live = server->live;
 
-	if (live == NULL) {
+	if (!live) {
 		live = calloc(1, sizeof(*live));
-		if (live == NULL)
+		if (!live)
 			return error_code(-ENOMEM);
 		live->number = server->number;
 		live->server = server;
@@ -289,22 +288,22 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 		   struct server *server, Afar__ServerJoined *joined)
 {
 	const Afar__ServerJoin *ask = event->request->server_join;
-	int rc;
+	int ret;
 
-	if (server != NULL) {
+	if (server) {
 		leave_old_connection(core, server, event->peer);
 		if (server->incarnation != ask->self->incarnation)
 			server_lose(core, server, "has restarted");
-		rc = describe(server, ask);
+		ret = describe(server, ask);
 	} else {
-		rc = make_server(core, ask, &server);
+		ret = make_server(core, ask, &server);
 	}
-	if (rc == 0) {
+	if (ret == 0) {
 		reconcile(core, server, ask, joined);
-		rc = bind_server(core, server, ask, event->peer);
+		ret = bind_server(core, server, ask, event->peer);
 	}
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	snprintf(server->principal, sizeof(server->principal), "%s", principal);
 	joined->server = server->number;
 	store_put_server(core->store, server);
@@ -321,12 +320,12 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	struct live_server *present = core_live_server_of(core, event->peer);
 	Afar__ServerJoined *joined;
 	struct server *server;
-	int rc = check_join(ask);
+	int ret = check_join(ask);
 
 	(void)session;
-	if (rc < 0)
-		return rc;
-	if (principal == NULL)
+	if (ret < 0)
+		return ret;
+	if (!principal)
 		return error_fail(-AFAR_EAUTH, "join the cluster: the key was revoked meanwhile");
 	if (ask->cluster[0] != '\0' && strcmp(ask->cluster, core->state->cluster) != 0)
 		return error_fail(
@@ -334,37 +333,37 @@ int server_join(struct core *core, struct session *session, struct event *event)
 			"join cluster %s: server '%s' belongs to cluster %s; start it with "
 			"that one's manager, or with an empty data folder",
 			core->state->cluster, ask->self->name, ask->cluster);
-	rc = check_not_removed(core, ask->self);
-	if (rc < 0)
-		return rc;
+	ret = check_not_removed(core, ask->self);
+	if (ret < 0)
+		return ret;
 	server = find_known(core, ask->self, principal);
-	if (present != NULL && present->server != server)
+	if (present && present->server != server)
 		return error_fail(-EINVAL,
 				  "join the cluster: this connection is that of server %llu; use "
 				  "another",
 				  (unsigned long long)present->number);
-	if (server != NULL) {
-		rc = check_key(server, principal);
-		if (rc == 0)
-			rc = check_same(server, ask);
-		if (rc == 0)
-			rc = check_alone(core, server, ask->self, event->peer);
-		if (rc < 0)
-			return rc;
+	if (server) {
+		ret = check_key(server, principal);
+		if (ret == 0)
+			ret = check_same(server, ask);
+		if (ret == 0)
+			ret = check_alone(core, server, ask->self, event->peer);
+		if (ret < 0)
+			return ret;
 	}
 	joined = MESSAGE_NEW(afar__server_joined, Afar__ServerJoined);
-	if (joined == NULL)
+	if (!joined)
 		return error_code(-ENOMEM);
 	event->reply->server_joined = joined;
 	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
 	joined->cluster = strdup(core->state->cluster);
-	if (joined->cluster == NULL)
+	if (!joined->cluster)
 		return error_code(-ENOMEM);
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
-	if (joined->release == NULL)
+	if (!joined->release)
 		return error_code(-ENOMEM);
-	rc = take_in(core, event, principal, server, joined);
-	if (rc < 0)
-		store_spoil(core->store, rc);
-	return rc;
+	ret = take_in(core, event, principal, server, joined);
+	if (ret < 0)
+		store_spoil(core->store, ret);
+	return ret;
 }

@@ -45,14 +45,14 @@ static struct held_key *find_entry(const struct keyring *keyring, const char *id
 		return NULL;
 	strcpy(wanted.key.identity, identity);
 	at = tfind(&wanted, &keyring->entries, compare_identities);
-	return at != NULL ? *at : NULL;
+	return at ? *at : NULL;
 }
 
 static int link_entry(struct keyring *keyring, struct held_key *entry)
 {
 	struct held_key **at = tsearch(entry, &keyring->entries, compare_identities);
 
-	if (at == NULL)
+	if (!at)
 		return error_code(-ENOMEM);
 	entry->serial = ++keyring->last_serial;
 	return *at == entry ? 0 : error_code(-EEXIST);
@@ -67,7 +67,7 @@ bool keyring_find(void *context, const char *identity, uint8_t secret[KEY_BYTES]
 
 	pthread_mutex_lock(&keyring->lock);
 	entry = find_entry(keyring, identity);
-	if (entry != NULL) {
+	if (entry) {
 		memcpy(secret, entry->key.secret, KEY_BYTES);
 		keyring->found = entry->serial;
 	}
@@ -82,7 +82,7 @@ bool keyring_is_current(struct keyring *keyring, const char *identity)
 
 	pthread_mutex_lock(&keyring->lock);
 	entry = find_entry(keyring, identity);
-	is_current = entry != NULL && entry->serial == keyring->found;
+	is_current = entry && entry->serial == keyring->found;
 	pthread_mutex_unlock(&keyring->lock);
 	return is_current;
 }
@@ -115,18 +115,18 @@ static void wipe(struct held_key *entry)
 int keyring_add(struct keyring *keyring, const char *identity, const uint8_t secret[KEY_BYTES])
 {
 	struct held_key *entry = calloc(1, sizeof(*entry));
-	int rc;
+	int ret;
 
-	if (entry == NULL)
+	if (!entry)
 		return error_code(-ENOMEM);
 	snprintf(entry->key.identity, sizeof(entry->key.identity), "%s", identity);
 	memcpy(entry->key.secret, secret, KEY_BYTES);
 	pthread_mutex_lock(&keyring->lock);
-	rc = link_entry(keyring, entry);
+	ret = link_entry(keyring, entry);
 	pthread_mutex_unlock(&keyring->lock);
-	if (rc < 0)
+	if (ret < 0)
 		wipe(entry);
-	return rc;
+	return ret;
 }
 
 void keyring_remove(struct keyring *keyring, const char *identity)
@@ -135,7 +135,7 @@ void keyring_remove(struct keyring *keyring, const char *identity)
 
 	pthread_mutex_lock(&keyring->lock);
 	entry = find_entry(keyring, identity);
-	if (entry != NULL && entry->kind == PRINCIPAL_UNKNOWN) {
+	if (entry && entry->kind == PRINCIPAL_UNKNOWN) {
 		tdelete(entry, &keyring->entries, compare_identities);
 		wipe(entry);
 	}
@@ -148,18 +148,18 @@ static int add_files(struct keyring *keyring, const struct key_list *list, enum 
 {
 	for (size_t i = 0; i < list->nr_keys; i++) {
 		struct held_key *entry = &keyring->files[keyring->nr_files++];
-		int rc;
+		int ret;
 
 		entry->key = list->keys[i];
 		entry->kind = kind;
-		rc = link_entry(keyring, entry);
-		if (rc == -EEXIST)
+		ret = link_entry(keyring, entry);
+		if (ret == -EEXIST)
 			return error_fail(-EINVAL,
 					  "start the manager: its key files have two keys of '%s'; "
 					  "operators and servers need names of their own",
 					  entry->key.identity);
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
@@ -168,20 +168,20 @@ int keyring_open(const struct key_list *operators, const struct key_list *server
 		 struct keyring **out)
 {
 	struct keyring *keyring = calloc(1, sizeof(*keyring));
-	int rc;
+	int ret;
 
-	if (keyring == NULL)
+	if (!keyring)
 		return error_code(-ENOMEM);
 	pthread_mutex_init(&keyring->lock, NULL);
 	keyring->files = calloc(operators->nr_keys + servers->nr_keys + 1, sizeof(struct held_key));
-	rc = keyring->files != NULL ? 0 : error_code(-ENOMEM);
-	if (rc == 0)
-		rc = add_files(keyring, operators, PRINCIPAL_OPERATOR);
-	if (rc == 0)
-		rc = add_files(keyring, servers, PRINCIPAL_SERVER);
-	if (rc < 0) {
+	ret = keyring->files ? 0 : error_code(-ENOMEM);
+	if (ret == 0)
+		ret = add_files(keyring, operators, PRINCIPAL_OPERATOR);
+	if (ret == 0)
+		ret = add_files(keyring, servers, PRINCIPAL_SERVER);
+	if (ret < 0) {
 		keyring_close(keyring);
-		return rc;
+		return ret;
 	}
 	*out = keyring;
 	return 0;
@@ -197,10 +197,10 @@ static void wipe_added(void *argument)
 
 void keyring_close(struct keyring *keyring)
 {
-	if (keyring == NULL)
+	if (!keyring)
 		return;
 	tdestroy(keyring->entries, wipe_added);
-	if (keyring->files != NULL)
+	if (keyring->files)
 		OPENSSL_cleanse(keyring->files, keyring->nr_files * sizeof(*keyring->files));
 	free(keyring->files);
 	pthread_mutex_destroy(&keyring->lock);

@@ -49,32 +49,32 @@ static int load_principal(struct state *state, const void *message)
 {
 	const Stored__Principal *record = message;
 	struct principal *principal;
-	int rc;
+	int ret;
 
 	if (record->secret.len != KEY_BYTES || !key_is_principal(record->name) ||
 	    record->number == 0)
 		return damaged("principal", record->number);
 	principal = principal_new(record->number, record->name);
-	if (principal == NULL)
+	if (!principal)
 		return error_code(-ENOMEM);
 	principal->is_server = record->is_server;
 	memcpy(principal->secret, record->secret.data, KEY_BYTES);
-	rc = state_add_principal(state, principal);
-	if (rc < 0)
+	ret = state_add_principal(state, principal);
+	if (ret < 0)
 		principal_free(principal);
-	return rc == -EEXIST ? damaged("principal", record->number) : rc;
+	return ret == -EEXIST ? damaged("principal", record->number) : ret;
 }
 
 static int load_namespace(struct state *state, const void *message)
 {
 	const Stored__Namespace *record = message;
 	struct namespace *ns;
-	int rc;
+	int ret;
 
 	if (strlen(record->owner) > KEY_IDENTITY_MAX)
 		return damaged("namespace", record->number);
 	ns = namespace_new(record->name, record->owner);
-	if (ns == NULL)
+	if (!ns)
 		return error_code(-ENOMEM);
 	ns->number = record->number;
 	ns->tier = record->tier;
@@ -83,30 +83,30 @@ static int load_namespace(struct state *state, const void *message)
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
-	rc = state_add_namespace(state, ns);
-	if (rc < 0)
+	ret = state_add_namespace(state, ns);
+	if (ret < 0)
 		namespace_free(ns);
-	return rc == -EEXIST ? damaged("namespace", record->number) : rc;
+	return ret == -EEXIST ? damaged("namespace", record->number) : ret;
 }
 
 static int load_grants(struct state *state, const void *message)
 {
 	const Stored__Grants *record = message;
 	struct namespace *ns = state_namespace(state, record->namespace_);
-	int rc = 0;
+	int ret = 0;
 
-	if (ns == NULL || record->n_grants == 0)
+	if (!ns || record->n_grants == 0)
 		return damaged("the grants of namespace", record->namespace_);
-	for (size_t i = 0; i < record->n_grants && rc == 0; i++) {
+	for (size_t i = 0; i < record->n_grants && ret == 0; i++) {
 		const Stored__Grant *grant = record->grants[i];
 
 		if (strlen(grant->principal) > KEY_IDENTITY_MAX || grant->rights == 0 ||
 		    (grant->rights & ~(uint32_t)RIGHT_ALL) != 0 ||
 		    namespace_granted(ns, grant->principal) != 0)
 			return damaged("the grants of namespace", record->namespace_);
-		rc = namespace_set_grant(ns, grant->principal, grant->rights);
+		ret = namespace_set_grant(ns, grant->principal, grant->rights);
 	}
-	return rc;
+	return ret;
 }
 
 static int copy_server(struct server *server, const Stored__Server *record)
@@ -118,14 +118,14 @@ static int copy_server(struct server *server, const Stored__Server *record)
 	server->control_address = strdup(record->control_address);
 	strcpy(server->principal, record->principal); /* its length has been checked */
 	server->lanes = calloc(record->n_lanes + 1, sizeof(*server->lanes));
-	if (server->name == NULL || server->control_address == NULL || server->lanes == NULL)
+	if (!server->name || !server->control_address || !server->lanes)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < record->n_lanes; i++) {
 		struct lane *lane = &server->lanes[server->nr_lanes++];
 
 		lane->transport = strdup(record->lanes[i]->transport);
 		lane->address = strdup(record->lanes[i]->address);
-		if (lane->transport == NULL || lane->address == NULL)
+		if (!lane->transport || !lane->address)
 			return error_code(-ENOMEM);
 	}
 	return 0;
@@ -135,19 +135,19 @@ static int load_server(struct state *state, const void *message)
 {
 	const Stored__Server *record = message;
 	struct server *server;
-	int rc;
+	int ret;
 
 	if (strlen(record->principal) > KEY_IDENTITY_MAX)
 		return damaged("server", record->number);
 	server = server_new();
-	if (server == NULL)
+	if (!server)
 		return error_code(-ENOMEM);
-	rc = copy_server(server, record);
-	if (rc == 0)
-		rc = state_add_server(state, server);
-	if (rc < 0)
+	ret = copy_server(server, record);
+	if (ret == 0)
+		ret = state_add_server(state, server);
+	if (ret < 0)
 		server_free(server);
-	return rc == -EEXIST ? damaged("server", record->number) : rc;
+	return ret == -EEXIST ? damaged("server", record->number) : ret;
 }
 
 static int load_removal(struct state *state, const void *message)
@@ -164,19 +164,19 @@ static int load_extent(struct state *state, const void *message)
 	struct server *server = state_server(state, record->server);
 	struct namespace *ns = NULL;
 	struct extent *extent;
-	int rc;
+	int ret;
 
 	if (!record->is_releasing)
 		ns = state_namespace(state, record->namespace_);
-	if (server == NULL || server->incarnation != record->incarnation ||
-	    (ns == NULL && !record->is_releasing) || record->length == 0 ||
+	if (!server || server->incarnation != record->incarnation ||
+	    (!ns && !record->is_releasing) || record->length == 0 ||
 	    record->length % SPACE_UNIT != 0)
 		return damaged("extent", record->number);
-	rc = state_add_extent(state, server, record->incarnation, record->number, ns,
-			      record->namespace_, record->length, &extent);
-	if (rc == 0)
+	ret = state_add_extent(state, server, record->incarnation, record->number, ns,
+			       record->namespace_, record->length, &extent);
+	if (ret == 0)
 		extent->is_sealed = record->is_sealed;
-	return rc == -EEXIST ? damaged("extent", record->number) : rc;
+	return ret == -EEXIST ? damaged("extent", record->number) : ret;
 }
 
 /* Chunks of an extent that is gone are lost; those of one that lives are taken out of its space. */
@@ -191,7 +191,7 @@ static int load_chunk(const struct state *state, const struct region *region, st
 				.number = record->extent,
 				.offset = record->offset,
 				.length = record->length};
-	if (extent == NULL)
+	if (!extent)
 		return 0;
 	if (extent->ns != region->ns || extent->is_sealed != region->is_sealed)
 		return error_code(-EINVAL);
@@ -203,24 +203,24 @@ static int load_groups(const struct state *state, struct region *region,
 		       const Stored__Region *record)
 {
 	size_t nr_chunks = 0;
-	int rc = 0;
+	int ret = 0;
 
 	for (size_t i = 0; i < record->n_groups; i++)
 		nr_chunks += record->groups[i]->n_chunks;
 	region->groups = calloc(record->n_groups + 1, sizeof(*region->groups));
 	region->chunks = calloc(nr_chunks + 1, sizeof(*region->chunks));
-	if (region->groups == NULL || region->chunks == NULL)
+	if (!region->groups || !region->chunks)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < record->n_groups; i++) {
 		const Stored__Group *group = record->groups[i];
 
 		region->groups[region->nr_groups++] =
 			(struct group){group->length, region->nr_chunks, group->n_chunks};
-		for (size_t j = 0; j < group->n_chunks && rc == 0; j++)
-			rc = load_chunk(state, region, &region->chunks[region->nr_chunks++],
-					group->chunks[j]);
+		for (size_t j = 0; j < group->n_chunks && ret == 0; j++)
+			ret = load_chunk(state, region, &region->chunks[region->nr_chunks++],
+					 group->chunks[j]);
 	}
-	return rc;
+	return ret;
 }
 
 static int load_region(struct state *state, const void *message)
@@ -228,12 +228,12 @@ static int load_region(struct state *state, const void *message)
 	const Stored__Region *record = message;
 	struct namespace *ns = state_namespace(state, record->namespace_);
 	struct region *region;
-	int rc;
+	int ret;
 
-	if (ns == NULL)
+	if (!ns)
 		return damaged("region", record->generation);
 	region = calloc(1, sizeof(*region));
-	if (region == NULL)
+	if (!region)
 		return error_code(-ENOMEM);
 	CDS_INIT_LIST_HEAD(&region->references);
 	region->ns = ns;
@@ -247,42 +247,42 @@ static int load_region(struct state *state, const void *message)
 	region->layout_number = record->layout_number;
 	region->is_unfinished = record->is_unfinished;
 	region->name = strdup(record->name);
-	rc = region->name != NULL ? load_groups(state, region, record) : error_code(-ENOMEM);
-	if (rc == 0)
-		rc = state_add_region(state, region);
-	if (rc < 0)
+	ret = region->name ? load_groups(state, region, record) : error_code(-ENOMEM);
+	if (ret == 0)
+		ret = state_add_region(state, region);
+	if (ret < 0)
 		region_free(region);
-	return rc == -EEXIST || rc == -EINVAL ? damaged("region", record->generation) : rc;
+	return ret == -EEXIST || ret == -EINVAL ? damaged("region", record->generation) : ret;
 }
 
 static int load_session(struct state *state, const void *message)
 {
 	const Stored__Session *record = message;
 	struct session *session;
-	int rc;
+	int ret;
 
 	if (record->secret.len != STATE_SECRET_BYTES ||
 	    strlen(record->principal) > KEY_IDENTITY_MAX)
 		return damaged("session", record->number);
 	session = session_new(record->client, record->principal);
-	if (session == NULL)
+	if (!session)
 		return error_code(-ENOMEM);
 	session->number = record->number;
 	session->is_ending = record->is_ending;
 	memcpy(session->secret, record->secret.data, STATE_SECRET_BYTES);
 	session->fences = calloc(record->n_fences + 1, sizeof(*session->fences));
 	session->namespaces = calloc(record->n_namespaces + 1, sizeof(*session->namespaces));
-	rc = session->fences != NULL && session->namespaces != NULL ? 0 : error_code(-ENOMEM);
-	for (size_t i = 0; i < record->n_namespaces && rc == 0; i++)
+	ret = session->fences && session->namespaces ? 0 : error_code(-ENOMEM);
+	for (size_t i = 0; i < record->n_namespaces && ret == 0; i++)
 		session->namespaces[session->nr_namespaces++] = record->namespaces[i];
-	for (size_t i = 0; i < record->n_fences && rc == 0; i++)
+	for (size_t i = 0; i < record->n_fences && ret == 0; i++)
 		session->fences[session->nr_fences++] = (struct fence){
 			record->fences[i]->server, record->fences[i]->incarnation, false};
-	if (rc == 0)
-		rc = state_add_session(state, session);
-	if (rc < 0)
+	if (ret == 0)
+		ret = state_add_session(state, session);
+	if (ret < 0)
 		session_free(session);
-	return rc == -EEXIST ? damaged("session", record->number) : rc;
+	return ret == -EEXIST ? damaged("session", record->number) : ret;
 }
 
 static int load_reference(struct state *state, const void *message)
@@ -291,12 +291,12 @@ static int load_reference(struct state *state, const void *message)
 	struct session *session = state_session(state, record->session);
 	struct region *region = state_region(state, record->generation);
 	struct reference *reference;
-	int rc;
+	int ret;
 
-	if (session == NULL || region == NULL || record->count == 0)
+	if (!session || !region || record->count == 0)
 		return damaged("an open region of session", record->session);
-	rc = state_add_reference(session, region, record->count, &reference);
-	return rc == -EEXIST ? damaged("an open region of session", record->session) : rc;
+	ret = state_add_reference(session, region, record->count, &reference);
+	return ret == -EEXIST ? damaged("an open region of session", record->session) : ret;
 }
 
 static int load_outcome(struct state *state, const void *message)
@@ -304,7 +304,7 @@ static int load_outcome(struct state *state, const void *message)
 	const Stored__Outcome *record = message;
 	struct session *session = state_session(state, record->session);
 
-	if (session == NULL || record->kind > OUTCOME_PRINCIPAL)
+	if (!session || record->kind > OUTCOME_PRINCIPAL)
 		return damaged("a reply of session", record->session);
 	return session_add_outcome(session, record->request_id, (enum outcome_kind)record->kind,
 				   record->value);
@@ -342,17 +342,17 @@ static int load_record(void *argument, struct meta_bytes key, struct meta_bytes 
 	const struct loading *loading = argument;
 	ProtobufCMessage *message = protobuf_c_message_unpack(loading->loader->descriptor, NULL,
 							      value.length, value.data);
-	int rc;
+	int ret;
 
-	if (message == NULL)
+	if (!message)
 		return error_fail(
 			-EIO,
 			"load the metastore: a record under '%c' (%zu bytes of key, %zu of "
 			"value) is damaged; restore the folder from a backup",
 			(int)loading->loader->kind, key.length, value.length);
-	rc = loading->loader->load(loading->state, message);
+	ret = loading->loader->load(loading->state, message);
 	protobuf_c_message_free_unpacked(message, NULL);
-	return rc;
+	return ret;
 }
 
 static int make_cluster(struct store *store, struct state *state)
@@ -379,24 +379,25 @@ int store_load(struct store *store, struct state **out)
 {
 	struct metastore *metastore = store->metastore;
 	struct loading loading = {.state = state_open()};
-	int rc = 0;
+	int ret = 0;
 
-	if (loading.state == NULL)
+	if (!loading.state)
 		return error_code(-ENOMEM);
-	for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]) && rc == 0; i++) {
+	for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]) && ret == 0; i++) {
 		uint8_t prefix = (uint8_t)loaders[i].kind;
 
 		loading.loader = &loaders[i];
-		rc = metastore->ops->range(metastore, (struct meta_bytes){&prefix, 1},
-					   (struct meta_bytes){0}, SIZE_MAX, load_record, &loading);
+		ret = metastore->ops->range(metastore, (struct meta_bytes){&prefix, 1},
+					    (struct meta_bytes){0}, SIZE_MAX, load_record,
+					    &loading);
 	}
-	if (rc == 0 && loading.state->cluster[0] == '\0')
-		rc = make_cluster(store, loading.state);
-	else if (rc == 0 && loading.state->is_old)
-		rc = renew_format(store, loading.state);
-	if (rc < 0) {
+	if (ret == 0 && loading.state->cluster[0] == '\0')
+		ret = make_cluster(store, loading.state);
+	else if (ret == 0 && loading.state->is_old)
+		ret = renew_format(store, loading.state);
+	if (ret < 0) {
 		state_close(loading.state);
-		return rc;
+		return ret;
 	}
 	*out = loading.state;
 	return 0;

@@ -97,12 +97,12 @@ static void answered(void *argument, const Afar__Frame *frame, int status)
 	struct event *event = asking->event;
 
 	event->status = status < 0 ? status : -AFAR_EMALFORMED;
-	if (frame != NULL && frame->body_case == AFAR__FRAME__BODY_REPLY) {
+	if (frame && frame->body_case == AFAR__FRAME__BODY_REPLY) {
 		size_t length = afar__reply__get_packed_size(frame->reply);
 		uint8_t *bytes = malloc(length + 1);
 
 		event->status = -ENOMEM;
-		if (bytes != NULL) {
+		if (bytes) {
 			afar__reply__pack(frame->reply, bytes);
 			event->answer = afar__reply__unpack(NULL, length, bytes);
 			free(bytes);
@@ -120,22 +120,22 @@ static int environment_call(void *context, void *peer_handle, uint64_t deadline,
 	struct rpc_envelope envelope = {.incarnation = manager->incarnation, .deadline = deadline};
 	struct asking *asking = calloc(1, sizeof(*asking));
 	struct event *event = event_new(EVENT_ANSWER, peer);
-	int rc;
+	int ret;
 
-	if (asking == NULL || event == NULL) {
-		rc = error_code(-ENOMEM);
+	if (!asking || !event) {
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
 	event->outgoing = outgoing;
 	*asking = (struct asking){manager, peer, event};
-	rc = rpc_send(peer->connection, &envelope, request, answered, asking);
-	if (rc == 0)
+	ret = rpc_send(peer->connection, &envelope, request, answered, asking);
+	if (ret == 0)
 		return 0;
 out_free:
-	if (event != NULL)
+	if (event)
 		event_free(event);
 	free(asking);
-	return rc;
+	return ret;
 }
 
 static const char *environment_principal(void *context, void *peer_handle)
@@ -192,7 +192,7 @@ static void on_opened(struct rpc_connection *connection)
 	struct peer *peer = calloc(1, sizeof(*peer));
 
 	rpc_connection_set_context(connection, peer);
-	if (peer == NULL) {
+	if (!peer) {
 		rpc_connection_close(connection);
 		return;
 	}
@@ -218,10 +218,10 @@ static void on_closed(struct rpc_connection *connection, int status)
 	struct event *event;
 
 	(void)status;
-	if (peer == NULL)
+	if (!peer)
 		return;
 	event = event_new(EVENT_GONE, peer);
-	while (event == NULL) /* what depends on it must not be lost, and it is small */
+	while (!event) /* what depends on it must not be lost, and it is small */
 		event = event_new(EVENT_GONE, peer);
 	writer_submit(peer->manager->writer, event);
 }
@@ -232,7 +232,7 @@ static Afar__Request *copy_request(const Afar__Request *request)
 	uint8_t *bytes = malloc(length + 1);
 	Afar__Request *copy;
 
-	if (bytes == NULL)
+	if (!bytes)
 		return NULL;
 	afar__request__pack(request, bytes);
 	copy = afar__request__unpack(NULL, length, bytes);
@@ -259,7 +259,7 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	struct event *event = NULL;
 	struct pending *pending = NULL;
 
-	if (peer == NULL) {
+	if (!peer) {
 		rpc_reply_status(call, 0, error_code(-ENOMEM));
 		return;
 	}
@@ -274,9 +274,9 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	}
 	event = event_new(EVENT_REQUEST, peer);
 	pending = calloc(1, sizeof(*pending));
-	if (event != NULL)
+	if (event)
 		event->request = copy_request(frame->request);
-	if (pending == NULL || event == NULL || event->request == NULL)
+	if (!pending || !event || !event->request)
 		goto out_of_memory;
 	*pending = (struct pending){peer, call};
 	event->call = pending;
@@ -289,7 +289,7 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	return;
 
 out_of_memory:
-	if (event != NULL)
+	if (event)
 		event_free(event);
 	free(pending);
 	pthread_mutex_lock(&peer->manager->lock);
@@ -331,11 +331,11 @@ static int open_core(struct manager *manager, const struct manager_options *opti
 
 static void free_manager(struct manager *manager)
 {
-	if (manager->writer != NULL)
+	if (manager->writer)
 		writer_stop(manager->writer);
-	if (manager->core != NULL)
+	if (manager->core)
 		core_close(manager->core);
-	if (manager->metastore != NULL)
+	if (manager->metastore)
 		manager->metastore->ops->close(manager->metastore);
 	keyring_close(manager->keyring);
 	pthread_cond_destroy(&manager->is_alone);
@@ -351,29 +351,29 @@ int manager_start(struct rpc_loop *loop, const struct manager_options *options,
 	uint64_t store_bytes = options->store_bytes_max;
 	struct rpc_keyring keyring = {.find = keyring_find};
 	struct manager *manager = calloc(1, sizeof(*manager));
-	int rc;
+	int ret;
 
-	if (manager == NULL)
+	if (!manager)
 		return error_code(-ENOMEM);
 	CDS_INIT_LIST_HEAD(&manager->peers);
 	pthread_mutex_init(&manager->lock, NULL);
 	pthread_cond_init(&manager->is_alone, NULL);
-	rc = keyring_open(&operators, &servers, &manager->keyring);
+	ret = keyring_open(&operators, &servers, &manager->keyring);
 	keyring.context = manager->keyring;
-	if (rc == 0)
-		rc = metastore_lmdb_open(options->folder,
-					 store_bytes != 0 ? store_bytes : STORE_BYTES_DEFAULT,
-					 &manager->metastore);
-	if (rc == 0)
-		rc = open_core(manager, options);
-	if (rc == 0)
-		rc = writer_start(manager->core, &manager->writer);
-	if (rc == 0)
-		rc = rpc_listen(loop, options->address, &keyring, &handlers, manager,
-				&manager->listener);
-	if (rc < 0) {
+	if (ret == 0)
+		ret = metastore_lmdb_open(options->folder,
+					  store_bytes != 0 ? store_bytes : STORE_BYTES_DEFAULT,
+					  &manager->metastore);
+	if (ret == 0)
+		ret = open_core(manager, options);
+	if (ret == 0)
+		ret = writer_start(manager->core, &manager->writer);
+	if (ret == 0)
+		ret = rpc_listen(loop, options->address, &keyring, &handlers, manager,
+				 &manager->listener);
+	if (ret < 0) {
 		free_manager(manager);
-		return rc;
+		return ret;
 	}
 	*out = manager;
 	return 0;

@@ -51,27 +51,27 @@ int core_namespace(const struct core *core, const struct session *session, const
 		   uint64_t number, uint32_t rights, struct namespace **out)
 {
 	struct namespace *ns = state_namespace(core->state, number);
-	int rc;
+	int ret;
 
-	if (ns == NULL || ns->is_deleted)
+	if (!ns || ns->is_deleted)
 		return error_fail(-ENOENT,
 				  "%s: there is no namespace with number %llu; it may have been "
 				  "deleted: open it by name",
 				  asked, (unsigned long long)number);
 	*out = ns;
-	rc = rights_check(core, session, ns, rights, asked);
-	return rc < 0 ? rc : 0;
+	ret = rights_check(core, session, ns, rights, asked);
+	return ret < 0 ? ret : 0;
 }
 
 static int find_named(const struct core *core, const struct session *session, const char *asked,
 		      const char *name, uint32_t rights, struct namespace **out)
 {
-	int rc = check_name(asked, name);
+	int ret = check_name(asked, name);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	*out = state_namespace_named(core->state, name);
-	if (*out == NULL)
+	if (!*out)
 		return error_fail(-ENOENT,
 				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
 				  asked, name);
@@ -104,30 +104,30 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 {
 	const Afar__NamespaceCreate *ask = event->request->namespace_create;
 	const Afar__Policy defaults = AFAR__POLICY__INIT;
-	const Afar__Policy *policy = ask->policy != NULL ? ask->policy : &defaults;
+	const Afar__Policy *policy = ask->policy ? ask->policy : &defaults;
 	struct namespace *ns;
-	int rc = check_name("create a namespace", ask->name);
+	int ret = check_name("create a namespace", ask->name);
 
-	if (rc == 0)
-		rc = check_policy(policy);
-	if (rc < 0)
-		return rc;
-	if (state_namespace_named(core->state, ask->name) != NULL)
+	if (ret == 0)
+		ret = check_policy(policy);
+	if (ret < 0)
+		return ret;
+	if (state_namespace_named(core->state, ask->name))
 		return error_fail(-EEXIST,
 				  "create namespace '%s': it exists; open it, or take another name",
 				  ask->name);
 	ns = namespace_new(ask->name, session->principal);
-	if (ns == NULL)
+	if (!ns)
 		return error_code(-ENOMEM);
 	ns->number = core->state->next_namespace;
 	ns->tier = policy->tier;
 	ns->width = policy->width != 0 ? policy->width : PLACEMENT_WIDTH_MAX;
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
 	ns->next_address = STATE_SECOND_ADDRESS;
-	rc = state_add_namespace(core->state, ns);
-	if (rc < 0) {
+	ret = state_add_namespace(core->state, ns);
+	if (ret < 0) {
 		namespace_free(ns);
-		return rc;
+		return ret;
 	}
 	core->state->next_namespace++;
 	store_put_cluster(core->store, core->state);
@@ -140,11 +140,11 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 int namespace_open(struct core *core, struct session *session, struct event *event)
 {
 	struct namespace *ns;
-	int rc = find_named(core, session, "open a namespace", event->request->namespace_open->name,
-			    RIGHT_READ, &ns);
+	int ret = find_named(core, session, "open a namespace",
+			     event->request->namespace_open->name, RIGHT_READ, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	return core_reply(core, session, OUTCOME_NAMESPACE, ns->number, event->reply);
 }
 
@@ -186,7 +186,7 @@ void namespace_finish(struct core *core, struct namespace *ns)
 static void free_regions(struct core *core, struct namespace *ns)
 {
 	struct region *region, *next;
-	int rc;
+	int ret;
 
 	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
 		if (!cds_list_empty(&region->references)) {
@@ -195,9 +195,9 @@ static void free_regions(struct core *core, struct namespace *ns)
 			continue;
 		}
 		store_delete_region(core->store, region);
-		rc = state_remove_region(core->state, region);
-		if (rc < 0) {
-			store_spoil(core->store, rc);
+		ret = state_remove_region(core->state, region);
+		if (ret < 0) {
+			store_spoil(core->store, ret);
 			return;
 		}
 	}
@@ -207,10 +207,10 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 {
 	const Afar__NamespaceDelete *ask = event->request->namespace_delete;
 	struct namespace *ns;
-	int rc = find_named(core, session, "delete a namespace", ask->name, RIGHT_OWN, &ns);
+	int ret = find_named(core, session, "delete a namespace", ask->name, RIGHT_OWN, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (ns->nr_regions != 0 && !ask->with_regions)
 		return error_fail(
 			-ENOTEMPTY,
@@ -268,14 +268,14 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 	twalk_r(core->state->namespaces_by_name, list_one, &listing);
 
 	infos = MESSAGE_NEW(afar__namespace_infos, Afar__NamespaceInfos);
-	if (infos == NULL)
+	if (!infos)
 		return error_code(-ENOMEM);
 	event->reply->namespace_infos = infos;
 	event->reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFOS;
 	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
-	for (size_t i = 0; i < listing.nr_found && infos->entries != NULL; i++) {
+	for (size_t i = 0; i < listing.nr_found && infos->entries; i++) {
 		infos->entries[i] = info_namespace(core, session, found[i]);
-		if (infos->entries[i] == NULL)
+		if (!infos->entries[i])
 			break;
 		infos->n_entries++;
 	}
@@ -298,17 +298,17 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	uint64_t left = ask->bytes;
 	struct namespace *ns;
 	size_t nr = 0, max = 0;
-	int rc = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
+	int ret = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "release memory of '%s': 0 bytes; say how much",
 				  ns->name);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
 		max++;
 	unused = calloc(max + 1, sizeof(struct extent *));
-	if (unused == NULL)
+	if (!unused)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
 		if (extent_used(extent) == 0)

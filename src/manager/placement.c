@@ -53,7 +53,7 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 	size_t nr = 0, wanted, used;
 	struct rank *ranks = calloc(nr_servers + 1, sizeof(*ranks));
 
-	if (ranks == NULL)
+	if (!ranks)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < nr_servers; i++) {
 		servers[i].share = 0;
@@ -125,7 +125,7 @@ static int make_room(void **array, size_t *max, size_t nr, size_t size)
 	if (nr < *max)
 		return 0;
 	larger = reallocarray(*array, more, size);
-	if (larger == NULL)
+	if (!larger)
 		return error_code(-ENOMEM);
 	*array = larger;
 	*max = more;
@@ -134,11 +134,11 @@ static int make_room(void **array, size_t *max, size_t nr, size_t size)
 
 static int add_group(struct placement *out, uint64_t length)
 {
-	int rc = make_room((void **)&out->groups, &out->max_groups, out->nr_groups,
-			   sizeof(*out->groups));
+	int ret = make_room((void **)&out->groups, &out->max_groups, out->nr_groups,
+			    sizeof(*out->groups));
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	out->groups[out->nr_groups++] =
 		(struct placement_group){.length = length, .first_chunk = out->nr_chunks};
 	return 0;
@@ -149,27 +149,27 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 {
 	const struct placement_source *best = NULL;
 	uint64_t best_fit = 0, offset;
-	int rc;
+	int ret;
 
 	if (out->nr_chunks == PLACEMENT_CHUNKS_MAX)
 		return error_code(-E2BIG);
-	rc = make_room((void **)&out->chunks, &out->max_chunks, out->nr_chunks,
-		       sizeof(*out->chunks));
-	if (rc < 0)
-		return rc;
+	ret = make_room((void **)&out->chunks, &out->max_chunks, out->nr_chunks,
+			sizeof(*out->chunks));
+	if (ret < 0)
+		return ret;
 	for (size_t i = 0; i < candidate->nr_sources && best_fit != length; i++) {
 		uint64_t fit = space_best_fit(candidate->sources[i].space, length);
 
-		if (fit != 0 && (best == NULL || fit < best_fit)) {
+		if (fit != 0 && (!best || fit < best_fit)) {
 			best = &candidate->sources[i];
 			best_fit = fit;
 		}
 	}
-	if (best == NULL)
+	if (!best)
 		return error_code(-ENOSPC);
-	rc = space_take(best->space, length, &offset);
-	if (rc < 0)
-		return rc;
+	ret = space_take(best->space, length, &offset);
+	if (ret < 0)
+		return ret;
 	out->chunks[out->nr_chunks++] =
 		(struct placement_chunk){best->space, best->extent, offset, length};
 	out->groups[out->nr_groups - 1].nr_chunks++;
@@ -211,15 +211,15 @@ static int compare_turns(const void *left, const void *right)
 
 static int add_striped(struct placer *placer, size_t nr_chunks, uint64_t chunk_length)
 {
-	int rc = add_group(placer->out, chunk_length * nr_chunks);
+	int ret = add_group(placer->out, chunk_length * nr_chunks);
 
 	/* Each region begins on another server, not on that with the most space. */
 	qsort(placer->ranks, nr_chunks, sizeof(*placer->ranks), compare_turns);
-	for (size_t i = 0; i < nr_chunks && rc == 0; i++)
-		rc = add_chunk(placer->out, &placer->candidates[placer->ranks[i].index],
-			       chunk_length);
+	for (size_t i = 0; i < nr_chunks && ret == 0; i++)
+		ret = add_chunk(placer->out, &placer->candidates[placer->ranks[i].index],
+				chunk_length);
 	placer->start += nr_chunks;
-	return rc;
+	return ret;
 }
 
 /* All of `bytes` on the first server in turn that has a run so long, else the longest run there is. */
@@ -227,7 +227,7 @@ static int add_single(struct placer *placer, uint64_t bytes)
 {
 	struct candidate *longest = &placer->candidates[0];
 	uint64_t length;
-	int rc;
+	int ret;
 
 	for (size_t i = 0; i < placer->nr_candidates; i++) {
 		size_t index = (size_t)((placer->start + i) % placer->nr_candidates);
@@ -241,30 +241,30 @@ static int add_single(struct placer *placer, uint64_t bytes)
 		}
 	}
 	length = longest->longest < bytes ? longest->longest : bytes;
-	rc = add_group(placer->out, length);
-	if (rc == 0)
-		rc = add_chunk(placer->out, longest, length);
+	ret = add_group(placer->out, length);
+	if (ret == 0)
+		ret = add_chunk(placer->out, longest, length);
 	placer->start++;
-	return rc;
+	return ret;
 }
 
 static int take_groups(struct placer *placer)
 {
 	uint64_t left = placer->wish->bytes;
-	int rc = 0;
+	int ret = 0;
 
-	while (left > 0 && rc == 0) {
+	while (left > 0 && ret == 0) {
 		uint64_t chunk_length = 0;
 		size_t width = 0;
 
 		if (left > placer->wish->stripe_bytes)
 			width = choose_stripe(placer, left, &chunk_length);
-		rc = width > 1 ? add_striped(placer, width, chunk_length)
-			       : add_single(placer, left);
-		if (rc == 0)
+		ret = width > 1 ? add_striped(placer, width, chunk_length)
+				: add_single(placer, left);
+		if (ret == 0)
 			left -= placer->out->groups[placer->out->nr_groups - 1].length;
 	}
-	return rc;
+	return ret;
 }
 
 /* Groups the sources by server. Returns how many bytes are free. */
@@ -275,7 +275,7 @@ static uint64_t find_candidates(struct placer *placer, const struct placement_so
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < nr_sources; i++) {
-		if (last == NULL || last->sources[0].server != sources[i].server) {
+		if (!last || last->sources[0].server != sources[i].server) {
 			last = &placer->candidates[placer->nr_candidates++];
 			*last = (struct candidate){.sources = &sources[i]};
 		}
@@ -292,24 +292,24 @@ int placement_take(const struct placement_source *sources, size_t nr_sources,
 		   const struct placement_wish *wish, struct placement *out)
 {
 	struct placer placer = {.wish = wish, .start = wish->start, .out = out};
-	int rc = 0;
+	int ret = 0;
 
 	*out = (struct placement){0};
 	placer.candidates = calloc(nr_sources + 1, sizeof(*placer.candidates));
 	placer.ranks = calloc(nr_sources + 1, sizeof(*placer.ranks));
-	if (placer.candidates == NULL || placer.ranks == NULL)
-		rc = error_code(-ENOMEM);
+	if (!placer.candidates || !placer.ranks)
+		ret = error_code(-ENOMEM);
 	else if (find_candidates(&placer, sources, nr_sources) < wish->bytes)
-		rc = error_code(-ENOSPC);
+		ret = error_code(-ENOSPC);
 	else
-		rc = take_groups(&placer);
+		ret = take_groups(&placer);
 	free(placer.candidates);
 	free(placer.ranks);
-	if (rc < 0) {
+	if (ret < 0) {
 		placement_undo(out);
 		placement_close(out);
 	}
-	return rc;
+	return ret;
 }
 
 void placement_undo(struct placement *placement)

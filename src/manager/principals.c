@@ -30,7 +30,7 @@ enum principal_kind core_principal_kind(const struct core *core, const char *nam
 	if (kind != PRINCIPAL_UNKNOWN)
 		return kind;
 	principal = state_principal_named(core->state, name);
-	if (principal == NULL)
+	if (!principal)
 		return PRINCIPAL_UNKNOWN;
 	return principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT;
 }
@@ -39,7 +39,7 @@ static struct key_change *change_new(const char *name, bool is_added)
 {
 	struct key_change *change = calloc(1, sizeof(*change));
 
-	if (change == NULL)
+	if (!change)
 		return NULL;
 	snprintf(change->name, sizeof(change->name), "%s", name);
 	change->is_added = is_added;
@@ -76,7 +76,7 @@ static struct principal *make_principal(const struct core *core, const Afar__Key
 {
 	struct principal *principal = principal_new(core->state->next_principal, ask->name);
 
-	if (principal == NULL) {
+	if (!principal) {
 		error_code(-ENOMEM);
 		return NULL;
 	}
@@ -93,22 +93,22 @@ int key_add(struct core *core, struct session *session, struct event *event)
 	const Afar__KeyAdd *ask = event->request->key_add;
 	struct key_change *change = NULL;
 	struct principal *principal;
-	int rc = check_addition(core, ask->name);
+	int ret = check_addition(core, ask->name);
 
 	(void)session;
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	principal = make_principal(core, ask);
 	change = change_new(ask->name, true);
-	if (principal == NULL || change == NULL) {
-		rc = error_code(-ENOMEM);
+	if (!principal || !change) {
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
-	rc = keyring_add(core->keyring, principal->name, principal->secret);
-	if (rc < 0)
+	ret = keyring_add(core->keyring, principal->name, principal->secret);
+	if (ret < 0)
 		goto out_free;
-	rc = state_add_principal(core->state, principal);
-	if (rc < 0) {
+	ret = state_add_principal(core->state, principal);
+	if (ret < 0) {
 		keyring_remove(core->keyring, principal->name);
 		goto out_free;
 	}
@@ -124,9 +124,9 @@ int key_add(struct core *core, struct session *session, struct event *event)
 
 out_free:
 	free(change);
-	if (principal != NULL)
+	if (principal)
 		principal_free(principal);
-	return rc;
+	return ret;
 }
 
 int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply)
@@ -134,16 +134,16 @@ int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply
 	const struct principal *principal = state_principal(core->state, number);
 	Afar__KeyAdded *added;
 
-	if (principal == NULL)
+	if (!principal)
 		return error_fail(-ENOENT, "add a key: it was revoked meanwhile");
 	added = MESSAGE_NEW(afar__key_added, Afar__KeyAdded);
-	if (added == NULL)
+	if (!added)
 		return error_code(-ENOMEM);
 	reply->key_added = added;
 	reply->result_case = AFAR__REPLY__RESULT_KEY_ADDED;
 	added->name = strdup(principal->name);
 	added->secret.data = malloc(KEY_BYTES);
-	if (added->name == NULL || added->secret.data == NULL)
+	if (!added->name || !added->secret.data)
 		return error_code(-ENOMEM);
 	memcpy(added->secret.data, principal->secret, KEY_BYTES);
 	added->secret.len = KEY_BYTES;
@@ -156,7 +156,7 @@ static int check_revocation(const struct core *core, const char *name)
 {
 	enum principal_kind kind = keyring_file_kind(core->keyring, name);
 
-	if (kind == PRINCIPAL_UNKNOWN && state_principal_named(core->state, name) == NULL)
+	if (kind == PRINCIPAL_UNKNOWN && !state_principal_named(core->state, name))
 		return error_fail(-ENOENT,
 				  "revoke a key: '%s' has none; see 'afar key ls' for who has",
 				  name);
@@ -173,12 +173,12 @@ static int check_revocation(const struct core *core, const char *name)
 static int end_sessions_of(struct core *core, const char *name)
 {
 	struct session *session, *next;
-	int rc = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
-		if (rc == 0 && strcmp(session->principal, name) == 0)
-			rc = session_end_by_force(core, session);
-	return rc;
+		if (ret == 0 && strcmp(session->principal, name) == 0)
+			ret = session_end_by_force(core, session);
+	return ret;
 }
 
 int key_revoke(struct core *core, struct session *session, struct event *event)
@@ -186,23 +186,23 @@ int key_revoke(struct core *core, struct session *session, struct event *event)
 	const Afar__KeyRevoke *ask = event->request->key_revoke;
 	struct principal *principal;
 	struct key_change *change;
-	int rc = check_revocation(core, ask->name);
+	int ret = check_revocation(core, ask->name);
 
 	(void)session;
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	change = change_new(ask->name, false);
-	if (change == NULL)
+	if (!change)
 		return error_code(-ENOMEM);
 	cds_list_add_tail(&change->node, &core->key_changes);
-	rc = end_sessions_of(core, ask->name);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+	ret = end_sessions_of(core, ask->name);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	principal = state_principal_named(core->state, ask->name);
 	store_delete_principal(core->store, principal);
 	state_remove_principal(core->state, principal);
 	log_info("the key of '%s' is revoked", ask->name);
-	return rc;
+	return ret;
 }
 
 static void revoke(struct core *core, const char *name)
@@ -247,13 +247,13 @@ static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kin
 {
 	Afar__KeyInfo *entry = MESSAGE_NEW(afar__key_info, Afar__KeyInfo);
 
-	if (entry == NULL)
+	if (!entry)
 		return error_code(-ENOMEM);
 	infos->entries[infos->n_entries++] = entry;
 	entry->name = strdup(name);
 	entry->is_server = kind == PRINCIPAL_SERVER;
 	entry->is_operator = kind == PRINCIPAL_OPERATOR;
-	return entry->name != NULL ? 0 : error_code(-ENOMEM);
+	return entry->name ? 0 : error_code(-ENOMEM);
 }
 
 /* One more session, or connection of a server. The entries are in order. */
@@ -262,7 +262,7 @@ static void count(Afar__KeyInfos *infos, const char *name)
 	Afar__KeyInfo wanted = {.name = (char *)(uintptr_t)name}, *key = &wanted, **found;
 
 	found = bsearch(&key, infos->entries, infos->n_entries, sizeof(key), compare_entries);
-	if (found != NULL)
+	if (found)
 		(*found)->nr_sessions++;
 }
 
@@ -275,10 +275,10 @@ static void count_all(const struct core *core, Afar__KeyInfos *infos)
 	cds_list_for_each_entry (session, &core->state->sessions, node)
 		count(infos, session->principal);
 	cds_list_for_each_entry (live, &core->live_servers, node) {
-		if (live->peer == NULL)
+		if (!live->peer)
 			continue;
 		name = core->environment.principal(core->environment.context, live->peer);
-		if (name != NULL)
+		if (name)
 			count(infos, name);
 	}
 }
@@ -288,7 +288,7 @@ static size_t nr_files(const struct core *core)
 	enum principal_kind kind;
 	size_t nr = 0;
 
-	while (keyring_file(core->keyring, nr, &kind) != NULL)
+	while (keyring_file(core->keyring, nr, &kind))
 		nr++;
 	return nr;
 }
@@ -298,22 +298,22 @@ int principals_list(const struct core *core, Afar__KeyInfos *infos)
 	const struct principal *principal;
 	enum principal_kind kind;
 	const struct key *key;
-	int rc = 0;
+	int ret = 0;
 
 	infos->entries =
 		calloc(nr_files(core) + core->state->nr_principals + 1, sizeof(*infos->entries));
-	if (infos->entries == NULL)
+	if (!infos->entries)
 		return error_code(-ENOMEM);
-	for (size_t i = 0; rc == 0 && (key = keyring_file(core->keyring, i, &kind)) != NULL; i++)
-		rc = add_entry(infos, key->identity, kind);
+	for (size_t i = 0; ret == 0 && (key = keyring_file(core->keyring, i, &kind)) != NULL; i++)
+		ret = add_entry(infos, key->identity, kind);
 	cds_list_for_each_entry (principal, &core->state->principals, node)
 		/* One that a file has, too, has the file's key. */
-		if (rc == 0 &&
+		if (ret == 0 &&
 		    keyring_file_kind(core->keyring, principal->name) == PRINCIPAL_UNKNOWN)
-			rc = add_entry(infos, principal->name,
-				       principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT);
-	if (rc < 0)
-		return rc;
+			ret = add_entry(infos, principal->name,
+					principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT);
+	if (ret < 0)
+		return ret;
 	qsort(infos->entries, infos->n_entries, sizeof(*infos->entries), compare_entries);
 	count_all(core, infos);
 	return 0;
@@ -324,7 +324,7 @@ int key_list(struct core *core, struct session *session, struct event *event)
 	Afar__KeyInfos *infos = MESSAGE_NEW(afar__key_infos, Afar__KeyInfos);
 
 	(void)session;
-	if (infos == NULL)
+	if (!infos)
 		return error_code(-ENOMEM);
 	event->reply->key_infos = infos;
 	event->reply->result_case = AFAR__REPLY__RESULT_KEY_INFOS;
@@ -336,16 +336,16 @@ int key_list(struct core *core, struct session *session, struct event *event)
 int principals_start(struct core *core)
 {
 	const struct principal *principal;
-	int rc = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry (principal, &core->state->principals, node) {
-		rc = keyring_add(core->keyring, principal->name, principal->secret);
-		if (rc == -EEXIST)
+		ret = keyring_add(core->keyring, principal->name, principal->secret);
+		if (ret == -EEXIST)
 			log_warn("the manager's key files have a key of '%s', which an operator "
 				 "added one for, too: that of the file counts",
 				 principal->name);
-		else if (rc < 0)
-			return rc;
+		else if (ret < 0)
+			return ret;
 	}
 	return 0;
 }

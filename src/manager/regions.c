@@ -24,7 +24,7 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
 		max++;
 	sources = calloc(max, sizeof(*sources));
-	if (sources == NULL)
+	if (!sources)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
 		if (!extent->is_sealed && !server_is_up(extent->server))
@@ -83,22 +83,22 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 	struct placement_source *sources = NULL;
 	uint64_t down_bytes = 0;
 	size_t nr_sources = 0;
-	int rc = find_sources(core, ns, &sources, &nr_sources, &down_bytes);
+	int ret = find_sources(core, ns, &sources, &nr_sources, &down_bytes);
 
-	if (rc < 0)
-		return rc;
-	rc = placement_take(sources, nr_sources, &wish, out);
+	if (ret < 0)
+		return ret;
+	ret = placement_take(sources, nr_sources, &wish, out);
 	free(sources);
-	if (rc == -ENOSPC)
+	if (ret == -ENOSPC)
 		return no_room(ns, bytes, down_bytes);
-	if (rc == -E2BIG)
+	if (ret == -E2BIG)
 		return error_fail(-AFAR_ERESERVE,
 				  "allocate %llu bytes in '%s': its free space is in more than %u "
 				  "pieces; reserve as much more, or free regions",
 				  (unsigned long long)bytes, ns->name, PLACEMENT_CHUNKS_MAX);
-	if (rc == 0)
+	if (ret == 0)
 		ns->turn += out->nr_chunks;
-	return rc;
+	return ret;
 }
 
 /* Where the region goes in the namespace's address space. */
@@ -106,7 +106,7 @@ static int choose_address(const struct namespace *ns, uint64_t bytes, bool is_fi
 {
 	uint64_t end;
 
-	if (is_first && namespace_region_at(ns, AFAR_FIRST_ADDRESS) != NULL)
+	if (is_first && namespace_region_at(ns, AFAR_FIRST_ADDRESS))
 		return error_fail(
 			-EADDRINUSE,
 			"allocate the first region of '%s': there is one; open it at address "
@@ -137,11 +137,11 @@ static int check_alloc(const struct core *core, const struct session *session,
 		       const Afar__RegionAlloc *ask, struct namespace **out, uint64_t *rounded)
 {
 	struct namespace *ns;
-	int rc =
+	int ret =
 		core_namespace(core, session, "allocate a region", ask->namespace_, RIGHT_ALL, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (ask->name[0] != '\0' && !is_printable(ask->name, AFAR_NAME_MAX))
 		return error_fail(
 			-EINVAL,
@@ -156,7 +156,7 @@ static int check_alloc(const struct core *core, const struct session *session,
 				  "allocate a region in '%s': %llu bytes are too many for 64 bits",
 				  ns->name, (unsigned long long)ask->bytes);
 	*rounded = *rounded / SPACE_UNIT * SPACE_UNIT;
-	if (ask->name[0] != '\0' && namespace_region_named(ns, ask->name) != NULL)
+	if (ask->name[0] != '\0' && namespace_region_named(ns, ask->name))
 		return error_fail(
 			-EEXIST,
 			"create region '%s' in '%s': it exists; open it, or take another name",
@@ -171,7 +171,7 @@ static struct region *make_region(struct namespace *ns, const char *name,
 {
 	struct region *region = calloc(1, sizeof(*region));
 
-	if (region == NULL)
+	if (!region)
 		return NULL;
 	CDS_INIT_LIST_HEAD(&region->references);
 	region->ns = ns;
@@ -179,7 +179,7 @@ static struct region *make_region(struct namespace *ns, const char *name,
 	region->name = strdup(name);
 	region->groups = calloc(placement->nr_groups + 1, sizeof(*region->groups));
 	region->chunks = calloc(placement->nr_chunks + 1, sizeof(*region->chunks));
-	if (region->name == NULL || region->groups == NULL || region->chunks == NULL) {
+	if (!region->name || !region->groups || !region->chunks) {
 		region_free(region);
 		return NULL;
 	}
@@ -208,20 +208,20 @@ static void trim_last_group(struct region *region, uint64_t excess)
 static int take_reference(struct core *core, struct session *session, struct region *region)
 {
 	struct reference *reference = session_reference(session, region->generation);
-	int rc;
+	int ret;
 
 	if (!session_has_used(session, region->ns->number)) {
-		rc = session_use(core->state, session, region->ns->number);
-		if (rc < 0)
-			return rc;
+		ret = session_use(core->state, session, region->ns->number);
+		if (ret < 0)
+			return ret;
 		store_put_session(core->store, session);
 	}
-	if (reference != NULL) {
+	if (reference) {
 		reference->count++;
 	} else {
-		rc = state_add_reference(session, region, 1, &reference);
-		if (rc < 0)
-			return rc;
+		ret = state_add_reference(session, region, 1, &reference);
+		if (ret < 0)
+			return ret;
 	}
 	store_put_reference(core->store, reference);
 	return 0;
@@ -234,17 +234,17 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	struct region *region = NULL;
 	struct namespace *ns;
 	uint64_t rounded, address;
-	int rc = check_alloc(core, session, ask, &ns, &rounded);
+	int ret = check_alloc(core, session, ask, &ns, &rounded);
 
-	if (rc == 0)
-		rc = choose_address(ns, rounded, ask->is_first, &address);
-	if (rc == 0)
-		rc = place(core, ns, rounded, &placement);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = choose_address(ns, rounded, ask->is_first, &address);
+	if (ret == 0)
+		ret = place(core, ns, rounded, &placement);
+	if (ret < 0)
+		return ret;
 	region = make_region(ns, ask->name, &placement);
-	if (region == NULL) {
-		rc = error_code(-ENOMEM);
+	if (!region) {
+		ret = error_code(-ENOMEM);
 		goto out_undo;
 	}
 	region->generation = core->state->next_generation;
@@ -253,8 +253,8 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->has_nic_atomics = ask->has_nic_atomics;
 	region->is_unfinished = ask->is_unfinished;
 	trim_last_group(region, rounded - ask->bytes);
-	rc = state_add_region(core->state, region);
-	if (rc < 0)
+	ret = state_add_region(core->state, region);
+	if (ret < 0)
 		goto out_free;
 
 	core->state->next_generation++;
@@ -262,23 +262,23 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 		ns->has_had_first = true;
 	else
 		ns->next_address += rounded;
-	rc = take_reference(core, session, region);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+	ret = take_reference(core, session, region);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	store_put_cluster(core->store, core->state);
 	store_put_namespace(core->store, ns);
 	store_put_region(core->store, region);
 	event->outcome_kind = OUTCOME_REGION;
 	event->outcome_value = region->generation;
 	placement_close(&placement);
-	return rc;
+	return ret;
 
 out_free:
 	region_free(region);
 out_undo:
 	placement_undo(&placement);
 	placement_close(&placement);
-	return rc;
+	return ret;
 }
 
 /* ---- Filling */
@@ -287,13 +287,13 @@ int region_finish(struct core *core, struct session *session, struct event *even
 {
 	const Afar__RegionFinish *ask = event->request->region_finish;
 	struct region *region = NULL;
-	int rc = region_find(core, "finish", ask->namespace_, ask->address, ask->generation,
-			     &region);
+	int ret = region_find(core, "finish", ask->namespace_, ask->address, ask->generation,
+			      &region);
 
-	if (rc == 0)
-		rc = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
+	if (ret < 0)
+		return ret;
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED, "finish the region at 0x%llx: it was freed before",
 				  (unsigned long long)ask->address);
@@ -311,7 +311,7 @@ static int find_region(const struct namespace *ns, const char *asked, const char
 {
 	if (name[0] != '\0') {
 		*out = namespace_region_named(ns, name);
-		if (*out == NULL)
+		if (!*out)
 			return error_fail(-ENOENT,
 					  "%s the region '%s' in '%s': there is none; see 'afar "
 					  "region ls', or create it",
@@ -319,7 +319,7 @@ static int find_region(const struct namespace *ns, const char *asked, const char
 		return 0;
 	}
 	*out = namespace_region_at(ns, address);
-	if (*out == NULL)
+	if (!*out)
 		return error_fail(-ENOENT,
 				  "%s the region at 0x%llx in '%s': none begins there; see 'afar "
 				  "region ls', or allocate it",
@@ -332,21 +332,21 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionOpen *ask = event->request->region_open;
 	struct namespace *ns;
 	struct region *region = NULL;
-	int rc = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
+	int ret = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
 
-	if (rc == 0)
-		rc = find_region(ns, "open", ask->name, ask->address, &region);
-	if (rc != 0)
-		return rc;
+	if (ret == 0)
+		ret = find_region(ns, "open", ask->name, ask->address, &region);
+	if (ret != 0)
+		return ret;
 	if (region->is_lost)
 		return error_fail(
 			-AFAR_ELOST,
 			"open the region '%s' at 0x%llx in '%s': a server that held part of "
 			"it has restarted or was removed; free it and make it anew",
 			region->name, (unsigned long long)region->address, ns->name);
-	rc = take_reference(core, session, region);
-	if (rc < 0)
-		return rc;
+	ret = take_reference(core, session, region);
+	if (ret < 0)
+		return ret;
 	event->outcome_kind = OUTCOME_REGION;
 	event->outcome_value = region->generation;
 	return 0;
@@ -358,14 +358,14 @@ int region_open(struct core *core, struct session *session, struct event *event)
 static void reclaim(struct core *core, struct region *region)
 {
 	struct namespace *ns = region->ns;
-	int rc;
+	int ret;
 
 	if (!region->is_freed || !cds_list_empty(&region->references))
 		return;
 	store_delete_region(core->store, region);
-	rc = state_remove_region(core->state, region);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+	ret = state_remove_region(core->state, region);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	else
 		namespace_finish(core, ns);
 }
@@ -384,12 +384,12 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 {
 	struct region *region = state_region(core->state, generation);
 
-	if (region == NULL && generation != 0 && generation < core->state->next_generation)
+	if (!region && generation != 0 && generation < core->state->next_generation)
 		return error_fail(
 			-AFAR_EFREED,
 			"%s the region at 0x%llx: it was freed before; nothing is left to do",
 			asked, (unsigned long long)address);
-	if (region == NULL || region->ns->number != ns_number || region->address != address)
+	if (!region || region->ns->number != ns_number || region->address != address)
 		return error_fail(-ENOENT,
 				  "%s the region at 0x%llx: there is none with generation %llu in "
 				  "namespace %llu; open it again",
@@ -403,7 +403,7 @@ int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out)
 {
 	*out = session_reference(session, region->generation);
-	if (*out == NULL)
+	if (!*out)
 		return error_fail(-EINVAL,
 				  "%s the region at 0x%llx: this session does not have it open",
 				  asked, (unsigned long long)region->address);
@@ -415,13 +415,13 @@ int region_close(struct core *core, struct session *session, struct event *event
 	const Afar__RegionClose *ask = event->request->region_close;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int rc =
+	int ret =
 		region_find(core, "close", ask->namespace_, ask->address, ask->generation, &region);
 
-	if (rc == 0)
-		rc = region_find_reference(session, "close", region, &reference);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = region_find_reference(session, "close", region, &reference);
+	if (ret < 0)
+		return ret;
 	if (reference->count > 1) {
 		reference->count--;
 		store_put_reference(core->store, reference);
@@ -436,25 +436,27 @@ static int find_to_free(const struct core *core, const struct session *session,
 			const Afar__RegionFree *ask, struct region **out)
 {
 	struct namespace *ns;
-	int rc;
+	int ret;
 
 	if (ask->generation != 0) {
-		rc = region_find(core, "free", ask->namespace_, ask->address, ask->generation, out);
-		return rc < 0 ? rc
-			      : rights_check(core, session, (*out)->ns, RIGHT_ALL, "free a region");
+		ret = region_find(core, "free", ask->namespace_, ask->address, ask->generation,
+				  out);
+		return ret < 0 ? ret
+			       : rights_check(core, session, (*out)->ns, RIGHT_ALL,
+					      "free a region");
 	}
-	rc = core_namespace(core, session, "free a region", ask->namespace_, RIGHT_ALL, &ns);
-	return rc < 0 ? rc : find_region(ns, "free", ask->name, ask->address, out);
+	ret = core_namespace(core, session, "free a region", ask->namespace_, RIGHT_ALL, &ns);
+	return ret < 0 ? ret : find_region(ns, "free", ask->name, ask->address, out);
 }
 
 int region_free_operation(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__RegionFree *ask = event->request->region_free;
 	struct region *region;
-	int rc = find_to_free(core, session, ask, &region);
+	int ret = find_to_free(core, session, ask, &region);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED,
 				  "free the region at 0x%llx: it was freed before; close it",
@@ -473,17 +475,17 @@ int region_access(struct core *core, struct session *session, struct event *even
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	Afar__Accesses *accesses;
-	int rc = region_find(core, "get access to", ask->namespace_, ask->address, ask->generation,
-			     &region);
+	int ret = region_find(core, "get access to", ask->namespace_, ask->address, ask->generation,
+			      &region);
 
-	if (rc == 0)
-		rc = region_find_reference(session, "get access to", region, &reference);
-	if (rc == 0)
-		rc = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = region_find_reference(session, "get access to", region, &reference);
+	if (ret == 0)
+		ret = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
+	if (ret < 0)
+		return ret;
 	accesses = MESSAGE_NEW(afar__accesses, Afar__Accesses);
-	if (accesses == NULL)
+	if (!accesses)
 		return error_code(-ENOMEM);
 	event->reply->accesses = accesses;
 	event->reply->result_case = AFAR__REPLY__RESULT_ACCESSES;
@@ -497,19 +499,19 @@ int region_look(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionLook *ask = event->request->region_look;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int rc = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
-			     &region);
+	int ret = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
+			      &region);
 
-	if (rc == 0)
-		rc = region_find_reference(session, "look at", region, &reference);
-	if (rc == 0)
-		rc = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
-	if (rc == 0 && seal_is_running(core, ask->generation))
-		rc = seal_fail_slow(core, ask->generation);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = region_find_reference(session, "look at", region, &reference);
+	if (ret == 0)
+		ret = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
+	if (ret == 0 && seal_is_running(core, ask->generation))
+		ret = seal_fail_slow(core, ask->generation);
+	if (ret < 0)
+		return ret;
 	event->reply->region_info = info_region(core, session, region, region->is_sealed);
-	if (event->reply->region_info == NULL)
+	if (!event->reply->region_info)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
 	return 0;
@@ -524,23 +526,22 @@ int region_list(struct core *core, struct session *session, struct event *event)
 	Afar__RegionInfos *infos;
 	struct namespace *ns;
 	struct region *region;
-	int rc = core_namespace(core, session, "list regions", ask->namespace_, RIGHT_READ, &ns);
+	int ret = core_namespace(core, session, "list regions", ask->namespace_, RIGHT_READ, &ns);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	infos = MESSAGE_NEW(afar__region_infos, Afar__RegionInfos);
-	if (infos == NULL)
+	if (!infos)
 		return error_code(-ENOMEM);
 	event->reply->region_infos = infos;
 	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFOS;
 	infos->entries = calloc(max, sizeof(*infos->entries));
-	if (infos->entries == NULL)
+	if (!infos->entries)
 		return error_code(-ENOMEM);
-	for (region = namespace_region_above(ns, ask->after);
-	     region != NULL && infos->n_entries < max;
+	for (region = namespace_region_above(ns, ask->after); region && infos->n_entries < max;
 	     region = namespace_region_above(ns, region->address)) {
 		infos->entries[infos->n_entries] = info_region(core, session, region, false);
-		if (infos->entries[infos->n_entries] == NULL)
+		if (!infos->entries[infos->n_entries])
 			return error_code(-ENOMEM);
 		infos->n_entries++;
 	}

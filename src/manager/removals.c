@@ -25,7 +25,7 @@
 static bool has_part_on(const struct region *region, const struct server *server)
 {
 	for (size_t i = 0; i < region->nr_chunks; i++)
-		if (region->chunks[i].extent != NULL && region->chunks[i].extent->server == server)
+		if (region->chunks[i].extent && region->chunks[i].extent->server == server)
 			return true;
 	return false;
 }
@@ -34,7 +34,7 @@ static int find_server(const struct core *core, const char *asked, uint64_t numb
 		       struct server **out)
 {
 	*out = state_server(core->state, number);
-	if (*out == NULL)
+	if (!*out)
 		return error_fail(-ENOENT, "%s server %llu: there is none; see 'afar status'",
 				  asked, (unsigned long long)number);
 	return 0;
@@ -66,11 +66,11 @@ static Afar__ServerRegion *info_server_region(const struct core *core,
 {
 	Afar__ServerRegion *info = MESSAGE_NEW(afar__server_region, Afar__ServerRegion);
 
-	if (info == NULL)
+	if (!info)
 		return NULL;
 	info->namespace_ = strdup(region->ns->name);
 	info->region = info_region(core, session, region, false);
-	if (info->namespace_ != NULL && info->region != NULL)
+	if (info->namespace_ && info->region)
 		return info;
 	afar__server_region__free_unpacked(info, NULL);
 	return NULL;
@@ -83,29 +83,28 @@ int server_regions(struct core *core, struct session *session, struct event *eve
 	struct listing listing = {.after = ask->after, .found = found, .max = CORE_LIST_MAX};
 	Afar__ServerRegionInfos *infos;
 	struct server *server;
-	int rc = find_server(core, "list the regions on", ask->server, &server);
+	int ret = find_server(core, "list the regions on", ask->server, &server);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	listing.server = server;
 	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
 		listing.max = ask->max;
 	twalk_r(core->state->regions_by_generation, list_one, &listing);
 
 	infos = MESSAGE_NEW(afar__server_region_infos, Afar__ServerRegionInfos);
-	if (infos == NULL)
+	if (!infos)
 		return error_code(-ENOMEM);
 	event->reply->server_region_infos = infos;
 	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_REGION_INFOS;
 	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
-	for (size_t i = 0; i < listing.nr_found && infos->entries != NULL; i++) {
+	for (size_t i = 0; i < listing.nr_found && infos->entries; i++) {
 		infos->entries[i] = info_server_region(core, session, found[i]);
-		if (infos->entries[i] == NULL)
+		if (!infos->entries[i])
 			break;
 		infos->n_entries++;
 	}
-	return infos->n_entries == listing.nr_found && infos->entries != NULL ? 0
-									      : error_code(-ENOMEM);
+	return infos->n_entries == listing.nr_found && infos->entries ? 0 : error_code(-ENOMEM);
 }
 
 /* ---- Taking it out */
@@ -131,10 +130,10 @@ int server_remove(struct core *core, struct session *session, struct event *even
 	const Afar__ServerRemove *ask = event->request->server_remove;
 	struct removal *removal;
 	struct server *server;
-	int rc = find_server(core, "remove", ask->server, &server);
+	int ret = find_server(core, "remove", ask->server, &server);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (server_is_up(server)) {
 		server_probe(core, server->live);
 		return error_fail(-EBUSY,
@@ -143,9 +142,9 @@ int server_remove(struct core *core, struct session *session, struct event *even
 				  (unsigned long long)server->number, server->name,
 				  SERVER_PROBE_MS / 1000U + 1);
 	}
-	rc = state_add_removal(core->state, server->number, server->incarnation, &removal);
-	if (rc < 0)
-		return rc;
+	ret = state_add_removal(core->state, server->number, server->incarnation, &removal);
+	if (ret < 0)
+		return ret;
 	store_put_removal(core->store, removal);
 	log_info("server %llu '%s' is removed by '%s'", (unsigned long long)server->number,
 		 server->name, session->principal);

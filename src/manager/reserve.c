@@ -119,7 +119,7 @@ static void drop_pending(struct core *core, const struct share *share, uint64_t 
 {
 	struct live_server *live = core_live_server(core, share->server);
 
-	if (live != NULL && live->incarnation == share->incarnation)
+	if (live && live->incarnation == share->incarnation)
 		live->pending_bytes -= bytes < live->pending_bytes ? bytes : live->pending_bytes;
 }
 
@@ -132,10 +132,10 @@ static void undo_share(struct core *core, struct share *share)
 	if (share->job->state != JOB_FINISHED)
 		drop_pending(core, share, share->granted);
 	share->state = SHARE_FAILED;
-	if (live == NULL || live->peer == NULL || live->incarnation != share->incarnation)
+	if (!live || !live->peer || live->incarnation != share->incarnation)
 		return;
 	numbers = calloc(share->nr_extents + 1, sizeof(*numbers));
-	if (numbers == NULL) {
+	if (!numbers) {
 		/* Its rejoining brings the same about. */
 		core->environment.close_peer(core->environment.context, live->peer);
 		return;
@@ -159,7 +159,7 @@ static int tell_reserved(struct core *core, const struct job *job, Afar__Reply *
 {
 	const struct session *session = state_session(core->state, job->session);
 
-	if (session == NULL)
+	if (!session)
 		return session_is_over();
 	return core_reply(core, session, OUTCOME_NAMESPACE, job->namespace_number, reply);
 }
@@ -169,13 +169,13 @@ static void answer_waiters(struct core *core, struct job *job, int status)
 	struct event *event, *next;
 
 	cds_list_for_each_entry_safe (event, next, &job->waiters, node) {
-		int rc = status;
+		int ret = status;
 
 		cds_list_del(&event->node);
-		if (rc == 0)
-			rc = tell_reserved(core, job, event->reply);
-		if (rc < 0)
-			event_fail(event, rc);
+		if (ret == 0)
+			ret = tell_reserved(core, job, event->reply);
+		if (ret < 0)
+			event_fail(event, ret);
 		event_answer(core, event);
 	}
 }
@@ -195,21 +195,21 @@ static int record_extents(struct core *core, const struct job *job, struct names
 {
 	const struct share *share;
 	struct extent *extent;
-	int rc;
+	int ret;
 
 	cds_list_for_each_entry (share, &job->shares, node) {
 		struct server *server = state_server(core->state, share->server);
 
 		if (share->state != SHARE_GRANTED)
 			continue;
-		if (server == NULL || server->incarnation != share->incarnation)
+		if (!server || server->incarnation != share->incarnation)
 			return error_code(-AFAR_ESERVER);
 		for (size_t i = 0; i < share->nr_extents; i++) {
-			rc = state_add_extent(core->state, server, share->incarnation,
-					      share->extents[i].number, ns, ns->number,
-					      share->extents[i].length, &extent);
-			if (rc < 0)
-				return rc;
+			ret = state_add_extent(core->state, server, share->incarnation,
+					       share->extents[i].number, ns, ns->number,
+					       share->extents[i].length, &extent);
+			if (ret < 0)
+				return ret;
 			store_put_extent(core->store, extent);
 		}
 	}
@@ -232,21 +232,21 @@ static void job_finish(struct core *core, struct job *job)
 	struct session *session = state_session(core->state, job->session);
 	struct namespace *ns = state_namespace(core->state, job->namespace_number);
 	uint64_t sum;
-	int rc = 0;
+	int ret = 0;
 
 	if (__builtin_add_overflow(ns->reserved_bytes, job_sum(job, SHARE_GRANTED), &sum))
-		rc = error_fail(-EINVAL, "reserve: the namespace would be larger than 2^64 bytes");
-	if (rc < 0) {
-		job_fail(core, job, rc);
+		ret = error_fail(-EINVAL, "reserve: the namespace would be larger than 2^64 bytes");
+	if (ret < 0) {
+		job_fail(core, job, ret);
 		return;
 	}
 	drop_all_pending(core, job);
 	job->state = JOB_FINISHED;
-	rc = record_extents(core, job, ns);
-	if (rc == 0)
-		rc = session_add_outcome(session, job->request_id, OUTCOME_NAMESPACE, ns->number);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+	ret = record_extents(core, job, ns);
+	if (ret == 0)
+		ret = session_add_outcome(session, job->request_id, OUTCOME_NAMESPACE, ns->number);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	else
 		store_put_outcome(core->store, session, job->request_id, OUTCOME_NAMESPACE,
 				  ns->number);
@@ -307,14 +307,14 @@ static int plan_open(struct core *core, const struct job *job, struct plan *plan
 		max++;
 	plan->shares = calloc(max, sizeof(*plan->shares));
 	plan->servers = calloc(max, sizeof(struct live_server *));
-	if (plan->shares == NULL || plan->servers == NULL) {
+	if (!plan->shares || !plan->servers) {
 		plan_close(plan);
 		return error_code(-ENOMEM);
 	}
 	cds_list_for_each_entry (live, &core->live_servers, node) {
 		uint64_t free_bytes;
 
-		if (live->peer == NULL)
+		if (!live->peer)
 			continue;
 		plan->nr_up++;
 		if (has_failed_on(job, live->number))
@@ -335,10 +335,10 @@ static int ask(struct core *core, struct job *job, struct live_server *live, uin
 	Afar__Request *request = server_ask_extents(job->namespace_number, bytes, false);
 	struct share *share = calloc(1, sizeof(*share));
 
-	if (share == NULL || outgoing == NULL || request == NULL) {
+	if (!share || !outgoing || !request) {
 		free(share);
 		outgoing_free(outgoing);
-		if (request != NULL)
+		if (request)
 			afar__request__free_unpacked(request, NULL);
 		return error_code(-ENOMEM);
 	}
@@ -385,25 +385,25 @@ static int cannot(const struct core *core, const struct job *job, const struct p
 static int job_plan(struct core *core, struct job *job, uint64_t missing)
 {
 	struct plan plan;
-	int rc = plan_open(core, job, &plan);
+	int ret = plan_open(core, job, &plan);
 
-	if (rc < 0)
-		return rc;
-	rc = placement_spread(plan.shares, plan.nr_servers, missing, job->width, core->turn++);
-	if (rc == -ENOSPC && plan.releasing_bytes != 0 &&
+	if (ret < 0)
+		return ret;
+	ret = placement_spread(plan.shares, plan.nr_servers, missing, job->width, core->turn++);
+	if (ret == -ENOSPC && plan.releasing_bytes != 0 &&
 	    plan.releasing_bytes >= missing - plan.free_bytes) {
 		job->state = JOB_WAITING;
-		rc = 0;
-	} else if (rc == -ENOSPC) {
-		rc = cannot(core, job, &plan, missing);
-	} else if (rc == 0) {
+		ret = 0;
+	} else if (ret == -ENOSPC) {
+		ret = cannot(core, job, &plan, missing);
+	} else if (ret == 0) {
 		job->state = JOB_RUNNING;
-		for (size_t i = 0; i < plan.nr_servers && rc == 0; i++)
+		for (size_t i = 0; i < plan.nr_servers && ret == 0; i++)
 			if (plan.shares[i].share != 0)
-				rc = ask(core, job, plan.servers[i], plan.shares[i].share);
+				ret = ask(core, job, plan.servers[i], plan.shares[i].share);
 	}
 	plan_close(&plan);
-	return rc;
+	return ret;
 }
 
 /* Sessions end and namespaces are deleted while servers populate memory. */
@@ -414,10 +414,10 @@ static int check_wanted(const struct core *core, const struct job *job)
 
 	if (job->is_cancelled)
 		return fail_cancelled();
-	if (core->state == NULL)
+	if (!core->state)
 		return error_code(-EIO);
 	session = state_session(core->state, job->session);
-	if (session == NULL || session->is_ending)
+	if (!session || session->is_ending)
 		return session_is_over();
 	return core_namespace(core, session, "reserve", job->namespace_number, RIGHT_OWN, &ns);
 }
@@ -427,31 +427,31 @@ static bool is_heard(const struct core *core, const struct job *job)
 {
 	const struct session *session = state_session(core->state, job->session);
 
-	return session->live != NULL && session->live->peer != NULL;
+	return session->live && session->live->peer;
 }
 
 /* Whatever changed: finishes, plans, or goes on waiting for answers. */
 static void job_step(struct core *core, struct job *job)
 {
 	uint64_t granted = job_sum(job, SHARE_GRANTED);
-	int rc;
+	int ret;
 
 	if (job_sum(job, SHARE_ASKED) != 0 || job->state == JOB_FINISHED)
 		return;
-	rc = check_wanted(core, job);
-	if (rc == 0 && granted >= job->bytes) {
+	ret = check_wanted(core, job);
+	if (ret == 0 && granted >= job->bytes) {
 		if (is_heard(core, job))
 			job_finish(core, job);
 		else
 			job->state = JOB_UNHEARD;
 		return;
 	}
-	if (rc == 0)
-		rc = job_plan(core, job, job->bytes - granted);
-	if (rc < 0 && job_sum(job, SHARE_ASKED) != 0)
-		job->failure = rc; /* shares that were asked for are to be answered first */
-	else if (rc < 0)
-		job_fail(core, job, rc);
+	if (ret == 0)
+		ret = job_plan(core, job, job->bytes - granted);
+	if (ret < 0 && job_sum(job, SHARE_ASKED) != 0)
+		job->failure = ret; /* shares that were asked for are to be answered first */
+	else if (ret < 0)
+		job_fail(core, job, ret);
 }
 
 /* ---- Servers' answers */
@@ -482,7 +482,7 @@ static int take_extents(const struct core *core, struct share *share, const Afar
 	if (extents->n_extents == 0 || extents->n_extents > SHARE_EXTENTS_MAX)
 		return error_code(-AFAR_EMALFORMED);
 	share->extents = calloc(extents->n_extents, sizeof(*share->extents));
-	if (share->extents == NULL)
+	if (!share->extents)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < extents->n_extents; i++) {
 		const Afar__Extent *extent = extents->extents[i];
@@ -506,11 +506,11 @@ static int take_extents(const struct core *core, struct share *share, const Afar
 static int check_answer(const struct core *core, struct share *share, const Afar__Reply *answer,
 			int status)
 {
-	if (answer == NULL)
+	if (!answer)
 		return status;
 	if (answer->status < 0)
 		return answer->status;
-	if (core->state == NULL)
+	if (!core->state)
 		return error_code(-EIO);
 	if (answer->result_case != AFAR__REPLY__RESULT_EXTENTS)
 		return error_code(-AFAR_EMALFORMED);
@@ -523,19 +523,20 @@ void reserve_answered(struct core *core, struct share *share, const void *peer,
 	struct live_server *live = core_live_server(core, share->server);
 	struct job *job = share->job;
 	/* From an earlier connection, it has been reconciled: what it granted was given back. */
-	bool is_current = live != NULL && live->peer == peer;
-	int rc = is_current ? check_answer(core, share, answer, status) : error_code(-AFAR_ESERVER);
+	bool is_current = live && live->peer == peer;
+	int ret =
+		is_current ? check_answer(core, share, answer, status) : error_code(-AFAR_ESERVER);
 
-	if (rc < 0) {
+	if (ret < 0) {
 		log_warn("server %llu did not reserve %llu MiB: %s",
 			 (unsigned long long)share->server,
-			 (unsigned long long)(share->bytes >> 20), afar_strerror(rc));
+			 (unsigned long long)(share->bytes >> 20), afar_strerror(ret));
 		drop_pending(core, share, share->bytes);
 		share->state = SHARE_FAILED;
-		job->failure = rc;
+		job->failure = ret;
 		job->failed_server = share->server;
 		/* It may have granted something that nobody will know: rejoining settles that. */
-		if (is_current && (answer == NULL || answer->status == 0))
+		if (is_current && (!answer || answer->status == 0))
 			core->environment.close_peer(core->environment.context, live->peer);
 	} else {
 		share->state = SHARE_GRANTED;
@@ -600,7 +601,7 @@ static unsigned find_awaited(const struct core *core, const struct job *job, uin
 		if (share->state == SHARE_ASKED && nr++ == 0)
 			*first = share->server;
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (job->state == JOB_WAITING && live->server != NULL &&
+		if (job->state == JOB_WAITING && live->server &&
 		    live->server->releasing_bytes != 0 && nr++ == 0)
 			*first = live->number;
 	return nr;
@@ -694,14 +695,14 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	struct namespace *ns;
 	struct job *job;
 	uint64_t bytes = 0;
-	int rc = core_namespace(core, session, "reserve", request->namespace_, RIGHT_OWN, &ns);
+	int ret = core_namespace(core, session, "reserve", request->namespace_, RIGHT_OWN, &ns);
 
-	if (rc == 0)
-		rc = round_up(ns, request->bytes, &bytes);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = round_up(ns, request->bytes, &bytes);
+	if (ret < 0)
+		return ret;
 	job = calloc(1, sizeof(*job));
-	if (job == NULL)
+	if (!job)
 		return error_code(-ENOMEM);
 	job->session = session->number;
 	job->request_id = event->request_id;

@@ -94,13 +94,13 @@ static int check_grant(const struct core *core, const Afar__NamespaceGrant *ask,
 static int end_users(struct core *core, const char *principal, const struct namespace *ns)
 {
 	struct session *session, *next;
-	int rc = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
-		if (rc == 0 && strcmp(session->principal, principal) == 0 &&
+		if (ret == 0 && strcmp(session->principal, principal) == 0 &&
 		    session_has_used(session, ns->number))
-			rc = session_end_by_force(core, session);
-	return rc;
+			ret = session_end_by_force(core, session);
+	return ret;
 }
 
 int namespace_grant(struct core *core, struct session *session, struct event *event)
@@ -108,21 +108,21 @@ int namespace_grant(struct core *core, struct session *session, struct event *ev
 	const Afar__NamespaceGrant *ask = event->request->namespace_grant;
 	struct namespace *ns;
 	uint32_t before;
-	int rc = core_namespace(core, session, "grant rights", ask->namespace_, RIGHT_OWN, &ns);
+	int ret = core_namespace(core, session, "grant rights", ask->namespace_, RIGHT_OWN, &ns);
 
-	if (rc == 0)
-		rc = check_grant(core, ask, ns);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = check_grant(core, ask, ns);
+	if (ret < 0)
+		return ret;
 	before = namespace_granted(ns, ask->principal);
-	rc = namespace_set_grant(ns, ask->principal, ask->rights);
-	if (rc < 0)
-		return rc;
+	ret = namespace_set_grant(ns, ask->principal, ask->rights);
+	if (ret < 0)
+		return ret;
 	store_put_grants(core->store, ns);
 	if ((before & ~ask->rights) != 0)
-		rc = end_users(core, ask->principal, ns);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+		ret = end_users(core, ask->principal, ns);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	log_info("'%s' now has rights %u on namespace '%s'", ask->principal, ask->rights, ns->name);
-	return rc;
+	return ret;
 }

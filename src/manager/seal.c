@@ -67,8 +67,7 @@ static void stop_copy(struct core *core, const struct seal_part *part)
 {
 	struct live_server *live = core_live_server(core, part->server);
 
-	if (part->bytes == 0 && live != NULL && live->peer != NULL &&
-	    live->incarnation == part->incarnation)
+	if (part->bytes == 0 && live && live->peer && live->incarnation == part->incarnation)
 		core->environment.close_peer(core->environment.context, live->peer);
 }
 
@@ -91,7 +90,7 @@ static int tell_sealed(struct core *core, const struct seal *seal, struct event 
 {
 	const struct session *session = state_session(core->state, event->session);
 
-	if (session == NULL || session->is_ending)
+	if (!session || session->is_ending)
 		return error_fail(-AFAR_ESESSION,
 				  "seal a region: the session ended meanwhile; open a new one");
 	return core_reply(core, session, OUTCOME_REGION, seal->generation, event->reply);
@@ -102,13 +101,13 @@ static void answer_waiters(struct core *core, struct seal *seal, int status)
 	struct event *event, *next;
 
 	cds_list_for_each_entry_safe (event, next, &seal->waiters, node) {
-		int rc = status;
+		int ret = status;
 
 		cds_list_del(&event->node);
-		if (rc == 0)
-			rc = tell_sealed(core, seal, event);
-		if (rc < 0)
-			event_fail(event, rc);
+		if (ret == 0)
+			ret = tell_sealed(core, seal, event);
+		if (ret < 0)
+			event_fail(event, ret);
 		event_answer(core, event);
 	}
 }
@@ -145,14 +144,14 @@ static void fail_part(struct core *core, struct seal *seal, const struct seal_pa
 static bool fill_moves(Afar__ExtentsSeal *ask, const struct seal_plan *plan, uint64_t server)
 {
 	ask->moves = calloc(plan->nr_pieces + 1, sizeof(*ask->moves));
-	for (size_t i = 0; i < plan->nr_pieces && ask->moves != NULL; i++) {
+	for (size_t i = 0; i < plan->nr_pieces && ask->moves; i++) {
 		const struct seal_piece *piece = &plan->pieces[i];
 		Afar__SealMove *move;
 
 		if (piece->server != server)
 			continue;
 		move = MESSAGE_NEW(afar__seal_move, Afar__SealMove);
-		if (move == NULL)
+		if (!move)
 			return false;
 		move->from = piece->from;
 		move->from_offset = piece->from_offset;
@@ -168,10 +167,10 @@ static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
-	if (request == NULL)
+	if (!request)
 		return NULL;
 	request->extents_seal = MESSAGE_NEW(afar__extents_seal, Afar__ExtentsSeal);
-	if (request->extents_seal == NULL) {
+	if (!request->extents_seal) {
 		free(request);
 		return NULL;
 	}
@@ -192,14 +191,14 @@ static int ask(struct core *core, struct seal *seal, uint64_t server, Afar__Requ
 	struct seal_part *part = calloc(1, sizeof(*part));
 	struct outgoing *outgoing = NULL;
 
-	if (live != NULL && live->peer != NULL)
+	if (live && live->peer)
 		outgoing = outgoing_new(OUTGOING_SEAL, live);
-	if (outgoing == NULL || part == NULL || request == NULL) {
+	if (!outgoing || !part || !request) {
 		free(part);
 		outgoing_free(outgoing);
-		if (request != NULL)
+		if (request)
 			afar__request__free_unpacked(request, NULL);
-		return error_code(live == NULL || live->peer == NULL ? -AFAR_ESERVER : -ENOMEM);
+		return error_code(!live || !live->peer ? -AFAR_ESERVER : -ENOMEM);
 	}
 	*part = (struct seal_part){.seal = seal,
 				   .server = server,
@@ -217,29 +216,29 @@ static int ask(struct core *core, struct seal *seal, uint64_t server, Afar__Requ
 
 static int ask_reserve(struct core *core, struct seal *seal)
 {
-	int rc = 0;
+	int ret = 0;
 
 	seal->state = SEAL_RESERVING;
 	seal->nr_rounds++;
-	for (size_t i = 0; i < seal->plan.nr_lacks && rc == 0; i++) {
+	for (size_t i = 0; i < seal->plan.nr_lacks && ret == 0; i++) {
 		const struct seal_lack *lack = &seal->plan.lacks[i];
 		uint64_t bytes = (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
 				 PLACEMENT_EXTENT_UNIT;
 
-		rc = ask(core, seal, lack->server,
-			 server_ask_extents(seal->namespace_number, bytes, true), bytes, 0);
+		ret = ask(core, seal, lack->server,
+			  server_ask_extents(seal->namespace_number, bytes, true), bytes, 0);
 	}
-	return rc;
+	return ret;
 }
 
 /* Each server once: at its first piece. */
 static int ask_copy(struct core *core, struct seal *seal)
 {
 	const struct seal_plan *plan = &seal->plan;
-	int rc = 0;
+	int ret = 0;
 
 	seal->state = SEAL_COPYING;
-	for (size_t i = 0; i < plan->nr_pieces && rc == 0; i++) {
+	for (size_t i = 0; i < plan->nr_pieces && ret == 0; i++) {
 		uint64_t server = plan->pieces[i].server, moved = 0;
 		const struct seal_part *part;
 		bool is_asked = false;
@@ -250,9 +249,9 @@ static int ask_copy(struct core *core, struct seal *seal)
 			continue;
 		for (size_t j = i; j < plan->nr_pieces; j++)
 			moved += plan->pieces[j].server == server ? plan->pieces[j].length : 0;
-		rc = ask(core, seal, server, make_copy(seal, server), 0, moved);
+		ret = ask(core, seal, server, make_copy(seal, server), 0, moved);
 	}
-	return rc;
+	return ret;
 }
 
 /* ---- Steps */
@@ -261,7 +260,7 @@ static int ask_copy(struct core *core, struct seal *seal)
 static int find_region(const struct core *core, const struct seal *seal, struct region **out)
 {
 	*out = state_region(core->state, seal->generation);
-	if (*out == NULL || (*out)->is_freed)
+	if (!*out || (*out)->is_freed)
 		return error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile");
 	if ((*out)->is_lost)
 		return error_fail(-AFAR_ELOST,
@@ -286,7 +285,7 @@ static uint64_t find_down(const struct core *core, const struct region *region)
 	for (size_t i = 0; i < region->nr_chunks; i++) {
 		const struct server *server = state_server(core->state, region->chunks[i].server);
 
-		if (server == NULL || !server_is_up(server))
+		if (!server || !server_is_up(server))
 			return region->chunks[i].server;
 	}
 	return 0;
@@ -322,20 +321,20 @@ static int cannot(const struct core *core, const struct seal *seal, const struct
 static void seal_step(struct core *core, struct seal *seal)
 {
 	struct region *region;
-	int rc = find_region(core, seal, &region);
+	int ret = find_region(core, seal, &region);
 
-	if (rc < 0) {
-		seal_fail(core, seal, rc);
+	if (ret < 0) {
+		seal_fail(core, seal, ret);
 		return;
 	}
 	seal_plan_close(&seal->plan);
-	rc = seal_plan_make(core, region, &seal->plan);
-	if (rc == -ENOSPC && seal->may_reserve && seal->nr_rounds < ROUNDS_MAX)
-		rc = ask_reserve(core, seal);
-	else if (rc == 0)
-		rc = ask_copy(core, seal);
-	if (rc < 0)
-		seal_fail(core, seal, cannot(core, seal, region, rc));
+	ret = seal_plan_make(core, region, &seal->plan);
+	if (ret == -ENOSPC && seal->may_reserve && seal->nr_rounds < ROUNDS_MAX)
+		ret = ask_reserve(core, seal);
+	else if (ret == 0)
+		ret = ask_copy(core, seal);
+	if (ret < 0)
+		seal_fail(core, seal, cannot(core, seal, region, ret));
 }
 
 void seals_drive(struct core *core)
@@ -351,22 +350,21 @@ void seals_drive(struct core *core)
 static int record_outcomes(struct core *core, const struct seal *seal)
 {
 	const struct event *event;
-	int rc = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry (event, &seal->waiters, node) {
 		struct session *session = state_session(core->state, event->session);
 
-		if (session == NULL || session->is_ending ||
-		    session_outcome(session, event->request_id) != NULL)
+		if (!session || session->is_ending || session_outcome(session, event->request_id))
 			continue;
-		rc = session_add_outcome(session, event->request_id, OUTCOME_REGION,
-					 seal->generation);
-		if (rc < 0)
-			return rc;
+		ret = session_add_outcome(session, event->request_id, OUTCOME_REGION,
+					  seal->generation);
+		if (ret < 0)
+			return ret;
 		store_put_outcome(core->store, session, event->request_id, OUTCOME_REGION,
 				  seal->generation);
 	}
-	return rc;
+	return ret;
 }
 
 /* Puts the new layout into the tables and the batch's commit; seals_committed() does the rest. */
@@ -374,23 +372,23 @@ static void seal_finish(struct core *core, struct seal *seal)
 {
 	struct region *region;
 	struct chunk *chunks;
-	int rc = find_region(core, seal, &region);
+	int ret = find_region(core, seal, &region);
 
-	if (rc == 0)
-		rc = seal_plan_chunks(core, &seal->plan, &chunks);
-	if (rc < 0) {
-		seal_fail(core, seal, rc);
+	if (ret == 0)
+		ret = seal_plan_chunks(core, &seal->plan, &chunks);
+	if (ret < 0) {
+		seal_fail(core, seal, ret);
 		return;
 	}
 	seal->state = SEAL_FINISHED;
-	rc = state_seal_region(region, seal->plan.groups, seal->plan.nr_groups, chunks,
-			       seal->plan.nr_pieces);
+	ret = state_seal_region(region, seal->plan.groups, seal->plan.nr_groups, chunks,
+				seal->plan.nr_pieces);
 	seal->plan.groups = NULL;
 	seal->plan.nr_pieces = 0;
-	if (rc == 0)
-		rc = record_outcomes(core, seal);
-	if (rc < 0)
-		store_spoil(core->store, rc);
+	if (ret == 0)
+		ret = record_outcomes(core, seal);
+	if (ret < 0)
+		store_spoil(core->store, ret);
 	store_put_region(core->store, region);
 }
 
@@ -405,7 +403,7 @@ static void undo_grant(struct core *core, struct seal_part *part)
 {
 	struct live_server *live = core_live_server(core, part->server);
 
-	if (live == NULL || live->peer == NULL || live->incarnation != part->incarnation)
+	if (!live || !live->peer || live->incarnation != part->incarnation)
 		return;
 	server_undo(core, live, part->extents, part->nr_extents);
 	part->extents = NULL;
@@ -448,7 +446,7 @@ static bool is_good(const struct core *core, const struct seal_part *part,
 {
 	return extent->namespace_ == part->namespace_number && extent->is_sealed &&
 	       extent->length != 0 && extent->length % PLACEMENT_EXTENT_UNIT == 0 &&
-	       state_extent(core->state, part->server, part->incarnation, extent->extent) == NULL;
+	       !state_extent(core->state, part->server, part->incarnation, extent->extent);
 }
 
 static int check_extents(const struct core *core, const struct seal_part *part,
@@ -472,7 +470,7 @@ static int check_extents(const struct core *core, const struct seal_part *part,
 static int make_room(struct seal_part *part, const Afar__Extents *extents)
 {
 	part->extents = calloc(extents->n_extents + 1, sizeof(*part->extents));
-	return part->extents != NULL ? 0 : error_code(-ENOMEM);
+	return part->extents ? 0 : error_code(-ENOMEM);
 }
 
 /* They are the namespace's from now on, whatever becomes of the job. */
@@ -481,63 +479,63 @@ static int record_extents(struct core *core, struct seal_part *part, const Afar_
 	struct server *server = state_server(core->state, part->server);
 	struct namespace *ns = state_namespace(core->state, part->namespace_number);
 	struct extent *extent;
-	int rc = check_extents(core, part, extents);
+	int ret = check_extents(core, part, extents);
 
-	if (rc == 0 && (server == NULL || ns == NULL))
-		rc = error_code(-AFAR_ESERVER);
-	if (rc == 0)
-		rc = make_room(part, extents);
-	for (size_t i = 0; i < extents->n_extents && rc == 0; i++) {
-		rc = state_add_extent(core->state, server, part->incarnation,
-				      extents->extents[i]->extent, ns, ns->number,
-				      extents->extents[i]->length, &extent);
-		if (rc < 0) {
-			store_spoil(core->store, rc);
-			return rc;
+	if (ret == 0 && (!server || !ns))
+		ret = error_code(-AFAR_ESERVER);
+	if (ret == 0)
+		ret = make_room(part, extents);
+	for (size_t i = 0; i < extents->n_extents && ret == 0; i++) {
+		ret = state_add_extent(core->state, server, part->incarnation,
+				       extents->extents[i]->extent, ns, ns->number,
+				       extents->extents[i]->length, &extent);
+		if (ret < 0) {
+			store_spoil(core->store, ret);
+			return ret;
 		}
 		extent->is_sealed = true;
 		part->extents[part->nr_extents++] = extent->number;
 		store_put_extent(core->store, extent);
 	}
-	return rc;
+	return ret;
 }
 
 /* The job has failed meanwhile. */
 static int return_extents(struct core *core, struct seal_part *part, const Afar__Extents *extents)
 {
-	int rc = check_extents(core, part, extents);
+	int ret = check_extents(core, part, extents);
 
-	if (rc == 0)
-		rc = make_room(part, extents);
-	for (size_t i = 0; i < extents->n_extents && rc == 0; i++)
+	if (ret == 0)
+		ret = make_room(part, extents);
+	for (size_t i = 0; i < extents->n_extents && ret == 0; i++)
 		part->extents[part->nr_extents++] = extents->extents[i]->extent;
-	if (rc == 0)
+	if (ret == 0)
 		undo_grant(core, part);
 	part->nr_extents = 0;
-	return rc;
+	return ret;
 }
 
 static int take_answer(struct core *core, struct seal_part *part, const Afar__Reply *answer,
 		       int status)
 {
-	if (answer == NULL)
+	if (!answer)
 		return status;
 	if (answer->status < 0)
 		return answer->status;
-	if (core->state == NULL)
+	if (!core->state)
 		return error_code(-EIO);
 	if (part->bytes == 0)
 		return 0;
 	if (answer->result_case != AFAR__REPLY__RESULT_EXTENTS)
 		return error_code(-AFAR_EMALFORMED);
-	if (part->seal == NULL)
+	if (!part->seal)
 		return return_extents(core, part, answer->extents);
 	return record_extents(core, part, answer->extents);
 }
 
 static void drop_pending(struct live_server *live, const struct seal_part *part)
 {
-	if (live == NULL || live->incarnation != part->incarnation)
+	if (!live || live->incarnation != part->incarnation)
 		return;
 	live->pending_bytes -=
 		part->bytes < live->pending_bytes ? part->bytes : live->pending_bytes;
@@ -551,19 +549,19 @@ void seal_answered(struct core *core, struct seal_part *part, const void *peer,
 	struct live_server *live = core_live_server(core, part->server);
 	struct seal *seal = part->seal;
 	/* As in reserve_answered(). */
-	bool is_current = live != NULL && live->peer == peer;
-	int rc = is_current ? take_answer(core, part, answer, status) : error_code(-AFAR_ESERVER);
+	bool is_current = live && live->peer == peer;
+	int ret = is_current ? take_answer(core, part, answer, status) : error_code(-AFAR_ESERVER);
 
 	drop_pending(live, part);
 	/* Whether it was done is unknown, or it has granted something that nobody knows: rejoining settles that. */
-	if (rc < 0 && is_current && (answer == NULL || (answer->status == 0 && part->bytes != 0)))
+	if (ret < 0 && is_current && (!answer || (answer->status == 0 && part->bytes != 0)))
 		core->environment.close_peer(core->environment.context, live->peer);
-	if (seal != NULL) {
+	if (seal) {
 		cds_list_del(&part->node);
-		if (rc < 0) {
+		if (ret < 0) {
 			log_warn("server %llu did not seal: %s", (unsigned long long)part->server,
-				 afar_strerror(rc));
-			fail_part(core, seal, part, rc);
+				 afar_strerror(ret));
+			fail_part(core, seal, part, ret);
 		} else if (cds_list_empty(&seal->parts) && seal->state == SEAL_RESERVING) {
 			seal->state = SEAL_PLANNING;
 		} else if (cds_list_empty(&seal->parts) && seal->state == SEAL_COPYING) {
@@ -665,9 +663,9 @@ static int begin(struct core *core, const struct session *session, const struct 
 {
 	struct seal *seal = seal_of(core, region->generation);
 
-	if (seal == NULL) {
+	if (!seal) {
 		seal = calloc(1, sizeof(*seal));
-		if (seal == NULL)
+		if (!seal)
 			return error_code(-ENOMEM);
 		seal->generation = region->generation;
 		seal->namespace_number = region->ns->number;
@@ -687,15 +685,15 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	struct seal *seal;
-	int rc = region_find(core, "seal", wanted->namespace_, wanted->address, wanted->generation,
-			     &region);
+	int ret = region_find(core, "seal", wanted->namespace_, wanted->address, wanted->generation,
+			      &region);
 
-	if (rc == 0)
-		rc = region_find_reference(session, "seal", region, &reference);
-	if (rc == 0)
-		rc = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = region_find_reference(session, "seal", region, &reference);
+	if (ret == 0)
+		ret = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
+	if (ret < 0)
+		return ret;
 	if (region->is_sealed) {
 		event->outcome_kind = OUTCOME_REGION;
 		event->outcome_value = region->generation;
@@ -704,9 +702,9 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED, "seal the region at 0x%llx: it was freed before",
 				  (unsigned long long)region->address);
-	rc = begin(core, session, region, &seal);
-	if (rc < 0)
-		return rc;
+	ret = begin(core, session, region, &seal);
+	if (ret < 0)
+		return ret;
 	wait_for_seal(seal, event);
 	return CORE_DEFERRED;
 }

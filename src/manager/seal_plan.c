@@ -24,7 +24,7 @@ static void *grow(void *array, size_t nr, size_t *max, size_t size)
 	if (nr < *max)
 		return array;
 	more = reallocarray(array, *max != 0 ? *max * 2 : 8, size);
-	if (more != NULL)
+	if (more)
 		*max = *max != 0 ? *max * 2 : 8;
 	return more;
 }
@@ -70,7 +70,7 @@ static int take_room(const struct server *server, struct namespace *ns, struct s
 {
 	uint64_t span = span_of(piece->length), least = UINT64_MAX;
 	struct extent *extent, *best = NULL;
-	int rc;
+	int ret;
 
 	FOR_EACH_SEALED(extent, server, ns)
 	{
@@ -81,11 +81,11 @@ static int take_room(const struct server *server, struct namespace *ns, struct s
 		least = run;
 		best = extent;
 	}
-	if (best == NULL)
+	if (!best)
 		return -ENOSPC;
-	rc = space_take(&best->space, span, &piece->to_offset);
-	if (rc < 0)
-		return rc;
+	ret = space_take(&best->space, span, &piece->to_offset);
+	if (ret < 0)
+		return ret;
 	ns->allocated_bytes += span;
 	piece->to = best->number;
 	return 0;
@@ -104,7 +104,7 @@ static int note_lack(struct seal_plan *plan, uint64_t server, uint64_t bytes)
 		return 0;
 	}
 	lacks = grow(plan->lacks, plan->nr_lacks, &plan->max_lacks, sizeof(*lacks));
-	if (lacks == NULL)
+	if (!lacks)
 		return error_code(-ENOMEM);
 	plan->lacks = lacks;
 	plan->lacks[plan->nr_lacks++] = (struct seal_lack){server, bytes};
@@ -118,7 +118,7 @@ static int add_piece(struct seal_plan *plan, const struct seal_piece *piece)
 	if (plan->nr_pieces == PLACEMENT_CHUNKS_MAX)
 		return -E2BIG;
 	pieces = grow(plan->pieces, plan->nr_pieces, &plan->max_pieces, sizeof(*pieces));
-	if (pieces == NULL)
+	if (!pieces)
 		return error_code(-ENOMEM);
 	plan->pieces = pieces;
 	plan->pieces[plan->nr_pieces++] = *piece;
@@ -130,7 +130,7 @@ static int add_group(struct seal_plan *plan, uint64_t length, size_t nr_chunks)
 	struct group *groups =
 		grow(plan->groups, plan->nr_groups, &plan->max_groups, sizeof(*groups));
 
-	if (groups == NULL)
+	if (!groups)
 		return error_code(-ENOMEM);
 	plan->groups = groups;
 	plan->groups[plan->nr_groups++] = (struct group){length, plan->nr_pieces, nr_chunks};
@@ -156,9 +156,9 @@ static uint64_t cut_at(const struct region *region, const struct group *group, u
 static int take_pieces(const struct region *region, const struct group *group, uint64_t at,
 		       uint64_t length, struct seal_plan *plan)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < group->nr_chunks && rc == 0; i++) {
+	for (size_t i = 0; i < group->nr_chunks && ret == 0; i++) {
 		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
 		struct seal_piece piece = {.server = chunk->server,
 					   .incarnation = chunk->incarnation,
@@ -167,29 +167,29 @@ static int take_pieces(const struct region *region, const struct group *group, u
 					   .length = length};
 
 		/* First the entry: what has one is given back. */
-		rc = add_piece(plan, &piece);
-		if (rc < 0)
+		ret = add_piece(plan, &piece);
+		if (ret < 0)
 			break;
-		rc = take_room(chunk->extent->server, region->ns,
-			       &plan->pieces[plan->nr_pieces - 1]);
-		if (rc < 0)
+		ret = take_room(chunk->extent->server, region->ns,
+				&plan->pieces[plan->nr_pieces - 1]);
+		if (ret < 0)
 			plan->nr_pieces--;
 	}
-	return rc;
+	return ret;
 }
 
 /* What is not planned of a group, all of it at once, is lacking. */
 static int note_group(const struct region *region, const struct group *group, uint64_t at,
 		      struct seal_plan *plan)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < group->nr_chunks && rc == 0; i++) {
+	for (size_t i = 0; i < group->nr_chunks && ret == 0; i++) {
 		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
 
-		rc = note_lack(plan, chunk->server, span_of(chunk->length - at));
+		ret = note_lack(plan, chunk->server, span_of(chunk->length - at));
 	}
-	return rc;
+	return ret;
 }
 
 static int plan_group(const struct region *region, const struct group *group,
@@ -197,31 +197,31 @@ static int plan_group(const struct region *region, const struct group *group,
 {
 	const uint64_t chunk_bytes = region->chunks[group->first_chunk].length;
 	uint64_t left = group->length, at = 0;
-	int rc = 0;
+	int ret = 0;
 
-	while (at < chunk_bytes && rc == 0) {
+	while (at < chunk_bytes && ret == 0) {
 		uint64_t length = cut_at(region, group, at);
 		uint64_t covered = length * group->nr_chunks;
 
 		if (length == 0 || plan->nr_lacks != 0)
 			return note_group(region, group, at, plan);
 		covered = at + length == chunk_bytes || covered > left ? left : covered;
-		rc = add_group(plan, covered, group->nr_chunks);
-		if (rc == 0)
-			rc = take_pieces(region, group, at, length, plan);
-		if (rc == -ENOSPC)
+		ret = add_group(plan, covered, group->nr_chunks);
+		if (ret == 0)
+			ret = take_pieces(region, group, at, length, plan);
+		if (ret == -ENOSPC)
 			return note_group(region, group, at, plan);
 		left -= covered;
 		at += length;
 	}
-	return rc;
+	return ret;
 }
 
 /* All of its servers have to be there. */
 static int check_up(const struct region *region)
 {
 	for (size_t i = 0; i < region->nr_chunks; i++) {
-		if (region->chunks[i].extent == NULL)
+		if (!region->chunks[i].extent)
 			return error_code(-AFAR_ELOST);
 		if (!server_is_up(region->chunks[i].extent->server))
 			return error_code(-AFAR_ESERVER);
@@ -231,16 +231,16 @@ static int check_up(const struct region *region)
 
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out)
 {
-	int rc = check_up(region);
+	int ret = check_up(region);
 
 	*out = (struct seal_plan){0};
-	for (size_t i = 0; i < region->nr_groups && rc == 0; i++)
-		rc = plan_group(region, &region->groups[i], out);
-	if (rc == 0 && out->nr_lacks != 0)
-		rc = -ENOSPC;
-	if (rc < 0)
+	for (size_t i = 0; i < region->nr_groups && ret == 0; i++)
+		ret = plan_group(region, &region->groups[i], out);
+	if (ret == 0 && out->nr_lacks != 0)
+		ret = -ENOSPC;
+	if (ret < 0)
 		seal_plan_undo(core, out);
-	return rc;
+	return ret;
 }
 
 /* ---- What becomes of it */
@@ -256,13 +256,13 @@ void seal_plan_undo(const struct core *core, struct seal_plan *plan)
 		const struct seal_piece *piece = &plan->pieces[i];
 		struct extent *extent = extent_of(core, piece);
 		uint64_t span = span_of(piece->length);
-		int rc;
+		int ret;
 
-		if (extent == NULL || extent->ns == NULL)
+		if (!extent || !extent->ns)
 			continue;
-		rc = space_give(&extent->space, piece->to_offset, span);
-		if (rc < 0)
-			store_spoil(core->store, rc);
+		ret = space_give(&extent->space, piece->to_offset, span);
+		if (ret < 0)
+			store_spoil(core->store, ret);
 		else
 			extent->ns->allocated_bytes -= span;
 	}
@@ -273,13 +273,13 @@ int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, stru
 {
 	struct chunk *chunks = calloc(plan->nr_pieces + 1, sizeof(*chunks));
 
-	if (chunks == NULL)
+	if (!chunks)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < plan->nr_pieces; i++) {
 		const struct seal_piece *piece = &plan->pieces[i];
 		struct extent *extent = extent_of(core, piece);
 
-		if (extent == NULL || extent->ns == NULL) {
+		if (!extent || !extent->ns) {
 			free(chunks);
 			return error_code(-AFAR_ELOST);
 		}

@@ -44,10 +44,9 @@ struct live_server *core_live_server_of(const struct core *core, const void *pee
 
 void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX])
 {
-	const struct server *server =
-		core->state != NULL ? state_server(core->state, number) : NULL;
+	const struct server *server = core->state ? state_server(core->state, number) : NULL;
 
-	if (server != NULL)
+	if (server)
 		snprintf(out, SERVER_TEXT_MAX, "server '%s' at %s", server->name,
 			 server->control_address);
 	else
@@ -56,7 +55,7 @@ void server_describe(const struct core *core, uint64_t number, char out[SERVER_T
 
 bool server_is_up(const struct server *server)
 {
-	return server->live != NULL && server->live->peer != NULL;
+	return server->live && server->live->peer;
 }
 
 /* A server does as it is told in order: what is asked now waits for what it has still to populate. */
@@ -73,7 +72,7 @@ bool servers_are_missing(const struct core *core)
 	const struct server *server;
 
 	cds_list_for_each_entry (server, &core->state->servers, node) {
-		if (server->live == NULL && server->granted_bytes > 0)
+		if (!server->live && server->granted_bytes > 0)
 			return true;
 	}
 	return false;
@@ -81,7 +80,7 @@ bool servers_are_missing(const struct core *core)
 
 static void live_free(struct live_server *live)
 {
-	if (live->server != NULL)
+	if (live->server)
 		live->server->live = NULL;
 	cds_list_del(&live->node);
 	OPENSSL_cleanse(live->signing_key, sizeof(live->signing_key));
@@ -94,10 +93,10 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
-	if (request == NULL)
+	if (!request)
 		return NULL;
 	request->extents_reserve = MESSAGE_NEW(afar__extents_reserve, Afar__ExtentsReserve);
-	if (request->extents_reserve == NULL) {
+	if (!request->extents_reserve) {
 		free(request);
 		return NULL;
 	}
@@ -112,10 +111,10 @@ struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer)
 {
 	struct outgoing *outgoing = calloc(1, sizeof(*outgoing));
 
-	if (outgoing == NULL)
+	if (!outgoing)
 		return NULL;
 	outgoing->failure = event_new(EVENT_ANSWER, peer);
-	if (outgoing->failure == NULL) {
+	if (!outgoing->failure) {
 		free(outgoing);
 		return NULL;
 	}
@@ -127,7 +126,7 @@ struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server 
 {
 	struct outgoing *outgoing = outgoing_new_to(kind, live->peer);
 
-	if (outgoing == NULL)
+	if (!outgoing)
 		return NULL;
 	outgoing->server = live->number;
 	outgoing->incarnation = live->incarnation;
@@ -136,9 +135,9 @@ struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server 
 
 void outgoing_free(struct outgoing *outgoing)
 {
-	if (outgoing == NULL)
+	if (!outgoing)
 		return;
-	if (outgoing->failure != NULL)
+	if (outgoing->failure)
 		event_free(outgoing->failure);
 	free(outgoing->extents);
 	free(outgoing);
@@ -151,15 +150,15 @@ void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request
 				    ? CORE_NEVER
 				    : core_now(core) + (uint64_t)timeout_ms * 1000000U;
 	struct event *failure = outgoing->failure;
-	int rc = core->environment.call(core->environment.context, peer, deadline, request,
-					outgoing);
+	int ret = core->environment.call(core->environment.context, peer, deadline, request,
+					 outgoing);
 
 	afar__request__free_unpacked(request, NULL);
-	if (rc == 0)
+	if (ret == 0)
 		return;
 	outgoing->failure = NULL;
 	failure->outgoing = outgoing;
-	failure->status = rc;
+	failure->status = ret;
 	cds_list_add_tail(&failure->node, &core->failed_calls);
 }
 
@@ -168,17 +167,17 @@ static Afar__Request *make_release(const uint64_t *extents, size_t nr_extents)
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 	Afar__ExtentsRelease *release;
 
-	if (request == NULL)
+	if (!request)
 		return NULL;
 	release = MESSAGE_NEW(afar__extents_release, Afar__ExtentsRelease);
-	if (release == NULL) {
+	if (!release) {
 		free(request);
 		return NULL;
 	}
 	request->extents_release = release;
 	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
 	release->extents = calloc(nr_extents + 1, sizeof(*release->extents));
-	if (release->extents == NULL) {
+	if (!release->extents) {
 		afar__request__free_unpacked(request, NULL);
 		return NULL;
 	}
@@ -194,8 +193,8 @@ static void call_release(struct core *core, struct live_server *live, enum outgo
 	struct outgoing *outgoing = outgoing_new(kind, live);
 	Afar__Request *request = make_release(extents, nr_extents);
 
-	if (outgoing == NULL || request == NULL) {
-		if (request != NULL)
+	if (!outgoing || !request) {
+		if (request)
 			afar__request__free_unpacked(request, NULL);
 		outgoing_free(outgoing);
 		free(extents);
@@ -218,17 +217,17 @@ static void call_simple(struct core *core, struct live_server *live, enum outgoi
 	struct outgoing *outgoing = outgoing_new(kind, live);
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
-	if (outgoing == NULL || request == NULL)
+	if (!outgoing || !request)
 		goto out_free;
 	outgoing->session = session;
 	if (kind == OUTGOING_PING) {
 		request->ping = MESSAGE_NEW(afar__ping, Afar__Ping);
-		if (request->ping == NULL)
+		if (!request->ping)
 			goto out_free;
 		request->call_case = AFAR__REQUEST__CALL_PING;
 	} else {
 		request->session_end = MESSAGE_NEW(afar__session_end, Afar__SessionEnd);
-		if (request->session_end == NULL)
+		if (!request->session_end)
 			goto out_free;
 		request->session_end->session = session;
 		request->call_case = AFAR__REQUEST__CALL_SESSION_END;
@@ -268,7 +267,7 @@ static void drive_releases(struct core *core, struct live_server *live)
 	if (nr > RELEASES_MAX)
 		nr = RELEASES_MAX;
 	numbers = calloc(nr, sizeof(*numbers));
-	if (numbers == NULL) {
+	if (!numbers) {
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		return;
 	}
@@ -291,7 +290,7 @@ static void drive_fences(struct core *core, struct session *session)
 		if (fence->is_sent)
 			continue;
 		live = core_live_server(core, fence->server);
-		if (live == NULL || live->peer == NULL || live->incarnation != fence->incarnation ||
+		if (!live || !live->peer || live->incarnation != fence->incarnation ||
 		    live->retry_at > core_now(core))
 			continue;
 		fence->is_sent = true;
@@ -307,7 +306,7 @@ void servers_drive(struct core *core)
 	cds_list_for_each_entry (live, &core->live_servers, node) {
 		if (live->retry_at <= core_now(core))
 			live->retry_at = 0;
-		if (live->peer != NULL && live->server->releasing_bytes != 0 && live->retry_at == 0)
+		if (live->peer && live->server->releasing_bytes != 0 && live->retry_at == 0)
 			drive_releases(core, live);
 	}
 	cds_list_for_each_entry (session, &core->state->ending, node)
@@ -320,7 +319,7 @@ uint64_t servers_next_drive(const struct core *core)
 	uint64_t next = CORE_NEVER;
 
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (live->peer != NULL && live->retry_at != 0 && live->retry_at < next)
+		if (live->peer && live->retry_at != 0 && live->retry_at < next)
 			next = live->retry_at;
 	return next;
 }
@@ -339,7 +338,7 @@ static void released(struct core *core, const struct outgoing *outgoing, bool is
 		struct extent *extent = state_extent(core->state, outgoing->server,
 						     outgoing->incarnation, outgoing->extents[i]);
 
-		if (extent == NULL || !extent_is_releasing(extent))
+		if (!extent || !extent_is_releasing(extent))
 			continue;
 		if (is_done)
 			server_remove_extent(core, extent);
@@ -352,7 +351,7 @@ static void fence_answered(struct core *core, const struct outgoing *outgoing, b
 {
 	struct session *session = state_session(core->state, outgoing->session);
 
-	if (session == NULL || !session->is_ending)
+	if (!session || !session->is_ending)
 		return;
 	if (is_done) {
 		session_fenced(core, session, outgoing->server, outgoing->incarnation);
@@ -367,10 +366,10 @@ void server_answered(struct core *core, struct event *event)
 {
 	struct outgoing *outgoing = event->outgoing;
 	struct live_server *live = core_live_server(core, outgoing->server);
-	int status = event->answer != NULL ? event->answer->status : event->status;
+	int status = event->answer ? event->answer->status : event->status;
 	/* What a server does not know, it does not hold. */
-	bool is_done = event->answer != NULL && (status == 0 || status == -ENOENT);
-	bool is_current = live != NULL && live->peer != NULL && live->peer == event->peer;
+	bool is_done = event->answer && (status == 0 || status == -ENOENT);
+	bool is_current = live && live->peer && live->peer == event->peer;
 
 	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE &&
 	    outgoing->kind != OUTGOING_SEAL && outgoing->kind != OUTGOING_LOOK) {
@@ -378,7 +377,7 @@ void server_answered(struct core *core, struct event *event)
 			 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		/* Whether it was done is unknown, or nobody would ask again. */
-		if (event->answer == NULL || outgoing->kind == OUTGOING_UNDO)
+		if (!event->answer || outgoing->kind == OUTGOING_UNDO)
 			core->environment.close_peer(core->environment.context, live->peer);
 	}
 	switch (outgoing->kind) {
@@ -389,15 +388,15 @@ void server_answered(struct core *core, struct event *event)
 		seal_answered(core, outgoing->part, event->peer, event->answer, event->status);
 		break;
 	case OUTGOING_RELEASE:
-		if (core->state != NULL && (is_done || is_current))
+		if (core->state && (is_done || is_current))
 			released(core, outgoing, is_done);
 		break;
 	case OUTGOING_FENCE:
-		if (core->state != NULL && (is_done || is_current))
+		if (core->state && (is_done || is_current))
 			fence_answered(core, outgoing, is_done);
 		break;
 	case OUTGOING_PING:
-		if (live != NULL)
+		if (live)
 			live->is_probed = false;
 		break;
 	case OUTGOING_LOOK:
@@ -430,7 +429,7 @@ void server_forget(struct core *core, struct server *server)
 	server_end_fences(core, server->number, server->incarnation);
 	log_info("server %llu '%s' is down and holds nothing: forgotten",
 		 (unsigned long long)server->number, server->name);
-	if (server->live != NULL)
+	if (server->live)
 		live_free(server->live);
 	store_delete_server(core->store, server);
 	state_remove_server(core->state, server);
@@ -458,7 +457,7 @@ void server_down(struct core *core, struct live_server *live)
 	live->retry_at = 0;
 	live->is_probed = false;
 	live->is_looked_at = false;
-	if (core->state != NULL)
+	if (core->state)
 		forget_sent(core, live);
 	reserve_server_down(core, live);
 }
@@ -468,12 +467,12 @@ void server_gone(struct core *core, void *peer)
 	struct live_server *live = core_live_server_of(core, peer);
 	struct server *server;
 
-	if (live == NULL)
+	if (!live)
 		return;
 	log_warn("server %llu lost its connection", (unsigned long long)live->number);
 	server = live->server;
 	server_down(core, live);
-	if (core->state != NULL && server != NULL)
+	if (core->state && server)
 		server_forget(core, server);
 }
 
@@ -523,7 +522,7 @@ int server_report(struct core *core, struct session *session, struct event *even
 	struct live_server *live = core_live_server_of(core, event->peer);
 
 	(void)session;
-	if (live == NULL)
+	if (!live)
 		return error_fail(
 			-ENOTCONN,
 			"report to the manager: no server joined on this connection; join "
@@ -542,9 +541,9 @@ void servers_relink(struct core *core)
 		struct server *server = state_server(core->state, live->number);
 
 		live->server = server;
-		if (server == NULL || server->incarnation != live->incarnation) {
+		if (!server || server->incarnation != live->incarnation) {
 			/* Its joining could not be committed: it must join again. */
-			if (live->peer != NULL)
+			if (live->peer)
 				core->environment.close_peer(core->environment.context, live->peer);
 			live_free(live);
 			continue;

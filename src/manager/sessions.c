@@ -47,7 +47,7 @@ static int make_live(struct core *core, struct session *session)
 {
 	struct live_session *live = calloc(1, sizeof(*live));
 
-	if (live == NULL)
+	if (!live)
 		return error_code(-ENOMEM);
 	CDS_INIT_LIST_HEAD(&live->node);
 	live->number = session->number;
@@ -59,7 +59,7 @@ static int make_live(struct core *core, struct session *session)
 
 static void live_free(struct live_session *live)
 {
-	if (live->session != NULL)
+	if (live->session)
 		live->session->live = NULL;
 	cds_list_del(&live->node);
 	use_free(live);
@@ -70,8 +70,7 @@ int core_session(struct core *core, const struct event *event, struct session **
 {
 	struct session *session = state_session(core->state, event->session);
 
-	if (session == NULL || session->is_ending || session->live == NULL ||
-	    session->live->peer != event->peer)
+	if (!session || session->is_ending || !session->live || session->live->peer != event->peer)
 		return error_fail(
 			-AFAR_ESESSION,
 			"call to the manager: session %llx has ended or belongs to another "
@@ -85,7 +84,7 @@ void session_gone(struct core *core, void *peer)
 {
 	struct live_session *live = live_of_peer(core, peer);
 
-	if (live != NULL)
+	if (live)
 		start_lease(core, live);
 }
 
@@ -95,7 +94,7 @@ static int tell_opened(const struct core *core, const struct session *session, s
 {
 	Afar__SessionOpened *opened = MESSAGE_NEW(afar__session_opened, Afar__SessionOpened);
 
-	if (opened == NULL)
+	if (!opened)
 		return error_code(-ENOMEM);
 	event->reply->session_opened = opened;
 	event->reply->result_case = AFAR__REPLY__RESULT_SESSION_OPENED;
@@ -104,7 +103,7 @@ static int tell_opened(const struct core *core, const struct session *session, s
 	opened->cluster = strdup(core->state->cluster);
 	opened->principal = strdup(session->principal);
 	opened->secret.data = malloc(STATE_SECRET_BYTES);
-	if (opened->secret.data == NULL || opened->cluster == NULL || opened->principal == NULL)
+	if (!opened->secret.data || !opened->cluster || !opened->principal)
 		return error_code(-ENOMEM);
 	memcpy(opened->secret.data, session->secret, STATE_SECRET_BYTES);
 	opened->secret.len = STATE_SECRET_BYTES;
@@ -118,7 +117,7 @@ static int resume(struct core *core, struct event *event)
 	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	void *old;
 
-	if (session == NULL || session->is_ending || session->live == NULL)
+	if (!session || session->is_ending || !session->live)
 		return error_fail(-AFAR_ESESSION,
 				  "resume session %llx: it has ended; open a new one",
 				  (unsigned long long)ask->resume);
@@ -127,7 +126,7 @@ static int resume(struct core *core, struct event *event)
 		return error_fail(-AFAR_ESESSION,
 				  "resume session %llx: this is not its secret; open a new one",
 				  (unsigned long long)ask->resume);
-	if (principal == NULL || strcmp(principal, session->principal) != 0)
+	if (!principal || strcmp(principal, session->principal) != 0)
 		return error_fail(
 			-AFAR_ESESSION,
 			"resume session %llx: it was opened with another key; use that, or "
@@ -135,7 +134,7 @@ static int resume(struct core *core, struct event *event)
 			(unsigned long long)ask->resume);
 	old = session->live->peer;
 	bind_peer(core, session->live, event->peer);
-	if (old != NULL && old != event->peer)
+	if (old && old != event->peer)
 		core->environment.close_peer(core->environment.context, old);
 	return tell_opened(core, session, event);
 }
@@ -148,7 +147,7 @@ static int choose_number(const struct state *state, struct session *session)
 		    RAND_bytes(session->secret, sizeof(session->secret)) != 1)
 			return error_fail(-EIO, "open a session: no random numbers");
 		session->number &= INT64_MAX;
-	} while (session->number == 0 || state_session(state, session->number) != NULL);
+	} while (session->number == 0 || state_session(state, session->number));
 	return 0;
 }
 
@@ -157,9 +156,9 @@ static int open_new(struct core *core, struct event *event)
 	const Afar__SessionOpen *ask = event->request->session_open;
 	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	struct session *session;
-	int rc;
+	int ret;
 
-	if (principal == NULL)
+	if (!principal)
 		return error_fail(-AFAR_EAUTH, "open a session: the key was revoked meanwhile");
 	if (ask->client[0] != '\0' && !is_printable(ask->client, CLIENT_MAX))
 		return error_fail(
@@ -168,21 +167,21 @@ static int open_new(struct core *core, struct event *event)
 			"control characters",
 			CLIENT_MAX);
 	session = session_new(ask->client, principal);
-	if (session == NULL)
+	if (!session)
 		return error_code(-ENOMEM);
-	rc = choose_number(core->state, session);
-	if (rc == 0)
-		rc = state_add_session(core->state, session);
-	if (rc < 0) {
+	ret = choose_number(core->state, session);
+	if (ret == 0)
+		ret = state_add_session(core->state, session);
+	if (ret < 0) {
 		session_free(session);
-		return rc;
+		return ret;
 	}
 	session->opened_at = core_now(core);
 	store_put_session(core->store, session);
-	rc = make_live(core, session);
-	if (rc < 0) {
-		store_spoil(core->store, rc);
-		return rc;
+	ret = make_live(core, session);
+	if (ret < 0) {
+		store_spoil(core->store, ret);
+		return ret;
 	}
 	bind_peer(core, session->live, event->peer);
 	return tell_opened(core, session, event);
@@ -193,7 +192,7 @@ int session_open(struct core *core, struct session *session, struct event *event
 	struct live_session *live = live_of_peer(core, event->peer);
 
 	(void)session;
-	if (live != NULL && live->number != event->request->session_open->resume)
+	if (live && live->number != event->request->session_open->resume)
 		return error_fail(
 			-EBUSY, "open a session: this connection has one; close that first, or use "
 				"another connection");
@@ -215,7 +214,7 @@ static bool has_used(const struct session *session, const struct server *server)
 	/* Sessions of an old store, which says no more. */
 	cds_list_for_each_entry (reference, &session->references, session_node)
 		for (size_t i = 0; i < reference->region->nr_chunks; i++)
-			if (reference->region->chunks[i].extent != NULL &&
+			if (reference->region->chunks[i].extent &&
 			    reference->region->chunks[i].extent->server == server)
 				return true;
 	return false;
@@ -230,7 +229,7 @@ static bool may_have_keys(const struct session *session, const struct server *se
 	if (server_is_up(server))
 		return true;
 	is_newer = session->opened_at != 0 &&
-		   (server->live == NULL || session->opened_at > server->live->down_at);
+		   (!server->live || session->opened_at > server->live->down_at);
 	return !is_newer && has_used(session, server);
 }
 
@@ -244,7 +243,7 @@ static int make_fences(const struct core *core, struct session *session)
 		max++;
 	free(session->fences); /* one that was loaded has an empty array */
 	session->fences = calloc(max, sizeof(*session->fences));
-	if (session->fences == NULL)
+	if (!session->fences)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (server, &core->state->servers, node)
 		if (may_have_keys(session, server))
@@ -257,7 +256,7 @@ static bool is_fenced_from(const struct session *session, const struct region *r
 {
 	for (size_t i = 0; i < session->nr_fences; i++)
 		for (size_t j = 0; j < region->nr_chunks; j++)
-			if (region->chunks[j].extent != NULL &&
+			if (region->chunks[j].extent &&
 			    region->chunks[j].server == session->fences[i].server &&
 			    region->chunks[j].incarnation == session->fences[i].incarnation)
 				return false;
@@ -283,11 +282,11 @@ static void let_go(struct core *core, struct session *session)
 static int end_session(struct core *core, struct session *session)
 {
 	struct outcome *outcome;
-	int rc = make_fences(core, session);
+	int ret = make_fences(core, session);
 
-	if (rc < 0)
-		return rc;
-	if (session->live != NULL)
+	if (ret < 0)
+		return ret;
+	if (session->live)
 		live_free(session->live);
 	cds_list_for_each_entry (outcome, &session->outcomes, node)
 		store_delete_outcome(core->store, session, outcome->request_id);
@@ -298,16 +297,16 @@ static int end_session(struct core *core, struct session *session)
 
 int session_end_by_force(struct core *core, struct session *session)
 {
-	void *peer = session->live != NULL ? session->live->peer : NULL;
-	int rc;
+	void *peer = session->live ? session->live->peer : NULL;
+	int ret;
 
 	log_info("session %llx of '%s' (%s) is ended: its rights were taken away",
 		 (unsigned long long)session->number, session->principal, session->client);
-	rc = end_session(core, session);
+	ret = end_session(core, session);
 	/* If the commit fails, it can come back. */
-	if (rc == 0 && peer != NULL)
+	if (ret == 0 && peer)
 		core->environment.close_peer(core->environment.context, peer);
-	return rc;
+	return ret;
 }
 
 int session_close(struct core *core, struct session *session, struct event *event)
@@ -354,7 +353,7 @@ static void relink_list(struct core *core, struct cds_list_head *list)
 
 	cds_list_for_each_entry_safe (live, next, list, node) {
 		live->session = state_session(core->state, live->number);
-		if (live->session == NULL || live->session->is_ending) {
+		if (!live->session || live->session->is_ending) {
 			live->session = NULL;
 			live_free(live);
 			continue;
@@ -366,15 +365,15 @@ static void relink_list(struct core *core, struct cds_list_head *list)
 int sessions_relink(struct core *core)
 {
 	struct session *session;
-	int rc = 0;
+	int ret = 0;
 
 	relink_list(core, &core->connected);
 	relink_list(core, &core->leased);
 	/* Of those whose end could not be committed, and at start of all. */
 	cds_list_for_each_entry (session, &core->state->sessions, node)
-		if (session->live == NULL && rc == 0)
-			rc = make_live(core, session);
-	return rc;
+		if (!session->live && ret == 0)
+			ret = make_live(core, session);
+	return ret;
 }
 
 void sessions_close(struct core *core)

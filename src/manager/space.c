@@ -14,7 +14,7 @@ int space_open(struct space *space, uint64_t length)
 	*space = (struct space){.length = length, .free_bytes = length, .longest = length};
 	space->max_runs = 4;
 	space->runs = calloc(space->max_runs, sizeof(*space->runs));
-	if (space->runs == NULL)
+	if (!space->runs)
 		return error_code(-ENOMEM);
 	space->runs[0] = (struct space_run){0, length};
 	space->nr_runs = 1;
@@ -48,12 +48,12 @@ static int insert_run(struct space *space, size_t at, uint64_t offset, uint64_t 
 		size_t more = space->max_runs * 2;
 		struct space_run *runs = reallocarray(space->runs, more, sizeof(*runs));
 
-		if (runs == NULL)
+		if (!runs)
 			return error_code(-ENOMEM);
 		space->runs = runs;
 		space->max_runs = more;
 	}
-	assert(space->runs != NULL);
+	assert(space->runs);
 	memmove(&space->runs[at + 1], &space->runs[at],
 		(space->nr_runs - at) * sizeof(*space->runs));
 	space->runs[at] = (struct space_run){offset, length};
@@ -129,7 +129,7 @@ int space_take_at(struct space *space, uint64_t offset, uint64_t length)
 	size_t at = run_after(space, offset);
 	struct space_run *run;
 	uint64_t before, behind;
-	int rc;
+	int ret;
 
 	if (!is_range(space, offset, length) || at == 0)
 		return error_code(-EINVAL);
@@ -139,9 +139,9 @@ int space_take_at(struct space *space, uint64_t offset, uint64_t length)
 		return error_code(-EINVAL);
 	behind = run->length - before - length;
 	if (before != 0 && behind != 0) {
-		rc = insert_run(space, at, offset + length, behind);
-		if (rc < 0)
-			return rc;
+		ret = insert_run(space, at, offset + length, behind);
+		if (ret < 0)
+			return ret;
 		space->runs[at - 1].length = before;
 	} else if (before != 0) {
 		run->length = before;
@@ -161,29 +161,29 @@ int space_give(struct space *space, uint64_t offset, uint64_t length)
 	struct space_run *before = at > 0 ? &space->runs[at - 1] : NULL;
 	struct space_run *behind = at < space->nr_runs ? &space->runs[at] : NULL;
 	uint64_t merged = length;
-	int rc;
+	int ret;
 
 	if (!is_range(space, offset, length) ||
-	    (before != NULL && before->offset + before->length > offset) ||
-	    (behind != NULL && behind->offset < offset + length))
+	    (before && before->offset + before->length > offset) ||
+	    (behind && behind->offset < offset + length))
 		return error_code(-EINVAL);
-	if (before != NULL && before->offset + before->length != offset)
+	if (before && before->offset + before->length != offset)
 		before = NULL;
-	if (behind != NULL && behind->offset != offset + length)
+	if (behind && behind->offset != offset + length)
 		behind = NULL;
-	if (before != NULL) {
-		before->length += length + (behind != NULL ? behind->length : 0);
+	if (before) {
+		before->length += length + (behind ? behind->length : 0);
 		merged = before->length;
-		if (behind != NULL)
+		if (behind)
 			remove_run(space, at);
-	} else if (behind != NULL) {
+	} else if (behind) {
 		behind->offset = offset;
 		behind->length += length;
 		merged = behind->length;
 	} else {
-		rc = insert_run(space, at, offset, length);
-		if (rc < 0)
-			return rc;
+		ret = insert_run(space, at, offset, length);
+		if (ret < 0)
+			return ret;
 	}
 	space->free_bytes += length;
 	if (merged > space->longest)

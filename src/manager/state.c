@@ -51,7 +51,7 @@ int tree_add(void **root, void *item, compare_items *compare)
 {
 	void **at = tsearch(item, root, compare);
 
-	if (at == NULL)
+	if (!at)
 		return error_code(-ENOMEM);
 	return *at == item ? 0 : error_code(-EEXIST);
 }
@@ -60,7 +60,7 @@ void *tree_find(void *const *root, const void *key, compare_items *compare)
 {
 	void **at = tfind(key, root, compare);
 
-	return at != NULL ? *at : NULL;
+	return at ? *at : NULL;
 }
 
 void tree_keep(void *item)
@@ -74,7 +74,7 @@ struct state *state_open(void)
 {
 	struct state *state = calloc(1, sizeof(*state));
 
-	if (state == NULL)
+	if (!state)
 		return NULL;
 	CDS_INIT_LIST_HEAD(&state->principals);
 	CDS_INIT_LIST_HEAD(&state->namespaces);
@@ -142,7 +142,7 @@ static void free_principals(struct state *state)
 
 void state_close(struct state *state)
 {
-	if (state == NULL)
+	if (!state)
 		return;
 	tdestroy(state->principals_by_number, tree_keep);
 	tdestroy(state->principals_by_name, tree_keep);
@@ -167,7 +167,7 @@ struct principal *principal_new(uint64_t number, const char *name)
 {
 	struct principal *principal = calloc(1, sizeof(*principal));
 
-	if (principal == NULL)
+	if (!principal)
 		return NULL;
 	principal->number = number;
 	snprintf(principal->name, sizeof(principal->name), "%s", name);
@@ -182,14 +182,14 @@ void principal_free(struct principal *principal)
 
 int state_add_principal(struct state *state, struct principal *principal)
 {
-	int rc = tree_add(&state->principals_by_number, principal, principals_by_number);
+	int ret = tree_add(&state->principals_by_number, principal, principals_by_number);
 
-	if (rc < 0)
-		return rc;
-	rc = tree_add(&state->principals_by_name, principal, principals_by_name);
-	if (rc < 0) {
+	if (ret < 0)
+		return ret;
+	ret = tree_add(&state->principals_by_name, principal, principals_by_name);
+	if (ret < 0) {
 		tdelete(principal, &state->principals_by_number, principals_by_number);
-		return rc;
+		return ret;
 	}
 	cds_list_add_tail(&principal->node, &state->principals);
 	state->nr_principals++;
@@ -228,10 +228,10 @@ struct namespace *namespace_new(const char *name, const char *owner)
 {
 	struct namespace *ns = calloc(1, sizeof(*ns));
 
-	if (ns == NULL)
+	if (!ns)
 		return NULL;
 	ns->name = strdup(name);
-	if (ns->name == NULL) {
+	if (!ns->name) {
 		free(ns);
 		return NULL;
 	}
@@ -261,41 +261,41 @@ uint32_t namespace_granted(const struct namespace *ns, const char *principal)
 {
 	const struct grant *grant = find_grant(ns, principal);
 
-	return grant != NULL ? grant->rights : 0;
+	return grant ? grant->rights : 0;
 }
 
 int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights)
 {
 	struct grant *grant = find_grant(ns, principal), *more;
 
-	if (grant != NULL && rights == 0) {
+	if (grant && rights == 0) {
 		*grant = ns->grants[--ns->nr_grants];
 		return 0;
 	}
-	if (grant == NULL && rights != 0) {
+	if (!grant && rights != 0) {
 		more = reallocarray(ns->grants, ns->nr_grants + 1, sizeof(*more));
-		if (more == NULL)
+		if (!more)
 			return error_code(-ENOMEM);
 		ns->grants = more;
 		grant = &more[ns->nr_grants++];
 		snprintf(grant->principal, sizeof(grant->principal), "%s", principal);
 	}
-	if (grant != NULL)
+	if (grant)
 		grant->rights = rights;
 	return 0;
 }
 
 int state_add_namespace(struct state *state, struct namespace *ns)
 {
-	int rc = tree_add(&state->namespaces_by_number, ns, namespaces_by_number);
+	int ret = tree_add(&state->namespaces_by_number, ns, namespaces_by_number);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (!ns->is_deleted) {
-		rc = tree_add(&state->namespaces_by_name, ns, namespaces_by_name);
-		if (rc < 0) {
+		ret = tree_add(&state->namespaces_by_name, ns, namespaces_by_name);
+		if (ret < 0) {
 			tdelete(ns, &state->namespaces_by_number, namespaces_by_number);
-			return rc;
+			return ret;
 		}
 	}
 	cds_list_add_tail(&ns->node, &state->namespaces);
@@ -339,7 +339,7 @@ struct server *server_new(void)
 {
 	struct server *server = calloc(1, sizeof(*server));
 
-	if (server != NULL)
+	if (server)
 		CDS_INIT_LIST_HEAD(&server->extents);
 	return server;
 }
@@ -358,11 +358,11 @@ void server_free(struct server *server)
 
 int state_add_server(struct state *state, struct server *server)
 {
-	int rc = tree_add(&state->servers_by_number, server, servers_by_number);
+	int ret = tree_add(&state->servers_by_number, server, servers_by_number);
 
-	if (rc == 0)
+	if (ret == 0)
 		cds_list_add_tail(&server->node, &state->servers);
-	return rc;
+	return ret;
 }
 
 struct server *state_server(const struct state *state, uint64_t number)
@@ -385,7 +385,7 @@ int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation
 {
 	struct removal *removal = calloc(1, sizeof(*removal));
 
-	if (removal == NULL)
+	if (!removal)
 		return error_code(-ENOMEM);
 	removal->server = server;
 	removal->incarnation = incarnation;
@@ -429,9 +429,9 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 		     uint64_t length, struct extent **out)
 {
 	struct extent *extent = calloc(1, sizeof(*extent));
-	int rc;
+	int ret;
 
-	if (extent == NULL)
+	if (!extent)
 		return error_code(-ENOMEM);
 	*extent = (struct extent){.server = server,
 				  .incarnation = incarnation,
@@ -439,17 +439,17 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 				  .namespace_number = namespace_number,
 				  .ns = ns,
 				  .length = length,
-				  .state = ns != NULL ? EXTENT_GRANTED : EXTENT_DRAINING};
-	rc = space_open(&extent->space, length);
-	if (rc == 0)
-		rc = tree_add(&state->extents_by_place, extent, extents_by_place);
-	if (rc < 0) {
+				  .state = ns ? EXTENT_GRANTED : EXTENT_DRAINING};
+	ret = space_open(&extent->space, length);
+	if (ret == 0)
+		ret = tree_add(&state->extents_by_place, extent, extents_by_place);
+	if (ret < 0) {
 		extent_free(extent);
-		return rc;
+		return ret;
 	}
 	cds_list_add_tail(&extent->server_node, &server->extents);
 	server->granted_bytes += length;
-	if (ns != NULL) {
+	if (ns) {
 		cds_list_add_tail(&extent->namespace_node, &ns->extents);
 		ns->reserved_bytes += length;
 	} else {
@@ -506,7 +506,7 @@ static void lose_chunks(struct cds_list_head *regions, const struct extent *exte
 void state_remove_extent(struct state *state, struct extent *extent)
 {
 	state_move_extent(extent, EXTENT_FENCED);
-	if (extent->ns != NULL) {
+	if (extent->ns) {
 		if (extent_used(extent) != 0) {
 			lose_chunks(&extent->ns->regions, extent);
 			lose_chunks(&extent->ns->freed, extent);
@@ -542,15 +542,15 @@ static void link_in_order(struct namespace *ns, struct region *region)
 
 static int link_live_region(struct namespace *ns, struct region *region)
 {
-	int rc = tree_add(&ns->regions_by_address, region, regions_by_address);
+	int ret = tree_add(&ns->regions_by_address, region, regions_by_address);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (region->name[0] != '\0') {
-		rc = tree_add(&ns->regions_by_name, region, regions_by_name);
-		if (rc < 0) {
+		ret = tree_add(&ns->regions_by_name, region, regions_by_name);
+		if (ret < 0) {
 			tdelete(region, &ns->regions_by_address, regions_by_address);
-			return rc;
+			return ret;
 		}
 	}
 	link_in_order(ns, region);
@@ -566,21 +566,21 @@ uint64_t chunk_span(const struct region *region, const struct chunk *chunk)
 int state_add_region(struct state *state, struct region *region)
 {
 	struct namespace *ns = region->ns;
-	int rc = tree_add(&state->regions_by_generation, region, regions_by_generation);
+	int ret = tree_add(&state->regions_by_generation, region, regions_by_generation);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (region->is_freed) {
 		cds_list_add_tail(&region->node, &ns->freed);
 	} else {
-		rc = link_live_region(ns, region);
-		if (rc < 0) {
+		ret = link_live_region(ns, region);
+		if (ret < 0) {
 			tdelete(region, &state->regions_by_generation, regions_by_generation);
-			return rc;
+			return ret;
 		}
 	}
 	for (size_t i = 0; i < region->nr_chunks; i++) {
-		if (region->chunks[i].extent != NULL)
+		if (region->chunks[i].extent)
 			ns->allocated_bytes += chunk_span(region, &region->chunks[i]);
 		else
 			region->is_lost = true;
@@ -613,7 +613,7 @@ struct region *namespace_region_above(const struct namespace *ns, uint64_t addre
 {
 	struct region *region = namespace_region_at(ns, address);
 
-	if (region != NULL)
+	if (region)
 		return region->node.next == &ns->regions
 			       ? NULL
 			       : cds_list_entry(region->node.next, struct region, node);
@@ -645,26 +645,26 @@ void state_free_region(struct region *region)
 /* To the spaces of their extents. */
 static int give_chunks(struct region *region)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < region->nr_chunks && rc == 0; i++) {
+	for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
 		struct chunk *chunk = &region->chunks[i];
 		uint64_t span = chunk_span(region, chunk);
 
-		if (chunk->extent == NULL)
+		if (!chunk->extent)
 			continue;
-		rc = space_give(&chunk->extent->space, chunk->offset, span);
-		if (rc == 0)
+		ret = space_give(&chunk->extent->space, chunk->offset, span);
+		if (ret == 0)
 			region->ns->allocated_bytes -= span;
 		chunk->extent = NULL;
 	}
-	return rc;
+	return ret;
 }
 
 int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
 		      struct chunk *chunks, size_t nr_chunks)
 {
-	int rc = give_chunks(region);
+	int ret = give_chunks(region);
 
 	free(region->groups);
 	free(region->chunks);
@@ -674,17 +674,17 @@ int state_seal_region(struct region *region, struct group *groups, size_t nr_gro
 	region->nr_chunks = nr_chunks;
 	region->is_sealed = true;
 	region->layout_number++;
-	return rc;
+	return ret;
 }
 
 int state_remove_region(struct state *state, struct region *region)
 {
-	int rc;
+	int ret;
 
 	assert(cds_list_empty(&region->references));
-	rc = give_chunks(region);
-	if (rc < 0)
-		return rc;
+	ret = give_chunks(region);
+	if (ret < 0)
+		return ret;
 	if (region->is_freed)
 		cds_list_del(&region->node);
 	else

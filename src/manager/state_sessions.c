@@ -19,10 +19,10 @@ struct session *session_new(const char *client, const char *principal)
 {
 	struct session *session = calloc(1, sizeof(*session));
 
-	if (session == NULL)
+	if (!session)
 		return NULL;
 	session->client = strdup(client);
-	if (session->client == NULL) {
+	if (!session->client) {
 		free(session);
 		return NULL;
 	}
@@ -58,11 +58,11 @@ int session_use(const struct state *state, struct session *session, uint64_t ns)
 	if (session_has_used(session, ns))
 		return 0;
 	for (size_t i = 0; i < session->nr_namespaces; i++)
-		if (state_namespace(state, session->namespaces[i]) != NULL)
+		if (state_namespace(state, session->namespaces[i]))
 			session->namespaces[nr++] = session->namespaces[i];
 	session->nr_namespaces = nr;
 	more = reallocarray(session->namespaces, nr + 1, sizeof(*more));
-	if (more == NULL)
+	if (!more)
 		return error_code(-ENOMEM);
 	more[nr] = ns;
 	session->namespaces = more;
@@ -72,12 +72,12 @@ int session_use(const struct state *state, struct session *session, uint64_t ns)
 
 int state_add_session(struct state *state, struct session *session)
 {
-	int rc = tree_add(&state->sessions_by_number, session, sessions_by_number);
+	int ret = tree_add(&state->sessions_by_number, session, sessions_by_number);
 
-	if (rc == 0)
+	if (ret == 0)
 		cds_list_add_tail(&session->node,
 				  session->is_ending ? &state->ending : &state->sessions);
-	return rc;
+	return ret;
 }
 
 struct session *state_session(const struct state *state, uint64_t number)
@@ -89,7 +89,7 @@ struct session *state_session(const struct state *state, uint64_t number)
 
 void state_end_session(struct state *state, struct session *session)
 {
-	assert(!session->is_ending && session->live == NULL);
+	assert(!session->is_ending && !session->live);
 	session->is_ending = true;
 	cds_list_move(&session->node, &state->ending);
 }
@@ -111,18 +111,18 @@ int state_add_reference(struct session *session, struct region *region, uint64_t
 			struct reference **out)
 {
 	struct reference *reference = calloc(1, sizeof(*reference));
-	int rc;
+	int ret;
 
-	if (reference == NULL)
+	if (!reference)
 		return error_code(-ENOMEM);
 	reference->region = region;
 	reference->session = session;
 	reference->generation = region->generation;
 	reference->count = count;
-	rc = tree_add(&session->references_by_generation, reference, references_by_generation);
-	if (rc < 0) {
+	ret = tree_add(&session->references_by_generation, reference, references_by_generation);
+	if (ret < 0) {
 		free(reference);
-		return rc;
+		return ret;
 	}
 	cds_list_add_tail(&reference->region_node, &region->references);
 	cds_list_add_tail(&reference->session_node, &session->references);
@@ -152,7 +152,7 @@ int session_add_outcome(struct session *session, uint64_t request_id, enum outco
 {
 	struct outcome *outcome = calloc(1, sizeof(*outcome));
 
-	if (outcome == NULL)
+	if (!outcome)
 		return error_code(-ENOMEM);
 	outcome->request_id = request_id;
 	outcome->kind = kind;

@@ -61,7 +61,7 @@ static int compare_changes(const void *left, const void *right)
 /* Values have secrets in them. */
 static void value_free(uint8_t *value, size_t length)
 {
-	if (value != NULL)
+	if (value)
 		OPENSSL_cleanse(value, length);
 	free(value);
 }
@@ -86,11 +86,11 @@ static void collect(struct store *store, struct store_key key, uint8_t *value, s
 	struct change *change = calloc(1, sizeof(*change));
 	struct change **at;
 
-	if (change == NULL)
+	if (!change)
 		goto out_of_memory;
 	*change = (struct change){key, value, length};
 	at = tsearch(change, &store->changes, compare_changes);
-	if (at == NULL)
+	if (!at)
 		goto out_of_memory;
 	if (*at != change) {
 		value_free((*at)->value, (*at)->length);
@@ -113,7 +113,7 @@ static void put(struct store *store, struct store_key key, const ProtobufCMessag
 	size_t length = protobuf_c_message_get_packed_size(message);
 	uint8_t *value = malloc(length != 0 ? length : 1);
 
-	if (value == NULL) {
+	if (!value) {
 		store_spoil(store, error_code(-ENOMEM));
 		return;
 	}
@@ -187,7 +187,7 @@ void store_put_grants(struct store *store, const struct namespace *ns)
 	Stored__Grant *grants = calloc(ns->nr_grants + 1, sizeof(*grants));
 	Stored__Grant **pointers = calloc(ns->nr_grants + 1, sizeof(*pointers));
 
-	if (grants == NULL || pointers == NULL) {
+	if (!grants || !pointers) {
 		store_spoil(store, error_code(-ENOMEM));
 		goto out_free;
 	}
@@ -215,7 +215,7 @@ void store_put_server(struct store *store, const struct server *server)
 	Stored__Lane *lanes = calloc(server->nr_lanes + 1, sizeof(*lanes));
 	Stored__Lane **pointers = calloc(server->nr_lanes + 1, sizeof(*pointers));
 
-	if (lanes == NULL || pointers == NULL) {
+	if (!lanes || !pointers) {
 		store_spoil(store, error_code(-ENOMEM));
 		goto out_free;
 	}
@@ -286,8 +286,8 @@ static int make_group_records(const struct region *region, struct group_records 
 	records->group_pointers = calloc(region->nr_groups + 1, sizeof(*records->group_pointers));
 	records->chunks = calloc(region->nr_chunks + 1, sizeof(*records->chunks));
 	records->chunk_pointers = calloc(region->nr_chunks + 1, sizeof(*records->chunk_pointers));
-	if (records->groups == NULL || records->group_pointers == NULL || records->chunks == NULL ||
-	    records->chunk_pointers == NULL)
+	if (!records->groups || !records->group_pointers || !records->chunks ||
+	    !records->chunk_pointers)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < region->nr_chunks; i++) {
 		const struct chunk *chunk = &region->chunks[i];
@@ -317,10 +317,10 @@ void store_put_region(struct store *store, const struct region *region)
 {
 	Stored__Region record = STORED__REGION__INIT;
 	struct group_records records = {0};
-	int rc = make_group_records(region, &records);
+	int ret = make_group_records(region, &records);
 
-	if (rc < 0) {
-		store_spoil(store, rc);
+	if (ret < 0) {
+		store_spoil(store, ret);
 		goto out_free;
 	}
 	record.namespace_ = region->ns->number;
@@ -355,7 +355,7 @@ void store_put_session(struct store *store, const struct session *session)
 	Stored__Fence *fences = calloc(session->nr_fences + 1, sizeof(*fences));
 	Stored__Fence **pointers = calloc(session->nr_fences + 1, sizeof(*pointers));
 
-	if (fences == NULL || pointers == NULL) {
+	if (!fences || !pointers) {
 		store_spoil(store, error_code(-ENOMEM));
 		goto out_free;
 	}
@@ -424,7 +424,7 @@ int store_open(struct metastore *metastore, struct store **out)
 {
 	struct store *store = calloc(1, sizeof(*store));
 
-	if (store == NULL)
+	if (!store)
 		return error_code(-ENOMEM);
 	store->metastore = metastore;
 	*out = store;
@@ -441,7 +441,7 @@ static void forget_changes(struct store *store)
 
 void store_close(struct store *store)
 {
-	if (store == NULL)
+	if (!store)
 		return;
 	forget_changes(store);
 	free(store);
@@ -462,7 +462,7 @@ static void gather(const void *node, VISIT order, void *argument)
 
 	if (order != postorder && order != leaf)
 		return;
-	if (change->value != NULL)
+	if (change->value)
 		gathering->puts[gathering->nr_puts++] =
 			(struct meta_put){key, {change->value, change->length}};
 	else
@@ -473,23 +473,23 @@ int store_commit(struct store *store)
 {
 	struct metastore *metastore = store->metastore;
 	struct gathering gathering = {0};
-	int rc = store->status;
+	int ret = store->status;
 
-	if (rc < 0 || store->nr_changes == 0)
+	if (ret < 0 || store->nr_changes == 0)
 		goto out_forget;
 	gathering.puts = calloc(store->nr_changes, sizeof(*gathering.puts));
 	gathering.deletes = calloc(store->nr_changes, sizeof(*gathering.deletes));
-	if (gathering.puts == NULL || gathering.deletes == NULL) {
-		rc = error_code(-ENOMEM);
+	if (!gathering.puts || !gathering.deletes) {
+		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
 	twalk_r(store->changes, gather, &gathering);
-	rc = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
-				    gathering.deletes, gathering.nr_deletes);
+	ret = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
+				     gathering.deletes, gathering.nr_deletes);
 out_free:
 	free(gathering.puts);
 	free(gathering.deletes);
 out_forget:
 	forget_changes(store);
-	return rc;
+	return ret;
 }

@@ -65,7 +65,7 @@ static void take_use(struct core *core, struct live_session *live, Afar__Reply *
 
 void use_free(struct live_session *live)
 {
-	if (live->use != NULL)
+	if (live->use)
 		afar__session_use__free_unpacked(live->use, NULL);
 	live->use = NULL;
 }
@@ -76,7 +76,7 @@ Afar__SessionUse *use_copy(const Afar__SessionUse *use)
 	uint8_t *bytes = malloc(length + 1);
 	Afar__SessionUse *copy;
 
-	if (bytes == NULL)
+	if (!bytes)
 		return NULL;
 	afar__session_use__pack(use, bytes);
 	copy = afar__session_use__unpack(NULL, length, bytes);
@@ -91,10 +91,10 @@ static bool ask(struct core *core, void *peer, struct outgoing *outgoing)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
-	if (outgoing == NULL || request == NULL)
+	if (!outgoing || !request)
 		goto out_free;
 	request->look = MESSAGE_NEW(afar__look, Afar__Look);
-	if (request->look == NULL)
+	if (!request->look)
 		goto out_free;
 	request->call_case = AFAR__REQUEST__CALL_LOOK;
 	core->nr_looks++;
@@ -112,7 +112,7 @@ static void ask_servers(struct core *core)
 	struct live_server *live;
 
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (live->peer != NULL && !live->is_looked_at)
+		if (live->peer && !live->is_looked_at)
 			live->is_looked_at =
 				ask(core, live->peer, outgoing_new(OUTGOING_LOOK, live));
 }
@@ -126,13 +126,13 @@ static void ask_sessions(struct core *core, const struct session *caller)
 	cds_list_for_each_entry (live, &core->connected, node) {
 		struct outgoing *outgoing;
 
-		if (live->is_looked_at || live->session == NULL ||
+		if (live->is_looked_at || !live->session ||
 		    (!sees_all && strcmp(live->session->principal, caller->principal) != 0))
 			continue;
 		if (nr++ == CORE_LIST_MAX)
 			break;
 		outgoing = outgoing_new_to(OUTGOING_LOOK, live->peer);
-		if (outgoing != NULL)
+		if (outgoing)
 			outgoing->session = live->number;
 		live->is_looked_at = ask(core, live->peer, outgoing);
 	}
@@ -144,7 +144,7 @@ void looks_begin(struct core *core, struct event *event)
 	struct session *caller;
 
 	event->looked_until = now;
-	if (core->state == NULL || event->deadline <= now || core_session(core, event, &caller) < 0)
+	if (!core->state || event->deadline <= now || core_session(core, event, &caller) < 0)
 		return;
 	left = (event->deadline - now) / 2;
 	event->looked_until = now + (left < WAIT_NS ? left : WAIT_NS);
@@ -161,12 +161,12 @@ void look_answered(struct core *core, const struct outgoing *outgoing, struct ev
 {
 	struct live_server *server;
 	struct live_session *live;
-	bool is_good = event->answer != NULL && event->answer->status == 0;
+	bool is_good = event->answer && event->answer->status == 0;
 
 	core->nr_looks--;
 	if (outgoing->session == 0) {
 		server = core_live_server(core, outgoing->server);
-		if (server == NULL || server->peer != event->peer)
+		if (!server || server->peer != event->peer)
 			return;
 		server->is_looked_at = false;
 		if (is_good && event->answer->result_case == AFAR__REPLY__RESULT_SERVER_REPORT)

@@ -25,14 +25,14 @@ static bool take_events(struct writer *writer, struct cds_list_head *events)
 	struct timespec deadline = {.tv_sec = (time_t)(next / 1000000000U),
 				    .tv_nsec = (long)(next % 1000000000U)};
 	bool is_going_on;
-	int rc = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&writer->lock);
-	while (cds_list_empty(&writer->queue) && !writer->is_stopping && rc != ETIMEDOUT) {
+	while (cds_list_empty(&writer->queue) && !writer->is_stopping && ret != ETIMEDOUT) {
 		if (next == UINT64_MAX)
-			rc = pthread_cond_wait(&writer->wake, &writer->lock);
+			ret = pthread_cond_wait(&writer->wake, &writer->lock);
 		else
-			rc = pthread_cond_timedwait(&writer->wake, &writer->lock, &deadline);
+			ret = pthread_cond_timedwait(&writer->wake, &writer->lock, &deadline);
 	}
 	is_going_on = !cds_list_empty(&writer->queue) || !writer->is_stopping;
 	cds_list_splice(&writer->queue, events);
@@ -56,9 +56,9 @@ int writer_start(struct core *core, struct writer **out)
 	struct writer *writer = calloc(1, sizeof(*writer));
 	pthread_condattr_t attributes;
 	sigset_t all, old;
-	int rc;
+	int ret;
 
-	if (writer == NULL)
+	if (!writer)
 		return error_code(-ENOMEM);
 	writer->core = core;
 	CDS_INIT_LIST_HEAD(&writer->queue);
@@ -70,13 +70,13 @@ int writer_start(struct core *core, struct writer **out)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&writer->thread, NULL, run, writer);
+	ret = pthread_create(&writer->thread, NULL, run, writer);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc != 0) {
+	if (ret != 0) {
 		pthread_cond_destroy(&writer->wake);
 		pthread_mutex_destroy(&writer->lock);
 		free(writer);
-		return error_fail(-rc, "start the manager's writer thread: no thread can be made");
+		return error_fail(-ret, "start the manager's writer thread: no thread can be made");
 	}
 	pthread_setname_np(writer->thread, "afar-writer");
 	*out = writer;

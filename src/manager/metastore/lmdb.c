@@ -44,9 +44,9 @@ static struct lmdb_store *lmdb_of(struct metastore *store)
 }
 
 /* LMDB returns errno values as they are and its own codes as negative numbers. */
-static int to_errno(int rc)
+static int to_errno(int ret)
 {
-	switch (rc) {
+	switch (ret) {
 	case MDB_SUCCESS:
 		return 0;
 	case MDB_NOTFOUND:
@@ -57,29 +57,29 @@ static int to_errno(int rc)
 	case MDB_READERS_FULL:
 		return -EBUSY;
 	default:
-		return rc > 0 ? -rc : -EIO;
+		return ret > 0 ? -ret : -EIO;
 	}
 }
 
-static int fail(const struct lmdb_store *store, const char *asked, int rc)
+static int fail(const struct lmdb_store *store, const char *asked, int ret)
 {
-	int code = to_errno(rc);
+	int code = to_errno(ret);
 
-	if (rc == MDB_MAP_FULL)
+	if (ret == MDB_MAP_FULL)
 		return error_fail(code,
 				  "%s in the store %s: it has reached its limit of %zu MiB; delete "
 				  "regions or namespaces, or raise the limit",
 				  asked, store->path, store->size_max >> 20);
-	if (rc == ENOSPC)
+	if (ret == ENOSPC)
 		return error_fail(code, "%s in the store %s: the disk is full; make room on it",
 				  asked, store->path);
-	if (rc == MDB_PANIC)
+	if (ret == MDB_PANIC)
 		return error_fail(code,
 				  "%s in the store %s: an earlier write failed; mend the disk and "
 				  "restart the manager",
 				  asked, store->path);
 	return error_fail(code, "%s in the store %s: %s; check the disk", asked, store->path,
-			  mdb_strerror(rc));
+			  mdb_strerror(ret));
 }
 
 static MDB_val to_val(struct meta_bytes bytes)
@@ -99,7 +99,7 @@ static void lmdb_close(struct metastore *base)
 {
 	struct lmdb_store *store = lmdb_of(base);
 
-	if (store->env != NULL)
+	if (store->env)
 		mdb_env_close(store->env);
 	if (store->lock_fd >= 0)
 		close(store->lock_fd);
@@ -109,13 +109,13 @@ static void lmdb_close(struct metastore *base)
 
 static int begin_read(struct lmdb_store *store, MDB_txn **out)
 {
-	int rc;
+	int ret;
 
 	pthread_rwlock_rdlock(&store->map_lock);
-	rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, out);
-	if (rc != 0)
+	ret = mdb_txn_begin(store->env, NULL, MDB_RDONLY, out);
+	if (ret != 0)
 		pthread_rwlock_unlock(&store->map_lock);
-	return rc;
+	return ret;
 }
 
 static void end_read(struct lmdb_store *store, MDB_txn *txn)
@@ -129,28 +129,28 @@ static int lmdb_get(struct metastore *base, struct meta_bytes key, void **value,
 	struct lmdb_store *store = lmdb_of(base);
 	MDB_val name = to_val(key), found;
 	MDB_txn *txn;
-	int rc;
+	int ret;
 
-	rc = check_key(key);
-	if (rc < 0)
-		return rc;
-	rc = begin_read(store, &txn);
-	if (rc != 0)
-		return fail(store, "get", rc);
-	rc = mdb_get(txn, store->table, &name, &found);
-	if (rc == 0) {
+	ret = check_key(key);
+	if (ret < 0)
+		return ret;
+	ret = begin_read(store, &txn);
+	if (ret != 0)
+		return fail(store, "get", ret);
+	ret = mdb_get(txn, store->table, &name, &found);
+	if (ret == 0) {
 		*value = malloc(found.mv_size != 0 ? found.mv_size : 1);
-		if (*value != NULL) {
+		if (*value) {
 			memcpy(*value, found.mv_data, found.mv_size);
 			*length = found.mv_size;
 		} else {
-			rc = ENOMEM;
+			ret = ENOMEM;
 		}
 	}
 	end_read(store, txn);
-	if (rc == MDB_NOTFOUND)
+	if (ret == MDB_NOTFOUND)
 		return error_code(-ENOENT);
-	return rc == 0 ? 0 : fail(store, "get", rc);
+	return ret == 0 ? 0 : fail(store, "get", ret);
 }
 
 /* The order in which LMDB keeps keys. */
@@ -184,7 +184,7 @@ static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct m
 {
 	struct lmdb_store *store = lmdb_of(base);
 	bool is_after = compare_bytes(after, prefix) >= 0 && after.length != 0;
-	int rc, stopped = 0;
+	int ret, stopped = 0;
 	MDB_cursor *cursor;
 	MDB_val key, value;
 	MDB_txn *txn;
@@ -193,29 +193,29 @@ static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct m
 		return check_key(prefix);
 	if (after.length > METASTORE_KEY_MAX)
 		return check_key(after);
-	rc = begin_read(store, &txn);
-	if (rc != 0)
-		return fail(store, "range", rc);
-	rc = mdb_cursor_open(txn, store->table, &cursor);
-	if (rc != 0)
+	ret = begin_read(store, &txn);
+	if (ret != 0)
+		return fail(store, "range", ret);
+	ret = mdb_cursor_open(txn, store->table, &cursor);
+	if (ret != 0)
 		goto out_txn;
-	rc = seek(cursor, is_after ? after : prefix, &key, &value);
-	if (rc == 0 && is_after &&
+	ret = seek(cursor, is_after ? after : prefix, &key, &value);
+	if (ret == 0 && is_after &&
 	    compare_bytes((struct meta_bytes){key.mv_data, key.mv_size}, after) == 0)
-		rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-	for (size_t i = 0; i < max && rc == 0 && has_prefix(&key, prefix); i++) {
+		ret = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+	for (size_t i = 0; i < max && ret == 0 && has_prefix(&key, prefix); i++) {
 		stopped = visit(argument, (struct meta_bytes){key.mv_data, key.mv_size},
 				(struct meta_bytes){value.mv_data, value.mv_size});
 		if (stopped != 0)
 			break;
-		rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+		ret = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
 	}
 	mdb_cursor_close(cursor);
 out_txn:
 	end_read(store, txn);
 	if (stopped != 0)
 		return stopped;
-	return rc == 0 || rc == MDB_NOTFOUND ? 0 : fail(store, "range", rc);
+	return ret == 0 || ret == MDB_NOTFOUND ? 0 : fail(store, "range", ret);
 }
 
 /* The value that a key has inside a transaction; `length` of one that does not exist is 0. */
@@ -233,13 +233,13 @@ static int compare_all(const struct lmdb_store *store, MDB_txn *txn,
 	for (size_t i = 0; i < nr_compares; i++) {
 		const struct meta_bytes *wanted = &compares[i].value;
 		MDB_val found;
-		int rc = find(store, txn, compares[i].key, &found);
+		int ret = find(store, txn, compares[i].key, &found);
 
-		if (rc != 0 && rc != MDB_NOTFOUND)
-			return rc;
-		if (rc == MDB_NOTFOUND
+		if (ret != 0 && ret != MDB_NOTFOUND)
+			return ret;
+		if (ret == MDB_NOTFOUND
 			    ? wanted->data != NULL
-			    : wanted->data == NULL || wanted->length != found.mv_size ||
+			    : !wanted->data || wanted->length != found.mv_size ||
 				      memcmp(wanted->data, found.mv_data, found.mv_size) != 0)
 			return EAGAIN;
 	}
@@ -252,32 +252,32 @@ static int change_all(const struct lmdb_store *store, MDB_txn *txn, const struct
 		      int64_t *growth)
 {
 	MDB_val old;
-	int rc;
+	int ret;
 
 	for (size_t i = 0; i < nr_deletes; i++) {
 		MDB_val key = to_val(deletes[i]);
 
-		rc = find(store, txn, deletes[i], &old);
-		if (rc == MDB_NOTFOUND)
+		ret = find(store, txn, deletes[i], &old);
+		if (ret == MDB_NOTFOUND)
 			continue;
-		if (rc != 0)
-			return rc;
+		if (ret != 0)
+			return ret;
 		*growth -= (int64_t)(key.mv_size + old.mv_size);
-		rc = mdb_del(txn, store->table, &key, NULL);
-		if (rc != 0)
-			return rc;
+		ret = mdb_del(txn, store->table, &key, NULL);
+		if (ret != 0)
+			return ret;
 	}
 	for (size_t i = 0; i < nr_puts; i++) {
 		MDB_val key = to_val(puts[i].key), value = to_val(puts[i].value);
 
-		rc = find(store, txn, puts[i].key, &old);
-		if (rc != 0 && rc != MDB_NOTFOUND)
-			return rc;
+		ret = find(store, txn, puts[i].key, &old);
+		if (ret != 0 && ret != MDB_NOTFOUND)
+			return ret;
 		*growth += (int64_t)value.mv_size - (int64_t)old.mv_size;
-		*growth += rc == MDB_NOTFOUND ? (int64_t)key.mv_size : 0;
-		rc = mdb_put(txn, store->table, &key, &value, 0);
-		if (rc != 0)
-			return rc;
+		*growth += ret == MDB_NOTFOUND ? (int64_t)key.mv_size : 0;
+		ret = mdb_put(txn, store->table, &key, &value, 0);
+		if (ret != 0)
+			return ret;
 	}
 	return 0;
 }
@@ -297,36 +297,36 @@ static int try_commit(struct lmdb_store *store, const struct changes *changes, i
 {
 	MDB_txn *txn;
 	int64_t growth = 0;
-	int rc;
+	int ret;
 
-	rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-	if (rc != 0)
-		return rc;
-	rc = compare_all(store, txn, changes->compares, changes->nr_compares);
-	if (rc == 0)
-		rc = change_all(store, txn, changes->puts, changes->nr_puts, changes->deletes,
-				changes->nr_deletes, &growth);
-	if (rc == 0 && !may_grow && growth > 0)
-		rc = MDB_MAP_FULL;
-	if (rc != 0) {
+	ret = mdb_txn_begin(store->env, NULL, 0, &txn);
+	if (ret != 0)
+		return ret;
+	ret = compare_all(store, txn, changes->compares, changes->nr_compares);
+	if (ret == 0)
+		ret = change_all(store, txn, changes->puts, changes->nr_puts, changes->deletes,
+				 changes->nr_deletes, &growth);
+	if (ret == 0 && !may_grow && growth > 0)
+		ret = MDB_MAP_FULL;
+	if (ret != 0) {
 		mdb_txn_abort(txn);
-		return rc;
+		return ret;
 	}
 	return mdb_txn_commit(txn);
 }
 
 static int commit_in_headroom(struct lmdb_store *store, const struct changes *changes)
 {
-	int rc;
+	int ret;
 
 	pthread_rwlock_wrlock(&store->map_lock);
-	rc = mdb_env_set_mapsize(store->env, store->size_max + HEADROOM);
-	if (rc == 0) {
-		rc = try_commit(store, changes, 0);
+	ret = mdb_env_set_mapsize(store->env, store->size_max + HEADROOM);
+	if (ret == 0) {
+		ret = try_commit(store, changes, 0);
 		mdb_env_set_mapsize(store->env, store->size_max);
 	}
 	pthread_rwlock_unlock(&store->map_lock);
-	return rc;
+	return ret;
 }
 
 static int lmdb_commit(struct metastore *base, const struct meta_compare *compares,
@@ -335,28 +335,28 @@ static int lmdb_commit(struct metastore *base, const struct meta_compare *compar
 {
 	struct lmdb_store *store = lmdb_of(base);
 	struct changes changes = {compares, nr_compares, puts, nr_puts, deletes, nr_deletes};
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < nr_compares && rc == 0; i++)
-		rc = check_key(compares[i].key);
-	for (size_t i = 0; i < nr_puts && rc == 0; i++)
-		rc = check_key(puts[i].key);
-	for (size_t i = 0; i < nr_deletes && rc == 0; i++)
-		rc = check_key(deletes[i]);
-	if (rc < 0)
-		return rc;
+	for (size_t i = 0; i < nr_compares && ret == 0; i++)
+		ret = check_key(compares[i].key);
+	for (size_t i = 0; i < nr_puts && ret == 0; i++)
+		ret = check_key(puts[i].key);
+	for (size_t i = 0; i < nr_deletes && ret == 0; i++)
+		ret = check_key(deletes[i]);
+	if (ret < 0)
+		return ret;
 
 	pthread_rwlock_rdlock(&store->map_lock);
-	rc = try_commit(store, &changes, 1);
+	ret = try_commit(store, &changes, 1);
 	pthread_rwlock_unlock(&store->map_lock);
-	if (rc == MDB_MAP_FULL && nr_deletes > 0)
-		rc = commit_in_headroom(store, &changes);
-	if (rc == EAGAIN)
+	if (ret == MDB_MAP_FULL && nr_deletes > 0)
+		ret = commit_in_headroom(store, &changes);
+	if (ret == EAGAIN)
 		return error_fail(-EAGAIN,
 				  "commit in the store %s: a key has another value than "
 				  "expected; read it again",
 				  store->path);
-	return rc == 0 ? 0 : fail(store, "commit", rc);
+	return ret == 0 ? 0 : fail(store, "commit", ret);
 }
 
 static const struct metastore_ops lmdb_ops = {
@@ -389,15 +389,15 @@ static int lock_folder(struct lmdb_store *store)
 static int open_table(struct lmdb_store *store)
 {
 	MDB_txn *txn;
-	int rc;
+	int ret;
 
-	rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-	if (rc != 0)
-		return rc;
-	rc = mdb_dbi_open(txn, NULL, 0, &store->table);
-	if (rc != 0) {
+	ret = mdb_txn_begin(store->env, NULL, 0, &txn);
+	if (ret != 0)
+		return ret;
+	ret = mdb_dbi_open(txn, NULL, 0, &store->table);
+	if (ret != 0) {
 		mdb_txn_abort(txn);
-		return rc;
+		return ret;
 	}
 	return mdb_txn_commit(txn);
 }
@@ -406,7 +406,7 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct lmdb_store *store;
-	int rc;
+	int ret;
 
 	if (strlen(path) >= PATH_MAX)
 		return error_fail(-ENAMETOOLONG, "open the store: its path is too long");
@@ -415,7 +415,7 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 				  "open the store %s: a limit of %zu bytes; give at least %zu",
 				  path, size_max, SIZE_MIN);
 	store = calloc(1, sizeof(*store));
-	if (store == NULL)
+	if (!store)
 		return error_code(-ENOMEM);
 	store->base.ops = &lmdb_ops;
 	store->lock_fd = -1;
@@ -423,21 +423,21 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 	strcpy(store->path, path);
 	pthread_rwlock_init(&store->map_lock, NULL);
 
-	rc = lock_folder(store);
-	if (rc < 0)
+	ret = lock_folder(store);
+	if (ret < 0)
 		goto out_close;
-	rc = mdb_env_create(&store->env);
-	if (rc == 0)
-		rc = mdb_env_set_mapsize(store->env, store->size_max);
-	if (rc == 0)
-		rc = mdb_env_set_maxreaders(store->env, READERS_MAX);
+	ret = mdb_env_create(&store->env);
+	if (ret == 0)
+		ret = mdb_env_set_mapsize(store->env, store->size_max);
+	if (ret == 0)
+		ret = mdb_env_set_maxreaders(store->env, READERS_MAX);
 	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it commits. */
-	if (rc == 0)
-		rc = mdb_env_open(store->env, path, MDB_NOTLS, FILE_MODE);
-	if (rc == 0)
-		rc = open_table(store);
-	if (rc != 0) {
-		rc = fail(store, "open", rc);
+	if (ret == 0)
+		ret = mdb_env_open(store->env, path, MDB_NOTLS, FILE_MODE);
+	if (ret == 0)
+		ret = open_table(store);
+	if (ret != 0) {
+		ret = fail(store, "open", ret);
 		goto out_close;
 	}
 	*out = &store->base;
@@ -445,5 +445,5 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 
 out_close:
 	lmdb_close(&store->base);
-	return rc;
+	return ret;
 }
