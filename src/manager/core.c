@@ -172,18 +172,17 @@ int core_reply(struct core *core, const struct session *session, enum outcome_ki
 	return error_code(-EIO);
 }
 
-int core_record(struct core *core, struct session *session, struct event *event)
+static int record(struct core *core, struct session *session, struct event *event)
 {
 	enum outcome_kind kind = (enum outcome_kind)event->outcome_kind;
 	int ret = core_reply(core, session, kind, event->outcome_value, event->reply);
 
 	if (ret == 0)
-		ret = session_add_outcome(session, event->request_id, kind, event->outcome_value);
+		ret = state_add_outcome(core->state, session, event->request_id, kind,
+					event->outcome_value);
 	if (ret == 0)
 		store_put_outcome(core->store, session, event->request_id, kind,
 				  event->outcome_value);
-	else
-		store_spoil(core->store, ret);
 	return ret;
 }
 
@@ -286,19 +285,26 @@ static int check_caller(const struct core *core, const struct operation *operati
 }
 
 /* The client has the replies to all lower ids: they need not be kept. */
-static void settle(struct core *core, struct session *session, uint64_t settled_below)
+static int settle(struct core *core, struct session *session, uint64_t settled_below)
 {
 	struct outcome *outcome, *next;
+	int ret;
 
 	if (settled_below <= session->settled_below)
-		return;
-	session->settled_below = settled_below;
+		return 0;
+	ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, session->settled_below, settled_below);
 	cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node) {
 		if (outcome->request_id >= settled_below)
 			continue;
 		store_delete_outcome(core->store, session, outcome->request_id);
-		session_remove_outcome(session, outcome);
+		ret = state_remove_outcome(core->state, session, outcome);
+		if (ret < 0)
+			return ret;
 	}
+	return 0;
 }
 
 static int check_id(const struct session *session, const struct event *event)
@@ -317,14 +323,28 @@ static int check_id(const struct session *session, const struct event *event)
 	return 0;
 }
 
+/* Carries a request out. If it fails, also half through, nothing is left of it. */
+static int run_changing(struct core *core, const struct operation *operation,
+			struct session *session, struct event *event)
+{
+	size_t mark = undo_mark(core->undo);
+	int ret = operation->run ? operation->run(core, session, event) : 0;
+
+	if (ret == 0 && operation->kind == OPERATION_ONCE)
+		ret = record(core, session, event);
+	return undo_end(core->undo, mark, ret);
+}
+
 /* Runs a request that must be done once: it may have been done, or be under way. */
 static int run_once(struct core *core, const struct operation *operation, struct session *session,
 		    struct event *event)
 {
 	const struct outcome *outcome;
-	int ret;
+	size_t mark = undo_mark(core->undo);
+	int ret = undo_end(core->undo, mark, settle(core, session, event->settled_below));
 
-	settle(core, session, event->settled_below);
+	if (ret < 0)
+		return ret;
 	outcome = session_outcome(session, event->request_id);
 	if (outcome)
 		return core_reply(core, session, outcome->kind, outcome->value, event->reply);
@@ -333,20 +353,14 @@ static int run_once(struct core *core, const struct operation *operation, struct
 		return ret;
 	if (reserve_attach(core, event) || seal_attach(core, event))
 		return CORE_DEFERRED;
-	ret = operation->run(core, session, event);
-	return ret == 0 ? core_record(core, session, event) : ret;
+	return run_changing(core, operation, session, event);
 }
 
 static int run_operation(struct core *core, const struct operation *operation, struct event *event)
 {
 	struct session *session = NULL;
-	int ret;
+	int ret = check_caller(core, operation, event);
 
-	if (!core->state)
-		return error_fail(
-			-EIO, "call to the manager: it cannot read its store; mend the disk, then "
-			      "it goes on");
-	ret = check_caller(core, operation, event);
 	if (ret < 0)
 		return ret;
 	if (event->deadline <= core_now(core))
@@ -359,15 +373,14 @@ static int run_operation(struct core *core, const struct operation *operation, s
 	}
 	if (operation->kind == OPERATION_ONCE)
 		return run_once(core, operation, session, event);
-	return operation->run ? operation->run(core, session, event) : 0;
+	return run_changing(core, operation, session, event);
 }
 
 /* A manager that has just started does not see its servers yet; they come back within moments. Until
  * then, or for a while, requests that choose among servers wait. */
 static bool is_recovering(const struct core *core)
 {
-	return core->state && core_now(core) < core->started_at + CORE_RECOVERY_NS &&
-	       servers_are_missing(core);
+	return core_now(core) < core->started_at + CORE_RECOVERY_NS && servers_are_missing(core);
 }
 
 static bool chooses_servers(const Afar__Request *request)
@@ -383,8 +396,6 @@ static bool has_to_wait(const struct core *core, const struct event *event)
 {
 	const Afar__Request *request = event->request;
 
-	if (!core->state)
-		return false;
 	if (request->call_case == AFAR__REQUEST__CALL_KEY_ADD)
 		return principal_is_going(core, request->key_add->name);
 	if (request->call_case == AFAR__REQUEST__CALL_REGION_LOOK)
@@ -447,50 +458,12 @@ static void handle(struct core *core, struct event *event)
 
 /* ---- The store */
 
-static void unlink_lives(struct core *core)
-{
-	struct live_server *server;
-	struct live_session *session;
-
-	cds_list_for_each_entry (server, &core->live_servers, node)
-		server->server = NULL;
-	cds_list_for_each_entry (session, &core->connected, node)
-		session->session = NULL;
-	cds_list_for_each_entry (session, &core->leased, node)
-		session->session = NULL;
-}
-
 static uint64_t sooner(uint64_t one, uint64_t other)
 {
 	return one < other ? one : other;
 }
 
-/* Drops the tables and reads them again. Without them, requests are answered with an error. */
-static int reload(struct core *core)
-{
-	int ret;
-
-	unlink_lives(core);
-	state_close(core->state);
-	core->state = NULL;
-	ret = store_load(core->store, &core->state);
-	if (ret < 0) {
-		log_error("%s", error_last_line());
-		return ret;
-	}
-	servers_relink(core);
-	/* A server that was forgotten in a batch that failed is to be forgotten again. */
-	core->forget_at = sooner(core->forget_at, core_now(core) + core->lease_ns);
-	ret = sessions_relink(core);
-	if (ret < 0) {
-		unlink_lives(core);
-		state_close(core->state);
-		core->state = NULL;
-	}
-	return ret;
-}
-
-/* What the batch changed is not stored. */
+/* What the batch changed is not stored, and the tables are those from before it. */
 static void fail_batch(struct core *core, int status)
 {
 	char sentence[SENTENCE_MAX];
@@ -501,10 +474,11 @@ static void fail_batch(struct core *core, int status)
 		log_error("%s", sentence);
 		core->complain_at = core_now(core) + CORE_COMPLAINT_NS;
 	}
-	/* Not later because others fail meanwhile: what is due then may be what makes room. */
+	/* Keeps the earlier retry time: the work that is due then may free the space that others wait for. */
 	if (core->retry_at == 0)
 		core->retry_at = core_now(core) + CORE_RETRY_NS;
-	reload(core);
+	/* A server that was forgotten in a batch that failed is to be forgotten again. */
+	core->forget_at = sooner(core->forget_at, core_now(core) + core->lease_ns);
 	cds_list_for_each_entry (event, &core->answering, node) {
 		/* The server believes what it was told: it must join again. */
 		if (event->request->call_case == AFAR__REQUEST__CALL_SERVER_JOIN)
@@ -512,7 +486,6 @@ static void fail_batch(struct core *core, int status)
 		if (event->reply->status == 0)
 			event_fail(event, error_fail(status, "%s", sentence));
 	}
-	principals_committed(core, status);
 	error_fail(status, "%s", sentence);
 	reserve_committed(core, status);
 	error_fail(status, "%s", sentence);
@@ -527,7 +500,6 @@ static void commit(struct core *core)
 		fail_batch(core, ret);
 		return;
 	}
-	principals_committed(core, 0);
 	reserve_committed(core, 0);
 	seals_committed(core, 0);
 }
@@ -566,8 +538,6 @@ static void forget_gone(struct core *core)
 /* What no event asks for. In a commit of its own, which can be good where that of the events was not. */
 static void do_own_work(struct core *core)
 {
-	if (!core->state)
-		return;
 	sessions_expire(core);
 	reserve_hear(core);
 	if (core->forget_at <= core_now(core)) {
@@ -582,10 +552,8 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	bool is_due = core->retry_at <= core_now(core); /* or not to be waited for */
 	struct event *event, *next;
 
-	if (core->retry_at != 0 && is_due) {
-		core->retry_at =
-			core->state || reload(core) == 0 ? 0 : core_now(core) + CORE_RETRY_NS;
-	}
+	if (is_due)
+		core->retry_at = 0;
 	cds_list_for_each_entry_safe (event, next, events, node) {
 		cds_list_del(&event->node);
 		handle(core, event);
@@ -594,11 +562,12 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	answer_all(core);
 	if (is_due)
 		do_own_work(core);
-	if (core->state && core->retry_at == 0) {
+	if (core->retry_at == 0) {
 		servers_drive(core);
 		reserve_resume(core);
 		seals_drive(core);
 	}
+	undo_keep(core->undo);
 	reserve_tell(core);
 	seals_tell(core);
 	forget_gone(core);
@@ -673,6 +642,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->live_servers);
 	CDS_INIT_LIST_HEAD(&core->connected);
 	CDS_INIT_LIST_HEAD(&core->leased);
+	CDS_INIT_LIST_HEAD(&core->ended);
 	CDS_INIT_LIST_HEAD(&core->jobs);
 	CDS_INIT_LIST_HEAD(&core->seals);
 	CDS_INIT_LIST_HEAD(&core->seal_grants);
@@ -682,9 +652,13 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->reading);
 	CDS_INIT_LIST_HEAD(&core->gone);
 	CDS_INIT_LIST_HEAD(&core->failed_calls);
-	ret = store_open(metastore, &core->store);
+	ret = undo_open(&core->undo);
 	if (ret == 0)
-		ret = reload(core);
+		ret = store_open(metastore, core->undo, &core->store);
+	if (ret == 0)
+		ret = store_load(core->store, &core->state);
+	if (ret == 0)
+		ret = sessions_start(core);
 	if (ret == 0)
 		ret = principals_start(core);
 	if (ret < 0) {
@@ -712,10 +686,10 @@ void core_close(struct core *core)
 	drop_waiting(core);
 	reserve_close(core);
 	seals_close(core);
-	principals_close(core);
 	sessions_close(core);
 	servers_close(core);
 	state_close(core->state);
 	store_close(core->store);
+	undo_close(core->undo);
 	free(core);
 }

@@ -7,9 +7,10 @@
  *
  * A run takes a batch of events. Each event changes the tables and collects the changes of the
  * store. One commit makes all of them durable, and only then are replies sent. If the commit fails,
- * the tables are read again from the store, and the batch is answered with that error.
+ * what the batch changed is taken back (undo.h), and the batch is answered with that error.
  *
- * Live servers, live sessions and reserve jobs outlive a failed commit, because connections do.
+ * What servers and clients do is not taken back: lost connections, answers, and what jobs have
+ * asked for.
  */
 #ifndef MANAGER_CORE_H
 #define MANAGER_CORE_H

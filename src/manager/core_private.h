@@ -4,8 +4,8 @@
  * do what with a namespace), namespaces.c, reserve.c, regions.c, access.c (passes and capabilities),
  * sessions.c, servers.c, joins.c, removals.c, use.c (what others have counted), info.c.
  *
- * An operation checks everything first and changes the tables then. When a change cannot be finished
- * (memory), it spoils the store: the batch's commit fails and the tables are read again.
+ * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is taken back. What goes out
+ * of the core, such as calls and closed connections, waits for the commit, or is good whatever becomes of that.
  */
 #ifndef MANAGER_CORE_PRIVATE_H
 #define MANAGER_CORE_PRIVATE_H
@@ -30,9 +30,9 @@
 struct live_server {
 	struct cds_list_head node;
 	uint64_t number;
-	struct server *server; /* in the present tables; NULL only while they are read again */
-	void *peer;	       /* NULL: down */
-	uint64_t down_at;      /* without a peer: since then */
+	struct server *server;
+	void *peer;	  /* NULL: down */
+	uint64_t down_at; /* without a peer: since then */
 	uint64_t incarnation;
 	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
 	uint64_t copying_ms;	/* that what it is copying may take         */
@@ -49,12 +49,16 @@ struct live_server {
 	uint64_t reported_at;
 };
 
-/* A session's connection, or its lease without one. Only of sessions that are not ending. */
+/* A session's connection, or its lease without one. Only of sessions that are not ending, and until the commit of those that
+ * end with this batch. */
 struct live_session {
-	struct cds_list_head node; /* of `connected`, or of `leased` in order of the deadline */
+	struct cds_list_head
+		node; /* of `connected`, `leased` in order of the deadline, or `ended` */
+	struct core *core;
 	uint64_t number;
-	struct session *session; /* as with live_server */
+	struct session *session;
 	void *peer;
+	bool is_cut;		 /* the connection is to be closed when its end is committed */
 	uint64_t lease_deadline; /* without a peer */
 	bool is_looked_at;	 /* it is being asked for its figures */
 	Afar__SessionUse *use;	 /* what it said last; NULL: nothing yet */
@@ -71,7 +75,8 @@ struct core {
 	struct metastore *metastore;
 	struct store *store;
 	struct keyring *keyring;
-	struct state *state; /* NULL: could not be read again yet */
+	struct undo *undo; /* of the batch that runs */
+	struct state *state;
 	uint64_t incarnation;
 	uint64_t started_at;
 	uint64_t lease_ns;
@@ -79,6 +84,7 @@ struct core {
 	struct cds_list_head live_servers;
 	struct cds_list_head connected;
 	struct cds_list_head leased;
+	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;
 	struct cds_list_head seals;
 	struct cds_list_head seal_grants; /* of the batch: what servers granted for them */
@@ -110,8 +116,6 @@ void event_answer(struct core *core, struct event *event);
 uint64_t waiters_due(const struct cds_list_head *waiters);
 /* Those whose time has come are answered with `status` and the thread's last sentence. */
 void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
-/* Records what a request did and makes its reply. */
-int core_record(struct core *core, struct session *session, struct event *event);
 /* Makes the reply for an outcome, also of a request that came again. */
 int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
 	       uint64_t value, Afar__Reply *reply);
@@ -133,11 +137,8 @@ enum principal_kind core_principal_kind(const struct core *core, const char *nam
 int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply);
 /* The batch revokes a key of this name: another one is not for this batch. */
 bool principal_is_going(const struct core *core, const char *name);
-/* The batch's commit is done: what it changed comes into force, or is undone. */
-void principals_committed(struct core *core, int status);
 /* Fills the keyring at start. */
 int principals_start(struct core *core);
-void principals_close(struct core *core);
 
 /* ---- rights.c */
 
@@ -162,8 +163,8 @@ core_operation namespace_create, namespace_open, namespace_delete, namespace_lis
 /* -ENOENT, or -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
-/* Gives the memory of a deleted namespace back once no region is left. */
-void namespace_finish(struct core *core, struct namespace *ns);
+/* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
+int namespace_finish(struct core *core, struct namespace *ns);
 bool is_printable(const char *text, size_t length_max);
 
 /* ---- reserve.c */
@@ -197,8 +198,8 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 /* Of a region that the session has open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);
-/* Drops a reference; the region's memory returns when it was the last to a freed region. */
-void region_drop(struct core *core, struct reference *reference);
+/* Drops a reference; the region's memory returns when it was the last to a freed region. -ENOMEM. */
+int region_drop(struct core *core, struct reference *reference);
 
 /* ---- seal.c */
 
@@ -216,8 +217,8 @@ void seal_answered(struct core *core, struct seal_part *part, const void *peer,
 		   const Afar__Reply *answer, int status);
 /* Asks servers, behind the commit. */
 void seals_drive(struct core *core);
-/* The namespace's memory goes: nothing is sealed there any more. */
-void seals_drop(struct core *core, uint64_t ns);
+/* The namespace's memory goes: nothing is sealed there any more. -ENOMEM. */
+int seals_drop(struct core *core, uint64_t ns);
 /* The batch's commit is done: answers those that it finished; all, when it failed. */
 void seals_committed(struct core *core, int status);
 void seals_close(struct core *core);
@@ -231,11 +232,11 @@ void session_gone(struct core *core, void *peer);
 void sessions_expire(struct core *core);
 /* Ends a session that did not ask for it, and closes its connection so that it learns of it. */
 int session_end_by_force(struct core *core, struct session *session);
-/* The server closed what the session had there, or ended: `incarnation` of it holds nothing any more. */
-void session_fenced(struct core *core, struct session *session, uint64_t server,
-		    uint64_t incarnation);
-/* Fits live sessions to tables that were read again. */
-int sessions_relink(struct core *core);
+/* The server closed what the session had there, or ended: `incarnation` of it holds nothing any more. -ENOMEM. */
+int session_fenced(struct core *core, struct session *session, uint64_t server,
+		   uint64_t incarnation);
+/* Those of the store have a lease from now on. */
+int sessions_start(struct core *core);
 void sessions_close(struct core *core);
 
 /* ---- servers.c */
@@ -265,10 +266,10 @@ void server_describe(const struct core *core, uint64_t number, char out[SERVER_T
 bool server_is_up(const struct server *server);
 /* Its connection is lost or replaced. */
 void server_down(struct core *core, struct live_server *live);
-/* What it does not have any more, or never again. */
-void server_remove_extent(struct core *core, struct extent *extent);
-/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. */
-void server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
+/* What it does not have any more, or never again. -ENOMEM. */
+int server_remove_extent(struct core *core, struct extent *extent);
+/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. -ENOMEM. */
+int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
 /* Asks whether it lives; its connection is closed if it does not answer. */
 #define SERVER_PROBE_MS 2000U
 void server_probe(struct core *core, struct live_server *live);
@@ -276,13 +277,15 @@ void server_probe(struct core *core, struct live_server *live);
 uint32_t server_timeout_ms(const struct live_server *live);
 /* Known servers that hold memory have not joined this manager yet. */
 bool servers_are_missing(const struct core *core);
-/* Drops the record of a server that is down and holds nothing; of all of them. */
-void server_forget(struct core *core, struct server *server);
+/* Drops the record of a server that is down and holds nothing. -ENOMEM. */
+int server_forget(struct core *core, struct server *server);
+/* Of all of them. */
 void servers_forget(struct core *core);
 /* Sends what servers must be told: extents to release, sessions to end. */
 void servers_drive(struct core *core);
 uint64_t servers_next_drive(const struct core *core);
-void servers_relink(struct core *core);
+/* Its record goes, or was never committed: so does what is known of its connection. */
+void live_server_free(struct live_server *live);
 void servers_close(struct core *core);
 
 /* ---- joins.c */
@@ -292,8 +295,8 @@ core_operation server_join;
 /* ---- removals.c */
 
 core_operation server_regions, server_remove;
-/* All that its incarnation held is gone, and so are the connections of sessions: it has ended, as `how` says. */
-void server_lose(struct core *core, struct server *server, const char *how);
+/* All that its incarnation held is gone, and so are the connections of sessions: it has ended, as `how` says. -ENOMEM. */
+int server_lose(struct core *core, struct server *server, const char *how);
 
 /* ---- servers.c: calls */
 

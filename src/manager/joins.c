@@ -142,45 +142,25 @@ static int check_not_removed(const struct core *core, const Afar__Server *self)
 		self->name);
 }
 
-static char *replace_text(char **at, const char *text)
-{
-	char *copy = strdup(text);
-
-	if (copy) {
-		free(*at);
-		*at = copy;
-	}
-	return copy;
-}
-
-static int describe(struct server *server, const Afar__ServerJoin *ask)
+static int describe(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+		    const char *principal)
 {
 	const Afar__Server *self = ask->self;
-	struct lane *lanes = calloc(self->n_lanes, sizeof(*lanes));
-	bool is_complete = lanes != NULL;
+	struct lane lanes[STATE_LANES_MAX];
+	struct server_texts texts = {.name = self->name,
+				     .principal = principal,
+				     .control_address = self->control_address,
+				     .lanes = lanes,
+				     .nr_lanes = self->n_lanes};
+	int ret = undo_room(core->undo, 2);
 
-	is_complete = is_complete && replace_text(&server->name, self->name) &&
-		      replace_text(&server->control_address, self->control_address);
-	for (size_t i = 0; i < server->nr_lanes && is_complete; i++) {
-		free(server->lanes[i].transport);
-		free(server->lanes[i].address);
-	}
-	if (!is_complete) {
-		free(lanes);
-		return error_code(-ENOMEM);
-	}
-	free(server->lanes);
-	server->lanes = lanes;
-	server->nr_lanes = self->n_lanes;
-	for (size_t i = 0; i < self->n_lanes; i++) {
-		is_complete =
-			replace_text(&lanes[i].transport, self->lanes[i]->transport) && is_complete;
-		is_complete =
-			replace_text(&lanes[i].address, self->lanes[i]->address) && is_complete;
-	}
-	server->incarnation = self->incarnation;
-	server->capacity_bytes = ask->capacity_bytes;
-	return is_complete ? 0 : error_code(-ENOMEM);
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i < self->n_lanes; i++)
+		lanes[i] = (struct lane){self->lanes[i]->transport, self->lanes[i]->address};
+	undo_set(core->undo, server->incarnation, self->incarnation);
+	undo_set(core->undo, server->capacity_bytes, ask->capacity_bytes);
+	return state_describe_server(core->state, server, &texts);
 }
 
 static struct extent *find_reported(const struct core *core, const struct server *server,
@@ -199,10 +179,11 @@ static struct extent *find_reported(const struct core *core, const struct server
 /* The same incarnation is back: what it has and we don't know, it shall release; what we know and it
  * doesn't have, is lost. What was draining still is, reported or not: it is told again, and answers when
  * it is done. */
-static void reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
-		      Afar__ServerJoined *joined)
+static int reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+		     Afar__ServerJoined *joined)
 {
 	struct extent *extent, *next;
+	int ret = 0;
 
 	cds_list_for_each_entry (extent, &server->extents, server_node)
 		extent->is_reported = false;
@@ -219,29 +200,58 @@ static void reconcile(struct core *core, struct server *server, const Afar__Serv
 		log_error("server %llu '%s' does not have extent %llu any more: its data is lost",
 			  (unsigned long long)server->number, server->name,
 			  (unsigned long long)extent->number);
-		server_remove_extent(core, extent);
+		ret = server_remove_extent(core, extent);
+		if (ret < 0)
+			break;
 	}
+	return ret;
 }
 
-static int make_server(struct core *core, const Afar__ServerJoin *ask, struct server **out)
+static int make_server(struct core *core, struct server **out)
 {
 	struct server *server = server_new();
 	int ret;
 
 	if (!server)
 		return error_code(-ENOMEM);
-	ret = describe(server, ask);
 	server->number = core->state->next_server;
+	ret = state_add_server(core->state, server);
 	if (ret == 0)
-		ret = state_add_server(core->state, server);
-	if (ret < 0) {
-		server_free(server);
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
 		return ret;
-	}
-	core->state->next_server++;
+	undo_set(core->undo, core->state->next_server, server->number + 1);
 	store_put_cluster(core->store, core->state);
 	*out = server;
 	return 0;
+}
+
+/* Its join is taken back, and its server was never there. */
+static void drop_live(void *argument)
+{
+	live_server_free(argument);
+}
+
+static struct live_server *make_live(struct core *core, struct server *server)
+{
+	struct live_server *live = calloc(1, sizeof(*live));
+
+	if (!live)
+		return NULL;
+	live->number = server->number;
+	live->server = server;
+	server->live = live;
+	cds_list_add_tail(&live->node, &core->live_servers);
+	undo_call(core->undo, drop_live, NULL, live);
+	return live;
+}
+
+/* Its join is taken back: the old connection is gone, and the new one does not count. */
+static void unbind(void *argument)
+{
+	struct live_server *live = argument;
+
+	live->peer = NULL;
 }
 
 /* Its connection is `peer` from now on. */
@@ -249,20 +259,21 @@ static int bind_server(struct core *core, struct server *server, const Afar__Ser
 		       void *peer)
 {
 	struct live_server *live = server->live;
+	struct undo *undo = core->undo;
+	int ret = undo_room(undo, 4 + UNDO_NOTES_OF(SIGNING_KEY_BYTES));
 
-	if (!live) {
-		live = calloc(1, sizeof(*live));
-		if (!live)
-			return error_code(-ENOMEM);
-		live->number = server->number;
-		live->server = server;
-		server->live = live;
-		cds_list_add_tail(&live->node, &core->live_servers);
-	}
-	live->peer = peer;
-	live->incarnation = server->incarnation;
+	if (ret < 0)
+		return ret;
+	if (!live)
+		live = make_live(core, server);
+	if (!live)
+		return error_code(-ENOMEM);
+	undo_save(undo, live->signing_key, SIGNING_KEY_BYTES);
+	undo_set(undo, live->incarnation, server->incarnation);
+	undo_set(undo, live->born_at, core_now(core) - (uint64_t)ask->age_s * 1000000000U);
+	undo_call(undo, unbind, NULL, live);
 	memcpy(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES);
-	live->born_at = core_now(core) - (uint64_t)ask->age_s * 1000000000U;
+	live->peer = peer;
 	afar__server_report__init(&live->report);
 	live->report.granted_bytes = server->granted_bytes;
 	live->nr_lanes = 0;
@@ -288,23 +299,22 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 		   struct server *server, Afar__ServerJoined *joined)
 {
 	const Afar__ServerJoin *ask = event->request->server_join;
-	int ret;
+	int ret = 0;
 
-	if (server) {
+	if (server)
 		leave_old_connection(core, server, event->peer);
-		if (server->incarnation != ask->self->incarnation)
-			server_lose(core, server, "has restarted");
-		ret = describe(server, ask);
-	} else {
-		ret = make_server(core, ask, &server);
-	}
-	if (ret == 0) {
-		reconcile(core, server, ask, joined);
+	if (server && server->incarnation != ask->self->incarnation)
+		ret = server_lose(core, server, "has restarted");
+	else if (!server)
+		ret = make_server(core, &server);
+	if (ret == 0)
+		ret = describe(core, server, ask, principal);
+	if (ret == 0)
+		ret = reconcile(core, server, ask, joined);
+	if (ret == 0)
 		ret = bind_server(core, server, ask, event->peer);
-	}
 	if (ret < 0)
 		return ret;
-	snprintf(server->principal, sizeof(server->principal), "%s", principal);
 	joined->server = server->number;
 	store_put_server(core->store, server);
 	log_info("server %llu '%s' joined from %s with %llu MiB",
@@ -362,8 +372,5 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (!joined->release)
 		return error_code(-ENOMEM);
-	ret = take_in(core, event, principal, server, joined);
-	if (ret < 0)
-		store_spoil(core->store, ret);
-	return ret;
+	return take_in(core, event, principal, server, joined);
 }

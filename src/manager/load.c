@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading the metastore into the tables, at start and after a failed commit. Its records are this
- * manager's own, but a store can be damaged or mixed up: a record that does not decode or that
- * contradicts the others is an error, never a crash.
+ * Reads the metastore into the tables when the manager starts. Its records are this manager's own,
+ * but a store can be damaged or mixed up: a record that does not decode or that contradicts the
+ * others is an error, never a crash.
  */
 #include <errno.h>
 #include <openssl/rand.h>
@@ -60,8 +60,6 @@ static int load_principal(struct state *state, const void *message)
 	principal->is_server = record->is_server;
 	memcpy(principal->secret, record->secret.data, KEY_BYTES);
 	ret = state_add_principal(state, principal);
-	if (ret < 0)
-		principal_free(principal);
 	return ret == -EEXIST ? damaged("principal", record->number) : ret;
 }
 
@@ -84,8 +82,6 @@ static int load_namespace(struct state *state, const void *message)
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
 	ret = state_add_namespace(state, ns);
-	if (ret < 0)
-		namespace_free(ns);
 	return ret == -EEXIST ? damaged("namespace", record->number) : ret;
 }
 
@@ -104,31 +100,23 @@ static int load_grants(struct state *state, const void *message)
 		    (grant->rights & ~(uint32_t)RIGHT_ALL) != 0 ||
 		    namespace_granted(ns, grant->principal) != 0)
 			return damaged("the grants of namespace", record->namespace_);
-		ret = namespace_set_grant(ns, grant->principal, grant->rights);
+		ret = state_set_grant(state, ns, grant->principal, grant->rights);
 	}
 	return ret;
 }
 
-static int copy_server(struct server *server, const Stored__Server *record)
+static int describe_server(struct state *state, struct server *server, const Stored__Server *record)
 {
-	server->number = record->number;
-	server->incarnation = record->incarnation;
-	server->capacity_bytes = record->capacity_bytes;
-	server->name = strdup(record->name);
-	server->control_address = strdup(record->control_address);
-	strcpy(server->principal, record->principal); /* its length has been checked */
-	server->lanes = calloc(record->n_lanes + 1, sizeof(*server->lanes));
-	if (!server->name || !server->control_address || !server->lanes)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < record->n_lanes; i++) {
-		struct lane *lane = &server->lanes[server->nr_lanes++];
+	struct lane lanes[STATE_LANES_MAX];
+	struct server_texts texts = {.name = record->name,
+				     .principal = record->principal,
+				     .control_address = record->control_address,
+				     .lanes = lanes,
+				     .nr_lanes = record->n_lanes};
 
-		lane->transport = strdup(record->lanes[i]->transport);
-		lane->address = strdup(record->lanes[i]->address);
-		if (!lane->transport || !lane->address)
-			return error_code(-ENOMEM);
-	}
-	return 0;
+	for (size_t i = 0; i < record->n_lanes; i++)
+		lanes[i] = (struct lane){record->lanes[i]->transport, record->lanes[i]->address};
+	return state_describe_server(state, server, &texts);
 }
 
 static int load_server(struct state *state, const void *message)
@@ -137,16 +125,17 @@ static int load_server(struct state *state, const void *message)
 	struct server *server;
 	int ret;
 
-	if (strlen(record->principal) > KEY_IDENTITY_MAX)
+	if (strlen(record->principal) > KEY_IDENTITY_MAX || record->n_lanes > STATE_LANES_MAX)
 		return damaged("server", record->number);
 	server = server_new();
 	if (!server)
 		return error_code(-ENOMEM);
-	ret = copy_server(server, record);
+	server->number = record->number;
+	server->incarnation = record->incarnation;
+	server->capacity_bytes = record->capacity_bytes;
+	ret = state_add_server(state, server);
 	if (ret == 0)
-		ret = state_add_server(state, server);
-	if (ret < 0)
-		server_free(server);
+		ret = describe_server(state, server, record);
 	return ret == -EEXIST ? damaged("server", record->number) : ret;
 }
 
@@ -250,7 +239,7 @@ static int load_region(struct state *state, const void *message)
 	ret = region->name ? load_groups(state, region, record) : error_code(-ENOMEM);
 	if (ret == 0)
 		ret = state_add_region(state, region);
-	if (ret < 0)
+	else
 		region_free(region);
 	return ret == -EEXIST || ret == -EINVAL ? damaged("region", record->generation) : ret;
 }
@@ -277,10 +266,13 @@ static int load_session(struct state *state, const void *message)
 		session->namespaces[session->nr_namespaces++] = record->namespaces[i];
 	for (size_t i = 0; i < record->n_fences && ret == 0; i++)
 		session->fences[session->nr_fences++] = (struct fence){
-			record->fences[i]->server, record->fences[i]->incarnation, false};
+			.server = record->fences[i]->server,
+			.incarnation = record->fences[i]->incarnation,
+		};
+	session->nr_awaited = session->nr_fences;
 	if (ret == 0)
 		ret = state_add_session(state, session);
-	if (ret < 0)
+	else
 		session_free(session);
 	return ret == -EEXIST ? damaged("session", record->number) : ret;
 }
@@ -295,7 +287,7 @@ static int load_reference(struct state *state, const void *message)
 
 	if (!session || !region || record->count == 0)
 		return damaged("an open region of session", record->session);
-	ret = state_add_reference(session, region, record->count, &reference);
+	ret = state_add_reference(state, session, region, record->count, &reference);
 	return ret == -EEXIST ? damaged("an open region of session", record->session) : ret;
 }
 
@@ -306,8 +298,8 @@ static int load_outcome(struct state *state, const void *message)
 
 	if (!session || record->kind > OUTCOME_PRINCIPAL)
 		return damaged("a reply of session", record->session);
-	return session_add_outcome(session, record->request_id, (enum outcome_kind)record->kind,
-				   record->value);
+	return state_add_outcome(state, session, record->request_id,
+				 (enum outcome_kind)record->kind, record->value);
 }
 
 /* ---- All kinds */
@@ -352,6 +344,8 @@ static int load_record(void *argument, struct meta_bytes key, struct meta_bytes 
 			(int)loading->loader->kind, key.length, value.length);
 	ret = loading->loader->load(loading->state, message);
 	protobuf_c_message_free_unpacked(message, NULL);
+	if (ret == 0)
+		undo_keep(loading->state->undo);
 	return ret;
 }
 
@@ -378,7 +372,7 @@ static int renew_format(struct store *store, struct state *state)
 int store_load(struct store *store, struct state **out)
 {
 	struct metastore *metastore = store->metastore;
-	struct loading loading = {.state = state_open()};
+	struct loading loading = {.state = state_open(store->undo)};
 	int ret = 0;
 
 	if (!loading.state)
@@ -396,6 +390,7 @@ int store_load(struct store *store, struct state **out)
 	else if (ret == 0 && loading.state->is_old)
 		ret = renew_format(store, loading.state);
 	if (ret < 0) {
+		undo_back(store->undo, 0);
 		state_close(loading.state);
 		return ret;
 	}

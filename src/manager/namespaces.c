@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Namespaces: create, open, delete, list, and giving reserved memory back. */
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,11 +124,11 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
 	ns->next_address = STATE_SECOND_ADDRESS;
 	ret = state_add_namespace(core->state, ns);
-	if (ret < 0) {
-		namespace_free(ns);
+	if (ret == 0)
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
 		return ret;
-	}
-	core->state->next_namespace++;
+	undo_set(core->undo, core->state->next_namespace, ns->number + 1);
 	store_put_cluster(core->store, core->state);
 	store_put_namespace(core->store, ns);
 	event->outcome_kind = OUTCOME_NAMESPACE;
@@ -163,44 +162,51 @@ static bool is_open_by_anybody(const struct namespace *ns)
 	return false;
 }
 
-static void release_extent(struct core *core, struct extent *extent)
+static int release_extent(struct core *core, struct extent *extent)
 {
-	state_release_extent(extent);
-	store_put_extent(core->store, extent);
+	int ret = state_release_extent(core->state, extent);
+
+	if (ret == 0)
+		store_put_extent(core->store, extent);
+	return ret;
 }
 
-void namespace_finish(struct core *core, struct namespace *ns)
+int namespace_finish(struct core *core, struct namespace *ns)
 {
 	struct extent *extent, *next;
+	int ret;
 
 	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
-		return;
-	seals_drop(core, ns->number);
+		return 0;
+	ret = seals_drop(core, ns->number);
 	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
-		release_extent(core, extent);
+		if (ret == 0)
+			ret = release_extent(core, extent);
+	if (ret < 0)
+		return ret;
 	store_delete_namespace(core->store, ns);
-	state_remove_namespace(core->state, ns);
+	return state_remove_namespace(core->state, ns);
 }
 
 /* Regions that an ending session still pins stay until it is fenced. */
-static void free_regions(struct core *core, struct namespace *ns)
+static int free_regions(struct core *core, struct namespace *ns)
 {
 	struct region *region, *next;
-	int ret;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
 		if (!cds_list_empty(&region->references)) {
-			state_free_region(region);
-			store_put_region(core->store, region);
-			continue;
+			ret = state_free_region(core->state, region);
+			if (ret == 0)
+				store_put_region(core->store, region);
+		} else {
+			store_delete_region(core->store, region);
+			ret = state_remove_region(core->state, region);
 		}
-		store_delete_region(core->store, region);
-		ret = state_remove_region(core->state, region);
-		if (ret < 0) {
-			store_spoil(core->store, ret);
-			return;
-		}
+		if (ret < 0)
+			break;
 	}
+	return ret;
 }
 
 int namespace_delete(struct core *core, struct session *session, struct event *event)
@@ -222,11 +228,13 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 				  "delete namespace '%s': a session has a region of it open; close "
 				  "that first ('afar status' lists sessions)",
 				  ns->name);
-	free_regions(core, ns);
-	state_delete_namespace(core->state, ns);
+	ret = free_regions(core, ns);
+	if (ret == 0)
+		ret = state_delete_namespace(core->state, ns);
+	if (ret < 0)
+		return ret;
 	store_put_namespace(core->store, ns);
-	namespace_finish(core, ns);
-	return 0;
+	return namespace_finish(core, ns);
 }
 
 /* ---- Listing */
@@ -240,16 +248,15 @@ struct listing {
 	size_t max;
 };
 
-static void list_one(const void *node, VISIT order, void *argument)
+static bool list_one(void *argument, void *row)
 {
-	const struct namespace *ns = *(const struct namespace *const *)node;
+	const struct namespace *ns = row;
 	struct listing *listing = argument;
 
-	if ((order != postorder && order != leaf) || listing->nr_found == listing->max)
-		return;
 	if (strcmp(ns->name, listing->after) > 0 &&
 	    (rights_of(listing->core, listing->principal, ns) & RIGHT_READ) != 0)
 		listing->found[listing->nr_found++] = ns;
+	return listing->nr_found < listing->max;
 }
 
 int namespace_list(struct core *core, struct session *session, struct event *event)
@@ -265,7 +272,7 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 
 	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
 		listing.max = ask->max;
-	twalk_r(core->state->namespaces_by_name, list_one, &listing);
+	tree_walk(core->state->namespaces_by_name, list_one, &listing);
 
 	infos = MESSAGE_NEW(afar__namespace_infos, Afar__NamespaceInfos);
 	if (!infos)
@@ -314,14 +321,14 @@ int namespace_release(struct core *core, struct session *session, struct event *
 		if (extent_used(extent) == 0)
 			unused[nr++] = extent;
 	qsort(unused, nr, sizeof(struct extent *), largest_first);
-	for (size_t i = 0; i < nr; i++) {
+	for (size_t i = 0; i < nr && ret == 0; i++) {
 		if (unused[i]->length > left)
 			continue;
 		left -= unused[i]->length;
-		release_extent(core, unused[i]);
+		ret = release_extent(core, unused[i]);
 	}
 	free(unused);
 	event->outcome_kind = OUTCOME_RELEASED;
 	event->outcome_value = ask->bytes - left;
-	return 0;
+	return ret;
 }

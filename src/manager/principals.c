@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cluster's principals: adding, listing and revoking keys. A key comes into the keyring before its
- * commit — nobody has it before the reply — and leaves it after the commit of its revocation, together
- * with the connections that were made with it.
+ * commit, because nobody has it before the reply. It leaves the keyring with the commit of its
+ * revocation, together with the connections that were made with it.
  */
 #include <errno.h>
 #include <openssl/rand.h>
@@ -18,6 +18,7 @@
 /* Of the batch that runs. */
 struct key_change {
 	struct cds_list_head node;
+	struct core *core;
 	char name[KEY_PRINCIPAL_MAX + 1];
 	bool is_added; /* else revoked */
 };
@@ -35,21 +36,56 @@ enum principal_kind core_principal_kind(const struct core *core, const char *nam
 	return principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT;
 }
 
-static struct key_change *change_new(const char *name, bool is_added)
-{
-	struct key_change *change = calloc(1, sizeof(*change));
-
-	if (!change)
-		return NULL;
-	snprintf(change->name, sizeof(change->name), "%s", name);
-	change->is_added = is_added;
-	return change;
-}
-
 static void change_free(struct key_change *change)
 {
 	cds_list_del(&change->node);
 	free(change);
+}
+
+static void take_change_back(void *argument)
+{
+	struct key_change *change = argument;
+
+	if (change->is_added)
+		keyring_remove(change->core->keyring, change->name);
+	change_free(change);
+}
+
+static void keep_change(void *argument)
+{
+	struct key_change *change = argument;
+	struct core *core = change->core;
+
+	if (!change->is_added) {
+		keyring_remove(core->keyring, change->name);
+		/* After that: who opens in between finds that it has no key any more. */
+		core->environment.close_principal(core->environment.context, change->name);
+	}
+	change_free(change);
+}
+
+/* Brings a key into the keyring, `secret`, or has it removed with the commit: NULL. */
+static int change_key(struct core *core, const char *name, const uint8_t *secret)
+{
+	struct key_change *change;
+	int ret = undo_room(core->undo, 1);
+
+	if (ret < 0)
+		return ret;
+	change = calloc(1, sizeof(*change));
+	if (!change)
+		return error_code(-ENOMEM);
+	ret = secret ? keyring_add(core->keyring, name, secret) : 0;
+	if (ret < 0) {
+		free(change);
+		return ret;
+	}
+	change->core = core;
+	snprintf(change->name, sizeof(change->name), "%s", name);
+	change->is_added = secret != NULL;
+	cds_list_add_tail(&change->node, &core->key_changes);
+	undo_call(core->undo, take_change_back, keep_change, change);
+	return 0;
 }
 
 /* ---- Adding */
@@ -91,7 +127,6 @@ static struct principal *make_principal(const struct core *core, const Afar__Key
 int key_add(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__KeyAdd *ask = event->request->key_add;
-	struct key_change *change = NULL;
 	struct principal *principal;
 	int ret = check_addition(core, ask->name);
 
@@ -99,21 +134,16 @@ int key_add(struct core *core, struct session *session, struct event *event)
 	if (ret < 0)
 		return ret;
 	principal = make_principal(core, ask);
-	change = change_new(ask->name, true);
-	if (!principal || !change) {
-		ret = error_code(-ENOMEM);
-		goto out_free;
-	}
-	ret = keyring_add(core->keyring, principal->name, principal->secret);
-	if (ret < 0)
-		goto out_free;
+	if (!principal)
+		return error_code(-ENOMEM);
 	ret = state_add_principal(core->state, principal);
-	if (ret < 0) {
-		keyring_remove(core->keyring, principal->name);
-		goto out_free;
-	}
-	cds_list_add_tail(&change->node, &core->key_changes);
-	core->state->next_principal++;
+	if (ret == 0)
+		ret = change_key(core, principal->name, principal->secret);
+	if (ret == 0)
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, core->state->next_principal, principal->number + 1);
 	store_put_cluster(core->store, core->state);
 	store_put_principal(core->store, principal);
 	log_info("'%s' gets the key of a %s", principal->name,
@@ -121,12 +151,6 @@ int key_add(struct core *core, struct session *session, struct event *event)
 	event->outcome_kind = OUTCOME_PRINCIPAL;
 	event->outcome_value = principal->number;
 	return 0;
-
-out_free:
-	free(change);
-	if (principal)
-		principal_free(principal);
-	return ret;
 }
 
 int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply)
@@ -185,44 +209,19 @@ int key_revoke(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__KeyRevoke *ask = event->request->key_revoke;
 	struct principal *principal;
-	struct key_change *change;
 	int ret = check_revocation(core, ask->name);
 
 	(void)session;
+	if (ret == 0)
+		ret = change_key(core, ask->name, NULL);
+	if (ret == 0)
+		ret = end_sessions_of(core, ask->name);
 	if (ret < 0)
 		return ret;
-	change = change_new(ask->name, false);
-	if (!change)
-		return error_code(-ENOMEM);
-	cds_list_add_tail(&change->node, &core->key_changes);
-	ret = end_sessions_of(core, ask->name);
-	if (ret < 0)
-		store_spoil(core->store, ret);
 	principal = state_principal_named(core->state, ask->name);
 	store_delete_principal(core->store, principal);
-	state_remove_principal(core->state, principal);
 	log_info("the key of '%s' is revoked", ask->name);
-	return ret;
-}
-
-static void revoke(struct core *core, const char *name)
-{
-	keyring_remove(core->keyring, name);
-	/* After that: who opens in between finds that it has no key any more. */
-	core->environment.close_principal(core->environment.context, name);
-}
-
-void principals_committed(struct core *core, int status)
-{
-	struct key_change *change, *next;
-
-	cds_list_for_each_entry_safe (change, next, &core->key_changes, node) {
-		if (change->is_added && status < 0)
-			keyring_remove(core->keyring, change->name);
-		if (!change->is_added && status == 0)
-			revoke(core, change->name);
-		change_free(change);
-	}
+	return state_remove_principal(core->state, principal);
 }
 
 bool principal_is_going(const struct core *core, const char *name)
@@ -348,12 +347,4 @@ int principals_start(struct core *core)
 			return ret;
 	}
 	return 0;
-}
-
-void principals_close(struct core *core)
-{
-	struct key_change *change, *next;
-
-	cds_list_for_each_entry_safe (change, next, &core->key_changes, node)
-		change_free(change);
 }

@@ -74,6 +74,25 @@ static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_byt
 		(unsigned long long)missing);
 }
 
+/* From now on it is taken back with all else. */
+static int note_placement(struct core *core, struct namespace *ns, struct placement *placement)
+{
+	int ret = undo_room(core->undo, placement->nr_chunks + 1);
+
+	if (ret < 0) {
+		placement_undo(placement);
+		placement_close(placement);
+		return ret;
+	}
+	for (size_t i = 0; i < placement->nr_chunks; i++) {
+		const struct placement_chunk *chunk = &placement->chunks[i];
+
+		undo_space_taken(core->undo, chunk->space, chunk->offset, chunk->length);
+	}
+	undo_set(core->undo, ns->turn, ns->turn + placement->nr_chunks);
+	return 0;
+}
+
 static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
 {
 	struct placement_wish wish = {.bytes = bytes,
@@ -96,9 +115,7 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 				  "allocate %llu bytes in '%s': its free space is in more than %u "
 				  "pieces; reserve as much more, or free regions",
 				  (unsigned long long)bytes, ns->name, PLACEMENT_CHUNKS_MAX);
-	if (ret == 0)
-		ns->turn += out->nr_chunks;
-	return ret;
+	return ret == 0 ? note_placement(core, ns, out) : ret;
 }
 
 /* Where the region goes in the namespace's address space. */
@@ -165,7 +182,6 @@ static int check_alloc(const struct core *core, const struct session *session,
 	return 0;
 }
 
-/* Takes the placement's chunks over; on failure they are the caller's still. */
 static struct region *make_region(struct namespace *ns, const char *name,
 				  const struct placement *placement)
 {
@@ -205,25 +221,46 @@ static void trim_last_group(struct region *region, uint64_t excess)
 	region->groups[region->nr_groups - 1].length -= excess;
 }
 
+static int count_reference(struct core *core, struct reference *reference, uint64_t count)
+{
+	int ret = undo_room(core->undo, 1);
+
+	if (ret == 0)
+		undo_set(core->undo, reference->count, count);
+	return ret;
+}
+
 static int take_reference(struct core *core, struct session *session, struct region *region)
 {
 	struct reference *reference = session_reference(session, region->generation);
 	int ret;
 
 	if (!session_has_used(session, region->ns->number)) {
-		ret = session_use(core->state, session, region->ns->number);
+		ret = state_use_namespace(core->state, session, region->ns->number);
 		if (ret < 0)
 			return ret;
 		store_put_session(core->store, session);
 	}
-	if (reference) {
-		reference->count++;
-	} else {
-		ret = state_add_reference(session, region, 1, &reference);
-		if (ret < 0)
-			return ret;
-	}
-	store_put_reference(core->store, reference);
+	ret = reference ? count_reference(core, reference, reference->count + 1)
+			: state_add_reference(core->state, session, region, 1, &reference);
+	if (ret == 0)
+		store_put_reference(core->store, reference);
+	return ret;
+}
+
+/* The next one does not get its generation, nor its address but for the first. */
+static int move_on(struct core *core, struct namespace *ns, uint64_t address, uint64_t rounded)
+{
+	struct undo *undo = core->undo;
+	int ret = undo_room(undo, 2);
+
+	if (ret < 0)
+		return ret;
+	undo_set(undo, core->state->next_generation, core->state->next_generation + 1);
+	if (address == AFAR_FIRST_ADDRESS)
+		undo_set(undo, ns->has_had_first, true);
+	else
+		undo_set(undo, ns->next_address, ns->next_address + rounded);
 	return 0;
 }
 
@@ -243,10 +280,9 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	if (ret < 0)
 		return ret;
 	region = make_region(ns, ask->name, &placement);
-	if (!region) {
-		ret = error_code(-ENOMEM);
-		goto out_undo;
-	}
+	placement_close(&placement);
+	if (!region)
+		return error_code(-ENOMEM);
 	region->generation = core->state->next_generation;
 	region->address = address;
 	region->length = ask->bytes;
@@ -254,31 +290,18 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->is_unfinished = ask->is_unfinished;
 	trim_last_group(region, rounded - ask->bytes);
 	ret = state_add_region(core->state, region);
+	if (ret == 0)
+		ret = move_on(core, ns, address, rounded);
+	if (ret == 0)
+		ret = take_reference(core, session, region);
 	if (ret < 0)
-		goto out_free;
-
-	core->state->next_generation++;
-	if (address == AFAR_FIRST_ADDRESS)
-		ns->has_had_first = true;
-	else
-		ns->next_address += rounded;
-	ret = take_reference(core, session, region);
-	if (ret < 0)
-		store_spoil(core->store, ret);
+		return ret;
 	store_put_cluster(core->store, core->state);
 	store_put_namespace(core->store, ns);
 	store_put_region(core->store, region);
 	event->outcome_kind = OUTCOME_REGION;
 	event->outcome_value = region->generation;
-	placement_close(&placement);
-	return ret;
-
-out_free:
-	region_free(region);
-out_undo:
-	placement_undo(&placement);
-	placement_close(&placement);
-	return ret;
+	return 0;
 }
 
 /* ---- Filling */
@@ -297,10 +320,13 @@ int region_finish(struct core *core, struct session *session, struct event *even
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED, "finish the region at 0x%llx: it was freed before",
 				  (unsigned long long)ask->address);
-	if (region->is_unfinished) {
-		region->is_unfinished = false;
-		store_put_region(core->store, region);
-	}
+	if (!region->is_unfinished)
+		return 0;
+	ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, region->is_unfinished, false);
+	store_put_region(core->store, region);
 	return 0;
 }
 
@@ -355,28 +381,26 @@ int region_open(struct core *core, struct session *session, struct event *event)
 /* ---- Closing and freeing */
 
 /* Gives the memory of a freed region back when nobody has it open. */
-static void reclaim(struct core *core, struct region *region)
+static int reclaim(struct core *core, struct region *region)
 {
 	struct namespace *ns = region->ns;
 	int ret;
 
 	if (!region->is_freed || !cds_list_empty(&region->references))
-		return;
+		return 0;
 	store_delete_region(core->store, region);
 	ret = state_remove_region(core->state, region);
-	if (ret < 0)
-		store_spoil(core->store, ret);
-	else
-		namespace_finish(core, ns);
+	return ret == 0 ? namespace_finish(core, ns) : ret;
 }
 
-void region_drop(struct core *core, struct reference *reference)
+int region_drop(struct core *core, struct reference *reference)
 {
 	struct region *region = reference->region;
+	int ret;
 
 	store_delete_reference(core->store, reference);
-	state_remove_reference(reference);
-	reclaim(core, region);
+	ret = state_remove_reference(core->state, reference);
+	return ret == 0 ? reclaim(core, region) : ret;
 }
 
 int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
@@ -422,13 +446,12 @@ int region_close(struct core *core, struct session *session, struct event *event
 		ret = region_find_reference(session, "close", region, &reference);
 	if (ret < 0)
 		return ret;
-	if (reference->count > 1) {
-		reference->count--;
+	if (reference->count == 1)
+		return region_drop(core, reference);
+	ret = count_reference(core, reference, reference->count - 1);
+	if (ret == 0)
 		store_put_reference(core->store, reference);
-		return 0;
-	}
-	region_drop(core, reference);
-	return 0;
+	return ret;
 }
 
 /* By its generation, from who has it open; else by its name or address, from who has not. */
@@ -461,10 +484,11 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 		return error_fail(-AFAR_EFREED,
 				  "free the region at 0x%llx: it was freed before; close it",
 				  (unsigned long long)ask->address);
-	state_free_region(region);
+	ret = state_free_region(core->state, region);
+	if (ret < 0)
+		return ret;
 	store_put_region(core->store, region);
-	reclaim(core, region);
-	return 0;
+	return reclaim(core, region);
 }
 
 /* ---- Access anew */

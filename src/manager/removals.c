@@ -11,7 +11,6 @@
  * nothing of that.
  */
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,16 +47,15 @@ struct listing {
 	size_t max;
 };
 
-static void list_one(const void *node, VISIT order, void *argument)
+static bool list_one(void *argument, void *row)
 {
-	const struct region *region = *(const struct region *const *)node;
+	const struct region *region = row;
 	struct listing *listing = argument;
 
-	if ((order != postorder && order != leaf) || listing->nr_found == listing->max)
-		return;
 	if (region->generation > listing->after && !region->is_freed && !region->is_lost &&
 	    has_part_on(region, listing->server))
 		listing->found[listing->nr_found++] = region;
+	return listing->nr_found < listing->max;
 }
 
 static Afar__ServerRegion *info_server_region(const struct core *core,
@@ -90,7 +88,7 @@ int server_regions(struct core *core, struct session *session, struct event *eve
 	listing.server = server;
 	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
 		listing.max = ask->max;
-	twalk_r(core->state->regions_by_generation, list_one, &listing);
+	tree_walk(core->state->regions_by_generation, list_one, &listing);
 
 	infos = MESSAGE_NEW(afar__server_region_infos, Afar__ServerRegionInfos);
 	if (!infos)
@@ -109,20 +107,23 @@ int server_regions(struct core *core, struct session *session, struct event *eve
 
 /* ---- Taking it out */
 
-void server_lose(struct core *core, struct server *server, const char *how)
+int server_lose(struct core *core, struct server *server, const char *how)
 {
 	struct extent *extent, *next;
 	uint64_t lost = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
 		lost += extent_used(extent);
-		server_remove_extent(core, extent);
+		ret = server_remove_extent(core, extent);
+		if (ret < 0)
+			return ret;
 	}
 	if (lost != 0)
 		log_warn("server %llu '%s' %s: %llu MiB of regions are lost",
 			 (unsigned long long)server->number, server->name, how,
 			 (unsigned long long)(lost >> 20));
-	server_end_fences(core, server->number, server->incarnation);
+	return server_end_fences(core, server->number, server->incarnation);
 }
 
 int server_remove(struct core *core, struct session *session, struct event *event)
@@ -148,7 +149,6 @@ int server_remove(struct core *core, struct session *session, struct event *even
 	store_put_removal(core->store, removal);
 	log_info("server %llu '%s' is removed by '%s'", (unsigned long long)server->number,
 		 server->name, session->principal);
-	server_lose(core, server, "was removed");
-	server_forget(core, server);
-	return 0;
+	ret = server_lose(core, server, "was removed");
+	return ret == 0 ? server_forget(core, server) : ret;
 }

@@ -35,6 +35,7 @@ struct share {
 	uint64_t server;
 	uint64_t incarnation;
 	uint64_t bytes;
+	uint64_t pending; /* counted at its server; of bytes, or of what was granted */
 	uint64_t granted; /* bytes of: */
 	struct {
 		uint64_t number;
@@ -115,12 +116,14 @@ static int fail_cancelled(void)
 	return error_fail(-ECANCELED, "reserve: it was cancelled; nothing is kept of it");
 }
 
-static void drop_pending(struct core *core, const struct share *share, uint64_t bytes)
+static void drop_pending(struct core *core, struct share *share)
 {
 	struct live_server *live = core_live_server(core, share->server);
 
 	if (live && live->incarnation == share->incarnation)
-		live->pending_bytes -= bytes < live->pending_bytes ? bytes : live->pending_bytes;
+		live->pending_bytes -=
+			share->pending < live->pending_bytes ? share->pending : live->pending_bytes;
+	share->pending = 0;
 }
 
 /* Gives a granted share back to its server. */
@@ -129,8 +132,7 @@ static void undo_share(struct core *core, struct share *share)
 	struct live_server *live = core_live_server(core, share->server);
 	uint64_t *numbers;
 
-	if (share->job->state != JOB_FINISHED)
-		drop_pending(core, share, share->granted);
+	drop_pending(core, share);
 	share->state = SHARE_FAILED;
 	if (!live || !live->peer || live->incarnation != share->incarnation)
 		return;
@@ -219,11 +221,11 @@ static int record_extents(struct core *core, const struct job *job, struct names
 /* What is in the tables is counted there, from now on and for others of the same batch. */
 static void drop_all_pending(struct core *core, const struct job *job)
 {
-	const struct share *share;
+	struct share *share;
 
 	cds_list_for_each_entry (share, &job->shares, node)
 		if (share->state == SHARE_GRANTED)
-			drop_pending(core, share, share->granted);
+			drop_pending(core, share);
 }
 
 /* Puts the extents into the tables and the batch's commit; reserve_committed() does the rest. */
@@ -231,6 +233,7 @@ static void job_finish(struct core *core, struct job *job)
 {
 	struct session *session = state_session(core->state, job->session);
 	struct namespace *ns = state_namespace(core->state, job->namespace_number);
+	size_t mark = undo_mark(core->undo);
 	uint64_t sum;
 	int ret = 0;
 
@@ -244,12 +247,14 @@ static void job_finish(struct core *core, struct job *job)
 	job->state = JOB_FINISHED;
 	ret = record_extents(core, job, ns);
 	if (ret == 0)
-		ret = session_add_outcome(session, job->request_id, OUTCOME_NAMESPACE, ns->number);
-	if (ret < 0)
-		store_spoil(core->store, ret);
-	else
+		ret = state_add_outcome(core->state, session, job->request_id, OUTCOME_NAMESPACE,
+					ns->number);
+	if (ret == 0)
 		store_put_outcome(core->store, session, job->request_id, OUTCOME_NAMESPACE,
 				  ns->number);
+	ret = undo_end(core->undo, mark, ret);
+	if (ret < 0)
+		job_fail(core, job, ret);
 }
 
 void reserve_committed(struct core *core, int status)
@@ -345,7 +350,7 @@ static int ask(struct core *core, struct job *job, struct live_server *live, uin
 	share->job = job;
 	share->server = live->number;
 	share->incarnation = live->incarnation;
-	share->bytes = bytes;
+	share->bytes = share->pending = bytes;
 	cds_list_add_tail(&share->node, &job->shares);
 	live->pending_bytes += bytes;
 	outgoing->share = share;
@@ -414,8 +419,6 @@ static int check_wanted(const struct core *core, const struct job *job)
 
 	if (job->is_cancelled)
 		return fail_cancelled();
-	if (!core->state)
-		return error_code(-EIO);
 	session = state_session(core->state, job->session);
 	if (!session || session->is_ending)
 		return session_is_over();
@@ -510,8 +513,6 @@ static int check_answer(const struct core *core, struct share *share, const Afar
 		return status;
 	if (answer->status < 0)
 		return answer->status;
-	if (!core->state)
-		return error_code(-EIO);
 	if (answer->result_case != AFAR__REPLY__RESULT_EXTENTS)
 		return error_code(-AFAR_EMALFORMED);
 	return take_extents(core, share, answer->extents);
@@ -531,7 +532,7 @@ void reserve_answered(struct core *core, struct share *share, const void *peer,
 		log_warn("server %llu did not reserve %llu MiB: %s",
 			 (unsigned long long)share->server,
 			 (unsigned long long)(share->bytes >> 20), afar_strerror(ret));
-		drop_pending(core, share, share->bytes);
+		drop_pending(core, share);
 		share->state = SHARE_FAILED;
 		job->failure = ret;
 		job->failed_server = share->server;
@@ -540,7 +541,8 @@ void reserve_answered(struct core *core, struct share *share, const void *peer,
 			core->environment.close_peer(core->environment.context, live->peer);
 	} else {
 		share->state = SHARE_GRANTED;
-		live->pending_bytes += share->granted - share->bytes;
+		live->pending_bytes += share->granted - share->pending;
+		share->pending = share->granted;
 	}
 	job_step(core, job);
 }
@@ -558,7 +560,7 @@ void reserve_server_down(struct core *core, const struct live_server *live)
 		cds_list_for_each_entry (share, &job->shares, node) {
 			if (share->server != live->number || share->state != SHARE_GRANTED)
 				continue;
-			drop_pending(core, share, share->granted);
+			drop_pending(core, share);
 			share->state = SHARE_FAILED;
 			job->failure = -AFAR_ESERVER;
 			job->failed_server = live->number;
@@ -601,8 +603,7 @@ static unsigned find_awaited(const struct core *core, const struct job *job, uin
 		if (share->state == SHARE_ASKED && nr++ == 0)
 			*first = share->server;
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (job->state == JOB_WAITING && live->server &&
-		    live->server->releasing_bytes != 0 && nr++ == 0)
+		if (job->state == JOB_WAITING && live->server->releasing_bytes != 0 && nr++ == 0)
 			*first = live->number;
 	return nr;
 }

@@ -115,14 +115,12 @@ int namespace_grant(struct core *core, struct session *session, struct event *ev
 	if (ret < 0)
 		return ret;
 	before = namespace_granted(ns, ask->principal);
-	ret = namespace_set_grant(ns, ask->principal, ask->rights);
+	ret = state_set_grant(core->state, ns, ask->principal, ask->rights);
+	if (ret == 0 && (before & ~ask->rights) != 0)
+		ret = end_users(core, ask->principal, ns);
 	if (ret < 0)
 		return ret;
 	store_put_grants(core->store, ns);
-	if ((before & ~ask->rights) != 0)
-		ret = end_users(core, ask->principal, ns);
-	if (ret < 0)
-		store_spoil(core->store, ret);
 	log_info("'%s' now has rights %u on namespace '%s'", ask->principal, ask->rights, ns->name);
-	return ret;
+	return 0;
 }

@@ -15,7 +15,9 @@
  * extents that were got stay with the namespace.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <afar/afar.h>
 
@@ -32,6 +34,7 @@ enum seal_state {
 	SEAL_RESERVING, /* servers are asked for sealed extents          */
 	SEAL_COPYING,	/* servers copy                                  */
 	SEAL_FINISHED,	/* in this batch's commit; the next is none: freed */
+	SEAL_FAILED,	/* ends with this batch, whatever becomes of that  */
 };
 
 struct seal {
@@ -40,6 +43,9 @@ struct seal {
 	uint64_t generation;
 	uint64_t namespace_number;
 	bool may_reserve; /* who asked may get the namespace memory */
+	bool is_dropped;  /* with its namespace, in this batch's commit */
+	int status;	  /* SEAL_FAILED, and what is told: */
+	char *sentence;
 	unsigned nr_rounds;
 	struct seal_plan plan;
 	struct cds_list_head parts;   /* that are not answered */
@@ -82,6 +88,7 @@ static void seal_free(struct core *core, struct seal *seal)
 	}
 	seal_plan_close(&seal->plan);
 	cds_list_del(&seal->node);
+	free(seal->sentence);
 	free(seal);
 }
 
@@ -112,11 +119,26 @@ static void answer_waiters(struct core *core, struct seal *seal, int status)
 	}
 }
 
-/* The thread's last sentence says why. The plan's places are in the present tables, or there are none. */
-static void seal_fail(struct core *core, struct seal *seal, int status)
+/* It ends when the batch is over. The thread's last sentence says why. */
+static void seal_fail(struct seal *seal, int status)
 {
-	answer_waiters(core, seal, status);
-	seal_plan_undo(core, &seal->plan);
+	seal->state = SEAL_FAILED;
+	seal->status = status;
+	free(seal->sentence);
+	seal->sentence = strdup(error_last_line());
+}
+
+/* Answers, and gives back what is planned. Between batches. */
+static void seal_end(struct core *core, struct seal *seal)
+{
+	size_t mark = undo_mark(core->undo);
+
+	if (undo_end(core->undo, mark, seal_plan_undo(core, &seal->plan)) < 0)
+		log_warn("sealing a region failed, and no memory is there to give back what it "
+			 "took");
+	undo_keep(core->undo);
+	answer_waiters(core, seal,
+		       error_fail(seal->status, "%s", seal->sentence ? seal->sentence : ""));
 	seal_free(core, seal);
 }
 
@@ -136,7 +158,7 @@ static void fail_part(struct core *core, struct seal *seal, const struct seal_pa
 				    "seal a region: %s failed (%s); the region is as it was, try "
 				    "again",
 				    text, afar_error_name(status));
-	seal_fail(core, seal, status);
+	seal_fail(seal, status);
 }
 
 /* ---- Asking servers */
@@ -324,7 +346,7 @@ static void seal_step(struct core *core, struct seal *seal)
 	int ret = find_region(core, seal, &region);
 
 	if (ret < 0) {
-		seal_fail(core, seal, ret);
+		seal_fail(seal, ret);
 		return;
 	}
 	seal_plan_close(&seal->plan);
@@ -334,16 +356,19 @@ static void seal_step(struct core *core, struct seal *seal)
 	else if (ret == 0)
 		ret = ask_copy(core, seal);
 	if (ret < 0)
-		seal_fail(core, seal, cannot(core, seal, region, ret));
+		seal_fail(seal, cannot(core, seal, region, ret));
 }
 
 void seals_drive(struct core *core)
 {
 	struct seal *seal, *next;
 
-	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node) {
 		if (seal->state == SEAL_PLANNING)
 			seal_step(core, seal);
+		if (seal->state == SEAL_FAILED)
+			seal_end(core, seal);
+	}
 }
 
 /* So that whoever asks again gets the same answer. */
@@ -357,8 +382,8 @@ static int record_outcomes(struct core *core, const struct seal *seal)
 
 		if (!session || session->is_ending || session_outcome(session, event->request_id))
 			continue;
-		ret = session_add_outcome(session, event->request_id, OUTCOME_REGION,
-					  seal->generation);
+		ret = state_add_outcome(core->state, session, event->request_id, OUTCOME_REGION,
+					seal->generation);
 		if (ret < 0)
 			return ret;
 		store_put_outcome(core->store, session, event->request_id, OUTCOME_REGION,
@@ -370,6 +395,7 @@ static int record_outcomes(struct core *core, const struct seal *seal)
 /* Puts the new layout into the tables and the batch's commit; seals_committed() does the rest. */
 static void seal_finish(struct core *core, struct seal *seal)
 {
+	size_t mark = undo_mark(core->undo);
 	struct region *region;
 	struct chunk *chunks;
 	int ret = find_region(core, seal, &region);
@@ -377,19 +403,21 @@ static void seal_finish(struct core *core, struct seal *seal)
 	if (ret == 0)
 		ret = seal_plan_chunks(core, &seal->plan, &chunks);
 	if (ret < 0) {
-		seal_fail(core, seal, ret);
+		seal_fail(seal, ret);
 		return;
 	}
-	seal->state = SEAL_FINISHED;
-	ret = state_seal_region(region, seal->plan.groups, seal->plan.nr_groups, chunks,
-				seal->plan.nr_pieces);
+	ret = state_seal_region(core->state, region, seal->plan.groups, seal->plan.nr_groups,
+				chunks, seal->plan.nr_pieces);
 	seal->plan.groups = NULL;
-	seal->plan.nr_pieces = 0;
 	if (ret == 0)
 		ret = record_outcomes(core, seal);
+	if (ret == 0)
+		store_put_region(core->store, region);
+	ret = undo_end(core->undo, mark, ret);
 	if (ret < 0)
-		store_spoil(core->store, ret);
-	store_put_region(core->store, region);
+		seal_fail(seal, ret);
+	else
+		seal->state = SEAL_FINISHED;
 }
 
 static void part_free(struct seal_part *part)
@@ -423,14 +451,20 @@ static void settle_grants(struct core *core, int status)
 
 void seals_committed(struct core *core, int status)
 {
+	char sentence[ERROR_LINE_BYTES];
 	struct seal *seal, *next;
 
+	snprintf(sentence, sizeof(sentence), "%s", error_last_line());
 	cds_list_for_each_entry_safe (seal, next, &core->seals, node) {
-		if (status < 0) {
-			/* What it took is in tables that are no more. */
-			seal->plan.nr_pieces = 0;
-			seal_fail(core, seal, status);
+		if (status < 0 && seal->state != SEAL_FAILED)
+			seal_fail(seal, error_fail(status, "%s", sentence));
+		if (seal->is_dropped)
+			seal_fail(seal, error_fail(-AFAR_EFREED,
+						   "seal a region: it was freed meanwhile"));
+		if (seal->state == SEAL_FAILED) {
+			seal_end(core, seal);
 		} else if (seal->state == SEAL_FINISHED) {
+			seal->plan.nr_pieces = 0;
 			answer_waiters(core, seal, 0);
 			seal_free(core, seal);
 		}
@@ -478,6 +512,7 @@ static int record_extents(struct core *core, struct seal_part *part, const Afar_
 {
 	struct server *server = state_server(core->state, part->server);
 	struct namespace *ns = state_namespace(core->state, part->namespace_number);
+	size_t mark = undo_mark(core->undo);
 	struct extent *extent;
 	int ret = check_extents(core, part, extents);
 
@@ -489,14 +524,14 @@ static int record_extents(struct core *core, struct seal_part *part, const Afar_
 		ret = state_add_extent(core->state, server, part->incarnation,
 				       extents->extents[i]->extent, ns, ns->number,
 				       extents->extents[i]->length, &extent);
-		if (ret < 0) {
-			store_spoil(core->store, ret);
-			return ret;
-		}
+		if (ret < 0)
+			break;
 		extent->is_sealed = true;
-		part->extents[part->nr_extents++] = extent->number;
+		part->extents[i] = extent->number;
 		store_put_extent(core->store, extent);
 	}
+	ret = undo_end(core->undo, mark, ret);
+	part->nr_extents = ret == 0 ? extents->n_extents : 0;
 	return ret;
 }
 
@@ -522,8 +557,6 @@ static int take_answer(struct core *core, struct seal_part *part, const Afar__Re
 		return status;
 	if (answer->status < 0)
 		return answer->status;
-	if (!core->state)
-		return error_code(-EIO);
 	if (part->bytes == 0)
 		return 0;
 	if (answer->result_case != AFAR__REPLY__RESULT_EXTENTS)
@@ -558,7 +591,9 @@ void seal_answered(struct core *core, struct seal_part *part, const void *peer,
 		core->environment.close_peer(core->environment.context, live->peer);
 	if (seal) {
 		cds_list_del(&part->node);
-		if (ret < 0) {
+		if (seal->state == SEAL_FAILED || seal->is_dropped) {
+			/* Ends with this batch. */
+		} else if (ret < 0) {
 			log_warn("server %llu did not seal: %s", (unsigned long long)part->server,
 				 afar_strerror(ret));
 			fail_part(core, seal, part, ret);
@@ -709,23 +744,31 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 	return CORE_DEFERRED;
 }
 
-void seals_drop(struct core *core, uint64_t ns)
+int seals_drop(struct core *core, uint64_t ns)
 {
-	struct seal *seal, *next;
+	struct seal *seal;
+	int ret = 0;
 
-	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
-		if (seal->namespace_number == ns && seal->state != SEAL_FINISHED)
-			seal_fail(
-				core, seal,
-				error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile"));
+	cds_list_for_each_entry (seal, &core->seals, node) {
+		if (seal->namespace_number != ns || seal->state == SEAL_FINISHED)
+			continue;
+		ret = seal_plan_undo(core, &seal->plan);
+		if (ret == 0)
+			ret = undo_room(core->undo, 1);
+		if (ret < 0)
+			break;
+		undo_set(core->undo, seal->is_dropped, true);
+	}
+	return ret;
 }
 
 void seals_close(struct core *core)
 {
 	struct seal *seal, *next;
 
-	cds_list_for_each_entry_safe (seal, next, &core->seals, node)
-		seal_fail(core, seal,
-			  error_fail(-AFAR_EMANAGER,
-				     "seal a region: the manager stops; try again later"));
+	cds_list_for_each_entry_safe (seal, next, &core->seals, node) {
+		seal_fail(seal, error_fail(-AFAR_EMANAGER,
+					   "seal a region: the manager stops; try again later"));
+		seal_end(core, seal);
+	}
 }

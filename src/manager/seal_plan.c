@@ -66,7 +66,8 @@ static uint64_t find_room(const struct server *server, const struct namespace *n
 }
 
 /* Takes it from where it fits best. -ENOSPC. */
-static int take_room(const struct server *server, struct namespace *ns, struct seal_piece *piece)
+static int take_room(const struct core *core, const struct server *server, struct namespace *ns,
+		     struct seal_piece *piece)
 {
 	uint64_t span = span_of(piece->length), least = UINT64_MAX;
 	struct extent *extent, *best = NULL;
@@ -83,10 +84,12 @@ static int take_room(const struct server *server, struct namespace *ns, struct s
 	}
 	if (!best)
 		return -ENOSPC;
-	ret = space_take(&best->space, span, &piece->to_offset);
+	ret = undo_room(core->undo, 2);
+	if (ret == 0)
+		ret = undo_space_take(core->undo, &best->space, span, &piece->to_offset);
 	if (ret < 0)
 		return ret;
-	ns->allocated_bytes += span;
+	undo_set(core->undo, ns->allocated_bytes, ns->allocated_bytes + span);
 	piece->to = best->number;
 	return 0;
 }
@@ -153,8 +156,9 @@ static uint64_t cut_at(const struct region *region, const struct group *group, u
 	return length;
 }
 
-static int take_pieces(const struct region *region, const struct group *group, uint64_t at,
-		       uint64_t length, struct seal_plan *plan)
+static int take_pieces(const struct core *core, const struct region *region,
+		       const struct group *group, uint64_t at, uint64_t length,
+		       struct seal_plan *plan)
 {
 	int ret = 0;
 
@@ -170,7 +174,7 @@ static int take_pieces(const struct region *region, const struct group *group, u
 		ret = add_piece(plan, &piece);
 		if (ret < 0)
 			break;
-		ret = take_room(chunk->extent->server, region->ns,
+		ret = take_room(core, chunk->extent->server, region->ns,
 				&plan->pieces[plan->nr_pieces - 1]);
 		if (ret < 0)
 			plan->nr_pieces--;
@@ -192,8 +196,8 @@ static int note_group(const struct region *region, const struct group *group, ui
 	return ret;
 }
 
-static int plan_group(const struct region *region, const struct group *group,
-		      struct seal_plan *plan)
+static int plan_group(const struct core *core, const struct region *region,
+		      const struct group *group, struct seal_plan *plan)
 {
 	const uint64_t chunk_bytes = region->chunks[group->first_chunk].length;
 	uint64_t left = group->length, at = 0;
@@ -208,7 +212,7 @@ static int plan_group(const struct region *region, const struct group *group,
 		covered = at + length == chunk_bytes || covered > left ? left : covered;
 		ret = add_group(plan, covered, group->nr_chunks);
 		if (ret == 0)
-			ret = take_pieces(region, group, at, length, plan);
+			ret = take_pieces(core, region, group, at, length, plan);
 		if (ret == -ENOSPC)
 			return note_group(region, group, at, plan);
 		left -= covered;
@@ -231,15 +235,17 @@ static int check_up(const struct region *region)
 
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out)
 {
+	size_t mark = undo_mark(core->undo);
 	int ret = check_up(region);
 
 	*out = (struct seal_plan){0};
 	for (size_t i = 0; i < region->nr_groups && ret == 0; i++)
-		ret = plan_group(region, &region->groups[i], out);
+		ret = plan_group(core, region, &region->groups[i], out);
 	if (ret == 0 && out->nr_lacks != 0)
 		ret = -ENOSPC;
+	ret = undo_end(core->undo, mark, ret);
 	if (ret < 0)
-		seal_plan_undo(core, out);
+		out->nr_pieces = 0;
 	return ret;
 }
 
@@ -250,23 +256,28 @@ static struct extent *extent_of(const struct core *core, const struct seal_piece
 	return state_extent(core->state, piece->server, piece->incarnation, piece->to);
 }
 
-void seal_plan_undo(const struct core *core, struct seal_plan *plan)
+int seal_plan_undo(const struct core *core, struct seal_plan *plan)
 {
-	for (size_t i = 0; i < plan->nr_pieces; i++) {
+	struct undo *undo = core->undo;
+	int ret = undo_room(undo, 1);
+
+	for (size_t i = 0; i < plan->nr_pieces && ret == 0; i++) {
 		const struct seal_piece *piece = &plan->pieces[i];
 		struct extent *extent = extent_of(core, piece);
 		uint64_t span = span_of(piece->length);
-		int ret;
 
 		if (!extent || !extent->ns)
 			continue;
-		ret = space_give(&extent->space, piece->to_offset, span);
-		if (ret < 0)
-			store_spoil(core->store, ret);
-		else
-			extent->ns->allocated_bytes -= span;
+		ret = undo_room(undo, 3);
+		if (ret == 0)
+			ret = undo_space_give(undo, &extent->space, piece->to_offset, span);
+		if (ret == 0)
+			undo_set(undo, extent->ns->allocated_bytes,
+				 extent->ns->allocated_bytes - span);
 	}
-	plan->nr_pieces = 0;
+	if (ret == 0)
+		undo_set(undo, plan->nr_pieces, 0);
+	return ret;
 }
 
 int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out)

@@ -37,8 +37,8 @@ struct seal_plan {
 /* Takes what it needs out of the spaces. -ENOSPC: nothing is taken, and `out->lacks` says what is missing; -E2BIG:
  * in too many pieces; -ENOMEM. Whatever it returns, `*out` is for seal_plan_close(). */
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out);
-/* Gives back what was taken, where it still is. */
-void seal_plan_undo(const struct core *core, struct seal_plan *plan);
+/* Gives back what was taken, where it still is. The plan must live until that is committed or taken back. -ENOMEM. */
+int seal_plan_undo(const struct core *core, struct seal_plan *plan);
 /* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server; -ENOMEM. */
 int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out);
 void seal_plan_close(struct seal_plan *plan);

@@ -44,7 +44,7 @@ struct live_server *core_live_server_of(const struct core *core, const void *pee
 
 void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX])
 {
-	const struct server *server = core->state ? state_server(core->state, number) : NULL;
+	const struct server *server = state_server(core->state, number);
 
 	if (server)
 		snprintf(out, SERVER_TEXT_MAX, "server '%s' at %s", server->name,
@@ -78,7 +78,7 @@ bool servers_are_missing(const struct core *core)
 	return false;
 }
 
-static void live_free(struct live_server *live)
+void live_server_free(struct live_server *live)
 {
 	if (live->server)
 		live->server->live = NULL;
@@ -275,7 +275,7 @@ static void drive_releases(struct core *core, struct live_server *live)
 	cds_list_for_each_entry (extent, &live->server->extents, server_node) {
 		if (extent->state != EXTENT_DRAINING || nr == RELEASES_MAX)
 			continue;
-		state_move_extent(extent, EXTENT_TOLD);
+		extent_set_told(extent, true);
 		numbers[nr++] = extent->number;
 	}
 	call_release(core, live, OUTGOING_RELEASE, numbers, nr);
@@ -287,7 +287,7 @@ static void drive_fences(struct core *core, struct session *session)
 		struct fence *fence = &session->fences[i];
 		struct live_server *live;
 
-		if (fence->is_sent)
+		if (fence->is_over || fence->is_sent)
 			continue;
 		live = core_live_server(core, fence->server);
 		if (!live || !live->peer || live->incarnation != fence->incarnation ||
@@ -326,40 +326,50 @@ uint64_t servers_next_drive(const struct core *core)
 
 /* ---- What they answered */
 
-void server_remove_extent(struct core *core, struct extent *extent)
+int server_remove_extent(struct core *core, struct extent *extent)
 {
 	store_delete_extent(core->store, extent);
-	state_remove_extent(core->state, extent);
+	return state_remove_extent(core->state, extent);
 }
 
-static void released(struct core *core, const struct outgoing *outgoing, bool is_done)
+/* Those of the call that still wait for it, by their number in it; NULL: not this one. */
+static struct extent *find_told(const struct core *core, const struct outgoing *outgoing, size_t i)
 {
-	for (size_t i = 0; i < outgoing->nr_extents; i++) {
-		struct extent *extent = state_extent(core->state, outgoing->server,
-						     outgoing->incarnation, outgoing->extents[i]);
+	struct extent *extent = state_extent(core->state, outgoing->server, outgoing->incarnation,
+					     outgoing->extents[i]);
 
-		if (!extent || !extent_is_releasing(extent))
-			continue;
-		if (is_done)
-			server_remove_extent(core, extent);
-		else if (extent->state == EXTENT_TOLD)
-			state_move_extent(extent, EXTENT_DRAINING);
-	}
+	return extent && extent_is_releasing(extent) ? extent : NULL;
 }
 
-static void fence_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+/* The call is over. Unless the commit is good, all of them are told again. */
+static int released(struct core *core, const struct outgoing *outgoing, bool is_done)
+{
+	struct extent *extent;
+	int ret = 0;
+
+	for (size_t i = 0; i < outgoing->nr_extents; i++) {
+		extent = find_told(core, outgoing, i);
+		if (extent && extent->state == EXTENT_TOLD)
+			extent_set_told(extent, false);
+	}
+	for (size_t i = 0; i < outgoing->nr_extents && is_done && ret == 0; i++) {
+		extent = find_told(core, outgoing, i);
+		if (extent)
+			ret = server_remove_extent(core, extent);
+	}
+	return ret;
+}
+
+static int fence_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
 {
 	struct session *session = state_session(core->state, outgoing->session);
 
 	if (!session || !session->is_ending)
-		return;
-	if (is_done) {
-		session_fenced(core, session, outgoing->server, outgoing->incarnation);
-		return;
-	}
+		return 0;
 	for (size_t i = 0; i < session->nr_fences; i++)
 		if (session->fences[i].server == outgoing->server)
 			session->fences[i].is_sent = false;
+	return is_done ? session_fenced(core, session, outgoing->server, outgoing->incarnation) : 0;
 }
 
 void server_answered(struct core *core, struct event *event)
@@ -370,6 +380,8 @@ void server_answered(struct core *core, struct event *event)
 	/* What a server does not know, it does not hold. */
 	bool is_done = event->answer && (status == 0 || status == -ENOENT);
 	bool is_current = live && live->peer && live->peer == event->peer;
+	size_t mark = undo_mark(core->undo);
+	int ret = 0;
 
 	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE &&
 	    outgoing->kind != OUTGOING_SEAL && outgoing->kind != OUTGOING_LOOK) {
@@ -388,12 +400,12 @@ void server_answered(struct core *core, struct event *event)
 		seal_answered(core, outgoing->part, event->peer, event->answer, event->status);
 		break;
 	case OUTGOING_RELEASE:
-		if (core->state && (is_done || is_current))
-			released(core, outgoing, is_done);
+		if (is_done || is_current)
+			ret = released(core, outgoing, is_done);
 		break;
 	case OUTGOING_FENCE:
-		if (core->state && (is_done || is_current))
-			fence_answered(core, outgoing, is_done);
+		if (is_done || is_current)
+			ret = fence_answered(core, outgoing, is_done);
 		break;
 	case OUTGOING_PING:
 		if (live)
@@ -405,34 +417,49 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_UNDO:
 		break;
 	}
+	/* It is asked again, and answers again. */
+	if (undo_end(core->undo, mark, ret) < 0 && is_current)
+		live->retry_at = core_now(core) + CORE_RETRY_NS;
 	outgoing_free(outgoing);
 	event->outgoing = NULL;
 }
 
 /* ---- Connections lost */
 
-/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. */
-void server_end_fences(struct core *core, uint64_t server, uint64_t incarnation)
+int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation)
 {
 	struct session *session, *next;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (session, next, &core->state->ending, node)
-		session_fenced(core, session, server, incarnation);
+		if (ret == 0)
+			ret = session_fenced(core, session, server, incarnation);
+	return ret;
 }
 
-/* Drops its record when it is down and holds nothing. Sessions that wait for its answer would wait for
- * ever. */
-void server_forget(struct core *core, struct server *server)
+static void end_live(void *argument)
 {
+	live_server_free(argument);
+}
+
+/* Sessions that wait for its answer would wait for ever. */
+int server_forget(struct core *core, struct server *server)
+{
+	int ret;
+
 	if (server_is_up(server) || !cds_list_empty(&server->extents))
-		return;
-	server_end_fences(core, server->number, server->incarnation);
+		return 0;
+	ret = server_end_fences(core, server->number, server->incarnation);
+	if (ret == 0)
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
 	log_info("server %llu '%s' is down and holds nothing: forgotten",
 		 (unsigned long long)server->number, server->name);
 	if (server->live)
-		live_free(server->live);
+		undo_gone(core->undo, server->live, end_live);
 	store_delete_server(core->store, server);
-	state_remove_server(core->state, server);
+	return state_remove_server(core->state, server);
 }
 
 /* Everything that was sent on its connection is to be sent again. */
@@ -443,7 +470,7 @@ static void forget_sent(struct core *core, struct live_server *live)
 
 	cds_list_for_each_entry (extent, &live->server->extents, server_node)
 		if (extent->state == EXTENT_TOLD)
-			state_move_extent(extent, EXTENT_DRAINING);
+			extent_set_told(extent, false);
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		for (size_t i = 0; i < session->nr_fences; i++)
 			if (session->fences[i].server == live->number)
@@ -457,23 +484,28 @@ void server_down(struct core *core, struct live_server *live)
 	live->retry_at = 0;
 	live->is_probed = false;
 	live->is_looked_at = false;
-	if (core->state)
-		forget_sent(core, live);
+	forget_sent(core, live);
 	reserve_server_down(core, live);
+}
+
+/* In what runs already, or by itself. It is tried again, because sessions may wait for it. */
+static void try_to_forget(struct core *core, struct server *server)
+{
+	size_t mark = undo_mark(core->undo);
+
+	if (undo_end(core->undo, mark, server_forget(core, server)) < 0)
+		core->forget_at = core_now(core) + CORE_RETRY_NS;
 }
 
 void server_gone(struct core *core, void *peer)
 {
 	struct live_server *live = core_live_server_of(core, peer);
-	struct server *server;
 
 	if (!live)
 		return;
 	log_warn("server %llu lost its connection", (unsigned long long)live->number);
-	server = live->server;
 	server_down(core, live);
-	if (core->state && server)
-		server_forget(core, server);
+	try_to_forget(core, live->server);
 }
 
 void servers_forget(struct core *core)
@@ -481,7 +513,7 @@ void servers_forget(struct core *core)
 	struct server *server, *next;
 
 	cds_list_for_each_entry_safe (server, next, &core->state->servers, node)
-		server_forget(core, server);
+		try_to_forget(core, server);
 }
 
 /* ---- Reports */
@@ -531,33 +563,12 @@ int server_report(struct core *core, struct session *session, struct event *even
 	return 0;
 }
 
-/* ---- With tables that were read again */
-
-void servers_relink(struct core *core)
-{
-	struct live_server *live, *next;
-
-	cds_list_for_each_entry_safe (live, next, &core->live_servers, node) {
-		struct server *server = state_server(core->state, live->number);
-
-		live->server = server;
-		if (!server || server->incarnation != live->incarnation) {
-			/* Its joining could not be committed: it must join again. */
-			if (live->peer)
-				core->environment.close_peer(core->environment.context, live->peer);
-			live_free(live);
-			continue;
-		}
-		server->live = live;
-	}
-}
+/* ---- The whole */
 
 void servers_close(struct core *core)
 {
 	struct live_server *live, *next;
 
-	cds_list_for_each_entry_safe (live, next, &core->live_servers, node) {
-		live->server = NULL;
-		live_free(live);
-	}
+	cds_list_for_each_entry_safe (live, next, &core->live_servers, node)
+		live_server_free(live);
 }

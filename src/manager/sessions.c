@@ -42,21 +42,6 @@ static struct live_session *live_of_peer(const struct core *core, const void *pe
 	return NULL;
 }
 
-/* With a lease that runs. */
-static int make_live(struct core *core, struct session *session)
-{
-	struct live_session *live = calloc(1, sizeof(*live));
-
-	if (!live)
-		return error_code(-ENOMEM);
-	CDS_INIT_LIST_HEAD(&live->node);
-	live->number = session->number;
-	live->session = session;
-	session->live = live;
-	start_lease(core, live);
-	return 0;
-}
-
 static void live_free(struct live_session *live)
 {
 	if (live->session)
@@ -64,6 +49,79 @@ static void live_free(struct live_session *live)
 	cds_list_del(&live->node);
 	use_free(live);
 	free(live);
+}
+
+/* Its session was never committed. */
+static void drop_live(void *argument)
+{
+	live_free(argument);
+}
+
+/* With a lease that runs. */
+static int make_live(struct core *core, struct session *session)
+{
+	struct live_session *live;
+	int ret = undo_room(core->undo, 1);
+
+	if (ret < 0)
+		return ret;
+	live = calloc(1, sizeof(*live));
+	if (!live)
+		return error_code(-ENOMEM);
+	CDS_INIT_LIST_HEAD(&live->node);
+	live->core = core;
+	live->number = session->number;
+	live->session = session;
+	session->live = live;
+	start_lease(core, live);
+	undo_call(core->undo, drop_live, NULL, live);
+	return 0;
+}
+
+/* The end of its session was not committed: it is as it was, but for a connection that was lost meanwhile. */
+static void bring_back(void *argument)
+{
+	struct live_session *live = argument, *other;
+	struct core *core = live->core;
+
+	live->session->live = live;
+	live->is_cut = false;
+	live->is_looked_at = false; /* the answer may have come meanwhile */
+	cds_list_del(&live->node);
+	if (live->peer) {
+		cds_list_add_tail(&live->node, &core->connected);
+		return;
+	}
+	/* Leases that are over come back in turn, the last first: each is the first then. */
+	cds_list_for_each_entry (other, &core->leased, node)
+		if (other->lease_deadline >= live->lease_deadline)
+			break;
+	cds_list_add_tail(&live->node, &other->node);
+}
+
+static void end_live(void *argument)
+{
+	struct live_session *live = argument;
+	const struct core_environment *environment = &live->core->environment;
+
+	if (live->is_cut && live->peer)
+		environment->close_peer(environment->context, live->peer);
+	live->session = NULL;
+	live_free(live);
+}
+
+/* Its session ends with this batch. `is_cut`: its connection is closed then. */
+static int retire_live(struct core *core, struct live_session *live, bool is_cut)
+{
+	int ret = undo_room(core->undo, 1);
+
+	if (ret < 0)
+		return ret;
+	live->session->live = NULL;
+	live->is_cut = is_cut;
+	cds_list_move(&live->node, &core->ended);
+	undo_call(core->undo, bring_back, end_live, live);
+	return 0;
 }
 
 int core_session(struct core *core, const struct event *event, struct session **out)
@@ -86,6 +144,13 @@ void session_gone(struct core *core, void *peer)
 
 	if (live)
 		start_lease(core, live);
+	/* One may have ended in this batch, on the same connection, and come back if the commit fails. */
+	cds_list_for_each_entry (live, &core->ended, node) {
+		if (live->peer != peer)
+			continue;
+		live->peer = NULL;
+		live->lease_deadline = core_now(core) + core->lease_ns;
+	}
 }
 
 /* ---- Opening */
@@ -116,6 +181,7 @@ static int resume(struct core *core, struct event *event)
 	struct session *session = state_session(core->state, ask->resume);
 	const char *principal = core->environment.principal(core->environment.context, event->peer);
 	void *old;
+	int ret;
 
 	if (!session || session->is_ending || !session->live)
 		return error_fail(-AFAR_ESESSION,
@@ -132,11 +198,14 @@ static int resume(struct core *core, struct event *event)
 			"resume session %llx: it was opened with another key; use that, or "
 			"open a new one",
 			(unsigned long long)ask->resume);
+	ret = tell_opened(core, session, event);
+	if (ret < 0)
+		return ret;
 	old = session->live->peer;
 	bind_peer(core, session->live, event->peer);
 	if (old && old != event->peer)
 		core->environment.close_peer(core->environment.context, old);
-	return tell_opened(core, session, event);
+	return 0;
 }
 
 /* Numbers can't be guessed, are never 0 and fit into a signed word. */
@@ -170,21 +239,21 @@ static int open_new(struct core *core, struct event *event)
 	if (!session)
 		return error_code(-ENOMEM);
 	ret = choose_number(core->state, session);
-	if (ret == 0)
-		ret = state_add_session(core->state, session);
 	if (ret < 0) {
 		session_free(session);
 		return ret;
 	}
 	session->opened_at = core_now(core);
-	store_put_session(core->store, session);
-	ret = make_live(core, session);
-	if (ret < 0) {
-		store_spoil(core->store, ret);
+	ret = state_add_session(core->state, session);
+	if (ret == 0)
+		ret = make_live(core, session);
+	if (ret == 0)
+		ret = tell_opened(core, session, event);
+	if (ret < 0)
 		return ret;
-	}
+	store_put_session(core->store, session);
 	bind_peer(core, session->live, event->peer);
-	return tell_opened(core, session, event);
+	return 0;
 }
 
 int session_open(struct core *core, struct session *session, struct event *event)
@@ -234,85 +303,90 @@ static bool may_have_keys(const struct session *session, const struct server *se
 }
 
 /* The servers that have to say that nothing of the session is left. */
-static int make_fences(const struct core *core, struct session *session)
+static int make_fences(const struct core *core, const struct session *session, struct fence **out,
+		       size_t *nr_out)
 {
 	struct server *server;
-	size_t max = 1;
+	size_t nr = 0, max = 1;
 
 	cds_list_for_each_entry (server, &core->state->servers, node)
 		max++;
-	free(session->fences); /* one that was loaded has an empty array */
-	session->fences = calloc(max, sizeof(*session->fences));
-	if (!session->fences)
+	*out = calloc(max, sizeof(**out));
+	if (!*out)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (server, &core->state->servers, node)
 		if (may_have_keys(session, server))
-			session->fences[session->nr_fences++] =
-				(struct fence){server->number, server->incarnation, false};
+			(*out)[nr++] = (struct fence){.server = server->number,
+						      .incarnation = server->incarnation};
+	*nr_out = nr;
 	return 0;
+}
+
+static bool holds(const struct fence *fence, const struct region *region)
+{
+	for (size_t i = 0; i < region->nr_chunks && !fence->is_over; i++)
+		if (region->chunks[i].extent && region->chunks[i].server == fence->server &&
+		    region->chunks[i].incarnation == fence->incarnation)
+			return true;
+	return false;
 }
 
 static bool is_fenced_from(const struct session *session, const struct region *region)
 {
 	for (size_t i = 0; i < session->nr_fences; i++)
-		for (size_t j = 0; j < region->nr_chunks; j++)
-			if (region->chunks[j].extent &&
-			    region->chunks[j].server == session->fences[i].server &&
-			    region->chunks[j].incarnation == session->fences[i].incarnation)
-				return false;
+		if (holds(&session->fences[i], region))
+			return false;
 	return true;
 }
 
 /* Lets go of what no server that is still to answer holds; of the session too when nothing is left. */
-static void let_go(struct core *core, struct session *session)
+static int let_go(struct core *core, struct session *session)
 {
 	struct reference *reference, *next;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (reference, next, &session->references, session_node)
-		if (is_fenced_from(session, reference->region))
-			region_drop(core, reference);
-	if (session->nr_fences == 0) {
-		store_delete_session(core->store, session);
-		state_remove_session(core->state, session);
-	} else {
-		store_put_session(core->store, session);
-	}
-}
-
-static int end_session(struct core *core, struct session *session)
-{
-	struct outcome *outcome;
-	int ret = make_fences(core, session);
-
+		if (ret == 0 && is_fenced_from(session, reference->region))
+			ret = region_drop(core, reference);
 	if (ret < 0)
 		return ret;
-	if (session->live)
-		live_free(session->live);
+	if (session->nr_awaited != 0) {
+		store_put_session(core->store, session);
+		return 0;
+	}
+	store_delete_session(core->store, session);
+	return state_remove_session(core->state, session);
+}
+
+static int end_session(struct core *core, struct session *session, bool is_cut)
+{
+	struct outcome *outcome;
+	struct fence *fences;
+	size_t nr_fences;
+	int ret = session->live ? retire_live(core, session->live, is_cut) : 0;
+
+	if (ret == 0)
+		ret = make_fences(core, session, &fences, &nr_fences);
+	if (ret == 0)
+		ret = state_end_session(core->state, session, fences, nr_fences);
+	if (ret < 0)
+		return ret;
 	cds_list_for_each_entry (outcome, &session->outcomes, node)
 		store_delete_outcome(core->store, session, outcome->request_id);
-	state_end_session(core->state, session);
-	let_go(core, session);
-	return 0;
+	return let_go(core, session);
 }
 
 int session_end_by_force(struct core *core, struct session *session)
 {
-	void *peer = session->live ? session->live->peer : NULL;
-	int ret;
-
 	log_info("session %llx of '%s' (%s) is ended: its rights were taken away",
 		 (unsigned long long)session->number, session->principal, session->client);
-	ret = end_session(core, session);
-	/* If the commit fails, it can come back. */
-	if (ret == 0 && peer)
-		core->environment.close_peer(core->environment.context, peer);
-	return ret;
+	return end_session(core, session, true);
 }
 
 int session_close(struct core *core, struct session *session, struct event *event)
 {
 	(void)event;
-	return end_session(core, session);
+	return end_session(core, session, false);
 }
 
 void sessions_expire(struct core *core)
@@ -321,58 +395,46 @@ void sessions_expire(struct core *core)
 	uint64_t time = core_now(core);
 
 	cds_list_for_each_entry_safe (live, next, &core->leased, node) {
+		size_t mark = undo_mark(core->undo);
+
 		if (live->lease_deadline > time)
 			break;
 		log_info("session %llx of %s did not come back: it ends",
 			 (unsigned long long)live->number, live->session->client);
-		if (end_session(core, live->session) < 0) {
+		if (undo_end(core->undo, mark, end_session(core, live->session, false)) < 0) {
 			start_lease(core, live);
 			break;
 		}
 	}
 }
 
-void session_fenced(struct core *core, struct session *session, uint64_t server,
-		    uint64_t incarnation)
+int session_fenced(struct core *core, struct session *session, uint64_t server,
+		   uint64_t incarnation)
 {
+	int ret;
+
 	for (size_t i = 0; i < session->nr_fences; i++) {
-		if (session->fences[i].server != server ||
-		    session->fences[i].incarnation != incarnation)
+		struct fence *fence = &session->fences[i];
+
+		if (fence->server != server || fence->incarnation != incarnation || fence->is_over)
 			continue;
-		session->fences[i] = session->fences[--session->nr_fences];
-		let_go(core, session);
-		return;
+		ret = state_end_fence(core->state, session, fence);
+		return ret == 0 ? let_go(core, session) : ret;
 	}
+	return 0;
 }
 
-/* ---- With tables that were read again */
+/* ---- The whole */
 
-static void relink_list(struct core *core, struct cds_list_head *list)
-{
-	struct live_session *live, *next;
-
-	cds_list_for_each_entry_safe (live, next, list, node) {
-		live->session = state_session(core->state, live->number);
-		if (!live->session || live->session->is_ending) {
-			live->session = NULL;
-			live_free(live);
-			continue;
-		}
-		live->session->live = live;
-	}
-}
-
-int sessions_relink(struct core *core)
+int sessions_start(struct core *core)
 {
 	struct session *session;
 	int ret = 0;
 
-	relink_list(core, &core->connected);
-	relink_list(core, &core->leased);
-	/* Of those whose end could not be committed, and at start of all. */
 	cds_list_for_each_entry (session, &core->state->sessions, node)
-		if (!session->live && ret == 0)
+		if (ret == 0)
 			ret = make_live(core, session);
+	undo_keep(core->undo);
 	return ret;
 }
 
@@ -380,12 +442,8 @@ void sessions_close(struct core *core)
 {
 	struct live_session *live, *next;
 
-	cds_list_for_each_entry_safe (live, next, &core->connected, node) {
-		live->session = NULL;
+	cds_list_for_each_entry_safe (live, next, &core->connected, node)
 		live_free(live);
-	}
-	cds_list_for_each_entry_safe (live, next, &core->leased, node) {
-		live->session = NULL;
+	cds_list_for_each_entry_safe (live, next, &core->leased, node)
 		live_free(live);
-	}
 }

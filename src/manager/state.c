@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables but for sessions: linking, finding, unlinking. */
+/* The tables as a whole, and those of principals, namespaces and servers: linking, finding, unlinking. */
 #include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "manager/state_private.h"
 
@@ -17,65 +15,28 @@
 COMPARE_BY(principals_by_number, principal, number)
 COMPARE_BY(namespaces_by_number, namespace, number)
 COMPARE_BY(servers_by_number, server, number)
-COMPARE_BY(regions_by_generation, region, generation)
-COMPARE_BY(regions_by_address, region, address)
 
 static int principals_by_name(const void *left, const void *right)
 {
-	return strcmp(((const struct principal *)left)->name,
-		      ((const struct principal *)right)->name);
+	return strcmp(((const struct principal *)tree_row(left))->name,
+		      ((const struct principal *)tree_row(right))->name);
 }
 
 static int namespaces_by_name(const void *left, const void *right)
 {
-	return strcmp(((const struct namespace *)left)->name,
-		      ((const struct namespace *)right)->name);
-}
-
-static int regions_by_name(const void *left, const void *right)
-{
-	return strcmp(((const struct region *)left)->name, ((const struct region *)right)->name);
-}
-
-static int extents_by_place(const void *left, const void *right)
-{
-	const struct extent *a = left, *b = right;
-	int found = state_order(a->server->number, b->server->number);
-
-	if (found == 0)
-		found = state_order(a->incarnation, b->incarnation);
-	return found != 0 ? found : state_order(a->number, b->number);
-}
-
-int tree_add(void **root, void *item, compare_items *compare)
-{
-	void **at = tsearch(item, root, compare);
-
-	if (!at)
-		return error_code(-ENOMEM);
-	return *at == item ? 0 : error_code(-EEXIST);
-}
-
-void *tree_find(void *const *root, const void *key, compare_items *compare)
-{
-	void **at = tfind(key, root, compare);
-
-	return at ? *at : NULL;
-}
-
-void tree_keep(void *item)
-{
-	(void)item;
+	return strcmp(((const struct namespace *)tree_row(left))->name,
+		      ((const struct namespace *)tree_row(right))->name);
 }
 
 /* ---- The whole */
 
-struct state *state_open(void)
+struct state *state_open(struct undo *undo)
 {
 	struct state *state = calloc(1, sizeof(*state));
 
 	if (!state)
 		return NULL;
+	state->undo = undo;
 	CDS_INIT_LIST_HEAD(&state->principals);
 	CDS_INIT_LIST_HEAD(&state->namespaces);
 	CDS_INIT_LIST_HEAD(&state->servers);
@@ -89,10 +50,26 @@ struct state *state_open(void)
 	return state;
 }
 
-static void extent_free(struct extent *extent)
+static void server_free(struct server *server)
 {
-	space_close(&extent->space);
-	free(extent);
+	free(server->texts);
+	free(server);
+}
+
+/* For undo_made() and undo_gone(). */
+static void destroy_principal(void *row)
+{
+	principal_free(row);
+}
+
+static void destroy_namespace(void *row)
+{
+	namespace_free(row);
+}
+
+static void destroy_server(void *row)
+{
+	server_free(row);
 }
 
 /* Without unlinking: everything goes. */
@@ -126,8 +103,8 @@ static void free_namespaces(struct state *state)
 			region_free(region);
 		cds_list_for_each_entry_safe (region, next, &ns->freed, node)
 			region_free(region);
-		tdestroy(ns->regions_by_name, tree_keep);
-		tdestroy(ns->regions_by_address, tree_keep);
+		tree_close(&ns->regions_by_name);
+		tree_close(&ns->regions_by_address);
 		namespace_free(ns);
 	}
 }
@@ -144,14 +121,14 @@ void state_close(struct state *state)
 {
 	if (!state)
 		return;
-	tdestroy(state->principals_by_number, tree_keep);
-	tdestroy(state->principals_by_name, tree_keep);
-	tdestroy(state->namespaces_by_number, tree_keep);
-	tdestroy(state->namespaces_by_name, tree_keep);
-	tdestroy(state->servers_by_number, tree_keep);
-	tdestroy(state->sessions_by_number, tree_keep);
-	tdestroy(state->regions_by_generation, tree_keep);
-	tdestroy(state->extents_by_place, tree_keep);
+	tree_close(&state->principals_by_number);
+	tree_close(&state->principals_by_name);
+	tree_close(&state->namespaces_by_number);
+	tree_close(&state->namespaces_by_name);
+	tree_close(&state->servers_by_number);
+	tree_close(&state->sessions_by_number);
+	tree_close(&state->regions_by_generation);
+	tree_close(&state->extents_by_place);
 	state_free_sessions(&state->sessions);
 	state_free_sessions(&state->ending);
 	free_namespaces(state);
@@ -182,17 +159,22 @@ void principal_free(struct principal *principal)
 
 int state_add_principal(struct state *state, struct principal *principal)
 {
-	int ret = tree_add(&state->principals_by_number, principal, principals_by_number);
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 5);
 
-	if (ret < 0)
-		return ret;
-	ret = tree_add(&state->principals_by_name, principal, principals_by_name);
 	if (ret < 0) {
-		tdelete(principal, &state->principals_by_number, principals_by_number);
+		principal_free(principal);
 		return ret;
 	}
-	cds_list_add_tail(&principal->node, &state->principals);
-	state->nr_principals++;
+	undo_made(undo, principal, destroy_principal);
+	ret = undo_tree_add(undo, &state->principals_by_number, principal, principals_by_number);
+	if (ret == 0)
+		ret = undo_tree_add(undo, &state->principals_by_name, principal,
+				    principals_by_name);
+	if (ret < 0)
+		return ret;
+	undo_link(undo, &principal->node, &state->principals);
+	undo_set(undo, state->nr_principals, state->nr_principals + 1);
 	return 0;
 }
 
@@ -213,13 +195,19 @@ struct principal *state_principal_named(const struct state *state, const char *n
 	return tree_find(&state->principals_by_name, &key, principals_by_name);
 }
 
-void state_remove_principal(struct state *state, struct principal *principal)
+int state_remove_principal(struct state *state, struct principal *principal)
 {
-	tdelete(principal, &state->principals_by_name, principals_by_name);
-	tdelete(principal, &state->principals_by_number, principals_by_number);
-	cds_list_del(&principal->node);
-	state->nr_principals--;
-	principal_free(principal);
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 5);
+
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &state->principals_by_name, principal, principals_by_name);
+	undo_tree_remove(undo, &state->principals_by_number, principal, principals_by_number);
+	undo_unlink(undo, &principal->node);
+	undo_set(undo, state->nr_principals, state->nr_principals - 1);
+	undo_gone(undo, principal, destroy_principal);
+	return 0;
 }
 
 /* ---- Namespaces */
@@ -249,7 +237,7 @@ void namespace_free(struct namespace *ns)
 	free(ns);
 }
 
-static struct grant *find_grant(const struct namespace *ns, const char *principal)
+static const struct grant *find_grant(const struct namespace *ns, const char *principal)
 {
 	for (size_t i = 0; i < ns->nr_grants; i++)
 		if (strcmp(ns->grants[i].principal, principal) == 0)
@@ -264,41 +252,50 @@ uint32_t namespace_granted(const struct namespace *ns, const char *principal)
 	return grant ? grant->rights : 0;
 }
 
-int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights)
+/* The grants are made anew: those from before stay for whoever takes this back. */
+int state_set_grant(struct state *state, struct namespace *ns, const char *principal,
+		    uint32_t rights)
 {
-	struct grant *grant = find_grant(ns, principal), *more;
+	struct undo *undo = state->undo;
+	struct grant *grants;
+	size_t nr = 0;
+	int ret = undo_room(undo, 4);
 
-	if (grant && rights == 0) {
-		*grant = ns->grants[--ns->nr_grants];
-		return 0;
+	if (ret < 0)
+		return ret;
+	grants = calloc(ns->nr_grants + 1, sizeof(*grants));
+	if (!grants)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < ns->nr_grants; i++)
+		if (strcmp(ns->grants[i].principal, principal) != 0)
+			grants[nr++] = ns->grants[i];
+	if (rights != 0) {
+		snprintf(grants[nr].principal, sizeof(grants[nr].principal), "%s", principal);
+		grants[nr++].rights = rights;
 	}
-	if (!grant && rights != 0) {
-		more = reallocarray(ns->grants, ns->nr_grants + 1, sizeof(*more));
-		if (!more)
-			return error_code(-ENOMEM);
-		ns->grants = more;
-		grant = &more[ns->nr_grants++];
-		snprintf(grant->principal, sizeof(grant->principal), "%s", principal);
-	}
-	if (grant)
-		grant->rights = rights;
+	undo_made(undo, grants, free);
+	undo_gone(undo, ns->grants, free);
+	undo_set(undo, ns->grants, grants);
+	undo_set(undo, ns->nr_grants, nr);
 	return 0;
 }
 
 int state_add_namespace(struct state *state, struct namespace *ns)
 {
-	int ret = tree_add(&state->namespaces_by_number, ns, namespaces_by_number);
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 4);
 
+	if (ret < 0) {
+		namespace_free(ns);
+		return ret;
+	}
+	undo_made(undo, ns, destroy_namespace);
+	ret = undo_tree_add(undo, &state->namespaces_by_number, ns, namespaces_by_number);
+	if (ret == 0 && !ns->is_deleted)
+		ret = undo_tree_add(undo, &state->namespaces_by_name, ns, namespaces_by_name);
 	if (ret < 0)
 		return ret;
-	if (!ns->is_deleted) {
-		ret = tree_add(&state->namespaces_by_name, ns, namespaces_by_name);
-		if (ret < 0) {
-			tdelete(ns, &state->namespaces_by_number, namespaces_by_number);
-			return ret;
-		}
-	}
-	cds_list_add_tail(&ns->node, &state->namespaces);
+	undo_link(undo, &ns->node, &state->namespaces);
 	return 0;
 }
 
@@ -316,24 +313,33 @@ struct namespace *state_namespace_named(const struct state *state, const char *n
 	return tree_find(&state->namespaces_by_name, &key, namespaces_by_name);
 }
 
-void state_delete_namespace(struct state *state, struct namespace *ns)
+int state_delete_namespace(struct state *state, struct namespace *ns)
 {
-	ns->is_deleted = true;
-	tdelete(ns, &state->namespaces_by_name, namespaces_by_name);
+	int ret = undo_room(state->undo, 2);
+
+	if (ret < 0)
+		return ret;
+	undo_set(state->undo, ns->is_deleted, true);
+	undo_tree_remove(state->undo, &state->namespaces_by_name, ns, namespaces_by_name);
+	return 0;
 }
 
-void state_remove_namespace(struct state *state, struct namespace *ns)
+int state_remove_namespace(struct state *state, struct namespace *ns)
 {
-	assert(cds_list_empty(&ns->regions) && cds_list_empty(&ns->freed) &&
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 3);
+
+	assert(ns->is_deleted && cds_list_empty(&ns->regions) && cds_list_empty(&ns->freed) &&
 	       cds_list_empty(&ns->extents));
-	if (!ns->is_deleted)
-		tdelete(ns, &state->namespaces_by_name, namespaces_by_name);
-	tdelete(ns, &state->namespaces_by_number, namespaces_by_number);
-	cds_list_del(&ns->node);
-	namespace_free(ns);
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &state->namespaces_by_number, ns, namespaces_by_number);
+	undo_unlink(undo, &ns->node);
+	undo_gone(undo, ns, destroy_namespace);
+	return 0;
 }
 
-/* ---- Servers and extents */
+/* ---- Servers */
 
 struct server *server_new(void)
 {
@@ -344,25 +350,72 @@ struct server *server_new(void)
 	return server;
 }
 
-void server_free(struct server *server)
-{
-	for (size_t i = 0; i < server->nr_lanes; i++) {
-		free(server->lanes[i].transport);
-		free(server->lanes[i].address);
-	}
-	free(server->lanes);
-	free(server->name);
-	free(server->control_address);
-	free(server);
-}
-
 int state_add_server(struct state *state, struct server *server)
 {
-	int ret = tree_add(&state->servers_by_number, server, servers_by_number);
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 3);
 
-	if (ret == 0)
-		cds_list_add_tail(&server->node, &state->servers);
-	return ret;
+	if (ret < 0) {
+		server_free(server);
+		return ret;
+	}
+	undo_made(undo, server, destroy_server);
+	ret = undo_tree_add(undo, &state->servers_by_number, server, servers_by_number);
+	if (ret < 0)
+		return ret;
+	undo_link(undo, &server->node, &state->servers);
+	return 0;
+}
+
+static size_t texts_length(const struct server_texts *texts)
+{
+	size_t length = texts->nr_lanes * sizeof(struct lane) + strlen(texts->name) + 1 +
+			strlen(texts->control_address) + 1;
+
+	for (size_t i = 0; i < texts->nr_lanes; i++)
+		length +=
+			strlen(texts->lanes[i].transport) + 1 + strlen(texts->lanes[i].address) + 1;
+	return length;
+}
+
+/* Copies a text to `*at`, and moves that behind it. */
+static const char *copy_text(char **at, const char *text)
+{
+	char *copy = *at;
+
+	*at = stpcpy(copy, text) + 1;
+	return copy;
+}
+
+int state_describe_server(struct state *state, struct server *server,
+			  const struct server_texts *texts)
+{
+	struct lane *lanes = malloc(texts_length(texts));
+	char *at = (char *)(lanes + texts->nr_lanes);
+	struct undo *undo = state->undo;
+	int ret;
+
+	if (!lanes)
+		return error_code(-ENOMEM);
+	ret = undo_room(undo, 7 + UNDO_NOTES_OF(sizeof(server->principal)));
+	if (ret < 0) {
+		free(lanes);
+		return ret;
+	}
+	undo_made(undo, lanes, free);
+	undo_gone(undo, server->texts, free);
+	undo_set(undo, server->texts, lanes);
+	undo_set(undo, server->lanes, lanes);
+	undo_set(undo, server->nr_lanes, texts->nr_lanes);
+	undo_set(undo, server->name, copy_text(&at, texts->name));
+	undo_set(undo, server->control_address, copy_text(&at, texts->control_address));
+	undo_save(undo, server->principal, sizeof(server->principal));
+	snprintf(server->principal, sizeof(server->principal), "%s", texts->principal);
+	for (size_t i = 0; i < texts->nr_lanes; i++) {
+		lanes[i].transport = copy_text(&at, texts->lanes[i].transport);
+		lanes[i].address = copy_text(&at, texts->lanes[i].address);
+	}
+	return 0;
 }
 
 struct server *state_server(const struct state *state, uint64_t number)
@@ -372,24 +425,35 @@ struct server *state_server(const struct state *state, uint64_t number)
 	return tree_find(&state->servers_by_number, &key, servers_by_number);
 }
 
-void state_remove_server(struct state *state, struct server *server)
+int state_remove_server(struct state *state, struct server *server)
 {
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 3);
+
 	assert(cds_list_empty(&server->extents));
-	tdelete(server, &state->servers_by_number, servers_by_number);
-	cds_list_del(&server->node);
-	server_free(server);
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &state->servers_by_number, server, servers_by_number);
+	undo_unlink(undo, &server->node);
+	undo_gone(undo, server, destroy_server);
+	return 0;
 }
 
 int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation,
 		      struct removal **out)
 {
-	struct removal *removal = calloc(1, sizeof(*removal));
+	struct removal *removal;
+	int ret = undo_room(state->undo, 2);
 
+	if (ret < 0)
+		return ret;
+	removal = calloc(1, sizeof(*removal));
 	if (!removal)
 		return error_code(-ENOMEM);
 	removal->server = server;
 	removal->incarnation = incarnation;
-	cds_list_add_tail(&removal->node, &state->removals);
+	undo_made(state->undo, removal, free);
+	undo_link(state->undo, &removal->node, &state->removals);
 	*out = removal;
 	return 0;
 }
@@ -402,304 +466,4 @@ bool state_is_removed(const struct state *state, uint64_t incarnation)
 		if (removal->incarnation == incarnation)
 			return true;
 	return false;
-}
-
-void state_move_extent(struct extent *extent, enum extent_state to)
-{
-	static const unsigned allowed[] = {
-		[EXTENT_GRANTED] = 1U << EXTENT_DRAINING | 1U << EXTENT_FENCED,
-		[EXTENT_DRAINING] = 1U << EXTENT_TOLD | 1U << EXTENT_FENCED,
-		[EXTENT_TOLD] = 1U << EXTENT_DRAINING | 1U << EXTENT_FENCED,
-		[EXTENT_FENCED] = 0,
-	};
-
-	assert((allowed[extent->state] & 1U << to) != 0);
-	/* In a namespace, or on its way out. */
-	assert((extent->ns != NULL) == (extent->state == EXTENT_GRANTED));
-	extent->state = to;
-}
-
-bool extent_is_releasing(const struct extent *extent)
-{
-	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
-}
-
-int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
-		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
-		     uint64_t length, struct extent **out)
-{
-	struct extent *extent = calloc(1, sizeof(*extent));
-	int ret;
-
-	if (!extent)
-		return error_code(-ENOMEM);
-	*extent = (struct extent){.server = server,
-				  .incarnation = incarnation,
-				  .number = number,
-				  .namespace_number = namespace_number,
-				  .ns = ns,
-				  .length = length,
-				  .state = ns ? EXTENT_GRANTED : EXTENT_DRAINING};
-	ret = space_open(&extent->space, length);
-	if (ret == 0)
-		ret = tree_add(&state->extents_by_place, extent, extents_by_place);
-	if (ret < 0) {
-		extent_free(extent);
-		return ret;
-	}
-	cds_list_add_tail(&extent->server_node, &server->extents);
-	server->granted_bytes += length;
-	if (ns) {
-		cds_list_add_tail(&extent->namespace_node, &ns->extents);
-		ns->reserved_bytes += length;
-	} else {
-		server->releasing_bytes += length;
-	}
-	*out = extent;
-	return 0;
-}
-
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
-			    uint64_t number)
-{
-	struct server at = {.number = server};
-	struct extent key = {.server = &at, .incarnation = incarnation, .number = number};
-
-	return tree_find(&state->extents_by_place, &key, extents_by_place);
-}
-
-uint64_t extent_used(const struct extent *extent)
-{
-	return extent->length - extent->space.free_bytes;
-}
-
-static void leave_namespace(struct extent *extent)
-{
-	extent->ns->reserved_bytes -= extent->length;
-	extent->ns->allocated_bytes -= extent_used(extent);
-	cds_list_del(&extent->namespace_node);
-	extent->ns = NULL;
-}
-
-void state_release_extent(struct extent *extent)
-{
-	assert(extent_used(extent) == 0);
-	state_move_extent(extent, EXTENT_DRAINING);
-	leave_namespace(extent);
-	extent->server->releasing_bytes += extent->length;
-}
-
-static void lose_chunks(struct cds_list_head *regions, const struct extent *extent)
-{
-	struct region *region;
-
-	cds_list_for_each_entry (region, regions, node) {
-		for (size_t i = 0; i < region->nr_chunks; i++) {
-			if (region->chunks[i].extent != extent)
-				continue;
-			region->chunks[i].extent = NULL;
-			region->is_lost = true;
-		}
-	}
-}
-
-void state_remove_extent(struct state *state, struct extent *extent)
-{
-	state_move_extent(extent, EXTENT_FENCED);
-	if (extent->ns) {
-		if (extent_used(extent) != 0) {
-			lose_chunks(&extent->ns->regions, extent);
-			lose_chunks(&extent->ns->freed, extent);
-		}
-		leave_namespace(extent);
-	} else {
-		extent->server->releasing_bytes -= extent->length;
-	}
-	extent->server->granted_bytes -= extent->length;
-	tdelete(extent, &state->extents_by_place, extents_by_place);
-	cds_list_del(&extent->server_node);
-	extent_free(extent);
-}
-
-/* ---- Regions */
-
-void region_free(struct region *region)
-{
-	free(region->name);
-	free(region->groups);
-	free(region->chunks);
-	free(region);
-}
-
-/* Addresses only go up, but for the first one's, which is taken again: the list stays in their order. */
-static void link_in_order(struct namespace *ns, struct region *region)
-{
-	if (region->address < STATE_SECOND_ADDRESS)
-		cds_list_add(&region->node, &ns->regions);
-	else
-		cds_list_add_tail(&region->node, &ns->regions);
-}
-
-static int link_live_region(struct namespace *ns, struct region *region)
-{
-	int ret = tree_add(&ns->regions_by_address, region, regions_by_address);
-
-	if (ret < 0)
-		return ret;
-	if (region->name[0] != '\0') {
-		ret = tree_add(&ns->regions_by_name, region, regions_by_name);
-		if (ret < 0) {
-			tdelete(region, &ns->regions_by_address, regions_by_address);
-			return ret;
-		}
-	}
-	link_in_order(ns, region);
-	ns->nr_regions++;
-	return 0;
-}
-
-uint64_t chunk_span(const struct region *region, const struct chunk *chunk)
-{
-	return chunk->length + (region->is_sealed ? checksum_bytes(chunk->length) : 0);
-}
-
-int state_add_region(struct state *state, struct region *region)
-{
-	struct namespace *ns = region->ns;
-	int ret = tree_add(&state->regions_by_generation, region, regions_by_generation);
-
-	if (ret < 0)
-		return ret;
-	if (region->is_freed) {
-		cds_list_add_tail(&region->node, &ns->freed);
-	} else {
-		ret = link_live_region(ns, region);
-		if (ret < 0) {
-			tdelete(region, &state->regions_by_generation, regions_by_generation);
-			return ret;
-		}
-	}
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		if (region->chunks[i].extent)
-			ns->allocated_bytes += chunk_span(region, &region->chunks[i]);
-		else
-			region->is_lost = true;
-	}
-	return 0;
-}
-
-struct region *state_region(const struct state *state, uint64_t generation)
-{
-	struct region key = {.generation = generation};
-
-	return tree_find(&state->regions_by_generation, &key, regions_by_generation);
-}
-
-struct region *namespace_region_named(const struct namespace *ns, const char *name)
-{
-	struct region key = {.name = (char *)(uintptr_t)name};
-
-	return tree_find(&ns->regions_by_name, &key, regions_by_name);
-}
-
-struct region *namespace_region_at(const struct namespace *ns, uint64_t address)
-{
-	struct region key = {.address = address};
-
-	return tree_find(&ns->regions_by_address, &key, regions_by_address);
-}
-
-struct region *namespace_region_above(const struct namespace *ns, uint64_t address)
-{
-	struct region *region = namespace_region_at(ns, address);
-
-	if (region)
-		return region->node.next == &ns->regions
-			       ? NULL
-			       : cds_list_entry(region->node.next, struct region, node);
-	cds_list_for_each_entry (region, &ns->regions, node)
-		if (region->address > address)
-			return region;
-	return NULL;
-}
-
-static void unlink_live_region(struct region *region)
-{
-	struct namespace *ns = region->ns;
-
-	tdelete(region, &ns->regions_by_address, regions_by_address);
-	if (region->name[0] != '\0')
-		tdelete(region, &ns->regions_by_name, regions_by_name);
-	cds_list_del(&region->node);
-	ns->nr_regions--;
-}
-
-void state_free_region(struct region *region)
-{
-	assert(!region->is_freed);
-	unlink_live_region(region);
-	region->is_freed = true;
-	cds_list_add_tail(&region->node, &region->ns->freed);
-}
-
-/* To the spaces of their extents. */
-static int give_chunks(struct region *region)
-{
-	int ret = 0;
-
-	for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
-		struct chunk *chunk = &region->chunks[i];
-		uint64_t span = chunk_span(region, chunk);
-
-		if (!chunk->extent)
-			continue;
-		ret = space_give(&chunk->extent->space, chunk->offset, span);
-		if (ret == 0)
-			region->ns->allocated_bytes -= span;
-		chunk->extent = NULL;
-	}
-	return ret;
-}
-
-int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
-		      struct chunk *chunks, size_t nr_chunks)
-{
-	int ret = give_chunks(region);
-
-	free(region->groups);
-	free(region->chunks);
-	region->groups = groups;
-	region->nr_groups = nr_groups;
-	region->chunks = chunks;
-	region->nr_chunks = nr_chunks;
-	region->is_sealed = true;
-	region->layout_number++;
-	return ret;
-}
-
-int state_remove_region(struct state *state, struct region *region)
-{
-	int ret;
-
-	assert(cds_list_empty(&region->references));
-	ret = give_chunks(region);
-	if (ret < 0)
-		return ret;
-	if (region->is_freed)
-		cds_list_del(&region->node);
-	else
-		unlink_live_region(region);
-	tdelete(region, &state->regions_by_generation, regions_by_generation);
-	region_free(region);
-	return 0;
-}
-
-uint32_t region_nr_references(const struct region *region)
-{
-	struct reference *reference;
-	uint32_t nr = 0;
-
-	cds_list_for_each_entry (reference, &region->references, region_node)
-		nr += !reference->session->is_ending;
-	return nr;
 }

@@ -5,9 +5,13 @@
  * them. Functions here keep the links and the accounting right. They store nothing: a caller that
  * changes something also puts its record.
  *
- * When a commit fails, the tables are dropped and read again. So nothing that is not stored may
- * live here alone. State that lives as long as a connection is in `struct live_server` and `struct
- * live_session` (core.h), which `live` points to.
+ * Functions here that change a table note it (undo.h), and so does everybody else who sets a field
+ * of a row. What is taken back leaves exactly the tables from before, down to the order of lists.
+ * Two fields are of connections and not of batches, and are never taken back: whether a server has
+ * been told of an extent that drains, and of a fence.
+ *
+ * State that lives as long as a connection is in `struct live_server` and `struct live_session`
+ * (core.h), which `live` points to.
  */
 #ifndef MANAGER_STATE_H
 #define MANAGER_STATE_H
@@ -20,6 +24,7 @@
 
 #include "base/key.h"
 #include "manager/space.h"
+#include "manager/undo.h"
 
 #define STATE_SECRET_BYTES 16
 #define STATE_LANES_MAX	   64U /* of a server */
@@ -32,6 +37,7 @@ struct live_server;
 struct live_session;
 
 struct state {
+	struct undo *undo; /* the core's */
 	char cluster[STATE_CLUSTER_MAX + 1];
 	uint64_t next_namespace;
 	uint64_t next_server;
@@ -47,7 +53,7 @@ struct state {
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
 
-	/* Trees of <search.h> over the same things. */
+	/* Trees (tree.h) over the same things. */
 	void *principals_by_number;
 	void *principals_by_name;
 	void *namespaces_by_number;
@@ -76,10 +82,11 @@ struct state {
  *                                  joins again and does not have it: regions that use it are lost;
  *                                  or an operator removed the server, from any state
  *   DRAINING   TOLD                drive_releases() in servers.c
- *              FENCED              a new incarnation of the server; the answer to what was told
- *                                  before a failed commit had the tables read again
- *   TOLD       FENCED              released() in servers.c: the answer; a new incarnation
- *              DRAINING            the connection was lost, or the server refused: told again
+ *              FENCED              a new incarnation of the server; released() in servers.c: the answer
+ *   TOLD       DRAINING            the server has answered, or the connection was lost: unless the
+ *                                  answer gets it FENCED, in a commit that is good, it is told again
+ *
+ * Moves between DRAINING and TOLD are never taken back; all others are.
  *
  * No clock moves an extent. Extents that a server granted to a reservation that failed are in no
  * table: they are given back by a call of their own, or when the server joins again.
@@ -134,20 +141,21 @@ struct namespace
 };
 
 struct lane {
-	char *transport;
-	char *address;
+	const char *transport;
+	const char *address;
 };
 
 struct server {
 	struct cds_list_head node;
 	uint64_t number;
-	char *name;
 	char principal[KEY_IDENTITY_MAX + 1]; /* its owner; empty: of an old store, nobody's */
 	uint64_t incarnation;
-	char *control_address;
-	struct lane *lanes;
-	size_t nr_lanes;
 	uint64_t capacity_bytes;
+	const char *name;
+	const char *control_address;
+	const struct lane *lanes;
+	size_t nr_lanes;
+	void *texts; /* one allocation: the lanes and all texts */
 
 	struct cds_list_head extents;
 	uint64_t granted_bytes;	  /* of its extents, including those being released */
@@ -244,7 +252,8 @@ struct outcome {
 struct fence {
 	uint64_t server;
 	uint64_t incarnation;
-	bool is_sent; /* on the server's present connection */
+	bool is_sent; /* on the server's present connection; never taken back */
+	bool is_over; /* it has said so */
 };
 
 struct session {
@@ -256,6 +265,7 @@ struct session {
 	bool is_ending;
 	struct fence *fences;
 	size_t nr_fences;
+	size_t nr_awaited;    /* of these, not over */
 	uint64_t *namespaces; /* numbers of those that it had access to: it may have keys */
 	size_t nr_namespaces;
 	struct cds_list_head references;
@@ -264,46 +274,63 @@ struct session {
 	struct cds_list_head outcomes;
 	uint32_t nr_outcomes;
 	uint64_t settled_below; /* not stored: the client repeats it */
-	uint64_t opened_at;	/* not stored; 0: unknown, before the tables were read */
+	uint64_t opened_at;	/* not stored; 0: unknown, before the manager started */
 	struct live_session *live;
 };
 
-/* A function that can fail returns -ENOMEM, or the errors that it names; nothing is linked then. */
+/*
+ * A function that can fail returns -ENOMEM, or the errors that it names. It may have done half
+ * then, and so may its caller: what runs has to be taken back (undo_end()). Functions that take a
+ * row over take it over even if they fail.
+ */
 
-struct state *state_open(void);
+/* `undo` stays the caller's. */
+struct state *state_open(struct undo *undo);
+/* Nothing may be noted. */
 void state_close(struct state *state);
 
 /* Links a new principal, and takes it over. -EEXIST. */
 int state_add_principal(struct state *state, struct principal *principal);
 struct principal *state_principal(const struct state *state, uint64_t number);
 struct principal *state_principal_named(const struct state *state, const char *name);
-/* Unlinks, wipes and frees it. */
-void state_remove_principal(struct state *state, struct principal *principal);
+/* Unlinks it. It is wiped and freed with the commit. */
+int state_remove_principal(struct state *state, struct principal *principal);
 struct principal *principal_new(uint64_t number, const char *name);
 void principal_free(struct principal *principal);
 
-/* Links a new namespace; takes `ns` and its name over. */
+/* Links a new namespace, and takes it over. -EEXIST. */
 int state_add_namespace(struct state *state, struct namespace *ns);
 struct namespace *state_namespace(const struct state *state, uint64_t number);
 struct namespace *state_namespace_named(const struct state *state, const char *name);
 /* Takes its name away. */
-void state_delete_namespace(struct state *state, struct namespace *ns);
-/* Unlinks and frees it. It must have no regions or extents. */
-void state_remove_namespace(struct state *state, struct namespace *ns);
+int state_delete_namespace(struct state *state, struct namespace *ns);
+/* Unlinks it. It must be deleted, and have no regions or extents. */
+int state_remove_namespace(struct state *state, struct namespace *ns);
 /* A namespace with empty lists; NULL: no memory. */
 struct namespace *namespace_new(const char *name, const char *owner);
 /* The rights that a principal was granted; 0: none. */
 uint32_t namespace_granted(const struct namespace *ns, const char *principal);
-/* Replaces a principal's rights. 0 takes them away, which cannot fail. */
-int namespace_set_grant(struct namespace *ns, const char *principal, uint32_t rights);
+/* Replaces a principal's rights. 0 takes them away. */
+int state_set_grant(struct state *state, struct namespace *ns, const char *principal,
+		    uint32_t rights);
 void namespace_free(struct namespace *ns);
 
+/* Links a new server, and takes it over. -EEXIST. */
 int state_add_server(struct state *state, struct server *server);
 struct server *state_server(const struct state *state, uint64_t number);
-/* Unlinks and frees it. It must have no extents. */
-void state_remove_server(struct state *state, struct server *server);
+/* Copies what it says of itself. */
+struct server_texts {
+	const char *name;
+	const char *principal; /* at most KEY_IDENTITY_MAX bytes */
+	const char *control_address;
+	const struct lane *lanes;
+	size_t nr_lanes;
+};
+int state_describe_server(struct state *state, struct server *server,
+			  const struct server_texts *texts);
+/* Unlinks it. It must have no extents. */
+int state_remove_server(struct state *state, struct server *server);
 struct server *server_new(void);
-void server_free(struct server *server);
 
 int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation,
 		      struct removal **out);
@@ -317,14 +344,14 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
 			    uint64_t number);
 /* Takes the extent from its namespace. No region may use it. */
-void state_release_extent(struct extent *extent);
-/* Unlinks and frees it. Regions that use it become lost. */
-void state_remove_extent(struct state *state, struct extent *extent);
+int state_release_extent(struct state *state, struct extent *extent);
+/* Unlinks it. Regions that use it become lost. */
+int state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
-/* Asserts that the table above allows the move. */
-void state_move_extent(struct extent *extent, enum extent_state to);
 /* True in DRAINING and TOLD. */
 bool extent_is_releasing(const struct extent *extent);
+/* Of one that is releasing: its server's connection carries the call, or does not any more. */
+void extent_set_told(struct extent *extent, bool is_told);
 
 /* Links a region, and takes it over. Its chunks must be taken already. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
@@ -332,43 +359,47 @@ struct region *state_region(const struct state *state, uint64_t generation);
 /* How many bytes of its extent a chunk takes, including the sums behind it, if there are any. */
 uint64_t chunk_span(const struct region *region, const struct chunk *chunk);
 /* Gives the region's chunks back and puts it into sealed extents: `groups` and `chunks`, which it
- * takes over. Those chunks must be taken and counted already. -ENOMEM: half of it may be done. */
-int state_seal_region(struct region *region, struct group *groups, size_t nr_groups,
-		      struct chunk *chunks, size_t nr_chunks);
+ * takes over. Those chunks must be taken and counted already. */
+int state_seal_region(struct state *state, struct region *region, struct group *groups,
+		      size_t nr_groups, struct chunk *chunks, size_t nr_chunks);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`; NULL: there is none. */
 struct region *namespace_region_above(const struct namespace *ns, uint64_t address);
 /* Takes its name and address away. */
-void state_free_region(struct region *region);
-/* Gives its chunks back, unlinks and frees it. Nobody may have it open. -ENOMEM: half of it may be
- * done. */
+int state_free_region(struct state *state, struct region *region);
+/* Gives its chunks back and unlinks it. Nobody may have it open. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
 /* Counts the sessions that have it open, without ending ones. */
 uint32_t region_nr_references(const struct region *region);
 
+/* Links a new session, and takes it over. -EEXIST. */
 int state_add_session(struct state *state, struct session *session);
 struct session *state_session(const struct state *state, uint64_t number);
-/* Moves it to the list of sessions that wait for servers. */
-void state_end_session(struct state *state, struct session *session);
-/* Unlinks and frees it. It must have no references. */
-void state_remove_session(struct state *state, struct session *session);
+/* Moves it to the list of sessions that wait for servers: for each of the fences, which it takes
+ * over. */
+int state_end_session(struct state *state, struct session *session, struct fence *fences,
+		      size_t nr_fences);
+/* A fence of its own is over. */
+int state_end_fence(struct state *state, struct session *session, struct fence *fence);
+/* Unlinks it. It must be ending, and have no references; no fence is awaited. */
+int state_remove_session(struct state *state, struct session *session);
 struct session *session_new(const char *client, const char *principal);
 void session_free(struct session *session);
 /* Whether the session was given access to a namespace. */
 bool session_has_used(const struct session *session, uint64_t ns);
 /* Notes that it was given access; forgets namespaces that are gone. */
-int session_use(const struct state *state, struct session *session, uint64_t ns);
+int state_use_namespace(struct state *state, struct session *session, uint64_t ns);
 
-int state_add_reference(struct session *session, struct region *region, uint64_t count,
-			struct reference **out);
+int state_add_reference(struct state *state, struct session *session, struct region *region,
+			uint64_t count, struct reference **out);
 struct reference *session_reference(const struct session *session, uint64_t generation);
-void state_remove_reference(struct reference *reference);
+int state_remove_reference(struct state *state, struct reference *reference);
 
-int session_add_outcome(struct session *session, uint64_t request_id, enum outcome_kind kind,
-			uint64_t value);
+int state_add_outcome(struct state *state, struct session *session, uint64_t request_id,
+		      enum outcome_kind kind, uint64_t value);
 const struct outcome *session_outcome(const struct session *session, uint64_t request_id);
-void session_remove_outcome(struct session *session, struct outcome *outcome);
+int state_remove_outcome(struct state *state, struct session *session, struct outcome *outcome);
 
 #endif

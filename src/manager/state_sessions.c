@@ -2,7 +2,6 @@
 /* The tables of sessions, of what they have open, and of what their requests did. */
 #include <assert.h>
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,35 +48,53 @@ bool session_has_used(const struct session *session, uint64_t ns)
 	return false;
 }
 
-/* Keeps the list as short as there are namespaces: numbers are not used again. */
-int session_use(const struct state *state, struct session *session, uint64_t ns)
+/* The list is made anew, and no longer than there are namespaces: numbers are not used again. */
+int state_use_namespace(struct state *state, struct session *session, uint64_t ns)
 {
-	uint64_t *more;
+	struct undo *undo = state->undo;
+	uint64_t *used;
 	size_t nr = 0;
+	int ret;
 
 	if (session_has_used(session, ns))
 		return 0;
+	ret = undo_room(undo, 4);
+	if (ret < 0)
+		return ret;
+	used = calloc(session->nr_namespaces + 1, sizeof(*used));
+	if (!used)
+		return error_code(-ENOMEM);
 	for (size_t i = 0; i < session->nr_namespaces; i++)
 		if (state_namespace(state, session->namespaces[i]))
-			session->namespaces[nr++] = session->namespaces[i];
-	session->nr_namespaces = nr;
-	more = reallocarray(session->namespaces, nr + 1, sizeof(*more));
-	if (!more)
-		return error_code(-ENOMEM);
-	more[nr] = ns;
-	session->namespaces = more;
-	session->nr_namespaces = nr + 1;
+			used[nr++] = session->namespaces[i];
+	used[nr++] = ns;
+	undo_made(undo, used, free);
+	undo_gone(undo, session->namespaces, free);
+	undo_set(undo, session->namespaces, used);
+	undo_set(undo, session->nr_namespaces, nr);
 	return 0;
+}
+
+static void destroy_session(void *row)
+{
+	session_free(row);
 }
 
 int state_add_session(struct state *state, struct session *session)
 {
-	int ret = tree_add(&state->sessions_by_number, session, sessions_by_number);
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 3);
 
-	if (ret == 0)
-		cds_list_add_tail(&session->node,
-				  session->is_ending ? &state->ending : &state->sessions);
-	return ret;
+	if (ret < 0) {
+		session_free(session);
+		return ret;
+	}
+	undo_made(undo, session, destroy_session);
+	ret = undo_tree_add(undo, &state->sessions_by_number, session, sessions_by_number);
+	if (ret < 0)
+		return ret;
+	undo_link(undo, &session->node, session->is_ending ? &state->ending : &state->sessions);
+	return 0;
 }
 
 struct session *state_session(const struct state *state, uint64_t number)
@@ -87,46 +104,85 @@ struct session *state_session(const struct state *state, uint64_t number)
 	return tree_find(&state->sessions_by_number, &key, sessions_by_number);
 }
 
-void state_end_session(struct state *state, struct session *session)
+int state_end_session(struct state *state, struct session *session, struct fence *fences,
+		      size_t nr_fences)
 {
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 8);
+
 	assert(!session->is_ending && !session->live);
-	session->is_ending = true;
-	cds_list_move(&session->node, &state->ending);
+	if (ret < 0) {
+		free(fences);
+		return ret;
+	}
+	undo_made(undo, fences, free);
+	undo_gone(undo, session->fences, free); /* one that was loaded has an empty array */
+	undo_set(undo, session->fences, fences);
+	undo_set(undo, session->nr_fences, nr_fences);
+	undo_set(undo, session->nr_awaited, nr_fences);
+	undo_set(undo, session->is_ending, true);
+	undo_unlink(undo, &session->node);
+	undo_link(undo, &session->node, &state->ending);
+	return 0;
 }
 
-void state_remove_session(struct state *state, struct session *session)
+int state_end_fence(struct state *state, struct session *session, struct fence *fence)
+{
+	int ret = undo_room(state->undo, 2);
+
+	assert(!fence->is_over);
+	if (ret < 0)
+		return ret;
+	undo_set(state->undo, fence->is_over, true);
+	undo_set(state->undo, session->nr_awaited, session->nr_awaited - 1);
+	return 0;
+}
+
+int state_remove_session(struct state *state, struct session *session)
 {
 	struct outcome *outcome, *next;
+	struct undo *undo = state->undo;
+	int ret = 0;
 
-	assert(session->is_ending && session->nr_fences == 0 &&
+	assert(session->is_ending && session->nr_awaited == 0 &&
 	       cds_list_empty(&session->references));
 	cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node)
-		session_remove_outcome(session, outcome);
-	tdelete(session, &state->sessions_by_number, sessions_by_number);
-	cds_list_del(&session->node);
-	session_free(session);
+		if (ret == 0)
+			ret = state_remove_outcome(state, session, outcome);
+	if (ret == 0)
+		ret = undo_room(undo, 3);
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &state->sessions_by_number, session, sessions_by_number);
+	undo_unlink(undo, &session->node);
+	undo_gone(undo, session, destroy_session);
+	return 0;
 }
 
-int state_add_reference(struct session *session, struct region *region, uint64_t count,
-			struct reference **out)
+int state_add_reference(struct state *state, struct session *session, struct region *region,
+			uint64_t count, struct reference **out)
 {
-	struct reference *reference = calloc(1, sizeof(*reference));
-	int ret;
+	struct undo *undo = state->undo;
+	struct reference *reference;
+	int ret = undo_room(undo, 5);
 
+	if (ret < 0)
+		return ret;
+	reference = calloc(1, sizeof(*reference));
 	if (!reference)
 		return error_code(-ENOMEM);
 	reference->region = region;
 	reference->session = session;
 	reference->generation = region->generation;
 	reference->count = count;
-	ret = tree_add(&session->references_by_generation, reference, references_by_generation);
-	if (ret < 0) {
-		free(reference);
+	undo_made(undo, reference, free);
+	ret = undo_tree_add(undo, &session->references_by_generation, reference,
+			    references_by_generation);
+	if (ret < 0)
 		return ret;
-	}
-	cds_list_add_tail(&reference->region_node, &region->references);
-	cds_list_add_tail(&reference->session_node, &session->references);
-	session->nr_references++;
+	undo_link(undo, &reference->region_node, &region->references);
+	undo_link(undo, &reference->session_node, &session->references);
+	undo_set(undo, session->nr_references, session->nr_references + 1);
 	*out = reference;
 	return 0;
 }
@@ -138,27 +194,41 @@ struct reference *session_reference(const struct session *session, uint64_t gene
 	return tree_find(&session->references_by_generation, &key, references_by_generation);
 }
 
-void state_remove_reference(struct reference *reference)
+int state_remove_reference(struct state *state, struct reference *reference)
 {
-	tdelete(reference, &reference->session->references_by_generation, references_by_generation);
-	cds_list_del(&reference->region_node);
-	cds_list_del(&reference->session_node);
-	reference->session->nr_references--;
-	free(reference);
+	struct session *session = reference->session;
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 5);
+
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &session->references_by_generation, reference,
+			 references_by_generation);
+	undo_unlink(undo, &reference->region_node);
+	undo_unlink(undo, &reference->session_node);
+	undo_set(undo, session->nr_references, session->nr_references - 1);
+	undo_gone(undo, reference, free);
+	return 0;
 }
 
-int session_add_outcome(struct session *session, uint64_t request_id, enum outcome_kind kind,
-			uint64_t value)
+int state_add_outcome(struct state *state, struct session *session, uint64_t request_id,
+		      enum outcome_kind kind, uint64_t value)
 {
-	struct outcome *outcome = calloc(1, sizeof(*outcome));
+	struct undo *undo = state->undo;
+	struct outcome *outcome;
+	int ret = undo_room(undo, 3);
 
+	if (ret < 0)
+		return ret;
+	outcome = calloc(1, sizeof(*outcome));
 	if (!outcome)
 		return error_code(-ENOMEM);
 	outcome->request_id = request_id;
 	outcome->kind = kind;
 	outcome->value = value;
-	cds_list_add_tail(&outcome->node, &session->outcomes);
-	session->nr_outcomes++;
+	undo_made(undo, outcome, free);
+	undo_link(undo, &outcome->node, &session->outcomes);
+	undo_set(undo, session->nr_outcomes, session->nr_outcomes + 1);
 	return 0;
 }
 
@@ -172,11 +242,16 @@ const struct outcome *session_outcome(const struct session *session, uint64_t re
 	return NULL;
 }
 
-void session_remove_outcome(struct session *session, struct outcome *outcome)
+int state_remove_outcome(struct state *state, struct session *session, struct outcome *outcome)
 {
-	cds_list_del(&outcome->node);
-	session->nr_outcomes--;
-	free(outcome);
+	int ret = undo_room(state->undo, 3);
+
+	if (ret < 0)
+		return ret;
+	undo_unlink(state->undo, &outcome->node);
+	undo_set(state->undo, session->nr_outcomes, session->nr_outcomes - 1);
+	undo_gone(state->undo, outcome, free);
+	return 0;
 }
 
 /* ---- All of them */
@@ -194,7 +269,7 @@ void state_free_sessions(struct cds_list_head *sessions)
 			free(reference);
 		cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node)
 			free(outcome);
-		tdestroy(session->references_by_generation, tree_keep);
+		tree_close(&session->references_by_generation);
 		session_free(session);
 	}
 }

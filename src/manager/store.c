@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Encoding records, collecting changes, committing them. Reading them back is load.c. */
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,89 +41,95 @@ static struct store_key reference_key(const struct reference *reference)
 
 /* ---- Collecting */
 
-/* A change of one key; later ones replace it. */
-struct change {
-	struct store_key key;
-	uint8_t *value; /* NULL: delete */
+/* Values have secrets in them. */
+struct value {
 	size_t length;
+	uint8_t bytes[];
 };
 
-static int compare_changes(const void *left, const void *right)
+static void value_free(void *argument)
 {
-	const struct store_key *a = &((const struct change *)left)->key;
-	const struct store_key *b = &((const struct change *)right)->key;
+	struct value *value = argument;
 
-	if (a->length != b->length)
-		return a->length < b->length ? -1 : 1;
-	return memcmp(a->bytes, b->bytes, a->length);
-}
-
-/* Values have secrets in them. */
-static void value_free(uint8_t *value, size_t length)
-{
 	if (value)
-		OPENSSL_cleanse(value, length);
+		OPENSSL_cleanse(value->bytes, value->length);
 	free(value);
 }
 
-static void change_free(void *argument)
-{
-	struct change *change = argument;
+/* A change of one key; later ones replace its value. */
+struct change {
+	struct store_key key;
+	struct value *value; /* NULL: delete */
+};
 
-	value_free(change->value, change->length);
-	free(change);
+/* The order of the metastore. */
+static int compare_changes(const void *left, const void *right)
+{
+	const struct store_key *a = &((const struct change *)tree_row(left))->key;
+	const struct store_key *b = &((const struct change *)tree_row(right))->key;
+	size_t length = a->length < b->length ? a->length : b->length;
+	int order = memcmp(a->bytes, b->bytes, length);
+
+	if (order != 0)
+		return order;
+	return a->length < b->length ? -1 : a->length > b->length;
 }
 
-void store_spoil(struct store *store, int status)
+/* Its first value is its own; those that replaced it are freed by the notes that made them, or by forget_changes(). */
+static int add_change(struct store *store, struct store_key key, struct value *value)
 {
-	if (store->status == 0)
-		store->status = status;
+	struct change *change = calloc(1, sizeof(*change));
+
+	if (!change)
+		return error_code(-ENOMEM);
+	change->key = key;
+	change->value = value;
+	undo_made(store->undo, change, free);
+	undo_set(store->undo, store->nr_changes, store->nr_changes + 1);
+	return undo_tree_add(store->undo, &store->changes, change, compare_changes);
 }
 
 /* Takes `value` over. */
-static void collect(struct store *store, struct store_key key, uint8_t *value, size_t length)
+static void collect(struct store *store, struct store_key key, struct value *value)
 {
-	struct change *change = calloc(1, sizeof(*change));
-	struct change **at;
+	struct change wanted = {.key = key}, *change;
+	struct undo *undo = store->undo;
+	int ret = undo_room(undo, 4);
 
-	if (!change)
-		goto out_of_memory;
-	*change = (struct change){key, value, length};
-	at = tsearch(change, &store->changes, compare_changes);
-	if (!at)
-		goto out_of_memory;
-	if (*at != change) {
-		value_free((*at)->value, (*at)->length);
-		(*at)->value = value;
-		(*at)->length = length;
-		free(change);
+	if (ret < 0) {
+		value_free(value);
+		undo_fail(undo, ret);
 		return;
 	}
-	store->nr_changes++;
-	return;
-
-out_of_memory:
-	free(change);
-	value_free(value, length);
-	store_spoil(store, error_code(-ENOMEM));
+	undo_made(undo, value, value_free);
+	change = tree_find(&store->changes, &wanted, compare_changes);
+	if (change) {
+		undo_gone(undo, change->value, value_free);
+		undo_set(undo, change->value, value);
+		return;
+	}
+	ret = add_change(store, key, value);
+	if (ret < 0)
+		undo_fail(undo, ret);
 }
 
 static void put(struct store *store, struct store_key key, const ProtobufCMessage *message)
 {
 	size_t length = protobuf_c_message_get_packed_size(message);
-	uint8_t *value = malloc(length != 0 ? length : 1);
+	struct value *value = malloc(sizeof(*value) + length);
 
 	if (!value) {
-		store_spoil(store, error_code(-ENOMEM));
+		undo_fail(store->undo, error_code(-ENOMEM));
 		return;
 	}
-	protobuf_c_message_pack(message, value);
-	collect(store, key, value, length);
+	value->length = length;
+	protobuf_c_message_pack(message, value->bytes);
+	collect(store, key, value);
 }
 
 static void delete (struct store *store, struct store_key key)
 {
-	collect(store, key, NULL, 0);
+	collect(store, key, NULL);
 }
 
 /* ---- Records */
@@ -188,7 +194,7 @@ void store_put_grants(struct store *store, const struct namespace *ns)
 	Stored__Grant **pointers = calloc(ns->nr_grants + 1, sizeof(*pointers));
 
 	if (!grants || !pointers) {
-		store_spoil(store, error_code(-ENOMEM));
+		undo_fail(store->undo, error_code(-ENOMEM));
 		goto out_free;
 	}
 	for (size_t i = 0; i < ns->nr_grants; i++) {
@@ -216,20 +222,20 @@ void store_put_server(struct store *store, const struct server *server)
 	Stored__Lane **pointers = calloc(server->nr_lanes + 1, sizeof(*pointers));
 
 	if (!lanes || !pointers) {
-		store_spoil(store, error_code(-ENOMEM));
+		undo_fail(store->undo, error_code(-ENOMEM));
 		goto out_free;
 	}
 	for (size_t i = 0; i < server->nr_lanes; i++) {
 		stored__lane__init(&lanes[i]);
-		lanes[i].transport = server->lanes[i].transport;
-		lanes[i].address = server->lanes[i].address;
+		lanes[i].transport = (char *)(uintptr_t)server->lanes[i].transport;
+		lanes[i].address = (char *)(uintptr_t)server->lanes[i].address;
 		pointers[i] = &lanes[i];
 	}
 	record.number = server->number;
-	record.name = server->name;
+	record.name = (char *)(uintptr_t)server->name;
 	record.principal = (char *)(uintptr_t)server->principal;
 	record.incarnation = server->incarnation;
-	record.control_address = server->control_address;
+	record.control_address = (char *)(uintptr_t)server->control_address;
 	record.lanes = pointers;
 	record.n_lanes = server->nr_lanes;
 	record.capacity_bytes = server->capacity_bytes;
@@ -320,7 +326,7 @@ void store_put_region(struct store *store, const struct region *region)
 	int ret = make_group_records(region, &records);
 
 	if (ret < 0) {
-		store_spoil(store, ret);
+		undo_fail(store->undo, ret);
 		goto out_free;
 	}
 	record.namespace_ = region->ns->number;
@@ -356,14 +362,18 @@ void store_put_session(struct store *store, const struct session *session)
 	Stored__Fence **pointers = calloc(session->nr_fences + 1, sizeof(*pointers));
 
 	if (!fences || !pointers) {
-		store_spoil(store, error_code(-ENOMEM));
+		undo_fail(store->undo, error_code(-ENOMEM));
 		goto out_free;
 	}
 	for (size_t i = 0; i < session->nr_fences; i++) {
-		stored__fence__init(&fences[i]);
-		fences[i].server = session->fences[i].server;
-		fences[i].incarnation = session->fences[i].incarnation;
-		pointers[i] = &fences[i];
+		Stored__Fence *fence = &fences[record.n_fences];
+
+		if (session->fences[i].is_over)
+			continue;
+		stored__fence__init(fence);
+		fence->server = session->fences[i].server;
+		fence->incarnation = session->fences[i].incarnation;
+		pointers[record.n_fences++] = fence;
 	}
 	record.number = session->number;
 	record.secret.data = (uint8_t *)(uintptr_t)session->secret;
@@ -371,7 +381,6 @@ void store_put_session(struct store *store, const struct session *session)
 	record.client = session->client;
 	record.is_ending = session->is_ending;
 	record.fences = pointers;
-	record.n_fences = session->nr_fences;
 	record.principal = (char *)(uintptr_t)session->principal;
 	record.namespaces = session->namespaces;
 	record.n_namespaces = session->nr_namespaces;
@@ -420,31 +429,39 @@ void store_delete_outcome(struct store *store, const struct session *session, ui
 
 /* ---- The whole */
 
-int store_open(struct metastore *metastore, struct store **out)
+int store_open(struct metastore *metastore, struct undo *undo, struct store **out)
 {
 	struct store *store = calloc(1, sizeof(*store));
 
 	if (!store)
 		return error_code(-ENOMEM);
 	store->metastore = metastore;
+	store->undo = undo;
 	*out = store;
 	return 0;
 }
 
-static void forget_changes(struct store *store)
-{
-	tdestroy(store->changes, change_free);
-	store->changes = NULL;
-	store->nr_changes = 0;
-	store->status = 0;
-}
-
 void store_close(struct store *store)
 {
-	if (!store)
-		return;
-	forget_changes(store);
+	assert(!store || store->nr_changes == 0);
 	free(store);
+}
+
+static bool forget_change(void *argument, void *row)
+{
+	struct change *change = row;
+
+	(void)argument;
+	value_free(change->value);
+	free(change);
+	return true;
+}
+
+static void forget_changes(struct store *store)
+{
+	tree_walk(store->changes, forget_change, NULL);
+	tree_close(&store->changes);
+	store->nr_changes = 0;
 }
 
 struct gathering {
@@ -454,42 +471,52 @@ struct gathering {
 	size_t nr_deletes;
 };
 
-static void gather(const void *node, VISIT order, void *argument)
+static bool gather(void *argument, void *row)
 {
-	const struct change *change = *(struct change *const *)node;
+	const struct change *change = row;
 	struct meta_bytes key = {change->key.bytes, change->key.length};
 	struct gathering *gathering = argument;
 
-	if (order != postorder && order != leaf)
-		return;
 	if (change->value)
 		gathering->puts[gathering->nr_puts++] =
-			(struct meta_put){key, {change->value, change->length}};
+			(struct meta_put){key, {change->value->bytes, change->value->length}};
 	else
 		gathering->deletes[gathering->nr_deletes++] = key;
+	return true;
+}
+
+static int write_changes(struct store *store)
+{
+	struct metastore *metastore = store->metastore;
+	struct gathering gathering = {0};
+	int ret;
+
+	if (store->nr_changes == 0)
+		return 0;
+	gathering.puts = calloc(store->nr_changes, sizeof(*gathering.puts));
+	gathering.deletes = calloc(store->nr_changes, sizeof(*gathering.deletes));
+	if (gathering.puts && gathering.deletes) {
+		tree_walk(store->changes, gather, &gathering);
+		ret = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
+					     gathering.deletes, gathering.nr_deletes);
+	} else {
+		ret = error_code(-ENOMEM);
+	}
+	free(gathering.puts);
+	free(gathering.deletes);
+	return ret;
 }
 
 int store_commit(struct store *store)
 {
-	struct metastore *metastore = store->metastore;
-	struct gathering gathering = {0};
-	int ret = store->status;
+	/* What failed and was not taken back yet fails all. */
+	int ret = undo_end(store->undo, 0, 0);
 
-	if (ret < 0 || store->nr_changes == 0)
-		goto out_forget;
-	gathering.puts = calloc(store->nr_changes, sizeof(*gathering.puts));
-	gathering.deletes = calloc(store->nr_changes, sizeof(*gathering.deletes));
-	if (!gathering.puts || !gathering.deletes) {
-		ret = error_code(-ENOMEM);
-		goto out_free;
-	}
-	twalk_r(store->changes, gather, &gathering);
-	ret = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
-				     gathering.deletes, gathering.nr_deletes);
-out_free:
-	free(gathering.puts);
-	free(gathering.deletes);
-out_forget:
+	if (ret == 0)
+		ret = undo_end(store->undo, 0, write_changes(store));
+	if (ret < 0)
+		return ret;
+	undo_keep(store->undo);
 	forget_changes(store);
-	return ret;
+	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables as records of the metastore. Puts and deletes are collected — the last one for a key counts
- * — until store_commit() does them all at once. Owned by the core, used on the writer thread alone.
+ * The tables as records of the metastore. Puts and deletes are collected until store_commit() does
+ * them all at once. The last one for a key counts. Owned by the core, used on the writer thread
+ * alone.
  *
  * Keys are a letter and big-endian numbers, so that records of one kind lie together and in order.
  */
@@ -13,11 +14,13 @@
 
 struct store;
 
-/* Does not own the metastore. */
-int store_open(struct metastore *metastore, struct store **out);
+/* The metastore and `undo` stay the caller's. -ENOMEM. */
+int store_open(struct metastore *metastore, struct undo *undo, struct store **out);
+/* Nothing may be collected. */
 void store_close(struct store *store);
 
-/* Collecting cannot fail: what goes wrong makes the commit fail. */
+/* Collecting is noted, like every change, and taken back with what runs (undo.h). It returns nothing: when memory is short,
+ * what runs fails at its end (undo_fail()). */
 void store_put_cluster(struct store *store, const struct state *state);
 void store_put_principal(struct store *store, const struct principal *principal);
 void store_delete_principal(struct store *store, const struct principal *principal);
@@ -40,14 +43,13 @@ void store_put_outcome(struct store *store, const struct session *session, uint6
 		       enum outcome_kind kind, uint64_t value);
 void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id);
 
-/* The tables changed in a way that could not be finished: the commit shall fail with `status`. */
-void store_spoil(struct store *store, int status);
-
-/* Commits what was collected, if anything, and forgets it either way. Errors as a metastore's commit. */
+/* Commits what was collected, if anything. When that is durable it returns 0, and the batch's changes are for good
+ * (undo_keep()). If it fails, all that the batch changed is taken back. Errors as a metastore's commit; -ENOMEM. */
 int store_commit(struct store *store);
 
-/* Reads all tables; makes the cluster's record if the store is new. -EIO (it contradicts itself),
- * -AFAR_EVERSION (a newer manager wrote it), with a sentence; or as a metastore's range. */
+/* Reads all tables; makes the cluster's record if the store is new. Called once, when the core
+ * starts. -EIO (the store contradicts itself), -AFAR_EVERSION (a newer manager wrote it), with a
+ * sentence; or as a metastore's range. */
 int store_load(struct store *store, struct state **out);
 
 #endif

@@ -31,9 +31,9 @@ struct store_key {
 
 struct store {
 	struct metastore *metastore;
-	void *changes; /* tree of struct change */
+	struct undo *undo;
+	void *changes; /* tree of struct change, in the order of the metastore */
 	size_t nr_changes;
-	int status; /* of the collecting */
 };
 
 #endif

@@ -657,10 +657,11 @@ void check_store(struct fixture *fixture)
 {
 	struct memory_store copy;
 	struct store *store;
+	struct undo *undo;
 
-	assert_non_null(fixture->core->state);
 	memory_store_open(&copy);
-	assert_int_equal(store_open(&copy.base, &store), 0);
+	assert_int_equal(undo_open(&undo), 0);
+	assert_int_equal(store_open(&copy.base, undo, &store), 0);
 	put_all(store, fixture->core->state);
 	assert_int_equal(store_commit(store), 0);
 	assert_int_equal(copy.nr_pairs, fixture->store.nr_pairs);
@@ -672,6 +673,7 @@ void check_store(struct fixture *fixture)
 			0);
 	}
 	store_close(store);
+	undo_close(undo);
 	memory_store_close(&copy);
 }
 

@@ -8,6 +8,15 @@
 
 /* ---- Failing commits */
 
+/* As a client closes: its connection ends, whatever it hears. */
+static int close_session(struct fake_client *client)
+{
+	int status = fixture_do(&fixture, client, ask_session_close());
+
+	client_lose(&fixture, client);
+	return status;
+}
+
 /* A life of a namespace; returns how many calls failed. Everything is tried, whatever fails. */
 static unsigned scenario(void)
 {
@@ -37,9 +46,11 @@ static unsigned scenario(void)
 	TRY(client_open_as(&fixture, &guest, "guest"));
 	TRY(fixture_do(&fixture, &guest, ask_alloc(ns, "guest", MIB, false)));
 	TRY(fixture_do(&fixture, &client, ask_grant(ns, "guest", RIGHT_READ)));
+	client_lose(&fixture, &guest); /* which that has ended, if it could be committed */
 	TRY(client_open_as(&fixture, &guest, "guest"));
 	TRY(fixture_do(&fixture, &guest, ask_open(ns, "guest", 0)));
 	TRY(fixture_do(&fixture, &client, ask_key_revoke("guest")));
+	client_lose(&fixture, &guest);
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof(name), "r%d", i);
 		reply = fixture_ask(&fixture, &client, ask_alloc(ns, name, MIB + 5, false));
@@ -60,13 +71,13 @@ static unsigned scenario(void)
 	TRY(fixture_do(&fixture, &client, ask_release(ns, 4 * MIB)));
 	fixture_kill(&fixture, 1);
 	TRY(fixture_join(&fixture, 1, 64 * MIB));
-	TRY(fixture_do(&fixture, &other, ask_session_close()));
+	TRY(close_session(&other));
 	client_lose(&fixture, &client);
 	fixture_advance(&fixture, FIXTURE_LEASE_MS);
 	check_all(&fixture);
 	TRY(client_open(&fixture, &client));
 	TRY(fixture_do(&fixture, &client, ask_delete("a", true)));
-	TRY(fixture_do(&fixture, &client, ask_session_close()));
+	TRY(close_session(&client));
 	return failed;
 #undef TRY
 }

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables of memory: extents, and the regions that lie in them. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "manager/state_private.h"
+
+COMPARE_BY(regions_by_generation, region, generation)
+COMPARE_BY(regions_by_address, region, address)
+
+static int regions_by_name(const void *left, const void *right)
+{
+	return strcmp(((const struct region *)tree_row(left))->name,
+		      ((const struct region *)tree_row(right))->name);
+}
+
+static int extents_by_place(const void *left, const void *right)
+{
+	const struct extent *a = tree_row(left), *b = tree_row(right);
+	int found = tree_order(a->server->number, b->server->number);
+
+	if (found == 0)
+		found = tree_order(a->incarnation, b->incarnation);
+	return found != 0 ? found : tree_order(a->number, b->number);
+}
+
+/* ---- Extents */
+
+void extent_free(struct extent *extent)
+{
+	space_close(&extent->space);
+	free(extent);
+}
+
+static void destroy_extent(void *row)
+{
+	extent_free(row);
+}
+
+static const unsigned extent_moves[] = {
+	[EXTENT_GRANTED] = 1U << EXTENT_DRAINING | 1U << EXTENT_FENCED,
+	[EXTENT_DRAINING] = 1U << EXTENT_TOLD | 1U << EXTENT_FENCED,
+	[EXTENT_TOLD] = 1U << EXTENT_DRAINING,
+	[EXTENT_FENCED] = 0,
+};
+
+static void check_move(const struct extent *extent, enum extent_state to)
+{
+	assert((extent_moves[extent->state] & 1U << to) != 0);
+	/* In a namespace, or on its way out. */
+	assert((extent->ns != NULL) == (extent->state == EXTENT_GRANTED));
+	(void)extent;
+	(void)to;
+}
+
+/* Takes one note. */
+static void move_extent(struct state *state, struct extent *extent, enum extent_state to)
+{
+	check_move(extent, to);
+	undo_set(state->undo, extent->state, to);
+}
+
+void extent_set_told(struct extent *extent, bool is_told)
+{
+	enum extent_state to = is_told ? EXTENT_TOLD : EXTENT_DRAINING;
+
+	check_move(extent, to);
+	extent->state = to;
+}
+
+bool extent_is_releasing(const struct extent *extent)
+{
+	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
+}
+
+int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
+		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
+		     uint64_t length, struct extent **out)
+{
+	struct undo *undo = state->undo;
+	struct extent *extent;
+	int ret = undo_room(undo, 6);
+
+	if (ret < 0)
+		return ret;
+	extent = calloc(1, sizeof(*extent));
+	if (!extent)
+		return error_code(-ENOMEM);
+	*extent = (struct extent){.server = server,
+				  .incarnation = incarnation,
+				  .number = number,
+				  .namespace_number = namespace_number,
+				  .ns = ns,
+				  .length = length,
+				  .state = ns ? EXTENT_GRANTED : EXTENT_DRAINING};
+	undo_made(undo, extent, destroy_extent);
+	ret = space_open(&extent->space, length);
+	if (ret == 0)
+		ret = undo_tree_add(undo, &state->extents_by_place, extent, extents_by_place);
+	if (ret < 0)
+		return ret;
+	undo_link(undo, &extent->server_node, &server->extents);
+	undo_set(undo, server->granted_bytes, server->granted_bytes + length);
+	if (ns) {
+		undo_link(undo, &extent->namespace_node, &ns->extents);
+		undo_set(undo, ns->reserved_bytes, ns->reserved_bytes + length);
+	} else {
+		undo_set(undo, server->releasing_bytes, server->releasing_bytes + length);
+	}
+	*out = extent;
+	return 0;
+}
+
+struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
+			    uint64_t number)
+{
+	struct server at = {.number = server};
+	struct extent key = {.server = &at, .incarnation = incarnation, .number = number};
+
+	return tree_find(&state->extents_by_place, &key, extents_by_place);
+}
+
+uint64_t extent_used(const struct extent *extent)
+{
+	return extent->length - extent->space.free_bytes;
+}
+
+/* Takes four notes. */
+static void leave_namespace(struct undo *undo, struct extent *extent)
+{
+	struct namespace *ns = extent->ns;
+
+	undo_set(undo, ns->reserved_bytes, ns->reserved_bytes - extent->length);
+	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - extent_used(extent));
+	undo_unlink(undo, &extent->namespace_node);
+	undo_set(undo, extent->ns, NULL);
+}
+
+int state_release_extent(struct state *state, struct extent *extent)
+{
+	struct server *server = extent->server;
+	int ret = undo_room(state->undo, 6);
+
+	assert(extent_used(extent) == 0);
+	if (ret < 0)
+		return ret;
+	move_extent(state, extent, EXTENT_DRAINING);
+	leave_namespace(state->undo, extent);
+	undo_set(state->undo, server->releasing_bytes, server->releasing_bytes + extent->length);
+	return 0;
+}
+
+static int lose_chunks(struct undo *undo, struct cds_list_head *regions,
+		       const struct extent *extent)
+{
+	struct region *region;
+	int ret = 0;
+
+	cds_list_for_each_entry (region, regions, node) {
+		for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
+			if (region->chunks[i].extent != extent)
+				continue;
+			ret = undo_room(undo, 2);
+			if (ret < 0)
+				break;
+			undo_set(undo, region->chunks[i].extent, NULL);
+			undo_set(undo, region->is_lost, true);
+		}
+	}
+	return ret;
+}
+
+int state_remove_extent(struct state *state, struct extent *extent)
+{
+	struct server *server = extent->server;
+	struct undo *undo = state->undo;
+	int ret = 0;
+
+	if (extent->ns && extent_used(extent) != 0) {
+		ret = lose_chunks(undo, &extent->ns->regions, extent);
+		if (ret == 0)
+			ret = lose_chunks(undo, &extent->ns->freed, extent);
+	}
+	if (ret == 0)
+		ret = undo_room(undo, 9);
+	if (ret < 0)
+		return ret;
+	move_extent(state, extent, EXTENT_FENCED);
+	if (extent->ns)
+		leave_namespace(undo, extent);
+	else
+		undo_set(undo, server->releasing_bytes, server->releasing_bytes - extent->length);
+	undo_set(undo, server->granted_bytes, server->granted_bytes - extent->length);
+	undo_tree_remove(undo, &state->extents_by_place, extent, extents_by_place);
+	undo_unlink(undo, &extent->server_node);
+	undo_gone(undo, extent, destroy_extent);
+	return 0;
+}
+
+/* ---- Regions */
+
+void region_free(struct region *region)
+{
+	free(region->name);
+	free(region->groups);
+	free(region->chunks);
+	free(region);
+}
+
+static void destroy_region(void *row)
+{
+	region_free(row);
+}
+
+/* Addresses only go up. Only the first region's is taken again: that one goes to the head. */
+static struct cds_list_head *place_in_order(struct namespace *ns, const struct region *region)
+{
+	return region->address < STATE_SECOND_ADDRESS ? ns->regions.next : &ns->regions;
+}
+
+/* Takes four notes. */
+static int link_live_region(struct undo *undo, struct namespace *ns, struct region *region)
+{
+	int ret = undo_tree_add(undo, &ns->regions_by_address, region, regions_by_address);
+
+	if (ret == 0 && region->name[0] != '\0')
+		ret = undo_tree_add(undo, &ns->regions_by_name, region, regions_by_name);
+	if (ret < 0)
+		return ret;
+	undo_link(undo, &region->node, place_in_order(ns, region));
+	undo_set(undo, ns->nr_regions, ns->nr_regions + 1);
+	return 0;
+}
+
+uint64_t chunk_span(const struct region *region, const struct chunk *chunk)
+{
+	return chunk->length + (region->is_sealed ? checksum_bytes(chunk->length) : 0);
+}
+
+int state_add_region(struct state *state, struct region *region)
+{
+	struct namespace *ns = region->ns;
+	struct undo *undo = state->undo;
+	uint64_t allocated = 0;
+	int ret = undo_room(undo, 7);
+
+	if (ret < 0) {
+		region_free(region);
+		return ret;
+	}
+	undo_made(undo, region, destroy_region);
+	ret = undo_tree_add(undo, &state->regions_by_generation, region, regions_by_generation);
+	if (ret == 0 && !region->is_freed)
+		ret = link_live_region(undo, ns, region);
+	else if (ret == 0)
+		undo_link(undo, &region->node, &ns->freed);
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i < region->nr_chunks; i++) {
+		if (region->chunks[i].extent)
+			allocated += chunk_span(region, &region->chunks[i]);
+		else
+			region->is_lost = true;
+	}
+	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes + allocated);
+	return 0;
+}
+
+struct region *state_region(const struct state *state, uint64_t generation)
+{
+	struct region key = {.generation = generation};
+
+	return tree_find(&state->regions_by_generation, &key, regions_by_generation);
+}
+
+struct region *namespace_region_named(const struct namespace *ns, const char *name)
+{
+	struct region key = {.name = (char *)(uintptr_t)name};
+
+	return tree_find(&ns->regions_by_name, &key, regions_by_name);
+}
+
+struct region *namespace_region_at(const struct namespace *ns, uint64_t address)
+{
+	struct region key = {.address = address};
+
+	return tree_find(&ns->regions_by_address, &key, regions_by_address);
+}
+
+struct region *namespace_region_above(const struct namespace *ns, uint64_t address)
+{
+	struct region *region = namespace_region_at(ns, address);
+
+	if (region)
+		return region->node.next == &ns->regions
+			       ? NULL
+			       : cds_list_entry(region->node.next, struct region, node);
+	cds_list_for_each_entry (region, &ns->regions, node)
+		if (region->address > address)
+			return region;
+	return NULL;
+}
+
+/* Takes four notes. */
+static void unlink_live_region(struct undo *undo, struct region *region)
+{
+	struct namespace *ns = region->ns;
+
+	undo_tree_remove(undo, &ns->regions_by_address, region, regions_by_address);
+	if (region->name[0] != '\0')
+		undo_tree_remove(undo, &ns->regions_by_name, region, regions_by_name);
+	undo_unlink(undo, &region->node);
+	undo_set(undo, ns->nr_regions, ns->nr_regions - 1);
+}
+
+int state_free_region(struct state *state, struct region *region)
+{
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 6);
+
+	assert(!region->is_freed);
+	if (ret < 0)
+		return ret;
+	unlink_live_region(undo, region);
+	undo_set(undo, region->is_freed, true);
+	undo_link(undo, &region->node, &region->ns->freed);
+	return 0;
+}
+
+/* Gives the chunks back to the spaces of their extents. */
+static int give_chunks(struct undo *undo, const struct region *region)
+{
+	struct namespace *ns = region->ns;
+	uint64_t given = 0;
+	int ret = undo_room(undo, region->nr_chunks + 1);
+
+	for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
+		const struct chunk *chunk = &region->chunks[i];
+		uint64_t span = chunk_span(region, chunk);
+
+		if (!chunk->extent)
+			continue;
+		ret = undo_space_give(undo, &chunk->extent->space, chunk->offset, span);
+		given += span;
+	}
+	if (ret == 0)
+		undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - given);
+	return ret;
+}
+
+int state_seal_region(struct state *state, struct region *region, struct group *groups,
+		      size_t nr_groups, struct chunk *chunks, size_t nr_chunks)
+{
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 2);
+
+	if (ret < 0) {
+		free(groups);
+		free(chunks);
+		return ret;
+	}
+	undo_made(undo, groups, free);
+	undo_made(undo, chunks, free);
+	ret = give_chunks(undo, region);
+	if (ret == 0)
+		ret = undo_room(undo, 7);
+	if (ret < 0)
+		return ret;
+	undo_gone(undo, region->groups, free);
+	undo_gone(undo, region->chunks, free);
+	undo_set(undo, region->groups, groups);
+	undo_set(undo, region->nr_groups, nr_groups);
+	undo_set(undo, region->chunks, chunks);
+	undo_set(undo, region->nr_chunks, nr_chunks);
+	undo_set(undo, region->is_sealed, true);
+	undo_set(undo, region->layout_number, region->layout_number + 1);
+	return 0;
+}
+
+int state_remove_region(struct state *state, struct region *region)
+{
+	struct undo *undo = state->undo;
+	int ret;
+
+	assert(cds_list_empty(&region->references));
+	ret = give_chunks(undo, region);
+	if (ret == 0)
+		ret = undo_room(undo, 6);
+	if (ret < 0)
+		return ret;
+	if (region->is_freed)
+		undo_unlink(undo, &region->node);
+	else
+		unlink_live_region(undo, region);
+	undo_tree_remove(undo, &state->regions_by_generation, region, regions_by_generation);
+	undo_gone(undo, region, destroy_region);
+	return 0;
+}
+
+uint32_t region_nr_references(const struct region *region)
+{
+	struct reference *reference;
+	uint32_t nr = 0;
+
+	cds_list_for_each_entry (reference, &region->references, region_node)
+		nr += !reference->session->is_ending;
+	return nr;
+}
