@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What batches leave behind: a commit that fails leaves exactly the tables from before, an operation that fails half through
+ * exactly what was before it, whatever change it was that failed. manager_tables.h compares. */
+#include "group.h"
+#include "manager_tables.h"
+#include "manager_test.h"
+
+/* ---- Changes that fail */
+
+static uint64_t fail_at; /* the how many-th change from now fails; 0: none */
+
+int __real_undo_room(struct undo *undo, size_t nr);
+int __wrap_undo_room(struct undo *undo, size_t nr);
+
+int __wrap_undo_room(struct undo *undo, size_t nr)
+{
+	if (fail_at != 0 && --fail_at == 0)
+		return error_fail(-ENOMEM, "change the tables: no memory");
+	return __real_undo_room(undo, nr);
+}
+
+/* ---- What each test begins with */
+
+static struct fake_client admin, alice, bob, dave;
+static Afar__Reply *opened[4]; /* regions that the admin has open */
+static uint64_t ns;
+
+enum { SHARED, FILLED, CLOSED, FREED };
+
+/* Memory for sealed regions that is free. */
+static void make_sealed_memory(void)
+{
+	Afar__Reply *reply;
+	Afar__RegionInfo *info = must_open(&admin, ask_alloc(ns, "", 3 * MIB, false), &reply);
+
+	EXPECT(&admin, ask_seal(info), 0);
+	EXPECT(&admin, ask_free(info), 0);
+	EXPECT(&admin, ask_close(info), 0);
+	drop(reply);
+}
+
+static Afar__Request *ask_unfinished(const char *name)
+{
+	Afar__Request *request = ask_alloc(ns, name, MIB, false);
+
+	request->region_alloc->is_unfinished = true;
+	return request;
+}
+
+static int begin(void **state)
+{
+	setup(state);
+	fail_at = 0;
+	client_open(&fixture, &admin);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	fixture_advance(&fixture, 4000); /* it does not wait for servers after its start any more */
+	ns = make_namespace(&fixture, &admin, "a");
+	EXPECT(&admin, ask_reserve(ns, 24 * MIB), 0);
+	EXPECT(&admin, ask_key_add("alice", false), 0);
+	EXPECT(&admin, ask_key_add("bob", false), 0);
+	EXPECT(&admin, ask_grant(ns, "alice", RIGHT_ALL), 0);
+	client_open_as(&fixture, &alice, "alice");
+	client_open_as(&fixture, &bob, "bob");
+	client_open(&fixture, &dave);
+	must_open(&admin, ask_alloc(ns, "shared", MIB + 5, false), &opened[SHARED]);
+	EXPECT(&alice, ask_open(ns, "shared", 0), 0);
+	must_open(&admin, ask_unfinished("filled"), &opened[FILLED]);
+	must_open(&admin, ask_alloc(ns, "closed", 5000, false), &opened[CLOSED]);
+	must_open(&admin, ask_alloc(ns, "freed", 70000, false), &opened[FREED]);
+	make_sealed_memory();
+	make_namespace(&fixture, &admin, "empty");
+	check_all(&fixture);
+	return 0;
+}
+
+static int end(void **state)
+{
+	fail_at = 0;
+	for (size_t i = 0; i < 4; i++)
+		drop(opened[i]);
+	return teardown(state);
+}
+
+static void begin_again(void **state)
+{
+	end(state);
+	begin(state);
+}
+
+#define BATCH_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+/* ---- A batch of twenty */
+
+#define NR_CHANGES 20U
+#define NR_READS   5U
+
+struct batch {
+	Afar__Reply *changes[NR_CHANGES];
+	Afar__Reply *reads[NR_READS];
+	size_t nr_changes, nr_reads;
+};
+
+static void send_change(struct batch *batch, struct fake_client *client, Afar__Request *request)
+{
+	assert_true(batch->nr_changes < NR_CHANGES);
+	fixture_send(&fixture, client, ++client->next_id, request,
+		     &batch->changes[batch->nr_changes++]);
+}
+
+static void send_read(struct batch *batch, Afar__Request *request)
+{
+	fixture_send(&fixture, &admin, ++admin.next_id, request, &batch->reads[batch->nr_reads++]);
+}
+
+static Afar__Request *ask_session(void)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	request->call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
+	request->session_open = MESSAGE_NEW(afar__session_open, Afar__SessionOpen);
+	request->session_open->client = strdup("host:1 again");
+	return request;
+}
+
+/* Changes of all kinds, of which some build on those before them, and others read among them. */
+static void run_batch(struct batch *batch)
+{
+	struct fake_client nobody = {.peer = dave.peer, .next_id = 1000};
+
+	*batch = (struct batch){.nr_changes = 0};
+	send_change(batch, &admin, ask_create("b", 0, 4096));
+	send_change(batch, &admin, ask_alloc(ns, "x", 2 * MIB, false));
+	send_read(batch, ask_namespaces("", 0));
+	send_change(batch, &alice, ask_open(ns, "x", 0));
+	send_change(batch, &alice, ask_alloc(ns, "y", 100000, false));
+	send_change(batch, &admin, ask_close(opened[CLOSED]->region_info));
+	send_change(batch, &admin, ask_free(opened[SHARED]->region_info));
+	send_read(batch, ask_regions(ns, 0, 0));
+	send_change(batch, &admin, ask_finish(opened[FILLED]->region_info));
+	send_change(batch, &admin, ask_key_add("carol", false));
+	send_change(batch, &admin, ask_grant(ns, "bob", RIGHT_READ));
+	send_change(batch, &bob, ask_open(ns, "filled", 0));
+	send_change(batch, &admin, ask_release(ns, 2 * MIB));
+	send_read(batch, ask_status());
+	/* Names and connections that are used again. */
+	send_change(batch, &admin, ask_delete("empty", true));
+	send_change(batch, &admin, ask_create("empty", 2, 8192));
+	send_change(batch, &admin, ask_free(opened[FREED]->region_info));
+	send_change(batch, &admin, ask_alloc(ns, "freed", MIB, true));
+	send_change(batch, &dave, ask_session_close());
+	send_change(batch, &nobody, ask_session());
+	send_read(batch, ask_key_list());
+	/* Sessions that end because of others. */
+	send_change(batch, &admin, ask_grant(ns, "alice", RIGHT_READ));
+	send_change(batch, &admin, ask_key_revoke("bob"));
+	send_change(batch, &admin, ask_alloc(ns, "z", 4096, false));
+	send_read(batch, ask_namespace("empty"));
+	assert_int_equal(batch->nr_changes, NR_CHANGES);
+	fixture_pump(&fixture);
+}
+
+static void drop_batch(struct batch *batch)
+{
+	for (size_t i = 0; i < NR_CHANGES; i++)
+		drop(batch->changes[i]);
+	for (size_t i = 0; i < NR_READS; i++)
+		drop(batch->reads[i]);
+}
+
+/* What is read says that nothing has happened, or all of it. */
+static void expect_read(const struct batch *batch, bool is_done)
+{
+	const Afar__RegionInfos *regions = batch->reads[1]->region_infos;
+
+	for (size_t i = 0; i < NR_READS; i++)
+		assert_int_equal(batch->reads[i]->status, 0);
+	assert_int_equal(batch->reads[0]->namespace_infos->n_entries, is_done ? 3 : 2);
+	assert_int_equal(regions->n_entries, is_done ? 6 : 4);
+	for (size_t i = 0; i < regions->n_entries && !is_done; i++)
+		assert_string_equal(regions->entries[i]->name, opened[i]->region_info->name);
+	assert_int_equal(batch->reads[2]->cluster_status->n_sessions, is_done ? 5 : 4);
+	assert_int_equal(batch->reads[3]->key_infos->n_entries, 4);
+	assert_int_equal(batch->reads[4]->namespace_info->policy->stripe_bytes,
+			 is_done ? 8192 : 64 << 10);
+}
+
+static void test_failed_batch_of_twenty_among_readers(void **state)
+{
+	struct batch batch;
+
+	(void)state;
+	for (int times = 0; times < 3; times++) {
+		char *before = tables_text(&fixture);
+
+		fixture.store.fail_at = 1;
+		run_batch(&batch);
+		for (size_t i = 0; i < NR_CHANGES; i++) {
+			assert_int_equal(batch.changes[i]->status, -ENOSPC);
+			assert_non_null(strstr(batch.changes[i]->message, "disk is full"));
+		}
+		expect_read(&batch, false);
+		drop_batch(&batch);
+		expect_tables(&fixture, before);
+		check_all(&fixture);
+	}
+	run_batch(&batch);
+	for (size_t i = 0; i < NR_CHANGES; i++)
+		assert_int_equal(batch.changes[i]->status, 0);
+	expect_read(&batch, true);
+	drop_batch(&batch);
+	check_all(&fixture);
+}
+
+/* One change in the middle fails: its operation is not done, all others are, and the store has what the tables have. If the
+ * commit fails too, nothing is done. */
+static void test_every_change_of_a_batch_fails(void **state)
+{
+	struct batch batch;
+	uint64_t nr = 0;
+	bool is_over = false;
+
+	for (nr = 1; !is_over; nr++) {
+		unsigned nr_failed = 0;
+		char *before;
+
+		begin_again(state);
+		before = tables_text(&fixture);
+		fail_at = nr;
+		fixture.store.fail_at = 1;
+		run_batch(&batch);
+		drop_batch(&batch);
+		expect_tables(&fixture, before);
+
+		fail_at = nr;
+		run_batch(&batch);
+		is_over = fail_at != 0;
+		fail_at = 0;
+		for (size_t i = 0; i < NR_CHANGES; i++)
+			nr_failed += batch.changes[i]->status == -ENOMEM;
+		assert_true(nr_failed == 1 || is_over || nr_failed == 0);
+		drop_batch(&batch);
+		check_all(&fixture);
+	}
+	assert_true(nr > 100);
+}
+
+/* ---- One operation */
+
+struct operation {
+	struct fake_client *client;
+	Afar__Request *(*ask)(void);
+};
+
+static Afar__Request *alloc_one(void)
+{
+	return ask_alloc(ns, "new", 3 * MIB + 1, false);
+}
+static Afar__Request *alloc_first(void)
+{
+	return ask_alloc(ns, "first", MIB, true);
+}
+static Afar__Request *open_one(void)
+{
+	return ask_open(ns, "shared", 0);
+}
+static Afar__Request *close_one(void)
+{
+	return ask_close(opened[CLOSED]->region_info);
+}
+static Afar__Request *free_open(void)
+{
+	return ask_free(opened[SHARED]->region_info);
+}
+static Afar__Request *close_freed(void)
+{
+	return ask_close(opened[SHARED]->region_info);
+}
+static Afar__Request *finish_one(void)
+{
+	return ask_finish(opened[FILLED]->region_info);
+}
+static Afar__Request *create_one(void)
+{
+	return ask_create("new", 0, 4096);
+}
+static Afar__Request *delete_one(void)
+{
+	return ask_delete("new", true);
+}
+static Afar__Request *reserve_one(void)
+{
+	return ask_reserve(ns, 8 * MIB);
+}
+static Afar__Request *release_one(void)
+{
+	return ask_release(ns, 8 * MIB);
+}
+static Afar__Request *grant_one(void)
+{
+	return ask_grant(ns, "bob", RIGHT_ALL);
+}
+static Afar__Request *take_right(void)
+{
+	return ask_grant(ns, "alice", RIGHT_READ);
+}
+static Afar__Request *add_key(void)
+{
+	return ask_key_add("carol", true);
+}
+static Afar__Request *revoke_key(void)
+{
+	return ask_key_revoke("bob");
+}
+static Afar__Request *remove_server(void)
+{
+	return ask_server_remove(fixture.servers[1].number);
+}
+static Afar__Request *delete_all(void)
+{
+	return ask_delete("a", true);
+}
+
+static const struct operation operations[] = {
+	{&admin, alloc_one},   {&alice, alloc_first}, {&bob, grant_one},
+	{&admin, grant_one},   {&bob, open_one},      {&admin, open_one},
+	{&admin, close_one},   {&admin, free_open},   {&admin, close_freed},
+	{&admin, finish_one},  {&admin, create_one},  {&admin, delete_one},
+	{&admin, reserve_one}, {&admin, release_one}, {&admin, take_right},
+	{&admin, add_key},     {&admin, revoke_key},  {&dave, ask_session_close},
+};
+
+/* No request before it is settled, so nothing but what it does changes. */
+static int run_operation(const struct operation *operation)
+{
+	Afar__Reply *reply;
+	int status;
+
+	fixture_send(&fixture, operation->client, ++operation->client->next_id, operation->ask(),
+		     &reply);
+	fixture_pump(&fixture);
+	assert_non_null(reply);
+	status = reply->status;
+	drop(reply);
+	return status;
+}
+
+/* It leaves what was before it, whatever fails of it, and succeeds when nothing does. What it may not do fails anyway. */
+static uint64_t try_operation(const struct operation *operation)
+{
+	char *before;
+	int status;
+
+	for (uint64_t nr = 1;; nr++) {
+		/* The commit fails, once with a change before it. */
+		for (int has_failed = 0; has_failed < 2; has_failed++) {
+			before = tables_text(&fixture);
+			fixture.store.fail_at = 1;
+			fail_at = has_failed ? nr : 0;
+			assert_true(run_operation(operation) < 0);
+			fixture.store.fail_at = fail_at = 0;
+			fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
+			expect_tables(&fixture, before);
+		}
+		before = tables_text(&fixture);
+		fail_at = nr;
+		status = run_operation(operation);
+		if (fail_at != 0 || status != -ENOMEM) {
+			fail_at = 0;
+			free(before);
+			/* What servers answered may have failed, and is asked again. */
+			fixture_advance(&fixture, 2 * CORE_RETRY_NS / 1000000U);
+			check_all(&fixture);
+			return nr;
+		}
+		expect_tables(&fixture, before);
+		check_all(&fixture);
+	}
+}
+
+static void test_every_change_of_an_operation_fails(void **state)
+{
+	uint64_t nr = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		nr += try_operation(&operations[i]);
+	assert_true(nr > 100);
+	/* With a server that is gone for good, and all that is left. */
+	fixture_disconnect(&fixture, 1);
+	nr = try_operation(&(struct operation){&admin, remove_server});
+	assert_true(nr > 10);
+	client_lose(&fixture, &alice);
+	client_lose(&fixture, &admin);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	client_open(&fixture, &admin);
+	nr = try_operation(&(struct operation){&admin, delete_all});
+	assert_true(nr > 10);
+	fixture.servers[1].nr_extents = 0;
+	assert_null(ns_of(ns));
+}
+
+/* ---- What nobody asked for */
+
+/* Runs what is to happen with each of its changes failing once; a second later all is done none the less. */
+static void try_event(void **state, void (*happen)(void), void (*expect_done)(void))
+{
+	uint64_t nr;
+
+	for (nr = 1;; nr++) {
+		bool is_over;
+
+		begin_again(state);
+		fail_at = nr;
+		happen();
+		is_over = fail_at != 0;
+		fail_at = 0;
+		check_store(&fixture);
+		fixture_advance(&fixture, 2 * CORE_RETRY_NS / 1000000U);
+		check_all(&fixture);
+		expect_done();
+		if (is_over)
+			break;
+	}
+	assert_true(nr > 3);
+}
+
+static void release_all(void)
+{
+	fixture_do(&fixture, &admin, ask_release(ns, UINT64_MAX));
+}
+
+static void expect_released(void)
+{
+	const struct server *server;
+
+	cds_list_for_each_entry (server, &fixture.core->state->servers, node)
+		assert_int_equal(server->releasing_bytes, 0);
+}
+
+static void lose_lease(void)
+{
+	client_lose(&fixture, &alice);
+	client_lose(&fixture, &admin);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+}
+
+static void expect_ended(void)
+{
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_null(state_session(fixture.core->state, alice.session));
+	assert_null(state_session(fixture.core->state, admin.session));
+}
+
+/* One that has lost all of its memory. It asks until it is let in. */
+static void restart_server(void)
+{
+	fixture_kill(&fixture, 1);
+	while (fixture_join(&fixture, 1, 64 * MIB) < 0)
+		;
+}
+
+static void expect_lost(void)
+{
+	const struct region *region =
+		state_region(fixture.core->state, opened[SHARED]->region_info->generation);
+
+	assert_true(region->is_lost);
+	assert_int_equal(state_server(fixture.core->state, fixture.servers[1].number)->incarnation,
+			 fixture.servers[1].incarnation);
+}
+
+/* A server that joins for the first time, and one that goes, which held nothing. */
+static void come_and_go(void)
+{
+	while (fixture_join(&fixture, 2, 64 * MIB) < 0)
+		;
+	fixture_disconnect(&fixture, 2);
+}
+
+static void expect_forgotten(void)
+{
+	assert_null(state_server(fixture.core->state, fixture.servers[2].number));
+}
+
+static void test_every_change_of_an_event_fails(void **state)
+{
+	try_event(state, release_all, expect_released);
+	try_event(state, lose_lease, expect_ended);
+	try_event(state, restart_server, expect_lost);
+	try_event(state, come_and_go, expect_forgotten);
+}
+
+TEST_GROUP(manager_batches)
+{
+	const struct CMUnitTest tests[] = {
+		BATCH_TEST(test_failed_batch_of_twenty_among_readers),
+		BATCH_TEST(test_every_change_of_a_batch_fails),
+		BATCH_TEST(test_every_change_of_an_operation_fails),
+		BATCH_TEST(test_every_change_of_an_event_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
