@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What batches leave behind: a commit that fails leaves exactly the tables from before, an operation that fails half through
  * exactly what was before it, whatever change it was that failed. manager_tables.h compares. */
+#include <time.h>
+
 #include "group.h"
 #include "manager_tables.h"
 #include "manager_test.h"
@@ -491,6 +493,85 @@ static void test_every_change_of_an_event_fails(void **state)
 	try_event(state, come_and_go, expect_forgotten);
 }
 
+/* ---- What a failed commit costs. The store is in memory, so that no disk hides it. */
+
+#define COST_REGIONS 100000U
+#define COST_ROUNDS  51U
+
+static double clock_us(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+static void run_one(Afar__Request *request, int status)
+{
+	Afar__Reply *reply;
+	struct event *event;
+
+	fixture_send(&fixture, &admin, ++admin.next_id, request, &reply);
+	event = cds_list_entry(fixture.events.prev, struct event, node);
+	event->settled_below = admin.next_id;
+	core_run(fixture.core, &fixture.events);
+	assert_non_null(reply);
+	assert_int_equal(reply->status, status);
+	drop(reply);
+}
+
+/* From the start of a commit that fails or not until the next request is answered, in microseconds. */
+static double time_commit(bool is_failing)
+{
+	double start = clock_us();
+
+	fixture.store.fail_at = is_failing;
+	run_one(ask_create("new", 0, 4096), is_failing ? -ENOSPC : 0);
+	run_one(ask_namespace("a"), 0);
+	start = clock_us() - start;
+	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
+	if (!is_failing)
+		EXPECT(&admin, ask_delete("new", false), 0);
+	return start;
+}
+
+static int compare_times(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+static double print_times(const char *what, double *us)
+{
+	qsort(us, COST_ROUNDS, sizeof(*us), compare_times);
+	print_message("[   TIME   ] %-44s %8.1f us (%.1f to %.1f)\n", what, us[COST_ROUNDS / 2],
+		      us[0], us[COST_ROUNDS - 1]);
+	return us[COST_ROUNDS / 2];
+}
+
+/* Prints how long it takes, with 100 000 regions, until a request behind a commit is answered. Nothing is asserted: a
+ * failed commit should cost at most twice as much as one that is good. */
+static void test_cost_of_a_failed_commit(void **state)
+{
+	double good[COST_ROUNDS], failed[COST_ROUNDS], median;
+
+	(void)state;
+	assert_int_equal(fixture_join(&fixture, 2, 1024 * MIB), 0);
+	EXPECT(&admin, ask_reserve(ns, 512 * MIB), 0);
+	fixture.store.does_forget = true; /* the list of pairs would take most of the time */
+	for (uint32_t i = 0; i < COST_REGIONS; i++)
+		run_one(ask_alloc(ns, "", 4096, false), 0);
+	assert_int_equal(ns_of(ns)->nr_regions, COST_REGIONS + 4);
+	for (size_t i = 0; i < COST_ROUNDS; i++) {
+		good[i] = time_commit(false);
+		failed[i] = time_commit(true);
+	}
+	median = print_times("100000 regions: a commit, and the next answer", good);
+	median = print_times("the same when it fails", failed) / median;
+	print_message("[   TIME   ] failed / good: %.2f\n", median);
+}
+
 TEST_GROUP(manager_batches)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +579,7 @@ TEST_GROUP(manager_batches)
 		BATCH_TEST(test_every_change_of_a_batch_fails),
 		BATCH_TEST(test_every_change_of_an_operation_fails),
 		BATCH_TEST(test_every_change_of_an_event_fails),
+		BATCH_TEST(test_cost_of_a_failed_commit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
