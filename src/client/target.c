@@ -129,6 +129,7 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	target->length = binding->layout->length;
 	target->is_sealed = binding->layout->is_sealed;
 	pthread_mutex_unlock(&target->session->lock);
+	near_close(target); /* its windows are on the old one's memory */
 	hold_wait();
 	binding_unref(old);
 }
