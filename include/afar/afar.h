@@ -654,19 +654,25 @@ struct afar_iov {
  * completion. */
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
-	uint16_t flags;	 /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, or 0 */
+	uint16_t reserved16;
+	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, or 0 */
 	uint32_t nr_iov;
+	uint32_t reserved32;
 	struct afar_target *target; /* afar_region_target() */
 	uint64_t offset;	    /* bytes into the target */
 	const struct afar_iov *iov;
 	uint64_t operand; /* of atomics; else 0         */
 	uint64_t compare; /* of compare-and-swap; else 0 */
 	uint64_t user_data;
+	uint64_t reserved[2]; /* what is reserved must be 0 */
 };
 
 struct afar_completion {
 	uint64_t user_data;
 	int64_t result; /* bytes, or a negative error */
+	uint32_t flags; /* none yet: 0 */
+	uint32_t reserved32;
+	uint64_t reserved[2]; /* what is reserved is 0 */
 };
 
 struct afar_queue_options {

@@ -294,6 +294,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER and "
 				  "AFAR_OP_DRIVEN are known",
 				  op->flags);
+	if (op->reserved16 || op->reserved32 || op->reserved[0] || op->reserved[1])
+		return error_fail(-EINVAL, "submit an operation: what is reserved must be 0");
 	if (op->flags & AFAR_OP_DRIVEN && op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
 		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
 					   "AFAR_OP_DRIVEN");

@@ -47,7 +47,7 @@ struct operation {
 	uint64_t user_data;
 	struct afar_target *target;
 	uint16_t opcode;
-	uint16_t flags;
+	uint32_t flags;
 	uint32_t nr_iov;
 	const struct afar_iov *iov;
 	uint32_t iov_index; /* the next transfer's memory begins here */

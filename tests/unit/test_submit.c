@@ -52,6 +52,33 @@ static void goes_out_together(void **state)
 	fake_target_free(target);
 }
 
+/* So that what is reserved can come to mean something. */
+static void refuses_what_is_reserved(void **state)
+{
+	struct afar_target *target;
+	struct afar_op ops[7] = {
+		{.reserved16 = 1},
+		{.reserved32 = 1},
+		{.reserved = {1, 0}},
+		{.reserved = {0, 1}},
+		{.flags = UINT32_C(1) << 2},
+		{.flags = UINT32_C(1) << 16},
+		{.flags = UINT32_C(1) << 31},
+	};
+
+	(void)state;
+	fake_open(8, false);
+	target = fake_target(0, 1);
+	fake_connect(0);
+	for (unsigned i = 0; i < 7; i++) {
+		ops[i].opcode = AFAR_OP_READ;
+		ops[i].target = target;
+		assert_int_equal(afar_queue_submit(world.queue, &ops[i], 1), -EINVAL);
+	}
+	fake_close();
+	fake_target_free(target);
+}
+
 /* An operation ends with its connection, and one like it begins on the next. Then the first one's completion comes. */
 static void late_completion(uint16_t opcode, int status)
 {
@@ -98,6 +125,7 @@ TEST_GROUP(submit)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(goes_out_together),
+		cmocka_unit_test(refuses_what_is_reserved),
 		cmocka_unit_test(late_completions_do_not_count),
 	};
 
