@@ -20,7 +20,7 @@
 #include "lib/transport.h"
 
 #define STRIPE	   (64 * KIB)
-#define TIMEOUT_MS 3000U
+#define TIMEOUT_MS 1500U
 
 static struct afar_session *hasty;
 static struct afar_namespace *ns, *other_ns;
