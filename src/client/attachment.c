@@ -273,6 +273,10 @@ static int for_each_piece(struct attachment *attachment, const struct layout *la
 
 	for (size_t place = 0; place < end; place += at.length) {
 		at = layout_piece_at(layout, attachment->offset + place, end - place);
+		if (!at.chunk)
+			return error_fail(-EOPNOTSUPP,
+					  "attach a region: it has no memory yet at %llu; read it",
+					  (unsigned long long)(attachment->offset + place));
 		ret = act(attachment, &at, place, deadline);
 		if (ret)
 			break;

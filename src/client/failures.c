@@ -154,6 +154,11 @@ static int fail_as(const struct failure *failure, const char *again, uint32_t ti
 	case -EROFS:
 		return error_fail(failure->status, "%s: it is sealed, for good; write to another",
 				  asked);
+	case -ENXIO:
+		return error_fail(failure->status,
+				  "%s: there is no memory behind a part of it, which can only be "
+				  "read; write elsewhere",
+				  asked);
 	case -ECANCELED:
 		if (failure->was_held)
 			return error_fail(failure->status,

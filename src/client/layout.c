@@ -51,13 +51,14 @@ static int decode_group(struct layout *layout, const Afar__Group *message, uint6
 	uint64_t capacity;
 	int ret;
 
-	if (message->length == 0 || message->n_chunks == 0 || message->n_chunks > LAYOUT_WIDTH_MAX)
+	if (message->length == 0 || message->n_chunks > LAYOUT_WIDTH_MAX)
 		return malformed("a group is empty or too wide");
+	*group = (struct layout_group){.start = start, .length = message->length};
+	if (message->n_chunks == 0)
+		return 0;
 	if (message->stripe_bytes < UNIT_MIN ||
 	    (message->stripe_bytes & (message->stripe_bytes - 1)) != 0)
 		return malformed("a stripe unit is not a power of two from 4 KiB");
-	group->start = start;
-	group->length = message->length;
 	group->unit_shift = (uint32_t)__builtin_ctzll(message->stripe_bytes);
 	group->nr_chunks = (uint32_t)message->n_chunks;
 	group->first_chunk = layout->nr_chunks;
@@ -304,6 +305,8 @@ struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset
 	uint64_t left = min_u64(group->length - inside, length_max);
 	uint64_t unit, in_unit, unit_bytes;
 
+	if (group->nr_chunks == 0)
+		return (struct layout_piece){NULL, inside, left};
 	if (group->nr_chunks == 1)
 		return (struct layout_piece){chunks, inside, left};
 

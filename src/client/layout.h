@@ -30,7 +30,8 @@ struct layout_key {
 };
 
 /* Covers [start, start + length) of the region in units of 1 << unit_shift bytes. Unit i of the
- * group is in chunk i mod nr_chunks. */
+ * group is in chunk i mod nr_chunks. Without chunks it is a hole: it reads as zeros, and nobody can
+ * write there. */
 struct layout_group {
 	uint64_t start;
 	uint64_t length;
@@ -51,10 +52,10 @@ struct layout {
 	bool is_sealed; /* nobody can write there; each chunk's sums follow it */
 };
 
-/* A part of a range that is contiguous on one server. */
+/* A part of a range that is contiguous on one server, or in a hole. */
 struct layout_piece {
-	const struct layout_chunk *chunk;
-	uint64_t offset; /* into the chunk */
+	const struct layout_chunk *chunk; /* NULL: a hole */
+	uint64_t offset;		  /* into the chunk */
 	uint64_t length;
 };
 

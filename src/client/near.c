@@ -54,9 +54,13 @@ static inline struct near *find(const struct afar_target *target, bool is_write)
 /* Enters the gate to a piece. NULL: it is not near, or may not be used now. */
 static inline uint8_t *enter_piece(const struct near *near, const struct layout_piece *at)
 {
-	const struct near_server *server = &near->servers[at->chunk->server];
-	uint8_t *chunk = near->chunks[at->chunk - near->layout->chunks];
+	const struct near_server *server;
+	uint8_t *chunk;
 
+	if (!at->chunk)
+		return NULL;
+	server = &near->servers[at->chunk->server];
+	chunk = near->chunks[at->chunk - near->layout->chunks];
 	if (!chunk || atomic_load_explicit(server->nr_loose, memory_order_relaxed) > 0 ||
 	    !fabric_gate_enter(server->gate))
 		return NULL;

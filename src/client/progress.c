@@ -164,6 +164,7 @@ struct step {
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
+	bool is_hole;  /* of all this only the length counts */
 	bool is_ready; /* the binding: its keys may be used */
 	bool is_sealed;
 };
@@ -178,6 +179,10 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 	hold_begin();
 	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
 	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
+	if (__builtin_expect(!at.chunk, 0)) {
+		*out = (struct step){.length = at.length, .is_hole = true};
+		goto out_end;
+	}
 	*out = (struct step){
 		.peer = binding->servers[at.chunk->server].peer,
 		.path = queue_path(queue, binding->servers[at.chunk->server].reach),
@@ -197,6 +202,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		out->remote = key->remote + at.offset;
 		out->key = key->key;
 	}
+out_end:
 	hold_end();
 }
 
@@ -427,6 +433,31 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 
 /* ---- Moving operations on */
 
+/* Reads zeros. False: the operation has failed, because it writes. */
+__attribute__((cold)) static bool pass_hole(struct afar_queue *queue, struct operation *operation,
+					    uint64_t length)
+{
+	if (opcode_writes(operation->opcode)) {
+		operation_fail(queue, operation, -ENXIO, NULL);
+		return false;
+	}
+	while (length) {
+		const struct afar_iov *iov = &operation->iov[operation->iov_index];
+		uint64_t left = iov->length - operation->iov_offset;
+		uint64_t take = left < length ? left : length;
+
+		if (take)
+			memset((char *)iov->addr + operation->iov_offset, 0, take);
+		move_on(operation, take);
+		if (!take) {
+			operation->iov_index++;
+			operation->iov_offset = 0;
+		}
+		length -= take;
+	}
+	return true;
+}
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
@@ -439,6 +470,11 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		int ret;
 
 		find_step(queue, operation, &step);
+		if (step.is_hole) {
+			if (pass_hole(queue, operation, step.length))
+				continue;
+			return 0;
+		}
 		if (!step.lane) {
 			operation_fail(queue, operation,
 				       why_not(operation->target, step.path, step.peer), step.peer);

@@ -115,7 +115,8 @@ static int verify(struct view *view, uint64_t offset, uint64_t end, uint64_t *ba
 		struct layout_piece piece =
 			layout_piece_at(view->target.binding->layout, offset, left);
 
-		ret = verify_piece(view, &piece, offset, bad);
+		if (piece.chunk)
+			ret = verify_piece(view, &piece, offset, bad);
 		offset += piece.length;
 	}
 	if (ret == -EBADMSG)

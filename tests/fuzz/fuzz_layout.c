@@ -16,9 +16,10 @@ static void check_pieces(const struct layout *layout)
 		struct layout_piece piece =
 			layout_piece_at(layout, offset, layout->length - offset);
 
-		if (piece.length == 0 || piece.length > layout->length - offset ||
-		    piece.offset > piece.chunk->length ||
-		    piece.length > piece.chunk->length - piece.offset)
+		if (piece.length == 0 || piece.length > layout->length - offset)
+			abort();
+		if (piece.chunk && (piece.offset > piece.chunk->length ||
+				    piece.length > piece.chunk->length - piece.offset))
 			abort();
 		if (offset > UINT64_MAX - step)
 			break;

@@ -283,6 +283,64 @@ static void test_replaced_under_load(void **state)
 	assert_int_equal(afar_region_pwrite(regions[away], &byte, 1, 7), 1);
 }
 
+/* A group without memory behind the region's own. */
+static void append_hole(struct afar_target *target, unsigned i)
+{
+	Afar__Layout layout = *info_of(i)->layout;
+	Afar__Group group = *layout.groups[0], hole = AFAR__GROUP__INIT,
+		    *groups[] = {&group, &hole};
+
+	group.length = hole.length = LENGTH;
+	layout.groups = groups;
+	layout.n_groups = 2;
+	replace(target, &layout, 2 * LENGTH);
+}
+
+static void test_holes(void **state)
+{
+	struct afar_region *region = regions[2];
+	struct afar_queue *queue;
+	struct afar_completion done;
+	uint8_t memory[2 * PIECE];
+	struct afar_buffer *buffer = register_if_needed(memory, sizeof(memory));
+	struct afar_iov iov[] = {{buffer, memory, 100},
+				 {buffer, memory + 100, 0},
+				 {buffer, memory + 100, 2 * PIECE - 100}};
+	struct afar_op op = {.opcode = AFAR_OP_READ,
+			     .target = afar_region_target(region),
+			     .iov = iov,
+			     .nr_iov = 3,
+			     .offset = LENGTH - PIECE};
+	uint64_t before;
+
+	(void)state;
+	append_hole(&region->target, 2);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, op.target), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		memset(memory, 0xff, sizeof(memory));
+		assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+		assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+		assert_int_equal(done.result, 2 * PIECE);
+		/* From the end of the group into the hole, then from within the hole. */
+		if (i == 0)
+			assert_memory_equal(memory, wanted + LENGTH - PIECE, PIECE);
+		for (size_t at = i == 0 ? PIECE : 0; at < 2 * PIECE; at++)
+			assert_int_equal(memory[at], 0);
+		op.offset = LENGTH + 3;
+	}
+	memset(memory, 0xff, PIECE);
+	assert_int_equal(afar_region_pread(region, memory, PIECE, LENGTH + PIECE), PIECE);
+	for (size_t at = 0; at < PIECE; at++)
+		assert_int_equal(memory[at], 0);
+	expect_error(afar_region_pwrite(region, wanted, PIECE, LENGTH), -ENXIO);
+	expect_error(afar_region_pwrite(region, wanted, PIECE, LENGTH - 1), -ENXIO);
+	expect_error(afar_region_fetch_add(region, LENGTH, 1, &before), -ENXIO);
+	assert_int_equal(afar_region_pwrite(region, wanted, LENGTH, 0), LENGTH);
+	assert_int_equal(afar_queue_close(queue), 0);
+	unregister(buffer);
+}
+
 /* Whoever looks at a binding when it is replaced keeps it until he is done; then it is gone (a leak checker sees to that). */
 static void test_old_bindings_end(void **state)
 {
@@ -304,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_old_bindings_end),
 		cmocka_unit_test(test_replaced_under_load),
+		cmocka_unit_test(test_holes),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -175,6 +175,29 @@ static void test_extents_of_a_server(void **state)
 	layout_free(layout);
 }
 
+/* A group without chunks is a hole. */
+static void test_holes(void **state)
+{
+	struct message message = {0};
+	struct layout *layout;
+	struct layout_piece piece;
+	uint64_t end;
+
+	(void)state;
+	sound_message(&message);
+	message.groups[0].n_chunks = 0;
+	message.groups[0].stripe_bytes = 0;
+	assert_int_equal(layout_decode(&message.layout, SOUND_LENGTH, &layout), 0);
+	end = message.groups[0].length;
+	piece = layout_piece_at(layout, 1, UINT64_MAX);
+	assert_null(piece.chunk);
+	assert_int_equal(piece.length, end - 1);
+	piece = layout_piece_at(layout, end, UINT64_MAX);
+	assert_non_null(piece.chunk);
+	assert_int_equal(piece.offset, 0);
+	layout_free(layout);
+}
+
 static void test_lies_are_refused(void **state)
 {
 	struct message message;
@@ -190,7 +213,6 @@ static void test_lies_are_refused(void **state)
 	LIE(, SOUND_LENGTH + 1);
 	LIE(, SOUND_LENGTH - 1);
 	LIE(message.layout.n_groups = 0, 0);
-	LIE(message.groups[0].n_chunks = 0, SOUND_LENGTH);
 	LIE(message.groups[0].length = 0, 5000);
 	LIE(message.groups[0].length = 3 * 16384 + 1, 3 * 16384 + 1 + 5000);
 	LIE(message.groups[0].length = UINT64_MAX, 4999);
@@ -213,6 +235,7 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_pieces_join_up),
 		cmocka_unit_test(test_units_go_round),
 		cmocka_unit_test(test_extents_of_a_server),
+		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_lies_are_refused),
 	};
 
