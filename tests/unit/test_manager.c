@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's namespaces and regions: what each call answers, and that tables, store and servers
  * agree, out of order and over restarts too. */
+#include <stdio.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* ---- Namespaces */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the manager gives sessions to show to servers: passes and capabilities that servers take, over
  * just the extents of the layout, for as long as they say; and what giving them costs. */
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "group.h"

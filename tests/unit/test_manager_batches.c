@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What batches leave behind: a commit that fails leaves exactly the tables from before, an operation that fails half through
  * exactly what was before it, whatever change it was that failed. manager_tables.h compares. */
+#include <string.h>
 #include <time.h>
 
 #include "group.h"
-#include "manager_tables.h"
-#include "manager_test.h"
+#include "lib/manager_tables.h"
+#include "lib/manager_test.h"
 
 /* ---- Changes that fail */
 

@@ -2,9 +2,12 @@
 /* The manager's core when things go wrong: each commit of a scenario fails in turn, and random lives of
  * clients and servers with failures among them; tables, store and servers must agree after every step. */
 #include <malloc.h>
+#include <string.h>
+
+#include <afar/afar.h>
 
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* ---- Failing commits */
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's principals: which calls are for whom, how keys are added and revoked, and what becomes
  * of their sessions. */
+#include <string.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 static Afar__Request *ask_ping(void)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's reservations: who is asked, what becomes of them when servers fail or clients go, and who is told. */
+#include <stdio.h>
+#include <string.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 static void test_reserve_limits(void **state)
 {

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's core after a start: who comes back, who may not, and what waits for whom. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* A cluster with a server, a namespace and 16 MiB reserved, whose manager has just restarted. */
 static uint64_t restarted(struct fake_client *client)

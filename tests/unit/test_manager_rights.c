@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's rights on namespaces: who may do what, and what becomes of those who lose a right. */
+#include <stdio.h>
+#include <string.h>
+
+#include <afar/afar.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* admin, and alice who owns namespace "a" on a server, with 16 MiB and a region "r"; bob has nothing. */
 struct scene {

@@ -3,14 +3,24 @@
  * clients at once, restarts. */
 #include <dirent.h>
 #include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include <afar/afar.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "group.h"
+#include "lib/bytes.h"
+#include "lib/manager_peers.h"
 #include "manager/manager.h"
-#include "manager_peers.h"
 
 #define NR_THREADS 8
 #define NR_ROUNDS  25
@@ -62,14 +72,14 @@ static int setup(void **state)
 	memset(server.lengths, 0, sizeof(server.lengths));
 	if (rpc_loop_start("test", &loop) < 0 || start("127.0.0.1:0") < 0)
 		return -1;
-	server_join();
+	fake_join();
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	server_leave();
+	fake_leave();
 	manager_stop(manager);
 	rpc_loop_stop(loop);
 	remove_files();
@@ -130,8 +140,8 @@ static void test_restart_keeps_everything(void **state)
 	assert_int_equal(reserve(&client, ns, 8 * MIB), 0);
 	generation = alloc(&client, ns, "r", 5 * MIB, &address);
 	restart_manager();
-	server_leave();
-	server_join();
+	fake_leave();
+	fake_join();
 	assert_int_equal(server.number, 1);
 	client_disconnect(&client);
 	assert_int_equal(client_connect(&client), 0); /* resumes */
@@ -192,8 +202,8 @@ static void test_life_of_a_key(void **state)
 	await_end(&end);
 	client_disconnect(&alice);
 	client_disconnect(&admin);
-	server_leave();
-	server_join();
+	fake_leave();
+	fake_join();
 	assert_int_equal(client_connect(&admin), 0);
 	assert_int_equal(client_connect(&alice), 0);
 	assert_int_equal(open_region(&alice, ns, "r"), 0);
@@ -220,9 +230,9 @@ static void test_life_of_a_join_key(void **state)
 	(void)state;
 	assert_int_equal(client_connect(&admin), 0);
 	assert_int_equal(add_key(&admin, "rack", true, &rack), 0);
-	server_leave();
+	fake_leave();
 	server_key = &rack;
-	server_join();
+	fake_join();
 	thief.key = &rack;
 	assert_int_equal(client_connect(&thief), -EACCES);
 	client_disconnect(&thief);
@@ -231,9 +241,9 @@ static void test_life_of_a_join_key(void **state)
 	while (!server.is_closed)
 		pthread_cond_wait(&server.changed, &server.lock);
 	pthread_mutex_unlock(&server.lock);
-	server_leave();
+	fake_leave();
 	server_key = &join_key;
-	server_join();
+	fake_join();
 	assert_int_equal(client_close(&admin), 0);
 }
 
@@ -343,8 +353,8 @@ static void test_stop_under_load(void **state)
 	for (size_t i = 0; i < NR_THREADS; i++)
 		pthread_join(threads[i], NULL);
 	client_disconnect(&client);
-	server_leave();
-	server_join();
+	fake_leave();
+	fake_join();
 	assert_int_equal(server.granted, 512 * MIB);
 }
 
@@ -386,7 +396,7 @@ static void test_client_dies_in_a_reservation(void **state)
 	/* The manager has seen it go when it lets the session be resumed and closes the old one. */
 	assert_int_equal(client_connect(&client), 0);
 	assert_int_equal(alloc(&other, ns, "", 1, &address), 0);
-	server_let_go();
+	fake_let_go();
 	client.next_id = 99;
 	assert_int_equal(reserve(&client, ns, 4 * MIB), 0); /* the same id: the same reservation */
 	assert_int_equal(server.granted, 4 * MIB);

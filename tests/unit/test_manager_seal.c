@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sealing as the manager does it: where regions go, who may, who waits, and that whatever ends in the middle leaves
  * the region as it was, or sealed, and no memory behind. */
-#include "manager_test.h"
+#include "lib/manager_test.h"
+
+#include <string.h>
 
 #include "base/checksum.h"
 #include "group.h"

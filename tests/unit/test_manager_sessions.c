@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's sessions and servers: who is who, and what is left when one of them goes. */
+#include <string.h>
+
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* ---- Sessions */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the manager makes of stores that others wrote: older managers, other key files, a broken disk. */
-#include "manager_test.h"
+#include "lib/manager_test.h"
+
+#include <string.h>
 
 #include "group.h"
 #include "manager/stored.pb-c.h"

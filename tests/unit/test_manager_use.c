@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What others have counted, as the manager asks for it, checks it and passes it on. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/histogram.h"
 #include "group.h"
-#include "manager_test.h"
+#include "lib/manager_test.h"
 
 /* ---- Answers of clients */
 

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "group.h"
-#include "manager_fixture.h"
+#include "lib/manager_memory_store.h"
 
 #define NR_STORES 2
 

@@ -8,7 +8,7 @@
 #ifndef TESTS_MANAGER_TABLES_H
 #define TESTS_MANAGER_TABLES_H
 
-#include "manager_fixture.h"
+#include "lib/manager_fixture.h"
 
 /* The caller frees it. */
 char *tables_text(const struct fixture *fixture);

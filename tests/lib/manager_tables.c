@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The core's tables as text: one line for each row. */
+/* The core's tables as text: one line for each row; see manager_tables.h. */
+#include "lib/manager_tables.h"
+
 #include <search.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "manager_tables.h"
 
 #define U(number) ((unsigned long long)(number))
 

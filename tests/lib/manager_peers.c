@@ -1,46 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The peers of a real manager: one fake server, which grants what it is asked for, and clients whose calls
- * are answered before they return. Included once, by the program that starts the manager. */
-#ifndef TESTS_MANAGER_PEERS_H
-#define TESTS_MANAGER_PEERS_H
+/* The peers of a real manager; see manager_peers.h. */
+#include "lib/manager_peers.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "rpc/rpc.h"
+#include "lib/bytes.h"
 
-#define MIB ((uint64_t)1 << 20)
-
-static struct key key = {.identity = "admin", .secret = {1, 2, 3}};
-static struct key join_key = {.identity = "server", .secret = {4, 5, 6}};
-static struct key *server_key = &join_key;
+struct key key = {.identity = "admin", .secret = {1, 2, 3}};
+struct key join_key = {.identity = "server", .secret = {4, 5, 6}};
+struct key *server_key = &join_key;
 static uint8_t signing_key[32] = {7, 8, 9};
-static struct rpc_loop *loop;
-static uint16_t port; /* of the manager */
+struct rpc_loop *loop;
+uint16_t port;
 
-/* ---- A fake server: grants what it is asked for */
+struct manager_server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
+				.changed = PTHREAD_COND_INITIALIZER};
 
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct rpc_connection *connection;
-	bool is_open, is_closed;
-	uint64_t number, incarnation, next_extent, granted;
-	uint64_t lengths[4096]; /* by the extent's number; 0: not granted */
-	uint64_t namespaces[4096];
-	unsigned nr_session_ends;
-	bool does_hold;	       /* keeps a reservation for server_let_go() */
-	struct rpc_call *held; /* with the bytes and the namespace asked for */
-	uint64_t held_bytes, held_namespace;
-} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+/* ---- The server */
 
 static void server_grant(const Afar__ExtentsReserve *ask, struct rpc_call *call)
 {
@@ -79,7 +62,7 @@ static bool server_hold(const Afar__Request *request, struct rpc_call *call)
 	return is_held;
 }
 
-static void server_let_go(void)
+void fake_let_go(void)
 {
 	Afar__ExtentsReserve ask = AFAR__EXTENTS_RESERVE__INIT;
 	struct rpc_call *call;
@@ -141,7 +124,7 @@ static void server_closed(struct rpc_connection *connection, int status)
 	pthread_mutex_unlock(&server.lock);
 }
 
-static void server_leave(void)
+void fake_leave(void)
 {
 	if (server.connection == NULL)
 		return;
@@ -154,7 +137,7 @@ static void server_leave(void)
 	server.connection = NULL;
 }
 
-static void server_join(void)
+void fake_join(void)
 {
 	static const struct rpc_handlers handlers = {
 		.request = server_request,
@@ -205,23 +188,6 @@ static void server_join(void)
 
 /* ---- Clients */
 
-/* Set when a connection has ended; outlives it. */
-struct end {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool is_closed;
-	int status;
-};
-
-struct client {
-	struct rpc_connection *connection;
-	uint64_t session;
-	uint8_t secret[16];
-	uint64_t next_id;
-	const struct key *key; /* NULL: the operator's */
-	struct end *end;       /* may be NULL          */
-};
-
 static void client_closed(struct rpc_connection *connection, int status)
 {
 	struct end *end = rpc_connection_context(connection);
@@ -235,7 +201,7 @@ static void client_closed(struct rpc_connection *connection, int status)
 	pthread_mutex_unlock(&end->lock);
 }
 
-static int ask_status(struct client *client, Afar__Request *request, Afar__Frame **frame)
+int ask_frame(struct client *client, Afar__Request *request, Afar__Frame **frame)
 {
 	struct rpc_envelope envelope = {.request_id = ++client->next_id,
 					.session = client->session,
@@ -245,18 +211,18 @@ static int ask_status(struct client *client, Afar__Request *request, Afar__Frame
 	return rpc_call(client->connection, &envelope, request, frame);
 }
 
-static Afar__Reply *ask(struct client *client, Afar__Request *request, Afar__Frame **frame)
+Afar__Reply *ask(struct client *client, Afar__Request *request, Afar__Frame **frame)
 {
 	*frame = NULL;
-	return ask_status(client, request, frame) == 0 ? (*frame)->reply : NULL;
+	return ask_frame(client, request, frame) == 0 ? (*frame)->reply : NULL;
 }
 
-static int simple(struct client *client, Afar__Request *request)
+int simple(struct client *client, Afar__Request *request)
 {
-	return ask_status(client, request, NULL);
+	return ask_frame(client, request, NULL);
 }
 
-static int client_connect(struct client *client)
+int client_connect(struct client *client)
 {
 	static const struct rpc_handlers handlers = {.closed = client_closed};
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -273,7 +239,7 @@ static int client_connect(struct client *client)
 	open.resume = session;
 	open.secret = (ProtobufCBinaryData){sizeof(client->secret), client->secret};
 	client->session = 0;
-	rc = ask_status(client, &request, &frame);
+	rc = ask_frame(client, &request, &frame);
 	if (rc < 0)
 		return rc;
 	client->session = frame->reply->session_opened->session;
@@ -282,14 +248,14 @@ static int client_connect(struct client *client)
 	return 0;
 }
 
-static void client_disconnect(struct client *client)
+void client_disconnect(struct client *client)
 {
 	rpc_connection_close(client->connection);
 	rpc_connection_unref(client->connection);
 	client->connection = NULL;
 }
 
-static int client_close(struct client *client)
+int client_close(struct client *client)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
@@ -302,7 +268,7 @@ static int client_close(struct client *client)
 	return rc;
 }
 
-static uint64_t create(struct client *client, const char *name)
+uint64_t create(struct client *client, const char *name)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
@@ -319,7 +285,7 @@ static uint64_t create(struct client *client, const char *name)
 	return number;
 }
 
-static int destroy(struct client *client, const char *name)
+int destroy(struct client *client, const char *name)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
@@ -331,7 +297,7 @@ static int destroy(struct client *client, const char *name)
 	return simple(client, &request);
 }
 
-static int reserve(struct client *client, uint64_t ns, uint64_t bytes)
+int reserve(struct client *client, uint64_t ns, uint64_t bytes)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
@@ -343,9 +309,8 @@ static int reserve(struct client *client, uint64_t ns, uint64_t bytes)
 	return simple(client, &request);
 }
 
-/* Returns the generation, 0 for a failure. */
-static uint64_t alloc(struct client *client, uint64_t ns, const char *name, uint64_t bytes,
-		      uint64_t *address)
+uint64_t alloc(struct client *client, uint64_t ns, const char *name, uint64_t bytes,
+	       uint64_t *address)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
@@ -366,7 +331,7 @@ static uint64_t alloc(struct client *client, uint64_t ns, const char *name, uint
 	return generation;
 }
 
-static int free_region(struct client *client, uint64_t ns, uint64_t address, uint64_t generation)
+int free_region(struct client *client, uint64_t ns, uint64_t address, uint64_t generation)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionFree free_one = AFAR__REGION_FREE__INIT;
@@ -379,7 +344,7 @@ static int free_region(struct client *client, uint64_t ns, uint64_t address, uin
 	return simple(client, &request);
 }
 
-static int open_region(struct client *client, uint64_t ns, const char *name)
+int open_region(struct client *client, uint64_t ns, const char *name)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
@@ -391,7 +356,7 @@ static int open_region(struct client *client, uint64_t ns, const char *name)
 	return simple(client, &request);
 }
 
-static int add_key(struct client *client, const char *name, bool is_server, struct key *out)
+int add_key(struct client *client, const char *name, bool is_server, struct key *out)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
@@ -402,7 +367,7 @@ static int add_key(struct client *client, const char *name, bool is_server, stru
 	request.key_add = &add;
 	add.name = (char *)(uintptr_t)name;
 	add.is_server = is_server;
-	rc = ask_status(client, &request, &frame);
+	rc = ask_frame(client, &request, &frame);
 	if (rc < 0)
 		return rc;
 	snprintf(out->identity, sizeof(out->identity), "%s", frame->reply->key_added->name);
@@ -411,7 +376,7 @@ static int add_key(struct client *client, const char *name, bool is_server, stru
 	return 0;
 }
 
-static int revoke_key(struct client *client, const char *name)
+int revoke_key(struct client *client, const char *name)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyRevoke revoke = AFAR__KEY_REVOKE__INIT;
@@ -422,7 +387,7 @@ static int revoke_key(struct client *client, const char *name)
 	return simple(client, &request);
 }
 
-static int grant(struct client *client, uint64_t ns, const char *principal, uint32_t rights)
+int grant(struct client *client, uint64_t ns, const char *principal, uint32_t rights)
 {
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceGrant grant_one = AFAR__NAMESPACE_GRANT__INIT;
@@ -434,5 +399,3 @@ static int grant(struct client *client, uint64_t ns, const char *principal, uint
 	grant_one.rights = rights;
 	return simple(client, &request);
 }
-
-#endif

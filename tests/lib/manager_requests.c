@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The requests that the manager's tests send, and what a server answers that is asked for its figures. */
+/*
+ * The requests that the manager's tests send, and what a server answers that is asked for its
+ * figures.
+ */
+#include "lib/manager_requests.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "manager_fixture.h"
 
 #define REQUEST(field, prefix, type, number)                                \
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request); \
@@ -228,15 +231,6 @@ Afar__Request *ask_key_revoke(const char *name)
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);
 	ask->name = strdup(name);
 	return request;
-}
-
-int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request)
-{
-	Afar__Reply *reply = fixture_ask(fixture, client, request);
-	int status = reply->status;
-
-	afar__reply__free_unpacked(reply, NULL);
-	return status;
 }
 
 Afar__Reply *answer_look(uint64_t bytes_in)

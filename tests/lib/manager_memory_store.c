@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The metastore in memory of the manager's tests: a sorted array; its commits fail when told to. */
+#include "lib/manager_memory_store.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "manager_fixture.h"
+#include "base/error.h"
 
 int memory_store_compare(struct meta_bytes left, struct meta_bytes right)
 {

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What must hold of a manager's tables; see manager_checks.h. Everything here asserts by cmocka. */
+#include "lib/manager_checks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void put_session(struct store *store, const struct session *session)
+{
+	struct reference *reference;
+	struct outcome *outcome;
+
+	store_put_session(store, session);
+	cds_list_for_each_entry (reference, &session->references, session_node)
+		store_put_reference(store, reference);
+	if (!session->is_ending)
+		cds_list_for_each_entry (outcome, &session->outcomes, node)
+			store_put_outcome(store, session, outcome->request_id, outcome->kind,
+					  outcome->value);
+}
+
+static void put_all(struct store *store, const struct state *state)
+{
+	struct principal *principal;
+	struct namespace *ns;
+	struct server *server;
+	struct extent *extent;
+	struct region *region;
+	struct session *session;
+	struct removal *removal;
+
+	store_put_cluster(store, state);
+	cds_list_for_each_entry (principal, &state->principals, node)
+		store_put_principal(store, principal);
+	cds_list_for_each_entry (ns, &state->namespaces, node) {
+		store_put_namespace(store, ns);
+		store_put_grants(store, ns);
+		cds_list_for_each_entry (region, &ns->regions, node)
+			store_put_region(store, region);
+		cds_list_for_each_entry (region, &ns->freed, node)
+			store_put_region(store, region);
+	}
+	cds_list_for_each_entry (server, &state->servers, node) {
+		store_put_server(store, server);
+		cds_list_for_each_entry (extent, &server->extents, server_node)
+			store_put_extent(store, extent);
+	}
+	cds_list_for_each_entry (removal, &state->removals, node)
+		store_put_removal(store, removal);
+	cds_list_for_each_entry (session, &state->sessions, node)
+		put_session(store, session);
+	cds_list_for_each_entry (session, &state->ending, node)
+		put_session(store, session);
+}
+
+void check_store(struct fixture *fixture)
+{
+	struct memory_store copy;
+	struct store *store;
+	struct undo *undo;
+
+	memory_store_open(&copy);
+	assert_int_equal(undo_open(&undo), 0);
+	assert_int_equal(store_open(&copy.base, undo, &store), 0);
+	put_all(store, fixture->core->state);
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(copy.nr_pairs, fixture->store.nr_pairs);
+	for (size_t i = 0; i < copy.nr_pairs; i++) {
+		assert_int_equal(
+			memory_store_compare(copy.pairs[i].key, fixture->store.pairs[i].key), 0);
+		assert_int_equal(
+			memory_store_compare(copy.pairs[i].value, fixture->store.pairs[i].value),
+			0);
+	}
+	store_close(store);
+	undo_close(undo);
+	memory_store_close(&copy);
+}
+
+/* Takes the chunks of regions out of whole extents: fails where two overlap. */
+static void retake(struct space *space, const struct extent *extent,
+		   const struct cds_list_head *regions)
+{
+	struct region *region;
+
+	cds_list_for_each_entry (region, regions, node)
+		for (size_t i = 0; i < region->nr_chunks; i++)
+			if (region->chunks[i].extent == extent)
+				assert_int_equal(
+					space_take_at(space, region->chunks[i].offset,
+						      chunk_span(region, &region->chunks[i])),
+					0);
+}
+
+static void check_extent(const struct extent *extent)
+{
+	struct space space;
+
+	assert_int_equal(space_open(&space, extent->length), 0);
+	if (extent->ns != NULL) {
+		retake(&space, extent, &extent->ns->regions);
+		retake(&space, extent, &extent->ns->freed);
+	}
+	assert_int_equal(space.nr_runs, extent->space.nr_runs);
+	assert_int_equal(space.free_bytes, extent->space.free_bytes);
+	assert_int_equal(space.longest, extent->space.longest);
+	assert_memory_equal(space.runs, extent->space.runs, space.nr_runs * sizeof(*space.runs));
+	space_close(&space);
+}
+
+static void check_namespace(const struct namespace *ns)
+{
+	uint64_t reserved = 0, allocated = 0, nr_regions = 0, last = 0;
+	struct extent *extent;
+	struct region *region;
+
+	cds_list_for_each_entry (extent, &ns->extents, namespace_node) {
+		reserved += extent->length;
+		allocated += extent_used(extent);
+	}
+	cds_list_for_each_entry (region, &ns->regions, node) {
+		assert_true(region->address > last);
+		last = region->address + region->length - 1;
+		nr_regions++;
+	}
+	cds_list_for_each_entry (region, &ns->freed, node)
+		assert_false(cds_list_empty(&region->references));
+	assert_int_equal(ns->reserved_bytes, reserved);
+	assert_int_equal(ns->allocated_bytes, allocated);
+	assert_int_equal(ns->nr_regions, nr_regions);
+}
+
+/* The keyring has the principals of the tables. */
+static void check_keys(struct fixture *fixture)
+{
+	struct principal *principal;
+	uint8_t secret[KEY_BYTES];
+
+	cds_list_for_each_entry (principal, &fixture->core->state->principals, node) {
+		assert_true(keyring_find(fixture->keyring, principal->name, secret));
+		assert_memory_equal(secret, principal->secret, KEY_BYTES);
+	}
+	assert_true(cds_list_empty(&fixture->core->key_changes));
+}
+
+static void check_server(struct fixture *fixture, const struct server *server)
+{
+	uint64_t granted = 0, releasing = 0;
+	struct extent *extent;
+	size_t nr = 0;
+
+	cds_list_for_each_entry (extent, &server->extents, server_node) {
+		check_extent(extent);
+		granted += extent->length;
+		releasing += extent_is_releasing(extent) ? extent->length : 0;
+		nr++;
+	}
+	assert_int_equal(server->granted_bytes, granted);
+	assert_int_equal(server->releasing_bytes, releasing);
+	if (!server_is_up(server) || !cds_list_empty(&fixture->core->jobs) ||
+	    !cds_list_empty(&fixture->core->seals) || fixture->core->retry_at != 0)
+		return;
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++) {
+		const struct fake_server *fake = &fixture->servers[i];
+
+		if (fake->peer == NULL || fake->peer != server->live->peer || fake->is_silent)
+			continue;
+		assert_int_equal(releasing, 0);
+		assert_int_equal(fake->nr_extents, nr);
+		assert_int_equal(fake->granted, granted);
+		assert_int_equal(server->live->pending_bytes, 0);
+	}
+}
+
+void check_all(struct fixture *fixture)
+{
+	struct state *state = fixture->core->state;
+	struct namespace *ns;
+	struct server *server;
+
+	check_store(fixture);
+	check_keys(fixture);
+	cds_list_for_each_entry (server, &state->servers, node)
+		check_server(fixture, server);
+	cds_list_for_each_entry (ns, &state->namespaces, node)
+		check_namespace(ns);
+}
+
+void check_empty(struct fixture *fixture)
+{
+	struct state *state = fixture->core->state;
+	struct server *server;
+
+	check_all(fixture);
+	assert_true(cds_list_empty(&state->namespaces));
+	assert_true(cds_list_empty(&state->ending));
+	assert_null(state->regions_by_generation);
+	assert_null(state->extents_by_place);
+	assert_true(cds_list_empty(&fixture->core->jobs));
+	assert_true(cds_list_empty(&fixture->core->seals));
+	cds_list_for_each_entry (server, &state->servers, node)
+		assert_int_equal(server->granted_bytes, 0);
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].peer != NULL)
+			assert_int_equal(fixture->servers[i].nr_extents, 0);
+}

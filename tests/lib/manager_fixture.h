@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A manager's core without sockets, threads or time: a metastore in memory that fails when told,
+ * fake servers that grant extents, clients whose calls are answered before they return. Used by the
+ * manager's tests; check_all() compares tables, store and servers (manager_checks.h).
+ */
+#ifndef TESTS_MANAGER_FIXTURE_H
+#define TESTS_MANAGER_FIXTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/bytes.h"
+#include "lib/manager_memory_store.h"
+#include "lib/manager_servers.h"
+#include "manager/core_private.h"
+
+#define FIXTURE_SERVERS_MAX 6
+#define FIXTURE_LEASE_MS    1000
+
+struct fake_client {
+	void *peer; /* NULL: not connected */
+	uint64_t session;
+	uint8_t secret[STATE_SECRET_BYTES];
+	uint64_t next_id;
+	const char *principal; /* whose key its connections were made with */
+};
+
+struct fixture {
+	struct memory_store store;
+	struct core *core;
+	struct keyring *keyring; /* operator "admin", server "server" */
+	uint64_t now;
+	uint64_t time_ns; /* that requests have from now on; 0: any */
+	uint64_t next_peer;
+	const char **principals; /* of peers, by their number; NULL: revoked */
+	struct fake_server servers[FIXTURE_SERVERS_MAX];
+	struct cds_list_head calls;  /* from the core to servers */
+	struct cds_list_head events; /* for the core */
+	uint64_t nr_answers;
+	/*
+	 * What clients answer when they are asked what they have counted; NULL: they are not there
+	 * to ask.
+	 */
+	const Afar__Reply *look_answer;
+	bool are_clients_silent; /* they keep it, as servers do */
+	unsigned nr_looks;	 /* at clients */
+	bool does_drop_answers;	 /* without looking at them: they are large and the time counts */
+};
+
+void fixture_open(struct fixture *fixture);
+void fixture_close(struct fixture *fixture);
+/* Ends the core and starts another on the same store; all connections are lost. */
+void fixture_restart(struct fixture *fixture);
+/* Runs the core and the servers until nothing is left to do. */
+void fixture_pump(struct fixture *fixture);
+/*
+ * A server does the next thing that it was asked; the manager hears of it in its next batch. False:
+ * there is none.
+ */
+bool fixture_serve(struct fixture *fixture);
+void fixture_advance(struct fixture *fixture, uint64_t ms);
+
+/* Joins as server `index`; a new incarnation if it was not up before. 0 or the reply's status. */
+int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity);
+/* The connection is lost; the server lives on. */
+void fixture_disconnect(struct fixture *fixture, size_t index);
+/* It ends: all that it held is gone. */
+void fixture_kill(struct fixture *fixture, size_t index);
+
+/*
+ * Sends a request; takes it over. `*answer` is set, once the core answers, to a reply of the
+ * caller's.
+ */
+void fixture_send(struct fixture *fixture, struct fake_client *client, uint64_t id,
+		  Afar__Request *request, Afar__Reply **answer);
+/* The same, waiting for it: a fresh id. */
+Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
+			 Afar__Request *request);
+/* Its status alone. */
+int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request);
+
+/* As "admin". */
+int client_open(struct fixture *fixture, struct fake_client *client);
+int client_open_as(struct fixture *fixture, struct fake_client *client, const char *principal);
+/* On a new connection, the old one forgotten or not. */
+int client_resume(struct fixture *fixture, struct fake_client *client);
+void client_lose(struct fixture *fixture, struct fake_client *client);
+
+/* Creates a namespace and returns its number. */
+uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);
+
+#endif

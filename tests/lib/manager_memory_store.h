@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The metastore in memory of the manager's tests; its commits fail when told to. */
+#ifndef TESTS_MANAGER_MEMORY_STORE_H
+#define TESTS_MANAGER_MEMORY_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "manager/metastore/metastore.h"
+
+struct memory_pair {
+	struct meta_bytes key, value;
+};
+struct memory_store {
+	struct metastore base;
+	struct memory_pair *pairs; /* in order */
+	size_t nr_pairs;
+	uint64_t nr_commits;
+	uint64_t fail_at; /* the how many-th commit from now fails; 0: none */
+	int failure;
+	bool is_broken;	  /* every commit fails */
+	bool does_forget; /* commits succeed and do nothing */
+};
+void memory_store_open(struct memory_store *store);
+void memory_store_close(struct memory_store *store);
+/* The order of keys. */
+int memory_store_compare(struct meta_bytes left, struct meta_bytes right);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The requests that the manager's tests send, each the caller's, and what a server answers that is
+ * asked for its figures.
+ */
+#ifndef TESTS_MANAGER_REQUESTS_H
+#define TESTS_MANAGER_REQUESTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "manager/core_private.h"
+
+Afar__Request *ask_create(const char *name, uint32_t width, uint64_t stripe_bytes);
+Afar__Request *ask_delete(const char *name, bool with_regions);
+Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_cancel(uint64_t ns);
+Afar__Request *ask_release(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first);
+Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address);
+Afar__Request *ask_close(const Afar__RegionInfo *region);
+Afar__Request *ask_free(const Afar__RegionInfo *region);
+Afar__Request *ask_session_close(void);
+Afar__Request *ask_status(void);
+Afar__Request *ask_fresh_status(void);
+Afar__Request *ask_namespaces(const char *after, uint32_t max);
+Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max);
+Afar__Request *ask_namespace(const char *name);
+
+Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
+Afar__Request *ask_access(const Afar__RegionInfo *region);
+Afar__Request *ask_seal(const Afar__RegionInfo *region);
+Afar__Request *ask_finish(const Afar__RegionInfo *region);
+Afar__Request *ask_look(const Afar__RegionInfo *region);
+Afar__Request *ask_key_add(const char *name, bool is_server);
+Afar__Request *ask_key_list(void);
+Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);
+Afar__Request *ask_server_remove(uint64_t server);
+Afar__Request *ask_key_revoke(const char *name);
+
+/*
+ * Of a server with two lanes, of which the first has taken in so many bytes, and the second says
+ * what would act on a terminal.
+ */
+Afar__Reply *answer_look(uint64_t bytes_in);
+
+#endif

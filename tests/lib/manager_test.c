@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The words of the manager's tests; see manager_test.h. */
+#include "lib/manager_test.h"
+
+#include <string.h>
+
+struct fixture fixture;
+
+int setup(void **state)
+{
+	(void)state;
+	fixture_open(&fixture);
+	return 0;
+}
+
+int teardown(void **state)
+{
+	(void)state;
+	fixture_close(&fixture);
+	return 0;
+}
+
+uint64_t random_below(uint64_t limit)
+{
+	static uint64_t seed = 1;
+
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (seed >> 24) % limit;
+}
+
+void drop(Afar__Reply *reply)
+{
+	afar__reply__free_unpacked(reply, NULL);
+}
+
+struct namespace *ns_of(uint64_t number)
+{
+	return state_namespace(fixture.core->state, number);
+}
+
+void expect_said(struct fake_client *client, Afar__Request *request, int status, const char *said)
+{
+	Afar__Reply *reply = fixture_ask(&fixture, client, request);
+
+	assert_int_equal(reply->status, status);
+	if (strstr(reply->message, said) == NULL)
+		fail_msg("'%s' does not say '%s'", reply->message, said);
+	drop(reply);
+}
+
+Afar__Reply *must(struct fake_client *client, Afar__Request *request)
+{
+	Afar__Reply *reply = fixture_ask(&fixture, client, request);
+
+	assert_int_equal(reply->status, 0);
+	return reply;
+}
+
+Afar__RegionInfo *must_open(struct fake_client *client, Afar__Request *request, Afar__Reply **reply)
+{
+	*reply = must(client, request);
+	assert_int_equal((*reply)->result_case, AFAR__REPLY__RESULT_REGION_INFO);
+	return (*reply)->region_info;
+}
+
+void send_again(struct fake_client *client, uint64_t id, Afar__Request *request,
+		Afar__Reply **answer)
+{
+	fixture_send(&fixture, client, id, request, answer);
+	cds_list_entry(fixture.events.prev, struct event, node)->settled_below = id;
+}
