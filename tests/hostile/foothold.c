@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "foothold.h"
+#include "lib/control.h"
 
 struct town town;
 
@@ -44,7 +45,7 @@ void foothold_delete_namespace(const char *name)
 void lose_foothold(struct foothold *foothold)
 {
 	data_client_close(&foothold->data);
-	intruder_leave(foothold->control);
+	control_close(foothold->control);
 	intruder_close(&foothold->intruder);
 	foothold_delete_namespace(foothold->name);
 }

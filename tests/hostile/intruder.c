@@ -13,6 +13,7 @@
 #include <afar/error.h>
 
 #include "base/clock.h"
+#include "lib/control.h"
 
 #define PATIENCE_MS 20000
 
@@ -245,32 +246,7 @@ void intruder_give_back(struct intruder *intruder, const struct place *place)
 int intruder_enter(struct intruder *intruder, const char *address, const struct key *pass,
 		   struct rpc_connection **out)
 {
-	static const struct rpc_handlers handlers;
-	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(PATIENCE_MS)};
-	const char *colon = strrchr(address, ':');
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Ping ping = AFAR__PING__INIT;
-	char host[64];
-	int status;
-
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - address), address);
-	assert_int_equal(rpc_connect(intruder->loop, host, (uint16_t)atoi(colon + 1), pass,
-				     &handlers, NULL, out),
-			 0);
-	request.call_case = AFAR__REQUEST__CALL_PING;
-	request.ping = &ping;
-	status = rpc_call(*out, &envelope, &request, NULL);
-	if (status) {
-		rpc_connection_unref(*out);
-		*out = NULL;
-	}
-	return status;
-}
-
-void intruder_leave(struct rpc_connection *control)
-{
-	rpc_connection_close(control);
-	rpc_connection_unref(control);
+	return control_open(intruder->loop, address, pass, out);
 }
 
 int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
@@ -282,39 +258,27 @@ int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64
 int intruder_ask_to_attach(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			   uint32_t rights, uint64_t generation, struct rpc_ticket *out)
 {
-	const struct rpc_envelope envelope = {.session = session,
-					      .deadline = clock_deadline_ms(PATIENCE_MS)};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Connect connect = AFAR__CONNECT__INIT;
 	Afar__Frame *frame;
-	int status;
+	int ret;
 
 	connect.session = session;
 	connect.namespace_ = ns;
 	connect.rights = rights;
 	connect.attaches = generation;
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = &connect;
-	status = rpc_call(control, &envelope, &request, &frame);
-	if (status)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
-	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
-	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
-	afar__frame__free_unpacked(frame, NULL);
-	return 0;
+	ret = control_ask_ticket(control, &connect, out, &frame);
+	if (!ret)
+		afar__frame__free_unpacked(frame, NULL);
+	return ret;
 }
 
 int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const struct place *place,
 		      struct remote *out)
 {
-	const struct rpc_envelope envelope = {.session = session,
-					      .deadline = clock_deadline_ms(PATIENCE_MS)};
 	struct rpc_capability capability = place->capability;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Grant grant = AFAR__GRANT__INIT;
 	Afar__Frame *frame;
-	int status;
+	int ret;
 
 	grant.session = session;
 	grant.namespace_ = place->ns;
@@ -322,12 +286,9 @@ int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const st
 	grant.extents = (uint64_t *)(uintptr_t)place->extents;
 	grant.capability.data = (uint8_t *)&capability;
 	grant.capability.len = sizeof(capability);
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = &grant;
-	status = rpc_call(control, &envelope, &request, &frame);
-	if (status)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
+	ret = control_ask_keys(control, &grant, &frame);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < frame->reply->keys->n_keys; i++) {
 		const Afar__Key *key = frame->reply->keys->keys[i];
 

@@ -58,7 +58,6 @@ void intruder_close_region(struct intruder *intruder, const struct place *place)
 /* Connects to a server's control port with any key: 0, or why not; `*out` is the caller's to close. */
 int intruder_enter(struct intruder *intruder, const char *address, const struct key *pass,
 		   struct rpc_connection **out);
-void intruder_leave(struct rpc_connection *control);
 /* Connect and Grant, with whatever one likes to send. */
 int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			uint32_t rights, struct rpc_ticket *out);

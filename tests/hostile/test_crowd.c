@@ -25,11 +25,11 @@
 #include <afar/error.h>
 
 #include "intruder.h"
+#include "lib/control.h"
 #include "lib/data_client.h"
 #include "rpc/message.h"
 #include "town.h"
 
-#define KIB	      ((uint64_t)1 << 10)
 #define CROWD_SHORT   600
 #define CROWD_MAX     5000
 #define DATA_BYTES    (64 * KIB)  /* of a server's memory, for a data connection at most   */
@@ -167,7 +167,7 @@ static void test_data_connections(void **state)
 	fabric_endpoint_close(crowd[0].endpoint);
 	town_expect_peace(&town, 0);
 	data_client_close(&data);
-	intruder_leave(control);
+	control_close(control);
 	intruder_close(&intruder);
 	free(crowd);
 }

@@ -13,8 +13,8 @@
 #include <afar/afar.h>
 
 #include "base/key.h"
+#include "lib/bytes.h"
 
-#define MIB	      ((uint64_t)1 << 20)
 #define TOWN_BYTES    (64 * MIB) /* the server lends                                    */
 #define HONEST_BYTES  (2 * MIB)
 #define VICTIM_BYTES  (2 * MIB)

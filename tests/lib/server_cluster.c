@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/control.h"
 #include "lib/transport.h"
 
 void start_server(struct cluster *cluster, unsigned nr_progress)
@@ -41,33 +42,9 @@ void stop_server(struct cluster *cluster)
 	rpc_loop_stop(cluster->loop);
 }
 
-int ping(struct rpc_connection *connection)
-{
-	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Ping ping = AFAR__PING__INIT;
-
-	request.call_case = AFAR__REQUEST__CALL_PING;
-	request.ping = &ping;
-	return rpc_call(connection, &envelope, &request, NULL);
-}
-
 int try_control(struct cluster *cluster, const struct key *pass, struct rpc_connection **out)
 {
-	static const struct rpc_handlers handlers;
-	const char *address = cluster->manager.control;
-	int status;
-
-	assert_int_equal(rpc_connect(cluster->client_loop, "127.0.0.1",
-				     (uint16_t)atoi(strrchr(address, ':') + 1), pass, &handlers,
-				     NULL, out),
-			 0);
-	status = ping(*out);
-	if (status != 0) {
-		rpc_connection_unref(*out);
-		*out = NULL;
-	}
-	return status;
+	return control_open(cluster->client_loop, cluster->manager.control, pass, out);
 }
 
 void connect_control(struct cluster *cluster, uint64_t session)
@@ -75,8 +52,7 @@ void connect_control(struct cluster *cluster, uint64_t session)
 	struct key pass = fake_manager_pass(&cluster->manager, session);
 
 	if (cluster->control) {
-		rpc_connection_close(cluster->control);
-		rpc_connection_unref(cluster->control);
+		control_close(cluster->control);
 	}
 	assert_int_equal(try_control(cluster, &pass, &cluster->control), 0);
 	cluster->session = session;
@@ -121,8 +97,7 @@ void cluster_remove_folder(const char *folder)
 void cluster_close_client(struct cluster *cluster)
 {
 	data_client_close(&cluster->data);
-	rpc_connection_close(cluster->control);
-	rpc_connection_unref(cluster->control);
+	control_close(cluster->control);
 	rpc_loop_stop(cluster->client_loop);
 }
 
@@ -136,34 +111,21 @@ void cluster_close(struct cluster *cluster)
 
 /* ---- What a client does */
 
-int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply)
-{
-	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(20000)};
-
-	return rpc_call(cluster->control, &envelope, request, reply);
-}
-
 int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t namespace, uint32_t rights,
 	       struct rpc_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
-	int status;
+	int ret;
 
 	connect.session = session;
 	connect.namespace_ = namespace;
 	connect.rights = rights;
 	connect.replaces = cluster->replaces;
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = &connect;
-	status = call_control(cluster, &request, &frame);
-	if (status != 0)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_TICKET);
-	assert_int_equal(frame->reply->ticket->ticket.len, sizeof(*out));
+	ret = control_ask_ticket(cluster->control, &connect, out, &frame);
+	if (ret)
+		return ret;
 	assert_int_equal(frame->reply->ticket->incarnation, cluster->manager.incarnation);
-	memcpy(out, frame->reply->ticket->ticket.data, sizeof(*out));
 	cluster->connection = frame->reply->ticket->connection;
 	cluster->replaces = 0;
 	afar__frame__free_unpacked(frame, NULL);
@@ -174,10 +136,9 @@ int ask_keys(struct cluster *cluster, uint64_t session, uint64_t namespace, uint
 	     size_t nr_extents, const void *capability, size_t length, struct key_of *out)
 {
 	Afar__Grant grant = AFAR__GRANT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
 	Afar__Key *key;
-	int status;
+	int ret;
 
 	grant.session = session;
 	grant.namespace_ = namespace;
@@ -186,12 +147,9 @@ int ask_keys(struct cluster *cluster, uint64_t session, uint64_t namespace, uint
 	grant.capability.data = (uint8_t *)(uintptr_t)capability;
 	grant.capability.len = length;
 	grant.rights = cluster->wanted;
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = &grant;
-	status = call_control(cluster, &request, &frame);
-	if (status != 0)
-		return status;
-	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_KEYS);
+	ret = control_ask_keys(cluster->control, &grant, &frame);
+	if (ret)
+		return ret;
 	assert_int_equal(frame->reply->keys->n_keys, nr_extents * cluster->nr_lanes);
 	for (size_t i = 0; i < nr_extents; i++) {
 		key = frame->reply->keys->keys[i * cluster->nr_lanes + cluster->lane];

@@ -55,12 +55,10 @@ void stop_server(struct cluster *cluster);
 
 /* ---- What a client does. All that return an int return 0 or what they were refused with. */
 
-/* Connects to the control port, showing `pass`. A connection that stays is in `*out`. */
+/* Connects to the control port with any key, as control_open() does (control.h). */
 int try_control(struct cluster *cluster, const struct key *pass, struct rpc_connection **out);
 /* The client speaks for that session from now on, over a new control connection. */
 void connect_control(struct cluster *cluster, uint64_t session);
-int call_control(struct cluster *cluster, Afar__Request *request, Afar__Frame **reply);
-int ping(struct rpc_connection *connection);
 
 /* Asks for a ticket without looking whose session the connection is, and what it has keys of. */
 int ask_ticket(struct cluster *cluster, uint64_t session, uint64_t namespace, uint32_t rights,

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "group.h"
+#include "lib/control.h"
 #include "lib/server_cluster.h"
 #include "lib/transport.h"
 #include "server/advertise.h"
@@ -140,10 +141,10 @@ static void test_calls_that_are_not_for_servers(void **state)
 	reserve.bytes = 2 * MIB;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
 	request.extents_reserve = &reserve;
-	assert_int_equal(call_control(&cluster, &request, NULL), -EOPNOTSUPP);
+	assert_int_equal(control_call(cluster.control, &request, NULL), -EOPNOTSUPP);
 	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
 	request.session_end = &end;
-	assert_int_equal(call_control(&cluster, &request, NULL), -EOPNOTSUPP);
+	assert_int_equal(control_call(cluster.control, &request, NULL), -EOPNOTSUPP);
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
 	assert_int_equal(fake_manager_call(&cluster.manager, &request, NULL), -EOPNOTSUPP);

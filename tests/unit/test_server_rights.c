@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "group.h"
+#include "lib/control.h"
 #include "lib/server_cluster.h"
 #include "lib/transport.h"
 
@@ -31,8 +32,7 @@ static void await_age(struct cluster *cluster)
 		assert_true(clock_ns() < deadline);
 		status = try_control(cluster, &pass, &connection);
 		if (status == 0) {
-			rpc_connection_close(connection);
-			rpc_connection_unref(connection);
+			control_close(connection);
 		}
 	} while (status == 0);
 	assert_null(connection);
@@ -84,8 +84,7 @@ static void test_passes(void **state)
 	refuse_pass(&cluster, &pass);
 	pass = fake_manager_pass(&cluster.manager, SESSION + 3);
 	assert_int_equal(try_control(&cluster, &pass, &connection), 0);
-	rpc_connection_close(connection);
-	rpc_connection_unref(connection);
+	control_close(connection);
 	cluster_close(&cluster);
 }
 
@@ -105,16 +104,15 @@ static void test_not_too_many_connections(void **state)
 	for (unsigned i = 0; i < NR_CONTROLS; i++)
 		assert_int_equal(try_control(&cluster, &pass, &connections[i]), 0);
 	for (unsigned i = 0; i < NR_CONTROLS - 8; i++) {
-		while (ping(connections[i]) == 0)
+		while (control_ping(connections[i]) == 0)
 			assert_true(clock_ns() < deadline);
 	}
 	for (unsigned i = NR_CONTROLS - 8; i < NR_CONTROLS; i++)
-		assert_int_equal(ping(connections[i]), 0);
+		assert_int_equal(control_ping(connections[i]), 0);
 	/* Others' stay. */
-	assert_int_equal(ping(cluster.control), 0);
+	assert_int_equal(control_ping(cluster.control), 0);
 	for (unsigned i = 0; i < NR_CONTROLS; i++) {
-		rpc_connection_close(connections[i]);
-		rpc_connection_unref(connections[i]);
+		control_close(connections[i]);
 	}
 	cluster_close(&cluster);
 }
@@ -367,7 +365,7 @@ static void test_ended_session(void **state)
 	assert_int_equal(fake_manager_end_session(&cluster.manager, SESSION + 1), 0);
 	/* Its control connection is closed; until that is through, it gets nothing. */
 	assert_int_not_equal(ask_ticket(&cluster, SESSION + 1, NAMESPACE, RIGHT_ALL, &ticket), 0);
-	while (ping(cluster.control) == 0)
+	while (control_ping(cluster.control) == 0)
 		assert_true(clock_ns() < deadline);
 	connect_control(&cluster, SESSION);
 	assert_int_equal(get_ticket(&cluster, SESSION, &ticket), 0);

@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "group.h"
+#include "lib/control.h"
 #include "lib/moment.h"
 #include "lib/server_cluster.h"
 #include "lib/transport.h"
@@ -96,7 +97,7 @@ static uint64_t seals_told(struct cluster *cluster, uint64_t namespace)
 	connect.rights = RIGHT_ALL;
 	request.call_case = AFAR__REQUEST__CALL_CONNECT;
 	request.connect = &connect;
-	assert_int_equal(call_control(cluster, &request, &frame), 0);
+	assert_int_equal(control_call(cluster->control, &request, &frame), 0);
 	seals = frame->reply->ticket->changes;
 	afar__frame__free_unpacked(frame, NULL);
 	return seals;
