@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport local against peers that are not ours: sockets and links that say what they like, to an end
- * that lends memory and to one that asks for it. Whatever is wrong ends that connection, touches nothing, and
- * is nobody else's trouble.
+ * The transport local against peers that are not ours: sockets and links that say what they like to an
+ * end that lends memory. Whatever is wrong ends that connection, touches nothing, and is nobody else's
+ * trouble. Peers that lend are test_fabric_local_servers.c's.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -10,150 +10,22 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "base/shared.h"
-#include "fabric/local/local.h"
 #include "group.h"
 #include "lib/child.h"
 #include "lib/fabric_fixture.h"
+#include "lib/local_peer.h"
 
 #define NOBODY 65534
-
-/* ---- A peer of our own */
-
-struct peer {
-	int fd;
-	struct local_link *link; /* once it has joined */
-};
-
-static void place_of(const char *address, struct sockaddr_un *out)
-{
-	const char *path = address + strlen("unix:");
-
-	*out = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(out->sun_path, path, (size_t)(strrchr(path, '@') - path));
-}
-
-static struct peer open_peer(const char *address)
-{
-	struct peer peer = {.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
-	struct sockaddr_un place;
-
-	place_of(address, &place);
-	assert_true(peer.fd >= 0);
-	assert_int_equal(connect(peer.fd, (const struct sockaddr *)&place, sizeof(place)), 0);
-	return peer;
-}
-
-static void close_peer(struct peer *peer)
-{
-	if (peer->link)
-		munmap(peer->link, sizeof(*peer->link));
-	close(peer->fd);
-}
-
-/* A packet with up to four descriptors. The other side may have ended it meanwhile. */
-static void say(const struct peer *peer, const void *data, size_t length, const int *fds,
-		size_t nr_fds)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control = {0};
-	struct iovec iov = {(void *)data, length};
-	struct msghdr packet = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (nr_fds > 0) {
-		packet.msg_control = control.bytes;
-		packet.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
-		memcpy(CMSG_DATA(&control.header), fds, nr_fds * sizeof(int));
-	}
-	sendmsg(peer->fd, &packet, MSG_NOSIGNAL);
-}
-
-static void say_message(const struct peer *peer, const struct local_message *message, int fd)
-{
-	say(peer, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0);
-}
-
-/* False: it has ended. The descriptor is the caller's; -1: none. */
-static bool hear(const struct peer *peer, struct local_message *message, int *fd)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec iov = {message, sizeof(*message)};
-	struct msghdr packet = {.msg_iov = &iov,
-				.msg_iovlen = 1,
-				.msg_control = control.bytes,
-				.msg_controllen = sizeof(control.bytes)};
-	struct pollfd ready = {.fd = peer->fd, .events = POLLIN};
-
-	*fd = -1;
-	assert_int_equal(poll(&ready, 1, GRACE_MS), 1);
-	if (recvmsg(peer->fd, &packet, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*message))
-		return false;
-	if (CMSG_FIRSTHDR(&packet))
-		memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(*fd));
-	return true;
-}
-
-static void expect_end(struct peer *peer)
-{
-	struct local_message message;
-	int fd;
-
-	assert_false(hear(peer, &message, &fd));
-	close_peer(peer);
-}
-
-static struct local_hello hello_of(uint16_t private_length)
-{
-	return (struct local_hello){.magic = LOCAL_WIRE_MAGIC,
-				    .version = LOCAL_WIRE_VERSION,
-				    .private_length = private_length};
-}
-
-static void take_link(struct peer *peer)
-{
-	struct local_message message;
-	int fd;
-
-	assert_true(hear(peer, &message, &fd));
-	assert_int_equal(message.type, LOCAL_WELCOME);
-	assert_int_equal(message.length, sizeof(*peer->link));
-	assert_true(fd >= 0);
-	peer->link = mmap(NULL, sizeof(*peer->link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_true(peer->link != MAP_FAILED);
-	assert_int_equal(ftruncate(fd, 0), -1); /* nobody can pull it away */
-	close(fd);
-}
-
-static struct peer join(const char *address)
-{
-	const struct local_hello hello = hello_of(0);
-	struct peer peer = open_peer(address);
-
-	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
-	take_link(&peer);
-	return peer;
-}
 
 static unsigned count_descriptors(void)
 {
@@ -171,10 +43,10 @@ static unsigned count_descriptors(void)
 
 static void expect_no_welcome(struct client *client, const void *data, size_t length)
 {
-	struct peer peer = open_peer(client->target.listener->address);
+	struct local_peer peer = local_peer_open(client->target.listener->address);
 
-	say(&peer, data, length, NULL, 0);
-	expect_end(&peer);
+	local_peer_say(&peer, data, length, NULL, 0);
+	local_peer_expect_end(&peer);
 }
 
 static void listens_to_proper_hellos_only(void **state)
@@ -182,33 +54,33 @@ static void listens_to_proper_hellos_only(void **state)
 	struct client *client = *state;
 	uint8_t noise[4096];
 	struct local_hello hello;
-	struct peer silent = open_peer(client->target.listener->address), peer;
+	struct local_peer silent = local_peer_open(client->target.listener->address), peer;
 
 	for (uint16_t length = 0; length <= FABRIC_PRIVATE_MAX; length += 8) {
-		hello = hello_of(length);
-		peer = open_peer(client->target.listener->address);
-		say(&peer, &hello, LOCAL_HELLO_HEAD + length, NULL, 0);
-		take_link(&peer);
+		hello = local_peer_hello(length);
+		peer = local_peer_open(client->target.listener->address);
+		local_peer_say(&peer, &hello, LOCAL_HELLO_HEAD + length, NULL, 0);
+		local_peer_take_link(&peer);
 		assert_int_equal(client->target.last.private_length, length);
-		close_peer(&peer);
+		local_peer_close(&peer);
 	}
 	fill(noise, sizeof(noise), 5);
 	expect_no_welcome(client, noise, sizeof(noise));
 	expect_no_welcome(client, noise, LOCAL_HELLO_HEAD);
-	hello = hello_of(8);
+	hello = local_peer_hello(8);
 	for (size_t length = 0; length < sizeof(hello); length++) {
 		if (length != LOCAL_HELLO_HEAD + 8)
 			expect_no_welcome(client, &hello, length);
 	}
 	hello.magic ^= 1;
 	expect_no_welcome(client, &hello, LOCAL_HELLO_HEAD + 8);
-	hello = hello_of(8);
+	hello = local_peer_hello(8);
 	hello.version++;
 	expect_no_welcome(client, &hello, LOCAL_HELLO_HEAD + 8);
-	hello = hello_of(UINT16_MAX);
+	hello = local_peer_hello(UINT16_MAX);
 	expect_no_welcome(client, &hello, sizeof(hello));
 	fabric_endpoint_close(client_connect(client));
-	close_peer(&silent);
+	local_peer_close(&silent);
 }
 
 static void puts_silent_strangers_out(void **state)
@@ -220,19 +92,19 @@ static void puts_silent_strangers_out(void **state)
 	struct folder folder = make_folder();
 	struct fabric_listener *listener;
 	struct fabric_request request;
-	struct peer peers[5];
+	struct local_peer peers[5];
 
 	assert_int_equal(fabric_listen(client->fabric, folder.address, &listener), 0);
 	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
 	for (unsigned i = 0; i < 5; i++)
-		peers[i] = open_peer(listener->address);
+		peers[i] = local_peer_open(listener->address);
 	assert_int_equal(fabric_listener_next(listener, &request), -EAGAIN);
 	assert_int_equal(fabric_listener_sweep(listener, &some), 5);
 	for (unsigned i = 0; i < 3; i++)
-		expect_end(&peers[i]);
+		local_peer_expect_end(&peers[i]);
 	assert_int_equal(fabric_listener_sweep(listener, &none), 2);
 	for (unsigned i = 3; i < 5; i++)
-		expect_end(&peers[i]);
+		local_peer_expect_end(&peers[i]);
 	assert_int_equal(fabric_listener_sweep(listener, &none), 0);
 	fabric_listener_close(listener);
 	remove_folder(&folder);
@@ -241,15 +113,15 @@ static void puts_silent_strangers_out(void **state)
 /* Says hello as somebody else. 0: it was put out. */
 static int be_nobody(const char *address)
 {
-	const struct local_hello hello = hello_of(0);
+	const struct local_hello hello = local_peer_hello(0);
 	struct pollfd ready = {.events = POLLIN};
-	struct peer peer;
+	struct local_peer peer;
 	char byte;
 
 	if (setuid(NOBODY) != 0)
 		return 1;
-	peer = open_peer(address);
-	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+	peer = local_peer_open(address);
+	local_peer_say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
 	ready.fd = peer.fd;
 	return poll(&ready, 1, GRACE_MS) == 1 && recv(peer.fd, &byte, 1, 0) <= 0 ? 0 : 2;
 }
@@ -288,14 +160,14 @@ static void gives_what_may_be_had_alone(void **state)
 {
 	struct client *client = *state;
 	struct target *target = &client->target;
-	struct peer peer = join(target->listener->address);
+	struct local_peer peer = local_peer_join(target->listener->address);
 	struct local_message ask, lent;
 	void *memory;
 	int fd;
 
 	ask = local_talk_message(LOCAL_ASK, target->read_only.key);
-	say_message(&peer, &ask, -1);
-	assert_true(hear(&peer, &lent, &fd));
+	local_peer_say_message(&peer, &ask, -1);
+	assert_true(local_peer_hear(&peer, &lent, &fd));
 	assert_int_equal(lent.type, LOCAL_LEND);
 	assert_int_equal(lent.key, target->read_only.key);
 	assert_int_equal(lent.length, LENT);
@@ -310,16 +182,16 @@ static void gives_what_may_be_had_alone(void **state)
 	close(fd);
 
 	ask.key = target->all.key;
-	say_message(&peer, &ask, -1);
-	assert_true(hear(&peer, &lent, &fd));
+	local_peer_say_message(&peer, &ask, -1);
+	assert_true(local_peer_hear(&peer, &lent, &fd));
 	assert_int_equal(lent.access, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
 	assert_int_equal(ftruncate(fd, 0), -1);
 	assert_int_equal(ftruncate(fd, 2 * LENT), -1);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
 	close(fd);
 	/* Twice is once too often. */
-	say_message(&peer, &ask, -1);
-	expect_end(&peer);
+	local_peer_say_message(&peer, &ask, -1);
+	local_peer_expect_end(&peer);
 }
 
 static void gives_nothing_without_a_right(void **state)
@@ -343,11 +215,11 @@ static void gives_nothing_without_a_right(void **state)
 	keys[4] = target->all.key ^ 1;
 	assert_true(fabric_memory_deregister(&gone));
 	for (unsigned i = 0; i < 5; i++) {
-		struct peer peer = join(target->listener->address);
+		struct local_peer peer = local_peer_join(target->listener->address);
 		struct local_message ask = local_talk_message(LOCAL_ASK, keys[i]);
 
-		say_message(&peer, &ask, -1);
-		expect_end(&peer);
+		local_peer_say_message(&peer, &ask, -1);
+		local_peer_expect_end(&peer);
 	}
 	assert_true(fabric_memory_deregister(&foreign)); /* nobody has got it */
 	fabric_domain_close(other);
@@ -360,7 +232,7 @@ static void takes_back_from_who_does_not_listen(void **state)
 	struct client *client = *state;
 	struct target *target = &client->target;
 	struct fabric_endpoint *good = client_connect(client);
-	struct peer peer = join(target->listener->address);
+	struct local_peer peer = local_peer_join(target->listener->address);
 	static struct fabric_memory memories[2000];
 	struct local_message ask, message;
 	unsigned nr_revoked = 0;
@@ -372,20 +244,20 @@ static void takes_back_from_who_does_not_listen(void **state)
 							FABRIC_REMOTE_READ, &memories[i]),
 				 0);
 		ask = local_talk_message(LOCAL_ASK, memories[i].key);
-		say_message(&peer, &ask, -1);
-		assert_true(hear(&peer, &message, &fd));
+		local_peer_say_message(&peer, &ask, -1);
+		assert_true(local_peer_hear(&peer, &message, &fd));
 		close(fd);
 	}
 	for (unsigned i = 0; i < 2000; i++)
 		assert_false(fabric_memory_deregister(&memories[i]));
 	assert_int_equal(atomic_load(&peer.link->sides[LOCAL_ACCEPTING_SIDE].nr_revoked),
 			 LOCAL_ENDED);
-	while (hear(&peer, &message, &fd)) {
+	while (local_peer_hear(&peer, &message, &fd)) {
 		assert_int_equal(message.type, LOCAL_REVOKE);
 		nr_revoked++;
 	}
 	assert_true(nr_revoked < 2000);
-	close_peer(&peer);
+	local_peer_close(&peer);
 	transfer_one(good, false, &byte, 1, &target->all, 0);
 	fabric_endpoint_close(good);
 }
@@ -395,10 +267,10 @@ static void takes_back_from_who_does_not_listen(void **state)
 static void expect_refusal(struct client *client, const void *data, size_t length, const int *fds,
 			   size_t nr_fds)
 {
-	struct peer peer = join(client->target.listener->address);
+	struct local_peer peer = local_peer_join(client->target.listener->address);
 
-	say(&peer, data, length, fds, nr_fds);
-	expect_end(&peer);
+	local_peer_say(&peer, data, length, fds, nr_fds);
+	local_peer_expect_end(&peer);
 }
 
 static void ends_over_packets_that_are_none(void **state)
@@ -438,20 +310,20 @@ static void ends_over_packets_that_are_none(void **state)
 static void bears_messages_that_mean_nothing(void **state)
 {
 	struct client *client = *state;
-	struct peer peer = join(client->target.listener->address);
+	struct local_peer peer = local_peer_join(client->target.listener->address);
 	struct local_message message, lent;
 	int fd, some[4] = {0, 0, 0, 0};
 
 	for (unsigned i = 0; i < 1000; i++) {
 		message = local_talk_message(i % 2 ? LOCAL_REVOKE : LOCAL_WAKE, i);
-		say(&peer, &message, sizeof(message), some, i % 5);
+		local_peer_say(&peer, &message, sizeof(message), some, i % 5);
 	}
 	message = local_talk_message(LOCAL_ASK, client->target.all.key);
-	say_message(&peer, &message, -1);
-	assert_true(hear(&peer, &lent, &fd));
+	local_peer_say_message(&peer, &message, -1);
+	assert_true(local_peer_hear(&peer, &lent, &fd));
 	assert_int_equal(lent.type, LOCAL_LEND);
 	close(fd);
-	close_peer(&peer);
+	local_peer_close(&peer);
 }
 
 /* ---- Links with anything in them */
@@ -465,29 +337,29 @@ static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ri
 	struct fabric_piece piece = {received, 128, NULL};
 	struct fabric_completion completion;
 	struct fabric_endpoint *accepting = NULL;
-	const struct local_hello hello = hello_of(0);
+	const struct local_hello hello = local_peer_hello(0);
 	struct fabric_request request;
 	struct folder folder = make_folder();
 	struct local_side *side;
 	struct target other;
-	struct peer peer;
+	struct local_peer peer;
 
 	memset(received, 0xaa, sizeof(received));
 	target_open(&other, folder.address);
-	peer = open_peer(other.listener->address);
-	say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
+	peer = local_peer_open(other.listener->address);
+	local_peer_say(&peer, &hello, LOCAL_HELLO_HEAD, NULL, 0);
 	assert_int_equal(fabric_listener_next(other.listener, &request), 0);
 	assert_int_equal(
 		fabric_accept(&request, other.queue, other.fabric->domain, NULL, &accepting), 0);
 	assert_int_equal(fabric_receive(accepting, &piece, 1), 0);
 	assert_int_equal(await_event(other.queue).kind, FABRIC_CONNECTED);
-	take_link(&peer);
+	local_peer_take_link(&peer);
 	side = &peer.link->sides[LOCAL_CONNECTING_SIDE];
 	if (length > 0)
 		memcpy(peer.link->rings[LOCAL_CONNECTING_SIDE], ring, length);
 	atomic_store(&side->taken, taken);
 	atomic_store(&side->written, written);
-	say_message(&peer, &wake, -1);
+	local_peer_say_message(&peer, &wake, -1);
 	/* What it has taken is asked when there is not room enough. */
 	if (taken != 0)
 		fabric_send(accepting, &(struct fabric_piece){much, sizeof(much), NULL}, 2);
@@ -499,7 +371,7 @@ static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ri
 	fabric_endpoint_close(accepting);
 	target_close(&other);
 	remove_folder(&folder);
-	expect_end(&peer);
+	local_peer_expect_end(&peer);
 }
 
 static void believes_no_impossible_numbers(void **state)
@@ -538,7 +410,7 @@ static void bears_links_that_change_all_the_time(void **state)
 	uint8_t byte;
 
 	for (unsigned round = 0; round < 500; round++) {
-		struct peer peer = join(client->target.listener->address);
+		struct local_peer peer = local_peer_join(client->target.listener->address);
 		struct local_side *side = &peer.link->sides[LOCAL_CONNECTING_SIDE];
 		struct local_message wake = local_talk_message(LOCAL_WAKE, 0);
 
@@ -552,229 +424,13 @@ static void bears_links_that_change_all_the_time(void **state)
 			atomic_store(&side->wants_room, noise[3]);
 			atomic_store(&side->nr_revoked, noise[4]);
 			memset(&peer.link->sides[LOCAL_ACCEPTING_SIDE], noise[5], 64);
-			say_message(&peer, &wake, -1);
+			local_peer_say_message(&peer, &wake, -1);
 		}
-		close_peer(&peer);
+		local_peer_close(&peer);
 	}
 	transfer_one(good, false, &byte, 1, &client->target.all, 0);
 	assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
 	fabric_endpoint_close(good);
-}
-
-/* ---- Servers that lend what is no memory */
-
-struct server {
-	int fd;
-	struct folder folder;
-};
-
-static void open_server(struct server *server)
-{
-	struct sockaddr_un place = {.sun_family = AF_UNIX};
-
-	server->folder = make_folder();
-	strcpy(place.sun_path, server->folder.socket);
-	server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(server->fd, (const struct sockaddr *)&place, sizeof(place)), 0);
-	assert_int_equal(listen(server->fd, 8), 0);
-}
-
-static void close_server(struct server *server)
-{
-	close(server->fd);
-	unlink(server->folder.socket);
-	remove_folder(&server->folder);
-}
-
-static int make_file(size_t length, unsigned seals)
-{
-	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)length), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-	return fd;
-}
-
-/* Accepts a connection of the client's, and hears its hello. */
-static struct peer meet(struct client *client, struct server *server,
-			struct fabric_endpoint **endpoint)
-{
-	struct local_hello hello;
-	struct peer peer = {.fd = -1};
-
-	*endpoint = connect_start(client->queue, server->folder.address, "x");
-	peer.fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC);
-	assert_true(peer.fd >= 0);
-	assert_int_equal(recv(peer.fd, &hello, sizeof(hello), 0), LOCAL_HELLO_HEAD + 1);
-	return peer;
-}
-
-static void expect_no_link(struct client *client, struct server *server, uint64_t length, int fd)
-{
-	struct local_message message = local_talk_message(LOCAL_WELCOME, 0);
-	struct fabric_endpoint *endpoint;
-	struct peer peer = meet(client, server, &endpoint);
-
-	message.length = length;
-	say_message(&peer, &message, fd);
-	if (fd >= 0)
-		close(fd);
-	await_closed(endpoint, -ECONNREFUSED);
-	fabric_endpoint_close(endpoint);
-	close_peer(&peer);
-}
-
-static void takes_links_that_are_some_alone(void **state)
-{
-	const uint64_t length = sizeof(struct local_link);
-	struct client *client = *state;
-	struct server server;
-
-	open_server(&server);
-	expect_no_link(client, &server, length, -1);
-	expect_no_link(client, &server, length, open("/dev/null", O_RDWR | O_CLOEXEC));
-	expect_no_link(client, &server, length, open("/tmp", O_RDONLY | O_CLOEXEC));
-	expect_no_link(client, &server, length, make_file(length, 0));
-	expect_no_link(client, &server, length, make_file(length - 4096, F_SEAL_SHRINK));
-	expect_no_link(client, &server, length, make_file(0, F_SEAL_SHRINK));
-	expect_no_link(client, &server, length + 1, make_file(length, F_SEAL_SHRINK));
-	close_server(&server);
-}
-
-static struct peer welcome(struct client *client, struct server *server,
-			   struct fabric_endpoint **endpoint)
-{
-	struct local_message message = local_talk_message(LOCAL_WELCOME, 0);
-	int fd = make_file(sizeof(struct local_link), F_SEAL_SHRINK);
-	struct peer peer = meet(client, server, endpoint);
-
-	message.length = sizeof(struct local_link);
-	say_message(&peer, &message, fd);
-	close(fd);
-	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
-	return peer;
-}
-
-static void expect_no_memory(struct client *client, struct server *server, uint64_t key,
-			     uint64_t length, uint8_t access, int fd)
-{
-	const struct fabric_memory wanted = {.key = 42};
-	struct local_message message = local_talk_message(LOCAL_LEND, key);
-	struct fabric_completion completion;
-	struct fabric_endpoint *endpoint;
-	struct peer peer = welcome(client, server, &endpoint);
-	uint8_t byte = 0xaa;
-
-	assert_int_equal(start_one(endpoint, false, &byte, 1, &wanted, 0, 1), 0);
-	message.length = length;
-	message.access = access;
-	say_message(&peer, &message, fd);
-	if (fd >= 0)
-		close(fd);
-	completion = await_completion(client->queue);
-	assert_true(completion.status < 0);
-	await_closed(endpoint, -ECONNRESET);
-	assert_int_equal(byte, 0xaa);
-	fabric_endpoint_close(endpoint);
-	close_peer(&peer);
-}
-
-static void takes_memory_that_is_some_alone(void **state)
-{
-	struct client *client = *state;
-	struct server server;
-
-	open_server(&server);
-	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ, -1);
-	expect_no_memory(client, &server, 43, 4096, FABRIC_REMOTE_READ,
-			 make_file(4096, F_SEAL_SHRINK));
-	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ, make_file(4096, 0));
-	expect_no_memory(client, &server, 42, 8192, FABRIC_REMOTE_READ,
-			 make_file(4096, F_SEAL_SHRINK));
-	expect_no_memory(client, &server, 42, UINT64_MAX, FABRIC_REMOTE_READ,
-			 make_file(4096, F_SEAL_SHRINK));
-	expect_no_memory(client, &server, 42, 0, FABRIC_REMOTE_READ, make_file(0, F_SEAL_SHRINK));
-	expect_no_memory(client, &server, 42, 4096, 0xff, make_file(4096, F_SEAL_SHRINK));
-	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_WRITE,
-			 make_file(4096, F_SEAL_SHRINK)); /* not to read */
-	expect_no_memory(client, &server, 42, 4096, FABRIC_REMOTE_READ,
-			 open("/dev/zero", O_RDWR | O_CLOEXEC));
-	close_server(&server);
-}
-
-/* What says that it is revoked without a message is over at once. */
-static void ends_over_a_wrong_count(void **state)
-{
-	const struct fabric_memory memory = {.key = 42};
-	struct local_message message = local_talk_message(LOCAL_LEND, 42);
-	struct fabric_endpoint *endpoint;
-	struct client *client = *state;
-	struct server server;
-	struct peer peer;
-	int fd = make_file(4096, F_SEAL_SHRINK), link;
-	struct local_link *mapped;
-	uint8_t byte;
-
-	open_server(&server);
-	peer = meet(client, &server, &endpoint);
-	link = make_file(sizeof(*mapped), F_SEAL_SHRINK);
-	mapped = mmap(NULL, sizeof(*mapped), PROT_READ | PROT_WRITE, MAP_SHARED, link, 0);
-	assert_true(mapped != MAP_FAILED);
-	peer.link = mapped;
-	message.type = LOCAL_WELCOME;
-	message.length = sizeof(*mapped);
-	say_message(&peer, &message, link);
-	close(link);
-	assert_int_equal(await_event(client->queue).kind, FABRIC_CONNECTED);
-	message = local_talk_message(LOCAL_LEND, 42);
-	message.length = 4096;
-	message.access = FABRIC_REMOTE_READ;
-	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), 0);
-	say_message(&peer, &message, fd);
-	close(fd);
-	assert_int_equal(await_completion(client->queue).status, 0);
-	transfer_one(endpoint, false, &byte, 1, &memory, 4095);
-	atomic_store(&mapped->sides[LOCAL_ACCEPTING_SIDE].nr_revoked, 1);
-	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), -ENOTCONN);
-	await_closed(endpoint, -ECONNRESET);
-	fabric_endpoint_close(endpoint);
-	close_peer(&peer);
-	close_server(&server);
-}
-
-/* The server has died: who copies from its memory hears of it without looking after his queue. */
-static void sees_who_dies(void **state)
-{
-	const struct fabric_memory memory = {.key = 42};
-	struct local_message message = local_talk_message(LOCAL_LEND, 42);
-	struct fabric_endpoint *endpoint;
-	struct client *client = *state;
-	struct server server;
-	struct peer peer;
-	struct pollfd deaths = {.fd = fabric_deaths_fd(client->fabric), .events = POLLIN};
-	int fd = make_file(4096, F_SEAL_SHRINK);
-	uint8_t byte;
-
-	open_server(&server);
-	peer = welcome(client, &server, &endpoint);
-	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 1), 0);
-	message.length = 4096;
-	message.access = FABRIC_REMOTE_READ;
-	say_message(&peer, &message, fd);
-	close(fd);
-	assert_int_equal(await_completion(client->queue).status, 0);
-	assert_int_equal(poll(&deaths, 1, 0), 0);
-	fabric_note_deaths(client->fabric); /* for nobody */
-	transfer_one(endpoint, false, &byte, 1, &memory, 0);
-	close_peer(&peer);
-	assert_int_equal(poll(&deaths, 1, GRACE_MS), 1);
-	fabric_note_deaths(client->fabric);
-	assert_int_equal(poll(&deaths, 1, 0), 0);
-	assert_int_equal(start_one(endpoint, false, &byte, 1, &memory, 0, 2), -ENOTCONN);
-	await_closed(endpoint, -ECONNRESET);
-	fabric_endpoint_close(endpoint);
-	close_server(&server);
 }
 
 TEST_GROUP(fabric_local_peers)
@@ -791,10 +447,6 @@ TEST_GROUP(fabric_local_peers)
 		WITH_TARGET(bears_messages_that_mean_nothing),
 		WITH_TARGET(believes_no_impossible_numbers),
 		WITH_TARGET(bears_links_that_change_all_the_time),
-		WITH_TARGET(takes_links_that_are_some_alone),
-		WITH_TARGET(takes_memory_that_is_some_alone),
-		WITH_TARGET(ends_over_a_wrong_count),
-		WITH_TARGET(sees_who_dies),
 	};
 
 	setenv("AFAR_TEST_TRANSPORT", "local", 1);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the public API answers to misuse, against real daemons: one clear line, and nothing has
+ * changed.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/api.h"
+#include "lib/child.h"
+
+static void test_bad_sizes(void **state)
+{
+	struct afar_namespace *ns = make_namespace("sizes", 0, 2 * MIB);
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_mapping *mapping;
+	struct afar_region *region;
+	uint8_t bytes[16];
+
+	(void)state;
+	expect_error(afar_namespace_reserve(ns, 0), -EINVAL);
+	assert_true(afar_namespace_reserve(ns, UINT64_MAX) < 0);
+	assert_true(afar_namespace_reserve(ns, UINT64_MAX - 4095) < 0);
+	expect_error(afar_namespace_reserve(ns, (uint64_t)1 << 50), -ENOSPC);
+	expect_error(afar_region_alloc(ns, 0, 0, &region), -EINVAL);
+	expect_error(afar_region_alloc(ns, 1000 * MIB, 0, &region), -AFAR_ERESERVE);
+	assert_true(afar_region_alloc(ns, UINT64_MAX, 0, &region) < 0);
+	assert_int_equal(afar_namespace_stat(ns, &stat), 0);
+	assert_int_equal(stat.allocated_bytes, 0);
+
+	assert_int_equal(afar_region_alloc(ns, 4096, 0, &region), 0);
+	expect_error(afar_region_pread(region, bytes, 16, 4081), -ERANGE);
+	expect_error(afar_region_pread(region, bytes, 16, UINT64_MAX - 3), -ERANGE);
+	expect_error(afar_region_pwrite(region, bytes, 1, 4096), -ERANGE);
+	assert_int_equal(afar_region_pread(region, bytes, 0, 4096), 0);
+	expect_error(afar_region_pread(region, NULL, 1, 0), -EINVAL);
+	expect_error(afar_region_map(region, 0, 0, 0, &mapping), -EINVAL);
+	expect_error(afar_region_map(region, 1, 4096, 0, &mapping), -ERANGE);
+	expect_error(afar_region_map(region, UINT64_MAX, 2, 0, &mapping), -ERANGE);
+	drop_region(region);
+	drop_namespace(ns, "sizes");
+}
+
+static void test_bad_names(void **state)
+{
+	static const char *const names[] = {"",	   ".",	   "-a",  ".a",	 "a/b",
+					    "a b", "a\nb", "a:b", "\xff"};
+	char long_name[AFAR_NAME_MAX + 2];
+	struct afar_namespace *ns;
+
+	(void)state;
+	memset(long_name, 'x', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = '\0';
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		assert_true(afar_namespace_create(session, names[i], NULL, &ns) < 0);
+	expect_error(afar_namespace_create(session, long_name, NULL, &ns), -EINVAL);
+	expect_error(afar_namespace_create(session, NULL, NULL, &ns), -EINVAL);
+	expect_error(afar_namespace_open(session, "no-such", &ns), -ENOENT);
+	expect_error(afar_namespace_delete(session, "no-such", 0), -ENOENT);
+	long_name[AFAR_NAME_MAX] = '\0';
+	assert_int_equal(afar_namespace_create(session, long_name, NULL, &ns), 0);
+	drop_namespace(ns, long_name);
+}
+
+static void test_bad_policies(void **state)
+{
+	struct afar_policy policy = {.size = sizeof(policy)};
+	struct afar_namespace *ns;
+
+	(void)state;
+	policy.tier = 9;
+	expect_error(afar_namespace_create(session, "policy", &policy, &ns), -EOPNOTSUPP);
+	policy.tier = 0;
+	policy.stripe_bytes = 5000;
+	expect_error(afar_namespace_create(session, "policy", &policy, &ns), -EINVAL);
+	policy.stripe_bytes = 2048;
+	expect_error(afar_namespace_create(session, "policy", &policy, &ns), -EINVAL);
+	policy.stripe_bytes = 0;
+	policy.width = 65;
+	expect_error(afar_namespace_create(session, "policy", &policy, &ns), -EINVAL);
+	policy.width = 0;
+	policy.size = 1;
+	expect_error(afar_namespace_create(session, "policy", &policy, &ns), -EINVAL);
+}
+
+static void test_twice(void **state)
+{
+	struct afar_namespace *ns = make_namespace("twice", 0, 2 * MIB);
+	struct afar_mapping *mapping;
+	struct afar_region *region;
+	struct afar_namespace *other;
+
+	(void)state;
+	expect_error(afar_namespace_create(session, "twice", NULL, &other), -EEXIST);
+	assert_int_equal(afar_region_alloc(ns, 4096, 0, &region), 0);
+	assert_int_equal(afar_region_map(region, 0, 4096, 0, &mapping), 0);
+	assert_int_equal(afar_mapping_unmap(mapping), 0);
+	expect_error(afar_mapping_unmap(mapping), -EINVAL);
+	assert_null(afar_mapping_data(mapping));
+	expect_error(afar_mapping_read(mapping, 0, 1), -EINVAL);
+	drop_region(region);
+	expect_error(afar_region_close(region), -EINVAL);
+	expect_error(afar_region_free(region), -EINVAL);
+	expect_error((int)afar_region_pread(region, &(char){0}, 1, 0), -EINVAL);
+	drop_namespace(ns, "twice");
+	expect_error(afar_namespace_close(ns), -EINVAL);
+	expect_error(afar_namespace_delete(session, "twice", 0), -ENOENT);
+	expect_error(afar_namespace_close(NULL), -EINVAL);
+}
+
+/* A namespace deleted by one session answers the other with -ENOENT, whatever it asks. */
+static void test_deleted_namespace(void **state)
+{
+	struct afar_namespace *ns = make_namespace("deleted", 0, 2 * MIB);
+	struct afar_region *region;
+
+	(void)state;
+	assert_int_equal(afar_namespace_delete(session, "deleted", 0), 0);
+	expect_error(afar_namespace_reserve(ns, MIB), -ENOENT);
+	expect_error(afar_region_alloc(ns, 4096, 0, &region), -ENOENT);
+	expect_error(afar_region_open(ns, "x", &region), -ENOENT);
+	assert_int_equal(afar_namespace_close(ns), 0);
+}
+
+static void test_delete_with_regions(void **state)
+{
+	struct afar_namespace *ns = make_namespace("full", 0, 2 * MIB);
+	struct afar_region *region;
+
+	(void)state;
+	assert_int_equal(afar_region_alloc(ns, 4096, 0, &region), 0);
+	expect_error(afar_namespace_delete(session, "full", AFAR_DELETE_REGIONS), -EBUSY);
+	assert_int_equal(afar_region_close(region), 0);
+	expect_error(afar_namespace_delete(session, "full", 0), -ENOTEMPTY);
+	assert_int_equal(afar_namespace_delete(session, "full", AFAR_DELETE_REGIONS), 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+}
+
+static void test_session_stays_while_used(void **state)
+{
+	struct afar_namespace *ns = make_namespace("used", 0, 0);
+
+	(void)state;
+	expect_error(afar_session_close(session), -EBUSY);
+	drop_namespace(ns, "used");
+}
+
+static void test_wrong_addresses(void **state)
+{
+	static const char *const uris[] = {"afar://",	     "http://localhost", "afar://h:0",
+					   "afar://h:99999", "afar://[::1",	 "x"};
+	struct afar_session *other;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(uris) / sizeof(uris[0]); i++)
+		expect_error(afar_session_open(uris[i], NULL, &other), -EINVAL);
+	expect_error(afar_session_open("afar://127.0.0.1:1?key=/nowhere/key", NULL, &other),
+		     -ENOENT);
+}
+
+static void test_child_of_fork(void **state)
+{
+	struct afar_namespace *ns;
+	int status;
+	pid_t child;
+
+	(void)state;
+	child = fork_child();
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(afar_namespace_open(session, "x", &ns) == -AFAR_EFORKED ? 0 : 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	expect_error(afar_namespace_open(session, "x", &ns), -ENOENT); /* the parent goes on */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bad_sizes),
+		cmocka_unit_test(test_bad_names),
+		cmocka_unit_test(test_bad_policies),
+		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_deleted_namespace),
+		cmocka_unit_test(test_delete_with_regions),
+		cmocka_unit_test(test_session_stays_while_used),
+		cmocka_unit_test(test_wrong_addresses),
+		cmocka_unit_test(test_child_of_fork),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}
