@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/job.h"
 
 #define SENTENCE_MAX 512
 
@@ -351,7 +351,7 @@ static int run_once(struct core *core, const struct operation *operation, struct
 	ret = check_id(session, event);
 	if (ret < 0)
 		return ret;
-	if (reserve_attach(core, event) || seal_attach(core, event))
+	if (jobs_attach(core, event))
 		return CORE_DEFERRED;
 	return run_changing(core, operation, session, event);
 }
@@ -487,21 +487,20 @@ static void fail_batch(struct core *core, int status)
 			event_fail(event, error_fail(status, "%s", sentence));
 	}
 	error_fail(status, "%s", sentence);
-	reserve_committed(core, status);
-	error_fail(status, "%s", sentence);
-	seals_committed(core, status);
+	jobs_committed(core, status);
 }
 
 static void commit(struct core *core)
 {
-	int ret = store_commit(core->store);
+	int ret;
 
+	jobs_settle(core);
+	ret = store_commit(core->store);
 	if (ret < 0) {
 		fail_batch(core, ret);
 		return;
 	}
-	reserve_committed(core, 0);
-	seals_committed(core, 0);
+	jobs_committed(core, 0);
 }
 
 /* ---- Batches */
@@ -539,7 +538,6 @@ static void forget_gone(struct core *core)
 static void do_own_work(struct core *core)
 {
 	sessions_expire(core);
-	reserve_hear(core);
 	if (core->forget_at <= core_now(core)) {
 		core->forget_at = CORE_NEVER;
 		servers_forget(core);
@@ -562,14 +560,10 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	answer_all(core);
 	if (is_due)
 		do_own_work(core);
-	if (core->retry_at == 0) {
+	if (core->retry_at == 0)
 		servers_drive(core);
-		reserve_resume(core);
-		seals_drive(core);
-	}
-	undo_keep(core->undo);
-	reserve_tell(core);
-	seals_tell(core);
+	jobs_drive(core);
+	jobs_tell(core);
 	forget_gone(core);
 }
 
@@ -618,7 +612,7 @@ uint64_t core_next_run(struct core *core)
 			next = sooner(next, event->looked_until);
 	/* What waits for a server is woken by its answer, or told of it when its time is up. */
 	next = sooner(next, waiters_due(&core->waiting));
-	next = sooner(next, sooner(reserve_next_tell(core), seals_next_tell(core)));
+	next = sooner(next, jobs_next(core));
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
 
@@ -644,8 +638,6 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->leased);
 	CDS_INIT_LIST_HEAD(&core->ended);
 	CDS_INIT_LIST_HEAD(&core->jobs);
-	CDS_INIT_LIST_HEAD(&core->seals);
-	CDS_INIT_LIST_HEAD(&core->seal_grants);
 	CDS_INIT_LIST_HEAD(&core->waiting);
 	CDS_INIT_LIST_HEAD(&core->key_changes);
 	CDS_INIT_LIST_HEAD(&core->answering);
@@ -684,8 +676,7 @@ static void drop_waiting(struct core *core)
 void core_close(struct core *core)
 {
 	drop_waiting(core);
-	reserve_close(core);
-	seals_close(core);
+	jobs_close(core);
 	sessions_close(core);
 	servers_close(core);
 	state_close(core->state);

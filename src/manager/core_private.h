@@ -65,9 +65,6 @@ struct live_session {
 	uint64_t used_at;
 };
 
-struct job;  /* reserve.c */
-struct seal; /* seal.c */
-struct seal_part;
 struct key_change; /* principals.c */
 
 struct core {
@@ -86,12 +83,10 @@ struct core {
 	struct cds_list_head leased;
 	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;
-	struct cds_list_head seals;
-	struct cds_list_head seal_grants; /* of the batch: what servers granted for them */
-	uint64_t turn;			  /* of the servers, for reservations */
-	uint64_t retry_at;		  /* after a failed commit: no work of its own before */
-	uint64_t complain_at;		  /* in the log of the next                           */
-	uint64_t forget_at; /* servers that have not come back since the manager started */
+	uint64_t turn;	      /* of the servers, for reservations */
+	uint64_t retry_at;    /* after a failed commit: no work of its own before */
+	uint64_t complain_at; /* in the log of the next                           */
+	uint64_t forget_at;   /* servers that have not come back since the manager started */
 
 	/* Requests that wait: for servers to come back after a start, for the batch to end, for figures. */
 	struct cds_list_head waiting;
@@ -170,24 +165,6 @@ bool is_printable(const char *text, size_t length_max);
 /* ---- reserve.c */
 
 core_operation namespace_reserve, reserve_cancel;
-/* Attaches a request to the running job of the same id. */
-bool reserve_attach(struct core *core, struct event *event);
-struct share;
-void reserve_answered(struct core *core, struct share *share, const void *peer,
-		      const Afar__Reply *answer, int status);
-/* What jobs got from a server on the connection that it lost is gone. */
-void reserve_server_down(struct core *core, const struct live_server *live);
-/* Jobs whose clients were away when all was granted: of those that are back, or never will be. Before a commit. */
-void reserve_hear(struct core *core);
-/* Jobs that wait for memory being released. */
-void reserve_resume(struct core *core);
-/* The batch's commit is done: answers the jobs that it finished. */
-void reserve_committed(struct core *core, int status);
-/* Tells those whose time is up which server their reservation waits for; it goes on. */
-void reserve_tell(struct core *core);
-uint64_t reserve_next_tell(const struct core *core);
-void reserve_close(struct core *core);
-
 /* ---- regions.c */
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
@@ -204,24 +181,10 @@ int region_drop(struct core *core, struct reference *reference);
 /* ---- seal.c */
 
 core_operation region_seal;
-/* Attaches a request to the running sealing that it began. */
-bool seal_attach(struct core *core, struct event *event);
 /* What becomes of a region is not decided yet. */
 bool seal_is_running(const struct core *core, uint64_t generation);
 /* -ETIMEDOUT, with a sentence that tells which server that waits for. */
 int seal_fail_slow(const struct core *core, uint64_t generation);
-/* Tells those whose time is up; the sealing goes on. */
-void seals_tell(struct core *core);
-uint64_t seals_next_tell(const struct core *core);
-void seal_answered(struct core *core, struct seal_part *part, const void *peer,
-		   const Afar__Reply *answer, int status);
-/* Asks servers, behind the commit. */
-void seals_drive(struct core *core);
-/* The namespace's memory goes: nothing is sealed there any more. -ENOMEM. */
-int seals_drop(struct core *core, uint64_t ns);
-/* The batch's commit is done: answers those that it finished; all, when it failed. */
-void seals_committed(struct core *core, int status);
-void seals_close(struct core *core);
 
 /* ---- sessions.c */
 
@@ -301,22 +264,20 @@ int server_lose(struct core *core, struct server *server, const char *how);
 /* ---- servers.c: calls */
 
 enum outgoing_kind {
-	OUTGOING_RESERVE,
+	OUTGOING_JOB,
 	OUTGOING_UNDO,
 	OUTGOING_RELEASE,
 	OUTGOING_FENCE,
 	OUTGOING_PING,
-	OUTGOING_SEAL,
 	OUTGOING_LOOK,
 };
 struct outgoing {
 	enum outgoing_kind kind;
 	uint64_t server;
 	uint64_t incarnation;
-	struct share *share;	/* OUTGOING_RESERVE */
-	struct seal_part *part; /* OUTGOING_SEAL */
-	uint64_t session;	/* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
-	uint64_t *extents;	/* OUTGOING_RELEASE */
+	struct job_part *part; /* OUTGOING_JOB */
+	uint64_t session;      /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
+	uint64_t *extents;     /* OUTGOING_RELEASE */
 	size_t nr_extents;
 	struct event
 		*failure; /* its answer if it can't be sent: made first, so that there is one */

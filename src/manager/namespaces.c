@@ -6,7 +6,7 @@
 
 #include <afar/afar.h>
 
-#include "manager/core_private.h"
+#include "manager/job.h"
 #include "manager/placement.h"
 
 #define STRIPE_MIN     ((uint64_t)4096)
@@ -178,7 +178,7 @@ int namespace_finish(struct core *core, struct namespace *ns)
 
 	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
 		return 0;
-	ret = seals_drop(core, ns->number);
+	ret = jobs_drop(core, ns->number);
 	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
 		if (ret == 0)
 			ret = release_extent(core, extent);

@@ -236,17 +236,18 @@ static int check_up(const struct region *region)
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out)
 {
 	size_t mark = undo_mark(core->undo);
-	int ret = check_up(region);
+	int ret = undo_room(core->undo, 1);
 
 	*out = (struct seal_plan){0};
+	if (ret < 0)
+		return ret;
+	undo_save(core->undo, &out->nr_pieces, sizeof(out->nr_pieces));
+	ret = check_up(region);
 	for (size_t i = 0; i < region->nr_groups && ret == 0; i++)
 		ret = plan_group(core, region, &region->groups[i], out);
 	if (ret == 0 && out->nr_lacks != 0)
 		ret = -ENOSPC;
-	ret = undo_end(core->undo, mark, ret);
-	if (ret < 0)
-		out->nr_pieces = 0;
-	return ret;
+	return undo_end(core->undo, mark, ret);
 }
 
 /* ---- What becomes of it */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a region goes that is to be sealed: each of its chunks to sealed extents of its own server, so that
- * servers copy memory to memory and a layout names the same ones before and after. Called by seal.c alone.
+ * Plans where a region goes that is to be sealed: each of its chunks to sealed extents of its own
+ * server, so that servers copy memory to memory, and a layout names the same servers before and
+ * after. Called by seal.c alone.
  *
- * A plan names extents by numbers and outlives them: those that have gone meanwhile are found missing.
+ * A plan names extents by numbers and outlives them: those that have gone meanwhile are found
+ * missing.
  */
 #ifndef MANAGER_SEAL_PLAN_H
 #define MANAGER_SEAL_PLAN_H
 
-#include "manager/core_private.h"
+#include "manager/job.h"
 
 /* A chunk to be, and what of the present ones it is a copy of. */
 struct seal_piece {
@@ -34,10 +36,12 @@ struct seal_plan {
 	size_t nr_lacks, max_lacks;
 };
 
-/* Takes what it needs out of the spaces. -ENOSPC: nothing is taken, and `out->lacks` says what is missing; -E2BIG:
- * in too many pieces; -ENOMEM. Whatever it returns, `*out` is for seal_plan_close(). */
+/* Takes what it needs out of the spaces. The plan must live until that is committed or taken back; when it is taken back, the
+ * plan has no pieces. -ENOSPC: nothing is taken, and `out->lacks` says what is missing; -E2BIG: in too many pieces; -AFAR_ELOST,
+ * -AFAR_ESERVER: a server has lost part of the region, or is not connected; -ENOMEM. Whatever it returns, `*out` is for
+ * seal_plan_close(). */
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out);
-/* Gives back what was taken, where it still is. The plan must live until that is committed or taken back. -ENOMEM. */
+/* Gives back what was taken, where it still is. As above, the plan must live; taken back, it has its pieces again. -ENOMEM. */
 int seal_plan_undo(const struct core *core, struct seal_plan *plan);
 /* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server; -ENOMEM. */
 int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out);

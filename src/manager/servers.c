@@ -13,7 +13,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/job.h"
 
 #define CALL_TIMEOUT_MS	 30000U
 #define CALL_TIMEOUT_MAX 3600000U
@@ -383,8 +383,8 @@ void server_answered(struct core *core, struct event *event)
 	size_t mark = undo_mark(core->undo);
 	int ret = 0;
 
-	if (!is_done && is_current && outgoing->kind != OUTGOING_RESERVE &&
-	    outgoing->kind != OUTGOING_SEAL && outgoing->kind != OUTGOING_LOOK) {
+	if (!is_done && is_current && outgoing->kind != OUTGOING_JOB &&
+	    outgoing->kind != OUTGOING_LOOK) {
 		log_warn("server %llu did not do what it was told: %s",
 			 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
@@ -393,11 +393,8 @@ void server_answered(struct core *core, struct event *event)
 			core->environment.close_peer(core->environment.context, live->peer);
 	}
 	switch (outgoing->kind) {
-	case OUTGOING_RESERVE:
-		reserve_answered(core, outgoing->share, event->peer, event->answer, event->status);
-		break;
-	case OUTGOING_SEAL:
-		seal_answered(core, outgoing->part, event->peer, event->answer, event->status);
+	case OUTGOING_JOB:
+		job_answered(core, outgoing->part, event->peer, event->answer, event->status);
 		break;
 	case OUTGOING_RELEASE:
 		if (is_done || is_current)
@@ -485,7 +482,7 @@ void server_down(struct core *core, struct live_server *live)
 	live->is_probed = false;
 	live->is_looked_at = false;
 	forget_sent(core, live);
-	reserve_server_down(core, live);
+	jobs_server_down(core, live);
 }
 
 /* In what runs already, or by itself. It is tried again, because sessions may wait for it. */

@@ -390,34 +390,78 @@ static void test_manager_dies(void **state)
 	}
 }
 
-/* Also one that has nothing to do with it: tables that were read again know nothing of what is under way. */
+/* Its own commit: it fails, and leaves nothing. */
 static void test_commit_fails(void **state)
 {
 	Afar__Reply *reply;
 
 	FOR_BOTH_STEPS(is_copying)
 	{
-		for (int which = 0; which < 2; which++) {
-			begin_sealing(is_copying, &reply);
-			fixture.store.fail_at = 1;
-			if (which == 0) {
-				let_go();
-			} else {
-				EXPECT(&client, ask_create("b", 0, 4096), -ENOSPC);
-				let_go();
-			}
-			assert_int_equal(reply->status, -ENOSPC);
-			assert_non_null(strstr(reply->message, "disk is full"));
-			drop(reply);
-			fixture_advance(&fixture, 2000);
-			for (size_t i = 0; i < 2; i++) /* one may have been told to join again */
-				if (fixture.servers[i].peer == NULL)
-					assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
-			expect_as_before();
-			EXPECT(&client, ask_seal(region), 0);
-			expect_sealed();
-			again(state);
-		}
+		begin_sealing(is_copying, &reply);
+		fixture.store.fail_at = 1;
+		let_go();
+		assert_int_equal(reply->status, -ENOSPC);
+		assert_non_null(strstr(reply->message, "disk is full"));
+		drop(reply);
+		fixture_advance(&fixture, 2000);
+		for (size_t i = 0; i < 2; i++) /* one may have been told to join again */
+			if (fixture.servers[i].peer == NULL)
+				assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+		expect_as_before();
+		EXPECT(&client, ask_seal(region), 0);
+		expect_sealed();
+		again(state);
+	}
+}
+
+/* One that has nothing to do with it: it goes on. */
+static void test_another_commit_fails(void **state)
+{
+	Afar__Reply *reply;
+
+	FOR_BOTH_STEPS(is_copying)
+	{
+		begin_sealing(is_copying, &reply);
+		fixture.store.fail_at = 1;
+		EXPECT(&client, ask_create("b", 0, 4096), -ENOSPC);
+		assert_null(reply);
+		let_go();
+		assert_int_equal(reply->status, 0);
+		drop(reply);
+		expect_sealed();
+		again(state);
+	}
+}
+
+/* All of its namespace's memory was to go, and that could not be committed: it goes on, though its last server answered in
+ * that very batch. */
+static void test_deletion_is_not_committed(void **state)
+{
+	Afar__Reply *reply, *other;
+
+	for (int is_together = 0; is_together < 2; is_together++) {
+		fixture.servers[1].does_hold_seals = true;
+		fixture_send(&fixture, &client, ++client.next_id, ask_seal(region), &reply);
+		fixture_pump(&fixture);
+		client_lose(&fixture, &client);
+		fixture_advance(&fixture, FIXTURE_LEASE_MS);
+		assert_null(reply);
+		assert_int_equal(client_open(&fixture, &client), 0);
+		fixture.servers[1].does_hold_seals = !is_together;
+		if (is_together)
+			assert_true(fixture_serve(&fixture));
+		fixture.store.fail_at = 1;
+		fixture_send(&fixture, &client, ++client.next_id, ask_delete("a", true), &other);
+		fixture_pump(&fixture);
+		assert_int_equal(other->status, -ENOSPC);
+		drop(other);
+		fixture.servers[1].does_hold_seals = false;
+		fixture_advance(&fixture, 2000);
+		assert_non_null(reply);
+		assert_int_equal(reply->status, -AFAR_ESESSION);
+		drop(reply);
+		expect_sealed();
+		again(state);
 	}
 }
 
@@ -601,6 +645,8 @@ TEST_GROUP(manager_seal)
 		SEAL_TEST(test_server_dies),
 		SEAL_TEST(test_manager_dies),
 		SEAL_TEST(test_commit_fails),
+		SEAL_TEST(test_another_commit_fails),
+		SEAL_TEST(test_deletion_is_not_committed),
 		SEAL_TEST(test_freed_meanwhile),
 		SEAL_TEST(test_namespace_goes_meanwhile),
 		SEAL_TEST(test_others_have_time_for_the_copy),
