@@ -107,13 +107,6 @@ struct core {
 void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */
 void event_answer(struct core *core, struct event *event);
-/* Of requests that wait: when the first is to be answered, whatever they wait for. */
-uint64_t waiters_due(const struct cds_list_head *waiters);
-/* Those whose time has come are answered with `status` and the thread's last sentence. */
-void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
-/* Makes the reply for an outcome, also of a request that came again. */
-int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
-	       uint64_t value, Afar__Reply *reply);
 uint64_t core_now(const struct core *core);
 
 /* An operation: fills the event's reply or outcome and returns 0, or a negative code with a sentence.
@@ -121,17 +114,21 @@ uint64_t core_now(const struct core *core);
 #define CORE_DEFERRED 1
 typedef int core_operation(struct core *core, struct session *session, struct event *event);
 
+/* A rule: until when a request waits before it is carried out. Not later than now: no more. CORE_NEVER: until an event changes
+ * that. It is asked again in each run. */
+typedef uint64_t core_wait(struct core *core, struct event *event);
+
 /* ---- principals.c */
 
 core_operation key_add, key_list, key_revoke;
+/* An addition waits while the batch revokes a key of this name: another one is not for this batch. */
+core_wait key_wait;
 /* Fills in all principals, by name. -ENOMEM with a sentence. */
 int principals_list(const struct core *core, Afar__KeyInfos *infos);
 /* What a principal is now, whoever it was at its handshake. */
 enum principal_kind core_principal_kind(const struct core *core, const char *name);
 /* The reply to an addition, also one that came again. */
 int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply);
-/* The batch revokes a key of this name: another one is not for this batch. */
-bool principal_is_going(const struct core *core, const char *name);
 /* Fills the keyring at start. */
 int principals_start(struct core *core);
 
@@ -181,6 +178,8 @@ int region_drop(struct core *core, struct reference *reference);
 /* ---- seal.c */
 
 core_operation region_seal;
+/* Who looks at a region waits for its sealing, but not longer than its time. */
+core_wait seal_wait;
 /* What becomes of a region is not decided yet. */
 bool seal_is_running(const struct core *core, uint64_t generation);
 /* -ETIMEDOUT, with a sentence that tells which server that waits for. */
@@ -303,9 +302,8 @@ void server_answered(struct core *core, struct event *event);
 
 /* ---- use.c */
 
-/* Asks those whom a Status tells of what they have counted; it may wait for them. */
-void looks_begin(struct core *core, struct event *event);
-bool looks_are_awaited(const struct core *core, const struct event *event);
+/* A Status that wants fresh figures has those asked that it tells of, and waits for them, but not for long. */
+core_wait looks_wait;
 void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event);
 /* NULL: no memory. */
 Afar__SessionUse *use_copy(const Afar__SessionUse *use);

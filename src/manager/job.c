@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "manager/job_private.h"
+#include "manager/requests.h"
 
 /* ---- Clients that wait */
 

@@ -8,6 +8,7 @@
 
 #include "manager/job.h"
 #include "manager/placement.h"
+#include "manager/requests.h"
 
 #define STRIPE_MIN     ((uint64_t)4096)
 #define STRIPE_MAX     ((uint64_t)1 << 30)

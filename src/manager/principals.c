@@ -224,14 +224,15 @@ int key_revoke(struct core *core, struct session *session, struct event *event)
 	return state_remove_principal(core->state, principal);
 }
 
-bool principal_is_going(const struct core *core, const char *name)
+uint64_t key_wait(struct core *core, struct event *event)
 {
+	const char *name = event->request->key_add->name;
 	const struct key_change *change;
 
 	cds_list_for_each_entry (change, &core->key_changes, node)
 		if (!change->is_added && strcmp(change->name, name) == 0)
-			return true;
-	return false;
+			return CORE_NEVER;
+	return 0;
 }
 
 /* ---- Listing */

@@ -296,6 +296,12 @@ bool seal_is_running(const struct core *core, uint64_t generation)
 	return find_job(core, generation) != NULL;
 }
 
+uint64_t seal_wait(struct core *core, struct event *event)
+{
+	return seal_is_running(core, event->request->region_look->generation) ? event->answer_by
+									      : 0;
+}
+
 int seal_fail_slow(const struct core *core, uint64_t generation)
 {
 	return job_fail_slow(core, find_job(core, generation));

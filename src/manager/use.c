@@ -138,13 +138,13 @@ static void ask_sessions(struct core *core, const struct session *caller)
 	}
 }
 
-void looks_begin(struct core *core, struct event *event)
+static void begin_looks(struct core *core, struct event *event)
 {
 	uint64_t now = core_now(core), left;
 	struct session *caller;
 
 	event->looked_until = now;
-	if (!core->state || event->deadline <= now || core_session(core, event, &caller) < 0)
+	if (event->deadline <= now || core_session(core, event, &caller) < 0)
 		return;
 	left = (event->deadline - now) / 2;
 	event->looked_until = now + (left < WAIT_NS ? left : WAIT_NS);
@@ -152,9 +152,11 @@ void looks_begin(struct core *core, struct event *event)
 	ask_sessions(core, caller);
 }
 
-bool looks_are_awaited(const struct core *core, const struct event *event)
+uint64_t looks_wait(struct core *core, struct event *event)
 {
-	return core->nr_looks > 0 && core_now(core) < event->looked_until;
+	if (event->request->status->is_fresh && event->looked_until == 0)
+		begin_looks(core, event);
+	return core->nr_looks > 0 ? event->looked_until : 0;
 }
 
 void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event)

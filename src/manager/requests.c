@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: who may ask what, what has to wait, and what is done once however often it comes. One table says so for each
+ * operation. See requests.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "manager/job.h"
+#include "manager/requests.h"
+
+/* ---- Clients that wait for servers */
+
+/* A client that hears nothing within its time can blame nobody but us. So we tell it before that whom we wait for. */
+#define AHEAD_NS_MAX ((uint64_t)2000000000)
+
+static uint64_t answer_by(const struct core *core, const struct event *event)
+{
+	uint64_t now = core_now(core), ahead;
+
+	if (event->deadline == CORE_NEVER || event->deadline <= now)
+		return event->deadline;
+	ahead = (event->deadline - now) / 4;
+	return event->deadline - (ahead < AHEAD_NS_MAX ? ahead : AHEAD_NS_MAX);
+}
+
+uint64_t waiters_due(const struct cds_list_head *waiters)
+{
+	const struct event *event;
+	uint64_t due = CORE_NEVER;
+
+	cds_list_for_each_entry (event, waiters, node)
+		if (event->answer_by < due)
+			due = event->answer_by;
+	return due;
+}
+
+void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, waiters, node) {
+		if (event->answer_by > core_now(core))
+			continue;
+		cds_list_del(&event->node);
+		event_fail(event, status);
+		event_answer(core, event);
+	}
+}
+
+/* ---- Outcomes */
+
+static int reply_namespace(const struct core *core, const struct session *session, uint64_t number,
+			   Afar__Reply *reply)
+{
+	struct namespace *ns;
+	int ret = core_namespace(core, session, "tell of a namespace", number, RIGHT_READ, &ns);
+
+	if (ret < 0)
+		return ret;
+	reply->namespace_info = info_namespace(core, session, ns);
+	if (!reply->namespace_info)
+		return error_code(-ENOMEM);
+	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
+	return 0;
+}
+
+static int reply_region(const struct core *core, const struct session *session, uint64_t generation,
+			Afar__Reply *reply)
+{
+	const struct region *region = state_region(core->state, generation);
+	int ret;
+
+	if (!region)
+		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
+	ret = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
+	if (ret < 0)
+		return ret;
+	/* A request that comes again when all is over must not get more than one that comes first. */
+	if (!session_reference(session, generation))
+		return error_fail(-EINVAL, "tell of a region: the session has closed it meanwhile");
+	reply->region_info = info_region(core, session, region, true);
+	if (!reply->region_info)
+		return error_code(-ENOMEM);
+	reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
+	return 0;
+}
+
+static int reply_released(uint64_t bytes, Afar__Reply *reply)
+{
+	reply->namespace_released = MESSAGE_NEW(afar__namespace_released, Afar__NamespaceReleased);
+	if (!reply->namespace_released)
+		return error_code(-ENOMEM);
+	reply->namespace_released->bytes = bytes;
+	reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_RELEASED;
+	return 0;
+}
+
+int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
+	       uint64_t value, Afar__Reply *reply)
+{
+	switch (kind) {
+	case OUTCOME_NONE:
+		return 0;
+	case OUTCOME_NAMESPACE:
+		return reply_namespace(core, session, value, reply);
+	case OUTCOME_REGION:
+		return reply_region(core, session, value, reply);
+	case OUTCOME_RELEASED:
+		return reply_released(value, reply);
+	case OUTCOME_PRINCIPAL:
+		return principal_reply(core, value, reply);
+	}
+	return error_code(-EIO);
+}
+
+static int record(struct core *core, struct session *session, struct event *event)
+{
+	enum outcome_kind kind = (enum outcome_kind)event->outcome_kind;
+	int ret = core_reply(core, session, kind, event->outcome_value, event->reply);
+
+	if (ret == 0)
+		ret = state_add_outcome(core->state, session, event->request_id, kind,
+					event->outcome_value);
+	if (ret == 0)
+		store_put_outcome(core->store, session, event->request_id, kind,
+				  event->outcome_value);
+	return ret;
+}
+
+/* ---- Dispatch */
+
+enum operation_kind {
+	OPERATION_DAEMON, /* without a session                                               */
+	OPERATION_READ,	  /* changes nothing: runs behind the commit                         */
+	OPERATION_CHANGE, /* changes something that a repetition must not                    */
+	OPERATION_ONCE,	  /* is done once, and its outcome kept for when it is asked again   */
+};
+
+enum audience { FOR_ANYBODY, FOR_SERVER, FOR_CLIENT, FOR_OPERATOR };
+
+struct operation {
+	Afar__Request__CallCase call;
+	enum operation_kind kind;
+	enum audience audience;
+	core_wait *wait;     /* NULL: at once  */
+	core_operation *run; /* NULL: answers 0 */
+};
+
+/* A manager that has just started does not see its servers yet. They come back within moments. Until then, or for a while,
+ * requests that choose among servers wait. */
+static uint64_t wait_for_servers(struct core *core, struct event *event)
+{
+	uint64_t until = core->started_at + CORE_RECOVERY_NS;
+
+	if (until <= core_now(core) || !servers_are_missing(core))
+		return 0;
+	return until < event->answer_by ? until : event->answer_by;
+}
+
+static const struct operation operations[] = {
+#define CALL(name) AFAR__REQUEST__CALL_##name
+	{CALL(SESSION_OPEN), OPERATION_DAEMON, FOR_CLIENT, NULL, session_open},
+	{CALL(SESSION_CLOSE), OPERATION_CHANGE, FOR_CLIENT, NULL, session_close},
+	{CALL(STATUS), OPERATION_READ, FOR_CLIENT, looks_wait, cluster_status},
+	{CALL(NAMESPACE_CREATE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_create},
+	{CALL(NAMESPACE_OPEN), OPERATION_READ, FOR_CLIENT, NULL, namespace_open},
+	{CALL(NAMESPACE_DELETE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_delete},
+	{CALL(NAMESPACE_LIST), OPERATION_READ, FOR_CLIENT, NULL, namespace_list},
+	{CALL(NAMESPACE_RESERVE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, namespace_reserve},
+	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
+	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
+	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
+	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_alloc},
+	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, NULL, region_open},
+	{CALL(REGION_CLOSE), OPERATION_ONCE, FOR_CLIENT, NULL, region_close},
+	{CALL(REGION_FREE), OPERATION_ONCE, FOR_CLIENT, NULL, region_free_operation},
+	{CALL(REGION_LIST), OPERATION_READ, FOR_CLIENT, NULL, region_list},
+	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, NULL, region_access},
+	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
+	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
+	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
+	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},
+	{CALL(KEY_LIST), OPERATION_READ, FOR_OPERATOR, NULL, key_list},
+	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
+	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
+	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
+	{CALL(SERVER_JOIN), OPERATION_DAEMON, FOR_SERVER, NULL, server_join},
+	{CALL(SERVER_REPORT), OPERATION_DAEMON, FOR_SERVER, NULL, server_report},
+	{CALL(PING), OPERATION_DAEMON, FOR_ANYBODY, NULL, NULL},
+#undef CALL
+};
+
+static const struct operation *find_operation(const Afar__Request *request)
+{
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		if (request && operations[i].call == request->call_case)
+			return &operations[i];
+	return NULL;
+}
+
+/* Who it is counts now: a key may have been revoked since the connection was made. */
+static int check_caller(const struct core *core, const struct operation *operation,
+			const struct event *event)
+{
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
+	enum principal_kind kind =
+		principal ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
+
+	if (kind == PRINCIPAL_UNKNOWN)
+		return error_fail(-AFAR_EAUTH,
+				  "call to the manager: the key that this connection "
+				  "was made with has been revoked; ask an operator for "
+				  "another");
+	if (operation->audience == FOR_SERVER && kind != PRINCIPAL_SERVER)
+		return error_fail(-EACCES,
+				  "call to the manager: '%s' has the key of a client; servers join "
+				  "with a join key (the manager's server.key, or 'afar key add "
+				  "--server')",
+				  principal);
+	if ((operation->audience == FOR_CLIENT || operation->audience == FOR_OPERATOR) &&
+	    kind == PRINCIPAL_SERVER)
+		return error_fail(
+			-EACCES,
+			"call to the manager: '%s' has a server's join key, which is good "
+			"for joining alone; use a client's key",
+			principal);
+	if (operation->audience == FOR_OPERATOR && kind != PRINCIPAL_OPERATOR)
+		return error_fail(
+			-EACCES,
+			"call to the manager: '%s' is no operator, and only they add, list "
+			"and revoke keys and remove servers; use a key of the manager's key "
+			"file",
+			principal);
+	return 0;
+}
+
+/* The client has the replies to all lower ids: they need not be kept. */
+static int settle(struct core *core, struct session *session, uint64_t settled_below)
+{
+	struct outcome *outcome, *next;
+	int ret;
+
+	if (settled_below <= session->settled_below)
+		return 0;
+	ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, session->settled_below, settled_below);
+	cds_list_for_each_entry_safe (outcome, next, &session->outcomes, node) {
+		if (outcome->request_id >= settled_below)
+			continue;
+		store_delete_outcome(core->store, session, outcome->request_id);
+		ret = state_remove_outcome(core->state, session, outcome);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static int check_id(const struct session *session, const struct event *event)
+{
+	if (event->request_id == 0 || event->request_id < session->settled_below)
+		return error_fail(
+			-EINVAL,
+			"call to the manager: request id %llu was used before or is 0; count "
+			"upwards",
+			(unsigned long long)event->request_id);
+	if (session->nr_outcomes >= CORE_OUTCOMES_MAX)
+		return error_fail(-EBUSY,
+				  "call to the manager: %u replies are kept for this session; tell "
+				  "with settled_below which have arrived",
+				  session->nr_outcomes);
+	return 0;
+}
+
+/* Carries a request out. If it fails, also half through, nothing is left of it. */
+static int run_changing(struct core *core, const struct operation *operation,
+			struct session *session, struct event *event)
+{
+	size_t mark = undo_mark(core->undo);
+	int ret = operation->run ? operation->run(core, session, event) : 0;
+
+	if (ret == 0 && operation->kind == OPERATION_ONCE)
+		ret = record(core, session, event);
+	return undo_end(core->undo, mark, ret);
+}
+
+/* Runs a request that must be done once: it may have been done, or be under way. */
+static int run_once(struct core *core, const struct operation *operation, struct session *session,
+		    struct event *event)
+{
+	const struct outcome *outcome;
+	size_t mark = undo_mark(core->undo);
+	int ret = undo_end(core->undo, mark, settle(core, session, event->settled_below));
+
+	if (ret < 0)
+		return ret;
+	outcome = session_outcome(session, event->request_id);
+	if (outcome)
+		return core_reply(core, session, outcome->kind, outcome->value, event->reply);
+	ret = check_id(session, event);
+	if (ret < 0)
+		return ret;
+	if (jobs_attach(core, event))
+		return CORE_DEFERRED;
+	return run_changing(core, operation, session, event);
+}
+
+static int run_operation(struct core *core, const struct operation *operation, struct event *event)
+{
+	struct session *session = NULL;
+	int ret = check_caller(core, operation, event);
+
+	if (ret < 0)
+		return ret;
+	if (event->deadline <= core_now(core))
+		return error_fail(-ETIMEDOUT,
+				  "call to the manager: its time is over; nothing was done");
+	if (operation->kind != OPERATION_DAEMON) {
+		ret = core_session(core, event, &session);
+		if (ret < 0)
+			return ret;
+	}
+	if (operation->kind == OPERATION_ONCE)
+		return run_once(core, operation, session, event);
+	return run_changing(core, operation, session, event);
+}
+
+/* ---- What becomes of a request */
+
+static uint64_t waits_until(struct core *core, struct event *event)
+{
+	const struct operation *operation = find_operation(event->request);
+
+	return operation && operation->wait ? operation->wait(core, event) : 0;
+}
+
+void request_handle(struct core *core, struct event *event)
+{
+	const struct operation *operation = find_operation(event->request);
+	int ret;
+
+	if (event->answer_by == 0)
+		event->answer_by = answer_by(core, event);
+	if (waits_until(core, event) > core_now(core)) {
+		cds_list_add_tail(&event->node, &core->waiting);
+		return;
+	}
+	if (operation && operation->kind == OPERATION_READ) {
+		cds_list_add_tail(&event->node, &core->reading);
+		return;
+	}
+	if (operation)
+		ret = run_operation(core, operation, event);
+	else
+		ret = error_fail(-EOPNOTSUPP,
+				 "call to the manager: it does not know this call; use a manager "
+				 "of the same version");
+	if (ret == CORE_DEFERRED)
+		return;
+	if (ret < 0)
+		event_fail(event, ret);
+	cds_list_add_tail(&event->node, &core->answering);
+}
+
+void requests_answer(struct core *core)
+{
+	struct event *event, *next;
+	int ret;
+
+	cds_list_for_each_entry_safe (event, next, &core->answering, node) {
+		cds_list_del(&event->node);
+		event_answer(core, event);
+	}
+	cds_list_for_each_entry_safe (event, next, &core->reading, node) {
+		cds_list_del(&event->node);
+		ret = run_operation(core, find_operation(event->request), event);
+		if (ret < 0)
+			event_fail(event, ret);
+		event_answer(core, event);
+	}
+}
+
+void requests_end_waits(struct core *core, struct cds_list_head *batch)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
+		if (waits_until(core, event) > core_now(core))
+			continue;
+		cds_list_del(&event->node);
+		cds_list_add_tail(&event->node, batch);
+	}
+}
+
+uint64_t requests_next(struct core *core)
+{
+	struct event *event;
+	uint64_t next = CORE_NEVER, until;
+
+	cds_list_for_each_entry (event, &core->waiting, node) {
+		until = waits_until(core, event);
+		next = until < next ? until : next;
+	}
+	return next;
+}
+
+/* Their callers have gone, for all peers have. */
+void requests_close(struct core *core)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
+		cds_list_del(&event->node);
+		event_fail(event, error_fail(-ESHUTDOWN, "call to the manager: it is stopping"));
+		event_answer(core, event);
+	}
+}
