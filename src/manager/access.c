@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/core_private.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
 
 #define LIFETIME_S 60U
 

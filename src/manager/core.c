@@ -7,7 +7,9 @@
 
 #include "base/log.h"
 #include "manager/job.h"
+#include "manager/principals.h"
 #include "manager/requests.h"
+#include "manager/sessions.h"
 
 #define SENTENCE_MAX 512
 

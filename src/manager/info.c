@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/core_private.h"
+#include "manager/info.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
 
 /* Remembers in `*is_complete` when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)

@@ -19,7 +19,7 @@
 #ifndef MANAGER_JOB_H
 #define MANAGER_JOB_H
 
-#include "manager/core_private.h"
+#include "manager/servers.h"
 
 enum job_state { JOB_ASK, JOB_ASKED, JOB_SETTLE, JOB_COMMITTING, JOB_DONE, JOB_FAILED, JOB_ENDED };
 
@@ -138,5 +138,15 @@ void jobs_drive(struct core *core);
 void jobs_tell(struct core *core);
 uint64_t jobs_next(const struct core *core);
 void jobs_close(struct core *core);
+
+/* ---- The kinds: reserve.c, seal.c */
+
+core_operation namespace_reserve, reserve_cancel, region_seal;
+/* Who looks at a region waits for its sealing, but not longer than its time. */
+core_wait seal_wait;
+/* What becomes of a region is not decided yet. */
+bool seal_is_running(const struct core *core, uint64_t generation);
+/* -ETIMEDOUT, with a sentence that tells which server that waits for. */
+int seal_fail_slow(const struct core *core, uint64_t generation);
 
 #endif

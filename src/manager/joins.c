@@ -12,8 +12,9 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
 #include "manager/placement.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
 
 #define NAME_MAX_BYTES	  255U
 #define ADDRESS_MAX_BYTES 300U

@@ -6,8 +6,11 @@
 
 #include <afar/afar.h>
 
+#include "manager/info.h"
 #include "manager/job.h"
 #include "manager/placement.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
 #include "manager/requests.h"
 
 #define STRIPE_MIN     ((uint64_t)4096)

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/info.h"
+#include "manager/principals.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
 
 #define PRINCIPALS_MAX ((size_t)1 << 16)
 

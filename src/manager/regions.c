@@ -6,8 +6,11 @@
 
 #include <afar/afar.h>
 
-#include "manager/core_private.h"
+#include "manager/info.h"
+#include "manager/job.h"
 #include "manager/placement.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
 
 /* ---- Allocating */
 

@@ -17,7 +17,8 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/info.h"
+#include "manager/servers.h"
 
 /* ---- What is lost with it */
 

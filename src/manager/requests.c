@@ -6,8 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/info.h"
 #include "manager/job.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/sessions.h"
 
 /* ---- Clients that wait for servers */
 

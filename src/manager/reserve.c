@@ -15,6 +15,9 @@
 
 #include "manager/job.h"
 #include "manager/placement.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/sessions.h"
 
 struct reservation {
 	struct job job;

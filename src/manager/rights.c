@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/sessions.h"
 
 #define GRANTS_MAX ((size_t)256) /* of one namespace */
 

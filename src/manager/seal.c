@@ -18,6 +18,8 @@
 #include <afar/afar.h>
 
 #include "manager/placement.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
 #include "manager/seal_plan.h"
 
 #define ROUNDS_MAX	  4U		       /* of asking for memory: it may come in pieces */

@@ -4,12 +4,13 @@
  * each other: cut at multiples of the stripe unit, the bytes stay on the servers that they are on.
  */
 #include "manager/seal_plan.h"
+#include "manager/placement.h"
+#include "manager/servers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/checksum.h"
-#include "manager/placement.h"
 
 static uint64_t span_of(uint64_t length)
 {

@@ -14,6 +14,8 @@
 
 #include "base/log.h"
 #include "manager/job.h"
+#include "manager/regions.h"
+#include "manager/sessions.h"
 
 #define CALL_TIMEOUT_MS	 30000U
 #define CALL_TIMEOUT_MAX 3600000U

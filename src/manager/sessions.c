@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/core_private.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
 
 #define CLIENT_MAX 255U
 

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "base/histogram.h"
-#include "manager/core_private.h"
+#include "manager/info.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
 
 #define LOOK_MS	      2000U /* until who was asked counts as silent, and is asked again */
 #define WAIT_NS	      ((uint64_t)200000000) /* that a Status waits at most                              */

@@ -14,7 +14,11 @@
 #include "lib/bytes.h"
 #include "lib/manager_memory_store.h"
 #include "lib/manager_servers.h"
-#include "manager/core_private.h"
+#include "manager/job.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
 
 #define FIXTURE_SERVERS_MAX 6
 #define FIXTURE_LEASE_MS    1000

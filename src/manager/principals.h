@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who may do what: principals and their keys (principals.c), and their rights on namespaces (rights.c). */
+#ifndef MANAGER_PRINCIPALS_H
+#define MANAGER_PRINCIPALS_H
+
+#include "manager/core_private.h"
+#include "rpc/capability.h"
+
+core_operation key_add, key_list, key_revoke;
+/* An addition waits while the batch revokes a key of this name: another one is not for this batch. */
+core_wait key_wait;
+/* What a principal is now, whoever it was at its handshake. */
+enum principal_kind core_principal_kind(const struct core *core, const char *name);
+/* Fills in all principals, by name. -ENOMEM with a sentence. */
+int principals_list(const struct core *core, Afar__KeyInfos *infos);
+/* The reply to an addition, also to one that came again. -ENOENT, -ENOMEM with a sentence. */
+int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply);
+/* Fills the keyring at start. -ENOMEM. */
+int principals_start(struct core *core);
+
+core_operation namespace_grant;
+/* Bits of rpc/capability.h, beside which: */
+#define RIGHT_OWN 0x4U
+uint32_t rights_of(const struct core *core, const char *principal, const struct namespace *ns);
+/* -EACCES with a sentence, unless the session's principal has all of the rights. */
+int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,
+		 uint32_t rights, const char *asked);
+
+#endif

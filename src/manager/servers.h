@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Servers: their connections, and what they must be told (servers.c), how they join (joins.c), and those that are gone for good
+ * (removals.c).
+ */
+#ifndef MANAGER_SERVERS_H
+#define MANAGER_SERVERS_H
+
+#include "manager/core_private.h"
+#include "rpc/capability.h"
+
+#define CONGESTIONS_MAX 63U /* bytes of the names that one says of a lane, or of a path */
+
+/* A server's connection and what it said on it. Lives until the server is forgotten. */
+struct live_server {
+	struct cds_list_head node;
+	uint64_t number;
+	struct server *server;
+	void *peer;	  /* NULL: down */
+	uint64_t down_at; /* without a peer: since then */
+	uint64_t incarnation;
+	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
+	uint64_t copying_ms;	/* that what it is copying may take         */
+	uint64_t retry_at;	/* no releases and fences before */
+	bool is_probed;		/* a ping is under way */
+	bool is_looked_at;	/* it is being asked for its report */
+	uint8_t signing_key[SIGNING_KEY_BYTES];
+	uint64_t born_at; /* when the incarnation began, on our clock; may be before its zero */
+	/* Its last report, but for the lanes; those by their number. */
+	Afar__ServerReport report;
+	Afar__LaneReport lanes[STATE_LANES_MAX];
+	char congestions[STATE_LANES_MAX][CONGESTIONS_MAX + 1]; /* to which they point */
+	size_t nr_lanes;
+	uint64_t reported_at;
+};
+
+core_operation server_report, server_join, server_regions, server_remove;
+/* Without what points into the message. */
+static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneReport *report)
+{
+	afar__lane_report__init(out);
+	out->nr_connections = report->nr_connections;
+	out->numa_node = report->numa_node;
+	out->is_bound = report->is_bound;
+	out->link = report->link;
+	out->counted_by = report->counted_by;
+	out->bytes_in = report->bytes_in;
+	out->bytes_out = report->bytes_out;
+}
+/* Keeps what it says. */
+void server_take_report(struct core *core, struct live_server *live,
+			const Afar__ServerReport *report);
+struct live_server *core_live_server(const struct core *core, uint64_t number);
+struct live_server *core_live_server_of(const struct core *core, const void *peer);
+void server_gone(struct core *core, void *peer);
+/* "server 'NAME' at ADDRESS", for a sentence. */
+#define SERVER_TEXT_MAX 384
+void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
+bool server_is_up(const struct server *server);
+/* Its connection is lost or replaced. */
+void server_down(struct core *core, struct live_server *live);
+/* What it does not have any more, or never again. -ENOMEM. */
+int server_remove_extent(struct core *core, struct extent *extent);
+/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. -ENOMEM. */
+int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
+/* Asks whether it lives; its connection is closed if it does not answer. */
+#define SERVER_PROBE_MS 2000U
+void server_probe(struct core *core, struct live_server *live);
+/* How long it may take to answer a call that is made now. */
+uint32_t server_timeout_ms(const struct live_server *live);
+/* Known servers that hold memory have not joined this manager yet. */
+bool servers_are_missing(const struct core *core);
+/* Drops the record of a server that is down and holds nothing. -ENOMEM. */
+int server_forget(struct core *core, struct server *server);
+/* Of all of them. */
+void servers_forget(struct core *core);
+/* All that its incarnation held is gone, and so are the connections of sessions: it has ended, as `how` says. -ENOMEM. */
+int server_lose(struct core *core, struct server *server, const char *how);
+/* Sends what servers must be told: extents to release, sessions to end. */
+void servers_drive(struct core *core);
+uint64_t servers_next_drive(const struct core *core);
+/* Its record goes, or was never committed: so does what is known of its connection. */
+void live_server_free(struct live_server *live);
+void servers_close(struct core *core);
+
+/* ---- Calls to servers and clients */
+
+enum outgoing_kind {
+	OUTGOING_JOB,
+	OUTGOING_UNDO,
+	OUTGOING_RELEASE,
+	OUTGOING_FENCE,
+	OUTGOING_PING,
+	OUTGOING_LOOK,
+};
+struct outgoing {
+	enum outgoing_kind kind;
+	uint64_t server;
+	uint64_t incarnation;
+	struct job_part *part; /* OUTGOING_JOB */
+	uint64_t session;      /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
+	uint64_t *extents;     /* OUTGOING_RELEASE */
+	size_t nr_extents;
+	/* Its answer if it can't be sent: made first, so that there is one. */
+	struct event *failure;
+};
+struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live);
+/* To whoever is at `peer`. */
+struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
+void outgoing_free(struct outgoing *outgoing);
+#define CORE_NO_TIMEOUT UINT32_MAX
+/* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
+void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
+	       struct outgoing *outgoing);
+static inline void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
+			       Afar__Request *request, struct outgoing *outgoing)
+{
+	core_call(core, live->peer, timeout_ms, request, outgoing);
+}
+/* The request for extents of a namespace. NULL: no memory. */
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed);
+/* Asks it to release extents that the tables do not have. */
+void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
+void server_answered(struct core *core, struct event *event);
+
+#endif
