@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "manager/core_private.h"
+#include "manager/servers.h"
+#include "rpc/pass.h"
 
 #define FIXTURE_EXTENTS_MAX 4096
 
