@@ -14,18 +14,20 @@ for suite in barrier clients control limit local peers queue region registration
 	grep -q "^  $suite " suites || fail "suite $suite is not listed"
 done
 
-"$AFAR" bench queue --reps 1 --row 'groups' --json >rows
-python3 - rows <<'END' || fail 'the JSON is not as docs/benchmarks.md says'
+"$AFAR" bench region --reps 1 --row 'first connect' --json >compared
+"$AFAR" bench limit --reps 1 --row 'TCP stream' --json >alone
+python3 - compared alone <<'END' || fail 'the JSON is not as docs/benchmarks.md says'
 import json, sys
 
-rows = {row["name"]: row for row in json.load(open(sys.argv[1]))}
-assert list(rows) == ["groups, 2 threads", "saved, groups, 2 threads"], list(rows)
-for row in rows.values():
-    assert len(row["ours"]) == len(row["reference"]) == 1, row
-    assert row["unit"] == "µs" and row["reference_is"], row
-assert rows["groups, 2 threads"]["ours"][0] > 0
-assert rows["groups, 2 threads"]["bar"] is None and rows["groups, 2 threads"]["better"] == "lower"
-assert rows["saved, groups, 2 threads"]["bar"] == 1 and rows["saved, groups, 2 threads"]["better"] == "higher"
+compared, alone = (json.load(open(name)) for name in sys.argv[1:])
+assert len(compared) == len(alone) == 1, (compared, alone)
+compared, alone = compared[0], alone[0]
+assert compared["name"] == "first connect to first byte"
+assert (compared["unit"], compared["better"], compared["bar"]) == ("ms", "lower", 1), compared
+assert len(compared["ours"]) == len(compared["reference"]) == 1 and compared["ours"][0] > 0
+assert compared["reference_is"] == "the bar of 10 ms"
+assert (alone["unit"], alone["better"], alone["bar"], alone["reference_is"]) == ("GB/s", "higher", None, None), alone
+assert len(alone["ours"]) == 1 and alone["reference"] == [], alone
 END
 
 # The head says which congestion control all have, or who has which.
