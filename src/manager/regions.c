@@ -537,7 +537,7 @@ int region_look(struct core *core, struct session *session, struct event *event)
 		ret = seal_fail_slow(core, ask->generation);
 	if (ret < 0)
 		return ret;
-	event->reply->region_info = info_region(core, session, region, region->is_sealed);
+	event->reply->region_info = info_region(core, session, region, region->layout_number > 0);
 	if (!event->reply->region_info)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;
