@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI program of suite `peers`, built once for each MPI that is there, and run by the suite on two ranks:
- * `peer_mpi SOCKET BYTES`. The target lends a window of so many bytes, the origin reads it one-sided under one lock:
- * MPI_Get() and MPI_Win_flush_local(), after which the bytes are there; MPI_Win_flush() asks the target once more. Between two orders both sleep in recv(), so that they take no core from what is
- * measured in turn with them; they end when the suite closes the socket.
+ * The MPI program of ranks.c, built once for each MPI that is there: `peer_mpi SOCKET BYTES`. All
+ * ranks meet in MPI_Barrier(). Or there are two, and BYTES is not 0: then rank 1 lends a window of
+ * so many bytes, and rank 0 reads it one-sided under one lock, by MPI_Get() and
+ * MPI_Win_flush_local(), after which the bytes are there. MPI_Win_flush() asks the target again.
+ * Between two orders all ranks sleep in recv(), so that they take no core from what is measured in
+ * turn with them. They end when the suite closes the socket.
  */
 #include <errno.h>
 #include <mpi.h>
@@ -96,6 +98,13 @@ static void open_window(struct rank *rank)
 	MPI_Barrier(MPI_COMM_WORLD); /* the lock needs the target in MPI */
 }
 
+static void close_window(struct rank *rank)
+{
+	if (rank->number == PEER_MPI_ORIGIN)
+		MPI_Win_unlock(PEER_MPI_TARGET, rank->window);
+	MPI_Win_free(&rank->window);
+}
+
 /* Reads that move nothing would be quick. */
 static void check_bytes(const struct rank *rank)
 {
@@ -142,6 +151,21 @@ static void be_target(const struct peer_mpi_order *order)
 	MPI_Wait(&left, MPI_STATUS_IGNORE);
 }
 
+static void meet(const struct rank *rank, uint64_t nr)
+{
+	struct peer_mpi_result result;
+	uint64_t begin;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	begin = clock_ns();
+	for (uint64_t i = 0; i < nr; i++)
+		MPI_Barrier(MPI_COMM_WORLD);
+	result.elapsed_ns = clock_ns() - begin;
+	if (rank->number == 0 &&
+	    send(rank->channel, &result, sizeof(result), MSG_NOSIGNAL) != sizeof(result))
+		give_up("tell the suite");
+}
+
 static bool next_order(const struct rank *rank, struct peer_mpi_order *out)
 {
 	ssize_t length;
@@ -151,34 +175,35 @@ static bool next_order(const struct rank *rank, struct peer_mpi_order *out)
 	while (length < 0 && errno == EINTR);
 	if (length != 0 && length != sizeof(*out))
 		give_up("an order");
-	return length != 0 && out->size > 0 && out->size <= rank->bytes;
+	return length != 0 &&
+	       (out->kind == PEER_MPI_BARRIER || (out->size > 0 && out->size <= rank->bytes));
 }
 
 int main(int argc, char **argv)
 {
 	struct rank rank = {0};
 	struct peer_mpi_order order;
-	int nr_ranks;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank.number);
-	MPI_Comm_size(MPI_COMM_WORLD, &nr_ranks);
-	if (argc != 3 || nr_ranks != PEER_MPI_RANKS) {
+	if (argc != 3) {
 		errno = EINVAL;
-		give_up("run by `afar bench peers` alone, on two ranks");
+		give_up("run by `afar bench` alone");
 	}
 	rank.bytes = strtoull(argv[2], NULL, 10);
-	open_window(&rank);
+	if (rank.bytes)
+		open_window(&rank);
 	rank.channel = connect_to_suite(argv[1], rank.number);
 	while (next_order(&rank, &order)) {
-		if (rank.number == PEER_MPI_ORIGIN)
+		if (order.kind == PEER_MPI_BARRIER)
+			meet(&rank, order.nr);
+		else if (rank.number == PEER_MPI_ORIGIN)
 			be_origin(&rank, &order);
 		else
 			be_target(&order);
 	}
-	if (rank.number == PEER_MPI_ORIGIN)
-		MPI_Win_unlock(PEER_MPI_TARGET, rank.window);
-	MPI_Win_free(&rank.window);
+	if (rank.bytes)
+		close_window(&rank);
 	MPI_Finalize();
 	return 0;
 }
