@@ -1,286 +1,293 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `barrier`: what a phase of a barrier takes, against a small read by the same client in the same run. Each member
- * has a thread and a session of its own; member 0 is the thread that measures. The others sleep
- * between its measurements.
+ * Suite `barrier`: how long a phase of a barrier takes, over local and over tcp, against a bar,
+ * against a small read by the same client, and against MPI_Barrier() of Open MPI over the same
+ * transport. Each member is a process with a session of its own, as each rank is; member 0 is this
+ * process. The others, and the ranks, sleep while it is not their turn.
  */
 #include <afar/barrier.h>
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cluster.h"
 #include "harness.h"
+#include "peers.h"
+#include "process.h"
+#include "ranks.h"
 #include "scene.h"
 
 #define MEMBERS_MAX  8U
-#define NR_PHASES    500U
 #define NR_READS     5000U
 #define READ_BYTES   64U
-#define REGION_BYTES (UINT64_C(2) << 20)
-#define BARRIER_AT   UINT64_C(65536) /* in the region; what is read is before it */
-#define OPEN_MS	     10000
+#define REGION_BYTES (2 * MIB)
+#define BARRIER_AT   (64 * KIB) /* in the region; what is read is before it */
+#define WAIT_MS	     10000	/* a member that is so late has failed */
 
-struct crew;
-
-struct member {
-	struct crew *crew;
-	unsigned number;
-	pthread_t thread;
-	bool has_thread;
-	struct scene scene;
-	struct afar_barrier *barrier;
-	int status;
+/* So many members over one transport. */
+struct crew_kind {
+	const char *transport;
+	const struct mpi *mpi; /* that does the same */
+	unsigned nr_members;
+	uint32_t nr_phases; /* in one measurement */
+	struct bench_row *mpi_row;
 };
 
 struct crew {
+	const struct crew_kind *kind;
 	struct cluster *cluster;
-	struct member members[MEMBERS_MAX];
-	unsigned nr_members;
-	pthread_mutex_t lock; /* guards the next */
-	pthread_cond_t changed;
-	unsigned nr_runs; /* that member 0 has begun */
-	unsigned nr_done; /* of the others, with the last of them */
-	bool is_over;
+	struct scene scene;
+	struct afar_barrier *barrier;
+	struct child others[MEMBERS_MAX];
+	struct mpi_ranks ranks; /* of MPI; none before the first measurement of them */
 };
 
-static int open_barrier(struct member *member)
+struct member {
+	const struct crew *crew;
+	unsigned number;
+};
+
+/* ---- Members */
+
+static int open_barrier(const struct crew *crew, struct afar_region *region, unsigned member,
+			struct afar_barrier **out)
 {
 	const struct afar_barrier_options options = {
 		.size = sizeof(options),
 		.offset = BARRIER_AT,
-		.nr_members = member->crew->nr_members,
-		.member = member->number,
+		.nr_members = crew->kind->nr_members,
+		.member = member,
 	};
-	int ret = afar_barrier_open(member->scene.region, &options, OPEN_MS, &member->barrier);
+	int status = afar_barrier_open(region, &options, WAIT_MS, out);
 
-	return ret ? scene_fail("open the barrier", ret) : 0;
+	return status ? scene_fail("open the barrier", status) : 0;
 }
 
-static int run_phases(struct member *member)
+static int run_phases(struct afar_barrier *barrier, uint32_t nr_phases)
 {
-	for (unsigned i = 0; i < NR_PHASES; i++) {
-		int ret = afar_barrier_wait(member->barrier, -1);
+	for (uint32_t i = 0; i < nr_phases; i++) {
+		int status = afar_barrier_wait(barrier, WAIT_MS);
 
-		if (ret)
-			return scene_fail("wait at the barrier", ret < 0 ? ret : -EIO);
+		if (status)
+			return scene_fail("wait at the barrier", status < 0 ? status : -EIO);
 	}
 	return 0;
 }
 
-/* ---- Runs: member 0 begins them, the others sleep between them */
-
-static void begin_run(struct crew *crew)
+/* The first message says that the region is there; each other one how many phases to run. */
+static int member_main(int channel, void *argument)
 {
-	pthread_mutex_lock(&crew->lock);
-	crew->nr_runs++;
-	crew->nr_done = 0;
-	pthread_cond_broadcast(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
-}
+	const struct member *member = argument;
+	struct afar_barrier *barrier;
+	struct scene scene = {0};
+	uint32_t nr_phases;
 
-/* False: there are no more. */
-static bool await_run(struct crew *crew, unsigned run)
-{
-	bool has_begun;
-
-	pthread_mutex_lock(&crew->lock);
-	while (crew->nr_runs < run && !crew->is_over)
-		pthread_cond_wait(&crew->changed, &crew->lock);
-	has_begun = crew->nr_runs >= run;
-	pthread_mutex_unlock(&crew->lock);
-	return has_begun;
-}
-
-static void end_run(struct crew *crew)
-{
-	pthread_mutex_lock(&crew->lock);
-	crew->nr_done++;
-	pthread_cond_broadcast(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
-}
-
-static void await_others(struct crew *crew)
-{
-	pthread_mutex_lock(&crew->lock);
-	while (crew->nr_done < crew->nr_members - 1)
-		pthread_cond_wait(&crew->changed, &crew->lock);
-	pthread_mutex_unlock(&crew->lock);
-}
-
-/* A member that cannot go on still says when a run is over; the others' waits end when its barrier is closed. */
-static void *run_member(void *argument)
-{
-	struct member *member = argument;
-	struct crew *crew = member->crew;
-
-	member->status = scene_open(&member->scene, cluster_uri(crew->cluster), 0);
-	if (!member->status)
-		member->status = scene_open_region(&member->scene);
-	if (!member->status)
-		member->status = open_barrier(member);
-	for (unsigned run = 1; await_run(crew, run); run++) {
-		if (!member->status)
-			member->status = run_phases(member);
-		if (member->status && member->barrier) {
-			afar_barrier_close(member->barrier);
-			member->barrier = NULL;
-		}
-		end_run(crew);
+	if (recv(channel, &nr_phases, sizeof(nr_phases), 0) != sizeof(nr_phases) ||
+	    scene_open(&scene, cluster_uri(member->crew->cluster), 0) ||
+	    scene_open_region(&scene) ||
+	    open_barrier(member->crew, scene.region, member->number, &barrier))
+		return 1;
+	while (recv(channel, &nr_phases, sizeof(nr_phases), 0) == sizeof(nr_phases)) {
+		if (run_phases(barrier, nr_phases))
+			return 1;
 	}
-	if (member->barrier)
-		afar_barrier_close(member->barrier);
-	scene_close(&member->scene);
-	return NULL;
+	return 0;
 }
 
+static int tell_others(const struct crew *crew, uint32_t nr_phases)
+{
+	for (unsigned i = 1; i < crew->kind->nr_members; i++) {
+		if (child_send(&crew->others[i], &nr_phases, sizeof(nr_phases)))
+			return bench_fail(-EPIPE, "member %u of the barrier is gone", i);
+	}
+	return 0;
+}
+
+/* ---- What is measured */
+
+/* The first phase, in which the others wake up, is not timed. */
 static int run_barrier(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	struct crew *crew = stage;
+	const struct crew *crew = stage;
+	const uint32_t nr_phases = crew->kind->nr_phases;
+	int status = tell_others(crew, 1 + nr_phases);
 	uint64_t begin;
-	int ret;
 
 	(void)row;
 	(void)repetition;
-	begin_run(crew);
+	if (!status)
+		status = run_phases(crew->barrier, 1);
 	begin = clock_ns();
-	ret = run_phases(&crew->members[0]);
-	*value = (double)(clock_ns() - begin) / NR_PHASES / 1e3;
-	/* The others' waits end with it. */
-	if (ret && crew->members[0].barrier) {
-		afar_barrier_close(crew->members[0].barrier);
-		crew->members[0].barrier = NULL;
-	}
-	await_others(crew);
-	return ret;
+	if (!status)
+		status = run_phases(crew->barrier, nr_phases);
+	*value = (double)(clock_ns() - begin) / nr_phases / 1e3;
+	return status;
+}
+
+static int run_bar(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	(void)stage;
+	(void)repetition;
+	*value = *(const double *)row->parameters;
+	return 0;
 }
 
 static int run_reads(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	struct crew *crew = stage;
+	const struct crew *crew = stage;
 	uint64_t begin = clock_ns();
 
 	(void)row;
 	(void)repetition;
 	for (unsigned i = 0; i < NR_READS; i++) {
-		int ret = afar_mapping_read(crew->members[0].scene.mapping, 0, READ_BYTES);
+		int status = afar_mapping_read(crew->scene.mapping, 0, READ_BYTES);
 
-		if (ret)
-			return scene_fail("read", ret);
+		if (status)
+			return scene_fail("read", status);
 	}
 	*value = (double)(clock_ns() - begin) / NR_READS / 1e3;
 	return 0;
 }
 
+static int run_mpi(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	struct crew *crew = stage;
+	const struct peer_mpi_order order = {.kind = PEER_MPI_BARRIER, .nr = crew->kind->nr_phases};
+	uint64_t elapsed_ns = 0;
+	int status = 0;
+
+	(void)row;
+	(void)repetition;
+	if (!crew->ranks.nr)
+		status = mpi_start(&crew->ranks, crew->kind->mpi, crew->kind->nr_members, 0);
+	if (!status)
+		status = mpi_order(&crew->ranks, &order, &elapsed_ns);
+	*value = (double)elapsed_ns / crew->kind->nr_phases / 1e3;
+	return status;
+}
+
+/* ---- The stages */
+
 static void teardown(void *stage)
 {
 	struct crew *crew = stage;
-	struct member *first = &crew->members[0];
 
-	if (first->barrier)
-		afar_barrier_close(first->barrier);
-	pthread_mutex_lock(&crew->lock);
-	crew->is_over = true;
-	pthread_cond_broadcast(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
-	for (unsigned i = 1; i < crew->nr_members; i++) {
-		if (crew->members[i].has_thread)
-			pthread_join(crew->members[i].thread, NULL);
-	}
-	scene_close(&first->scene);
+	mpi_stop(&crew->ranks);
+	if (crew->barrier)
+		afar_barrier_close(crew->barrier);
+	for (unsigned i = 1; i < crew->kind->nr_members; i++)
+		child_stop(&crew->others[i]);
+	scene_close(&crew->scene);
 	cluster_stop(crew->cluster);
-	pthread_cond_destroy(&crew->changed);
-	pthread_mutex_destroy(&crew->lock);
 	free(crew);
 }
 
+/* The members are forked before this process has a session. */
 static int start_members(struct crew *crew)
 {
-	for (unsigned i = 1; i < crew->nr_members; i++) {
-		struct member *member = &crew->members[i];
+	int status = 0;
 
-		*member = (struct member){.crew = crew, .number = i};
-		member->has_thread = pthread_create(&member->thread, NULL, run_member, member) == 0;
-		if (!member->has_thread)
-			return bench_fail(-EAGAIN, "no thread for member %u", i);
-	}
-	return 0;
+	for (unsigned i = 1; i < crew->kind->nr_members && !status; i++)
+		status = child_start(&crew->others[i], member_main, &(struct member){crew, i});
+	return status;
+}
+
+/* Where there are more ranks than cores, ours is to be ahead. */
+static void look_for_mpi(const struct crew_kind *kind)
+{
+	if (!mpi_is_here(kind->mpi))
+		peers_skip(kind->mpi_row, 1, kind->mpi->missing);
+	else if (kind->nr_members > sysconf(_SC_NPROCESSORS_ONLN))
+		kind->mpi_row->bar = PEERS_BAR;
 }
 
 static int open_crew(struct crew *crew)
 {
-	struct member *first = &crew->members[0];
-	int ret = cluster_start(1, 4 * REGION_BYTES, &crew->cluster);
+	int status = cluster_start_over(crew->kind->transport, 1, 4 * REGION_BYTES, &crew->cluster);
 
-	first->crew = crew;
-	if (!ret)
-		ret = scene_open(&first->scene, cluster_uri(crew->cluster), 0);
-	if (!ret)
-		ret = scene_create_region(&first->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
-	if (!ret)
-		ret = scene_map(&first->scene, BARRIER_AT);
-	if (!ret)
-		ret = start_members(crew);
-	return ret ? ret : open_barrier(first);
+	if (!status)
+		status = start_members(crew);
+	if (!status)
+		status = scene_open(&crew->scene, cluster_uri(crew->cluster), 0);
+	if (!status)
+		status = scene_create_region(&crew->scene, SCENE_NAMESPACE, 1, REGION_BYTES);
+	if (!status)
+		status = scene_map(&crew->scene, BARRIER_AT);
+	if (!status)
+		status = tell_others(crew, 0);
+	return status ? status : open_barrier(crew, crew->scene.region, 0, &crew->barrier);
 }
 
-static int setup(void **stage, unsigned nr_members)
+static int setup(const struct crew_kind *kind, void **stage)
 {
 	struct crew *crew = calloc(1, sizeof(*crew));
-	int ret;
+	int status;
 
 	if (!crew)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	crew->nr_members = nr_members;
-	pthread_mutex_init(&crew->lock, NULL);
-	pthread_cond_init(&crew->changed, NULL);
-	ret = open_crew(crew);
-	if (ret) {
+	crew->kind = kind;
+	look_for_mpi(kind);
+	status = open_crew(crew);
+	if (status) {
 		teardown(crew);
-		return ret;
+		return status;
 	}
 	*stage = crew;
 	return 0;
 }
 
-static int setup_2(void **stage)
-{
-	return setup(stage, 2);
-}
+/* ---- Rows */
 
-static int setup_4(void **stage)
-{
-	return setup(stage, 4);
-}
+#define PHASE(count, how) "phase of " #count " members, " how
+#define A_READ		  "afar_mapping_read() of 64 B by member 0, while the others sleep"
 
-static int setup_8(void **stage)
-{
-	return setup(stage, MEMBERS_MAX);
-}
+/* clang-format off */
+#define AGAINST_BAR(count, limit)                                                              \
+	{PHASE(count, "local"), "µs", BENCH_LOWER, "the bar of " #limit " µs", 1,              \
+	 &(const double){limit}, run_barrier, run_bar}
+#define AGAINST_READ(count, limit)                                                             \
+	{PHASE(count, "tcp / read 64 B"), "µs", BENCH_LOWER, A_READ, limit, NULL, run_barrier, \
+	 run_reads}
+#define AGAINST_MPI(count, transport, way)                                                     \
+	{PHASE(count, transport " / Open MPI"), "µs", BENCH_LOWER,                             \
+	 "Open MPI over " way ": MPI_Barrier of as many ranks", BENCH_REPORTED, NULL,          \
+	 run_barrier, run_mpi}
+/* clang-format on */
 
-#define A_READ "afar_mapping_read() of 64 bytes by member 0, while the others sleep"
-#define ROW(count)                                                                           \
-	{                                                                                    \
-		"a phase of " #count " members / a read of 64 B", "µs", BENCH_LOWER, A_READ, \
-			BENCH_REPORTED, NULL, run_barrier, run_reads                         \
-	}
+/* NAME_stage with NAME_rows, the first as given. They are not constant: look_for_mpi(). */
+#define CREW(name, count, phases, transport, mpi, way, first_row)                                 \
+	static struct bench_row name##_rows[] = {first_row, AGAINST_MPI(count, transport, way)};  \
+	static const struct crew_kind name = {transport, &(mpi), count, phases, &name##_rows[1]}; \
+	static int setup_##name(void **stage)                                                     \
+	{                                                                                         \
+		return setup(&name, stage);                                                       \
+	}                                                                                         \
+	static const struct bench_stage name##_stage = {setup_##name, teardown, name##_rows,      \
+							NR_ROWS(name##_rows)};
 
-static const struct bench_row rows_2[] = {ROW(2)};
-static const struct bench_row rows_4[] = {ROW(4)};
-static const struct bench_row rows_8[] = {ROW(8)};
+#define LOCAL_CREW(count, limit)                                                        \
+	CREW(local_##count, count, 5000, "local", mpi_open_mpi_memory, "shared memory", \
+	     AGAINST_BAR(count, limit))
+#define TCP_CREW(count, limit) \
+	CREW(tcp_##count, count, 500, "tcp", mpi_open_mpi_tcp, "tcp", AGAINST_READ(count, limit))
 
-static const struct bench_stage stage_2 = {setup_2, teardown, rows_2, 1};
-static const struct bench_stage stage_4 = {setup_4, teardown, rows_4, 1};
-static const struct bench_stage stage_8 = {setup_8, teardown, rows_8, 1};
+LOCAL_CREW(2, 5)
+LOCAL_CREW(4, 30)
+LOCAL_CREW(8, 60)
+TCP_CREW(2, 10)
+TCP_CREW(4, BENCH_REPORTED)
+TCP_CREW(8, BENCH_REPORTED)
 
-static const struct bench_stage *const stages[] = {&stage_2, &stage_4, &stage_8};
+static const struct bench_stage *const stages[] = {&local_2_stage, &local_4_stage, &local_8_stage,
+						   &tcp_2_stage,   &tcp_4_stage,   &tcp_8_stage};
 
 const struct bench_suite bench_suite_barrier = {
 	.name = "barrier",
-	.summary = "barriers of 2, 4 and 8 members: a phase against a small read",
+	.summary = "barriers of 2, 4 and 8 members: a phase against a small read and against MPI's",
 	.stages = stages,
-	.nr_stages = sizeof(stages) / sizeof(stages[0]),
+	.nr_stages = NR_ROWS(stages),
 };
