@@ -17,7 +17,8 @@
 #define SPIN_ALONE_NS \
 	20000U /* between yields that nobody takes: longer than a round trip over tcp */
 #define SPIN_CROWDED_NS \
-	4000U /* a longer yield let another thread run; a yield that nobody takes is about 1 µs */
+	2000U /* a longer yield let another thread run: 3 µs, if that one yielded at once; a yield \
+		 that nobody takes is less than 1 µs */
 
 /* A thread's knowledge of its core. When zeroed, it assumes that the core is the thread's alone. */
 struct spin {
