@@ -21,7 +21,8 @@
 #define PATIENCE      64 /* empty polls before an endpoint is left to epoll…        */
 #define IDLE_COST     16 /* … of which one counts so many when no reply is due      */
 #define ALWAYS_WARM   2	 /* so few cost less than asking epoll                      */
-#define LOOK_POLLS    32 /* polls between looks for cold ones that have become ready */
+#define LOOK_POLLS    32 /* polls between looks for cold ones that have become ready… */
+#define LOOK_COST     8	 /* … of which one in vain counts so many while any is cold */
 #define READY_EVENTS  32
 #define SPAN_POLLS    512 /* of these it is counted how many endpoints move something: … */
 #define CROWD	      4	  /* … more are a crowd                                            */
@@ -121,6 +122,7 @@ int tcp_queue_add(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
 	if (epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
 		return -errno;
 	endpoint->interest = event.events;
+	queue->nr_endpoints++;
 	if (endpoint->state == TCP_IS_CONNECTING)
 		cds_list_add_tail(&endpoint->connecting, &queue->connecting);
 	tcp_queue_warm(queue, endpoint);
@@ -136,6 +138,7 @@ void tcp_queue_forget_socket(struct tcp_queue *queue, struct tcp_endpoint *endpo
 void tcp_queue_remove(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
 {
 	cool(queue, endpoint);
+	queue->nr_endpoints--;
 	cds_list_del(&endpoint->connecting);
 	cds_list_del(&endpoint->eventful);
 	cds_list_del(&endpoint->held);
@@ -254,11 +257,13 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 	struct tcp_endpoint *endpoint, *next;
 	bool is_crowd = is_crowded(queue);
 
+	queue->polls_until_look -=
+		base->has_moved || queue->nr_warm == queue->nr_endpoints ? 1 : LOOK_COST;
 	base->has_moved = false;
 	if (max == 0)
 		return 0;
 	note_poll(queue);
-	if (is_crowd || cds_list_empty(&queue->warm) || --queue->polls_until_look == 0)
+	if (is_crowd || cds_list_empty(&queue->warm) || queue->polls_until_look <= 0)
 		warm_the_ready(queue);
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
 		/* Begin the next time with the endpoints that were left out. */

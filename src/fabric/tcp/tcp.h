@@ -161,12 +161,12 @@ struct tcp_queue {
 	int epoll_fd;
 	bool is_drained;	   /* the last poll has returned all that it found */
 	bool is_holding;	   /* between hold and release: requests wait */
-	unsigned polls_until_look; /* until epoll is asked again */
+	int polls_until_look;	   /* until epoll is asked again */
 	/* Polls are counted in numbered spans. nr_moved says how many endpoints have moved
 	 * something in this span, nr_moved_before how many did in the span before. */
 	uint32_t span;
 	unsigned polls_until_span, nr_moved, nr_moved_before;
-	unsigned nr_warm;
+	unsigned nr_endpoints, nr_warm;
 	struct cds_list_head warm;	 /* of tcp_endpoint.warm                 */
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
 	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have an event */
