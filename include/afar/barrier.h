@@ -16,9 +16,10 @@
  * member 0 begins none before every other member has reported the one before.
  *
  * Waiting: nobody wakes a waiter, because no program is told of a one-sided write. A waiter reads
- * again and again: without a pause for options.spin_us, then with pauses of a quarter of the time
- * it has waited, up to options.pause_us_max. So a wait ends at most a quarter later than it could
- * have, and never more than pause_us_max later.
+ * again and again: without a pause for options.spin_us, though it lets other threads have its core
+ * if they need it; then with pauses of a quarter of the time it has waited, up to
+ * options.pause_us_max. So a wait ends at most a quarter later than it could have, and never more
+ * than pause_us_max later.
  *
  * Timeouts bound the waiting for members. The session's timeout also bounds each read or write
  * under way, which matters when a server of the region does not answer.
@@ -81,7 +82,7 @@ struct afar_barrier_options {
 	uint64_t work_bytes;   /* of work that can be assigned to each member; 0: none */
 	uint32_t nr_members;   /* 1 to AFAR_BARRIER_MEMBERS_MAX, with member 0; equal in all */
 	uint32_t member;       /* the caller's number: 0 to nr_members - 1; 0 coordinates */
-	uint32_t spin_us;      /* how long a wait reads without pauses; 0: 100; ~0: not at all */
+	uint32_t spin_us;      /* how long a wait reads without pauses; 0: 1000; ~0: not at all */
 	uint32_t pause_us_max; /* the longest pause between two reads of a wait; 0: 10 000 */
 };
 

@@ -16,8 +16,9 @@
 #include "client/abi.h"
 #include "client/call.h"
 #include "client/failures.h"
+#include "client/near.h"
 
-#define DEFAULT_SPIN_US	     100
+#define DEFAULT_SPIN_US	     1000 /* longer than a phase where members take turns */
 #define DEFAULT_PAUSE_US_MAX 10000
 #define NAMED_MAX	     8 /* members in a sentence */
 
@@ -84,15 +85,10 @@ static size_t place(const struct afar_barrier *barrier, const void *part)
 	return (size_t)((const char *)part - (const char *)barrier->slots);
 }
 
-int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
-{
-	return afar_mapping_read(barrier->mapping, place(barrier, part), length);
-}
-
-static int submit_and_wait(struct afar_queue *queue, const struct afar_op ops[2])
+static int submit_and_wait(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
 {
 	struct afar_completion done[2];
-	int count = afar_queue_submit(queue, ops, 2);
+	int count = afar_queue_submit(queue, ops, n);
 	const struct afar_completion *failed = NULL;
 	int ret;
 
@@ -107,19 +103,61 @@ static int submit_and_wait(struct afar_queue *queue, const struct afar_op ops[2]
 	if (count < 0 || !failed)
 		return count < 0 ? count : 0;
 	ret = failure_say(queue, failed, "try again");
-	return error_fail(ret, "write to a barrier: %s", error_last_line());
+	return error_fail(ret, "%s a barrier: %s",
+			  ops[0].opcode == AFAR_OP_READ ? "read" : "write to", error_last_line());
+}
+
+/* Servers close connections to take memory away that the session could reach: then once more over
+ * a new one, as blocking calls do. */
+static int run(struct afar_barrier *barrier, const struct afar_op *ops, unsigned n)
+{
+	uint64_t deadline = session_deadline(barrier->region->target.session);
+	int ret = submit_and_wait(barrier->queue, ops, n);
+
+	while ((ret == -AFAR_ESERVER || ret == -ENOTCONN) && clock_ns() < deadline) {
+		ret = afar_queue_connect(barrier->queue, afar_region_target(barrier->region));
+		if (ret)
+			return ret;
+		ret = submit_and_wait(barrier->queue, ops, n);
+	}
+	return ret;
 }
 
 /*
- * Writes, and waits until it is visible on all paths. Servers close connections to take memory away that
- * the session could reach: then once more over a new one, as blocking calls do.
+ * What is near is read by a blocking call, which takes care that it stays near. All else goes over
+ * the queue, as writes do: servers look for requests first on the connections that are in use.
  */
+int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
+{
+	struct afar_target *target = afar_region_target(barrier->region);
+	const struct afar_iov iov = {
+		.buffer = afar_mapping_buffer(barrier->mapping),
+		.addr = (void *)(uintptr_t)part,
+		.length = length,
+	};
+	const struct afar_op op = {
+		.opcode = AFAR_OP_READ,
+		.target = target,
+		.offset = barrier->offset + place(barrier, part),
+		.iov = &iov,
+		.nr_iov = 1,
+	};
+	int ret;
+
+	if (!target->near)
+		return run(barrier, &op, 1);
+	ret = afar_mapping_read(barrier->mapping, place(barrier, part), length);
+	atomic_thread_fence(memory_order_acquire);
+	return ret;
+}
+
+/* Writes, and waits until it is visible on all paths: at once where it is near. */
 static int write_through(struct afar_barrier *barrier, uint64_t offset, struct afar_buffer *buffer,
 			 const void *data, size_t length)
 {
 	struct afar_target *target = afar_region_target(barrier->region);
-	uint64_t deadline = session_deadline(barrier->region->target.session);
-	struct afar_iov iov = {.buffer = buffer, .addr = (void *)data, .length = length};
+	const struct afar_iov iov = {
+		.buffer = buffer, .addr = (void *)(uintptr_t)data, .length = length};
 	const struct afar_op ops[2] = {
 		{.opcode = AFAR_OP_WRITE,
 		 .target = target,
@@ -129,15 +167,11 @@ static int write_through(struct afar_barrier *barrier, uint64_t offset, struct a
 		 .user_data = 1},
 		{.opcode = AFAR_OP_FLUSH, .target = target, .user_data = 2},
 	};
-	int ret = submit_and_wait(barrier->queue, ops);
 
-	while ((ret == -AFAR_ESERVER || ret == -ENOTCONN) && clock_ns() < deadline) {
-		ret = afar_queue_connect(barrier->queue, target);
-		if (ret)
-			return ret;
-		ret = submit_and_wait(barrier->queue, ops);
-	}
-	return ret;
+	atomic_thread_fence(memory_order_release);
+	if (near_transfer(target, AFAR_OP_WRITE, &iov, 1, ops[0].offset, length))
+		return 0;
+	return run(barrier, ops, 2);
 }
 
 int barrier_write(struct afar_barrier *barrier, const void *part, size_t length)
