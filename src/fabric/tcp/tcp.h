@@ -159,9 +159,9 @@ struct tcp_queue {
 	struct fabric_queue base;
 	uint32_t depth;
 	int epoll_fd;
-	bool is_drained;	   /* the last poll has returned all that it found */
-	bool is_holding;	   /* between hold and release: requests wait */
-	int polls_until_look;	   /* until epoll is asked again */
+	bool is_drained;      /* the last poll has returned all that it found */
+	bool is_holding;      /* between hold and release: requests wait */
+	int polls_until_look; /* until epoll is asked again */
 	/* Polls are counted in numbered spans. nr_moved says how many endpoints have moved
 	 * something in this span, nr_moved_before how many did in the span before. */
 	uint32_t span;
