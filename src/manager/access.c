@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Accesses: what lets a session onto the servers of a region, made anew whenever it asks. For each server
- * a pass to its control channel and a capability over all extents that the region's layout has there,
- * both under the signing key that the server told when it joined, both expiring by the server's age.
+ * Accesses: what lets a session onto the servers of a region, made anew whenever it asks. For each
+ * server a pass to its control channel and a capability over all extents that the region's layout
+ * has there, both under the signing key that the server told when it joined, both expiring by the
+ * server's age.
  *
- * What this costs grows with the region's extents: they are sorted — mostly they come in order — and
- * digested. See test_manager_access for how much.
+ * What this costs grows with the region's extents: they are sorted — mostly they come in order —
+ * and digested. See test_manager_access for how much.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -40,8 +41,8 @@ static void holdings_close(struct holdings *holdings)
 
 /* ---- Finding them */
 
-/* The server of a chunk if it is connected, and is still the one that the chunk was on. A lost chunk of
- * it counts: the layout that clients have names it. */
+/* The server of a chunk if it is connected, and is still the one that the chunk was on. A lost
+ * chunk of it counts: the layout that clients have names it. */
 static struct server *server_of(const struct core *core, const struct chunk *chunk)
 {
 	struct server *server =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches: what comes in is handled, what that changed is committed, and the replies go out. See core.h. */
+/* Batches: what comes in is handled, what that changed is committed, and the replies go out. See
+ * core.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,8 @@ void event_fail(struct event *event, int status)
 	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
 
 	if (!reply) {
-		/* Better a result beside the error than no answer: who looks at the status first. */
+		/* Better a result beside the error than no answer: who looks at the status
+		 * first. */
 		event->reply->status = -ENOMEM;
 		return;
 	}
@@ -97,7 +99,7 @@ static void handle(struct core *core, struct event *event)
 
 /* ---- The store */
 
-/* What the batch changed is not stored, and the tables are those from before it. */
+/* The commit failed: the tables are those from before the batch. Answers its requests with that. */
 static void fail_batch(struct core *core, int status)
 {
 	char sentence[SENTENCE_MAX];
@@ -108,7 +110,8 @@ static void fail_batch(struct core *core, int status)
 		log_error("%s", sentence);
 		core->complain_at = core_now(core) + CORE_COMPLAINT_NS;
 	}
-	/* Keeps the earlier retry time: the work that is due then may free the space that others wait for. */
+	/* Keeps the earlier retry time: the work that is due then may free the space that others
+	 * wait for. */
 	if (core->retry_at == 0)
 		core->retry_at = core_now(core) + CORE_RETRY_NS;
 	/* A server that was forgotten in a batch that failed is to be forgotten again. */
@@ -150,7 +153,8 @@ static void forget_gone(struct core *core)
 	}
 }
 
-/* What no event asks for. In a commit of its own, which can be good where that of the events was not. */
+/* Does what no event asks for. It has a commit of its own, which can be good where that of the
+ * events was not. */
 static void do_own_work(struct core *core)
 {
 	sessions_expire(core);
@@ -163,7 +167,7 @@ static void do_own_work(struct core *core)
 
 static void run_batch(struct core *core, struct cds_list_head *events)
 {
-	bool is_due = core->retry_at <= core_now(core); /* or not to be waited for */
+	bool is_due = core->retry_at <= core_now(core); /* also 0: there is nothing to wait for */
 	struct event *event, *next;
 
 	if (is_due)

@@ -67,7 +67,8 @@ struct event {
 	uint64_t request_id;
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
-	/* Before the deadline: a client that waits for a server hears by then which. 0: not set yet. */
+	/* Before the deadline: a client that waits for a server hears by then which. 0: not set
+	 * yet. */
 	uint64_t answer_by;
 	/* How long a Status waits for the counts of others; 0: they were not asked yet. */
 	uint64_t looked_until;

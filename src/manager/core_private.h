@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The core, as its rooms see it. Each room has a header of its own: requests.h (who may ask what, and when), principals.h (keys
- * and rights), regions.h (namespaces, regions, access to them), sessions.h, servers.h, job.h (reserving, sealing), info.h
- * (replies).
+ * The core, as its rooms see it. Each room has a header of its own: requests.h (who may ask what,
+ * and when), principals.h (keys and rights), regions.h (namespaces, regions, access to them),
+ * sessions.h, servers.h, job.h (reserving, sealing), info.h (replies).
  *
- * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is taken back. What goes out
- * of the core, such as calls and closed connections, waits for the commit, or is good whatever becomes of that.
+ * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is
+ * taken back. What goes out of the core, such as calls and closed connections, waits for the
+ * commit, or is good whatever becomes of that.
  */
 #ifndef MANAGER_CORE_PRIVATE_H
 #define MANAGER_CORE_PRIVATE_H
@@ -22,7 +23,7 @@
 #define CORE_RETRY_NS	  ((uint64_t)1000000000)  /* until a failed commit or call is tried again */
 #define CORE_COMPLAINT_NS ((uint64_t)10000000000) /* between lines about failed commits          */
 #define CORE_NEVER	  UINT64_MAX
-#define CORE_RECOVERY_NS  ((uint64_t)3000000000) /* after a start: waits so long for known servers */
+#define CORE_RECOVERY_NS  ((uint64_t)3000000000) /* after a start, for known servers to join   */
 
 struct core {
 	struct core_environment environment;
@@ -57,13 +58,13 @@ struct core {
 	struct cds_list_head failed_calls;
 };
 
-/* An operation: fills the event's reply or outcome and returns 0, or a negative code with a sentence.
- * CORE_DEFERRED: the event is kept and answered later. */
+/* An operation: fills the event's reply or outcome and returns 0, or a negative code with a
+ * sentence. CORE_DEFERRED: the event is kept and answered later. */
 #define CORE_DEFERRED 1
 typedef int core_operation(struct core *core, struct session *session, struct event *event);
 
-/* A rule: until when a request waits before it is carried out. Not later than now: no more. CORE_NEVER: until an event changes
- * that. It is asked again in each run. */
+/* A rule: until when a request waits before it is carried out. Not later than now: no more.
+ * CORE_NEVER: until an event changes that. It is asked again in each run. */
 typedef uint64_t core_wait(struct core *core, struct event *event);
 
 /* The reply of a request becomes `status` and, if negative, the thread's last sentence. */

@@ -10,7 +10,7 @@
 #include "manager/servers.h"
 #include "manager/sessions.h"
 
-/* Remembers in `*is_complete` when there was no memory. */
+/* Sets `*is_complete` to false when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)
 {
 	char *copy = strdup(text);
@@ -20,7 +20,7 @@ static char *copy_text(const char *text, bool *is_complete)
 	return copy;
 }
 
-/* Who was given rights: for those who may give them. */
+/* Tells who was given rights, to those who may give them. */
 static bool add_grants(Afar__NamespaceInfo *info, const struct namespace *ns)
 {
 	bool is_complete = true;
@@ -384,7 +384,7 @@ static bool add_all_sessions(Afar__ClusterStatus *status, const struct core *cor
 			     const struct session *caller)
 {
 	status->sessions = calloc(CORE_LIST_MAX, sizeof(*status->sessions));
-	/* Those that end first: few, and what an operator waits for. */
+	/* Sessions that end come first: they are few, and an operator waits for them. */
 	return status->sessions && add_sessions(status, core, caller, &core->state->ending) &&
 	       add_sessions(status, core, caller, &core->state->sessions);
 }

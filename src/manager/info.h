@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables as messages (info.c), as far as a session's principal may know them. NULL: no memory. */
+/* The tables as messages (info.c), as far as a session's principal may know them. NULL: no
+ * memory. */
 #ifndef MANAGER_INFO_H
 #define MANAGER_INFO_H
 
@@ -11,7 +12,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
 			      const struct region *region, bool with_layout);
 Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session);
-/* Whether the caller may know of all sessions; else of its principal's. */
+/* True: the caller may know of all sessions. False: only of its principal's. */
 bool is_operator(const struct core *core, const struct session *caller);
 
 #endif

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs: requests that take several steps, because servers have to be asked. job.c has what all kinds share: the list of jobs, the
- * servers' answers and the memory they grant, clients that wait and hear in time which server it is, sessions that end, commits
- * that fail. A kind is a table of functions, and one struct that begins with a struct job (reserve.c, seal.c).
+ * Jobs: requests that take several steps, because servers have to be asked. job.c has what all
+ * kinds share: the list of jobs, the servers' answers and the memory they grant, clients that wait
+ * and hear in time which server it is, sessions that end, commits that fail. A kind is a table of
+ * functions, and one struct that begins with a struct job (reserve.c, seal.c).
  *
- * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks servers. When all of them have
- * answered, `settle` runs in a batch: it changes the tables, in that batch's commit.
+ * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks
+ * servers. When all of them have answered, `settle` runs in a batch: it changes the tables, in that
+ * batch's commit.
+ *   JOB_ASK ── ask ─▶ JOB_ASKED ── answers ─▶ JOB_SETTLE ── settle ─▶ JOB_COMMITTING
+ *   JOB_COMMITTING ── commit ─▶ JOB_ASK, or the job is done and gone
  *
- *   JOB_ASK ──ask──▶ JOB_ASKED ──answers──▶ JOB_SETTLE ──settle──▶ JOB_COMMITTING ──commit──▶ JOB_ASK, or gone
+ * Either step may put itself off by returning its own state: then it runs again in the next run.
+ * From any state a job may become JOB_FAILED. Between batches it is ended then: its clients are
+ * answered, and what it took and was granted is given back. It stays (JOB_ENDED) until the last
+ * server has answered, so that a request that comes again does not begin it anew.
  *
- * Either step may put itself off by returning its own state: then it runs again in the next run. From any state a job may become
- * JOB_FAILED. Between batches it is ended then: its clients are answered, and what it took and was granted is given back. It
- * stays (JOB_ENDED) until the last server has answered, so that a request that comes again does not begin it anew.
- *
- * Jobs are not stored. When the manager ends, servers report extents that it does not know as they join again, and it has them
- * released. For the same reason a server that loses its connection voids what it granted to jobs.
+ * Jobs are not stored. When the manager ends, servers report extents that it does not know as they
+ * join again, and it has them released. For the same reason a server that loses its connection
+ * voids what it granted to jobs.
  */
 #ifndef MANAGER_JOB_H
 #define MANAGER_JOB_H
@@ -28,20 +32,23 @@ struct job_part;
 
 struct job_kind {
 	bool ends_with_session; /* that began it */
-	/* Between batches. Asks at least one server (job_ask…()) and returns JOB_ASKED, or returns JOB_ASK: later. What it
-	 * changes of the tables is in memory alone, and taken back if it fails. A negative code with a sentence: the job fails. */
+	/* Between batches. Asks at least one server (job_ask…()) and returns JOB_ASKED, or returns
+	 * JOB_ASK: later. What it changes of the tables is in memory alone, and taken back if it
+	 * fails. A negative code with a sentence: the job fails. */
 	int (*ask)(struct core *core, struct job *job);
-	/* In a batch. Returns JOB_ASK, JOB_DONE, or JOB_SETTLE: later. Without changes of the tables JOB_ASK holds whatever
-	 * becomes of the commit. A negative code with a sentence: its changes are taken back, and the job fails. */
+	/* In a batch. Returns JOB_ASK, JOB_DONE, or JOB_SETTLE: later. Without changes of the
+	 * tables JOB_ASK holds whatever becomes of the commit. A negative code with a sentence: its
+	 * changes are taken back, and the job fails. */
 	int (*settle)(struct core *core, struct job *job);
-	/* A server failed with `status`, or has gone with what it granted (`part->granted`). 0: the job goes on without it;
-	 * else the code, with a sentence, that the job fails with. */
+	/* A server failed with `status`, or has gone with what it granted (`part->granted`). 0: the
+	 * job goes on without it; else the code, with a sentence, that the job fails with. */
 	int (*part_failed)(struct core *core, struct job *job, const struct job_part *part,
 			   int status);
-	/* Gives back what `ask` took of the tables, if it is not given back yet. May run in a batch and be taken back. NULL: it
-	 * took nothing. -ENOMEM. */
+	/* Gives back what `ask` took of the tables, if it is not given back yet. May run in a batch
+	 * and be taken back. NULL: it took nothing. -ENOMEM. */
 	int (*give_back)(struct core *core, struct job *job);
-	/* What the job is waiting for, if it is not servers' answers: the first server, and how many. NULL: never anything. */
+	/* Returns how many servers have to release memory before the job goes on, and the first of
+	 * them. NULL: it never waits for that. */
 	unsigned (*awaits)(const struct core *core, const struct job *job, uint64_t *first);
 	void (*free)(struct job *job);
 };
@@ -67,17 +74,16 @@ struct job {
 
 enum part_state { PART_ASKED, PART_ANSWERED, PART_FAILED };
 
-/* What one server was asked, and what it granted. */
+/* One server's part of a job: what it was asked, and what it granted. */
 struct job_part {
 	struct cds_list_head node;
 	struct job *job;
 	enum part_state state;
 	uint64_t server;
 	uint64_t incarnation;
-	uint64_t bytes; /* of memory that was asked for; 0: it was asked for something else */
-	bool is_sealed; /* memory for sealed regions */
-	uint64_t
-		pending; /* bytes that count at its server as asked for, or granted and in no table yet */
+	uint64_t bytes;	     /* of memory that was asked for; 0: it was asked for something else */
+	bool is_sealed;	     /* memory for sealed regions */
+	uint64_t pending;    /* bytes that count at its server: asked for, or in no table yet */
 	uint64_t copying_ms; /* that its server may take; counts there too */
 	uint64_t granted;    /* bytes of: */
 	struct {
@@ -87,7 +93,8 @@ struct job_part {
 	size_t nr_extents;
 };
 
-/* Takes over a job whose kind, title, namespace and outcome are set, and lets the event, which it takes over, wait for it. */
+/* Takes over a job whose kind, title, namespace and outcome are set, and lets the event, which it
+ * takes over, wait for it. */
 void job_begin(struct core *core, struct job *job, const struct session *session,
 	       struct event *event);
 /* Lets another request, which it takes over, wait for a job. */
@@ -102,16 +109,17 @@ static inline bool job_is_over(const struct job *job)
 /* Asks a connected server for memory of the job's namespace. -ENOMEM. */
 int job_ask_memory(struct core *core, struct job *job, struct live_server *live, uint64_t bytes,
 		   bool is_sealed);
-/* Asks a server for something else, which may take it `copying_ms`; if the job ends before the answer comes, the server loses
- * its connection. Takes `request` over, which may be NULL: -ENOMEM. -AFAR_ESERVER: it is not connected. */
+/* Asks a server for something else, which may take it `copying_ms`; if the job ends before the
+ * answer comes, the server loses its connection. Takes `request` over, which may be NULL: -ENOMEM.
+ * -AFAR_ESERVER: it is not connected. */
 int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *request,
 	    uint64_t copying_ms);
 /* Bytes of memory that were granted in this round. */
 uint64_t job_granted(const struct job *job);
 /* A server of this round failed. */
 bool job_has_failed_on(const struct job *job, uint64_t server);
-/* For `settle`: puts what was granted into the tables and the store, and the outcome for all clients that wait. -ENOMEM,
- * -AFAR_ESERVER. */
+/* For `settle`: puts what was granted into the tables and the store, and the outcome for all
+ * clients that wait. -ENOMEM, -AFAR_ESERVER. */
 int job_record_memory(struct core *core, struct job *job, struct namespace *ns);
 int job_record_outcomes(struct core *core, const struct job *job);
 
@@ -125,28 +133,31 @@ bool jobs_attach(struct core *core, struct event *event);
 /* A server's answer: it is at `peer`, or was. */
 void job_answered(struct core *core, struct job_part *part, const void *peer,
 		  const Afar__Reply *answer, int status);
-/* What a server granted on the connection that it lost is void. */
+/* A server has lost its connection: what it granted there is void. */
 void jobs_server_down(struct core *core, const struct live_server *live);
-/* The namespace's memory goes: jobs that took of it give it back, and fail with the commit. -ENOMEM. */
+/* The namespace's memory goes: jobs that took of it give it back, and fail with the commit.
+ * -ENOMEM. */
 int jobs_drop(struct core *core, uint64_t ns);
 /* Before a batch's commit, and behind it. */
 void jobs_settle(struct core *core);
 void jobs_committed(struct core *core, int status);
 /* Between batches: asks servers, ends jobs. */
 void jobs_drive(struct core *core);
-/* Tells clients whose time is up which server their job waits for; it goes on. When that is due, or a job is to be tried again. */
+/* Tells clients whose time is up which server their job waits for. The job goes on. */
 void jobs_tell(struct core *core);
+/* When that is due next, or a job is to be tried again. */
+/* When that is due next, or a job is to be tried again. */
 uint64_t jobs_next(const struct core *core);
 void jobs_close(struct core *core);
 
 /* ---- The kinds: reserve.c, seal.c */
 
 core_operation namespace_reserve, reserve_cancel, region_seal;
-/* Who looks at a region waits for its sealing, but not longer than its time. */
+/* A request that looks at a region waits for its sealing, but not longer than it has time. */
 core_wait seal_wait;
-/* What becomes of a region is not decided yet. */
+/* True: the region may still become a sealed one. */
 bool seal_is_running(const struct core *core, uint64_t generation);
-/* -ETIMEDOUT, with a sentence that tells which server that waits for. */
+/* -ETIMEDOUT, with a sentence that tells which server the sealing waits for. */
 int seal_fail_slow(const struct core *core, uint64_t generation);
 
 #endif

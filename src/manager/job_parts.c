@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What jobs ask of servers, and what these answer and grant. */
+/* Servers' parts of jobs: asks servers, checks their answers, and keeps what they grant. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -63,7 +63,7 @@ static void take_off(uint64_t *sum, uint64_t amount)
 	*sum -= amount < *sum ? amount : *sum;
 }
 
-/* It counts at its server no more. */
+/* Takes off what counts at its server. */
 static void drop_pending(struct core *core, struct job_part *part)
 {
 	struct live_server *live = core_live_server(core, part->server);
@@ -106,8 +106,9 @@ void parts_undo(struct core *core, struct job *job)
 			undo_part(core, part);
 }
 
-/* A server that was told to do something where the job took memory must not do it when that is another's. It does not begin
- * what it was told on another connection, and ends what it has begun before it joins again. */
+/* A server that was told to do something where the job took memory must not do it when that is
+ * another's. It does not begin what it was told on another connection, and ends what it has begun
+ * before it joins again. */
 void parts_stop(struct core *core, const struct job *job)
 {
 	const struct job_part *part;
@@ -173,7 +174,7 @@ int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *
 
 /* ---- Servers' answers */
 
-/* Whether an answer names an extent twice, or one that a job was granted. */
+/* True: the answer names an extent twice, or one that some job was granted. */
 static bool is_granted_already(const struct core *core, const struct job_part *part,
 			       uint64_t number)
 {
@@ -242,7 +243,7 @@ static int check_answer(const struct core *core, struct job_part *part, const Af
 	return take_extents(core, part, answer->extents);
 }
 
-/* What it granted, if anything, is not ours: its server gets it back, or has voided it. */
+/* Whatever it granted is not ours: its server releases it, or has lost it. */
 static void fail_part(struct core *core, struct job_part *part, int status)
 {
 	struct job *job = part->job;
@@ -323,7 +324,7 @@ int job_record_memory(struct core *core, struct job *job, struct namespace *ns)
 			extent->is_sealed = part->is_sealed;
 			store_put_extent(core->store, extent);
 		}
-		/* What is in the tables is counted there, also for others of the same batch. */
+		/* From now on it is counted in the tables, also for others of the same batch. */
 		drop_pending(core, part);
 	}
 	return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers that join: who they are, what they have still, what they have lost. Also at every reconnection,
- * after their restart and after the manager's: the same incarnation goes on, another has lost all.
+ * Servers that join: finds out which one it is, what memory it still has, and what is lost. A
+ * server joins at every reconnection, and after a restart of its own or of the manager's. The same
+ * incarnation goes on; another one has lost everything.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -64,14 +65,15 @@ static int check_join(const Afar__ServerJoin *ask)
 	return 0;
 }
 
-/* Old stores do not know whose key a server joined with. */
+/* Old stores do not know with which key a server joined: then any will do. */
 static bool is_key_of(const struct server *server, const char *principal)
 {
 	return server->principal[0] == '\0' || strcmp(server->principal, principal) == 0;
 }
 
-/* The record of the server that joins: by its number, or — for one that kept none — the one that is down
- * and had this name on this address, which no two can have at once, and this key. NULL: it is new. */
+/* Finds the record of the server that joins: by its number, or, if it kept none, the one that is
+ * down and had this name on this address and this key. No two servers can have one address at once.
+ * NULL: it is new. */
 static struct server *find_known(const struct core *core, const Afar__Server *self,
 				 const char *principal)
 {
@@ -87,7 +89,8 @@ static struct server *find_known(const struct core *core, const Afar__Server *se
 	return NULL;
 }
 
-/* Or whoever may join could take another server's place, and with that what it holds. */
+/* Rejects another server's key. Otherwise any server could take another one's place, and with that
+ * its memory. */
 static int check_key(const struct server *server, const char *principal)
 {
 	if (is_key_of(server, principal))
@@ -99,7 +102,8 @@ static int check_key(const struct server *server, const char *principal)
 			  (unsigned long long)server->number, server->principal, principal);
 }
 
-/* Two servers must not take turns with one number: each would make the other's data lost. */
+/* Rejects a second server with a number that is connected: in turns, each would make the other's
+ * data lost. */
 static int check_alone(struct core *core, const struct server *server, const Afar__Server *self,
 		       const void *peer)
 {
@@ -115,7 +119,8 @@ static int check_alone(struct core *core, const struct server *server, const Afa
 		(unsigned long long)server->number, SERVER_PROBE_MS / 1000U + 1);
 }
 
-/* An incarnation has one signing key: who comes with another one is not that server. */
+/* An incarnation has one signing key. A server that comes with another one is not that
+ * incarnation. */
 static int check_same(const struct server *server, const Afar__ServerJoin *ask)
 {
 	const struct live_server *live = server->live;
@@ -129,8 +134,8 @@ static int check_same(const struct server *server, const Afar__ServerJoin *ask)
 			  (unsigned long long)server->number);
 }
 
-/* An operator's word counts, whatever has become of the machine: nobody waits for what this process may still give to
- * sessions that ended meanwhile. */
+/* Rejects an incarnation that an operator removed. Sessions that have ended since may still have
+ * keys of it, and nobody waits for it to close them. */
 static int check_not_removed(const struct core *core, const Afar__Server *self)
 {
 	if (!state_is_removed(core->state, self->incarnation))
@@ -177,9 +182,9 @@ static struct extent *find_reported(const struct core *core, const struct server
 		       : NULL;
 }
 
-/* The same incarnation is back: what it has and we don't know, it shall release; what we know and it
- * doesn't have, is lost. What was draining still is, reported or not: it is told again, and answers when
- * it is done. */
+/* The same incarnation is back. It shall release extents that we do not know; those that it does
+ * not have any more are lost. Extents that were draining still are, reported or not: the server is
+ * told again, and answers when it is done. */
 static int reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
 		     Afar__ServerJoined *joined)
 {

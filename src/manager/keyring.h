@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whose keys the manager takes: those of its key files, which never change while it runs, and those
- * that operators add. The rpc loop's thread looks keys up in handshakes; the core's thread changes them.
- * All functions may be called from any thread.
+ * that operators add. The rpc loop's thread looks keys up in handshakes; the core's thread changes
+ * them. All functions may be called from any thread.
  *
- * What a principal is counts at its requests, not here: the core asks its tables for those that were
- * added, and the keyring for those of the files.
+ * What a principal is counts at its requests, not here: the core asks its tables for those that
+ * were added, and the keyring for those of the files.
  */
 #ifndef MANAGER_KEYRING_H
 #define MANAGER_KEYRING_H
@@ -32,11 +32,13 @@ void keyring_close(struct keyring *keyring);
 
 /* The secret of an identity, or false. Fits a struct rpc_keyring. */
 bool keyring_find(void *keyring, const char *identity, uint8_t secret[KEY_BYTES]);
-/* Whether the key that was found last is the identity's still: for a connection that opens, whose key
- * was looked up just before on the same thread. It may have been revoked since, and another one made. */
+/* Whether the key that was found last is the identity's still: for a connection that opens, whose
+ * key was looked up just before on the same thread. It may have been revoked since, and another one
+ * made. */
 bool keyring_is_current(struct keyring *keyring, const char *identity);
 
-/* The keys of the files, by index, operators first; NULL: past the last. Valid as long as the keyring. */
+/* The keys of the files, by index, operators first; NULL: past the last. Valid as long as the
+ * keyring. */
 const struct key *keyring_file(const struct keyring *keyring, size_t index,
 			       enum principal_kind *kind);
 /* PRINCIPAL_UNKNOWN: no file has it. */

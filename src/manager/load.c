@@ -361,7 +361,7 @@ static int make_cluster(struct store *store, struct state *state)
 	return store_commit(store);
 }
 
-/* So that no older manager opens a store whose rights it would not heed. */
+/* Keeps older managers, which would not heed its rights, from opening the store. */
 static int renew_format(struct store *store, struct state *state)
 {
 	store_put_cluster(store, state);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's ends: the control listener, whose connections become the core's peers, and the metastore.
- * Callbacks run on the rpc loop's thread and only make events; the writer's thread runs the core, and
- * its environment below sends what comes out.
+ * The manager's ends: the control listener, whose connections become the core's peers, and the
+ * metastore. Callbacks run on the rpc loop's thread and only make events; the writer's thread runs
+ * the core, and its environment below sends what comes out.
  */
 #include <errno.h>
 #include <openssl/rand.h>
@@ -203,7 +203,8 @@ static void on_opened(struct rpc_connection *connection)
 	cds_list_add_tail(&peer->node, &manager->peers);
 	manager->nr_connected++;
 	pthread_mutex_unlock(&manager->lock);
-	/* Else it was revoked since rpc looked it up; who revokes from now on finds the peer in the list. */
+	/* Else it was revoked since rpc looked it up; who revokes from now on finds the peer in the
+	 * list. */
 	if (keyring_is_current(manager->keyring, rpc_connection_identity(connection)))
 		return;
 	pthread_mutex_lock(&manager->lock);

@@ -25,14 +25,14 @@ struct manager_options {
 	uint64_t store_bytes_max; /* of the metastore; 0: 16 GiB */
 };
 
-/* Starts the manager's threads on `loop`. Errors with a sentence: -EINVAL (a key file's identity is in
- * the other, too), those of rpc_listen() and metastore_lmdb_open(). */
+/* Starts the manager's threads on `loop`. Errors with a sentence: -EINVAL (a key file's identity is
+ * in the other, too), those of rpc_listen() and metastore_lmdb_open(). */
 int manager_start(struct rpc_loop *loop, const struct manager_options *options,
 		  struct manager **out);
 /* HOST:PORT it listens on. */
 const char *manager_address(const struct manager *manager);
-/* Answers what it has begun, closes its connections, closes the store. Before rpc_loop_stop(); not on
- * the loop's thread. */
+/* Answers what it has begun, closes its connections, closes the store. Before rpc_loop_stop(); not
+ * on the loop's thread. */
 void manager_stop(struct manager *manager);
 
 #endif

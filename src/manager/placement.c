@@ -32,7 +32,8 @@ static size_t turn_of(size_t index, uint64_t start, size_t nr)
 	return (index + nr - (size_t)(start % nr)) % nr;
 }
 
-/* How many of the ranked servers to ask: `wanted`, more if those cannot hold `units`; 0: all cannot. */
+/* How many of the ranked servers to ask: `wanted`, more if those cannot hold `units`; 0: all
+ * cannot. */
 static size_t servers_needed(const struct rank *ranks, size_t nr, size_t wanted, uint64_t units)
 {
 	uint64_t sum = 0;
@@ -177,7 +178,8 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 	return 0;
 }
 
-/* How many servers the next group is striped over, and its chunks' length; 1 or fewer: do not stripe. */
+/* How many servers the next group is striped over, and its chunks' length; 1 or fewer: do not
+ * stripe. */
 static size_t choose_stripe(struct placer *placer, uint64_t bytes, uint64_t *chunk_length)
 {
 	uint64_t unit = placer->wish->stripe_bytes;
@@ -222,7 +224,8 @@ static int add_striped(struct placer *placer, size_t nr_chunks, uint64_t chunk_l
 	return ret;
 }
 
-/* All of `bytes` on the first server in turn that has a run so long, else the longest run there is. */
+/* All of `bytes` on the first server in turn that has a run so long, else the longest run there
+ * is. */
 static int add_single(struct placer *placer, uint64_t bytes)
 {
 	struct candidate *longest = &placer->candidates[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cluster's principals: adding, listing and revoking keys. A key comes into the keyring before its
- * commit, because nobody has it before the reply. It leaves the keyring with the commit of its
+ * The cluster's principals: adding, listing and revoking keys. A key comes into the keyring before
+ * its commit, because nobody has it before the reply. It leaves the keyring with the commit of its
  * revocation, together with the connections that were made with it.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define PRINCIPALS_MAX ((size_t)1 << 16)
 
-/* Of the batch that runs. */
+/* A key that the batch that runs has added, or revokes. */
 struct key_change {
 	struct cds_list_head node;
 	struct core *core;
@@ -61,7 +61,7 @@ static void keep_change(void *argument)
 
 	if (!change->is_added) {
 		keyring_remove(core->keyring, change->name);
-		/* After that: who opens in between finds that it has no key any more. */
+		/* After that, because a connection that opens in between looks into the keyring. */
 		core->environment.close_principal(core->environment.context, change->name);
 	}
 	change_free(change);
@@ -310,7 +310,7 @@ int principals_list(const struct core *core, Afar__KeyInfos *infos)
 	for (size_t i = 0; ret == 0 && (key = keyring_file(core->keyring, i, &kind)) != NULL; i++)
 		ret = add_entry(infos, key->identity, kind);
 	cds_list_for_each_entry (principal, &core->state->principals, node)
-		/* One that a file has, too, has the file's key. */
+		/* A name that is in a key file too has the file's key. */
 		if (ret == 0 &&
 		    keyring_file_kind(core->keyring, principal->name) == PRINCIPAL_UNKNOWN)
 			ret = add_entry(infos, principal->name,

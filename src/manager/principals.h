@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may do what: principals and their keys (principals.c), and their rights on namespaces (rights.c). */
+/* Principals and their keys (principals.c), and their rights on namespaces (rights.c). */
 #ifndef MANAGER_PRINCIPALS_H
 #define MANAGER_PRINCIPALS_H
 
@@ -7,9 +7,10 @@
 #include "rpc/capability.h"
 
 core_operation key_add, key_list, key_revoke;
-/* An addition waits while the batch revokes a key of this name: another one is not for this batch. */
+/* An addition waits while the batch revokes a key of this name: another one is not for this
+ * batch. */
 core_wait key_wait;
-/* What a principal is now, whoever it was at its handshake. */
+/* Tells what a principal is now. That may have changed since its handshake. */
 enum principal_kind core_principal_kind(const struct core *core, const char *name);
 /* Fills in all principals, by name. -ENOMEM with a sentence. */
 int principals_list(const struct core *core, Afar__KeyInfos *infos);

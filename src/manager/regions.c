@@ -45,7 +45,7 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	return 0;
 }
 
-/* Where sealed regions go, no others can. */
+/* Leaves sealed extents out: only sealed regions go there. */
 static uint64_t free_to_write(const struct namespace *ns)
 {
 	const struct extent *extent;
@@ -77,7 +77,7 @@ static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_byt
 		(unsigned long long)missing);
 }
 
-/* From now on it is taken back with all else. */
+/* Notes what the placement took, so that it is taken back with the operation. */
 static int note_placement(struct core *core, struct namespace *ns, struct placement *placement)
 {
 	int ret = undo_room(core->undo, placement->nr_chunks + 1);
@@ -121,7 +121,8 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 	return ret == 0 ? note_placement(core, ns, out) : ret;
 }
 
-/* Where the region goes in the namespace's address space. */
+/* Chooses where the region goes in the namespace's address space. -EADDRINUSE, -EINVAL with a
+ * sentence. */
 static int choose_address(const struct namespace *ns, uint64_t bytes, bool is_first, uint64_t *out)
 {
 	uint64_t end;
@@ -251,7 +252,7 @@ static int take_reference(struct core *core, struct session *session, struct reg
 	return ret;
 }
 
-/* The next one does not get its generation, nor its address but for the first. */
+/* Uses the generation up, and the address, which only the first region's comes again. */
 static int move_on(struct core *core, struct namespace *ns, uint64_t address, uint64_t rounded)
 {
 	struct undo *undo = core->undo;
@@ -457,7 +458,8 @@ int region_close(struct core *core, struct session *session, struct event *event
 	return ret;
 }
 
-/* By its generation, from who has it open; else by its name or address, from who has not. */
+/* Finds the region by its generation, which a caller gives that has it open, or else by its name or
+ * address. */
 static int find_to_free(const struct core *core, const struct session *session,
 			const Afar__RegionFree *ask, struct region **out)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces (namespaces.c), the regions in them (regions.c), and what lets sessions at their memory (access.c). */
+/* Namespaces (namespaces.c), the regions in them (regions.c), and what lets sessions at their
+ * memory (access.c). */
 #ifndef MANAGER_REGIONS_H
 #define MANAGER_REGIONS_H
 
@@ -17,16 +18,19 @@ bool is_printable(const char *text, size_t length_max);
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
 	region_access, region_look, region_finish;
-/* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED with a sentence. */
+/* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED
+ * with a sentence. */
 int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
 		uint64_t generation, struct region **out);
 /* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);
-/* Drops a reference. The region's memory returns when it was the last to a freed region. -ENOMEM. */
+/* Drops a reference. The region's memory returns when it was the last to a freed region.
+ * -ENOMEM. */
 int region_drop(struct core *core, struct reference *reference);
 
-/* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM: `*out` is empty. */
+/* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM:
+ * `*out` is empty. */
 int access_make(const struct core *core, const struct session *session, const struct region *region,
 		Afar__Access ***out, size_t *nr_out);
 

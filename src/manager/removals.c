@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers that are gone for good: what is lost with one, and taking it out of the cluster. The manager waits for a
- * server's word, or for another incarnation of it, and never for a clock; here an operator says that neither
- * will come.
+ * Servers that are gone for good: lists what is lost with one, and takes it out of the cluster. The
+ * manager waits for a server's answer, or for another incarnation of it, and never for a clock.
+ * Here an operator says that neither will come.
  *
- * If the process lives on nevertheless, it can only not be reached: sessions may still have its keys and connections.
- * All that they reach with them is its own memory, which is nobody's any more; what else waited for it lies on other
- * servers, which have answered for themselves. It must not become a member again as it is, because nobody would
- * fence what it gave to sessions that have ended: its incarnation is refused for good (joins.c), and another one has
- * nothing of that.
+ * The process may live on, and only not be reached. Then sessions may still have its keys and
+ * connections. They reach nothing with them but its own memory, which is nobody's any more.
+ * Everything else that waited for it lies on other servers, which have answered for themselves. The
+ * process must not become a member again as it is, because nobody would fence what it gave to
+ * sessions that have ended. So its incarnation is refused for good (joins.c). Another incarnation
+ * has nothing of that.
  */
 #include <errno.h>
 #include <stdlib.h>

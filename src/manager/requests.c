@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests: who may ask what, what has to wait, and what is done once however often it comes. One table says so for each
- * operation. See requests.h.
+ * Requests: who may ask what, what has to wait, and what is done once however often it comes. One
+ * table says so for each operation. See requests.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 
 /* ---- Clients that wait for servers */
 
-/* A client that hears nothing within its time can blame nobody but us. So we tell it before that whom we wait for. */
+/* A client that hears nothing within its time can blame nobody but us. So we tell it before that
+ * whom we wait for. */
 #define AHEAD_NS_MAX ((uint64_t)2000000000)
 
 static uint64_t answer_by(const struct core *core, const struct event *event)
@@ -80,7 +81,8 @@ static int reply_region(const struct core *core, const struct session *session, 
 	ret = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
 	if (ret < 0)
 		return ret;
-	/* A request that comes again when all is over must not get more than one that comes first. */
+	/* A request that comes again when the region is closed must not get more than the first one
+	 * would. */
 	if (!session_reference(session, generation))
 		return error_fail(-EINVAL, "tell of a region: the session has closed it meanwhile");
 	reply->region_info = info_region(core, session, region, true);
@@ -151,8 +153,8 @@ struct operation {
 	core_operation *run; /* NULL: answers 0 */
 };
 
-/* A manager that has just started does not see its servers yet. They come back within moments. Until then, or for a while,
- * requests that choose among servers wait. */
+/* A manager that has just started does not see its servers yet. They come back within moments.
+ * Until then, or for a while, requests that choose among servers wait. */
 static uint64_t wait_for_servers(struct core *core, struct event *event)
 {
 	uint64_t until = core->started_at + CORE_RECOVERY_NS;
@@ -203,7 +205,7 @@ static const struct operation *find_operation(const Afar__Request *request)
 	return NULL;
 }
 
-/* Who it is counts now: a key may have been revoked since the connection was made. */
+/* Checks what the caller is now: its key may have been revoked since the connection was made. */
 static int check_caller(const struct core *core, const struct operation *operation,
 			const struct event *event)
 {
@@ -239,7 +241,7 @@ static int check_caller(const struct core *core, const struct operation *operati
 	return 0;
 }
 
-/* The client has the replies to all lower ids: they need not be kept. */
+/* Drops the outcomes of lower ids: the client has those replies. */
 static int settle(struct core *core, struct session *session, uint64_t settled_below)
 {
 	struct outcome *outcome, *next;

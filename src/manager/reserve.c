@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reserving: a job (job.h) that gets memory for a namespace. It plans shares on servers, asks for all of them at once, and when
- * everything is granted records the extents in one commit. A server that fails is left out, and what is missing then is planned
- * anew; if that is not possible, what was granted is given back.
+ * Reserving: a job (job.h) that gets memory for a namespace. It plans shares on servers, asks for
+ * all of them at once, and when everything is granted records the extents in one commit. A server
+ * that fails is left out, and what is missing then is planned anew; if that is not possible, what
+ * was granted is given back.
  *
- * Memory that nobody hears of would be lost to all. What is granted while the client is away waits until its session is back,
- * or has ended, and is given back then. So is what a client does not want any more.
+ * Memory that nobody hears of would be lost to all. What is granted while the client is away waits
+ * until its session is back, or has ended, and is given back then. So is what a client does not
+ * want any more.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may do what with a namespace: operators and its owner everything, others what was granted to them.
- * The rooms ask here at every request; capabilities say to servers what this said when they were made.
- * So whoever loses a right loses the sessions, too, that may have keys by it: fencing ends them.
+ * Rights on namespaces: operators and the owner may do everything, others what was granted to them.
+ * Rooms ask here at every request. Capabilities tell servers what this said when they were made. So
+ * a principal that loses a right also loses its sessions that may have keys by it: fencing ends
+ * those.
  */
 #include <errno.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static int check_grant(const struct core *core, const Afar__NamespaceGrant *ask,
 			"grant rights on '%s': %u are none that there are; use 1 (read), 3 "
 			"(read and write) or 0 (none)",
 			ns->name, ask->rights);
-	/* What somebody was given who has no key any more can be taken away. */
+	/* Rights can be taken from a principal that has no key any more. */
 	if (ask->rights == 0 && has_grant)
 		return 0;
 	if (kind == PRINCIPAL_UNKNOWN)
@@ -92,7 +93,8 @@ static int check_grant(const struct core *core, const Afar__NamespaceGrant *ask,
 	return 0;
 }
 
-/* They may have keys to its memory by rights that are no more. */
+/* Ends the principal's sessions that may have keys to the namespace's memory, by rights that are no
+ * more. */
 static int end_users(struct core *core, const char *principal, const struct namespace *ns)
 {
 	struct session *session, *next;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sealing a region: a job (job.h). It plans where the region's chunks go, each on its own server, and asks servers for sealed
- * memory where they lack it, until the plan succeeds. Then it asks all of them to copy. When all have, the region has its new
- * layout in one commit, and the old chunks are free.
+ * Sealing a region: a job (job.h). It plans where the region's chunks go, each on its own server,
+ * and asks servers for sealed memory where they lack it, until the plan succeeds. Then it asks all
+ * of them to copy. When all have, the region has its new layout in one commit, and the old chunks
+ * are free.
  *
- * Before a server copies it closes the namespace's data connections, and tells those that connect again that there was a
- * sealing. They ask what has become of their regions (RegionLook), and that is answered when this is decided. So nobody who
- * heeds it writes at the old place behind the copy, nor reads there, and no reference has to be waited for.
+ * Before a server copies it closes the namespace's data connections, and tells those that connect
+ * again that there was a sealing. They ask what has become of their regions (RegionLook), and that
+ * is answered when this is decided. So nobody who heeds it writes at the old place behind the copy,
+ * nor reads there, and no reference has to be waited for.
  *
- * A sealing that ends in the middle leaves the region as it was, and the places that were to be are free. Sealed memory that
- * was got stays with the namespace.
+ * A sealing that ends in the middle leaves the region as it was, and the places that were to be are
+ * free. Sealed memory that was got stays with the namespace.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -246,7 +248,8 @@ static int part_failed(struct core *core, struct job *job, const struct job_part
 {
 	char text[SERVER_TEXT_MAX];
 
-	/* The server is gone, and with it what it had granted. The next round finds what that means for the region. */
+	/* The server is gone, and with it what it had granted. The next round finds what that means
+	 * for the region. */
 	if (part->granted != 0)
 		return 0;
 	server_describe(core, part->server, text);

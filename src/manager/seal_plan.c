@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A group of chunks becomes one with the same chunks elsewhere or, where free space is in pieces, several behind
- * each other: cut at multiples of the stripe unit, the bytes stay on the servers that they are on.
+ * Planning a sealed layout. A group of chunks becomes one group with the same chunks elsewhere.
+ * Where free space is in pieces it becomes several, one behind the other: cut at multiples of the
+ * stripe unit, so that all bytes stay on their servers.
  */
 #include "manager/seal_plan.h"
 #include "manager/placement.h"
@@ -171,7 +172,7 @@ static int take_pieces(const struct core *core, const struct region *region,
 					   .from_offset = chunk->offset + at,
 					   .length = length};
 
-		/* First the entry: what has one is given back. */
+		/* The entry comes first: only pieces that have one are given back. */
 		ret = add_piece(plan, &piece);
 		if (ret < 0)
 			break;
@@ -183,7 +184,7 @@ static int take_pieces(const struct core *core, const struct region *region,
 	return ret;
 }
 
-/* What is not planned of a group, all of it at once, is lacking. */
+/* Notes as lacking all that is not planned of a group. */
 static int note_group(const struct region *region, const struct group *group, uint64_t at,
 		      struct seal_plan *plan)
 {
@@ -222,7 +223,7 @@ static int plan_group(const struct core *core, const struct region *region,
 	return ret;
 }
 
-/* All of its servers have to be there. */
+/* All of the region's servers have to be connected. -AFAR_ELOST, -AFAR_ESERVER. */
 static int check_up(const struct region *region)
 {
 	for (size_t i = 0; i < region->nr_chunks; i++) {

@@ -21,7 +21,7 @@ struct seal_piece {
 	uint64_t length;
 };
 
-/* What a server lacks. */
+/* How much memory a server lacks. */
 struct seal_lack {
 	uint64_t server;
 	uint64_t bytes;
@@ -36,14 +36,17 @@ struct seal_plan {
 	size_t nr_lacks, max_lacks;
 };
 
-/* Takes what it needs out of the spaces. The plan must live until that is committed or taken back; when it is taken back, the
- * plan has no pieces. -ENOSPC: nothing is taken, and `out->lacks` says what is missing; -E2BIG: in too many pieces; -AFAR_ELOST,
- * -AFAR_ESERVER: a server has lost part of the region, or is not connected; -ENOMEM. Whatever it returns, `*out` is for
+/* Takes what it needs out of the spaces. The plan must live until that is committed or taken back;
+ * when it is taken back, the plan has no pieces. -ENOSPC: nothing is taken, and `out->lacks` says
+ * what is missing; -E2BIG: in too many pieces; -AFAR_ELOST, -AFAR_ESERVER: a server has lost part
+ * of the region, or is not connected; -ENOMEM. Whatever it returns, `*out` is for
  * seal_plan_close(). */
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out);
-/* Gives back what was taken, where it still is. As above, the plan must live; taken back, it has its pieces again. -ENOMEM. */
+/* Gives back what was taken, where it still is. As above, the plan must live; taken back, it has
+ * its pieces again. -ENOMEM. */
 int seal_plan_undo(const struct core *core, struct seal_plan *plan);
-/* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server; -ENOMEM. */
+/* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server;
+ * -ENOMEM. */
 int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out);
 void seal_plan_close(struct seal_plan *plan);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers: their connections and reports, and what they must be told. That is found in the tables, not
- * in a queue: extents that drain, fences of ending sessions. So it is told again after a lost connection,
- * a failed commit or a restart of the manager, until the server has answered.
+ * Servers: their connections and reports, and what they must be told. That is found in the tables
+ * and not in a queue: extents that drain, fences of ending sessions. So a server is told again
+ * after a lost connection, a failed commit or a restart of the manager, until it has answered.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -60,7 +60,8 @@ bool server_is_up(const struct server *server)
 	return server->live && server->live->peer;
 }
 
-/* A server does as it is told in order: what is asked now waits for what it has still to populate. */
+/* A server does one thing after the other: a call that is made now waits for what the server still
+ * has to populate. */
 uint32_t server_timeout_ms(const struct live_server *live)
 {
 	uint64_t more = live->pending_bytes / BYTES_PER_MS + live->copying_ms;
@@ -188,7 +189,8 @@ static Afar__Request *make_release(const uint64_t *extents, size_t nr_extents)
 	return request;
 }
 
-/* Takes `extents` over. Without memory for a call, rejoining has to bring it about. */
+/* Takes `extents` over. Without memory for the call it closes the connection, because rejoining
+ * brings the same about. */
 static void call_release(struct core *core, struct live_server *live, enum outgoing_kind kind,
 			 uint64_t *extents, size_t nr_extents)
 {
@@ -234,8 +236,8 @@ static void call_simple(struct core *core, struct live_server *live, enum outgoi
 		request->session_end->session = session;
 		request->call_case = AFAR__REQUEST__CALL_SESSION_END;
 	}
-	/* The end of a session may wait for a client that is stopped and at the memory itself. That its server is gone is
-	 * seen by the connection. */
+	/* The end of a session has no time-out: it may wait for a client that is stopped and at the
+	 * memory itself. A server that is gone is noticed by its connection. */
 	server_call(core, live, kind == OUTGOING_PING ? SERVER_PROBE_MS : CORE_NO_TIMEOUT, request,
 		    outgoing);
 	return;
@@ -334,7 +336,8 @@ int server_remove_extent(struct core *core, struct extent *extent)
 	return state_remove_extent(core->state, extent);
 }
 
-/* Those of the call that still wait for it, by their number in it; NULL: not this one. */
+/* Finds an extent of the call, by its place in it. NULL: it does not wait for the answer any
+ * more. */
 static struct extent *find_told(const struct core *core, const struct outgoing *outgoing, size_t i)
 {
 	struct extent *extent = state_extent(core->state, outgoing->server, outgoing->incarnation,
@@ -343,7 +346,7 @@ static struct extent *find_told(const struct core *core, const struct outgoing *
 	return extent && extent_is_releasing(extent) ? extent : NULL;
 }
 
-/* The call is over. Unless the commit is good, all of them are told again. */
+/* The call is over. If the commit fails, its extents are told again. */
 static int released(struct core *core, const struct outgoing *outgoing, bool is_done)
 {
 	struct extent *extent;
@@ -379,7 +382,7 @@ void server_answered(struct core *core, struct event *event)
 	struct outgoing *outgoing = event->outgoing;
 	struct live_server *live = core_live_server(core, outgoing->server);
 	int status = event->answer ? event->answer->status : event->status;
-	/* What a server does not know, it does not hold. */
+	/* -ENOENT: the server does not know it, so it does not hold it. */
 	bool is_done = event->answer && (status == 0 || status == -ENOENT);
 	bool is_current = live && live->peer && live->peer == event->peer;
 	size_t mark = undo_mark(core->undo);
@@ -390,7 +393,8 @@ void server_answered(struct core *core, struct event *event)
 		log_warn("server %llu did not do what it was told: %s",
 			 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
-		/* Whether it was done is unknown, or nobody would ask again. */
+		/* Without an answer it is unknown whether it was done, and an undo is not asked for
+		 * again. */
 		if (!event->answer || outgoing->kind == OUTGOING_UNDO)
 			core->environment.close_peer(core->environment.context, live->peer);
 	}
@@ -416,7 +420,7 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_UNDO:
 		break;
 	}
-	/* It is asked again, and answers again. */
+	/* Memory was short: it is told again later, and answers again. */
 	if (undo_end(core->undo, mark, ret) < 0 && is_current)
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 	outgoing_free(outgoing);
@@ -461,7 +465,7 @@ int server_forget(struct core *core, struct server *server)
 	return state_remove_server(core->state, server);
 }
 
-/* Everything that was sent on its connection is to be sent again. */
+/* Its connection is lost: everything that was sent on it is to be sent again. */
 static void forget_sent(struct core *core, struct live_server *live)
 {
 	struct session *session;
@@ -487,7 +491,7 @@ void server_down(struct core *core, struct live_server *live)
 	jobs_server_down(core, live);
 }
 
-/* In what runs already, or by itself. It is tried again, because sessions may wait for it. */
+/* Tries again later if memory is short, because sessions may wait for that server. */
 static void try_to_forget(struct core *core, struct server *server)
 {
 	size_t mark = undo_mark(core->undo);
@@ -517,7 +521,7 @@ void servers_forget(struct core *core)
 
 /* ---- Reports */
 
-/* The message's own pointers are not ours to keep. */
+/* Copies the numbers alone: the message's pointers are not ours to keep. */
 void server_take_report(struct core *core, struct live_server *live,
 			const Afar__ServerReport *report)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers: their connections, and what they must be told (servers.c), how they join (joins.c), and those that are gone for good
- * (removals.c).
+ * Servers: their connections, and what they must be told (servers.c), how they join (joins.c), and
+ * those that are gone for good (removals.c).
  */
 #ifndef MANAGER_SERVERS_H
 #define MANAGER_SERVERS_H
@@ -35,7 +35,7 @@ struct live_server {
 };
 
 core_operation server_report, server_join, server_regions, server_remove;
-/* Without what points into the message. */
+/* Copies the numbers alone, without what points into the message. */
 static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneReport *report)
 {
 	afar__lane_report__init(out);
@@ -47,7 +47,7 @@ static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneRepor
 	out->bytes_in = report->bytes_in;
 	out->bytes_out = report->bytes_out;
 }
-/* Keeps what it says. */
+/* Keeps what the server reports. */
 void server_take_report(struct core *core, struct live_server *live,
 			const Afar__ServerReport *report);
 struct live_server *core_live_server(const struct core *core, uint64_t number);
@@ -57,29 +57,32 @@ void server_gone(struct core *core, void *peer);
 #define SERVER_TEXT_MAX 384
 void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
 bool server_is_up(const struct server *server);
-/* Its connection is lost or replaced. */
+/* The server's connection is lost, or replaced. */
 void server_down(struct core *core, struct live_server *live);
-/* What it does not have any more, or never again. -ENOMEM. */
+/* Removes an extent that its server does not have any more. Regions that use it are lost.
+ * -ENOMEM. */
 int server_remove_extent(struct core *core, struct extent *extent);
-/* It will not answer about sessions any more: nothing of theirs is left on that incarnation. -ENOMEM. */
+/* The incarnation has ended, and nothing of sessions is left there: no fence waits for it any more.
+ * -ENOMEM. */
 int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
-/* Asks whether it lives; its connection is closed if it does not answer. */
+/* Asks whether the server lives. Its connection is closed if it does not answer in time. */
 #define SERVER_PROBE_MS 2000U
 void server_probe(struct core *core, struct live_server *live);
-/* How long it may take to answer a call that is made now. */
+/* How long the server may take to answer a call that is made now. */
 uint32_t server_timeout_ms(const struct live_server *live);
-/* Known servers that hold memory have not joined this manager yet. */
+/* True: servers that hold memory have not joined since the manager started. */
 bool servers_are_missing(const struct core *core);
-/* Drops the record of a server that is down and holds nothing. -ENOMEM. */
+/* Drops the record of a server, if it is down and holds nothing. -ENOMEM. */
 int server_forget(struct core *core, struct server *server);
-/* Of all of them. */
+/* Drops the records of all such servers. */
 void servers_forget(struct core *core);
-/* All that its incarnation held is gone, and so are the connections of sessions: it has ended, as `how` says. -ENOMEM. */
+/* The server's incarnation has ended, as `how` says: removes its extents, and ends the fences that
+ * wait for it. -ENOMEM. */
 int server_lose(struct core *core, struct server *server, const char *how);
 /* Sends what servers must be told: extents to release, sessions to end. */
 void servers_drive(struct core *core);
 uint64_t servers_next_drive(const struct core *core);
-/* Its record goes, or was never committed: so does what is known of its connection. */
+/* Frees what is known of its connection: its record goes, or was never committed. */
 void live_server_free(struct live_server *live);
 void servers_close(struct core *core);
 
@@ -101,7 +104,8 @@ struct outgoing {
 	uint64_t session;      /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
 	uint64_t *extents;     /* OUTGOING_RELEASE */
 	size_t nr_extents;
-	/* Its answer if it can't be sent: made first, so that there is one. */
+	/* The answer for a call that cannot be sent. It is made first, so that there always is
+	 * one. */
 	struct event *failure;
 };
 struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live);
@@ -109,7 +113,8 @@ struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server 
 struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
 void outgoing_free(struct outgoing *outgoing);
 #define CORE_NO_TIMEOUT UINT32_MAX
-/* Sends; what cannot be sent is answered with its error in the next run. Takes `outgoing` over. */
+/* Sends a call. If it cannot be sent, it is answered with the error in the next run. Takes
+ * `outgoing` and `request` over. */
 void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,
 	       struct outgoing *outgoing);
 static inline void server_call(struct core *core, struct live_server *live, uint32_t timeout_ms,
@@ -119,7 +124,7 @@ static inline void server_call(struct core *core, struct live_server *live, uint
 }
 /* The request for extents of a namespace. NULL: no memory. */
 Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed);
-/* Asks it to release extents that the tables do not have. */
+/* Asks the server to release extents that the tables do not have. Takes `extents` over. */
 void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
 void server_answered(struct core *core, struct event *event);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions: opening and resuming them, their leases, and their end. A session that ended is fenced: what
- * it has open stays its until each server concerned has closed its data connections there, or has
+ * Sessions: opening and resuming them, their leases, and their end. A session that ended is fenced:
+ * its regions stay open until each server concerned has closed its data connections there, or has
  * restarted. Only then can the memory go to others.
  */
 #include <errno.h>
@@ -53,13 +53,13 @@ static void live_free(struct live_session *live)
 	free(live);
 }
 
-/* Its session was never committed. */
+/* The session was never committed. */
 static void drop_live(void *argument)
 {
 	live_free(argument);
 }
 
-/* With a lease that runs. */
+/* Gives a session a lease, which begins now. */
 static int make_live(struct core *core, struct session *session)
 {
 	struct live_session *live;
@@ -80,7 +80,8 @@ static int make_live(struct core *core, struct session *session)
 	return 0;
 }
 
-/* The end of its session was not committed: it is as it was, but for a connection that was lost meanwhile. */
+/* The end of the session was not committed. It is as it was, but for a connection that was lost
+ * meanwhile. */
 static void bring_back(void *argument)
 {
 	struct live_session *live = argument, *other;
@@ -94,7 +95,7 @@ static void bring_back(void *argument)
 		cds_list_add_tail(&live->node, &core->connected);
 		return;
 	}
-	/* Leases that are over come back in turn, the last first: each is the first then. */
+	/* Leases that were over come back last first, so each is the first of all then. */
 	cds_list_for_each_entry (other, &core->leased, node)
 		if (other->lease_deadline >= live->lease_deadline)
 			break;
@@ -112,7 +113,7 @@ static void end_live(void *argument)
 	live_free(live);
 }
 
-/* Its session ends with this batch. `is_cut`: its connection is closed then. */
+/* The session ends with this batch. `is_cut`: its connection is closed then. */
 static int retire_live(struct core *core, struct live_session *live, bool is_cut)
 {
 	int ret = undo_room(core->undo, 1);
@@ -146,7 +147,8 @@ void session_gone(struct core *core, void *peer)
 
 	if (live)
 		start_lease(core, live);
-	/* One may have ended in this batch, on the same connection, and come back if the commit fails. */
+	/* A session that ended in this batch comes back without its connection, if the commit
+	 * fails. */
 	cds_list_for_each_entry (live, &core->ended, node) {
 		if (live->peer != peer)
 			continue;
@@ -210,7 +212,7 @@ static int resume(struct core *core, struct event *event)
 	return 0;
 }
 
-/* Numbers can't be guessed, are never 0 and fit into a signed word. */
+/* Chooses a number that cannot be guessed, is not 0 and fits into a signed word; and a secret. */
 static int choose_number(const struct state *state, struct session *session)
 {
 	do {
@@ -273,7 +275,7 @@ int session_open(struct core *core, struct session *session, struct event *event
 
 /* ---- Ending */
 
-/* It has had a region open that lies on the server, or has one open now. */
+/* True: the session has, or had, a region open that lies on the server. */
 static bool has_used(const struct session *session, const struct server *server)
 {
 	const struct reference *reference;
@@ -282,7 +284,8 @@ static bool has_used(const struct session *session, const struct server *server)
 	cds_list_for_each_entry (extent, &server->extents, server_node)
 		if (session_has_used(session, extent->namespace_number))
 			return true;
-	/* Sessions of an old store, which says no more. */
+	/* An old store does not tell which namespaces its sessions have used: only what they have
+	 * open. */
 	cds_list_for_each_entry (reference, &session->references, session_node)
 		for (size_t i = 0; i < reference->region->nr_chunks; i++)
 			if (reference->region->chunks[i].extent &&
@@ -291,8 +294,8 @@ static bool has_used(const struct session *session, const struct server *server)
 	return false;
 }
 
-/* Whether it may have connections and keys. A server that is down may live on, and only not be reached;
- * but nothing on it was given to sessions that were opened since. */
+/* True: the session may have connections and keys there. A server that is down may live on, and
+ * only not be reached. Sessions that were opened since were given nothing on it. */
 static bool may_have_keys(const struct session *session, const struct server *server)
 {
 	bool is_newer;
@@ -304,7 +307,7 @@ static bool may_have_keys(const struct session *session, const struct server *se
 	return !is_newer && has_used(session, server);
 }
 
-/* The servers that have to say that nothing of the session is left. */
+/* Makes a fence for each server that has to say that nothing of the session is left. */
 static int make_fences(const struct core *core, const struct session *session, struct fence **out,
 		       size_t *nr_out)
 {
@@ -341,7 +344,8 @@ static bool is_fenced_from(const struct session *session, const struct region *r
 	return true;
 }
 
-/* Lets go of what no server that is still to answer holds; of the session too when nothing is left. */
+/* Drops the references to regions of which no server that has still to answer holds a part. Removes
+ * the session when no fence is left. */
 static int let_go(struct core *core, struct session *session)
 {
 	struct reference *reference, *next;

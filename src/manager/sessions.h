@@ -5,8 +5,8 @@
 
 #include "manager/core_private.h"
 
-/* A session's connection, or its lease without one. Only of sessions that are not ending, and until the commit of those that
- * end with this batch. */
+/* A session's connection, or its lease while it has none. Sessions that are ending have no such
+ * thing; those that end with the batch that runs have it until the commit. */
 struct live_session {
 	struct cds_list_head node; /* of connected, ended, or leased in order of the deadline */
 	struct core *core;
@@ -26,16 +26,18 @@ int core_session(struct core *core, const struct event *event, struct session **
 void session_gone(struct core *core, void *peer);
 /* Ends those whose lease is over. */
 void sessions_expire(struct core *core);
-/* Ends a session that did not ask for it. With the commit its connection is closed, so that it learns of it. -ENOMEM. */
+/* Ends a session that did not ask for it. With the commit its connection is closed, so that it
+ * learns of it. -ENOMEM. */
 int session_end_by_force(struct core *core, struct session *session);
-/* The server closed what the session had there, or ended: `incarnation` of it holds nothing any more. -ENOMEM. */
+/* The server has closed what the session had there, or `incarnation` of it has ended. -ENOMEM. */
 int session_fenced(struct core *core, struct session *session, uint64_t server,
 		   uint64_t incarnation);
-/* Those of the store have a lease from now on. -ENOMEM. */
+/* Gives the sessions of the store a lease. -ENOMEM. */
 int sessions_start(struct core *core);
 void sessions_close(struct core *core);
 
-/* A Status that wants fresh figures has those asked that it tells of, and waits for them, but not for long. */
+/* A Status that wants fresh figures has the servers and sessions asked that it shows, and waits for
+ * them, but not for long. */
 core_wait looks_wait;
 void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event);
 /* NULL: no memory. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Free runs of an extent, as a sorted array: extents have few runs, and neighbours must be found. */
+/* Free runs of an extent, as a sorted array: extents have few runs, and neighbours must be
+ * found. */
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>

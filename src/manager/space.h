@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The free space of one extent: runs of free bytes in order of their offset, in units of SPACE_UNIT.
- * Pure; called by placement and by the state's tables, which own one for each extent.
+ * The free space of one extent: runs of free bytes in order of their offset, in units of
+ * SPACE_UNIT. Pure; called by placement and by the state's tables, which own one for each extent.
  */
 #ifndef MANAGER_SPACE_H
 #define MANAGER_SPACE_H
@@ -29,11 +29,13 @@ struct space {
 int space_open(struct space *space, uint64_t length);
 void space_close(struct space *space);
 
-/* Takes `length` bytes from the start of the shortest run that has them. Allocates nothing. -ENOSPC. */
+/* Takes `length` bytes from the start of the shortest run that has them. Allocates nothing.
+ * -ENOSPC. */
 int space_take(struct space *space, uint64_t length, uint64_t *offset);
 /* Takes exactly this range. -EINVAL (not all of it is free, or malformed), -ENOMEM. */
 int space_take_at(struct space *space, uint64_t offset, uint64_t length);
-/* Gives a range back that was taken. -EINVAL (part of it is free already, or malformed), -ENOMEM. */
+/* Gives a range back that was taken. -EINVAL (part of it is free already, or malformed),
+ * -ENOMEM. */
 int space_give(struct space *space, uint64_t offset, uint64_t length);
 
 /* The length of the shortest run with at least `length` bytes, 0 if there is none. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables as a whole, and those of principals, namespaces and servers: linking, finding, unlinking. */
+/* The tables as a whole, and those of principals, namespaces and servers: linking, finding,
+ * unlinking. */
 #include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>

@@ -82,9 +82,11 @@ struct state {
  *                                  joins again and does not have it: regions that use it are lost;
  *                                  or an operator removed the server, from any state
  *   DRAINING   TOLD                drive_releases() in servers.c
- *              FENCED              a new incarnation of the server; released() in servers.c: the answer
- *   TOLD       DRAINING            the server has answered, or the connection was lost: unless the
- *                                  answer gets it FENCED, in a commit that is good, it is told again
+ *              FENCED              a new incarnation of the server, or the server has answered
+ *                                  (released() in servers.c)
+ *   TOLD       DRAINING            the server has answered, or the connection was lost. Unless the
+ *                                  answer gets it FENCED, by a commit that is good, it is told
+ *                                  again
  *
  * Moves between DRAINING and TOLD are never taken back; all others are.
  *
@@ -350,7 +352,8 @@ int state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
 /* True in DRAINING and TOLD. */
 bool extent_is_releasing(const struct extent *extent);
-/* Of one that is releasing: its server's connection carries the call, or does not any more. */
+/* For an extent that is releasing: its server's connection carries the call, or does not any more.
+ * Never taken back. */
 void extent_set_told(struct extent *extent, bool is_told);
 
 /* Links a region, and takes it over. Its chunks must be taken already. -EEXIST. */
@@ -377,17 +380,17 @@ uint32_t region_nr_references(const struct region *region);
 /* Links a new session, and takes it over. -EEXIST. */
 int state_add_session(struct state *state, struct session *session);
 struct session *state_session(const struct state *state, uint64_t number);
-/* Moves it to the list of sessions that wait for servers: for each of the fences, which it takes
- * over. */
+/* Moves a session to the list of those that wait for servers. It waits for each of the fences,
+ * which it takes over. */
 int state_end_session(struct state *state, struct session *session, struct fence *fences,
 		      size_t nr_fences);
-/* A fence of its own is over. */
+/* A fence of the session's is over. */
 int state_end_fence(struct state *state, struct session *session, struct fence *fence);
 /* Unlinks it. It must be ending, and have no references; no fence is awaited. */
 int state_remove_session(struct state *state, struct session *session);
 struct session *session_new(const char *client, const char *principal);
 void session_free(struct session *session);
-/* Whether the session was given access to a namespace. */
+/* True: the session was given access to the namespace. */
 bool session_has_used(const struct session *session, uint64_t ns);
 /* Notes that it was given access; forgets namespaces that are gone. */
 int state_use_namespace(struct state *state, struct session *session, uint64_t ns);

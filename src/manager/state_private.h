@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What state.c, state_memory.c and state_sessions.c share. */
+/* Shared by state.c, state_memory.c and state_sessions.c. */
 #ifndef MANAGER_STATE_PRIVATE_H
 #define MANAGER_STATE_PRIVATE_H
 

@@ -75,7 +75,8 @@ static int compare_changes(const void *left, const void *right)
 	return a->length < b->length ? -1 : a->length > b->length;
 }
 
-/* Its first value is its own; those that replaced it are freed by the notes that made them, or by forget_changes(). */
+/* Its first value is its own; those that replaced it are freed by the notes that made them, or by
+ * forget_changes(). */
 static int add_change(struct store *store, struct store_key key, struct value *value)
 {
 	struct change *change = calloc(1, sizeof(*change));
@@ -509,7 +510,7 @@ static int write_changes(struct store *store)
 
 int store_commit(struct store *store)
 {
-	/* What failed and was not taken back yet fails all. */
+	/* A failure that was not taken back yet fails all of the batch. */
 	int ret = undo_end(store->undo, 0, 0);
 
 	if (ret == 0)

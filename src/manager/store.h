@@ -19,13 +19,13 @@ int store_open(struct metastore *metastore, struct undo *undo, struct store **ou
 /* Nothing may be collected. */
 void store_close(struct store *store);
 
-/* Collecting is noted, like every change, and taken back with what runs (undo.h). It returns nothing: when memory is short,
- * what runs fails at its end (undo_fail()). */
+/* Collecting is noted, like every change, and taken back with what runs (undo.h). It returns
+ * nothing: when memory is short, what runs fails at its end (undo_fail()). */
 void store_put_cluster(struct store *store, const struct state *state);
 void store_put_principal(struct store *store, const struct principal *principal);
 void store_delete_principal(struct store *store, const struct principal *principal);
 void store_put_namespace(struct store *store, const struct namespace *ns);
-/* With its grants. */
+/* Deletes its grants, too. */
 void store_delete_namespace(struct store *store, const struct namespace *ns);
 void store_put_grants(struct store *store, const struct namespace *ns);
 void store_put_server(struct store *store, const struct server *server);
@@ -43,8 +43,9 @@ void store_put_outcome(struct store *store, const struct session *session, uint6
 		       enum outcome_kind kind, uint64_t value);
 void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id);
 
-/* Commits what was collected, if anything. When that is durable it returns 0, and the batch's changes are for good
- * (undo_keep()). If it fails, all that the batch changed is taken back. Errors as a metastore's commit; -ENOMEM. */
+/* Commits what was collected, if anything. When that is durable it returns 0, and the batch's
+ * changes are for good (undo_keep()). If it fails, all that the batch changed is taken back. Errors
+ * as a metastore's commit; -ENOMEM. */
 int store_commit(struct store *store);
 
 /* Reads all tables; makes the cluster's record if the store is new. Called once, when the core

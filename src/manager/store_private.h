@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What store.c, which writes records, and load.c, which reads them, share. */
+/* Shared by store.c, which writes records, and load.c, which reads them. */
 #ifndef MANAGER_STORE_PRIVATE_H
 #define MANAGER_STORE_PRIVATE_H
 
@@ -9,7 +9,8 @@
 #define STORE_FORMAT	    2U
 #define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
 
-/* The first byte of a key. In the order in which records are loaded: each names only earlier ones. */
+/* The first byte of a key. In the order in which records are loaded: each names only earlier
+ * ones. */
 enum store_kind {
 	STORE_CLUSTER = 'c',
 	STORE_PRINCIPAL = 'k',

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trees of rows by one of their fields: <search.h>, where a row that was taken out can be put back without memory.
+ * Trees of rows by one of their fields: <search.h>, where a row that was taken out can be put back
+ * without memory.
  *
- * A batch that fails has to put back what it took out (undo.h), and that must not fail for want of memory. So a row that is
- * taken out is hidden first: it keeps its place, and nobody finds it. It goes when the batch is committed.
+ * A batch that fails has to put back what it took out (undo.h), and that must not fail for want of
+ * memory. So a row that is taken out is hidden first: it keeps its place, and nobody finds it. It
+ * goes when the batch is committed.
  *
  * Functions that compare get rows as trees keep them: they read them through tree_row() alone.
  */
@@ -41,8 +43,8 @@ void *tree_find(void *const *root, const void *key, compare_rows *compare);
 /* Visits the rows that are not hidden, in their order, until `visit` returns false. */
 void tree_walk(const void *root, bool (*visit)(void *argument, void *row), void *argument);
 
-/* Adds a row. One with the same key that is hidden gives up its place, and is the caller's to remember: `*hidden`, else
- * NULL. -EEXIST, -ENOMEM. */
+/* Adds a row. One with the same key that is hidden gives up its place, and is the caller's to
+ * remember: `*hidden`, else NULL. -EEXIST, -ENOMEM. */
 int tree_add(void **root, void *row, compare_rows *compare, void **hidden);
 /* Takes back what tree_add() did. Cannot fail. */
 void tree_take_back(void **root, void *row, compare_rows *compare, void *hidden);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The notes of a batch: an array that grows; each says how one change is taken back, and what waits for its commit. */
+/* The notes of a batch: an array that grows; each says how one change is taken back, and what waits
+ * for its commit. */
 #include "manager/undo.h"
 
 #include <assert.h>
@@ -199,7 +200,8 @@ void undo_space_taken(struct undo *undo, struct space *space, uint64_t offset, u
 
 /* ---- Taking back and keeping */
 
-/* Spaces have held the runs that they get back, and their arrays never shrink: nothing is allocated. */
+/* Spaces have held the runs that they get back, and their arrays never shrink: nothing is
+ * allocated. */
 static void take_back(const struct note *note)
 {
 	int ret = 0;

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the batch that runs has changed, so that it can be taken back: all of it when the commit fails, or what one operation
- * did when that fails half through. Used by the tables (state.h), by the records (store.h) and by the core for what it keeps in
- * memory alone. One for each core, on the writer's thread.
+ * What the batch that runs has changed, so that it can be taken back: all of it when the commit
+ * fails, or what one operation did when that fails half through. Used by the tables (state.h), by
+ * the records (store.h) and by the core for what it keeps in memory alone. One for each core, on
+ * the writer's thread.
  *
- * Changes are made in place and noted here, and taken back last first. So operations see the batch's own changes, nothing is
- * read again, and taking back costs what the changes did. The other form would be a map of changed rows that everybody reads
- * through. But the tables are rows that point at each other: behind a map each pointer would become a search, each row would
- * exist twice, and rows in memory alone (space that a sealing took, live sessions) have no key to be found by. Here the code
- * that reads knows nothing of batches.
+ * Changes are made in place and noted here, and taken back last first. So operations see the
+ * batch's own changes, nothing is read again, and taking back costs what the changes did. The other
+ * form would be a map of changed rows that everybody reads through. But the tables are rows that
+ * point at each other: behind a map each pointer would become a search, each row would exist twice,
+ * and rows in memory alone (space that a sealing took, live sessions) have no key to be found by.
+ * Here the code that reads knows nothing of batches.
  *
- * Notes stack: a mark says how many there are, and taking back to a mark leaves those before it. Whoever begins something that
- * can fail half through takes a mark first:
+ * Notes stack: a mark says how many there are, and taking back to a mark leaves those before it.
+ * Whoever begins something that can fail half through takes a mark first:
  *
  *	size_t mark = undo_mark(undo);
  *
  *	return undo_end(undo, mark, change_this_and_that(undo));
  *
- * A function that makes changes begins with undo_room(). What follows cannot fail for want of a note. What it changes beyond
- * the tables (calls, answers, closed connections) waits for the commit, as undo_call() offers, or must be good either way.
+ * A function that makes changes begins with undo_room(). What follows cannot fail for want of a
+ * note. What it changes beyond the tables (calls, answers, closed connections) waits for the
+ * commit, as undo_call() offers, or must be good either way.
  *
- * Tables too large for memory will have no rows here. Their records are read from the metastore, and before that from the
- * changes that store.c collects: those are found by key, lie in the keys' order, and are taken back through these notes.
+ * Tables too large for memory will have no rows here. Their records are read from the metastore,
+ * and before that from the changes that store.c collects: those are found by key, lie in the keys'
+ * order, and are taken back through these notes.
  */
 #ifndef MANAGER_UNDO_H
 #define MANAGER_UNDO_H
@@ -44,13 +48,15 @@ void undo_close(struct undo *undo);
 size_t undo_mark(const struct undo *undo);
 /* Takes back, last first, all that was noted since the mark. 0: all of the batch. */
 void undo_back(struct undo *undo, size_t mark);
-/* The batch is committed: what was to wait for that is done, in the order of the notes, and they are forgotten. */
+/* The batch is committed: what was to wait for that is done, in the order of the notes, and they
+ * are forgotten. */
 void undo_keep(struct undo *undo);
 
-/* Ends what began at the mark with `ret`: takes it back if that is negative, or if undo_fail() was called since. Returns
- * `ret`, or what undo_fail() was told. */
+/* Ends what began at the mark with `ret`: takes it back if that is negative, or if undo_fail() was
+ * called since. Returns `ret`, or what undo_fail() was told. */
 int undo_end(struct undo *undo, size_t mark, int ret);
-/* For a change that could not be noted by a function that returns nothing: what runs will be taken back. */
+/* For a change that could not be noted by a function that returns nothing: what runs will be taken
+ * back. */
 void undo_fail(struct undo *undo, int status);
 
 /* Makes room for `nr` more notes. -ENOMEM, and nothing has happened. */
@@ -69,11 +75,12 @@ void undo_save(struct undo *undo, void *field, size_t length);
 		(field) = (value);                          \
 	} while (0)
 
-/* Calls `back` with the argument when this is taken back, or `keep` when it is committed. Either may be NULL; neither can
- * fail, or make changes. */
+/* Calls `back` with the argument when this is taken back, or `keep` when it is committed. Either
+ * may be NULL; neither can fail, or make changes. */
 void undo_call(struct undo *undo, void (*back)(void *argument), void (*keep)(void *argument),
 	       void *argument);
-/* What was made goes when that is taken back; what is no longer used goes when that is committed. */
+/* Destroys what was made when that is taken back, or what is no longer used when that is
+ * committed. */
 static inline void undo_made(struct undo *undo, void *made, void (*destroy)(void *made))
 {
 	undo_call(undo, destroy, NULL, made);

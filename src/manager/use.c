@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What clients and servers have counted. Nobody reports that unasked, so that whoever is idle stays so: a Status
- * that wants fresh figures has those asked that it tells of, each once at a time, and waits for their answers,
- * but not for long. Who does not answer in time shows what he said before.
+ * Figures that clients and servers have counted. Nobody reports them unasked, so that idle processes
+ * stay idle. A Status that wants fresh figures has the clients and servers asked that it shows, each
+ * once at a time, and waits for their answers, but not for long. For those that do not answer in
+ * time it shows what they said before.
  *
- * A client's figures are its own word. They are checked for form and size, kept with its session, and passed on;
- * nothing is decided by them.
+ * A client's figures are claims. They are checked for form and size, kept with its session, and
+ * passed on. Nothing is decided by them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,9 @@
 #include "manager/servers.h"
 #include "manager/sessions.h"
 
-#define LOOK_MS	      2000U /* until who was asked counts as silent, and is asked again */
-#define WAIT_NS	      ((uint64_t)200000000) /* that a Status waits at most                              */
-#define USE_BYTES_MAX 16384U /* of one client's figures, packed                          */
+#define LOOK_MS	      2000U		    /* until one that was asked is asked again       */
+#define WAIT_NS	      ((uint64_t)200000000) /* a Status waits no longer                      */
+#define USE_BYTES_MAX 16384U		    /* of one client's figures, packed               */
 #define USE_PATHS_MAX 64U
 #define KINDS_MAX     16U /* of operations: there are four, and newer clients may know more */
 #define TRANSPORT_MAX 15U
@@ -38,7 +39,7 @@ static bool is_operation_sound(const Afar__OperationUse *use)
 
 static bool is_use_sound(const Afar__SessionUse *use)
 {
-	/* With whatever we do not know of it. */
+	/* The size includes fields that we do not know. */
 	if (afar__session_use__get_packed_size(use) > USE_BYTES_MAX ||
 	    use->n_operations > KINDS_MAX || use->n_paths > USE_PATHS_MAX)
 		return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The writer: the one thread that runs the core. Events queue up while it commits; it takes all of them
- * as its next batch, so the more there is to do, the more one commit does (group commit).
+ * The writer: the one thread that runs the core. Events queue up while it commits; it takes all of
+ * them as its next batch, so the more there is to do, the more one commit does (group commit).
  */
 #ifndef MANAGER_WRITER_H
 #define MANAGER_WRITER_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What batches leave behind: a commit that fails leaves exactly the tables from before, an operation that fails half through
- * exactly what was before it, whatever change it was that failed. manager_tables.h compares. */
+/* What batches leave behind: a commit that fails leaves exactly the tables from before, an
+ * operation that fails half through exactly what was before it, whatever change it was that failed.
+ * manager_tables.h compares. */
 #include <string.h>
 #include <time.h>
 
@@ -215,8 +216,8 @@ static void test_failed_batch_of_twenty_among_readers(void **state)
 	check_all(&fixture);
 }
 
-/* One change in the middle fails: its operation is not done, all others are, and the store has what the tables have. If the
- * commit fails too, nothing is done. */
+/* One change in the middle fails: its operation is not done, all others are, and the store has what
+ * the tables have. If the commit fails too, nothing is done. */
 static void test_every_change_of_a_batch_fails(void **state)
 {
 	struct batch batch;
@@ -355,7 +356,8 @@ static int run_operation(const struct operation *operation)
 	return status;
 }
 
-/* It leaves what was before it, whatever fails of it, and succeeds when nothing does. What it may not do fails anyway. */
+/* It leaves what was before it, whatever fails of it, and succeeds when nothing does. What it may
+ * not do fails anyway. */
 static uint64_t try_operation(const struct operation *operation)
 {
 	char *before;
@@ -412,7 +414,8 @@ static void test_every_change_of_an_operation_fails(void **state)
 
 /* ---- What nobody asked for */
 
-/* Runs what is to happen with each of its changes failing once; a second later all is done none the less. */
+/* Runs what is to happen with each of its changes failing once; a second later all is done none the
+ * less. */
 static void try_event(void **state, void (*happen)(void), void (*expect_done)(void))
 {
 	uint64_t nr;
@@ -528,7 +531,8 @@ static void run_one(Afar__Request *request, int status)
 	drop(reply);
 }
 
-/* From the start of a commit that fails or not until the next request is answered, in microseconds. */
+/* From the start of a commit that fails or not until the next request is answered, in
+ * microseconds. */
 static double time_commit(bool is_failing)
 {
 	double start = clock_us();
@@ -558,8 +562,8 @@ static double print_times(const char *what, double *us)
 	return us[COST_ROUNDS / 2];
 }
 
-/* Prints how long it takes, with 100 000 regions, until a request behind a commit is answered. Nothing is asserted: a
- * failed commit should cost at most twice as much as one that is good. */
+/* Prints how long it takes, with 100 000 regions, until a request behind a commit is answered.
+ * Nothing is asserted: a failed commit should cost at most twice as much as one that is good. */
 static void test_cost_of_a_failed_commit(void **state)
 {
 	double good[COST_ROUNDS], failed[COST_ROUNDS], median;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The notes of a batch: whatever was changed, in whatever order, is as before when it is taken back, and as it was left when it
- * is kept. Rows in two lists and a tree, the free space of an extent, and marks within marks. */
+/* The notes of a batch: whatever was changed, in whatever order, is as before when it is taken
+ * back, and as it was left when it is kept. Rows in two lists and a tree, the free space of an
+ * extent, and marks within marks. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

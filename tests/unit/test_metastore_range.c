@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `range` of a metastore promises, tried on both that there are, LMDB's and the one in memory of the manager's tests:
- * byte order, prefixes, pages that begin after a key, limits. */
+/* What `range` of a metastore promises, tried on both that there are, LMDB's and the one in memory
+ * of the manager's tests: byte order, prefixes, pages that begin after a key, limits. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>

@@ -4,9 +4,9 @@
  * wholly or not at all, and is synced before it returns. The manager's writer thread commits; any
  * thread may read.
  *
- * LMDB writes copies of the pages that it changes: a full store could not even delete. So a commit that
- * does not make the content larger may go HEADROOM bytes beyond the limit; `map_lock` keeps readers out
- * while the map changes its size.
+ * LMDB writes copies of the pages that it changes: a full store could not even delete. So a commit
+ * that does not make the content larger may go HEADROOM bytes beyond the limit; `map_lock` keeps
+ * readers out while the map changes its size.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -291,8 +291,8 @@ struct changes {
 	size_t nr_deletes;
 };
 
-/* One attempt. With `may_grow` 0 a transaction that makes the content larger ends as if the map were
- * full. */
+/* One attempt. With `may_grow` 0 a transaction that makes the content larger ends as if the map
+ * were full. */
 static int try_commit(struct lmdb_store *store, const struct changes *changes, int may_grow)
 {
 	MDB_txn *txn;
@@ -431,7 +431,8 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 		ret = mdb_env_set_mapsize(store->env, store->size_max);
 	if (ret == 0)
 		ret = mdb_env_set_maxreaders(store->env, READERS_MAX);
-	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it commits. */
+	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it
+	 * commits. */
 	if (ret == 0)
 		ret = mdb_env_open(store->env, path, MDB_NOTLS, FILE_MODE);
 	if (ret == 0)

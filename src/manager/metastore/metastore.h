@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The metastore seam: an ordered map of short byte strings with atomic, durable commits, which both
- * LMDB and etcd can be. One implementation per file; docs/adding-a-metastore.md says how to add one.
+ * LMDB and etcd can be. One implementation per file; docs/adding-a-metastore.md says how to add
+ * one.
  *
  * Threads: one thread commits; get and range may run on any.
  */
@@ -43,11 +44,11 @@ struct metastore_ops {
 	int (*get)(struct metastore *store, struct meta_bytes key, void **value, size_t *length);
 
 	/* Visits at most `max` pairs (SIZE_MAX: all) whose key begins with `prefix` and comes after
-	 * `after`, which need not exist; empty: from the first. Keys come in byte order: as memcmp()
-	 * compares them, and a key before those that it begins. All of one call is as of one moment;
-	 * the bytes are valid during the visit. Stops and returns what `visit` returns when that is
-	 * not 0. Need not allow a commit from inside a visit. -EINVAL: `prefix` or `after` is longer
-	 * than a key can be. */
+	 * `after`, which need not exist; empty: from the first. Keys come in byte order: as
+	 * memcmp() compares them, and a key before those that it begins. All of one call is as of
+	 * one moment; the bytes are valid during the visit. Stops and returns what `visit` returns
+	 * when that is not 0. Need not allow a commit from inside a visit. -EINVAL: `prefix` or
+	 * `after` is longer than a key can be. */
 	int (*range)(struct metastore *store, struct meta_bytes prefix, struct meta_bytes after,
 		     size_t max,
 		     int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
