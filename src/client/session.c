@@ -478,17 +478,16 @@ static uint64_t default_cache_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
 }
 
-static int set_path(struct afar_session *session, const char *path)
+/* What the environment says where the options say nothing. */
+static int check_path(struct afar_session_options *options)
 {
 	const char *environment = getenv("AFAR_PATH");
-	size_t length;
+	char problem[128];
 
-	if (!path)
-		path = environment ? environment : "";
-	length = strlen(path);
-	if (length >= sizeof(session->path))
-		return error_fail(-EINVAL, "open a session: '%.32s' is no transport", path);
-	memcpy(session->path, path, length + 1);
+	if (!options->path)
+		options->path = environment ? environment : "";
+	if (options->path[0] && fabric_transport_check(options->path, problem, sizeof(problem)))
+		return error_fail(-EINVAL, "open a session: %s", problem);
 	return 0;
 }
 
@@ -641,6 +640,8 @@ PUBLIC_CALL(int, afar_session_open,
 			       offsetof(struct afar_session_options, path), given,
 			       "afar_session_options")
 		    : 0;
+	if (!ret)
+		ret = check_path(&options);
 	if (ret)
 		return ret;
 	if (!uri) {
@@ -654,9 +655,8 @@ PUBLIC_CALL(int, afar_session_open,
 		return error_code(-ENOMEM);
 
 	apply_options(session, &options);
+	snprintf(session->path, sizeof(session->path), "%s", options.path);
 	ret = uri_parse(uri, &session->uri);
-	if (!ret)
-		ret = set_path(session, options.path);
 	if (!ret)
 		ret = set_congestion(session, options.congestion);
 	if (!ret)

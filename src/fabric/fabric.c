@@ -6,6 +6,7 @@
 #include "fabric/fabric.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -21,14 +22,28 @@ int fabric_congestion_check(const char *name, char *problem, size_t size)
 	return tcp_congestion_check(name, problem, size);
 }
 
-int fabric_open_at(const char *transport, const char *address, struct fabric **out)
+static const struct fabric_ops *find_transport(const char *name)
 {
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
-		if (strcmp(transports[i]->transport, transport) == 0)
-			return transports[i]->open(transport, address, out);
+		if (strcmp(transports[i]->transport, name) == 0)
+			return transports[i];
 	}
-	return error_fail(
-		-EINVAL,
-		"open transport \"%s\": there is none of this name; use tcp, local or verbs",
-		transport);
+	return NULL;
+}
+
+int fabric_transport_check(const char *name, char *problem, size_t size)
+{
+	if (find_transport(name))
+		return 0;
+	snprintf(problem, size, "there is no transport \"%.32s\"; use tcp, local or verbs", name);
+	return -EINVAL;
+}
+
+int fabric_open_at(const char *transport, const char *address, struct fabric **out)
+{
+	char problem[128];
+
+	if (fabric_transport_check(transport, problem, sizeof(problem)))
+		return error_fail(-EINVAL, "open a transport: %s", problem);
+	return find_transport(transport)->open(transport, address, out);
 }

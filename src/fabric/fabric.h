@@ -348,6 +348,10 @@ struct fabric_ops {
  * address. */
 int fabric_open_at(const char *transport, const char *address, struct fabric **out);
 
+/* Whether there is a transport of this name. -EINVAL: no; `problem` says so and what there is, as the
+ * end of a sentence. */
+int fabric_transport_check(const char *name, char *problem, size_t size);
+
 /* Whether `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says why
  * and what to do, as the end of a sentence. */
 int fabric_congestion_check(const char *name, char *problem, size_t size);

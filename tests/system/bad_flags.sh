@@ -20,6 +20,8 @@ refused 2 'value is missing' "$AFAR" --cluster
 refused 2 '--timeout' "$AFAR" --timeout soon status
 refused 2 '--timeout' "$AFAR" --timeout 0 status
 refused 2 'no --cluster' "$AFAR" --cluster afar://127.0.0.1 up
+refused 1 'no transport "rdma".*tcp, local or verbs' "$AFAR" --path rdma status
+refused 1 'no transport "tcpp".*tcp, local or verbs' env AFAR_PATH=tcpp "$AFAR" status
 refused 1 'cluster' "$AFAR" --cluster nonsense status
 refused 1 'cluster' "$AFAR" --cluster afar://127.0.0.1:99999 status
 refused 1 'cluster' "$AFAR" --cluster "$(printf 'afar://a\033[31m')" status

@@ -157,11 +157,14 @@ static void test_wrong_addresses(void **state)
 {
 	static const char *const uris[] = {"afar://",	     "http://localhost", "afar://h:0",
 					   "afar://h:99999", "afar://[::1",	 "x"};
+	const struct afar_session_options nowhere = {.size = sizeof(nowhere), .path = "rdma"};
 	struct afar_session *other;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(uris) / sizeof(uris[0]); i++)
 		expect_error(afar_session_open(uris[i], NULL, &other), -EINVAL);
+	expect_error(afar_session_open(cluster_uri(cluster), &nowhere, &other), -EINVAL);
+	assert_non_null(strstr(afar_last_error(), "use tcp, local or verbs"));
 	expect_error(afar_session_open("afar://127.0.0.1:1?key=/nowhere/key", NULL, &other),
 		     -ENOENT);
 }

@@ -526,12 +526,12 @@ static unsigned run_round(struct target *target, int busy, int awaited)
 static void hears_who_was_quiet(void **state)
 {
 	struct target *target = *state;
-	struct fabric_endpoint *endpoint;
+	struct fabric_endpoint *endpoints[NR_QUIET + 1];
 	int peers[NR_QUIET + 1];
 	unsigned nr_late = 0;
 
 	for (unsigned i = 0; i <= NR_QUIET; i++)
-		peers[i] = accept_peer(target, &endpoint);
+		peers[i] = accept_peer(target, &endpoints[i]);
 	for (unsigned i = 0; i < NR_QUESTIONS; i++) {
 		const int quiet = peers[i % NR_QUIET];
 		unsigned nr_polls = 0, nr;
@@ -546,8 +546,10 @@ static void hears_who_was_quiet(void **state)
 		nr_late += nr_polls > 2 * ROUND_POLLS;
 	}
 	assert_true(nr_late <= NR_QUESTIONS / 5);
-	for (unsigned i = 0; i <= NR_QUIET; i++)
+	for (unsigned i = 0; i <= NR_QUIET; i++) {
+		fabric_endpoint_close(endpoints[i]);
 		close(peers[i]);
+	}
 }
 
 /* ---- Arming */
