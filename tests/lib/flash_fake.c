@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fake device: its clock, its faults, and what operations do to its memory. `now` is what they see, over the log's
- * `base`, which is what surely survives a cut; a device that cannot lose power has no log.
+ * The fake device: its clock, its faults, and what operations do to its memory. `now` is what they
+ * see, over the log's `base`, which is what surely survives a cut; a device that cannot lose power
+ * has no log.
  */
 #include "lib/flash_fake.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bytes of a fake device: pages that are made when they are written, over another image that is not touched, and zeros
- * where nobody wrote. And dice that fall the same way each time. For flash_fake.c and flash_fake_log.c.
+ * The bytes of a fake device: pages that are made when they are written, over another image that is
+ * not touched, and zeros where nobody wrote. And dice that fall the same way each time. For
+ * flash_fake.c and flash_fake_log.c.
  */
-#ifndef TESTS_TESTS_FLASH_FAKE_IMAGE_H
-#define TESTS_TESTS_FLASH_FAKE_IMAGE_H
+#ifndef TESTS_FLASH_FAKE_IMAGE_H
+#define TESTS_FLASH_FAKE_IMAGE_H
 
 #include <stdint.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: see the header. A write is uncertain from when it was submitted; it is certain, part of `base`, when it was
- * durable and ended, or a flush ended that was submitted after its end. Where two overlap, the one that ended later is what is
- * there: the stamp of a sector keeps an earlier one from getting over it.
+ * The log: see the header. A write is uncertain from when it was submitted; it is certain, part of
+ * `base`, when it was durable and ended, or a flush ended that was submitted after its end. Where
+ * two overlap, the one that ended later is what is there: the stamp of a sector keeps an earlier
+ * one from getting over it.
  */
 #include "lib/flash_fake_log.h"
 
@@ -229,7 +230,10 @@ void fake_log_settle(struct flash_fake_log *log)
 	log->nr_ended = log->nr_ended_at = 0;
 }
 
-/* How a cut treats what is uncertain: the extremes, which a coin for each would hardly ever give, are cases of their own. */
+/*
+ * How a cut treats what is uncertain: the extremes, which a coin for each would hardly ever give,
+ * are cases of their own.
+ */
 enum fate {
 	FATE_NONE,    /* nothing survives                       */
 	FATE_ALL,     /* everything                             */

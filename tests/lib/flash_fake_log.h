@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of a fake device would survive a cut: an image of what surely does, and the writes that may. A live log is that of
- * now alone; one that records keeps every event, and is taken to any of them. For flash_fake.c.
+ * What of a fake device would survive a cut: an image of what surely does, and the writes that may.
+ * A live log is that of now alone; one that records keeps every event, and is taken to any of them.
+ * For flash_fake.c.
  */
-#ifndef TESTS_TESTS_FLASH_FAKE_LOG_H
-#define TESTS_TESTS_FLASH_FAKE_LOG_H
+#ifndef TESTS_FLASH_FAKE_LOG_H
+#define TESTS_FLASH_FAKE_LOG_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,8 +44,8 @@ struct flash_fake_log {
 	uint64_t at;
 	uint64_t nr_ended_at;
 	uint64_t size;
-	struct image
-		base; /* what surely survives; it changes only where each image above it was written */
+	/* What surely survives. It changes only where each image above it was written. */
+	struct image base;
 	uint64_t *stamps; /* of each sector: the order of what `base` has there; 0: nothing */
 	struct cds_list_head uncertain; /* as submitted */
 };
