@@ -136,7 +136,7 @@ static int log_write(struct fake *fake, struct operation *operation)
 		.is_durable = io->flags & FLASH_IO_DURABLE,
 		.fill = operation->fill,
 	};
-	int status = 0;
+	int ret = 0;
 
 	if (fake->log && io->opcode == FLASH_IO_WRITE) {
 		write.data = gather(io);
@@ -144,12 +144,12 @@ static int log_write(struct fake *fake, struct operation *operation)
 			return -ENOMEM;
 	}
 	if (fake->log)
-		status = fake_log_begin(fake->log, &write, &operation->write);
-	if (status)
+		ret = fake_log_begin(fake->log, &write, &operation->write);
+	if (ret)
 		free(write.data);
 	else
 		note_event(fake);
-	return status;
+	return ret;
 }
 
 static int make_room(struct fake *fake)
@@ -174,10 +174,10 @@ static int make_room(struct fake *fake)
 static int take(struct fake *fake, struct flash_io *io)
 {
 	struct operation *operation;
-	int status = make_room(fake);
+	int ret = make_room(fake);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	operation = calloc(1, sizeof(*operation));
 	if (!operation)
 		return -ENOMEM;
@@ -192,12 +192,12 @@ static int take(struct fake *fake, struct flash_io *io)
 	if (io->opcode == FLASH_IO_FLUSH && fake->log)
 		operation->nr_ended = fake->log->nr_ended;
 	if (io->opcode == FLASH_IO_WRITE || io->opcode == FLASH_IO_DISCARD)
-		status = log_write(fake, operation);
-	if (status)
+		ret = log_write(fake, operation);
+	if (ret)
 		free(operation);
 	else
 		fake->in_flight[fake->nr_in_flight++] = operation;
-	return status;
+	return ret;
 }
 
 static void fake_submit(struct flash_device *device, struct flash_io *io)
@@ -259,18 +259,18 @@ static int change(struct fake *fake, const struct operation *operation, uint64_t
 {
 	const struct flash_io *io = operation->io;
 	uint64_t done = 0;
-	int status = 0;
+	int ret = 0;
 
 	if (io->opcode == FLASH_IO_DISCARD)
 		return image_fill(&fake->now, io->offset, operation->fill, reach);
-	for (unsigned i = 0; i < io->nr_iov && done < reach && !status; i++) {
+	for (unsigned i = 0; i < io->nr_iov && done < reach && !ret; i++) {
 		const struct iovec *iov = &io->iov[i];
 		uint64_t part = iov->iov_len < reach - done ? iov->iov_len : reach - done;
 
-		status = image_write(&fake->now, io->offset + done, iov->iov_base, part);
+		ret = image_write(&fake->now, io->offset + done, iov->iov_base, part);
 		done += part;
 	}
-	return status;
+	return ret;
 }
 
 static int end_change(struct fake *fake, const struct operation *operation,
@@ -279,32 +279,32 @@ static int end_change(struct fake *fake, const struct operation *operation,
 	const struct flash_io *io = operation->io;
 	bool is_wrong = has_changed(operation);
 	uint64_t reach = is_wrong ? 0 : reach_of(fake, operation, fault);
-	int status = change(fake, operation, reach);
+	int ret = change(fake, operation, reach);
 
-	if (operation->write && !status)
-		status = fake_log_end(fake->log, operation->write, reach);
+	if (operation->write && !ret)
+		ret = fake_log_end(fake->log, operation->write, reach);
 	note_event(fake);
 	if (is_wrong)
-		status = -EFAULT;
+		ret = -EFAULT;
 	if (io->opcode == FLASH_IO_DISCARD) {
 		fake->counts.nr_discards++;
 	} else {
 		fake->counts.nr_writes++;
 		fake->counts.bytes_written += reach;
 	}
-	return !status && fault ? fault->error : status;
+	return !ret && fault ? fault->error : ret;
 }
 
 static int end_flush(struct fake *fake, const struct operation *operation, int error)
 {
-	int status = error;
+	int ret = error;
 
 	fake->counts.nr_flushes++;
-	if (fake->log && !status)
-		status = fake_log_flush(fake->log, operation->nr_ended);
+	if (fake->log && !ret)
+		ret = fake_log_flush(fake->log, operation->nr_ended);
 	if (!error)
 		note_event(fake);
-	return status;
+	return ret;
 }
 
 /* Whether anybody is told: behind a cut nobody is. */
@@ -442,12 +442,12 @@ static struct fake *make(const struct flash_fake_options *options, uint64_t seed
 static int give_memory(struct fake *fake, const struct image *below)
 {
 	const struct flash_fake_options *options = &fake->options;
-	int status = 0;
+	int ret = 0;
 
 	if (options->can_lose_power)
-		status = fake_log_open(&fake->log, below, options->size, options->sector, true);
-	if (status)
-		return status;
+		ret = fake_log_open(&fake->log, below, options->size, options->sector, true);
+	if (ret)
+		return ret;
 	return image_open(&fake->now, fake->log ? &fake->log->base : below, options->size);
 }
 
@@ -485,11 +485,11 @@ void flash_fake_peek(const struct flash_device *device, uint64_t offset, void *t
 int flash_fake_poke(struct flash_device *device, uint64_t offset, const void *from, uint64_t length)
 {
 	struct fake *fake = fake_of(device);
-	int status = image_write(&fake->now, offset, from, length);
+	int ret = image_write(&fake->now, offset, from, length);
 
-	if (!status && fake->log && fake->log->is_live)
-		status = image_write(&fake->log->base, offset, from, length);
-	return status;
+	if (!ret && fake->log && fake->log->is_live)
+		ret = image_write(&fake->log->base, offset, from, length);
+	return ret;
 }
 
 void flash_fake_counts(const struct flash_device *device, struct flash_fake_counts *out)
@@ -525,7 +525,7 @@ bool flash_fake_is_cut(const struct flash_device *device)
 int flash_fake_restart(struct flash_device *device, uint64_t seed, struct flash_device **out)
 {
 	struct fake *old = fake_of(device), *fake;
-	int status;
+	int ret;
 
 	if (!old->log || !old->log->is_live)
 		return error_fail(-EINVAL, "restart a fake flash device: it cannot lose power");
@@ -533,12 +533,12 @@ int flash_fake_restart(struct flash_device *device, uint64_t seed, struct flash_
 	if (!fake)
 		return error_code(-ENOMEM);
 	old->is_cut = true;
-	status = image_open(&fake->now, &old->log->base, fake->options.size);
-	if (!status)
-		status = fake_log_survive(old->log, seed, &old->log->base);
-	if (status) {
+	ret = image_open(&fake->now, &old->log->base, fake->options.size);
+	if (!ret)
+		ret = fake_log_survive(old->log, seed, &old->log->base);
+	if (ret) {
 		fake_close(&fake->device);
-		return error_code(status);
+		return error_code(ret);
 	}
 	fake_log_settle(old->log);
 	fake->log = old->log;
@@ -578,7 +578,7 @@ int flash_fake_image_at(struct flash_fake_log *log, uint64_t nr_events, uint64_t
 			struct flash_device **out)
 {
 	struct fake *fake;
-	int status;
+	int ret;
 
 	if (nr_events > log->nr_events)
 		return error_fail(-EINVAL, "an image of a fake flash device: there were %zu events",
@@ -588,14 +588,14 @@ int flash_fake_image_at(struct flash_fake_log *log, uint64_t nr_events, uint64_t
 	fake = make(&log->options, seed);
 	if (!fake)
 		return error_code(-ENOMEM);
-	status = fake_log_go(log, nr_events);
-	if (!status)
-		status = give_memory(fake, &log->base);
-	if (!status)
-		status = fake_log_survive(log, seed, fake->log ? &fake->log->base : &fake->now);
-	if (status) {
+	ret = fake_log_go(log, nr_events);
+	if (!ret)
+		ret = give_memory(fake, &log->base);
+	if (!ret)
+		ret = fake_log_survive(log, seed, fake->log ? &fake->log->base : &fake->now);
+	if (ret) {
 		fake_close(&fake->device);
-		return error_code(status);
+		return error_code(ret);
 	}
 	fake->origin = log;
 	log->has_image = true;

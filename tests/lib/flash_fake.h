@@ -44,7 +44,9 @@ struct flash_fake_fault {
 	enum flash_io_opcode opcode;
 	uint64_t offset; /* those that touch this range; of flushes all */
 	uint64_t length;
-	/* Negative; a write is there in part. 0, of a write: it ends well, and is not there at all. */
+	/*
+	 * Negative; a write is there in part. 0, of a write: it ends well, and is not there at all.
+	 */
 	int error;
 	unsigned skip; /* those before it that go well */
 	unsigned nr;   /* 0: each from then on         */

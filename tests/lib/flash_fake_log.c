@@ -92,45 +92,45 @@ static int copy_sector(const struct flash_fake_log *log, const struct fake_write
 /* It is part of `base`, where nothing is that ended later. */
 static int absorb(struct flash_fake_log *log, const struct fake_write *write)
 {
-	int status = 0;
+	int ret = 0;
 
-	for (uint64_t at = 0; at < write->reach && !status; at += log->sector) {
+	for (uint64_t at = 0; at < write->reach && !ret; at += log->sector) {
 		uint64_t *stamp = &log->stamps[(write->offset + at) / log->sector];
 
 		if (*stamp > write->order)
 			continue;
 		*stamp = write->order;
-		status = copy_sector(log, write, at, &log->base);
+		ret = copy_sector(log, write, at, &log->base);
 	}
-	return status;
+	return ret;
 }
 
 static int end(struct flash_fake_log *log, struct fake_write *write, uint64_t reach)
 {
-	int status = 0;
+	int ret = 0;
 
 	write->reach = reach;
 	write->order = ++log->nr_ended_at;
 	if (write->is_durable)
-		status = absorb(log, write);
+		ret = absorb(log, write);
 	if (write->is_durable || reach == 0)
 		forget(log, write);
-	return status;
+	return ret;
 }
 
 static int flush(struct flash_fake_log *log, uint64_t nr_ended)
 {
 	struct fake_write *write, *next;
-	int status = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry_safe (write, next, &log->uncertain, node) {
 		if (write->order > nr_ended)
 			continue;
-		if (!status)
-			status = absorb(log, write);
+		if (!ret)
+			ret = absorb(log, write);
 		forget(log, write);
 	}
-	return status;
+	return ret;
 }
 
 static int apply(struct flash_fake_log *log, const struct fake_event *event)
@@ -175,15 +175,15 @@ int fake_log_begin(struct flash_fake_log *log, const struct fake_write *like,
 		   struct fake_write **out)
 {
 	struct fake_write *write = malloc(sizeof(*write));
-	int status;
+	int ret;
 
 	if (!write)
 		return -ENOMEM;
 	*write = *like;
-	status = note(log, (struct fake_event){EVENT_BEGIN, 0, write});
-	if (status) {
+	ret = note(log, (struct fake_event){EVENT_BEGIN, 0, write});
+	if (ret) {
 		free(write);
-		return status;
+		return ret;
 	}
 	if (!log->is_live)
 		cds_list_add_tail(&write->all, &log->writes);
@@ -214,13 +214,13 @@ static void begin_anew(struct flash_fake_log *log)
 
 int fake_log_go(struct flash_fake_log *log, uint64_t nr_events)
 {
-	int status = 0;
+	int ret = 0;
 
 	if (nr_events < log->at)
 		begin_anew(log);
-	while (log->at < nr_events && !status)
-		status = apply(log, &log->events[log->at]);
-	return status;
+	while (log->at < nr_events && !ret)
+		ret = apply(log, &log->events[log->at]);
+	return ret;
 }
 
 void fake_log_settle(struct flash_fake_log *log)
@@ -293,19 +293,19 @@ int fake_log_survive(const struct flash_fake_log *log, uint64_t seed, struct ima
 	struct dice dice = throw(log, seed);
 	const struct fake_write *write;
 	uint64_t number = 0;
-	int status = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry (write, &log->uncertain, node) {
 		bool is_torn;
 
 		if (!write_survives(&dice, number++, &is_torn))
 			continue;
-		for (uint64_t at = 0; at < write->reach && !status; at += log->sector) {
+		for (uint64_t at = 0; at < write->reach && !ret; at += log->sector) {
 			if (is_torn && !survives(&dice, true))
 				continue;
 			if (log->stamps[(write->offset + at) / log->sector] < write->order)
-				status = copy_sector(log, write, at, image);
+				ret = copy_sector(log, write, at, image);
 		}
 	}
-	return status;
+	return ret;
 }

@@ -74,13 +74,13 @@ struct space_owner owner_named(const char *name)
 int range_run(struct bed *bed, int (*change)(struct space *space, struct space_request *request),
 	      struct waited *waited)
 {
-	int rc;
+	int ret;
 
 	waited->has_ended = false;
 	waited->request.done = on_waited;
-	rc = change(bed->space, &waited->request);
-	if (rc)
-		return rc;
+	ret = change(bed->space, &waited->request);
+	if (ret)
+		return ret;
 	while (!waited->has_ended) {
 		if (ftl_poll(bed->ftl, -1) < 0)
 			return -ENODEV;
@@ -92,11 +92,11 @@ int range_create(struct bed *bed, const char *owner, uint64_t start, uint64_t le
 {
 	struct waited waited = {
 		.request = {.start = start, .length = length, .owner = owner_named(owner)}};
-	int rc = range_run(bed, space_create, &waited);
+	int ret = range_run(bed, space_create, &waited);
 
-	if (!rc && id)
+	if (!ret && id)
 		*id = waited.request.id;
-	return rc;
+	return ret;
 }
 
 int range_create_thin(struct bed *bed, uint64_t length, uint64_t reserved, uint32_t *id)
@@ -105,11 +105,11 @@ int range_create_thin(struct bed *bed, uint64_t length, uint64_t reserved, uint3
 					    .length = length,
 					    .is_thin = true,
 					    .reserved = reserved}};
-	int rc = range_run(bed, space_create, &waited);
+	int ret = range_run(bed, space_create, &waited);
 
-	if (!rc && id)
+	if (!ret && id)
 		*id = waited.request.id;
-	return rc;
+	return ret;
 }
 
 int range_grow(struct bed *bed, uint32_t id, uint64_t length, bool is_fixed)
@@ -168,13 +168,13 @@ int put_word(struct bed *bed, uint64_t lba, uint64_t word)
 	/* The layer may still have them when the power was cut. */
 	static _Alignas(4096) uint64_t words[NR_WORDS];
 	static struct bed_request request;
-	int rc;
+	int ret;
 
 	for (size_t i = 0; i < NR_WORDS; i++)
 		words[i] = word;
 	bed_begin_put(bed, &request, lba, 0, words, sizeof(words));
-	rc = bed_try_wait(bed, &request);
-	return rc ? rc : request.put.result;
+	ret = bed_try_wait(bed, &request);
+	return ret ? ret : request.put.result;
 }
 
 uint64_t get_word(struct bed *bed, uint64_t lba)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The offline check: what is whole is said to be, each kind of damage is found where it is, and nothing is written. */
+/*
+ * The offline check: what is whole is said to be, each kind of damage is found where it is, and
+ * nothing is written.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,14 +41,14 @@ static int check(struct check_report *report)
 {
 	const struct check_options options = {.with_data = true, .finding = on_finding};
 	struct flash_fake_counts before, after;
-	int rc;
+	int ret;
 
 	flash_fake_counts(bed.device, &before);
-	rc = check_device(bed.device, &options, report);
+	ret = check_device(bed.device, &options, report);
 	flash_fake_counts(bed.device, &after);
 	assert_int_equal(after.nr_writes, before.nr_writes);
 	assert_int_equal(after.nr_discards, before.nr_discards);
-	return rc;
+	return ret;
 }
 
 static void expect_clean(void)
@@ -76,7 +79,10 @@ static void expect_findings(enum check_area area, uint64_t nr, uint64_t at)
 	assert_int_equal(found_at[area], at);
 }
 
-/* A layer with a checkpoint, full segments, and a journal of some blocks behind, as a crash leaves it. */
+/*
+ * A layer with a checkpoint, full segments, and a journal of some blocks behind, as a crash leaves
+ * it.
+ */
 static int set_up(void **state)
 {
 	uint32_t id = 0;
@@ -179,7 +185,10 @@ static void journal(void **state)
 			 layout.journal_at + (first + 2) % layout.journal_blocks);
 }
 
-/* Of the page of block 510, which the journal does not change, the copy that counts: that with the higher generation. */
+/*
+ * Of the page of block 510, which the journal does not change, the copy that counts: that with the
+ * higher generation.
+ */
 static uint64_t page_at(void)
 {
 	static struct format_page page[2];
@@ -279,7 +288,10 @@ static void ranges(void **state)
 	uint8_t block[FORMAT_BLOCK];
 
 	(void)state;
-	/* Has the journal's last record of a range, which takes four slots, say that it has no blocks. */
+	/*
+	 * Has the journal's last record of a range, which takes four slots, say that it has no
+	 * blocks.
+	 */
 	for (uint32_t i = 0; i < layout.journal_blocks; i++) {
 		uint64_t at = (layout.journal_at + i) * (uint64_t)FORMAT_BLOCK;
 

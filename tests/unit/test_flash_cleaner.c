@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the cleaner reads: few runs at a time beside users' puts, and over small gaps; and what it does with a block that reads
- * wrong. A watcher between layer and device sees what is submitted. Blocks are put whole and the map is in memory, so all
- * reads that it sees are the cleaner's.
+ * How the cleaner reads: few runs at a time beside users' puts, and over small gaps; and what it
+ * does with a block that reads wrong. A watcher between layer and device sees what is submitted.
+ * Blocks are put whole and the map is in memory, so all reads that it sees are the cleaner's.
  */
 #include <errno.h>
 #include <setjmp.h>

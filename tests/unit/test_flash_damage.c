@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The translation layer where history is damaged, and where everything that is limited is at its limit at once. */
+/*
+ * The translation layer where history is damaged, and where everything that is limited is at its
+ * limit at once.
+ */
 #include "lib/flash_bed.h"
 
 #include <errno.h>
@@ -54,7 +57,10 @@ static void wait_all(struct bed *bed, const struct bed_request *requests, unsign
 	}
 }
 
-/* A block of the journal in the midst of what was synced: what is behind it must not be dropped without a word. */
+/*
+ * A block of the journal in the midst of what was synced: what is behind it must not be dropped
+ * without a word.
+ */
 static void test_the_journal_is_damaged_in_its_midst(void **state)
 {
 	struct bed bed;
@@ -104,7 +110,10 @@ static void test_the_journal_cannot_be_read(void **state)
 	bed_close(&bed);
 }
 
-/* The anchor before the newest is of another epoch: what came after it must not be dropped without a word. */
+/*
+ * The anchor before the newest is of another epoch: what came after it must not be dropped without
+ * a word.
+ */
 static void test_the_newest_anchor_is_lost_after_a_start(void **state)
 {
 	struct bed bed;
@@ -133,7 +142,7 @@ static void test_a_clone_that_is_done_has_its_data(void **state)
 	uint8_t *data = flash_memory(FTL_BLOCK), *wanted = flash_memory(FTL_BLOCK);
 	struct bed bed;
 	uint32_t place;
-	int rc;
+	int ret;
 
 	(void)state;
 	bed_open(&bed);
@@ -148,15 +157,18 @@ static void test_a_clone_that_is_done_has_its_data(void **state)
 	assert_int_equal(flash_fake_poke(bed.device, (uint64_t)place * FTL_BLOCK, "lost", 4), 0);
 	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
 	memset(wanted, 0x22, FTL_BLOCK);
-	rc = bed_get(&bed, ftl_lba(3, 1), 0, data, FTL_BLOCK);
-	if (ftl_record(bed.ftl, 7) && rc != -EBADMSG)
+	ret = bed_get(&bed, ftl_lba(3, 1), 0, data, FTL_BLOCK);
+	if (ftl_record(bed.ftl, 7) && ret != -EBADMSG)
 		assert_memory_equal(data, wanted, FTL_BLOCK);
 	bed_close(&bed);
 	free(data);
 	free(wanted);
 }
 
-/* Users have reserved what the journal has room for, and wait for a segment; the cleaner needs room in the journal for that. */
+/*
+ * Users have reserved what the journal has room for, and wait for a segment; the cleaner needs room
+ * in the journal for that.
+ */
 static void test_the_journal_is_full_of_reservations(void **state)
 {
 	const struct flash_fake_options device = {.size = 32U << 20, .sector = 4096, .seed = 3};
@@ -189,7 +201,10 @@ static void test_the_journal_is_full_of_reservations(void **state)
 	free(data);
 }
 
-/* No segment can be written any more, but all else can: everybody hears of it, nobody waits forever. */
+/*
+ * No segment can be written any more, but all else can: everybody hears of it, nobody waits
+ * forever.
+ */
 static void test_no_segment_can_be_written(void **state)
 {
 	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .error = -EIO};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every flash device keeps to: the same tests over the fake one, over a regular file, and over loop devices with either
- * sector, which need root and are left out where there are none.
+ * What every flash device keeps to: the same tests over the fake one, over a regular file, and over
+ * loop devices with either sector, which need root and are left out where there are none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "flash/file.h"
 #include "flash/uring.h"
 #include "group.h"
 #include "lib/flash_fake.h"
@@ -58,7 +59,7 @@ static void make_file(struct world *world)
 
 	assert_non_null(mkdtemp(folder));
 	snprintf(world->path, sizeof(world->path), "%s/device", folder);
-	assert_int_equal(flash_device_create_file(world->path, SIZE), 0);
+	assert_int_equal(flash_file_create(world->path, SIZE, NULL), 0);
 }
 
 static void remove_file(struct world *world)
@@ -73,27 +74,27 @@ static int attach_loop(struct world *world, uint32_t sector)
 {
 	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 	struct loop_config config = {.block_size = sector, .info.lo_flags = LO_FLAGS_AUTOCLEAR};
-	int file = open(world->path, O_RDWR | O_CLOEXEC), status = -EBUSY;
+	int file = open(world->path, O_RDWR | O_CLOEXEC), ret = -EBUSY;
 
 	if (control < 0) {
 		close(file);
 		return -errno;
 	}
 	/* Another may take the number that is free. */
-	for (int tries = 0; status == -EBUSY && tries < 16; tries++) {
+	for (int tries = 0; ret == -EBUSY && tries < 16; tries++) {
 		snprintf(world->loop, sizeof(world->loop), "/dev/loop%d",
 			 ioctl(control, LOOP_CTL_GET_FREE));
 		world->loop_fd = open(world->loop, O_RDWR | O_CLOEXEC);
-		status = world->loop_fd < 0 ? -errno : 0;
+		ret = world->loop_fd < 0 ? -errno : 0;
 		config.fd = (unsigned)file;
-		if (!status && ioctl(world->loop_fd, LOOP_CONFIGURE, &config))
-			status = -errno;
-		if (status && world->loop_fd >= 0)
+		if (!ret && ioctl(world->loop_fd, LOOP_CONFIGURE, &config))
+			ret = -errno;
+		if (ret && world->loop_fd >= 0)
 			close(world->loop_fd);
 	}
 	close(file);
 	close(control);
-	return status;
+	return ret;
 }
 
 static int enter_fake_512(void **state)
@@ -127,14 +128,14 @@ static int enter_file(void **state)
 static int enter_loop(void **state, uint32_t sector)
 {
 	static struct world world;
-	int status;
+	int ret;
 
 	world = (struct world){.loop_fd = -1};
 	*state = &world;
 	make_file(&world);
-	status = attach_loop(&world, sector);
-	if (status) {
-		print_message("no loop device here: %s\n", strerror(-status));
+	ret = attach_loop(&world, sector);
+	if (ret) {
+		print_message("no loop device here: %s\n", strerror(-ret));
 		world.loop[0] = '\0';
 		return 0;
 	}
@@ -205,7 +206,10 @@ static void reads_what_was_written(void **state)
 	free(to);
 }
 
-/* The memory of an operation in the order of its vectors, of which there may be many, of different lengths. */
+/*
+ * The memory of an operation in the order of its vectors, of which there may be many, of different
+ * lengths.
+ */
 static void gathers_and_scatters(void **state)
 {
 	struct flash_device *device = device_of(state);
@@ -249,10 +253,10 @@ static void wait_all(struct flash_device *device, const struct test_io *tests, u
 	int nr_ended = 0;
 
 	while (nr_ended < (int)nr) {
-		int status = flash_device_poll(device, -1);
+		int ret = flash_device_poll(device, -1);
 
-		assert_true(status > 0);
-		nr_ended += status;
+		assert_true(ret > 0);
+		nr_ended += ret;
 	}
 	for (unsigned i = 0; i < nr; i++) {
 		assert_int_equal(tests[i].nr_ended, 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fake flash device is for: faults where they were asked for, any order, and power cuts that lose what they may and
- * nothing else. What test_flash_device.c says of all devices is not said again.
+ * What the fake flash device is for: faults where they were asked for, any order, and power cuts
+ * that lose what they may and nothing else. What test_flash_device.c says of all devices is not
+ * said again.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -85,10 +86,10 @@ static unsigned sectors_with(const struct flash_device *device, uint64_t page, c
 static int read_page(struct flash_device *device, uint64_t page)
 {
 	char *memory = flash_memory(PAGE);
-	int status = flash_read(device, page * PAGE, memory, PAGE);
+	int ret = flash_read(device, page * PAGE, memory, PAGE);
 
 	free(memory);
-	return status;
+	return ret;
 }
 
 static void fails_where_it_is_told(void **state)
@@ -426,7 +427,10 @@ static void needs_to_be_told_that_it_can(void **state)
 
 /* ---- Cuts, recorded */
 
-/* Of each page, by the test's own count: what surely is there, and what may be, as numbers of writes. */
+/*
+ * Of each page, by the test's own count: what surely is there, and what may be, as numbers of
+ * writes.
+ */
 struct page_history {
 	uint64_t event;	  /* at which it changed                           */
 	uint8_t surely;	  /* the newest that must be there, or a newer one */
@@ -452,8 +456,9 @@ static void remember(struct trace *trace, uint64_t page, struct page_history now
 }
 
 /*
- * Pages are written with growing numbers, one write of a page at a time, some durably, with flushes in between. When a write is
- * submitted its number becomes possible at the next event; it is sure once it, or a flush behind it, has ended.
+ * Pages are written with growing numbers, one write of a page at a time, some durably, with flushes
+ * in between. When a write is submitted its number becomes possible at the next event; it is sure
+ * once it, or a flush behind it, has ended.
  */
 static void record(struct trace *trace)
 {

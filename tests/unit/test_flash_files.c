@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What can be wrong with a path that is to be a flash device, and with a file under one; transfers that end short. */
+/*
+ * What can be wrong with a path that is to be a flash device, and with a file under one; transfers
+ * that end short.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,6 +20,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "flash/file.h"
 #include "flash/uring.h"
 #include "group.h"
 #include "lib/flash_io.h"
@@ -96,12 +100,12 @@ static void creates_files_with_their_blocks(void **state)
 	struct stat stat_;
 
 	(void)state;
-	assert_int_equal(flash_device_create_file(path, 3 * MIB), 0);
+	assert_int_equal(flash_file_create(path, 3 * MIB, NULL), 0);
 	assert_int_equal(stat(path, &stat_), 0);
 	assert_int_equal(stat_.st_size, 3 * MIB);
 	assert_true((uint64_t)stat_.st_blocks * 512 >= 3 * MIB);
 	assert_int_equal(stat_.st_mode & 0777, 0600);
-	assert_int_equal(flash_device_create_file(path, MIB), -EEXIST);
+	assert_int_equal(flash_file_create(path, MIB, NULL), -EEXIST);
 	assert_int_equal(stat(path, &stat_), 0);
 	assert_int_equal(stat_.st_size, 3 * MIB);
 }
@@ -109,20 +113,40 @@ static void creates_files_with_their_blocks(void **state)
 static void creates_nothing_odd_or_too_large(void **state)
 {
 	struct statvfs there;
-	int status;
+	int ret;
 
 	(void)state;
-	assert_int_equal(flash_device_create_file(path, 0), -EINVAL);
-	assert_int_equal(flash_device_create_file(path, PAGE + 512), -EINVAL);
-	assert_int_equal(flash_device_create_file(path, UINT64_MAX - PAGE + 1), -EINVAL);
+	assert_int_equal(flash_file_create(path, 0, NULL), -EINVAL);
+	assert_int_equal(flash_file_create(path, PAGE + 512, NULL), -EINVAL);
+	assert_int_equal(flash_file_create(path, UINT64_MAX - PAGE + 1, NULL), -EINVAL);
 	/* More than there is, and less than a file may have. */
 	assert_int_equal(statvfs(folder, &there), 0);
-	status = flash_device_create_file(
-		path, (uint64_t)there.f_blocks * there.f_frsize / PAGE * PAGE + PAGE);
-	assert_true(status == -ENOSPC || status == -EFBIG);
+	ret = flash_file_create(
+		path, (uint64_t)there.f_blocks * there.f_frsize / PAGE * PAGE + PAGE, NULL);
+	assert_true(ret == -ENOSPC || ret == -EFBIG);
 	assert_non_null(strstr(error_last_line(), path));
 	assert_int_equal(access(path, F_OK), -1);
-	assert_int_equal(flash_device_create_file("/nowhere/at/all", MIB), -ENOENT);
+	assert_int_equal(flash_file_create("/nowhere/at/all", MIB, NULL), -ENOENT);
+}
+
+static bool stop_at(void *context, uint64_t written)
+{
+	return written < *(const uint64_t *)context;
+}
+
+/* A creation that is stopped leaves nothing, wherever it was. */
+static void stops_when_told(void **state)
+{
+	static const uint64_t places[] = {0, 4 * MIB, 8 * MIB};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const struct flash_file_options options = {
+			.progress = stop_at, .context = (void *)(uintptr_t)&places[i]};
+
+		assert_int_equal(flash_file_create(path, 12 * MIB, &options), -ECANCELED);
+		assert_int_equal(access(path, F_OK), -1);
+	}
 }
 
 static void tells_when_the_file_became_shorter(void **state)
@@ -131,7 +155,7 @@ static void tells_when_the_file_became_shorter(void **state)
 	char *memory = flash_memory(4 * PAGE);
 
 	(void)state;
-	assert_int_equal(flash_device_create_file(path, MIB), 0);
+	assert_int_equal(flash_file_create(path, MIB, NULL), 0);
 	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
 	assert_int_equal(truncate(path, (off_t)(2 * PAGE)), 0);
 	assert_int_equal(flash_read(device, 0, memory, 2 * PAGE), 0);
@@ -142,8 +166,8 @@ static void tells_when_the_file_became_shorter(void **state)
 }
 
 /*
- * Linux moves at most 2 GiB less a page at a time, which here ends within a vector, a page before its end. All vectors but three are the
- * same memory, of a hole.
+ * Linux moves at most 2 GiB less a page at a time, which here ends within a vector, a page before
+ * its end. All vectors but three are the same memory, of a hole.
  */
 static void goes_on_where_the_kernel_stopped(void **state)
 {
@@ -198,6 +222,7 @@ TEST_GROUP(flash_files)
 		IN_FOLDER(leaves_out_what_is_no_sector),
 		IN_FOLDER(creates_files_with_their_blocks),
 		IN_FOLDER(creates_nothing_odd_or_too_large),
+		IN_FOLDER(stops_when_told),
 		IN_FOLDER(tells_when_the_file_became_shorter),
 		IN_FOLDER(goes_on_where_the_kernel_stopped),
 	};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The translation layer's door: bytes in and out, trims, clones, records, order, and what is refused. */
+/*
+ * The translation layer's door: bytes in and out, trims, clones, records, order, and what is
+ * refused.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,7 +198,10 @@ static void change_again(struct ftl_trim *trim)
 		bed_trim_done(trim);
 }
 
-/* Nobody syncs, and the journal never rests; what recovery has to verify stays bounded all the same. */
+/*
+ * Nobody syncs, and the journal never rests; what recovery has to verify stays bounded all the
+ * same.
+ */
 static void test_flushed_meanwhile(void **state)
 {
 	enum { NR = 8, UNFLUSHED_MAX = 300 /* blocks; 256, and what is on its way */ };
@@ -229,7 +235,9 @@ static void test_flushed_meanwhile(void **state)
 	bed_close(&bed);
 }
 
-/* Puts of one block that are in flight at a time, a part and the whole, take effect in their order. */
+/*
+ * Puts of one block that are in flight at a time, a part and the whole, take effect in their order.
+ */
 static void test_order(void **state)
 {
 	enum { NR = 50 };

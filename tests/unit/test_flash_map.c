@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pages of the map that are damaged: their blocks are lost until they are written anew, and nothing else is. */
+/*
+ * Pages of the map that are damaged: their blocks are lost until they are written anew, and nothing
+ * else is.
+ */
 #include "lib/flash_bed.h"
 
 #include <errno.h>
@@ -38,10 +41,10 @@ static uint8_t byte_of(uint32_t block)
 static int get_block(struct bed *bed, uint64_t lba)
 {
 	uint8_t *data = flash_memory(FTL_BLOCK);
-	int rc = bed_get(bed, lba, 0, data, FTL_BLOCK);
+	int ret = bed_get(bed, lba, 0, data, FTL_BLOCK);
 
 	free(data);
-	return rc;
+	return ret;
 }
 
 static struct ftl_stat stat_of(struct bed *bed)
@@ -105,8 +108,8 @@ static int code_of(enum damage damage)
 }
 
 /*
- * Some pages, of which both copies were written, the older ones with other places; none is in memory. Their blocks lie among
- * those of another range, so that these leave no segment empty.
+ * Some pages, of which both copies were written, the older ones with other places; none is in
+ * memory. Their blocks lie among those of another range, so that these leave no segment empty.
  */
 static void open_full(struct bed *bed)
 {
@@ -121,11 +124,11 @@ static void open_full(struct bed *bed)
 	}
 }
 
-static void expect_page(struct bed *bed, uint32_t page, int rc)
+static void expect_page(struct bed *bed, uint32_t page, int ret)
 {
 	for (uint32_t i = page * PAGE; i < (page + 1) * PAGE; i++) {
-		if (rc)
-			assert_int_equal(get_block(bed, ftl_lba(RANGE, i)), rc);
+		if (ret)
+			assert_int_equal(get_block(bed, ftl_lba(RANGE, i)), ret);
 		else
 			bed_expect(bed, ftl_lba(RANGE, i), byte_of(i));
 	}
@@ -188,7 +191,10 @@ static void test_a_page_is_read_twice(void **state)
 	bed_close(&bed);
 }
 
-/* One page of three: the others are as before; in it, what is written lives again, and the rest stays lost. */
+/*
+ * One page of three: the others are as before; in it, what is written lives again, and the rest
+ * stays lost.
+ */
 static void test_a_page_hurts_its_blocks_alone(void **state)
 {
 	(void)state;
@@ -270,7 +276,10 @@ static void test_a_whole_page_is_trimmed(void **state)
 	}
 }
 
-/* The cleaner moves what may be the lost blocks' on, at the cost of no segment; and finds out what is nobody's. */
+/*
+ * The cleaner moves what may be the lost blocks' on, at the cost of no segment; and finds out what
+ * is nobody's.
+ */
 static void test_the_cleaner_keeps_what_it_cannot_know(void **state)
 {
 	(void)state;
@@ -304,7 +313,10 @@ static void test_the_cleaner_keeps_what_it_cannot_know(void **state)
 	}
 }
 
-/* The journal has blocks of the page, and segments that others of it left: it is opened, and has what the journal says. */
+/*
+ * The journal has blocks of the page, and segments that others of it left: it is opened, and has
+ * what the journal says.
+ */
 static void test_recovery_meets_a_damaged_page(void **state)
 {
 	(void)state;
@@ -340,7 +352,10 @@ static void test_recovery_meets_a_damaged_page(void **state)
 	}
 }
 
-/* Of those who share blocks some are lost: the others live, go on sharing, and free what is theirs alone. */
+/*
+ * Of those who share blocks some are lost: the others live, go on sharing, and free what is theirs
+ * alone.
+ */
 static void test_those_who_share_with_a_damaged_page(void **state)
 {
 	enum { NR = 200 };
@@ -398,7 +413,10 @@ static void open_unreadable(struct bed *bed, bool is_shared)
 	damage_page(bed, lba, UNREADABLE);
 }
 
-/* Who lost a block is searched for, all is made durable, power goes, and the device can read the page again after all. */
+/*
+ * Who lost a block is searched for, all is made durable, power goes, and the device can read the
+ * page again after all.
+ */
 static void reclaim_and_heal(struct bed *bed)
 {
 	reclaim(bed);
@@ -407,7 +425,10 @@ static void reclaim_and_heal(struct bed *bed)
 	restart(bed, false);
 }
 
-/* What was given up is searched for, and released; then power goes, and the device can read the page again after all. */
+/*
+ * What was given up is searched for, and released; then power goes, and the device can read the
+ * page again after all.
+ */
 static void test_a_page_is_readable_after_a_crash(void **state)
 {
 	(void)state;
@@ -428,7 +449,10 @@ static void test_a_page_is_readable_after_a_crash(void **state)
 	}
 }
 
-/* The same, and of a put by which a block became nobody's the record is there, and the data is not: it is as it was. */
+/*
+ * The same, and of a put by which a block became nobody's the record is there, and the data is not:
+ * it is as it was.
+ */
 static void test_a_put_that_let_go_is_not_there_after_a_crash(void **state)
 {
 	struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE, .nr = 1};
@@ -546,17 +570,17 @@ static void set_model(uint32_t range, uint32_t block, uint8_t byte)
 
 static void random_clone(struct bed *bed, uint32_t from, uint32_t to, uint32_t block, uint32_t nr)
 {
-	int rc = bed_clone(bed, ftl_lba(from, block), ftl_lba(to, block), nr, NULL);
+	int ret = bed_clone(bed, ftl_lba(from, block), ftl_lba(to, block), nr, NULL);
 	bool has_lost = false;
 
 	for (uint32_t i = block; i < block + nr; i++) {
 		has_lost = has_lost || model[from][i].may_be_lost || model[from][i].may_be_any;
 		model[to][i] = model[from][i];
 		model[to][i].is_cloned = true;
-		model[to][i].may_be_any = model[to][i].may_be_any || rc;
+		model[to][i].may_be_any = model[to][i].may_be_any || ret;
 	}
-	if (rc) {
-		assert_int_equal(rc, -EBADMSG);
+	if (ret) {
+		assert_int_equal(ret, -EBADMSG);
 		assert_true(has_lost);
 	}
 }
@@ -590,13 +614,13 @@ static unsigned random_check(struct bed *bed)
 
 	for (uint32_t n = 0; n < RANGES * BLOCKS; n++) {
 		uint32_t range = n / BLOCKS, block = n % BLOCKS;
-		int rc = bed_get(bed, ftl_lba(range, block), 0, data, FTL_BLOCK);
+		int ret = bed_get(bed, ftl_lba(range, block), 0, data, FTL_BLOCK);
 
-		nr_lost += rc != 0;
-		if (rc && (rc != -EBADMSG ||
-			   (!model[range][block].may_be_lost && !model[range][block].may_be_any)))
-			fail_msg("block %u of range %u is lost: %d", block, range, rc);
-		if (!rc && !model[range][block].may_be_any &&
+		nr_lost += ret != 0;
+		if (ret && (ret != -EBADMSG ||
+			    (!model[range][block].may_be_lost && !model[range][block].may_be_any)))
+			fail_msg("block %u of range %u is lost: %d", block, range, ret);
+		if (!ret && !model[range][block].may_be_any &&
 		    (data[0] != model[range][block].byte || data[4095] != data[0]))
 			fail_msg("block %u of range %u is %#x, not %#x", block, range, data[0],
 				 model[range][block].byte);
@@ -606,7 +630,10 @@ static unsigned random_check(struct bed *bed)
 	return nr_lost;
 }
 
-/* One of the pages that have a copy; what the journal says since is lost with the copy for those who were cloned alone. */
+/*
+ * One of the pages that have a copy; what the journal says since is lost with the copy for those
+ * who were cloned alone.
+ */
 static void random_damage(struct bed *bed, unsigned *dice)
 {
 	uint32_t range = (uint32_t)rand_r(dice) % RANGES, number = (uint32_t)rand_r(dice) % 2;

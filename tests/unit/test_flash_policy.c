@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What chooses streams and victims for the flash layer: estimates of update rates, sequences, shares of the spare; and the choice of
- * a segment beside a look at all of them.
+ * What chooses streams and victims for the flash layer: estimates of update rates, sequences,
+ * shares of the spare; and the choice of a segment beside a look at all of them.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -41,7 +41,10 @@ static void test_unknown_is_the_mean(void **state)
 	assert_int_equal(heat_level(0), HEAT_LEVEL_MEAN);
 }
 
-/* The average of what is said of a block that is put at random, at intervals of `mean`; some are moved in between. */
+/*
+ * The average of what is said of a block that is put at random, at intervals of `mean`; some are
+ * moved in between.
+ */
 static double learnt_level(double mean, unsigned nr_moves)
 {
 	struct heat heat;
@@ -66,7 +69,10 @@ static void test_rates_are_learnt(void **state)
 	(void)state;
 	for (int octave = -6; octave <= 6; octave++) {
 		level = HEAT_LEVEL_MEAN + octave * (double)HEAT_OCTAVE;
-		/* Of a few intervals the logarithm's average is a little less than that of their mean. */
+		/*
+		 * Of a few intervals the logarithm's average is a little less than that of their
+		 * mean.
+		 */
 		assert_true(fabs(learnt_level(NR_BLOCKS * exp2(octave), 0) - level) < 2);
 		assert_true(fabs(learnt_level(NR_BLOCKS * exp2(octave), 3) - level) < 3);
 	}
@@ -301,7 +307,10 @@ static void fill(struct scene *scene, unsigned number, unsigned stream, uint32_t
 		victims_lose(scene->victims, segment, 0, 0);
 }
 
-/* The rule, by a look at every segment. Returns the least number of valid blocks that it allows; SEGMENT: none. */
+/*
+ * The rule, by a look at every segment. Returns the least number of valid blocks that it allows;
+ * SEGMENT: none.
+ */
 static uint32_t least_of(const struct scene *scene, const double *shares, unsigned *stream_out)
 {
 	uint32_t least[NR_STREAMS], best = SEGMENT;
@@ -407,7 +416,10 @@ static void test_nothing_to_choose(void **state)
 	assert_null(victims_choose(scene->victims, 0));
 }
 
-/* What is being overwritten in sequence is left alone for as long as that takes, unless nothing else is there. */
+/*
+ * What is being overwritten in sequence is left alone for as long as that takes, unless nothing
+ * else is there.
+ */
 static void test_sequences_are_left_alone(void **state)
 {
 	struct scene *scene = *state;
@@ -438,7 +450,10 @@ static void test_slow_sequences_are_not_waited_for(void **state)
 	assert_ptr_equal(victims_choose(scene->victims, 1000), &scene->segments[0]);
 }
 
-/* Two streams of as many blocks, one overwritten nine times as often, get the spare as three to one. */
+/*
+ * Two streams of as many blocks, one overwritten nine times as often, get the spare as three to
+ * one.
+ */
 static void test_shares_follow_the_root_of_rates(void **state)
 {
 	struct scene *scene = *state;
@@ -458,7 +473,10 @@ static void test_shares_follow_the_root_of_rates(void **state)
 		victims_stat(scene->victims, 1, &cold);
 		if (hot.blocks + cold.blocks - hot.valid - cold.valid < 20 * SEGMENT)
 			continue;
-		/* As if its valid blocks had gone to others of its stream, and as many been put anew. */
+		/*
+		 * As if its valid blocks had gone to others of its stream, and as many been put
+		 * anew.
+		 */
 		segment = victims_choose(scene->victims, 0);
 		number = (unsigned)(segment - scene->segments);
 		stream = segment->stream;

@@ -178,7 +178,10 @@ static uint64_t reads(void)
 	return counts.bytes_read;
 }
 
-/* One read a second, whatever happens in between; and what was not read in a pause is not made up for. */
+/*
+ * One read a second, whatever happens in between; and what was not read in a pause is not made up
+ * for.
+ */
 static void it_goes_no_faster_than_it_may(void **state)
 {
 	struct scrub_options options = {.bytes_per_s = READ, .depth = 4};
@@ -263,7 +266,10 @@ static void it_reads_again_what_it_did_not_see(void **state)
 	scrub_close(scrub);
 }
 
-/* As a crash leaves it: from the last time that it kept how far it was, and never beyond what was looked at. */
+/*
+ * As a crash leaves it: from the last time that it kept how far it was, and never beyond what was
+ * looked at.
+ */
 static void it_keeps_how_far_it_is(void **state)
 {
 	struct scrub_options options = {.keep_blocks = 64, .depth = 3};

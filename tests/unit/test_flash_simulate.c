@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulator of write amplification: traces are what they say, greedy cleaning of uniform writes is what is known of it, the
- * oracle's split is the best one, and our streams come near it, on a small device.
+ * The simulator of write amplification: traces are what they say, greedy cleaning of uniform writes
+ * is what is known of it, the oracle's split is the best one, and our streams come near it, on a
+ * small device.
  */
 #include <errno.h>
 #include <math.h>
@@ -61,7 +62,10 @@ static struct simulate_result run(const char *name, enum simulate_policy policy)
 
 /* ---- Traces */
 
-/* Each block is written as often as trace_rate() says: by the sum of squares over what chance makes of it. */
+/*
+ * Each block is written as often as trace_rate() says: by the sum of squares over what chance makes
+ * of it.
+ */
 static void test_traces_keep_their_rates(void **state)
 {
 	const uint64_t nr_writes = 600000;
@@ -161,14 +165,14 @@ static void test_rewinding(void **state)
 static int read_text(const char *text, struct trace **trace)
 {
 	char path[] = "/tmp/afar-trace-XXXXXX";
-	int fd = mkstemp(path), rc;
+	int fd = mkstemp(path), ret;
 
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 	close(fd);
-	rc = trace_read(path, trace);
+	ret = trace_read(path, trace);
 	unlink(path);
-	return rc;
+	return ret;
 }
 
 static void expect_blocks(const char *text, uint32_t nr_blocks, const uint32_t *blocks, unsigned nr)
@@ -359,10 +363,10 @@ static void test_too_small(void **state)
 			options.nr_streams = streams;
 			assert_int_equal(trace_make("80/20", blocks, 1, &trace), 0);
 			for (int policy = 0; policy < SIMULATE_NR_POLICIES; policy++) {
-				int rc = simulate(trace, &options, (enum simulate_policy)policy,
-						  &result);
+				int ret = simulate(trace, &options, (enum simulate_policy)policy,
+						   &result);
 
-				assert_true(rc == 0 || rc == -EINVAL);
+				assert_true(ret == 0 || ret == -EINVAL);
 			}
 			trace_close(trace);
 		}

@@ -310,7 +310,10 @@ static void damage_the_map(void)
 	}
 }
 
-/* Where the map is damaged nobody knows that nothing is behind a range's end: that goes with what is cut off. */
+/*
+ * Where the map is damaged nobody knows that nothing is behind a range's end: that goes with what
+ * is cut off.
+ */
 static void cutting_off_ends_damage(void **state)
 {
 	struct ftl_stat stat;
@@ -470,14 +473,14 @@ static void no_more_records(void **state)
 {
 	uint32_t ids[101];
 	unsigned nr = 0;
-	int rc;
+	int ret;
 
 	(void)state;
 	do {
-		rc = range_create(&bed, "a", SPACE_ANYWHERE, 1, &ids[nr]);
-		nr += !rc;
-	} while (!rc && nr <= 100);
-	assert_int_equal(rc, -ENOSPC);
+		ret = range_create(&bed, "a", SPACE_ANYWHERE, 1, &ids[nr]);
+		nr += !ret;
+	} while (!ret && nr <= 100);
+	assert_int_equal(ret, -ENOSPC);
 	assert_int_equal(nr, 100);
 	/* The one that could not be made holds nothing. */
 	assert_int_equal(range_shrink(&bed, ids[0], 1), -EINVAL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The address space after a power cut behind every event of a trace of changes, puts and clones: each change is there as a
- * whole or not at all, what was acknowledged is, no two ranges overlap, and what was cut off holds nothing.
+ * The address space after a power cut behind every event of a trace of changes, puts and clones:
+ * each change is there as a whole or not at all, what was acknowledged is, no two ranges overlap,
+ * and what was cut off holds nothing.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,8 +18,8 @@
 
 #define NR_IDS	  6
 #define NR_BLOCKS 24
-#define STEP \
-	200 /* blocks of a range from one that is written to the next: a range has many pages of the map */
+/* So many blocks between two that are written, so that a range has many pages of the map. */
+#define STEP	   200
 #define NR_CHANGES 80
 
 /* What there is after so many changes. */
@@ -71,47 +72,47 @@ static int roll_create(struct bed *bed, struct world *world)
 static int roll_shrink(struct bed *bed, struct world *world, uint32_t id)
 {
 	uint64_t length = dice(NR_BLOCKS);
-	int rc = range_shrink(bed, id, length * STEP);
+	int ret = range_shrink(bed, id, length * STEP);
 
-	for (uint64_t block = length; !rc && block < NR_BLOCKS; block++)
+	for (uint64_t block = length; !ret && block < NR_BLOCKS; block++)
 		world->words[id][block] = 0;
-	return rc;
+	return ret;
 }
 
 static int roll_remove(struct bed *bed, struct world *world, uint32_t id)
 {
-	int rc = range_remove(bed, id);
+	int ret = range_remove(bed, id);
 
-	if (!rc)
+	if (!ret)
 		memset(world->words[id], 0, sizeof(world->words[id]));
-	return rc;
+	return ret;
 }
 
 static int roll_clone(struct bed *bed, struct world *world, uint32_t id)
 {
 	uint32_t target = dice(NR_IDS);
 	uint64_t from = dice(NR_BLOCKS), to = dice(NR_BLOCKS), length = 1 + dice(8);
-	int rc = range_clone(bed, id, from * STEP, target, to * STEP, length * STEP);
+	int ret = range_clone(bed, id, from * STEP, target, to * STEP, length * STEP);
 
-	if (!rc)
+	if (!ret)
 		memcpy(&world->words[target][to], &world->words[id][from],
 		       length * sizeof(uint64_t));
-	return rc;
+	return ret;
 }
 
 static int roll_put(struct bed *bed, struct world *world, uint32_t id)
 {
 	uint32_t block = dice(NR_BLOCKS);
 	uint64_t word = UINT64_C(1) + dice(1U << 30);
-	int rc;
+	int ret;
 
 	if (!world->is_there[id] || block * STEP >= world->ranges[id].length)
 		return -EINVAL;
-	rc = put_word(bed, ftl_lba(id, block * STEP), word);
-	if (!rc)
+	ret = put_word(bed, ftl_lba(id, block * STEP), word);
+	if (!ret)
 		world->words[id][block] = word;
 	world->is_durable = false;
-	return rc;
+	return ret;
 }
 
 static int roll_change(struct bed *bed, struct world *world)
@@ -142,8 +143,8 @@ static int roll_change(struct bed *bed, struct world *world)
 }
 
 /*
- * Somebody who syncs all the time, so that the records of one change are not all in one block of the journal, which would be
- * whole anyway.
+ * Somebody who syncs all the time, so that the records of one change are not all in one block of
+ * the journal, which would be whole anyway.
  */
 struct noise {
 	struct ftl_sync sync;
@@ -163,15 +164,15 @@ static void on_noise(struct ftl_sync *sync)
 static int change_amid_noise(struct bed *bed, struct world *world)
 {
 	struct noise noise = {.ftl = bed->ftl, .sync.done = on_noise};
-	int rc;
+	int ret;
 
 	ftl_sync(bed->ftl, &noise.sync);
-	rc = roll_change(bed, world);
+	ret = roll_change(bed, world);
 	world->ended = flash_fake_events(bed->device);
 	noise.may_end = true;
 	while (!noise.has_ended)
 		assert_true(ftl_poll(bed->ftl, -1) >= 0);
-	return rc;
+	return ret;
 }
 
 static void look(const struct bed *bed, struct world *world)
@@ -198,7 +199,7 @@ static void run_trace(struct bed *bed)
 {
 	worlds[0] = (struct world){.ended = flash_fake_events(bed->device), .is_durable = true};
 	for (unsigned i = 1; i <= NR_CHANGES; i++) {
-		int rc;
+		int ret;
 
 		worlds[i] = worlds[i - 1];
 		/* So that pages of the map are not in memory, and a change takes several steps. */
@@ -206,8 +207,8 @@ static void run_trace(struct bed *bed)
 			reopen(bed);
 		/* What is refused changes nothing. */
 		do {
-			rc = change_amid_noise(bed, &worlds[i]);
-		} while (rc);
+			ret = change_amid_noise(bed, &worlds[i]);
+		} while (ret);
 		look(bed, &worlds[i]);
 	}
 }
@@ -274,8 +275,9 @@ static void expect_no_overlap(const struct world *found)
 }
 
 /*
- * The ranges are those after change `table`, which is the one that was `under_way` or the one before. What it trimmed is
- * trimmed then, and only then. Puts and clones since the last durable change are there or not.
+ * The ranges are those after change `table`, which is the one that was `under_way` or the one
+ * before. What it trimmed is trimmed then, and only then. Puts and clones since the last durable
+ * change are there or not.
  */
 static void expect_block(struct bed *bed, uint64_t nr_events, uint32_t id, uint32_t block,
 			 unsigned durable, unsigned table, unsigned under_way)

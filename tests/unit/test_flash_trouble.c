@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The translation layer in trouble: no space, devices that fail, bytes that are not what was written, devices that are not ours. */
+/*
+ * The translation layer in trouble: no space, devices that fail, bytes that are not what was
+ * written, devices that are not ours.
+ */
 #include "lib/flash_bed.h"
 
 #include <errno.h>
@@ -47,10 +50,10 @@ static uint64_t find_filled(struct bed *bed, uint8_t byte)
 static int get_block(struct bed *bed, uint64_t lba)
 {
 	uint8_t *data = flash_memory(FTL_BLOCK);
-	int rc = bed_get(bed, lba, 0, data, FTL_BLOCK);
+	int ret = bed_get(bed, lba, 0, data, FTL_BLOCK);
 
 	free(data);
-	return rc;
+	return ret;
 }
 
 static void test_no_space(void **state)
@@ -59,14 +62,14 @@ static void test_no_space(void **state)
 	uint64_t nr = 0;
 	struct bed bed;
 	struct ftl_stat stat;
-	int rc;
+	int ret;
 
 	(void)state;
 	bed_open(&bed);
 	memset(data, 0x42, FTL_BLOCK);
-	while ((rc = bed_put(&bed, ftl_lba(1, (uint32_t)nr), 0, data, FTL_BLOCK)) == 0)
+	while ((ret = bed_put(&bed, ftl_lba(1, (uint32_t)nr), 0, data, FTL_BLOCK)) == 0)
 		nr++;
-	assert_int_equal(rc, -ENOSPC);
+	assert_int_equal(ret, -ENOSPC);
 	ftl_stat(bed.ftl, &stat);
 	assert_int_equal(nr, stat.capacity_blocks);
 	assert_int_equal(stat.free_blocks, 0);
@@ -128,7 +131,10 @@ static void test_no_space_for_what_is_shared(void **state)
 	free(data);
 }
 
-/* More at once than there are segments free, buffers, and room in the journal; and odd reads between them. */
+/*
+ * More at once than there are segments free, buffers, and room in the journal; and odd reads
+ * between them.
+ */
 static void test_many_large_puts(void **state)
 {
 	enum { NR = 60, BLOCKS = 128 };
@@ -166,8 +172,8 @@ static void test_many_large_puts(void **state)
 }
 
 /*
- * With a sync behind each. Records ahead of their data want twice the room in the journal, and do without where there is not so
- * much. When their writes fail they need it.
+ * With a sync behind each. Records ahead of their data want twice the room in the journal, and do
+ * without where there is not so much. When their writes fail they need it.
  */
 static void test_many_large_puts_with_syncs(void **state)
 {
@@ -383,7 +389,10 @@ static void test_writes_fail_for_other_reasons(void **state)
 	free(data);
 }
 
-/* A put with a sync behind it that is refused for good: the layer goes on, and writes checkpoints as before. */
+/*
+ * A put with a sync behind it that is refused for good: the layer goes on, and writes checkpoints
+ * as before.
+ */
 static void test_a_synced_put_is_refused(void **state)
 {
 	uint8_t *data = flash_memory(FTL_BLOCK);
@@ -407,7 +416,10 @@ static void test_a_synced_put_is_refused(void **state)
 	free(data);
 }
 
-/* It may have been written when power was lost, or never: like what is not there, it is as if it had not been put. */
+/*
+ * It may have been written when power was lost, or never: like what is not there, it is as if it
+ * had not been put.
+ */
 static void test_what_was_put_last_cannot_be_read(void **state)
 {
 	struct flash_fake_fault fault = {
@@ -432,7 +444,10 @@ static void test_what_was_put_last_cannot_be_read(void **state)
 	bed_close(&bed);
 }
 
-/* With every number of streams, also far more than pay: overwriting goes on when every block is in use. */
+/*
+ * With every number of streams, also far more than pay: overwriting goes on when every block is in
+ * use.
+ */
 static void test_full_with_streams(void **state)
 {
 	const struct flash_fake_options device = {.size = 2U << 20, .sector = 512, .seed = 1};
@@ -453,7 +468,9 @@ static void test_full_with_streams(void **state)
 		ftl_stat(bed.ftl, &stat);
 		nr = (uint32_t)stat.capacity_blocks;
 		memset(data, 0x5a, BLOCKS * FTL_BLOCK);
-		/* What is not in use is in open segments, of streams that nothing more is put to. */
+		/*
+		 * What is not in use is in open segments, of streams that nothing more is put to.
+		 */
 		for (uint32_t i = 0; i < nr; i++) {
 			struct bed_request request;
 
@@ -656,8 +673,8 @@ static void test_what_is_no_layer(void **state)
 }
 
 /*
- * An anchor that is lost: the one before it serves if the journal still has everything since, or the loss is told. Nothing is
- * silently older than it was.
+ * An anchor that is lost: the one before it serves if the journal still has everything since, or
+ * the loss is told. Nothing is silently older than it was.
  */
 static void test_the_newest_anchor_is_lost(void **state)
 {
@@ -668,7 +685,7 @@ static void test_the_newest_anchor_is_lost(void **state)
 		struct format_anchor anchors[2];
 		struct bed bed;
 		unsigned newest;
-		int rc;
+		int ret;
 
 		bed_open(&bed);
 		for (unsigned i = 0; i < nr; i++) {
@@ -681,13 +698,13 @@ static void test_the_newest_anchor_is_lost(void **state)
 					sizeof(anchors[i]));
 		newest = anchors[1].generation > anchors[0].generation;
 		assert_int_equal(flash_fake_poke(bed.device, (1 + newest) * FTL_BLOCK, "x", 1), 0);
-		rc = ftl_open(bed.device, 0, &bed.ftl);
-		nr_told += rc == -EBADMSG;
-		if (rc)
-			assert_int_equal(rc, -EBADMSG);
-		for (unsigned i = nr - 10; i < nr && !rc; i++)
+		ret = ftl_open(bed.device, 0, &bed.ftl);
+		nr_told += ret == -EBADMSG;
+		if (ret)
+			assert_int_equal(ret, -EBADMSG);
+		for (unsigned i = nr - 10; i < nr && !ret; i++)
 			bed_expect(&bed, i % 10, (uint8_t)i);
-		if (!rc)
+		if (!ret)
 			assert_int_equal(ftl_close(bed.ftl), 0);
 		flash_device_close(bed.device);
 	}
@@ -695,8 +712,8 @@ static void test_the_newest_anchor_is_lost(void **state)
 }
 
 /*
- * Power is lost twice while the same block of the journal is written: of the first write its first sector is there alone, of the second
- * all but that. What the two leave is no block.
+ * Power is lost twice while the same block of the journal is written: of the first write its first
+ * sector is there alone, of the second all but that. What the two leave is no block.
  */
 static void test_two_torn_blocks_do_not_make_one(void **state)
 {
