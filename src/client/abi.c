@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Structs of other releases, cut and padded to fit. */
+/* Cuts or pads structs of other releases. */
 #include "client/abi.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-#define SIZE_MOST 4096 /* no release's is longer; a size that was never set probably is */
+#define SIZE_MOST 4096 /* no release has a longer struct; a larger size was probably never set */
 
 static size_t size_of(const void *given)
 {
@@ -20,7 +20,7 @@ static size_t size_of(const void *given)
 
 static int check_size(size_t size, size_t oldest, const char *name)
 {
-	/* Entries of a list lie one behind another, aligned. */
+	/* Entries of a list lie one behind another, so each must keep the next one aligned. */
 	if (size >= oldest && size <= SIZE_MOST && size % sizeof(size_t) == 0)
 		return 0;
 	return error_fail(-EINVAL, "use a struct %s: its size is %zu; set it to sizeof(struct %s)",

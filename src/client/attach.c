@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attaching: a region's memory itself in the caller's address space. Nobody polls an attachment, so the control thread
- * watches the descriptors of all of a session's, and lets go as soon as a server wants that (DESIGN: "fencing").
+ * Attaching: maps a region's memory itself into the caller's address space. No user thread polls an
+ * attachment, so the control thread watches the descriptors of all attachments of a session. It
+ * ends an attachment as soon as its server asks for that (DESIGN: "fencing").
  *
- * An attachment is its maker's until it is in the session's list; whoever is at one that is there holds the session's
- * attach_lock.
+ * An attachment belongs to the thread that makes it until it is in the session's list. From then
+ * on, hold the session's attach_lock to use it.
  */
 #include "client/attach.h"
 
@@ -50,7 +51,7 @@ void attachments_close(struct afar_session *session)
 		close(session->attach_fd);
 }
 
-/* With the lock held. */
+/* Opens the session's epoll descriptor. The caller holds the lock. */
 static int open_watch(struct afar_session *session)
 {
 	int ret;
@@ -68,7 +69,7 @@ static int open_watch(struct afar_session *session)
 	return ret;
 }
 
-/* From now on it is the control thread's to look after. */
+/* Hands the attachment to the control thread. */
 static int watch(struct afar_session *session, struct attachment *attachment)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = attachment};
@@ -82,7 +83,7 @@ static int watch(struct afar_session *session, struct attachment *attachment)
 	if (!ret) {
 		cds_list_add(&attachment->node, &session->attachments);
 		attachment_attend(attachment);
-		/* It has ended before anybody told the control thread of it. */
+		/* The session ended before the attachment was in the list. */
 		if (session_has_ended(session))
 			attachment_blank(attachment);
 	}
@@ -148,7 +149,7 @@ out_unuse:
 	return ret;
 }
 
-/* Takes it out of the session's list; NULL: it is not there. */
+/* Takes an attachment out of the session's list; NULL: it is not there. */
 static struct attachment *take(struct afar_session *session, const struct afar_region *region,
 			       const void *addr)
 {

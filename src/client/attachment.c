@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making an attachment: address space is reserved, its servers are connected to, and each piece of the layout is put
- * where it belongs; and letting go of it. Called by attach.c, which orders the threads.
+ * Makes an attachment: reserves address space, connects to the servers, and maps each piece of the
+ * layout at its place. Ends it, too. attach.c calls this, and keeps the threads in order.
  */
 #include "client/attachment.h"
 
@@ -13,9 +13,9 @@
 #include "base/error.h"
 
 #define QUEUE_DEPTH  1	 /* nothing is transferred */
-#define LOOK_MS	     100 /* while it is made: longest sleep */
-#define ATTEMPTS_MAX 64	 /* a server may take connections away, with memory or for a sealing */
-#define ATTACH_AGAIN 1	 /* of make_once(): something has changed meanwhile */
+#define LOOK_MS	     100 /* the longest sleep while it is made */
+#define ATTEMPTS_MAX 64	 /* servers may close connections to take memory away or to seal */
+#define ATTACH_AGAIN 1	 /* from make_once(): something has changed meanwhile */
 
 /* ---- Connections */
 
@@ -30,7 +30,7 @@ static void end_links(struct attachment *attachment)
 	}
 }
 
-/* Takes in what has come. */
+/* Handles what has arrived. */
 static void look(struct attachment *attachment)
 {
 	struct fabric_completion completion;
@@ -54,7 +54,7 @@ static bool has_ended_link(const struct attachment *attachment)
 	return false;
 }
 
-/* Sleeps until there may be more. */
+/* Sleeps until more may have arrived. */
 static void doze(struct attachment *attachment, uint64_t deadline)
 {
 	struct pollfd ready = {.fd = fabric_queue_fd(attachment->queue), .events = POLLIN};
@@ -82,7 +82,8 @@ static int fail_unreachable(const struct afar_target *target, const struct peer 
 		(unsigned long long)target->address, peer->name, why);
 }
 
-/* Whether the server has such a lane; one that leads there goes to the link. */
+/* Returns whether the server has a lane that can attach. If one leads there, puts it into the
+ * link. */
 static bool look_for_lane(struct attachment *attachment, uint32_t server)
 {
 	struct fabrics *fabrics = &attachment->region->target.session->fabrics;
@@ -110,7 +111,8 @@ static bool look_for_lane(struct attachment *attachment, uint32_t server)
 	return has_lane;
 }
 
-/* The server may be gone, which its control channel knows. */
+/* Fails because no lane leads to the server. First asks over the control channel whether it is
+ * gone. */
 static int fail_far(struct binding *binding, uint32_t server, uint64_t deadline)
 {
 	struct afar_target *target = binding->target;
@@ -124,7 +126,7 @@ static int fail_far(struct binding *binding, uint32_t server, uint64_t deadline)
 				      "is on another machine, or not to be seen from here");
 }
 
-/* The lane by which the server gives its memory itself. */
+/* Finds the lane over which the server lends its memory itself. */
 static int find_lane(struct attachment *attachment, uint32_t server, uint64_t deadline)
 {
 	struct afar_target *target = &attachment->region->target;
@@ -146,9 +148,9 @@ static int find_lane_of(struct attachment *attachment, const struct layout_piece
 			uint64_t deadline)
 {
 	(void)place;
-	return attachment->links[at->chunk->server].lane
+	return attachment->links[at->copy->home].lane
 		       ? 0
-		       : find_lane(attachment, at->chunk->server, deadline);
+		       : find_lane(attachment, at->copy->home, deadline);
 }
 
 static int start_link(struct attachment *attachment, uint32_t server, uint64_t deadline)
@@ -170,7 +172,7 @@ static int start_link(struct attachment *attachment, uint32_t server, uint64_t d
 	return 0;
 }
 
-/* The connection to a server, up. */
+/* Connects to a server, unless that is done, and waits until the connection is up. */
 static int use_link(struct attachment *attachment, uint32_t server, uint64_t deadline)
 {
 	struct attachment_link *link = &attachment->links[server];
@@ -234,33 +236,34 @@ static int fail_piece(const struct attachment *attachment, int status)
 	}
 }
 
-/* `at` lies at `place` of the range. */
+/* Maps a piece of the layout at `place` of the range. */
 static int attach_piece(struct attachment *attachment, const struct layout_piece *at, size_t place,
 			uint64_t deadline)
 {
-	const uint32_t server = at->chunk->server;
+	const uint32_t server = at->copy->home;
 	struct attachment_link *link = &attachment->links[server];
 	const size_t page = attachment_page_bytes();
-	const struct layout_key *key;
+	const struct copy_key *key;
 	int ret = find_lane_of(attachment, at, place, deadline);
 
 	if (!ret)
 		ret = use_link(attachment, server, deadline);
 	if (ret)
 		return ret;
-	key = &at->chunk->on[link->lane->number];
+	key = binding_key(attachment->binding, at->copy, link->lane->number);
 	ret = get_memory(attachment, server, key->key, deadline);
 	if (ret)
 		return ret;
-	/* The last page is whole, though the region may end in it: it is the region's. */
+	/* Maps the last page whole, though the region may end in it: all of the page is the
+	 * region's. */
 	ret = fabric_attach(link->endpoint, key->key, key->remote + at->offset,
 			    (at->length + page - 1) / page * page, attachment->may_write,
 			    (char *)attachment->addr + place);
 	return fail_piece(attachment, ret);
 }
 
-/* Runs `act` for each piece of the range, with where in it that lies, while it returns 0. The range is not
- * empty. */
+/* Calls `act` for each piece of the range, with the piece's place in it, until one does not return
+ * 0. The range is not empty. */
 static int for_each_piece(struct attachment *attachment, const struct layout *layout,
 			  int (*act)(struct attachment *attachment, const struct layout_piece *at,
 				     size_t place, uint64_t deadline),
@@ -273,7 +276,7 @@ static int for_each_piece(struct attachment *attachment, const struct layout *la
 
 	for (size_t place = 0; place < end; place += at.length) {
 		at = layout_piece_at(layout, attachment->offset + place, end - place);
-		if (!at.chunk)
+		if (!at.copy)
 			return error_fail(-EOPNOTSUPP,
 					  "attach a region: it has no memory yet at %llu; read it",
 					  (unsigned long long)(attachment->offset + place));
@@ -292,11 +295,11 @@ void attachment_blank(struct attachment *attachment)
 	attachment->has_ended = true;
 }
 
-/* Goes by the target's binding from now on; nothing is connected. */
+/* Takes the target's present binding. Nothing is connected. */
 static int take_binding(struct attachment *attachment)
 {
 	struct binding *binding = target_binding(&attachment->region->target);
-	const uint32_t nr_links = binding->layout->nr_servers;
+	const uint32_t nr_links = binding->layout->nr_homes;
 	struct attachment_link *links;
 
 	if (binding == attachment->binding) {
@@ -316,7 +319,8 @@ static int take_binding(struct attachment *attachment)
 	return 0;
 }
 
-/* By the layout as it is just now. ATTACH_AGAIN: it was replaced meanwhile, or a server took a connection away. */
+/* Makes the attachment by the present layout. ATTACH_AGAIN: the layout was replaced meanwhile, or a
+ * server closed a connection. */
 static int make_once(struct attachment *attachment, uint64_t deadline)
 {
 	struct afar_target *target = &attachment->region->target;
@@ -334,7 +338,7 @@ static int make_once(struct attachment *attachment, uint64_t deadline)
 		return ATTACH_AGAIN;
 	ret = for_each_piece(attachment, binding->layout, attach_piece, deadline);
 	look(attachment);
-	/* Tickets tell of changes: what they tell of is found out next time. */
+	/* A ticket may have told of a change. The next attempt finds out about it. */
 	if (!ret && (has_ended_link(attachment) || !binding->is_ready))
 		ret = ATTACH_AGAIN;
 	return ret;

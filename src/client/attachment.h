@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A range of a region that is attached. It owns its address space, a fabric queue and connections that are for this alone,
- * one to each server of the range, which that closes, and waits for, when the session ends or the region is
- * sealed. They stand and end together: when one has ended, nothing of the range can be touched any more.
+ * An attached range of a region. It owns its address space, a fabric queue, and connections that
+ * serve only this range, one to each of its servers. When the session ends or the region is sealed,
+ * the server closes its connection and waits for us to do so, too. The connections stand and end
+ * together: when one has ended, no byte of the range can be accessed.
  *
- * One thread at a time.
+ * One thread at a time may use an attachment.
  */
 #ifndef CLIENT_ATTACHMENT_H
 #define CLIENT_ATTACHMENT_H
@@ -25,12 +26,12 @@ struct attachment_link {
 struct attachment {
 	struct cds_list_head node; /* in the session's list */
 	struct afar_region *region;
-	struct binding *binding; /* a reference: that it was made by */
+	struct binding *binding; /* a reference to the one it was made by */
 	void *addr;
 	size_t length; /* whole pages */
 	uint64_t offset;
 	bool may_write;
-	bool has_ended; /* nothing can be touched any more */
+	bool has_ended; /* no byte can be accessed any more */
 	struct fabric *fabric;
 	struct fabric_queue *queue;
 	uint32_t nr_links;
@@ -42,15 +43,16 @@ static inline size_t attachment_page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The range and the right have been checked, and the caller has been counted into the region. Blocks, until
- * `deadline`. Errors with a sentence: as afar_region_attach(). */
+/* Attaches a range. The caller has checked the range and the right, and has counted itself into the
+ * region. Blocks, until `deadline`. Errors with a sentence: as afar_region_attach(). */
 int attachment_make(struct afar_region *region, uint64_t offset, size_t length, bool may_write,
 		    uint64_t deadline, struct attachment **out);
 void attachment_free(struct attachment *attachment);
 
-/* Its queue's descriptor is readable, or was when nobody looked: lets go, if a server wants that or has died. */
+/* Handles events. Call it when the queue's descriptor is readable, or may have been before anybody
+ * watched it. Ends the attachment if a server asks for that or has died. */
 void attachment_attend(struct attachment *attachment);
-/* Lets go: nothing of the range can be touched any more, and its servers hear of that. */
+/* Ends access to the range: no byte of it can be accessed afterwards. Tells its servers. */
 void attachment_blank(struct attachment *attachment);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Barriers: opening, closing, and the phases. The coordinator's state line says which phase has begun;
- * each member's which one it has reported. Each waits by reading the other's.
+ * Barriers: opening, closing, and the phases. The coordinator's state line says which phase has
+ * begun; each member's state line says which one it has reported. Each side waits by reading the
+ * other's line.
  */
 #include "client/barrier.h"
 
@@ -18,9 +19,9 @@
 #include "client/failures.h"
 #include "client/near.h"
 
-#define DEFAULT_SPIN_US	     1000 /* longer than a phase where members take turns */
+#define DEFAULT_SPIN_US	     1000 /* longer than a phase in which members take turns */
 #define DEFAULT_PAUSE_US_MAX 10000
-#define NAMED_MAX	     8 /* members in a sentence */
+#define NAMED_MAX	     8 /* members that a sentence names */
 
 /* ---- Waiting */
 
@@ -36,7 +37,7 @@ static void sleep_ns(uint64_t span_ns)
 {
 	struct timespec span = {(time_t)(span_ns / 1000000000U), (long)(span_ns % 1000000000U)};
 
-	nanosleep(&span, NULL); /* cut short by a signal: one look more */
+	nanosleep(&span, NULL); /* if a signal cuts it short, we only look once more */
 }
 
 int barrier_wait_pause(struct afar_barrier *barrier, const struct barrier_wait *wait)
@@ -96,7 +97,7 @@ static int submit_and_wait(struct afar_queue *queue, const struct afar_op *ops, 
 		return count;
 	count = afar_queue_wait(queue, done, (unsigned)count, (unsigned)count, -1);
 	for (int i = 0; i < count; i++) {
-		/* The write's says more than that of the flush, which waited for it. */
+		/* Prefers the write's failure: the flush only waited for the write. */
 		if (done[i].result < 0 && (!failed || done[i].user_data == ops[0].user_data))
 			failed = &done[i];
 	}
@@ -107,8 +108,8 @@ static int submit_and_wait(struct afar_queue *queue, const struct afar_op *ops, 
 			  ops[0].opcode == AFAR_OP_READ ? "read" : "write to", error_last_line());
 }
 
-/* Servers close connections to take memory away that the session could reach: then once more over
- * a new one, as blocking calls do. */
+/* Submits and waits. Servers close connections to take memory away; then this connects and tries
+ * again, as blocking calls do. */
 static int run(struct afar_barrier *barrier, const struct afar_op *ops, unsigned n)
 {
 	uint64_t deadline = session_deadline(barrier->region->target.session);
@@ -124,8 +125,8 @@ static int run(struct afar_barrier *barrier, const struct afar_op *ops, unsigned
 }
 
 /*
- * What is near is read by a blocking call, which takes care that it stays near. All else goes over
- * the queue, as writes do: servers look for requests first on the connections that are in use.
+ * Reads near memory by a blocking call, which checks that it stays near. Otherwise reads over the
+ * queue, like writes, because servers look for requests first on the connections that are in use.
  */
 int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
 {
@@ -151,7 +152,7 @@ int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
 	return ret;
 }
 
-/* Writes, and waits until it is visible on all paths: at once where it is near. */
+/* Writes, and waits until the write is visible on all paths. Near writes are visible at once. */
 static int write_through(struct afar_barrier *barrier, uint64_t offset, struct afar_buffer *buffer,
 			 const void *data, size_t length)
 {
@@ -180,8 +181,8 @@ int barrier_write(struct afar_barrier *barrier, const void *part, size_t length)
 			     part, length);
 }
 
-/* The instance goes with each status, so that what somebody who was given up reports late, for an earlier
- * instance, is not taken for a report to this one. */
+/* Writes our state with the instance. A member that was given up may report late, for an earlier
+ * instance; the coordinator must not take that for a report to this one. */
 int barrier_tell(struct afar_barrier *barrier, enum barrier_status status, uint64_t phase)
 {
 	struct barrier_state *state = &barrier->slots[barrier->member].state;
@@ -285,7 +286,7 @@ static int get_resources(struct afar_barrier *barrier)
 	return ret ? ret : afar_queue_connect(barrier->queue, afar_region_target(barrier->region));
 }
 
-/* Nobody else uses what it has, and nothing is in flight: closing that cannot fail. */
+/* Frees what the barrier has. Nobody uses it and nothing is in flight, so this cannot fail. */
 static void barrier_destroy(struct afar_barrier *barrier)
 {
 	if (barrier->queue)
@@ -354,8 +355,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_barrier_open,
 	return 0;
 }
 
-/* Whether all that was reported has been heard is not known: what was last reported stays readable. */
-static void say_goodbye(struct afar_barrier *barrier)
+/* Reports that we leave. Others may not have seen our last report yet, so that stays readable. */
+static void report_leaving(struct afar_barrier *barrier)
 {
 	enum barrier_status status = STATUS_LEFT;
 	uint64_t finished = barrier->phase;
@@ -380,7 +381,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_barrier_close, (struct afar_barrier *barrier), (b
 	ret = handle_close(barrier, HANDLE_BARRIER);
 	if (ret)
 		return error_fail(ret, "close a barrier: it is closed already");
-	say_goodbye(barrier);
+	report_leaving(barrier);
 	barrier_destroy(barrier);
 	handle_retire(barrier);
 	return 0;
@@ -430,7 +431,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_barrier_start, (struct afar_barrier *barrier, con
 
 static int read_error(struct afar_barrier *barrier, struct barrier_state *state, int *out)
 {
-	/* It was written before the status, and there is nothing else in the line that changes now. */
+	/* The error was written before the status, and nothing else in the line changes now. */
 	int ret = barrier_read(barrier, &state->error, sizeof(state->error));
 
 	*out = (int)le32toh(state->error);
@@ -439,7 +440,7 @@ static int read_error(struct afar_barrier *barrier, struct barrier_state *state,
 	return ret;
 }
 
-/* What the state line of a member says about the phase. */
+/* Takes what a member's state line says about the phase. */
 static int hear_member(struct afar_barrier *barrier, struct barrier_state *state,
 		       struct barrier_member *member)
 {
@@ -466,7 +467,7 @@ static bool is_late(const struct afar_barrier *barrier, uint32_t i)
 	return !barrier->members[i].has_reported;
 }
 
-/* The members from the first to the last that have not reported; false: all have. */
+/* Finds the first and the last member that have not reported. False: all have. */
 static bool find_late(const struct afar_barrier *barrier, uint32_t *first, uint32_t *last)
 {
 	*first = 1;
@@ -478,7 +479,7 @@ static bool find_late(const struct afar_barrier *barrier, uint32_t *first, uint3
 	return *first <= *last;
 }
 
-/* Looks at those who have not reported. 1: all have. */
+/* Looks at the members that have not reported. 1: all have. */
 static int hear_members(struct afar_barrier *barrier)
 {
 	uint32_t first, last;
@@ -541,7 +542,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_barrier_collect,
 
 /* ---- The others */
 
-/* 1: the next phase has begun. */
+/* Looks for the next phase. 1: it has begun. */
 static int look_for_phase(struct afar_barrier *barrier)
 {
 	struct barrier_state *state = &barrier->slots[0].state;

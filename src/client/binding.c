@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bindings: making one from what the manager says, and ending it. target.c gets the keys. */
+/* Bindings: makes one from the manager's message, and ends it. target.c gets the keys. */
 #include "client/binding.h"
 
 #include <assert.h>
@@ -18,7 +18,8 @@ static int take_access(struct binding *binding, uint32_t index, const Afar__Acce
 
 	assert(peer); /* each server of the layout has one */
 	if (message->incarnation != peer->incarnation) {
-		/* The manager was asked for it after the layout was made: this is the newer word. */
+		/* The manager answered this after it made the layout, so it is the newer
+		 * information. */
 		peer_lose(peer);
 		return 0;
 	}
@@ -37,30 +38,31 @@ static int take_access(struct binding *binding, uint32_t index, const Afar__Acce
 
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count)
 {
-	uint32_t index;
 	int ret = 0;
 
 	for (size_t i = 0; i < count && !ret; i++) {
-		if (layout_find_server(binding->layout, messages[i]->server, &index))
-			ret = take_access(binding, index, messages[i]);
+		for (uint32_t j = 0; j < binding->layout->nr_homes && !ret; j++) {
+			if (binding->layout->homes[j].server == messages[i]->server)
+				ret = take_access(binding, j, messages[i]);
+		}
 	}
 	return ret;
 }
 
 bool binding_uses(const struct binding *binding, const struct peer_reach *reach)
 {
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		if (binding->servers[i].reach == reach)
 			return true;
 	}
 	return false;
 }
 
-/* Takes the layout over. */
+/* Makes a binding, and takes the layout over. */
 static struct binding *new_binding(struct afar_target *target, struct layout *layout)
 {
-	struct binding *binding = calloc(1, sizeof(*binding) + (size_t)layout->nr_servers *
-								       sizeof(*binding->servers));
+	struct binding *binding =
+		calloc(1, sizeof(*binding) + (size_t)layout->nr_homes * sizeof(*binding->servers));
 
 	if (!binding) {
 		layout_free(layout);
@@ -82,30 +84,74 @@ static int reach_server(struct binding *binding, uint32_t index, struct peer *pe
 			  &server->reach);
 }
 
+static int malformed(const char *what)
+{
+	return error_fail(-AFAR_EMALFORMED,
+			  "read the layout of a region: %s; the manager is faulty", what);
+}
+
+static int read_layout(const struct layout_description *from, struct layout **out)
+{
+	const char *why = NULL;
+	int ret;
+
+	if (!from->message)
+		return malformed("it has none");
+	ret = layout_unpack(from->message->form, out, &why);
+	if (ret == -EINVAL)
+		return malformed(why);
+	if (ret)
+		return ret;
+	if ((*out)->length != from->length)
+		ret = malformed("its groups do not cover the region");
+	else if (from->message->n_servers > (*out)->nr_homes)
+		ret = malformed("it lists more servers than it has homes");
+	if (ret)
+		layout_free(*out);
+	return ret;
+}
+
+/* Finds the message of a home's server; NULL: there is none. */
+static const Afar__Server *find_server(const Afar__LayoutInfo *message,
+				       const struct layout_home *home)
+{
+	for (size_t i = 0; i < message->n_servers; i++) {
+		if (message->servers[i]->server == home->server)
+			return message->servers[i];
+	}
+	return NULL;
+}
+
+static int reach_home(struct binding *binding, uint32_t index, const Afar__LayoutInfo *message)
+{
+	const Afar__Server *server = find_server(message, &binding->layout->homes[index]);
+	struct peer *peer;
+	int ret;
+
+	if (!server)
+		return malformed("a chunk is on a server that is not listed");
+	ret = peer_get(binding->target->session, server, &peer);
+	return ret ? ret : reach_server(binding, index, peer);
+}
+
 int binding_new(struct afar_target *target, const struct layout_description *from,
 		struct binding **out)
 {
-	const Afar__Layout *message = from->message;
 	struct layout *layout;
 	struct binding *binding;
-	int ret = layout_decode(message, from->length, &layout);
+	int ret = read_layout(from, &layout);
 
 	if (ret)
 		return ret;
-	layout->is_sealed = from->is_sealed;
 	binding = new_binding(target, layout);
 	if (!binding)
 		return error_code(-ENOMEM);
 	binding->number = from->number;
-	for (uint32_t i = 0; i < layout->nr_servers && !ret; i++) {
-		struct peer *peer;
-
-		ret = peer_get(target->session, message->servers[i], &peer);
-		if (!ret)
-			ret = reach_server(binding, i, peer);
-	}
+	for (uint32_t i = 0; i < layout->nr_homes && !ret; i++)
+		ret = reach_home(binding, i, from->message);
 	if (!ret)
-		ret = binding_take_accesses(binding, message->accesses, message->n_accesses);
+		ret = binding_take_accesses(binding, from->message->accesses,
+					    from->message->n_accesses);
 	if (ret) {
 		binding_unref(binding);
 		return ret;
@@ -120,7 +166,7 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 	struct binding *binding = new_binding(target, layout);
 	int ret = binding ? 0 : error_code(-ENOMEM);
 
-	for (uint32_t i = 0; !ret && i < layout->nr_servers; i++) {
+	for (uint32_t i = 0; !ret && i < layout->nr_homes; i++) {
 		ret = reach_server(binding, i, from->servers[i].peer);
 		binding->servers[i].access = from->servers[i].access;
 		binding->servers[i].changes = from->servers[i].changes;
@@ -137,10 +183,11 @@ void binding_unref(struct binding *binding)
 {
 	if (!binding || atomic_fetch_sub(&binding->nr_references, 1) > 1)
 		return;
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		if (binding->servers[i].reach)
 			peer_leave(binding->servers[i].peer, binding->servers[i].reach);
 	}
 	layout_free(binding->layout);
+	free(binding->keys);
 	free(binding);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bindings: all that an open target needs to reach its bytes — the layout, and for each server of it the
- * peer, the reach, and the manager's word that the session may have keys there.
+ * Bindings: all that an open target needs to reach its bytes. A binding has the layout, and for
+ * each server of it the peer, the reach, and the access by which the session may have keys there.
  *
- * A target has one binding at a time. When its layout changes, a new binding replaces the old one as a
- * whole; the new one may be on other servers and may be longer. What a binding says never changes. It
- * only becomes ready, once its keys are there, and unready, once a server tells of a change that it may
- * not include.
+ * A target has one binding at a time. When its layout changes, a new binding replaces the old one
+ * as a whole; the new one may be on other servers and may be longer. A binding's contents never
+ * change. It only becomes ready, once its keys are there, and unready, once a server tells of a
+ * change that it may not include.
  *
- * Threads that move bytes look at a binding within a hold (base/hold.h) and count nothing. Whoever needs
- * it for longer takes a reference (target_binding()). target_bind() waits for holds before it drops the
- * target's own reference.
+ * Threads that move bytes look at a binding within a hold (base/hold.h) and count nothing. Code
+ * that needs it for longer takes a reference (target_binding()). target_bind() waits for holds
+ * before it drops the target's own reference.
  */
 #ifndef CLIENT_BINDING_H
 #define CLIENT_BINDING_H
@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/layout.h"
 #include "client/peer.h"
 
 struct afar_target;
@@ -33,12 +32,11 @@ struct binding_server {
 	uint64_t changes;
 };
 
-/* What the manager says of a layout. The message stays the caller's. */
+/* The manager's description of a layout. The message stays the caller's. */
 struct layout_description {
-	const Afar__Layout *message;
+	const Afar__LayoutInfo *message;
 	uint64_t number; /* grows with each change of the target's layout */
 	uint64_t length; /* bytes of the target */
-	bool is_sealed;
 };
 
 struct binding {
@@ -46,29 +44,38 @@ struct binding {
 	atomic_uint nr_references;
 	uint64_t number;       /* of the layout */
 	struct layout *layout; /* the binding's own */
-	bool is_keyed;	       /* the layout has all its keys; guarded by the target's lock */
+	/* By the layout's copies, PEER_LANES_MAX of each; NULL until a thread asks for keys. */
+	struct copy_key *keys;
+	bool is_keyed; /* has all keys; guarded by the target's lock */
 	/* It is keyed, and includes all changes that servers have told of: operations may begin.
 	 * Written with the session's lock held. */
 	atomic_bool is_ready;
-	struct binding_server servers[]; /* by the layout's server index */
+	struct binding_server servers[]; /* by the layout's homes */
 };
 
 /*
- * Makes a binding from the manager's layout of a target: finds or makes the peers, counts the target into
- * their reaches, takes the accesses. It has one reference, and no keys.
+ * Makes a binding from the manager's layout of a target: finds or makes the peers, counts the
+ * target into their reaches, takes the accesses. The binding has one reference, and no keys.
  * Errors, with a sentence: -AFAR_EMALFORMED, -ENOMEM.
  */
 int binding_new(struct afar_target *target, const struct layout_description *from,
 		struct binding **out);
-/* Makes one with another layout over the same servers, and `from`'s accesses. Takes the layout over, also
- * when it fails: -ENOMEM. Call it with the lock of `from`'s target held. */
+/* Makes a binding with another layout over the same servers, and `from`'s accesses. Takes the
+ * layout over, also if it fails: -ENOMEM. The caller holds the lock of `from`'s target. */
 int binding_like(const struct binding *from, struct afar_target *target, struct layout *layout,
 		 struct binding **out);
-/* Takes accesses that the manager gave, where they are for servers of the layout. The caller alone has the
- * binding, or holds its target's lock. Errors: as binding_new(). */
+/* Takes those of the manager's accesses that are for servers of the layout. No other thread has the
+ * binding yet, or the caller holds its target's lock. Errors: as binding_new(). */
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count);
-/* Whether the reach is one of the binding's. */
+/* Returns whether the reach is one of the binding's. */
 bool binding_uses(const struct binding *binding, const struct peer_reach *reach);
+
+/* Returns the key of a copy, by the number of the server's lane. The binding is ready. */
+static inline const struct copy_key *binding_key(const struct binding *binding,
+						 const struct layout_copy *copy, uint32_t lane)
+{
+	return &binding->keys[(size_t)(copy - binding->layout->copies) * PEER_LANES_MAX + lane];
+}
 
 static inline void binding_ref(struct binding *binding)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking transfers. What is near is copied (near.c). Else each borrows one of the session's own queues, so that up to
- * SESSION_BLOCKING_QUEUES threads transfer at once without meeting but for the moment of borrowing.
+ * Blocking transfers. Copies near memory (near.c). For all else, each call borrows one of the
+ * session's own queues, so up to SESSION_BLOCKING_QUEUES threads transfer at once and meet only
+ * while they borrow one.
  */
 #include <errno.h>
 
@@ -12,10 +13,10 @@
 #include "client/plain.h"
 #include "client/queue.h"
 
-#define BLOCKING_DEPTH 64		     /* transfers in flight of one blocking call */
-#define STALE_NS       ((uint64_t)100000000) /* after so long, look whether connections still stand */
+#define BLOCKING_DEPTH 64		     /* of one blocking call, in flight */
+#define STALE_NS       ((uint64_t)100000000) /* after so long without use, check the connections */
 
-/* Of the idle ones, best the one whose connections are to be looked after for the target. */
+/* Chooses an idle queue: best the one whose connections the target's windows depend on. */
 static struct afar_queue *choose_idle(const struct afar_target *target)
 {
 	struct afar_queue *queue, *wanted = target->near_queue;
@@ -82,7 +83,7 @@ static void end_blocking(struct afar_target *target, struct afar_queue *queue)
 	handle_unuse(&target->handle);
 }
 
-/* And nothing may land behind what is to be done. */
+/* Returns whether all paths are up, and no loose write may land after ours. */
 static bool is_connected(const struct afar_queue *queue, const struct afar_target *target)
 {
 	const struct binding *binding;
@@ -91,7 +92,7 @@ static bool is_connected(const struct afar_queue *queue, const struct afar_targe
 	hold_begin();
 	binding = target->binding;
 	is_connected = binding->is_ready;
-	for (uint32_t i = 0; i < binding->layout->nr_servers && is_connected; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes && is_connected; i++) {
 		const struct peer_reach *reach = binding->servers[i].reach;
 		const struct path *path = queue_path(queue, reach);
 
@@ -101,7 +102,7 @@ static bool is_connected(const struct afar_queue *queue, const struct afar_targe
 	return is_connected;
 }
 
-/* The queue with standing connections to the target's servers, as far as is known. */
+/* Connects the queue to the target's servers, unless its connections stand, as far as is known. */
 static int make_ready(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	uint64_t now = clock_coarse_ns();
@@ -120,7 +121,7 @@ static void leave_memory(const struct afar_op *op, uint32_t nr_iov)
 	}
 }
 
-/* Counts the caller into the buffers that its memory is in, if it is in any. */
+/* Counts the caller into the buffers that its memory is in, if any. */
 static int enter_memory(const struct afar_op *op)
 {
 	for (uint32_t i = 0; i < op->nr_iov; i++) {
@@ -132,8 +133,8 @@ static int enter_memory(const struct afar_op *op)
 	return 0;
 }
 
-/* Counts the caller into the target, which cannot be closed then, and borrows a queue for it that has
- * connections to its servers. */
+/* Counts the caller into the target, which then cannot be closed, and borrows a queue that is
+ * connected to its servers. */
 static int begin_blocking(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
 {
 	int ret;
@@ -151,7 +152,7 @@ static int begin_blocking(struct afar_target *target, uint64_t deadline, struct 
 	return ret;
 }
 
-/* Of an operation of ours that has just failed. */
+/* Returns the status of our operation that has just failed, with its line. */
 static int fail_operation(const struct afar_queue *queue, int status)
 {
 	const struct afar_completion failed = {.result = status};
@@ -159,14 +160,14 @@ static int fail_operation(const struct afar_queue *queue, int status)
 	return failure_say(queue, &failed, "try again");
 }
 
-/* Once through, on standing connections. */
+/* Runs the operation once, over the connections that stand. */
 static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 	       uint64_t deadline)
 {
 	struct operation *operation;
 	int64_t result;
 
-	/* The caller has been counted into both: they stand. */
+	/* The caller has been counted into both, so they stay open. */
 	handle_use(&op->target->handle);
 	for (uint32_t i = 0; i < op->nr_iov; i++) {
 		if (op->iov[i].buffer)
@@ -180,15 +181,16 @@ static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t leng
 }
 
 /*
- * Servers close a session's connections to take memory away that it could reach. When a new one stands,
- * nothing posted on those that ended lands any more: so the transfer may go over that, from its beginning.
+ * Runs the operation again when a server has closed the connection: servers do so to take memory
+ * away. Once a new connection stands, nothing posted on the old one can land, so the operation may
+ * begin again.
  */
 static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 		    uint64_t deadline)
 {
 	int ret = run(queue, op, length, deadline);
 
-	/* As often as it takes: several servers may do so, one after another, and again. */
+	/* Repeats, because several servers may do so one after another, or one again. */
 	while (ret == -AFAR_ESERVER && clock_ns() < deadline) {
 		ret = queue_connect(queue, op->target, deadline);
 		if (ret)
@@ -246,7 +248,7 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 	return transfer_by_queue(&op, length);
 }
 
-/* `queue`: that it was done over; NULL: none. */
+/* Fails an atomic. `queue`: the one it was done over; NULL: none. */
 static int fail_atomic(const struct afar_queue *queue, const struct afar_op *op, int status)
 {
 	if (status == -EROFS)
@@ -288,7 +290,7 @@ int target_atomic(const struct afar_op *op)
 	return ret ? ret : atomic_by_queue(op);
 }
 
-/* The next of the queues that were taken; NULL: that was all. */
+/* Returns the next of the queues that were taken. NULL: there are no more. */
 static struct afar_queue *take_next(struct cds_list_head *queues)
 {
 	struct afar_queue *queue;
@@ -330,7 +332,7 @@ int target_connect(struct afar_target *target)
 	return 0;
 }
 
-/* Takes all that nobody uses: nobody else finds them. */
+/* Takes all idle queues, so that no other thread finds them. */
 static void take_idle(struct afar_session *session, struct cds_list_head *idle)
 {
 	CDS_INIT_LIST_HEAD(idle);

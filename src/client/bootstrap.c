@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The first region of a namespace: programs that start at once open it, and one of them makes it. */
+/* The first region of a namespace: programs that start at once open it, and one of them makes
+ * it. */
 #include <afar/barrier.h>
 
 #include <errno.h>
@@ -22,7 +23,8 @@ static int check_length(struct afar_region *region, uint64_t bytes)
 		(unsigned long long)bytes, region->ns->name, (unsigned long long)length);
 }
 
-/* One round. -EADDRINUSE: another has made it between our two calls. It may be gone again by now. */
+/* Tries once. -EADDRINUSE: another program has made the region between our two calls. It may be
+ * gone again. */
 static int open_or_make(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out,
 			int *is_first)
 {

@@ -31,8 +31,8 @@ static int register_memory(struct afar_buffer *buffer)
 	return fabrics_register(&buffer->session->fabrics, &buffer->memory);
 }
 
-/* From a huge page up, memory comes from the session's segments and goes back there; below, a huge page
- * each would be a waste. */
+/* Takes memory of a huge page or more from the session's segments, and gives it back there. Shorter
+ * memory would waste a huge page each. */
 static int allocate(struct afar_buffer *buffer)
 {
 	int is_fresh;

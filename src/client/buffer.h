@@ -20,18 +20,20 @@ struct afar_buffer {
 	struct fabrics_memory memory;
 };
 
-/* Populated memory of at least `length` bytes, as a buffer that is not counted as a user of the
+/* Makes a buffer of at least `length` bytes of populated memory. It does not count as a user of the
  * session. */
 int buffer_new(struct afar_session *session, uint64_t length, struct afar_buffer **out);
 
-/* The caller's memory as such a buffer; registered if the fabric wants that. `access`: AFAR_ACCESS_… */
+/* Makes such a buffer of the caller's memory, and registers it if the fabric wants that. `access`:
+ * AFAR_ACCESS_… */
 int buffer_wrap(struct afar_session *session, void *addr, uint64_t length, unsigned access,
 		struct afar_buffer **out);
 
 /* Ends the registration and gives the memory back if it is ours; the handle has been closed. */
 void buffer_destroy(struct afar_buffer *buffer);
 
-/* Where servers reach a byte of it, over a fabric that they drive transfers over. */
+/* Returns the address by which servers reach a byte of it, over a fabric on which they drive
+ * transfers. */
 static inline uint64_t buffer_remote(const struct afar_buffer *buffer, unsigned nr_fabric,
 				     const void *addr)
 {
@@ -39,7 +41,7 @@ static inline uint64_t buffer_remote(const struct afar_buffer *buffer, unsigned 
 	       (uint64_t)((const char *)addr - (const char *)buffer->addr);
 }
 
-/* Whether [addr, addr + length) lies inside and may be used so. */
+/* Returns whether [addr, addr + length) lies inside and `access` allows the use. */
 static inline bool buffer_covers(const struct afar_buffer *buffer, const void *addr, size_t length,
 				 unsigned access)
 {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 static _Thread_local char shown_line[ERROR_LINE_BYTES];
-static _Thread_local unsigned nr_outer_calls; /* that run now, and make the others */
+static _Thread_local unsigned nr_outer_calls; /* public calls that make others now */
 
 void call_nest(void)
 {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The boundary of the library: how public calls that can fail are defined. Inside, an attempt that fails leaves a
- * line (base/error.h), also when the next attempt succeeds. Only a call that fails as a whole shows its line to the
- * program: so a call that succeeds does not change afar_last_error().
+ * The boundary of the library: defines the public calls that can fail. Inside, each failed attempt
+ * leaves a line (base/error.h), even if the next attempt succeeds. The program sees the line only
+ * if the call as a whole fails. So a call that succeeds does not change afar_last_error().
  */
 #ifndef CLIENT_CALL_H
 #define CLIENT_CALL_H
 
-/* The call fails, and the thread's last line says why: that is afar_last_error() from now on, unless the call was made
- * by another one of ours. */
+/* Notes that the call fails: the thread's last line becomes afar_last_error(), unless another
+ * public call of the library made this one. */
 __attribute__((cold)) void call_failed(void);
 
-/* Around calls of the library by the library. */
+/* Put these around calls of the library by the library. */
 void call_nest(void);
 void call_unnest(void);
 
 /*
- * Stands where a function's head would, with its type, name, parameters, and the names of these once more:
+ * Stands for a function's head, with its type, name, parameters, and once more the names of the
+ * parameters:
  *
  *	PUBLIC_CALL(int, afar_noun_verb, (struct afar_noun *noun, unsigned flags), (noun, flags))
  *	{

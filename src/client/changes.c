@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hearing that a target's layout has changed: that it was sealed, moved, or made longer, by whomever. Servers close the
- * data connections of a namespace when something of it changes in a way that concerns them, and number the change in each
- * ticket for a new connection (path.c gets those). From then on no operation begins on the session's targets there that
- * may be concerned, until the manager has said what has become of them: so nothing is written behind a copy, nor
- * read where the old one was.
+ * Changes of a target's layout: it was sealed, moved, or made longer, by any client. When a change
+ * concerns a server, it closes the namespace's data connections, and puts the change's number into
+ * each ticket for a new connection (path.c gets those). Then no operation begins on the session's
+ * targets there that the change may concern, until the manager has told their layouts. So nothing
+ * is written behind a copy, or read from the old place.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void target_unlist(struct afar_target *target)
 	pthread_mutex_unlock(&target->session->lock);
 }
 
-/* Numbers only grow: an old answer may come late. */
+/* Numbers only grow, but an older answer may arrive late. */
 void peer_note_changes(struct peer *peer, struct peer_reach *reach, uint64_t changes)
 {
 	struct afar_target *target;
@@ -45,10 +45,11 @@ void peer_note_changes(struct peer *peer, struct peer_reach *reach, uint64_t cha
 	pthread_mutex_unlock(&peer->session->lock);
 }
 
-/* With the session's lock held. */
+/* Returns whether a server has told of a change that the binding may not include. The caller holds
+ * the session's lock. */
 static bool is_stale(const struct binding *binding)
 {
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		if (binding->servers[i].changes != binding->servers[i].reach->changes)
 			return true;
 	}
@@ -75,7 +76,6 @@ int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 		.message = info->layout,
 		.number = info->layout_number,
 		.length = info->length,
-		.is_sealed = info->is_sealed,
 	};
 	struct binding *binding;
 	int ret;
@@ -107,7 +107,7 @@ int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *re
 			  target->kind->noun);
 }
 
-/* With the target's lock held. */
+/* Asks the manager for the layout. The caller holds the target's lock. */
 static int look(struct afar_target *target, uint64_t deadline)
 {
 	Afar__RegionLook message = AFAR__REGION_LOOK__INIT;
@@ -128,18 +128,20 @@ static int look(struct afar_target *target, uint64_t deadline)
 	return ret;
 }
 
-/* With the session's lock held: what the reaches of a binding have heard of so far goes to `heard`. */
+/* Notes in `heard` the last change that each reach of the binding has heard of. The caller holds
+ * the session's lock. */
 static void note_heard(const struct binding *binding, uint64_t *heard)
 {
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++)
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++)
 		heard[i] = binding->servers[i].reach->changes;
 }
 
-/* What the reaches of `old` had heard of before the manager was asked, its answer includes. */
+/* Marks the changes in `heard` as included, because `old`'s reaches heard of them before the
+ * manager was asked. */
 static void take_heard(struct binding *binding, const struct binding *old, const uint64_t *heard)
 {
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
-		for (uint32_t j = 0; j < old->layout->nr_servers; j++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		for (uint32_t j = 0; j < old->layout->nr_homes; j++) {
 			if (old->servers[j].reach == binding->servers[i].reach)
 				binding->servers[i].changes = heard[j];
 		}
@@ -149,7 +151,7 @@ static void take_heard(struct binding *binding, const struct binding *old, const
 int target_heed_changes(struct afar_target *target, uint64_t deadline)
 {
 	struct binding *old = target_binding(target);
-	uint64_t *heard = calloc((size_t)old->layout->nr_servers + 1, sizeof(*heard));
+	uint64_t *heard = calloc((size_t)old->layout->nr_homes + 1, sizeof(*heard));
 	bool is_needed;
 	int ret = heard ? 0 : error_code(-ENOMEM);
 

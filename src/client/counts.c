@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "client/session.h"
 
-#define PATHS_MAX 64U /* that the manager takes */
+#define PATHS_MAX 64U /* the manager takes no more */
 
 #define CACHE_LINE 64
 
@@ -42,7 +42,8 @@ void counts_open(struct afar_session *session, struct counts *counts)
 	pthread_mutex_unlock(&session->lock);
 }
 
-/* It comes after a random number of operations, so that it keeps no step with them. */
+/* The next sample is a random number of operations ahead, so that it does not fall into step with
+ * them. */
 uint32_t counts_draw(struct counts *counts)
 {
 	uint32_t stands_for = counts->gap;
@@ -74,7 +75,7 @@ static void add_spans(struct histogram *into, const struct histogram *spans)
 		counter_add(&into->counts[i], counter_get(&spans->counts[i]));
 }
 
-/* `into` is guarded by the session's lock, or nobody else's. */
+/* Adds counts. The session's lock guards `into`, or no other thread has it. */
 static void add_counts(struct counts *into, const struct counts *counts)
 {
 	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
@@ -114,7 +115,7 @@ static struct path_count *find_like(struct cds_list_head *list, const struct pat
 	return NULL;
 }
 
-/* Without memory, what it counted is forgotten. */
+/* Keeps the counts of a path that is gone. Without memory they are lost. */
 static void keep(struct session_counts *counts, const struct path_count *count)
 {
 	struct path_count *kept = find_like(&counts->ended_paths, count);
@@ -184,7 +185,7 @@ static uint64_t sum_row(const struct near_counts *near, uint32_t index)
 	return sum;
 }
 
-/* Bytes, and operations, of `into` and of the paths. */
+/* Adds the paths' bytes to `into`, and sets them in the windows' own paths. */
 static void gather_paths(struct counts *into, struct near_counts *near)
 {
 	static const uint16_t movers[] = {AFAR_OP_READ, AFAR_OP_WRITE};
@@ -199,7 +200,7 @@ static void gather_paths(struct counts *into, struct near_counts *near)
 	}
 }
 
-/* With the session's lock held. */
+/* Adds the counts of windows. The caller holds the session's lock. */
 static void gather_near(struct counts *into, struct near_counts *near)
 {
 	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
@@ -261,7 +262,7 @@ void near_counts_close(struct afar_session *session, struct near_counts *counts)
 
 /* ---- The answer */
 
-/* As the manager wants them: opcodes of one kind are one. */
+/* The manager counts some opcodes as one kind. */
 static const struct {
 	uint16_t opcodes[2];
 	unsigned nr_opcodes;
@@ -273,7 +274,7 @@ static const struct {
 };
 #define NR_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* A report with all that it points to. */
+/* A report, with all that it points to. */
 struct use {
 	Afar__SessionUse message;
 	Afar__OperationUse operations[NR_KINDS];

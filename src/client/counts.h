@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a session does, counted where it is done: operations by the queue that they are submitted to, bytes by the
- * path that they go over. On transports whose targets are passive nobody else can tell. The thread of the queue adds;
- * the control thread sums up when the manager asks (docs/protocol.md, "Look").
+ * Counts of a session: operations by the queue that they are submitted to, bytes by the path that
+ * they go over. On transports whose targets are passive nobody else can count them. The queue's
+ * thread adds; the control thread sums up when the manager asks (docs/protocol.md, "Look").
  *
- * On the data path that is a few additions to memory of the thread's own. Clocks are not read for it but for a
- * sample: an operation's time begins where its deadline was reckoned from, and only one in a few is looked at when
- * it ends, as long as they are quick; it stands for those before it.
+ * On the data path this costs a few additions to the thread's own memory. It reads the clock only
+ * for samples: an operation's time begins at the clock reading for its deadline. While operations
+ * are quick, only one in a few is timed; it stands for those before it.
  */
 #ifndef CLIENT_COUNTS_H
 #define CLIENT_COUNTS_H
@@ -26,7 +26,7 @@
 
 struct afar_session;
 
-/* By opcode: a power of two, so that any index can be made one. */
+/* Counts are by opcode: a power of two, so that a mask makes any opcode an index. */
 #define COUNT_OPCODES 8U
 
 struct count {
@@ -35,22 +35,23 @@ struct count {
 	struct counter nr_failed; /* of nr */
 };
 
-#define COUNT_GAP_MASK 127U  /* of quick operations every 64th is looked at, on average */
-#define COUNT_SLOW_NS  8000U /* with slower ones the clock does not count               */
-#define COUNT_NEAR_LOG 6U    /* of near operations, whatever they take, one in 1 << 6     */
+#define COUNT_GAP_MASK 127U  /* of quick operations, every 64th is a sample, on average */
+#define COUNT_SLOW_NS  8000U /* above this, reading the clock costs relatively nothing */
+#define COUNT_NEAR_LOG 6U    /* of near operations, one in 1 << 6 is always a sample */
 
-/* Of a queue. Its thread alone changes it, but for the node. Or a sum of such. */
+/* The counts of a queue, or a sum of such. Only the queue's thread changes them, except for the
+ * node. */
 struct counts {
 	struct cds_list_head node; /* in the session's list */
 	uint32_t until_sample;	   /* operations            */
-	uint32_t gap;		   /* that began it         */
+	uint32_t gap;		   /* the value that until_sample began with */
 	uint32_t random;
 	bool is_slow; /* as the last sample was */
 	struct count of[COUNT_OPCODES];
 	struct histogram spans[COUNT_OPCODES];
 };
 
-/* Of a path, likewise; or of those that are gone. */
+/* The counts of a path, likewise; or of paths that are gone. */
 struct path_count {
 	struct cds_list_head node; /* in one of the session's lists */
 	uint64_t server;
@@ -61,15 +62,16 @@ struct path_count {
 };
 
 /*
- * Of windows on a region. All threads count, and meet nobody: each in a column of its own, by its number (base/hold.h), with
- * what is done by opcode, then the bytes read from and written to each server.
+ * The counts of windows on a region. Each thread counts in a column of its own, by its number
+ * (base/hold.h), so threads do not contend. A column counts operations by opcode, then the bytes
+ * read from and written to each server.
  */
 struct near_counts {
 	struct cds_list_head node; /* in the session's list */
 	struct counter *columns;   /* HOLD_NUMBERS, of `height` each, on cache lines of their own */
 	uint32_t height;
 	uint32_t nr_paths;
-	struct path_count *paths; /* as of the last gathering */
+	struct path_count *paths; /* as of the last sum */
 	struct histogram spans[COUNT_OPCODES];
 };
 
@@ -79,51 +81,52 @@ struct session_counts {
 	struct cds_list_head paths;  /* of struct path_count */
 	struct cds_list_head ended_paths;
 	struct cds_list_head nears; /* of struct near_counts */
-	struct counts ended;	    /* of queues that are closed */
+	struct counts ended;	    /* sum over the queues that are closed */
 };
 
 void session_counts_init(struct session_counts *counts);
 void session_counts_free(struct session_counts *counts);
 
 void counts_open(struct afar_session *session, struct counts *counts);
-/* What was counted stays the session's. If it was opened. */
+/* Ends a queue's counting, if it was opened. The session keeps what was counted. */
 void counts_close(struct afar_session *session, struct counts *counts);
 
-/* From now on the path is one to this server over this transport. */
+/* Begins counting for a path to this server over this transport. */
 void path_count_open(struct afar_session *session, struct path_count *count, uint64_t server,
 		     const char *transport);
 void path_count_close(struct afar_session *session, struct path_count *count);
-/* Its connections use these, several with commas between them. */
+/* Notes the congestion control of the path's connections; several are separated by commas. */
 void path_count_congestion(struct afar_session *session, struct path_count *count,
 			   const char *congestion);
 
-/* False: there is no memory. */
+/* Begins counting. False: there is no memory. */
 bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths);
-/* There are windows to this server over this transport; else no bytes are counted for the path. Is no connection, and none
- * of the session's paths. */
+/* Notes that there are windows to this server over this transport; without that, no bytes are
+ * counted for the path. It counts as no connection, and not among the session's paths. */
 void near_counts_path(struct afar_session *session, struct near_counts *counts, uint32_t path,
 		      uint64_t server, const char *transport);
-/* What was counted stays the session's. */
+/* Ends counting. The session keeps what was counted. */
 void near_counts_close(struct afar_session *session, struct near_counts *counts);
 
-/* Answers the manager, who asks for all of it. On the control thread. */
+/* Answers the manager's request for all counts. Call it on the control thread. */
 void counts_answer(struct afar_session *session, struct rpc_call *call);
 
-/* Chooses the next sample. How many operations the present one stands for. */
+/* Chooses the next sample. Returns how many operations the present one stands for. */
 uint32_t counts_draw(struct counts *counts);
-/* A sample has ended that began then. */
+/* Counts a sample that has ended. `began`: when it began. */
 void counts_sample(struct counts *counts, uint16_t opcode, uint64_t began, uint32_t stands_for);
 void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began);
 
 /* ---- On the data path */
 
-/* An operation begins. For how many it stands when it ends; 0: it is not looked at. */
+/* Counts the beginning of an operation. Returns for how many it stands when it ends; 0: it is no
+ * sample. */
 static inline uint32_t counts_begin(struct counts *counts)
 {
 	return --counts->until_sample ? 0 : counts_draw(counts);
 }
 
-/* It has ended, and has moved so many bytes. */
+/* Counts an operation that has ended and has moved so many bytes. */
 static inline void counts_end(struct counts *counts, uint16_t opcode, uint64_t bytes,
 			      bool has_failed)
 {
@@ -157,8 +160,8 @@ static inline void near_count(const struct near_counts *counts, uint32_t index, 
 		counter_add(counter, more);
 }
 
-/* When it begins; 0: it is not looked at. Those that are come at random, and a thread's first is one. Within a hold, as are
- * the next two. */
+/* Returns when an operation begins; 0: it is no sample. Samples are random, and a thread's first
+ * operation is one. Call this and the next two within a hold. */
 static inline uint64_t near_counts_begin(const struct near_counts *counts, uint16_t opcode)
 {
 	uint64_t nr = counter_get(&near_column(counts, hold_number())[opcode % COUNT_OPCODES]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening transports, and what that means for memory that is there already. */
+/* Opens transports, and registers the session's memory with them. */
 #include "client/fabrics.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static int register_on(struct fabrics *fabrics, const struct fabric *fabric, uns
 		       struct fabrics_memory *memory)
 {
 	unsigned access = memory->access;
-	int status;
+	int ret;
 
 	if (!fabric)
 		return 0;
@@ -36,13 +36,13 @@ static int register_on(struct fabrics *fabrics, const struct fabric *fabric, uns
 		access &= FABRIC_LOCAL;
 	if (!fabric->attributes.needs_local_registration && !(access & ~(unsigned)FABRIC_LOCAL))
 		return 0;
-	status = fabric_memory_register(fabric->domain, memory->addr, memory->length, access,
-					&memory->on[number]);
-	if (!status && memory->on[number].handle) {
+	ret = fabric_memory_register(fabric->domain, memory->addr, memory->length, access,
+				     &memory->on[number]);
+	if (!ret && memory->on[number].handle) {
 		fabrics->nr_registered_ever++;
 		fabrics->registered_bytes += memory->length;
 	}
-	return status;
+	return ret;
 }
 
 static void deregister_on(struct fabrics *fabrics, unsigned number, struct fabrics_memory *memory)
@@ -54,25 +54,25 @@ static void deregister_on(struct fabrics *fabrics, unsigned number, struct fabri
 	memory->on[number] = (struct fabric_memory){0};
 }
 
-/* Registers all that is there, or nothing of it. */
+/* Registers all of the session's memory, or none of it. */
 static int register_all(struct fabrics *fabrics, const struct fabric *fabric, unsigned number)
 {
 	struct fabrics_memory *memory, *done;
-	int status = 0;
+	int ret = 0;
 
 	cds_list_for_each_entry (memory, &fabrics->memories, node) {
-		status = register_on(fabrics, fabric, number, memory);
-		if (status)
+		ret = register_on(fabrics, fabric, number, memory);
+		if (ret)
 			break;
 	}
-	if (!status)
+	if (!ret)
 		return 0;
 	cds_list_for_each_entry (done, &fabrics->memories, node) {
 		if (done == memory)
 			break;
 		deregister_on(fabrics, number, done);
 	}
-	return status;
+	return ret;
 }
 
 static void note(void *argument)
@@ -80,8 +80,8 @@ static void note(void *argument)
 	fabric_note_deaths(argument);
 }
 
-/* Has the control thread sleep on the fabric's descriptor, because a thread that transfers has no
- * time to look at it. */
+/* Has the control thread watch the fabric's descriptor, because a thread that transfers has no time
+ * for that. */
 static int watch(const struct fabrics *fabrics, struct fabric *fabric)
 {
 	int fd = fabric_deaths_fd(fabric);
@@ -93,18 +93,18 @@ static int open_fabric(struct fabrics *fabrics, const char *transport, const cha
 		       unsigned number)
 {
 	struct fabric *fabric = NULL;
-	int status = fabric_open_at(transport, address, &fabric);
+	int ret = fabric_open_at(transport, address, &fabric);
 
-	if (!status) {
+	if (!ret) {
 		fabric->congestion = fabrics->congestion;
-		status = register_all(fabrics, fabric, number);
-		if (!status)
-			status = watch(fabrics, fabric);
-		if (status)
+		ret = register_all(fabrics, fabric, number);
+		if (!ret)
+			ret = watch(fabrics, fabric);
+		if (ret)
 			fabric_close(fabric);
 	}
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	fabrics->known[number].fabric = fabric;
 	if (fabric->attributes.needs_local_registration)
 		fabrics->needs_registration = true;
@@ -115,7 +115,7 @@ static int add_fabric(struct fabrics *fabrics, const char *transport, const char
 		      unsigned *number)
 {
 	size_t length = strlen(transport);
-	int status;
+	int ret;
 
 	if (fabrics->nr_known == FABRICS_MAX || length >= FABRIC_TRANSPORT_MAX)
 		return error_fail(-ENODEV,
@@ -123,16 +123,17 @@ static int add_fabric(struct fabrics *fabrics, const char *transport, const char
 				  transport, fabrics->nr_known);
 	*number = fabrics->nr_known++;
 	memcpy(fabrics->known[*number].transport, transport, length + 1);
-	status = open_fabric(fabrics, transport, address, *number);
-	/* It is asked for again when somebody wants it next. */
-	if (error_is_shortage(-status) || status == -EAGAIN)
+	ret = open_fabric(fabrics, transport, address, *number);
+	/* Forgets the fabric, so that the next request tries to open it again. */
+	if (error_is_shortage(-ret) || ret == -EAGAIN)
 		fabrics->nr_known--;
-	return status;
+	return ret;
 }
 
 /* ---- What others call */
 
-/* One that could not be opened at its address is there for none of the transport. */
+/* Returns whether a fabric can reach an address. One that could not be opened stands for its whole
+ * transport. */
 static bool is_for(struct fabric *fabric, const char *known, const char *transport,
 		   const char *address)
 {
@@ -143,35 +144,35 @@ int fabrics_get(struct fabrics *fabrics, const char *transport, const char *addr
 		unsigned *number)
 {
 	unsigned i = 0;
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&fabrics->lock);
 	while (i < fabrics->nr_known &&
 	       !is_for(fabrics->known[i].fabric, fabrics->known[i].transport, transport, address))
 		i++;
 	if (i == fabrics->nr_known)
-		status = add_fabric(fabrics, transport, address, &i);
+		ret = add_fabric(fabrics, transport, address, &i);
 	else if (!fabrics->known[i].fabric)
-		status = error_fail(-ENODEV, "use transport %s: this machine does not have it",
-				    transport);
+		ret = error_fail(-ENODEV, "use transport %s: this machine does not have it",
+				 transport);
 	pthread_mutex_unlock(&fabrics->lock);
 	*number = i;
-	return status;
+	return ret;
 }
 
 int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory)
 {
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&fabrics->lock);
-	for (unsigned i = 0; i < fabrics->nr_known && !status; i++)
-		status = register_on(fabrics, fabrics->known[i].fabric, i, memory);
-	if (!status)
+	for (unsigned i = 0; i < fabrics->nr_known && !ret; i++)
+		ret = register_on(fabrics, fabrics->known[i].fabric, i, memory);
+	if (!ret)
 		cds_list_add(&memory->node, &fabrics->memories);
-	for (unsigned i = 0; i < fabrics->nr_known && status; i++)
+	for (unsigned i = 0; i < fabrics->nr_known && ret; i++)
 		deregister_on(fabrics, i, memory);
 	pthread_mutex_unlock(&fabrics->lock);
-	return status;
+	return ret;
 }
 
 void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory)

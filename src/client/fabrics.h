@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session's fabrics: one for each transport that its servers are reached over, opened when the first lane
- * of that transport is tried, since some take long to look for hardware. They stay until the session closes, so
- * whoever has the number of one may use it without a lock.
+ * A session's fabrics, one for each transport to its servers. A fabric is opened when the first
+ * lane of its transport is tried, because some fabrics take long to look for hardware. It stays
+ * until the session closes, so code that has its number may use it without a lock.
  *
- * Where a fabric wants local memory registered, all of the session's buffers are, those that were there before
- * it too; where servers may drive transfers over it, those that they may reach.
+ * If a fabric wants local memory registered, all buffers of the session are, also those made before
+ * it. If servers may drive transfers over it, the buffers that they may access are registered.
  */
 #ifndef CLIENT_FABRICS_H
 #define CLIENT_FABRICS_H
@@ -20,47 +20,47 @@
 #include "fabric/fabric.h"
 #include "rpc/rpc.h"
 
-#define FABRICS_MAX	     4	/* transports of a session, or devices             */
+#define FABRICS_MAX	     4	/* transports of a session, or devices */
 #define FABRIC_TRANSPORT_MAX 16 /* bytes of a transport's name, with its final 0 */
 
 struct fabrics {
-	struct rpc_loop
-		*loop; /* the session's: its thread sees which servers have died. NULL: none does */
-	const char *congestion; /* of all, as fabric.congestion; stays */
-	pthread_mutex_t lock;	/* guards all below, but what is behind nr_open */
+	struct rpc_loop *loop;	/* the session's; watches for dead servers. NULL: none does */
+	const char *congestion; /* of all fabrics, as fabric.congestion; not owned */
+	pthread_mutex_t lock;	/* guards all below; fabrics_at() needs none */
 	struct {
 		char transport[FABRIC_TRANSPORT_MAX];
-		struct fabric *fabric; /* NULL: it could not be opened, which is not tried again */
+		struct fabric *fabric; /* NULL: it could not be opened; that is not tried again */
 	} known[FABRICS_MAX];
 	unsigned nr_known;
 	struct cds_list_head memories;	/* of struct fabrics_memory */
-	uint64_t nr_registered_ever;	/* with one of them; of memory that two want, two */
-	uint64_t registered_bytes;	/* now, likewise                                  */
+	uint64_t nr_registered_ever;	/* memory with two fabrics counts twice */
+	uint64_t registered_bytes;	/* registered now, counted likewise */
 	atomic_bool needs_registration; /* one of the fabrics does */
 };
 
-/* A piece of the session's local memory, with what it is registered as, by the number of the fabric; zeroed where
- * that wants none. */
+/* A piece of the session's local memory, and its registrations by the number of the fabric. They
+ * are zeroed where the fabric wants none. */
 struct fabrics_memory {
 	struct cds_list_head node;
 	void *addr;
 	size_t length;
-	unsigned
-		access; /* FABRIC_…; with FABRIC_REMOTE_… servers may reach it, where fabric_is_driven() */
+	/* FABRIC_…; with FABRIC_REMOTE_… servers may access it, if fabric_is_driven(). */
+	unsigned access;
 	struct fabric_memory on[FABRICS_MAX];
 };
 
 void fabrics_init(struct fabrics *fabrics);
-/* Nothing uses them any more, and the loop has stopped. */
+/* Closes all fabrics. Nothing uses them any more, and the loop has stopped. */
 void fabrics_close(struct fabrics *fabrics);
 
-/* The number of the fabric by which to get to an address over a transport; opens it if it is not open. Errors with a sentence: -ENODEV or
- * those of fabric_open(), and those of registering the memory that is there. */
+/* Finds the number of the fabric for an address over a transport, and opens the fabric if it is not
+ * open. Errors with a sentence: -ENODEV, or those of fabric_open() and of registering the session's
+ * memory. */
 int fabrics_get(struct fabrics *fabrics, const char *transport, const char *address,
 		unsigned *number);
 
-/* Whether servers may move data over it themselves (AFAR_OP_DRIVEN): any local memory can be lent as it is, and theirs need not
- * be registered for that. */
+/* Returns whether servers may move data over the fabric themselves (AFAR_OP_DRIVEN). Then any local
+ * memory can be lent as it is, and the servers' memory need not be registered for that. */
 static inline bool fabric_is_driven(const struct fabric *fabric)
 {
 	return !fabric->attributes.needs_local_registration &&
@@ -72,8 +72,8 @@ static inline struct fabric *fabrics_at(const struct fabrics *fabrics, unsigned 
 	return fabrics->known[number].fabric;
 }
 
-/* Registers memory, whose addr, length and access are set, wherever that is wanted, now and later. Errors as
- * fabric_memory_register(): it is registered nowhere. */
+/* Registers memory with all fabrics that want it, now and later. The caller has set addr, length
+ * and access. Errors as fabric_memory_register(); then the memory is registered nowhere. */
 int fabrics_register(struct fabrics *fabrics, struct fabrics_memory *memory);
 void fabrics_deregister(struct fabrics *fabrics, struct fabrics_memory *memory);
 

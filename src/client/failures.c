@@ -13,7 +13,7 @@
 #include "client/failures.h"
 
 #define TEXT_MAX    384
-#define NS_NAME_MAX 48 /* of the namespace's name: so much is noted */
+#define NS_NAME_MAX 48 /* how much of the namespace's name is noted */
 
 struct failure {
 	uint64_t user_data;
@@ -24,7 +24,7 @@ struct failure {
 	int status;
 	uint16_t opcode;
 	char ns_name[NS_NAME_MAX + 1];
-	bool was_held; /* for others, and ended with them: nothing of it was done */
+	bool was_held; /* it failed with those it waited for: nothing of it was done */
 };
 
 /* ---- Noting */
@@ -35,7 +35,7 @@ int failures_open(struct afar_queue *queue)
 	return queue->failures ? 0 : error_code(-ENOMEM);
 }
 
-/* Where it began: what was posted has moved it on. */
+/* Returns the offset at which the operation began, though posting has moved it on. */
 static uint64_t first_offset(const struct operation *operation)
 {
 	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
@@ -48,7 +48,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 {
 	struct failure *failure = &queue->failures[queue->nr_failures++ % queue->depth];
 
-	/* The target may be lost with another. */
+	/* Another server of the target is the one that is lost. */
 	if (status == -AFAR_ELOST && peer && !peer->is_lost)
 		peer = NULL;
 	*failure = (struct failure){
@@ -66,7 +66,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 
 /* ---- Saying */
 
-/* The newest that fits; NULL: it is forgotten, or there was none. */
+/* Finds the newest failure that fits; NULL: it is forgotten, or there was none. */
 static const struct failure *find_failure(const struct afar_queue *queue,
 					  const struct afar_completion *completion)
 {
@@ -100,7 +100,8 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 		 (unsigned long long)failure->address, failure->ns_name);
 }
 
-/* Without one, it waited for other operations, or all that is known is that a server has restarted. */
+/* Describes the failed server. If none is noted, the operation waited for others, or the target is
+ * lost. */
 static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 {
 	const struct peer *peer = failure->peer;
@@ -113,7 +114,7 @@ static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 			 failure->status == -AFAR_ELOST ? "a server of it" : "what it waits for");
 }
 
-/* A posted write may have been carried out. For a read that does not matter. */
+/* Says whether a posted write may have been carried out. For a read that does not matter. */
 static const char *outcome(const struct failure *failure)
 {
 	return opcode_writes(failure->opcode) ? "outcome unknown, " : "";

@@ -51,7 +51,7 @@ void handle_retire(void *object)
 	free(oldest);
 }
 
-/* So that a leak checker sees no more than what really leaks. */
+/* Frees all, so that a leak checker reports only real leaks. */
 __attribute__((destructor)) static void free_retired(void)
 {
 	for (unsigned i = 0; i < NR_RETIRED; i++) {

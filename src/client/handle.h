@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked handles: what the public API gives out begins with a `struct handle`, so that a null, closed
- * or wrong pointer is answered with -EINVAL instead of being followed. Closed handles stay allocated
- * until a few hundred more were closed, so a double close, free or unmap is told apart as long as it
- * comes soon; it is a help for finding bugs, not a promise.
+ * Checked handles: each public object begins with a `struct handle`, so that the library answers
+ * -EINVAL to a null, closed or wrong pointer instead of following it. Closed handles stay allocated
+ * until a few hundred more were closed, so the library detects a double close, free or unmap if it
+ * comes soon. This helps to find bugs; it is not a promise.
  *
- * `nr_users` counts what depends on the object (children, operations in flight): it can be closed only
- * while nobody does.
+ * `nr_users` counts the children and operations in flight that depend on the object. The object can
+ * be closed only when there are none.
  */
 #ifndef CLIENT_HANDLE_H
 #define CLIENT_HANDLE_H
@@ -35,7 +35,7 @@ struct handle {
 /* Allocates `size` zeroed bytes that begin with a handle of `kind`; NULL without memory. */
 void *handle_new(enum handle_kind kind, size_t size);
 
-/* Frees an object that was never given out. */
+/* Frees an object that was never given to the program. */
 void handle_discard(void *object);
 
 /*
@@ -57,7 +57,7 @@ static inline bool handle_is(const void *object, enum handle_kind kind)
 /* The first two letters of the kinds that are targets (client/target.h). */
 #define HANDLE_TARGETS 0x4174U
 
-/* Whether it is an open handle of any kind of target. */
+/* Returns whether it is an open handle of any kind of target. */
 static inline bool handle_is_target(const void *object)
 {
 	const struct handle *handle = object;
@@ -68,7 +68,7 @@ static inline bool handle_is_target(const void *object)
 
 #define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */
 
-/* For what is counted already: one more. */
+/* Counts one more user of an object that has a user already. */
 static inline void handle_use(struct handle *handle)
 {
 	atomic_fetch_add_explicit(&handle->nr_users, 1, memory_order_relaxed);
@@ -79,7 +79,7 @@ static inline void handle_unuse(struct handle *handle)
 	atomic_fetch_sub_explicit(&handle->nr_users, 1, memory_order_release);
 }
 
-/* Counts the caller in, against a close in another thread; false when that came first. */
+/* Counts the caller in, against a close in another thread. False: the close came first. */
 static inline bool handle_enter(struct handle *handle)
 {
 	if (!(atomic_fetch_add_explicit(&handle->nr_users, 1, memory_order_acquire) & HANDLE_SHUT))
@@ -88,7 +88,8 @@ static inline bool handle_enter(struct handle *handle)
 	return false;
 }
 
-/* For who does not count itself in, but holds (base/hold.h): whoever shuts it waits for holds. */
+/* Returns whether it is shut, for threads that hold (base/hold.h) and do not count themselves in.
+ * The thread that shuts the handle waits for holds. */
 static inline bool handle_is_shut(const struct handle *handle)
 {
 	return atomic_load_explicit(&handle->nr_users, memory_order_acquire) & HANDLE_SHUT;

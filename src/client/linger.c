@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lingering regions: closed by the program, but a server may yet do a write whose connection has ended. The
- * session keeps its reference to them, so that their memory does not become another region's, until the
- * servers have closed those connections, or have restarted. region.c leaves them here; they are looked at
- * when a region is opened or closed, or a connection is made.
+ * Lingering regions: the program has closed them, but a server may still carry out a write of a
+ * connection that has ended. The session keeps its reference to them, so that their memory does not
+ * become another region's, until the servers have closed those connections or have restarted.
+ * region.c hands them over. This looks at them when a region is opened or closed, or a connection
+ * is made.
  */
 #include "client/linger.h"
 
 #include "client/region.h"
 
-/* Whoever has a server that does not answer waits for it no longer than that, and not again so soon. */
+/* Closing waits so long for a server that does not answer, and then asks no more for PAUSE_MS. */
 #define ASK_MS	 1000
 #define PAUSE_MS 10000
 
-/* No longer than any call of the session. */
+/* Limits the wait to that of any call of the session. */
 static uint64_t ask_deadline(const struct afar_session *session)
 {
 	uint64_t deadline = clock_deadline_ms(ASK_MS), longest = session_deadline(session);
@@ -21,7 +22,7 @@ static uint64_t ask_deadline(const struct afar_session *session)
 	return deadline < longest ? deadline : longest;
 }
 
-/* Takes them all; whether servers may be asked. */
+/* Takes all lingering regions. Returns whether servers may be asked now. */
 static bool take_all(struct afar_session *session, struct cds_list_head *regions)
 {
 	bool may_ask;
@@ -63,7 +64,7 @@ void regions_settle(struct afar_session *session, bool may_ask)
 		cds_list_del(&region->lingering);
 		if (may_ask && target_is_loose(&region->target))
 			target_settle_all(&region->target, deadline);
-		/* Who only connects does not wait for a manager that is away. */
+		/* Connecting must not wait for a manager that is away. */
 		if (!target_is_loose(&region->target) && session_is_up(session)) {
 			region_leave(region);
 			continue;

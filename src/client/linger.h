@@ -8,13 +8,14 @@
 struct afar_region;
 struct afar_session;
 
-/* Takes a closed region over that writes may yet land in: regions_settle() leaves it when none can. */
+/* Takes over a closed region in which writes may still land. regions_settle() ends it when none
+ * can. */
 void region_linger(struct afar_region *region);
 
 /* Ends the regions whose servers have closed the connections, or have restarted. With `may_ask`, it
  * asks servers to do so, now and then; that takes a moment. */
 void regions_settle(struct afar_session *session, bool may_ask);
-/* Drops all of them, at the session's end. */
+/* Frees all lingering regions, at the session's end. */
 void regions_forget(struct afar_session *session);
 
 #endif

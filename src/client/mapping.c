@@ -11,7 +11,7 @@
 struct afar_mapping {
 	struct handle handle;
 	struct afar_region *region;
-	struct afar_buffer *buffer; /* in use while transfers run: that is what holds unmap back */
+	struct afar_buffer *buffer; /* in use while transfers run, so that unmap waits for them */
 	uint64_t offset;	    /* into the region */
 	size_t length;
 };
@@ -23,7 +23,7 @@ static int check_mapping(const struct afar_mapping *mapping)
 	return region_check(mapping->region);
 }
 
-/* The caller has counted the mapping into the region. */
+/* Makes a mapping. The caller has counted it into the region. */
 static int mapping_new(struct afar_region *region, uint64_t offset, size_t length,
 		       struct afar_mapping **out)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The n-th reply on a connection is taken by the n-th receive, so each request posts its receive first. */
+/* Messages of a path. The n-th receive takes the n-th reply on a connection, so each request posts
+ * its receive first. */
 #include "client/message.h"
 
 #include <endian.h>
@@ -49,7 +50,8 @@ static int arm(struct message_box *box, struct message_slot *slot, struct fabric
 
 	if (slot->is_armed)
 		return 0;
-	/* A reply that is too short does not pass for one: no status is positive. */
+	/* Fills in a status that no server sends, because none is positive. So a reply that is too
+	 * short is detected. */
 	slot->reply =
 		(struct message_reply){.tag = UINT32_MAX, .status = (int32_t)htole32(INT32_MAX)};
 	ret = fabric_receive(endpoint, &piece, context_of(box, slot));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages of a path: requests to its server's CPU, as many at once as the server waits for, each with the
- * place for its reply. A slot belongs to one transfer from its request to its reply.
+ * Messages of a path: requests to its server's CPU, and for each the place of its reply. There are
+ * as many slots as the server accepts at once. A slot belongs to one transfer from its request to
+ * its reply.
  */
 #ifndef CLIENT_MESSAGE_H
 #define CLIENT_MESSAGE_H
@@ -19,7 +20,7 @@ struct message_slot {
 	struct message_reply reply;
 	void *owner;	     /* whoever sent it */
 	unsigned nr_pending; /* completions: of the sending and the receiving */
-	bool is_armed; /* free, but a receive is posted into it already: the next to be taken */
+	bool is_armed;	     /* free, but a receive is posted into it already: it is taken next */
 };
 
 struct message_box {
@@ -34,20 +35,21 @@ _Static_assert((MESSAGE_CREDITS & MESSAGE_SLOT_MASK) == 0, "a power of two");
 
 /* Errors as fabric_memory_register(). */
 int message_box_open(struct message_box *box, struct fabric_domain *domain);
-/* Of one that was not opened, too, if it is zeroed. */
+/* Closes a box, or does nothing to a zeroed one. */
 void message_box_close(struct message_box *box);
-/* The connection is new, and nothing is posted on it; its completions will have this context, whose
- * MESSAGE_SLOT_MASK is free. */
+/* Prepares the box for a new connection on which nothing is posted. Its completions will have
+ * `context`, whose MESSAGE_SLOT_MASK is free. */
 void message_box_reset(struct message_box *box, uint64_t context);
 
-/* Sends a request whose fields are in host order but for the tag, which is ours. -EAGAIN: all slots are taken,
- * or there is no room; errors as fabric_send(). Two completions follow. */
+/* Sends a request. The caller gives its fields in host order, without the tag, which this sets.
+ * -EAGAIN: all slots are taken, or there is no room; errors as fabric_send(). Two completions
+ * follow. */
 int message_send(struct message_box *box, struct fabric_endpoint *endpoint,
 		 const struct message_request *request, void *owner);
-/* Takes a completion with its context. `*out` is the slot when the reply is there, else NULL.
- * -AFAR_EMALFORMED: a reply that nobody asked for; replies cannot be told from each other any more. */
+/* Takes a completion with its context. `*out` is the slot if the reply is there, else NULL.
+ * -AFAR_EMALFORMED: no request matches the reply, so replies cannot be assigned any more. */
 int message_complete(struct message_box *box, uint64_t context, struct message_slot **out);
-/* Gives the slot back and says what the reply says: 0 with the value, the server's error, or
+/* Gives the slot back and returns the reply: 0 with the value, the server's error, or
  * -AFAR_EMALFORMED, as above. */
 int message_take(struct message_box *box, struct message_slot *slot, uint64_t *value);
 

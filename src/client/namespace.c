@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces: thin calls to the manager, which checks what they ask for. */
+/* Namespaces: thin calls to the manager, which checks the requests. */
 #include "client/namespace.h"
 
 #include <errno.h>

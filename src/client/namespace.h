@@ -12,7 +12,7 @@ struct afar_namespace {
 	char name[AFAR_NAME_MAX + 1];
 };
 
-/* 0, or why the handle cannot be used. */
+/* Returns 0, or why the handle cannot be used. */
 int namespace_check(const struct afar_namespace *ns);
 
 /* Copies a name from a message into `out` (AFAR_NAME_MAX + 1 bytes), cut if it is too long. */

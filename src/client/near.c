@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows on near memory: taken by whoever has a connected queue (blocking.c), used by any thread, given back when the
- * target is closed. What is looked at before and after a copy stands in for what a queue and its connection check:
+ * Windows on near memory. blocking.c takes them with a connected queue; any thread uses them;
+ * closing the target gives them back. The checks before and after a copy replace those of a queue
+ * and its connection:
  *
- *   the handles      nobody has closed the target or the memory: who does waits for holds (near_wait())
- *   is_ready         no change of the layout that the target does not know of
- *   nr_loose         nothing of the session lands behind a write
- *   the gate         the server lives, and lends the memory; for who is inside, it waits (fabric.h)
+ *   the handles      nobody has closed the target or the memory; closing waits (near_wait())
+ *   is_ready         the target knows of all changes of its layout
+ *   nr_loose         no write of the session can land after ours
+ *   the gate         the server lives and lends the memory; it waits for threads inside (fabric.h)
  *
- * A set of windows never changes; it is replaced as a whole, with the target's lock held, and ends when no hold is left.
+ * A set of windows never changes. It is replaced as a whole, with the target's lock held, and freed
+ * when no hold is left.
  */
 #include "client/near.h"
 
@@ -20,7 +22,7 @@
 #include "base/hold.h"
 #include "client/buffer.h"
 
-#define HELD_MAX (UINT64_C(8) << 20) /* what is copied within one hold: others wait for that */
+#define HELD_MAX (UINT64_C(8) << 20) /* copied within one hold, because others wait for holds */
 
 struct near_server {
 	struct fabric_gate *gate; /* NULL: it is not near */
@@ -32,15 +34,14 @@ struct near {
 	const struct layout *layout; /* the binding's */
 	struct afar_session *session;
 	bool may_write;
-	struct near_counts
-		counts; /* its paths: by the layout's server index, open where there is a gate */
-	struct near_server *servers; /* by the layout's server index */
-	uint8_t *chunks[];	     /* their first bytes, by the layout's; NULL: not near */
+	struct near_counts counts;   /* by the layout's homes; open where there is a gate */
+	struct near_server *servers; /* by the layout's homes */
+	uint8_t *chunks[];	     /* first bytes of the layout's copies; NULL: not near */
 };
 
 /* ---- Finding, within a hold */
 
-/* The target's windows, while they may be used without looking after anything; else NULL. */
+/* Returns the target's windows, or NULL if they may not be used now. */
 static inline struct near *find(const struct afar_target *target, bool is_write)
 {
 	struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
@@ -51,34 +52,34 @@ static inline struct near *find(const struct afar_target *target, bool is_write)
 	return near;
 }
 
-/* Enters the gate to a piece. NULL: it is not near, or may not be used now. */
+/* Enters the gate to a piece. NULL: the piece is not near, or may not be used now. */
 static inline uint8_t *enter_piece(const struct near *near, const struct layout_piece *at)
 {
 	const struct near_server *server;
 	uint8_t *chunk;
 
-	if (!at->chunk)
+	if (!at->copy)
 		return NULL;
-	server = &near->servers[at->chunk->server];
-	chunk = near->chunks[at->chunk - near->layout->chunks];
+	server = &near->servers[at->copy->home];
+	chunk = near->chunks[at->copy - near->layout->copies];
 	if (!chunk || atomic_load_explicit(server->nr_loose, memory_order_relaxed) > 0 ||
 	    !fabric_gate_enter(server->gate))
 		return NULL;
 	return chunk + at->offset;
 }
 
-/* False: what was done may have come too late to count. */
+/* Leaves the gate. False: the access may have come too late to count. */
 static inline bool leave_piece(const struct near *near, const struct layout_piece *at)
 {
-	return fabric_gate_leave(near->servers[at->chunk->server].gate);
+	return fabric_gate_leave(near->servers[at->copy->home].gate);
 }
 
 /* ---- Copying */
 
-/* Where a transfer is in the caller's memory. */
+/* A place in the caller's memory. */
 struct near_place {
 	const struct afar_iov *iov;
-	size_t done; /* of that piece */
+	size_t done; /* bytes of this iov that are done */
 };
 
 static inline void copy_bytes(uint8_t *remote, uint8_t *ours, uint64_t length, bool is_write)
@@ -106,7 +107,7 @@ static inline void copy(struct near_place *place, uint8_t *remote, uint64_t leng
 	}
 }
 
-/* False: it is not near, or may have come too late to count. */
+/* Copies a piece. False: it is not near, or the copy may have come too late to count. */
 static inline bool copy_piece(struct near *near, struct near_place *place,
 			      const struct layout_piece *at, bool is_write)
 {
@@ -117,7 +118,7 @@ static inline bool copy_piece(struct near *near, struct near_place *place,
 	copy(place, remote, at->length, is_write);
 	if (!leave_piece(near, at))
 		return false;
-	near_counts_transfer(&near->counts, at->chunk->server, is_write, at->length);
+	near_counts_transfer(&near->counts, at->copy->home, is_write, at->length);
 	return true;
 }
 
@@ -207,7 +208,7 @@ int near_atomic(const struct afar_op *op)
 
 /* ---- Taking windows, with the target's lock held */
 
-/* The path over which there may be windows on what a server has; NULL: there are none. */
+/* Finds the path to a server over which there may be windows. NULL: there is none. */
 static struct path *near_path(const struct afar_queue *queue, const struct binding *binding,
 			      uint32_t server)
 {
@@ -221,7 +222,7 @@ static bool has_gate(const struct near *near, uint32_t server)
 	return near->servers[server].gate && fabric_gate_is_open(near->servers[server].gate);
 }
 
-/* Whether the queue's connections give more than there is. */
+/* Returns whether the queue's connections would give windows that the target does not have. */
 static bool is_lacking(const struct afar_target *target, const struct afar_queue *queue)
 {
 	const struct near *near = target->near;
@@ -229,7 +230,7 @@ static bool is_lacking(const struct afar_target *target, const struct afar_queue
 	bool is_lacking = false;
 
 	hold_begin();
-	for (uint32_t i = 0; i < binding->layout->nr_servers && !is_lacking; i++)
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !is_lacking; i++)
 		is_lacking = near_path(queue, binding, i) &&
 			     !(near && near->binding == binding && has_gate(near, i));
 	hold_end();
@@ -239,7 +240,7 @@ static bool is_lacking(const struct afar_target *target, const struct afar_queue
 static void end(struct near *near)
 {
 	near_counts_close(near->session, &near->counts);
-	for (uint32_t i = 0; i < near->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < near->layout->nr_homes; i++) {
 		if (near->servers[i].gate)
 			fabric_gate_drop(near->servers[i].gate);
 	}
@@ -253,18 +254,18 @@ static struct near *new_windows(const struct afar_target *target)
 	struct binding *binding = target->binding;
 	const struct layout *layout = binding->layout;
 	struct near *near =
-		calloc(1, sizeof(*near) + (size_t)layout->nr_chunks * sizeof(*near->chunks));
+		calloc(1, sizeof(*near) + (size_t)layout->nr_copies * sizeof(*near->chunks));
 
 	if (!near)
 		return NULL;
 	near->session = target->session;
-	near->servers = calloc((size_t)layout->nr_servers + 1, sizeof(*near->servers));
-	if (!near->servers || !near_counts_open(near->session, &near->counts, layout->nr_servers)) {
+	near->servers = calloc((size_t)layout->nr_homes + 1, sizeof(*near->servers));
+	if (!near->servers || !near_counts_open(near->session, &near->counts, layout->nr_homes)) {
 		free(near->servers);
 		free(near);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < layout->nr_servers; i++)
+	for (uint32_t i = 0; i < layout->nr_homes; i++)
 		near->servers[i].nr_loose = &binding->servers[i].reach->nr_loose;
 	binding_ref(binding);
 	near->binding = binding;
@@ -273,12 +274,14 @@ static struct near *new_windows(const struct afar_target *target)
 	return near;
 }
 
-/* Over the first of the path's lanes: the memory is the same. One that does not show the chunk leaves it far. */
+/* Takes a window on a copy, over the path's first lane, because all lanes show the same memory. If
+ * the lane does not show the chunk, the copy stays far. */
 static void take_chunk(struct near *near, const struct path *path, uint32_t index)
 {
-	const struct layout_chunk *chunk = &near->layout->chunks[index];
-	const struct layout_key *key = &chunk->on[path->lanes[0].number];
-	struct near_server *server = &near->servers[chunk->server];
+	const struct layout_copy *copy = &near->layout->copies[index];
+	const uint64_t length = near->layout->groups[copy->group].chunk_bytes;
+	const struct copy_key *key = binding_key(near->binding, copy, path->lanes[0].number);
+	struct near_server *server = &near->servers[copy->home];
 	struct fabric_window window;
 	uint64_t chunk_end;
 
@@ -286,13 +289,13 @@ static void take_chunk(struct near *near, const struct path *path, uint32_t inde
 		return;
 	if (!server->gate) {
 		server->gate = window.gate;
-		near_counts_path(near->session, &near->counts, chunk->server, path->peer->server,
+		near_counts_path(near->session, &near->counts, copy->home, path->peer->server,
 				 path->fabric->attributes.transport);
 	} else
 		fabric_gate_drop(window.gate);
 	if (server->gate != window.gate || !(window.access & FABRIC_REMOTE_READ) ||
-	    __builtin_add_overflow(key->remote, chunk->length, &chunk_end) ||
-	    chunk_end > window.length || (uintptr_t)(window.addr + key->remote) % sizeof(uint64_t))
+	    __builtin_add_overflow(key->remote, length, &chunk_end) || chunk_end > window.length ||
+	    (uintptr_t)(window.addr + key->remote) % sizeof(uint64_t))
 		return;
 	near->may_write = near->may_write && (window.access & FABRIC_REMOTE_WRITE);
 	near->chunks[index] = window.addr + key->remote;
@@ -302,9 +305,9 @@ static struct near *take_windows(const struct afar_target *target, const struct 
 {
 	struct near *near = new_windows(target);
 
-	for (uint32_t i = 0; near && i < near->layout->nr_chunks; i++) {
+	for (uint32_t i = 0; near && i < near->layout->nr_copies; i++) {
 		const struct path *path =
-			near_path(queue, near->binding, near->layout->chunks[i].server);
+			near_path(queue, near->binding, near->layout->copies[i].home);
 
 		if (path)
 			take_chunk(near, path, i);
@@ -326,7 +329,7 @@ void near_look(struct afar_target *target, struct afar_queue *queue)
 {
 	struct near *near;
 
-	/* Who has it for longer is busy with what the windows depend on. */
+	/* The thread that holds it now is changing what the windows depend on. */
 	if (pthread_mutex_trylock(&target->lock) != 0)
 		return;
 	if (target->binding->is_ready && is_lacking(target, queue)) {

@@ -9,13 +9,14 @@
 #include "client/linger.h"
 #include "client/queue.h"
 
-#define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* so that no single one holds others up for long */
-#define LANE_MS		   3000	 /* for connecting over lanes, where there are others     */
-#define LANE_REST_MS	   10000 /* one that did not work is tried after the others      */
+#define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* the longest: none holds others up for long */
+#define LANE_MS		   3000	 /* how long to try one transport, if there are others */
+#define LANE_REST_MS	   10000 /* a lane that did not work is tried last for so long */
 
 /*
- * However a connection ended, the server may have bytes of it in a buffer that it has not come to yet: only
- * when it says that the connection is closed does nothing of it land any more.
+ * Notes the path's writes as loose, however its connections ended: the server may still have bytes
+ * of them in a receive buffer. They can land until the server says that it has closed the
+ * connection.
  */
 static void note_loose_writes(struct path *path)
 {
@@ -65,7 +66,8 @@ void path_free(struct afar_queue *queue, struct path *path)
 	free(path);
 }
 
-/* Where it takes a look at a connection to hear of its end: so often that each is looked at. */
+/* A refresh polls so often that it looks at each connection at least once, and so hears of its
+ * end. */
 #define REFRESH_POLLS 16
 
 void queue_refresh(struct afar_queue *queue)
@@ -137,13 +139,13 @@ static int path_of(struct afar_queue *queue, const struct binding_server *server
 
 /* ---- Connecting over lanes */
 
-/* Those of a transport, of which a path uses all. */
+/* All lanes of one transport. A path uses all of them. */
 struct lane_group {
 	struct peer_lane *lanes[PATH_LANES_MAX];
 	uint32_t nr_lanes;
 };
 
-/* The first lane that is not of those in `except`, bits, and all others that have its transport. */
+/* Finds the first lane that is not in `except` (bits), and all others of the same transport. */
 static struct lane_group find_group(struct peer *peer, uint32_t except)
 {
 	struct lane_group group = {.nr_lanes = 0};
@@ -171,7 +173,8 @@ static uint32_t resting_lanes(const struct peer *peer)
 	return resting;
 }
 
-/* Those that do not have what the path is for, and are tried last: whoever reads and writes can do with them. */
+/* Finds the lanes without NIC atomics, if the path is for those. They are tried last, because they
+ * can still carry reads and writes. */
 static uint32_t unfit_lanes(struct fabrics *fabrics, const struct path *path)
 {
 	uint32_t unfit = 0;
@@ -183,7 +186,8 @@ static uint32_t unfit_lanes(struct fabrics *fabrics, const struct path *path)
 	return unfit;
 }
 
-/* Which lanes of the group are to blame: those that were refused, else those that were not heard of, else all. */
+/* Blames the lanes that were refused, else those that have not connected, else all, and lets them
+ * rest. */
 static uint32_t rest_bad(const struct path *path, const struct lane_group *group)
 {
 	bool has_refused = false, has_silent = false;
@@ -203,7 +207,7 @@ static uint32_t rest_bad(const struct path *path, const struct lane_group *group
 	return bad;
 }
 
-/* Whether nothing was heard over any lane of the server, all of which the group has. */
+/* True if the group has all lanes of the server, and the server has answered over none of them. */
 static bool group_is_silent(const struct path *path, const struct lane_group *group,
 			    const struct peer *peer)
 {
@@ -245,7 +249,7 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 	return 0;
 }
 
-/* A ticket for a connection in place of the lane's last. */
+/* Gets a ticket for a connection that replaces the lane's last one. */
 static int get_ticket(struct path_lane *lane, struct binding *binding, uint32_t index,
 		      uint64_t deadline, struct peer_ticket *ticket)
 {
@@ -262,7 +266,7 @@ static int get_ticket(struct path_lane *lane, struct binding *binding, uint32_t 
 	return ret;
 }
 
-/* Has the server close what the path had over lanes that it does not take this time. */
+/* Has the server close the path's connections over lanes that this attempt does not use. */
 static int settle_rest(struct path *path, struct binding *binding, uint32_t index,
 		       uint64_t deadline)
 {
@@ -286,7 +290,7 @@ static int fail_lane(const struct path *path, const struct peer_lane *lane, cons
 			  lane->address, why);
 }
 
-/* Starts connecting over all lanes of the group. `*is_lane_bad`: others may do better. */
+/* Starts connecting over all lanes of the group. `*is_lane_bad`: another group may do better. */
 static int path_start(struct afar_queue *queue, struct path *path, const struct lane_group *group,
 		      struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
 {
@@ -354,8 +358,8 @@ static int path_wait(struct afar_queue *queue, struct path *path, const struct l
 	return 0;
 }
 
-/* A server that takes memory away closes what it has of the session, a connection that is only being made
- * among it: then once more. */
+/* A server that takes memory away closes all connections of the session, also one that is still
+ * being made: so this tries twice. */
 static int path_try(struct afar_queue *queue, struct path *path, const struct lane_group *group,
 		    struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
 {
@@ -373,7 +377,8 @@ static int path_try(struct afar_queue *queue, struct path *path, const struct la
 	return ret;
 }
 
-/* Whether the group's lanes may lead anywhere from this machine; what has no fabric here is left to connecting. */
+/* True if the group's lanes may be reachable from this machine. A lane that has no fabric here
+ * counts as reachable, so that connecting reports why not. */
 static bool group_is_near(struct fabrics *fabrics, const struct lane_group *group)
 {
 	const struct peer_lane *lane = group->lanes[0];
@@ -392,7 +397,8 @@ static uint32_t group_bits(const struct peer *peer, const struct lane_group *gro
 	return bits;
 }
 
-/* None of the lanes leads anywhere: the server may be gone, which its control channel knows. */
+/* Fails because no lane can be reached. First asks over the control channel whether the server is
+ * gone. */
 static int fail_far(const struct path *path, struct binding *binding, uint32_t index,
 		    uint64_t deadline)
 {
@@ -406,7 +412,7 @@ static int fail_far(const struct path *path, struct binding *binding, uint32_t i
 				path->peer->name);
 }
 
-/* Goes by the best lanes that work; those that did not work of late are tried last. */
+/* Connects over the best lanes that work. Lanes that have failed lately are tried last. */
 static int path_open(struct afar_queue *queue, struct path *path, struct binding *binding,
 		     uint32_t index, uint64_t deadline)
 {
@@ -439,8 +445,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 		if (ret && !is_lane_bad)
 			return ret;
 		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
-			was_silent =
-				true; /* the server is slow, or not there: no lane is to blame */
+			was_silent = true; /* the server is slow or gone: no lane is to blame */
 			continue;
 		}
 		if (ret)
@@ -453,34 +458,38 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 
 /* ---- Getting ready */
 
-#define PREPARED_AT_ONCE 16 /* chunks */
+#define PREPARED_AT_ONCE 16 /* copies */
 #define READY_ATTEMPTS	 16
 
-/* What transfers to a chunk need, whichever lane they take. 0, -EAGAIN, or an error. */
-static int prepare_chunk(const struct path *path, const struct layout_chunk *chunk)
+/* Prepares all lanes for transfers to a copy. 0, -EAGAIN, or an error. */
+static int prepare_copy(const struct path *path, const struct binding *binding,
+			const struct layout_copy *copy)
 {
 	int ret = 0;
 
 	for (uint32_t i = 0; i < path->nr_lanes && (!ret || ret == -EAGAIN); i++) {
 		const struct path_lane *lane = &path->lanes[i];
-		int status = fabric_prepare(lane->endpoint, chunk->on[lane->number].key);
+		int status = fabric_prepare(lane->endpoint,
+					    binding_key(binding, copy, lane->number)->key);
 
 		ret = status ? status : ret;
 	}
 	return ret;
 }
 
-/* Of the chunks from `*first` on, those on one server; moves that to the first that is not ready. */
-static int prepare_some(const struct path *path, const struct layout *layout, uint32_t server,
+/* Prepares the copies on one server, from `*first` on. Moves `*first` to the first copy that is not
+ * ready. */
+static int prepare_some(const struct path *path, const struct binding *binding, uint32_t server,
 			uint32_t *first)
 {
+	const struct layout *layout = binding->layout;
 	uint32_t nr_begun = 0;
 	bool are_ready = true;
 	int ret = 0;
 
-	for (uint32_t i = *first; i < layout->nr_chunks && nr_begun < PREPARED_AT_ONCE; i++) {
-		if (layout->chunks[i].server == server) {
-			ret = prepare_chunk(path, &layout->chunks[i]);
+	for (uint32_t i = *first; i < layout->nr_copies && nr_begun < PREPARED_AT_ONCE; i++) {
+		if (layout->copies[i].home == server) {
+			ret = prepare_copy(path, binding, &layout->copies[i]);
 			if (ret && ret != -EAGAIN)
 				return ret;
 			nr_begun += ret != 0;
@@ -492,13 +501,14 @@ static int prepare_some(const struct path *path, const struct layout *layout, ui
 	return are_ready ? 0 : -EAGAIN;
 }
 
-/* So that transfers do not begin by asking the server for anything: one-sided from the first on. */
+/* Prepares all copies, so that even the first transfer is one-sided and asks the server for
+ * nothing. */
 static int path_prepare(struct afar_queue *queue, struct path *path, const struct binding *binding,
 			uint32_t server, uint64_t deadline)
 {
 	uint32_t first = 0;
 	bool is_armed;
-	/* When its keys may be others, this comes again. */
+	/* A binding that is not ready may get other keys; queue_connect() then comes here again. */
 	int ret = path->fabric->ops->prepare && binding->is_ready ? -EAGAIN : 0;
 
 	while (ret == -EAGAIN && path->state == PATH_UP && clock_ns() < deadline) {
@@ -507,8 +517,8 @@ static int path_prepare(struct afar_queue *queue, struct path *path, const struc
 		is_armed = path->state == PATH_UP && queue_arm(queue);
 		if (path->state != PATH_UP)
 			break;
-		/* Arming may have taken in what is waited for. */
-		ret = prepare_some(path, binding->layout, server, &first);
+		/* Arming polls, so the event that we wait for may have arrived by now. */
+		ret = prepare_some(path, binding, server, &first);
 		if (ret == -EAGAIN && is_armed)
 			queue_doze(queue, deadline);
 	}
@@ -521,7 +531,8 @@ static int path_prepare(struct afar_queue *queue, struct path *path, const struc
 			  path->peer->name);
 }
 
-/* The server may take the connection away in between, with memory that it could reach. */
+/* Connects and prepares. Tries again, because a server that takes memory away may close the
+ * connection in between. */
 static int path_get_ready(struct afar_queue *queue, struct path *path, struct binding *binding,
 			  uint32_t server, uint64_t deadline)
 {
@@ -541,7 +552,7 @@ static int connect_all(struct afar_queue *queue, struct binding *binding, uint64
 	struct path *path = NULL;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < binding->layout->nr_servers && !ret; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !ret; i++) {
 		ret = path_of(queue, &binding->servers[i], &path);
 		if (!ret)
 			ret = binding_settle(binding, i, deadline);
@@ -555,7 +566,7 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 {
 	bool is_ready;
 
-	/* A server that is connected to may tell of a change: then the keys may be others. */
+	/* While we connect, a server may tell of a change. Then the keys may have changed, too. */
 	do {
 		int ret = target_get_keys(target, deadline);
 		struct binding *binding;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths: a queue's connections to the servers of its targets, made ahead of the data path. path.c makes
- * and ends them, progress.c posts on them.
+ * Paths: a queue's connections to the servers of its targets, made ahead of the data path. path.c
+ * makes and ends them, progress.c posts on them.
  */
 #ifndef CLIENT_PATH_H
 #define CLIENT_PATH_H
@@ -65,7 +65,7 @@ static inline const struct path_lane *path_lane_at(const struct path *path, uint
 	return &path->lanes[path->nr_lanes == 1 ? 0 : (offset >> LANE_UNIT_SHIFT) % path->nr_lanes];
 }
 
-/* How many of `bytes` at an offset into an extent go in one transfer. */
+/* Returns how many of `bytes` at an offset into an extent go in one transfer. */
 static inline uint64_t path_length_at(const struct path *path, uint64_t offset, uint64_t bytes)
 {
 	uint64_t length = bytes < path->transfer_bytes_max ? bytes : path->transfer_bytes_max;

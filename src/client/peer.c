@@ -11,16 +11,16 @@
 #include "base/backoff.h"
 #include "base/error.h"
 
-/* Between attempts at a busy server. */
+/* Pauses between attempts at a busy server. */
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
 
-/* An extent's key, in the tree of what it was asked for. Extents' numbers are never used again within an
- * incarnation, so it cannot go stale. */
+/* An extent's key, in a tree by the extent's number. A server never reuses a number within an
+ * incarnation, so a key cannot go stale. */
 struct peer_key {
 	uint64_t extent;
 	uint64_t length;
-	uint32_t lanes; /* bits: those that have one */
+	uint32_t lanes; /* bits: the lanes that have a key */
 	struct {
 		uint64_t key;
 		uint64_t origin;
@@ -42,7 +42,7 @@ static const struct peer_key *find_key(const struct peer_reach *reach, uint64_t 
 	return node ? *node : NULL;
 }
 
-/* The place for an extent's keys; NULL without memory. */
+/* Finds or makes the place for an extent's keys. NULL: no memory. */
 static struct peer_key *place_key(struct peer_reach *reach, uint64_t extent, uint64_t length)
 {
 	struct peer_key *key = calloc(1, sizeof(*key));
@@ -105,7 +105,7 @@ static int add_lane(struct peer *peer, uint32_t number, const Afar__Lane *messag
 	return 0;
 }
 
-/* The lanes whose transport may be one of ours. */
+/* Takes the lanes whose transport may be one of ours. */
 static int set_lanes(struct peer *peer, const Afar__Server *server)
 {
 	const char *path = peer->session->path;
@@ -128,7 +128,7 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 	return ret;
 }
 
-/* With the session's lock held. */
+/* Makes a peer. The caller holds the session's lock. */
 static int peer_new(struct afar_session *session, const Afar__Server *server, struct peer **out)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
@@ -280,7 +280,8 @@ static int unreachable(const struct peer *peer, int status)
 			  afar_strerror(status));
 }
 
-/* Begins to connect, with the lock held but while the name is being resolved, which may take its time. */
+/* Begins to connect. The caller holds the lock; this releases it while it resolves the server's
+ * name, which may take long. */
 static int start_control(struct peer *peer)
 {
 	struct rpc_connection *connection = NULL;
@@ -303,7 +304,7 @@ static int start_control(struct peer *peer)
 		peer->state = CONTROL_NONE;
 		peer->control_status = ret;
 	} else if (peer->state == CONTROL_NONE) {
-		rpc_connection_unref(connection); /* gone already */
+		rpc_connection_unref(connection); /* it has closed already */
 	} else {
 		peer->control = connection;
 	}
@@ -331,7 +332,7 @@ static int wait_control(struct peer *peer, uint64_t deadline)
 	return 0;
 }
 
-/* Unless another thread has begun anew meanwhile. */
+/* Waits for `pause_ms`, or until another thread has begun to connect. */
 static void pause_control(struct peer *peer, uint32_t pause_ms, uint64_t deadline)
 {
 	uint64_t until = clock_deadline_ms(pause_ms);
@@ -345,9 +346,9 @@ static void pause_control(struct peer *peer, uint32_t pause_ms, uint64_t deadlin
 		pthread_cond_timedwait(&peer->changed, &peer->lock, &when);
 }
 
-/* The peer's open control connection, with a reference; the peer's lock is held. Who comes while another
- * thread's attempt is under way shares its fate. A server that many come to at once puts some out before they have proved
- * their keys: they come again. */
+/* Gives the peer's open control connection, with a reference. The caller holds the peer's lock. If
+ * another thread is connecting already, this shares the outcome of its attempt. An overloaded
+ * server closes connections before they have authenticated, so this then tries again. */
 static int open_control(struct peer *peer, uint64_t deadline, struct rpc_connection **out)
 {
 	bool was_tried = peer->is_starting || peer->state == CONTROL_CONNECTING;
@@ -387,7 +388,8 @@ void peer_disconnect(struct peer *peer)
 	pthread_mutex_unlock(&peer->lock);
 }
 
-/* A call found the connection dead, before its `closed` was heard, perhaps: do not take it again. */
+/* Marks a connection that a call found dead, so that no caller takes it again before its `closed`
+ * is heard. */
 static void wait_gone(struct peer *peer, const struct rpc_connection *control, uint64_t deadline)
 {
 	pthread_mutex_lock(&peer->lock);
@@ -397,8 +399,8 @@ static void wait_gone(struct peer *peer, const struct rpc_connection *control, u
 	pthread_mutex_unlock(&peer->lock);
 }
 
-/* A call to the server, repeated once over a fresh connection when the old one proves dead: asking
- * for keys and tickets twice does no harm. */
+/* Calls the server. If the connection proves dead, repeats the call once over a new one: asking for
+ * keys and tickets twice does no harm. */
 static int peer_call(struct peer *peer, const char *asked, uint64_t deadline,
 		     Afar__Request *request, Afar__Frame **reply)
 {
@@ -500,7 +502,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	grant.n_extents = nr_extents;
 	grant.capability.data = (uint8_t *)want->access->capability;
 	grant.capability.len = sizeof(want->access->capability);
-	/* The session may have been given more since the region was opened. */
+	/* The session may have more rights now than when the region was opened. */
 	grant.rights = want->reach->rights;
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
@@ -521,12 +523,14 @@ static bool has_all_lanes(const struct peer *peer, const struct peer_key *key)
 	return true;
 }
 
-static int fill_chunk(const struct peer *peer, const struct peer_key *key,
-		      struct layout_chunk *chunk)
+static int fill_copy(const struct peer *peer, const struct peer_key *key,
+		     const struct peer_want *want, const struct layout_copy *copy)
 {
+	const uint64_t length = want->layout->groups[copy->group].chunk_bytes;
+	struct copy_key *keys = &want->keys[(size_t)(copy - want->layout->copies) * PEER_LANES_MAX];
 	uint64_t end;
 
-	if (__builtin_add_overflow(chunk->offset, chunk->length, &end) || end > key->length)
+	if (__builtin_add_overflow(copy->offset, length, &end) || end > key->length)
 		return error_fail(
 			-AFAR_EMALFORMED,
 			"get keys of server %s: its extent is shorter than the region's chunk",
@@ -534,29 +538,29 @@ static int fill_chunk(const struct peer *peer, const struct peer_key *key,
 	for (unsigned i = 0; i < peer->nr_lanes; i++) {
 		uint32_t lane = peer->lanes[i].number;
 
-		chunk->on[lane].key = key->on[lane].key;
-		chunk->on[lane].remote = key->on[lane].origin + chunk->offset;
+		keys[lane] = (struct copy_key){.remote = key->on[lane].origin + copy->offset,
+					       .key = key->on[lane].key};
 	}
 	return 0;
 }
 
-/* From the keys that are known; `*is_missing` when some are not. */
-static int fill_chunks(struct peer *peer, const struct peer_want *want, bool *is_missing)
+/* Fills in the keys that are known. `*is_missing`: some are not. */
+static int fill_copies(struct peer *peer, const struct peer_want *want, bool *is_missing)
 {
-	struct layout *layout = want->layout;
+	const struct layout *layout = want->layout;
 	int ret = 0;
 
 	*is_missing = false;
 	pthread_mutex_lock(&peer->lock);
-	for (uint32_t i = 0; i < layout->nr_chunks && !ret && !*is_missing; i++) {
-		struct layout_chunk *chunk = &layout->chunks[i];
+	for (uint32_t i = 0; i < layout->nr_copies && !ret && !*is_missing; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
 		const struct peer_key *key;
 
-		if (chunk->server != want->index)
+		if (copy->home != want->home)
 			continue;
-		key = find_key(want->reach, chunk->extent);
+		key = find_key(want->reach, copy->extent);
 		if (key && has_all_lanes(peer, key))
-			ret = fill_chunk(peer, key, chunk);
+			ret = fill_copy(peer, key, want, copy);
 		else
 			*is_missing = true;
 	}
@@ -573,18 +577,18 @@ int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadlin
 
 	if (peer->is_lost)
 		return peer_fail_lost(peer);
-	ret = fill_chunks(peer, want, &is_missing);
+	ret = fill_copies(peer, want, &is_missing);
 	if (ret || !is_missing)
 		return ret;
-	/* A capability covers all of them, not some. */
-	ret = layout_extents(want->layout, want->index, &extents, &nr_extents);
+	/* A capability covers all of the layout's extents on the server, never some of them. */
+	ret = layout_extents(want->layout, want->home, &extents, &nr_extents);
 	if (ret)
 		return ret;
 	ret = ask_keys(peer, want, extents, nr_extents, deadline);
 	free(extents);
 	if (ret)
 		return ret;
-	ret = fill_chunks(peer, want, &is_missing);
+	ret = fill_copies(peer, want, &is_missing);
 	if (!ret && is_missing)
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "get keys of server %s: it left out an extent that was asked for",

@@ -18,9 +18,9 @@
 
 #include <urcu/list.h>
 
-#include "client/layout.h"
 #include "client/session.h"
 #include "rpc/capability.h"
+#include "rpc/layout.h"
 #include "rpc/ticket.h"
 
 /* The manager's statement to a server that the session may have the keys of a layout's extents
@@ -30,7 +30,7 @@ struct access {
 	uint64_t expiry; /* on clock_ns(); 0: there is none */
 };
 
-/* There is one connection at a time: the next begins after the last has ended. */
+/* There is one control connection at a time: the next begins after the last has ended. */
 enum peer_control {
 	CONTROL_NONE,
 	CONTROL_CONNECTING,
@@ -45,7 +45,7 @@ struct peer_lane {
 	uint32_t number; /* the server's number for it; keys are by it */
 	char transport[FABRIC_TRANSPORT_MAX];
 	char address[FABRIC_ADDRESS_MAX];
-	/* On clock_ns(). The lane did not work: until then others are tried first. */
+	/* On clock_ns(). The lane has failed lately: until then others are tried first. */
 	_Atomic uint64_t rests_until;
 };
 
@@ -61,7 +61,7 @@ struct peer {
 	struct peer_lane lanes[PEER_LANES_MAX];
 	unsigned nr_lanes;
 
-	/* Its server has another incarnation: all that this one held is gone. */
+	/* Its server has another incarnation: all memory of this one is lost. */
 	atomic_bool is_lost;
 
 	pthread_mutex_t lock; /* guards the rest; held for moments only */
@@ -117,31 +117,38 @@ void peer_remove_path(struct peer *peer, struct peer_reach *reach);
 /* Frees the session's unused reaches. */
 void reaches_free(struct afar_session *session);
 
-/* note: adds a loose connection; takes `loose` over. find: returns any, or 0 for none. forget:
- * removes one that the server has closed. */
+/* peer_note_loose() adds a loose connection and takes `loose` over. peer_find_loose() returns any,
+ * or 0 for none. peer_forget_loose() removes one that the server has closed. */
 void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose);
 uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
 void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
 
-/* Notes the number of a change of layouts that the server told of. No operation then begins on a target
- * of the reach until the target has found out what has become of it. */
+/* Notes the number of a change of layouts that the server told of. No operation then begins on a
+ * target of the reach until the target has asked the manager about the change. */
 void peer_note_changes(struct peer *peer, struct peer_reach *reach, uint64_t changes);
 
 /* ---- What servers give: peer.c */
+
+/* The place of a copy on a lane. */
+struct copy_key {
+	uint64_t remote; /* the fabric's address of its first byte */
+	uint64_t key;
+};
 
 /* A target's request to a server: the keys of its chunks there. */
 struct peer_want {
 	struct peer_reach *reach;
 	const struct access *access; /* covers the layout's extents on the server */
-	struct layout *layout;
-	uint32_t index; /* of the server, in the layout */
+	const struct layout *layout;
+	uint32_t home;	       /* of the layout */
+	struct copy_key *keys; /* out: by the layout's copies, PEER_LANES_MAX of each */
 };
 
 /*
  * Fills in the remote address and key of the layout's chunks on this server, and asks the server if
  * it does not know them all. Blocks, until `deadline`. Errors, with a sentence: -AFAR_ESERVER;
- * -AFAR_ELOST: the server has restarted; -ETIMEDOUT; the server's own. Two of them the manager
- * mends, by a fresh access: -AFAR_EAUTH: capability or pass is missing, has expired, or the pass
+ * -AFAR_ELOST: the server has restarted; -ETIMEDOUT; the server's own. A fresh access from the
+ * manager mends two of them: -AFAR_EAUTH: capability or pass is missing, has expired, or the pass
  * was refused; -EACCES: the server refuses the capability.
  */
 int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline);

@@ -13,13 +13,14 @@
 
 #define PLAIN_BOUNCE_MIN ((uint64_t)4 << 10)
 
-/* Memory cannot be pinned: there is too little of it, or the process may not pin more. */
+/* Returns whether memory could not be pinned: there is too little of it, or the process may pin no
+ * more. */
 static bool is_want_of_memory(int status)
 {
 	return status == -ENOMEM || status == -EAGAIN;
 }
 
-/* After a failure that has left its line; what follows from it works, but slowly. */
+/* Warns after a failure that has left its line: the transfer goes on, but slowly. */
 static void warn_once(struct afar_session *session)
 {
 	if (!atomic_exchange_explicit(&session->has_warned_of_pinning, true, memory_order_relaxed))
@@ -67,7 +68,7 @@ static void bounce_part(struct plain *plain)
 		copy_part(plain);
 }
 
-/* Of as many bytes as can be pinned. */
+/* Makes the bounce buffer, of as many bytes as can be pinned. */
 static int make_bounce(struct afar_queue *queue)
 {
 	uint64_t length = PLAIN_BOUNCE_MAX;
@@ -111,7 +112,8 @@ static void unregister_pieces(struct plain *plain)
 	plain->iov = NULL;
 }
 
-/* What the session keeps is writable; memory that is not, is registered for the one transfer. */
+/* Registers a piece. The session keeps only writable memory; other memory is registered for this
+ * transfer. */
 static int register_piece(struct plain *plain, struct afar_queue *queue, uint32_t i)
 {
 	unsigned access = plain->op->opcode == AFAR_OP_READ ? AFAR_ACCESS_WRITE : AFAR_ACCESS_READ;

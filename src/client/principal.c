@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Principals: their keys and their rights on namespaces. Thin calls to the manager, which checks them. */
+/* Principals: their keys and their rights on namespaces. Thin calls to the manager, which checks
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static int compare_infos(const void *a, const void *b)
 	return strcmp((*left)->name, (*right)->name);
 }
 
-/* The manager tells all at once, in whatever order. */
+/* The manager tells all at once, in any order. */
 static unsigned list_after(Afar__KeyInfos *infos, const char *after, void *out, size_t size,
 			   unsigned max)
 {

@@ -14,9 +14,9 @@
 #include "client/order.h"
 #include "client/queue.h"
 
-#define LAYOUT_NONE	    UINT64_MAX /* a flush goes by no layout yet */
+#define LAYOUT_NONE	    UINT64_MAX /* the flush has not looked at a layout yet */
 #define COMPLETIONS_AT_ONCE 16
-#define POLLS_PER_CHECK	    4096 /* polls between looks at events and deadlines, however busy it is */
+#define POLLS_PER_CHECK	    4096 /* between looks at events and deadlines, in a busy queue */
 
 /* ---- Operations */
 
@@ -132,13 +132,13 @@ static inline uint64_t context_of(const struct afar_queue *queue, const struct t
 	return (uint64_t)transfer->generation << 32 | (uint64_t)(transfer - queue->transfers);
 }
 
-/* Where a transport leaves what the word of an atomic was. */
+/* The place where the transport puts the old value of an atomic's word. */
 static uint64_t *word_of(const struct afar_queue *queue, const struct transfer *transfer)
 {
 	return (uint64_t *)queue->words->addr + (transfer - queue->transfers);
 }
 
-/* A free transfer has been posted. */
+/* Marks a free transfer as posted. */
 static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 			    struct operation *operation, struct path *path, uint64_t length)
 {
@@ -152,24 +152,24 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 }
 
 /*
- * Where the next bytes of an operation go: one run in one extent, over one path. Found by the target's binding, and
- * complete: it stands when the binding is replaced.
+ * The place of an operation's next bytes: one run in one extent, over one path. find_step() copies
+ * all of it from the target's binding, so it stays valid when the binding is replaced.
  */
 struct step {
 	struct peer *peer;
 	struct path *path;	      /* NULL: there never was one */
-	const struct path_lane *lane; /* if the path is up and the binding ready: */
+	const struct path_lane *lane; /* set if the path is up and the binding ready: */
 	uint64_t remote;	      /* the fabric's address of the first byte, on that lane */
 	uint64_t key;
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
-	bool is_hole;  /* of all this only the length counts */
-	bool is_ready; /* the binding: its keys may be used */
+	bool is_hole;  /* then only the length counts */
+	bool is_ready; /* the binding is: its keys may be used */
 	bool is_sealed;
 };
 
-/* Atomics of NICs go over the lane that all clients use for them. */
+/* Finds the next step. Atomics of NICs take the lane that all clients use for them. */
 static inline void find_step(const struct afar_queue *queue, const struct operation *operation,
 			     struct step *out)
 {
@@ -179,26 +179,26 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 	hold_begin();
 	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
 	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
-	if (__builtin_expect(!at.chunk, 0)) {
+	if (__builtin_expect(!at.copy, 0)) {
 		*out = (struct step){.length = at.length, .is_hole = true};
 		goto out_end;
 	}
 	*out = (struct step){
-		.peer = binding->servers[at.chunk->server].peer,
-		.path = queue_path(queue, binding->servers[at.chunk->server].reach),
-		.extent = at.chunk->extent,
-		.offset = at.chunk->offset + at.offset,
+		.peer = binding->servers[at.copy->home].peer,
+		.path = queue_path(queue, binding->servers[at.copy->home].reach),
+		.extent = at.copy->extent,
+		.offset = at.copy->offset + at.offset,
 		.length = at.length,
 		.is_ready = binding->is_ready,
 		.is_sealed = binding->layout->is_sealed,
 	};
 	if (out->path && out->path->state == PATH_UP && out->is_ready) {
-		const struct layout_key *key;
+		const struct copy_key *key;
 
 		out->lane = opcode_is_atomic(operation->opcode)
 				    ? path_home(out->path)
 				    : path_lane_at(out->path, out->offset);
-		key = &at.chunk->on[out->lane->number];
+		key = binding_key(binding, at.copy, out->lane->number);
 		out->remote = key->remote + at.offset;
 		out->key = key->key;
 	}
@@ -256,7 +256,7 @@ static int post_request(struct afar_queue *queue, struct operation *operation,
 	return post_message(queue, operation, step, &request);
 }
 
-/* Asks the server to move bytes: one message asks for as many as are in one piece. */
+/* Asks the server to move bytes. One message covers as many as lie in one piece of memory. */
 static int post_driven(struct afar_queue *queue, struct operation *operation, struct step *step,
 		       const struct fabric_piece *piece)
 {
@@ -267,7 +267,7 @@ static int post_driven(struct afar_queue *queue, struct operation *operation, st
 	return post_message(queue, operation, step, &request);
 }
 
-/* Has a NIC, or a processor of ours, carry out an atomic. */
+/* Has a NIC, or our own processor, carry out an atomic. */
 static int post_word(struct afar_queue *queue, struct operation *operation, const struct step *step)
 {
 	struct transfer *transfer =
@@ -289,8 +289,8 @@ static int post_word(struct afar_queue *queue, struct operation *operation, cons
 	return ret;
 }
 
-/* By whom all atomics of the target are done. -EOPNOTSUPP: a NIC, and the path is over a transport whose atomics are
- * not that. */
+/* Posts an atomic to whoever does all atomics of the target: its NIC or the server's processor.
+ * -EOPNOTSUPP: the NIC does them, and the path's transport has no NIC atomics. */
 static inline int post_atomic(struct afar_queue *queue, struct operation *operation,
 			      const struct step *step)
 {
@@ -305,17 +305,17 @@ static inline int post_atomic(struct afar_queue *queue, struct operation *operat
 	return post_word(queue, operation, step);
 }
 
-/* Why nothing can be posted to a server. */
+/* Returns why nothing can be posted to a server. */
 __attribute__((cold)) static int why_not(const struct afar_target *target, const struct path *path,
 					 const struct peer *peer)
 {
 	if (target->is_lost || peer->is_lost)
 		return -AFAR_ELOST;
-	/* A path there was, but it broke; or there never was one. */
+	/* Either the path broke, or there never was one. */
 	return path && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
 }
 
-/* A transfer could not be posted: that costs the path. */
+/* Ends the path because a transfer could not be posted on it. */
 __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct operation *operation,
 					    struct path *path)
 {
@@ -325,20 +325,21 @@ __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct ope
 
 /* ---- Flushes */
 
-/* A server that a flush goes to, found as a step is. */
+/* A server that a flush goes to. Found like a step. */
 struct flush_step {
 	const struct peer *peer;
 	struct path *path;
 	bool is_ready;
-	bool has_chunk;
-	struct layout_key keys[PATH_LANES_MAX]; /* of a chunk there, by the path's lanes */
+	bool has_copy;
+	struct copy_key keys[PATH_LANES_MAX]; /* of a copy there, by the path's lanes */
 };
 
-/* False: there are no more servers. A flush that finds another binding begins again: its servers may be others. */
+/* Finds the next server of a flush. False: there are no more. If the binding was replaced, the
+ * flush begins again, because the servers may be others. */
 static bool find_flush_step(const struct afar_queue *queue, struct operation *flush,
 			    struct flush_step *out)
 {
-	const struct layout_chunk *chunk;
+	const struct layout_copy *copy;
 	const struct binding *binding;
 
 	*out = (struct flush_step){.path = NULL};
@@ -347,27 +348,27 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 	if (flush->remaining && flush->operand != binding->number) {
 		flush->operand = binding->number;
 		flush->offset = 0;
-		flush->remaining = binding->layout->nr_servers;
+		flush->remaining = binding->layout->nr_homes;
 	}
 	if (flush->remaining) {
 		const struct binding_server *server = &binding->servers[flush->offset];
 
-		chunk = layout_chunk_on(binding->layout, (uint32_t)flush->offset);
+		copy = layout_copy_at(binding->layout, (uint32_t)flush->offset);
 		out->peer = server->peer;
 		out->path = queue_path(queue, server->reach);
 		out->is_ready = binding->is_ready;
-		out->has_chunk = chunk != NULL;
-		for (uint32_t i = 0; out->path && out->is_ready && chunk && i < out->path->nr_lanes;
+		out->has_copy = copy != NULL;
+		for (uint32_t i = 0; out->path && out->is_ready && copy && i < out->path->nr_lanes;
 		     i++)
-			out->keys[i] = chunk->on[out->path->lanes[i].number];
+			out->keys[i] = *binding_key(binding, copy, out->path->lanes[i].number);
 	}
 	hold_end();
 	return flush->remaining > 0;
 }
 
-/* Reads a little behind the writes that went over a lane. */
+/* Reads FLUSH_BYTES behind the writes that went over a lane. */
 static int post_behind(struct afar_queue *queue, struct operation *flush, struct path *path,
-		       const struct layout_key *key, const struct path_lane *lane)
+		       const struct copy_key *key, const struct path_lane *lane)
 {
 	const struct fabric_piece piece = {
 		.addr = queue->scratch->addr,
@@ -386,8 +387,8 @@ static int post_behind(struct afar_queue *queue, struct operation *flush, struct
 	return ret;
 }
 
-/* Posts the read of a flush on all lanes of the path. -EAGAIN: there was not enough room; do all of
- * it again. */
+/* Posts the flush's read on all lanes of the path. -EAGAIN: there was not enough room; call it
+ * again for all of them. */
 static int post_behind_all(struct afar_queue *queue, struct operation *flush,
 			   const struct flush_step *step)
 {
@@ -398,8 +399,8 @@ static int post_behind_all(struct afar_queue *queue, struct operation *flush,
 	return ret;
 }
 
-/* The writes have completed: where that does not say that everybody sees them, reads behind them, on each
- * server of the target. -EAGAIN: there was not enough room. */
+/* Called when the writes have completed. If that does not make them visible to everybody, reads
+ * behind them on each server of the target. -EAGAIN: there was not enough room. */
 __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 						   struct operation *flush)
 {
@@ -418,7 +419,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 				       step.peer);
 			return 0;
 		}
-		if (!is_read_wanted || !step.has_chunk)
+		if (!is_read_wanted || !step.has_copy)
 			continue;
 		ret = post_behind_all(queue, flush, &step);
 		if (ret == -EAGAIN)
@@ -433,7 +434,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 
 /* ---- Moving operations on */
 
-/* Reads zeros. False: the operation has failed, because it writes. */
+/* Reads zeros from a hole. False: the operation has failed because it writes. */
 __attribute__((cold)) static bool pass_hole(struct afar_queue *queue, struct operation *operation,
 					    uint64_t length)
 {
@@ -480,7 +481,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 				       why_not(operation->target, step.path, step.peer), step.peer);
 			return 0;
 		}
-		/* It was taken before that was known. */
+		/* The operation was accepted before we knew that the region is sealed. */
 		if (step.is_sealed && opcode_writes(operation->opcode)) {
 			operation_fail(queue, operation, -EROFS, NULL);
 			return 0;
@@ -519,8 +520,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 	return 0;
 }
 
-/* Moves an active operation on and puts it on the list where it now belongs. A path that fails under
- * it may have finished it meanwhile. */
+/* Moves an active operation on and puts it on the list where it now belongs. If its path fails
+ * meanwhile, the operation may already be finished. */
 static inline void operation_push(struct afar_queue *queue, struct operation *operation)
 {
 	int ret = operation->opcode == AFAR_OP_FLUSH ? flush_advance(queue, operation)
@@ -547,8 +548,8 @@ static __attribute__((noinline)) void start_ready(struct afar_queue *queue)
 	}
 }
 
-/* Starts what was held and may go. Nobody who calls this is in the middle of an operation: so one that fails at
- * once, and makes the next ready, does not nest. */
+/* Starts the held operations that may start now. No caller is in the middle of an operation, so an
+ * operation that fails at once and readies the next one does not recurse. */
 static inline void queue_settle(struct afar_queue *queue)
 {
 	if (!cds_list_empty(&queue->ready))
@@ -629,24 +630,24 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 		operation_finish(queue, operation);
 }
 
-/* What an atomic's word was goes where the operation wants it, if it does. */
+/* Gives the old value of an atomic's word to the operation, if it wants it. */
 static void give_word(const struct operation *operation, uint64_t value)
 {
 	if (operation->nr_iov)
 		memcpy(operation->iov->addr, &value, sizeof(value));
 }
 
-/* 0, or -AFAR_EMALFORMED. */
+/* Takes a reply. 0, or -AFAR_EMALFORMED. */
 static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
 {
 	struct transfer *transfer = slot->owner;
 	uint64_t value;
-	int status = message_take(&path->messages, slot, &value);
+	int ret = message_take(&path->messages, slot, &value);
 
-	if (!status && opcode_is_atomic(transfer->operation->opcode))
+	if (!ret && opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, value);
-	transfer_end(queue, transfer, status);
-	return status == -AFAR_EMALFORMED ? status : 0;
+	transfer_end(queue, transfer, ret);
+	return ret == -AFAR_EMALFORMED ? ret : 0;
 }
 
 static void complete_message(struct afar_queue *queue, const struct fabric_completion *completion)
@@ -658,7 +659,7 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 
 	if (!path || path->generation != (uint32_t)(completion->context >> 32) ||
 	    path->state != PATH_UP)
-		return; /* of a connection that was closed */
+		return; /* its connection was closed */
 	if (completion->status) {
 		path_end(queue, path, -AFAR_ESERVER);
 		return;
@@ -670,7 +671,7 @@ static void complete_message(struct afar_queue *queue, const struct fabric_compl
 		path_end(queue, path, -AFAR_ESERVER);
 }
 
-/* What an atomic has brought. */
+/* Returns the old value that an atomic has fetched. */
 static uint64_t fetched_word(const struct afar_queue *queue, const struct transfer *transfer)
 {
 	uint64_t word = *word_of(queue, transfer);
@@ -689,9 +690,10 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 		return;
 	}
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
-		return; /* of a connection that was closed: ended long ago */
+		return; /* its connection was closed, and the transfer ended with it */
 	if (completion->status) {
-		if (completion->status == -EFAULT) /* else it ended with another, or the peer */
+		/* With another status, another transfer or the server is at fault. */
+		if (completion->status == -EFAULT)
 			operation_fail(queue, transfer->operation, -EFAULT, NULL);
 		path_end(queue, transfer->path, -AFAR_ESERVER);
 		return;
@@ -701,8 +703,8 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	transfer_end(queue, transfer, 0);
 }
 
-/* Tries what found no room before, in order. Works on a list of its own: finishing takes operations
- * off it, and those that stay blocked go back. */
+/* Tries the blocked operations again, in order. Works on a list of its own, because finishing takes
+ * operations off it, and those that stay blocked go back. */
 static void push_blocked(struct afar_queue *queue)
 {
 	CDS_LIST_HEAD(again);
@@ -719,7 +721,7 @@ static void push_blocked(struct afar_queue *queue)
 	cds_list_splice(&again, &queue->blocked);
 }
 
-/* There is room for what was blocked, or what others waited for has ended. */
+/* Call it when there is room again for blocked operations, or when held ones may start. */
 static __attribute__((noinline)) void start_waiting(struct afar_queue *queue)
 {
 	queue_hold(queue);
@@ -778,8 +780,8 @@ static bool has_transfer_of(const struct path *path, const struct operation *ope
 	return false;
 }
 
-/* The server that an operation waits for: one that has something of it, else the one that has no room for it. NULL: it
- * waits for other operations. */
+/* Finds the server that an operation waits for: one that holds a transfer of it, else the one that
+ * has no room for it. NULL: it waits for other operations. */
 static const struct peer *awaited_peer(const struct afar_queue *queue,
 				       const struct operation *operation)
 {
@@ -795,7 +797,8 @@ static const struct peer *awaited_peer(const struct afar_queue *queue,
 	return step.peer;
 }
 
-/* DESIGN, "timeouts": a posted transfer cannot be recalled, so its connection is closed. */
+/* Fails an operation whose time is up. A posted transfer cannot be recalled, so this closes its
+ * connection. DESIGN, "timeouts". */
 static void expire(struct afar_queue *queue, struct operation *operation)
 {
 	operation_fail(queue, operation, -ETIMEDOUT, awaited_peer(queue, operation));
@@ -831,7 +834,7 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 		if (queue->paths[i] && carries(queue->paths[i], user_data))
 			path_end(queue, queue->paths[i], -AFAR_ESERVER);
 	}
-	/* What had nothing in flight. */
+	/* These had nothing in flight. */
 	cds_list_for_each_entry_safe (operation, next, &queue->active, node) {
 		if (operation->user_data == user_data)
 			operation_finish(queue, operation);

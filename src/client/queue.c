@@ -18,7 +18,7 @@
 #define DEPTH_MAX     65536
 #define TRANSFERS_MIN 64
 #define CHECK_NS \
-	((uint64_t)1000000) /* between looks at events and deadlines by a polling program */
+	((uint64_t)1000000) /* between looks at events and deadlines, in a program that polls */
 
 /* ---- Opening and closing */
 
@@ -231,7 +231,7 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 {
 	unsigned access = op->opcode == AFAR_OP_WRITE ? AFAR_ACCESS_READ : AFAR_ACCESS_WRITE;
 	bool is_driven = op->flags & AFAR_OP_DRIVEN;
-	/* What a message brings is copied. */
+	/* A message copies its data, so that may lie in plain memory. */
 	bool is_plain_allowed =
 		opcode_is_atomic(op->opcode) || !queue->session->fabrics.needs_registration;
 
@@ -266,7 +266,7 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 	return 0;
 }
 
-/* A word of the target, and a place for what it was, or none. */
+/* Checks that an atomic has one word of the target, and one place for the old value, or none. */
 static int check_atomic(const struct afar_op *op, uint64_t *length)
 {
 	if (op->nr_iov && (op->nr_iov != 1 || *length != sizeof(uint64_t)))
@@ -336,7 +336,8 @@ static void let_go(const struct afar_op *op, uint32_t nr_iov)
 	handle_unuse(&op->target->handle);
 }
 
-/* Counts a checked operation into what it uses: another thread may have closed that meanwhile. */
+/* Counts a checked operation into what it uses. Fails if another thread has closed that
+ * meanwhile. */
 static int count_in(const struct afar_op *op)
 {
 	if (!handle_enter(&op->target->handle))
@@ -350,7 +351,7 @@ static int count_in(const struct afar_op *op)
 	return 0;
 }
 
-/* How many, or, when it is the first that cannot be, why not. */
+/* Returns how many were submitted, or, if the first cannot be, why not. */
 static int submit(struct afar_queue *queue, const struct afar_op *ops, unsigned n)
 {
 	uint64_t length = 0, deadline = session_deadline(queue->session);
@@ -413,7 +414,8 @@ PUBLIC_CALL(int, afar_queue_wait,
 		return error_fail(-EINVAL,
 				  "wait on a queue: no room for completions, or min is above max");
 	if (queue->nr_done < min || queue->nr_done == 0) {
-		/* A program that only polls must hear of dead servers and deadlines, too. */
+		/* Events and deadlines must be looked at here, because a program that polls calls
+		 * nothing else. */
 		if (!queue_progress(queue) && queue->nr_active &&
 		    clock_ns() - queue->checked_at > CHECK_NS)
 			queue_check(queue);
@@ -487,7 +489,7 @@ PUBLIC_CALL(int, afar_queue_cancel, (struct afar_queue *queue, uint64_t user_dat
 
 	if (ret)
 		return ret;
-	/* What is through already needs no closing. */
+	/* Completes transfers that have ended, so that their connections need not be closed. */
 	queue_progress(queue);
 	return (int)queue_cancel(queue, user_data);
 }
@@ -501,8 +503,8 @@ PUBLIC_CALL(int, afar_queue_fd, (struct afar_queue *queue), (queue))
 	return ret ? ret : queue->sleep_fd;
 }
 
-/* So that a user's event loop wakes when the first operation's time is up. A timer that fires before that stays as it is:
- * who wakes then arms again. So it is not set for each operation. */
+/* Wakes a user's event loop at the first operation's deadline. A timer that fires earlier stays as
+ * it is, because the loop then arms again. So the timer is not set for each operation. */
 static void set_timer(struct afar_queue *queue)
 {
 	uint64_t first = queue_first_deadline(queue);

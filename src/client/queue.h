@@ -107,7 +107,7 @@ struct afar_queue {
 	struct failure *failures; /* a ring of the last ones, `depth` long: failures.c */
 	uint64_t nr_failures;	  /* that there ever were */
 
-	/* Flushes read into it, on transports that need such reads. Nobody looks at it. */
+	/* Flushes read into it, on transports that need such reads. Nobody reads it. */
 	struct afar_buffer *scratch;
 	/* Transports with atomics put the old words here, one for each transfer. Otherwise NULL. */
 	struct afar_buffer *words;
@@ -180,14 +180,14 @@ static inline void queue_release(struct afar_queue *queue)
  * connected. Writes in flight on ended connections, of any queue of the session, cannot land after
  * later writes. Blocks, until `deadline`. */
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
-/* Finds out which connections have ended unnoticed. */
+/* Polls until it has heard of connections that have ended. */
 void queue_refresh(struct afar_queue *queue);
 /* Lets the queue have connections on a fabric of the session's. Gives its fabric queue there. */
 int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out);
 /* Ends a transfer, with its operation's failure if `status` is one. */
 void transfer_end(struct afar_queue *queue, struct transfer *transfer, int status);
 
-/* The path for a reach; NULL: there never was one. */
+/* Returns the path for a reach; NULL: there never was one. */
 static inline struct path *queue_path(const struct afar_queue *queue,
 				      const struct peer_reach *reach)
 {
@@ -205,8 +205,8 @@ void queue_sleep(struct afar_queue *queue, uint64_t deadline);
 
 /* ---- The queues of blocking calls: blocking.c, queue.c */
 
-/* For the control thread, when the session has ended: ends the connections of the session's idle
- * queues, because servers may wait for that (fabric_endpoint_end()). */
+/* Ends the connections of the session's idle queues, because servers may wait for that
+ * (fabric_endpoint_end()). For the control thread, when the session has ended. */
 void queue_pool_let_go(struct afar_session *session);
 
 /* Closes the session's own queues. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reaches: what a session uses of a server, a namespace's memory with some rights. region.c makes them for
- * targets, path.c holds them for the connections of queues; which of those ended under writes is noted here
- * until the server has closed them. A reach ends with its last user, together with the keys, and becomes
- * another one, with the same index: a session that uses many namespaces one after another does not grow.
+ * Reaches: a session's use of a namespace's memory on a server, with some rights. region.c makes
+ * them for targets; path.c holds them for the connections of queues. This notes the connections
+ * that ended under writes until the server has closed them. A reach ends with its last user,
+ * together with its keys. It then becomes another reach with the same index, so a session does not
+ * grow if it uses many namespaces one after another.
  */
 #include <errno.h>
 #include <search.h>
@@ -25,7 +26,7 @@ static struct peer_reach *find_reach(const struct peer *peer, uint64_t ns, uint3
 	return NULL;
 }
 
-/* With the session's lock held: one that has an index; NULL without memory. */
+/* Takes a reach that has an index; NULL without memory. The caller holds the session's lock. */
 static struct peer_reach *take_free(struct afar_session *session)
 {
 	struct peer_reach *reach;
@@ -77,7 +78,8 @@ static void drop_contents(struct peer_reach *reach)
 	tdestroy(reach->keys, free);
 }
 
-/* With the session's lock held. Nobody asks for keys of what has no target. */
+/* Ends a reach without users. The caller holds the session's lock. No thread asks for keys of a
+ * reach without targets. */
 static void end_if_unused(struct peer *peer, struct peer_reach *reach)
 {
 	if (reach->nr_targets || reach->nr_paths)

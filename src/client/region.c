@@ -34,7 +34,7 @@ static const struct target_kind kind = {
 		   1U << AFAR_OP_FETCH_ADD | 1U << AFAR_OP_COMPARE_SWAP,
 };
 
-/* Who makes a region for atomics that it cannot do itself does not get it. */
+/* Rejects a region that is made for atomics that the session cannot do. */
 static int check_atomics(const struct afar_target *target, bool is_made)
 {
 	if (!target->is_without_atomics || !is_made)
@@ -58,8 +58,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 		.has_nic_atomics = info->has_nic_atomics,
 		.layout = {.message = info->layout,
 			   .number = info->layout_number,
-			   .length = info->length,
-			   .is_sealed = info->is_sealed},
+			   .length = info->length},
 	};
 	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
 	int ret;
@@ -115,7 +114,7 @@ static int call_free(struct afar_namespace *ns, const char *name, uint64_t addre
 	return session_call(ns->session, &request, NULL);
 }
 
-/* Gives back what a call got that could not be finished, without hiding why. */
+/* Gives back the reference of a call that could not be finished, and keeps the error. */
 static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool was_made, int status)
 {
 	char why[512];
@@ -282,7 +281,7 @@ PUBLIC_CALL(int, afar_region_close, (struct afar_region *region), (region))
 				  "flight");
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
-	/* Nothing is written any more when others hear that it is closed. */
+	/* Nobody writes any more when others hear that it is closed. */
 	near_close(&region->target);
 	ns = region->ns;
 	regions_settle(ns->session, true);
@@ -344,7 +343,7 @@ static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
-/* The manager's list; on 0 `*reply` is the caller's, with `*infos` inside. */
+/* Gets the manager's list. On 0 `*reply` is the caller's, with `*infos` inside. */
 static int list_regions(struct afar_namespace *ns, uint64_t after, uint32_t max,
 			Afar__Frame **reply, const Afar__RegionInfos **infos)
 {

@@ -16,7 +16,7 @@ struct afar_region {
 	struct cds_list_head lingering; /* once it is closed: in the session's list */
 };
 
-/* 0, or why the handle cannot be used. */
+/* Returns 0, or why the handle cannot be used. */
 int region_check(const struct afar_region *region);
 
 /* Tells the manager that a closed region is not used any more, and frees it. */

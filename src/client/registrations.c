@@ -3,20 +3,18 @@
 
 #include "client/buffer.h"
 
-#define NR_MAX \
-	16384U /* each may cut the address space into more pieces, of which the kernel has 65530 */
-#define BATCH 32U
+#define NR_MAX 16384U /* each may split a mapping, of which the kernel allows 65530 */
+#define BATCH  32U
 
-/* Writable by transfers, whichever way the one goes that it is made for: the next may go the other. */
+/* Registers for both directions, because the next transfer may go the other way. */
 static int add(void *context, void *addr, size_t length, void **registration)
 {
 	struct afar_buffer *buffer;
-	int status =
-		buffer_wrap(context, addr, length, AFAR_ACCESS_READ | AFAR_ACCESS_WRITE, &buffer);
+	int ret = buffer_wrap(context, addr, length, AFAR_ACCESS_READ | AFAR_ACCESS_WRITE, &buffer);
 
-	if (!status)
+	if (!ret)
 		*registration = buffer;
-	return status;
+	return ret;
 }
 
 static void remove_some(void *context, void *const *registrations, size_t nr)

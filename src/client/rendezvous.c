@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the members of a barrier meet, in memory that may hold anything, whoever comes first:
+ * How the members of a barrier meet, in memory that may hold anything, in whatever order they come:
  *
- *	member:       hello (its nonce)
- *	coordinator:  answer (that nonce, its own: the instance)      to every hello that it finds
- *	member:       state (the instance), hello (nonce, instance)   when the answer has its nonce
- *	coordinator:  state (the instance): phase 0 has begun         when every hello has the instance
+ *   member:       hello (its nonce)
+ *   coordinator:  answer (that nonce, its own: the instance)    to every hello that it finds
+ *   member:       state (the instance), hello (nonce, instance) when the answer has its nonce
+ *   coordinator:  state (the instance): phase 0 has begun       when every hello has the instance
  *
- * An old hello may be answered, too: nobody will take that answer for its own. An old answer has not the
- * member's nonce. Nobody writes a state line of the instance before the earlier user of that slot is known
- * to be done with an earlier barrier there: it comes here only then. So a barrier can be opened at the place
- * of another while not all have closed that.
+ * The coordinator may answer an old hello, too; no member takes that answer for its own. An old
+ * answer does not have the member's nonce. A member comes here only when it is done with any
+ * earlier barrier at this place, so nobody writes a state line of the new instance before. So a
+ * barrier can be opened at the place of another before all members have closed that.
  */
 #include <endian.h>
 #include <errno.h>
@@ -59,8 +59,8 @@ static bool is_missing(const struct afar_barrier *barrier, uint32_t i)
 	return !has_come(barrier, i);
 }
 
-/* Looks at all hellos, from the beginning each time: one that had come may have started again. 1: all are
- * there. */
+/* Looks at all hellos, from the first each time, because a member that had come may have started
+ * again. 1: all are there. */
 static int look_for_members(struct afar_barrier *barrier, uint64_t *answered)
 {
 	bool are_all_there = true;
@@ -117,7 +117,7 @@ static int meet_as_coordinator(struct afar_barrier *barrier, int timeout_ms)
 		if (ret)
 			return ret;
 	}
-	/* All wait for the instance here. They must not find it beside a status of before. */
+	/* All wait for the instance here. They must not find it beside an old status. */
 	barrier->slots[0].state = (struct barrier_state){.status = STATUS_BEGUN << 5};
 	ret = barrier_write(barrier, &barrier->slots[0].state, sizeof(struct barrier_state));
 	return ret ? ret : barrier_tell(barrier, STATUS_BEGUN, 0);
@@ -143,11 +143,12 @@ static int check_answer(const struct afar_barrier *barrier, const struct barrier
 	return 0;
 }
 
-/* Joins the instance that the answer names. It may be that of a second coordinator, after the first has
- * died: then the member joins again. */
+/* Joins the instance that the answer names. If the coordinator has died, that may be the instance
+ * of a second one; then the member joins again. */
 static int join(struct afar_barrier *barrier, struct barrier_slot *slot)
 {
-	/* What was written before the nonce is there, now that the nonce has been seen. */
+	/* The rest was written before the nonce, so it is there now that the nonce has been
+	 * seen. */
 	int ret = barrier_read(barrier, &slot->answer, sizeof(slot->answer));
 
 	if (!ret)
@@ -162,7 +163,7 @@ static int join(struct afar_barrier *barrier, struct barrier_slot *slot)
 	return barrier_write(barrier, &slot->hello.instance, sizeof(slot->hello.instance));
 }
 
-/* 1: the coordinator has seen that all are there. */
+/* Looks for phase 0. 1: the coordinator has seen that all are there. */
 static int look_for_coordinator(struct afar_barrier *barrier, uint64_t nonce)
 {
 	struct barrier_slot *slot = &barrier->slots[barrier->member];
@@ -186,7 +187,7 @@ static int look_for_coordinator(struct afar_barrier *barrier, uint64_t nonce)
 	return ret ? ret : state->instance == barrier->instance;
 }
 
-/* So that the coordinator does not count on a member that has given up. */
+/* Withdraws the hello, so that the coordinator does not count on a member that has given up. */
 static void withdraw(struct afar_barrier *barrier, struct barrier_hello *hello)
 {
 	*hello = (struct barrier_hello){0};

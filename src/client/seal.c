@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sealing a region: the manager has it copied and its layout replaced; the session takes the new layout at once. */
+/* Sealing a region: the manager has it copied and its layout replaced. The session takes the new
+ * layout at once. */
 #include <errno.h>
 
 #include "base/error.h"
@@ -21,7 +22,7 @@ static int seal(struct afar_target *target)
 	ret = target_call(target, session_deadline(target->session), &request, &reply);
 	if (ret)
 		return ret;
-	/* Not before: others of this session wait for the manager's word with the lock held. */
+	/* Taken only now, because other threads hold the lock while they wait for the manager. */
 	pthread_mutex_lock(&target->lock);
 	ret = target_take_layout(target, reply->reply->region_info);
 	pthread_mutex_unlock(&target->lock);

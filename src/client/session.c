@@ -25,7 +25,7 @@
 #define RETRY_MAX_MS	   1000
 #define RETRIES_PER_LEASE  4U
 #define CALLS_AHEAD	   512
-#define CLOSE_MS	   1000 /* how long closing waits for the manager to hear of it */
+#define CLOSE_MS	   1000 /* how long closing waits for the manager's answer */
 
 int session_check(const struct afar_session *session)
 {
@@ -58,7 +58,7 @@ bool session_is_up(struct afar_session *session)
 
 uint64_t session_deadline(const struct afar_session *session)
 {
-	/* A tick later than that may be, but not sooner. */
+	/* May be one clock tick late, but never early. */
 	return clock_coarse_ns() + CLOCK_TICK_NS + (uint64_t)session->timeout_ms * 1000000U;
 }
 
@@ -82,13 +82,13 @@ static int check_opened(const struct afar_session *session, const Afar__Reply *r
 	if (reply->result_case != AFAR__REPLY__RESULT_SESSION_OPENED || opened->session == 0 ||
 	    opened->secret.len != sizeof(session->secret))
 		return -AFAR_EMALFORMED;
-	/* Resumed as another, what is open here would be open nowhere. */
+	/* A manager that resumes us as another session does not know what is open here. */
 	if (session->number && session->number != opened->session)
 		return -AFAR_EMALFORMED;
 	return 0;
 }
 
-/* A lease begins when the manager is back: it must not end between two attempts. */
+/* Retries several times per lease, because a lease begins anew when the manager is back. */
 static uint32_t retry_max_ms(uint32_t lease_ms)
 {
 	uint32_t ms = lease_ms / RETRIES_PER_LEASE;
@@ -96,8 +96,8 @@ static uint32_t retry_max_ms(uint32_t lease_ms)
 	return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
 }
 
-/* The manager's word is final; but where there was a session, one that it cannot resume now, for want of room for its
- * store perhaps, it may resume later. */
+/* True if asking again cannot help. A manager that cannot resume a session now, for example because
+ * its store is full, may be able to later. */
 static bool is_final(const struct afar_session *session, int status)
 {
 	return !session->number || status == -AFAR_ESESSION || status == -AFAR_EAUTH ||
@@ -111,7 +111,8 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 	if (status) {
 		if (is_final(session, status))
 			set_state(session, SESSION_ENDED, status);
-		/* To try again, or so that the manager does not take it for one that goes on. */
+		/* Closes the connection, so that we try again, or the manager does not think that
+		 * the session goes on. */
 		if (session->manager)
 			rpc_connection_close(session->manager);
 		return;
@@ -128,7 +129,7 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 	set_state(session, SESSION_UP, 0);
 }
 
-/* Servers may wait for that. */
+/* Ends all connections to servers when the session has ended, because servers may wait for that. */
 static void let_go(struct afar_session *session)
 {
 	attachments_let_go(session);
@@ -143,12 +144,12 @@ static void session_opened(void *argument, const Afar__Frame *frame, int status)
 
 	pthread_mutex_lock(&session->lock);
 	if (session->state == SESSION_ENDED) {
-		/* Being closed: nobody waits for this any more. */
+		/* The session is being closed: nobody waits for the answer. */
 	} else if (frame) {
 		take_answer(session, frame->reply);
 		has_ended = session->state == SESSION_ENDED;
 	} else if (status == -ETIMEDOUT && session->manager) {
-		/* A manager that does not answer is as good as none: manager_closed() tries again. */
+		/* Treats a manager that does not answer as gone: manager_closed() tries again. */
 		rpc_connection_close(session->manager);
 	}
 	pthread_mutex_unlock(&session->lock);
@@ -187,8 +188,8 @@ static void manager_opened(struct rpc_connection *connection)
 		rpc_connection_close(connection);
 }
 
-/* A manager that a whole job comes to at once puts some out before they have proved their keys, or does not come to them. Who
- * opens the session waits as long as he said. */
+/* True if an overloaded manager may have closed or refused the connection before we authenticated.
+ * Opening the session then tries again until the caller's timeout. */
 static bool may_open_again(int status)
 {
 	return status == -ECONNRESET || status == -ETIMEDOUT;
@@ -209,7 +210,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	if (session->state == SESSION_OPENING && may_open_again(status)) {
 		delay_ms = backoff_next_ms(&session->retry);
 	} else if (session->state == SESSION_OPENING) {
-		/* Nothing was promised yet: whoever opens the session hears at once. */
+		/* Nothing was promised yet, so opening the session fails at once. */
 		set_state(session, SESSION_ENDED, status);
 	} else if (session->state != SESSION_ENDED && status == -AFAR_EAUTH) {
 		/* The key was good before: it has been revoked. */
@@ -226,7 +227,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
 
-/* The manager asks for nothing else. */
+/* Answers requests of the manager. It has only one kind. */
 static void manager_asks(struct rpc_connection *connection, const Afar__Frame *frame,
 			 struct rpc_call *call)
 {
@@ -244,8 +245,9 @@ static const struct rpc_handlers manager_handlers = {
 	.closed = manager_closed,
 };
 
-/* On the control thread, whose callbacks cannot come in between; or before anybody else has the session,
- * with the lock held against them. Resolving the name may take its time. */
+/* Begins to connect to the manager. Call it on the control thread, so that no callback comes in
+ * between, or with the lock held before other threads know the session. Resolving the name may take
+ * long. */
 static int connect_manager(struct afar_session *session, struct rpc_connection **out)
 {
 	return rpc_connect(session->loop, session->uri.host, session->uri.port, &session->key,
@@ -303,7 +305,7 @@ static int fail_not_up(const struct afar_session *session)
 		session->uri.host, session->uri.port, afar_strerror(session->state_status));
 }
 
-/* Waits until calls can be made; on 0 the caller has a reference to the connection. */
+/* Waits until calls can be made. On 0 the caller has a reference to the connection. */
 static int wait_up(struct afar_session *session, uint64_t deadline, struct rpc_connection **out)
 {
 	while (session->state == SESSION_DOWN && session_wait_changed(session, deadline) == 0)
@@ -320,8 +322,8 @@ static uint64_t lowest_pending(const struct afar_session *session)
 	return cds_list_first_entry(&session->calls, struct session_pending, node)->request_id;
 }
 
-/* The manager keeps the replies to all calls behind one that is not settled, up to a limit: those that
- * come too far behind a slow one wait for it. */
+/* Waits while too many calls follow one that has not ended, because the manager keeps the replies
+ * to all of them. */
 static int enter_window(struct afar_session *session, uint64_t deadline)
 {
 	while (!cds_list_empty(&session->calls) &&
@@ -373,7 +375,8 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 		ret = rpc_call(manager, &envelope, request, reply);
 		pthread_mutex_lock(&session->lock);
 		if (ret == -ECONNRESET || ret == -ENOTCONN) {
-			/* The control thread hears of it after us, perhaps: do not spin on it. */
+			/* Waits, because the control thread may hear of the closing after us;
+			 * otherwise this would spin. */
 			while (session->manager == manager && session->state == SESSION_UP &&
 			       session_wait_changed(session, envelope.deadline) == 0)
 				;
@@ -381,7 +384,7 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 			continue;
 		}
 		rpc_connection_unref(manager);
-		/* Before that, it is an answer, which tells of a server. */
+		/* A timeout before our deadline is an answer of the manager, about a server. */
 		if (ret == -ETIMEDOUT && clock_ns() >= envelope.deadline)
 			ret = error_fail(ret,
 					 "call the manager at %s:%u: it did not answer in time; "
@@ -465,7 +468,7 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 	int ret;
 
 	if (!file) {
-		/* The default place: the user's, else the machine's. */
+		/* Takes the user's file, else the machine's. */
 		snprintf(path, sizeof(path), "%s/.config/afar/key", home ? home : "");
 		file = home && access(path, F_OK) == 0 ? path : "/etc/afar/key";
 	}
@@ -478,7 +481,7 @@ static uint64_t default_cache_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
 }
 
-/* What the environment says where the options say nothing. */
+/* Takes the path from the environment where the options give none. */
 static int check_path(struct afar_session_options *options)
 {
 	const char *environment = getenv("AFAR_PATH");
@@ -543,7 +546,7 @@ static struct afar_session *session_new(void)
 
 static void session_destroy(struct afar_session *session)
 {
-	/* The control thread may be at the queues. */
+	/* Stops the control thread first, because it may be using the queues. */
 	if (session->loop)
 		rpc_loop_stop(session->loop);
 	attachments_close(session);
@@ -611,17 +614,17 @@ static int fail_opening(const struct afar_session *session, int status)
 static int wait_opened(struct afar_session *session)
 {
 	uint64_t deadline = session_deadline(session);
-	int status = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
-	while (session->state == SESSION_OPENING && status == 0)
-		status = session_wait_changed(session, deadline);
+	while (session->state == SESSION_OPENING && ret == 0)
+		ret = session_wait_changed(session, deadline);
 	if (session->state == SESSION_UP)
-		status = 0;
+		ret = 0;
 	else if (session->state == SESSION_ENDED)
-		status = session->state_status;
+		ret = session->state_status;
 	pthread_mutex_unlock(&session->lock);
-	return status ? fail_opening(session, status) : 0;
+	return ret ? fail_opening(session, ret) : 0;
 }
 
 PUBLIC_CALL(int, afar_session_open,
@@ -667,7 +670,7 @@ PUBLIC_CALL(int, afar_session_open,
 					 &session->segments);
 	if (!ret)
 		ret = registrations_open(session, options.registration_bytes);
-	hold_prepare(); /* while the process may have one thread only */
+	hold_prepare(); /* now, because the process may have only one thread yet */
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
 	session->fabrics.loop = session->loop;
@@ -692,7 +695,8 @@ PUBLIC_CALL(int, afar_session_open,
 	return 0;
 }
 
-/* Best effort: without it the manager finds out by the end of the lease. */
+/* Tells the manager of the closing. If that fails, the manager finds out at the end of the
+ * lease. */
 static void tell_manager(struct afar_session *session)
 {
 	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
@@ -730,7 +734,7 @@ PUBLIC_CALL(int, afar_session_close, (struct afar_session *session), (session))
 				       "still open; close them first");
 	if (ret)
 		return error_fail(ret, "close a session: it is closed already");
-	/* The connections end first, so that nothing posted can still land when the manager hears. */
+	/* Ends the connections first: nothing posted can land after the manager has heard. */
 	queue_pool_close(session);
 	tell_manager(session);
 	session_destroy(session);

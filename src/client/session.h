@@ -91,13 +91,13 @@ struct afar_session {
 	int attach_fd;
 };
 
-/* Whether the manager has ended the session. Nothing new may be begun with servers then. */
+/* Returns whether the manager has ended the session. Begin nothing new with servers then. */
 bool session_has_ended(struct afar_session *session);
 
-/* Whether the manager can be called now, without waiting for a new connection. */
+/* Returns whether the manager can be called now, without waiting for a new connection. */
 bool session_is_up(struct afar_session *session);
 
-/* 0, or why no call can be made: -EINVAL (not a session), -AFAR_EFORKED. */
+/* Returns 0, or why no call can be made: -EINVAL (not a session), -AFAR_EFORKED. */
 int session_check(const struct afar_session *session);
 
 /*

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a session keeps so that it need not be made again, and how often that has helped. Nothing here is on the data path. */
+/* Statistics of the session's caches: what they hold, and how often they have helped. Nothing here
+ * is on the data path. */
 #include <errno.h>
 
 #include "base/error.h"

@@ -12,7 +12,7 @@
 #include "client/session.h"
 #include "rpc/capability.h"
 
-/* Text of others need not be UTF-8, which JSON wants: then it is left out. */
+/* Replaces text that is not UTF-8, which JSON needs, by "?". The text may come from others. */
 static json_t *text(const char *value)
 {
 	json_t *string = json_string(value);
@@ -20,7 +20,7 @@ static json_t *text(const char *value)
 	return string ? string : json_string("?");
 }
 
-/* JSON's numbers are signed here; who says more than that has not counted it. */
+/* JSON's numbers are signed here. Cuts larger values, which no counter reaches. */
 static json_t *number(uint64_t value)
 {
 	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
@@ -41,7 +41,7 @@ static json_t *hexadecimal(uint64_t value)
 	return json_sprintf("%016llx", (unsigned long long)value);
 }
 
-/* Whether this session may go by a lane: all but trying to connect. */
+/* Returns whether this session may use a lane, as far as that is known without connecting. */
 static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 {
 	unsigned number;
@@ -52,7 +52,7 @@ static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 	       fabric_is_near(fabrics_at(&session->fabrics, number), lane->address);
 }
 
-/* The transport that it would take; NULL: none. */
+/* Returns the transport that the session would take; NULL: none. */
 static const char *choose_transport(struct afar_session *session, const Afar__Server *server)
 {
 	for (size_t i = 0; i < server->n_lanes; i++) {
@@ -68,7 +68,7 @@ static const char *lane_state(bool is_up, const Afar__LaneReport *report)
 	return is_up && report->link != 2 ? "up" : "down";
 }
 
-/* Who has counted what went over a lane; NULL: nobody could. */
+/* Returns who has counted the bytes over a lane; NULL: nobody could. */
 static const char *counter_name(const Afar__LaneReport *report)
 {
 	return report->counted_by == 1 ? "transport" : report->counted_by == 2 ? "port" : NULL;
@@ -165,7 +165,8 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 			 "grants", grants_to_json(info));
 }
 
-/* The counts by the longest span of their bucket. The manager has checked them; this does not rely on it. */
+/* Gives the counts by the longest time of their bucket. The manager has checked them; this does not
+ * rely on it. */
 static json_t *operation_to_json(const Afar__OperationUse *use)
 {
 	uint64_t counts[HISTOGRAM_BUCKETS] = {0};

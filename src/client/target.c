@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Targets: opening and closing them, and getting what their bindings need — the manager's accesses to their
- * servers, and with those the keys of extents and tickets for connections. An access that is missing, has expired
- * or is refused is asked for anew, once for each thing that is wanted. DESIGN: "who may do what".
+ * Targets: opens and closes them, and gets what their bindings need: the manager's accesses to
+ * their servers, and with those the keys of extents and tickets for connections. If an access is
+ * missing, has expired or is refused, this asks for a new one, once for each key or ticket. DESIGN:
+ * "who may do what".
  */
 #include "client/target.h"
 
@@ -32,7 +33,6 @@ static void describe(struct afar_target *target, const struct target_description
 	target->length = from->layout.length;
 	target->rights = from->rights;
 	target->has_nic_atomics = from->has_nic_atomics;
-	target->is_sealed = from->layout.is_sealed;
 }
 
 int target_init(struct afar_target *target, const struct target_kind *kind,
@@ -52,6 +52,7 @@ int target_init(struct afar_target *target, const struct target_kind *kind,
 		return ret;
 	}
 	target->binding = binding;
+	target->is_sealed = binding->layout->is_sealed;
 	if (target->has_nic_atomics)
 		target_look_for_atomics(target);
 	target_list(target);
@@ -69,7 +70,7 @@ int target_init_beside(struct afar_target *target, const struct target_kind *kin
 		.generation = of->generation,
 		.rights = of->rights,
 		.has_nic_atomics = of->has_nic_atomics,
-		.layout = {.length = layout->length, .is_sealed = layout->is_sealed},
+		.layout = {.length = layout->length},
 	};
 	struct binding *binding = NULL;
 	int ret;
@@ -80,11 +81,13 @@ int target_init_beside(struct afar_target *target, const struct target_kind *kin
 	pthread_mutex_lock(&of->lock);
 	ret = binding_like(of->binding, target, layout, &binding);
 	pthread_mutex_unlock(&of->lock);
-	if (ret)
+	if (ret) {
 		pthread_mutex_destroy(&target->lock);
-	else
-		target->binding = binding;
-	return ret;
+		return ret;
+	}
+	target->binding = binding;
+	target->is_sealed = layout->is_sealed;
+	return 0;
 }
 
 void target_destroy(struct afar_target *target)
@@ -122,21 +125,21 @@ void target_bind(struct afar_target *target, struct binding *binding)
 {
 	struct binding *old = target->binding;
 
-	/* Under the lock of those who say what they have heard of changes. */
+	/* The session's lock also guards against threads that note changes. */
 	pthread_mutex_lock(&target->session->lock);
 	old->is_ready = false;
 	target->binding = binding;
 	target->length = binding->layout->length;
 	target->is_sealed = binding->layout->is_sealed;
 	pthread_mutex_unlock(&target->session->lock);
-	near_close(target); /* its windows are on the old one's memory */
+	near_close(target); /* the windows are on the old binding's memory */
 	hold_wait();
 	binding_unref(old);
 }
 
 /* ---- Accesses */
 
-/* With the target's lock held. */
+/* Gets new accesses from the manager. The caller holds the target's lock. */
 static int ask_accesses(struct binding *binding, uint64_t deadline)
 {
 	const struct afar_target *target = binding->target;
@@ -163,7 +166,7 @@ static int ask_accesses(struct binding *binding, uint64_t deadline)
 	return ret;
 }
 
-/* Whether the manager knows that a part of the region was on a server that has restarted. */
+/* Asks the manager whether a part of the region was on a server that has restarted. */
 static bool ask_lost(struct afar_target *target, uint64_t deadline)
 {
 	Afar__RegionList list = AFAR__REGION_LIST__INIT;
@@ -198,7 +201,7 @@ static int fail_lost(const struct afar_target *target)
 
 /* ---- What servers give */
 
-/* A ticket, or without a place for one the keys. */
+/* Asks a server for a ticket, or, if `ticket` is NULL, for the keys. */
 static int ask_server(struct binding *binding, uint32_t index, uint64_t deadline,
 		      struct peer_ticket *ticket)
 {
@@ -207,7 +210,8 @@ static int ask_server(struct binding *binding, uint32_t index, uint64_t deadline
 		.reach = server->reach,
 		.access = &server->access,
 		.layout = binding->layout,
-		.index = index,
+		.home = index,
+		.keys = binding->keys,
 	};
 
 	if (binding->target->is_lost)
@@ -226,8 +230,9 @@ static int fail_strange(const struct peer *peer)
 }
 
 /*
- * A server that refuses may have restarted, and one that cannot be reached may have moved with that: the
- * manager knows. Then nothing is to be had of it any more. With the target's lock held.
+ * Gets a new access and asks the server once more, after it failed with `status`. A server that
+ * refuses may have restarted; one that cannot be reached may have restarted elsewhere. The manager
+ * knows: if so, the target is lost. The caller holds the target's lock.
  */
 static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline, int status,
 		     struct peer_ticket *ticket)
@@ -239,7 +244,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	char why[ERROR_LINE_BYTES];
 	int ret;
 
-	/* Whoever cannot reach the server need not wait for the manager to come back to say so. */
+	/* The server cannot be reached. Do not wait for a manager that is away, too. */
 	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
 		return status;
 	snprintf(why, sizeof(why), "%s", error_last_line());
@@ -250,7 +255,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 		target->is_lost = true;
 		return fail_lost(target);
 	}
-	/* The server is what is wrong, also when no time was left to ask about it. */
+	/* Blames the server, also if there was no time left to ask the manager. */
 	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
 		return error_fail(status, "%s", why);
 	if (ret || !is_refused)
@@ -263,12 +268,17 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
 }
 
-/* With the target's lock held. */
+/* Gets the keys that are missing. The caller holds the target's lock. */
 static int fill_in_keys(struct binding *binding, uint64_t deadline)
 {
-	int ret = layout_make_keys(binding->layout, PEER_LANES_MAX);
+	const size_t nr_keys = (size_t)binding->layout->nr_copies * PEER_LANES_MAX;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < binding->layout->nr_servers && !binding->is_keyed && !ret; i++) {
+	if (!binding->keys)
+		binding->keys = calloc(nr_keys + 1, sizeof(*binding->keys));
+	if (!binding->keys)
+		ret = error_code(-ENOMEM);
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !binding->is_keyed && !ret; i++) {
 		ret = ask_server(binding, i, deadline, NULL);
 		if (ret)
 			ret = ask_again(binding, i, deadline, ret, NULL);
@@ -337,7 +347,7 @@ bool target_is_loose(struct afar_target *target)
 	if (!target->has_loose_writes)
 		return false;
 	binding = target_binding(target);
-	for (uint32_t i = 0; i < binding->layout->nr_servers && !is_loose; i++)
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !is_loose; i++)
 		is_loose = is_loose_at(binding, i);
 	binding_unref(binding);
 	return is_loose;
@@ -347,7 +357,7 @@ void target_settle_all(struct afar_target *target, uint64_t deadline)
 {
 	struct binding *binding = target_binding(target);
 
-	for (uint32_t i = 0; i < binding->layout->nr_servers; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		if (is_loose_at(binding, i))
 			binding_settle(binding, i, deadline);
 	}
@@ -384,7 +394,7 @@ bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane)
 	       fabric_has_atomics(fabrics_at(fabrics, number));
 }
 
-/* Over one of the lanes that the session may take. */
+/* True if one of the lanes that the session may take has atomics. */
 static bool has_atomics(struct fabrics *fabrics, const struct peer *peer)
 {
 	for (unsigned i = 0; i < peer->nr_lanes; i++) {
@@ -398,7 +408,7 @@ void target_look_for_atomics(struct afar_target *target)
 {
 	struct binding *binding = target_binding(target);
 
-	for (uint32_t i = 0; i < binding->layout->nr_servers && !target->is_without_atomics; i++)
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !target->is_without_atomics; i++)
 		target->is_without_atomics =
 			!has_atomics(&target->session->fabrics, binding->servers[i].peer);
 	binding_unref(binding);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Targets: what operations read and write. A target is of a kind, and begins the public struct of that
- * kind; regions are the first. Queues, blocking calls, windows and attachments know targets only.
+ * Targets: the things that operations read and write. A target is of a kind, and begins the public
+ * struct of that kind; regions are the first. Queues, blocking calls, windows and attachments know
+ * only targets.
  *
- * A target reaches its bytes through its binding (binding.h), which is replaced when its layout changes.
+ * A target reaches its bytes through its binding (binding.h), which is replaced when its layout
+ * changes.
  */
 #ifndef CLIENT_TARGET_H
 #define CLIENT_TARGET_H
@@ -20,7 +22,7 @@ struct near;
 struct target_kind {
 	const char *noun;	 /* for error lines */
 	enum handle_kind handle; /* of the public struct */
-	uint32_t opcodes;	 /* it takes: a bit (1 << AFAR_OP_…) for each */
+	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
 };
 
 struct afar_target {
@@ -34,15 +36,15 @@ struct afar_target {
 	uint32_t rights;      /* RIGHT_… */
 	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
-	bool is_fixed;		 /* its layout is not the manager's: nobody replaces it */
-	/* These two go by the binding, and are written just after it. */
+	bool is_fixed;		 /* its layout is its own, not the manager's: nobody replaces it */
+	/* Both follow the binding, and are written just after it. */
 	_Atomic uint64_t length;	 /* bytes; it only grows */
 	atomic_bool is_sealed;		 /* read it only while counted in */
 	struct binding *_Atomic binding; /* target_binding(), or within a hold */
 	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
 	atomic_bool had_keys;		 /* connections were made for it at least once */
-	pthread_mutex_t lock; /* of who asks for layouts, accesses or keys; held over the calls */
-	struct cds_list_head node; /* in the session's list; guarded by its lock */
+	pthread_mutex_t lock;		 /* held over calls for layouts, accesses or keys */
+	struct cds_list_head node;	 /* in the session's list; guarded by its lock */
 	/* A connection has ended under a write of ours, which the server may still carry out. The
 	 * memory must not become another region's before the server has closed the connection
 	 * (target_is_loose()), which it does at the latest when the session ends. */
@@ -56,7 +58,7 @@ struct afar_target {
 
 /* ---- Opening and closing */
 
-/* What the manager says of a target. */
+/* The manager's description of a target. */
 struct target_description {
 	struct afar_session *session;
 	uint64_t ns;
@@ -69,21 +71,22 @@ struct target_description {
 };
 
 /*
- * Makes a target of a zeroed struct whose handle is open. It hears of changes of its layout until it is
- * destroyed. Asks nobody: keys come with the first connection. Errors, with a sentence: those of
- * binding_new(); then there is nothing to destroy.
+ * Makes a target of a zeroed struct whose handle is open. The target hears of changes of its layout
+ * until it is destroyed. This asks no server: keys come with the first connection. Errors, with a
+ * sentence: those of binding_new(); then there is nothing to destroy.
  */
 int target_init(struct afar_target *target, const struct target_kind *kind,
 		const struct target_description *from);
-/* Makes one that has `of`'s rights and servers, and a layout of its own, which it takes over also when it
- * fails. `of` must stay open. After a change of the layout of something in the namespace it may answer
- * -ESTALE: then make another. -ENOMEM; then there is nothing to destroy. */
+/* Makes a target that has `of`'s rights and servers, and a layout of its own. Takes the layout
+ * over, also if it fails. `of` must stay open. If the layout of something in the namespace has
+ * changed, this may answer -ESTALE: then make another. -ENOMEM; then there is nothing to
+ * destroy. */
 int target_init_beside(struct afar_target *target, const struct target_kind *kind,
 		       struct afar_target *of, struct layout *layout);
 /* Ends a target whose handle has been closed. */
 void target_destroy(struct afar_target *target);
 
-/* Whether it is an open target of any kind. */
+/* Returns whether `target` is an open target of any kind. */
 static inline bool target_is_open(const struct afar_target *target)
 {
 	return handle_is_target(target);
@@ -109,7 +112,7 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 	return !opcode_writes(opcode) || ((target->rights & RIGHT_WRITE) && !target->is_sealed);
 }
 
-/* Whether [offset, offset + length) lies in a target of `size` bytes. */
+/* Returns whether [offset, offset + length) lies in a target of `size` bytes. */
 static inline bool range_is_inside(uint64_t offset, uint64_t length, uint64_t size)
 {
 	return offset <= size && length <= size - offset;
@@ -117,44 +120,48 @@ static inline bool range_is_inside(uint64_t offset, uint64_t length, uint64_t si
 
 /* ---- Its binding */
 
-/* A reference, which is the caller's. */
+/* Returns the target's binding, with a reference for the caller. */
 struct binding *target_binding(struct afar_target *target);
-/* Whether operations may begin, as far as is known. */
+/* Returns whether operations may begin, as far as is known. */
 bool target_is_ready(struct afar_target *target);
-/* Replaces the binding by one that is newer, whose reference it takes over. What is in flight goes on. With the
- * target's lock held; waits for holds. */
+/* Replaces the binding by a newer one, and takes over its reference. Operations in flight go on.
+ * The caller holds the target's lock. Waits for holds. */
 void target_bind(struct afar_target *target, struct binding *binding);
 
 /* ---- Keys and tickets: target.c. All block, until `deadline`. */
 
-/* Gets the keys of the binding's extents, if it has none, after it has found out about changes. On 0 the binding was
- * ready. */
+/* Gets the keys of the binding's extents if it has none, after asking the manager about changes. On
+ * 0 the binding was ready. */
 int target_get_keys(struct afar_target *target, uint64_t deadline);
-/* Gets a ticket for a connection to a server of the layout; it replaces the connection numbered in `out`. */
+/* Gets a ticket for a connection to a server of the layout. The connection replaces the one
+ * numbered in `out`. */
 int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadline,
 		       struct peer_ticket *out);
-/* Has a server of the layout close the connections that ended under writes: nothing of those writes lands any more. */
+/* Has a server of the layout close the connections that ended under writes. None of those writes
+ * can land afterwards. */
 int binding_settle(struct binding *binding, uint32_t index, uint64_t deadline);
-/* Whether a server may still carry out a write of ours whose connection has ended. Does not block. */
+/* Returns whether a server may still carry out a write of ours whose connection has ended. Does not
+ * block. */
 bool target_is_loose(struct afar_target *target);
-/* Has all servers close the connections that make it loose. Ask target_is_loose() whether that has
- * worked. */
+/* Has all servers close the connections that make the target loose. Ask target_is_loose() whether
+ * that has worked. */
 void target_settle_all(struct afar_target *target, uint64_t deadline);
 
 /* ---- Changes of the layout: changes.c */
 
-/* The target hears of changes from now on, until target_unlist(). */
+/* Makes the target hear of changes, until target_unlist(). */
 void target_list(struct afar_target *target);
 void target_unlist(struct afar_target *target);
-/* Asks the manager for the layout if a server has told of a change that the binding may not include. With the
- * target's lock held. Blocks, until `deadline`. */
+/* Asks the manager for the layout if a server has told of a change that the binding may not
+ * include. The caller holds the target's lock. Blocks, until `deadline`. */
 int target_heed_changes(struct afar_target *target, uint64_t deadline);
-/* Asks in any case. Call it without the lock. Blocks. */
+/* Asks the manager for the layout in any case. Call it without the lock. Blocks. */
 int target_look(struct afar_target *target);
-/* Takes the layout that the manager has told, if it is newer than the binding's. With the target's lock held. */
+/* Takes the layout that the manager has told, if it is newer than the binding's. The caller holds
+ * the target's lock. */
 int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info);
-/* Call it when all keys are there, with the target's lock held: operations may begin, unless there
- * was another change. */
+/* Marks the binding as ready once all keys are there: operations may begin, unless there was
+ * another change. The caller holds the target's lock. */
 void target_set_ready(struct afar_target *target);
 /* Calls the manager for a RegionInfo; on 0 `*reply` is the caller's. */
 int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *request,
@@ -162,13 +169,13 @@ int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *re
 
 /* ---- Atomics */
 
-/* Whether the session can do atomics on the target: 0, or -EOPNOTSUPP with the sentence. */
+/* Checks that the session can do atomics on the target: 0, or -EOPNOTSUPP with the sentence. */
 int target_check_atomics(const struct afar_target *target);
 /* Returns that error for a target whose connections turned out to use a transport without
  * atomics. */
 int target_fail_unfit(const struct afar_target *target);
-/* Whether the NICs at both ends of a lane have atomics, as far as is known here. May block for a
- * moment. */
+/* Returns whether the NICs at both ends of a lane have atomics, as far as is known here. May block
+ * for a moment. */
 bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane);
 /* Finds out whether a target with has_nic_atomics can have them. May block for a moment. */
 void target_look_for_atomics(struct afar_target *target);

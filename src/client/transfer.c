@@ -20,7 +20,7 @@ static int check_range(const struct afar_region *region, const char *verb, uint6
 	return 0;
 }
 
-/* Pieces of no length may be null. */
+/* Pieces of length 0 may be null. */
 static int check_piece(const char *verb, const void *addr, size_t length)
 {
 	return addr || !length ? 0 : error_fail(-EINVAL, "%s a region: the memory is null", verb);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Comparing a sealed region with its sums. A target of its own reads both; its layout has the sums behind the
- * region's bytes, and its servers are the region's.
+ * Compares a sealed region with its checksums. A target of its own reads both: its layout has the
+ * sums behind the region's bytes, and its servers are the region's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static const struct target_kind kind = {
 
 struct view {
 	struct afar_target target; /* its handle is open while this is used */
-	uint64_t *sums_at;	   /* by the number of the chunk */
+	uint64_t *sums_at;	   /* the sums' offset, by the number of the chunk */
 	char *data;
 	uint32_t *sums;
 };
@@ -41,7 +41,7 @@ static void view_close(struct view *view)
 	view_free(view);
 }
 
-/* The target's layout as it is now, with the sums. */
+/* Makes the target's present layout, with the sums. */
 static int make_layout(struct afar_target *target, struct view *view, struct layout **out)
 {
 	struct binding *binding;
@@ -83,7 +83,8 @@ static int read_view(struct view *view, void *data, uint64_t length, uint64_t of
 	return target_transfer(&view->target, AFAR_OP_READ, &iov, 1, offset, length);
 }
 
-/* A piece of one chunk that begins at `offset`: 0, or -EBADMSG with the first bad block in `*bad`. */
+/* Verifies a piece of one chunk that begins at `offset`. 0, or -EBADMSG with the first bad block in
+ * `*bad`. */
 static int verify_piece(struct view *view, const struct layout_piece *piece, uint64_t offset,
 			uint64_t *bad)
 {
@@ -94,7 +95,7 @@ static int verify_piece(struct view *view, const struct layout_piece *piece, uin
 
 	if (!ret)
 		ret = read_view(view, view->sums, nr_blocks * sizeof(*view->sums),
-				view->sums_at[piece->chunk - layout->chunks] +
+				view->sums_at[piece->copy - layout->copies] +
 					block * sizeof(*view->sums));
 	for (uint64_t i = 0; i < nr_blocks && !ret; i++) {
 		if (checksum_crc32c(view->data + i * CHECKSUM_BLOCK, CHECKSUM_BLOCK) ==
@@ -115,7 +116,7 @@ static int verify(struct view *view, uint64_t offset, uint64_t end, uint64_t *ba
 		struct layout_piece piece =
 			layout_piece_at(view->target.binding->layout, offset, left);
 
-		if (piece.chunk)
+		if (piece.copy)
 			ret = verify_piece(view, &piece, offset, bad);
 		offset += piece.length;
 	}
@@ -128,7 +129,7 @@ static int verify(struct view *view, uint64_t offset, uint64_t end, uint64_t *ba
 	return ret;
 }
 
-/* Whole blocks, which end inside the view. */
+/* Rounds up to whole blocks, which end inside the view. */
 static uint64_t round_up(uint64_t at)
 {
 	uint64_t excess = at % CHECKSUM_BLOCK;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting on a queue: spinning, then sleeping, until progress has moved something or a time has come. The clock and the
- * kernel are asked here, and nowhere on the way of an operation.
+ * Waiting on a queue: spins, then sleeps, until progress has moved something or a time has come.
+ * Only this asks the clock and the kernel; an operation's own path does not.
  */
 #include <poll.h>
 
 #include "client/queue.h"
 
-#define POLLS_PER_CLOCK	 16	 /* while spinning: polls between looks at the clock */
-#define SPIN_NS_PER_BYTE 1	 /* 1 GB/s: what is slower need not be spun for */
-#define SPIN_NS_MAX	 1000000 /* beside the session's own */
+#define POLLS_PER_CLOCK	 16	 /* between looks at the clock, while spinning */
+#define SPIN_NS_PER_BYTE 1	 /* 1 GB/s: for a slower transfer, spinning does not pay */
+#define SPIN_NS_MAX	 1000000 /* in addition to the session's own */
 #define BULK_BYTES	 ((uint64_t)128 << 10) /* in flight: bandwidth counts, not the last µs */
 #define BULK_PAUSE_NS	 4000
 
@@ -39,8 +39,8 @@ void queue_sleep(struct afar_queue *queue, uint64_t deadline)
 		queue_doze(queue, deadline);
 }
 
-/* How long to spin: large transfers take their time, and sleeping between their completions costs the
- * sender, who has to wake us, a third of its bandwidth. */
+/* Returns how long to spin. Large transfers take long, and sleeping between their completions costs
+ * the sender, who has to wake us, a third of its bandwidth. */
 static uint64_t spin_ns(const struct afar_queue *queue)
 {
 	uint64_t moving_ns = queue->bytes_in_flight * SPIN_NS_PER_BYTE;
@@ -51,8 +51,9 @@ static uint64_t spin_ns(const struct afar_queue *queue)
 }
 
 /*
- * Between two looks at a bulk transfer a pause: who looks all the time takes the bytes in small pieces and
- * the locks of the socket from whoever fills it (2 to 4 % of the bandwidth over loopback).
+ * Pauses between two looks at a bulk transfer. Looking all the time would take the bytes in small
+ * pieces, and contend for the socket's locks with whoever fills it (2 to 4 % of the bandwidth over
+ * loopback).
  */
 bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
 {

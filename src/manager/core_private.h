@@ -17,6 +17,7 @@
 #include "manager/core.h"
 #include "manager/state.h"
 #include "manager/store.h"
+#include "rpc/protobuf.h"
 
 #define CORE_LIST_MAX	  1000U			  /* entries of one list reply                  */
 #define CORE_OUTCOMES_MAX 1024U			  /* replies kept for one session               */
@@ -72,14 +73,5 @@ void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */
 void event_answer(struct core *core, struct event *event);
 uint64_t core_now(const struct core *core);
-
-/* A new message; NULL: no memory. */
-#define MESSAGE_NEW(prefix, type)                           \
-	({                                                  \
-		type *message_ = malloc(sizeof(*message_)); \
-		if (message_)                               \
-			prefix##__init(message_);           \
-		message_;                                   \
-	})
 
 #endif

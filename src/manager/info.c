@@ -99,99 +99,49 @@ static Afar__Server *info_server(const struct server *server)
 	return NULL;
 }
 
-static Afar__Group *info_group(const struct region *region, const struct group *group)
+/* True: an earlier home is on the same server. */
+static bool is_repeated(const struct layout *layout, uint32_t home)
 {
-	Afar__Group *info = MESSAGE_NEW(afar__group, Afar__Group);
-
-	if (!info)
-		return NULL;
-	info->length = group->length;
-	info->stripe_bytes = region->stripe_bytes;
-	info->chunks = calloc(group->nr_chunks + 1, sizeof(*info->chunks));
-	for (size_t i = 0; i < group->nr_chunks && info->chunks; i++) {
-		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
-		Afar__Chunk *part = MESSAGE_NEW(afar__chunk, Afar__Chunk);
-
-		if (!part)
-			break;
-		info->chunks[info->n_chunks++] = part;
-		part->server = chunk->server;
-		part->extent = chunk->number;
-		part->offset = chunk->offset;
-		part->length = chunk->length;
-	}
-	if (info->n_chunks == group->nr_chunks && info->chunks)
-		return info;
-	afar__group__free_unpacked(info, NULL);
-	return NULL;
-}
-
-static bool has_server(const Afar__Layout *layout, uint64_t number)
-{
-	for (size_t i = 0; i < layout->n_servers; i++)
-		if (layout->servers[i]->server == number)
+	for (uint32_t i = 0; i < home; i++)
+		if (layout->homes[i].server == layout->homes[home].server)
 			return true;
 	return false;
 }
 
-/* The servers that the chunks name. Few: a linear search, past the neighbour's, will do. */
-static bool add_servers(Afar__Layout *layout, const struct region *region)
+/* The servers of its homes. One that has gone for good is left out. */
+static bool add_servers(const struct core *core, Afar__LayoutInfo *info,
+			const struct layout *layout)
 {
-	size_t max = 0;
+	info->servers = calloc((size_t)layout->nr_homes + 1, sizeof(*info->servers));
+	if (!info->servers)
+		return false;
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct server *server = state_server(core->state, layout->homes[i].server);
+		Afar__Server *described;
 
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		const struct chunk *chunk = &region->chunks[i];
-
-		if (!chunk->extent || has_server(layout, chunk->server))
+		if (!server || is_repeated(layout, i))
 			continue;
-		if (layout->n_servers == max) {
-			size_t more = max != 0 ? max * 2 : 8;
-			Afar__Server **servers =
-				reallocarray(layout->servers, more, sizeof(*servers));
-
-			if (!servers)
-				return false;
-			layout->servers = servers;
-			max = more;
-		}
-		layout->servers[layout->n_servers] = info_server(chunk->extent->server);
-		if (!layout->servers[layout->n_servers])
+		described = info_server(server);
+		if (!described)
 			return false;
-		layout->n_servers++;
+		info->servers[info->n_servers++] = described;
 	}
 	return true;
 }
 
-static Afar__Layout *info_layout(const struct core *core, const struct session *session,
-				 const struct region *region)
+static Afar__LayoutInfo *info_layout(const struct core *core, const struct session *session,
+				     const struct region *region)
 {
-	Afar__Layout *layout = MESSAGE_NEW(afar__layout, Afar__Layout);
+	Afar__LayoutInfo *info = MESSAGE_NEW(afar__layout_info, Afar__LayoutInfo);
 
-	if (!layout)
+	if (!info)
 		return NULL;
-	layout->groups = calloc(region->nr_groups + 1, sizeof(*layout->groups));
-	for (size_t i = 0; i < region->nr_groups && layout->groups; i++) {
-		layout->groups[i] = info_group(region, &region->groups[i]);
-		if (!layout->groups[i])
-			break;
-		layout->n_groups++;
-	}
-	if (layout->groups && layout->n_groups == region->nr_groups &&
-	    add_servers(layout, region) &&
-	    access_make(core, session, region, &layout->accesses, &layout->n_accesses) == 0)
-		return layout;
-	afar__layout__free_unpacked(layout, NULL);
+	info->form = layout_pack(region->layout);
+	if (info->form && add_servers(core, info, region->layout) &&
+	    access_make(core, session, region, &info->accesses, &info->n_accesses) == 0)
+		return info;
+	afar__layout_info__free_unpacked(info, NULL);
 	return NULL;
-}
-
-static uint32_t region_width(const struct region *region)
-{
-	size_t width = 0;
-
-	for (size_t i = 0; i < region->nr_groups; i++)
-		if (region->groups[i].nr_chunks > width)
-			width = region->groups[i].nr_chunks;
-	return (uint32_t)width;
 }
 
 Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
@@ -210,13 +160,13 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->nr_references = region_nr_references(region);
 	info->is_lost = region->is_lost;
 	info->has_nic_atomics = region->has_nic_atomics;
-	info->is_sealed = region->is_sealed;
+	info->is_sealed = region->layout->is_sealed;
 	info->layout_number = region->layout_number;
 	info->is_unfinished = region->is_unfinished;
 	info->stripe_bytes = region->stripe_bytes;
-	info->width = region_width(region);
+	info->width = layout_width(region->layout);
 	info->rights = rights_of(core, session->principal, region->ns) &
-		       (region->is_sealed ? RIGHT_READ : RIGHT_ALL);
+		       (region->layout->is_sealed ? RIGHT_READ : RIGHT_ALL);
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout;
@@ -271,10 +221,10 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 		if (!add_lane_reports(status->report, live))
 			goto out_free;
 	} else {
-		status->report->granted_bytes = server->granted_bytes;
+		status->report->granted_bytes = server->dram.granted_bytes;
 		status->down_ms = age_ms(core, live ? live->down_at : core->started_at);
 	}
-	status->report->capacity_bytes = server->capacity_bytes;
+	status->report->capacity_bytes = server->dram.capacity_bytes;
 	return status;
 
 out_free:

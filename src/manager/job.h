@@ -81,8 +81,8 @@ struct job_part {
 	enum part_state state;
 	uint64_t server;
 	uint64_t incarnation;
-	uint64_t bytes;	     /* of memory that was asked for; 0: it was asked for something else */
-	bool is_sealed;	     /* memory for sealed regions */
+	uint64_t bytes; /* of memory that was asked for; 0: it was asked for something else */
+	enum extent_class class;
 	uint64_t pending;    /* bytes that count at its server: asked for, or in no table yet */
 	uint64_t copying_ms; /* that its server may take; counts there too */
 	uint64_t granted;    /* bytes of: */
@@ -108,7 +108,7 @@ static inline bool job_is_over(const struct job *job)
 
 /* Asks a connected server for memory of the job's namespace. -ENOMEM. */
 int job_ask_memory(struct core *core, struct job *job, struct live_server *live, uint64_t bytes,
-		   bool is_sealed);
+		   enum extent_class class);
 /* Asks a server for something else, which may take it `copying_ms`; if the job ends before the
  * answer comes, the server loses its connection. Takes `request` over, which may be NULL: -ENOMEM.
  * -AFAR_ESERVER: it is not connected. */

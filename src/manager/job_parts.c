@@ -151,12 +151,12 @@ static int add_part(struct core *core, struct job *job, struct live_server *live
 }
 
 int job_ask_memory(struct core *core, struct job *job, struct live_server *live, uint64_t bytes,
-		   bool is_sealed)
+		   enum extent_class class)
 {
-	const struct job_part part = {.bytes = bytes, .pending = bytes, .is_sealed = is_sealed};
+	const struct job_part part = {.bytes = bytes, .pending = bytes, .class = class};
 
-	return add_part(core, job, live,
-			server_ask_extents(job->namespace_number, bytes, is_sealed), &part);
+	return add_part(core, job, live, server_ask_extents(job->namespace_number, bytes, class),
+			&part);
 }
 
 int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *request,
@@ -196,9 +196,8 @@ static bool is_granted_already(const struct core *core, const struct job_part *p
 static bool is_good(const struct core *core, const struct job_part *part,
 		    const Afar__Extent *extent)
 {
-	return extent->namespace_ == part->job->namespace_number &&
-	       (extent->is_sealed != 0) == part->is_sealed && extent->length != 0 &&
-	       extent->length % PLACEMENT_EXTENT_UNIT == 0 &&
+	return extent->namespace_ == part->job->namespace_number && extent->class_ == part->class &&
+	       extent->length != 0 && extent->length % PLACEMENT_EXTENT_UNIT == 0 &&
 	       !state_extent(core->state, part->server, part->incarnation, extent->extent) &&
 	       !is_granted_already(core, part, extent->extent);
 }
@@ -316,12 +315,17 @@ int job_record_memory(struct core *core, struct job *job, struct namespace *ns)
 		if (!server || server->incarnation != part->incarnation)
 			return error_code(-AFAR_ESERVER);
 		for (size_t i = 0; i < part->nr_extents; i++) {
-			ret = state_add_extent(core->state, server, part->incarnation,
-					       part->extents[i].number, ns, ns->number,
-					       part->extents[i].length, &extent);
+			const struct extent like = {.server = server,
+						    .life = part->incarnation,
+						    .number = part->extents[i].number,
+						    .ns = ns,
+						    .namespace_number = ns->number,
+						    .length = part->extents[i].length,
+						    .class = part->class};
+
+			ret = state_add_extent(core->state, &like, &extent);
 			if (ret < 0)
 				return ret;
-			extent->is_sealed = part->is_sealed;
 			store_put_extent(core->store, extent);
 		}
 		/* From now on it is counted in the tables, also for others of the same batch. */

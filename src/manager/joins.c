@@ -165,7 +165,7 @@ static int describe(struct core *core, struct server *server, const Afar__Server
 	for (size_t i = 0; i < self->n_lanes; i++)
 		lanes[i] = (struct lane){self->lanes[i]->transport, self->lanes[i]->address};
 	undo_set(core->undo, server->incarnation, self->incarnation);
-	undo_set(core->undo, server->capacity_bytes, ask->capacity_bytes);
+	undo_set(core->undo, server->dram.capacity_bytes, ask->capacity_bytes);
 	return state_describe_server(core->state, server, &texts);
 }
 
@@ -177,7 +177,7 @@ static struct extent *find_reported(const struct core *core, const struct server
 
 	return extent && extent->namespace_number == reported->namespace_ &&
 			       extent->length == reported->length &&
-			       extent->is_sealed == (reported->is_sealed != 0)
+			       extent->class == reported->class_
 		       ? extent
 		       : NULL;
 }
@@ -281,7 +281,7 @@ static int bind_server(struct core *core, struct server *server, const Afar__Ser
 	memcpy(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES);
 	live->peer = peer;
 	afar__server_report__init(&live->report);
-	live->report.granted_bytes = server->granted_bytes;
+	live->report.granted_bytes = server->dram.granted_bytes;
 	live->nr_lanes = 0;
 	live->reported_at = core_now(core);
 	live->retry_at = 0;
@@ -325,7 +325,7 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 	store_put_server(core->store, server);
 	log_info("server %llu '%s' joined from %s with %llu MiB",
 		 (unsigned long long)server->number, server->name, server->control_address,
-		 (unsigned long long)(server->capacity_bytes >> 20));
+		 (unsigned long long)(server->dram.capacity_bytes >> 20));
 	return 0;
 }
 

@@ -132,7 +132,7 @@ static int load_server(struct state *state, const void *message)
 		return error_code(-ENOMEM);
 	server->number = record->number;
 	server->incarnation = record->incarnation;
-	server->capacity_bytes = record->capacity_bytes;
+	server->dram.capacity_bytes = record->capacity_bytes;
 	ret = state_add_server(state, server);
 	if (ret == 0)
 		ret = describe_server(state, server, record);
@@ -152,62 +152,85 @@ static int load_extent(struct state *state, const void *message)
 	const Stored__Extent *record = message;
 	struct server *server = state_server(state, record->server);
 	struct namespace *ns = NULL;
-	struct extent *extent;
+	struct extent like, *extent;
 	int ret;
 
 	if (!record->is_releasing)
 		ns = state_namespace(state, record->namespace_);
-	if (!server || server->incarnation != record->incarnation ||
+	if (!server || server->incarnation != record->life || record->class_ > CLASS_DRAM_SEALED ||
 	    (!ns && !record->is_releasing) || record->length == 0 ||
 	    record->length % SPACE_UNIT != 0)
 		return damaged("extent", record->number);
-	ret = state_add_extent(state, server, record->incarnation, record->number, ns,
-			       record->namespace_, record->length, &extent);
-	if (ret == 0)
-		extent->is_sealed = record->is_sealed;
+	like = (struct extent){.server = server,
+			       .life = record->life,
+			       .number = record->number,
+			       .ns = ns,
+			       .namespace_number = record->namespace_,
+			       .length = record->length,
+			       .class = (enum extent_class)record->class_};
+	ret = state_add_extent(state, &like, &extent);
 	return ret == -EEXIST ? damaged("extent", record->number) : ret;
 }
 
-/* Chunks of an extent that is gone are lost; those of one that lives are taken out of its space. */
-static int load_chunk(const struct state *state, const struct region *region, struct chunk *chunk,
-		      const Stored__Chunk *record)
+/* Of format 1 or 2. */
+static int load_old_layout(const Stored__Region *record, struct layout *layout)
 {
-	struct extent *extent =
-		state_extent(state, record->server, record->incarnation, record->extent);
-
-	*chunk = (struct chunk){.server = record->server,
-				.incarnation = record->incarnation,
-				.number = record->extent,
-				.offset = record->offset,
-				.length = record->length};
-	if (!extent)
-		return 0;
-	if (extent->ns != region->ns || extent->is_sealed != region->is_sealed)
-		return error_code(-EINVAL);
-	chunk->extent = extent;
-	return space_take_at(&extent->space, record->offset, chunk_span(region, chunk));
-}
-
-static int load_groups(const struct state *state, struct region *region,
-		       const Stored__Region *record)
-{
-	size_t nr_chunks = 0;
 	int ret = 0;
 
-	for (size_t i = 0; i < record->n_groups; i++)
-		nr_chunks += record->groups[i]->n_chunks;
-	region->groups = calloc(record->n_groups + 1, sizeof(*region->groups));
-	region->chunks = calloc(nr_chunks + 1, sizeof(*region->chunks));
-	if (!region->groups || !region->chunks)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < record->n_groups; i++) {
-		const Stored__Group *group = record->groups[i];
+	layout->is_sealed = record->is_sealed;
+	for (size_t i = 0; i < record->n_groups && ret == 0; i++) {
+		const Stored__OldGroup *group = record->groups[i];
 
-		region->groups[region->nr_groups++] =
-			(struct group){group->length, region->nr_chunks, group->n_chunks};
-		for (size_t j = 0; j < group->n_chunks && ret == 0; j++)
-			ret = load_chunk(state, region, &region->chunks[region->nr_chunks++],
-					 group->chunks[j]);
+		if (group->n_chunks == 0)
+			return error_code(-EINVAL);
+		ret = layout_add_group(layout, group->chunks[0]->length, record->stripe_bytes);
+		for (size_t j = 0; j < group->n_chunks && ret == 0; j++) {
+			const Stored__OldChunk *chunk = group->chunks[j];
+			const struct layout_home home = {.server = chunk->server,
+							 .life = chunk->incarnation};
+
+			ret = layout_add_chunk(layout, &home, chunk->extent, chunk->offset);
+		}
+		if (ret == 0)
+			layout_set_last(layout, group->length);
+	}
+	return ret;
+}
+
+static int load_layout(const Stored__Region *record, struct region *region)
+{
+	const char *why;
+	int ret;
+
+	if (record->layout) {
+		ret = layout_unpack(record->layout, &region->layout, &why);
+	} else {
+		region->layout = layout_new();
+		ret = region->layout ? load_old_layout(record, region->layout)
+				     : error_code(-ENOMEM);
+	}
+	if (ret == 0 && region->layout->length != region->length)
+		ret = error_code(-EINVAL);
+	return ret;
+}
+
+/* Takes what the layout has out of the spaces of its extents. Those that have gone are left out:
+ * state_add_region() finds the region lost. */
+static int take_layout(const struct state *state, const struct region *region)
+{
+	const struct layout *layout = region->layout;
+	const enum extent_class class = layout->is_sealed ? CLASS_DRAM_SEALED : CLASS_DRAM;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+		struct extent *extent = state_extent_of(state, layout, copy);
+
+		if (!extent)
+			continue;
+		if (extent->ns != region->ns || extent->class != class)
+			return error_code(-EINVAL);
+		ret = space_take_at(&extent->space, copy->offset, layout_copy_span(layout, copy));
 	}
 	return ret;
 }
@@ -232,11 +255,12 @@ static int load_region(struct state *state, const void *message)
 	region->stripe_bytes = record->stripe_bytes;
 	region->has_nic_atomics = record->has_nic_atomics;
 	region->is_freed = record->is_freed;
-	region->is_sealed = record->is_sealed;
 	region->layout_number = record->layout_number;
 	region->is_unfinished = record->is_unfinished;
 	region->name = strdup(record->name);
-	ret = region->name ? load_groups(state, region, record) : error_code(-ENOMEM);
+	ret = region->name ? load_layout(record, region) : error_code(-ENOMEM);
+	if (ret == 0)
+		ret = take_layout(state, region);
 	if (ret == 0)
 		ret = state_add_region(state, region);
 	else
@@ -361,10 +385,20 @@ static int make_cluster(struct store *store, struct state *state)
 	return store_commit(store);
 }
 
-/* Keeps older managers, which would not heed its rights, from opening the store. */
+/* Keeps older managers from opening the store: they would not heed its rights, or find no
+ * layouts. */
 static int renew_format(struct store *store, struct state *state)
 {
+	const struct namespace *ns;
+	const struct region *region;
+
 	store_put_cluster(store, state);
+	cds_list_for_each_entry (ns, &state->namespaces, node) {
+		cds_list_for_each_entry (region, &ns->regions, node)
+			store_put_region(store, region);
+		cds_list_for_each_entry (region, &ns->freed, node)
+			store_put_region(store, region);
+	}
 	state->is_old = false;
 	return store_commit(store);
 }

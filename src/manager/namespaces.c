@@ -89,9 +89,9 @@ static int check_policy(const Afar__Policy *policy)
 			"create a namespace: tier %u is unknown to this manager; use tier 0 "
 			"(dram)",
 			policy->tier);
-	if (policy->width > PLACEMENT_WIDTH_MAX)
+	if (policy->width > LAYOUT_WIDTH_MAX)
 		return error_fail(-EINVAL, "create a namespace: a width of %u servers; use 0 to %u",
-				  policy->width, PLACEMENT_WIDTH_MAX);
+				  policy->width, LAYOUT_WIDTH_MAX);
 	if (policy->stripe_bytes != 0 &&
 	    (policy->stripe_bytes < STRIPE_MIN || policy->stripe_bytes > STRIPE_MAX ||
 	     (policy->stripe_bytes & (policy->stripe_bytes - 1)) != 0))
@@ -124,7 +124,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 		return error_code(-ENOMEM);
 	ns->number = core->state->next_namespace;
 	ns->tier = policy->tier;
-	ns->width = policy->width != 0 ? policy->width : PLACEMENT_WIDTH_MAX;
+	ns->width = policy->width != 0 ? policy->width : LAYOUT_WIDTH_MAX;
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
 	ns->next_address = STATE_SECOND_ADDRESS;
 	ret = state_add_namespace(core->state, ns);

@@ -133,18 +133,6 @@ static int make_room(void **array, size_t *max, size_t nr, size_t size)
 	return 0;
 }
 
-static int add_group(struct placement *out, uint64_t length)
-{
-	int ret = make_room((void **)&out->groups, &out->max_groups, out->nr_groups,
-			    sizeof(*out->groups));
-
-	if (ret < 0)
-		return ret;
-	out->groups[out->nr_groups++] =
-		(struct placement_group){.length = length, .first_chunk = out->nr_chunks};
-	return 0;
-}
-
 /* Takes one chunk from the candidate's tightest run and adds it to the last group. */
 static int add_chunk(struct placement *out, struct candidate *candidate, uint64_t length)
 {
@@ -152,10 +140,9 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 	uint64_t best_fit = 0, offset;
 	int ret;
 
-	if (out->nr_chunks == PLACEMENT_CHUNKS_MAX)
+	if (out->nr_parts == PLACEMENT_CHUNKS_MAX)
 		return error_code(-E2BIG);
-	ret = make_room((void **)&out->chunks, &out->max_chunks, out->nr_chunks,
-			sizeof(*out->chunks));
+	ret = make_room((void **)&out->parts, &out->max_parts, out->nr_parts, sizeof(*out->parts));
 	if (ret < 0)
 		return ret;
 	for (size_t i = 0; i < candidate->nr_sources && best_fit != length; i++) {
@@ -171,11 +158,9 @@ static int add_chunk(struct placement *out, struct candidate *candidate, uint64_
 	ret = space_take(best->space, length, &offset);
 	if (ret < 0)
 		return ret;
-	out->chunks[out->nr_chunks++] =
-		(struct placement_chunk){best->space, best->extent, offset, length};
-	out->groups[out->nr_groups - 1].nr_chunks++;
+	out->parts[out->nr_parts++] = (struct placement_part){best->space, offset, length};
 	find_longest(candidate, candidate->longest);
-	return 0;
+	return layout_add_chunk(out->layout, &best->home, best->number, offset);
 }
 
 /* How many servers the next group is striped over, and its chunks' length; 1 or fewer: do not
@@ -213,7 +198,7 @@ static int compare_turns(const void *left, const void *right)
 
 static int add_striped(struct placer *placer, size_t nr_chunks, uint64_t chunk_length)
 {
-	int ret = add_group(placer->out, chunk_length * nr_chunks);
+	int ret = layout_add_group(placer->out->layout, chunk_length, placer->wish->stripe_bytes);
 
 	/* Each region begins on another server, not on that with the most space. */
 	qsort(placer->ranks, nr_chunks, sizeof(*placer->ranks), compare_turns);
@@ -244,7 +229,7 @@ static int add_single(struct placer *placer, uint64_t bytes)
 		}
 	}
 	length = longest->longest < bytes ? longest->longest : bytes;
-	ret = add_group(placer->out, length);
+	ret = layout_add_group(placer->out->layout, length, placer->wish->stripe_bytes);
 	if (ret == 0)
 		ret = add_chunk(placer->out, longest, length);
 	placer->start++;
@@ -253,19 +238,17 @@ static int add_single(struct placer *placer, uint64_t bytes)
 
 static int take_groups(struct placer *placer)
 {
-	uint64_t left = placer->wish->bytes;
+	const struct layout *layout = placer->out->layout;
 	int ret = 0;
 
-	while (left > 0 && ret == 0) {
-		uint64_t chunk_length = 0;
+	while (layout->length < placer->wish->bytes && ret == 0) {
+		uint64_t left = placer->wish->bytes - layout->length, chunk_length = 0;
 		size_t width = 0;
 
 		if (left > placer->wish->stripe_bytes)
 			width = choose_stripe(placer, left, &chunk_length);
 		ret = width > 1 ? add_striped(placer, width, chunk_length)
 				: add_single(placer, left);
-		if (ret == 0)
-			left -= placer->out->groups[placer->out->nr_groups - 1].length;
 	}
 	return ret;
 }
@@ -278,7 +261,7 @@ static uint64_t find_candidates(struct placer *placer, const struct placement_so
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < nr_sources; i++) {
-		if (!last || last->sources[0].server != sources[i].server) {
+		if (!last || last->sources[0].home.server != sources[i].home.server) {
 			last = &placer->candidates[placer->nr_candidates++];
 			*last = (struct candidate){.sources = &sources[i]};
 		}
@@ -297,10 +280,10 @@ int placement_take(const struct placement_source *sources, size_t nr_sources,
 	struct placer placer = {.wish = wish, .start = wish->start, .out = out};
 	int ret = 0;
 
-	*out = (struct placement){0};
+	*out = (struct placement){.layout = layout_new()};
 	placer.candidates = calloc(nr_sources + 1, sizeof(*placer.candidates));
 	placer.ranks = calloc(nr_sources + 1, sizeof(*placer.ranks));
-	if (!placer.candidates || !placer.ranks)
+	if (!placer.candidates || !placer.ranks || !out->layout)
 		ret = error_code(-ENOMEM);
 	else if (find_candidates(&placer, sources, nr_sources) < wish->bytes)
 		ret = error_code(-ENOSPC);
@@ -318,17 +301,16 @@ int placement_take(const struct placement_source *sources, size_t nr_sources,
 void placement_undo(struct placement *placement)
 {
 	/* In reverse, each merges with the run it was taken from: nothing is allocated. */
-	while (placement->nr_chunks > 0) {
-		struct placement_chunk *chunk = &placement->chunks[--placement->nr_chunks];
+	while (placement->nr_parts > 0) {
+		struct placement_part *part = &placement->parts[--placement->nr_parts];
 
-		space_give(chunk->space, chunk->offset, chunk->length);
+		space_give(part->space, part->offset, part->length);
 	}
-	placement->nr_groups = 0;
 }
 
 void placement_close(struct placement *placement)
 {
-	free(placement->groups);
-	free(placement->chunks);
+	layout_free(placement->layout);
+	free(placement->parts);
 	*placement = (struct placement){0};
 }

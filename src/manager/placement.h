@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #include "manager/space.h"
+#include "rpc/layout.h"
 
 #define PLACEMENT_EXTENT_UNIT ((uint64_t)2 << 20) /* reservations are multiples of it    */
-#define PLACEMENT_WIDTH_MAX   64U
 #define PLACEMENT_CHUNKS_MAX  65536U /* of one region: its layout must fit into a frame */
 
 /* ---- Reservations */
@@ -33,30 +33,24 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 
 /* ---- Regions */
 
+/* An extent. */
 struct placement_source {
-	uint64_t server; /* those of one server are neighbours in the array */
+	struct layout_home home; /* those of one server are neighbours in the array */
+	uint64_t number;
 	struct space *space;
-	void *extent; /* the caller's; comes back in the chunks          */
 };
 
-struct placement_chunk {
+/* A chunk takes this out of a space. */
+struct placement_part {
 	struct space *space;
-	void *extent;
 	uint64_t offset;
 	uint64_t length;
 };
 
-struct placement_group {
-	uint64_t length;
-	size_t first_chunk;
-	size_t nr_chunks;
-};
-
 struct placement {
-	struct placement_group *groups;
-	size_t nr_groups, max_groups;
-	struct placement_chunk *chunks;
-	size_t nr_chunks, max_chunks;
+	struct layout *layout;
+	struct placement_part *parts;
+	size_t nr_parts, max_parts;
 };
 
 struct placement_wish {
@@ -76,7 +70,7 @@ struct placement_wish {
  */
 int placement_take(const struct placement_source *sources, size_t nr_sources,
 		   const struct placement_wish *wish, struct placement *out);
-/* Gives its chunks back to their spaces. */
+/* Gives what it took back to the spaces. */
 void placement_undo(struct placement *placement);
 void placement_close(struct placement *placement);
 

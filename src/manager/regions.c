@@ -30,15 +30,18 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	if (!sources)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (!extent->is_sealed && !server_is_up(extent->server))
+		if (extent->class == CLASS_DRAM && !server_is_up(extent->server))
 			*down_bytes += extent->space.free_bytes;
 	cds_list_for_each_entry (server, &core->state->servers, node) {
 		if (!server_is_up(server))
 			continue;
 		cds_list_for_each_entry (extent, &server->extents, server_node)
-			if (extent->ns == ns && !extent->is_sealed && extent->space.free_bytes != 0)
-				sources[nr++] = (struct placement_source){server->number,
-									  &extent->space, extent};
+			if (extent->ns == ns && extent->class == CLASS_DRAM &&
+			    extent->space.free_bytes != 0)
+				sources[nr++] = (struct placement_source){
+					.home = {.server = server->number, .life = extent->life},
+					.number = extent->number,
+					.space = &extent->space};
 	}
 	*out = sources;
 	*nr_out = nr;
@@ -52,7 +55,7 @@ static uint64_t free_to_write(const struct namespace *ns)
 	uint64_t bytes = 0;
 
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += extent->is_sealed ? 0 : extent->space.free_bytes;
+		bytes += extent->class == CLASS_DRAM ? extent->space.free_bytes : 0;
 	return bytes;
 }
 
@@ -80,19 +83,19 @@ static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_byt
 /* Notes what the placement took, so that it is taken back with the operation. */
 static int note_placement(struct core *core, struct namespace *ns, struct placement *placement)
 {
-	int ret = undo_room(core->undo, placement->nr_chunks + 1);
+	int ret = undo_room(core->undo, placement->nr_parts + 1);
 
 	if (ret < 0) {
 		placement_undo(placement);
 		placement_close(placement);
 		return ret;
 	}
-	for (size_t i = 0; i < placement->nr_chunks; i++) {
-		const struct placement_chunk *chunk = &placement->chunks[i];
+	for (size_t i = 0; i < placement->nr_parts; i++) {
+		const struct placement_part *part = &placement->parts[i];
 
-		undo_space_taken(core->undo, chunk->space, chunk->offset, chunk->length);
+		undo_space_taken(core->undo, part->space, part->offset, part->length);
 	}
-	undo_set(core->undo, ns->turn, ns->turn + placement->nr_chunks);
+	undo_set(core->undo, ns->turn, ns->turn + placement->nr_parts);
 	return 0;
 }
 
@@ -186,8 +189,9 @@ static int check_alloc(const struct core *core, const struct session *session,
 	return 0;
 }
 
+/* Takes the placement's layout over. */
 static struct region *make_region(struct namespace *ns, const char *name,
-				  const struct placement *placement)
+				  struct placement *placement)
 {
 	struct region *region = calloc(1, sizeof(*region));
 
@@ -196,33 +200,20 @@ static struct region *make_region(struct namespace *ns, const char *name,
 	CDS_INIT_LIST_HEAD(&region->references);
 	region->ns = ns;
 	region->stripe_bytes = ns->stripe_bytes;
+	region->layout = placement->layout;
+	placement->layout = NULL;
 	region->name = strdup(name);
-	region->groups = calloc(placement->nr_groups + 1, sizeof(*region->groups));
-	region->chunks = calloc(placement->nr_chunks + 1, sizeof(*region->chunks));
-	if (!region->name || !region->groups || !region->chunks) {
+	if (!region->name) {
 		region_free(region);
 		return NULL;
 	}
-	for (size_t i = 0; i < placement->nr_groups; i++)
-		region->groups[i] = (struct group){placement->groups[i].length,
-						   placement->groups[i].first_chunk,
-						   placement->groups[i].nr_chunks};
-	region->nr_groups = placement->nr_groups;
-	for (size_t i = 0; i < placement->nr_chunks; i++) {
-		struct extent *extent = placement->chunks[i].extent;
-
-		region->chunks[i] = (struct chunk){
-			extent,		extent->server->number,	     extent->incarnation,
-			extent->number, placement->chunks[i].offset, placement->chunks[i].length};
-	}
-	region->nr_chunks = placement->nr_chunks;
 	return region;
 }
 
 /* Groups cover the rounded length; what the user asked for ends inside the last one. */
-static void trim_last_group(struct region *region, uint64_t excess)
+static void trim_layout(struct layout *layout, uint64_t excess)
 {
-	region->groups[region->nr_groups - 1].length -= excess;
+	layout_set_last(layout, layout->groups[layout->nr_groups - 1].length - excess);
 }
 
 static int count_reference(struct core *core, struct reference *reference, uint64_t count)
@@ -292,7 +283,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->length = ask->bytes;
 	region->has_nic_atomics = ask->has_nic_atomics;
 	region->is_unfinished = ask->is_unfinished;
-	trim_last_group(region, rounded - ask->bytes);
+	trim_layout(region->layout, rounded - ask->bytes);
 	ret = state_add_region(core->state, region);
 	if (ret == 0)
 		ret = move_on(core, ns, address, rounded);

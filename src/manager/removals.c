@@ -23,14 +23,6 @@
 
 /* ---- What is lost with it */
 
-static bool has_part_on(const struct region *region, const struct server *server)
-{
-	for (size_t i = 0; i < region->nr_chunks; i++)
-		if (region->chunks[i].extent && region->chunks[i].extent->server == server)
-			return true;
-	return false;
-}
-
 static int find_server(const struct core *core, const char *asked, uint64_t number,
 		       struct server **out)
 {
@@ -55,7 +47,7 @@ static bool list_one(void *argument, void *row)
 	struct listing *listing = argument;
 
 	if (region->generation > listing->after && !region->is_freed && !region->is_lost &&
-	    has_part_on(region, listing->server))
+	    region_is_at(region, listing->server->number, listing->server->incarnation))
 		listing->found[listing->nr_found++] = region;
 	return listing->nr_found < listing->max;
 }

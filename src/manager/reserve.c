@@ -42,7 +42,6 @@ struct plan {
 	size_t nr_servers;
 	size_t nr_up;
 	uint64_t free_bytes;
-	uint64_t releasing_bytes;
 };
 
 static uint64_t server_free_bytes(const struct live_server *live)
@@ -50,10 +49,35 @@ static uint64_t server_free_bytes(const struct live_server *live)
 	const struct server *server = live->server;
 	uint64_t used;
 
-	if (__builtin_add_overflow(server->granted_bytes, live->pending_bytes, &used) ||
-	    used >= server->capacity_bytes)
+	if (__builtin_add_overflow(server->dram.granted_bytes, live->pending_bytes, &used) ||
+	    used >= server->dram.capacity_bytes)
 		return 0;
-	return (server->capacity_bytes - used) / PLACEMENT_EXTENT_UNIT * PLACEMENT_EXTENT_UNIT;
+	return (server->dram.capacity_bytes - used) / PLACEMENT_EXTENT_UNIT * PLACEMENT_EXTENT_UNIT;
+}
+
+/*
+ * Counts the memory that a server will get back: what it is releasing, and what deleted namespaces
+ * still have there, because the sessions that had their regions open are not fenced yet. Goes
+ * through the server's extents.
+ */
+static uint64_t server_returning_bytes(const struct server *server)
+{
+	const struct extent *extent;
+	uint64_t bytes = server->dram.releasing_bytes;
+
+	cds_list_for_each_entry (extent, &server->extents, server_node)
+		if (extent->ns && extent->ns->is_deleted)
+			bytes += extent->length;
+	return bytes;
+}
+
+static uint64_t returning_bytes(const struct plan *plan)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < plan->nr_servers; i++)
+		bytes += server_returning_bytes(plan->servers[i]->server);
+	return bytes;
 }
 
 static void plan_close(struct plan *plan)
@@ -89,7 +113,6 @@ static int plan_open(const struct core *core, const struct job *job, struct plan
 		plan->shares[plan->nr_servers++].free_bytes = free_bytes;
 		if (__builtin_add_overflow(plan->free_bytes, free_bytes, &plan->free_bytes))
 			plan->free_bytes = UINT64_MAX;
-		plan->releasing_bytes += live->server->releasing_bytes;
 	}
 	return 0;
 }
@@ -127,7 +150,7 @@ static int ask_shares(struct core *core, struct job *job, const struct plan *pla
 	for (size_t i = 0; i < plan->nr_servers && ret == 0; i++)
 		if (plan->shares[i].share != 0)
 			ret = job_ask_memory(core, job, plan->servers[i], plan->shares[i].share,
-					     false);
+					     CLASS_DRAM);
 	return ret < 0 ? ret : JOB_ASKED;
 }
 
@@ -138,12 +161,13 @@ static int check_wanted(const struct core *core, const struct job *job, struct n
 			      job->namespace_number, RIGHT_OWN, out);
 }
 
-/* Asks servers for what is missing, or waits for memory that they are releasing. */
+/* Asks servers for what is missing, or waits for memory that they will get back. */
 static int ask(struct core *core, struct job *job)
 {
 	const struct reservation *wanted = reservation_of(job);
 	uint64_t missing = wanted->bytes - job_granted(job);
 	struct plan plan = {0};
+	uint64_t returning;
 	struct namespace *ns;
 	int ret = check_wanted(core, job, &ns);
 
@@ -152,13 +176,14 @@ static int ask(struct core *core, struct job *job)
 	if (ret < 0)
 		return ret;
 	ret = placement_spread(plan.shares, plan.nr_servers, missing, wanted->width, core->turn++);
-	if (ret == 0)
+	if (ret == 0) {
 		ret = ask_shares(core, job, &plan);
-	else if (ret == -ENOSPC && plan.releasing_bytes != 0 &&
-		 plan.releasing_bytes >= missing - plan.free_bytes)
-		ret = JOB_ASK;
-	else if (ret == -ENOSPC)
-		ret = cannot(core, wanted, &plan, missing);
+	} else if (ret == -ENOSPC) {
+		returning = returning_bytes(&plan);
+		ret = returning != 0 && returning >= missing - plan.free_bytes
+			      ? JOB_ASK
+			      : cannot(core, wanted, &plan, missing);
+	}
 	plan_close(&plan);
 	return ret;
 }
@@ -204,7 +229,7 @@ static int settle(struct core *core, struct job *job)
 	return ret < 0 ? ret : JOB_DONE;
 }
 
-/* The servers that are releasing memory, and the first of them. */
+/* The servers that will get memory back, and the first of them. */
 static unsigned awaits(const struct core *core, const struct job *job, uint64_t *first)
 {
 	const struct live_server *live;
@@ -213,7 +238,7 @@ static unsigned awaits(const struct core *core, const struct job *job, uint64_t 
 	if (job->state != JOB_ASK)
 		return 0;
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (live->server->releasing_bytes != 0 && nr++ == 0)
+		if (server_returning_bytes(live->server) != 0 && nr++ == 0)
 			*first = live->number;
 	return nr;
 }

@@ -50,7 +50,7 @@ static bool fill_moves(Afar__ExtentsSeal *ask, const struct seal_plan *plan, uin
 		const struct seal_piece *piece = &plan->pieces[i];
 		Afar__SealMove *move;
 
-		if (piece->server != server)
+		if (piece->home.server != server)
 			continue;
 		move = MESSAGE_NEW(afar__seal_move, Afar__SealMove);
 		if (!move)
@@ -98,8 +98,9 @@ static int ask_reserve(struct core *core, struct seal *seal)
 				 PLACEMENT_EXTENT_UNIT;
 		struct live_server *live = core_live_server(core, lack->server);
 
-		ret = live && live->peer ? job_ask_memory(core, &seal->job, live, bytes, true)
-					 : error_code(-AFAR_ESERVER);
+		ret = live && live->peer
+			      ? job_ask_memory(core, &seal->job, live, bytes, CLASS_DRAM_SEALED)
+			      : error_code(-AFAR_ESERVER);
 	}
 	return ret < 0 ? ret : JOB_ASKED;
 }
@@ -112,15 +113,15 @@ static int ask_copy(struct core *core, struct seal *seal)
 
 	seal->is_copying = true;
 	for (size_t i = 0; i < plan->nr_pieces && ret == 0; i++) {
-		uint64_t server = plan->pieces[i].server, moved = 0;
+		uint64_t server = plan->pieces[i].home.server, moved = 0;
 		bool is_asked = false;
 
 		for (size_t j = 0; j < i && !is_asked; j++)
-			is_asked = plan->pieces[j].server == server;
+			is_asked = plan->pieces[j].home.server == server;
 		if (is_asked)
 			continue;
 		for (size_t j = i; j < plan->nr_pieces; j++)
-			moved += plan->pieces[j].server == server ? plan->pieces[j].length : 0;
+			moved += plan->pieces[j].home.server == server ? plan->pieces[j].length : 0;
 		ret = job_ask(core, &seal->job, server, make_copy(seal, server),
 			      moved / COPY_BYTES_PER_MS);
 	}
@@ -155,11 +156,13 @@ static uint64_t lacking(const struct seal_plan *plan)
 /* The first of its servers that is down. */
 static uint64_t find_down(const struct core *core, const struct region *region)
 {
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		const struct server *server = state_server(core->state, region->chunks[i].server);
+	const struct layout *layout = region->layout;
+
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct server *server = state_server(core->state, layout->homes[i].server);
 
 		if (!server || !server_is_up(server))
-			return region->chunks[i].server;
+			return layout->homes[i].server;
 	}
 	return 0;
 }
@@ -221,16 +224,14 @@ static int take_memory(struct core *core, struct job *job)
 static int finish(struct core *core, struct seal *seal)
 {
 	struct region *region;
-	struct chunk *chunks;
+	struct layout *layout;
 	int ret = find_region(core, seal, &region);
 
 	if (ret == 0)
-		ret = seal_plan_chunks(core, &seal->plan, &chunks);
+		ret = seal_plan_layout(core, &seal->plan, region->stripe_bytes, &layout);
 	if (ret < 0)
 		return ret;
-	ret = state_seal_region(core->state, region, seal->plan.groups, seal->plan.nr_groups,
-				chunks, seal->plan.nr_pieces);
-	seal->plan.groups = NULL;
+	ret = state_replace_layout(core->state, region, layout);
 	if (ret == 0)
 		ret = job_record_outcomes(core, &seal->job);
 	if (ret < 0)
@@ -345,7 +346,7 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
 	if (ret < 0)
 		return ret;
-	if (region->is_sealed) {
+	if (region->layout->is_sealed) {
 		event->outcome_kind = OUTCOME_REGION;
 		event->outcome_value = region->generation;
 		return 0;

@@ -35,7 +35,7 @@ static void *grow(void *array, size_t nr, size_t *max, size_t size)
 
 #define FOR_EACH_SEALED(extent, server_, ns_)                                \
 	cds_list_for_each_entry ((extent), &(server_)->extents, server_node) \
-		if ((extent)->ns == (ns_) && (extent)->is_sealed)
+		if ((extent)->ns == (ns_) && (extent)->class == CLASS_DRAM_SEALED)
 
 /* The most that fits into a run together with its sums. */
 static uint64_t fits_into(uint64_t run)
@@ -130,26 +130,42 @@ static int add_piece(struct seal_plan *plan, const struct seal_piece *piece)
 	return 0;
 }
 
-static int add_group(struct seal_plan *plan, uint64_t length, size_t nr_chunks)
+static int add_group(struct seal_plan *plan, uint64_t length, uint32_t nr_pieces)
 {
-	struct group *groups =
+	struct seal_group *groups =
 		grow(plan->groups, plan->nr_groups, &plan->max_groups, sizeof(*groups));
 
 	if (!groups)
 		return error_code(-ENOMEM);
 	plan->groups = groups;
-	plan->groups[plan->nr_groups++] = (struct group){length, plan->nr_pieces, nr_chunks};
+	plan->groups[plan->nr_groups++] = (struct seal_group){length, nr_pieces};
 	return 0;
 }
 
-/* How much of each of a group's chunks, from `at` on, can go in one piece everywhere. */
-static uint64_t cut_at(const struct region *region, const struct group *group, uint64_t at)
+/* The copy that chunk `i` of a group has. */
+static const struct layout_copy *copy_of(const struct layout *layout,
+					 const struct layout_group *group, uint32_t i)
 {
-	const struct chunk *chunks = &region->chunks[group->first_chunk];
-	uint64_t wanted = chunks->length - at, length = wanted;
+	return &layout->copies[layout->chunks[group->first_chunk + i].first_copy];
+}
 
-	for (size_t i = 0; i < group->nr_chunks; i++) {
-		uint64_t room = find_room(chunks[i].extent->server, region->ns, wanted);
+/* The server of a copy. It is connected, for check_up() has said so. */
+static const struct server *server_of(const struct core *core, const struct layout *layout,
+				      const struct layout_copy *copy)
+{
+	return state_server(core->state, layout_home_of(layout, copy)->server);
+}
+
+/* How much of each of a group's chunks, from `at` on, can go in one piece everywhere. */
+static uint64_t cut_at(const struct core *core, const struct region *region,
+		       const struct layout_group *group, uint64_t at)
+{
+	uint64_t wanted = group->chunk_bytes - at, length = wanted;
+
+	for (uint32_t i = 0; i < group->nr_chunks; i++) {
+		const struct layout_copy *copy = copy_of(region->layout, group, i);
+		uint64_t room =
+			find_room(server_of(core, region->layout, copy), region->ns, wanted);
 
 		length = room < length ? room : length;
 	}
@@ -159,24 +175,23 @@ static uint64_t cut_at(const struct region *region, const struct group *group, u
 }
 
 static int take_pieces(const struct core *core, const struct region *region,
-		       const struct group *group, uint64_t at, uint64_t length,
+		       const struct layout_group *group, uint64_t at, uint64_t length,
 		       struct seal_plan *plan)
 {
 	int ret = 0;
 
-	for (size_t i = 0; i < group->nr_chunks && ret == 0; i++) {
-		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
-		struct seal_piece piece = {.server = chunk->server,
-					   .incarnation = chunk->incarnation,
-					   .from = chunk->number,
-					   .from_offset = chunk->offset + at,
+	for (uint32_t i = 0; i < group->nr_chunks && ret == 0; i++) {
+		const struct layout_copy *copy = copy_of(region->layout, group, i);
+		struct seal_piece piece = {.home = *layout_home_of(region->layout, copy),
+					   .from = copy->extent,
+					   .from_offset = copy->offset + at,
 					   .length = length};
 
 		/* The entry comes first: only pieces that have one are given back. */
 		ret = add_piece(plan, &piece);
 		if (ret < 0)
 			break;
-		ret = take_room(core, chunk->extent->server, region->ns,
+		ret = take_room(core, server_of(core, region->layout, copy), region->ns,
 				&plan->pieces[plan->nr_pieces - 1]);
 		if (ret < 0)
 			plan->nr_pieces--;
@@ -185,38 +200,36 @@ static int take_pieces(const struct core *core, const struct region *region,
 }
 
 /* Notes as lacking all that is not planned of a group. */
-static int note_group(const struct region *region, const struct group *group, uint64_t at,
+static int note_group(const struct layout *layout, const struct layout_group *group, uint64_t at,
 		      struct seal_plan *plan)
 {
 	int ret = 0;
 
-	for (size_t i = 0; i < group->nr_chunks && ret == 0; i++) {
-		const struct chunk *chunk = &region->chunks[group->first_chunk + i];
-
-		ret = note_lack(plan, chunk->server, span_of(chunk->length - at));
-	}
+	for (uint32_t i = 0; i < group->nr_chunks && ret == 0; i++)
+		ret = note_lack(plan, layout_home_of(layout, copy_of(layout, group, i))->server,
+				span_of(group->chunk_bytes - at));
 	return ret;
 }
 
 static int plan_group(const struct core *core, const struct region *region,
-		      const struct group *group, struct seal_plan *plan)
+		      const struct layout_group *group, struct seal_plan *plan)
 {
-	const uint64_t chunk_bytes = region->chunks[group->first_chunk].length;
+	const uint64_t chunk_bytes = group->chunk_bytes;
 	uint64_t left = group->length, at = 0;
 	int ret = 0;
 
 	while (at < chunk_bytes && ret == 0) {
-		uint64_t length = cut_at(region, group, at);
+		uint64_t length = cut_at(core, region, group, at);
 		uint64_t covered = length * group->nr_chunks;
 
 		if (length == 0 || plan->nr_lacks != 0)
-			return note_group(region, group, at, plan);
+			return note_group(region->layout, group, at, plan);
 		covered = at + length == chunk_bytes || covered > left ? left : covered;
 		ret = add_group(plan, covered, group->nr_chunks);
 		if (ret == 0)
 			ret = take_pieces(core, region, group, at, length, plan);
 		if (ret == -ENOSPC)
-			return note_group(region, group, at, plan);
+			return note_group(region->layout, group, at, plan);
 		left -= covered;
 		at += length;
 	}
@@ -224,14 +237,15 @@ static int plan_group(const struct core *core, const struct region *region,
 }
 
 /* All of the region's servers have to be connected. -AFAR_ELOST, -AFAR_ESERVER. */
-static int check_up(const struct region *region)
+static int check_up(const struct core *core, const struct region *region)
 {
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		if (!region->chunks[i].extent)
-			return error_code(-AFAR_ELOST);
-		if (!server_is_up(region->chunks[i].extent->server))
+	const struct layout *layout = region->layout;
+
+	if (region->is_lost)
+		return error_code(-AFAR_ELOST);
+	for (uint32_t i = 0; i < layout->nr_homes; i++)
+		if (!server_is_up(state_server(core->state, layout->homes[i].server)))
 			return error_code(-AFAR_ESERVER);
-	}
 	return 0;
 }
 
@@ -244,9 +258,9 @@ int seal_plan_make(const struct core *core, const struct region *region, struct 
 	if (ret < 0)
 		return ret;
 	undo_save(core->undo, &out->nr_pieces, sizeof(out->nr_pieces));
-	ret = check_up(region);
-	for (size_t i = 0; i < region->nr_groups && ret == 0; i++)
-		ret = plan_group(core, region, &region->groups[i], out);
+	ret = check_up(core, region);
+	for (uint32_t i = 0; i < region->layout->nr_groups && ret == 0; i++)
+		ret = plan_group(core, region, &region->layout->groups[i], out);
 	if (ret == 0 && out->nr_lacks != 0)
 		ret = -ENOSPC;
 	return undo_end(core->undo, mark, ret);
@@ -256,7 +270,7 @@ int seal_plan_make(const struct core *core, const struct region *region, struct 
 
 static struct extent *extent_of(const struct core *core, const struct seal_piece *piece)
 {
-	return state_extent(core->state, piece->server, piece->incarnation, piece->to);
+	return state_extent(core->state, piece->home.server, piece->home.life, piece->to);
 }
 
 int seal_plan_undo(const struct core *core, struct seal_plan *plan)
@@ -283,24 +297,43 @@ int seal_plan_undo(const struct core *core, struct seal_plan *plan)
 	return ret;
 }
 
-int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out)
+/* Adds the group that is to be made of the next pieces. */
+static int add_pieces(const struct core *core, const struct seal_piece *pieces, uint32_t nr_pieces,
+		      uint64_t stripe_bytes, struct layout *layout)
 {
-	struct chunk *chunks = calloc(plan->nr_pieces + 1, sizeof(*chunks));
+	int ret = layout_add_group(layout, pieces->length, stripe_bytes);
 
-	if (!chunks)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < plan->nr_pieces; i++) {
-		const struct seal_piece *piece = &plan->pieces[i];
-		struct extent *extent = extent_of(core, piece);
+	for (uint32_t i = 0; i < nr_pieces && ret == 0; i++) {
+		const struct extent *extent = extent_of(core, &pieces[i]);
 
-		if (!extent || !extent->ns) {
-			free(chunks);
-			return error_code(-AFAR_ELOST);
-		}
-		chunks[i] = (struct chunk){extent,    piece->server,	piece->incarnation,
-					   piece->to, piece->to_offset, piece->length};
+		ret = extent && extent->ns ? layout_add_chunk(layout, &pieces[i].home, pieces[i].to,
+							      pieces[i].to_offset)
+					   : error_code(-AFAR_ELOST);
 	}
-	*out = chunks;
+	return ret;
+}
+
+int seal_plan_layout(const struct core *core, const struct seal_plan *plan, uint64_t stripe_bytes,
+		     struct layout **out)
+{
+	const struct seal_piece *next = plan->pieces;
+	struct layout *layout = layout_new();
+	int ret = layout ? 0 : error_code(-ENOMEM);
+
+	for (size_t i = 0; i < plan->nr_groups && ret == 0; i++) {
+		const struct seal_group *group = &plan->groups[i];
+
+		ret = add_pieces(core, next, group->nr_pieces, stripe_bytes, layout);
+		if (ret == 0)
+			layout_set_last(layout, group->length);
+		next += group->nr_pieces;
+	}
+	if (ret < 0) {
+		layout_free(layout);
+		return ret;
+	}
+	layout->is_sealed = true;
+	*out = layout;
 	return 0;
 }
 

@@ -14,11 +14,16 @@
 
 /* A chunk to be, and what of the present ones it is a copy of. */
 struct seal_piece {
-	uint64_t server;
-	uint64_t incarnation;
+	struct layout_home home;
 	uint64_t from, from_offset;
 	uint64_t to, to_offset;
 	uint64_t length;
+};
+
+/* The next pieces, one for each chunk of a group to be. */
+struct seal_group {
+	uint64_t length;
+	uint32_t nr_pieces;
 };
 
 /* How much memory a server lacks. */
@@ -28,7 +33,7 @@ struct seal_lack {
 };
 
 struct seal_plan {
-	struct group *groups; /* of pieces */
+	struct seal_group *groups;
 	size_t nr_groups, max_groups;
 	struct seal_piece *pieces;
 	size_t nr_pieces, max_pieces;
@@ -45,9 +50,10 @@ int seal_plan_make(const struct core *core, const struct region *region, struct 
 /* Gives back what was taken, where it still is. As above, the plan must live; taken back, it has
  * its pieces again. -ENOMEM. */
 int seal_plan_undo(const struct core *core, struct seal_plan *plan);
-/* The chunks of the plan, the caller's to free. -AFAR_ELOST: one has gone with its server;
+/* Makes the layout of the plan, for layout_free(). -AFAR_ELOST: an extent has gone with its server;
  * -ENOMEM. */
-int seal_plan_chunks(const struct core *core, const struct seal_plan *plan, struct chunk **out);
+int seal_plan_layout(const struct core *core, const struct seal_plan *plan, uint64_t stripe_bytes,
+		     struct layout **out);
 void seal_plan_close(struct seal_plan *plan);
 
 #endif

@@ -75,7 +75,7 @@ bool servers_are_missing(const struct core *core)
 	const struct server *server;
 
 	cds_list_for_each_entry (server, &core->state->servers, node) {
-		if (!server->live && server->granted_bytes > 0)
+		if (!server->live && server->dram.granted_bytes > 0)
 			return true;
 	}
 	return false;
@@ -92,7 +92,7 @@ void live_server_free(struct live_server *live)
 
 /* ---- Calls to servers */
 
-Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed)
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
@@ -106,7 +106,7 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed)
 	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
 	request->extents_reserve->namespace_ = ns;
 	request->extents_reserve->bytes = bytes;
-	request->extents_reserve->is_sealed = is_sealed;
+	request->extents_reserve->class_ = class;
 	return request;
 }
 
@@ -310,7 +310,7 @@ void servers_drive(struct core *core)
 	cds_list_for_each_entry (live, &core->live_servers, node) {
 		if (live->retry_at <= core_now(core))
 			live->retry_at = 0;
-		if (live->peer && live->server->releasing_bytes != 0 && live->retry_at == 0)
+		if (live->peer && live->server->dram.releasing_bytes != 0 && live->retry_at == 0)
 			drive_releases(core, live);
 	}
 	cds_list_for_each_entry (session, &core->state->ending, node)

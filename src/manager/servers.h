@@ -123,7 +123,7 @@ static inline void server_call(struct core *core, struct live_server *live, uint
 	core_call(core, live->peer, timeout_ms, request, outgoing);
 }
 /* The request for extents of a namespace. NULL: no memory. */
-Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, bool is_sealed);
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class);
 /* Asks the server to release extents that the tables do not have. Takes `extents` over. */
 void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
 void server_answered(struct core *core, struct event *event);

@@ -287,10 +287,8 @@ static bool has_used(const struct session *session, const struct server *server)
 	/* An old store does not tell which namespaces its sessions have used: only what they have
 	 * open. */
 	cds_list_for_each_entry (reference, &session->references, session_node)
-		for (size_t i = 0; i < reference->region->nr_chunks; i++)
-			if (reference->region->chunks[i].extent &&
-			    reference->region->chunks[i].extent->server == server)
-				return true;
+		if (region_is_at(reference->region, server->number, server->incarnation))
+			return true;
 	return false;
 }
 
@@ -329,11 +327,7 @@ static int make_fences(const struct core *core, const struct session *session, s
 
 static bool holds(const struct fence *fence, const struct region *region)
 {
-	for (size_t i = 0; i < region->nr_chunks && !fence->is_over; i++)
-		if (region->chunks[i].extent && region->chunks[i].server == fence->server &&
-		    region->chunks[i].incarnation == fence->incarnation)
-			return true;
-	return false;
+	return !fence->is_over && region_is_at(region, fence->server, fence->incarnation);
 }
 
 static bool is_fenced_from(const struct session *session, const struct region *region)

@@ -25,6 +25,7 @@
 #include "base/key.h"
 #include "manager/space.h"
 #include "manager/undo.h"
+#include "rpc/layout.h"
 
 #define STATE_SECRET_BYTES 16
 #define STATE_LANES_MAX	   64U /* of a server */
@@ -147,12 +148,18 @@ struct lane {
 	const char *address;
 };
 
+/* A memory that a server lends out. Its extents all have one life. */
+struct pool {
+	uint64_t capacity_bytes;
+	uint64_t granted_bytes;	  /* in extents, including those being released */
+	uint64_t releasing_bytes; /* of these, in those being released */
+};
+
 struct server {
 	struct cds_list_head node;
 	uint64_t number;
 	char principal[KEY_IDENTITY_MAX + 1]; /* its owner; empty: of an old store, nobody's */
 	uint64_t incarnation;
-	uint64_t capacity_bytes;
 	const char *name;
 	const char *control_address;
 	const struct lane *lanes;
@@ -160,10 +167,8 @@ struct server {
 	void *texts; /* one allocation: the lanes and all texts */
 
 	struct cds_list_head extents;
-	uint64_t granted_bytes;	  /* of its extents, including those being released */
-	uint64_t releasing_bytes; /* of these, those being released */
+	struct pool dram;
 	struct live_server *live; /* NULL: not connected since the manager started */
-	size_t access;		  /* scratch, while accesses are made */
 };
 
 /* An incarnation that an operator has removed. Kept for good. */
@@ -173,35 +178,21 @@ struct removal {
 	uint64_t incarnation;
 };
 
-/* Exists until it is released, or its server's incarnation ends. */
+/* Exists until it is released, or its life ends. Server, life and number name it for ever. */
 struct extent {
 	struct cds_list_head server_node;
 	struct cds_list_head namespace_node;
 	struct server *server;
-	uint64_t incarnation;
+	struct pool *pool; /* it is granted out of this one, of the server */
+	uint64_t life;	   /* of DRAM: the server's incarnation */
 	uint64_t number;
 	uint64_t namespace_number;
 	struct namespace *ns; /* NULL when it is being released */
 	uint64_t length;
 	struct space space;
 	enum extent_state state;
-	bool is_sealed;	  /* for sealed regions alone: its server lets nobody write it */
+	enum extent_class class;
 	bool is_reported; /* scratch, while the server joins */
-};
-
-struct chunk {
-	struct extent *extent; /* NULL: lost */
-	uint64_t server;
-	uint64_t incarnation;
-	uint64_t number; /* of the extent */
-	uint64_t offset;
-	uint64_t length;
-};
-
-struct group {
-	uint64_t length;
-	size_t first_chunk;
-	size_t nr_chunks;
 };
 
 struct region {
@@ -214,14 +205,10 @@ struct region {
 	uint64_t stripe_bytes;
 	bool has_nic_atomics; /* NICs carry out its atomics; false: the servers' processors do */
 	bool is_freed;
-	bool is_lost;
-	bool is_sealed;		/* in sealed extents, with sums behind each chunk */
-	uint64_t layout_number; /* grows with each change of the groups */
+	bool is_lost;		/* an extent that its layout names has gone */
 	bool is_unfinished;	/* whoever fills it has not said yet that all is in it */
-	struct group *groups;
-	size_t nr_groups;
-	struct chunk *chunks;
-	size_t nr_chunks;
+	uint64_t layout_number; /* grows with each change of the layout */
+	struct layout *layout;
 	struct cds_list_head references;
 };
 
@@ -338,13 +325,17 @@ int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation
 		      struct removal **out);
 bool state_is_removed(const struct state *state, uint64_t incarnation);
 
-/* Makes and links an extent of `server`. `ns` is NULL for an extent that is being released.
- * -EEXIST. */
-int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
-		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
-		     uint64_t length, struct extent **out);
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
+/* Which of a server's pools extents of a class are granted out of. */
+struct pool *server_pool(struct server *server, enum extent_class class);
+
+/* Makes and links an extent. `like` has its server, life, number, class and length; its namespace,
+ * or NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
+int state_add_extent(struct state *state, const struct extent *like, struct extent **out);
+struct extent *state_extent(const struct state *state, uint64_t server, uint64_t life,
 			    uint64_t number);
+/* The extent that a copy is in; NULL: it has gone. */
+struct extent *state_extent_of(const struct state *state, const struct layout *layout,
+			       const struct layout_copy *copy);
 /* Takes the extent from its namespace. No region may use it. */
 int state_release_extent(struct state *state, struct extent *extent);
 /* Unlinks it. Regions that use it become lost. */
@@ -356,22 +347,21 @@ bool extent_is_releasing(const struct extent *extent);
  * Never taken back. */
 void extent_set_told(struct extent *extent, bool is_told);
 
-/* Links a region, and takes it over. Its chunks must be taken already. -EEXIST. */
+/* Links a region, and takes it over. What its layout has must be taken already. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
-/* How many bytes of its extent a chunk takes, including the sums behind it, if there are any. */
-uint64_t chunk_span(const struct region *region, const struct chunk *chunk);
-/* Gives the region's chunks back and puts it into sealed extents: `groups` and `chunks`, which it
- * takes over. Those chunks must be taken and counted already. */
-int state_seal_region(struct state *state, struct region *region, struct group *groups,
-		      size_t nr_groups, struct chunk *chunks, size_t nr_chunks);
+/* True: its layout has bytes there. */
+bool region_is_at(const struct region *region, uint64_t server, uint64_t life);
+/* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. What
+ * that one has must be taken and counted already. */
+int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`; NULL: there is none. */
 struct region *namespace_region_above(const struct namespace *ns, uint64_t address);
 /* Takes its name and address away. */
 int state_free_region(struct state *state, struct region *region);
-/* Gives its chunks back and unlinks it. Nobody may have it open. */
+/* Gives back what its layout has, and unlinks it. Nobody may have it open. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
 /* Counts the sessions that have it open, without ending ones. */

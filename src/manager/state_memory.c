@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "manager/state_private.h"
 
@@ -24,7 +23,7 @@ static int extents_by_place(const void *left, const void *right)
 	int found = tree_order(a->server->number, b->server->number);
 
 	if (found == 0)
-		found = tree_order(a->incarnation, b->incarnation);
+		found = tree_order(a->life, b->life);
 	return found != 0 ? found : tree_order(a->number, b->number);
 }
 
@@ -77,10 +76,17 @@ bool extent_is_releasing(const struct extent *extent)
 	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
 }
 
-int state_add_extent(struct state *state, struct server *server, uint64_t incarnation,
-		     uint64_t number, struct namespace *ns, uint64_t namespace_number,
-		     uint64_t length, struct extent **out)
+struct pool *server_pool(struct server *server, enum extent_class class)
 {
+	(void)class; /* all that there are yet are of its DRAM */
+	return &server->dram;
+}
+
+int state_add_extent(struct state *state, const struct extent *like, struct extent **out)
+{
+	struct pool *pool = server_pool(like->server, like->class);
+	struct namespace *ns = like->ns;
+	const uint64_t length = like->length;
 	struct undo *undo = state->undo;
 	struct extent *extent;
 	int ret = undo_room(undo, 6);
@@ -90,12 +96,14 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 	extent = calloc(1, sizeof(*extent));
 	if (!extent)
 		return error_code(-ENOMEM);
-	*extent = (struct extent){.server = server,
-				  .incarnation = incarnation,
-				  .number = number,
-				  .namespace_number = namespace_number,
+	*extent = (struct extent){.server = like->server,
+				  .pool = pool,
+				  .life = like->life,
+				  .number = like->number,
+				  .namespace_number = like->namespace_number,
 				  .ns = ns,
 				  .length = length,
+				  .class = like->class,
 				  .state = ns ? EXTENT_GRANTED : EXTENT_DRAINING};
 	undo_made(undo, extent, destroy_extent);
 	ret = space_open(&extent->space, length);
@@ -103,25 +111,33 @@ int state_add_extent(struct state *state, struct server *server, uint64_t incarn
 		ret = undo_tree_add(undo, &state->extents_by_place, extent, extents_by_place);
 	if (ret < 0)
 		return ret;
-	undo_link(undo, &extent->server_node, &server->extents);
-	undo_set(undo, server->granted_bytes, server->granted_bytes + length);
+	undo_link(undo, &extent->server_node, &like->server->extents);
+	undo_set(undo, pool->granted_bytes, pool->granted_bytes + length);
 	if (ns) {
 		undo_link(undo, &extent->namespace_node, &ns->extents);
 		undo_set(undo, ns->reserved_bytes, ns->reserved_bytes + length);
 	} else {
-		undo_set(undo, server->releasing_bytes, server->releasing_bytes + length);
+		undo_set(undo, pool->releasing_bytes, pool->releasing_bytes + length);
 	}
 	*out = extent;
 	return 0;
 }
 
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t incarnation,
+struct extent *state_extent(const struct state *state, uint64_t server, uint64_t life,
 			    uint64_t number)
 {
 	struct server at = {.number = server};
-	struct extent key = {.server = &at, .incarnation = incarnation, .number = number};
+	struct extent key = {.server = &at, .life = life, .number = number};
 
 	return tree_find(&state->extents_by_place, &key, extents_by_place);
+}
+
+struct extent *state_extent_of(const struct state *state, const struct layout *layout,
+			       const struct layout_copy *copy)
+{
+	const struct layout_home *home = layout_home_of(layout, copy);
+
+	return state_extent(state, home->server, home->life, copy->extent);
 }
 
 uint64_t extent_used(const struct extent *extent)
@@ -142,7 +158,7 @@ static void leave_namespace(struct undo *undo, struct extent *extent)
 
 int state_release_extent(struct state *state, struct extent *extent)
 {
-	struct server *server = extent->server;
+	struct pool *pool = extent->pool;
 	int ret = undo_room(state->undo, 6);
 
 	assert(extent_used(extent) == 0);
@@ -150,40 +166,53 @@ int state_release_extent(struct state *state, struct extent *extent)
 		return ret;
 	move_extent(state, extent, EXTENT_DRAINING);
 	leave_namespace(state->undo, extent);
-	undo_set(state->undo, server->releasing_bytes, server->releasing_bytes + extent->length);
+	undo_set(state->undo, pool->releasing_bytes, pool->releasing_bytes + extent->length);
 	return 0;
 }
 
-static int lose_chunks(struct undo *undo, struct cds_list_head *regions,
-		       const struct extent *extent)
+static bool lies_in(const struct region *region, const struct extent *extent)
+{
+	const struct layout *layout = region->layout;
+
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+		const struct layout_home *home = layout_home_of(layout, copy);
+
+		if (copy->extent == extent->number && home->life == extent->life &&
+		    home->server == extent->server->number)
+			return true;
+	}
+	return false;
+}
+
+/* Loses those of the regions that lie in the extent. */
+static int lose_regions(struct undo *undo, struct cds_list_head *regions,
+			const struct extent *extent)
 {
 	struct region *region;
 	int ret = 0;
 
 	cds_list_for_each_entry (region, regions, node) {
-		for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
-			if (region->chunks[i].extent != extent)
-				continue;
-			ret = undo_room(undo, 2);
-			if (ret < 0)
-				break;
-			undo_set(undo, region->chunks[i].extent, NULL);
-			undo_set(undo, region->is_lost, true);
-		}
+		if (region->is_lost || !lies_in(region, extent))
+			continue;
+		ret = undo_room(undo, 1);
+		if (ret < 0)
+			break;
+		undo_set(undo, region->is_lost, true);
 	}
 	return ret;
 }
 
 int state_remove_extent(struct state *state, struct extent *extent)
 {
-	struct server *server = extent->server;
+	struct pool *pool = extent->pool;
 	struct undo *undo = state->undo;
 	int ret = 0;
 
 	if (extent->ns && extent_used(extent) != 0) {
-		ret = lose_chunks(undo, &extent->ns->regions, extent);
+		ret = lose_regions(undo, &extent->ns->regions, extent);
 		if (ret == 0)
-			ret = lose_chunks(undo, &extent->ns->freed, extent);
+			ret = lose_regions(undo, &extent->ns->freed, extent);
 	}
 	if (ret == 0)
 		ret = undo_room(undo, 9);
@@ -193,8 +222,8 @@ int state_remove_extent(struct state *state, struct extent *extent)
 	if (extent->ns)
 		leave_namespace(undo, extent);
 	else
-		undo_set(undo, server->releasing_bytes, server->releasing_bytes - extent->length);
-	undo_set(undo, server->granted_bytes, server->granted_bytes - extent->length);
+		undo_set(undo, pool->releasing_bytes, pool->releasing_bytes - extent->length);
+	undo_set(undo, pool->granted_bytes, pool->granted_bytes - extent->length);
 	undo_tree_remove(undo, &state->extents_by_place, extent, extents_by_place);
 	undo_unlink(undo, &extent->server_node);
 	undo_gone(undo, extent, destroy_extent);
@@ -206,8 +235,7 @@ int state_remove_extent(struct state *state, struct extent *extent)
 void region_free(struct region *region)
 {
 	free(region->name);
-	free(region->groups);
-	free(region->chunks);
+	layout_free(region->layout);
 	free(region);
 }
 
@@ -236,13 +264,19 @@ static int link_live_region(struct undo *undo, struct namespace *ns, struct regi
 	return 0;
 }
 
-uint64_t chunk_span(const struct region *region, const struct chunk *chunk)
+bool region_is_at(const struct region *region, uint64_t server, uint64_t life)
 {
-	return chunk->length + (region->is_sealed ? checksum_bytes(chunk->length) : 0);
+	const struct layout *layout = region->layout;
+
+	for (uint32_t i = 0; i < layout->nr_homes; i++)
+		if (layout->homes[i].server == server && layout->homes[i].life == life)
+			return true;
+	return false;
 }
 
 int state_add_region(struct state *state, struct region *region)
 {
+	const struct layout *layout = region->layout;
 	struct namespace *ns = region->ns;
 	struct undo *undo = state->undo;
 	uint64_t allocated = 0;
@@ -260,9 +294,9 @@ int state_add_region(struct state *state, struct region *region)
 		undo_link(undo, &region->node, &ns->freed);
 	if (ret < 0)
 		return ret;
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		if (region->chunks[i].extent)
-			allocated += chunk_span(region, &region->chunks[i]);
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		if (state_extent_of(state, layout, &layout->copies[i]))
+			allocated += layout_copy_span(layout, &layout->copies[i]);
 		else
 			region->is_lost = true;
 	}
@@ -331,20 +365,24 @@ int state_free_region(struct state *state, struct region *region)
 	return 0;
 }
 
-/* Gives the chunks back to the spaces of their extents. */
-static int give_chunks(struct undo *undo, const struct region *region)
+/* Gives what its layout has back to the spaces of the extents. */
+static int give_back(struct state *state, const struct region *region)
 {
+	const struct layout *layout = region->layout;
 	struct namespace *ns = region->ns;
+	struct undo *undo = state->undo;
 	uint64_t given = 0;
-	int ret = undo_room(undo, region->nr_chunks + 1);
+	int ret = undo_room(undo, layout->nr_copies + 1);
 
-	for (size_t i = 0; i < region->nr_chunks && ret == 0; i++) {
-		const struct chunk *chunk = &region->chunks[i];
-		uint64_t span = chunk_span(region, chunk);
+	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+		struct extent *extent = state_extent_of(state, layout, copy);
+		uint64_t span = layout_copy_span(layout, copy);
 
-		if (!chunk->extent)
+		/* It has gone. A faulty server may have granted its number anew, to another. */
+		if (!extent || extent->ns != ns)
 			continue;
-		ret = undo_space_give(undo, &chunk->extent->space, chunk->offset, span);
+		ret = undo_space_give(undo, &extent->space, copy->offset, span);
 		given += span;
 	}
 	if (ret == 0)
@@ -352,31 +390,28 @@ static int give_chunks(struct undo *undo, const struct region *region)
 	return ret;
 }
 
-int state_seal_region(struct state *state, struct region *region, struct group *groups,
-		      size_t nr_groups, struct chunk *chunks, size_t nr_chunks)
+static void destroy_layout(void *layout)
+{
+	layout_free(layout);
+}
+
+int state_replace_layout(struct state *state, struct region *region, struct layout *layout)
 {
 	struct undo *undo = state->undo;
-	int ret = undo_room(undo, 2);
+	int ret = undo_room(undo, 1);
 
 	if (ret < 0) {
-		free(groups);
-		free(chunks);
+		layout_free(layout);
 		return ret;
 	}
-	undo_made(undo, groups, free);
-	undo_made(undo, chunks, free);
-	ret = give_chunks(undo, region);
+	undo_made(undo, layout, destroy_layout);
+	ret = give_back(state, region);
 	if (ret == 0)
-		ret = undo_room(undo, 7);
+		ret = undo_room(undo, 3);
 	if (ret < 0)
 		return ret;
-	undo_gone(undo, region->groups, free);
-	undo_gone(undo, region->chunks, free);
-	undo_set(undo, region->groups, groups);
-	undo_set(undo, region->nr_groups, nr_groups);
-	undo_set(undo, region->chunks, chunks);
-	undo_set(undo, region->nr_chunks, nr_chunks);
-	undo_set(undo, region->is_sealed, true);
+	undo_gone(undo, region->layout, destroy_layout);
+	undo_set(undo, region->layout, layout);
 	undo_set(undo, region->layout_number, region->layout_number + 1);
 	return 0;
 }
@@ -387,7 +422,7 @@ int state_remove_region(struct state *state, struct region *region)
 	int ret;
 
 	assert(cds_list_empty(&region->references));
-	ret = give_chunks(undo, region);
+	ret = give_back(state, region);
 	if (ret == 0)
 		ret = undo_room(undo, 6);
 	if (ret < 0)

@@ -31,7 +31,7 @@ static struct store_key make_key(char kind, const uint64_t *numbers, size_t nr_n
 
 static struct store_key extent_key(const struct extent *extent)
 {
-	return KEY(STORE_EXTENT, extent->server->number, extent->incarnation, extent->number);
+	return KEY(STORE_EXTENT, extent->server->number, extent->life, extent->number);
 }
 
 static struct store_key reference_key(const struct reference *reference)
@@ -239,7 +239,7 @@ void store_put_server(struct store *store, const struct server *server)
 	record.control_address = (char *)(uintptr_t)server->control_address;
 	record.lanes = pointers;
 	record.n_lanes = server->nr_lanes;
-	record.capacity_bytes = server->capacity_bytes;
+	record.capacity_bytes = server->dram.capacity_bytes;
 	put(store, KEY(STORE_SERVER, server->number), &record.base);
 out_free:
 	free(lanes);
@@ -265,12 +265,12 @@ void store_put_extent(struct store *store, const struct extent *extent)
 	Stored__Extent record = STORED__EXTENT__INIT;
 
 	record.server = extent->server->number;
-	record.incarnation = extent->incarnation;
+	record.life = extent->life;
 	record.number = extent->number;
 	record.namespace_ = extent->namespace_number;
 	record.length = extent->length;
 	record.is_releasing = extent_is_releasing(extent);
-	record.is_sealed = extent->is_sealed;
+	record.class_ = extent->class;
 	put(store, extent_key(extent), &record.base);
 }
 
@@ -279,56 +279,14 @@ void store_delete_extent(struct store *store, const struct extent *extent)
 	delete (store, extent_key(extent));
 }
 
-/* The groups and chunks of a region, in three arrays that one free() each ends. */
-struct group_records {
-	Stored__Group *groups;
-	Stored__Group **group_pointers;
-	Stored__Chunk *chunks;
-	Stored__Chunk **chunk_pointers;
-};
-
-static int make_group_records(const struct region *region, struct group_records *records)
-{
-	records->groups = calloc(region->nr_groups + 1, sizeof(*records->groups));
-	records->group_pointers = calloc(region->nr_groups + 1, sizeof(*records->group_pointers));
-	records->chunks = calloc(region->nr_chunks + 1, sizeof(*records->chunks));
-	records->chunk_pointers = calloc(region->nr_chunks + 1, sizeof(*records->chunk_pointers));
-	if (!records->groups || !records->group_pointers || !records->chunks ||
-	    !records->chunk_pointers)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		const struct chunk *chunk = &region->chunks[i];
-		Stored__Chunk *record = &records->chunks[i];
-
-		stored__chunk__init(record);
-		record->server = chunk->server;
-		record->incarnation = chunk->incarnation;
-		record->extent = chunk->number;
-		record->offset = chunk->offset;
-		record->length = chunk->length;
-		records->chunk_pointers[i] = record;
-	}
-	for (size_t i = 0; i < region->nr_groups; i++) {
-		Stored__Group *record = &records->groups[i];
-
-		stored__group__init(record);
-		record->length = region->groups[i].length;
-		record->chunks = &records->chunk_pointers[region->groups[i].first_chunk];
-		record->n_chunks = region->groups[i].nr_chunks;
-		records->group_pointers[i] = record;
-	}
-	return 0;
-}
-
 void store_put_region(struct store *store, const struct region *region)
 {
 	Stored__Region record = STORED__REGION__INIT;
-	struct group_records records = {0};
-	int ret = make_group_records(region, &records);
 
-	if (ret < 0) {
-		undo_fail(store->undo, ret);
-		goto out_free;
+	record.layout = layout_pack(region->layout);
+	if (!record.layout) {
+		undo_fail(store->undo, error_code(-ENOMEM));
+		return;
 	}
 	record.namespace_ = region->ns->number;
 	record.generation = region->generation;
@@ -338,17 +296,10 @@ void store_put_region(struct store *store, const struct region *region)
 	record.stripe_bytes = region->stripe_bytes;
 	record.has_nic_atomics = region->has_nic_atomics;
 	record.is_freed = region->is_freed;
-	record.is_sealed = region->is_sealed;
 	record.layout_number = region->layout_number;
 	record.is_unfinished = region->is_unfinished;
-	record.groups = records.group_pointers;
-	record.n_groups = region->nr_groups;
 	put(store, KEY(STORE_REGION, region->generation), &record.base);
-out_free:
-	free(records.groups);
-	free(records.group_pointers);
-	free(records.chunks);
-	free(records.chunk_pointers);
+	layout__layout__free_unpacked(record.layout, NULL);
 }
 
 void store_delete_region(struct store *store, const struct region *region)

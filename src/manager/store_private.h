@@ -6,7 +6,7 @@
 #include "manager/store.h"
 #include "manager/stored.pb-c.h"
 
-#define STORE_FORMAT	    2U
+#define STORE_FORMAT	    3U
 #define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
 
 /* The first byte of a key. In the order in which records are loaded: each names only earlier

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts bytes and closes connections. stream.c calls it when it keeps or drops bytes, connection.c for
- * connections that come and go. */
+/* Counts bytes and closes connections. stream.c calls it when it keeps or drops bytes, connection.c
+ * when connections come and go. */
 #include "rpc/buffer_cap.h"
 
 #include <errno.h>

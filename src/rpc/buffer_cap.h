@@ -33,11 +33,12 @@ struct buffer_cap_part {
 };
 
 void buffer_cap_init(struct buffer_cap *cap);
-/* Both on the loop's thread. After leaving, nothing is added or removed. */
+/* Count a connection in and out, on the loop's thread. After leaving, nothing is added or
+ * removed. */
 void buffer_cap_enter(struct buffer_cap *cap, struct buffer_cap_part *part);
 void buffer_cap_leave(struct buffer_cap_part *part);
 
-/* From any thread. May have the loop's thread close a connection soon. */
+/* Adds bytes, from any thread. May have the loop's thread close a connection soon. */
 void buffer_cap_add(struct rpc_loop *loop, struct buffer_cap_part *part, size_t bytes);
 void buffer_cap_remove(struct buffer_cap_part *part, size_t bytes);
 

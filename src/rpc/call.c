@@ -111,7 +111,7 @@ void call_end_all(struct rpc_connection *connection, int status)
 		end_call(call, NULL, status);
 }
 
-/* Returns whether the reply was taken over. Nobody waits for one that comes after its deadline. */
+/* Returns whether the reply was taken over. Drops one that comes after its deadline. */
 static bool receive_reply(struct rpc_connection *connection, Afar__Frame *frame)
 {
 	struct pending_call *call;
@@ -159,7 +159,8 @@ static uint64_t pick_request_id(struct rpc_connection *connection)
 	return request_id;
 }
 
-/* With the lock held: from here on the reply may come. Takes `call` over when it returns 0. */
+/* Adds the call to those that wait; from now on its reply may come. Takes `call` over when it
+ * returns 0. The caller holds the lock. */
 static int enter_call(struct rpc_connection *connection, struct pending_call *call,
 		      Afar__Frame *frame, uint64_t deadline)
 {
@@ -252,7 +253,7 @@ static int fail_unanswered(const struct rpc_connection *connection, int status)
 	return fail_ended(connection, status == -ECONNRESET);
 }
 
-/* The status of a reply, with its sentence. */
+/* Returns the status of a reply, with its sentence. */
 static int reply_status(const struct rpc_connection *connection, const Afar__Reply *reply)
 {
 	if (reply->status > 0)
@@ -421,7 +422,8 @@ void call_receive(struct rpc_connection *connection, Afar__Frame *frame, bool *i
 		receive_request(connection, frame);
 }
 
-/* A reply of another version is only good for saying that the versions differ. */
+/* Takes a frame of another version: tells a caller that the versions differ, and takes over only
+ * replies that say so. */
 void call_receive_alien(struct rpc_connection *connection, Afar__Frame *frame, bool *is_taken)
 {
 	char message[128];

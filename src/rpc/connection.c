@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One control connection: its states, from the first address tried to the last callback. Its bytes are
- * stream.c's, what frames mean is call.c's.
+ * One control connection: its states, from the first address tried to the last callback. stream.c
+ * moves its bytes, call.c gives frames their meaning.
  *
  * State changes, receiving and callbacks happen on the loop's thread. Senders on any thread queue
- * frames and write them at once if nothing is before them; the lock guards that, and TLS. No callback
- * runs with it held. A sender that meets an error leaves it to the loop's thread to act on.
+ * frames, and write them at once if nothing is queued before them. The lock guards that, and TLS;
+ * no callback runs with it held. A sender that meets an error leaves it to the loop's thread.
  *
- * The socket is watched edge-triggered for both directions, so nobody has to arm anything: whoever got
- * -EAGAIN will see an event.
+ * The socket is watched edge-triggered for both directions, so no code has to arm anything: after
+ * -EAGAIN an event will come.
  */
 #include "rpc/connection.h"
 
@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define SOCKET_SILENT_MS  5000 /* unacknowledged data for so long: the host has vanished */
+#define SOCKET_SILENT_MS  5000 /* data unacknowledged for so long: the host is unreachable */
 #define SOCKET_IDLE_S	  5
 #define SOCKET_INTERVAL_S 2
 #define SOCKET_PROBES	  3
@@ -112,7 +112,7 @@ static void forget_address(struct rpc_connection *connection)
 	connection->addresses = NULL;
 }
 
-/* Closes the connection for senders and takes from it what they used. */
+/* Closes the connection for senders, and takes away the TLS and the frames that they use. */
 static struct tls *shut(struct rpc_connection *connection, int status, struct cds_list_head *unsent)
 {
 	struct tls *tls;
@@ -164,7 +164,7 @@ static void evict(struct loop_resident *resident)
 
 static void try_next_address(struct rpc_connection *connection, int status);
 
-/* The timer of connecting, of the handshake, and of lingering. */
+/* Ends the connection when connecting, the handshake or lingering has taken too long. */
 static void time_out(struct loop_timer *timer)
 {
 	struct rpc_connection *connection = caa_container_of(timer, struct rpc_connection, timer);
@@ -238,10 +238,10 @@ static void shake_hands(struct rpc_connection *connection)
 		return;
 	}
 	become_open(connection);
-	stream_receive(connection); /* what came along with the end of the handshake */
+	stream_receive(connection); /* bytes that came together with the end of the handshake */
 }
 
-/* The socket is connected: TLS begins. */
+/* Begins TLS. The socket is connected. */
 static void start_handshake(struct rpc_connection *connection, struct tls *tls)
 {
 	pthread_mutex_lock(&connection->lock);
@@ -276,7 +276,7 @@ static int try_address(struct rpc_connection *connection, const struct addrinfo 
 	return 0;
 }
 
-/* Goes on with the next address after `status` was had from the last one. */
+/* Tries the next address, after the last one has failed with `status`. */
 static void try_next_address(struct rpc_connection *connection, int status)
 {
 	while (connection->next_address) {
@@ -360,7 +360,7 @@ static void close_as_asked(struct rpc_connection *connection)
 		connection_finish(connection, 0);
 }
 
-/* Does on the loop's thread what other threads asked for. */
+/* Does on the loop's thread the work that other threads asked for. */
 static void attend(struct loop_task *task)
 {
 	struct rpc_connection *connection = caa_container_of(task, struct rpc_connection, task);
@@ -415,7 +415,7 @@ static struct rpc_connection *make_connection(struct rpc_loop *loop, const char 
 	return connection;
 }
 
-/* One that never started. */
+/* Frees a connection that never started. */
 static void discard(struct rpc_connection *connection)
 {
 	forget_address(connection);

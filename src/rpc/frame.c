@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames to bytes and back. Called by connections; decoding meets whatever a peer sends, and is what
- * the fuzzer feeds. Checks form only: protobuf, version, that there is a body.
+ * Encodes and decodes frames. Connections call it; the fuzzer feeds the decoder, which must take
+ * anything that a peer sends. Checks only the form: protobuf, version, that there is a body.
  */
 #include "rpc/frame.h"
 

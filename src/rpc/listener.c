@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where strangers come in. A listener accepts them and keeps them in a list until they have proved a
- * key; a crowd of strangers, or a process out of descriptors, makes it pause, never spin. Called by
- * daemons; all but rpc_listen() and rpc_listener_close() runs on the loop's thread.
+ * Accepts peers. A listener keeps them as strangers in a list until they have proved a key. If
+ * there are too many, or the process has no descriptors left, it pauses instead of spinning. Called
+ * by daemons; all but rpc_listen() and rpc_listener_close() runs on the loop's thread.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -102,7 +102,7 @@ static bool somebody_waits(const struct rpc_listener *listener)
 	return poll(&fd, 1, 0) == 1;
 }
 
-/* For one more. False: all are too young to be given up. */
+/* Makes room for one more stranger. False: all are too new to be dropped. */
 static bool make_room(struct rpc_listener *listener)
 {
 	struct rpc_connection *oldest;
@@ -133,7 +133,7 @@ static void resume_accepting(struct loop_timer *timer)
 		listener->is_paused = false;
 }
 
-/* "HOST:PORT", numeric. */
+/* Prints "HOST:PORT", numeric. */
 static void print_address(char out[CONNECTION_PEER_MAX], const struct sockaddr *address,
 			  socklen_t length)
 {
@@ -161,7 +161,7 @@ static void welcome(struct rpc_listener *listener, int fd, const struct sockaddr
 	listener->nr_strangers++;
 }
 
-/* Accepts one. False: enough for now. */
+/* Accepts one connection. False: stop for now. */
 static bool accept_one(struct rpc_listener *listener)
 {
 	struct sockaddr_storage address;
@@ -192,7 +192,7 @@ static bool accept_one(struct rpc_listener *listener)
 		pause_accepting(listener);
 		return false;
 	}
-	return true; /* that one has gone already */
+	return true; /* that peer has gone already */
 }
 
 static void accept_some(struct loop_source *source, uint32_t events)
@@ -285,7 +285,7 @@ static void free_listener(struct rpc_listener *listener)
 	free(listener);
 }
 
-/* On the loop's thread. */
+/* Runs on the loop's thread. */
 static void close_listener(void *argument)
 {
 	struct rpc_listener *listener = argument;

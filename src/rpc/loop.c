@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One thread that sleeps in epoll: descriptors, timers and posted work. Everything else in rpc/ runs
- * on it. Owns what rpc_loop_post(), _timer() and _watch() allocate; listeners and connections are its
- * residents, which it evicts before it ends.
+ * One thread that sleeps in epoll: descriptors, timers and posted work. All other code in rpc/ runs
+ * on it. Owns the memory that rpc_loop_post(), _timer() and _watch() allocate. Listeners and
+ * connections are its residents, which it evicts before it ends.
  *
- * An idle loop sleeps without a timeout: the only wakeups are events, and timers that are due.
+ * An idle loop sleeps without a timeout: only events and timers that are due wake it.
  */
 #include "rpc/loop.h"
 
@@ -88,7 +88,8 @@ void loop_unref(struct rpc_loop *loop)
 	free(loop);
 }
 
-/* With the lock held: the descriptor is closed only after `is_stopped`. */
+/* Wakes the thread. The caller holds the lock, because the descriptor is closed after
+ * `is_stopped`. */
 static void wake(struct rpc_loop *loop)
 {
 	if (!loop->is_stopped && !loop_is_current(loop))
@@ -132,7 +133,8 @@ static struct loop_task *take_task(struct rpc_loop *loop, struct cds_list_head *
 	return task;
 }
 
-/* Only those queued by now: what they queue waits until the descriptors have had their turn. */
+/* Runs only the tasks queued by now: those that they queue wait until the descriptors have had
+ * their turn. */
 static void run_tasks(struct rpc_loop *loop)
 {
 	CDS_LIST_HEAD(tasks);
@@ -202,7 +204,8 @@ void loop_run(struct rpc_loop *loop, void (*run)(void *argument), void *argument
 
 /* ---- Timers */
 
-/* Deadlines mostly come in order (the same timeout again and again), so the place is near the end. */
+/* Inserts a timer by its deadline. Searches from the end, because deadlines mostly come in order
+ * (often with the same timeout). */
 static void insert_timer(struct rpc_loop *loop, struct loop_timer *timer)
 {
 	struct cds_list_head *place = loop->timers.prev;
@@ -333,7 +336,8 @@ int rpc_loop_watch(struct rpc_loop *loop, int fd, void (*ready)(void *argument),
 	watch->source.ready = watch_ready;
 	watch->ready = ready;
 	watch->argument = argument;
-	/* Under the lock: the loop may unwatch it as soon as it is in the epoll set. */
+	/* With the lock held, because the loop may unwatch the descriptor as soon as it is in the
+	 * epoll set. */
 	pthread_mutex_lock(&loop->lock);
 	ret = loop->is_stopped ? -ECANCELED : loop_source_add(loop, &watch->source, EPOLLIN);
 	if (!ret)
@@ -392,7 +396,8 @@ void loop_resident_remove(struct rpc_loop *loop, struct loop_resident *resident)
 	pthread_mutex_unlock(&loop->lock);
 }
 
-/* The next to evict. When there is none and no task is left either, the loop is stopped from here on. */
+/* Returns the next resident to evict. If there is none, and no task either, the loop counts as
+ * stopped. */
 static struct loop_resident *next_resident(struct rpc_loop *loop)
 {
 	struct loop_resident *resident = NULL;
@@ -430,8 +435,8 @@ bool loop_may_complain(struct rpc_loop *loop)
 /* ---- The thread */
 
 /*
- * How long to sleep. `wakes_at` may be left at a time whose timer was cancelled since: the thread then
- * wakes once for nothing, but a row of calls with the same timeout need not wake it at each.
+ * Returns how long to sleep. `wakes_at` may keep the time of a cancelled timer: then the thread
+ * wakes once in vain, but a series of calls with the same timeout does not wake it for each.
  */
 static int sleep_ms(struct rpc_loop *loop)
 {
@@ -498,7 +503,7 @@ static void *loop_main(void *argument)
 	return NULL;
 }
 
-/* The thread takes the mask of the one that starts it. */
+/* Starts the thread with all signals blocked: it inherits the caller's mask. */
 static int start_thread(struct rpc_loop *loop, const char *name)
 {
 	sigset_t all, before;

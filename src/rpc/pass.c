@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making and reading passes. Called by the manager for its sessions and by servers at handshakes. */
+/* Makes and reads passes. Called by the manager for its sessions and by servers at handshakes. */
 #include "rpc/pass.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@ bool pass_parse(const char *identity, uint64_t *session, uint32_t *expiry)
 
 	if (sscanf(identity, "pass/%" SCNx64 "/%" SCNx32, session, expiry) != 2)
 		return false;
-	/* One spelling each: no signs, no leading zeros, nothing behind, no overflow. */
+	/* Accepts only one spelling of each number: no signs, no leading zeros, nothing after it,
+	 * no overflow. */
 	print_identity(*session, *expiry, again);
 	return strcmp(identity, again) == 0;
 }

@@ -21,7 +21,7 @@
 #include "base/key.h"
 #include "rpc/afar.pb-c.h"
 
-#define RPC_VERSION	 1
+#define RPC_VERSION	 2
 #define RPC_FRAME_MAX	 (64U << 20) /* bytes of one frame; a longer one ends the connection */
 #define RPC_HANDSHAKE_MS 5000	     /* a stranger has this long to prove its key */
 
@@ -102,9 +102,9 @@ void rpc_connection_unref(struct rpc_connection *connection);
 
 void *rpc_connection_context(const struct rpc_connection *connection);
 void rpc_connection_set_context(struct rpc_connection *connection, void *context);
-/* "HOST:PORT" of the other end. */
+/* Returns "HOST:PORT" of the other end. */
 const char *rpc_connection_peer(const struct rpc_connection *connection);
-/* The peer's principal, that is, the identity of the key that it proved. */
+/* Returns the peer's principal, that is, the identity of the key that it proved. */
 const char *rpc_connection_identity(const struct rpc_connection *connection);
 
 /* ---- Calls */
@@ -146,7 +146,7 @@ int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envel
 void rpc_reply(struct rpc_call *call, uint64_t incarnation, Afar__Reply *reply);
 /* Answers with a status and, if that is negative, with the calling thread's last sentence. */
 void rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
-/* The connection that the request came on; valid until the call is answered. */
+/* Returns the connection of the request; valid until the call is answered. */
 struct rpc_connection *rpc_call_connection(const struct rpc_call *call);
 
 /* ---- Frames, for the connection and for the fuzzer */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes of a connection in both directions: frames are queued and written by whoever sends, read and
- * cut apart on the loop's thread, and dropped while last words go out. Called by connection.c for
- * events and by call.c for frames; owns nothing of its own.
+ * Bytes of a connection in both directions. Senders queue and write frames; the loop's thread reads
+ * bytes and cuts them into frames, and drops them while the last frames go out. Called by
+ * connection.c for events and by call.c for frames; owns nothing of its own.
  */
 #include "rpc/connection.h"
 
@@ -98,7 +98,8 @@ static void release_room(struct rpc_connection *connection)
 	connection->received_capacity = 0;
 }
 
-/* Decrypts what fits; the buffer grows with what has arrived, not with what was announced. */
+/* Decrypts what fits. The buffer grows with the bytes that have arrived, not with the length that
+ * was announced. */
 static ssize_t receive_some(struct rpc_connection *connection)
 {
 	ssize_t count;
@@ -114,7 +115,7 @@ static ssize_t receive_some(struct rpc_connection *connection)
 	return count;
 }
 
-/* The owner, or a sender that met an error, may have asked for the end. */
+/* False if the owner, or a sender that met an error, has asked for the end. */
 static bool is_receiving(struct rpc_connection *connection)
 {
 	bool answer;
@@ -180,7 +181,8 @@ static void ask_for_another_turn(struct rpc_connection *connection)
 	connection_call_attention(connection);
 }
 
-/* `status` has just been failed with a sentence. */
+/* Ends the connection of a peer that broke the protocol: `status` has just been failed with a
+ * sentence. */
 static void end_for_breach(struct rpc_connection *connection, int status)
 {
 	if (connection->is_accepted)
@@ -215,8 +217,8 @@ void stream_receive(struct rpc_connection *connection)
 		ask_for_another_turn(connection);
 }
 
-/* ---- Closing: last words go out, then whatever still comes in is read and dropped until the peer has
- * closed too — closing with bytes unread would reset the connection under the last words. */
+/* ---- Closing: sends the last frames, then reads and drops what comes until the peer has closed,
+ * too. Closing with bytes unread would reset the connection before the peer has the last frames. */
 
 static void send_last_frames(struct rpc_connection *connection)
 {

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 
-/* The MAC of a ticket in wire order. */
+/* Computes the MAC of a ticket in wire order. */
 static int ticket_mac(const struct rpc_ticket *wire, const uint8_t key[TICKET_KEY_BYTES],
 		      uint8_t mac[TICKET_MAC_BYTES])
 {
@@ -64,7 +64,7 @@ int ticket_verify(const void *bytes, size_t length, const uint8_t key[TICKET_KEY
 		return error_fail(-EACCES, "ticket: this server did not sign it");
 	if (le64toh(wire.incarnation) != incarnation)
 		return error_fail(-EACCES, "ticket: it is from before this server's restart");
-	/* Modulo 2^32: past when it lies in the half behind `now`. */
+	/* Modulo 2^32: a time is past if it lies in the half before `now`. */
 	if ((int32_t)(le32toh(wire.expiry) - now) < 0)
 		return error_fail(-EACCES, "ticket: it has expired; ask for another");
 	out->session = le64toh(wire.session);

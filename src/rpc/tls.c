@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TLS 1.3 by OpenSSL: external pre-shared keys with a fresh Diffie-Hellman exchange (psk_dhe_ke, RFC
- * 8446), TLS_AES_128_GCM_SHA256, no certificates, no tickets, no early data. Called by connections
- * and listeners; owns all that is OpenSSL's.
+ * TLS 1.3 by OpenSSL: external pre-shared keys with a fresh Diffie-Hellman exchange (psk_dhe_ke,
+ * RFC 8446), TLS_AES_128_GCM_SHA256, no certificates, no tickets, no early data. Called by
+ * connections and listeners; owns all objects of OpenSSL.
  *
- * Neither end may get through without the key: a server has no certificate to fall back to, a client
+ * Neither end accepts a peer without the key: a server has no certificate to fall back to, a client
  * trusts no certificate, and both check at the end that the key was used.
  */
 #include "rpc/tls.h"
@@ -40,7 +40,7 @@ struct tls {
 
 struct tls_acceptor {
 	SSL_CTX *context;
-	uint8_t decoy[KEY_BYTES]; /* nobody's key: what an unknown identity is checked against */
+	uint8_t decoy[KEY_BYTES]; /* the key of no principal; used for unknown identities */
 	tls_find_key *find;
 	void *find_context;
 };
@@ -123,7 +123,8 @@ static SSL_CTX *make_context(const SSL_METHOD *method)
 		return NULL;
 	SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
-	/* AUTO_RETRY: "try again" then means that the socket is empty, as edge-triggered epoll needs. */
+	/* AUTO_RETRY: "try again" then means that the socket is empty, as edge-triggered epoll
+	 * needs. */
 	SSL_CTX_set_mode(context, SSL_MODE_AUTO_RETRY | SSL_MODE_ENABLE_PARTIAL_WRITE |
 					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
@@ -140,7 +141,7 @@ static SSL_CTX *make_context(const SSL_METHOD *method)
 
 /* ---- Keys */
 
-/* A session as if from an earlier connection, whose secret is the key. */
+/* Makes a session as if from an earlier connection, with the key as its secret. */
 static SSL_SESSION *make_session(SSL *ssl, const uint8_t secret[KEY_BYTES])
 {
 	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, tls_cipher_number);
@@ -154,7 +155,7 @@ static SSL_SESSION *make_session(SSL *ssl, const uint8_t secret[KEY_BYTES])
 	return NULL;
 }
 
-/* A client's: which key to offer. */
+/* Client: offers our key. */
 static int offer_key(SSL *ssl, const EVP_MD *digest, const unsigned char **identity, size_t *length,
 		     SSL_SESSION **session)
 {
@@ -169,8 +170,8 @@ static int offer_key(SSL *ssl, const EVP_MD *digest, const unsigned char **ident
 	return !!*session;
 }
 
-/* A server's: the key of the identity that the peer claims. An unknown one gets the decoy, so that it
- * fails in the same way as a wrong key. */
+/* Server: finds the key of the identity that the peer claims. An unknown identity gets the decoy,
+ * so that it fails in the same way as a wrong key. */
 static int find_claimed_key(SSL *ssl, const unsigned char *identity, size_t length,
 			    SSL_SESSION **session)
 {
@@ -188,7 +189,8 @@ static int find_claimed_key(SSL *ssl, const unsigned char *identity, size_t leng
 	return !!*session;
 }
 
-/* At the end of a server's handshake: the key may have been revoked, or replaced, since it began. */
+/* Server: checks at the end of the handshake that the key has not been revoked or replaced since
+ * its beginning. */
 static bool is_key_still_good(const struct tls *tls)
 {
 	const struct tls_acceptor *acceptor = tls->acceptor;
@@ -214,7 +216,7 @@ static int open_shared(void)
 	if (socket_method && !client_context) {
 		client_context = make_context(TLS_client_method());
 		if (client_context) {
-			/* And no authority is trusted: a certificate never verifies. */
+			/* We trust no authority, so no certificate verifies. */
 			SSL_CTX_set_verify(client_context, SSL_VERIFY_PEER, NULL);
 			SSL_CTX_set_psk_use_session_callback(client_context, offer_key);
 		}
@@ -337,7 +339,7 @@ static int tls_status(struct tls *tls, int result)
 	}
 }
 
-/* A handshake that failed for what the peer sent: was it the key? */
+/* Returns whether a handshake that failed for the peer's bytes failed for its key. */
 static bool is_about_the_key(const struct tls *tls)
 {
 	int reason = ERR_GET_REASON(ERR_peek_error());

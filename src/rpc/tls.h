@@ -14,7 +14,7 @@
 #include "base/key.h"
 
 struct tls;
-struct tls_acceptor; /* shared by a listener's connections: it finds the keys that let a peer in */
+struct tls_acceptor; /* shared by a listener's connections: finds the keys of peers */
 
 /* Finds the key of an identity that a peer claims. True: `secret` has it. It is asked when a
  * handshake begins, and again when it ends, because the key may have been revoked meanwhile. */

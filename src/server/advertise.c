@@ -9,8 +9,8 @@
 
 #include "server/advertise.h"
 
-/* The address from which the kernel would send to `target`: connecting a datagram socket sends
- * nothing. */
+/* Finds the address from which the kernel would send to `target`, by connecting a datagram socket,
+ * which sends nothing. */
 static bool source_address(const struct addrinfo *target, char *out, size_t size)
 {
 	struct sockaddr_storage source;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sequentially consistent, on words in the machine's byte order, which is that of the wire. */
+/* Carries out atomics. They are sequentially consistent, on words in the machine's byte order,
+ * which is that of the wire. */
 #include "server/atomics.h"
 
 #include <endian.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits the log lines that strangers can cause: each gets its line, but a flood of strangers does
- * not flood the log.
+ * Limits the log lines that strangers (peers that have not authenticated) can cause: each gets its
+ * line, but a flood of them does not flood the log.
  */
 #ifndef SERVER_COMPLAINT_H
 #define SERVER_COMPLAINT_H

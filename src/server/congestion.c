@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts the connections of a lane by their congestion control. Called by connections.c and progress.c. */
+/* Counts the connections of a lane by their congestion control. Called by connections.c and
+ * progress.c. */
 #include "server/congestion.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ void congestion_destroy(struct congestion *congestion)
 	pthread_mutex_destroy(&congestion->lock);
 }
 
-/* The place of a name, or a free one, which is then its own; CONGESTION_NAMES: there is none. */
+/* Finds the place of a name, or gives it a free one. CONGESTION_NAMES: there is none. */
 static unsigned place_of(struct congestion *congestion, const char *name)
 {
 	unsigned place = CONGESTION_NAMES;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data connections of progress threads: letting them in with a ticket, dealing them out, and closing them for fences,
- * some at once and some when their peers have let go. Nothing here waits.
+ * The data connections of progress threads: accepts them with a ticket, deals them to threads, and
+ * closes them for fences. Some it closes at once, others when their peers have let go. Nothing here
+ * waits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -107,8 +108,8 @@ static int check_attaching(const struct progress *progress, const struct admissi
 	return error_fail(-EACCES, "the ticket is for attaching memory, which cannot be done here");
 }
 
-/* The ticket is redeemed here, on the thread that will own the connection: an end of the session either comes before and
- * revokes it, or finds the connection. */
+/* Redeems the ticket on the thread that will own the connection. So the end of a session either
+ * comes before and revokes the ticket, or finds the connection. */
 void connection_adopt(struct progress_thread *thread, struct fabric_request *request)
 {
 	struct progress *progress = thread->progress;
@@ -178,8 +179,9 @@ static struct progress_thread *least_loaded(struct progress *progress)
 	return least;
 }
 
-/* Descriptors are handed out from the lowest: the next one tells how many there are at least. A connection takes
- * one or a few, as the transport has it. */
+/* Returns whether descriptors are left for a connection. The kernel hands out the lowest free
+ * descriptor, so the next one tells how many there are at least. A connection takes one or a few,
+ * by its transport. */
 static bool has_descriptors(const struct progress *progress)
 {
 	const uint32_t max = progress->options.nr_descriptors_max;
@@ -221,7 +223,7 @@ out_reject:
 
 /* ---- Closing */
 
-/* This thread has none of its connections left. Afterwards `closing` may be gone. */
+/* Call it when this thread has closed its connections. Afterwards `closing` may be freed. */
 static void finish_closing(struct progress_closing *closing)
 {
 	if (atomic_fetch_sub(&closing->nr_left, 1) == 1) {
@@ -236,8 +238,8 @@ static bool is_concerned(const struct progress_closing *closing,
 	return closing->order.concerns(closing->order.argument, &connection->admission);
 }
 
-/* Closes a connection, or begins to. False: its peer is waited for. One that has begun moves nothing any more, but is
- * only closed when its peer has let go. */
+/* Closes a connection, or asks its peer to let go of the memory. False: wait for the peer.
+ * Meanwhile the connection moves no data, and it is closed only when the peer has let go. */
 static bool end_connection(struct progress_thread *thread, struct connection *connection,
 			   bool must_let_go)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of clients: tickets for the data port and keys of extents. Runs on the rpc loop's thread; all
- * answers come from memory. Owns the listener and knows its connections, so that it can close them.
+ * Calls of clients: tickets for the data port and keys of extents. Runs on the rpc loop's thread;
+ * all answers come from memory. Owns the listener and knows its connections, so that it can close
+ * them.
  *
- * Refusals that an honest client never meets are logged: somebody has tried something.
+ * Logs refusals that a correct client never meets, because they may be attempts to break in.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -19,7 +20,7 @@
 #include "server/complaint.h"
 #include "server/control.h"
 
-#define NR_PER_SESSION 8U /* connections of one session; one more, and the oldest goes */
+#define NR_PER_SESSION 8U /* connections of one session; one more, and the oldest is closed */
 
 struct control_client {
 	struct cds_list_head node;
@@ -33,8 +34,8 @@ struct control {
 	struct complaints complaints;
 
 	pthread_mutex_t lock;
-	pthread_cond_t emptied;	      /* the last client is gone */
-	struct cds_list_head clients; /* youngest first */
+	pthread_cond_t emptied;	      /* the last client has been removed */
+	struct cds_list_head clients; /* newest first */
 };
 
 /* ---- Passes */
@@ -69,7 +70,7 @@ static int check_pass(struct control *control, const char *identity)
 	return tickets_check_session(control->options.tickets, session);
 }
 
-/* The key of a pass, for its handshake. */
+/* Finds the key of a pass, for its handshake. */
 static bool find_key(void *context, const char *identity, uint8_t secret[KEY_BYTES])
 {
 	struct control *control = context;
@@ -82,17 +83,18 @@ static bool find_key(void *context, const char *identity, uint8_t secret[KEY_BYT
 	return false;
 }
 
-/* The session that a connection is bound to. */
+/* Returns the session that a connection is bound to. */
 static uint64_t session_of(const struct rpc_connection *connection)
 {
 	uint64_t session;
 	uint32_t expiry;
 
-	/* An identity that is not a pass never gets so far. */
+	/* The handshake accepts no identity that is not a pass. */
 	return pass_parse(rpc_connection_identity(connection), &session, &expiry) ? session : 0;
 }
 
-/* Whether a request speaks for the session that its connection is bound to, and that lives. */
+/* Checks that a request is for the session that its connection is bound to, and that the session
+ * lives. */
 static int check_session(struct control *control, const struct rpc_connection *connection,
 			 uint64_t session, const char *what)
 {
@@ -115,7 +117,7 @@ static void refuse(struct control *control, const struct rpc_connection *connect
 
 /* ---- Tickets */
 
-/* A ticket on its way to its client, who has it when the connection that it replaces is closed. */
+/* A ticket that waits to be sent until the connection that it replaces is closed. */
 struct reconnection {
 	struct rpc_call *call;
 	uint64_t incarnation;
@@ -216,7 +218,7 @@ static void connect_client(struct control *control, const struct rpc_connection 
 
 /* ---- Keys */
 
-/* The capability covers these extents, all of them and no others: then their digest is the same. */
+/* Checks that the capability covers exactly these extents: then their digest is the same. */
 static int check_extents(const Afar__Grant *request, const struct rpc_capability *capability)
 {
 	uint8_t digest[CAPABILITY_DIGEST_BYTES];
@@ -233,7 +235,7 @@ static int check_extents(const Afar__Grant *request, const struct rpc_capability
 	return 0;
 }
 
-/* Nobody can have more extents than there are: that also bounds what we allocate and send. */
+/* Rejects more extents than there are. That also bounds what we allocate and send. */
 static int check_number(struct control *control, const Afar__Grant *request)
 {
 	struct extent_pool_stat stat;
@@ -247,7 +249,7 @@ static int check_number(struct control *control, const Afar__Grant *request)
 	return 0;
 }
 
-/* Whether the manager says that the session may have what it asks for, and with which rights that is. */
+/* Checks that the manager's capability allows what the session asks for, and with which rights. */
 static int check_grant(struct control *control, const struct rpc_connection *connection,
 		       const Afar__Grant *request, uint32_t *rights)
 {
@@ -297,7 +299,7 @@ static void tell_key(struct control *control, uint64_t extent, const struct exte
 	out->origin = found->on[lane].origin;
 }
 
-/* The keys of all extents asked for, or none. */
+/* Finds the keys of all extents asked for, or none. */
 static int find_keys(struct control *control, const Afar__Grant *request, struct reach reach,
 		     struct granted_keys *out)
 {
@@ -305,7 +307,7 @@ static int find_keys(struct control *control, const Afar__Grant *request, struct
 	struct extent_key found;
 	int ret;
 
-	/* check_number() has seen to it that this is no more than what there is. */
+	/* check_number() has bounded this by the extents that there are. */
 	out->keys = calloc(request->n_extents * nr_lanes + 1, sizeof(*out->keys));
 	out->pointers = calloc(request->n_extents * nr_lanes + 1, sizeof(Afar__Key *));
 	if (!out->keys || !out->pointers)
@@ -335,7 +337,8 @@ static int entitle_and_find_keys(struct control *control, const Afar__Grant *req
 
 	if (ret == 0)
 		ret = find_keys(control, request, admission.reach, out);
-	/* The namespace may have gone before it was entitled, and nobody would hear of that again. */
+	/* The namespace may have gone before it was entitled, and nothing else would forget it
+	 * then. */
 	if (ret != 0)
 		tickets_forget_namespace(control->options.tickets, control->options.pool,
 					 request->namespace_);
@@ -396,7 +399,8 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 
 /* ---- Connections */
 
-/* One session needs one, and none may take the descriptors of all. With the lock held. */
+/* Closes the session's oldest connections beyond NR_PER_SESSION. A session needs one, and none may
+ * take all descriptors. The caller holds the lock. */
 static void close_surplus(struct control *control, uint64_t session)
 {
 	struct control_client *client;
@@ -419,7 +423,7 @@ static void on_opened(struct rpc_connection *connection)
 	}
 	client->connection = connection;
 	client->session = session_of(connection);
-	/* Since the pass was looked at. */
+	/* The session may have ended since the pass was checked. */
 	if (tickets_check_session(control->options.tickets, client->session) != 0)
 		rpc_connection_close(connection);
 	pthread_mutex_lock(&control->lock);

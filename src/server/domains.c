@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The domains in use, in a tree by what they are for. The pool of extents and the progress threads use them. */
+/* The domains in use, in a tree by reach. The pool of extents and the progress threads use them. */
 #include "server/domains.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * After a knock the door's thread sweeps the listener, and again as long as there are silent strangers; it
- * leaves so much time between two sweeps that they cost little however many descriptors there are. Owns the
+ * The door's thread sweeps the listener after a knock, and again while there are silent strangers.
+ * The pauses between sweeps keep their cost low, however many descriptors there are. Owns the
  * thread.
  */
 #include "server/door.h"
@@ -18,9 +18,9 @@
 #include "base/log.h"
 #include "server/complaint.h"
 
-#define NR_PER_HOST 64U	 /* silent at once; one more, and the oldest goes sooner      */
-#define SWEEPS	    10U	 /* in silence_ms; a crowd is given one                       */
-#define SWEEP_SHARE 100U /* a sweep is followed by a pause so many times as long      */
+#define NR_PER_HOST 64U	 /* silent at once; one more, and the oldest is closed sooner */
+#define SWEEPS	    10U	 /* in silence_ms; a crowd is closed after one */
+#define SWEEP_SHARE 100U /* the pause after a sweep is so many times as long */
 
 struct door {
 	struct fabric_listener *listener;
@@ -34,7 +34,8 @@ struct door {
 	bool is_stopping;
 };
 
-/* The pause behind a sweep that took `took_ns`; ends early when the door stops. With the lock held. */
+/* Pauses after a sweep that took `took_ns`; ends early when the door stops. The caller holds the
+ * lock. */
 static void pause_after(struct door *door, uint64_t took_ns)
 {
 	uint64_t pause_ns = (uint64_t)door->patience.crowd_ms * 1000000U, until_ns;
@@ -50,7 +51,7 @@ static void pause_after(struct door *door, uint64_t took_ns)
 		ret = pthread_cond_timedwait(&door->changed, &door->lock, &until);
 }
 
-/* Returns how many are silent. */
+/* Closes connections that are silent for too long. Returns how many are silent. */
 static size_t sweep(struct door *door)
 {
 	size_t nr_silent = fabric_listener_sweep(door->listener, &door->patience);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool of extents. The server reserves and releases on the manager's word, its
- * control asks for keys. Owns all lent memory and its registrations.
+ * The pool of extents. The server reserves and releases when the manager asks; its control port
+ * asks for keys. Owns all lent memory and its registrations.
  *
- * An extent is in one state, moved by extent_move() alone; its memory may be touched by the pool in
- * TAKEN (fresh or scrubbed: nobody writes it), DIRTY and SCRUBBING, by peers in GRANTED and DRAINING.
+ * extent_move() alone changes an extent's state. The pool may access the memory in TAKEN (fresh or
+ * scrubbed: nobody writes it), DIRTY and SCRUBBING; peers may in GRANTED and DRAINING.
  *
- * Ending a key stops every transfer that has not begun. Transports that check the key once per message
- * (tcp) go on with one that is half through; only closing the connection stops that. Hence DRAINING: there
- * are no new keys, the old ones are ended and connections closed (fence.c).
+ * Ending a key stops every transfer that has not begun. Transports that check the key once per
+ * message (tcp) finish the message in progress; only closing the connection stops that. DRAINING is
+ * for that: there are no new keys, the old ones are ended and connections closed (fence.c).
  */
 #include <errno.h>
 #include <openssl/rand.h>
@@ -38,10 +38,10 @@ static void extents_unmap(struct cds_list_head *gone)
 /* A reservation in progress. */
 struct reservation {
 	uint64_t bytes;
-	uint64_t missing; /* of those, not in `taken` yet                  */
+	uint64_t missing; /* bytes of those that are not in `taken` yet */
 	uint64_t deadline;
-	bool is_sealed;
-	bool is_machine_full;	    /* populating failed: only the pool can help     */
+	enum extent_class class;
+	bool is_machine_full;	    /* populating failed: wait for memory that comes back */
 	struct cds_list_head taken; /* in TAKEN                                      */
 };
 
@@ -52,7 +52,7 @@ static void take(struct extent_pool *pool, struct extent *extent, struct reserva
 	reservation->missing -= extent->length;
 }
 
-/* Cuts what is too much off a larger clean extent than is missing, and takes it. */
+/* Splits a clean extent that is larger than what is missing, and takes the first part. */
 static int take_split(struct extent_pool *pool, struct extent *extent,
 		      struct reservation *reservation)
 {
@@ -65,7 +65,7 @@ static int take_split(struct extent_pool *pool, struct extent *extent,
 		extent_to_clean(pool, extent);
 		return error_code(-ENOMEM);
 	}
-	pool->bytes[EXTENT_TAKEN] -= rest->length; /* it was booked with the whole */
+	pool->bytes[EXTENT_TAKEN] -= rest->length; /* extent_move() booked the whole extent */
 	extent->length = wanted;
 	extent_to_clean(pool, rest);
 	cds_list_add_tail(&extent->node, &reservation->taken);
@@ -73,7 +73,7 @@ static int take_split(struct extent_pool *pool, struct extent *extent,
 	return 0;
 }
 
-/* The smallest of those that are larger than what is missing; NULL: there is none. */
+/* Finds the smallest clean extent that is larger than what is missing; NULL: there is none. */
 static struct extent *larger_clean(struct extent_pool *pool, const struct reservation *reservation)
 {
 	for (size_t units = reservation->missing / SEGMENT_MIN + 1; units <= NR_SIZES; units++) {
@@ -83,7 +83,8 @@ static struct extent *larger_clean(struct extent_pool *pool, const struct reserv
 	return NULL;
 }
 
-/* From the pool: the largest extents that fit, then a piece of the smallest larger one, if it can be cut. */
+/* Takes from the pool: the largest extents that fit, then a part of the smallest larger one, if it
+ * can be split. */
 static int take_clean(struct extent_pool *pool, struct reservation *reservation)
 {
 	struct cds_list_head *sizes = pool->clean;
@@ -102,7 +103,7 @@ static int take_clean(struct extent_pool *pool, struct reservation *reservation)
 	return extent ? take_split(pool, extent, reservation) : 0;
 }
 
-/* Gives the memory of a larger clean extent back to the machine, for there to be room. The lock is dropped
+/* Gives the memory of a larger clean extent back to the machine, to make room. Drops the lock
  * meanwhile. False: there is none. */
 static bool drop_clean(struct extent_pool *pool, struct reservation *reservation)
 {
@@ -118,13 +119,13 @@ static bool drop_clean(struct extent_pool *pool, struct reservation *reservation
 	pool->dropping -= extent->length;
 	extent_move(pool, extent, EXTENT_GONE);
 	free(extent);
-	/* There may be room for others, too. */
+	/* Other reservations may have room now, too. */
 	pthread_cond_broadcast(&pool->supply);
 	reservation->is_machine_full = false;
 	return true;
 }
 
-/* How much may be populated without going past the capacity. */
+/* Returns how much may be populated without exceeding the capacity. */
 static uint64_t room(const struct extent_pool *pool)
 {
 	uint64_t mapped = pool->populating;
@@ -157,7 +158,7 @@ static int take_fresh(struct extent_pool *pool, char *addr, uint64_t bytes,
 	return 0;
 }
 
-/* `bytes` of the `missing` ones, none unless there are all. */
+/* Maps `bytes` of the `missing` ones; none, unless the machine has all of them. */
 static int map_fresh(const struct extent_pool *pool, uint64_t bytes, uint64_t missing, void **addr)
 {
 	enum segment_backing backing;
@@ -169,8 +170,8 @@ static int map_fresh(const struct extent_pool *pool, uint64_t bytes, uint64_t mi
 	return ret == 0 ? segment_map_shared(bytes, 0, addr) : ret;
 }
 
-/* Populates what is missing, or what of it makes an extent, without the lock. That the machine has not so
- * much is no failure yet. */
+/* Populates what is missing, or as much as makes one extent. Drops the lock meanwhile. If the
+ * machine lacks memory, this notes it and returns 0: the reservation may still succeed. */
 static int take_populated(struct extent_pool *pool, struct reservation *reservation)
 {
 	uint64_t missing = reservation->missing, bytes = missing;
@@ -183,7 +184,8 @@ static int take_populated(struct extent_pool *pool, struct reservation *reservat
 	pthread_mutex_unlock(&pool->lock);
 	ret = map_fresh(pool, bytes, missing, &addr);
 	if (ret == 0)
-		madvise(addr, bytes, MADV_DONTDUMP); /* others' data: not for our core dumps */
+		/* It will hold others' data, which our core dumps must not have. */
+		madvise(addr, bytes, MADV_DONTDUMP);
 	pthread_mutex_lock(&pool->lock);
 	pool->populating -= bytes;
 	if (ret != 0) {
@@ -207,7 +209,8 @@ static int fail_full(const struct extent_pool *pool, uint64_t bytes, const char 
 			  in_mib(pool->bytes[EXTENT_GRANTED]));
 }
 
-/* Waits until there may be more. A deadline of CLOCK_NEVER is fine: what is dirty gets clean. */
+/* Waits until there may be more memory. Without a deadline it ends, too, because dirty memory
+ * becomes clean. */
 static int wait_for_supply(struct extent_pool *pool, struct reservation *reservation)
 {
 	struct timespec until;
@@ -236,8 +239,9 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
 }
 
 /*
- * Collects all that is asked for. Ends, because no more than the capacity is ever promised: when nothing
- * is clean, draining, dirty or under the scrubber, there is room to populate what is missing.
+ * Collects all that is asked for. This ends, because no more than the capacity is ever promised:
+ * when nothing is clean, draining, dirty or under the scrubber, there is room to populate what is
+ * missing.
  */
 static int collect(struct extent_pool *pool, struct reservation *reservation)
 {
@@ -259,7 +263,7 @@ static int collect(struct extent_pool *pool, struct reservation *reservation)
 	}
 }
 
-/* Back into the pool, unused; what the pool may not keep is unmapped. */
+/* Puts the memory back into the pool, unused. Unmaps what the pool may not keep. */
 static void give_up(struct extent_pool *pool, struct reservation *reservation)
 {
 	struct extent *extent, *next;
@@ -280,7 +284,8 @@ static void give_up(struct extent_pool *pool, struct reservation *reservation)
 	extents_unmap(&gone);
 }
 
-/* Afterwards no transfer can begin on it, unless it was lent: who has the memory is kept from nothing. */
+/* Ends the extent's keys. Afterwards no transfer can begin on it, unless its memory was lent: peers
+ * that have the memory itself can still access it. */
 static void deregister(struct extent_pool *pool, struct extent *extent)
 {
 	for (int i = 0; i < NR_KEYS; i++) {
@@ -305,7 +310,7 @@ static void deregister_all(struct extent_pool *pool, struct reservation *reserva
 	}
 }
 
-/* Makes the key for this reach, if there is none yet. */
+/* Makes the key for this reach, if there is none. */
 static int register_for(struct extent_pool *pool, struct extent *extent, struct reach reach)
 {
 	struct domain *domain;
@@ -316,8 +321,8 @@ static int register_for(struct extent_pool *pool, struct extent *extent, struct 
 	ret = domains_get(pool->options.domains, reach, &domain);
 	if (ret != 0)
 		return ret;
-	ret = domain_register(domain, extent->addr, extent->length, extent->is_sealed,
-			      extent->keys[reach.may_write].on);
+	ret = domain_register(domain, extent->addr, extent->length,
+			      extent->class == CLASS_DRAM_SEALED, extent->keys[reach.may_write].on);
 	if (ret != 0)
 		domains_put(pool->options.domains, domain);
 	else
@@ -334,7 +339,7 @@ static int register_all(struct extent_pool *pool, uint64_t namespace,
 	int ret;
 
 	cds_list_for_each_entry (extent, &reservation->taken, node)
-		extent->is_sealed = reservation->is_sealed;
+		extent->class = reservation->class;
 	if (!pool->options.is_registering_slow)
 		return 0;
 	cds_list_for_each_entry (extent, &reservation->taken, node) {
@@ -351,7 +356,7 @@ static int register_all(struct extent_pool *pool, uint64_t namespace,
 	return 0;
 }
 
-/* Into the books, with numbers; undone here when there is no memory for the books. */
+/* Gives the extents numbers, by which they are found. Without memory for that, undoes it. */
 static int enroll_all(struct extent_pool *pool, uint64_t namespace, struct reservation *reservation)
 {
 	struct extent *extent, *other;
@@ -386,10 +391,10 @@ static void describe(const struct extent *extent, struct extent_info *out)
 	out->extent = extent->number;
 	out->namespace = extent->namespace;
 	out->length = extent->length;
-	out->is_sealed = extent->is_sealed;
+	out->class = extent->class;
 }
 
-/* Makes what was collected the namespace's. */
+/* Grants what was collected to the namespace. */
 static int grant_all(struct extent_pool *pool, uint64_t namespace, struct reservation *reservation,
 		     struct extent_info **out, size_t *nr_out)
 {
@@ -444,7 +449,7 @@ static int admit(struct extent_pool *pool, uint64_t namespace, uint64_t bytes)
 	return 0;
 }
 
-/* Collects and grants what was admitted. Called with the lock, returns without. */
+/* Collects and grants what was admitted. Called with the lock held; releases it. */
 static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
 			    struct reservation *reservation, struct extent_info **out,
 			    size_t *nr_out)
@@ -462,10 +467,10 @@ static int reserve_admitted(struct extent_pool *pool, uint64_t namespace,
 }
 
 static int reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes, uint64_t deadline,
-		   bool is_sealed, struct extent_info **out, size_t *nr_out)
+		   enum extent_class class, struct extent_info **out, size_t *nr_out)
 {
 	struct reservation reservation = {
-		.bytes = bytes, .missing = bytes, .deadline = deadline, .is_sealed = is_sealed};
+		.bytes = bytes, .missing = bytes, .deadline = deadline, .class = class};
 	int ret;
 
 	CDS_INIT_LIST_HEAD(&reservation.taken);
@@ -481,10 +486,11 @@ static int reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 int extent_pool_reserve(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			uint64_t deadline, struct extent_info **out, size_t *nr_out)
 {
-	return reserve(pool, namespace, bytes, deadline, false, out, nr_out);
+	return reserve(pool, namespace, bytes, deadline, CLASS_DRAM, out, nr_out);
 }
 
-/* Nobody who is lent the memory of a sealed extent can write it; it is for nothing else afterwards. */
+/* Makes the memory of sealed extents read-only for all processes that are lent it. It cannot be
+ * used for anything else afterwards. */
 static int lock_all(struct extent_pool *pool, struct extent_info **infos, size_t nr_infos)
 {
 	int ret = 0;
@@ -508,7 +514,7 @@ static int lock_all(struct extent_pool *pool, struct extent_info **infos, size_t
 int extent_pool_reserve_sealed(struct extent_pool *pool, uint64_t namespace, uint64_t bytes,
 			       uint64_t deadline, struct extent_info **out, size_t *nr_out)
 {
-	int ret = reserve(pool, namespace, bytes, deadline, true, out, nr_out);
+	int ret = reserve(pool, namespace, bytes, deadline, CLASS_DRAM_SEALED, out, nr_out);
 
 	if (ret == 0 && pool->options.is_shared)
 		ret = lock_all(pool, out, *nr_out);
@@ -536,7 +542,7 @@ int extent_pool_reserve_clean(struct extent_pool *pool, uint64_t namespace, uint
 
 /* ---- Releasing, and what is had */
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void start_draining(struct extent_pool *pool, struct extent *extent,
 			   struct extent_drain *drain)
 {
@@ -545,7 +551,8 @@ static void start_draining(struct extent_pool *pool, struct extent *extent,
 	drain->nr_extents++;
 }
 
-/* Takes its time on some transports; nobody else looks at the keys of what is DRAINING. */
+/* Ends the keys of draining extents, which is slow on some transports. No lock is needed, because
+ * nothing else looks at their keys. */
 static void end_keys(struct extent_pool *pool, struct extent_drain *drain)
 {
 	struct extent *extent;
@@ -613,7 +620,7 @@ void extent_drain_namespaces(const struct extent_drain *drain,
 			     const void *context)
 {
 	const struct extent *extent;
-	uint64_t last = 0; /* is no namespace */
+	uint64_t last = 0; /* the number of no namespace */
 
 	cds_list_for_each_entry (extent, &drain->extents, drained) {
 		if (extent->namespace != last)
@@ -622,7 +629,7 @@ void extent_drain_namespaces(const struct extent_drain *drain,
 	}
 }
 
-/* With the lock held: against draining. */
+/* Makes a key. The caller holds the lock, against draining. */
 static int make_key(struct extent_pool *pool, struct extent *extent, struct reach reach,
 		    struct extent_key *out)
 {
@@ -716,7 +723,8 @@ int extent_pool_open(const struct extent_pool_options *options, struct extent_po
 		return error_code(-ENOMEM);
 	pool->options = *options;
 	pool->options.capacity_bytes -= options->capacity_bytes % SEGMENT_MIN;
-	/* Numbers of an earlier start mean nothing here: begin where they hardly can have been. */
+	/* Numbers of an earlier start are invalid. Begin at a random number, which they have hardly
+	 * reached. */
 	if (RAND_bytes((unsigned char *)&pool->next_number, sizeof(pool->next_number)) != 1) {
 		ret = error_fail(-EIO, "start the server: no randomness");
 		goto out_free;

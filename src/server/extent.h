@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "rpc/layout.h"
 #include "server/domains.h"
 
 #define EXTENT_BYTES_MAX ((size_t)1 << 30) /* of one extent; the minimum is SEGMENT_MIN */
@@ -42,7 +43,7 @@ struct extent_info {
 	uint64_t extent; /* its number: unique on this pool, never used again */
 	uint64_t namespace;
 	uint64_t length;
-	bool is_sealed;
+	enum extent_class class;
 };
 
 struct extent_pool_stat {
@@ -94,7 +95,7 @@ struct extent_drain {
 void extent_pool_drain(struct extent_pool *pool, const uint64_t *extents, size_t nr_extents,
 		       struct extent_drain *out);
 void extent_pool_drained(struct extent_pool *pool, struct extent_drain *drain);
-/* Whether a connection of this namespace may reach one of the extents. */
+/* Returns whether a connection of this namespace may reach one of the extents. */
 bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace);
 
 /* Runs `each` for the namespaces of the drained extents. It may run for a namespace more than once,
@@ -102,7 +103,7 @@ bool extent_drain_reached(const struct extent_drain *drain, uint64_t namespace);
 void extent_drain_namespaces(const struct extent_drain *drain,
 			     void (*each)(const void *context, uint64_t namespace),
 			     const void *context);
-/* Whether a namespace has an extent that is not released. */
+/* Returns whether a namespace has an extent that is not released. */
 bool extent_pool_has(struct extent_pool *pool, uint64_t namespace);
 
 /* Drains and hands over at once, for extents that nobody has a key of. Returns how many were
@@ -139,11 +140,11 @@ int extent_pool_bytes(struct extent_pool *pool, uint64_t extent, uint64_t namesp
 
 /*
  * Finds `length` bytes of an extent of this namespace. For the one thread that releases extents:
- * they stay until it does. `is_sealed` says which kind of extent is meant. -AFAR_ELOST, -ERANGE;
+ * they stay until it does. The extent must be of that class. -AFAR_ELOST, -ERANGE;
  * without a sentence.
  */
-int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_sealed,
-		     uint64_t offset, uint64_t length, char **out);
+int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace,
+		     enum extent_class class, uint64_t offset, uint64_t length, char **out);
 
 /* Lists all extents that have a holder, draining ones included. `*out` is the caller's to free().
  * -ENOMEM. */

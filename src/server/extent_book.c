@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Keeps the books of the pool of extents: the one table of allowed state changes, the lists and byte
- * counts of each state, the trees that find an extent by number or by its neighbour. Called by extent.c
- * alone, with the pool's lock held.
+ * The books of the pool of extents: the one table of allowed state changes, the lists and byte
+ * counts of each state, the trees that find an extent by number or by its neighbour. Called by
+ * extent.c alone, with the pool's lock held.
  */
 #include <assert.h>
 #include <search.h>
@@ -59,7 +59,8 @@ void extent_move(struct extent_pool *pool, struct extent *extent, enum extent_st
 	switch (to) {
 	case EXTENT_CLEAN:
 		cds_list_add(&extent->node, &pool->clean[extent->length / SEGMENT_MIN]);
-		/* Not in a tree for want of memory: it just is not found as a neighbour. */
+		/* Without memory the extent is not in the tree; then it is only not found as a
+		 * neighbour. */
 		tsearch(extent, &pool->clean_by_start, compare_start);
 		tsearch(extent, &pool->clean_by_end, compare_end);
 		pthread_cond_broadcast(&pool->supply);

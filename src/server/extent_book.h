@@ -38,9 +38,9 @@ struct extent {
 	/* While a namespace or a reservation has it: */
 	uint64_t number;
 	uint64_t namespace;
-	bool is_sealed;	  /* only seal.c writes it */
-	bool was_reached; /* some session has got a key of it */
-	bool was_lent;	  /* a peer has got its memory itself; until it gets other memory */
+	enum extent_class class; /* only seal.c writes those for sealed regions */
+	bool was_reached;	 /* some session has got a key of it */
+	bool was_lent;		 /* a peer has got its memory itself; until it gets other memory */
 	struct {
 		struct domain *domain;			     /* NULL: it is not registered */
 		struct fabric_memory on[DOMAIN_FABRICS_MAX]; /* by the fabric's number */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Looking into the pool of extents: who has what, where it is, how much there is. Called by whoever has the pool;
- * owns nothing, and changes nothing but that an extent was reached.
+ * Lookups in the pool of extents: who has which extent, where it is, how much there is. Owns
+ * nothing, and changes nothing, except that it notes that an extent was reached.
  */
 #include <errno.h>
 
@@ -37,10 +37,10 @@ int extent_pool_word(struct extent_pool *pool, uint64_t extent, uint64_t namespa
 		ret = -EINVAL;
 	else if (offset > found->length - sizeof(uint64_t))
 		ret = -ERANGE;
-	else if (found->is_sealed)
+	else if (found->class == CLASS_DRAM_SEALED)
 		ret = -EROFS;
 	else
-		found->was_reached = true; /* release waits for who is at it */
+		found->was_reached = true; /* then its release waits for connections */
 	if (ret == 0)
 		*out = (uint64_t *)(void *)(found->addr + offset);
 	pthread_mutex_unlock(&pool->lock);
@@ -59,25 +59,25 @@ int extent_pool_bytes(struct extent_pool *pool, uint64_t extent, uint64_t namesp
 		ret = -AFAR_ELOST;
 	else if (offset > found->length || length > found->length - offset)
 		ret = -ERANGE;
-	else if (found->is_sealed && is_write)
+	else if (found->class == CLASS_DRAM_SEALED && is_write)
 		ret = -EROFS;
 	else
-		found->was_reached = true; /* release waits for who is at it */
+		found->was_reached = true; /* then its release waits for connections */
 	if (ret == 0)
 		*out = found->addr + offset;
 	pthread_mutex_unlock(&pool->lock);
 	return ret;
 }
 
-int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace, bool is_sealed,
-		     uint64_t offset, uint64_t length, char **out)
+int extent_pool_span(struct extent_pool *pool, uint64_t extent, uint64_t namespace,
+		     enum extent_class class, uint64_t offset, uint64_t length, char **out)
 {
 	const struct extent *found;
 	int ret = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	found = extent_find(pool, extent);
-	if (!found || found->namespace != namespace || found->is_sealed != is_sealed)
+	if (!found || found->namespace != namespace || found->class != class)
 		ret = -AFAR_ELOST;
 	else if (offset > found->length || length > found->length - offset)
 		ret = -ERANGE;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of a fence, which is all its value. For extents: no new keys, then no keys, then all data
- * connections of their namespace closed, then the memory is somebody else's. All, because a key is worth the
- * same to whoever is told it in the namespace's domains: a transfer with it may be half through on any
- * connection there, and nothing shows it. Connections in other domains cannot have begun one, and go on.
- * For a session: no tickets any more, then its connections closed; without those, keys are numbers.
+ * Fences are all about order. For extents: first no new keys, then no keys, then all data
+ * connections of their namespace are closed, then the memory gets another holder. All connections,
+ * because any of them in the namespace's domains may use a key: a transfer with it may be in
+ * progress there, and nothing shows it. Connections in other domains cannot have begun one, and go
+ * on. For a session: first no more tickets, then its connections are closed; without connections
+ * its keys are useless.
  *
- * Nothing here waits: the progress threads close connections and the last of them goes on. Owns the fences
- * in progress.
+ * Nothing here waits: the progress threads close connections, and the last of them continues the
+ * fence. Owns the fences in progress.
  */
 #include "server/fence.h"
 
@@ -71,12 +72,12 @@ static bool has_reached(const void *argument, const struct admission *connection
 {
 	const struct extents_fence *extents = argument;
 
-	/* An attached range ends with its key, and its memory becomes nobody else's. */
+	/* An attached range ends with its key, and no other holder gets its memory. */
 	return connection->attaches == 0 &&
 	       extent_drain_reached(&extents->drain, connection->reach.namespace);
 }
 
-/* No key, no connection: the memory is nobody's. */
+/* Hands the memory to the scrubber: no key and no connection reaches it any more. */
 static void on_connections_closed(void *argument)
 {
 	struct extents_fence *extents = argument;
@@ -113,8 +114,8 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	}
 	extent_pool_drain(fence->pool, opened->extents, opened->nr_extents, &opened->drain);
 	extent_drain_namespaces(&opened->drain, forget_if_gone, fence);
-	/* Nobody is at memory that nobody could reach. But another call may be at it, and its end
-	 * must be awaited. */
+	/* No connection uses memory that no session had a key of. But an earlier call may still be
+	 * working on it, and this must wait for its end. */
 	order = (struct progress_order){has_reached, on_connections_closed, opened, false};
 	lanes_close_connections(closing, &order);
 	return 0;
@@ -157,7 +158,7 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 	ret = lanes_closing_new(fence->lanes, &closing);
 	if (ret != 0)
 		goto out_free;
-	/* In this order: no unused ticket may be redeemed behind the closing. */
+	/* First, so that no unused ticket is redeemed after the closing. */
 	ret = tickets_revoke(fence->tickets, session);
 	if (ret != 0)
 		goto out_drop;
@@ -212,7 +213,7 @@ int fence_namespace(const struct fence *fence, uint64_t namespace, uint64_t gene
 	ret = lanes_closing_new(fence->lanes, &closing);
 	if (ret != 0)
 		goto out_free;
-	/* In this order, as above. */
+	/* First, as above. */
 	ret = tickets_note_seal(fence->tickets, namespace);
 	if (ret != 0)
 		goto out_drop;

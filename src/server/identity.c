@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keeps who the server is over restarts. Called by membership; owns the file. */
+/* Keeps the server's number and cluster over restarts. Called by membership; owns the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define IDENTITY_FILE "server.id"
 
-/* "NUMBER CLUSTER\n" */
+/* Parses "NUMBER CLUSTER\n". */
 static int parse(const char *text, struct server_identity *out)
 {
 	size_t length;

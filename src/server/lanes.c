@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server's lanes, in the order in which its operator named them, which is also their number for clients and in
- * the domains. Owns their fabrics, their progress threads and the domains over them. Called by server.c; by
- * fence.c and control.c for closing.
+ * A server's lanes, in the order in which its operator named them; clients and the domains number
+ * them so, too. Owns their fabrics, their progress threads and the domains over them. Called by
+ * server.c; by fence.c and control.c for closing.
  */
 #include "server/lanes.h"
 
@@ -34,7 +34,7 @@ struct lanes {
 	const char *sysfs;
 };
 
-/* Freed by the last lane. */
+/* A closing of connections on all lanes. The last lane frees it. */
 struct lanes_closing {
 	struct progress_order order;
 	atomic_uint nr_left;
@@ -43,8 +43,9 @@ struct lanes_closing {
 };
 
 /*
- * A server lends nothing over a transport that does not keep to its keys. Over the machine's own loopback;
- * where the transport has none, over the address that others will use.
+ * Tests that the transport enforces its keys; otherwise the server lends nothing over it. Tests
+ * over the machine's own loopback; if the transport has none, over the address that clients will
+ * use.
  */
 static int check_fabric(struct fabric *fabric, const char *listening,
 			const struct lanes_manager *manager)
@@ -93,7 +94,8 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	return 0;
 }
 
-/* Finds the lane's card, and the processors next to it, if there are some that are not. */
+/* Finds the lane's network card, and the processors of its node. NULL: any, because the node is
+ * unknown, or has none for this process. */
 static const cpu_set_t *place(const char *sysfs, struct lane *lane, cpu_set_t *processors)
 {
 	nic_find(sysfs, lane->options.address, &lane->nic);
@@ -119,7 +121,8 @@ static int refuse_moves(void *context, const struct admission *admission,
 	return -EOPNOTSUPP;
 }
 
-/* Elsewhere our memory would have to be registered for that, or the client's be shared. */
+/* Returns whether the server can move data itself. Other fabrics would need our memory registered
+ * for that, or the client's shared. */
 static bool can_move(const struct fabric *fabric)
 {
 	return !fabric->attributes.needs_local_registration &&
@@ -277,7 +280,8 @@ static bool concerns(const void *argument, const struct admission *connection)
 	return order->concerns(order->argument, connection);
 }
 
-/* Each lane does its closings in the order of the calls, and so are the last lanes of two. */
+/* Runs when a lane has closed its connections. Each lane does its closings in the order of the
+ * calls, so the last lanes of two closings keep that order. */
 static void lane_done(void *argument)
 {
 	struct lanes_closing *closing = argument;
@@ -294,7 +298,7 @@ void lanes_close_connections(struct lanes_closing *closing, const struct progres
 	unsigned nr_lanes = closing->nr_lanes;
 
 	closing->order = *order;
-	/* Until the last one has its own, it is not freed. */
+	/* `closing` is not freed before the last lane has its part. */
 	for (unsigned i = 0; i < nr_lanes; i++)
 		progress_close(closing->on[i], &on_each);
 }

@@ -18,7 +18,7 @@
 
 struct lanes;
 
-/* Where the manager is. Lanes that listen on all addresses advertise the address towards it. */
+/* The manager's address. Lanes that listen on all addresses advertise the address towards it. */
 struct lanes_manager {
 	const char *host;
 	uint16_t port;

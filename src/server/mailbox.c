@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mailbox's slots, in one piece of memory that is registered where the transport wants it. A slot is
- * RECEIVING, then SERVED, then READY with a reply, then SENDING, then RECEIVING again. Replies leave in the order of the
- * requests: the client's receives are taken in that order.
+ * A mailbox's slots, in one piece of memory that is registered if the transport wants that. A slot
+ * is RECEIVING, then SERVED, then READY with a reply, then SENDING, then RECEIVING again. Replies
+ * leave in the order of the requests, because the client's receives take them in that order.
  */
 #include "server/mailbox.h"
 
@@ -45,7 +45,7 @@ static int receive(struct mailbox *mailbox, struct slot *slot)
 					   mailbox->memory.descriptor};
 
 	slot->state = SLOT_RECEIVING;
-	/* A request that is too short leaves the rest as it was. */
+	/* Clears it, because a request that is too short leaves the rest as it was. */
 	slot->request = (struct message_request){0};
 	return fabric_receive(mailbox->endpoint, &piece, context_of(mailbox, slot));
 }
@@ -58,8 +58,8 @@ static int reply(struct mailbox *mailbox, struct slot *slot)
 	return fabric_send(mailbox->endpoint, &piece, context_of(mailbox, slot));
 }
 
-/* Sends what is ready up to the first that is not, as far as there is room. Without room the completion of another
- * one makes some. */
+/* Sends the ready replies up to the first slot that is not ready, as far as there is room. Without
+ * room, a completion continues this. */
 static int push(struct mailbox *mailbox)
 {
 	struct slot *slot, *next;
@@ -80,7 +80,7 @@ static int push(struct mailbox *mailbox)
 	return 0;
 }
 
-/* There is a reply, in host order. */
+/* Takes the reply of a slot, in host order, and sends what can be sent. */
 static int settle(struct mailbox *mailbox, struct slot *slot, const struct message_reply *answer)
 {
 	slot->reply = (struct message_reply){

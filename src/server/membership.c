@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One thread lives the membership: it connects, joins, does what orders.c has waiting, and reports. The
- * rpc loop's callbacks only take notes for it. Owns the connection to the manager and the orders.
+ * The membership's one thread connects, joins, does the requests that wait in orders.c, and
+ * reports. The rpc loop's callbacks only take notes for it. Owns the connection to the manager and
+ * the orders.
  *
- * A reservation is done by this thread alone or on the loop while the connection is joined. So what is
- * granted when a join is composed is all that any reservation of an earlier connection can have left
- * behind: the manager sees it listed and has what it does not know of released. An answer that got lost on
- * its way loses no memory.
+ * Reservations are made only by this thread, or on the loop while the connection is joined. So when
+ * a join is composed, the granted extents include all that reservations of an earlier connection
+ * have made. The manager sees them in the join's list, and has those released that it does not
+ * know. So no memory is lost if an answer gets lost.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -36,7 +37,7 @@
 enum link_state {
 	LINK_DOWN,	 /* no connection; `next_attempt` says when to try     */
 	LINK_CONNECTING, /* waiting for the loop to say open or closed         */
-	LINK_OPEN,	 /* to be joined                                       */
+	LINK_OPEN,	 /* not joined yet */
 	LINK_JOINED,
 	LINK_CLOSING, /* given up; waiting for the loop to say closed       */
 };
@@ -53,18 +54,18 @@ struct membership {
 	enum link_state state;
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
 	int closed_status;
-	bool is_refused;	     /* the join: that is why it was closed, and has been said */
+	bool is_refused;	     /* the join was: that closed the connection, and is logged */
 	struct server_identity self; /* number 0 before its first join */
 	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
 	struct backoff backoff;
 	uint64_t next_attempt; /* on clock_ns()                                       */
 
-	bool has_joined; /* as this incarnation, once */
-	int failure;	 /* nothing will be tried any more; 0: it will */
+	bool has_joined; /* this incarnation has joined at least once */
+	int failure;	 /* not 0: it will not try again */
 	char failure_sentence[FAILURE_MAX];
 
 	bool is_report_due;
-	uint64_t next_report; /* not before, on clock_ns() */
+	uint64_t next_report; /* on clock_ns(); no report before this */
 	Afar__ServerReport reported;
 };
 
@@ -123,7 +124,8 @@ static void on_closed(struct rpc_connection *connection, int status)
 
 /* ---- The connection. On the membership's thread. */
 
-/* One line per outage and reason, not one per attempt: a key that is refused may be why it lasts. */
+/* Logs one line per outage and reason, not one per attempt. The reason matters: it may be a refused
+ * key. */
 static void log_outage(struct membership *membership, const char *what)
 {
 	bool is_news;
@@ -138,7 +140,7 @@ static void log_outage(struct membership *membership, const char *what)
 			 membership->options.manager_host, membership->options.manager_port, what);
 }
 
-/* With the lock held: the next attempt comes later than the last did. */
+/* Schedules the next attempt later than the last one. The caller holds the lock. */
 static void back_off(struct membership *membership)
 {
 	membership->state = LINK_DOWN;
@@ -146,8 +148,8 @@ static void back_off(struct membership *membership)
 }
 
 /*
- * Trying again does not help who is refused for its key. One that was a member tries on nevertheless: its memory is at
- * stake, and keys are changed while servers run.
+ * Returns whether it is useless to try again, because the key is refused. A server that was a
+ * member tries on: its memory is at stake, and operators may change keys while servers run.
  */
 static bool is_final(const struct membership *membership, int status)
 {
@@ -156,7 +158,7 @@ static bool is_final(const struct membership *membership, int status)
 	return (status == -AFAR_EAUTH || status == -EACCES) && !membership->has_joined;
 }
 
-/* The thread's last sentence says why. */
+/* Notes that the membership has failed, with the thread's last sentence. */
 static void give_up(struct membership *membership, int status)
 {
 	pthread_mutex_lock(&membership->lock);
@@ -234,7 +236,7 @@ static void take_identity(struct membership *membership, const Afar__ServerJoine
 		return;
 	pthread_mutex_lock(&membership->lock);
 	self->number = joined->server;
-	strcpy(self->cluster, joined->cluster); /* check_joined() has seen that it fits */
+	strcpy(self->cluster, joined->cluster); /* check_joined() has checked that it fits */
 	pthread_mutex_unlock(&membership->lock);
 	if (folder && identity_save(folder, self) != 0)
 		log_error("%s", error_last_line());
@@ -253,7 +255,7 @@ static int check_joined(const Afar__Frame *frame)
 	return 0;
 }
 
-/* Nobody is told. */
+/* Does nothing, because the manager waits for no answer. */
 static void on_released(void *argument)
 {
 	(void)argument;
@@ -296,7 +298,7 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	return ret;
 }
 
-/* The lanes as the manager is told of them. */
+/* The lanes in the manager's form. */
 struct advertised_lanes {
 	Afar__Lane lanes[LANES_MAX];
 	Afar__Lane *pointers[LANES_MAX];
@@ -343,7 +345,7 @@ static int send_join(struct membership *membership)
 		extents[i].extent = infos[i].extent;
 		extents[i].namespace_ = infos[i].namespace;
 		extents[i].length = infos[i].length;
-		extents[i].is_sealed = infos[i].is_sealed;
+		extents[i].class_ = infos[i].class;
 	}
 	extent_pool_stat(options->pool, &stat);
 	advertise(options->control_address, options->manager_host, options->manager_port, control);
@@ -387,7 +389,8 @@ static void join_manager(struct membership *membership)
 		membership->outage[0] = '\0';
 		backoff_reset(&membership->backoff);
 		membership->is_report_due = true;
-		membership->reported.capacity_bytes = 0; /* no report is like it */
+		/* Differs from any report, so the next one is sent. */
+		membership->reported.capacity_bytes = 0;
 	} else if (membership->state == LINK_OPEN) {
 		membership->state = LINK_CLOSING;
 		membership->is_refused = true;
@@ -402,7 +405,7 @@ static void join_manager(struct membership *membership)
 
 /* ---- Reporting. On the membership's thread. */
 
-/* The manager's answer to a report tells us nothing. */
+/* Ignores the answer to a report, which has no content. */
 static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
 {
 	(void)argument;
@@ -427,7 +430,8 @@ static void send_report(struct membership *membership)
 	membership->reported.lanes = NULL;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
 	request.server_report = &report.message;
-	/* When it cannot be sent, the connection is about to be closed, and a new one reports anew. */
+	/* If it cannot be sent, the connection is about to be closed, and the next one begins with
+	 * a report. */
 	rpc_send(membership->connection, &envelope, &request, ignore_reply, NULL);
 	pthread_mutex_lock(&membership->lock);
 	membership->next_report = clock_deadline_ms(REPORT_INTERVAL_MS);
@@ -436,7 +440,7 @@ static void send_report(struct membership *membership)
 
 /* ---- The thread */
 
-/* Until somebody signals, or `deadline`. With the lock held. */
+/* Waits until a signal, or `deadline`. The caller holds the lock. */
 static void wait_until(struct membership *membership, uint64_t deadline)
 {
 	struct timespec until;
@@ -452,7 +456,7 @@ static void wait_until(struct membership *membership, uint64_t deadline)
 
 enum duty { DUTY_DROP, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_REPORT, DUTY_STOP };
 
-/* The most urgent thing to do; waits when there is none. With the lock held. */
+/* Returns the most urgent duty; waits while there is none. The caller holds the lock. */
 static enum duty next_duty(struct membership *membership)
 {
 	uint64_t wake_up;
@@ -517,7 +521,7 @@ static void *thread_run(void *argument)
 
 /* ---- Life */
 
-/* There is work for the thread. */
+/* Wakes the thread, which has work. */
 static void on_queued(void *context)
 {
 	struct membership *membership = context;
@@ -603,7 +607,7 @@ void membership_stop(struct membership *membership)
 	membership->is_stopping = true;
 	orders_stop(membership->orders);
 	pthread_cond_signal(&membership->changed);
-	/* A join that waits for its answer gets none. */
+	/* Ends a join that waits for its answer. */
 	if (membership->connection)
 		rpc_connection_close(membership->connection);
 	pthread_mutex_unlock(&membership->lock);
@@ -613,7 +617,7 @@ void membership_stop(struct membership *membership)
 
 	pthread_mutex_lock(&membership->lock);
 	if (membership->connection) {
-		rpc_connection_close(membership->connection); /* one made since */
+		rpc_connection_close(membership->connection); /* one made since then */
 		while (membership->state != LINK_DOWN)
 			pthread_cond_wait(&membership->changed, &membership->lock);
 		rpc_connection_unref(membership->connection);
@@ -639,7 +643,7 @@ int membership_failure(struct membership *membership)
 	pthread_mutex_lock(&membership->lock);
 	failure = membership->failure;
 	pthread_mutex_unlock(&membership->lock);
-	/* Written once, before that. */
+	/* The thread wrote the sentence with `failure`, under the lock, and never again. */
 	return failure != 0 ? error_fail(failure, "%s", membership->failure_sentence) : 0;
 }
 

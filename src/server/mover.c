@@ -149,7 +149,7 @@ static struct move *next(struct mover *mover, uint64_t now)
 
 /* ---- The stage */
 
-/* How many bytes go in the next transfer. */
+/* Returns how many bytes go in the next transfer. */
 static uint64_t part_of(const struct move *move)
 {
 	uint64_t left = move->length - move->done;

@@ -84,7 +84,8 @@ int mover_open(struct mover *mover, uint64_t stage_bytes,
 	       void (*done)(struct mover_line *line, unsigned slot, int status));
 /* Call it when all connections have left. */
 void mover_close(struct mover *mover);
-/* enter: for a new connection. leave: for one whose endpoint is closed; its moves are gone. */
+/* mover_enter(): for a new connection. mover_leave(): for one whose endpoint is closed; its moves
+ * are gone. */
 void mover_enter(struct mover_line *line, struct fabric_endpoint *endpoint, uint64_t context);
 void mover_leave(struct mover *mover, struct mover_line *line);
 /* Says which session a new connection is of, before it asks for anything. -ENOMEM, with a
@@ -99,11 +100,12 @@ void mover_ask(struct mover *mover, struct mover_line *line, unsigned slot,
 void mover_begin(struct mover *mover, uint64_t now);
 /* A transfer of this move has completed without an error. */
 void mover_end(struct mover *mover, struct mover_line *line, unsigned slot);
-/* When mover_begin() may begin something although no move has ended; CLOCK_NEVER: it will not. */
+/* Returns when mover_begin() may begin something although no move has ended; CLOCK_NEVER: it will
+ * not. */
 uint64_t mover_wakes_at(struct mover *mover);
 
-/* How long the mover's thread may sleep: until mover_wakes_at(), or `otherwise_ms` if that is
- * never. -1: for ever. */
+/* Returns how long the mover's thread may sleep: until mover_wakes_at(), or `otherwise_ms` if that
+ * is never. -1: for ever. */
 static inline int mover_sleep_ms(struct mover *mover, int otherwise_ms)
 {
 	uint64_t wakes_at = mover_wakes_at(mover);

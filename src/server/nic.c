@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 #define LINE_BYTES    4096
-#define WORD_BYTES    4U   /* in which RDMA ports count  */
-#define NODE_MAX      4095 /* that a number may say      */
-#define LINK_UP_STATE 4	   /* of a port: IB_PORT_ACTIVE  */
+#define WORD_BYTES    4U   /* the unit in which RDMA ports count */
+#define NODE_MAX      4095 /* the largest number of a node */
+#define LINK_UP_STATE 4	   /* state of a port: IB_PORT_ACTIVE */
 
 /* ---- Files */
 
-/* The first line of a file whose path is printed, without its end. */
+/* Reads the first line of a file, whose path is printed, without its end. */
 __attribute__((format(printf, 2, 3))) static bool read_line(char line[LINE_BYTES],
 							    const char *format, ...)
 {
@@ -207,7 +207,7 @@ int nic_node(const char *sysfs, const struct nic *nic)
 	if (!read_line(line, "%s/class/net/%s/device/numa_node", sysfs, nic->interface) &&
 	    !read_line(line, "%s/class/infiniband/%s/device/numa_node", sysfs, nic->device))
 		return NIC_NODE_UNKNOWN;
-	/* The kernel says -1 where it does not know. */
+	/* The kernel says -1 if it does not know. */
 	if (!take_number(&at, NODE_MAX, &node) || *at)
 		return NIC_NODE_UNKNOWN;
 	return (int)node;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's requests. A reservation is done by the membership's thread alone or, when the pool has it
- * ready, on the loop while the connection is joined; a release begins on the membership's thread and is
- * answered when its fence is through. Owns the queue of what waits.
+ * The manager's requests. The membership's thread makes reservations; if the pool has the memory
+ * ready, the loop's thread does while the connection is joined. A release begins on the
+ * membership's thread and is answered when its fence is done. Owns the queue of waiting requests.
  */
 #include "server/orders.h"
 
@@ -17,18 +17,18 @@
 #include "memory/segment.h"
 #include "server/seal.h"
 
-#define NR_JOBS_MAX 4096U /* of the manager's, waiting */
+#define NR_JOBS_MAX 4096U /* of the manager, waiting */
 
 /* A slow request of the manager's. */
 struct job {
 	struct cds_list_head node;
 	struct rpc_call *call;
-	uint64_t epoch; /* of the connection it came on */
+	uint64_t epoch; /* of its connection */
 	uint64_t deadline;
 	uint64_t namespace;
 	/* ExtentsReserve: */
 	uint64_t bytes;
-	bool is_sealed;
+	enum extent_class class;
 	/* ExtentsRelease, when not NULL: */
 	uint64_t *extents;
 	size_t nr_extents;
@@ -37,7 +37,7 @@ struct job {
 	size_t nr_moves;
 	uint64_t generation; /* of the layout they are of */
 	struct orders *orders;
-	bool is_fenced; /* nobody is connected any more: the copy is next */
+	bool is_fenced; /* connections are closed: the copy is next */
 };
 
 struct orders {
@@ -46,10 +46,10 @@ struct orders {
 	pthread_mutex_t lock;
 	bool is_stopping;
 	uint64_t epoch; /* counts connections */
-	bool is_joined; /* the last of them   */
+	bool is_joined; /* the last of them is joined */
 	struct cds_list_head jobs;
 	unsigned nr_jobs;
-	bool is_working; /* on one of them */
+	bool is_working; /* a thread is working on a job */
 };
 
 static unsigned long long printable(uint64_t number)
@@ -120,7 +120,7 @@ static void reply_extents(struct orders *orders, struct rpc_call *call,
 		extents[i].extent = infos[i].extent;
 		extents[i].namespace_ = infos[i].namespace;
 		extents[i].length = infos[i].length;
-		extents[i].is_sealed = infos[i].is_sealed;
+		extents[i].class_ = infos[i].class;
 	}
 	result.n_extents = nr_infos;
 	result.extents = pointers;
@@ -149,12 +149,12 @@ static void run_reserve(struct orders *orders, struct job *job)
 	size_t nr_infos;
 	int ret;
 
-	/* Nobody waits for it any more: the manager will ask again. */
+	/* The connection has ended, so the manager will ask again. */
 	if (!is_current(orders, job->epoch)) {
 		reply_status(orders, job->call, error_code(-ECANCELED));
 		return;
 	}
-	ret = (job->is_sealed ? extent_pool_reserve_sealed : extent_pool_reserve)(
+	ret = (job->class == CLASS_DRAM_SEALED ? extent_pool_reserve_sealed : extent_pool_reserve)(
 		orders->options.pool, job->namespace, job->bytes, job->deadline, &infos, &nr_infos);
 	if (ret != 0) {
 		reply_status(orders, job->call, ret);
@@ -173,7 +173,8 @@ static void run_reserve(struct orders *orders, struct job *job)
 	free(infos);
 }
 
-/* The namespace's connections are closed: the rest is the membership's thread's. On a progress thread. */
+/* Queues the second step of a seal for the membership's thread: the namespace's connections are
+ * closed. Runs on a progress thread. */
 static void on_sealable(void *argument)
 {
 	struct job *job = argument;
@@ -196,8 +197,8 @@ static void on_sealable(void *argument)
 	free_job(job);
 }
 
-/* In two steps. A manager that asked on an earlier connection may have given the new place to another region since.
- * True: the job goes on. */
+/* Does one of the two steps of a seal. Stops if the manager has connected again, because it may
+ * have given the new place to another region since. True: the second step follows. */
 static bool run_seal(struct orders *orders, struct job *job)
 {
 	int ret = error_code(-ECANCELED);
@@ -220,7 +221,8 @@ static bool run_seal(struct orders *orders, struct job *job)
 	return ret == 0;
 }
 
-/* Whatever became of the connection: the manager has decided it, and numbers never return. */
+/* Releases extents, also if the connection has ended: the manager has decided it, and numbers are
+ * never reused. */
 static void run_release(struct orders *orders, struct job *job)
 {
 	struct pending_reply *reply = new_pending_reply(orders, job->call);
@@ -284,7 +286,7 @@ bool orders_are_waiting(struct orders *orders)
 
 /* ---- Requests. On the loop's thread. */
 
-/* Hands it to the membership's thread, in order. */
+/* Queues a job for the membership's thread, in order. */
 static void queue_job(struct orders *orders, struct job *job)
 {
 	bool is_taken;
@@ -306,7 +308,7 @@ static void queue_job(struct orders *orders, struct job *job)
 	free_job(job);
 }
 
-/* A reservation that needs no waiting need not wait for the thread either, if nothing is before it. */
+/* Makes a reservation on the loop's thread, if it need not wait and no job is before it. */
 static bool reserve_at_once(struct orders *orders, uint64_t namespace, uint64_t bytes,
 			    struct rpc_call *call)
 {
@@ -339,8 +341,17 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 					printable(request->bytes)));
 		return;
 	}
+	if (request->class_ > CLASS_DRAM_SEALED) {
+		reply_status(orders, call,
+			     error_fail(-EOPNOTSUPP,
+					"reserve %llu bytes: memory of class %u is not known here; "
+					"use servers and a manager of one version",
+					printable(request->bytes), request->class_));
+		return;
+	}
 	bytes -= bytes % SEGMENT_MIN;
-	if (!request->is_sealed && reserve_at_once(orders, request->namespace_, bytes, call))
+	if (request->class_ == CLASS_DRAM &&
+	    reserve_at_once(orders, request->namespace_, bytes, call))
 		return;
 	job = calloc(1, sizeof(*job));
 	if (!job) {
@@ -351,7 +362,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 	job->deadline = frame->deadline_ms ? clock_deadline_ms(frame->deadline_ms) : CLOCK_NEVER;
 	job->namespace = request->namespace_;
 	job->bytes = bytes;
-	job->is_sealed = request->is_sealed;
+	job->class = (enum extent_class)request->class_;
 	queue_job(orders, job);
 }
 

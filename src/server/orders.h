@@ -31,7 +31,7 @@ int orders_open(const struct orders_options *options, struct orders **out);
 /* Call it after orders_stop() and orders_refuse(). */
 void orders_close(struct orders *orders);
 
-/* Takes a request. On the loop's thread. */
+/* Takes a request. Call it on the loop's thread. */
 void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_call *call);
 
 /* Call it for each new connection to the manager. Nothing may be reserved on it yet. */
@@ -44,7 +44,7 @@ bool orders_are_waiting(struct orders *orders);
 /* Does the oldest waiting request, if there is one. May take long. */
 void orders_work(struct orders *orders);
 
-/* Has requests refused from now on. */
+/* Makes it refuse requests from now on. */
 void orders_stop(struct orders *orders);
 /* Refuses the requests that are left. Call it when nobody calls orders_work() any more. */
 void orders_refuse(struct orders *orders);

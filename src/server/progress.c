@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress threads. Each owns a fabric queue and the connections on it (connections.c), and alone touches them; others
- * send it commands. The first also owns the listener and deals new connections out.
+ * Progress threads. Each owns a fabric queue and the connections on it (connections.c). Only the
+ * owner uses them; other threads send it commands. The first thread also owns the listener and
+ * deals new connections to the others.
  *
- * A thread works in passes: commands, new connections, connection events, then it moves data. As long
- * as data comes, and spin_us longer, it spins; then it arms the queue and sleeps on the descriptors: an
- * idle server uses no CPU.
+ * A thread works in passes: commands, new connections, connection events, then it moves data. It
+ * spins while data comes, and for spin_us longer. Then it arms the queue and sleeps on the
+ * descriptors, so an idle server uses no CPU.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,11 +20,11 @@
 #include "base/log.h"
 #include "server/progress_private.h"
 
-#define QUEUE_DEPTH	  (2 * MESSAGE_CREDITS) /* replies, and what clients ask to be moved */
-#define SPIN_NS_MAX	  2000000U /* of one spin, however much there is to do: others wait */
-#define MESSAGES_PER_PASS 256U	   /* then the others look                              */
+#define QUEUE_DEPTH	  (2 * MESSAGE_CREDITS) /* replies, and moves that clients ask for */
+#define SPIN_NS_MAX	  2000000U		/* the longest spin, because other work waits */
+#define MESSAGES_PER_PASS 256U			/* then other work has its turn */
 #define REQUESTS_PER_PASS 64U
-#define SILENCE_MS	  10000 /* from connecting to asking to be let in             */
+#define SILENCE_MS	  10000 /* from connecting to showing a ticket */
 
 /* ---- Commands */
 
@@ -33,7 +34,7 @@ static void wake(struct progress_thread *thread)
 	ssize_t written;
 
 	atomic_store(&thread->has_commands, true);
-	/* It fails only when the counter is full, and then the thread wakes up anyway. */
+	/* Fails only if the counter is full, and then the thread wakes up anyway. */
 	written = write(thread->wake_fd, &one, sizeof(one));
 	(void)written;
 }
@@ -52,7 +53,7 @@ static void take_commands(struct progress_thread *thread, struct cds_list_head *
 	ssize_t nr_read;
 
 	CDS_INIT_LIST_HEAD(out);
-	/* Cleared before the list is taken: a later command sets both again. */
+	/* Clear it before taking the list: a later command sets both again. */
 	nr_read = read(thread->wake_fd, &count, sizeof(count));
 	(void)nr_read;
 	atomic_store(&thread->has_commands, false);
@@ -89,7 +90,7 @@ static void take_requests(struct progress_thread *thread)
 	struct fabric_request request;
 	int ret = 0;
 
-	/* The listener's descriptor stays readable while there are more. */
+	/* The listener's descriptor stays readable while there are more requests. */
 	for (unsigned i = 0; i < REQUESTS_PER_PASS && ret == 0; i++) {
 		ret = fabric_listener_next(progress->listener, &request);
 		if (ret == 0)
@@ -97,7 +98,8 @@ static void take_requests(struct progress_thread *thread)
 	}
 	if (ret != 0 && ret != -EAGAIN && complaints_allow(&progress->shortages))
 		log_error("%s", error_last_line());
-	/* Looking has had the transport take in those who say nothing, of whom nobody tells. */
+	/* Looking made the transport accept connections that have sent nothing, of which it does
+	 * not tell. */
 	door_knock(progress->door);
 }
 
@@ -119,7 +121,7 @@ static void take_events(struct progress_thread *thread)
 		connections_look_again(thread);
 }
 
-/* Its reply may be the end of the connection. */
+/* Sends the reply of a move, which may end the connection. */
 static void on_moved(struct mover_line *line, unsigned slot, int status)
 {
 	struct connection *connection = caa_container_of(line, struct connection, line);
@@ -144,8 +146,8 @@ static void take_completion(struct progress_thread *thread,
 		connection_close(thread, connection);
 }
 
-/* Reading the queue is what moves data. Completions tell of messages and of what we move ourselves: of clients' transfers
- * there are none. True: something was moved. */
+/* Reads the queue, which is what moves data. Completions tell only of messages and of our own
+ * moves; clients' one-sided transfers have none. True: something moved. */
 static bool move_data(struct progress_thread *thread)
 {
 	struct fabric_completion completions[QUEUE_DEPTH];
@@ -184,7 +186,7 @@ static void close_late(struct progress_thread *thread)
 	}
 }
 
-/* Everything but moving data. */
+/* Does all work of a pass except for moving data. */
 static void look_around(struct progress_thread *thread)
 {
 	if (atomic_load(&thread->has_commands))
@@ -195,7 +197,8 @@ static void look_around(struct progress_thread *thread)
 	close_late(thread);
 }
 
-/* Moves data until there has been none for spin_us. False: others have their turn, but there may be more. */
+/* Moves data until there has been none for spin_us. False: other work has its turn, but there may
+ * be more data. */
 static bool spin(struct progress_thread *thread)
 {
 	const uint64_t spin_ns = thread->progress->options.spin_us * (uint64_t)1000;
@@ -317,7 +320,7 @@ static void stop_thread(struct progress_thread *thread)
 	struct command *command, *next;
 
 	pthread_join(thread->thread, NULL);
-	/* Commands that it was given while it stopped. */
+	/* These commands came while the thread stopped. */
 	cds_list_for_each_entry_safe (command, next, &thread->commands, node) {
 		switch (command->kind) {
 		case COMMAND_ADOPT:
@@ -335,7 +338,8 @@ static void stop_thread(struct progress_thread *thread)
 	pthread_mutex_destroy(&thread->lock);
 }
 
-/* Ends the threads from `first` on; the one that deals first, if it is among them. */
+/* Ends the threads from `first` on. If the first thread is among them, it ends first, because it
+ * deals. */
 static void stop_threads(struct progress *progress, unsigned first)
 {
 	unsigned i;
@@ -369,7 +373,7 @@ int progress_start(const struct progress_options *options, struct progress **out
 			 &progress->door);
 	if (ret != 0)
 		goto out_listener;
-	/* The one that listens last: it deals to all others. */
+	/* Starts the listening thread last, because it deals to all others. */
 	for (first = options->nr_threads; first > 0; first--) {
 		progress->threads[first - 1].progress = progress;
 		ret = start_thread(&progress->threads[first - 1], first - 1);
@@ -461,7 +465,7 @@ void progress_close(struct progress_closing *closing, const struct progress_orde
 	unsigned nr_threads = progress->options.nr_threads;
 
 	closing->order = *order;
-	/* Until the last one has its command, the closing is not freed. */
+	/* `closing` is not freed before the last thread has its command. */
 	for (unsigned i = 0; i < nr_threads; i++)
 		progress_send(&progress->threads[i], &closing->commands[i]);
 }

@@ -27,20 +27,21 @@ struct progress_options {
 	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX */
 	uint32_t spin_us;	     /* how long a thread spins after its last work */
 	uint32_t nr_descriptors_max; /* limit of the process; at it, no more connections; 0: none */
-	/* of each thread's stage, which all moves then go through; 0: they are direct */
+	/* of each thread's stage, through which all moves then go; 0: moves are direct */
 	uint64_t stage_bytes;
 	uint32_t silence_ms;	     /* strangers must show a ticket within this time; 0: 10 s */
 	const cpu_set_t *processors; /* to run on; read until progress_start() returns; NULL: any */
 	struct domains *domains;     /* connections are accepted into these */
-	/* Whether a stranger that shows these bytes may connect, and as what. 0, or negative with a
-	 * sentence. Runs on the thread that will own the connection, just before it does. */
+	/* Decides whether a stranger that shows these bytes may connect, and for what. 0, or
+	 * negative with a sentence. Runs on the thread that will own the connection, just before it
+	 * does. */
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
-	/* Does what a message of the connection's client asks for. Runs on the connection's thread.
-	 * The connection's memory becomes nobody else's before this returns. */
+	/* Carries out a message of the connection's client. Runs on the connection's thread. No
+	 * other holder gets the connection's memory before this returns. */
 	void (*serve)(void *context, const struct admission *admission,
 		      const struct message_request *request, struct message_reply *reply);
 	/* Finds the bytes that a message of the connection's client wants moved, or says why they
-	 * cannot be. Runs on the connection's thread. The bytes become nobody else's before the
+	 * cannot be. Runs on the connection's thread. No other holder gets the bytes before the
 	 * connection is closed. */
 	int (*locate)(void *context, const struct admission *admission,
 		      const struct message_request *request, char **out);
@@ -55,14 +56,14 @@ int progress_start(const struct progress_options *options, struct progress **out
 /* Closes all connections and ends the threads. All callbacks of progress_close() have run then. */
 void progress_stop(struct progress *progress);
 
-/* HOST:PORT it listens on, with the real port. */
+/* Returns the HOST:PORT that it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
 uint32_t progress_nr_connections(const struct progress *progress);
-/* Bytes that the transport's queues have counted. */
+/* Returns the bytes that the transport's queues have counted. */
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);
 
-/* The congestion controls that the connections use at this end, with commas between them. Before
- * there are connections: the one that they will use. Empty: the transport has none. */
+/* Lists the congestion controls that the connections use at this end, with commas between them.
+ * Before there are connections: the one that they will use. Empty: the transport has none. */
 void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX]);
 
 /* Closing connections. Allocate first, because that may fail (-ENOMEM). Then either drop it, or

@@ -98,7 +98,7 @@ void progress_send(struct progress_thread *thread, struct command *command);
 
 /* ---- connections.c. On the thread that the connection is on, or is to be. */
 
-/* NULL: it is closed. */
+/* Finds a connection. NULL: it is closed. */
 struct connection *connection_find(struct progress_thread *thread, uint64_t number);
 void connection_close(struct progress_thread *thread, struct connection *connection);
 /* Call it when the connection is connected: it has no deadline any more. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool's thread that zeroes or exchanges what was released, one extent after another, so that the next reservation need
- * not wait for it. Touches memory in SCRUBBING, which is nobody's. Started and joined by extent.c.
+ * The pool's thread that zeroes or exchanges released memory, one extent after another, so that the
+ * next reservation need not wait for it. Only this accesses memory in SCRUBBING. Started and joined
+ * by extent.c.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "base/error.h"
 #include "server/extent_book.h"
 
-/* The rate of late: what is older than a second of scrubbing counts half, and half again. */
+/* Keeps a recent rate: after each second of scrubbing, older scrubbing counts half as much. */
 static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
 {
 	if (pool->recent_ns > 1000000000U) {
@@ -23,7 +24,7 @@ static void note_scrubbed(struct extent_pool *pool, uint64_t bytes, uint64_t ns)
 	pool->scrubbed_bytes += bytes;
 }
 
-/* Zeroes it; what was lent is exchanged for other memory, which the kernel has zeroed. */
+/* Zeroes the memory. If it was lent, exchanges it for other memory, which the kernel has zeroed. */
 static int clear(struct extent *extent)
 {
 	void *addr;
@@ -66,7 +67,8 @@ static void scrub_one(struct extent_pool *pool)
 			free(extent);
 		}
 	} else {
-		/* Unmapped before it is booked as gone: there is never more than the capacity. */
+		/* Unmap it before it is booked as gone, so that there is never more than the
+		 * capacity. */
 		cds_list_del_init(&extent->node);
 		pthread_mutex_unlock(&pool->lock);
 		segment_unmap(extent->addr, extent->length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client that connects again after the namespace's connections were closed, and ignores that
- * something was sealed, can still write the old place. It has no way to the new one. Owns nothing.
+ * A client that connects again after the namespace's connections were closed, and ignores the
+ * sealing, can still write the old place. It cannot reach the new one. Owns nothing.
  */
 #include "server/seal.h"
 
@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 
-/* Where a chunk is in this process's memory. */
+/* A chunk in this process's memory. */
 struct span {
 	char *from;
 	char *to;
@@ -30,11 +30,11 @@ static int find_span(struct extent_pool *pool, uint64_t namespace, const struct 
 		return error_fail(-EINVAL, "seal: a chunk is no whole number of blocks of %u bytes",
 				  CHECKSUM_BLOCK);
 	out->length = move->length;
-	ret = extent_pool_span(pool, move->from, namespace, false, move->from_offset, move->length,
-			       &out->from);
+	ret = extent_pool_span(pool, move->from, namespace, CLASS_DRAM, move->from_offset,
+			       move->length, &out->from);
 	if (ret == 0)
-		ret = extent_pool_span(pool, move->to, namespace, true, move->to_offset, whole,
-				       &out->to);
+		ret = extent_pool_span(pool, move->to, namespace, CLASS_DRAM_SEALED,
+				       move->to_offset, whole, &out->to);
 	return ret ? error_fail(ret,
 				"seal: namespace %llu has no such chunk in extent %llu, or no "
 				"room for it in extent %llu",
@@ -43,7 +43,8 @@ static int find_span(struct extent_pool *pool, uint64_t namespace, const struct 
 		   : 0;
 }
 
-/* The sums are of the copy: one who writes at the old place meanwhile may tear it, but they agree with it. */
+/* Copies a chunk and adds the checksums of the copy. A client that writes the old place meanwhile
+ * may tear the copy, but the checksums still match it. */
 static void copy_span(const struct span *span)
 {
 	char *sums = span->to + span->length;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Both ends of a connection on one thread: a listener and a target's queue, an initiator's queue, one lent
- * page. A write that is refused costs the connection, so each attempt has its own. Called when a server
- * starts; leaves nothing behind.
+ * Both ends of a connection on one thread: a listener and a target's queue, an initiator's queue,
+ * one lent page. A refused write ends the connection, so each attempt has its own. Called when a
+ * server starts; leaves nothing behind.
  */
 #include "server/selfcheck.h"
 
@@ -17,21 +17,21 @@
 
 #define PAGE_BYTES  4096U
 #define WORD_BYTES  16U
-#define PATIENCE_MS 15000 /* a machine that starts up may be busy */
+#define PATIENCE_MS 15000 /* long, because a machine that starts up may be busy */
 
 struct check {
 	struct fabric *fabric;
 	struct fabric_domain
-		*domain; /* that the page is registered, and connections accepted, in */
+		*domain; /* in which the page is registered, and connections are accepted */
 	const char *address;
 	uint64_t deadline;
 	struct fabric_listener *listener;
 	struct fabric_queue *target_queue, *queue;
 	struct fabric_endpoint *accepted, *endpoint; /* NULL: none, or closed */
 	bool is_accepted_open, is_open, is_refused;
-	uint8_t password[WORD_BYTES]; /* strangers may come to the listener, too */
+	uint8_t password[WORD_BYTES]; /* because other peers may connect to the listener, too */
 	uint8_t *page;		      /* the lent page, which any transport can lend */
-	uint8_t *source;	      /* what is written into it */
+	uint8_t *source;	      /* the bytes that are written into it */
 	struct fabric_memory source_memory;
 };
 
@@ -76,7 +76,7 @@ static void take_event(struct fabric_queue *queue, bool *is_open, bool *is_refus
 	*is_refused = *is_refused || event.kind == FABRIC_CLOSED;
 }
 
-/* Lets both ends go on a bit; 1 with a completion of the initiator's. */
+/* Makes progress at both ends. 1: `completion` is one of the initiator. */
 static int step(struct check *check, struct fabric_completion *completion)
 {
 	struct fabric_completion ignored;
@@ -111,7 +111,7 @@ static int connect_self(struct check *check)
 
 /* ---- Attempts */
 
-/* 1: the write went through, or has left something; 0: it was refused. */
+/* Tries a write. 1: it went through, or has left something; 0: it was refused. */
 static int try_write(struct check *check, const struct fabric_memory *memory)
 {
 	const struct fabric_piece piece = {check->source, WORD_BYTES,
@@ -135,7 +135,8 @@ static int try_write(struct check *check, const struct fabric_memory *memory)
 	return memcmp(check->page, check->source, WORD_BYTES) == 0;
 }
 
-/* That an honest write arrives shows that the others are refused for what they are. */
+/* Checks that a valid key works, and that it does not after it was closed. The valid write shows
+ * that the others fail only because of their keys. */
 static int check_closed_key(struct check *check)
 {
 	struct fabric_memory memory;
@@ -177,7 +178,8 @@ static int check_read_only_key(struct check *check)
 			: ret;
 }
 
-/* Keys are no secrets in their domain; what they are worth outside of it is all that parts namespaces. */
+/* Checks that a key does not work outside of its domain. Keys are no secrets inside of it, so this
+ * alone keeps namespaces apart. */
 static int check_foreign_key(struct check *check)
 {
 	struct fabric_memory memory;

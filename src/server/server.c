@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts a server together from its rooms and takes it apart again: the pool of extents (extent.c), the lanes
- * by which it is reached (lanes.c), the tickets (tickets.c), the control port (control.c), the membership in
- * the cluster (membership.c). Called by the daemon.
+ * Assembles a server from its parts and takes it apart again: the pool of extents (extent.c), the
+ * lanes over which it is reached (lanes.c), the tickets (tickets.c), the control port (control.c),
+ * the membership in the cluster (membership.c). Called by the daemon.
  */
 #include <errno.h>
 #include <limits.h>
@@ -32,7 +32,7 @@
 #define NAME_MAX_BYTES	256
 
 struct server {
-	/* Copies of the options, which need not stay. */
+	/* Copies of the options, so that the caller need not keep those. */
 	char name[NAME_MAX_BYTES];
 	char manager_host[URI_HOST_MAX];
 	char folder[PATH_MAX];
@@ -47,7 +47,7 @@ struct server {
 	struct membership *membership;
 };
 
-/* Called by the pool and the progress threads; the membership is there before either can. */
+/* The pool and the progress threads call this; the membership exists before they start. */
 static void on_changed(void *context)
 {
 	struct server *server = context;
@@ -80,8 +80,8 @@ static int locate(void *context, const struct admission *admission,
 	return mover_locate(server->pool, admission->reach, request, out);
 }
 
-/* Each client costs descriptors: what the administrator allows at most is for us to use. Returns how
- * many there are. */
+/* Raises the limit of descriptors to the administrator's maximum, because each client needs some.
+ * Returns the limit. */
 static uint32_t raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -259,7 +259,7 @@ int server_failure(const struct server *server)
 	return membership_failure(server->membership);
 }
 
-/* From the outside in: nobody asks any more, then nobody is served, then there is nothing. */
+/* Stops from the outside in: first requests, then service, then the memory. */
 void server_stop(struct server *server)
 {
 	if (!server)

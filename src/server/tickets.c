@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tickets that are out: their nonces, in the order of their expiry and in a tree; who is entitled to which,
- * in another. Control issues them, the progress threads redeem them, fences revoke those of ended sessions.
- * Owns the signing key.
+ * Tickets that are out: their nonces, in the order of their expiry and in a tree; in another tree,
+ * which session may get which. The control port issues them, the progress threads redeem them,
+ * fences revoke those of ended sessions. Owns the signing key.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -18,8 +18,7 @@
 #include "base/error.h"
 #include "server/tickets.h"
 
-#define NR_TICKETS_MAX \
-	16384U /* out and unused at once: one more, and the oldest is worth nothing */
+#define NR_TICKETS_MAX 16384U /* unused at once: one more, and the oldest becomes invalid */
 
 struct ticket {
 	struct cds_list_head node;
@@ -44,7 +43,7 @@ struct ended {
 /* A namespace of which something was sealed. */
 struct sealed {
 	uint64_t namespace; /* first, as above */
-	uint64_t changes;   /* the number of the last */
+	uint64_t changes;   /* the number of the last sealing */
 };
 
 struct tickets {
@@ -54,11 +53,11 @@ struct tickets {
 	uint8_t key[TICKET_KEY_BYTES];
 
 	pthread_mutex_t lock;
-	struct cds_list_head out; /* first to expire first */
+	struct cds_list_head out; /* the first to expire first */
 	void *out_by_nonce;
 	unsigned nr_out;
 	void *entitled;		    /* tree of struct entitled */
-	struct cds_list_head ended; /* first to be forgotten first */
+	struct cds_list_head ended; /* the first to be forgotten first */
 	void *ended_by_session;
 	size_t nr_ended;
 	void *sealed; /* tree of struct sealed */
@@ -73,7 +72,7 @@ static int compare_nonce(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* The number that a thing begins with. */
+/* Compares the numbers with which the structs begin. */
 static int compare_session(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -145,7 +144,7 @@ static void drop_expired(struct tickets *tickets)
 	}
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static int check_ended(struct tickets *tickets, uint64_t session)
 {
 	if (!tfind(&session, &tickets->ended_by_session, compare_session))
@@ -237,7 +236,7 @@ static int check_entitled(struct tickets *tickets, const struct admission *admis
 		(unsigned long long)admission->reach.namespace);
 }
 
-/* A namespace that is gone. */
+/* A namespace that is being forgotten. */
 struct leaving {
 	uint64_t namespace;
 };
@@ -325,7 +324,7 @@ void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
 
 /* ---- Tickets */
 
-/* Remembers a nonce that was handed out. */
+/* Remembers the nonce of an issued ticket. */
 static int remember(struct tickets *tickets, struct admission *admission)
 {
 	struct ticket *ticket, **known;
@@ -347,13 +346,13 @@ static int remember(struct tickets *tickets, struct admission *admission)
 	sealed = find_sealed(tickets, admission->reach.namespace);
 	admission->changes = sealed ? sealed->changes : 0;
 	drop_expired(tickets);
-	/* A session that takes many tickets keeps nobody out: honest ones use theirs
-	 * at once, while they are young. */
+	/* A session that takes many tickets keeps no other out: correct clients use theirs at once,
+	 * while they are new. */
 	if (tickets->nr_out >= NR_TICKETS_MAX)
 		drop(tickets, cds_list_first_entry(&tickets->out, struct ticket, node));
 	known = tsearch(ticket, &tickets->out_by_nonce, compare_nonce);
 	if (!known || *known != ticket) {
-		/* No memory, or a nonce that is out already: once in 2^64. */
+		/* No memory, or a nonce that exists already: once in 2^64. */
 		ret = error_code(known ? -EAGAIN : -ENOMEM);
 		goto out_unlock;
 	}
@@ -425,7 +424,7 @@ void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connecti
 	pthread_mutex_unlock(&tickets->lock);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void forget_entitled(struct tickets *tickets, uint64_t session)
 {
 	struct entitled *entitled = find_entitled(tickets, session);

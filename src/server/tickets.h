@@ -25,7 +25,7 @@ int tickets_open(uint64_t incarnation, uint32_t lifetime_s, uint32_t memory_s,
 		 struct tickets **out);
 void tickets_close(struct tickets *tickets);
 
-/* The purpose that a data connection is admitted for. */
+/* The purpose for which a data connection is admitted. */
 struct admission {
 	uint64_t session;
 	struct reach reach;
@@ -73,10 +73,10 @@ void tickets_cancel(struct tickets *tickets, uint64_t session, uint64_t connecti
  * cannot be remembered, and nothing was done.
  */
 int tickets_revoke(struct tickets *tickets, uint64_t session);
-/* 0, or -AFAR_ESESSION with a sentence. */
+/* Returns 0, or -AFAR_ESESSION with a sentence. */
 int tickets_check_session(struct tickets *tickets, uint64_t session);
 
-/* How much is remembered. */
+/* The amount that is remembered. */
 struct tickets_stat {
 	size_t nr_out;
 	size_t nr_sessions; /* that are, or were, entitled to something */

@@ -24,12 +24,12 @@
 #include <afar/afar.h>
 
 #include "cluster.h"
+#include "lib/bytes.h"
 #include "lib/effort.h"
 #include "lib/ending.h"
 #include "lib/processes.h"
 #include "lib/transport.h"
 
-#define MIB	     ((size_t)1 << 20)
 #define NR_SERVERS   2U
 #define SERVER_BYTES (48 * MIB)
 #define ALL_BYTES    (NR_SERVERS * SERVER_BYTES)
@@ -84,17 +84,7 @@ static void delete_when_nobody_has_it(struct afar_session *session, const char *
 		fail_msg("%s", afar_last_error());
 }
 
-/* How many bytes of `memory` are `value`. */
-static size_t count_bytes(const uint8_t *memory, size_t length, uint8_t value)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < length; i++)
-		count += memory[i] == value;
-	return count;
-}
-
-static void fill(struct afar_region *region, uint8_t *memory, uint8_t value)
+static void fill_region(struct afar_region *region, uint8_t *memory, uint8_t value)
 {
 	memset(memory, value, ALL_BYTES);
 	assert_int_equal(afar_region_pwrite(region, memory, ALL_BYTES, 0), ALL_BYTES);
@@ -273,7 +263,7 @@ static void stop_client_during(const char *behaviour)
 
 	assert_non_null(memory);
 	assert_int_equal(afar_region_create(ns, "r", ALL_BYTES, 0, &region), 0);
-	fill(region, memory, 'A');
+	fill_region(region, memory, 'A');
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	client_start(&client, behaviour, cluster_uri(cluster));
@@ -292,7 +282,7 @@ static void stop_client_during(const char *behaviour)
 	ns = take_everything(session, "new");
 	assert_int_equal(afar_region_create(ns, "r", ALL_BYTES, 0, &region), 0);
 	expect_all(region, memory, 0);
-	fill(region, memory, 'B');
+	fill_region(region, memory, 'B');
 	if (!has_failed)
 		let_it_fail(&client);
 	expect_all(region, memory, 'B');
@@ -387,7 +377,7 @@ static void servers_stopped_while_written_to(void)
 	assert_non_null(seen);
 	assert_int_equal(afar_namespace_open(session, "old", &same), 0);
 	assert_int_equal(afar_region_create(same, "r", ALL_BYTES, 0, &region), 0);
-	fill(region, memory, 'I');
+	fill_region(region, memory, 'I');
 	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
 	memset(memory, 'A', ALL_BYTES);
@@ -420,7 +410,7 @@ static void servers_stopped_while_written_to(void)
 	next = take_everything(other, "new");
 	assert_int_equal(afar_region_create(next, "r", ALL_BYTES, 0, &region), 0);
 	expect_all(region, seen, 0);
-	fill(region, seen, 'B');
+	fill_region(region, seen, 'B');
 	expect_all(region, seen, 'B');
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(next), 0);

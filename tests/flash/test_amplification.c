@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The layer does what was simulated: the same trace through both, and as much is moved. The layer runs on a fake device, with
- * puts in flight; the simulator knows but counts. Ours against one stream, in both.
+ * The layer does what was simulated: the same trace through both, and as much is moved. The layer
+ * runs on a fake device, with puts in flight; the simulator knows but counts. Ours against one
+ * stream, in both.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +26,10 @@
 #define NR_TIMES      3U
 #define DEPTH	      8U
 
-/* Segments that the layer keeps free beyond the two of the simulator: their spare is of no use, so the simulator has none of it. */
+/*
+ * Segments that the layer keeps free beyond the two of the simulator: their spare is of no use, so
+ * the simulator has none of it.
+ */
 #define KEPT_FREE_MORE 3U
 
 struct run;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts with a sync behind each, on a device whose segments cannot be written for a while: the records of such puts are in the
- * journal before their data is written, and are void when it cannot be. Some are written elsewhere, some fail for good. Power
- * is cut behind every event of that: who was told that his put failed has the old block, who was told of a sync the new one.
+ * Puts with a sync behind each, on a device whose segments cannot be written for a while. The
+ * journal has the records of such puts before their data is written; if the write fails the records
+ * are void. Some puts are written elsewhere, some fail for good. The test cuts the power behind
+ * every event. If a put was reported as failed, the old block is there; if a sync was reported, the
+ * new one is.
  */
 #include "lib/flash_bed.h"
 
@@ -27,7 +29,10 @@
 #define PAGES	 24U
 #define SHORTER	 4U /* each fourth event only, with a sanitizer: the others are searched without */
 
-/* A value of a block: its bytes are all `number`; from which event on it may be there, and until which. */
+/*
+ * A value of a block, whose bytes are all `number`. It may be there from the event `began` until
+ * `failed`; from `synced` on, no older value may.
+ */
 struct value {
 	uint8_t number;
 	uint64_t began, failed, synced; /* 0: not */
@@ -95,7 +100,9 @@ static void begin(struct bed *bed, struct writer *writer, uint32_t block, uint8_
 	ftl_sync(bed->ftl, &writer->sync);
 }
 
-/* The next `nr` writes to segments fail, each of which may have been done in part, or as a whole. */
+/*
+ * The next `nr` writes to segments fail, each of which may have been done in part, or as a whole.
+ */
 static void fail_writes(struct bed *bed, unsigned nr)
 {
 	struct format_superblock superblock;
@@ -108,7 +115,7 @@ static void fail_writes(struct bed *bed, unsigned nr)
 	assert_int_equal(flash_fake_fail(bed->device, &fault), 0);
 }
 
-/* The last that did not fail. */
+/* Returns the number of the last value whose put did not fail. */
 static uint8_t newest(uint32_t block)
 {
 	const struct history *history = &histories[block];
@@ -205,7 +212,10 @@ static struct flash_fake_log *record(uint64_t *first)
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		if (round % 4 == 3)
 			change_pages(&bed);
-		/* More than a put is tried, since what is moved out of such segments meets them too. */
+		/*
+		 * More than a put is tried, since what is moved out of such segments meets them
+		 * too.
+		 */
 		fail_writes(&bed, round % 4 == 3 ? 2 * ATTEMPTS : 1 + round % 4);
 		run_round(&bed, round, writers);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests by dice against a model, with a loss of power now and then in the middle of it all: behind each the layer goes on
- * from what is left. 60 000 requests; AFAR_LONG=1: ten million.
+ * Compares random requests with a model. Now and then the power is lost with requests in flight;
+ * the layer then recovers and goes on. 60 000 requests; AFAR_LONG=1: ten million.
  */
 #include <setjmp.h>
 #include <stdarg.h>

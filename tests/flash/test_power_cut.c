@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Power cut at every event of a long run on a small device, where cleaning and checkpoints never end: behind each, what may
- * have survived is recovered and read. What was synced is there; everything else is one of the values it had since, never torn
- * and never another block's; and the layer can be used, also when its recovery is cut itself.
+ * Cuts the power at every event of a long run on a small device, where cleaning and checkpoints
+ * never end. After each cut the test recovers a state that may have survived, and reads it. All
+ * synced values are there. Any other block has one of its values since, never torn and never
+ * another block's. The layer can be used afterwards, also when its recovery is cut itself.
  *
- * The run is recorded once; what survives a cut is made of the record, by other dice each time. Arguments are the sector, and
- * "faults": now and then a write to a segment fails, which thereby is given up, and goes elsewhere. AFAR_SEED and
- * AFAR_FLASH_OPS make it another run.
+ * The run is recorded once. The state after a cut is made from the recording, at random. Arguments
+ * are the sector, and "faults": now and then a write to a segment fails, the segment is given up,
+ * and the data goes elsewhere. AFAR_SEED and AFAR_FLASH_OPS choose another run.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -192,7 +193,7 @@ static uint64_t length(void)
 {
 	const char *text = getenv("AFAR_FLASH_OPS");
 
-	return text ? strtoull(text, NULL, 10) : test_effort(2500, 10000, 10000);
+	return text ? strtoull(text, NULL, 10) : test_effort(1000, 5000, 10000);
 }
 
 static uint64_t seed(void)

@@ -294,7 +294,10 @@ static void fill(struct world *world, uint8_t *memory, size_t length)
 		memcpy(memory + i, &word, length - i < 8 ? length - i : 8);
 }
 
-/* Every third trim or clone changes a record, too. NULL: not this one. A change of nothing would be no value of its own. */
+/*
+ * Every third trim or clone changes a record, too. NULL: not this one. A change of nothing would be
+ * no value of its own.
+ */
 static const struct ftl_record_change *maybe_change(struct world *world, struct world_op *op)
 {
 	struct world_records *records = world->records;
@@ -559,15 +562,15 @@ static void read_records(struct ftl *ftl, struct world_records *records)
 	for (uint32_t i = 0; i < NR_RECORDS; i++) {
 		const void *data = ftl_record(ftl, FIRST_RECORD + i);
 
-		records->is_there[i] = data != NULL;
+		records->is_there[i] = data;
 		if (data)
 			memcpy(records->data[i], data, FTL_RECORD_BYTES);
 	}
 }
 
 /*
- * Records may come back to what they were, if some are removed: the oldest value is meant that it can be. Those that are synced
- * say nothing more, since what they say was so before.
+ * Records may come back to what they were, if some are removed: the oldest value is meant that it
+ * can be. Those that are synced say nothing more, since what they say was so before.
  */
 static void check_ties(const struct world *world, size_t floor, const size_t *found,
 		       const char *when, uint64_t number)

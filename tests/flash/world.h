@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A translation layer with requests by dice in flight, beside a model of what they make of each block: every value that was
- * put there, in order, and up to which one it is known to survive a crash. The records that a caller keeps are one more such
- * cell, of all of them together, since their changes are in order. For the search of power cuts and the long random run.
+ * A translation layer with random requests in flight, and a model of each block: all values that
+ * were put there, in order, and which of them a crash may leave. Each block is a cell of the model.
+ * All of the caller's records together are one more cell, because their changes are in order. For
+ * the search of power cuts and the long random run.
  */
 #ifndef TESTS_FLASH_WORLD_H
 #define TESTS_FLASH_WORLD_H
@@ -26,27 +27,29 @@ struct world_value {
 	uint64_t hash;
 };
 
-/* One block, or the records: values[0] is what it was first. */
+/* One block, or the records. values[0] is the first value. */
 struct world_cell {
 	struct world_value *values;
 	size_t nr, room;
-	size_t ended;  /* the value of the last request that ended  */
-	size_t synced; /* the first of those that a crash may leave */
+	size_t ended;  /* index of the value of the last request that ended */
+	size_t synced; /* index of the first value that a crash may leave */
 };
 
-/* At an event it was known that a cell has not less than a value. */
+/* From this event on, a crash may not leave an older value than this in the cell. */
 struct world_promise {
 	uint64_t event;
 	uint32_t cell;
 	uint32_t value;
 };
 
-/* What a value of the records says: that a trim or a clone before it, or with it, is done. */
+/*
+ * A trim or a clone that is known to be done if the records have a certain value, or a later one.
+ */
 struct world_tie {
-	size_t records; /* the first of their values that says so */
+	size_t records; /* index of that value */
 	uint32_t block;
 	uint32_t nr;
-	size_t *values; /* of blocks: not less */
+	size_t *values; /* of each block: the oldest value that it may have then */
 };
 
 struct world_op;
@@ -57,8 +60,8 @@ struct world {
 	struct flash_device *device;
 	struct ftl *ftl;
 	struct world_cell cells[WORLD_CELLS];
-	uint8_t *mirror;	       /* of what was submitted */
-	struct world_records *records; /* likewise */
+	uint8_t *mirror;	       /* the blocks, after all that was submitted */
+	struct world_records *records; /* the records, likewise */
 	struct world_tie *ties;
 	size_t nr_ties, room_ties;
 	struct world_promise *promises; /* if they are kept */
@@ -69,35 +72,39 @@ struct world {
 	uint64_t nr_ops; /* submitted */
 	uint64_t clones_in_flight;
 	uint64_t next_content;
-	bool is_cut; /* what fails now is forgiven */
+	bool is_cut; /* power is cut: requests may fail now */
 };
 
-/* How the device and the layer on it are made. */
+/* These make the options of the fake device, and the layer on it. */
 struct flash_fake_options world_device(uint32_t sector, uint64_t seed);
 void world_create(struct flash_device *device);
 
 void world_init(struct world *world, uint64_t seed);
 void world_free(struct world *world);
 
-/* Submits a request by dice, or a put and a sync of it, after polling until there is room for it. False: the device is gone. */
+/*
+ * Submits a random request, or a put and its sync, after polling until fewer are in flight than
+ * WORLD_IN_FLIGHT. False: the device is gone.
+ */
 bool world_step(struct world *world);
-/* Polls until nothing is in flight. */
+/* Polls until nothing is in flight. False: the device is gone. */
 bool world_drain(struct world *world);
-/* All are forgotten: the layer was abandoned. */
+/* Forgets the requests in flight, after the layer was abandoned. */
 void world_forget(struct world *world);
 
 /*
- * Reads all blocks and records of `ftl` and checks that each cell is one of its values from `floor[cell]` to `last[cell]`, which
- * becomes `found[cell]` (any may be NULL: those of the model), and that what the records say is done. Fails the test
- * otherwise, and says where.
+ * Reads all blocks and records of `ftl`. Checks that each cell has one of its values from
+ * `floor[cell]` to `last[cell]` (NULL: those of the model), and that all trims and clones that the
+ * records name are done. Otherwise fails the test, and says where. `found[cell]`, unless NULL, is
+ * set to the value's index.
  */
 void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, const size_t *last,
 		  size_t *found, const char *when, uint64_t number);
 
-/* What was found is what is there, and synced: after a crash. */
+/* Sets the model to the values found after a crash. They are durable. */
 void world_settle(struct world *world, const size_t *found);
 
-/* A put, a sync, and what it put is there. */
+/* Puts and syncs a block, and checks that it is there. */
 void world_use(struct ftl *ftl);
 
 #endif

@@ -4,9 +4,33 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "client/layout.h"
+#include "rpc/layout.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool is_inside(const struct layout *layout, const struct layout_piece *piece)
+{
+	const uint64_t bytes = layout->groups[piece->copy->group].chunk_bytes;
+	uint64_t end;
+
+	return piece->copy->home < layout->nr_homes && piece->offset <= bytes &&
+	       piece->length <= bytes - piece->offset &&
+	       !__builtin_add_overflow(piece->copy->offset, bytes, &end);
+}
+
+/* Packs the layout, and finds the same when it unpacks that. */
+static void check_packing(const struct layout *layout)
+{
+	Layout__Layout *message = layout_pack(layout);
+	struct layout *again = NULL;
+	const char *why;
+
+	if (!message || layout_unpack(message, &again, &why) || again->length != layout->length ||
+	    again->nr_copies != layout->nr_copies || again->nr_homes != layout->nr_homes)
+		abort();
+	layout_free(again);
+	layout__layout__free_unpacked(message, NULL);
+}
 
 static void check_pieces(const struct layout *layout)
 {
@@ -18,8 +42,7 @@ static void check_pieces(const struct layout *layout)
 
 		if (piece.length == 0 || piece.length > layout->length - offset)
 			abort();
-		if (piece.chunk && (piece.offset > piece.chunk->length ||
-				    piece.length > piece.chunk->length - piece.offset))
+		if (piece.copy && !is_inside(layout, &piece))
 			abort();
 		if (offset > UINT64_MAX - step)
 			break;
@@ -28,18 +51,17 @@ static void check_pieces(const struct layout *layout)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	Afar__Layout *message = afar__layout__unpack(NULL, size, data);
+	Layout__Layout *message = layout__layout__unpack(NULL, size, data);
 	struct layout *layout;
-	uint64_t length = 0;
+	const char *why;
 
 	if (!message)
 		return 0;
-	for (size_t i = 0; i < message->n_groups; i++)
-		length += message->groups[i]->length;
-	if (layout_decode(message, length, &layout) == 0) {
+	if (layout_unpack(message, &layout, &why) == 0) {
 		check_pieces(layout);
+		check_packing(layout);
 		layout_free(layout);
 	}
-	afar__layout__free_unpacked(message, NULL);
+	layout__layout__free_unpacked(message, NULL);
 	return 0;
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "lib/control.h"
+#include "rpc/layout.h"
 
 #define PATIENCE_MS 20000
 
@@ -33,7 +34,7 @@ static Afar__Frame *ask(struct intruder *intruder, Afar__Request *request,
 	int status = rpc_call(intruder->manager, &envelope, request, &frame);
 
 	if (status)
-		fail_msg("the manager: %s", afar_last_error());
+		fail_msg("the manager: %s, %s", afar_strerror(status), afar_last_error());
 	assert_int_equal(frame->reply->result_case, result);
 	return frame;
 }
@@ -126,31 +127,22 @@ uint64_t intruder_make_namespace(struct intruder *intruder, const char *name, ui
 	return number;
 }
 
-static int compare_numbers(const void *a, const void *b)
+static void take_chunks(struct place *place, const Layout__Layout *form)
 {
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+	struct layout *layout;
+	uint64_t *extents;
+	const char *why;
 
-	return (left > right) - (left < right);
-}
-
-static void take_chunks(struct place *place, const Afar__Layout *layout)
-{
-	const Afar__Chunk *first = layout->groups[0]->chunks[0];
-	uint64_t numbers[NR_EXTENTS_MAX];
-	size_t nr = 0;
-
-	for (size_t i = 0; i < layout->n_groups; i++)
-		for (size_t j = 0; j < layout->groups[i]->n_chunks; j++) {
-			assert_true(nr < NR_EXTENTS_MAX);
-			numbers[nr++] = layout->groups[i]->chunks[j]->extent;
-		}
-	qsort(numbers, nr, sizeof(*numbers), compare_numbers);
-	for (size_t i = 0; i < nr; i++)
-		if (i == 0 || numbers[i] != numbers[i - 1])
-			place->extents[place->nr_extents++] = numbers[i];
-	place->first_extent = first->extent;
-	place->first_offset = first->offset;
-	place->first_length = first->length;
+	assert_int_equal(layout_unpack(form, &layout, &why), 0);
+	assert_int_equal(layout->nr_homes, 1);
+	assert_int_equal(layout_extents(layout, 0, &extents, &place->nr_extents), 0);
+	assert_true(place->nr_extents <= NR_EXTENTS_MAX);
+	memcpy(place->extents, extents, place->nr_extents * sizeof(*extents));
+	place->first_extent = layout->copies[0].extent;
+	place->first_offset = layout->copies[0].offset;
+	place->first_length = layout->groups[0].chunk_bytes;
+	free(extents);
+	layout_free(layout);
 }
 
 /* From the answer to RegionAlloc or RegionOpen, which is freed. */
@@ -177,7 +169,7 @@ static void take_place(struct place *place, Afar__Frame *frame)
 	memcpy(place->pass.secret, access->pass_key.data, KEY_BYTES);
 	assert_int_equal(access->capability.len, sizeof(place->capability));
 	memcpy(&place->capability, access->capability.data, sizeof(place->capability));
-	take_chunks(place, info->layout);
+	take_chunks(place, info->layout->form);
 	afar__frame__free_unpacked(frame, NULL);
 }
 

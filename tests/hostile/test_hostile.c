@@ -272,7 +272,7 @@ static void test_read_only_key(void **state)
 	expect_no_ticket(&foothold, place.ns, RIGHT_ALL);
 	connect_to(&foothold, &place, RIGHT_READ);
 	assert_int_equal(data_client_read(&foothold.data, memory, 4096, remote.at, remote.key), 0);
-	assert_int_equal(town_count(memory, 4096, VICTIM_BYTE), 4096);
+	assert_int_equal(count_bytes(memory, 4096, VICTIM_BYTE), 4096);
 	memset(memory, 'M', sizeof(memory));
 	assert_true(data_client_write(&foothold.data, memory, 4096, remote.at, remote.key) < 0);
 	town_expect_peace(&town, 0);
@@ -297,7 +297,7 @@ static void expect_dead_key(struct foothold *foothold, const struct remote *remo
 	memset(memory, 0, sizeof(memory));
 	assert_true(data_client_read(&foothold->data, memory, sizeof(memory), remote->at,
 				     remote->key) < 0);
-	assert_int_equal(town_count(memory, sizeof(memory), 0), sizeof(memory));
+	assert_int_equal(count_bytes(memory, sizeof(memory), 0), sizeof(memory));
 	connect_data(foothold);
 }
 
@@ -439,7 +439,7 @@ static void change_hands_under(struct foothold *owner, struct data_client *stall
 	intruder_give_back(&owner->intruder, &owner->place);
 	town_move_in(&town, owner->place.length, &next);
 	go_on(stalled);
-	assert_int_equal(town_count(bulk, sizeof(bulk), NEXT_BYTE), 0);
+	assert_int_equal(count_bytes(bulk, sizeof(bulk), NEXT_BYTE), 0);
 	town_move_out(&town, &next);
 	town_expect_peace(&town, 0);
 }
@@ -534,7 +534,7 @@ static void test_told_key(void **state)
 	assert_int_equal(data_client_read(&owner.data, memory, sizeof(memory), owner.remote.at,
 					  owner.remote.key),
 			 0);
-	assert_int_equal(town_count(memory, sizeof(memory), 0), sizeof(memory));
+	assert_int_equal(count_bytes(memory, sizeof(memory), 0), sizeof(memory));
 	lose_foothold(&stranger);
 	lose_foothold(&owner);
 }
@@ -626,7 +626,7 @@ static void test_attaching_without_right(void **state)
 	assert_int_equal(ask_for_memory(&stranger.data, remote.key), 0);
 	munmap(attach_page(&stranger.data, &remote, true, -EACCES), 4096);
 	page = attach_page(&stranger.data, &remote, false, 0);
-	assert_int_equal(town_count(page, 4096, VICTIM_BYTE), 4096);
+	assert_int_equal(count_bytes(page, 4096, VICTIM_BYTE), 4096);
 	assert_int_equal(mprotect(page, 4096, PROT_READ | PROT_WRITE), -1);
 	town_expect_peace(&town, 1);
 	data_client_disconnect(&stranger.data);
@@ -655,7 +655,7 @@ static void test_attached_after_release(void **state)
 	memset(page, 'M', 4096);
 	intruder_give_back(&foothold.intruder, &foothold.place);
 	town_move_in(&town, INTRUDER_ROOM, &next);
-	assert_int_equal(town_count(page, 4096, NEXT_BYTE), 0);
+	assert_int_equal(count_bytes(page, 4096, NEXT_BYTE), 0);
 	memset(page, 'M', 4096);
 	town_move_out(&town, &next);
 	town_expect_peace(&town, 0);
@@ -688,7 +688,7 @@ static void test_guessed_keys(void **state)
 		connect_data(&foothold);
 		assert_true(data_client_read(&foothold.data, memory, sizeof(memory),
 					     foothold.remote.at, key) < 0);
-		assert_int_equal(town_count(memory, sizeof(memory), 0), sizeof(memory));
+		assert_int_equal(count_bytes(memory, sizeof(memory), 0), sizeof(memory));
 		if (i % 1024 == 0)
 			town_expect_peace(&town, 0);
 	}

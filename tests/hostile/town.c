@@ -47,7 +47,7 @@ static int work_once(uint8_t *memory, uint8_t value)
 		ret = afar_region_pread(honest.region, memory, HONEST_BYTES, 0);
 	if (ret < 0)
 		return (int)ret;
-	return town_count(memory, HONEST_BYTES, value) == HONEST_BYTES ? 0 : -EIO;
+	return count_bytes(memory, HONEST_BYTES, value) == HONEST_BYTES ? 0 : -EIO;
 }
 
 static void *work(void *argument)
@@ -203,15 +203,6 @@ uint64_t town_manager_bytes(void)
 	return process_resident_bytes(cluster_manager(cluster));
 }
 
-size_t town_count(const uint8_t *memory, size_t length, uint8_t value)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < length; i++)
-		count += memory[i] == value;
-	return count;
-}
-
 void town_expect_peace(struct town *town, unsigned nr_refusals)
 {
 	static uint8_t memory[VICTIM_BYTES];
@@ -223,7 +214,7 @@ void town_expect_peace(struct town *town, unsigned nr_refusals)
 	memset(memory, 0, sizeof(memory));
 	assert_int_equal(afar_region_pread(town->victim_region, memory, sizeof(memory), 0),
 			 sizeof(memory));
-	assert_int_equal(town_count(memory, sizeof(memory), VICTIM_BYTE), sizeof(memory));
+	assert_int_equal(count_bytes(memory, sizeof(memory), VICTIM_BYTE), sizeof(memory));
 	expect_honest_goes_on();
 }
 
@@ -248,7 +239,7 @@ static void expect_all(struct afar_region *region, uint64_t bytes, uint8_t value
 	assert_non_null(memory);
 	memset(memory, (uint8_t)~value, bytes);
 	assert_int_equal(afar_region_pread(region, memory, bytes, 0), bytes);
-	assert_int_equal(town_count(memory, bytes, value), bytes);
+	assert_int_equal(count_bytes(memory, bytes, value), bytes);
 	free(memory);
 }
 

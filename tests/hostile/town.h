@@ -57,7 +57,5 @@ struct next_owner {
 void town_move_in(struct town *town, uint64_t bytes, struct next_owner *out);
 /* Nothing in it has changed; it moves out. */
 void town_move_out(struct town *town, struct next_owner *next);
-/* So many bytes of `memory` are `value`. */
-size_t town_count(const uint8_t *memory, size_t length, uint8_t value);
 
 #endif

@@ -62,10 +62,10 @@ static size_t make_access(struct access_message *message)
 static void reply_region(struct rpc_call *call)
 {
 	Afar__Lane lanes[LANES_MAX], *lane_list[LANES_MAX];
-	Afar__Server server = AFAR__SERVER__INIT, *servers[] = {&server};
-	Afar__Chunk chunks[NR_CHUNKS], *chunk_lists[NR_CHUNKS];
-	Afar__Group groups[NR_CHUNKS], *group_list[NR_CHUNKS];
-	Afar__Layout layout = AFAR__LAYOUT__INIT;
+	Afar__Server server = AFAR__SERVER__INIT, *servers[] = {&server, &server};
+	const struct layout_home home = {.server = SERVER, .life = fake.is.incarnation};
+	struct layout *form = layout_new();
+	Afar__LayoutInfo layout = AFAR__LAYOUT_INFO__INIT;
 	Afar__RegionInfo info = AFAR__REGION_INFO__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	struct access_message access;
@@ -83,23 +83,16 @@ static void reply_region(struct rpc_call *call)
 	server.lanes = lane_list;
 	server.n_lanes = fake.is.nr_lanes;
 	for (size_t i = 0; i < NR_CHUNKS; i++) {
-		afar__chunk__init(&chunks[i]);
-		chunks[i].server = SERVER;
-		chunks[i].extent = chunk_extents[i];
-		chunks[i].offset = i * CHUNK;
-		chunks[i].length = CHUNK;
-		chunk_lists[i] = &chunks[i];
-		afar__group__init(&groups[i]);
-		groups[i].length = CHUNK;
-		groups[i].stripe_bytes = 4096;
-		groups[i].chunks = &chunk_lists[i];
-		groups[i].n_chunks = 1;
-		group_list[i] = &groups[i];
+		assert_int_equal(layout_add_group(form, CHUNK, 4096), 0);
+		assert_int_equal(layout_add_chunk(form, &home, chunk_extents[i], i * CHUNK), 0);
 	}
-	layout.groups = group_list;
-	layout.n_groups = NR_CHUNKS;
+	if (fake.is.is_cut)
+		layout_set_last(form, CHUNK / 2);
+	layout.form = layout_pack(form);
+	assert_non_null(layout.form);
+	layout_free(form);
 	layout.servers = servers;
-	layout.n_servers = 1;
+	layout.n_servers = 1 + fake.is.nr_strangers;
 	layout.n_accesses = make_access(&access);
 	layout.accesses = access.list;
 	info.namespace_ = fake.is.namespace;
@@ -111,6 +104,7 @@ static void reply_region(struct rpc_call *call)
 	reply.result_case = AFAR__REPLY__RESULT_REGION_INFO;
 	reply.region_info = &info;
 	rpc_reply(call, 1, &reply);
+	layout__layout__free_unpacked(layout.form, NULL);
 }
 
 static void reply_accesses(struct rpc_call *call)

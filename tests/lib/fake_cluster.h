@@ -30,6 +30,8 @@ struct behaviour {
 	uint8_t pass; /* the manager gives, and the server knows: a digit of its identity */
 	uint8_t known_pass;
 	bool is_lost;		   /* a server of the region has restarted, says the manager */
+	bool is_cut;		   /* the layout that the manager gives ends before the region */
+	uint32_t nr_strangers;	   /* servers in its layout that hold nothing of the region */
 	bool has_no_access;	   /* the server is not connected to the manager */
 	unsigned refuse_grants;	   /* so many, with -EACCES */
 	unsigned hang_up_openings; /* so many, instead of opening a session */

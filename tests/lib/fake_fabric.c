@@ -289,7 +289,7 @@ static const struct target_kind fake_kind = {.noun = "region", .opcodes = ~0U};
 struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 {
 	struct afar_target *target = handle_new(HANDLE_REGION, sizeof(*target));
-	struct layout *layout = calloc(1, sizeof(*layout));
+	struct layout *layout = layout_new();
 	struct binding *binding =
 		calloc(1, sizeof(*binding) + nr_servers * sizeof(*binding->servers));
 
@@ -298,20 +298,16 @@ struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 	assert_non_null(binding);
 	target->ns_name = "fake";
 	target->kind = &fake_kind;
-	layout->length = (uint64_t)FAKE_UNIT * nr_servers;
-	layout->nr_groups = 1;
-	layout->nr_chunks = layout->nr_servers = nr_servers;
-	layout->groups = calloc(1, sizeof(*layout->groups));
-	layout->chunks = calloc(nr_servers, sizeof(*layout->chunks));
-	layout->groups[0] = (struct layout_group){.length = layout->length,
-						  .unit_shift = (uint32_t)__builtin_ctz(FAKE_UNIT),
-						  .nr_chunks = nr_servers};
+	assert_int_equal(layout_add_group(layout, FAKE_UNIT, FAKE_UNIT), 0);
 	for (uint32_t i = 0; i < nr_servers; i++) {
-		layout->chunks[i] = (struct layout_chunk){.server = i, .length = FAKE_UNIT};
+		const struct layout_home home = {.server = i};
+
+		assert_int_equal(layout_add_chunk(layout, &home, 0, 0), 0);
 		binding->servers[i].peer = &world.peers[first + i];
 		binding->servers[i].reach = &world.reaches[first + i];
 	}
-	assert_int_equal(layout_make_keys(layout, PATH_LANES_MAX), 0);
+	binding->keys = calloc((size_t)nr_servers * PEER_LANES_MAX, sizeof(*binding->keys));
+	assert_non_null(binding->keys);
 	target->session = &world.session;
 	target->length = layout->length;
 	binding->target = target;
@@ -327,6 +323,7 @@ void fake_target_free(struct afar_target *target)
 {
 	assert_int_equal(target->handle.nr_users, 0);
 	layout_free(target->binding->layout);
+	free(target->binding->keys);
 	free(target->binding);
 	handle_discard(target);
 }

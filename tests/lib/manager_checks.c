@@ -86,13 +86,20 @@ static void retake(struct space *space, const struct extent *extent,
 {
 	struct region *region;
 
-	cds_list_for_each_entry (region, regions, node)
-		for (size_t i = 0; i < region->nr_chunks; i++)
-			if (region->chunks[i].extent == extent)
-				assert_int_equal(
-					space_take_at(space, region->chunks[i].offset,
-						      chunk_span(region, &region->chunks[i])),
-					0);
+	cds_list_for_each_entry (region, regions, node) {
+		const struct layout *layout = region->layout;
+
+		for (uint32_t i = 0; i < layout->nr_copies; i++) {
+			const struct layout_copy *copy = &layout->copies[i];
+			const struct layout_home *home = layout_home_of(layout, copy);
+
+			if (home->server == extent->server->number && home->life == extent->life &&
+			    copy->extent == extent->number)
+				assert_int_equal(space_take_at(space, copy->offset,
+							       layout_copy_span(layout, copy)),
+						 0);
+		}
+	}
 }
 
 static void check_extent(const struct extent *extent)
@@ -158,8 +165,8 @@ static void check_server(struct fixture *fixture, const struct server *server)
 		releasing += extent_is_releasing(extent) ? extent->length : 0;
 		nr++;
 	}
-	assert_int_equal(server->granted_bytes, granted);
-	assert_int_equal(server->releasing_bytes, releasing);
+	assert_int_equal(server->dram.granted_bytes, granted);
+	assert_int_equal(server->dram.releasing_bytes, releasing);
 	if (!server_is_up(server) || !cds_list_empty(&fixture->core->jobs) ||
 	    fixture->core->retry_at != 0)
 		return;
@@ -201,7 +208,7 @@ void check_empty(struct fixture *fixture)
 	assert_null(state->extents_by_place);
 	assert_true(cds_list_empty(&fixture->core->jobs));
 	cds_list_for_each_entry (server, &state->servers, node)
-		assert_int_equal(server->granted_bytes, 0);
+		assert_int_equal(server->dram.granted_bytes, 0);
 	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
 		if (fixture->servers[i].peer != NULL)
 			assert_int_equal(fixture->servers[i].nr_extents, 0);

@@ -56,12 +56,13 @@ static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve
 					     : ++server->next_extent;
 		extent->namespace_ = ask->namespace_;
 		extent->length = parts[i];
-		extent->is_sealed = ask->is_sealed;
+		extent->class_ = ask->class_;
 		reply->extents->extents[reply->extents->n_extents++] = extent;
 		if (is_repeated)
 			continue;
-		server->extents[server->nr_extents++] = (struct fake_extent){
-			extent->extent, extent->namespace_, extent->length, extent->is_sealed != 0};
+		server->extents[server->nr_extents++] =
+			(struct fake_extent){extent->extent, extent->namespace_, extent->length,
+					     (enum extent_class)extent->class_};
 		server->granted += extent->length;
 	}
 	return reply;
@@ -87,12 +88,12 @@ static const struct fake_extent *find_extent(const struct fake_server *server, u
 	return NULL;
 }
 
-static void check_range(const struct fake_server *server, uint64_t number, bool is_sealed,
+static void check_range(const struct fake_server *server, uint64_t number, enum extent_class class,
 			uint64_t ns, uint64_t offset, uint64_t length)
 {
 	const struct fake_extent *extent = find_extent(server, number);
 
-	assert_int_equal(extent->is_sealed, is_sealed);
+	assert_int_equal(extent->class, class);
 	assert_int_equal(extent->namespace, ns);
 	assert_true(offset + length <= extent->length);
 }
@@ -178,7 +179,7 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 		extent->extent = server->extents[i].number;
 		extent->namespace_ = server->extents[i].namespace;
 		extent->length = server->extents[i].length;
-		extent->is_sealed = server->extents[i].is_sealed;
+		extent->class_ = server->extents[i].class;
 		join->extents[join->n_extents++] = extent;
 	}
 	return request;

@@ -17,7 +17,7 @@
 
 struct fake_extent {
 	uint64_t number, namespace, length;
-	bool is_sealed;
+	enum extent_class class;
 };
 struct fake_server {
 	void *peer; /* NULL: not connected */

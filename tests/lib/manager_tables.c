@@ -88,7 +88,7 @@ static void print_extent_key(FILE *out, const void *row)
 {
 	const struct extent *extent = row;
 
-	fprintf(out, " %llu.%llu.%llu", U(extent->server->number), U(extent->incarnation),
+	fprintf(out, " %llu.%llu.%llu", U(extent->server->number), U(extent->life),
 		U(extent->number));
 }
 
@@ -122,6 +122,7 @@ static void print_principals(FILE *out, const struct fixture *fixture)
 
 static void print_region(FILE *out, const struct region *region)
 {
+	const struct layout *layout = region->layout;
 	const struct reference *reference;
 
 	fprintf(out,
@@ -129,19 +130,17 @@ static void print_region(FILE *out, const struct region *region)
 		"sealed %d unfinished %d\n",
 		U(region->generation), U(region->ns->number), U(region->address), U(region->length),
 		region->name, U(region->stripe_bytes), region->has_nic_atomics, region->is_freed,
-		region->is_lost, region->is_sealed, region->is_unfinished);
-	for (size_t i = 0; i < region->nr_groups; i++)
-		fprintf(out, "  group %llu %zu+%zu\n", U(region->groups[i].length),
-			region->groups[i].first_chunk, region->groups[i].nr_chunks);
-	for (size_t i = 0; i < region->nr_chunks; i++) {
-		const struct chunk *chunk = &region->chunks[i];
+		region->is_lost, region->layout->is_sealed, region->is_unfinished);
+	for (uint32_t i = 0; i < layout->nr_groups; i++)
+		fprintf(out, "  group %llu+%llu chunks of %llu %u+%u\n", U(layout->groups[i].start),
+			U(layout->groups[i].length), U(layout->groups[i].chunk_bytes),
+			layout->groups[i].first_chunk, layout->groups[i].nr_chunks);
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+		const struct layout_home *home = layout_home_of(layout, copy);
 
-		fprintf(out, "  chunk %llu.%llu.%llu %llu+%llu", U(chunk->server),
-			U(chunk->incarnation), U(chunk->number), U(chunk->offset),
-			U(chunk->length));
-		if (chunk->extent)
-			print_extent_key(out, chunk->extent);
-		fputc('\n', out);
+		fprintf(out, "  copy %llu.%llu.%llu at %llu of group %u\n", U(home->server),
+			U(home->life), U(copy->extent), U(copy->offset), copy->group);
 	}
 	fprintf(out, "  open by");
 	cds_list_for_each_entry (reference, &region->references, region_node)
@@ -178,9 +177,9 @@ static void print_extent(FILE *out, const struct extent *extent)
 {
 	fprintf(out, "  extent");
 	print_extent_key(out, extent);
-	fprintf(out, " of %llu (%s) length %llu releasing %d sealed %d free %llu longest %llu:",
+	fprintf(out, " of %llu (%s) length %llu releasing %d class %d free %llu longest %llu:",
 		U(extent->namespace_number), extent->ns ? extent->ns->name : "-", U(extent->length),
-		extent_is_releasing(extent), extent->is_sealed, U(extent->space.free_bytes),
+		extent_is_releasing(extent), extent->class, U(extent->space.free_bytes),
 		U(extent->space.longest));
 	for (size_t i = 0; i < extent->space.nr_runs; i++)
 		fprintf(out, " %llu+%llu", U(extent->space.runs[i].offset),
@@ -197,8 +196,8 @@ static void print_server(FILE *out, const struct server *server)
 		"server %llu '%s' key of '%s' incarnation %llu at %s capacity %llu granted %llu "
 		"releasing %llu\n",
 		U(server->number), server->name, server->principal, U(server->incarnation),
-		server->control_address, U(server->capacity_bytes), U(server->granted_bytes),
-		U(server->releasing_bytes));
+		server->control_address, U(server->dram.capacity_bytes),
+		U(server->dram.granted_bytes), U(server->dram.releasing_bytes));
 	for (size_t i = 0; i < server->nr_lanes; i++)
 		fprintf(out, "  lane %s %s\n", server->lanes[i].transport,
 			server->lanes[i].address);

@@ -43,12 +43,12 @@ int order_submit(unsigned number, unsigned opcode, unsigned flags, struct afar_t
 
 	if (opcode >= AFAR_OP_FETCH_ADD) {
 		op.operand = number;
-		op.offset = number % target->binding->layout->nr_servers * FAKE_UNIT;
+		op.offset = number % target->binding->layout->nr_homes * FAKE_UNIT;
 	} else if (opcode != AFAR_OP_FLUSH) {
 		iovs[number % sizeof(memory)] = iov;
 		op.iov = &iovs[number % sizeof(memory)];
 		op.nr_iov = 1;
-		op.offset = number % target->binding->layout->nr_servers * FAKE_UNIT;
+		op.offset = number % target->binding->layout->nr_homes * FAKE_UNIT;
 	}
 	return afar_queue_submit(world.queue, &op, 1);
 }

@@ -8,6 +8,21 @@
 [ "$(stat -c '%s %a' new)" = "67108864 600" ] || fail "the file: $(stat -c '%s %a' new)"
 "$AFAR" flash create small --size 64M --segment 256K | grep -q '252 KiB' || fail "--segment"
 
+# A file has all its blocks, so that nothing is written there for the first time; a sparse one has next to none.
+[ "$(stat -c %b new)" -ge 131072 ] || fail "blocks are missing: $(stat -c %b new)"
+"$AFAR" flash create thin --size 64G --sparse >/dev/null
+[ "$(stat -c %s thin)" -eq 68719476736 ] || fail "the sparse file: $(stat -c %s thin)"
+[ "$(stat -c %b thin)" -lt 1048576 ] || fail "the sparse file has $(stat -c %b thin) blocks"
+rm thin
+
+# An interrupt ends the writing, and leaves nothing.
+"$AFAR" flash create slow --size 3G >/dev/null &
+creator=$!
+until [ -s slow ] || ! kill -0 "$creator" 2>/dev/null; do :; done
+kill -TERM "$creator"
+! wait "$creator" || fail "it was not interrupted"
+[ ! -e slow ] || fail "an interrupted creation left its file"
+
 # A file that is there, with its size; and over what is there.
 truncate -s 48M there
 "$AFAR" flash create there >/dev/null
@@ -28,6 +43,7 @@ refused 2 'too few' "$AFAR" flash create
 refused 2 'unexpected' "$AFAR" flash create a b
 refused 2 'at least 1 byte' "$AFAR" flash create none --size 0
 refused 2 'multiple of 4096' "$AFAR" flash create none --size 100000001
+refused 2 'sparse is for a file' "$AFAR" flash create there --sparse
 refused 2 'not fit 64 bits' "$AFAR" flash create none --size 20E
 refused 2 'multiple of 4096' "$AFAR" flash create none --size 15E
 refused 2 'not a size' "$AFAR" flash create none --size 1X

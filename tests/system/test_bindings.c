@@ -97,7 +97,7 @@ static int teardown(void **state)
 
 /* ---- Replacing */
 
-static void replace(struct afar_target *target, const Afar__Layout *message, uint64_t length)
+static void replace(struct afar_target *target, const Afar__LayoutInfo *message, uint64_t length)
 {
 	const struct layout_description layout = {
 		.message = message, .number = ++layout_number, .length = length};
@@ -112,30 +112,44 @@ static void replace(struct afar_target *target, const Afar__Layout *message, uin
 /* The first LENGTH bytes of a region: its first group, cut. */
 static void replace_by(struct afar_target *target, unsigned i)
 {
-	Afar__Layout layout = *info_of(i)->layout;
-	Afar__Group group = *layout.groups[0], *groups[] = {&group};
+	Afar__LayoutInfo layout = *info_of(i)->layout;
+	Layout__Layout form = *layout.form;
+	Layout__Group group = *form.groups[0], *groups[] = {&group};
 
 	assert_true(group.length >= LENGTH);
 	group.length = LENGTH;
-	layout.groups = groups;
-	layout.n_groups = 1;
+	form.groups = groups;
+	form.n_groups = 1;
+	layout.form = &form;
 	replace(target, &layout, LENGTH);
 }
 
 /* What the target has, and LENGTH bytes of another behind them. */
 static void append(struct afar_target *target, unsigned first, unsigned second)
 {
-	const Afar__Layout *a = info_of(first)->layout, *b = info_of(second)->layout;
-	Afar__Group one = *a->groups[0], two = *b->groups[0], *groups[] = {&one, &two};
+	const Afar__LayoutInfo *a = info_of(first)->layout, *b = info_of(second)->layout;
+	Layout__Group one = *a->form->groups[0], two = *b->form->groups[0],
+		      *groups[] = {&one, &two};
+	Layout__Copy copy = *two.chunks[0]->copies[0], *copies[] = {&copy};
+	Layout__Chunk chunk = *two.chunks[0], *chunks[] = {&chunk};
+	Layout__Home *homes[] = {a->form->homes[0], b->form->homes[0]};
+	Layout__Layout form = LAYOUT__LAYOUT__INIT;
 	Afar__Server *servers[] = {a->servers[0], b->servers[0]};
 	Afar__Access *accesses[] = {a->accesses[0], b->accesses[0]};
-	Afar__Layout layout = AFAR__LAYOUT__INIT;
+	Afar__LayoutInfo layout = AFAR__LAYOUT_INFO__INIT;
 
 	one.length = two.length = LENGTH;
-	layout.groups = groups;
+	assert_int_equal(two.n_chunks, 1);
+	copy.home = 1;
+	chunk.copies = copies;
+	two.chunks = chunks;
+	form.groups = groups;
+	form.homes = homes;
+	form.n_groups = form.n_homes = 2;
+	layout.form = &form;
 	layout.servers = servers;
 	layout.accesses = accesses;
-	layout.n_groups = layout.n_servers = layout.n_accesses = 2;
+	layout.n_servers = layout.n_accesses = 2;
 	replace(target, &layout, 2 * LENGTH);
 }
 
@@ -284,13 +298,15 @@ static void test_replaced_under_load(void **state)
 /* A group without memory behind the region's own. */
 static void append_hole(struct afar_target *target, unsigned i)
 {
-	Afar__Layout layout = *info_of(i)->layout;
-	Afar__Group group = *layout.groups[0], hole = AFAR__GROUP__INIT,
-		    *groups[] = {&group, &hole};
+	Afar__LayoutInfo layout = *info_of(i)->layout;
+	Layout__Layout form = *layout.form;
+	Layout__Group group = *form.groups[0], hole = LAYOUT__GROUP__INIT,
+		      *groups[] = {&group, &hole};
 
 	group.length = hole.length = LENGTH;
-	layout.groups = groups;
-	layout.n_groups = 2;
+	form.groups = groups;
+	form.n_groups = 2;
+	layout.form = &form;
 	replace(target, &layout, 2 * LENGTH);
 }
 
@@ -350,7 +366,7 @@ static void test_old_bindings_end(void **state)
 		replace_by(target, 1);
 	assert_int_equal(kept->nr_references, 1);
 	assert_false(kept->is_ready);
-	assert_int_equal(kept->layout->nr_servers, 1);
+	assert_int_equal(kept->layout->nr_homes, 1);
 	binding_unref(kept);
 	assert_int_equal(target->binding->nr_references, 1);
 }

@@ -30,7 +30,7 @@ static int connect_region(struct afar_region *region)
 
 static uint64_t key_of(const struct afar_region *region)
 {
-	return region->target.binding->layout->chunks[0].on[0].key;
+	return region->target.binding->keys[0].key;
 }
 
 /* A connection that is refused is tried twice. */
@@ -241,6 +241,22 @@ static void test_lost_region(void **state)
 	assert_int_equal(afar_region_close(region), 0);
 }
 
+/* The manager contradicts itself: the region is not opened. */
+static void test_faulty_layout(void **state)
+{
+	struct afar_region *region;
+
+	(void)state;
+	fakes(fake.is.is_cut = true);
+	assert_int_equal(afar_region_open(fake.ns, "r", &region), -AFAR_EMALFORMED);
+	assert_non_null(strstr(afar_last_error(), "do not cover the region"));
+	fakes(fake.is = usual; fake.is.nr_strangers = 1);
+	assert_int_equal(afar_region_open(fake.ns, "r", &region), -AFAR_EMALFORMED);
+	assert_non_null(strstr(afar_last_error(), "more servers than it has homes"));
+	fakes(fake.is = usual);
+	assert_int_equal(afar_region_close(open_region()), 0);
+}
+
 /* A key for reading is no key for writing, nor the other way round. */
 static void test_keys_go_with_rights(void **state)
 {
@@ -424,6 +440,7 @@ TEST_GROUP(access)
 		with_session(test_server_without_manager),
 		with_session(test_new_incarnation),
 		with_session(test_lost_region),
+		with_session(test_faulty_layout),
 		with_session(test_keys_go_with_rights),
 		with_session(test_writes_need_the_right),
 		with_session(test_server_hangs_up),

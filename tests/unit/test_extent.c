@@ -388,8 +388,10 @@ static void test_sealed(void **state)
 		extent_pool_reserve_sealed(bed.pool, 1, 2 * MIB, CLOCK_NEVER, &infos, &nr_infos),
 		0);
 	assert_int_equal(nr_infos, 1);
-	assert_true(infos[0].is_sealed);
-	assert_int_equal(extent_pool_span(bed.pool, infos[0].extent, 1, true, 0, 2 * MIB, &at), 0);
+	assert_int_equal(infos[0].class, CLASS_DRAM_SEALED);
+	assert_int_equal(
+		extent_pool_span(bed.pool, infos[0].extent, 1, CLASS_DRAM_SEALED, 0, 2 * MIB, &at),
+		0);
 	*at = 7; /* the server can */
 	assert_int_equal(extent_pool_key(bed.pool, infos[0].extent, mine, &key), 0);
 	assert_int_not_equal(
@@ -399,7 +401,7 @@ static void test_sealed(void **state)
 			 0);
 	assert_int_equal(byte, 7);
 	assert_int_equal(extent_pool_word(bed.pool, infos[0].extent, 1, 0, &word), -EROFS);
-	assert_int_equal(extent_pool_span(bed.pool, infos[0].extent, 1, false, 0, 1, &none),
+	assert_int_equal(extent_pool_span(bed.pool, infos[0].extent, 1, CLASS_DRAM, 0, 1, &none),
 			 -AFAR_ELOST);
 	if (is_on_local()) {
 		fd = shared_descriptor(at, 2 * MIB);
@@ -415,7 +417,7 @@ static void test_sealed(void **state)
 			 0);
 	extent_bed_connect(&bed, 1, true);
 	for (size_t i = 0; i < nr_infos; i++) {
-		assert_false(infos[i].is_sealed);
+		assert_int_equal(infos[i].class, CLASS_DRAM);
 		assert_int_equal(extent_pool_key(bed.pool, infos[i].extent, mine, &key), 0);
 		assert_int_equal(
 			data_client_write(&bed.client, &byte, 1, key.on[0].origin, key.on[0].key),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Layouts: every byte of a region has exactly one place, and a message that lies is refused. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,58 +10,75 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "client/layout.h"
 #include "group.h"
+#include "rpc/layout.h"
 
 #define MAX_CHUNKS 8
 #define MAX_GROUPS 4
 
 /* A layout message in fixed room, so that a test can bend any field of a sound one. */
 struct message {
-	Afar__Layout layout;
-	Afar__Group groups[MAX_GROUPS];
-	Afar__Chunk chunks[MAX_GROUPS][MAX_CHUNKS];
-	Afar__Server servers[MAX_CHUNKS];
-	Afar__Group *group_list[MAX_GROUPS];
-	Afar__Chunk *chunk_lists[MAX_GROUPS][MAX_CHUNKS];
-	Afar__Server *server_list[MAX_CHUNKS];
+	Layout__Layout layout;
+	Layout__Group groups[MAX_GROUPS];
+	Layout__Chunk chunks[MAX_GROUPS][MAX_CHUNKS];
+	Layout__Copy copies[MAX_GROUPS][MAX_CHUNKS];
+	Layout__Home homes[MAX_CHUNKS];
+	Layout__Group *group_list[MAX_GROUPS];
+	Layout__Chunk *chunk_lists[MAX_GROUPS][MAX_CHUNKS];
+	Layout__Copy *copy_lists[MAX_GROUPS][MAX_CHUNKS][1];
+	Layout__Home *home_list[MAX_CHUNKS];
 };
 
-static void message_init(struct message *message, unsigned nr_servers)
+static void message_init(struct message *message, unsigned nr_homes)
 {
-	afar__layout__init(&message->layout);
+	layout__layout__init(&message->layout);
 	message->layout.groups = message->group_list;
-	message->layout.servers = message->server_list;
-	message->layout.n_servers = nr_servers;
-	for (unsigned i = 0; i < nr_servers; i++) {
-		afar__server__init(&message->servers[i]);
-		message->servers[i].server = 100 + i;
-		message->server_list[i] = &message->servers[i];
+	message->layout.homes = message->home_list;
+	message->layout.n_homes = nr_homes;
+	for (unsigned i = 0; i < nr_homes; i++) {
+		layout__home__init(&message->homes[i]);
+		message->homes[i].server = 100 + i;
+		message->homes[i].life = 1000 + i;
+		message->home_list[i] = &message->homes[i];
 	}
 }
 
 static void message_add_group(struct message *message, uint64_t length, uint64_t stripe_bytes,
-			      unsigned nr_chunks, uint64_t chunk_length)
+			      unsigned nr_chunks, uint64_t chunk_bytes)
 {
 	size_t g = message->layout.n_groups++;
-	Afar__Group *group = &message->groups[g];
+	Layout__Group *group = &message->groups[g];
 
-	afar__group__init(group);
+	layout__group__init(group);
 	group->length = length;
 	group->stripe_bytes = stripe_bytes;
+	group->chunk_bytes = chunk_bytes;
 	group->n_chunks = nr_chunks;
 	group->chunks = message->chunk_lists[g];
 	message->group_list[g] = group;
 	for (unsigned i = 0; i < nr_chunks; i++) {
-		Afar__Chunk *chunk = &message->chunks[g][i];
+		Layout__Chunk *chunk = &message->chunks[g][i];
+		Layout__Copy *copy = &message->copies[g][i];
 
-		afar__chunk__init(chunk);
-		chunk->server = 100 + (g + i) % message->layout.n_servers;
-		chunk->extent = 10 * g + i;
-		chunk->offset = 4096 * i;
-		chunk->length = chunk_length;
+		layout__copy__init(copy);
+		copy->home = (uint32_t)((g + i) % message->layout.n_homes);
+		copy->extent = 10 * g + i;
+		copy->offset = 4096 * i;
+		message->copy_lists[g][i][0] = copy;
+		layout__chunk__init(chunk);
+		chunk->n_copies = 1;
+		chunk->copies = message->copy_lists[g][i];
 		message->chunk_lists[g][i] = chunk;
 	}
+}
+
+static struct layout *must_unpack(const struct message *message)
+{
+	struct layout *layout;
+	const char *why;
+
+	assert_int_equal(layout_unpack(&message->layout, &layout, &why), 0);
+	return layout;
 }
 
 /* Two groups: three chunks of four 4 KiB units, the last not full, then a plain chunk. */
@@ -81,14 +99,15 @@ static void test_every_byte_has_one_place(void **state)
 
 	(void)state;
 	sound_message(&message);
-	assert_int_equal(layout_decode(&message.layout, SOUND_LENGTH, &layout), 0);
+	layout = must_unpack(&message);
 	for (uint64_t offset = 0; offset < SOUND_LENGTH; offset++) {
 		struct layout_piece piece = layout_piece_at(layout, offset, UINT64_MAX);
-		size_t index = (size_t)(piece.chunk - layout->chunks);
+		size_t index = (size_t)(piece.copy - layout->copies);
 		size_t group = index / 3;
 
 		assert_true(piece.length > 0);
-		assert_true(piece.offset + piece.length <= piece.chunk->length);
+		assert_true(piece.offset + piece.length <=
+			    layout->groups[piece.copy->group].chunk_bytes);
 		assert_int_equal(is_taken[group][index % 3][piece.offset], 0);
 		is_taken[group][index % 3][piece.offset] = 1;
 	}
@@ -102,7 +121,7 @@ static void test_pieces_join_up(void **state)
 
 	(void)state;
 	sound_message(&message);
-	assert_int_equal(layout_decode(&message.layout, SOUND_LENGTH, &layout), 0);
+	layout = must_unpack(&message);
 	for (uint64_t limit = 1; limit < 9000; limit += 977) {
 		uint64_t offset = 0;
 
@@ -125,24 +144,25 @@ static void test_units_go_round(void **state)
 
 	(void)state;
 	sound_message(&message);
-	assert_int_equal(layout_decode(&message.layout, SOUND_LENGTH, &layout), 0);
+	layout = must_unpack(&message);
 	piece = layout_piece_at(layout, 4096 * 4 + 10,
 				UINT64_MAX); /* unit 4: chunk 1, its unit 1 */
-	assert_ptr_equal(piece.chunk, &layout->chunks[1]);
+	assert_ptr_equal(piece.copy, &layout->copies[1]);
 	assert_int_equal(piece.offset, 4096 + 10);
 	assert_int_equal(piece.length, 4096 - 10);
 	piece = layout_piece_at(layout, 45056 + 100, UINT64_MAX); /* the second group, unstriped */
-	assert_ptr_equal(piece.chunk, &layout->chunks[3]);
+	assert_ptr_equal(piece.copy, &layout->copies[3]);
 	assert_int_equal(piece.length, 5000);
 	layout_free(layout);
 }
 
-static void expect_refused(struct message *message, uint64_t length)
+static void expect_refused(const Layout__Layout *message)
 {
 	struct layout *layout;
+	const char *why = NULL;
 
-	assert_int_equal(layout_decode(&message->layout, length, &layout), -AFAR_EMALFORMED);
-	assert_true(error_last_line()[0] != '\0');
+	assert_int_equal(layout_unpack(message, &layout, &why), -EINVAL);
+	assert_non_null(why);
 }
 
 static void test_extents_of_a_server(void **state)
@@ -158,11 +178,11 @@ static void test_extents_of_a_server(void **state)
 	for (unsigned g = 0; g < 4; g++)
 		message_add_group(&message, 8192, 4096, 2, 4096);
 	for (unsigned g = 0; g < 4; g++) {
-		message.chunks[g][0].server = 100;
-		message.chunks[g][0].extent = mixed[g];
-		message.chunks[g][1].server = 102;
+		message.copies[g][0].home = 0;
+		message.copies[g][0].extent = mixed[g];
+		message.copies[g][1].home = 2;
 	}
-	assert_int_equal(layout_decode(&message.layout, (uint64_t)4 * 8192, &layout), 0);
+	layout = must_unpack(&message);
 	assert_int_equal(layout_extents(layout, 0, &extents, &count), 0);
 	assert_int_equal(count, 3);
 	assert_int_equal(extents[0], 3);
@@ -187,13 +207,13 @@ static void test_holes(void **state)
 	sound_message(&message);
 	message.groups[0].n_chunks = 0;
 	message.groups[0].stripe_bytes = 0;
-	assert_int_equal(layout_decode(&message.layout, SOUND_LENGTH, &layout), 0);
+	layout = must_unpack(&message);
 	end = message.groups[0].length;
 	piece = layout_piece_at(layout, 1, UINT64_MAX);
-	assert_null(piece.chunk);
+	assert_null(piece.copy);
 	assert_int_equal(piece.length, end - 1);
 	piece = layout_piece_at(layout, end, UINT64_MAX);
-	assert_non_null(piece.chunk);
+	assert_non_null(piece.copy);
 	assert_int_equal(piece.offset, 0);
 	layout_free(layout);
 }
@@ -203,29 +223,74 @@ static void test_lies_are_refused(void **state)
 	struct message message;
 
 	(void)state;
-#define LIE(statement, length)                    \
-	do {                                      \
-		message = (struct message){0};    \
-		sound_message(&message);          \
-		statement;                        \
-		expect_refused(&message, length); \
+#define LIE(statement)                           \
+	do {                                     \
+		message = (struct message){0};   \
+		sound_message(&message);         \
+		statement;                       \
+		expect_refused(&message.layout); \
 	} while (0)
-	LIE(, SOUND_LENGTH + 1);
-	LIE(, SOUND_LENGTH - 1);
-	LIE(message.layout.n_groups = 0, 0);
-	LIE(message.groups[0].length = 0, 5000);
-	LIE(message.groups[0].length = 3 * 16384 + 1, 3 * 16384 + 1 + 5000);
-	LIE(message.groups[0].length = UINT64_MAX, 4999);
-	LIE(message.groups[0].stripe_bytes = 4097, SOUND_LENGTH);
-	LIE(message.groups[0].stripe_bytes = 2048, SOUND_LENGTH);
-	LIE(message.groups[0].stripe_bytes = 0, SOUND_LENGTH);
-	LIE(message.groups[0].stripe_bytes = 1U << 31, SOUND_LENGTH);
-	LIE(message.chunks[0][1].length = 8192, SOUND_LENGTH);
-	LIE(message.chunks[0][1].server = 7, SOUND_LENGTH);
-	LIE(message.chunks[1][0].length = 0, SOUND_LENGTH);
-	LIE(message.chunks[1][0].offset = UINT64_MAX - 10, SOUND_LENGTH);
+	LIE(message.layout.n_groups = 0);
+	LIE(message.groups[0].length = 0);
+	LIE(message.groups[0].length = 3 * 16384 + 1);
+	LIE(message.groups[0].length = UINT64_MAX);
+	LIE(message.groups[0].n_chunks = 0; message.groups[0].length = UINT64_MAX);
+	LIE(message.groups[0].stripe_bytes = 4097);
+	LIE(message.groups[0].stripe_bytes = 2048);
+	LIE(message.groups[0].stripe_bytes = 0);
+	LIE(message.groups[0].stripe_bytes = 1U << 31);
+	LIE(message.groups[0].chunk_bytes = 8192);
+	LIE(message.groups[0].chunk_bytes = 16384 + 512);
+	LIE(message.groups[0].chunk_bytes = UINT64_MAX / 2);
+	LIE(message.groups[1].chunk_bytes = 0);
+	LIE(message.chunks[0][1].n_copies = 0);
+	LIE(message.copies[0][1].home = 3);
+	LIE(message.copies[0][1].home = UINT32_MAX);
+	LIE(message.copies[1][0].offset = UINT64_MAX - 10);
+	LIE(message.homes[2] = message.homes[1]);
+	LIE(message.layout.n_homes = LAYOUT_HOMES_MAX + 1);
 #undef LIE
-	assert_int_equal(layout_decode(NULL, 1, &(struct layout *){NULL}), -AFAR_EMALFORMED);
+	expect_refused(NULL);
+}
+
+static void expect_same(const struct layout *a, const struct layout *b)
+{
+	assert_int_equal(a->length, b->length);
+	assert_int_equal(a->is_sealed, b->is_sealed);
+	assert_int_equal(a->nr_groups, b->nr_groups);
+	assert_int_equal(a->nr_chunks, b->nr_chunks);
+	assert_int_equal(a->nr_copies, b->nr_copies);
+	assert_int_equal(a->nr_homes, b->nr_homes);
+	assert_memory_equal(a->groups, b->groups, a->nr_groups * sizeof(*a->groups));
+	assert_memory_equal(a->chunks, b->chunks, a->nr_chunks * sizeof(*a->chunks));
+	assert_memory_equal(a->copies, b->copies, a->nr_copies * sizeof(*a->copies));
+	assert_memory_equal(a->homes, b->homes, a->nr_homes * sizeof(*a->homes));
+}
+
+/* Packing and unpacking a layout makes the same one, and so does duplicating it. */
+static void test_packing(void **state)
+{
+	struct message message = {0};
+	struct layout *layout, *again, *copy;
+	Layout__Layout *packed;
+	const char *why;
+
+	(void)state;
+	sound_message(&message);
+	message.layout.is_sealed = true;
+	layout = must_unpack(&message);
+	assert_int_equal(layout->length, SOUND_LENGTH);
+	packed = layout_pack(layout);
+	assert_non_null(packed);
+	assert_int_equal(layout_unpack(packed, &again, &why), 0);
+	expect_same(again, layout);
+	copy = layout_duplicate(layout);
+	assert_non_null(copy);
+	expect_same(copy, layout);
+	layout__layout__free_unpacked(packed, NULL);
+	layout_free(copy);
+	layout_free(again);
+	layout_free(layout);
 }
 
 TEST_GROUP(layout)
@@ -237,6 +302,7 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_extents_of_a_server),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_lies_are_refused),
+		cmocka_unit_test(test_packing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -381,8 +381,9 @@ static void test_requests_are_done_once(void **state)
 		assert_int_equal(first->status, 0);
 		assert_int_equal(second->status, 0);
 		assert_int_equal(first->region_info->generation, second->region_info->generation);
-		assert_int_equal(second->region_info->layout->groups[0]->chunks[0]->offset,
-				 first->region_info->layout->groups[0]->chunks[0]->offset);
+		assert_int_equal(
+			second->region_info->layout->form->groups[0]->chunks[0]->copies[0]->offset,
+			first->region_info->layout->form->groups[0]->chunks[0]->copies[0]->offset);
 		assert_int_equal(ns_of(ns)->nr_regions, times + 1);
 		drop(first);
 		drop(second);

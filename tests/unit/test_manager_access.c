@@ -28,14 +28,18 @@ static int compare_numbers(const void *left, const void *right)
 }
 
 /* As a client makes it out: from the layout alone. */
-static size_t extents_on(const Afar__Layout *layout, uint64_t server, uint64_t *extents)
+static size_t extents_on(const Afar__LayoutInfo *info, uint64_t server, uint64_t *extents)
 {
+	const Layout__Layout *form = info->form;
 	size_t nr = 0, distinct = 0;
 
-	for (size_t i = 0; i < layout->n_groups; i++)
-		for (size_t j = 0; j < layout->groups[i]->n_chunks; j++)
-			if (layout->groups[i]->chunks[j]->server == server)
-				extents[nr++] = layout->groups[i]->chunks[j]->extent;
+	for (size_t i = 0; i < form->n_groups; i++)
+		for (size_t j = 0; j < form->groups[i]->n_chunks; j++) {
+			const Layout__Copy *copy = form->groups[i]->chunks[j]->copies[0];
+
+			if (form->homes[copy->home]->server == server)
+				extents[nr++] = copy->extent;
+		}
 	qsort(extents, nr, sizeof(*extents), compare_numbers);
 	for (size_t i = 0; i < nr; i++)
 		if (distinct == 0 || extents[distinct - 1] != extents[i])
@@ -46,7 +50,7 @@ static size_t extents_on(const Afar__Layout *layout, uint64_t server, uint64_t *
 /* As the server checks it, when it is `age` seconds old. */
 static void check_access(const Afar__Access *access, const struct fake_server *server,
 			 const struct fake_client *client, const Afar__RegionInfo *region,
-			 const Afar__Layout *layout, uint32_t rights, uint32_t age)
+			 const Afar__LayoutInfo *layout, uint32_t rights, uint32_t age)
 {
 	uint8_t digest[CAPABILITY_DIGEST_BYTES], secret[KEY_BYTES];
 	struct rpc_capability capability;
@@ -101,7 +105,7 @@ static void test_servers_take_them(void **state)
 	EXPECT(&client, ask_alloc(ns, "small", 3 * MIB, false), 0);
 	region = must_open(&client, ask_alloc(ns, "r", 290 * MIB, false), &reply);
 	assert_int_equal(region->rights, RIGHT_ALL);
-	assert_true(region->layout->n_groups > 1);
+	assert_true(region->layout->form->n_groups > 1);
 	assert_int_equal(region->layout->n_accesses, 4);
 	for (size_t i = 0; i < 4; i++)
 		check_access(find_access(region->layout->accesses, 4, &fixture.servers[i]),
@@ -283,7 +287,7 @@ static void test_joins_are_checked(void **state)
 static uint64_t releasing_bytes(void)
 {
 	return cds_list_first_entry(&fixture.core->state->servers, struct server, node)
-		->releasing_bytes;
+		->dram.releasing_bytes;
 }
 
 /* It has been draining; it answers when it has drained, and not a join before that. */
@@ -348,9 +352,16 @@ static void grant_extents(uint64_t ns)
 
 	cds_list_for_each_entry (server, &fixture.core->state->servers, node)
 		for (uint64_t i = 1; i <= COST_EXTENTS; i++)
-			assert_int_equal(state_add_extent(fixture.core->state, server,
-							  server->incarnation, i, ns_of(ns), ns,
-							  GIB, &extent),
+			assert_int_equal(state_add_extent(fixture.core->state,
+							  &(struct extent){
+								  .server = server,
+								  .life = server->incarnation,
+								  .number = i,
+								  .ns = ns_of(ns),
+								  .namespace_number = ns,
+								  .length = GIB,
+							  },
+							  &extent),
 					 0);
 }
 

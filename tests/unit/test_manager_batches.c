@@ -448,7 +448,7 @@ static void expect_released(void)
 	const struct server *server;
 
 	cds_list_for_each_entry (server, &fixture.core->state->servers, node)
-		assert_int_equal(server->releasing_bytes, 0);
+		assert_int_equal(server->dram.releasing_bytes, 0);
 }
 
 static void lose_lease(void)

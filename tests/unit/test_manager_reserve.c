@@ -60,6 +60,36 @@ static void test_reserve_waits_for_memory_being_released(void **state)
 	check_all(&fixture);
 }
 
+/* A deleted namespace gives its memory back when the session that had a region open is fenced. */
+static void test_reserve_waits_for_a_deleted_namespace(void **state)
+{
+	struct fake_client former, client;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &former);
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 8 * MIB);
+	ns = make_namespace(&fixture, &former, "a");
+	EXPECT(&former, ask_reserve(ns, 8 * MIB), 0);
+	must_open(&former, ask_alloc(ns, "r", MIB, false), &reply);
+	drop(reply);
+	fixture.servers[0].is_silent = true;
+	EXPECT(&former, ask_session_close(), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
+	ns = make_namespace(&fixture, &client, "b");
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 8 * MIB), &reply);
+	fixture_pump(&fixture);
+	assert_null(reply);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_non_null(reply);
+	assert_int_equal(reply->status, 0);
+	drop(reply);
+	check_all(&fixture);
+}
+
 static void test_reserve_goes_on_without_a_server_that_fails(void **state)
 {
 	struct fake_client client;
@@ -452,6 +482,7 @@ TEST_GROUP(manager_reserve)
 	const struct CMUnitTest tests[] = {
 		TEST(test_reserve_limits),
 		TEST(test_reserve_waits_for_memory_being_released),
+		TEST(test_reserve_waits_for_a_deleted_namespace),
 		TEST(test_reserve_goes_on_without_a_server_that_fails),
 		TEST(test_reserve_beside_one_that_ends),
 		TEST(test_reserve_answered_over_a_former_connection),

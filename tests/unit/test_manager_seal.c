@@ -72,41 +72,42 @@ static uint64_t sealed_bytes(void)
 	uint64_t bytes = 0;
 
 	cds_list_for_each_entry (extent, &ns_of(ns)->extents, namespace_node)
-		bytes += extent->is_sealed ? extent->length : 0;
+		bytes += extent->class == CLASS_DRAM_SEALED ? extent->length : 0;
 	return bytes;
 }
 
 /* It is as it was before. */
 static void expect_as_before(void)
 {
-	const struct region *now = the_region();
-	size_t at = 0;
+	const struct layout *now = the_region()->layout;
+	struct layout *before;
+	const char *why;
 
 	check_all(&fixture);
 	assert_false(now->is_sealed);
-	assert_int_equal(now->nr_groups, region->layout->n_groups);
-	for (size_t i = 0; i < now->nr_groups; i++)
-		for (size_t j = 0; j < now->groups[i].nr_chunks; j++, at++) {
-			assert_int_equal(now->chunks[at].number,
-					 region->layout->groups[i]->chunks[j]->extent);
-			assert_int_equal(now->chunks[at].offset,
-					 region->layout->groups[i]->chunks[j]->offset);
-		}
+	assert_int_equal(layout_unpack(region->layout->form, &before, &why), 0);
+	assert_int_equal(now->nr_groups, before->nr_groups);
+	assert_int_equal(now->nr_copies, before->nr_copies);
+	assert_memory_equal(now->copies, before->copies, now->nr_copies * sizeof(*now->copies));
+	layout_free(before);
 }
 
 static void expect_sealed(void)
 {
-	const struct region *now = the_region();
+	const struct layout *now = the_region()->layout;
 	uint64_t length = 0;
 
 	check_all(&fixture);
 	assert_true(now->is_sealed);
-	for (size_t i = 0; i < now->nr_groups; i++)
+	for (uint32_t i = 0; i < now->nr_groups; i++)
 		length += now->groups[i].length;
 	assert_int_equal(length, REGION_BYTES);
-	for (size_t i = 0; i < now->nr_chunks; i++) {
-		assert_non_null(now->chunks[i].extent);
-		assert_true(now->chunks[i].extent->is_sealed);
+	for (uint32_t i = 0; i < now->nr_copies; i++) {
+		const struct extent *extent =
+			state_extent_of(fixture.core->state, now, &now->copies[i]);
+
+		assert_non_null(extent);
+		assert_int_equal(extent->class, CLASS_DRAM_SEALED);
 	}
 }
 
@@ -137,8 +138,9 @@ static void test_sealed(void **state)
 	check_all(&fixture);
 	/* Again, and by another that opens it. */
 	again = must(&client, ask_seal(region));
-	assert_int_equal(again->region_info->layout->groups[0]->chunks[0]->extent,
-			 sealed->region_info->layout->groups[0]->chunks[0]->extent);
+	assert_int_equal(
+		again->region_info->layout->form->groups[0]->chunks[0]->copies[0]->extent,
+		sealed->region_info->layout->form->groups[0]->chunks[0]->copies[0]->extent);
 	drop(again);
 	reader = must(&client, ask_open(ns, "r", 0));
 	assert_true(reader->region_info->is_sealed);
@@ -187,7 +189,9 @@ static void test_in_pieces(void **state)
 {
 	Afar__Reply *pieces[8], *large;
 	Afar__RegionInfo *info;
-	const struct region *now;
+	const struct layout *now;
+	struct layout *then;
+	const char *why;
 	uint64_t before, free_bytes = 0;
 	const struct extent *extent;
 
@@ -202,18 +206,22 @@ static void test_in_pieces(void **state)
 	check_all(&fixture);
 	before = sealed_bytes();
 	cds_list_for_each_entry (extent, &ns_of(ns)->extents, namespace_node)
-		free_bytes += extent->is_sealed ? extent->space.free_bytes : 0;
+		free_bytes += extent->class == CLASS_DRAM_SEALED ? extent->space.free_bytes : 0;
 	free_bytes -= MIB; /* for sums, and what is less than a stripe unit */
 	info = must_open(&client, ask_alloc(ns, "large", free_bytes, false), &large);
 	EXPECT(&client, ask_seal(info), 0);
 	check_all(&fixture);
 	assert_int_equal(sealed_bytes(), before);
-	now = state_region(fixture.core->state, info->generation);
-	assert_true(now->nr_groups > info->layout->n_groups);
-	for (size_t i = 0; i < now->nr_groups; i++)
-		for (size_t j = 0; j < now->groups[i].nr_chunks; j++)
-			assert_int_equal(now->chunks[now->groups[i].first_chunk + j].server,
-					 info->layout->groups[0]->chunks[j]->server);
+	now = state_region(fixture.core->state, info->generation)->layout;
+	assert_int_equal(layout_unpack(info->layout->form, &then, &why), 0);
+	assert_true(now->nr_groups > then->nr_groups);
+	for (uint32_t i = 0; i < now->nr_groups; i++)
+		for (uint32_t j = 0; j < now->groups[i].nr_chunks; j++)
+			assert_int_equal(
+				layout_home_of(now, &now->copies[now->groups[i].first_chunk + j])
+					->server,
+				layout_home_of(then, &then->copies[j])->server);
+	layout_free(then);
 	drop(large);
 	for (size_t i = 0; i < 8; i++)
 		drop(pieces[i]);

@@ -71,6 +71,84 @@ static void test_old_store_is_loaded(void **state)
 	check_all(&fixture);
 }
 
+/* Writes a region's record as formats 1 and 2 had it. */
+static void put_old_region(const struct region *region)
+{
+	const struct layout *layout = region->layout;
+	Stored__Region record = STORED__REGION__INIT;
+	Stored__OldGroup groups[2], *group_list[2];
+	Stored__OldChunk chunks[8], *chunk_list[8];
+
+	assert_true(layout->nr_groups <= 2 && layout->nr_copies <= 8);
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+
+		stored__old_chunk__init(&chunks[i]);
+		chunks[i].server = layout_home_of(layout, copy)->server;
+		chunks[i].incarnation = layout_home_of(layout, copy)->life;
+		chunks[i].extent = copy->extent;
+		chunks[i].offset = copy->offset;
+		chunks[i].length = layout->groups[copy->group].chunk_bytes;
+		chunk_list[i] = &chunks[i];
+	}
+	for (uint32_t i = 0; i < layout->nr_groups; i++) {
+		stored__old_group__init(&groups[i]);
+		groups[i].length = layout->groups[i].length;
+		groups[i].n_chunks = layout->groups[i].nr_chunks;
+		groups[i].chunks = &chunk_list[layout->groups[i].first_chunk];
+		group_list[i] = &groups[i];
+	}
+	record.namespace_ = region->ns->number;
+	record.generation = region->generation;
+	record.address = region->address;
+	record.length = region->length;
+	record.name = region->name;
+	record.stripe_bytes = region->stripe_bytes;
+	record.groups = group_list;
+	record.n_groups = layout->nr_groups;
+	put_record('r', region->generation, &record.base);
+}
+
+/* A region that is striped over two servers, and goes on in one of them. */
+static void test_old_layout_is_loaded(void **state)
+{
+	Stored__Cluster cluster = STORED__CLUSTER__INIT;
+	struct fake_client client;
+	struct layout *before;
+	const struct layout *now;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 64 * MIB);
+	fixture_join(&fixture, 1, 64 * MIB);
+	ns = make_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", 5 * MIB + 5000, false), 0);
+	now = namespace_region_named(ns_of(ns), "r")->layout;
+	assert_int_equal(now->nr_homes, 2);
+	assert_int_equal(now->nr_groups, 2);
+	before = layout_duplicate(now);
+	cluster.format = 2;
+	cluster.name = fixture.core->state->cluster;
+	cluster.next_namespace = fixture.core->state->next_namespace;
+	cluster.next_server = fixture.core->state->next_server;
+	cluster.next_generation = fixture.core->state->next_generation;
+	cluster.next_principal = fixture.core->state->next_principal;
+	put_record('c', NONE, &cluster.base);
+	put_old_region(namespace_region_named(ns_of(ns), "r"));
+	fixture_restart(&fixture);
+	check_all(&fixture);
+	now = namespace_region_named(ns_of(ns), "r")->layout;
+	assert_int_equal(now->length, before->length);
+	assert_int_equal(now->nr_groups, before->nr_groups);
+	assert_int_equal(now->nr_copies, before->nr_copies);
+	assert_memory_equal(now->groups, before->groups, now->nr_groups * sizeof(*now->groups));
+	assert_memory_equal(now->copies, before->copies, now->nr_copies * sizeof(*now->copies));
+	assert_memory_equal(now->homes, before->homes, now->nr_homes * sizeof(*now->homes));
+	layout_free(before);
+}
+
 /* A key file got a key for a name that was added before: that of the file counts, as long as it is there. */
 static void test_file_beats_store(void **state)
 {
@@ -165,12 +243,31 @@ static void put_format(uint32_t format)
 	put_record('c', NONE, &record.base);
 }
 
+/* A hole of 4 KiB is all that the region has. */
+static void put_region(uint64_t length)
+{
+	Stored__Region record = STORED__REGION__INIT;
+	Layout__Layout layout = LAYOUT__LAYOUT__INIT;
+	Layout__Group hole = LAYOUT__GROUP__INIT, *groups[] = {&hole};
+
+	hole.length = 4096;
+	layout.groups = groups;
+	layout.n_groups = 1;
+	record.namespace_ = 1;
+	record.generation = 1;
+	record.address = STATE_SECOND_ADDRESS;
+	record.length = length;
+	record.stripe_bytes = 4096;
+	record.layout = &layout;
+	put_record('r', 1, &record.base);
+}
+
 /* 65 bytes: no identity is so long. */
 #define TOO_LONG "0123456789012345678901234567890123456789012345678901234567890123x"
 
 static void put_damage(int which)
 {
-	if (which >= 8 && which <= 12)
+	if ((which >= 8 && which <= 12) || which == 18)
 		put_namespace("alice");
 	switch (which) {
 	case 0:
@@ -227,7 +324,10 @@ static void put_damage(int which)
 		put_format(0);
 		break;
 	case 17: /* of a newer manager */
-		put_format(3);
+		put_format(4);
+		break;
+	case 18: /* its layout does not cover it */
+		put_region(8192);
 		break;
 	}
 }
@@ -239,14 +339,14 @@ static void test_damage_is_told(void **state)
 	struct core *core = NULL;
 
 	(void)state;
-	for (int which = 0; which <= 17; which++) {
+	for (int which = 0; which <= 18; which++) {
 		teardown(NULL);
 		setup(NULL);
 		environment.context = &fixture;
 		options.keyring = fixture.keyring;
 		put_damage(which);
 		assert_int_equal(core_open(&fixture.store.base, &environment, &options, &core),
-				 which < 16 ? -EIO : -AFAR_EVERSION);
+				 which == 16 || which == 17 ? -AFAR_EVERSION : -EIO);
 		assert_non_null(strstr(afar_last_error(), "load the metastore"));
 		assert_null(core);
 	}
@@ -273,9 +373,8 @@ static void test_what_is_not_damaged(void **state)
 TEST_GROUP(manager_store)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_old_store_is_loaded),
-		TEST(test_file_beats_store),
-		TEST(test_damage_is_told),
+		TEST(test_old_store_is_loaded), TEST(test_old_layout_is_loaded),
+		TEST(test_file_beats_store),	TEST(test_damage_is_told),
 		TEST(test_what_is_not_damaged),
 	};
 

@@ -58,7 +58,7 @@ static struct afar_target *open_near(uint32_t nr_servers)
 	world.fabric.ops = &servers.ops;
 	target = fake_target(0, nr_servers);
 	for (uint32_t i = 0; i < nr_servers; i++) {
-		target->binding->layout->chunks[i].on[0].key = i + 1;
+		target->binding->keys[i * PEER_LANES_MAX].key = i + 1;
 		servers.word[i] = 1;
 		fake_connect(i);
 	}
@@ -333,7 +333,7 @@ static void stays_inside_windows(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		near_close(target);
-		target->binding->layout->chunks[0].on[0].remote = cases[i].remote;
+		target->binding->keys[0].remote = cases[i].remote;
 		servers.length = cases[i].window;
 		near_look(target, world.queue);
 		assert_int_equal(can_read(target, 0), cases[i].is_inside);

@@ -170,8 +170,8 @@ static void open_field(struct field *field, uint64_t size_units)
 		uint64_t length = (1 + random_below(size_units)) * SPACE_UNIT;
 
 		assert_int_equal(space_open(&field->spaces[i], length), 0);
-		field->sources[i] =
-			(struct placement_source){server, &field->spaces[i], &field->spaces[i]};
+		field->sources[i] = (struct placement_source){
+			.home = {.server = server}, .number = i, .space = &field->spaces[i]};
 		server += random_below(2);
 		field->free_bytes += length;
 	}
@@ -183,38 +183,48 @@ static void close_field(struct field *field)
 		space_close(&field->spaces[i]);
 }
 
-static uint64_t server_of(const struct field *field, const void *extent)
+/* The parts are what the copies say. */
+static void check_parts(const struct field *field, const struct placement *placement)
 {
-	for (size_t i = 0; i < field->nr_sources; i++)
-		if (field->sources[i].extent == extent)
-			return field->sources[i].server;
-	return 0;
+	const struct layout *layout = placement->layout;
+
+	assert_int_equal(placement->nr_parts, layout->nr_copies);
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+
+		assert_ptr_equal(placement->parts[i].space, field->sources[copy->extent].space);
+		assert_int_equal(placement->parts[i].offset, copy->offset);
+		assert_int_equal(placement->parts[i].length,
+				 layout->groups[copy->group].chunk_bytes);
+		assert_int_equal(layout_home_of(layout, copy)->server,
+				 field->sources[copy->extent].home.server);
+		assert_int_equal(copy->offset % SPACE_UNIT, 0);
+	}
 }
 
-/* What afar.proto says of layouts. */
 static void check_layout(const struct field *field, const struct placement *placement,
 			 const struct placement_wish *wish)
 {
+	const struct layout *layout = placement->layout;
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < placement->nr_groups; i++) {
-		const struct placement_group *group = &placement->groups[i];
-		const struct placement_chunk *chunks = &placement->chunks[group->first_chunk];
+	check_parts(field, placement);
+	for (uint32_t i = 0; i < layout->nr_groups; i++) {
+		const struct layout_group *group = &layout->groups[i];
+		const struct layout_copy *copies = &layout->copies[group->first_chunk];
 
 		assert_true(group->nr_chunks >= 1 && group->nr_chunks <= wish->width);
-		assert_int_equal(group->length, group->nr_chunks * chunks[0].length);
-		for (size_t j = 0; j < group->nr_chunks; j++) {
-			assert_int_equal(chunks[j].length, chunks[0].length);
-			assert_int_equal(chunks[j].offset % SPACE_UNIT, 0);
-			for (size_t k = 0; k < j; k++)
-				assert_int_not_equal(server_of(field, chunks[j].extent),
-						     server_of(field, chunks[k].extent));
-		}
+		assert_int_equal(group->start, sum);
+		assert_int_equal(group->length, group->nr_chunks * group->chunk_bytes);
+		for (uint32_t j = 0; j < group->nr_chunks; j++)
+			for (uint32_t k = 0; k < j; k++)
+				assert_int_not_equal(copies[j].home, copies[k].home);
 		if (group->nr_chunks > 1)
-			assert_int_equal(chunks[0].length % wish->stripe_bytes, 0);
+			assert_int_equal(group->chunk_bytes % wish->stripe_bytes, 0);
 		sum += group->length;
 	}
 	assert_int_equal(sum, wish->bytes);
+	assert_int_equal(layout->length, wish->bytes);
 }
 
 static void test_take_succeeds_exactly_when_there_is_room(void **state)
@@ -246,8 +256,8 @@ static void test_take_succeeds_exactly_when_there_is_room(void **state)
 			if (nr > 0 && random_below(3) == 0) {
 				size_t which = random_below(nr);
 
-				for (size_t i = 0; i < placed[which].nr_chunks; i++)
-					field.free_bytes += placed[which].chunks[i].length;
+				for (size_t i = 0; i < placed[which].nr_parts; i++)
+					field.free_bytes += placed[which].parts[i].length;
 				placement_undo(&placed[which]);
 				placement_close(&placed[which]);
 				placed[which] = placed[--nr];
@@ -275,26 +285,27 @@ static void test_shape_of_layouts(void **state)
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
 		assert_int_equal(space_open(&spaces[i], 64 * MIB), 0);
-		sources[i] = (struct placement_source){i + 1, &spaces[i], &spaces[i]};
+		sources[i] =
+			(struct placement_source){.home = {.server = i + 1}, .space = &spaces[i]};
 	}
 	/* Striped over all. */
 	assert_int_equal(placement_take(sources, 4, &wish, &placement), 0);
-	assert_int_equal(placement.nr_groups, 1);
-	assert_int_equal(placement.nr_chunks, 4);
+	assert_int_equal(placement.layout->nr_groups, 1);
+	assert_int_equal(placement.layout->nr_chunks, 4);
 	placement_undo(&placement);
 	placement_close(&placement);
 	/* Not wider than the policy. */
 	wish.width = 2;
 	assert_int_equal(placement_take(sources, 4, &wish, &placement), 0);
-	assert_int_equal(placement.groups[0].nr_chunks, 2);
+	assert_int_equal(placement.layout->groups[0].nr_chunks, 2);
 	placement_undo(&placement);
 	placement_close(&placement);
 	/* Up to one stripe unit: one chunk, each on the next server. */
 	wish.bytes = MIB;
 	for (wish.start = 0; wish.start < 8; wish.start++) {
 		assert_int_equal(placement_take(sources, 4, &wish, &placement), 0);
-		assert_int_equal(placement.nr_chunks, 1);
-		assert_ptr_equal(placement.chunks[0].extent, &spaces[wish.start % 4]);
+		assert_int_equal(placement.layout->nr_chunks, 1);
+		assert_ptr_equal(placement.parts[0].space, &spaces[wish.start % 4]);
 		placement_undo(&placement);
 		placement_close(&placement);
 	}

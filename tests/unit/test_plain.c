@@ -137,7 +137,7 @@ static int open_world(void **state)
 	target = fake_target(0, 1);
 	target->length = target->binding->layout->length =
 		target->binding->layout->groups[0].length =
-			target->binding->layout->chunks[0].length = BYTES;
+			target->binding->layout->groups[0].chunk_bytes = BYTES;
 	memset(&fabric, 0, sizeof(fabric));
 	fabric.bytes_max = LIMIT_NONE;
 	fabric.refusal = -ENOMEM;

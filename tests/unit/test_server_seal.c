@@ -40,7 +40,7 @@ static void test_sums(void **state)
 
 /* ---- Over the wire */
 
-static int reserve_sealed(struct cluster *cluster, uint64_t bytes, struct fake_extent *out)
+static int reserve(struct cluster *cluster, uint32_t class, uint64_t bytes, struct fake_extent *out)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -49,19 +49,24 @@ static int reserve_sealed(struct cluster *cluster, uint64_t bytes, struct fake_e
 
 	reserve.namespace_ = NAMESPACE;
 	reserve.bytes = bytes;
-	reserve.is_sealed = true;
+	reserve.class_ = class;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
 	request.extents_reserve = &reserve;
 	status = fake_manager_call(&cluster->manager, &request, &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->extents->n_extents, 1);
-	assert_true(frame->reply->extents->extents[0]->is_sealed);
+	assert_int_equal(frame->reply->extents->extents[0]->class_, class);
 	out->extent = frame->reply->extents->extents[0]->extent;
 	out->namespace = NAMESPACE;
 	out->length = frame->reply->extents->extents[0]->length;
 	afar__frame__free_unpacked(frame, NULL);
 	return 0;
+}
+
+static int reserve_sealed(struct cluster *cluster, uint64_t bytes, struct fake_extent *out)
+{
+	return reserve(cluster, CLASS_DRAM_SEALED, bytes, out);
 }
 
 static int seal(struct cluster *cluster, uint64_t namespace, const struct seal_move *move)
@@ -294,6 +299,20 @@ static void test_who_connects_at_the_last_moment(void **state)
 	} while (0)
 
 /* The manager would have to be mad. Nobody is cut off for it. */
+/* A newer manager may ask for memory that this server does not know. */
+static void test_unknown_class(void **state)
+{
+	struct fake_extent extent;
+	struct cluster cluster;
+
+	(void)state;
+	cluster_open(&cluster, 0);
+	assert_int_equal(reserve(&cluster, CLASS_DRAM_SEALED + 1, 2 * MIB, &extent), -EOPNOTSUPP);
+	assert_int_equal(reserve(&cluster, UINT32_MAX, 2 * MIB, &extent), -EOPNOTSUPP);
+	assert_int_equal(reserve(&cluster, CLASS_DRAM, 2 * MIB, &extent), 0);
+	cluster_close(&cluster);
+}
+
 static void test_impossible(void **state)
 {
 	struct sealing sealing;
@@ -413,6 +432,7 @@ TEST_GROUP(server_seal)
 		cmocka_unit_test(test_nobody_writes_it),
 		cmocka_unit_test(test_who_connects_hears_of_it),
 		cmocka_unit_test(test_who_connects_at_the_last_moment),
+		cmocka_unit_test(test_unknown_class),
 		cmocka_unit_test(test_impossible),
 		cmocka_unit_test(test_lives_of_sealed_extents),
 		cmocka_unit_test(test_waits_for_who_is_at_it),

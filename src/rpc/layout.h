@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Layouts: where the bytes of a target are. Manager and client share this form, its checks and its
+ * coding; layout.proto is what is stored and sent. It is pure: no I/O, no locks.
+ *
+ *   layout   groups, one behind the other, cover the target
+ *   group    its chunks, all of one length, share its bytes in turns of one stripe unit.
+ *            Without chunks it is a hole: it reads as zeros, and nobody can write there
+ *   chunk    a set of copies, which hold the same bytes; one, for now
+ *   copy     a contiguous run in an extent
+ *   home     a server and the life of its extents: of DRAM, the server's incarnation
+ *
+ * A layout is built up by layout_add_…(), or unpacked from a message. Afterwards it does not
+ * change, so any thread may use it.
+ */
+#ifndef RPC_LAYOUT_H
+#define RPC_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rpc/layout.pb-c.h"
+
+#define LAYOUT_GROUPS_MAX (1U << 20)
+#define LAYOUT_HOMES_MAX  16384U
+#define LAYOUT_WIDTH_MAX  64U	/* chunks of a group */
+#define LAYOUT_UNIT_MIN	  4096U /* bytes of a stripe unit, a power of two */
+
+/* Extents of one class are of one kind of memory, and hold one kind of region. */
+enum extent_class {
+	CLASS_DRAM,
+	CLASS_DRAM_SEALED, /* for sealed regions alone: its server lets nobody write it */
+};
+
+struct layout_home {
+	uint64_t server;
+	uint64_t life;
+};
+
+struct layout_copy {
+	uint32_t home;	 /* index into the layout's homes */
+	uint32_t group;	 /* it is of a chunk of this one */
+	uint64_t extent; /* its number; the home and it name an extent for ever */
+	uint64_t offset; /* into the extent */
+};
+
+struct layout_chunk {
+	uint32_t first_copy; /* index into the layout's copies */
+	uint32_t nr_copies;
+};
+
+/* Covers [start, start + length) of the target in units of 1 << unit_shift bytes. Unit i is in
+ * chunk i mod nr_chunks. */
+struct layout_group {
+	uint64_t start;
+	uint64_t length;
+	uint64_t chunk_bytes;
+	uint32_t unit_shift;
+	uint32_t nr_chunks;
+	uint32_t first_chunk; /* index into the layout's chunks */
+};
+
+struct layout {
+	uint64_t length;
+	bool is_sealed; /* each chunk has its sums behind it (base/checksum.h); nobody can write */
+	uint32_t nr_groups, nr_chunks, nr_copies, nr_homes;
+	struct layout_group *groups;
+	struct layout_chunk *chunks;
+	struct layout_copy *copies;
+	struct layout_home *homes;
+};
+
+/* A part of a range that is contiguous in each copy, or in a hole. */
+struct layout_piece {
+	const struct layout_copy *copy; /* the chunk's first; NULL: a hole */
+	uint64_t offset;		/* into the chunk */
+	uint64_t length;
+};
+
+/* ---- Making one */
+
+/* Returns an empty layout, for layout_free(); NULL: no memory. */
+struct layout *layout_new(void);
+/* Returns a copy of it, for layout_free(); NULL: no memory. */
+struct layout *layout_duplicate(const struct layout *layout);
+/* NULL is allowed. */
+void layout_free(struct layout *layout);
+
+/* Adds a group of chunks of `chunk_bytes` each, which has none yet. -ENOMEM. */
+int layout_add_group(struct layout *layout, uint64_t chunk_bytes, uint64_t unit_bytes);
+/* Adds a chunk of one copy to the last group, which covers so much more. -E2BIG: it would have
+ * more than LAYOUT_HOMES_MAX homes; -ENOMEM. */
+int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint64_t extent,
+		     uint64_t offset);
+/* The last group covers `length` bytes: fewer than its chunks hold, or of a hole. */
+void layout_set_last(struct layout *layout, uint64_t length);
+
+/* ---- Coding */
+
+/* Makes the message. It is the caller's, for layout__layout__free_unpacked(); NULL: no memory. */
+Layout__Layout *layout_pack(const struct layout *layout);
+/* Makes the layout of a message, which it checks in full. -EINVAL: the message contradicts itself,
+ * and `*why` says how; -ENOMEM. */
+int layout_unpack(const Layout__Layout *message, struct layout **out, const char **why);
+
+/* ---- Asking it */
+
+static inline const struct layout_home *layout_home_of(const struct layout *layout,
+						       const struct layout_copy *copy)
+{
+	return &layout->homes[copy->home];
+}
+
+/* How many bytes of its extent a copy takes, including the sums behind it, if there are any. */
+uint64_t layout_copy_span(const struct layout *layout, const struct layout_copy *copy);
+
+/* Any copy that is at home there; NULL: there is none. */
+const struct layout_copy *layout_copy_at(const struct layout *layout, uint32_t home);
+
+/* Lists the extents of the copies at home there: ascending, each once. `*out` is the caller's to
+ * free. -ENOMEM. */
+int layout_extents(const struct layout *layout, uint32_t home, uint64_t **out, size_t *nr_extents);
+
+/* The most chunks that a group has. */
+uint32_t layout_width(const struct layout *layout);
+
+/*
+ * Makes a layout that covers the sums, too, for a sealed layout. First come the same bytes, up to
+ * the end of their last block (CHECKSUM_BLOCK), then the sums of each copy, copy by copy.
+ * `sums_at[i]` is where the sums of copy i begin; the array is the caller's to free. -ENOMEM.
+ */
+int layout_with_sums(const struct layout *layout, struct layout **out, uint64_t **sums_at);
+
+/* Returns the longest piece that begins at `offset`, of at most `length_max` bytes. `offset` must
+ * lie inside the layout, and `length_max` must not be 0. */
+struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
+				    uint64_t length_max);
+
+#endif
