@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "flash.h"
-#include "flash/uring.h"
+#include "flash/file.h"
 
 #define FOLDER "/var/tmp"
 
@@ -30,45 +30,31 @@ static int make_folder(struct flash_file *file)
 	return 0;
 }
 
-static int write_once(const char *path)
-{
-	void *opened;
-	int ret = flash_target_device.open(path, &opened);
-
-	if (ret)
-		return ret;
-	ret = flash_load_fill(&flash_target_device, opened, 1);
-	flash_target_device.close(opened);
-	return ret;
-}
-
 int flash_file_make(struct flash_file *file, uint64_t bytes)
 {
 	int ret = make_folder(file);
 
 	if (ret)
 		return ret;
-	ret = flash_device_create_file(file->path, bytes);
-	ret = ret ? bench_fail(ret, "%s", error_last_line()) : write_once(file->path);
-	if (ret)
-		flash_file_remove(file);
-	return ret;
+	ret = flash_file_create(file->path, bytes, NULL);
+	if (!ret)
+		return 0;
+	flash_file_remove(file);
+	return bench_fail(ret, "%s", error_last_line());
 }
 
 int flash_file_make_sparse(struct flash_file *file, uint64_t bytes)
 {
+	const struct flash_file_options options = {.is_sparse = true};
 	int ret = make_folder(file);
-	int fd = ret ? -1 : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 	if (ret)
 		return ret;
-	if (fd < 0 || ftruncate(fd, (off_t)bytes))
-		ret = bench_fail(-errno, "create %s: %s", file->path, strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	if (ret)
-		flash_file_remove(file);
-	return ret;
+	ret = flash_file_create(file->path, bytes, &options);
+	if (!ret)
+		return 0;
+	flash_file_remove(file);
+	return bench_fail(ret, "%s", error_last_line());
 }
 
 void flash_file_remove(struct flash_file *file)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The best split of the spare. It is where a little more of it would save every group as much: with w for a group's writes, n for its
- * blocks and v for what is valid when it is cleaned, that is the same w / n / ((1 - v) / v + ln v) for all. Both equations are
- * solved by halving.
+ * The best split of the spare. It is where a little more of it would save every group as much: with
+ * w for a group's writes, n for its blocks and v for what is valid when it is cleaned, that is the
+ * same w / n / ((1 - v) / v + ln v) for all. Both equations are solved by halving.
  */
 #include "simulator/oracle.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulator: maps of blocks to places and back, and what a translation layer does with them on a put and in cleaning. It owns
- * all its memory for the time of a run.
+ * The simulator: maps of blocks to places and back, and what a translation layer does with them on
+ * a put and in cleaning. It owns all its memory for the time of a run.
  */
 #include "simulator/simulate.h"
 
@@ -88,7 +88,10 @@ static void open_segment(struct simulation *simulation, unsigned stream)
 	simulation->used_mask |= 1U << stream;
 }
 
-/* `reserve`: how many free segments are not for this write. With no other left it goes to a stream that has room. */
+/*
+ * `reserve`: how many free segments are not for this write. With no other left it goes to a stream
+ * that has room.
+ */
 static void append(struct simulation *simulation, unsigned stream, uint32_t block, uint32_t reserve)
 {
 	struct segment *segment;
@@ -131,7 +134,10 @@ static void clean(struct simulation *simulation)
 	uint64_t survived;
 	uint32_t first, block;
 
-	/* More spare than all open segments and the reserve have (check_size()): a full one has some of it. */
+	/*
+	 * More spare than all open segments and the reserve have (check_size()): a full one has
+	 * some of it.
+	 */
 	assert(segment);
 	victims_take(simulation->victims, &segment->victim);
 	survived = simulation->clock - segment->opened;
@@ -213,8 +219,8 @@ static unsigned octave_of(double rate)
 }
 
 /*
- * Groups by octaves, the hottest first. One that would fill less than half a segment joins the next colder: what it would win is less
- * than what its open segment costs.
+ * Groups by octaves, the hottest first. One that would fill less than half a segment joins the next
+ * colder: what it would win is less than what its open segment costs.
  */
 static void make_groups(struct simulation *simulation)
 {
@@ -303,7 +309,7 @@ static int allocate(struct simulation *simulation)
 
 static int prepare_policy(struct simulation *simulation)
 {
-	int rc;
+	int ret;
 
 	simulation->nr_streams =
 		simulation->policy == SIMULATE_GREEDY ? 1 : simulation->options.nr_streams;
@@ -311,9 +317,9 @@ static int prepare_policy(struct simulation *simulation)
 		make_hints(simulation);
 	if (simulation->policy == SIMULATE_ORACLE)
 		make_groups(simulation);
-	rc = check_size(simulation);
-	if (rc)
-		return rc;
+	ret = check_size(simulation);
+	if (ret)
+		return ret;
 	streams_init(&simulation->streams, simulation->nr_streams, simulation->nr_blocks);
 	simulation->victims = victims_open(
 		simulation->nr_streams, simulation->options.segment_blocks,
@@ -367,7 +373,7 @@ int simulate(struct trace *trace, const struct simulate_options *options,
 {
 	struct simulation *simulation = calloc(1, sizeof(*simulation));
 	uint64_t places;
-	int rc;
+	int ret;
 
 	if (!simulation)
 		return error_fail(-ENOMEM, "simulate: out of memory");
@@ -380,11 +386,11 @@ int simulate(struct trace *trace, const struct simulate_options *options,
 	simulation->nr_segments =
 		(uint32_t)((places + options->segment_blocks - 1) / options->segment_blocks);
 	trace_rewind(trace);
-	rc = allocate(simulation);
-	if (!rc)
-		rc = prepare_policy(simulation);
-	if (!rc)
+	ret = allocate(simulation);
+	if (!ret)
+		ret = prepare_policy(simulation);
+	if (!ret)
 		run(simulation, result);
 	release(simulation);
-	return rc;
+	return ret;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The traces that are made up by a rule, and the door to all. Skewed ones draw from a table of aliases (A. J. Walker's method): a
- * draw costs two reads however skewed it is. Which blocks are hot is a random order of them. traces_file.c reads the others.
+ * The traces that are made up by a rule, and the door to all. Skewed ones draw from a table of
+ * aliases (A. J. Walker's method): a draw costs two reads however skewed it is. Which blocks are
+ * hot is a random order of them. traces_file.c reads the others.
  */
 #include "simulator/traces.h"
 
@@ -152,7 +153,10 @@ static void weigh(struct trace *trace, double (*rate)(double rank))
 			(float)(factor * rate((i + 1.0) / trace->nr_blocks));
 }
 
-/* Each rank keeps a part of its draws and gives the rest to one other, so that all are drawn by their rates. */
+/*
+ * Each rank keeps a part of its draws and gives the rest to one other, so that all are drawn by
+ * their rates.
+ */
 static int make_aliases(struct trace *trace)
 {
 	uint32_t nr_poor = 0, nr_rich = 0, poor, rich, *pile;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Traces out of files. Each line is a block's number, or a line of fio's log ("[TIME] FILE write OFFSET LENGTH", bytes). All is
- * kept in memory: first the addresses in order, then, numbered anew from 0, the blocks.
+ * Traces out of files. Each line is a block's number, or a line of fio's log ("[TIME] FILE write
+ * OFFSET LENGTH", bytes). All is kept in memory: first the addresses in order, then, numbered anew
+ * from 0, the blocks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -73,16 +74,16 @@ static bool parse_number(const char *text, uint64_t *out)
 static int append_range(struct log *log, const char *offset_text, const char *length_text)
 {
 	uint64_t offset, length, end;
-	int rc = 0;
+	int ret = 0;
 
 	if (!parse_number(offset_text, &offset) || !parse_number(length_text, &length) ||
 	    __builtin_add_overflow(offset, length, &end))
 		return refuse_line(log);
 	if (length / BLOCK_BYTES > WRITES_MAX)
 		return refuse_length(log);
-	for (uint64_t at = offset / BLOCK_BYTES; at * BLOCK_BYTES < end && length && !rc; at++)
-		rc = append(log, at);
-	return rc;
+	for (uint64_t at = offset / BLOCK_BYTES; at * BLOCK_BYTES < end && length && !ret; at++)
+		ret = append(log, at);
+	return ret;
 }
 
 /* Whether the log's line is of something that is not a write. */
@@ -124,16 +125,16 @@ static int read_lines(struct log *log, FILE *file)
 {
 	size_t size = 0;
 	char *text = NULL;
-	int rc = 0;
+	int ret = 0;
 
-	while (!rc && getline(&text, &size, file) >= 0) {
+	while (!ret && getline(&text, &size, file) >= 0) {
 		log->line++;
-		rc = take_line(log, text);
+		ret = take_line(log, text);
 	}
-	if (!rc && ferror(file))
-		rc = error_fail(-errno, "read the trace %s: %s", log->path, strerror(errno));
+	if (!ret && ferror(file))
+		ret = error_fail(-errno, "read the trace %s: %s", log->path, strerror(errno));
 	free(text);
-	return rc;
+	return ret;
 }
 
 static int compare(const void *left, const void *right)
@@ -207,16 +208,16 @@ int trace_read(const char *path, struct trace **out)
 {
 	struct log log = {.path = path};
 	FILE *file = fopen(path, "re");
-	int rc;
+	int ret;
 
 	if (!file)
 		return error_fail(-errno, "read the trace %s: %s", path, strerror(errno));
-	rc = read_lines(&log, file);
+	ret = read_lines(&log, file);
 	fclose(file);
-	if (!rc && !log.nr)
-		rc = error_fail(-EINVAL, "read the trace %s: it writes nothing", path);
-	if (!rc)
-		rc = make_trace(&log, out);
+	if (!ret && !log.nr)
+		ret = error_fail(-EINVAL, "read the trace %s: it writes nothing", path);
+	if (!ret)
+		ret = make_trace(&log, out);
 	free(log.blocks);
-	return rc;
+	return ret;
 }

@@ -8,25 +8,28 @@
 #include "flash/journal.h"
 #include "flash/put.h"
 /*
- * Records ahead of their data: of a put that a sync waits for the records are appended when its write is submitted, not when it
- * has ended, so that data and journal are written at the same time, and the flush comes after both. The map is changed when the
- * write has ended, as ever. What makes that right:
+ * Records ahead of their data. If a sync waits for a put, the put's records are appended when its
+ * write is submitted, not when it has ended. So data and journal are written at the same time, and
+ * one flush follows both. The map changes when the write has ended, as usual. This is safe because:
  *
- *  - That the journal may have a record whose data is not there is nothing new to recovery, which looks for the data.
- *  - The journal's block is held until the data is there (journal_hold()): no flush counts for it, nobody is told that the
- *    record is durable, and no later block says so.
- *  - Replay meets the record earlier than the map in memory changes. In between nobody else writes a record of those blocks: who
- *    changes or clones them waits until the put has ended; but for the cleaner, which leaves such blocks alone (ahead_has()).
- *    Its record of an older value would come behind.
- *  - No checkpoint begins in between: what is before it in the journal is in its map. When one is due no more records go
- *    ahead, those in flight end soon, and it begins.
- *  - When the write fails the records are void, and the piece is written elsewhere, with new records, for which it has kept its
- *    room. Void records must never count as true. So their block stays held, until a checkpoint is behind it, which is wanted
- *    at once. Until then a crash may find the data there nonetheless, or be too early for the new record; so a put that fails
- *    for good ends only when it is over (ahead_is_in_doubt()): who is told that it failed has the old blocks from then on.
+ *  - Recovery already expects records whose data is missing, and reads the data to find out.
+ *  - The journal's block is held until the data is written (journal_hold()). Until then no flush
+ *    counts for it, no caller is told that the record is durable, and no later block says so.
+ *  - Replay applies the record earlier than the map in memory changed. In between, no other record
+ *    of those blocks is appended: changes and clones of them wait until the put has ended, and the
+ *    cleaner leaves them alone (ahead_has()). Its record of an older value would come behind.
+ *  - No checkpoint begins in between, because its map must include all of the journal before it.
+ *    When one is due, no more records go ahead. Those in flight end soon, and it begins.
+ *  - If the write fails, the records are void. The piece is written elsewhere, with new records for
+ *    which it has kept its room. Replay must never take void records for true. So their block stays
+ *    held until a checkpoint lies behind it, which is requested at once. Before that, a crash may
+ *    find the data written nonetheless, or lose the new record. So a put that fails for good ends
+ *    only after the checkpoint (ahead_is_in_doubt()): once it is reported as failed, the old blocks
+ *    stay.
  */
 
-/* Of a put that a sync waits for, at the first attempt. True: there is room for them too, which is reserved. */
+/* Whether the piece's records go ahead: it belongs to a put that a sync waits for, and this is its
+ * first attempt. Reserves room for the records that a failed write would need. */
 static bool may_go_ahead(const struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Appending to segments: what is staged for a stream gets its places in the stream's open segment and is written, as much as
- * goes into one write of the device. A segment that is full gets its summary once all writes of its data have ended. And the
- * way back: segments that nothing in is valid become free when the journal says that this survives.
+ * Appends to segments. The pieces that are staged for a stream get places in the stream's open
+ * segment and are written, as many as fit into one write of the device. A full segment gets its
+ * summary once all writes of its data have ended. A segment without a valid block becomes free when
+ * the records that made it so are durable.
  */
 #include "flash/append.h"
 
@@ -24,7 +25,7 @@
 
 #define WRITES_PER_STREAM 8U
 #define WRITE_ATTEMPTS	  8U
-#define LISTS_KEPT	  8U /* of those that tables have room for: for segments that wear out */
+#define LISTS_KEPT	  8U /* of TABLES_NR_LISTS: for segments that wear out */
 
 static bool is_cleaners(const struct piece *piece)
 {
@@ -40,7 +41,10 @@ static struct cds_list_head *stage_of(struct ftl *ftl, const struct piece *piece
 
 /* ---- closing ---- */
 
-/* Its data is written, and its summary, or its lbas are kept in memory and in checkpoints. */
+/*
+ * Makes the segment FULL. Its data is written; its summary is too, or its lbas stay in memory and
+ * in checkpoints.
+ */
 static void full(struct ftl *ftl, struct segment *segment)
 {
 	segment_set_state(&ftl->segments, segment, FTL_SEGMENT_FULL);
@@ -49,8 +53,9 @@ static void full(struct ftl *ftl, struct segment *segment)
 }
 
 /*
- * Its summary was not written for no reason of the medium's: that is tried again, and then the segment keeps its list, if there are
- * enough. False: there are not.
+ * Handles a summary that could not be written, though not by the medium's fault. Queues it again;
+ * after too many attempts the segment becomes full and keeps its list of lbas. False: too many
+ * lists are in use for that.
  */
 static bool can_do_without(struct ftl *ftl, struct segment *segment)
 {
@@ -161,7 +166,7 @@ static void summarise(struct ftl *ftl)
 	}
 }
 
-/* No more is appended to it. */
+/* Ends appending to the segment. Queues it for its summary once no write of it is in flight. */
 static void close_segment(struct ftl *ftl, struct segment *segment)
 {
 	struct appender *appender = &ftl->appenders[segment->stream];
@@ -176,10 +181,10 @@ static void close_segment(struct ftl *ftl, struct segment *segment)
 
 /* ---- writing ---- */
 
-/* Those that failed too often end with `code`. */
+/* Stages the pieces of a failed write again. Those that failed too often end with `code`. */
 static void restage(struct ftl *ftl, struct write *write, int code)
 {
-	/* In front, in their order. */
+	/* They go in front of the others, in their order. */
 	while (!cds_list_empty(&write->pieces)) {
 		struct piece *piece = cds_list_entry(write->pieces.prev, struct piece, node);
 
@@ -204,7 +209,7 @@ static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
 		 segment_number(&ftl->segments, segment), afar_strerror(write->io.result));
 	segment->is_worn = true;
 	ftl->segments.nr_worn++;
-	/* Not to tell it costs but another failure after the next recovery. */
+	/* Without the record, only one more write fails, after the next recovery. */
 	if (piece->reserved > piece->nr_blocks + 1) {
 		journal_append(&ftl->journal, &record, 1);
 		piece->reserved--;
@@ -213,7 +218,8 @@ static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
 
 static void refuse_staged(struct cds_list_head *staged, int refusal);
 
-/* What is not the medium's fault passes, or goes for all segments: none is given up for it. */
+/* Handles a failed write. Only a medium error wears out the segment; other errors pass, or concern
+ * all segments. */
 static void failed(struct ftl *ftl, struct segment *segment, struct write *write)
 {
 	int code = write->io.result;
@@ -263,7 +269,10 @@ static void written(struct flash_io *io)
 		close_segment(ftl, segment);
 }
 
-/* A segment for the stream, of which the record is the piece's. False: none is to be had now. */
+/*
+ * Opens a segment for the stream. Its record takes room that the piece has reserved. False: there
+ * is none now.
+ */
 static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
 {
 	struct segments *segments = &ftl->segments;
@@ -273,7 +282,7 @@ static bool open_segment(struct ftl *ftl, unsigned stream, struct piece *piece)
 
 	if (segments->nr_lists + kept_lists >= TABLES_NR_LISTS)
 		return false;
-	/* One that was staged anew may have no record left for it. */
+	/* A piece that was staged again may have used up its room. */
 	if (piece->reserved <= piece->nr_blocks) {
 		if (!journal_reserve(&ftl->journal, 1, 0))
 			return false;
@@ -293,18 +302,21 @@ static uint32_t open_streams(const struct ftl *ftl)
 {
 	uint32_t mask = 0;
 
-	for (unsigned stream = 0; stream < ftl->streams.nr; stream++)
-		mask |= (uint32_t)(ftl->appenders[stream].open != NULL) << stream;
+	for (unsigned stream = 0; stream < ftl->streams.nr; stream++) {
+		if (ftl->appenders[stream].open)
+			mask |= UINT32_C(1) << stream;
+	}
 	return mask;
 }
 
 /*
- * Who has room for what the cleaner moves; NULL: nobody, now. If free segments are short it goes to the nearest stream that has
- * one open.
+ * Finds the appender for a piece of the cleaner's; NULL: there is none now. If free segments are
+ * short, it is that of the nearest stream with an open segment.
  *
- * The cleaner can always finish: at the beginning of a victim CLEANER_LAST segments are free, or on their way. It takes one of
- * them only if none is open, and from then on users, who could fill that, are kept out of all. What is left to be moved is
- * less than a segment, so it takes no other; and then the victim itself is on its way.
+ * The cleaner can always finish. When it begins a victim, CLEANER_LAST segments are free or about
+ * to be. It opens one of them only if no segment is open, and from then on users, who could fill
+ * it, may not write to any. The blocks left to be moved are less than a segment, so it opens no
+ * other; and then the victim itself becomes free.
  */
 static struct appender *appender_for_moved(struct ftl *ftl, unsigned stream, struct piece *piece)
 {
@@ -320,7 +332,8 @@ static struct appender *appender_for_moved(struct ftl *ftl, unsigned stream, str
 	return nr_free && open_segment(ftl, stream, piece) ? appender : NULL;
 }
 
-/* Users wait for the cleaner, rather than mix streams, as long as it can do something. */
+/* Finds the appender for a piece of a put; NULL: it waits for the cleaner. Streams are mixed only
+ * when the cleaner can free nothing. */
 static struct appender *appender_for(struct ftl *ftl, unsigned stream, struct piece *piece)
 {
 	struct appender *appender = &ftl->appenders[stream];
@@ -365,7 +378,7 @@ struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, uns
 	rest->bytes = rest->nr_blocks * FTL_BLOCK;
 	piece->reserved = nr;
 	rest->reserved -= nr;
-	/* Both hold what the one held. */
+	/* Both pieces hold the buffer and the pages that the one held. */
 	if (piece->bounce)
 		piece->bounce->users++;
 	for (unsigned i = 0; i < 2; i++) {
@@ -384,14 +397,14 @@ struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, uns
 	return rest;
 }
 
-/* Cuts what does not go into the segment off the piece, and leaves it staged. */
+/* Splits the piece after `nr` blocks, and stages the rest behind it. False: no spare piece. */
 static bool split(struct ftl *ftl, struct piece *piece, uint32_t nr)
 {
 	struct piece *rest = piece_split(ftl, piece, nr, 0);
 
 	if (rest)
 		cds_list_add(&rest->node, &piece->node);
-	return rest != NULL;
+	return rest;
 }
 
 /* Moves the first staged piece to the write, at the next place of the segment. */
@@ -436,7 +449,7 @@ static void fill(struct ftl *ftl, struct write *write, struct cds_list_head *sta
 	}
 }
 
-/* One write of what is staged for the stream, users' or the cleaner's; false: not now. */
+/* Submits one write of the pieces in `staged`. False: nothing can be written now. */
 static bool write_staged(struct ftl *ftl, unsigned stream, struct cds_list_head *staged)
 {
 	struct piece *first = cds_list_first_entry(staged, struct piece, node);
@@ -479,7 +492,7 @@ void append_stage(struct ftl *ftl, struct piece *piece)
 	cds_list_add_tail(&piece->node, stage_of(ftl, piece));
 }
 
-/* When nothing can be changed any more what is staged is not written either. */
+/* Ends all pieces in the list with the error `refusal`. */
 static void refuse_staged(struct cds_list_head *staged, int refusal)
 {
 	while (!cds_list_empty(staged)) {
@@ -556,7 +569,7 @@ static void discarded(struct flash_io *io)
 	struct ftl *ftl = caa_container_of(io, struct ftl, discard);
 	struct segment *segment = ftl->discarding;
 
-	/* One that is not discarded is as good. */
+	/* A failed discard does no harm. */
 	ftl->discarding = NULL;
 	freed(ftl, segment);
 }

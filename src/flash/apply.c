@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the journal's records do to map, segments and callers' records. The same functions serve requests, right after the
- * record was appended, and replay; so what is in memory is always what replay of all that was appended would make. (Of records
- * ahead of their data, see ahead.c, it is what replay makes that leaves them out.)
+ * Applies the journal's records to map, segments and callers' records. Requests, right after they
+ * appended a record, and replay call the same functions. So memory always has what a replay of all
+ * appended records would make. (Records ahead of their data, see ahead.c, are not applied yet.)
  *
- * The order in each: refer to the new place before the old one is let go, so that a block that is both stays valid.
+ * Each function refers to the new place before it unrefers the old one, so that a block that is
+ * both stays valid.
  */
 #include "flash/apply.h"
 
@@ -18,13 +19,19 @@
 #include "flash/records.h"
 #include "flash/segments.h"
 
-/* Up to where the journal has to survive before what the last record made invalid may be overwritten. */
+/*
+ * Returns how far the journal must be flushed before a block may be overwritten that the last
+ * record made invalid.
+ */
 static uint64_t tag_of(const struct ftl *ftl)
 {
 	return journal_position(&ftl->journal);
 }
 
-/* An entry no longer says `old`. Where that is not known the block stays valid, until the cleaner asks who refers to it. */
+/*
+ * Notes that the entry `old` of `lba` was replaced. If its place is not known, the block there
+ * stays valid until the cleaner finds that no entry refers to it.
+ */
 static void let_go(struct ftl *ftl, struct format_entry old, uint64_t lba, const struct loss *loss)
 {
 	if (!map_is_known(&old)) {
@@ -35,13 +42,13 @@ static void let_go(struct ftl *ftl, struct format_entry old, uint64_t lba, const
 	}
 }
 
-/* `lba` refers to the place, which was just written. */
+/* Makes `lba` refer to the place, which was just written. */
 static int refer(struct ftl *ftl, uint64_t lba, uint32_t place)
 {
 	struct segment *segment = segment_of(&ftl->segments, place);
 	uint32_t index = segment_index(&ftl->segments, place);
 
-	/* The first who refers to it: for him it was written. */
+	/* The block was written for the first lba that refers to it. */
 	if (segment->lbas && !segment_is_valid(&ftl->segments, segment, index))
 		segment->lbas[index] = lba;
 	return segments_ref(&ftl->segments, place, lba, segment->lbas ? segment->lbas[index] : lba);
@@ -51,18 +58,18 @@ static int put_block(struct ftl *ftl, uint64_t lba, struct format_entry entry, s
 {
 	struct map_page *page;
 	struct format_entry old;
-	int rc = map_make(&ftl->map, lba, &page);
+	int ret = map_make(&ftl->map, lba, &page);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	old = *map_entry(page, lba);
 	if (old.place == entry.place) {
 		map_set(page, lba, entry);
 		return 0;
 	}
-	rc = refer(ftl, lba, entry.place);
-	if (rc)
-		return rc;
+	ret = refer(ftl, lba, entry.place);
+	if (ret)
+		return ret;
 	map_set(page, lba, entry);
 	loss.tag = tag_of(ftl);
 	let_go(ftl, old, lba, &loss);
@@ -70,24 +77,25 @@ static int put_block(struct ftl *ftl, uint64_t lba, struct format_entry entry, s
 }
 
 /*
- * What the cleaner found valid may be that of `lba`, whose place is not known, and stays so: only that can be said of the new
- * place. Should the page be readable after all when this is replayed, then it becomes unknown here.
+ * Moves a valid block that may be that of `lba`, whose place is not known. The place stays unknown,
+ * because the block may be another's. If replay can read the page after all, the entry becomes
+ * unknown here.
  */
 int apply_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to)
 {
 	struct loss loss = {.tag = tag_of(ftl), .is_move = true};
 	struct map_page *page;
-	int rc;
+	int ret;
 
 	if (!segments_may_have(&ftl->segments, from, lba))
 		return 0;
-	rc = map_make(&ftl->map, lba, &page);
-	if (rc)
-		return rc;
+	ret = map_make(&ftl->map, lba, &page);
+	if (ret)
+		return ret;
 	if (!map_is_known(map_entry(page, lba)) || map_entry(page, lba)->place == from) {
-		rc = refer(ftl, lba, to);
-		if (rc)
-			return rc;
+		ret = refer(ftl, lba, to);
+		if (ret)
+			return ret;
 		map_set(page, lba, (struct format_entry){.place = FORMAT_UNKNOWN});
 	}
 	segments_unref(&ftl->segments, from, lba, &loss);
@@ -95,8 +103,9 @@ int apply_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to)
 }
 
 /*
- * Nor may that be replayed twice. Should the page be readable after all, the block was let go when `lba` was put or trimmed; or,
- * if that is left out, is still his.
+ * Drops a reference that `lba` might have had. Replaying this after another record did so must not
+ * drop it twice. If replay can read the page after all, the reference was dropped when `lba` was
+ * put or trimmed; or, if that record was left out, `lba` still refers to the block.
  */
 void apply_release(struct ftl *ftl, uint64_t lba, uint32_t place)
 {
@@ -131,7 +140,8 @@ void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count)
 	}
 }
 
-/* The sum of the same data at another address: CRCs are linear, so the data does not matter. */
+/* Computes the checksum of the same data at another address. CRCs are linear, so the data does not
+ * matter. */
 static uint32_t crc_elsewhere(uint32_t crc, uint64_t source, uint64_t target)
 {
 	static const char zeros[FTL_BLOCK];
@@ -148,14 +158,14 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 
 	if (from.place == old.place)
 		return 0;
-	/* In replay alone: it was known then, and what said so is damaged since. */
+	/* Only in replay: the place was known then, and the page was damaged since. */
 	if (!map_is_known(&from)) {
 		new.place = FORMAT_UNKNOWN;
 	} else if (from.place) {
-		int rc = segments_ref(&ftl->segments, from.place, target, source);
+		int ret = segments_ref(&ftl->segments, from.place, target, source);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		new.place = from.place;
 		new.crc = crc_elsewhere(from.crc, source, target);
 	}
@@ -167,25 +177,28 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 int apply_clone(struct ftl *ftl, uint64_t source, uint64_t target, uint32_t count)
 {
 	struct map_page *from = map_find(&ftl->map, source), *to;
-	int rc;
+	int ret;
 
 	if (!from || !from->nr_mapped) {
 		apply_trim(ftl, target, count);
 		return 0;
 	}
-	rc = map_make(&ftl->map, target, &to);
-	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = clone_block(ftl, *map_entry(from, source + i), source + i, to, target + i);
-	return rc;
+	ret = map_make(&ftl->map, target, &to);
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = clone_block(ftl, *map_entry(from, source + i), source + i, to, target + i);
+	return ret;
 }
 
 /* ---- with the record ---- */
 
-static void check(struct ftl *ftl, int rc)
+static void check(struct ftl *ftl, int ret)
 {
-	/* What the journal says could not be done: memory has run out. The journal is right, and memory must not go on. */
-	if (rc)
-		ftl_fail(ftl, rc);
+	/*
+	 * Memory has run out, so the record could not be applied. The journal is right and the
+	 * tables are not, so nothing may be changed any more.
+	 */
+	if (ret)
+		ftl_fail(ftl, ret);
 }
 
 void ftl_record_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry)

@@ -18,7 +18,7 @@ struct ftl_record_change;
  * where memory is short the layer fails, with ftl_fail(). `pace` is struct loss's.
  */
 void ftl_record_put(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace);
-/* The same in two steps. */
+/* These do the same in two steps: the first only appends the record, the second only applies it. */
 void ftl_record_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry);
 void ftl_apply_ahead(struct ftl *ftl, uint64_t lba, struct format_entry entry, uint64_t pace);
 void ftl_record_move(struct ftl *ftl, uint64_t lba, struct format_entry entry);

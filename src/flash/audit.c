@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counting everything anew from the map, for tests and for checking a device at rest. Blocks. */
+/*
+ * Counts everything anew from the map, for tests and for checking a device at rest; see
+ * ftl_audit().
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,8 +14,8 @@
 struct audit {
 	struct ftl *ftl;
 	uint32_t *references; /* to each block of the segments */
-	uint64_t nr_unknown;  /* entries that may refer to any */
-	uint64_t nr_missing;  /* references there should be    */
+	uint64_t nr_unknown;  /* entries of unknown place: each may refer to any block */
+	uint64_t nr_missing;  /* valid blocks or shares that no entry was found for */
 	struct ftl_waiter waiter;
 	bool is_waiting;
 	int result;
@@ -35,10 +38,10 @@ static int load(struct audit *audit, struct map_page *page)
 	audit->waiter.ready = page_ready;
 	map_load(page, &audit->waiter);
 	while (audit->is_waiting) {
-		int rc = flash_device_poll(audit->ftl->device, -1);
+		int ret = flash_device_poll(audit->ftl->device, -1);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	return audit->result;
 }
@@ -60,13 +63,13 @@ static int count_page(struct audit *audit, struct map_page *page)
 {
 	const struct segments *segments = &audit->ftl->segments;
 	uint32_t nr_mapped = 0;
-	int rc = load(audit, page);
+	int ret = load(audit, page);
 
-	if (map_is_damage(rc)) {
+	if (map_is_damage(ret)) {
 		audit->nr_unknown += FORMAT_PAGE_ENTRIES;
 		return 0;
 	}
-	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES && !rc; i++) {
+	for (uint32_t i = 0; i < FORMAT_PAGE_ENTRIES && !ret; i++) {
 		uint32_t place = page->data->entries[i].place;
 		uint64_t lba = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES + i);
 
@@ -87,10 +90,10 @@ static int count_page(struct audit *audit, struct map_page *page)
 					  "is not listed",
 					  ftl_lba_block(lba), page->range, place);
 	}
-	if (!rc && nr_mapped != page->nr_mapped)
+	if (!ret && nr_mapped != page->nr_mapped)
 		return error_fail(-EBADMSG, "page %u of range %u has %u blocks, not %u", page->page,
 				  page->range, nr_mapped, page->nr_mapped);
-	return rc;
+	return ret;
 }
 
 static int compare(struct audit *audit, struct segment *segment)
@@ -133,23 +136,23 @@ int ftl_audit(struct ftl *ftl)
 	struct segments *segments = &ftl->segments;
 	struct audit audit = {.ftl = ftl};
 	uint64_t used = 0;
-	int rc = 0;
+	int ret = 0;
 
 	audit.references =
 		calloc((size_t)segments->nr * segments->segment_blocks, sizeof(uint32_t));
 	if (!audit.references)
 		return error_code(-ENOMEM);
-	for (uint32_t i = 0; i < ftl->map.nr_slots && !rc; i++) {
+	for (uint32_t i = 0; i < ftl->map.nr_slots && !ret; i++) {
 		if (ftl->map.slots[i].page)
-			rc = count_page(&audit, ftl->map.slots[i].page);
+			ret = count_page(&audit, ftl->map.slots[i].page);
 	}
-	for (uint32_t i = 0; i < segments->nr && !rc; i++) {
-		rc = compare(&audit, &segments->at[i]);
+	for (uint32_t i = 0; i < segments->nr && !ret; i++) {
+		ret = compare(&audit, &segments->at[i]);
 		used += segments->at[i].valid;
 	}
-	if (!rc && used != segments->used)
-		rc = error_fail(-EBADMSG, "%llu blocks are in use, not %llu",
-				(unsigned long long)used, (unsigned long long)segments->used);
+	if (!ret && used != segments->used)
+		ret = error_fail(-EBADMSG, "%llu blocks are in use, not %llu",
+				 (unsigned long long)used, (unsigned long long)segments->used);
 	free(audit.references);
-	return rc;
+	return ret;
 }

@@ -26,10 +26,10 @@ static int wait_for(struct flash_device *device, struct flash_io io)
 	waited.io.done = ended;
 	flash_device_submit(device, &waited.io);
 	while (!waited.has_ended) {
-		int rc = flash_device_poll(device, -1);
+		int ret = flash_device_poll(device, -1);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	return waited.io.result;
 }
@@ -37,20 +37,20 @@ static int wait_for(struct flash_device *device, struct flash_io io)
 static int transfer(struct flash_device *device, enum flash_io_opcode opcode, unsigned flags,
 		    uint64_t block, void *memory, size_t nr_blocks)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t at = 0; at < nr_blocks && !rc; at += BLOCKS_AT_ONCE) {
+	for (size_t at = 0; at < nr_blocks && !ret; at += BLOCKS_AT_ONCE) {
 		size_t nr = nr_blocks - at < BLOCKS_AT_ONCE ? nr_blocks - at : BLOCKS_AT_ONCE;
 		struct iovec iov = {(char *)memory + at * FORMAT_BLOCK, nr * FORMAT_BLOCK};
 
-		rc = wait_for(device, (struct flash_io){.opcode = opcode,
-							.flags = flags,
-							.offset = (block + at) * FORMAT_BLOCK,
-							.length = iov.iov_len,
-							.iov = &iov,
-							.nr_iov = 1});
+		ret = wait_for(device, (struct flash_io){.opcode = opcode,
+							 .flags = flags,
+							 .offset = (block + at) * FORMAT_BLOCK,
+							 .length = iov.iov_len,
+							 .iov = &iov,
+							 .nr_iov = 1});
 	}
-	return rc;
+	return ret;
 }
 
 int blocking_read(struct flash_device *device, uint64_t block, void *memory, size_t nr_blocks)

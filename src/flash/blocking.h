@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One operation of a device at a time, waited for: for creating, opening and closing, when nothing else is in flight. */
+/* Operations of a device that block until they end. For creating, opening, closing and checking a
+ * layer, when nothing else is in flight. */
 #ifndef FLASH_BLOCKING_H
 #define FLASH_BLOCKING_H
 
@@ -8,7 +9,10 @@
 
 #include "flash/device.h"
 
-/* 0, or what the device says. `memory` is aligned to 4 KiB, `block` and `nr_blocks` are in units of 4 KiB. */
+/*
+ * These return 0, or the device's error. `block` and `nr_blocks` count 4 KiB; `memory` is aligned
+ * to 4 KiB; `flags` is 0 or FLASH_IO_DURABLE.
+ */
 int blocking_read(struct flash_device *device, uint64_t block, void *memory, size_t nr_blocks);
 int blocking_write(struct flash_device *device, uint64_t block, const void *memory,
 		   size_t nr_blocks, unsigned flags);

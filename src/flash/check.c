@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of a check, and its areas: those of fixed places are read here, as they lie on the device; of the rest the layer
- * says where it is, opened to be read alone. check.h has the contract.
+ * Checks a device, area by area; see check.h. This reads areas at fixed places directly. For the
+ * others it opens the layer read-only, which says where they are.
  */
 
 #include "flash/check.h"
@@ -34,7 +34,7 @@ struct check {
 	struct format_anchor anchor;
 	uint32_t seed; /* of the journal's and summaries' checksums */
 	struct ftl *ftl;
-	void *block; /* of 4 KiB, aligned; as many as a summary needs */
+	void *block; /* aligned memory of `nr_blocks` blocks, enough for a summary */
 	size_t nr_blocks;
 };
 
@@ -77,7 +77,7 @@ static bool is_cancelled(const struct check *check)
 
 /* ---- fixed places */
 
-/* One of the two says how the rest is laid out. */
+/* Checks both superblocks. One must be whole, because the rest of the check needs the layout. */
 static int check_superblocks(struct check *check)
 {
 	uint64_t last = check->device->size / FORMAT_BLOCK - 1;
@@ -108,20 +108,20 @@ static int check_anchors(struct check *check)
 	struct format_anchor anchor;
 
 	for (uint64_t copy = 0; copy < 2; copy++) {
-		int rc = anchor_read_at(check->device, &check->layout, copy, &anchor);
+		int ret = anchor_read_at(check->device, &check->layout, copy, &anchor);
 
 		check->report->nr_examined[CHECK_ANCHOR]++;
-		/* Power may have gone while it was written: the other one counts then. */
-		if (rc && rc != -EBADMSG)
+		/* Power may have gone while it was written; then the other one is valid. */
+		if (ret && ret != -EBADMSG)
 			finding(check, CHECK_ANCHOR, anchor_at(copy), "it cannot be read: %s",
-				afar_strerror(rc));
+				afar_strerror(ret));
 	}
 	if (anchor_read(check->device, &check->layout, &check->anchor))
 		finding(check, CHECK_ANCHOR, anchor_at(0), "neither of the two is whole");
 	return check->report->nr_findings[CHECK_ANCHOR] ? -EBADMSG : 0;
 }
 
-/* Reads block `sequence` of the journal. Whether it is that one. */
+/* Reads block `sequence` of the journal. False: it is damaged, or another block is there. */
 static bool read_journal(struct check *check, uint64_t sequence,
 			 struct format_journal_header *header)
 {
@@ -138,8 +138,8 @@ static bool read_journal(struct check *check, uint64_t sequence,
 }
 
 /*
- * The blocks that recovery reads end with the first that is not there. It was never written, unless one behind it says that
- * all before were flushed.
+ * Checks the journal's blocks up to the first that is missing, where recovery stops. That block was
+ * never written, unless a later block says that all before it were flushed.
  */
 static void check_journal(struct check *check)
 {
@@ -174,7 +174,7 @@ static bool is_page(const struct check *check, const struct map_slot *slot)
 	       page->page == slot->page->page && page->generation == slot->generation;
 }
 
-/* Which blocks are in trouble, and what helps. */
+/* Reports a finding of the map: which blocks it affects, and what the user can do. */
 static void find_page(struct check *check, uint64_t at, const struct map_page *page,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -195,7 +195,7 @@ static void find_page(struct check *check, uint64_t at, const struct map_page *p
 		what);
 }
 
-/* What was given up stays so, and what is sane by itself may contradict the segments. */
+/* Reports how many entries of the page are unknown, as it is on the device. */
 static void check_entries(struct check *check, uint64_t at, const struct map_page *page)
 {
 	const struct format_page *data = check->block;
@@ -215,16 +215,16 @@ static void check_map(struct check *check)
 	for (uint32_t i = 0; i < map->nr_slots && !is_cancelled(check); i++) {
 		const struct map_slot *slot = &map->slots[i];
 		uint64_t at = map->first + 2 * (uint64_t)i + slot->copy;
-		int rc;
+		int ret;
 
-		/* Generation 0: it is not on the device yet. */
+		/* Generation 0: the page is not on the device yet. */
 		if (!slot->page || !slot->generation)
 			continue;
 		check->report->nr_examined[CHECK_MAP]++;
-		rc = blocking_read(check->device, at, check->block, 1);
-		if (rc)
+		ret = blocking_read(check->device, at, check->block, 1);
+		if (ret)
 			find_page(check, at, slot->page, "their page of the map cannot be read: %s",
-				  afar_strerror(rc));
+				  afar_strerror(ret));
 		else if (!is_page(check, slot))
 			find_page(check, at, slot->page, "their page of the map is damaged");
 		else
@@ -250,17 +250,17 @@ static void check_summaries(struct check *check)
 	for (uint32_t i = 0; i < segments->nr && !is_cancelled(check); i++) {
 		const struct segment *segment = &segments->at[i];
 		uint64_t at = segment_place(segments, segment, segments->data_blocks);
-		int rc;
+		int ret;
 
-		/* With a list in memory it needs none; without valid blocks neither. */
+		/* A segment needs no summary if it has a list in memory, or no valid block. */
 		if (segment->state != FTL_SEGMENT_FULL || segment->lbas || !segment->valid)
 			continue;
 		check->report->nr_examined[CHECK_SUMMARY]++;
-		rc = blocking_read(check->device, at, check->block, check->nr_blocks);
-		if (rc)
+		ret = blocking_read(check->device, at, check->block, check->nr_blocks);
+		if (ret)
 			finding(check, CHECK_SUMMARY, at,
 				"the summary of segment %" PRIu32 " cannot be read: %s", i,
-				afar_strerror(rc));
+				afar_strerror(ret));
 		else if (!is_summary(check, segment))
 			finding(check, CHECK_SUMMARY, at,
 				"the summary of segment %" PRIu32 " is damaged", i);
@@ -272,7 +272,7 @@ static void check_counts(struct check *check)
 	check->report->nr_examined[CHECK_COUNTS] = check->ftl->segments.nr;
 	if (ftl_audit(check->ftl))
 		finding(check, CHECK_COUNTS, 0, "%s", error_last_line());
-	/* What contradicts the segments is only seen by the layer. */
+	/* Only the layer finds entries that contradict the segments' tables. */
 	if (check->ftl->map.nr_insane)
 		finding(check, CHECK_MAP, check->layout.map_at,
 			"%" PRIu32 " blocks cannot be where the map says: the log names them",
@@ -290,7 +290,7 @@ static void check_ranges(struct check *check)
 		finding(check, CHECK_RANGES, 0, "%s", error_last_line());
 		return;
 	}
-	/* What a crash cut off is tried, and refused. */
+	/* The space tries to finish interrupted changes; a read-only layer refuses them. */
 	while (space_is_busy(space) && ftl_poll(check->ftl, -1) >= 0)
 		;
 	space_close(space);
@@ -303,7 +303,7 @@ static void on_bad(void *context, uint64_t lba, int error)
 	struct check *check = context;
 	const struct map_page *page = map_find(&check->ftl->map, lba);
 
-	/* That is its page's trouble, and was said. */
+	/* The block's page is damaged; check_map() has reported it. */
 	if (page && (!map_is_loaded(page) || !map_is_known(map_entry(page, lba))))
 		return;
 	finding(check, CHECK_DATA, lba, "%s",
@@ -313,23 +313,26 @@ static void on_bad(void *context, uint64_t lba, int error)
 
 static int scrub_once(struct check *check, struct scrub *scrub)
 {
-	int rc = 0;
+	int ret = 0;
 
-	while (!scrub_has_ended(scrub) && !rc) {
+	while (!scrub_has_ended(scrub) && !ret) {
 		uint64_t next =
 			is_cancelled(check) ? SCRUB_NEVER : scrub_progress(scrub, clock_ns());
 
 		if (!scrub_is_busy(scrub) && is_cancelled(check))
 			return -ECANCELED;
-		/* Waiting for the rate is for nothing but the clock, now and then for a signal. */
+		/*
+		 * No read is in flight: wait for the clock, at most 100 ms so that it can be
+		 * cancelled.
+		 */
 		if (scrub_is_busy(scrub))
-			rc = ftl_poll(check->ftl, -1);
+			ret = ftl_poll(check->ftl, -1);
 		else if (next != SCRUB_NEVER && next > clock_ns())
 			poll(NULL, 0,
 			     clock_remaining_ms(next) < 100 ? clock_remaining_ms(next) : 100);
-		rc = rc > 0 ? 0 : rc;
+		ret = ret > 0 ? 0 : ret;
 	}
-	return rc;
+	return ret;
 }
 
 static int check_data(struct check *check)
@@ -343,15 +346,15 @@ static int check_data(struct check *check)
 	};
 	struct scrub_stat stat;
 	struct scrub *scrub;
-	int rc = scrub_open(check->ftl, &options, &scrub);
+	int ret = scrub_open(check->ftl, &options, &scrub);
 
-	if (rc)
-		return rc;
-	rc = scrub_once(check, scrub);
+	if (ret)
+		return ret;
+	ret = scrub_once(check, scrub);
 	scrub_stat(scrub, &stat);
 	check->report->nr_examined[CHECK_DATA] = stat.nr_blocks;
 	scrub_close(scrub);
-	return rc;
+	return ret;
 }
 
 /* ---- all of it */
@@ -370,7 +373,7 @@ static int check_opened(struct check *check)
 
 static int check_layer(struct check *check)
 {
-	int rc;
+	int ret;
 
 	check->seed = checksum_crc32c(check->layout.uuid, sizeof(check->layout.uuid));
 	check->nr_blocks = summary_blocks_for(check->layout.segment_blocks);
@@ -380,29 +383,29 @@ static int check_layer(struct check *check)
 	if (!check_anchors(check))
 		check_journal(check);
 	check->report->nr_examined[CHECK_RECOVERY] = 1;
-	rc = ftl_open(check->device, FTL_READ_ONLY, &check->ftl);
-	if (rc == -ENOMEM)
-		return rc;
-	if (rc) {
+	ret = ftl_open(check->device, FTL_READ_ONLY, &check->ftl);
+	if (ret == -ENOMEM)
+		return ret;
+	if (ret) {
 		finding(check, CHECK_RECOVERY, check->layout.tables_at, "%s", error_last_line());
 		return 0;
 	}
 	check->report->is_open = true;
-	rc = check_opened(check);
+	ret = check_opened(check);
 	ftl_abandon(check->ftl);
-	return rc == -ECANCELED ? error_fail(rc, "check a flash layer: interrupted") : rc;
+	return ret == -ECANCELED ? error_fail(ret, "check a flash layer: interrupted") : ret;
 }
 
 int check_device(struct flash_device *device, const struct check_options *options,
 		 struct check_report *report)
 {
 	struct check check = {.device = device, .options = options, .report = report};
-	int rc;
+	int ret;
 
 	*report = (struct check_report){0};
-	rc = check_superblocks(&check);
-	if (!rc)
-		rc = check_layer(&check);
+	ret = check_superblocks(&check);
+	if (!ret)
+		ret = check_layer(&check);
 	free(check.block);
-	return rc;
+	return ret;
 }

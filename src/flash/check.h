@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checking a device that nobody uses, without writing to it: what stands at fixed places by its checksums; what the layer
- * recovers from it by counting everything anew; and, if wanted, every block by its checksum. Blocks.
+ * Checks a device that nobody uses, and writes nothing to it. It checks the structures at fixed
+ * places by their checksums. Then it opens the layer read-only, counts everything anew and
+ * compares. On request it also checks every block by its checksum.
  */
 #ifndef FLASH_CHECK_H
 #define FLASH_CHECK_H
@@ -13,44 +14,50 @@
 #include "flash/ftl.h"
 
 enum check_area {
-	CHECK_SUPERBLOCK, /* both copies                                             */
-	CHECK_ANCHOR,	  /* both: one that was being written when power went is no finding */
-	CHECK_JOURNAL,	  /* what the next recovery reads                            */
-	CHECK_RECOVERY,	  /* tables of the checkpoint, and all that ftl_open() says  */
-	CHECK_MAP,	  /* the copy of each page that counts                       */
-	CHECK_SUMMARY,	  /* whose the blocks of each full segment are               */
-	CHECK_COUNTS,	  /* ftl_audit()                                             */
-	CHECK_RANGES,	  /* the address space's                                     */
-	CHECK_DATA,	  /* the blocks themselves                                   */
+	CHECK_SUPERBLOCK, /* both copies */
+	/*
+	 * Both copies. One that is not whole is no finding: power may have gone during its write.
+	 */
+	CHECK_ANCHOR,
+	CHECK_JOURNAL,	/* the blocks that the next recovery reads */
+	CHECK_RECOVERY, /* the checkpoint's tables: whatever makes ftl_open() fail */
+	CHECK_MAP,	/* the current copy of each page */
+	CHECK_SUMMARY,	/* of each full segment: the lbas of its blocks */
+	CHECK_COUNTS,	/* ftl_audit() */
+	CHECK_RANGES,	/* the address space's ranges */
+	CHECK_DATA,	/* the blocks of data */
 	CHECK_NR_AREAS,
 };
 
 struct check_options {
 	bool with_data;
-	uint64_t bytes_per_s; /* of data, 0: as fast as it goes */
-	/* Each thing that is wrong, one line; `at` is a block of the device, of CHECK_DATA an lba. */
+	uint64_t bytes_per_s; /* limit for CHECK_DATA; 0: none */
+	/* Called for each thing that is wrong. `at` is a block of the device, in CHECK_DATA an lba;
+	 * `what` is one line, valid during the call. */
 	void (*finding)(void *context, enum check_area area, uint64_t at, const char *what);
-	/* NULL or: ends the check, with -ECANCELED. */
+	/* NULL, or asked now and then: true ends the check with -ECANCELED. */
 	bool (*is_cancelled)(void *context);
 	void *context;
 };
 
 struct check_report {
-	uint64_t nr_examined[CHECK_NR_AREAS]; /* copies, blocks, pages, … that were looked at */
+	uint64_t nr_examined[CHECK_NR_AREAS]; /* copies, blocks, pages … that were checked */
 	uint64_t nr_findings[CHECK_NR_AREAS];
-	uint64_t nr_all; /* findings                         */
-	bool is_open; /* the layer could be opened: else what comes after CHECK_RECOVERY was not looked at */
-	struct ftl_stat stat;
+	uint64_t nr_all;      /* sum of nr_findings */
+	bool is_open;	      /* else areas after CHECK_RECOVERY could not be checked */
+	struct ftl_stat stat; /* if is_open */
 };
 
 /*
- * 0: it was checked, what was found is in the report. Negative, with a line: it could not be: -EINVAL: no layer is there, or its
- * device was cut, -EPROTONOSUPPORT: a newer one, -ENOMEM, -ECANCELED, what the device says.
+ * Checks the device, which stays the caller's; blocks. Returns 0 if it was checked: the report says
+ * what was found. Negative: it could not be checked, and error_last_line() says why. -EINVAL: it
+ * has no layer, or was cut short; -EPROTONOSUPPORT: the layer is of a newer version; -EBADMSG: both
+ * superblocks are damaged; -ENOMEM; -ECANCELED; the device's own errors.
  */
 int check_device(struct flash_device *device, const struct check_options *options,
 		 struct check_report *report);
 
-/* "superblock", "map" … */
+/* Returns the area's name for users: "superblock", "map" … */
 const char *check_area_name(enum check_area area);
 
 #endif

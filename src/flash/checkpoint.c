@@ -28,7 +28,7 @@ int checkpoint_open(struct ftl *ftl)
 	checkpoint->anchor_block = aligned_alloc(FORMAT_BLOCK, FORMAT_BLOCK);
 	if (!checkpoint->slots || !checkpoint->tables || !checkpoint->anchor_block)
 		return error_code(-ENOMEM);
-	/* The device has others to serve meanwhile. */
+	/* A quarter of the device's depth at most, because users' requests go on meanwhile. */
 	for (unsigned i = 0; i < CHECKPOINT_PAGES && (i == 0 || i < ftl->device->depth / 4); i++) {
 		struct checkpoint_write *write = &checkpoint->writes[i];
 
@@ -61,7 +61,7 @@ static void begin(struct ftl *ftl)
 
 	*next = checkpoint->anchor;
 	next->generation++;
-	/* Of its low half, which pages have, 0 says that there is none; its parity stays. */
+	/* Pages carry the low half, where 0 means no copy. Adding 2 keeps the parity. */
 	if ((uint32_t)next->generation == 0)
 		next->generation += 2;
 	memcpy(next->uuid, ftl->layout.uuid, sizeof(next->uuid));
@@ -173,7 +173,7 @@ static void flushed(struct flash_io *io)
 		failed(ftl, "a checkpoint", io->result);
 		return;
 	}
-	/* Nothing is to change any more, or nothing is to be written. */
+	/* The layer failed meanwhile, so this checkpoint must not be committed. */
 	if (ftl->failed)
 		return;
 	anchor_encode(&checkpoint->next, checkpoint->anchor_block);
@@ -201,8 +201,8 @@ static void write_some(struct ftl *ftl)
 	    checkpoint->tables_written < checkpoint->tables_blocks)
 		write_tables(ftl);
 	/*
-	 * The journal's blocks before the checkpoint are on their way to the ring's places that come free with it, and must
-	 * not arrive there later.
+	 * Wait until the journal's blocks before the checkpoint are written. The commit frees their
+	 * places in the ring, and a late write must not overwrite a new block there.
 	 */
 	if (checkpoint->nr_in_flight || ftl->journal.written < checkpoint->next.sequence)
 		return;
@@ -237,7 +237,8 @@ static void anchored(struct flash_io *io)
 	ftl->counts.checkpoints++;
 }
 
-/* Half of the ring is kept for what comes while it is written. */
+/* A checkpoint is due at half of the ring: the other half is for records that come while it is
+ * written. */
 bool checkpoint_is_due(const struct ftl *ftl)
 {
 	uint32_t used = journal_used(&ftl->journal);
@@ -268,15 +269,15 @@ int checkpoint_write_now(struct ftl *ftl)
 	checkpoint->is_wanted = true;
 	while (checkpoint->is_wanted || checkpoint->stage != CHECKPOINT_IDLE ||
 	       checkpoint->anchor.generation == generation) {
-		int rc;
+		int ret;
 
 		checkpoint_progress(ftl);
-		rc = ftl_refusal(ftl);
-		if (rc)
-			return rc;
-		rc = flash_device_poll(ftl->device, -1);
-		if (rc < 0)
-			return rc;
+		ret = ftl_refusal(ftl);
+		if (ret)
+			return ret;
+		ret = flash_device_poll(ftl->device, -1);
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cleaner: takes a segment that policy chose, finds out whose its valid blocks are, and writes them elsewhere, a batch at a
- * time; then the segment waits until that survives, and is free. One victim, one batch at a time; it goes on when there is
- * nothing else to do, or in step with what users write, or at once when they wait for a segment. Reads never wait for it.
+ * The cleaner takes the segment that policy.h chooses, the victim. It finds the lbas of its valid
+ * blocks and writes the blocks elsewhere, one batch at a time. Once those moves are durable the
+ * victim is free. The cleaner works when no request is under way, in proportion to what users
+ * write, or at once when they wait for a segment. Reads never wait for it.
  *
- * Whose a block is: the summary knows whom it was written for, the shares who else. Neither is believed: only who the map
- * says refers to the place at the moment of the move is given the new one, in one go, by a record for each; so a put, a
- * trim or a clone that came meanwhile is neither undone nor forgotten.
+ * The summary has the lba that a block was written for, the shares have the others. Both may be out
+ * of date. At the move, only the lbas whose map entry refers to the old place get the new one, each
+ * by a record, without a poll in between. So the move neither undoes nor loses a put, a trim or a
+ * clone that came meanwhile.
  *
- * A block that cannot be read, or that nobody owns up to, keeps its segment: it is BAD from then on, and what is in it stays
- * as it is, until nothing in it is valid.
+ * If a block cannot be read, or no lba refers to it, its segment becomes BAD. The blocks in it stay
+ * where they are until none is valid.
  *
- * Of whom a block may be, some may not know where theirs lie, since their page of the map was damaged. The block is carried on for
- * them, as it is. Once they know, because they were put or trimmed, it is none of theirs, and released.
+ * If the map's page of an lba was damaged, the place of that lba is unknown, and the block may be
+ * its. The cleaner moves such a block as it is. Once the lba was put or trimmed its place is known,
+ * and the cleaner drops its claim to the block (FORMAT_RELEASE).
  */
 #include "flash/cleaner.h"
 
@@ -37,7 +40,7 @@
 
 #define KEPT_FREE_MORE_MAX 8U /* segments, for bursts */
 #define CREDIT_MAX	   256
-#define CLEANER_GAP	   2U /* blocks at most that are read, and not wanted, rather than read twice */
+#define CLEANER_GAP	   2U /* gaps of so many unwanted blocks are read along */
 #define READS_BESIDE	   3U /* at a time, beside what users do */
 
 static size_t summary_size(const struct ftl *ftl)
@@ -72,8 +75,9 @@ static uint32_t nr_coming_free(const struct segments *segments)
 }
 
 /*
- * How many segments less than wanted are free or on their way. What is kept free is spare that is of no use: enough for streams
- * to open one when theirs is full, else they mix, and for bursts; not a part of the whole.
+ * Returns how many more segments should be free or about to be. Free segments are spare space that
+ * saves no cleaning, so their number does not grow with the device. It is enough for streams to
+ * open one when theirs is full, so that they do not mix, and for bursts.
  */
 static uint32_t nr_missing(const struct ftl *ftl)
 {
@@ -95,8 +99,8 @@ static bool is_urgent(const struct ftl *ftl)
 }
 
 /*
- * Whether a batch may begin beside what users do: for each block that they write one may be moved, or four, or nine, the more is
- * missing.
+ * Whether a batch may begin beside users' requests. For each block that users write, 1, 4, 9 … may
+ * be moved; more as more segments are missing.
  */
 static bool may_go_on(struct ftl *ftl)
 {
@@ -128,13 +132,13 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 	if (map_is_damage(result) && !ftl_refusal(cleaner->ftl))
 		result = map_give_up(cleaner->page, result);
 	if (result) {
-		/* Nothing is known of this block: it stays. */
+		/* It is not known which lbas refer to this block, so it stays. */
 		cleaner->has_failed = true;
 		cleaner->index++;
 	}
 }
 
-/* Nobody refers to the block any more who may have done. False: the journal has no room now. */
+/* Releases a block that none of its candidates refers to. False: the journal has no room now. */
 static bool release(struct ftl *ftl, uint32_t place, const struct share *first, uint32_t nr)
 {
 	if (!ftl->segments.nr_leaked) {
@@ -142,7 +146,7 @@ static bool release(struct ftl *ftl, uint32_t place, const struct share *first, 
 		ftl->cleaner.has_failed = true;
 		return true;
 	}
-	/* Each is one less of the list. */
+	/* Each release takes the first off the list. */
 	while (nr > 0 && reclaim_release(ftl, place, first->lba))
 		nr--;
 	return nr == 0;
@@ -174,7 +178,7 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 		entry = page ? map_entry(page, lba) : NULL;
 		if (!entry || (map_is_known(entry) && entry->place != place))
 			continue;
-		/* Who knows it, knows its sum. */
+		/* An entry that refers to the place has the checksum; take that one. */
 		if (block->from && (!block->is_unknown || !map_is_known(entry)))
 			continue;
 		*block = (struct cleaner_block){
@@ -190,7 +194,7 @@ static bool gather_block(struct ftl *ftl, struct cleaner *cleaner, uint32_t inde
 	return true;
 }
 
-/* What goes to one stream lies together, in the order it had. */
+/* Sorts the batch by streams. Blocks of one stream keep their order. */
 static void sort_batch(struct cleaner *cleaner)
 {
 	uint32_t next[FTL_STREAMS_MAX], slot = 0;
@@ -235,7 +239,7 @@ static void run_read(struct flash_io *io)
 	if (nr == 1 || cleaner->ftl->is_abandoned) {
 		const struct cleaner_block *block = &cleaner->blocks[at];
 
-		/* Its sum will not be right. */
+		/* Makes sure that check_batch() finds it bad. */
 		cleaner->ftl->counts.read_errors++;
 		cleaner->crcs[block->slot] = ~block_crc(block->lba, memory_of(cleaner, block));
 		cleaner->has_crc[block->slot] = true;
@@ -245,7 +249,8 @@ static void run_read(struct flash_io *io)
 		read_run(cleaner->ftl, at + i, 1);
 }
 
-/* The memory of blocks, and of the gaps between them, which is the same for all. How many iovecs there are. */
+/* Fills in the iovecs for reading the blocks and the gaps between them. All gaps go to the same
+ * memory. Returns how many iovecs there are. */
 static unsigned run_iovecs(struct cleaner *cleaner, uint32_t at, uint32_t nr)
 {
 	char *gap = cleaner->memory + (size_t)CLEANER_BLOCKS * FTL_BLOCK;
@@ -284,8 +289,9 @@ static void read_run(struct ftl *ftl, uint32_t at, uint32_t nr)
 }
 
 /*
- * How many reads at a time. A device does not know that users' requests go first: what they submit is done behind all that it has
- * already. So it has few of ours, more the more is missing.
+ * Returns how many reads may be in flight. A device cannot put users' requests first: they wait for
+ * all that it has already. So it gets few of the cleaner's reads; more as more segments are
+ * missing.
  */
 static unsigned reads_at_a_time(const struct ftl *ftl)
 {
@@ -294,7 +300,8 @@ static unsigned reads_at_a_time(const struct ftl *ftl)
 	return READS_BESIDE * (nr_missing(ftl) + 1);
 }
 
-/* Small gaps are read too: a device takes longer for another read than for a block more. */
+/* Starts the batch's reads. Small gaps are read too, because another read takes longer than another
+ * block. */
 static void read_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
@@ -311,7 +318,7 @@ static void read_batch(struct ftl *ftl)
 	}
 }
 
-/* Leaves out what is not as it was written. */
+/* Takes the blocks with wrong checksums out of the batch. */
 static void check_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
@@ -363,7 +370,7 @@ static void stage_run(struct ftl *ftl, unsigned stream, uint32_t at, uint32_t nr
 	append_stage(ftl, piece);
 }
 
-/* False: the journal has no room now. */
+/* Stages the batch. False: the journal has no room now. */
 static bool write_batch(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
@@ -382,7 +389,7 @@ static bool write_batch(struct ftl *ftl)
 	return true;
 }
 
-/* The entry of `lba`; NULL: it is not there to be seen. */
+/* Returns the entry of `lba`; NULL: its page is not loaded. */
 static const struct format_entry *entry_of(const struct ftl *ftl, uint64_t lba)
 {
 	static const struct format_entry nowhere;
@@ -396,7 +403,10 @@ static const struct format_entry *entry_of(const struct ftl *ftl, uint64_t lba)
 static bool has_record(struct ftl *ftl, struct piece *piece)
 {
 	if (piece->reserved == 0) {
-		/* More share it than did: there is room for a record, or they stay where they are. */
+		/*
+		 * More lbas share the block than at the beginning. Without room for another record
+		 * they keep the old place.
+		 */
 		if (!journal_reserve(&ftl->journal, 1, 0))
 			return false;
 		piece->reserved++;
@@ -406,8 +416,9 @@ static bool has_record(struct ftl *ftl, struct piece *piece)
 }
 
 /*
- * Whether the journal has the record of a write in flight to one of those who refer to it. The record of a move would come
- * behind that, of an older value: the block stays where it is, and will be invalid when the write has ended.
+ * Whether a write is in flight to an lba that refers to the block, and its record is in the journal
+ * already. The record of a move would come behind it, with an older value. So the block stays where
+ * it is, and becomes invalid when the write has ended.
  */
 static bool is_overtaken(struct ftl *ftl, uint32_t index, uint64_t lba)
 {
@@ -420,7 +431,7 @@ static bool is_overtaken(struct ftl *ftl, uint32_t index, uint64_t lba)
 	return is_ahead;
 }
 
-/* Gives all who refer to the block at `from` its new place. */
+/* Gives the new place to all lbas that refer to the block at `from`. */
 static void move_block(struct ftl *ftl, struct piece *piece, uint32_t from, uint32_t to,
 		       uint64_t lba)
 {
@@ -531,7 +542,7 @@ static void choose(struct ftl *ftl)
 	if (!ftl->is_starved || append_is_writing(ftl) || nr[FTL_SEGMENT_PENDING] ||
 	    nr[FTL_SEGMENT_DISCARD] || nr[FTL_SEGMENT_CLOSING] || nr[FTL_SEGMENT_CLEANING])
 		return;
-	/* There is no more than what is open. */
+	/* No segment can be freed: only the open ones are left. */
 	if (ftl->is_mixing)
 		append_refuse(ftl, -ENOSPC);
 	ftl->is_mixing = true;
@@ -563,7 +574,7 @@ static void gather(struct ftl *ftl)
 	read_batch(ftl);
 }
 
-/* The batch has been read: write it, or what of it is good. */
+/* Ends the batch when all of it is written, and gathers the next. */
 static void go_on_writing(struct ftl *ftl)
 {
 	struct cleaner *cleaner = &ftl->cleaner;
@@ -581,7 +592,7 @@ void cleaner_progress(struct ftl *ftl)
 
 	if (ftl_refusal(ftl))
 		return;
-	/* Too many cannot be written any more: what is to be moved stays where it is. */
+	/* Too many segments are worn out: no place is left for moved blocks, nor for users'. */
 	if (ftl->is_starved && !append_has_place(ftl))
 		append_refuse(ftl, -ENOSPC);
 	switch (cleaner->stage) {

@@ -15,8 +15,8 @@
 #include "flash/put.h"
 
 #define CLEANER_BLOCKS	64U  /* moved at a time                    */
-#define CLEANER_RESERVE 3U   /* free segments that are the cleaner's alone; see appender_for() */
-#define CLEANER_LAST	2U   /* of them, what it takes only if it must     */
+#define CLEANER_RESERVE 3U   /* free segments that only the cleaner may open; see appender_for() */
+#define CLEANER_LAST	2U   /* of them, so many only if no segment is open */
 #define CLEANER_RECORDS 128U /* room in the journal that a batch needs at most */
 
 _Static_assert(CLEANER_RECORDS >= CLEANER_BLOCKS + RECORDS_MORE * FTL_STREAMS_MAX,
@@ -40,11 +40,11 @@ struct cleaner {
 	uint32_t nr_left;      /* of them, not written yet                   */
 	uint32_t next_read;    /* of them: the first that no read was begun for */
 	unsigned nr_in_flight; /* reads                                 */
-	bool has_failed;       /* a block of the victim cannot be read, or is nobody's */
+	bool has_failed;       /* a block of the victim cannot be read, or no lba refers to it */
 	bool is_waiting;
 	struct map_page *page; /* that it waits for */
-	int64_t credit;	       /* blocks it may move beside users' I/O        */
-	uint64_t seen_blocks;  /* users' that it has got credit for     */
+	int64_t credit;	       /* blocks that it may move beside users' I/O */
+	uint64_t seen_blocks;  /* blocks of users that it has got credit for */
 	uint64_t *summary;
 	char *memory;
 	/* the batch, as its blocks lie in the victim */
@@ -54,9 +54,9 @@ struct cleaner {
 		uint32_t crc;
 		uint8_t stream;
 		uint8_t slot;	 /* where it is in the arrays below */
-		bool is_unknown; /* whose it may be does not know its place: it is moved as it is */
+		bool is_unknown; /* the lba's place is unknown: it may be another's; has no crc */
 	} blocks[CLEANER_BLOCKS];
-	/* the same by streams: for pieces, in the order of `memory` */
+	/* the batch sorted by streams, for pieces; in the order of `memory` */
 	uint64_t lbas[CLEANER_BLOCKS];
 	uint32_t from[CLEANER_BLOCKS];
 	uint32_t crcs[CLEANER_BLOCKS];
@@ -77,7 +77,7 @@ struct cleaner {
 /* 0, or -ENOMEM. */
 int cleaner_open(struct cleaner *cleaner, struct ftl *ftl);
 void cleaner_close(struct cleaner *cleaner);
-/* Moves it on, as far as users leave it the device. */
+/* Does what the cleaner can do now; less while users' requests are under way. */
 void cleaner_progress(struct ftl *ftl);
 /* The cleaner's piece has been written, or failed. */
 void cleaner_written(struct piece *piece, int result);

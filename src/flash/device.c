@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all devices ask of an operation before they take it, and do with those they refuse. */
+/* Checks that all devices make of an operation before they take it, and classes of errors. */
 #include "flash/device.h"
 
 #include <errno.h>

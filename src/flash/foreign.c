@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asking libblkid, which knows the signatures and where they lie; see foreign.h. uring.c calls it. */
+/*
+ * Asks libblkid, which knows the signatures and where they lie; see foreign.h. uring.c calls this.
+ */
 #include "flash/foreign.h"
 
 #include <blkid.h>
@@ -13,7 +15,7 @@
 
 #define NAME_MAX_SHOWN 64
 
-/* What blkid_do_safeprobe() says. */
+/* Results of blkid_do_safeprobe(). */
 enum { FOUND = 0, NOTHING = 1, AMBIVALENT = -2 };
 
 static const char *value_of(blkid_probe probe, const char *name)
@@ -52,21 +54,21 @@ static void describe(blkid_probe probe, char *what, size_t size)
 
 static int probe_all(blkid_probe probe, char *what, size_t size)
 {
-	int rc;
+	int ret;
 
 	blkid_probe_enable_superblocks(probe, 1);
 	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE |
 							 BLKID_SUBLKS_LABEL);
 	blkid_probe_enable_partitions(probe, 1);
-	/* The copy at the end counts although the table at the beginning is gone. */
+	/* A partition table also counts if only its copy at the end is left. */
 	blkid_probe_set_partitions_flags(probe, BLKID_PARTS_FORCE_GPT);
 	errno = 0;
-	rc = blkid_do_safeprobe(probe);
-	if (rc == NOTHING)
+	ret = blkid_do_safeprobe(probe);
+	if (ret == NOTHING)
 		return 0;
-	if (rc == FOUND)
+	if (ret == FOUND)
 		describe(probe, what, size);
-	else if (rc == AMBIVALENT)
+	else if (ret == AMBIVALENT)
 		snprintf(what, size, "more than one thing that libblkid knows");
 	else
 		return errno ? -errno : -EIO;
@@ -77,21 +79,21 @@ int foreign_find(int fd, char *what, size_t size)
 {
 	char path[32];
 	blkid_probe probe;
-	int buffered, rc;
+	int buffered, ret;
 
-	/* Ours goes around the page cache, and takes no small reads. */
+	/* `fd` has O_DIRECT, which allows no small reads. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	buffered = open(path, O_RDONLY | O_CLOEXEC);
 	if (buffered < 0)
 		return -errno;
 	probe = blkid_new_probe();
 	if (!probe)
-		rc = error_code(-ENOMEM);
+		ret = error_code(-ENOMEM);
 	else if (blkid_probe_set_device(probe, buffered, 0, 0))
-		rc = errno ? -errno : -EIO;
+		ret = errno ? -errno : -EIO;
 	else
-		rc = probe_all(probe, what, size);
+		ret = probe_all(probe, what, size);
 	blkid_free_probe(probe);
 	close(buffered);
-	return rc;
+	return ret;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What lies on the device, little-endian, in blocks of 4 KiB:
+ * The layout of a device: little-endian, in blocks of 4 KiB.
  *
- *	0        superblock (another in the last block): never changes
- *	1, 2     anchors, written in turn: which checkpoint counts, and where the journal goes on from it
- *	tables   two areas in turn: segments, map directory, records, sharing, open segments, as of a checkpoint
- *	journal  a ring of blocks: what changed since
- *	map      slots of two pages each; the directory says which of the two counts
- *	segments data blocks, then a summary of whose they are
+ *	0        superblock (a copy is in the last block): never changes
+ *	1, 2     anchors, written in turn: name the last checkpoint and the next journal block
+ *	tables   two areas, written in turn: a checkpoint's segments, map directory, records, shares
+ *	journal  a ring of blocks: what changed since the checkpoint
+ *	map      slots of two pages each; the directory says which of the two is current
+ *	segments data blocks, then a summary with the lba of each
  *
- * Only these structs are read from and written to a device. Everything read is checked by a CRC32C before it is believed, and
- * numbers in it are checked against the superblock before they are used.
+ * All that is read from or written to a device is in these structs. Nothing read is used before its
+ * CRC32C was checked, and its numbers were checked against the superblock.
  */
 #ifndef FLASH_FORMAT_H
 #define FLASH_FORMAT_H
@@ -20,14 +20,15 @@
 #include <stdint.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "the structs are those of the device as they are");
+	       "the structs are written to the device as they are in memory");
 
 #define FORMAT_BLOCK   4096U
 #define FORMAT_VERSION 1U
 
 static const uint8_t format_magic[8] = {'A', 'f', 'a', 'r', 'F', 'T', 'L', '\n'};
 
-/* CRCs here are of the struct's or block's bytes with the field `crc` zero, unless something else is said. */
+/* A CRC is that of the struct's or block's bytes with the field `crc` zero, unless its comment says
+ * otherwise. */
 struct format_superblock {
 	uint8_t magic[8];
 	uint32_t version;
@@ -35,14 +36,14 @@ struct format_superblock {
 	uint8_t uuid[16];
 	uint64_t nr_blocks; /* of the device */
 	uint32_t sector;
-	uint32_t nr_slots; /* of the map, two blocks each             */
+	uint32_t nr_slots; /* of the map, two blocks each */
 	uint32_t nr_segments;
-	uint32_t segment_blocks; /* with the summary                        */
+	uint32_t segment_blocks; /* including the summary */
 	uint32_t journal_blocks;
-	uint32_t tables_blocks; /* of each of the two areas                */
-	uint32_t nr_records;
-	uint32_t nr_shares; /* entries of sharing that tables have room for */
-	uint32_t tables_at; /* first blocks of the areas               */
+	uint32_t tables_blocks; /* of each of the two areas */
+	uint32_t nr_records;	/* that the tables have room for */
+	uint32_t nr_shares;	/* that the tables have room for */
+	uint32_t tables_at;	/* the first block of each area */
 	uint32_t journal_at;
 	uint32_t map_at;
 	uint32_t segments_at;
@@ -54,12 +55,13 @@ _Static_assert(sizeof(struct format_superblock) == 88, "superblock");
 struct format_anchor {
 	uint8_t magic[8];
 	uint32_t crc;
-	uint32_t tables_crc; /* of all `tables_bytes`                       */
-	uint8_t uuid[16];    /* of the superblock                           */
-	uint64_t
-		generation; /* by one each time: in anchor, tables area and (low half) pages; its parity chooses the copy */
-	uint64_t epoch;	   /* random: of the journal's blocks from `sequence` on */
-	uint64_t sequence; /* of the journal block to go on from          */
+	uint32_t tables_crc; /* of the tables' blocks, the last one padded with zeros */
+	uint8_t uuid[16];    /* of the superblock */
+	/* Counts checkpoints. Its parity chooses the copy of the anchor and the area of tables; map
+	 * pages carry its low half. */
+	uint64_t generation;
+	uint64_t epoch;	   /* random; the journal's blocks from `sequence` on have the same */
+	uint64_t sequence; /* of the first block of the journal after the checkpoint */
 	uint64_t tables_bytes;
 };
 _Static_assert(sizeof(struct format_anchor) == 64, "anchor");
@@ -70,10 +72,11 @@ struct format_journal_header {
 	uint32_t crc; /* of the superblock's uuid and the whole block */
 	uint32_t nr_records;
 	uint64_t epoch;
-	uint64_t
-		sequence; /* block `sequence` lies at sequence % journal_blocks of the ring                    */
-	uint64_t
-		flushed; /* blocks before this, and the data their records name, survived when it was written */
+	uint64_t sequence; /* the block lies at sequence % journal_blocks of the ring */
+	/*
+	 * All blocks before this, and the data of their records, were durable when it was written.
+	 */
+	uint64_t flushed;
 };
 _Static_assert(sizeof(struct format_journal_header) == 32, "journal header");
 
@@ -81,18 +84,20 @@ _Static_assert(sizeof(struct format_journal_header) == 32, "journal header");
 	((FORMAT_BLOCK - sizeof(struct format_journal_header)) / sizeof(struct format_record))
 
 enum format_record_type {
-	FORMAT_PUT =
-		1, /* lba; place, crc                                                              */
-	FORMAT_MOVE, /* the same, by the cleaner                                                     */
-	FORMAT_TRIM, /* lba; count                                                                   */
-	FORMAT_CLONE, /* source; count. Then FORMAT_CLONE_TARGET: target                              */
-	FORMAT_CLONE_TARGET,
-	FORMAT_OPEN, /* segment; stream                                                              */
-	FORMAT_WORN, /* segment: a write in it failed                                                */
-	FORMAT_KEEP, /* id of a caller's record. Then FORMAT_KEEP_SLOTS slots that are its bytes     */
-	FORMAT_REMOVE, /* id                                                                           */
-	FORMAT_CARRY, /* lba, which lies nobody knows where, maybe at the place in `crc`: at this one from now on */
-	FORMAT_RELEASE, /* lba; place: it does not lie there                                            */
+	/* subject; other fields */
+	FORMAT_PUT = 1,	     /* lba; place, crc */
+	FORMAT_MOVE,	     /* lba; place, crc: moved by the cleaner */
+	FORMAT_TRIM,	     /* lba; count */
+	FORMAT_CLONE,	     /* source; count. FORMAT_CLONE_TARGET follows */
+	FORMAT_CLONE_TARGET, /* target */
+	FORMAT_OPEN,	     /* segment; stream */
+	FORMAT_WORN,	     /* segment: a write to it failed */
+	FORMAT_KEEP,   /* id of a caller's record. FORMAT_KEEP_SLOTS slots with its bytes follow */
+	FORMAT_REMOVE, /* id of a caller's record */
+	/* lba, whose place is unknown; place, crc: the cleaner moved a block that may be the lba's
+	 * from the place in `crc` to this one. */
+	FORMAT_CARRY,
+	FORMAT_RELEASE, /* lba; place: the block there, which might have been the lba's, is not */
 	FORMAT_NR_RECORD_TYPES,
 };
 
@@ -100,7 +105,7 @@ enum format_record_type {
 
 struct format_record {
 	uint64_t subject; /* type << 56 | lba, segment or id */
-	uint32_t place;	  /* or count or stream              */
+	uint32_t place;	  /* or count, or stream */
 	uint32_t crc;
 };
 _Static_assert(sizeof(struct format_record) == 16, "record");
@@ -113,15 +118,15 @@ _Static_assert(sizeof(struct format_journal_header) + 254 * sizeof(struct format
 
 /* ---- map ---- */
 
-/* Where a block lies, in blocks of the device, and the CRC32C of its address (8 bytes) and its data. */
+/* The map's entry of a logical block. */
 struct format_entry {
-	uint32_t place; /* 0: nowhere, zeros; or FORMAT_UNKNOWN */
-	uint32_t crc;
+	uint32_t place; /* block of the device; 0: never written or trimmed; or FORMAT_UNKNOWN */
+	uint32_t crc;	/* CRC32C of its lba (8 bytes) and its data */
 };
 
 /*
- * The block was written, or not, and nobody knows where it lies: what said so was damaged. No block of a segment has that
- * number, since the superblock's copy comes behind them.
+ * A place that is not known, because the map's page was damaged; the block may never have been
+ * written. No block of a segment has this number, because the superblock's copy lies behind them.
  */
 #define FORMAT_UNKNOWN UINT32_MAX
 
@@ -131,18 +136,19 @@ struct format_page {
 	uint32_t crc;
 	uint32_t generation; /* of the checkpoint that wrote it, low half */
 	uint32_t range;
-	uint32_t page; /* of the range: of its blocks [page * 510, + 510) */
+	uint32_t page; /* of the range: has the entries of its blocks [page * 510, + 510) */
 	struct format_entry entries[FORMAT_PAGE_ENTRIES];
 };
 _Static_assert(sizeof(struct format_page) == FORMAT_BLOCK, "map page");
 
 /* ---- segments ---- */
 
-/* The head of a summary, which takes a segment's last blocks; then an lba (u64) for each data block. */
+/* The head of a summary, which takes a segment's last blocks. An lba (u64) for each data block
+ * follows. */
 struct format_summary {
-	uint32_t crc; /* of the superblock's uuid and all blocks of it */
+	uint32_t crc; /* of the superblock's uuid and all blocks of the summary */
 	uint32_t segment;
-	uint64_t opened; /* the segment's, so that an older summary is not taken for it */
+	uint64_t opened; /* as in format_table_segment: tells this summary from an older one */
 };
 _Static_assert(sizeof(struct format_summary) == 16, "summary");
 
@@ -150,35 +156,36 @@ _Static_assert(sizeof(struct format_summary) == 16, "summary");
 
 struct format_tables {
 	uint64_t generation;
-	uint64_t nr_opened;  /* segments opened ever: the next one's number */
-	uint64_t clock;	     /* blocks put ever                             */
-	uint32_t nr_pages;   /* struct format_table_page                    */
-	uint32_t nr_records; /* struct format_table_record                  */
-	uint32_t nr_shares;  /* struct format_table_share                   */
+	uint64_t nr_opened;  /* how often a segment was opened, ever: the next `opened` */
+	uint64_t clock;	     /* blocks put, ever */
+	uint32_t nr_pages;   /* struct format_table_page */
+	uint32_t nr_records; /* struct format_table_record */
+	uint32_t nr_shares;  /* struct format_table_share */
 	uint32_t nr_lists;   /* struct format_table_list, each with its lbas */
-	uint32_t nr_leaked;  /* blocks that may be valid, and nobody's: at most */
+	uint32_t nr_leaked;  /* upper bound of valid blocks to which no lba refers */
 	uint32_t reserved;
-	/* struct format_table_segment of every segment follows; then a bit for each of its data blocks: valid */
+	/* First comes struct format_table_segment for every segment. Then, for every segment, a bit
+	 * for each block, in whole words of 64: the block is valid. */
 };
 _Static_assert(sizeof(struct format_tables) == 48, "tables");
 
 struct format_table_segment {
-	uint64_t opened; /* which opening it was                    */
-	uint64_t began;	 /* the clock when that was                */
-	uint8_t state;	 /* enum ftl_segment_state                  */
+	uint64_t opened; /* number of its last opening, among those of all segments */
+	uint64_t began;	 /* the clock at that opening */
+	uint8_t state;	 /* enum ftl_segment_state */
 	uint8_t stream;
 	uint8_t is_worn;
 	uint8_t reserved[5];
 };
 _Static_assert(sizeof(struct format_table_segment) == 24, "segment");
 
-/* Of `page`: some of its entries are FORMAT_UNKNOWN, or it could not be read. */
+/* A flag in format_table_page's `page`: it has entries FORMAT_UNKNOWN, or could not be read. */
 #define FORMAT_PAGE_DAMAGED (1U << 31)
 
 struct format_table_page {
 	uint32_t range;
 	uint32_t page; /* | FORMAT_PAGE_DAMAGED */
-	uint32_t slot; /* << 1 | which of the two counts */
+	uint32_t slot; /* << 1 | which of the two copies is current */
 	uint32_t generation;
 };
 _Static_assert(sizeof(struct format_table_page) == 16, "page of the directory");
@@ -190,7 +197,8 @@ struct format_table_record {
 };
 _Static_assert(sizeof(struct format_table_record) == 56, "caller's record");
 
-/* A block that is, or was, shared: `lba` refers to `place`. All who do are listed, whatever the summary says. */
+/* One reference to a block that is or was shared: `lba` refers to `place`. The tables list all
+ * references to such a block, including that of the summary's lba. */
 struct format_table_share {
 	uint64_t lba;
 	uint32_t place;
@@ -198,7 +206,7 @@ struct format_table_share {
 };
 _Static_assert(sizeof(struct format_table_share) == 16, "share");
 
-/* A segment without a summary on the device: what `next` blocks of it are whose. `next` lbas (u64) follow. */
+/* A segment without a summary on the device. The lbas (u64) of its first `next` blocks follow. */
 struct format_table_list {
 	uint32_t segment;
 	uint32_t next;

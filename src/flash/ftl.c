@@ -120,34 +120,34 @@ static void ftl_free(struct ftl *ftl)
 	free(ftl);
 }
 
-/* Memory and tables of a layer laid out like that, empty. */
+/* Makes an empty layer in memory, with that layout. */
 static int ftl_new(struct flash_device *device, const struct format_superblock *layout,
 		   struct ftl **out)
 {
 	struct ftl *ftl = calloc(1, sizeof(*ftl));
-	int rc;
+	int ret;
 
 	if (!ftl)
 		return error_code(-ENOMEM);
 	ftl->device = device;
 	ftl->layout = *layout;
 	init_lists(ftl);
-	rc = make_pools(ftl);
-	if (!rc)
-		rc = segments_open(&ftl->segments, layout);
-	if (!rc)
-		rc = map_open(&ftl->map, device, &ftl->segments, layout);
-	if (!rc)
-		rc = journal_open(&ftl->journal, device, layout);
-	if (!rc)
-		rc = checkpoint_open(ftl);
-	if (!rc)
-		rc = cleaner_open(&ftl->cleaner, ftl);
-	if (!rc)
-		rc = reclaim_open(&ftl->reclaim, ftl);
-	if (rc) {
+	ret = make_pools(ftl);
+	if (!ret)
+		ret = segments_open(&ftl->segments, layout);
+	if (!ret)
+		ret = map_open(&ftl->map, device, &ftl->segments, layout);
+	if (!ret)
+		ret = journal_open(&ftl->journal, device, layout);
+	if (!ret)
+		ret = checkpoint_open(ftl);
+	if (!ret)
+		ret = cleaner_open(&ftl->cleaner, ftl);
+	if (!ret)
+		ret = reclaim_open(&ftl->reclaim, ftl);
+	if (ret) {
 		ftl_free(ftl);
-		return rc;
+		return ret;
 	}
 	*out = ftl;
 	return 0;
@@ -160,51 +160,51 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options)
 	static const struct ftl_options usual;
 	struct format_superblock layout;
 	struct ftl *ftl;
-	int rc;
+	int ret;
 
 	if (!options)
 		options = &usual;
-	rc = superblock_plan(device, options, &layout);
-	if (!rc && !options->is_forced)
-		rc = superblock_check_empty(device);
-	if (rc)
-		return rc;
-	rc = ftl_new(device, &layout, &ftl);
-	if (rc)
-		return rc;
-	rc = superblock_erase(device);
+	ret = superblock_plan(device, options, &layout);
+	if (!ret && !options->is_forced)
+		ret = superblock_check_empty(device);
+	if (ret)
+		return ret;
+	ret = ftl_new(device, &layout, &ftl);
+	if (ret)
+		return ret;
+	ret = superblock_erase(device);
 	journal_begin(&ftl->journal, 0, 1);
-	if (!rc)
-		rc = checkpoint_write_now(ftl);
-	if (!rc)
-		rc = superblock_write(device, &layout);
+	if (!ret)
+		ret = checkpoint_write_now(ftl);
+	if (!ret)
+		ret = superblock_write(device, &layout);
 	ftl_free(ftl);
-	return rc ? error_fail(rc, "make a flash layer: the device cannot be written: %s",
-			       afar_strerror(rc))
-		  : 0;
+	return ret ? error_fail(ret, "make a flash layer: the device cannot be written: %s",
+				afar_strerror(ret))
+		   : 0;
 }
 
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 {
 	struct format_superblock layout;
 	struct ftl *ftl;
-	int rc;
+	int ret;
 
 	if (flags / FTL_STREAMS(1) > FTL_STREAMS_MAX)
 		return error_fail(-EINVAL, "open a flash layer: %u streams are too many",
 				  flags / FTL_STREAMS(1));
-	rc = superblock_read(device, &layout);
-	if (rc)
-		return rc;
-	rc = ftl_new(device, &layout, &ftl);
-	if (rc)
-		return rc;
+	ret = superblock_read(device, &layout);
+	if (ret)
+		return ret;
+	ret = ftl_new(device, &layout, &ftl);
+	if (ret)
+		return ret;
 	ftl->is_read_only = flags & FTL_READ_ONLY;
 	policy_open(ftl, flags / FTL_STREAMS(1));
-	rc = ftl_recover(ftl);
-	if (rc) {
+	ret = ftl_recover(ftl);
+	if (ret) {
 		ftl_abandon(ftl);
-		return rc;
+		return ret;
 	}
 	*out = ftl;
 	return 0;
@@ -217,7 +217,7 @@ void ftl_abandon(struct ftl *ftl)
 		ftl->failed = -ECANCELED;
 	if (!ftl->journal.failed)
 		ftl->journal.failed = -ECANCELED;
-	/* What is in flight has memory of ours. */
+	/* Operations in flight use the layer's memory, so wait for them. */
 	while (flash_device_poll(ftl->device, -1) > 0)
 		;
 	ftl_free(ftl);
@@ -225,12 +225,12 @@ void ftl_abandon(struct ftl *ftl)
 
 int ftl_close(struct ftl *ftl)
 {
-	int rc = ftl->is_read_only ? 0 : ftl->failed;
+	int ret = ftl->is_read_only ? 0 : ftl->failed;
 
-	if (!ftl->is_read_only && !rc)
-		rc = checkpoint_write_now(ftl);
+	if (!ftl->is_read_only && !ret)
+		ret = checkpoint_write_now(ftl);
 	ftl_abandon(ftl);
-	return rc;
+	return ret;
 }
 
 int ftl_refusal(const struct ftl *ftl)
@@ -256,7 +256,7 @@ bool ftl_is_range(uint64_t lba, uint64_t count)
 
 /* ---- moving on ---- */
 
-/* Moves on what can be, without waiting. */
+/* Does all that can be done without waiting. */
 static void ftl_progress(struct ftl *ftl)
 {
 	if (ftl->segments.is_damaged)
@@ -278,7 +278,7 @@ static void ftl_progress(struct ftl *ftl)
 	syncs_progress(ftl);
 }
 
-/* Calls `done` of those in the list that ended until now; what they submit ends later. */
+/* Calls `done` of the requests in the list. Requests that end meanwhile are not called yet. */
 #define deliver(ftl, list, type)                                                       \
 	({                                                                             \
 		struct cds_list_head deliver_now;                                      \
@@ -340,18 +340,18 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 	uint64_t deadline = clock_deadline_ms(timeout_ms);
 
 	for (;;) {
-		int nr, rc;
+		int nr, ret;
 
 		ftl_progress(ftl);
 		nr = deliver_all(ftl);
-		rc = flash_device_poll(ftl->device, nr ? 0 : clock_remaining_ms(deadline));
-		if (rc < 0)
-			return rc;
-		if (rc > 0) {
+		ret = flash_device_poll(ftl->device, nr ? 0 : clock_remaining_ms(deadline));
+		if (ret < 0)
+			return ret;
+		if (ret > 0) {
 			ftl_progress(ftl);
 			nr += deliver_all(ftl);
 		}
-		if (nr || (rc == 0 && !ftl->nr_requests))
+		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
 		if (deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;

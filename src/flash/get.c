@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gets: whole blocks in aligned memory are read straight there, as many at once as lie one behind the other on the device; else
- * through a buffer. Each block's sum is checked before it counts. A segment that is being read is not written anew, so what
- * comes back is what the map said when the read began, whatever is put meanwhile.
+ * Gets. Whole blocks in aligned memory are read directly into it, as many at once as are adjacent
+ * on the device. Others go through a buffer. Each block's checksum is compared before the block is
+ * reported as read. A segment that is being read is not written again, so a get returns the data
+ * that the map named when the read began, whatever is put meanwhile.
  */
 #include "flash/get.h"
 
@@ -73,19 +74,19 @@ static void check_bounced(struct read *read)
 	for (uint32_t i = 0; i < read->nr_blocks; i++) {
 		const char *data = read->bounce->bytes + (size_t)i * FTL_BLOCK;
 		uint32_t bytes = left < FTL_BLOCK - skip ? left : FTL_BLOCK - skip;
-		int rc = check_block(read, i, data);
+		int ret = check_block(read, i, data);
 
-		if (!rc)
+		if (!ret)
 			memory_scatter(get->iov, index, offset, data + skip, bytes);
 		memory_skip(get->iov, &index, &offset, bytes);
-		page_ended(read->ftl, get, at, bytes, rc);
+		page_ended(read->ftl, get, at, bytes, ret);
 		at += bytes;
 		left -= bytes;
 		skip = 0;
 	}
 }
 
-/* One of several blocks cannot be read: each by itself, so that the others can. */
+/* Reads each block of a failed read again by itself, so that only the bad ones fail. */
 static void read_failed(struct read *read);
 
 static void read_ended(struct flash_io *io)
@@ -188,7 +189,7 @@ static void advance(struct ftl_get *get, size_t bytes)
 	get->started += bytes;
 }
 
-/* The block at the cursor cannot be found. */
+/* Ends the block at the cursor with an error, because its place is not known. */
 static void pass_over(struct ftl *ftl, struct ftl_get *get, int result)
 {
 	uint64_t byte = get->offset + get->started;
@@ -205,12 +206,12 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 	struct ftl_get *get = caa_container_of(waiter, struct ftl_get, waiter);
 
 	get->is_waiting = false;
-	/* The next one tries anew. */
+	/* The next block loads the page again. */
 	if (result)
 		pass_over(get->ftl, get, result);
 }
 
-/* How many blocks from `lba` on lie one behind the other, in one page of the map. */
+/* Returns how many blocks from `lba` on are adjacent on the device, within one page of the map. */
 static uint32_t run_length(const struct ftl *ftl, const struct map_page *page, uint64_t lba,
 			   uint32_t nr_max)
 {
@@ -228,7 +229,8 @@ static uint32_t run_length(const struct ftl *ftl, const struct map_page *page, u
 	return nr;
 }
 
-/* Blocks from the cursor on, which are somewhere. False: no memory for it now. */
+/* Starts a read of blocks from the cursor on, whose places are known. False: no buffer or read is
+ * free now. */
 static bool begin_read(struct ftl *ftl, struct ftl_get *get, struct map_page *page, uint64_t lba,
 		       uint32_t skip)
 {
@@ -294,7 +296,7 @@ static void read_zeros(struct ftl *ftl, struct ftl_get *get, uint32_t skip)
 	page_ended(ftl, get, at, bytes, 0);
 }
 
-/* Begins all of it that can be; false: nothing more can now, of any. */
+/* Starts all reads of the get that can start. False: no read can start now, of any get. */
 static bool go_on(struct ftl *ftl, struct ftl_get *get)
 {
 	while (get->started < get->length && !get->is_waiting) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Estimating update rates: heat.h says how. With puts at random the estimate that fits best is the time observed divided
- * by the number of puts in it; the byte keeps that quotient and, up to a limit, the number, so that older puts fade.
+ * Estimates update rates; see heat.h. For puts at random, the best estimate of the interval is the
+ * observed time divided by the number of puts in it. The byte keeps that quotient and, up to a
+ * limit, the number, so that older puts count less.
  */
 #include "heat.h"
 
@@ -12,13 +13,13 @@
 #define LEVEL_MASK (HEAT_LEVELS - 1)
 #define PUTS_MAX   3U
 
-/* How much the estimate so far weighs, in halves of a put, by the number of puts that it rests on. */
+/* The weight of the estimate so far, in halves of a put, by the number of puts that it rests on. */
 static const uint64_t half_weights[PUTS_MAX + 1] = {1, 2, 4, 8};
 
 /* 2^(i/4) in units of 2^-16. */
 static const uint32_t quarters[HEAT_OCTAVE] = {65536, 77936, 92682, 110218};
 
-/* A byte of zeroes is a block of the mean level that nothing is known of. */
+/* Encodes a block's byte. 0 is the mean level with no puts: nothing is known. */
 static uint8_t encode(unsigned level, unsigned nr_puts)
 {
 	return (uint8_t)(nr_puts << LEVEL_BITS | (level ^ HEAT_LEVEL_MEAN));
@@ -53,13 +54,16 @@ static uint32_t draw(struct heat *heat)
 	return (uint32_t)(heat->random >> 32);
 }
 
-/* In 2^-16 of the mean interval. */
+/* Converts ticks to 2^-16 of the mean interval. */
 static uint64_t scaled(const struct heat *heat, uint64_t survived)
 {
 	return ((survived < heat->longest ? survived : heat->longest) * heat->scale) >> 32;
 }
 
-/* One of the two levels around `interval`, by lot, so that on average it is the interval itself: small steps add up. */
+/*
+ * Rounds `interval` to one of the two levels around it, at random, so that the mean is exact and
+ * small steps add up.
+ */
 static unsigned level_near(struct heat *heat, uint64_t interval)
 {
 	unsigned level;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Appending to, writing and flushing the ring; see journal.h. */
+/* Appends to the ring, writes and flushes it; see journal.h. */
 #include "flash/journal.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define SLOTS_MAX 4U /* that stay together */
-/* A block may end with room for fewer than the next ones that stay together. */
+#define SLOTS_MAX 4U /* of one append, which go to one block */
+/* A block takes at least so many slots: the next append may not fit into the rest. */
 #define RECORDS_SURE (FORMAT_JOURNAL_RECORDS - (SLOTS_MAX - 1))
 #define SPARE_BLOCKS 16U
 #define ATTEMPTS     3U /* at writing a block */
@@ -113,8 +113,8 @@ static uint32_t blocks_for(uint32_t records)
 }
 
 /*
- * Whether `records` more can be appended behind the open block, and so many more blocks be written half full. The block
- * `nr_blocks` behind the first that counts would be written over it.
+ * Whether the ring has room for `records` more slots behind the open block, and for `seals` blocks
+ * that are written half full. The block `start` + nr_blocks would overwrite the block `start`.
  */
 static bool fits(const struct journal *journal, uint32_t records, uint32_t seals)
 {
@@ -123,7 +123,7 @@ static bool fits(const struct journal *journal, uint32_t records, uint32_t seals
 
 bool journal_reserve_spare(struct journal *journal, uint32_t nr, uint32_t kept)
 {
-	/* A checkpoint can always begin: a seal is kept back for it. */
+	/* One of the seals is kept for the beginning of a checkpoint. */
 	if (!fits(journal, journal->reserved + nr + kept, 2))
 		return false;
 	journal->reserved += nr;
@@ -146,7 +146,7 @@ void journal_unreserve(struct journal *journal, uint32_t nr)
 
 /* ---- data that is yet to be written ---- */
 
-/* Lets go of the blocks that nothing is waited for of: of those that were written, up to the first that is held. */
+/* Updates `written` and `settled`, and frees the blocks before `settled`. */
 static void advance(struct journal *journal)
 {
 	struct journal_block *block, *next;
@@ -225,7 +225,7 @@ static void submit(struct journal_block *block)
 	flash_device_submit(journal->device, &block->io);
 }
 
-/* Gives the open block away and begins another. */
+/* Submits the open block and begins another. */
 static void write_open(struct journal *journal)
 {
 	struct journal_block *block = journal->open, *next = new_block(journal);
@@ -329,12 +329,15 @@ void journal_progress(struct journal *journal)
 {
 	if (journal->failed)
 		return;
-	/* If there is no room now, what is here may be flushed all the same. */
+	/* If there is no room for the seal, the blocks before it may be flushed all the same. */
 	if (journal->sequence < journal->ahead)
 		journal_seal(journal);
 	if (journal->is_flushing || journal->flushed >= journal->wanted)
 		return;
-	/* It does not move on with what is wanted: as long as more and more is, no flush would ever begin. */
+	/*
+	 * The goal does not follow `wanted`, which may grow all the time: no flush would ever
+	 * begin.
+	 */
 	if (journal->goal <= journal->flushed)
 		journal->goal = journal->wanted;
 	if (journal->sequence < journal->goal && !journal_seal(journal))
@@ -356,7 +359,7 @@ void journal_release(struct journal *journal, uint64_t sequence)
 	journal->is_short = false;
 	if (sequence > journal->flushed)
 		journal->flushed = sequence;
-	/* What is held there still is void, and nobody will look at it. */
+	/* Holds that are left there are of void records, which recovery will not read any more. */
 	cds_list_for_each_entry (block, &journal->writing, node) {
 		if (block->sequence < sequence)
 			block->nr_holds = 0;

@@ -106,7 +106,7 @@ uint64_t map_page_end(uint64_t lba)
 	return ((uint64_t)ftl_lba_range(lba) << 32) + end;
 }
 
-/* Where a page of that number is kept; NULL: no memory. */
+/* Returns the address of the page's pointer; NULL: no memory. */
 static void **make_place(struct map *map, uint32_t range, uint32_t page)
 {
 	void **place = map_table_place(&map->ranges, range, &map->bytes);
@@ -154,12 +154,15 @@ static void drop_page(struct map_page *page)
 
 	map->slots[page->slot].page = NULL;
 	map->nr_slots_used--;
-	/* Which takes no memory, since it is there. */
+	/* This allocates nothing, because the place exists. */
 	*make_place(map, page->range, page->page) = NULL;
 	free_page(map, page);
 }
 
-/* Pages that nothing is in any more, and nobody uses: the next checkpoint would drop them. Replay has to do so too. */
+/*
+ * Drops changed pages that are empty and not in use, as the next checkpoint would. Replay needs
+ * this too, because it has the same slots.
+ */
 static void drop_empty(struct map *map)
 {
 	struct map_page *page, *next;
@@ -183,7 +186,7 @@ static void mark_dirty(struct map_page *page)
 int map_make(struct map *map, uint64_t lba, struct map_page **out)
 {
 	struct map_page *page = map_find(map, lba);
-	int rc;
+	int ret;
 
 	if (page) {
 		*out = page;
@@ -198,16 +201,19 @@ int map_make(struct map *map, uint64_t lba, struct map_page **out)
 				  map->nr_slots);
 	while (map->slots[map->next_slot].page)
 		map->next_slot = (map->next_slot + 1) % map->nr_slots;
-	rc = new_page(map, ftl_lba_range(lba), page_number(lba), map->next_slot, &page);
-	if (rc)
-		return rc;
-	rc = give_memory(page);
-	if (rc) {
+	ret = new_page(map, ftl_lba_range(lba), page_number(lba), map->next_slot, &page);
+	if (ret)
+		return ret;
+	ret = give_memory(page);
+	if (ret) {
 		drop_page(page);
-		return rc;
+		return ret;
 	}
 	memset(page->data, 0, sizeof(*page->data));
-	/* What the slot has is another's. And if nothing comes of this one, the next checkpoint drops it. */
+	/*
+	 * The copy in the slot is another page's. If this page stays empty, the next checkpoint
+	 * drops it.
+	 */
 	map->slots[page->slot].generation = 0;
 	mark_dirty(page);
 	*out = page;
@@ -266,7 +272,8 @@ static int check_loaded(const struct map_page *page, struct format_page *data)
 			  page->page, page->range);
 }
 
-/* Whether the entry can be. Nobody has changed it since the checkpoint that wrote it: its block is valid still. */
+/* Whether the entry agrees with the segments' tables. It has not changed since the checkpoint that
+ * wrote it, so its block must still be valid. */
 static bool is_sane(const struct map_page *page, const struct format_entry *entry)
 {
 	const struct segments *segments = page->map->segments;
@@ -276,7 +283,7 @@ static bool is_sane(const struct map_page *page, const struct format_entry *entr
 		segments_is_valid(segments, entry->place));
 }
 
-/* Tells of its slot what is known of it. */
+/* Notes in the page's slot whether the page is damaged. */
 static void note_damage(struct map_page *page, bool is_damaged)
 {
 	struct map *map = page->map;
@@ -320,13 +327,13 @@ int map_give_up(struct map_page *page, int code)
 {
 	uint64_t first = ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES);
 	uint32_t nr = (uint32_t)(map_page_end(first) - first);
-	int rc;
+	int ret;
 
 	if (page->data)
 		return 0;
-	rc = give_memory(page);
-	if (rc)
-		return rc;
+	ret = give_memory(page);
+	if (ret)
+		return ret;
 	memset(page->data, 0, sizeof(*page->data));
 	for (uint32_t i = 0; i < nr; i++)
 		page->data->entries[i].place = FORMAT_UNKNOWN;
@@ -342,31 +349,31 @@ static void read_page(struct map_page *page);
 static void loaded(struct flash_io *io)
 {
 	struct map_page *page = caa_container_of(io, struct map_page, io);
-	int rc = io->result ? io->result : check_loaded(page, page->data);
+	int ret = io->result ? io->result : check_loaded(page, page->data);
 	struct cds_list_head waiters;
 
-	/* What is wrong on the way only is right the second time. */
-	if (rc && map_is_damage(rc) && !page->is_reread) {
+	/* Read once more: the error may be one of the transfer only. */
+	if (ret && map_is_damage(ret) && !page->is_reread) {
 		page->is_reread = true;
 		read_page(page);
 		return;
 	}
 	page->is_loading = false;
 	page->map->nr_loading--;
-	if (rc) {
-		/* Once, however many ask. */
-		if (page->damage != rc)
+	if (ret) {
+		/* Logged once, however often the page is loaded. */
+		if (page->damage != ret)
 			log_error("flash: page %u of range %u of the map cannot be read: %s",
-				  page->page, page->range, afar_strerror(rc));
-		page->damage = rc;
-		note_damage(page, map_is_damage(rc));
+				  page->page, page->range, afar_strerror(ret));
+		page->damage = ret;
+		note_damage(page, map_is_damage(ret));
 		page->map->bytes -= sizeof(*page->data);
 		free(page->data);
 		page->data = NULL;
 	} else {
 		take_loaded(page);
 	}
-	/* Whoever is called may wait anew. */
+	/* A waiter that is called may wait again, so take the list first. */
 	CDS_INIT_LIST_HEAD(&waiters);
 	cds_list_splice(&page->waiters, &waiters);
 	CDS_INIT_LIST_HEAD(&page->waiters);
@@ -375,7 +382,7 @@ static void loaded(struct flash_io *io)
 		struct ftl_waiter *waiter = cds_list_first_entry(&waiters, struct ftl_waiter, node);
 
 		cds_list_del(&waiter->node);
-		waiter->ready(waiter, rc);
+		waiter->ready(waiter, ret);
 	}
 	page->pins--;
 }
@@ -415,7 +422,7 @@ void map_load(struct map_page *page, struct ftl_waiter *waiter)
 
 /* ---- changing ---- */
 
-/* Keeps what the page is for the checkpoint that has frozen it. */
+/* Saves the page's content for the checkpoint that has frozen it. */
 static void keep_image(struct map_page *page)
 {
 	struct map *map = page->map;

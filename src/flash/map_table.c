@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Leaves, and the way to them; see map_table.h. */
+/* Finds and adds leaves; see map_table.h. */
 #include "flash/map_table.h"
 
 #include <stdlib.h>
@@ -20,13 +20,13 @@ void *map_table_next(const struct map_table *table, uint32_t *number)
 	return NULL;
 }
 
-/* At least `wanted` leaves, by doubling. */
+/* Makes room for at least `wanted` leaves, by doubling. */
 static int grow(struct map_table *table, uint32_t wanted, uint64_t *bytes)
 {
 	uint32_t nr = table->nr_leaves ? table->nr_leaves : 1;
 	struct map_leaf **leaves;
 
-	/* Numbers have 32 bits, so these cannot have as many. */
+	/* Cannot overflow: numbers have 32 bits, so there are at most 2^23 leaves. */
 	while (nr < wanted)
 		nr *= 2;
 	leaves = realloc(table->leaves, nr * sizeof(struct map_leaf *));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A table of pointers by number, in two levels, so that one with a high number costs little: its leaf, and the way to the
- * leaves, which is a 512th of what an array would be. map.c has its ranges in one, and of each range its pages.
+ * A sparse array of pointers, in two levels: leaves of 512 pointers, and an array of leaves. So an
+ * entry with a high number takes one leaf, and an array a 512th as long as a flat one. map.c keeps
+ * its ranges in such a table, and the pages of each range in another.
  */
 #ifndef FLASH_MAP_TABLE_H
 #define FLASH_MAP_TABLE_H
@@ -15,13 +16,13 @@ struct map_leaf {
 	void *at[MAP_LEAF];
 };
 
-/* All zero: empty. */
+/* Empty if all zero. */
 struct map_table {
-	struct map_leaf **leaves;
-	uint32_t nr_leaves; /* of the array */
+	struct map_leaf **leaves; /* NULL: no entry in it yet */
+	uint32_t nr_leaves;
 };
 
-/* NULL: there is none. */
+/* Returns the pointer of that number; NULL: there is none. */
 static inline void *map_table_at(const struct map_table *table, uint32_t number)
 {
 	uint32_t leaf = number / MAP_LEAF;
@@ -31,13 +32,15 @@ static inline void *map_table_at(const struct map_table *table, uint32_t number)
 	return table->leaves[leaf]->at[number % MAP_LEAF];
 }
 
-/* The one with the lowest number from `*number` on, which `*number` becomes; NULL: no more. */
+/* Returns the first pointer from `*number` on, and sets `*number` to its number; NULL: there is
+ * none. */
 void *map_table_next(const struct map_table *table, uint32_t *number);
 
-/* Where the pointer of that number is kept; NULL: no memory for it. Adds what was taken to `*bytes`. */
+/* Returns the address of the pointer of that number, for the caller to set; NULL: no memory. Adds
+ * the bytes that it allocated to `*bytes`. */
 void **map_table_place(struct map_table *table, uint32_t number, uint64_t *bytes);
 
-/* What the pointers point to is the caller's. */
+/* Frees the table. The memory that its pointers point to is the caller's. */
 void map_table_close(struct map_table *table);
 
 #endif

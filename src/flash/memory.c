@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Walking through iovecs, and the pool of buffers; see memory.h. */
+/* Walks through iovecs, and has the pool of buffers; see memory.h. */
 #include "flash/memory.h"
 
 #include <string.h>
 
 #include "flash/ftl_private.h"
 
-/* The part of at most `bytes` that the cursor stands at; moves it behind. */
+/* Returns the memory at the cursor, at most `bytes`, and moves the cursor behind it. */
 static struct iovec take(const struct iovec *iov, unsigned *index, size_t *offset, size_t bytes)
 {
 	struct iovec part;

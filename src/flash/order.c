@@ -37,7 +37,7 @@ bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t 
 	cds_list_for_each_entry (order, &ftl->order, node) {
 		if (order->ticket >= ticket)
 			break;
-		/* Those of no blocks, but a record, belong to all. */
+		/* FTL_ALL includes requests that have no blocks but change a record. */
 		if (count == FTL_ALL || order_overlaps(order, lba, count))
 			return true;
 	}

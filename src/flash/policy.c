@@ -8,15 +8,17 @@
 #include "flash/streams.h"
 #include "flash/superblock.h"
 /*
- * Where blocks go, and what is cleaned: what streams.h and victim.h decide, with what the layer knows. How often a block is put is
- * kept beside its entry of the map, in memory alone: after a restart nothing is known.
+ * Chooses where blocks go, and which segment is cleaned: asks streams.h and victim.h, with what the
+ * layer knows. The heat of a block is kept beside its entry of the map, only in memory: after a
+ * restart nothing is known.
  */
 
 _Static_assert(FTL_HEAT_UNKNOWN == 0 && FTL_HEAT_MEAN == HEAT_HINT_MEAN,
 	       "callers' heat is the hint as it is");
 _Static_assert(FTL_STREAMS_MAX <= STREAMS_MAX, "a mask of bits has all");
 
-/* Each stream keeps a segment open: with few segments that is more than it saves. By simulation. */
+/* Each stream keeps a segment open. With fewer segments per stream, that costs more than the stream
+ * saves, as simulations show. */
 #define SEGMENTS_PER_STREAM 64U
 #define STREAMS_MIN	    2U
 

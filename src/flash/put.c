@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Puts, until their pieces are staged: cutting them up, the order of pieces of the same blocks, and all that a piece needs
- * before it may be written. Whatever a piece takes on the way it gives back in piece_end(), whichever way it ends.
+ * Puts, until their pieces are staged. Cuts puts into pieces, orders pieces of the same blocks, and
+ * gets all that a piece needs before it may be written. piece_end() gives all of it back, however
+ * the piece ends.
  *
- * No piece waits for one that came later: buffers and room in the journal are given in the order pieces ask for them, and who
- * is blocked by an earlier piece holds neither.
+ * No piece waits for a later one. Buffers and room in the journal are given in the order in which
+ * pieces ask for them, and a piece that is blocked by an earlier one holds neither.
  */
 #include "flash/put.h"
 
@@ -29,8 +30,9 @@
 static void piece_step(struct piece *piece);
 
 /*
- * Three take pieces, and who comes later on the way of a write must find one while those before it have taken all they may: else
- * what holds pieces could wait for one. Parts that are split off are given back when they are written.
+ * Three steps of a write take pieces: cutting a put, splitting by streams, splitting at a segment's
+ * end. Each keeps some for the later ones. Otherwise the holders of all pieces could wait for one
+ * more. Parts that were split off are given back when they are written.
  */
 #define KEPT_OF_PUTS (2 * SPLIT_PIECES)
 #define KEPT_OF_RUNS SPLIT_PIECES
@@ -85,7 +87,7 @@ static void piece_end(struct piece *piece, int result)
 		ahead_note(put);
 }
 
-/* Those that a checkpoint is behind of now. */
+/* Ends the failed pieces whose void records a checkpoint has overtaken. */
 static void end_lost(struct ftl *ftl)
 {
 	struct piece *piece, *next;
@@ -98,11 +100,11 @@ static void end_lost(struct ftl *ftl)
 	}
 }
 
-/* Records and map, once the data is there. */
+/* Appends the piece's records and changes the map, once its data is written. */
 static int record(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
-	bool has_records = piece->ahead != NULL;
+	bool has_records = piece->ahead;
 	int refusal = ftl_refusal(ftl);
 
 	if (has_records)
@@ -177,7 +179,10 @@ static bool is_whole(const struct piece *piece)
 	return piece->bytes % FTL_BLOCK == 0;
 }
 
-/* The page is damaged. What it says is not wanted by whole blocks: they are written, and the rest of it is unknown. */
+/*
+ * Gives up a damaged page if the piece has whole blocks, which do not need the old places. The
+ * other entries of the page become unknown.
+ */
 static int do_without(struct piece *piece, int damage)
 {
 	unsigned i = piece->pages[1] && map_is_loaded(piece->pages[0]);
@@ -199,7 +204,7 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 		piece_step(piece);
 }
 
-/* True: all pages are there and pinned. False: it waits, or has ended. */
+/* Loads and pins the piece's pages. False: it waits, or has ended. */
 static bool has_pages(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -207,12 +212,12 @@ static bool has_pages(struct piece *piece)
 	unsigned nr = piece->lba + piece->nr_blocks > end ? 2 : 1;
 
 	for (unsigned i = 0; i < nr; i++) {
-		int rc;
+		int ret;
 
 		if (!piece->pages[i]) {
-			rc = map_make(&ftl->map, i ? end : piece->lba, &piece->pages[i]);
-			if (rc) {
-				piece_end(piece, rc);
+			ret = map_make(&ftl->map, i ? end : piece->lba, &piece->pages[i]);
+			if (ret) {
+				piece_end(piece, ret);
 				return false;
 			}
 			map_pin(piece->pages[i]);
@@ -226,7 +231,10 @@ static bool has_pages(struct piece *piece)
 	return true;
 }
 
-/* Blocks that overwriting does not free: of those that hold nothing, or share what they hold. */
+/*
+ * Counts the blocks that the piece adds to those in use: no old block becomes invalid, because
+ * there is none, it is shared, or its place is unknown.
+ */
 static uint32_t growth_of(struct piece *piece)
 {
 	uint32_t growth = 0;
@@ -252,7 +260,7 @@ void piece_count(struct piece *piece)
 	piece->is_counted = true;
 }
 
-/* True: there is room for it. False: it waits, or has ended. */
+/* Finds room on the device for the piece. False: it waits, or has ended. */
 static bool has_space(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -281,19 +289,19 @@ static void old_read(struct flash_io *io)
 {
 	struct piece *piece = caa_container_of(io, struct piece, io);
 	struct ftl *ftl = piece->ftl;
-	int rc = io->result;
+	int ret = io->result;
 
 	piece->reading->pins--;
-	if (rc)
+	if (ret)
 		ftl->counts.read_errors++;
-	if (!rc && block_crc(piece->lba, piece->memory) != piece->reading_crc) {
+	if (!ret && block_crc(piece->lba, piece->memory) != piece->reading_crc) {
 		ftl->counts.crc_errors++;
-		rc = -EBADMSG;
+		ret = -EBADMSG;
 	}
-	if (rc) {
+	if (ret) {
 		log_error("flash: block %u of range %u cannot be kept in part: %s",
-			  ftl_lba_block(piece->lba), ftl_lba_range(piece->lba), afar_strerror(rc));
-		piece_end(piece, rc);
+			  ftl_lba_block(piece->lba), ftl_lba_range(piece->lba), afar_strerror(ret));
+		piece_end(piece, ret);
 		return;
 	}
 	piece->is_read = true;
@@ -317,7 +325,9 @@ static void read_old(struct piece *piece, const struct format_entry *entry)
 	flash_device_submit(ftl->device, &piece->io);
 }
 
-/* True: the piece's bytes are as they are to be written. False: it waits, or has ended. */
+/*
+ * Makes the piece's bytes complete, in memory that can be written. False: it waits, or has ended.
+ */
 static bool has_memory(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
@@ -335,10 +345,10 @@ static bool has_memory(struct piece *piece)
 	}
 	if (!is_whole(piece) && !piece->is_read) {
 		struct map_page *page = piece_page(piece, piece->lba);
-		int rc = map_tell_unknown(page, piece->lba);
+		int ret = map_tell_unknown(page, piece->lba);
 
-		if (rc) {
-			piece_end(piece, rc);
+		if (ret) {
+			piece_end(piece, ret);
 			return false;
 		}
 		entry = map_entry(page, piece->lba);
@@ -384,7 +394,7 @@ static bool has_journal(struct piece *piece)
 	return true;
 }
 
-/* How many blocks from the first on go to its stream. */
+/* Returns how many blocks from the first on go to the first one's stream. */
 static uint32_t run_of(const struct piece *piece)
 {
 	uint32_t nr = 1;
@@ -394,7 +404,7 @@ static uint32_t run_of(const struct piece *piece)
 	return nr;
 }
 
-/* Each run of blocks of one stream goes on as a piece. */
+/* Stages each run of blocks of one stream as a piece. */
 static void stage_runs(struct ftl *ftl, struct piece *piece)
 {
 	while (piece) {
@@ -501,13 +511,13 @@ static void begin(struct ftl *ftl, struct piece *piece)
 		piece_step(piece);
 }
 
-/* Cuts and begins pieces of the put; false: there are none to be had. */
+/* Cuts the put into pieces and begins them. False: no piece is free now. */
 static bool go_on(struct ftl *ftl, struct ftl_put *put)
 {
 	while (put->started < put->length && !put->result) {
 		struct piece *piece;
 
-		/* It may end while it begins, and the put must not. */
+		/* The piece may end in begin(); the put must not end yet. */
 		put->nr_in_flight++;
 		piece = cut(ftl, put);
 		if (piece)
@@ -565,7 +575,7 @@ void puts_progress(struct ftl *ftl)
 
 		if (!go_on(ftl, put))
 			break;
-		/* The device writes it while the next one's sums are made. */
+		/* The device writes this put while the next one's checksums are computed. */
 		if (is_large)
 			append_progress(ftl);
 	}
@@ -600,6 +610,6 @@ void ftl_put(struct ftl *ftl, struct ftl_put *put)
 	put->order.count[0] = (put->offset % FTL_BLOCK + put->length + FTL_BLOCK - 1) / FTL_BLOCK;
 	put->order.count[1] = 0;
 	order_begin(ftl, &put->order);
-	/* One that is wrong ends in its turn, in a poll. */
+	/* A put that was refused ends in its turn, in a poll. */
 	cds_list_add_tail(&put->node, &ftl->puts);
 }

@@ -42,15 +42,15 @@ struct journal_block;
 
 /* Blocks on their way to the device. */
 struct piece {
-	struct cds_list_head node;   /* of the list that its stage is           */
-	struct cds_list_head bucket; /* of those in its window, as they came    */
+	struct cds_list_head node;   /* in the list of its stage */
+	struct cds_list_head bucket; /* in the list of its bucket, in order of arrival */
 	struct ftl *ftl;
 	bool is_pooled;	     /* of ftl->pieces, and given back there */
 	struct ftl_put *put; /* NULL: the cleaner's                     */
 	uint64_t ticket;
 	uint64_t lba;
-	const uint64_t *lbas; /* the cleaner's: whose each block is; NULL: lba, lba + 1 …      */
-	const uint32_t *from; /* the cleaner's: the place each block is moved away from        */
+	const uint64_t *lbas; /* of each block, for the cleaner's; NULL: lba, lba + 1 … */
+	const uint32_t *from; /* the old place of each block, for the cleaner's */
 	uint32_t nr_blocks;
 	uint32_t place;
 	uint32_t at;	/* of a part of a block: the first byte, */
@@ -65,7 +65,7 @@ struct piece {
 	uint32_t reserved;	     /* records of the journal                */
 	struct journal_block *ahead; /* holds that its records are from; NULL: it has none yet    */
 	uint64_t void_at;	     /* the journal's block of those that are void; 0: none are   */
-	int failure;	 /* that it will end with when they are past                   */
+	int failure;	 /* the error that it ends with once a checkpoint is behind them */
 	uint32_t growth; /* blocks that will be in use when it is done */
 	struct map_page *pages[2];
 	uint64_t pages_lba; /* the first block of pages[0] that is meant */
@@ -98,13 +98,13 @@ static inline uint64_t piece_lba(const struct piece *piece, uint32_t i)
 	return piece->lbas ? piece->lbas[i] : piece->lba + i;
 }
 
-/* What the map will say of its block `i`. */
+/* Returns the map entry that its block `i` will have. */
 static inline struct format_entry piece_entry(const struct piece *piece, uint32_t i)
 {
 	return (struct format_entry){piece->place + i, piece->crcs[i]};
 }
 
-/* In which of ftl->buckets all pieces are that have blocks in common with one of that address. */
+/* Returns which of ftl->buckets has the pieces with blocks in the window of that address. */
 static inline uint32_t piece_bucket(uint64_t lba)
 {
 	uint64_t hash = (lba >> WINDOW_BITS) * 0x9e3779b97f4a7c15U;
@@ -112,7 +112,7 @@ static inline uint32_t piece_bucket(uint64_t lba)
 	return hash >> 32 & (NR_BUCKETS - 1);
 }
 
-/* The page of one of its blocks, which are of a put. */
+/* Returns the map page of one of its blocks. Only for pieces of a put. */
 static inline struct map_page *piece_page(const struct piece *piece, uint64_t lba)
 {
 	return piece->pages[lba >= map_page_end(piece->pages_lba)];

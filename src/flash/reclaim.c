@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding blocks that are valid and nobody's: when a block whose place was not known, since its page of the map had been damaged,
- * is put or trimmed, its old place stays valid. The cleaner finds it when it comes by; but what it has carried on lies among
- * blocks that nobody touches. So once the damage is over all segments are looked through, one at a time, and asked is who a
- * valid block may be of, as far as pages are in memory, which those that were given up are. Before a put is refused for want of
- * room the others are read, too.
+ * Finds valid blocks to which no lba refers. Damage of the map leaves them behind: when an lba
+ * whose place is unknown is put or trimmed, the block at its old place stays valid. The cleaner
+ * finds such a block when it cleans the segment, but blocks that it has moved on lie among cold
+ * ones. So once no page is damaged any more, this looks through all segments, one at a time, and
+ * compares each valid block with the map entries that may refer to it. It uses the pages in memory,
+ * among which are all that were given up. Before a put is refused for lack of room, it reads the
+ * other pages too.
  */
 #include "flash/reclaim.h"
 
@@ -48,7 +50,7 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 	reclaim->is_waiting = false;
 	if (!result)
 		return;
-	/* One of those who may refer to the block cannot be asked: he does. */
+	/* The page cannot be read, so its lba may refer to the block: keep it. */
 	reclaim->has_believed = true;
 	reclaim->index++;
 }
@@ -78,7 +80,7 @@ static enum answer ask(struct ftl *ftl, uint64_t lba, uint32_t place)
 	return WAITS;
 }
 
-/* False: not now. */
+/* Releases the block for each candidate that does not refer to it. False: it has to wait. */
 static bool look_at_block(struct ftl *ftl, const struct segment *segment, uint32_t index,
 			  uint64_t lba)
 {
@@ -118,7 +120,7 @@ static void next(struct reclaim *reclaim)
 	reclaim->segment = NULL;
 }
 
-/* Gives back the segment that was taken for its summary to be read. */
+/* Gives back the segment that read_summary() took. */
 static void put_back(struct ftl *ftl)
 {
 	struct segment *segment = ftl->reclaim.segment;
@@ -146,7 +148,7 @@ static void read_summary(struct ftl *ftl, struct segment *segment)
 {
 	struct reclaim *reclaim = &ftl->reclaim;
 
-	/* So it stays what it is, and where. */
+	/* In this state neither the cleaner nor a retirement takes it. */
 	segment_set_state(&ftl->segments, segment, FTL_SEGMENT_CLEANING);
 	reclaim->segment = segment;
 	reclaim->is_reading = true;
@@ -155,7 +157,7 @@ static void read_summary(struct ftl *ftl, struct segment *segment)
 	flash_device_submit(ftl->device, &reclaim->io);
 }
 
-/* False: that is all for now. */
+/* Looks through the next segment. False: it has to wait. */
 static bool look_at_next(struct ftl *ftl)
 {
 	struct reclaim *reclaim = &ftl->reclaim;
@@ -184,8 +186,9 @@ static bool look_at_next(struct ftl *ftl)
 }
 
 /*
- * What leaked before it began was found, but where it may be of those who do not know. What did before the layer was opened may be
- * of pages that are not in memory.
+ * Lowers the bound of leaked blocks. All blocks that leaked before the search began were found,
+ * except those that may be an lba's of unknown place. Blocks that leaked before the layer was
+ * opened may also have escaped if pages were not in memory.
  */
 static void end(struct ftl *ftl)
 {
@@ -218,7 +221,7 @@ bool reclaim_may_help(struct ftl *ftl)
 
 	if (reclaim->is_under_way)
 		return true;
-	/* Nothing has leaked since it found all. */
+	/* No block has leaked since the last thorough search. */
 	if (!ftl->segments.nr_leaked ||
 	    (reclaim->has_been_thorough && reclaim->nr_let_go == ftl->segments.nr_let_go))
 		return false;

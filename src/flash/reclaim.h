@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds blocks that are valid and nobody's, which damage of the map leaves behind; see reclaim.c.
+ * Finds valid blocks to which no lba refers. Damage of the map leaves them behind; see reclaim.c.
  */
 #ifndef FLASH_RECLAIM_H
 #define FLASH_RECLAIM_H
@@ -16,16 +16,16 @@ struct reclaim {
 	bool is_under_way;
 	bool is_reading;
 	bool is_waiting;  /* for a page of the map */
-	bool is_thorough; /* pages are read for it */
+	bool is_thorough; /* this search reads pages that are not in memory */
 	bool has_been_thorough;
-	bool is_complete;	 /* nothing was passed over yet                      */
-	bool has_believed;	 /* a page not in memory to refer to the block            */
-	uint32_t at;		 /* the segment that is looked at                    */
-	uint32_t index;		 /* and its block                                    */
-	struct segment *segment; /* that one, taken, with its summary; NULL: not yet */
-	uint64_t nr_let_go;	 /* when it began                                    */
-	uint64_t nr_before;	 /* may have leaked before the layer was opened      */
-	uint64_t nr_unknown;	 /* how often somebody did not know whether a block is his */
+	bool is_complete;	 /* no segment was skipped yet */
+	bool has_believed;	 /* a block was kept because a page was not in memory */
+	uint32_t at;		 /* the segment that is searched */
+	uint32_t index;		 /* and its block */
+	struct segment *segment; /* `at`, taken for its summary; NULL: not taken */
+	uint64_t nr_let_go;	 /* of segments.h, when the search began */
+	uint64_t nr_before;	 /* blocks that may have leaked before the layer was opened */
+	uint64_t nr_unknown;	 /* times that a block was kept for an lba of unknown place */
 	uint64_t *summary;
 	struct ftl_waiter waiter;
 	struct flash_io io;
@@ -35,13 +35,12 @@ struct reclaim {
 /* 0, or -ENOMEM. */
 int reclaim_open(struct reclaim *reclaim, struct ftl *ftl);
 void reclaim_close(struct reclaim *reclaim);
-/* Looks on, where there is something to be found and nothing else to do. */
+/* Begins a search if blocks have leaked and no page is damaged any more, and continues it. */
 void reclaim_progress(struct ftl *ftl);
-/* Whether who lacks room should wait for what is found. */
+/* Whether a put that lacks room should wait for a search, which it begins if it may find blocks. */
 bool reclaim_may_help(struct ftl *ftl);
-/*
- * Records that the block, which might be that of `lba`, is not. False: the journal has no room now.
- */
+/* Records that the block at `place` is not that of `lba`, of which it might have been. False: the
+ * journal has no room now. */
 bool reclaim_release(struct ftl *ftl, uint32_t place, uint64_t lba);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The small records that callers keep: a sorted array. Changes come by the journal, the whole goes into checkpoints. */
+/* The small records that callers keep, in a sorted array. The journal has the changes, checkpoints
+ * have all records. */
 #include "flash/records.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ void records_at(const struct records *records, uint32_t n, struct format_table_r
 	*out = records->at[n];
 }
 
-/* Where the first from `id` on is. */
+/* Returns the index of the first record from `id` on. */
 static uint32_t find(const struct records *records, uint32_t id)
 {
 	uint32_t low = 0, nr = records->nr;
@@ -89,10 +90,10 @@ int records_apply(struct records *records, const struct ftl_record_change *chang
 	uint32_t place = find(records, change->id);
 	struct format_table_record *at = &records->at[place];
 	bool is_there = is_at(records, place, change->id);
-	int rc = records_check(records, change);
+	int ret = records_check(records, change);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (change->is_removal) {
 		if (is_there)
 			memmove(at, at + 1, (--records->nr - place) * sizeof(*at));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a crash leaves: the last committed checkpoint is read, and the journal from there on replayed, as far as it goes
- * without a gap. Then a checkpoint is written, from which a journal of a new epoch begins: what lies in the ring behind the
- * gap is never believed, not now, since it does not follow, nor later, since its epoch is another. Nothing else is written
- * before that one is committed, but summaries of segments that are closed, and zeros in the gap, where nothing else is; so
- * recovery can be cut as often as one likes.
+ * Recovers a layer after a crash or a close. Recovery reads the last committed checkpoint and
+ * replays the journal from there on, up to the first gap. Then it writes a checkpoint, with which a
+ * new epoch of the journal begins. Blocks behind the gap never count: now because they do not
+ * follow, later because their epoch is another. Before that checkpoint is committed, recovery
+ * writes only summaries of segments that it closes, and zeros to the gap. So it can be interrupted
+ * any number of times.
  */
 #include "flash/recover.h"
 
@@ -23,7 +24,7 @@
 
 /* ---- segments that were open ---- */
 
-/* Of each stream the segment opened last goes on. */
+/* Chooses for each stream the open segment that it continues with: the one opened last. */
 static void choose_open(struct ftl *ftl)
 {
 	struct segments *segments = &ftl->segments;
@@ -44,16 +45,16 @@ static int close_segment(struct ftl *ftl, struct segment *segment)
 {
 	struct segments *segments = &ftl->segments;
 	uint32_t nr_blocks = summary_blocks_for(segments->segment_blocks);
-	int rc;
+	int ret;
 
 	if (!segment->is_worn) {
 		summary_encode(segments, segment, ftl->summary_memory, nr_blocks * FTL_BLOCK);
-		rc = blocking_write(ftl->device,
-				    segment_place(segments, segment, segments->data_blocks),
-				    ftl->summary_memory, nr_blocks, 0);
-		if (rc)
-			return error_fail(rc, "open a flash layer: a segment cannot be closed: %s",
-					  afar_strerror(rc));
+		ret = blocking_write(ftl->device,
+				     segment_place(segments, segment, segments->data_blocks),
+				     ftl->summary_memory, nr_blocks, 0);
+		if (ret)
+			return error_fail(ret, "open a flash layer: a segment cannot be closed: %s",
+					  afar_strerror(ret));
 		segment_drop_list(segments, segment);
 	}
 	if (segment->state == FTL_SEGMENT_OPEN)
@@ -79,7 +80,7 @@ static int settle_segment(struct ftl *ftl, struct segment *segment)
 		recover_set_free(ftl, segment);
 		return 0;
 	}
-	/* Worn, and empty: given up for good. */
+	/* The segment is worn and empty: give it up for good. */
 	recover_retire(ftl, segment);
 	segments->nr_worn--;
 	segment_set_state(segments, segment, FTL_SEGMENT_BAD);
@@ -88,12 +89,12 @@ static int settle_segment(struct ftl *ftl, struct segment *segment)
 
 static int settle_segments(struct ftl *ftl)
 {
-	int rc = 0;
+	int ret = 0;
 
 	choose_open(ftl);
-	for (uint32_t i = 0; i < ftl->segments.nr && !rc; i++)
-		rc = settle_segment(ftl, &ftl->segments.at[i]);
-	return rc;
+	for (uint32_t i = 0; i < ftl->segments.nr && !ret; i++)
+		ret = settle_segment(ftl, &ftl->segments.at[i]);
+	return ret;
 }
 
 /* ---- the whole ---- */
@@ -105,16 +106,16 @@ static int read_checkpoint(struct ftl *ftl)
 		(const struct format_tables *)(const void *)checkpoint->tables;
 	uint64_t nr_blocks;
 	uint32_t crc;
-	int rc = anchor_read(ftl->device, &ftl->layout, &checkpoint->anchor);
+	int ret = anchor_read(ftl->device, &ftl->layout, &checkpoint->anchor);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	nr_blocks = (checkpoint->anchor.tables_bytes + FORMAT_BLOCK - 1) / FORMAT_BLOCK;
-	rc = blocking_read(ftl->device, tables_at(&ftl->layout, checkpoint->anchor.generation),
-			   checkpoint->tables, nr_blocks);
-	if (rc)
-		return error_fail(rc, "open a flash layer: its tables cannot be read: %s",
-				  afar_strerror(rc));
+	ret = blocking_read(ftl->device, tables_at(&ftl->layout, checkpoint->anchor.generation),
+			    checkpoint->tables, nr_blocks);
+	if (ret)
+		return error_fail(ret, "open a flash layer: its tables cannot be read: %s",
+				  afar_strerror(ret));
 	crc = 0;
 	for (uint64_t i = 0; i < nr_blocks; i++)
 		crc = checksum_crc32c_seeded(crc, checkpoint->tables + i * FORMAT_BLOCK,
@@ -126,8 +127,9 @@ static int read_checkpoint(struct ftl *ftl)
 }
 
 /*
- * What is torn where the journal goes on must not be made whole by the next block, should that be torn as well: it would look like
- * one that came later than the anchor. Where the ring is full there is no gap.
+ * Writes zeros to the block where the journal continues. Otherwise, if the next write there were
+ * torn too, it might complete the torn old block, which would look later than the anchor. If the
+ * ring is full there is no gap.
  */
 static int clear_gap(struct ftl *ftl, uint64_t sequence)
 {
@@ -143,31 +145,31 @@ static int clear_gap(struct ftl *ftl, uint64_t sequence)
 static int go_on_from(struct ftl *ftl, uint64_t sequence)
 {
 	uint64_t epoch;
-	int rc;
+	int ret;
 
 	if (getrandom(&epoch, sizeof(epoch), 0) != sizeof(epoch))
 		return error_code(-EIO);
 	journal_begin(&ftl->journal, epoch, sequence);
 	if (ftl->is_read_only)
 		return 0;
-	rc = clear_gap(ftl, sequence);
-	if (!rc)
-		rc = settle_segments(ftl);
-	if (!rc)
-		rc = segments_index(&ftl->segments, ftl->streams.nr);
-	if (!rc)
-		rc = checkpoint_write_now(ftl);
-	return rc ? error_fail(rc, "open a flash layer: the device cannot be written: %s",
-			       afar_strerror(rc))
-		  : 0;
+	ret = clear_gap(ftl, sequence);
+	if (!ret)
+		ret = settle_segments(ftl);
+	if (!ret)
+		ret = segments_index(&ftl->segments, ftl->streams.nr);
+	if (!ret)
+		ret = checkpoint_write_now(ftl);
+	return ret ? error_fail(ret, "open a flash layer: the device cannot be written: %s",
+				afar_strerror(ret))
+		   : 0;
 }
 
 int ftl_recover(struct ftl *ftl)
 {
 	uint64_t end;
-	int rc = read_checkpoint(ftl);
+	int ret = read_checkpoint(ftl);
 
-	if (!rc)
-		rc = recover_replay(ftl, &end);
-	return rc ? rc : go_on_from(ftl, end);
+	if (!ret)
+		ret = recover_replay(ftl, &end);
+	return ret ? ret : go_on_from(ftl, end);
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The journal, read and replayed, as far as it goes without a gap.
+ * Reads and replays the journal up to its first gap.
  *
- * Records of blocks that had been flushed when the last block found was written are true. Of those behind, the data may be
- * missing although the record is there; it is read, and what is not there is left out: the block stays what it was. (Records
- * whose write failed are all behind: ahead.c.) What is left out, or taken though a later record makes it void, can do no harm:
- * a place is written anew only when every record that made it invalid was durable, so whoever referred to it has a later
- * record, which is found. And as the block that tells of a segment's opening says that those records were flushed, no segment
- * is found opened anew of which a record is left out.
+ * The last block found says how far the journal had been flushed when it was written. Records
+ * before that are true. The data of later records may be missing, so replay reads it; a record
+ * whose data is not there is left out, and its lba keeps its old block. (All records whose write
+ * failed are among the later ones, see ahead.c.) Neither leaving a record out nor applying one that
+ * a later record voids does harm: a place is written again only when every record that made it
+ * invalid was durable. So each lba that referred to the place has a later record, which replay
+ * finds. The journal's block that records a segment's opening says that those records were flushed,
+ * so none of them is left out.
  *
- * A clone of a block whose last record was left out is left out too, for that block: it would make the target something that
- * it never was. So a block is marked as lost from a record that is left out until the next one that is not.
+ * If the last record of a block was left out, a clone of it is left out too, for that block.
+ * Otherwise the target would get a value that the source never had. So a block is marked as lost
+ * from a record that is left out until the next one that is not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,10 +40,10 @@ struct journal_bytes {
 
 struct replay {
 	struct ftl *ftl;
-	uint64_t start, end; /* of the journal, by sequence     */
-	uint64_t flushed;    /* blocks before this are true     */
+	uint64_t start, end; /* of the journal, by sequence */
+	uint64_t flushed;    /* records in blocks before this are true */
 	struct journal_bytes *chunk;
-	struct verify_block *suspects; /* of the blocks behind, in their order */
+	struct verify_block *suspects; /* blocks of data named from there on, in order */
 	size_t nr_suspects, room_suspects, next_suspect;
 	unsigned nr_loading;
 	int result;
@@ -54,26 +57,29 @@ static int damaged(const char *what)
 
 /* ---- reading the ring ---- */
 
-/* Blocks from `sequence` on that lie behind one another; how many. Negative: what the device says. */
+/*
+ * Reads blocks from `sequence` on, up to the ring's end. Returns how many, or the device's error.
+ */
 static int read_chunk(struct replay *replay, uint64_t sequence, uint64_t nr_max)
 {
 	const struct format_superblock *layout = &replay->ftl->layout;
 	uint64_t at = sequence % layout->journal_blocks, nr = layout->journal_blocks - at;
-	int rc;
+	int ret;
 
 	if (nr > nr_max)
 		nr = nr_max;
 	if (nr > BLOCKS_AT_ONCE)
 		nr = BLOCKS_AT_ONCE;
-	rc = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
-	/* What cannot be read may not be needed. */
-	if (rc && nr > 1) {
+	ret = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
+	/* The block that cannot be read may not be needed: try the first alone. */
+	if (ret && nr > 1) {
 		nr = 1;
-		rc = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk, nr);
+		ret = blocking_read(replay->ftl->device, layout->journal_at + at, replay->chunk,
+				    nr);
 	}
-	return rc ? error_fail(rc, "open a flash layer: its journal cannot be read: %s",
-			       afar_strerror(rc))
-		  : (int)nr;
+	return ret ? error_fail(ret, "open a flash layer: its journal cannot be read: %s",
+				afar_strerror(ret))
+		   : (int)nr;
 }
 
 static bool is_whole(uint32_t seed, struct journal_bytes *block)
@@ -87,9 +93,10 @@ static bool is_whole(uint32_t seed, struct journal_bytes *block)
 }
 
 /*
- * A gap is the end if it is that of a crash: of what had been flushed nothing is missing. So no block behind it may say that
- * more survived, nor one in its place that it begins there; else the gap is damage, or is where an anchor went on that is lost.
- * That is looked for as far as there are blocks that came later.
+ * Checks that the gap at the end comes from a crash, so that no flushed block is missing. Then no
+ * block behind the gap says that more was flushed, and the block at the gap does not say that a
+ * journal begins there. Otherwise the gap is damage, or the newest anchor is lost, whose journal
+ * begins at the gap. Looks at later blocks as far as there are any.
  */
 static int check_behind(struct replay *replay)
 {
@@ -120,7 +127,7 @@ static int check_behind(struct replay *replay)
 	return 0;
 }
 
-/* Finds the end, and how far the device was flushed. */
+/* Finds the journal's end, and how far it was flushed. */
 static int scan(struct replay *replay)
 {
 	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
@@ -148,18 +155,18 @@ static int scan(struct replay *replay)
 	return 0;
 }
 
-/* Calls for each block of [from, end), a chunk at a time. */
+/* Calls the function for all blocks of [from, end), a chunk at a time. */
 static int walk(struct replay *replay, uint64_t from,
 		int (*chunk)(struct replay *replay, uint64_t sequence, int nr))
 {
 	while (from < replay->end) {
-		int nr = read_chunk(replay, from, replay->end - from), rc;
+		int nr = read_chunk(replay, from, replay->end - from), ret;
 
 		if (nr < 0)
 			return nr;
-		rc = chunk(replay, from, nr);
-		if (rc)
-			return rc;
+		ret = chunk(replay, from, nr);
+		if (ret)
+			return ret;
 		from += (uint64_t)nr;
 	}
 	return 0;
@@ -192,7 +199,7 @@ static uint32_t slots_of(const struct format_record *record)
 	}
 }
 
-/* The record behind `*at` in its block, or the first; NULL: no more. */
+/* Returns the record at slot `*at` of the block, and moves `*at` behind it; NULL: no more. */
 static const struct format_record *next_record(const struct journal_bytes *block, uint32_t *at)
 {
 	const struct format_record *record = &block->records[*at];
@@ -221,7 +228,7 @@ static int gather_chunk(struct replay *replay, uint64_t sequence, int nr)
 			replay->suspects = more;
 			replay->room_suspects = room;
 		}
-		while ((record = next_record(&replay->chunk[i], &at)) != NULL) {
+		while ((record = next_record(&replay->chunk[i], &at))) {
 			if (!is_data(record))
 				continue;
 			if (!segments_is_place(&replay->ftl->segments, record->place))
@@ -243,7 +250,7 @@ struct load {
 	struct map_page *page;
 };
 
-/* Of a page that is damaged there is left what the journal says. */
+/* Gives up a damaged page: only entries that the journal changes will be known. */
 static void loaded(struct ftl_waiter *waiter, int result)
 {
 	struct load *load = caa_container_of(waiter, struct load, waiter);
@@ -261,10 +268,10 @@ static void loaded(struct ftl_waiter *waiter, int result)
 static int wait_loads(struct replay *replay)
 {
 	while (replay->nr_loading) {
-		int rc = flash_device_poll(replay->ftl->device, -1);
+		int ret = flash_device_poll(replay->ftl->device, -1);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	return replay->result;
 }
@@ -280,7 +287,10 @@ static int load_pages(struct replay *replay, int nr)
 			const struct format_record *record = &replay->chunk[i].records[j];
 			struct map_page *page;
 
-			/* What is no record, but the bytes of one, may look like any; a page more does no harm. */
+			/*
+			 * Slots that continue a record are taken for records here. An extra page
+			 * does no harm.
+			 */
 			page = map_find(&replay->ftl->map, subject_of(record));
 			if (!page || page->data)
 				continue;
@@ -289,10 +299,10 @@ static int load_pages(struct replay *replay, int nr)
 			replay->nr_loading++;
 			map_load(page, &loads[nr_used].waiter);
 			if (++nr_used == LOADS) {
-				int rc = wait_loads(replay);
+				int ret = wait_loads(replay);
 
-				if (rc)
-					return rc;
+				if (ret)
+					return ret;
 				nr_used = 0;
 			}
 		}
@@ -330,7 +340,10 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	if (number >= ftl->segments.nr || record->place >= FTL_STREAMS_MAX)
 		return damaged("a segment");
 	segment = &ftl->segments.at[number];
-	/* Of those who referred to its blocks some have found new places since, or none, and their old ones are not known. */
+	/*
+	 * Damaged pages hide which lbas referred to its blocks. The opening says that none does
+	 * now.
+	 */
 	if (segment->valid && ftl->map.is_lossy)
 		segment_forget(&ftl->segments, segment);
 	if (segment->valid || segment->state == FTL_SEGMENT_BAD)
@@ -365,12 +378,12 @@ static int set_lost(struct replay *replay, uint64_t lba)
 {
 	uint32_t index = ftl_lba_block(lba) % FORMAT_PAGE_ENTRIES;
 	struct map_page *page;
-	int rc = map_make(&replay->ftl->map, lba, &page);
+	int ret = map_make(&replay->ftl->map, lba, &page);
 
 	replay->has_lost = true;
-	if (!rc)
+	if (!ret)
 		page->lost[index / 64] |= UINT64_C(1) << index % 64;
-	return rc;
+	return ret;
 }
 
 static void set_found(struct replay *replay, uint64_t lba, uint32_t count)
@@ -389,20 +402,20 @@ static void set_found(struct replay *replay, uint64_t lba, uint32_t count)
 static int replay_clone(struct replay *replay, uint64_t source, uint64_t target, uint32_t count)
 {
 	struct ftl *ftl = replay->ftl;
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < count && !rc; i++) {
+	for (uint32_t i = 0; i < count && !ret; i++) {
 		if (is_lost(map_find(&ftl->map, source + i), source + i)) {
-			rc = set_lost(replay, target + i);
+			ret = set_lost(replay, target + i);
 			continue;
 		}
 		set_found(replay, target + i, 1);
-		rc = apply_clone(ftl, source + i, target + i, 1);
+		ret = apply_clone(ftl, source + i, target + i, 1);
 	}
-	return rc;
+	return ret;
 }
 
-/* The place was written, in a segment that is open. */
+/* Notes that the place was written, in a segment that is open. */
 static int take_place(struct segments *segments, uint32_t place)
 {
 	struct segment *segment;
@@ -415,7 +428,7 @@ static int take_place(struct segments *segments, uint32_t place)
 	if (!segment->lbas)
 		return damaged("a block in a segment that is not open");
 	if (index >= segment->next) {
-		/* Those between were on their way, and are nobody's. */
+		/* Writes of the blocks between had not ended: no lba refers to them. */
 		memset(&segment->lbas[segment->next], 0,
 		       (index + 1 - segment->next) * sizeof(uint64_t));
 		segment->next = index + 1;
@@ -427,17 +440,17 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 {
 	struct ftl *ftl = replay->ftl;
 	uint64_t lba = subject_of(record);
-	int rc = take_place(&ftl->segments, record->place);
+	int ret = take_place(&ftl->segments, record->place);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (type_of(record) == FORMAT_PUT)
 		ftl->segments.clock++;
 	if (!is_sure) {
 		ftl->counts.verified_records++;
 		if (!replay->suspects[replay->next_suspect++].is_there) {
 			ftl->counts.dropped_records++;
-			/* Where it was moved away from it is as good. */
+			/* The block that the cleaner moved is still at its old place. */
 			return type_of(record) == FORMAT_MOVE ? 0 : set_lost(replay, lba);
 		}
 	}
@@ -445,15 +458,16 @@ static int replay_put(struct replay *replay, const struct format_record *record,
 	return apply_put(ftl, lba, (struct format_entry){record->place, record->crc});
 }
 
-/* Whether the data is there cannot be told, nor does it matter: nobody can read it. */
+/* Replays a move of a block that may be the lba's. Its data is not verified: without a known place
+ * it cannot be read. */
 static int replay_carry(struct ftl *ftl, const struct format_record *record)
 {
-	int rc;
+	int ret;
 
 	if (!segments_is_place(&ftl->segments, record->crc))
 		return damaged("a place");
-	rc = take_place(&ftl->segments, record->place);
-	return rc ? rc : apply_carry(ftl, subject_of(record), record->crc, record->place);
+	ret = take_place(&ftl->segments, record->place);
+	return ret ? ret : apply_carry(ftl, subject_of(record), record->crc, record->place);
 }
 
 static int replay_release(struct ftl *ftl, const struct format_record *record)
@@ -510,8 +524,8 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 }
 
 /*
- * What the block's records will touch comes from all over memory: asked for all together, it comes while other work is done.
- * First the entries of the map, then the segments of what they say.
+ * Prefetches the memory that the block's records will change, so that the cache misses overlap:
+ * first the entries of the map, then the segments that these refer to.
  */
 static void prefetch(const struct ftl *ftl, const struct journal_bytes *block)
 {
@@ -542,50 +556,50 @@ static void prefetch(const struct ftl *ftl, const struct journal_bytes *block)
 
 static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
 {
-	int rc = load_pages(replay, nr);
+	int ret = load_pages(replay, nr);
 
-	for (int i = 0; i < nr && !rc; i++) {
+	for (int i = 0; i < nr && !ret; i++) {
 		bool is_sure = sequence + (uint64_t)i < replay->flushed;
 		const struct format_record *record;
 		uint32_t at = 0;
 
 		prefetch(replay->ftl, &replay->chunk[i]);
-		while (!rc && (record = next_record(&replay->chunk[i], &at)) != NULL) {
-			rc = replay_record(replay, record, is_sure);
+		while (!ret && (record = next_record(&replay->chunk[i], &at))) {
+			ret = replay_record(replay, record, is_sure);
 			replay->ftl->counts.replayed_records++;
-			if (!rc && replay->ftl->segments.is_damaged)
-				rc = damaged("what it changes is not what the map says");
+			if (!ret && replay->ftl->segments.is_damaged)
+				ret = damaged("what it changes is not what the map says");
 		}
 	}
 	replay->ftl->counts.replayed_blocks += (uint64_t)nr;
-	return rc;
+	return ret;
 }
 
 static int replay_journal(struct replay *replay)
 {
-	int rc = scan(replay);
+	int ret = scan(replay);
 
-	if (!rc)
-		rc = check_behind(replay);
-	if (!rc)
-		rc = walk(replay, replay->flushed, gather_chunk);
-	if (!rc)
-		rc = verify_blocks(replay->ftl->device, replay->suspects, replay->nr_suspects);
-	if (!rc)
-		rc = walk(replay, replay->start, replay_chunk);
-	return rc;
+	if (!ret)
+		ret = check_behind(replay);
+	if (!ret)
+		ret = walk(replay, replay->flushed, gather_chunk);
+	if (!ret)
+		ret = verify_blocks(replay->ftl->device, replay->suspects, replay->nr_suspects);
+	if (!ret)
+		ret = walk(replay, replay->start, replay_chunk);
+	return ret;
 }
 
 int recover_replay(struct ftl *ftl, uint64_t *end)
 {
 	struct replay replay = {.ftl = ftl, .start = ftl->checkpoint.anchor.sequence};
-	int rc;
+	int ret;
 
 	replay.chunk = aligned_alloc(FORMAT_BLOCK, BLOCKS_AT_ONCE * FORMAT_BLOCK);
 	journal_begin(&ftl->journal, 0, replay.start);
-	rc = replay.chunk ? replay_journal(&replay) : error_code(-ENOMEM);
+	ret = replay.chunk ? replay_journal(&replay) : error_code(-ENOMEM);
 	free(replay.suspects);
 	free(replay.chunk);
 	*end = replay.end;
-	return rc;
+	return ret;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading everything, slowly; see scrub.h. */
+/* Reads all blocks at a limited rate; see scrub.h. */
 #include "flash/scrub.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define KEEP_BLOCKS  (16U << 10)
 #define PAUSE_MIN_NS UINT64_C(1000000000)
 
-/* What the record says. */
+/* The scrub's record in the layer. */
 struct scrub_record {
 	uint64_t passes;
 	uint64_t position;
@@ -54,11 +54,13 @@ static void on_kept(struct ftl_trim *trim)
 {
 	struct scrub *scrub = caa_container_of(trim, struct scrub, keep);
 
-	/* Where there is no room for a record the next scrub begins anew: no reason to stop this one. */
+	/*
+	 * An error is ignored: without the record, only the next scrub begins at the first block.
+	 */
 	scrub->is_keeping = false;
 }
 
-/* What is in flight may not have been looked at yet. */
+/* Returns the first block of this pass that may not have been read yet: reads are in flight. */
 static uint64_t first_unread(const struct scrub *scrub)
 {
 	uint64_t lba = scrub->state.position;
@@ -91,7 +93,7 @@ static void load_state(struct scrub *scrub)
 {
 	const void *data = ftl_record(scrub->ftl, SCRUB_RECORD);
 
-	/* Whatever it says, ftl_next() makes a place of it where something is. */
+	/* Any position will do, because ftl_next() finds the next block that exists. */
 	if (data && !scrub->options.is_once)
 		memcpy(&scrub->state, data, sizeof(scrub->state));
 }
@@ -105,7 +107,7 @@ static void on_page(struct ftl_get *get, size_t at, size_t length, int result)
 	(void)length;
 	scrub->state.nr_blocks++;
 	scrub->since_kept++;
-	/* The layer's own trouble is no block's. */
+	/* Other errors are the layer's, not the block's. */
 	if (result != -EIO && result != -EBADMSG)
 		return;
 	scrub->state.nr_bad++;
@@ -121,7 +123,7 @@ static void on_read(struct ftl_get *get)
 	read->scrub->nr_in_flight--;
 }
 
-/* Blocks from `lba` on, of one range. */
+/* Starts a read of blocks from `lba` on, within its range. */
 static void start_read(struct scrub *scrub, struct scrub_read *read, uint64_t lba)
 {
 	uint64_t left = (UINT64_C(1) << 32) - ftl_lba_block(lba);
@@ -170,7 +172,10 @@ static void end_pass(struct scrub *scrub, uint64_t now_ns)
 		scrub->due_ns = now_ns + scrub->options.pause_ns;
 }
 
-/* A read of so many bytes begins now: when may the next? What was not used before is not made up for. */
+/*
+ * Computes when the next read may begin, after one of `bytes`. Time that was not used is not made
+ * up for.
+ */
 static void charge(struct scrub *scrub, uint64_t now_ns, uint64_t bytes)
 {
 	uint64_t rate = scrub->options.bytes_per_s;
@@ -256,7 +261,7 @@ void scrub_close(struct scrub *scrub)
 void scrub_stop(struct scrub *scrub)
 {
 	scrub->is_stopped = true;
-	/* One that is being kept says it well enough. */
+	/* If a record is being written already, that one is recent enough. */
 	keep_state(scrub);
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Scrubbing: reads every block of a layer again and again, in the background and no faster than it may, so that what a device
- * has lost is known while something else may still have it. It reads as anybody does, through ftl_get(), which compares with
- * the map's checksum; nothing is written but, now and then, how far it has come, as a record of the layer's: the
- * next one goes on from there.
+ * Scrubbing reads every block of a layer again and again, in the background and at a limited rate.
+ * So a block that the device has lost is found while another copy may still exist. The scrub reads
+ * through ftl_get(), which compares each block with the map's checksum. It writes only its own
+ * position, now and then, as a record of the layer; the next scrub continues from there.
  *
- * Time comes from outside. Whoever owns the layer calls scrub_progress() after each ftl_poll() that ended something, and when
- * the time has come that it says. It has `depth` reads of 64 KiB at the device at most, so nobody waits for more than those.
+ * The scrub has no clock. The layer's owner calls scrub_progress() after each ftl_poll() that ended
+ * something, and at the time that scrub_progress() returned. At most `depth` reads of 64 KiB are at
+ * the device, so other requests wait for no more than those. No function here blocks.
+ *
+ * Threads: the layer's.
  */
 #ifndef FLASH_SCRUB_H
 #define FLASH_SCRUB_H
@@ -16,51 +19,54 @@
 
 #include "flash/ftl.h"
 
-#define SCRUB_RECORD (FTL_NR_RANGES - 1) /* its record's number */
+#define SCRUB_RECORD (FTL_NR_RANGES - 1) /* the number of its record in the layer */
 #define SCRUB_NEVER  UINT64_MAX
 
 #define SCRUB_DEPTH_MAX 32U
 
 struct scrub_options {
-	uint64_t bytes_per_s; /* 0: as fast as it goes                                        */
-	unsigned depth;	      /* reads in flight, 0: 1                                        */
-	bool is_once;	      /* one pass from the beginning, of which nothing is kept        */
-	uint64_t keep_blocks; /* it keeps how far it is after so many, 0: 16384 (64 MiB)      */
-	uint64_t pause_ns;    /* between the end of a pass and the next, at least a second    */
-	/* NULL or: the block could not be read (-EIO) or is not what was written (-EBADMSG). From ftl_poll(). */
+	uint64_t bytes_per_s; /* 0: no limit */
+	unsigned depth;	      /* reads in flight, at most SCRUB_DEPTH_MAX; 0: 1 */
+	bool is_once;	      /* makes one pass from the beginning, and keeps no record */
+	uint64_t keep_blocks; /* writes its record after so many blocks; 0: 16384 (64 MiB) */
+	uint64_t pause_ns;    /* between two passes; less than a second counts as a second */
+	/* NULL, or called in ftl_poll() for each bad block: -EIO: it cannot be read; -EBADMSG: its
+	 * bytes are not those that were written. */
 	void (*bad)(void *context, uint64_t lba, int error);
 	void *context;
 };
 
 struct scrub_stat {
-	uint64_t passes;    /* ended, by all scrubs of this layer                */
-	uint64_t position;  /* the next block                                    */
-	uint64_t nr_blocks; /* looked at in this pass; of its pages, in use or not */
-	uint64_t nr_bad;    /* in this pass                                      */
-	uint64_t last_bad;  /* in the last pass that ended                       */
+	uint64_t passes;    /* that ended, of all scrubs of this layer */
+	uint64_t position;  /* lba of the next block */
+	uint64_t nr_blocks; /* read in this pass: all blocks of map pages, in use or not */
+	uint64_t nr_bad;    /* bad blocks found in this pass */
+	uint64_t last_bad;  /* bad blocks found in the last pass that ended */
 };
 
 struct scrub;
 
-/* Begins nothing yet. The layer outlives it. -ENOMEM. */
+/* Makes a scrub, which starts no read yet. The layer must outlive it; `options` is copied. Returns
+ * 0, or -ENOMEM. */
 int scrub_open(struct ftl *ftl, const struct scrub_options *options, struct scrub **out);
 
-/* Reads are in flight, or a record is being kept. */
+/* Whether reads are in flight, or the record is being written. */
 bool scrub_is_busy(const struct scrub *scrub);
 
-/* Not busy, or the layer was abandoned. */
+/* Frees the scrub, which must not be busy unless the layer was abandoned. */
 void scrub_close(struct scrub *scrub);
 
 /*
- * Begins the reads that may begin at `now_ns`, of a clock that never goes back. When to call it again at the latest:
- * SCRUB_NEVER: when a read has ended, or, with is_once, never.
+ * Starts the reads that are due at `now_ns`, of a monotonic clock. Returns the time at which it
+ * must be called again, even if no read ends before. SCRUB_NEVER: only after a read has ended; with
+ * is_once, once the pass is over, not at all.
  */
 uint64_t scrub_progress(struct scrub *scrub, uint64_t now_ns);
 
-/* Begins no more reads, and keeps how far it is. scrub_is_busy() says when that is done. */
+/* Starts no more reads, and writes the record. It is done when scrub_is_busy() is false. */
 void scrub_stop(struct scrub *scrub);
 
-/* With is_once: the pass is over. */
+/* Whether the only pass is over, with is_once. Otherwise false. */
 bool scrub_has_ended(const struct scrub *scrub);
 
 void scrub_stat(const struct scrub *scrub, struct scrub_stat *out);

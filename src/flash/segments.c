@@ -13,7 +13,7 @@
 
 #define BIT(state) (1U << (state))
 
-/* From each state, those it may go to. */
+/* The states that each state may change to. */
 static const unsigned allowed[FTL_NR_SEGMENT_STATES] = {
 	[FTL_SEGMENT_FREE] = BIT(FTL_SEGMENT_OPEN),
 	[FTL_SEGMENT_OPEN] = BIT(FTL_SEGMENT_CLOSING),
@@ -69,7 +69,10 @@ void segments_close(struct segments *segments)
 	*segments = (struct segments){0};
 }
 
-/* One that holds nothing but is open, or is to be cleaned, counts too; those given up are never taken. */
+/*
+ * Adds a segment that is in use to the index of victims, even if no block is valid. A BAD one
+ * counts, but is never chosen.
+ */
 static void load_victim(struct segments *segments, struct segment *segment, unsigned nr_streams)
 {
 	unsigned stream = segment->stream < nr_streams ? segment->stream : nr_streams - 1;
@@ -173,10 +176,10 @@ void segment_drop_list(struct segments *segments, struct segment *segment)
 
 int segment_begin(struct segments *segments, struct segment *segment, unsigned stream)
 {
-	int rc = segment_give_list(segments, segment);
+	int ret = segment_give_list(segments, segment);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	segment_set_state(segments, segment, FTL_SEGMENT_OPEN);
 	segment->opened = segments->nr_opened++;
 	segment->began = segments->clock;
@@ -188,7 +191,7 @@ int segment_begin(struct segments *segments, struct segment *segment, unsigned s
 	return 0;
 }
 
-/* Where the shares of `index` begin, or would. */
+/* Returns where the shares of `index` begin, or would. */
 static uint32_t find_share(const struct segment *segment, uint32_t index)
 {
 	uint32_t low = 0, nr = segment->nr_shares;
@@ -246,10 +249,10 @@ int segment_add_share(struct segments *segments, struct segment *segment, uint32
 		      uint64_t lba)
 {
 	uint32_t at;
-	int rc = make_room(segment, 1);
+	int ret = make_room(segment, 1);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	at = find_share(segment, index);
 	memmove(&segment->shares[at + 1], &segment->shares[at],
 		(segment->nr_shares - at) * sizeof(*segment->shares));
@@ -264,7 +267,7 @@ int segments_ref(struct segments *segments, uint32_t place, uint64_t lba, uint64
 	struct segment *segment = segment_of(segments, place);
 	uint32_t index = segment_index(segments, place);
 	const struct share *shares;
-	int rc;
+	int ret;
 
 	if (!segment_is_valid(segments, segment, index)) {
 		segment_bits(segments, segment)[index / 64] |= UINT64_C(1) << index % 64;
@@ -274,15 +277,15 @@ int segments_ref(struct segments *segments, uint32_t place, uint64_t lba, uint64
 			victims_gain(segments->victims, &segment->victim);
 		return 0;
 	}
-	rc = make_room(segment, 2);
-	if (rc)
-		return rc;
+	ret = make_room(segment, 2);
+	if (ret)
+		return ret;
 	if (segment_shares(segment, index, &shares) == 0)
 		segment_add_share(segments, segment, index, first);
 	return segment_add_share(segments, segment, index, lba);
 }
 
-/* Whether somebody else is left who refers to block `index`. */
+/* Removes the share of `lba`. Returns whether another lba still refers to block `index`. */
 static bool remove_share(struct segments *segments, struct segment *segment, uint32_t index,
 			 uint64_t lba)
 {
@@ -300,7 +303,7 @@ static bool remove_share(struct segments *segments, struct segment *segment, uin
 		segments->nr_shares--;
 		return nr > 1;
 	}
-	/* All who refer are listed. */
+	/* The shares list all references, so `lba` should have been among them. */
 	segments->is_damaged |= nr > 0;
 	return nr > 0;
 }
@@ -323,7 +326,10 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
 	struct segment *segment = segment_of(segments, place);
 	uint32_t index = segment_index(segments, place);
 
-	/* Two entries of the map said so that are not listed as sharing it. */
+	/*
+	 * An earlier call made it invalid: two entries referred to it without being listed as
+	 * shares.
+	 */
 	if (!segment_is_valid(segments, segment, index)) {
 		segments->is_damaged = true;
 		return;
@@ -332,7 +338,7 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
 		return;
 	segment_bits(segments, segment)[index / 64] &= ~(UINT64_C(1) << index % 64);
 	lose(segments, segment, loss);
-	/* Later ones count: it is the last record that has to survive. */
+	/* The tag is that of the last reference, because the last record has to survive. */
 	if (segment->valid == 0 &&
 	    (segment->state == FTL_SEGMENT_FULL || segment->state == FTL_SEGMENT_BAD))
 		segment_retire(segments, segment, loss->tag);
@@ -384,7 +390,7 @@ void segment_retire(struct segments *segments, struct segment *segment, uint64_t
 	free(segment->shares);
 	segment->shares = NULL;
 	segment->room_shares = 0;
-	/* There are few lists, and nobody asks any more whose its blocks were. */
+	/* Lists are few, and the lbas of an invalid segment are not needed. */
 	segment_drop_list(segments, segment);
 	segment_set_state(segments, segment, FTL_SEGMENT_PENDING);
 }

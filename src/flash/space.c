@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Changes of the address space, each a few calls to the layer, one after the other: records in the order that a crash may cut
- * anywhere, then a sync. space_table.h has the ranges as they are in memory.
+ * Changes of the address space. Each makes a few calls to the layer, one after the other: records
+ * in an order that a crash may cut anywhere, then a sync. space_table.h has the ranges in memory.
  *
- * A change holds all that it will need, addresses and room, before its first call, and what it gives up until its last one
- * has ended: whatever happens in between, there is a way on and a way back.
+ * Before its first call a change holds all addresses and room that it will need. It keeps what it
+ * gives up until its last call has ended. So it can always be finished or undone.
  */
 #include "flash/space.h"
 
@@ -23,7 +23,7 @@ struct space {
 	struct cds_list_head repeats;
 };
 
-/* A change that a crash cut off, gone on with. */
+/* A change that a crash interrupted, and that the open finishes. */
 struct repeat {
 	struct space_request request;
 	struct cds_list_head node;
@@ -38,7 +38,7 @@ static void finish(struct space_request *request, int result)
 	request->done(request);
 }
 
-/* Ends a change, its range's first. */
+/* Ends a change, and marks its range as not changing before it calls `done`. */
 static void finish_change(struct space_request *request, int result)
 {
 	struct space_entry *entry = space_table_get(&request->space->table, request->id);
@@ -69,7 +69,8 @@ static void on_synced(struct ftl_sync *sync)
 	request->step(request, sync->result);
 }
 
-/* Trims blocks [from, from + count) of the request's range and then changes its record, which `record` becomes; NULL: it goes. */
+/* Trims blocks [from, from + count) of the request's range, and then changes the range's record to
+ * `record`; NULL removes it. */
 static void change(struct space_request *request, const struct space_record *record, uint32_t from,
 		   uint64_t count, void (*step)(struct space_request *request, int result))
 {
@@ -88,7 +89,7 @@ static void change(struct space_request *request, const struct space_record *rec
 	ftl_trim(request->space->ftl, &request->call.trim);
 }
 
-/* Makes what has ended durable, and blocks [lba, lba + count) with it. */
+/* Makes all changes of records that have ended durable, and blocks [lba, lba + count) with them. */
 static void sync_up(struct space_request *request, uint64_t lba, uint64_t count,
 		    void (*step)(struct space_request *request, int result))
 {
@@ -97,7 +98,7 @@ static void sync_up(struct space_request *request, uint64_t lba, uint64_t count,
 	ftl_sync(request->space->ftl, &request->call.sync);
 }
 
-/* The record that the change under way has written. */
+/* Returns the record that the change under way has written. */
 static struct space_record written(const struct space_request *request)
 {
 	struct space_record record;
@@ -130,44 +131,46 @@ static int refuse_taken(uint64_t start, uint64_t length)
 			  (unsigned long long)start, (unsigned long long)length);
 }
 
-/* The range that is to be changed; NULL after a line, with the code in `*rc`. */
-static struct space_entry *find_entry(const struct space *space, uint32_t id, int *rc)
+/*
+ * Finds the range that is to be changed. NULL: it cannot be; `*ret` has the error, with a reason.
+ */
+static struct space_entry *find_entry(const struct space *space, uint32_t id, int *ret)
 {
 	struct space_entry *entry = space_table_get(&space->table, id);
 
-	/* One that is being made is not there yet. */
+	/* A range that is being made cannot be found yet. */
 	if (!entry || (!entry->visible && entry->record.intent != SPACE_REMOVING)) {
-		*rc = error_fail(-ENOENT, "change range %u: there is none of this number", id);
+		*ret = error_fail(-ENOENT, "change range %u: there is none of this number", id);
 		return NULL;
 	}
 	if (entry->is_changing) {
-		*rc = error_fail(-EBUSY, "change range %u: another change is under way", id);
+		*ret = error_fail(-EBUSY, "change range %u: another change is under way", id);
 		return NULL;
 	}
 	return entry;
 }
 
-static struct space_entry *find_quiet(const struct space *space, uint32_t id, int *rc)
+static struct space_entry *find_quiet(const struct space *space, uint32_t id, int *ret)
 {
-	struct space_entry *entry = find_entry(space, id, rc);
+	struct space_entry *entry = find_entry(space, id, ret);
 
 	if (entry && entry->nr_clones) {
-		*rc = error_fail(-EBUSY, "change range %u: it is being cloned", id);
+		*ret = error_fail(-EBUSY, "change range %u: it is being cloned", id);
 		return NULL;
 	}
 	return entry;
 }
 
-/* The same of one that was not left in the middle of a shrinking or removal. */
-static struct space_entry *find_settled(const struct space *space, uint32_t id, int *rc)
+/* Like find_quiet(), but refuses a range whose shrinking or removal did not finish. */
+static struct space_entry *find_settled(const struct space *space, uint32_t id, int *ret)
 {
-	struct space_entry *entry = find_quiet(space, id, rc);
+	struct space_entry *entry = find_quiet(space, id, ret);
 
 	if (entry && entry->record.intent != SPACE_SETTLED) {
-		*rc = error_fail(-EBUSY,
-				 "change range %u: it could not be trimmed before; do that again "
-				 "first",
-				 id);
+		*ret = error_fail(-EBUSY,
+				  "change range %u: it could not be trimmed before; do that again "
+				  "first",
+				  id);
 		return NULL;
 	}
 	return entry;
@@ -175,7 +178,7 @@ static struct space_entry *find_settled(const struct space *space, uint32_t id, 
 
 /* ---- changes of one record: it is written, then takes effect here, then is synced */
 
-/* It is as it was. */
+/* Gives up what the change held beyond the range's record. */
 static void undo(struct space_request *request, struct space_entry *entry)
 {
 	struct space_table *table = &request->space->table;
@@ -214,28 +217,28 @@ static void on_created(struct space_request *request, int result)
 	on_changed(request, 0);
 }
 
-/* Where a new range goes, which holds it from now on. */
+/* Finds a place for a new range, and holds it. */
 static int place(struct space_table *table, struct space_entry *entry,
 		 const struct space_request *request)
 {
 	uint64_t start = request->start;
-	int rc = space_table_prepare(table);
+	int ret = space_table_prepare(table);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (start == SPACE_ANYWHERE) {
-		rc = space_table_first_fit(table, request->length, &start);
-		if (rc)
-			return rc;
+		ret = space_table_first_fit(table, request->length, &start);
+		if (ret)
+			return ret;
 	}
 	if (!space_extent_is_sane(start, request->length))
 		return refuse_extent();
 	if (!space_table_is_free(table, start, request->length, NULL))
 		return refuse_taken(start, request->length);
-	rc = space_table_account(table, entry,
-				 request->is_thin ? request->reserved : request->length);
-	if (rc)
-		return rc;
+	ret = space_table_account(table, entry,
+				  request->is_thin ? request->reserved : request->length);
+	if (ret)
+		return ret;
 	space_table_hold(table, entry, start, request->length, 0, 0);
 	return 0;
 }
@@ -245,20 +248,20 @@ int space_create(struct space *space, struct space_request *request)
 	struct space_table *table = &space->table;
 	uint32_t id = space_table_free_id(table);
 	struct space_entry *entry;
-	int rc;
+	int ret;
 
 	if (!space_extent_is_sane(0, request->length) ||
 	    (request->is_thin && request->reserved > request->length))
 		return refuse_extent();
 	if (id >= SPACE_NR_RANGES)
 		return error_fail(-ENOSPC, "make a range: there are %u already", SPACE_NR_RANGES);
-	rc = space_table_add(table, id, &entry);
-	if (rc)
-		return rc;
-	rc = place(table, entry, request);
-	if (rc) {
+	ret = space_table_add(table, id, &entry);
+	if (ret)
+		return ret;
+	ret = place(table, entry, request);
+	if (ret) {
 		space_table_remove(table, entry);
-		return rc;
+		return ret;
 	}
 	entry->record.owner = request->owner;
 	entry->record.length = request->length;
@@ -269,7 +272,7 @@ int space_create(struct space *space, struct space_request *request)
 	return 0;
 }
 
-/* Has a range that grows hold where it will be. */
+/* Finds a place for a range that grows, in place or elsewhere, and holds it. */
 static int stretch(struct space_table *table, struct space_entry *entry, uint64_t length,
 		   bool is_fixed, uint64_t *start)
 {
@@ -292,25 +295,25 @@ int space_grow(struct space *space, struct space_request *request)
 	struct space_table *table = &space->table;
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = 0;
+	int ret = 0;
 
-	entry = find_settled(space, request->id, &rc);
+	entry = find_settled(space, request->id, &ret);
 	if (!entry)
-		return rc;
+		return ret;
 	record = entry->record;
 	if (request->length <= record.length || request->length > SPACE_LENGTH_MAX)
 		return refuse_extent();
 	if (record.reserved == record.length)
 		record.reserved = request->length;
-	rc = space_table_prepare(table);
-	if (!rc)
-		rc = space_table_account(table, entry, record.reserved);
-	if (rc)
-		return rc;
-	rc = stretch(table, entry, request->length, request->is_fixed, &record.start);
-	if (rc) {
+	ret = space_table_prepare(table);
+	if (!ret)
+		ret = space_table_account(table, entry, record.reserved);
+	if (ret)
+		return ret;
+	ret = stretch(table, entry, request->length, request->is_fixed, &record.start);
+	if (ret) {
 		space_table_account_anyway(table, entry, entry->record.reserved);
-		return rc;
+		return ret;
 	}
 	record.length = request->length;
 	begin(space, request, entry);
@@ -322,23 +325,23 @@ int space_reserve(struct space *space, struct space_request *request)
 {
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = 0;
+	int ret = 0;
 
-	entry = find_settled(space, request->id, &rc);
+	entry = find_settled(space, request->id, &ret);
 	if (!entry)
-		return rc;
+		return ret;
 	record = entry->record;
 	if (request->reserved > record.length)
 		return refuse_extent();
-	/* What is given up others may have only when it is. */
-	rc = request->reserved > entry->held
-		     ? space_table_account(&space->table, entry, request->reserved)
-		     : 0;
-	if (!rc)
-		rc = space_table_prepare(&space->table);
-	if (rc) {
+	/* A smaller reservation frees room for others only once it is recorded. */
+	ret = request->reserved > entry->held
+		      ? space_table_account(&space->table, entry, request->reserved)
+		      : 0;
+	if (!ret)
+		ret = space_table_prepare(&space->table);
+	if (ret) {
 		space_table_account_anyway(&space->table, entry, record.reserved);
-		return rc;
+		return ret;
 	}
 	record.reserved = request->reserved;
 	begin(space, request, entry);
@@ -351,15 +354,15 @@ int space_relocate(struct space *space, struct space_request *request)
 	struct space_table *table = &space->table;
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = 0;
+	int ret = 0;
 
-	entry = find_settled(space, request->id, &rc);
+	entry = find_settled(space, request->id, &ret);
 	if (!entry)
-		return rc;
+		return ret;
 	record = entry->record;
-	rc = space_table_prepare(table);
-	if (rc)
-		return rc;
+	ret = space_table_prepare(table);
+	if (ret)
+		return ret;
 	if (request->start != SPACE_ANYWHERE)
 		record.start = request->start;
 	else if (space_table_first_fit(table, record.length, &record.start))
@@ -376,15 +379,16 @@ int space_relocate(struct space *space, struct space_request *request)
 }
 
 /*
- * ---- shrinking: a record of the intent, then a trim that ends with the record as it shall be. What is trimmed goes to the end of
- * what a range can be: where a page of the map is damaged, that it has nothing behind the range's end is not known either.
+ * ---- shrinking: writes a record of the intent, then trims and writes the new record with the last
+ * step. The trim goes to the end of what a range can be, because a damaged page of the map may have
+ * entries behind the range's end.
  */
 
 static void on_shrunk(struct space_request *request, int result)
 {
 	struct space_entry *entry = space_table_get(&request->space->table, request->id);
 
-	/* The intent is on record: what could not be trimmed stays out of sight. */
+	/* The intent stays on record, so blocks that were not trimmed cannot be found. */
 	if (result) {
 		finish_change(request, result);
 		return;
@@ -406,7 +410,7 @@ static void trim_tail(struct space_request *request, const struct space_entry *e
 	       on_shrunk);
 }
 
-/* What can be found of a range when nothing is under way. */
+/* Returns how many blocks of a range can be found when no change is under way. */
 static uint64_t visible_of(const struct space_record *record)
 {
 	switch ((enum space_intent)record->intent) {
@@ -419,7 +423,7 @@ static uint64_t visible_of(const struct space_record *record)
 	}
 }
 
-/* The intent is on record, and `go_on` does what it says; or it was not taken down. */
+/* Ends the writing of an intent. If it was written, `go_on` does the next step. */
 static void take_intent(struct space_request *request, int result,
 			void (*go_on)(struct space_request *, const struct space_entry *))
 {
@@ -443,21 +447,21 @@ int space_shrink(struct space *space, struct space_request *request)
 {
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = 0;
+	int ret = 0;
 
-	entry = find_quiet(space, request->id, &rc);
+	entry = find_quiet(space, request->id, &ret);
 	if (!entry)
-		return rc;
+		return ret;
 	record = entry->record;
 	if (record.intent == SPACE_REMOVING)
 		return error_fail(-ENOENT, "shrink range %u: it was removed", request->id);
-	/* One that failed before can be repeated. */
+	/* A shrinking that failed before may be repeated. */
 	if (!request->length || request->length > entry->visible ||
 	    request->length == record.length)
 		return refuse_extent();
-	rc = space_table_prepare(&space->table);
-	if (rc)
-		return rc;
+	ret = space_table_prepare(&space->table);
+	if (ret)
+		return ret;
 	record.intent = SPACE_SHRINKING;
 	record.keep = (uint32_t)request->length;
 	entry->visible = request->length;
@@ -495,11 +499,11 @@ int space_remove(struct space *space, struct space_request *request)
 {
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = 0;
+	int ret = 0;
 
-	entry = find_quiet(space, request->id, &rc);
+	entry = find_quiet(space, request->id, &ret);
 	if (!entry)
-		return rc;
+		return ret;
 	record = entry->record;
 	record.intent = SPACE_REMOVING;
 	record.keep = 0;
@@ -537,12 +541,12 @@ int space_clone_range(struct space *space, struct space_request *request)
 {
 	uint64_t length = request->length;
 	struct space_entry *source, *target;
-	int rc = 0;
+	int ret = 0;
 
-	source = find_entry(space, request->id, &rc);
-	target = source ? find_entry(space, request->target, &rc) : NULL;
+	source = find_entry(space, request->id, &ret);
+	target = source ? find_entry(space, request->target, &ret) : NULL;
 	if (!target)
-		return rc;
+		return ret;
 	if (!is_within(source, request->offset, length) ||
 	    !is_within(target, request->target_offset, length))
 		return error_fail(-EINVAL,
@@ -585,7 +589,7 @@ bool space_find(const struct space *space, uint64_t address, struct space_place 
 	if (at == table->nr_spans || table->spans[at].start > address)
 		return false;
 	entry = space_table_get(table, table->spans[at].id);
-	/* What a change holds beside is not there. */
+	/* A span that a change holds in advance cannot be found yet. */
 	if (address < entry->record.start || address - entry->record.start >= entry->visible)
 		return false;
 	block = address - entry->record.start;
@@ -630,7 +634,7 @@ bool space_next(const struct space *space, uint64_t address, struct space_range 
 		const struct space_entry *entry = space_table_get(table, table->spans[at].id);
 		uint64_t start = entry->record.start;
 
-		/* The span may be, or go on with, what it will hold. */
+		/* The span may include addresses that the range holds in advance. */
 		if (!entry->visible || start < table->spans[at].start ||
 		    start > table->spans[at].last || start + (entry->visible - 1) < address)
 			continue;
@@ -662,20 +666,20 @@ static int load_range(struct space_table *table, uint32_t id, const void *data)
 {
 	struct space_record record;
 	struct space_entry *entry;
-	int rc = space_record_decode(id, data, &record);
+	int ret = space_record_decode(id, data, &record);
 
-	if (!rc)
-		rc = space_table_prepare(table);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = space_table_prepare(table);
+	if (ret)
+		return ret;
 	if (!space_table_is_free(table, record.start, record.length, NULL))
 		return error_fail(-EBADMSG,
 				  "open an address space: range %u overlaps another; its records "
 				  "are damaged",
 				  id);
-	rc = space_table_add(table, id, &entry);
-	if (rc)
-		return rc;
+	ret = space_table_add(table, id, &entry);
+	if (ret)
+		return ret;
 	entry->record = record;
 	entry->visible = visible_of(&record);
 	space_table_hold(table, entry, record.start, record.length, 0, 0);
@@ -688,15 +692,17 @@ static int load(struct space *space)
 	uint32_t id = ftl_record_next(space->ftl, 0);
 
 	for (; id < SPACE_NR_RANGES; id = ftl_record_next(space->ftl, id + 1)) {
-		int rc = load_range(&space->table, id, ftl_record(space->ftl, id));
+		int ret = load_range(&space->table, id, ftl_record(space->ftl, id));
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
 
-/* If it failed, the range stays as it is, and the next open goes on. */
+/*
+ * Frees the repeated change. If it failed, the range stays as it is and the next open tries again.
+ */
 static void on_repeated(struct space_request *request)
 {
 	struct repeat *repeat = caa_container_of(request, struct repeat, request);
@@ -708,13 +714,13 @@ static void on_repeated(struct space_request *request)
 static int repeat_change(struct space *space, struct space_entry *entry)
 {
 	struct repeat *repeat;
-	int rc;
+	int ret;
 
 	if (entry->record.intent == SPACE_SETTLED)
 		return 0;
-	rc = space_table_prepare(&space->table);
-	if (rc)
-		return rc;
+	ret = space_table_prepare(&space->table);
+	if (ret)
+		return ret;
 	repeat = calloc(1, sizeof(*repeat));
 	if (!repeat)
 		return error_code(-ENOMEM);
@@ -730,8 +736,9 @@ static int repeat_change(struct space *space, struct space_entry *entry)
 }
 
 /*
- * Those that there is no memory for wait for the next open: their ranges are out of sight as far as they were to go, and the
- * layer already has the requests of others.
+ * Repeats the changes that a crash interrupted. Without memory the rest waits for the next open:
+ * the blocks that were to go cannot be found anyway, and the open cannot fail any more because the
+ * layer already has requests.
  */
 static void repeat_changes(struct space *space)
 {
@@ -747,7 +754,7 @@ int space_open(struct ftl *ftl, struct space **out)
 {
 	struct space *space = calloc(1, sizeof(*space));
 	struct ftl_stat stat;
-	int rc;
+	int ret;
 
 	if (!space)
 		return error_code(-ENOMEM);
@@ -755,10 +762,10 @@ int space_open(struct ftl *ftl, struct space **out)
 	space->ftl = ftl;
 	CDS_INIT_LIST_HEAD(&space->repeats);
 	space_table_init(&space->table, stat.capacity_blocks, stat.map_slots);
-	rc = load(space);
-	if (rc) {
+	ret = load(space);
+	if (ret) {
 		space_close(space);
-		return rc;
+		return ret;
 	}
 	repeat_changes(space);
 	*out = space;

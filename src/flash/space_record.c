@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Believing a record; see space_record.h. */
+/* Decodes and checks a record; see space_record.h. */
 #include "flash/space_record.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 bool space_extent_is_sane(uint64_t start, uint64_t length)
 {
-	/* The last block is there to be found, the end may be one beyond 64 bits. */
+	/* The last block must have an address; the end may be 2^64. */
 	return length && length <= SPACE_LENGTH_MAX && start <= UINT64_MAX - (length - 1);
 }
 

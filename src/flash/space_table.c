@@ -57,10 +57,10 @@ static int make_slot(struct space_table *table, uint32_t id)
 
 int space_table_add(struct space_table *table, uint32_t id, struct space_entry **out)
 {
-	int rc = make_slot(table, id);
+	int ret = make_slot(table, id);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	assert(!table->by_id[id]);
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
@@ -125,7 +125,7 @@ int space_table_first_fit(struct space_table *table, uint64_t length, uint64_t *
 		}
 		from = table->spans[i].last + 1;
 	}
-	/* 0 behind the last block that there can be: no more addresses. */
+	/* `from` is 0 behind the last address: no more are left. */
 	if ((from || !table->nr_spans) && space_extent_is_sane(from, length)) {
 		*start = from;
 		return 0;
@@ -139,7 +139,7 @@ int space_table_prepare(struct space_table *table)
 	struct space_span *spans;
 	size_t max = table->max_spans ? table->max_spans : 16;
 
-	/* A range holds two at most. */
+	/* A range holds at most two spans. */
 	while (max < table->nr_spans + 2)
 		max *= 2;
 	if (max == table->max_spans)
@@ -168,7 +168,7 @@ static void remove_span(struct space_table *table, uint32_t id, uint64_t address
 {
 	size_t at = space_table_search(table, address);
 
-	/* Gone with the other one, where the two were joined. */
+	/* If the two spans overlapped they were one, which is removed already. */
 	if (at == table->nr_spans || table->spans[at].start > address || table->spans[at].id != id)
 		return;
 	table->nr_spans--;

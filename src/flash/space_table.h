@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of ranges in memory: by number, and their spans of addresses in order. Pure; space.c says what happens when. A
- * range has the span of its own, and while it moves or grows that of its goal too, so that nobody else takes it.
+ * The table of ranges in memory: the ranges by number, and their spans in order of addresses. A
+ * range holds its own span. While it moves or grows it also holds the span of its goal, so that no
+ * other range takes it. Pure: it does no I/O; space.c decides when a range changes.
  *
- * The spans are one array in order of addresses. That makes finding quick and free of allocation; a change moves what is behind
- * it, which with a million ranges is 24 MB, and changes are rare.
+ * The spans are one sorted array, so a lookup is a binary search and allocates nothing. A change
+ * moves all spans behind it: 24 MB with a million ranges, but changes are rare.
  */
 #ifndef FLASH_SPACE_TABLE_H
 #define FLASH_SPACE_TABLE_H
@@ -17,15 +18,15 @@
 
 struct space_entry {
 	uint32_t id;
-	struct space_record
-		record;	  /* as the layer has it, or will once the change under way has ended */
-	uint64_t visible; /* blocks that can be found; 0: not there yet, or not any more */
-	uint64_t goal_start,
-		goal_length; /* what else it holds of the addresses; length 0: nothing */
-	uint64_t held;	     /* blocks of the reservation                      */
-	uint64_t held_pages; /* pages of the map                               */
-	bool is_changing;    /* a change is under way                          */
-	unsigned nr_clones;  /* under way, from or to it                       */
+	/* As the layer has it, or will have it once the change under way has ended. */
+	struct space_record record;
+	uint64_t visible; /* blocks that can be found; 0: it is being made or removed */
+	uint64_t goal_start;
+	uint64_t goal_length; /* of the second span that it holds; 0: none */
+	uint64_t held;	      /* blocks reserved for it */
+	uint64_t held_pages;  /* pages of the map reserved for it */
+	bool is_changing;     /* a change is under way */
+	unsigned nr_clones;   /* under way, from or to it */
 };
 
 struct space_span {
@@ -35,53 +36,63 @@ struct space_span {
 
 struct space_table {
 	struct space_entry **by_id;
-	size_t nr_slots; /* of by_id; those from `nr_ids` on are NULL */
+	size_t nr_slots; /* of by_id; a free number's is NULL */
 	size_t nr_entries;
-	size_t lowest_free; /* no number below is */
+	size_t lowest_free; /* no lower number is free */
 	struct space_span *spans;
 	size_t nr_spans, max_spans;
-	size_t nr_packed; /* spans from address 0 on without a gap: at least so many */
-	uint64_t held, capacity;
-	uint64_t held_pages, max_pages;
+	size_t nr_packed; /* at least so many spans, from address 0 on, have no gap between them */
+	uint64_t held, capacity;	/* blocks: reserved for all ranges, and the limit */
+	uint64_t held_pages, max_pages; /* pages of the map, likewise */
 };
 
+/* Makes an empty table, whose ranges may reserve `capacity` blocks and `max_pages` map pages. */
 void space_table_init(struct space_table *table, uint64_t capacity, uint64_t max_pages);
+/* Frees the entries and the table's memory. */
 void space_table_free(struct space_table *table);
 
-/* The entry; NULL: there is none. */
+/* Returns the range's entry, which belongs to the table; NULL: there is none. */
 struct space_entry *space_table_get(const struct space_table *table, uint32_t id);
 
-/* The lowest number that is free; SPACE_NR_RANGES: none is. */
+/* Returns the lowest free number. If it is SPACE_NR_RANGES or more, all are in use. */
 uint32_t space_table_free_id(struct space_table *table);
 
-/* A new entry that holds nothing. -ENOMEM. */
+/* Adds an entry that holds nothing, for a free number. Returns 0, or -ENOMEM. */
 int space_table_add(struct space_table *table, uint32_t id, struct space_entry **out);
-/* Lets go of all it holds and frees it. */
+/* Gives up all that the entry holds and frees it. */
 void space_table_remove(struct space_table *table, struct space_entry *entry);
 
-/* The first span that ends at `address` or behind it: its index, or nr_spans. */
+/*
+ * Returns the index of the first span that ends at `address` or behind it; nr_spans: there is none.
+ */
 size_t space_table_search(const struct space_table *table, uint64_t address);
 
-/* Nobody but `except` (may be NULL) holds any of [start, start + length), which is sane. */
+/* Whether no range but `except` (may be NULL) holds any of [start, start + length). The caller has
+ * checked these with space_extent_is_sane(). */
 bool space_table_is_free(const struct space_table *table, uint64_t start, uint64_t length,
 			 const struct space_entry *except);
 
-/* The first gap of so many blocks. -ENOSPC: there is none. */
+/* Finds the first gap of `length` blocks. Returns 0; -ENOSPC: there is none. */
 int space_table_first_fit(struct space_table *table, uint64_t length, uint64_t *start);
 
-/* Room for what the next space_table_hold() adds. -ENOMEM. */
+/* Makes room for the spans that the next space_table_hold() adds. Returns 0, or -ENOMEM. */
 int space_table_prepare(struct space_table *table);
 
 /*
- * From now on the entry holds [start, start + length) and, unless goal_length is 0, [goal_start, …), and nothing else. They
- * are free but for itself, and space_table_prepare() has said 0.
+ * Makes the entry hold [start, start + length) and, unless goal_length is 0, [goal_start,
+ * goal_start + goal_length), instead of what it held before. No other range may hold any of them.
+ * Call space_table_prepare() before, because this cannot fail.
  */
 void space_table_hold(struct space_table *table, struct space_entry *entry, uint64_t start,
 		      uint64_t length, uint64_t goal_start, uint64_t goal_length);
 
-/* Has it hold so many blocks of the device instead of those before, and the pages to map them. -ENOSPC and a line. */
+/*
+ * Reserves `blocks` of the device for the entry, instead of what it had, and the map pages for
+ * them. Returns 0; -ENOSPC: they do not fit, and error_last_line() says why.
+ */
 int space_table_account(struct space_table *table, struct space_entry *entry, uint64_t blocks);
-/* The same for less, or for what is there already: never fails. */
+/* Like space_table_account(), but without the limits: to reserve less than before, or for a range
+ * that exists already. Cannot fail. */
 void space_table_account_anyway(struct space_table *table, struct space_entry *entry,
 				uint64_t blocks);
 

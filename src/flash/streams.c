@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Choosing streams: streams.h says by what. Sequences are found in a small table by the LBA that would continue them; a
- * sequence that has shown itself stays there against many single puts.
+ * Chooses streams; see streams.h. A small hash table finds sequences by the LBA that would continue
+ * them. Many single puts do not displace a long sequence.
  */
 #include "streams.h"
 
@@ -20,7 +20,8 @@ void streams_init(struct streams *streams, unsigned nr, uint64_t nr_blocks)
 	heat_init(&streams->heat, nr_blocks);
 }
 
-/* With fewer streams than classes the outermost classes share one, at both ends. */
+/* Returns the stream of a level. With fewer streams than classes, the outermost classes at each end
+ * share a stream. */
 static unsigned stream_of_level(const struct streams *streams, unsigned level)
 {
 	unsigned class = level / CLASS_LEVELS;
@@ -39,7 +40,7 @@ static struct streams_run *run_entry(struct streams *streams, uint64_t lba)
 
 _Static_assert(STREAMS_RUNS == 1U << (64 - 56), "a hash of 8 bits");
 
-/* Keeps `run` at the place of the LBA that would continue it, unless one with a better claim is there. */
+/* Stores the run by the LBA that would continue it, unless a longer one there has patience left. */
 static void keep_run(struct streams *streams, const struct streams_run *run)
 {
 	struct streams_run *entry = run_entry(streams, run->next);
@@ -52,7 +53,9 @@ static void keep_run(struct streams *streams, const struct streams_run *run)
 	entry->patience = run->length < PATIENCE_MAX ? run->length : PATIENCE_MAX;
 }
 
-/* The sequence of overwrites that the put belongs to, with it; length 1: none but itself. */
+/*
+ * Finds the sequence that the put continues, and adds the put to it. Length 1: it continues none.
+ */
 static struct streams_run follow_run(struct streams *streams, const struct streams_put *put)
 {
 	struct streams_run *entry = run_entry(streams, put->lba);

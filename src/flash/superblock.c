@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Laying out, writing and believing superblocks and anchors; see superblock.h. */
+/* Plans, writes, reads and checks superblocks and anchors; see superblock.h. */
 #include "flash/superblock.h"
 
 #include <errno.h>
@@ -16,16 +16,16 @@
 #define SEGMENTS_GOOD	    64U
 #define SEGMENT_BLOCKS_MIN  8U
 #define SEGMENT_BLOCKS_MAX  (1U << 16)
-#define ERASED_BLOCKS	    256U /* of each end                           */
+#define ERASED_BLOCKS	    256U /* at each end */
 #define ERASED_AT_ONCE	    16U
 #define JOURNAL_MIN	    16U
-#define JOURNAL_GOOD	    4096U /* blocks: so many syncs of one block each, twice, until a checkpoint */
+#define JOURNAL_GOOD	    4096U /* blocks: 2048 syncs of one block each between checkpoints */
 
 struct block {
 	alignas(FORMAT_BLOCK) uint8_t bytes[FORMAT_BLOCK];
 };
 
-/* 32 bits say where a block is. */
+/* Returns how many blocks of the device can be used: places have 32 bits. */
 static uint64_t usable_blocks(const struct flash_device *device)
 {
 	uint64_t nr = device->size / FORMAT_BLOCK;
@@ -64,11 +64,11 @@ static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t w
 	uint64_t unit = device->discard_unit > FORMAT_BLOCK ? device->discard_unit : FORMAT_BLOCK;
 	uint64_t bytes = wanted ? wanted : SEGMENT_BYTES;
 
-	/* What is small has small ones, so that there are enough for the cleaner to choose from. */
+	/* A small device gets small segments, so that the cleaner has enough to choose from. */
 	while (!wanted && bytes > SEGMENT_BYTES_SMALL && device->size / bytes < SEGMENTS_GOOD)
 		bytes /= 2;
 
-	/* A unit that is no multiple of blocks is beyond use: nothing is discarded then. */
+	/* With a unit that is not a multiple of blocks, the layer discards nothing. */
 	if (unit % FORMAT_BLOCK || unit / FORMAT_BLOCK > SEGMENT_BLOCKS_MAX)
 		unit = FORMAT_BLOCK;
 	bytes = (bytes + unit - 1) / unit * unit;
@@ -81,7 +81,7 @@ static uint32_t segment_blocks_for(const struct flash_device *device, uint32_t w
 static int place_areas(const struct flash_device *device, struct format_superblock *plan)
 {
 	uint64_t nr = plan->nr_blocks;
-	/* As if everything were segments: a little too much room in the tables. */
+	/* Upper bound, as if segments took all blocks: the tables get a little too much room. */
 	uint64_t most_segments = nr / plan->segment_blocks;
 	uint64_t tables = (tables_bytes(plan, most_segments) + FORMAT_BLOCK - 1) / FORMAT_BLOCK;
 	uint64_t align = device->discard_unit / FORMAT_BLOCK;
@@ -128,7 +128,9 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 		plan.journal_blocks =
 			clamp(nr / 4096, clamp(nr / 64, JOURNAL_MIN, JOURNAL_GOOD), 1U << 24);
 	plan.journal_blocks = clamp(plan.journal_blocks, JOURNAL_MIN, nr / 4 + JOURNAL_MIN);
-	/* Half as many again as full ranges would need, since the ends of ranges and holes take pages too. */
+	/*
+	 * 1.5 times what full ranges would need, because holes and ends of ranges take pages too.
+	 */
 	plan.nr_slots = options->nr_map_pages
 				? options->nr_map_pages
 				: clamp(nr / FORMAT_PAGE_ENTRIES * 3 / 2, 16, UINT32_MAX / 4);
@@ -138,14 +140,14 @@ int superblock_plan(const struct flash_device *device, const struct ftl_options 
 	return place_areas(device, out);
 }
 
-/* Looks at a block that has our magic if there is a layer; 0, or -EEXIST and a line. */
+/* Reads a block that has our magic if there is a layer. -EEXIST, with a reason: there is one. */
 static int check_no_layer(struct flash_device *device, uint64_t at, struct block *block)
 {
-	int rc = blocking_read(device, at, block, 1);
+	int ret = blocking_read(device, at, block, 1);
 
-	if (rc)
-		return error_fail(rc, "make a flash layer: cannot read the device: %s",
-				  afar_strerror(rc));
+	if (ret)
+		return error_fail(ret, "make a flash layer: cannot read the device: %s",
+				  afar_strerror(ret));
 	if (memcmp(block->bytes, format_magic, sizeof(format_magic)) == 0)
 		return error_fail(
 			-EEXIST, "make a flash layer: there is one already; --force overwrites it");
@@ -156,23 +158,23 @@ int superblock_check_empty(struct flash_device *device)
 {
 	struct block block, last;
 	char what[256];
-	int rc = check_no_layer(device, 0, &block);
+	int ret = check_no_layer(device, 0, &block);
 
-	if (rc)
-		return rc;
-	rc = flash_device_foreign(device, what, sizeof(what));
-	if (rc < 0)
-		return error_fail(rc,
+	if (ret)
+		return ret;
+	ret = flash_device_foreign(device, what, sizeof(what));
+	if (ret < 0)
+		return error_fail(ret,
 				  "make a flash layer: cannot see what the device holds: %s; "
 				  "--force overwrites it",
-				  afar_strerror(rc));
-	if (rc)
+				  afar_strerror(ret));
+	if (ret)
 		return error_fail(-EEXIST, "make a flash layer: it holds %s; --force overwrites it",
 				  what);
-	/* One of which the first block is lost is one. */
-	rc = check_no_layer(device, usable_blocks(device) - 1, &last);
-	if (rc)
-		return rc;
+	/* A layer whose first block is lost is a layer, too. */
+	ret = check_no_layer(device, usable_blocks(device) - 1, &last);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < sizeof(block); i++) {
 		if (block.bytes[i])
 			return error_fail(-EEXIST,
@@ -182,46 +184,46 @@ int superblock_check_empty(struct flash_device *device)
 	return 0;
 }
 
-/* Where signatures of others lie, and ours: at both ends. */
+/* Writes zeros to [first, end), in blocks. */
 static int erase_end(struct flash_device *device, uint64_t first, uint64_t end)
 {
 	static struct block zeros[ERASED_AT_ONCE];
-	int rc = 0;
+	int ret = 0;
 
-	for (uint64_t at = first; at < end && !rc; at += ERASED_AT_ONCE)
-		rc = blocking_write(device, at, zeros,
-				    end - at < ERASED_AT_ONCE ? end - at : ERASED_AT_ONCE, 0);
-	return rc;
+	for (uint64_t at = first; at < end && !ret; at += ERASED_AT_ONCE)
+		ret = blocking_write(device, at, zeros,
+				     end - at < ERASED_AT_ONCE ? end - at : ERASED_AT_ONCE, 0);
+	return ret;
 }
 
 int superblock_erase(struct flash_device *device)
 {
 	uint64_t nr = device->size / FORMAT_BLOCK, end = usable_blocks(device);
-	int rc = erase_end(device, 0, ERASED_BLOCKS < nr ? ERASED_BLOCKS : nr);
+	int ret = erase_end(device, 0, ERASED_BLOCKS < nr ? ERASED_BLOCKS : nr);
 
-	if (!rc)
-		rc = erase_end(device, nr > ERASED_BLOCKS ? nr - ERASED_BLOCKS : 0, nr);
-	/* Our copy is before that where places have too few bits for the whole device. */
-	if (!rc)
-		rc = erase_end(device, end - 1, end);
-	return rc ? rc : blocking_flush(device);
+	if (!ret)
+		ret = erase_end(device, nr > ERASED_BLOCKS ? nr - ERASED_BLOCKS : 0, nr);
+	/* If the device has more blocks than places have bits for, our copy lies before its end. */
+	if (!ret)
+		ret = erase_end(device, end - 1, end);
+	return ret ? ret : blocking_flush(device);
 }
 
 int superblock_write(struct flash_device *device, const struct format_superblock *superblock)
 {
 	struct block block = {0};
 	struct format_superblock copy = *superblock;
-	int rc;
+	int ret;
 
 	copy.crc = superblock_crc(&copy);
 	memcpy(block.bytes, &copy, sizeof(copy));
-	rc = blocking_write(device, superblock->nr_blocks - 1, &block, 1, 0);
-	if (!rc)
-		rc = blocking_write(device, 0, &block, 1, 0);
-	return rc ? rc : blocking_flush(device);
+	ret = blocking_write(device, superblock->nr_blocks - 1, &block, 1, 0);
+	if (!ret)
+		ret = blocking_write(device, 0, &block, 1, 0);
+	return ret ? ret : blocking_flush(device);
 }
 
-/* Areas follow one another, do not overlap, and end before the last block. */
+/* Whether the areas follow one another, do not overlap, and end before the last block. */
 static bool is_consistent(const struct format_superblock *it)
 {
 	uint64_t tables_end = it->tables_at + 2 * (uint64_t)it->tables_blocks;
@@ -268,27 +270,27 @@ static int believe(const struct flash_device *device, const struct block *block,
 int superblock_read_at(struct flash_device *device, uint64_t at, struct format_superblock *out)
 {
 	struct block block;
-	int rc = blocking_read(device, at, &block, 1);
+	int ret = blocking_read(device, at, &block, 1);
 
-	if (rc)
-		return error_fail(rc, "open a flash layer: cannot read the device: %s",
-				  afar_strerror(rc));
+	if (ret)
+		return error_fail(ret, "open a flash layer: cannot read the device: %s",
+				  afar_strerror(ret));
 	return believe(device, &block, out);
 }
 
 int superblock_read(struct flash_device *device, struct format_superblock *out)
 {
-	int rc;
+	int ret;
 
 	if (device->size < 2 * FORMAT_BLOCK)
 		return error_fail(-EINVAL,
 				  "open a flash layer: the device is too small to hold one");
-	rc = superblock_read_at(device, 0, out);
-	if (rc != -EBADMSG && rc != -EIO)
-		return rc;
+	ret = superblock_read_at(device, 0, out);
+	if (ret != -EBADMSG && ret != -EIO)
+		return ret;
 	if (superblock_read_at(device, usable_blocks(device) - 1, out) == 0)
 		return 0;
-	return error_fail(rc, "open a flash layer: the superblock is damaged, and so is its copy");
+	return error_fail(ret, "open a flash layer: the superblock is damaged, and so is its copy");
 }
 
 static uint32_t anchor_crc(const struct format_anchor *anchor)
@@ -313,10 +315,10 @@ int anchor_read_at(struct flash_device *device, const struct format_superblock *
 		   uint64_t copy, struct format_anchor *out)
 {
 	struct block block;
-	int rc = blocking_read(device, anchor_at(copy), &block, 1);
+	int ret = blocking_read(device, anchor_at(copy), &block, 1);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	memcpy(out, block.bytes, sizeof(*out));
 	if (memcmp(out->magic, format_magic, sizeof(format_magic)) != 0 ||
 	    out->crc != anchor_crc(out) || (out->generation & 1) != copy ||

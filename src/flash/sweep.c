@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trims and clones. Each waits until everything before it that has blocks in common has ended, and goes through its blocks in
- * steps that lie in one page of the map (of a clone: in one of either), each of which is one record, applied at once. Puts of
- * those blocks that came later wait until all of it is done.
+ * Trims and clones. Each waits until all earlier requests that have blocks in common with it have
+ * ended. Then it goes through its blocks in steps, each within one page of the map (a clone: one of
+ * the source and one of the target). A step is one record, applied at once. Later puts of those
+ * blocks wait until the whole trim or clone is done.
  */
 #include "flash/sweep.h"
 
@@ -43,7 +44,10 @@ static void end(struct ftl *ftl, struct ftl_sweep *sweep, int result)
 	cds_list_add_tail(&sweep->node, &ftl->ended_sweeps);
 }
 
-/* Of a damaged page, what is to be trimmed or is the target of a clone is not wanted; the rest of it is unknown. */
+/*
+ * Gives up a damaged page that is trimmed or is a clone's target: those entries are replaced, and
+ * the others become unknown. The source of a clone is needed, so its damage ends the clone.
+ */
 static int do_without(const struct ftl_sweep *sweep, int damage)
 {
 	uint64_t source = sweep->order.lba[1] + sweep->position;
@@ -63,7 +67,7 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 		sweep->result = do_without(sweep, result);
 }
 
-/* Whether the page is there, or there is none; else it is being waited for. */
+/* Whether the page is loaded, or NULL. Otherwise loads it, and the sweep waits. */
 static bool is_ready(struct ftl_sweep *sweep, struct map_page *page)
 {
 	if (!page || map_is_loaded(page))
@@ -83,7 +87,7 @@ static enum outcome step_trim(struct ftl *ftl, struct ftl_sweep *sweep)
 	struct map_page *page = map_next(&ftl->map, first + sweep->position);
 	uint64_t lba, end;
 
-	/* What has no page is nowhere. */
+	/* Blocks without a page read as zeros already. */
 	if (!page || ftl_lba(page->range, page->page * FORMAT_PAGE_ENTRIES) >= first + count) {
 		sweep->position = count;
 		return STEPPED;
@@ -105,14 +109,14 @@ static enum outcome step_trim(struct ftl *ftl, struct ftl_sweep *sweep)
 	return STEPPED;
 }
 
-/* 0, or why blocks of the page cannot be cloned. */
+/* Returns 0, or the error because of which blocks of the page cannot be cloned. */
 static int check_source(const struct map_page *page, uint64_t lba, uint64_t nr)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (uint64_t i = 0; page && page->nr_unknown && i < nr && !rc; i++)
-		rc = map_tell_unknown(page, lba + i);
-	return rc;
+	for (uint64_t i = 0; page && page->nr_unknown && i < nr && !ret; i++)
+		ret = map_tell_unknown(page, lba + i);
+	return ret;
 }
 
 static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
@@ -132,7 +136,7 @@ static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 	if (sweep->result)
 		return FAILED;
 	if (from && from->nr_mapped) {
-		/* Each block that is shared from now on has its old referrer listed and the new one. */
+		/* Each block adds up to two shares: its old lba and the new one. */
 		if (ftl->segments.nr_shares + 2 * nr > ftl->layout.nr_shares) {
 			sweep->result = error_fail(-ENOSPC,
 						   "clone blocks: %llu are shared already, "
@@ -153,20 +157,20 @@ static enum outcome step_clone(struct ftl *ftl, struct ftl_sweep *sweep)
 	return STEPPED;
 }
 
-/* Blocks are done: the caller's record, if there is one. */
+/* Makes the change of the caller's record, if there is one, and ends the sweep. */
 static void finish(struct ftl *ftl, struct ftl_sweep *sweep)
 {
 	const struct ftl_record_change *change = change_of(sweep);
-	int rc = change ? records_check(ftl->records, change) : 0;
+	int ret = change ? records_check(ftl->records, change) : 0;
 
-	if (change && !rc) {
+	if (change && !ret) {
 		if (!journal_reserve(&ftl->journal, 1 + FORMAT_KEEP_SLOTS, CLEANER_RECORDS))
 			return;
 		if (change->is_removal)
 			journal_unreserve(&ftl->journal, FORMAT_KEEP_SLOTS);
 		ftl_record_change(ftl, change);
 	}
-	end(ftl, sweep, rc);
+	end(ftl, sweep, ret);
 }
 
 static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
@@ -189,8 +193,9 @@ static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
 }
 
 /*
- * A record that says that all is cloned must not survive where a put of the source does not, of which replay would leave out
- * the clone too: puts come before it. Those that come later wait.
+ * Makes the clone wait until earlier puts are durable, if it ends with a record. Otherwise a crash
+ * could keep the record, which says that all is cloned, but lose a put of the source, and with it
+ * the clone of that block. Later puts wait for the clone.
  */
 static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
 {
@@ -200,7 +205,8 @@ static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
 	journal_want(&ftl->journal, sweep->flushed);
 }
 
-/* Changes of records are in order too: no earlier sweep is overtaken by one, and none by a later sweep. */
+/* Whether an earlier sweep must end first, so that changes of records take effect in order: a sweep
+ * with a change waits for all earlier ones, and all later ones wait for it. */
 static bool is_behind_change(const struct ftl *ftl, const struct ftl_sweep *sweep)
 {
 	const struct ftl_sweep *other;

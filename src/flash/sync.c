@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Syncs: each waits until what came before it in its blocks has ended, then until the journal is durable up to where it is
- * then. Many wait for one flush. Puts that a sync waits for have their records appended ahead of their data; as soon as all
- * have, the journal's block goes out as well, and the flush is all that comes after it.
+ * Syncs. Each waits until all earlier requests that change its blocks have ended, and then until
+ * the journal is flushed up to its end at that time. Many syncs wait for one flush. Puts that a
+ * sync waits for append their records ahead of their data (ahead.c). As soon as all have, the
+ * journal's block is written too, and only the flush remains.
  */
 #include "flash/sync.h"
 
@@ -20,7 +21,7 @@ static void end(struct ftl *ftl, struct ftl_sync *sync, int result)
 	cds_list_add_tail(&sync->node, &ftl->ended_syncs);
 }
 
-/* All records are there: their block is written at the same time as the data. */
+/* Has the journal written at the same time as the data, once all records are in it. */
 static void go_ahead(struct ftl *ftl, struct ftl_sync *sync)
 {
 	if (sync->ahead || !order_is_recorded(ftl, sync->ticket, sync->lba, sync->count))
@@ -30,7 +31,10 @@ static void go_ahead(struct ftl *ftl, struct ftl_sync *sync)
 	journal_want_written(&ftl->journal, sync->ahead);
 }
 
-/* Where its records are; unless one is void, for which another was appended since. */
+/*
+ * Returns how far the journal must be flushed: where the records were when go_ahead() saw them,
+ * unless one became void since and was appended again.
+ */
 static uint64_t target_of(const struct ftl *ftl, const struct ftl_sync *sync)
 {
 	if (sync->ahead && sync->nr_void == ftl->counts.records_void)
@@ -42,7 +46,7 @@ static void step(struct ftl *ftl, struct ftl_sync *sync)
 {
 	int failed = ftl->journal.failed ? ftl->journal.failed : ftl->failed;
 
-	/* It would wait for room in the journal that no checkpoint makes any more. */
+	/* No checkpoint will make room in the journal any more, so do not wait. */
 	if (failed) {
 		end(ftl, sync, failed);
 		return;

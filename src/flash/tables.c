@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of the memory goes to the device with a checkpoint, besides pages of the map: copied at once when it begins, read when
- * a layer is opened.
+ * The tables of a checkpoint: all that it writes but pages of the map. They are encoded at once
+ * when it begins, and decoded when a layer is opened.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "flash/segments.h"
 #include "flash/superblock.h"
 
-/* A place in the tables' memory that things are put to, or taken from; `is_short` once it does not suffice. */
+/* A position in the tables' memory. `is_short`: the memory ended too early. */
 struct cursor {
 	char *at;
 	uint64_t left;
@@ -166,8 +166,8 @@ static int damaged(const char *what)
 }
 
 /*
- * States as recovery wants them: what was waiting to be free is full without a valid block, what was being cleaned is full,
- * and the segments that have a list are found out later.
+ * Decodes a segment. PENDING, DISCARD and CLEANING segments become FULL; recovery frees those
+ * without a valid block. take_lists() gives segments their lbas later.
  */
 static int take_segment(struct ftl *ftl, struct segment *segment,
 			const struct format_table_segment *entry)
@@ -208,66 +208,66 @@ static int take_segments(struct ftl *ftl, struct cursor *cursor)
 	struct segments *segments = &ftl->segments;
 	struct cursor entries = *cursor;
 	size_t bits = (size_t)segments->nr * segments->nr_words * sizeof(uint64_t);
-	int rc = 0;
+	int ret = 0;
 
 	if (cursor->left < segments->nr * sizeof(struct format_table_segment))
 		return damaged("they end too early");
 	cursor->at += segments->nr * sizeof(struct format_table_segment);
 	cursor->left -= segments->nr * sizeof(struct format_table_segment);
 	take(cursor, segments->valid_bits, bits);
-	for (uint32_t i = 0; i < segments->nr && !rc; i++) {
+	for (uint32_t i = 0; i < segments->nr && !ret; i++) {
 		struct format_table_segment entry;
 
 		take(&entries, &entry, sizeof(entry));
-		rc = take_segment(ftl, &segments->at[i], &entry);
+		ret = take_segment(ftl, &segments->at[i], &entry);
 	}
-	return rc;
+	return ret;
 }
 
 static int take_pages(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < nr && !rc && !cursor->is_short; i++) {
+	for (uint32_t i = 0; i < nr && !ret && !cursor->is_short; i++) {
 		struct format_table_page entry;
 
 		take(cursor, &entry, sizeof(entry));
-		rc = cursor->is_short ? 0 : map_restore(&ftl->map, &entry);
+		ret = cursor->is_short ? 0 : map_restore(&ftl->map, &entry);
 	}
-	return rc;
+	return ret;
 }
 
 static int take_records(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < nr && !rc && !cursor->is_short; i++) {
+	for (uint32_t i = 0; i < nr && !ret && !cursor->is_short; i++) {
 		struct format_table_record entry;
 		struct ftl_record_change change = {0};
 
 		take(cursor, &entry, sizeof(entry));
 		change.id = entry.id;
 		memcpy(change.data, entry.data, sizeof(change.data));
-		rc = records_apply(ftl->records, &change);
+		ret = records_apply(ftl->records, &change);
 	}
-	return rc;
+	return ret;
 }
 
 static int take_shares(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
 {
 	struct segments *segments = &ftl->segments;
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < nr && !rc && !cursor->is_short; i++) {
+	for (uint32_t i = 0; i < nr && !ret && !cursor->is_short; i++) {
 		struct format_table_share entry;
 
 		take(cursor, &entry, sizeof(entry));
 		if (!segments_is_place(segments, entry.place))
 			return damaged("a shared block");
-		rc = segment_add_share(segments, segment_of(segments, entry.place),
-				       segment_index(segments, entry.place), entry.lba);
+		ret = segment_add_share(segments, segment_of(segments, entry.place),
+					segment_index(segments, entry.place), entry.lba);
 	}
-	return rc;
+	return ret;
 }
 
 static int take_lists(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
@@ -277,22 +277,22 @@ static int take_lists(struct ftl *ftl, struct cursor *cursor, uint32_t nr)
 	for (uint32_t i = 0; i < nr && !cursor->is_short; i++) {
 		struct format_table_list entry;
 		struct segment *segment;
-		int rc;
+		int ret;
 
 		take(cursor, &entry, sizeof(entry));
 		if (entry.segment >= segments->nr || entry.next > segments->data_blocks)
 			return damaged("an open segment");
 		segment = &segments->at[entry.segment];
-		rc = segment_give_list(segments, segment);
-		if (rc)
-			return rc;
+		ret = segment_give_list(segments, segment);
+		if (ret)
+			return ret;
 		segment->next = entry.next;
 		take(cursor, segment->lbas, entry.next * sizeof(uint64_t));
 	}
 	return 0;
 }
 
-/* What is being written says whose its blocks are, and has none where nothing was written yet. */
+/* Checks that each open segment has a list of lbas, and no valid block behind the list's end. */
 static int check_open(const struct ftl *ftl)
 {
 	const struct segments *segments = &ftl->segments;
@@ -316,25 +316,25 @@ int tables_decode(struct ftl *ftl, uint64_t length)
 {
 	struct cursor cursor = {.at = ftl->checkpoint.tables, .left = length};
 	struct format_tables head;
-	int rc;
+	int ret;
 
 	take(&cursor, &head, sizeof(head));
 	ftl->segments.nr_opened = head.nr_opened;
 	ftl->segments.clock = head.clock;
 	ftl->segments.nr_leaked = head.nr_leaked;
 	ftl->reclaim.nr_before = head.nr_leaked;
-	rc = take_segments(ftl, &cursor);
-	if (!rc)
-		rc = take_pages(ftl, &cursor, head.nr_pages);
-	if (!rc)
-		rc = take_records(ftl, &cursor, head.nr_records);
-	if (!rc)
-		rc = take_shares(ftl, &cursor, head.nr_shares);
-	if (!rc)
-		rc = take_lists(ftl, &cursor, head.nr_lists);
-	if (!rc)
-		rc = check_open(ftl);
-	if (!rc && cursor.is_short)
-		rc = damaged("they end too early");
-	return rc;
+	ret = take_segments(ftl, &cursor);
+	if (!ret)
+		ret = take_pages(ftl, &cursor, head.nr_pages);
+	if (!ret)
+		ret = take_records(ftl, &cursor, head.nr_records);
+	if (!ret)
+		ret = take_shares(ftl, &cursor, head.nr_shares);
+	if (!ret)
+		ret = take_lists(ftl, &cursor, head.nr_lists);
+	if (!ret)
+		ret = check_open(ftl);
+	if (!ret && cursor.is_short)
+		ret = damaged("they end too early");
+	return ret;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device that is a regular file or a block device. A poll gives the kernel all that was submitted, and waits, by one
- * system call. An operation has a transfer while the kernel has it; beyond their number operations wait in a list, so that
- * the ring has room always. What the kernel did a part of goes on behind that part, with no memory for it.
+ * The device that is a regular file or a block device. A poll gives the kernel all submitted
+ * operations, and waits, by one system call. An operation has a transfer while the kernel has it.
+ * When all transfers are in use, operations wait in a list, so the ring always has room. If the
+ * kernel transfers only a part, the same transfer continues behind it, without allocating.
  */
 #include "flash/uring.h"
 
@@ -26,24 +27,24 @@
 #include "flash/uring_open.h"
 
 #define DEPTH	  128U
-#define REAP_MAX  4U		      /* operations, … */
-#define LARGE	  ((size_t)256 << 10) /* … or one that is so large */
-#define TRIES_MAX 100U		      /* of what the kernel says to try again */
+#define REAP_MAX  4U		      /* a poll ends so many operations, … */
+#define LARGE	  ((size_t)256 << 10) /* … or one of so many bytes */
+#define TRIES_MAX 100U		      /* while the kernel says to try again */
 #define PART_MAX  ((size_t)1 << 30)
 
-/* Headers of a kernel before 6.12 have it not. */
+/* Headers of a kernel before 6.12 do not define it. */
 #ifndef BLOCK_URING_CMD_DISCARD
 #define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
 #endif
 
-/* Of the operation, what is behind `moved` is with the kernel or to be given to it. */
+/* An operation that the kernel has, or gets again. */
 struct transfer {
 	struct flash_io *io;
-	struct cds_list_head node; /* in `again`         */
-	uint64_t moved;
-	unsigned iov_at; /* where `moved` is in `iov` … */
+	struct cds_list_head node; /* in `again` */
+	uint64_t moved;		   /* bytes done; the kernel has the others, or gets them */
+	unsigned iov_at;	   /* the position of `moved` in `iov` … */
 	size_t iov_offset;
-	struct iovec rest; /* … and the rest of that one  */
+	struct iovec rest; /* … and the rest of that vector */
 	unsigned nr_tries;
 };
 
@@ -51,14 +52,14 @@ struct uring {
 	struct flash_device device;
 	struct io_uring ring;
 	int fd;
-	int event_fd; /* -1: nobody asked for one */
+	int event_fd; /* -1: no caller asked for one */
 	bool has_ring;
-	bool is_enabled;	      /* the ring knows whose it is                     */
-	bool discards_by_command;     /* of a block device; else by punching holes      */
-	struct cds_list_head refused; /* operations whose result the next poll tells    */
-	struct cds_list_head waiting; /* operations that have no transfer yet           */
-	struct cds_list_head again;   /* transfers that the kernel gets a further time  */
-	unsigned nr_in_flight;	      /* transfers that the kernel has                  */
+	bool is_enabled;	      /* the ring belongs to a thread */
+	bool discards_by_command;     /* of a block device; else by punching holes */
+	struct cds_list_head refused; /* operations that the next poll ends with their error */
+	struct cds_list_head waiting; /* operations that have no transfer yet */
+	struct cds_list_head again;   /* transfers that the kernel gets again */
+	unsigned nr_in_flight;	      /* transfers that the kernel has */
 	unsigned nr_free;
 	struct transfer *free[DEPTH];
 	struct transfer transfers[DEPTH];
@@ -71,7 +72,7 @@ static struct uring *uring_of(struct flash_device *device)
 
 /* ---- To the kernel */
 
-/* Whole vectors as they are; one that was moved in part, by itself. */
+/* Prepares a read or write of the rest. A vector that was transferred in part goes by itself. */
 static void prepare_memory(struct io_uring_sqe *sqe, struct transfer *transfer)
 {
 	const struct flash_io *io = transfer->io;
@@ -109,7 +110,8 @@ static void prepare_discard(const struct uring *uring, struct io_uring_sqe *sqe,
 	}
 }
 
-/* The ring has as many entries as there are transfers. */
+/* Prepares the transfer in an entry of the ring. One is free, because there are as many entries as
+ * transfers. */
 static void start(struct uring *uring, struct transfer *transfer)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
@@ -151,33 +153,36 @@ static void start_all(struct uring *uring)
 	}
 }
 
-/* Gives it what was started, and waits for something to end: one system call. An error is the ring's end. */
+/*
+ * Submits all that was prepared, and waits for an operation to end, by one system call. After an
+ * error the ring cannot be used.
+ */
 static int enter(struct uring *uring, int timeout_ms)
 {
 	struct io_uring *ring = &uring->ring;
-	int status;
+	int ret;
 
 	if (timeout_ms == 0) {
-		status = io_uring_submit_and_get_events(ring);
+		ret = io_uring_submit_and_get_events(ring);
 	} else if (timeout_ms < 0) {
-		status = io_uring_submit_and_wait(ring, 1);
+		ret = io_uring_submit_and_wait(ring, 1);
 	} else {
 		struct __kernel_timespec timeout = {timeout_ms / 1000,
 						    timeout_ms % 1000 * 1000000LL};
 		struct io_uring_cqe *first;
 
-		status = io_uring_submit_and_wait_timeout(ring, &first, 1, &timeout, NULL);
+		ret = io_uring_submit_and_wait_timeout(ring, &first, 1, &timeout, NULL);
 	}
-	/* Interrupted, past its time, or short of memory: what was not taken stays in the ring for the next time. */
-	if (status >= 0 || status == -EINTR || status == -ETIME || status == -EAGAIN ||
-	    status == -EBUSY)
+	/* Interrupted, timed out, or short of memory: entries not taken stay for the next call. */
+	if (ret >= 0 || ret == -EINTR || ret == -ETIME || ret == -EAGAIN || ret == -EBUSY)
 		return 0;
-	return error_fail(status, "flash device: io_uring: %s", strerror(-status));
+	return error_fail(ret, "flash device: io_uring: %s", strerror(-ret));
 }
 
 /*
- * A ring has flushes done by a thread of the kernel's: the two ways there and back are a tenth of the time of a synced write. Who waits
- * for this flush, and for nothing else, can as well do it.
+ * Whether the poll waits for one flush and for nothing else. flush_here() then does it by a system
+ * call. A ring would hand it to a thread of the kernel, and the two switches take a tenth of the
+ * time of a synced write.
  */
 static bool is_lone_flush(struct uring *uring, int timeout_ms)
 {
@@ -210,7 +215,10 @@ static void move_on(struct transfer *transfer, uint64_t length)
 	transfer->iov_offset = length;
 }
 
-/* Whether the kernel, which said `result`, is to be given it a further time. If not, the operation has its own. */
+/*
+ * Notes `result` of the transfer. Returns whether the kernel must get it again. If not, the
+ * operation's result is set.
+ */
 static bool wants_again(struct uring *uring, struct transfer *transfer, int result)
 {
 	struct flash_io *io = transfer->io;
@@ -229,15 +237,16 @@ static bool wants_again(struct uring *uring, struct transfer *transfer, int resu
 			return true;
 	}
 	io->result = result < 0 ? result : 0;
-	/* It became shorter behind our back. */
+	/* The file was truncated while it was open. */
 	if (result == 0 && has_memory)
 		io->result = -EIO;
 	return false;
 }
 
 /*
- * How many operations ended. A few at a time: what their ends make callers submit reaches the device with the next poll, while
- * the others are yet to be ended. All at once, the device would have nothing to do meanwhile.
+ * Ends operations, and returns how many. Only a few at a time, so that the operations that callers
+ * then submit reach the device with the next poll, before the others are ended. Otherwise the
+ * device would be idle meanwhile.
  */
 static int reap(struct uring *uring)
 {
@@ -275,14 +284,18 @@ static void uring_submit(struct flash_device *device, struct flash_io *io)
 	cds_list_add_tail(&io->node, io->result ? &uring->refused : &uring->waiting);
 	if (io->result && uring->event_fd >= 0)
 		eventfd_write(uring->event_fd, 1);
-	/* Who has more to submit makes sums of it first. What is not taken stays in the ring. */
+	/*
+	 * Submits at once, because the caller may compute checksums before it polls. Entries that
+	 * the kernel does not take stay in the ring.
+	 */
 	if (!io->result && io->length >= LARGE && uring->is_enabled) {
 		start_all(uring);
 		io_uring_submit(&uring->ring);
 	}
 }
 
-/* By hand: the library declares a function for it, and before 2.4 has none. */
+/* Enables the ring by the raw system call: liburing before 2.4 declares a function that it does not
+ * have. */
 static int enable(struct uring *uring)
 {
 	if (uring->is_enabled)
@@ -298,11 +311,11 @@ static int uring_poll(struct flash_device *device, int timeout_ms)
 {
 	struct uring *uring = uring_of(device);
 	uint64_t deadline = timeout_ms > 0 ? clock_deadline_ms(timeout_ms) : 0;
-	int status = enable(uring);
+	int ret = enable(uring);
 	int nr_ended;
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	if (uring->event_fd >= 0)
 		eventfd_read(uring->event_fd, &(eventfd_t){0});
 	nr_ended = flash_device_end_all(&uring->refused);
@@ -312,11 +325,13 @@ static int uring_poll(struct flash_device *device, int timeout_ms)
 		start_all(uring);
 		if (uring->nr_in_flight == 0)
 			return nr_ended;
-		status = enter(uring, nr_ended > 0 ? 0 : timeout_ms);
-		if (status)
-			return status;
+		ret = enter(uring, nr_ended > 0 ? 0 : timeout_ms);
+		if (ret)
+			return ret;
 		nr_ended += reap(uring);
-		/* What is to go on does so before anybody waits for it by the descriptor. */
+		/*
+		 * Transfers in `again` are submitted before a caller may wait for the descriptor.
+		 */
 		if (cds_list_empty(&uring->again) && (nr_ended > 0 || timeout_ms == 0))
 			return nr_ended;
 		if (timeout_ms > 0)
@@ -324,7 +339,8 @@ static int uring_poll(struct flash_device *device, int timeout_ms)
 	}
 }
 
-/* The ring's own is not readable when something has yet to be ended by a look, as ours has. */
+/* Returns an eventfd: the ring's own descriptor is not readable when completions still wait to be
+ * fetched, as with our ring. */
 static int uring_fd(struct flash_device *device)
 {
 	struct uring *uring = uring_of(device);
@@ -342,8 +358,9 @@ static int uring_fd(struct flash_device *device)
 }
 
 /*
- * The kernel ends a ring some time after it was closed, and with it what it holds of the file. So that who opens it next is not
- * refused, the ring gives up the file before.
+ * Closes the device. The kernel frees a closed ring only after a while, and with it the ring's
+ * reference to the file. So the ring gives up the file first; otherwise the next opener would be
+ * refused.
  */
 static void uring_close(struct flash_device *device)
 {
@@ -371,44 +388,44 @@ static const struct flash_device_ops uring_ops = {uring_submit, uring_poll, urin
 /* ---- Opening */
 
 /*
- * The kernel is to end operations when we look, not to interrupt us. Then a ring belongs to the thread that enables it, the
- * first to poll. Kernels before 6.1 cannot.
+ * Makes a ring whose completions the kernel handles when we ask, without interrupting us. Such a
+ * ring belongs to the thread that enables it, the first to poll. Kernels before 6.1 cannot do this.
  */
 static int open_ring(struct uring *uring)
 {
-	int status = io_uring_queue_init(DEPTH, &uring->ring,
-					 IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-						 IORING_SETUP_R_DISABLED);
+	int ret = io_uring_queue_init(DEPTH, &uring->ring,
+				      IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+					      IORING_SETUP_R_DISABLED);
 
-	if (status == -EINVAL) {
+	if (ret == -EINVAL) {
 		uring->is_enabled = true;
-		status = io_uring_queue_init(DEPTH, &uring->ring, 0);
+		ret = io_uring_queue_init(DEPTH, &uring->ring, 0);
 	}
-	uring->has_ring = status == 0;
-	return status ? status : io_uring_register_files(&uring->ring, &uring->fd, 1);
+	uring->has_ring = ret == 0;
+	return ret ? ret : io_uring_register_files(&uring->ring, &uring->fd, 1);
 }
 
-static int fail_ring(const char *path, int status)
+static int fail_ring(const char *path, int ret)
 {
-	if (status == -ENOMEM)
-		return error_fail(status,
+	if (ret == -ENOMEM)
+		return error_fail(ret,
 				  "open %s: no memory for an io_uring: raise the limit of locked "
 				  "memory",
 				  path);
 	return error_fail(-ENOTSUP,
 			  "open %s: the kernel gives no io_uring (%s): see that neither "
 			  "kernel.io_uring_disabled nor a container's rules forbid it",
-			  path, strerror(-status));
+			  path, strerror(-ret));
 }
 
 int flash_device_open_path(const char *path, unsigned flags, struct flash_device **out)
 {
 	struct uring_target target;
 	struct uring *uring;
-	int status = uring_target_open(path, flags, &target);
+	int ret = uring_target_open(path, flags, &target);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	uring = calloc(1, sizeof(*uring));
 	if (!uring) {
 		close(target.fd);
@@ -426,11 +443,11 @@ int flash_device_open_path(const char *path, unsigned flags, struct flash_device
 		uring->free[uring->nr_free] = &uring->transfers[uring->nr_free];
 		uring->nr_free++;
 	}
-	status = open_ring(uring);
-	if (status) {
-		status = fail_ring(path, status);
+	ret = open_ring(uring);
+	if (ret) {
+		ret = fail_ring(path, ret);
 		uring_close(&uring->device);
-		return status;
+		return ret;
 	}
 	*out = &uring->device;
 	return 0;

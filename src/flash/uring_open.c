@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening what a device is on, so that no second opener gets it, and asking the kernel what it is like. Creating files for
- * it. uring.c calls it, and owns the descriptor.
+ * Opens a file or a block device so that no second opener gets it, and asks the kernel for its size
+ * and sectors. uring.c calls it, and owns the descriptor.
  */
 #include "flash/uring_open.h"
 
@@ -15,7 +15,6 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +29,8 @@
 
 /* ---- What the kernel says */
 
-/* A number of the queue of a block device, which a partition shares with its disk. 0: it does not say. */
+/* Reads a number from the queue folder of a block device in sysfs; a partition has its disk's. 0:
+ * the kernel does not say. */
 static uint64_t queue_number(dev_t device, const char *name)
 {
 	static const char *const queues[] = {"queue", "../queue"};
@@ -52,7 +52,9 @@ static uint64_t queue_number(dev_t device, const char *name)
 	return number;
 }
 
-/* 0 unless it is a multiple of the sector that fits. */
+/*
+ * Returns the discard unit for this granularity; 0 unless it fits and is a multiple of the sector.
+ */
 static uint32_t discard_unit_of(uint64_t granularity, uint32_t sector)
 {
 	if (granularity < sector)
@@ -76,7 +78,10 @@ static int ask_block_device(const char *path, dev_t device, struct uring_target 
 	return 0;
 }
 
-/* A kernel before 6.1 does not say; larger sectors are right for it wherever smaller ones are. */
+/*
+ * Finds the sector for O_DIRECT. A kernel before 6.1 does not say; then it takes the larger one,
+ * which works wherever the smaller does.
+ */
 static uint32_t file_sector(int fd)
 {
 	struct statx stat = {0};
@@ -99,8 +104,9 @@ static void ask_file(const struct stat *stat, unsigned flags, struct uring_targe
 /* ---- For one opener */
 
 /*
- * Of a block device nothing but O_EXCL is needed, which a mounted file system has too, and by whatever name it is opened. A
- * lock on it would get in the way of udev, which takes it for moments.
+ * Opens the file, and locks it. A block device is opened with O_EXCL instead: that also excludes a
+ * mounted file system, and works by any name of the device. A lock on it would collide with udev,
+ * which locks devices for moments. -EBUSY: another opener has it.
  */
 static int try_alone(const char *path, unsigned flags, const struct stat *stat)
 {
@@ -117,7 +123,10 @@ static int try_alone(const char *path, unsigned flags, const struct stat *stat)
 	return -error;
 }
 
-/* Of a process that was killed, and is gone, the kernel lets go of what its ring had at the device a moment later. */
+/*
+ * Tries for half a second, because the kernel releases a killed process's ring, and with it the
+ * file, only a moment after the process is gone.
+ */
 static int open_alone(const char *path, unsigned flags, const struct stat *stat)
 {
 	const struct timespec pause = {.tv_nsec = 10000000};
@@ -138,12 +147,12 @@ static int open_alone(const char *path, unsigned flags, const struct stat *stat)
 	return fd < 0 ? error_fail(fd, "open %s: %s", path, strerror(-fd)) : fd;
 }
 
-/* What was looked at by name may be another thing by now. */
+/* Asks the kernel about the open file. Fails if `path` has been replaced since `before`. */
 static int ask(const char *path, unsigned flags, const struct stat *before,
 	       struct uring_target *target)
 {
 	struct stat stat;
-	int status = 0;
+	int ret = 0;
 
 	if (fstat(target->fd, &stat))
 		return error_fail(-errno, "open %s: %s", path, strerror(errno));
@@ -151,11 +160,11 @@ static int ask(const char *path, unsigned flags, const struct stat *before,
 		return error_fail(-EBUSY, "open %s: it was replaced meanwhile", path);
 	target->is_block_device = S_ISBLK(stat.st_mode);
 	if (target->is_block_device)
-		status = ask_block_device(path, stat.st_rdev, target);
+		ret = ask_block_device(path, stat.st_rdev, target);
 	else
 		ask_file(&stat, flags, target);
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	target->size -= target->size % target->sector;
 	return target->size > 0
 		       ? 0
@@ -167,7 +176,7 @@ static int ask(const char *path, unsigned flags, const struct stat *before,
 int uring_target_open(const char *path, unsigned flags, struct uring_target *out)
 {
 	struct stat before;
-	int status;
+	int ret;
 
 	*out = (struct uring_target){.fd = -1};
 	/* Opening anything else could wait, or do something. */
@@ -180,79 +189,8 @@ int uring_target_open(const char *path, unsigned flags, struct uring_target *out
 	out->fd = open_alone(path, flags, &before);
 	if (out->fd < 0)
 		return out->fd;
-	status = ask(path, flags, &before, out);
-	if (status)
+	ret = ask(path, flags, &before, out);
+	if (ret)
 		close(out->fd);
-	return status;
-}
-
-/* ---- Creating */
-
-/* The name survives the loss of power with it. */
-static int sync_folder_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char *folder =
-		!slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
-	int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int status = fd < 0 || fsync(fd) ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	free(folder);
-	return status;
-}
-
-/* Asked first: a file system may give all it has before it finds that this is not enough, and nobody else gets any meanwhile. */
-static bool has_room(int fd, uint64_t size)
-{
-	struct statvfs stat;
-
-	return fstatvfs(fd, &stat) || size / stat.f_frsize <= stat.f_bavail;
-}
-
-static int take_room(int fd, uint64_t size)
-{
-	if (!has_room(fd, size))
-		return -ENOSPC;
-	while (fallocate(fd, 0, 0, (off_t)size)) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
-static int fill_file(int fd, const char *path, uint64_t size)
-{
-	int status = take_room(fd, size);
-
-	if (status == -ENOSPC)
-		return error_fail(status,
-				  "create %s: no room for %llu bytes: make some, or take less",
-				  path, (unsigned long long)size);
-	if (!status && fsync(fd))
-		status = -errno;
-	if (!status)
-		status = sync_folder_of(path);
-	return status ? error_fail(status, "create %s: %s", path, strerror(-status)) : 0;
-}
-
-int flash_device_create_file(const char *path, uint64_t size)
-{
-	int fd, status;
-
-	if (size == 0 || size % SECTOR_LARGE != 0 || size > INT64_MAX)
-		return error_fail(-EINVAL, "create %s: its size must be a multiple of %u bytes",
-				  path, SECTOR_LARGE);
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 && errno == EEXIST)
-		return error_fail(-EEXIST, "create %s: it is there already: take another name",
-				  path);
-	if (fd < 0)
-		return error_fail(-errno, "create %s: %s", path, strerror(errno));
-	status = fill_file(fd, path, size);
-	close(fd);
-	if (status)
-		unlink(path);
-	return status;
+	return ret;
 }

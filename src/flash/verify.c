@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading back what the journal's last records name; see verify.h. */
+/* Reads back the blocks that the journal's last records name; see verify.h. */
 
 #include "flash/verify.h"
 
@@ -53,20 +53,20 @@ static void begin(struct flash_device *device, struct verify_read *read,
 	flash_device_submit(device, &read->io);
 }
 
-/* Of blocks that could not be read together, each by itself. */
+/* Reads each block of a failed read again by itself. */
 static void settle(struct flash_device *device, struct verify_read *read)
 {
 	if (!read->nr || !read->io.result)
 		return;
 	for (size_t i = 0; i < read->nr; i++) {
 		struct verify_block *block = &read->blocks[i];
-		int rc = blocking_read(device, block->place, read->memory, 1);
+		int ret = blocking_read(device, block->place, read->memory, 1);
 
-		if (rc)
+		if (ret)
 			log_warn("flash: block %u of range %u is left as it was before its last "
 				 "write: %s",
 				 ftl_lba_block(block->lba), ftl_lba_range(block->lba),
-				 afar_strerror(rc));
+				 afar_strerror(ret));
 		else
 			check(block, read->memory);
 	}
@@ -97,10 +97,10 @@ static int verify_some(struct flash_device *device, struct verify_read *reads,
 		*done += length;
 	}
 	while (is_busy) {
-		int rc = flash_device_poll(device, -1);
+		int ret = flash_device_poll(device, -1);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 		is_busy = false;
 		for (unsigned i = 0; i < READS; i++)
 			is_busy = is_busy || reads[i].is_busy;
@@ -114,18 +114,18 @@ int verify_blocks(struct flash_device *device, struct verify_block *blocks, size
 {
 	struct verify_read *reads = calloc(READS, sizeof(*reads));
 	char *memory = aligned_alloc(FTL_BLOCK, (size_t)READS * READ_BLOCKS * FTL_BLOCK);
-	int rc = reads && memory ? 0 : error_code(-ENOMEM);
+	int ret = reads && memory ? 0 : error_code(-ENOMEM);
 
-	for (unsigned i = 0; i < READS && !rc; i++)
+	for (unsigned i = 0; i < READS && !ret; i++)
 		reads[i].memory = memory + (size_t)i * READ_BLOCKS * FTL_BLOCK;
-	while (nr && !rc) {
+	while (nr && !ret) {
 		size_t done;
 
-		rc = verify_some(device, reads, blocks, nr, &done);
+		ret = verify_some(device, reads, blocks, nr, &done);
 		blocks += done;
 		nr -= done;
 	}
 	free(memory);
 	free(reads);
-	return rc;
+	return ret;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The index of segments that could be cleaned, and the choice among them: victim.h says which. Of each stream there are lists, one for
- * each number of valid blocks (several numbers, if segments are large), and a bit for each list that says whether anything is in
- * it.
+ * The index of segments that could be cleaned, and the choice among them; see victim.h. Each stream
+ * has a list for each number of valid blocks (for several numbers, if segments are large), and a
+ * bit for each list that is not empty.
  */
 #include "victim.h"
 
@@ -15,7 +15,10 @@
 #define LOOKS_MAX    16U /* at segments that keep quiet, per stream and choice      */
 #define FADE_DIVISOR 4U	 /* updates count half after a quarter of the device's size */
 
-/* Who is overwritten in sequence is given twice the time that this takes, if it does not take too much. */
+/*
+ * A segment that is overwritten in sequence is left alone for twice the expected time, unless that
+ * is more than 1/16 of the device's blocks.
+ */
 #define QUIET_SLACK   2U
 #define QUIET_DIVISOR 16U
 
@@ -39,7 +42,7 @@ struct victims {
 
 /* ---- Lists */
 
-/* Those without any have a list of their own. */
+/* Returns the list for that number of valid blocks. 0 has a list of its own. */
 static uint32_t list_of_valid(const struct victims *victims, uint32_t valid)
 {
 	return valid ? ((valid - 1) >> victims->shift) + 1 : 0;
@@ -69,7 +72,7 @@ static void unlink_segment(struct victims *victims, struct victim_segment *segme
 		stream->occupied[list / WORD_BITS] &= ~(UINT64_C(1) << list % WORD_BITS);
 }
 
-/* The first list from `list` on that is not empty, or nr_lists. */
+/* Returns the first list from `list` on that is not empty, or nr_lists. */
 static uint32_t next_list(const struct victims *victims, const struct stream *stream, uint32_t list)
 {
 	uint64_t word;
@@ -227,7 +230,9 @@ void victims_end(struct victims *victims, struct victim_segment *segment)
 
 /* ---- The choice */
 
-/* The segment of the stream with the fewest valid blocks that may be taken, or NULL. */
+/*
+ * Finds the stream's segment with the fewest valid blocks that may be taken; NULL: there is none.
+ */
 static struct victim_segment *least(const struct victims *victims, const struct stream *stream,
 				    uint64_t now, bool also_quiet)
 {
@@ -248,7 +253,7 @@ static struct victim_segment *least(const struct victims *victims, const struct 
 	return NULL;
 }
 
-/* How far the stream is over its share, for comparison with others: the square of spare / share. */
+/* Returns how far the stream is over its share, to compare streams: the square of spare / share. */
 static double excess(const struct victims *victims, unsigned number)
 {
 	const struct victims_stream *measured = &victims->streams[number].measured;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "flash/ftl_private.h"
 #include "flash/map.h"
-/* Going through what a layer holds; see ftl_next() in ftl.h. */
+/* Finds the next block that a layer may hold; see ftl_next() in ftl.h. */
 
 uint64_t ftl_next(struct ftl *ftl, uint64_t lba)
 {

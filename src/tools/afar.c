@@ -30,7 +30,7 @@ static bool is_help(const char *word)
 	return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-/* Words of `name` if argv begins with them, else 0. */
+/* Returns how many words `name` has if argv begins with them, else 0. */
 static int match(const char *name, int argc, char **argv)
 {
 	const char *space = strchr(name, ' ');
@@ -55,7 +55,7 @@ const struct cli_command *cli_find(int argc, char **argv, int *words)
 	return NULL;
 }
 
-/* `argv[0]` is a group's name without one of its commands: names those that there are. */
+/* Refuses a group's name without one of its commands, and names its commands. */
 static int refuse_command(int argc, char **argv)
 {
 	char known[256] = "";
@@ -90,7 +90,7 @@ static int run_command(struct cli *cli, int argc, char **argv)
 		       : refuse_command(argc, argv);
 }
 
-/* `afar help COMMAND` is `afar COMMAND --help`. */
+/* Runs `afar help COMMAND` as `afar COMMAND --help`. */
 static int help(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	char *words[4] = {0};
@@ -115,7 +115,8 @@ static const struct cli_command help_commands[] = {
 	{0},
 };
 
-/* The value of the global flag `name` at argv[*at], or NULL; "--name VALUE" or "--name=VALUE". */
+/* Returns the value of the global flag `name` at argv[*at], or NULL; "--name VALUE" or
+ * "--name=VALUE". */
 static const char *flag_value(const char *name, char **argv, int *at)
 {
 	size_t length = strlen(name);
@@ -131,7 +132,7 @@ static const char *flag_value(const char *name, char **argv, int *at)
 
 #define GO_ON (-1)
 
-/* Takes one global flag, with its value. GO_ON, or the exit status. */
+/* Takes one global flag, with its value. Returns GO_ON, or the exit status. */
 static int take_flag(struct cli *cli, char **argv, int *at)
 {
 	const char *value;
@@ -163,21 +164,21 @@ static int take_flag(struct cli *cli, char **argv, int *at)
 
 static int run_line(struct cli *cli, int argc, char **argv)
 {
-	int at, status;
+	int at, ret;
 
 	if (argc > 2 && !strcmp(argv[1], "complete"))
 		return complete_main(cli, argc - 1, argv + 1);
 	for (at = 1; at < argc && argv[at][0] == '-'; at++) {
-		status = take_flag(cli, argv, &at);
-		if (status != GO_ON)
-			return status;
+		ret = take_flag(cli, argv, &at);
+		if (ret != GO_ON)
+			return ret;
 	}
 	if (at == argc)
 		return cli_misuse(NULL, "no command is given");
 	return run_command(cli, argc - at, argv + at);
 }
 
-/* Flushes standard output. 0 or an errno, also of a write that failed before. */
+/* Flushes standard output. Returns 0 or an errno, also if an earlier write failed. */
 static int end_output(void)
 {
 	struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -186,7 +187,7 @@ static int end_output(void)
 		return errno;
 	if (!ferror(stdout))
 		return 0;
-	/* That write's errno is forgotten; a pipe without a reader still shows. */
+	/* That write's errno is lost, but a pipe without a reader still shows. */
 	return poll(&reader, 1, 0) == 1 && reader.revents & POLLERR ? EPIPE : EIO;
 }
 
@@ -195,13 +196,14 @@ int main(int argc, char **argv)
 	struct cli cli = {0};
 	int ret, status;
 
-	/* Which characters can be printed; numbers and messages stay as they are. */
+	/* Takes only the set of printable characters from the locale; numbers and messages stay the
+	 * same. */
 	setlocale(LC_CTYPE, "");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like any other */
 	status = run_line(&cli, argc, argv);
 	ret = end_output();
-	/* The reader of our output has seen enough: that is no reason to complain, but not a
+	/* A reader that has seen enough and closed the pipe is no reason for a message, but no
 	 * success either. */
 	if (ret && !status)
 		status = ret == EPIPE ? CLI_NO_READER

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The daemon: a manager, a server, or both on one loop. It owns the data folder — locked while it
- * runs, so that two daemons never share one —, the keys in its files, and DIR/cluster, which tells `afar` on this
- * machine where the cluster is. It starts what its configuration says, announces itself, sleeps until
- * a signal, and stops in reverse order.
+ * The daemon: a manager, a server, or both on one loop. It owns the data folder (locked while it
+ * runs, so that no two daemons share one), the keys in its files, and DIR/cluster, which tells
+ * `afar` on this machine where the cluster is. It starts what its configuration says, announces
+ * itself, sleeps until a signal, and stops in reverse order.
  *
  * Exit status: 0 stopped by a signal, 1 could not start, 2 not understood.
  */
@@ -29,13 +29,14 @@
 
 #define NR_KEYS_MAX 256
 
-/* The keys that a manager makes at its first start: one to use the cluster, one to join it. */
+/* A manager makes these keys at its first start: one to use the cluster, one to join it. */
 #define OPERATOR_FILE	  "key"
 #define OPERATOR_IDENTITY "admin"
 #define SERVER_FILE	  "server.key"
 #define SERVER_IDENTITY	  "server"
 
-/* A server that gave up wakes main() with it. Ignored by default: one that comes late does nothing. */
+/* A server that gave up wakes main() with this signal. It is ignored by default, so one that comes
+ * late does nothing. */
 #define WAKE_SIGNAL SIGURG
 
 struct daemon {
@@ -87,7 +88,8 @@ static int make_inner_folder(struct daemon *daemon, const char *name, char out[P
 	return ret ? ret : make_folder(out);
 }
 
-/* The lock is on the folder itself: nothing to leave behind, and it ends with the process. */
+/* Opens and locks the folder itself, so that no lock file is left, and the lock ends with the
+ * process. */
 static int open_folder(struct daemon *daemon)
 {
 	const char *path = daemon->config.data;
@@ -122,7 +124,7 @@ static int open_folder(struct daemon *daemon)
 
 /* ---- Keys */
 
-/* Reads a file whose keys are principals'; what else an identity can be, daemons make up. */
+/* Reads a file whose keys must be principals', not a kind of identity that daemons make. */
 static int load_principals(const char *path, struct key keys[NR_KEYS_MAX], size_t *nr_keys)
 {
 	int found = key_load(path, keys, NR_KEYS_MAX);
@@ -140,7 +142,7 @@ static int load_principals(const char *path, struct key keys[NR_KEYS_MAX], size_
 	return 0;
 }
 
-/* A file of the data folder, made with one key when it is not there. */
+/* Reads a file of the data folder, or makes it with one key if there is none. */
 static int load_or_make_principals(const char *path, const char *identity,
 				   struct key keys[NR_KEYS_MAX], size_t *nr_keys)
 {
@@ -227,7 +229,8 @@ static int load_keys(struct daemon *daemon)
 
 /* ---- Where the cluster is */
 
-/* HOST:PORT to reach a listener at `address`: a wildcard is reached on this machine. */
+/* Writes the HOST:PORT at which to reach a listener at `address`. A wildcard is reached on this
+ * machine. */
 static void reachable(const char *address, char *out, size_t size)
 {
 	if (!strncmp(address, "0.0.0.0:", 8))
@@ -238,7 +241,7 @@ static void reachable(const char *address, char *out, size_t size)
 		snprintf(out, size, "%s", address);
 }
 
-/* After the manager has its port, when there is one here. */
+/* Finds the manager's address. Call it after our own manager, if there is one, has its port. */
 static int find_manager(struct daemon *daemon)
 {
 	char address[CONFIG_TEXT_MAX];
@@ -287,8 +290,8 @@ static int start_manager(struct daemon *daemon)
 }
 
 /*
- * Where a server listens if nobody says so: for this machine alone when its manager is reached there
- * alone, else on all addresses; the server finds out which of them to tell.
+ * Returns where a server listens by default: only on this machine if its manager is reached only
+ * there, else on all addresses, of which the server finds the one to tell.
  */
 static const char *default_address(const char *manager_host)
 {
@@ -377,7 +380,8 @@ static void await_end(const struct daemon *daemon)
 	} while (!is_over(daemon, signal_number));
 }
 
-/* Until the server is in the cluster, for as long as that takes. False: a signal came first. */
+/* Waits until the server is in the cluster, for as long as that takes. False: a signal came
+ * first. */
 static bool await_joined(struct daemon *daemon)
 {
 	struct timespec pause = {.tv_nsec = 5000000};
@@ -391,7 +395,7 @@ static bool await_joined(struct daemon *daemon)
 	return true;
 }
 
-/* DIR/cluster is written aside and renamed: nobody reads half of it. */
+/* Writes DIR/cluster aside and renames it, so that no program reads half of it. */
 static int write_cluster_file(struct daemon *daemon)
 {
 	const char *aside = "cluster.new";
@@ -482,7 +486,8 @@ int main(int argc, char **argv)
 	static struct daemon daemon = {.folder_fd = -1};
 	int ret;
 
-	/* libfabric's verbs cache would keep closed keys alive. Before libfabric starts. */
+	/* libfabric's verbs cache would keep closed keys alive. Set this before libfabric
+	 * starts. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
 	ret = config_read(argc, argv, &daemon.config);
 	if (ret < 0)

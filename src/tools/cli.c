@@ -18,7 +18,8 @@
 
 /* ---- Failing */
 
-/* One line whatever the text holds, so that nothing that came from elsewhere can act on a terminal. */
+/* Prints one line, whatever the text holds, so that text from elsewhere cannot control the
+ * terminal. */
 static void complain(const char *kind, const char *format, va_list arguments)
 {
 	char *text, *printable;
@@ -115,7 +116,7 @@ static void fill_options(const struct cli_flag *flags, struct option options[FLA
 	options[n] = (struct option){0};
 }
 
-/* Takes one flag; 0 to go on, else -1 with `*status`. */
+/* Takes one flag. Returns 0 to go on, else -1 with `*status`. */
 static int take_flag(struct cli *cli, const struct cli_command *command,
 		     const struct cli_flag *flags, int flag, const char *typed, int *status)
 {
@@ -197,7 +198,7 @@ int cli_size(const struct cli_command *command, const char *what, const char *te
 
 /* ---- The session */
 
-/* Nobody said where the cluster is, and there is none where one would be by default. */
+/* Returns whether no cluster and no key was named, and there is no cluster at the default place. */
 static bool is_nowhere(const struct cli *cli)
 {
 	const char *environment = getenv("AFAR_CLUSTER");

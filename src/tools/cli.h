@@ -38,13 +38,14 @@ struct cli {
 };
 
 struct cli_command {
-	const char *name;      /* "ns create": what is typed                     */
-	const char *arguments; /* "NAME": for the usage                          */
+	const char *name;      /* as typed: "ns create" */
+	const char *arguments; /* for the usage: "NAME" */
 	const char *summary;
 	int (*run)(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 };
 
-/* A flag of one command. `*value` becomes its argument, or "" for a switch; NULL stays: not given. */
+/* A flag of one command. `*value` becomes its argument, or "" for a switch. It stays NULL if the
+ * flag is not given. */
 struct cli_flag {
 	const char *name;
 	const char *argument; /* NULL: a switch */
@@ -63,62 +64,67 @@ extern const struct cli_command server_commands[];
 extern const struct cli_command flash_commands[];
 extern const struct cli_command bench_commands[];
 
-/* The tables of all groups, each of which has one; ended by NULL. */
+/* The tables of all groups, one each; ended by NULL. */
 extern const struct cli_command *const cli_groups[];
-/* The command that argv begins with, in `*words` words; NULL: none. */
+/* Finds the command that argv begins with, in `*words` words; NULL: none. */
 const struct cli_command *cli_find(int argc, char **argv, int *words);
 
 /* The flags of every command. */
 extern const struct cli_flag cli_global_flags[];
 
-/* The daemon that was built or installed with this program, or, found by PATH, its bare name. */
+/* Finds the daemon that was built or installed with this program. Otherwise gives its bare name,
+ * for PATH. */
 void up_find_daemon(char *out, size_t size);
 
-/* `afar complete WORD…`: for the shells' completion, see cmd_complete.c. */
+/* Runs `afar complete WORD…`, for the shells' completion; see cmd_complete.c. */
 int complete_main(struct cli *cli, int argc, char **argv);
 
 /*
- * Takes the command's flags (`flags` ends with a NULL name; NULL: none) and the global ones, wherever
- * they stand, and leaves from `min` to `max` other arguments in `arguments`. Returns their number, or
- * -1 with the exit status in `*status` after an error line or after --help.
+ * Takes the command's flags (`flags` ends with a NULL name; NULL: none) and the global ones, in any
+ * position. Leaves from `min` to `max` other arguments in `arguments`. Returns their number, or -1
+ * with the exit status in `*status` after an error line or after --help.
  */
 int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
 		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
 		  int *status);
 
-/* Keeps --timeout's value; 0, or CLI_USAGE with a line. */
+/* Keeps --timeout's value. Returns 0, or CLI_USAGE with a line. */
 int cli_set_timeout(struct cli *cli, const char *value);
 
-/* Opens the session. 0, or CLI_FAILED with a line. */
+/* Opens the session. Returns 0, or CLI_FAILED with a line. */
 int cli_open(struct cli *cli);
 /* Closes the session if it is open and passes `status` on. */
 int cli_close(struct cli *cli, int status);
 
-/* "afar: TEXT" on standard error; CLI_FAILED. */
+/* Writes "afar: TEXT" on standard error. Returns CLI_FAILED. */
 __attribute__((format(printf, 1, 2))) int cli_fail(const char *format, ...);
-/* "afar: note: TEXT" on standard error, for what is done but not as one might think. */
+/* Writes "afar: note: TEXT" on standard error, for a result that the user may not expect. */
 __attribute__((format(printf, 1, 2))) void cli_note(const char *format, ...);
 /* Fails with the library's sentence about the call that failed with `error`. */
 int cli_fail_last(int error);
-/* "afar: TEXT" and where help is; CLI_USAGE. `command` may be NULL. */
+/* Writes "afar: TEXT" and where help is. Returns CLI_USAGE. `command` may be NULL. */
 __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *command,
 						     const char *format, ...);
 
 /*
- * A size that the user gave for `what`. 0, or CLI_USAGE with a line: also for 0, when it must not be.
+ * Parses a size that the user gave for `what`. Returns 0, or CLI_USAGE with a line, also for a size
+ * of 0.
  */
 int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
 
-/* Text of others need not be UTF-8, which JSON wants: then, and when it is empty, null. */
+/* Makes a JSON text; null if it is empty, or not UTF-8, which JSON needs. The text may come from
+ * others. */
 json_t *cli_json_text(const char *text);
-/* JSON's numbers are signed here: what is larger becomes the largest. */
+/* Makes a JSON number. They are signed here, so a larger value becomes the largest. */
 json_t *cli_json_number(uint64_t value);
-/* Prints `json` and drops it. 0, or CLI_FAILED with a line. NULL: there was no memory for it. */
+/* Prints `json` and drops it. NULL: there was no memory for it. Returns 0, or CLI_FAILED with a
+ * line. */
 int cli_print_json(json_t *json);
 
-/* Prints `text` for a person: what cannot be printed — a peer may have sent it — as \xNN. */
+/* Prints `text` for a person. Bytes that cannot be printed, which a peer may have sent, become
+ * \xNN. */
 void cli_print(const char *text);
-/* Prints it and fills up to `width` columns. */
+/* Prints it likewise, and fills up to `width` columns. */
 void cli_print_padded(const char *text, size_t width);
 
 #endif

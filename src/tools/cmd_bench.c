@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar bench`: hands its arguments to the benchmarks in bench/, which have a session of their own. */
+/* `afar bench`: passes its arguments to the benchmarks in bench/, which open a session of their
+ * own. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar bench` and `afar flash simulate` where the benchmarks were left out of the build (-Dbench=false). */
+/* `afar bench` and `afar flash simulate` in a build without the benchmarks (-Dbench=false). */
 #include "cli.h"
 #include "cmd_flash.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar complete WORD…`: what may stand for the last of the words behind `afar`, a line each, for the shells' completion
- * (afar.bash, afar.zsh). Out of the commands' tables, which the help is made from too: what a usage says is what is
- * completed. A line ":file" stands for the names of files. Whatever goes wrong, it says nothing and ends soon.
+ * `afar complete WORD…`: prints the candidates for the last of the words after `afar`, one on each
+ * line, for the shells' completion (afar.bash, afar.zsh). It uses the commands' tables, from which
+ * the help is made, too, so it completes exactly what a usage says. A line ":file" stands for the
+ * names of files. If anything fails, it prints nothing and ends soon.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -13,17 +14,17 @@
 #include "cli.h"
 
 #define LIST_MAX   64
-#define TIMEOUT_MS 500 /* of a call: a person waits */
-#define END_S	   1   /* whatever hangs: looking up a name, too */
+#define TIMEOUT_MS 500 /* of a call; short, because a person waits */
+#define END_S	   1   /* ends the program, also if looking up a name takes long */
 #define FILES	   ":file"
 
 struct completion {
 	struct cli *cli;
-	const char *word; /* that is being typed */
+	const char *word; /* the word that is being typed */
 	size_t length;
 };
 
-/* Says `prefix` and `text` as one candidate, if that is what the word may become. */
+/* Prints `prefix` and `text` as one candidate, if it begins with the word. */
 static void offer(const struct completion *completion, const char *prefix, const char *text)
 {
 	char candidate[2 * AFAR_NAME_MAX + 2];
@@ -33,7 +34,8 @@ static void offer(const struct completion *completion, const char *prefix, const
 		puts(candidate);
 }
 
-/* A name that came from a peer: one that cannot be printed as it is cannot be typed either. */
+/* Offers a name that came from a peer. Leaves out one that cannot be printed as it is, because
+ * nobody can type it. */
 static void offer_name(const struct completion *completion, const char *prefix, const char *name,
 		       const char *end)
 {
@@ -115,7 +117,7 @@ static bool open_session(struct cli *cli)
 
 /* ---- What a usage says */
 
-/* The next word of a usage, without its brackets; false: there is none. */
+/* Takes the next word of a usage, without its brackets. False: there is none. */
 static bool next_word(const char **usage, char word[64])
 {
 	size_t length;
@@ -127,7 +129,7 @@ static bool next_word(const char **usage, char word[64])
 	return length != 0;
 }
 
-/* Whether the flag that `usage` stands behind has a value: "[--flag VALUE]", not "[--flag]". */
+/* Returns whether the flag in front of `usage` has a value: "[--flag VALUE]", not "[--flag]". */
 static bool has_value(const char *usage)
 {
 	return *usage == ' ';
@@ -160,7 +162,7 @@ static void offer_kinds(const struct completion *completion, char *kinds)
 		offer_kind(completion, kind);
 }
 
-/* The daemon's flags, out of its help. */
+/* Offers the daemon's flags, from its help. */
 static void offer_daemon_flags(const struct completion *completion)
 {
 	char daemon[PATH_MAX], line[256], flag[64];
@@ -205,7 +207,8 @@ static const struct cli_flag *find_global(const char *word)
 	return flag->name ? flag : NULL;
 }
 
-/* Whether `word` is a flag with a value of its own behind it; `kinds` becomes what that may be. */
+/* Returns whether `word` is a flag that is followed by a value; `kinds` becomes the kinds of
+ * value. */
 static bool takes_value(const char *usage, const char *word, char kinds[64])
 {
 	const struct cli_flag *global = find_global(word);
@@ -222,7 +225,7 @@ static bool takes_value(const char *usage, const char *word, char kinds[64])
 	return false;
 }
 
-/* The `n`th of the arguments that are no flags. */
+/* Finds the `n`th of the arguments that are no flags. */
 static bool find_argument(const char *usage, int n, char kinds[64])
 {
 	char word[64];
@@ -241,7 +244,7 @@ static bool find_argument(const char *usage, int n, char kinds[64])
 
 /* ---- The line */
 
-/* A global flag is to be used as it will be. */
+/* Keeps a global flag, so that names are looked up as the command would. */
 static void keep_global(struct cli *cli, const char *flag, const char *value)
 {
 	if (!strcmp(flag, "--cluster"))
@@ -275,7 +278,8 @@ static void complete_argument(const struct completion *completion, const char *u
 		offer_kinds(completion, kinds);
 }
 
-/* The first words of all commands, or, behind `group`, the second ones of that group's. Each table is of one group. */
+/* Offers the first words of all commands, or, after `group`, the second words of that group's. Each
+ * table is one group. */
 static void offer_commands(const struct completion *completion, const char *group)
 {
 	for (size_t i = 0; cli_groups[i]; i++) {
@@ -318,7 +322,7 @@ int complete_main(struct cli *cli, int argc, char **argv)
 	int at = 1;
 
 	alarm(END_S);
-	/* The global flags before the command. */
+	/* Skips the global flags before the command. */
 	for (; at + 1 < argc && argv[at][0] == '-'; at++) {
 		if (!takes_value("", argv[at], kinds))
 			continue;

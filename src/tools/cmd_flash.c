@@ -20,7 +20,7 @@ int flash_fail(const struct cli_command *command, const char *path)
 }
 
 const struct cli_command flash_commands[] = {
-	{"flash create", "PATH [--size SIZE] [--segment SIZE] [--force]",
+	{"flash create", "PATH [--size SIZE] [--sparse] [--segment SIZE] [--force]",
 	 "make a file or block device a flash layer", flash_create},
 	{"flash info", "PATH [--json]", "show a flash layer", flash_info},
 	{"flash check", "PATH [--data] [--rate SIZE] [--json]",

@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "flash/ftl.h"
 
-/* Blocks as bytes, for jansson. */
+/* Converts blocks to bytes, for jansson. */
 static inline json_int_t json_bytes(uint64_t blocks)
 {
 	uint64_t bytes = blocks * FTL_BLOCK;
@@ -16,16 +16,16 @@ static inline json_int_t json_bytes(uint64_t blocks)
 	return (json_int_t)bytes;
 }
 
-/* 0, or CLI_USAGE and a line: flags about a cluster were given. */
+/* Refuses flags about a cluster. Returns 0, or CLI_USAGE with a line. */
 int flash_refuse_cluster(const struct cli *cli, const struct cli_command *command);
 
-/* CLI_FAILED with the library's line about what was tried at `path`; NULL: the line names it. */
+/* Returns CLI_FAILED with the library's line about `path`; NULL: the line names it. */
 int flash_fail(const struct cli_command *command, const char *path);
 
 int flash_create(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 int flash_info(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 int flash_check(struct cli *cli, const struct cli_command *command, int argc, char **argv);
-/* Refuses where the benchmarks were left out of the build. */
+/* Refuses if the benchmarks were left out of the build. */
 int flash_simulate(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 
 #endif

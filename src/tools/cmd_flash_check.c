@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar flash check`: what is wrong with a flash layer, a line for each finding on standard output, then what was looked at.
- * Exit status 1 says that something is.
+ * `afar flash check`: prints the faults of a flash layer, one line for each finding on standard
+ * output, and then what was checked. Exit status 1: there are faults.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 struct showing {
 	const char *path;
-	json_t *findings; /* NULL: they are printed as they come */
+	json_t *findings; /* NULL: findings are printed as they come */
 };
 
 static const char *unit_of(enum check_area area)
@@ -150,23 +150,23 @@ int flash_check(struct cli *cli, const struct cli_command *command, int argc, ch
 	struct showing showing = {0};
 	struct check_options options = {
 		.finding = on_finding, .is_cancelled = is_cancelled, .context = &showing};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = flash_refuse_cluster(cli, command);
-	if (!status && rate)
-		status = cli_size(command, "--rate", rate, &options.bytes_per_s);
-	if (!status && rate && !with_data)
-		status = cli_misuse(command, "--rate is of --data");
-	if (status)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = flash_refuse_cluster(cli, command);
+	if (!ret && rate)
+		ret = cli_size(command, "--rate", rate, &options.bytes_per_s);
+	if (!ret && rate && !with_data)
+		ret = cli_misuse(command, "--rate is of --data");
+	if (ret)
+		return ret;
 	showing.path = arguments[0];
 	if (as_json)
 		showing.findings = json_array();
 	options.with_data = with_data;
 	catch_interrupts();
-	status = check(command, &showing, &options);
+	ret = check(command, &showing, &options);
 	json_decref(showing.findings);
-	return status;
+	return ret;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar flash create` and `info`: making a file or a block device of this machine a flash layer, and showing one. */
+/* `afar flash create` and `info`: makes a flash layer of a file or a block device of this machine,
+ * and shows one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,23 +12,56 @@
 
 #include "base/error.h"
 #include "cmd_flash.h"
+#include "flash/file.h"
 #include "flash/ftl.h"
 #include "flash/superblock.h"
 #include "flash/uring.h"
+#include "interrupts.h"
 
 /* ---- Creating */
 
 struct creation {
 	const char *path;
-	uint64_t size; /* 0: of what is there */
+	uint64_t size; /* 0: the size of what is there */
+	bool is_sparse;
 	struct ftl_options layout;
 };
 
-/* Makes the file if there is none. 0, or a status after a line. */
+#define SHOW_BYTES ((uint64_t)64 << 20)
+
+static bool show_written(void *context, uint64_t written)
+{
+	const struct creation *creation = context;
+	char of[SIZE_TEXT_MAX], text[SIZE_TEXT_MAX];
+
+	if (isatty(STDERR_FILENO) == 1 && written % SHOW_BYTES == 0)
+		fprintf(stderr, "\rwriting %s once: %s of %s\033[K", creation->path,
+			size_text(written, text), size_text(creation->size, of));
+	return !is_interrupted();
+}
+
+static int create_file(const struct cli_command *command, const struct creation *creation)
+{
+	const struct flash_file_options options = {.is_sparse = creation->is_sparse,
+						   .progress = show_written,
+						   .context = (void *)(uintptr_t)creation};
+	int ret;
+
+	catch_interrupts();
+	ret = flash_file_create(creation->path, creation->size, &options);
+	if (!creation->is_sparse && isatty(STDERR_FILENO) == 1)
+		fputs("\r\033[K", stderr);
+	if (ret == -ECANCELED)
+		return CLI_INTERRUPTED;
+	return ret ? flash_fail(command, NULL) : 0;
+}
+
+/* Makes the file if there is none. Returns 0, or an exit status after a line. */
 static int make_file(const struct cli_command *command, const struct creation *creation,
 		     bool *is_made)
 {
 	struct stat stat_of_path;
+	int ret;
 
 	*is_made = false;
 	if (stat(creation->path, &stat_of_path) == 0) {
@@ -43,10 +77,9 @@ static int make_file(const struct cli_command *command, const struct creation *c
 	if (!creation->size)
 		return cli_fail("%s %s: there is no such file; --size SIZE makes one",
 				command->name, creation->path);
-	if (flash_device_create_file(creation->path, creation->size))
-		return flash_fail(command, NULL);
-	*is_made = true;
-	return 0;
+	ret = create_file(command, creation);
+	*is_made = ret == 0;
+	return ret;
 }
 
 static int make_layer(const struct cli_command *command, const struct creation *creation)
@@ -76,10 +109,10 @@ static int make_layer(const struct cli_command *command, const struct creation *
 static int take_segment(const struct cli_command *command, const char *text, uint32_t *out)
 {
 	uint64_t bytes;
-	int status = cli_size(command, "--segment", text, &bytes);
+	int ret = cli_size(command, "--segment", text, &bytes);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	if (bytes % FTL_BLOCK || bytes > UINT32_MAX)
 		return cli_misuse(command, "--segment '%.64s' is not a multiple of 4096 below 4G",
 				  text);
@@ -89,47 +122,52 @@ static int take_segment(const struct cli_command *command, const char *text, uin
 
 static int take_size(const struct cli_command *command, const char *text, uint64_t *out)
 {
-	int status = cli_size(command, "--size", text, out);
+	int ret = cli_size(command, "--size", text, out);
 
-	if (!status && (*out % FTL_BLOCK || *out > INT64_MAX))
+	if (!ret && (*out % FTL_BLOCK || *out > INT64_MAX))
 		return cli_misuse(command,
 				  "--size '%.64s' is not a multiple of 4096 that a file can have",
 				  text);
-	return status;
+	return ret;
 }
 
 int flash_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *size = NULL, *segment = NULL, *is_forced = NULL;
+	const char *size = NULL, *segment = NULL, *is_sparse = NULL, *is_forced = NULL;
 	const struct cli_flag flags[] = {
 		{"size", "SIZE", "make the file, of this size", &size},
 		{"segment", "SIZE", "write and clean in units of this size (default 4M)", &segment},
+		{"sparse", NULL, "do not write the file once, nor set its blocks aside",
+		 &is_sparse},
 		{"force", NULL, "over whatever is there", &is_forced},
 		{0},
 	};
 	struct creation creation = {0};
 	bool is_made;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = flash_refuse_cluster(cli, command);
-	if (!status && size)
-		status = take_size(command, size, &creation.size);
-	if (!status && segment)
-		status = take_segment(command, segment, &creation.layout.segment_bytes);
-	if (status)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = flash_refuse_cluster(cli, command);
+	if (!ret && is_sparse && !size)
+		ret = cli_misuse(command, "--sparse is for a file that --size makes");
+	if (!ret && size)
+		ret = take_size(command, size, &creation.size);
+	if (!ret && segment)
+		ret = take_segment(command, segment, &creation.layout.segment_bytes);
+	if (ret)
+		return ret;
 	creation.path = arguments[0];
+	creation.is_sparse = is_sparse;
 	creation.layout.is_forced = is_forced;
-	status = make_file(command, &creation, &is_made);
-	if (status)
-		return status;
-	status = make_layer(command, &creation);
-	if (status && is_made)
+	ret = make_file(command, &creation, &is_made);
+	if (ret)
+		return ret;
+	ret = make_layer(command, &creation);
+	if (ret && is_made)
 		unlink(creation.path);
-	return status;
+	return ret;
 }
 
 /* ---- Showing */
@@ -265,10 +303,10 @@ int flash_info(struct cli *cli, const struct cli_command *command, int argc, cha
 		{"json", NULL, "as JSON", &as_json},
 		{0},
 	};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = flash_refuse_cluster(cli, command);
-	return status ? status : show(command, arguments[0], as_json);
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = flash_refuse_cluster(cli, command);
+	return ret ? ret : show(command, arguments[0], as_json);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar flash simulate`: runs traces through the simulator (simulator/simulate.h), once for each contender, and shows their
- * write amplification side by side.
+ * `afar flash simulate`: runs traces through the simulator (simulator/simulate.h), once for each
+ * contender, and shows their write amplification side by side.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -33,7 +33,7 @@ struct job {
 	bool is_headed; /* the table     */
 };
 
-/* A plain number for the flag `name`, if it is given; 0, or CLI_USAGE with a line. */
+/* Takes a plain number for the flag `name`, if it is given. Returns 0, or CLI_USAGE with a line. */
 static int take_number(const struct cli_command *command, const char *name, const char *text,
 		       uint64_t least, uint64_t most, uint64_t *out)
 {
@@ -43,18 +43,18 @@ static int take_number(const struct cli_command *command, const char *name, cons
 			  (unsigned long long)least, (unsigned long long)most);
 }
 
-/* A size in whole blocks, from `least` to `most` bytes, likewise. */
+/* Takes a size in whole blocks, from `least` to `most` bytes, likewise. */
 static int take_size(const struct cli_command *command, const char *name, const char *text,
 		     uint64_t least, uint64_t most, uint64_t *out)
 {
 	char low[SIZE_TEXT_MAX], high[SIZE_TEXT_MAX];
-	int status;
+	int ret;
 
 	if (!text)
 		return 0;
-	status = cli_size(command, name, text, out);
-	if (status)
-		return status;
+	ret = cli_size(command, name, text, out);
+	if (ret)
+		return ret;
 	if (*out >= least && *out <= most && *out % BLOCK_BYTES == 0)
 		return 0;
 	return cli_misuse(command, "--%s: '%.64s' is not a multiple of %u from %s to %s", name,
@@ -109,7 +109,7 @@ static void print_row(struct job *job, const char *name, const struct simulate_r
 	cli_print_padded(name, COLUMN);
 	printf(" %7.3f %7.3f %7.3f %7.3f  ", greedy, results[SIMULATE_OURS].amplification,
 	       results[SIMULATE_HINTED].amplification, results[SIMULATE_ORACLE].amplification);
-	/* Where rates say nothing there is nothing to be gained from them. */
+	/* If the rates say nothing, there is nothing to be gained from them. */
 	if (possible < greedy / 100)
 		printf("-\n");
 	else
@@ -165,55 +165,55 @@ static int run_rule(struct job *job, const char *name)
 {
 	uint32_t nr_blocks = simulate_trace_blocks(job->capacity / BLOCK_BYTES, &job->options);
 	struct trace *trace;
-	int status;
+	int ret;
 
 	if (!nr_blocks)
 		return cli_fail("simulate: the capacity is less than a segment; take more, or "
 				"smaller segments");
 	if (trace_make(name, nr_blocks, job->seed, &trace))
 		return cli_fail("simulate %s: out of memory; take less capacity", name);
-	status = run_trace(job, name, trace);
+	ret = run_trace(job, name, trace);
 	trace_close(trace);
-	return status;
+	return ret;
 }
 
 static int run_file(struct job *job, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	struct trace *trace;
-	int status;
+	int ret;
 
 	if (trace_read(path, &trace))
 		return cli_fail("%s", error_last_line());
-	status = run_trace(job, slash ? slash + 1 : path, trace);
+	ret = run_trace(job, slash ? slash + 1 : path, trace);
 	trace_close(trace);
-	return status;
+	return ret;
 }
 
 static int run_job(struct job *job)
 {
-	int status = 0;
+	int ret = 0;
 
 	if (job->trace)
 		return is_rule(job->trace) ? run_rule(job, job->trace) : run_file(job, job->trace);
-	for (const struct trace_rule *rule = trace_rules; rule->name && !status; rule++)
-		status = run_rule(job, rule->name);
-	return status;
+	for (const struct trace_rule *rule = trace_rules; rule->name && !ret; rule++)
+		ret = run_rule(job, rule->name);
+	return ret;
 }
 
 static int run_and_report(struct job *job, bool as_json)
 {
-	int status;
+	int ret;
 
 	if (as_json && !(job->report = json_array()))
 		return cli_fail("simulate: out of memory");
-	status = run_job(job);
-	if (!status && as_json) {
+	ret = run_job(job);
+	if (!ret && as_json) {
 		json_dumpf(job->report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(5));
 		putchar('\n');
 	}
 	json_decref(job->report);
-	return status;
+	return ret;
 }
 
 int flash_simulate(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -237,10 +237,10 @@ int flash_simulate(struct cli *cli, const struct cli_command *command, int argc,
 		 nr_times = SIMULATE_NR_TIMES;
 	uint64_t segment_bytes = SIMULATE_SEGMENT_BLOCKS * (uint64_t)BLOCK_BYTES;
 	struct job job = {.capacity = CAPACITY_DEFAULT, .seed = 1};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &ret) < 0)
+		return ret;
 	if (take_number(command, "full", full, 1, FULL_MAX, &full_percent) ||
 	    take_number(command, "streams", streams, 1, STREAMS_MAX, &nr_streams) ||
 	    take_number(command, "times", times, 1, TIMES_MAX, &nr_times) ||

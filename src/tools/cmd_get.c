@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar region get`: a region into a file or standard output, read one-sided with several buffers in
- * flight. A file appears under its name only when it is whole; what was there before stays until then.
+ * `afar region get`: a region into a file or standard output, read one-sided with several buffers
+ * in flight. The file gets its name only when it is complete; an older file stays until then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,11 @@
 struct sink {
 	const char *name; /* for messages */
 	int fd;
-	char path[PATH_MAX];  /* to be renamed to; empty: written in place */
-	char aside[PATH_MAX]; /* written to meanwhile */
+	char path[PATH_MAX];  /* the file's final name; empty: written in place */
+	char aside[PATH_MAX]; /* the name until it is complete */
 };
 
-/* A name in `path`'s folder that nobody has. */
+/* Makes a file with a new name in `path`'s folder. */
 static int open_aside(struct sink *sink)
 {
 	const char *slash = strrchr(sink->path, '/');
@@ -38,7 +38,7 @@ static int open_aside(struct sink *sink)
 	return sink->fd < 0 ? -errno : 0;
 }
 
-/* A new file gets the mode that cp would give it, an existing one keeps its own. */
+/* Opens the file. A new one gets the mode that cp would give it, an existing one keeps its own. */
 static int prepare_file(struct sink *sink, const struct stat *existing)
 {
 	mode_t mode = umask(0);
@@ -52,7 +52,7 @@ static int prepare_file(struct sink *sink, const struct stat *existing)
 	return ret;
 }
 
-/* A symbolic link stays: what it points to is replaced. */
+/* Resolves a symbolic link, so that the link stays and its target is replaced. */
 static int resolve(const char *file, struct sink *sink, bool exists)
 {
 	if (exists)
@@ -63,7 +63,7 @@ static int resolve(const char *file, struct sink *sink, bool exists)
 	return 0;
 }
 
-/* 0 or a negative errno. */
+/* Returns 0 or a negative errno. */
 static int open_file(const char *file, struct sink *sink)
 {
 	struct stat status;
@@ -99,7 +99,7 @@ static int fail_sink(const struct sink *sink, int rc)
 	return cli_fail("get into %s: %s", sink->name, afar_strerror(-rc));
 }
 
-/* 0, or an exit status with nothing left behind. */
+/* Returns 0, or an exit status with nothing left behind. */
 static int sink_open(const char *file, struct sink *sink)
 {
 	int ret;
@@ -208,7 +208,7 @@ static int copy(struct cli *cli, struct afar_region *region, uint64_t length,
 	return status;
 }
 
-/* Looks before the file is touched. 0 or an exit status. */
+/* Looks at the region before the file is touched. Returns 0 or an exit status. */
 static int measure(struct afar_region *region, const struct region_name *source,
 		   bool may_be_partial, uint64_t *length)
 {
@@ -266,14 +266,14 @@ int region_get(struct cli *cli, const struct cli_command *command, int argc, cha
 		{0},
 	};
 	struct region_name source;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
-		return status;
-	status = region_name_parse(command, arguments[0], &source);
-	if (status)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &ret) < 0)
+		return ret;
+	ret = region_name_parse(command, arguments[0], &source);
+	if (ret)
+		return ret;
 	catch_interrupts();
-	status = cli_open(cli);
-	return status ? status : cli_close(cli, get(cli, &source, arguments[1], partial));
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, get(cli, &source, arguments[1], partial));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar key …`: the cluster's principals — making their keys, listing them, ending them. For operators,
- * whose keys are in the manager's own file. A secret is shown once, when its key is made, and is wiped
+ * `afar key …`: makes, lists and revokes keys of the cluster's principals. For operators, whose
+ * keys are in the manager's own file. A secret is shown once, when its key is made, and is wiped
  * here as soon as it is written.
  */
 #include <errno.h>
@@ -35,7 +35,8 @@ static int write_all(int fd, const char *text, size_t length)
 	return 0;
 }
 
-/* The file that --out names, before there is a secret that could get lost; -1 after a line. */
+/* Makes the file that --out names, before there is a secret that could get lost. Returns -1 after a
+ * line. */
 static int make_file(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -48,7 +49,7 @@ static int make_file(const char *path)
 	return fd;
 }
 
-/* Writes the line to `fd`, which it closes: to a file lastingly. 0 or a negative errno. */
+/* Writes the line to `fd`, and closes it; syncs a file. Returns 0 or a negative errno. */
 static int keep_line(int fd, const char *name, const char *secret)
 {
 	char line[LINE_BYTES];
@@ -63,7 +64,7 @@ static int keep_line(int fd, const char *name, const char *secret)
 	return ret;
 }
 
-/* A key whose secret nobody has is taken back. */
+/* Revokes a key whose secret could not be written. */
 static int undo_add(struct cli *cli, const char *name, const char *where, int error)
 {
 	bool is_undone = afar_key_revoke(cli->session, name) == 0;
@@ -110,15 +111,15 @@ static int key_add(struct cli *cli, const struct cli_command *command, int argc,
 		{"out", "FILE", "write the key there, readable by you alone", &path},
 		{0},
 	};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = cli_open(cli);
-	if (status)
-		return status;
-	status = add(cli, arguments[0], is_server ? AFAR_KEY_SERVER : 0, path);
-	return cli_close(cli, status);
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	if (ret)
+		return ret;
+	ret = add(cli, arguments[0], is_server ? AFAR_KEY_SERVER : 0, path);
+	return cli_close(cli, ret);
 }
 
 /* ---- Listing */
@@ -147,8 +148,8 @@ static json_t *entry_to_json(const struct afar_key_stat *entry)
 			 "nr_sessions", (json_int_t)entry->nr_sessions);
 }
 
-/* Prints the entries as a table, or gathers them in `json` if that is not NULL. 0, or the library's
- * code. */
+/* Prints the entries as a table, or gathers them in `json` if that is not NULL. Returns 0, or the
+ * library's error. */
 static int list(struct cli *cli, json_t *json)
 {
 	struct afar_key_stat entries[LIST_MAX];
@@ -159,7 +160,8 @@ static int list(struct cli *cli, json_t *json)
 	do {
 		entries[0].size = sizeof(entries[0]);
 		n = afar_key_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
-		if (n >= 0 && !has_header) /* who may not see the list gets one line, no table */
+		/* A user who may not see the list gets one line, no table. */
+		if (n >= 0 && !has_header)
 			print_header();
 		has_header = true;
 		for (int i = 0; i < n; i++) {

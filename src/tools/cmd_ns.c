@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar ns …`: namespaces — making, listing, removing, who may use them, and the memory reserved for
+/* `afar ns …`: makes, lists and removes namespaces, grants their use, and reserves memory for
  * them. */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,12 +16,12 @@
 #define STRIPE_MAX   ((uint64_t)1 << 30)
 #define NAME_COLUMNS 24
 
-/* The policy that the flags ask for; 0 or CLI_USAGE. */
+/* Reads the policy from the flags. Returns 0 or CLI_USAGE. */
 static int read_policy(const struct cli_command *command, const char *tier, const char *width,
 		       const char *stripe, struct afar_policy *out)
 {
 	uint64_t servers;
-	int status;
+	int ret;
 
 	*out = (struct afar_policy){.size = sizeof(*out), .tier = AFAR_TIER_DRAM};
 	if (tier && strcmp(tier, "dram") != 0)
@@ -33,9 +33,9 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 		out->width = (uint32_t)servers;
 	}
 	if (stripe) {
-		status = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
-		if (status)
-			return status;
+		ret = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
+		if (ret)
+			return ret;
 		if (out->stripe_bytes < STRIPE_MIN || out->stripe_bytes > STRIPE_MAX ||
 		    (out->stripe_bytes & (out->stripe_bytes - 1)))
 			return cli_misuse(command,
@@ -45,7 +45,7 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 	return 0;
 }
 
-/* How many servers are up; SIZE_MAX if that cannot be told. */
+/* Returns how many servers are up; SIZE_MAX if that is unknown. */
 static size_t count_servers(struct cli *cli)
 {
 	size_t i, nr = 0;
@@ -64,7 +64,8 @@ static size_t count_servers(struct cli *cli)
 	return nr;
 }
 
-/* Without servers at all whatever needs one fails, and says why. */
+/* Notes that there are fewer servers than `width`. With none at all it says nothing, because the
+ * next command fails and says why. */
 static void note_width(struct cli *cli, const char *name, uint32_t width)
 {
 	size_t nr = width > 1 && width < CLI_WIDTH_ALL ? count_servers(cli) : SIZE_MAX;
@@ -159,8 +160,8 @@ static void print_header(void)
 	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
 }
 
-/* Prints the entries as a table, or gathers them in `json` if that is not NULL. 0, or the library's
- * code. */
+/* Prints the entries as a table, or gathers them in `json` if that is not NULL. Returns 0, or the
+ * library's error. */
 static int list(struct cli *cli, json_t *json)
 {
 	struct afar_namespace_stat entries[LIST_MAX];
@@ -236,7 +237,7 @@ static int ns_rm(struct cli *cli, const struct cli_command *command, int argc, c
 	return cli_close(cli, status);
 }
 
-/* Opens the session and a namespace; 0, or an exit status with nothing left open. */
+/* Opens the session and a namespace. Returns 0, or an exit status with nothing left open. */
 static int open_namespace(struct cli *cli, const char *name, struct afar_namespace **out)
 {
 	int ret, status = cli_open(cli);
@@ -253,25 +254,25 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	struct afar_namespace *ns;
 	uint64_t bytes;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
-		return status;
-	status = cli_size(command, "SIZE", arguments[1], &bytes);
-	if (!status)
-		status = open_namespace(cli, arguments[0], &ns);
-	if (status)
-		return status;
+	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &ret) < 0)
+		return ret;
+	ret = cli_size(command, "SIZE", arguments[1], &bytes);
+	if (!ret)
+		ret = open_namespace(cli, arguments[0], &ns);
+	if (ret)
+		return ret;
 	catch_interrupts();
-	status = reserve_shown(ns, bytes);
-	if (!status && is_interrupted()) {
+	ret = reserve_shown(ns, bytes);
+	if (!ret && is_interrupted()) {
 		reserve_undo(ns, bytes);
-		status = CLI_INTERRUPTED;
+		ret = CLI_INTERRUPTED;
 	}
-	if (!status && afar_namespace_stat(ns, &stat) == 0)
+	if (!ret && afar_namespace_stat(ns, &stat) == 0)
 		note_width(cli, arguments[0], stat.width);
 	afar_namespace_close(ns);
-	return cli_close(cli, status);
+	return cli_close(cli, ret);
 }
 
 static int ns_release(struct cli *cli, const struct cli_command *command, int argc, char **argv)

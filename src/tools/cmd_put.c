@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar region put`: a file, or standard input, into a new region. Makes room in the namespace if it
- * lacks it, creates the region, and writes with several buffers in flight while it reads on. Whatever
- * goes wrong, no half-written region and no reservation made for it stays behind.
+ * `afar region put`: a file, or standard input, into a new region. Makes room in the namespace if
+ * it lacks it, creates the region, and writes with several buffers in flight while it reads on. If
+ * anything fails, it leaves no half-written region and no reservation of its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,10 +27,11 @@ struct source {
 	const char *name; /* for messages */
 	int fd;
 	uint64_t length;
-	bool is_stream; /* cannot say how long it is */
+	bool is_stream; /* its length is unknown */
 };
 
-/* Reads until `length` bytes are there or nothing more comes. The count, or a negative errno. */
+/* Reads until `length` bytes are there or the input ends. Returns the count, or a negative
+ * errno. */
 static ssize_t read_fully(int fd, void *data, size_t length)
 {
 	size_t total = 0;
@@ -70,7 +71,7 @@ static int write_fully(int fd, const void *data, size_t length)
 	return 0;
 }
 
-/* Copies a stream to `to`. 0 or a negative errno. */
+/* Copies a stream to `to`. Returns 0 or a negative errno. */
 static int copy_stream(int from, int to, uint64_t *length)
 {
 	char *data = malloc(SPOOL_BYTES);
@@ -91,7 +92,8 @@ static int copy_stream(int from, int to, uint64_t *length)
 	return ret;
 }
 
-/* A region's length is given when it is made: a stream goes to a file without a name first. */
+/* Copies a stream to a file without a name first, because a region's length is given when it is
+ * made. */
 static int spool(struct source *source)
 {
 	const char *folder = getenv("TMPDIR");
@@ -119,7 +121,7 @@ static int spool(struct source *source)
 	return 0;
 }
 
-/* Finds the length from where the descriptor stands, or that it has none. */
+/* Finds the length from the descriptor's position on, or that it has none. */
 static int measure(struct source *source)
 {
 	struct stat status;
@@ -141,11 +143,12 @@ static int measure(struct source *source)
 	return 0;
 }
 
-/* `wanted`: what --size says, or 0. 0, or an exit status with nothing left open. */
+/* Opens the source. `wanted`: what --size says, or 0. Returns 0, or an exit status with nothing
+ * left open. */
 static int source_open(const char *file, uint64_t wanted, struct source *source)
 {
 	const bool is_stdin = !strcmp(file, "-");
-	int status;
+	int ret;
 
 	*source = (struct source){.name = is_stdin ? "standard input" : file, .fd = STDIN_FILENO};
 	if (!is_stdin) {
@@ -155,22 +158,22 @@ static int source_open(const char *file, uint64_t wanted, struct source *source)
 				       ? CLI_INTERRUPTED
 				       : cli_fail("put %s: %s", file, afar_strerror(errno));
 	}
-	status = measure(source);
-	if (!status && source->is_stream && wanted)
+	ret = measure(source);
+	if (!ret && source->is_stream && wanted)
 		source->length = wanted;
-	else if (!status && source->is_stream)
-		status = spool(source);
-	if (!status && wanted && wanted != source->length)
-		status = cli_fail(
+	else if (!ret && source->is_stream)
+		ret = spool(source);
+	if (!ret && wanted && wanted != source->length)
+		ret = cli_fail(
 			"put %s: it has %llu bytes, not the %llu of --size; leave --size out",
 			source->name, (unsigned long long)source->length,
 			(unsigned long long)wanted);
-	if (!status && !source->length)
-		status = cli_fail("put %s: it is empty, and a region has at least 1 byte",
-				  source->name);
-	if (status)
+	if (!ret && !source->length)
+		ret = cli_fail("put %s: it is empty, and a region has at least 1 byte",
+			       source->name);
+	if (ret)
 		close(source->fd);
-	return status;
+	return ret;
 }
 
 /* ---- Room for the region */
@@ -181,13 +184,13 @@ struct room {
 	uint64_t reserved; /* by us, to give back on failure */
 };
 
-/* 0 or an exit status. */
+/* Reserves, and notes what it got. Returns 0 or an exit status. */
 static int reserve(struct room *room, uint64_t bytes)
 {
-	int status = reserve_shown(room->ns, bytes);
+	int ret = reserve_shown(room->ns, bytes);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	if (__builtin_add_overflow(room->reserved, reserve_rounded(bytes), &room->reserved))
 		room->reserved = UINT64_MAX;
 	return is_interrupted() ? CLI_INTERRUPTED : 0;
@@ -208,7 +211,8 @@ static int reserve_missing(struct room *room, uint64_t bytes)
 	return free_bytes < bytes ? reserve(room, bytes - free_bytes) : 0;
 }
 
-/* Known before any slow reservation. One whose server is gone exists, too. */
+/* Returns whether a region of this name exists, also one whose server is gone. Asked before any
+ * slow reservation. */
 static bool is_taken(struct afar_namespace *ns, const char *name, bool *is_unfinished)
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
@@ -282,7 +286,7 @@ static int fail_short(const struct source *source)
 			source->name, (unsigned long long)source->length);
 }
 
-/* With --size, what comes must not be longer either. */
+/* Checks that a stream with --size has no further bytes. */
 static int check_end(const struct source *source)
 {
 	char byte;
@@ -302,7 +306,7 @@ static int fail_transfer(const struct source *source, const struct region_name *
 	return cli_fail("put %s into %s: %s", source->name, target->text, afar_last_error());
 }
 
-/* Fills the piece's slot from the source and starts it. 0 or an exit status. */
+/* Fills the piece's slot from the source and starts it. Returns 0 or an exit status. */
 static int send_piece(struct transfer *transfer, const struct source *source,
 		      const struct region_name *target, uint64_t index)
 {
@@ -357,7 +361,8 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 	return status;
 }
 
-/* Until here it counts as unfinished, also when we are killed. */
+/* Seals the region, if asked to, and marks it as complete. Until then it stays unfinished, also if
+ * we are killed. */
 static int finish(struct afar_region *region, bool does_seal)
 {
 	int ret = does_seal ? afar_region_seal(region) : 0;
@@ -389,30 +394,30 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	struct room room = {.flags = options->flags};
 	char summary[SUMMARY_MAX] = "";
 	struct afar_region *region;
-	int status;
+	int ret;
 
-	status = region_open_namespace(cli, target, &room.ns);
-	if (status)
-		return status;
-	status = make_region(&room, target, source->length, options->may_replace, &region);
-	if (!status) {
+	ret = region_open_namespace(cli, target, &room.ns);
+	if (ret)
+		return ret;
+	ret = make_region(&room, target, source->length, options->may_replace, &region);
+	if (!ret) {
 		note_width(room.ns, target, region);
-		status = copy(cli, source, target, region, summary);
-		if (!status)
-			status = finish(region, options->does_seal);
-		if (status)
+		ret = copy(cli, source, target, region, summary);
+		if (!ret)
+			ret = finish(region, options->does_seal);
+		if (ret)
 			afar_region_free(region);
 		afar_region_close(region);
 	}
-	if (status)
+	if (ret)
 		reserve_undo(room.ns, room.reserved);
 	afar_namespace_close(room.ns);
-	if (!status) {
+	if (!ret) {
 		cli_print(target->text);
 		printf(": %s; %.3f s in all\n", summary,
 		       (double)(clock_ns() - options->started_ns) / 1e9);
 	}
-	return status;
+	return ret;
 }
 
 int region_put(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -431,21 +436,21 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	struct region_name target;
 	struct source source;
 	uint64_t wanted = 0;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
-		return status;
-	status = region_name_parse(command, arguments[1], &target);
-	if (!status && !target.name)
-		status = cli_misuse(command, "put needs a name, not an address");
-	/* A transport without atomics would be found out when the old region is gone. */
-	if (!status && nic_atomics && replace)
-		status = cli_misuse(command,
-				    "--nic-atomics makes a new region: leave --replace out");
-	if (!status && size)
-		status = cli_size(command, "--size", size, &wanted);
-	if (status)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &ret) < 0)
+		return ret;
+	ret = region_name_parse(command, arguments[1], &target);
+	if (!ret && !target.name)
+		ret = cli_misuse(command, "put needs a name, not an address");
+	/* Otherwise we would find out that a transport has no atomics only after the old region is
+	 * gone. */
+	if (!ret && nic_atomics && replace)
+		ret = cli_misuse(command, "--nic-atomics makes a new region: leave --replace out");
+	if (!ret && size)
+		ret = cli_size(command, "--size", size, &wanted);
+	if (ret)
+		return ret;
 	options = (struct put_options){
 		.may_replace = replace,
 		.does_seal = sealed,
@@ -453,12 +458,12 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		.started_ns = clock_ns(),
 	};
 	catch_interrupts();
-	status = source_open(arguments[0], wanted, &source);
-	if (status)
-		return status;
-	status = cli_open(cli);
-	if (!status)
-		status = cli_close(cli, put(cli, &source, &target, &options));
+	ret = source_open(arguments[0], wanted, &source);
+	if (ret)
+		return ret;
+	ret = cli_open(cli);
+	if (!ret)
+		ret = cli_close(cli, put(cli, &source, &target, &options));
 	close(source.fd);
-	return status;
+	return ret;
 }

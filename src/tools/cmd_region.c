@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar region …`: naming, listing, showing and removing regions; put and get have their own files. */
+/* `afar region …`: names, lists, shows and removes regions; put and get have their own files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* ---- Names */
 
-/* "@0x" and hexadecimal digits up to the end. */
+/* Parses "@0x" and hexadecimal digits up to the end. */
 static bool parse_address(const char *text, uint64_t *out)
 {
 	char *end;
@@ -112,7 +112,8 @@ static json_t *entry_to_json(const struct afar_region_stat *entry)
 			 (int)entry->is_unfinished, "has_nic_atomics", (int)entry->has_nic_atomics);
 }
 
-/* Prints the entries, or gathers them in `json` if that is not NULL. 0, or the library's code. */
+/* Prints the entries, or gathers them in `json` if that is not NULL. Returns 0, or the library's
+ * error. */
 static int walk(struct afar_namespace *ns, json_t *json)
 {
 	struct afar_region_stat entries[LIST_MAX];
@@ -157,7 +158,7 @@ static int list_json(struct afar_namespace *ns, const struct region_name *unused
 	return cli_fail_last(ret);
 }
 
-/* Opens session and namespace, does `act`, closes both. */
+/* Opens the session and the namespace, calls `act`, closes both. */
 static int with_namespace(struct cli *cli, const char *ns_name, const struct region_name *region,
 			  int (*act)(struct afar_namespace *ns, const struct region_name *region))
 {
@@ -183,10 +184,10 @@ static int region_ls(struct cli *cli, const struct cli_command *command, int arg
 		{"json", NULL, "as JSON", &as_json},
 		{0},
 	};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
 	return with_namespace(cli, arguments[0], NULL, as_json ? list_json : list);
 }
 
@@ -197,12 +198,12 @@ static int with_region(struct cli *cli, const struct cli_command *command, int a
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	struct region_name name;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = region_name_parse(command, arguments[0], &name);
-	return status ? status : with_namespace(cli, name.ns, &name, act);
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = region_name_parse(command, arguments[0], &name);
+	return ret ? ret : with_namespace(cli, name.ns, &name, act);
 }
 
 static bool is_called(const struct afar_region_stat *entry, const struct region_name *name)
@@ -211,8 +212,8 @@ static bool is_called(const struct afar_region_stat *entry, const struct region_
 }
 
 /*
- * Finds it in the namespace's list and not by opening it: that would count as one more that has it
- * open, and a region whose server is gone cannot be opened. 1, 0 (none such) or an error.
+ * Finds the region in the namespace's list. Opening it would count as one more user, and fails if
+ * its server is gone. Returns 1, 0 (none such) or an error.
  */
 static int find(struct afar_namespace *ns, const struct region_name *name,
 		struct afar_region_stat *out)
@@ -235,7 +236,7 @@ static int find(struct afar_namespace *ns, const struct region_name *name,
 	return n < 0 ? n : 0;
 }
 
-/* Finds it or says that there is none. 0 or CLI_FAILED. */
+/* Finds the region, or says that there is none. Returns 0 or CLI_FAILED. */
 static int get_stat(struct afar_namespace *ns, const struct region_name *name,
 		    struct afar_region_stat *out)
 {
@@ -252,10 +253,10 @@ static int get_stat(struct afar_namespace *ns, const struct region_name *name,
 static int show_json(struct afar_namespace *ns, const struct region_name *name)
 {
 	struct afar_region_stat stat = {0};
-	int status = get_stat(ns, name, &stat);
+	int ret = get_stat(ns, name, &stat);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	region_note_width(ns, name, &stat);
 	return cli_print_json(entry_to_json(&stat));
 }
@@ -264,10 +265,10 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 {
 	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
 	struct afar_region_stat stat = {0};
-	int status = get_stat(ns, name, &stat);
+	int ret = get_stat(ns, name, &stat);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	printf("%-11s %s\n", "namespace", name->ns);
 	printf("%-11s ", "name");
 	cli_print(stat.name);
@@ -292,12 +293,12 @@ static int region_stat(struct cli *cli, const struct cli_command *command, int a
 		{0},
 	};
 	struct region_name name;
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = region_name_parse(command, arguments[0], &name);
-	return status ? status : with_namespace(cli, name.ns, &name, as_json ? show_json : show);
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = region_name_parse(command, arguments[0], &name);
+	return ret ? ret : with_namespace(cli, name.ns, &name, as_json ? show_json : show);
 }
 
 static int end(struct afar_namespace *ns, const struct region_name *name)
@@ -313,7 +314,7 @@ static int region_rm(struct cli *cli, const struct cli_command *command, int arg
 	return with_region(cli, command, argc, argv, end);
 }
 
-/* Opens the region and does `act` on it. */
+/* Opens the region and calls `act` on it. */
 static int with_open(struct afar_namespace *ns, const struct region_name *name,
 		     int (*act)(struct afar_region *region, const struct region_name *name))
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar server …`: taking a server that is gone for good out of the cluster. */
+/* `afar server …`: removes a server that is gone for good from the cluster. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct found_server {
 
 /* ---- Which one */
 
-/* By its name, or by its number. */
+/* Returns whether `text` is the server's name or number. */
 static bool is_called(const json_t *server, const char *text)
 {
 	const char *name = json_string_value(json_object_get(server, "name"));
@@ -95,7 +95,7 @@ static void print_region(const struct afar_server_region *region)
 	putchar('\n');
 }
 
-/* Their number, or the library's error. */
+/* Prints the regions on a server. Returns their number, or the library's error. */
 static int64_t print_regions(struct cli *cli, uint64_t server)
 {
 	struct afar_server_region regions[LIST_MAX];
@@ -125,16 +125,16 @@ static int remove_server(struct cli *cli, const char *text, bool is_sure)
 	char granted[SIZE_TEXT_MAX];
 	struct found_server server = {0};
 	int64_t nr_lost;
-	int status = find(cli, text, &server);
+	int ret = find(cli, text, &server);
 
-	if (status)
-		return status;
+	if (ret)
+		return ret;
 	if (server.is_up && !is_sure)
 		return cli_fail(
 			"remove the server %s: it is up; stop it first, if nobody needs what is "
 			"on it",
 			text);
-	/* Of one that seems to be up the manager finds out whether it still lives. */
+	/* The manager itself checks whether a server that seems to be up still lives. */
 	nr_lost = server.is_up ? 0 : print_regions(cli, server.number);
 	if (nr_lost < 0)
 		return cli_fail_last((int)nr_lost);
@@ -149,9 +149,9 @@ static int remove_server(struct cli *cli, const char *text, bool is_sure)
 			"good, which nobody but you can know, say --yes",
 			text);
 	}
-	status = afar_server_remove(cli->session, server.number);
-	if (status)
-		return cli_fail_last(status);
+	ret = afar_server_remove(cli->session, server.number);
+	if (ret)
+		return cli_fail_last(ret);
 	printf("removed server %" PRIu64 ", and with it %" PRId64 " regions\n", server.number,
 	       nr_lost);
 	return 0;
@@ -166,12 +166,12 @@ static int server_rm(struct cli *cli, const struct cli_command *command, int arg
 		 &is_sure},
 		{0},
 	};
-	int status;
+	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
-		return status;
-	status = cli_open(cli);
-	return status ? status : cli_close(cli, remove_server(cli, arguments[0], is_sure));
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, remove_server(cli, arguments[0], is_sure));
 }
 
 const struct cli_command server_commands[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar status`: the cluster as the manager sees it, as tables for people or as the library's JSON. */
+/* `afar status`: the cluster as the manager sees it, as tables or as the library's JSON. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

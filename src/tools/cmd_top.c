@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar top`: what the cluster does now, again and again — on a terminal in place, else block after block, or as a
- * line of JSON each. The figures are rates.c's; this shows them.
+ * `afar top`: shows what the cluster does now, again and again: on a terminal in place, otherwise
+ * block after block, or as one line of JSON each. rates.c computes the figures; this shows them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 #define INTERVAL_MIN_S	   0.1
 #define INTERVAL_MAX_S	   3600
 #define CELL_BYTES	   64
-#define TIMEOUT_MS	   5000 /* of a look, if nobody says so: who watches wants to know */
+#define TIMEOUT_MS	   5000 /* of a call, by default; short, because a person waits */
 
 /* ---- Fields; what is missing or null shows as "-" */
 
@@ -110,7 +110,8 @@ static const json_t *clients_word(const json_t *server, const char *transport)
 	return NULL;
 }
 
-/* Clients know the transport, not the lane: their word stands at the first of it. */
+/* Returns whether a lane is the first of its transport. Clients report by transport, not by lane,
+ * so their figures are shown there. */
 static bool is_first_of_transport(const json_t *lanes, size_t index)
 {
 	const char *transport = text_of(json_array_get(lanes, index), "transport");
@@ -134,7 +135,7 @@ static void lane_row(struct table *table, const json_t *server, size_t index)
 	table_cell(table, index ? "" : text_of(server, "name"));
 	text_cell(table, lane, "state");
 	text_cell(table, lane, "transport");
-	/* A place on the machine, and a long one. */
+	/* Leaves out "unix:" addresses, which are on the machine itself, and long. */
 	table_cell(table, strncmp(address, "unix:", strlen("unix:")) ? address : "");
 	number_cell(table, lane, "numa_node");
 	number_cell(table, lane, "nr_connections");
@@ -225,7 +226,8 @@ static void print_heading(const json_t *model, FILE *out, size_t columns)
 
 #define HEADING_LINES 3U /* with the empty ones between the tables */
 
-/* All of it, in up to `lines` lines, 0: as many as it takes. Servers come first, and leave sessions a third. */
+/* Prints all of it, in up to `lines` lines; 0: as many as it takes. Servers come first, and leave
+ * sessions a third. */
 static void print_model(const json_t *model, FILE *out, size_t lines, size_t columns)
 {
 	struct table *servers = server_table(model), *sessions = session_table(model);
@@ -294,7 +296,7 @@ struct top {
 	json_t *before, *now, *model;
 };
 
-/* 0, or the negative code of the call. */
+/* Returns 0, or the negative code of the call. */
 static int take_status(struct top *top)
 {
 	char *text;
@@ -324,7 +326,7 @@ static int take_model(struct top *top)
 	return top->model ? 0 : -ENOMEM;
 }
 
-/* Until the next is due. False: it is to end. */
+/* Waits until the next look is due. False: it is to end. */
 static bool wait_for_next(const struct top *top)
 {
 	uint64_t deadline = clock_ns() + (uint64_t)(top->interval_s * 1e9);
@@ -337,7 +339,8 @@ static bool wait_for_next(const struct top *top)
 	return event == TERMINAL_TIMEOUT;
 }
 
-/* A manager that does not answer is what whoever watches wants to see. */
+/* Shows on a screen that the manager does not answer, because a user who watches wants to know.
+ * False: for any other error. */
 static bool show_outage(struct top *top, int rc)
 {
 	char line[512];
@@ -351,7 +354,7 @@ static bool show_outage(struct top *top, int rc)
 	return true;
 }
 
-/* Rates want two looks: what is shown first is of the first interval. */
+/* Shows rates, which need two looks. So the first ones are those of the first interval. */
 static int run(struct top *top)
 {
 	int ret = take_status(top);
@@ -365,7 +368,7 @@ static int run(struct top *top)
 		else if (show_outage(top, ret))
 			ret = 0;
 		if (ferror(stdout))
-			break; /* nobody reads it any more; main() says so */
+			break; /* nobody reads the output any more; main() says so */
 	}
 	return terminal_is_quitting() ? 0 : ret;
 }
@@ -375,7 +378,7 @@ static int parse_interval(const struct cli_command *command, const char *text, d
 	char *end;
 
 	*out = strtod(text, &end);
-	/* Whatever is no number compares as false. */
+	/* This also rejects what is no number (NaN), because it compares as false. */
 	if (end == text || *end || !(*out >= INTERVAL_MIN_S && *out <= INTERVAL_MAX_S))
 		return cli_misuse(command,
 				  "--interval: '%.64s' is not a number of seconds from %.1f to %d",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar up`: a whole cluster in one process. Becomes afard, the one that was built or installed with this program
- * if there is one; afard's own flags come after ours and win.
+ * `afar up`: a whole cluster in one process. Becomes afard: the one that was built or installed
+ * with this program, if there is one. The user's flags for afard come after ours and take
+ * precedence.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +17,8 @@
 
 void up_find_daemon(char *out, size_t size)
 {
-	/* Where it was built, and where it is installed: a user's PATH need not have sbin. */
+	/* The places where it is built, and where it is installed: a user's PATH need not have
+	 * sbin. */
 	static const char *const places[] = {"/" DAEMON, "/../sbin/" DAEMON};
 	char self[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);

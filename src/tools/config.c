@@ -30,7 +30,8 @@
 #define LEASE_MS_MAX 3600000
 #define PROBLEM_MAX  256
 
-/* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write instead. */
+/* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write
+ * instead. */
 typedef int set_function(struct config *config, const char *value, char problem[PROBLEM_MAX]);
 
 struct setting {
@@ -87,7 +88,7 @@ static int keep_number(uint32_t *out, const char *value, uint32_t min, uint32_t 
 	return 0;
 }
 
-/* HOST:PORT, where HOST may be in brackets. */
+/* Checks and keeps HOST:PORT, where HOST may be in brackets. */
 static int keep_address(char *out, size_t size, const char *value, char problem[PROBLEM_MAX])
 {
 	char text[CONFIG_TEXT_MAX + 16];
@@ -95,7 +96,7 @@ static int keep_address(char *out, size_t size, const char *value, char problem[
 	struct uri uri;
 	uint64_t port;
 
-	/* Port 0, any, is for listening only: a URI does not have it. */
+	/* Port 0 (any) is only for listening: a URI does not have it. */
 	if (!colon || colon == value || strlen(value) >= size ||
 	    number_parse(colon + 1, UINT16_MAX, &port))
 		return refuse(problem, "'%.64s' is not HOST:PORT", value);
@@ -215,7 +216,7 @@ static bool is_transport(const char *name, size_t length)
 	return false;
 }
 
-/* "local", at a place of its own choice, or "local:/PATH". */
+/* Keeps "local", at a place of its own choice, or "local:/PATH". */
 static int keep_local_lane(struct config_lane *lane, const char *place, char problem[PROBLEM_MAX])
 {
 	if (*place && (place[0] != ':' || place[1] != '/'))
@@ -225,7 +226,7 @@ static int keep_local_lane(struct config_lane *lane, const char *place, char pro
 	return 0;
 }
 
-/* local[:/PATH] or [TRANSPORT:]HOST:PORT */
+/* Keeps local[:/PATH] or [TRANSPORT:]HOST:PORT. */
 static int keep_lane(struct config_lane *lane, const char *value, char problem[PROBLEM_MAX])
 {
 	const char *colon = strchr(value, ':');
@@ -240,7 +241,7 @@ static int keep_lane(struct config_lane *lane, const char *value, char problem[P
 	return keep_address(lane->address, sizeof(lane->address), value, problem);
 }
 
-/* Lanes, with commas between them. */
+/* Keeps lanes, with commas between them. */
 static int set_data_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	char text[CONFIG_TEXT_MAX], *rest = text, *lane;
@@ -272,7 +273,7 @@ static int set_spin(struct config *config, const char *value, char problem[PROBL
 	int ret = keep_number(&config->spin_us, value, 0, SPIN_US_MAX, problem);
 
 	if (ret == 0 && config->spin_us == 0)
-		config->spin_us = UINT32_MAX; /* for a server 0 is the default */
+		config->spin_us = UINT32_MAX; /* because 0 is a server's default */
 	return ret;
 }
 
@@ -354,8 +355,8 @@ struct file_reading {
 	const char *path;
 	struct config *config;
 	FILE *file;
-	unsigned line; /* that was read last */
-	int fault;     /* the first one's code */
+	unsigned line; /* the last one read */
+	int fault;     /* the first fault's code */
 };
 
 static bool is_section(const char *name)
@@ -377,7 +378,8 @@ static const struct setting *find_setting(const char *section, const char *name)
 	return NULL;
 }
 
-/* The section that has a setting of this name, to help who put it into the wrong one. */
+/* Finds the section that has a setting of this name, to help a user who put it into the wrong
+ * one. */
 static const char *section_of(const char *name)
 {
 	for (size_t i = 0; i < NR_SETTINGS; i++) {

@@ -25,7 +25,7 @@ struct config_lane {
 	char address[CONFIG_TEXT_MAX];
 };
 
-/* Texts are empty, and numbers 0, where nothing was said and nothing is the default. */
+/* Texts are empty, and numbers 0, if they were not given and have no default here. */
 struct config {
 	enum role role;
 	char data[PATH_MAX]; /* folder */
@@ -36,7 +36,7 @@ struct config {
 	char control[CONFIG_TEXT_MAX];
 	struct config_lane lanes[CONFIG_LANES_MAX];
 	unsigned nr_lanes;		      /* 0: one, at the default address              */
-	char transport[CONFIG_TRANSPORT_MAX]; /* of lanes that say none                */
+	char transport[CONFIG_TRANSPORT_MAX]; /* of lanes that name none */
 	uint64_t memory_bytes;
 	uint64_t pool_bytes;
 	unsigned nr_progress;

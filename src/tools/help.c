@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The help texts; see help.h. Called by main() and, for each command's --help, by cli_arguments(). */
+/* The help texts; see help.h. Called by main() and, for each command's --help, by
+ * cli_arguments(). */
 #include "help.h"
 
 #include <stdio.h>

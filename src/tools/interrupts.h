@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * From now on the first signal makes is_interrupted() true, and ends with EINTR whatever blocks in
- * this thread, or begins to block a moment later. A second one ends the process. Signals that are
- * ignored stay so. The one thread that asks calls it, once.
+ * Catches signals from now on. The first one makes is_interrupted() true, and ends with EINTR any
+ * call that blocks in this thread, or begins to block a moment later. A second one ends the
+ * process. Signals that are ignored stay so. Only one thread may call this, once, and ask.
  */
 void catch_interrupts(void);
 bool is_interrupted(void);

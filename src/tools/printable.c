@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes text of others fit to be shown: nothing in it acts on a terminal. Called by the commands and table.c. */
+/* Makes text of others safe to print, so that nothing in it controls the terminal. Called by the
+ * commands and table.c. */
 #include "printable.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
-/* The length of the printable character at `text`, with its columns; 0 when it is none. */
+/* Returns the length of the printable character at `text`, with its columns; 0 if it is none. */
 static size_t printable_length(const char *text, size_t left, mbstate_t *state, int *columns)
 {
 	wchar_t character;

@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 /*
- * `text` with what cannot be printed — a peer may have sent it — as \xNN. The result is free()d by the caller; NULL
- * when there is no memory. `*columns`, if not NULL, is its width.
+ * Copies `text`. Bytes that cannot be printed, which a peer may have sent, become \xNN. The caller
+ * frees the result with free(); NULL: no memory. `*columns`, if not NULL, is its width.
  */
 char *cli_printable(const char *text, size_t *columns);
-/* How many bytes at the beginning of printable text fit into `columns`. */
+/* Returns how many bytes at the beginning of printable text fit into `columns`. */
 size_t cli_printable_fit(const char *text, size_t columns);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rates are differences of counters over the time between the reports that they came with, by the manager's clock.
- * Counters are claims, of servers and of clients: one that goes back counts as one that stood still. Called by
- * cmd_top.c.
+ * Computes rates: differences of counters over the time between their reports, by the manager's
+ * clock. Servers and clients claim the counters, so one that goes back counts as one that stood
+ * still. Called by cmd_top.c.
  */
 #include "rates.h"
 
@@ -45,7 +45,7 @@ static json_t *number(uint64_t value)
 	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
 
-/* The entry of `list` whose field is the same as that of `like`. */
+/* Finds the entry of `list` whose field is the same as that of `like`. */
 static const json_t *find_like(const json_t *list, const json_t *like, const char *field)
 {
 	const json_t *wanted = json_object_get(like, field);
@@ -62,7 +62,7 @@ static const json_t *find_like(const json_t *list, const json_t *like, const cha
 
 /* ---- Differences */
 
-/* When a report came, by the manager's clock. */
+/* Returns when a report came, by the manager's clock. */
 static uint64_t time_of(const json_t *root, uint64_t age_ms)
 {
 	uint64_t uptime = number_of(root, "uptime_ms");
@@ -75,7 +75,7 @@ static uint64_t difference(uint64_t before, uint64_t now)
 	return now > before ? now - before : 0;
 }
 
-/* Null where no time has passed. */
+/* Returns a rate; null if no time has passed. */
 static json_t *rate(uint64_t before, uint64_t now, uint64_t ms)
 {
 	return ms ? json_real((double)difference(before, now) * 1000 / (double)ms) : json_null();
@@ -118,7 +118,7 @@ static json_t *server_rates(const json_t *before, const json_t *before_root, con
 
 	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
 		copy(out, now, facts[i]);
-	/* Another incarnation has counted anew. */
+	/* Another incarnation has begun to count from 0. */
 	if (before &&
 	    json_equal(json_object_get(before, "incarnation"), json_object_get(now, "incarnation")))
 		ms = difference(time_of(before_root, number_of(before, "report_age_ms")),
@@ -133,7 +133,7 @@ static json_t *server_rates(const json_t *before, const json_t *before_root, con
 
 /* ---- Sessions */
 
-/* Adds what the histogram has gained. */
+/* Adds the counts that the histogram has gained. */
 static void add_gained(const json_t *before, const json_t *now, uint64_t gained[HISTOGRAM_BUCKETS])
 {
 	uint64_t past[HISTOGRAM_BUCKETS] = {0};
@@ -322,7 +322,7 @@ static double activity(const json_t *session)
 	const json_t *operations = json_object_get(session, "operations");
 	double sum = 0;
 
-	/* An operation costs about what 4 KiB more do. */
+	/* An operation costs about as much as 4 KiB more. */
 	for (size_t i = 0; i < NR_KINDS; i++) {
 		const json_t *one = json_object_get(operations, kinds[i]);
 
@@ -342,7 +342,7 @@ static int compare_sessions(const void *a, const void *b)
 	return strcmp(text_of(left, "session"), text_of(right, "session"));
 }
 
-/* The busiest first; without memory in the order of the list. */
+/* Sorts the busiest first. Without memory keeps the order of the list. */
 static json_t *sort_sessions(json_t *sessions)
 {
 	size_t nr = json_array_size(sessions);
@@ -373,7 +373,7 @@ json_t *rates_between(const json_t *before, const json_t *now)
 	const json_t *entry;
 	size_t i;
 
-	/* Another manager's clock is another. */
+	/* Another manager has another clock. */
 	if (!json_equal(json_object_get(before, "manager_incarnation"),
 			json_object_get(now, "manager_incarnation")))
 		before = NULL;

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-/* NS:NAME, or NS:@0xADDRESS for any region, an unnamed one too. */
+/* A name of the form NS:NAME, or NS:@0xADDRESS for any region, also one without a name. */
 struct region_name {
 	const char *text; /* as it was typed */
 	char ns[AFAR_NAME_MAX + 1];
@@ -13,17 +13,18 @@ struct region_name {
 	uint64_t address;
 };
 
-/* 0, or CLI_USAGE with a line. */
+/* Returns 0, or CLI_USAGE with a line. */
 int region_name_parse(const struct cli_command *command, const char *text, struct region_name *out);
 
-/* Opens the namespace. 0, or CLI_FAILED with a line. */
+/* Opens the namespace. Returns 0, or CLI_FAILED with a line. */
 int region_open_namespace(struct cli *cli, const struct region_name *name,
 			  struct afar_namespace **out);
-/* Opens the region. 0 or the library's error. */
+/* Opens the region. Returns 0 or the library's error. */
 int region_open_named(struct afar_namespace *ns, const struct region_name *name,
 		      struct afar_region **out);
 
-/* Notes when the region is striped over fewer servers than its namespace asks for and its length allows. */
+/* Notes if the region is striped over fewer servers than its namespace asks for and its length
+ * allows. */
 void region_note_width(struct afar_namespace *ns, const struct region_name *name,
 		       const struct afar_region_stat *stat);
 

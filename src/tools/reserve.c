@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's call waits for servers and heeds no signals, so a thread of its own makes it, while the one that takes the
- * signals shows the time and cancels. Called by ns reserve and region put.
+ * The library's call waits for servers and ignores signals. So a thread of its own makes it, while
+ * the thread that takes the signals shows the time and cancels. Called by ns reserve and region
+ * put.
  */
 #include "reserve.h"
 
@@ -19,9 +20,9 @@
 #include "cli.h"
 #include "interrupts.h"
 
-#define UNIT	     ((uint64_t)2 << 20) /* of reserving */
+#define UNIT	     ((uint64_t)2 << 20) /* the unit of reservations */
 #define SHOW_MS	     100
-#define CANCEL_MS    60 /* that the manager may take to answer */
+#define CANCEL_MS    60 /* how long to wait for the manager's answer */
 #define SENTENCE_MAX 512
 
 struct reservation {
@@ -43,7 +44,7 @@ static void *reserve_run(void *argument)
 	return NULL;
 }
 
-/* With all signals blocked: they are for the thread that waits. */
+/* Starts the thread with all signals blocked: they are for the thread that waits. */
 static int start(struct reservation *reservation, pthread_t *out)
 {
 	sigset_t all, before;
@@ -71,7 +72,7 @@ static bool is_done(const struct reservation *reservation, int timeout_ms)
 	return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
-/* The thread is left where it is: nothing can be done with the session any more. */
+/* Ends the process without waiting for the thread: the session cannot be used any more. */
 static _Noreturn void leave(void)
 {
 	fflush(stdout);

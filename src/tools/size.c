@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes as people write and read them. Called by afard's configuration and by every afar command. */
+/* Sizes as people write and read them. Called by afard's configuration and by every afar
+ * command. */
 #include "size.h"
 
 #include <errno.h>

@@ -9,8 +9,8 @@
 #define SIZE_TEXT_MAX 32
 
 /*
- * Parses a count of bytes with an optional suffix K, M, G, T, P or E (powers of 1024): "4096", "64M".
- * Returns 0, -EINVAL (not such a number) or -ERANGE (2^64 or more).
+ * Parses a count of bytes with an optional suffix K, M, G, T, P or E (powers of 1024): "4096",
+ * "64M". Returns 0, -EINVAL (not such a number) or -ERANGE (2^64 or more).
  */
 int size_parse(const char *text, uint64_t *out);
 

@@ -10,20 +10,22 @@
 #include <stdio.h>
 
 #define TABLE_COLUMNS_MAX 16
-#define TABLE_CELL_MAX	  48 /* columns of one cell; what is longer is cut */
+#define TABLE_CELL_MAX	  48 /* columns of one cell; a longer one is cut */
 
 struct table;
 
-/* Headings, ended by NULL; one that begins with '>' is of a column that is flush right. NULL: no memory. */
+/* Makes a table. The headings end with NULL; one that begins with '>' makes its column flush right.
+ * NULL: no memory. */
 struct table *table_new(const char *const headings[]);
 void table_free(struct table *table);
 
-/* The next cell; after the last of a row the next row begins. Without memory it is empty. */
+/* Fills the next cell. After the last one of a row, the next row begins. Without memory the cell is
+ * empty. */
 void table_cell(struct table *table, const char *text);
 
 /*
- * Prints the headings and the rows, in up to `lines` lines of up to `columns` columns (0: as many as it takes),
- * the last of which says how many rows did not fit. Returns the number of lines.
+ * Prints the headings and the rows, in up to `lines` lines of up to `columns` columns (0: as many
+ * as it takes). The last line says how many rows did not fit. Returns the number of lines.
  */
 size_t table_print(const struct table *table, FILE *out, size_t lines, size_t columns);
 

@@ -22,7 +22,7 @@
 static struct {
 	bool is_screen;		 /* standard output is ours              */
 	bool has_keys;		 /* standard input gives keys one by one */
-	struct termios settings; /* of that, as they were                */
+	struct termios settings; /* of standard input, from before */
 	volatile sig_atomic_t signal, is_resized;
 	sigset_t caught;
 } terminal;
@@ -69,7 +69,7 @@ static void take_keys(void)
 		return;
 	settings = terminal.settings;
 	settings.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-	/* Stopped, we would leave the screen as it is. */
+	/* Disables the key that stops us, because we would leave the screen as it is. */
 	settings.c_cc[VSUSP] = _POSIX_VDISABLE;
 	settings.c_cc[VQUIT] = _POSIX_VDISABLE;
 	settings.c_cc[VMIN] = 0;
@@ -77,7 +77,7 @@ static void take_keys(void)
 	terminal.has_keys = tcsetattr(STDIN_FILENO, TCSANOW, &settings) == 0;
 }
 
-/* Outside of terminal_wait() they only interrupt what blocks. */
+/* Catches signals. Outside of terminal_wait() they only interrupt calls that block. */
 static void catch_signals(void)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
@@ -132,7 +132,7 @@ void terminal_show(const char *text)
 	for (; *text; text++) {
 		if (*text == '\n')
 			fputs(CLEAR_LINE, stdout);
-		/* Behind the last line there is none: a line break there would scroll. */
+		/* Prints no line break after the last line, because it would scroll the screen. */
 		if (*text != '\n' || text[1])
 			putchar(*text);
 	}
@@ -145,7 +145,7 @@ bool terminal_is_quitting(void)
 	return terminal.signal != 0;
 }
 
-/* Whether one of the keys pressed ends it. Input that has ended is not looked at again. */
+/* Returns whether a pressed key ends the command. Input that has ended is not read again. */
 static bool has_quit_key(void)
 {
 	char keys[64];
@@ -173,7 +173,7 @@ enum terminal_event terminal_wait(unsigned long long deadline)
 				   .tv_nsec = (long)(left % 1000000000U)};
 	sigset_t before;
 
-	/* One that comes between looking and sleeping is not slept over. */
+	/* A signal between the check and the sleep must end the sleep, too. */
 	sigprocmask(SIG_BLOCK, &terminal.caught, &before);
 	if (terminal.signal)
 		event = TERMINAL_QUIT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The terminal as a screen to redraw: plain escapes on standard output, keys from standard input. One at a time, for
- * a command that ends as the terminal was before it, however it is stopped.
+ * The terminal as a screen to redraw: plain escapes on standard output, keys from standard input.
+ * Only one at a time, for a command that leaves the terminal as it was before, however it is
+ * stopped.
  */
 #ifndef TOOLS_TERMINAL_H
 #define TOOLS_TERMINAL_H
@@ -15,17 +16,18 @@ enum terminal_event {
 	TERMINAL_QUIT, /* q, or SIGINT, SIGTERM, SIGHUP */
 };
 
-/* Whether standard output is one. */
+/* Returns whether standard output is a terminal. */
 bool terminal_is_there(void);
 
-/* Catches signals from now on, of which a second ends the process at once; takes the screen over, if asked to. */
+/* Catches signals from now on; a second signal ends the process at once. Takes the screen over, if
+ * asked to. */
 void terminal_begin(bool is_screen);
-/* Gives it back as it was. */
+/* Gives the terminal back as it was. */
 void terminal_end(void);
 
-/* Its size as it is now; what is unknown is 24 by 80. */
+/* Gives its present size; 24 by 80 if that is unknown. */
 void terminal_size(size_t *lines, size_t *columns);
-/* Shows `text`, lines that fit, in place of what was there. */
+/* Shows `text`, whose lines must fit, in place of the last one. */
 void terminal_show(const char *text);
 
 /* Waits until something happens, or `deadline` on clock_ns(). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moving a region's bytes; see transfer.h. Called by region put and region get; owns the queue and the
- * buffers. */
+/* Moves a region's bytes; see transfer.h. Called by region put and region get; owns the queue and
+ * the buffers. */
 #include "transfer.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "interrupts.h"
 
-#define WAIT_MS 200 /* after which a wait looks whether it was interrupted */
+#define WAIT_MS 200 /* after so long, a wait checks whether it was interrupted */
 #define SHOW_NS 100000000U
 
 static int open_slots(struct afar_session *session, struct transfer *transfer)
@@ -62,7 +62,7 @@ int transfer_open(struct afar_session *session, struct afar_region *region, uint
 	return 0;
 }
 
-/* Takes what has completed, waiting up to `timeout_ms` for one. */
+/* Takes completions, and waits up to `timeout_ms` for one. */
 static int reap(struct transfer *transfer, unsigned min, int timeout_ms)
 {
 	struct afar_completion completions[TRANSFER_SLOTS];
@@ -129,7 +129,7 @@ int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index)
 	if (taken < 0)
 		return taken;
 	if (taken == 0)
-		return -EBUSY; /* cannot be: as many slots as the queue is deep */
+		return -EBUSY; /* cannot happen: there are as many slots as the queue is deep */
 	slot->is_busy = true;
 	return reap(transfer, 0, 0);
 }
@@ -149,9 +149,9 @@ static int await_idle(struct transfer *transfer, const struct transfer_slot *slo
 }
 
 /*
- * A server closes a session's connections when other memory that it could reach changes hands: the bytes
- * of this region are still there, and a new connection reaches them. If it is the session that has ended,
- * or the server, connecting says so.
+ * Connects and repeats an operation. A server closes a session's connections when other memory that
+ * it could reach gets another holder; the bytes of this region are still there. If the session or
+ * the server has ended, connecting says so.
  */
 static int repeat(struct transfer *transfer, const struct transfer_slot *slot)
 {

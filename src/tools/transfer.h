@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Moving a region's bytes through a few registered buffers that are in flight at once, and the line
- * on a terminal that says how far it is. One thread.
+ * Moves a region's bytes through a few registered buffers that are in flight at once, and shows the
+ * progress on a terminal. One thread.
  */
 #ifndef TOOLS_TRANSFER_H
 #define TOOLS_TRANSFER_H
@@ -34,29 +34,31 @@ struct transfer {
 	bool is_terminal, is_shown;
 };
 
-/* Gets queue, connections and buffers for `length` bytes of `region`. 0 or the library's error, which
- * leaves nothing to close. */
+/* Gets the queue, connections and buffers for `length` bytes of `region`. Returns 0, or the
+ * library's error with nothing left to close. */
 int transfer_open(struct afar_session *session, struct afar_region *region, uint64_t length,
 		  struct transfer *out);
-/* Waits for what is in flight and gives everything back. */
+/* Waits for operations in flight and frees everything. */
 void transfer_close(struct transfer *transfer);
 
-/* The slot of the `index`-th piece, and how long that piece is. */
+/* transfer_slot() returns the slot of the `index`-th piece, transfer_piece_length() how long the
+ * piece is. */
 struct transfer_slot *transfer_slot(struct transfer *transfer, uint64_t index);
 uint64_t transfer_piece_length(const struct transfer *transfer, uint64_t index);
 
-/* Starts the `index`-th piece, AFAR_OP_READ or AFAR_OP_WRITE, through its idle slot. 0 or an error. */
+/* Starts the `index`-th piece, AFAR_OP_READ or AFAR_OP_WRITE, through its idle slot. Returns 0 or
+ * an error. */
 int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index);
-/* Waits until the slot of the `index`-th piece is idle, after a second attempt if its connection was
- * lost. 0, its operation's error or that of connecting again, with the library's line, or -EINTR after a signal (the operation may
- * still be in flight). */
+/* Waits until the slot of the `index`-th piece is idle; tries again if its connection was lost.
+ * Returns 0; the error of its operation or of connecting again, with the library's line; or -EINTR
+ * after a signal (the operation may still be in flight). */
 int transfer_wait(struct transfer *transfer, uint64_t index);
 
 /* Shows, on a terminal and not too often, that `done` bytes are there. */
 void transfer_show(struct transfer *transfer, uint64_t done);
 /* Removes that line. */
 void transfer_hide(struct transfer *transfer);
-/* "868.1 MiB in 0.62 s, 1.47 GB/s" into `out`. */
+/* Writes "868.1 MiB in 0.62 s, 1.47 GB/s" into `out`. */
 void transfer_summary(const struct transfer *transfer, char *out, size_t size);
 
 #endif

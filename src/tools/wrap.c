@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Help texts, cut at words; see wrap.h. Called by both programs' --help. */
+/* Wraps help texts; see wrap.h. Called by both programs' --help. */
 #include "wrap.h"
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define WIDTH_DEFAULT	 80
-#define TEXT_COLUMNS_MIN 24 /* narrower than that a column of text is hard to read */
+#define TEXT_COLUMNS_MIN 24 /* a narrower column of text is hard to read */
 
 static size_t width_now(void)
 {
@@ -19,7 +19,7 @@ static size_t width_now(void)
 									   : WIDTH_DEFAULT;
 }
 
-/* Columns of `length` bytes of our own UTF-8 text. */
+/* Returns the columns of `length` bytes of our own UTF-8 text. */
 static size_t columns_of(const char *text, size_t length)
 {
 	size_t columns = 0;
@@ -29,7 +29,7 @@ static size_t columns_of(const char *text, size_t length)
 	return columns;
 }
 
-/* Bytes up to the next place to cut at: "[--flag VALUE]" stays together. */
+/* Returns the bytes up to the next place to wrap: "[--flag VALUE]" stays together. */
 static size_t word_length(const char *text)
 {
 	size_t depth = 0, n;
