@@ -107,8 +107,7 @@ static int add_home(struct layout *layout, const struct layout_home *home)
 static bool find_home(const struct layout *layout, const struct layout_home *home, uint32_t *index)
 {
 	for (uint32_t i = 0; i < layout->nr_homes; i++) {
-		if (layout->homes[i].server == home->server &&
-		    layout->homes[i].life == home->life) {
+		if (layout_home_is(&layout->homes[i], home)) {
 			*index = i;
 			return true;
 		}
@@ -166,6 +165,7 @@ static Layout__Home *pack_home(const struct layout_home *home)
 		return NULL;
 	message->server = home->server;
 	message->life = home->life;
+	message->is_store = home->is_store;
 	return message;
 }
 
@@ -265,10 +265,15 @@ static int unpack_homes(struct layout *layout, const Layout__Layout *message, co
 
 	for (size_t i = 0; i < message->n_homes && ret == 0; i++) {
 		const struct layout_home home = {.server = message->homes[i]->server,
-						 .life = message->homes[i]->life};
+						 .life = message->homes[i]->life,
+						 .is_store = message->homes[i]->is_store};
 
-		ret = find_home(layout, &home, &index) ? refuse(why, "a home is listed twice")
-						       : add_home(layout, &home);
+		if (home.is_store && (home.server != 0 || home.life == 0))
+			ret = refuse(why, "a store has no number, or one of a server");
+		else if (find_home(layout, &home, &index))
+			ret = refuse(why, "a home is listed twice");
+		else
+			ret = add_home(layout, &home);
 	}
 	return ret;
 }

@@ -8,7 +8,9 @@
  *            Without chunks it is a hole: it reads as zeros, and nobody can write there
  *   chunk    a set of copies, which hold the same bytes; one, for now
  *   copy     a contiguous run in an extent
- *   home     a server and the life of its extents: of DRAM, the server's incarnation
+ *   home     what holds extents, and the life that they have there: a server's DRAM, for as long
+ *            as its incarnation lasts; or a store, for as long as its device lasts, whichever
+ *            server has that
  *
  * A layout is built up by layout_add_…(), or unpacked from a message. Afterwards it does not
  * change, so any thread may use it.
@@ -31,11 +33,14 @@
 enum extent_class {
 	CLASS_DRAM,
 	CLASS_DRAM_SEALED, /* for sealed regions alone: its server lets nobody write it */
+	CLASS_FLASH,	   /* of a store: it survives its server */
+	NR_CLASSES,
 };
 
 struct layout_home {
-	uint64_t server;
-	uint64_t life;
+	uint64_t server; /* 0 for a store */
+	uint64_t life;	 /* of DRAM: the server's incarnation; of a store: its number */
+	bool is_store;
 };
 
 struct layout_copy {
@@ -79,6 +84,12 @@ struct layout_piece {
 };
 
 /* ---- Making one */
+
+static inline bool layout_home_is(const struct layout_home *home, const struct layout_home *other)
+{
+	return home->server == other->server && home->life == other->life &&
+	       home->is_store == other->is_store;
+}
 
 /* Returns an empty layout, for layout_free(); NULL: no memory. */
 struct layout *layout_new(void);
