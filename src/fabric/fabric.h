@@ -187,6 +187,32 @@ struct fabric_listener {
 	char address[FABRIC_ADDRESS_MAX];
 };
 
+#define FABRIC_PAGED_MAX (UINT64_C(1) << 20)
+struct fabric_paged {
+	struct fabric_pager *pager;
+	void *owner;
+	uint64_t offset;
+	uint64_t length;
+	bool is_write;
+	bool is_durable;
+	void *addr;
+	void *taken;
+	int status;
+	void (*ended)(struct fabric_paged *paged);
+};
+struct fabric_pager {
+	int (*take)(struct fabric_pager *pager, struct fabric_paged *paged);
+	void (*begin)(struct fabric_pager *pager, struct fabric_paged *paged);
+	void (*leave)(struct fabric_pager *pager, struct fabric_paged *paged);
+};
+static inline void fabric_paged_ended(struct fabric_paged *paged, int status)
+{
+	paged->status = status;
+	paged->ended(paged);
+}
+static inline int fabric_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager, uint64_t length, unsigned access, struct fabric_memory *out)
+{ (void)domain; (void)pager; (void)length; (void)access; (void)out; return -EOPNOTSUPP; }
+
 struct fabric_ops {
 	const char *transport;
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "manager/space.h"
 
-int space_open(struct space *space, uint64_t length)
+int space_begin(struct space *space, uint64_t length)
 {
 	*space = (struct space){.length = length, .free_bytes = length, .longest = length};
 	space->max_runs = 4;
@@ -22,7 +22,7 @@ int space_open(struct space *space, uint64_t length)
 	return 0;
 }
 
-void space_close(struct space *space)
+void space_end(struct space *space)
 {
 	free(space->runs);
 	*space = (struct space){0};

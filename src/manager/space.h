@@ -26,8 +26,8 @@ struct space {
 };
 
 /* All of `length` bytes (a multiple of SPACE_UNIT) free. -ENOMEM. */
-int space_open(struct space *space, uint64_t length);
-void space_close(struct space *space);
+int space_begin(struct space *space, uint64_t length);
+void space_end(struct space *space);
 
 /* Takes `length` bytes from the start of the shortest run that has them. Allocates nothing.
  * -ENOSPC. */

@@ -31,7 +31,7 @@ static int extents_by_place(const void *left, const void *right)
 
 void extent_free(struct extent *extent)
 {
-	space_close(&extent->space);
+	space_end(&extent->space);
 	free(extent);
 }
 
@@ -106,7 +106,7 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 				  .class = like->class,
 				  .state = ns ? EXTENT_GRANTED : EXTENT_DRAINING};
 	undo_made(undo, extent, destroy_extent);
-	ret = space_open(&extent->space, length);
+	ret = space_begin(&extent->space, length);
 	if (ret == 0)
 		ret = undo_tree_add(undo, &state->extents_by_place, extent, extents_by_place);
 	if (ret < 0)

@@ -21,6 +21,10 @@ enum message_kind {
 	 * the client has registered. */
 	MESSAGE_PULL = 3, /* from the client's memory to the extent */
 	MESSAGE_PUSH = 4, /* from the extent to the client's memory */
+	/* What has ended on a store, by anybody, survives the loss of power when the reply comes.
+	 * The operand is the store's opening that the sender remembers; the reply's value is the
+	 * present one, also with the status -AFAR_EUNSYNCED: an opening since then ended unclean. */
+	MESSAGE_SYNC = 5,
 };
 
 #define MESSAGE_MOVE_MAX ((uint64_t)1 << 20) /* bytes of a pull or a push */

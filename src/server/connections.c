@@ -50,6 +50,17 @@ struct connection *connection_find(struct progress_thread *thread, uint64_t numb
 	return found ? *found : NULL;
 }
 
+/* The connection is over. */
+static void connection_free(struct progress_thread *thread, struct connection *connection)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+
+	if (engine)
+		engine->left(engine->context, &connection->work);
+	cds_list_del(&connection->node);
+	free(connection);
+}
+
 void connection_close(struct progress_thread *thread, struct connection *connection)
 {
 	congestion_leave(&thread->progress->congestion, connection->congestion);
@@ -59,8 +70,12 @@ void connection_close(struct progress_thread *thread, struct connection *connect
 	tdelete(connection, &thread->by_number, compare_numbers);
 	domains_put(thread->progress->options.domains, connection->domain);
 	connection_settle(thread, connection);
-	cds_list_del(&connection->node);
-	free(connection);
+	connection->endpoint = NULL;
+	connection->mailbox = NULL;
+	if (connection->work.nr_under_way == 0)
+		connection_free(thread, connection);
+	else
+		cds_list_move(&connection->node, &thread->closed);
 	count_connection(thread, -1);
 	thread->progress->options.changed(thread->progress->options.context);
 }
@@ -82,8 +97,26 @@ static bool serve(void *argument, unsigned slot, const struct message_request *r
 				  addr);
 		return reply->status != 0;
 	}
-	options->serve(options->context, &connection->admission, request, reply);
-	return true;
+	if (options->serve(options->context, &connection->admission, request, reply,
+			   &(struct progress_message){connection, slot}))
+		return true;
+	connection->work.nr_under_way++;
+	return false;
+}
+
+void progress_answer(const struct progress_message *message, const struct message_reply *reply)
+{
+	struct connection *connection = message->connection;
+
+	connection->work.nr_under_way--;
+	if (connection->mailbox &&
+	    mailbox_answer(connection->mailbox, message->slot, reply->status, reply->value) != 0)
+		connection_close(connection->thread, connection);
+}
+
+struct progress_work *progress_work(void *owner)
+{
+	return &((struct connection *)owner)->work;
 }
 
 static int open_mailbox(struct connection *connection)
@@ -129,6 +162,7 @@ void connection_adopt(struct progress_thread *thread, struct fabric_request *req
 	if (domains_get(progress->options.domains, connection->admission.reach,
 			&connection->domain) != 0)
 		goto out_reject;
+	connection->work.session = connection->admission.session;
 	if (open_mailbox(connection) != 0)
 		goto out_put;
 	if (!tsearch(connection, &thread->by_number, compare_numbers)) {
@@ -251,6 +285,19 @@ static bool end_connection(struct progress_thread *thread, struct connection *co
 	return true;
 }
 
+/* True: the engine has work under way for a closed connection that it concerns. */
+static bool awaits_engine(const struct progress_thread *thread,
+			  const struct progress_closing *closing)
+{
+	const struct connection *connection;
+
+	cds_list_for_each_entry (connection, &thread->closed, node) {
+		if (is_concerned(closing, connection))
+			return true;
+	}
+	return false;
+}
+
 void connections_close(struct progress_thread *thread, struct command *command)
 {
 	struct progress_closing *closing = command->closing;
@@ -262,7 +309,7 @@ void connections_close(struct progress_thread *thread, struct command *command)
 		    !end_connection(thread, connection, closing->order.must_let_go))
 			are_closed = false;
 	}
-	if (are_closed)
+	if (are_closed && !awaits_engine(thread, closing))
 		finish_closing(closing);
 	else
 		cds_list_add_tail(&command->node, &thread->waiting);
@@ -279,7 +326,22 @@ static bool awaits_some(const struct progress_thread *thread,
 		if (connection->is_ending && is_concerned(closing, connection))
 			return true;
 	}
-	return false;
+	return awaits_engine(thread, closing);
+}
+
+void connections_sweep(struct progress_thread *thread)
+{
+	struct connection *connection, *next;
+	bool has_gone = false;
+
+	cds_list_for_each_entry_safe (connection, next, &thread->closed, node) {
+		if (connection->work.nr_under_way > 0)
+			continue;
+		connection_free(thread, connection);
+		has_gone = true;
+	}
+	if (has_gone && !cds_list_empty(&thread->waiting))
+		connections_look_again(thread);
 }
 
 void connections_look_again(struct progress_thread *thread)

@@ -20,7 +20,9 @@
 #include "server/complaint.h"
 #include "server/control.h"
 
-#define NR_PER_SESSION 8U /* connections of one session; one more, and the oldest is closed */
+/* Connections of one session; one more, and the oldest is closed. A session has one for the DRAM,
+ * and one for each store. */
+#define NR_PER_SESSION (8U + STORES_MAX)
 
 struct control_client {
 	struct cds_list_head node;
@@ -239,13 +241,26 @@ static int check_extents(const Afar__Grant *request, const struct rpc_capability
 static int check_number(struct control *control, const Afar__Grant *request)
 {
 	struct extent_pool_stat stat;
+	struct store *store;
+	size_t nr;
 
-	extent_pool_stat(control->options.pool, &stat);
-	if (request->n_extents > stat.nr_granted)
+	if (request->store != 0) {
+		store = stores_find(control->options.stores, request->store);
+		if (!store)
+			return error_fail(-AFAR_ESERVER,
+					  "grant: store %016llx is not at this server; open the "
+					  "region again",
+					  (unsigned long long)request->store);
+		nr = store_nr_extents(store);
+	} else {
+		extent_pool_stat(control->options.pool, &stat);
+		nr = stat.nr_granted;
+	}
+	if (request->n_extents > nr)
 		return error_fail(-AFAR_ELOST,
 				  "grant: %zu extents asked for where the server has %zu; open the "
 				  "region again",
-				  request->n_extents, stat.nr_granted);
+				  request->n_extents, nr);
 	return 0;
 }
 
@@ -341,7 +356,108 @@ static int entitle_and_find_keys(struct control *control, const Afar__Grant *req
 	 * then. */
 	if (ret != 0)
 		tickets_forget_namespace(control->options.tickets, control->options.pool,
-					 request->namespace_);
+					 control->options.stores, request->namespace_);
+	return ret;
+}
+
+/* ---- Keys of a store, which its thread gives */
+
+struct store_grant {
+	struct store_keys keys;
+	struct control *control;
+	struct rpc_call *call;
+	uint64_t namespace;
+	uint64_t *extents;
+};
+
+static void free_store_grant(struct store_grant *grant)
+{
+	free(grant->extents);
+	free(grant->keys.keys);
+	free(grant);
+}
+
+static int reply_store_keys(struct store_grant *grant)
+{
+	const uint64_t incarnation = grant->control->options.incarnation->number;
+	const size_t nr = grant->keys.nr_extents;
+	Afar__Key *keys = calloc(nr + 1, sizeof(*keys));
+	Afar__Key **pointers = calloc(nr + 1, sizeof(Afar__Key *));
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	Afar__Keys result = AFAR__KEYS__INIT;
+
+	for (size_t i = 0; i < nr && keys && pointers; i++) {
+		afar__key__init(&keys[i]);
+		keys[i].extent = grant->extents[i];
+		keys[i].length = grant->keys.keys[i].length;
+		keys[i].transport = "tcp";
+		keys[i].key = grant->keys.keys[i].on[0].key;
+		keys[i].origin = grant->keys.keys[i].on[0].origin;
+		pointers[i] = &keys[i];
+	}
+	if (keys && pointers) {
+		result.n_keys = nr;
+		result.keys = pointers;
+		result.incarnation = incarnation;
+		reply.result_case = AFAR__REPLY__RESULT_KEYS;
+		reply.keys = &result;
+		rpc_reply(grant->call, incarnation, &reply);
+	}
+	free(pointers);
+	free(keys);
+	return keys && pointers ? 0 : error_code(-ENOMEM);
+}
+
+/* Answers, on the store's thread. */
+static void on_store_keys(struct store_keys *keys, int status)
+{
+	struct store_grant *grant = caa_container_of(keys, struct store_grant, keys);
+	const struct control_options *options = &grant->control->options;
+
+	if (status == 0)
+		status = reply_store_keys(grant);
+	if (status != 0) {
+		rpc_reply_status(grant->call, options->incarnation->number, status);
+		tickets_forget_namespace(options->tickets, options->pool, options->stores,
+					 grant->namespace);
+	}
+	free_store_grant(grant);
+}
+
+static int grant_store_keys(struct control *control, const Afar__Grant *request, uint32_t rights,
+			    struct rpc_call *call)
+{
+	const struct admission admission = {
+		.session = request->session,
+		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
+	};
+	struct store *store = stores_find(control->options.stores, request->store);
+	struct store_grant *grant = calloc(1, sizeof(*grant));
+	int ret;
+
+	if (!grant)
+		return error_code(-ENOMEM);
+	grant->control = control;
+	grant->call = call;
+	grant->namespace = request->namespace_;
+	grant->extents = calloc(request->n_extents + 1, sizeof(*grant->extents));
+	grant->keys = (struct store_keys){
+		.reach = admission.reach,
+		.extents = grant->extents,
+		.nr_extents = request->n_extents,
+		.keys = calloc(request->n_extents + 1, sizeof(*grant->keys.keys)),
+		.done = on_store_keys,
+	};
+	if (request->n_extents > 0 && grant->extents)
+		memcpy(grant->extents, request->extents,
+		       request->n_extents * sizeof(*grant->extents));
+	ret = grant->extents && grant->keys.keys
+		      ? tickets_entitle(control->options.tickets, &admission)
+		      : error_code(-ENOMEM);
+	if (ret == 0)
+		ret = store_get_keys(store, &grant->keys);
+	if (ret != 0)
+		free_store_grant(grant);
 	return ret;
 }
 
@@ -356,6 +472,12 @@ static void grant_keys(struct control *control, const struct rpc_connection *con
 	int ret;
 
 	ret = check_grant(control, connection, request, &rights);
+	if (ret == 0 && request->store != 0) {
+		ret = grant_store_keys(control, request, rights, call);
+		if (ret != 0)
+			refuse(control, connection, call, ret);
+		return;
+	}
 	if (ret == 0)
 		ret = entitle_and_find_keys(control, request, rights, &granted);
 	if (ret == 0) {

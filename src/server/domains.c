@@ -78,15 +78,27 @@ static int add(struct domains *domains, struct reach reach, struct domain **out)
 	return ret;
 }
 
-int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
-		    struct fabric_memory on[DOMAIN_FABRICS_MAX])
+/* Memory at `addr`, or that a pager has. */
+struct registered {
+	void *addr;
+	struct fabric_pager *pager;
+	uint64_t length;
+	bool is_writable;
+};
+
+static int register_on_all(const struct domain *domain, const struct registered *memory,
+			   struct fabric_memory on[DOMAIN_FABRICS_MAX])
 {
-	const unsigned access = FABRIC_REMOTE_READ |
-				(domain->reach.may_write && !is_sealed ? FABRIC_REMOTE_WRITE : 0);
+	const unsigned access =
+		FABRIC_REMOTE_READ |
+		(domain->reach.may_write && memory->is_writable ? FABRIC_REMOTE_WRITE : 0);
 	int ret;
 
 	for (unsigned i = 0; i < DOMAIN_FABRICS_MAX && domain->on[i]; i++) {
-		ret = fabric_memory_register(domain->on[i], addr, length, access, &on[i]);
+		ret = memory->pager ? fabric_memory_register_paged(domain->on[i], memory->pager,
+								   memory->length, access, &on[i])
+				    : fabric_memory_register(domain->on[i], memory->addr,
+							     memory->length, access, &on[i]);
 		if (ret == 0)
 			continue;
 		while (i-- > 0)
@@ -94,6 +106,23 @@ int domain_register(const struct domain *domain, void *addr, size_t length, bool
 		return ret;
 	}
 	return 0;
+}
+
+int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
+		    struct fabric_memory on[DOMAIN_FABRICS_MAX])
+{
+	const struct registered memory = {
+		.addr = addr, .length = length, .is_writable = !is_sealed};
+
+	return register_on_all(domain, &memory, on);
+}
+
+int domain_register_paged(const struct domain *domain, struct fabric_pager *pager, uint64_t length,
+			  struct fabric_memory on[DOMAIN_FABRICS_MAX])
+{
+	const struct registered memory = {.pager = pager, .length = length, .is_writable = true};
+
+	return register_on_all(domain, &memory, on);
 }
 
 bool domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX])

@@ -48,6 +48,10 @@ int domains_get(struct domains *domains, struct reach reach, struct domain **out
  * fabric_memory_register(). */
 int domain_register(const struct domain *domain, void *addr, size_t length, bool is_sealed,
 		    struct fabric_memory on[DOMAIN_FABRICS_MAX]);
+/* Registers memory that a pager brings and keeps, on all fabrics of the domain or none. Errors are
+ * those of fabric_memory_register_paged(). */
+int domain_register_paged(const struct domain *domain, struct fabric_pager *pager, uint64_t length,
+			  struct fabric_memory on[DOMAIN_FABRICS_MAX]);
 /* Deregisters memory. False: never use the memory again (fabric_memory_deregister()). */
 bool domain_deregister(const struct domain *domain, struct fabric_memory on[DOMAIN_FABRICS_MAX]);
 

@@ -91,14 +91,14 @@ static void forget_if_gone(const void *argument, uint64_t namespace)
 {
 	const struct fence *fence = argument;
 
-	tickets_forget_namespace(fence->tickets, fence->pool, namespace);
+	tickets_forget_namespace(fence->tickets, fence->pool, fence->stores, namespace);
 }
 
 int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
 		  void (*done)(void *argument), void *argument)
 {
 	struct lanes_closing *closing;
-	struct extents_fence *opened;
+	struct extents_fence *opened = NULL;
 	struct progress_order order;
 	int ret;
 
@@ -119,6 +119,44 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 	order = (struct progress_order){has_reached, on_connections_closed, opened, false};
 	lanes_close_connections(closing, &order);
 	return 0;
+}
+
+/* ---- A store's extents */
+
+struct store_fence {
+	const struct fence *fence;
+	store_done *done;
+	void *argument;
+	size_t nr_names;
+	struct store_name names[];
+};
+
+static void on_removed(void *argument, int status)
+{
+	struct store_fence *opened = argument;
+
+	for (size_t i = 0; i < opened->nr_names; i++)
+		forget_if_gone(opened->fence, opened->names[i].namespace);
+	opened->done(opened->argument, status);
+	free(opened);
+}
+
+int fence_store_extents(const struct fence *fence, struct store *store,
+			const struct store_name *names, size_t nr_names, store_done *done,
+			void *argument)
+{
+	struct store_fence *opened = calloc(1, sizeof(*opened) + nr_names * sizeof(*names));
+	int ret;
+
+	if (!opened)
+		return error_code(-ENOMEM);
+	*opened = (struct store_fence){fence, done, argument, nr_names};
+	if (nr_names > 0)
+		memcpy(opened->names, names, nr_names * sizeof(*names));
+	ret = store_release(store, names, nr_names, on_removed, opened);
+	if (ret != 0)
+		free(opened);
+	return ret;
 }
 
 /* ---- Sessions */

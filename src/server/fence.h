@@ -12,6 +12,7 @@
 #include "server/control.h"
 #include "server/extent.h"
 #include "server/lanes.h"
+#include "server/store.h"
 #include "server/tickets.h"
 
 /* The parts of the server that a fence closes. All must outlive lanes_stop(). */
@@ -20,6 +21,7 @@ struct fence {
 	struct tickets *tickets;
 	struct lanes *lanes;
 	struct control *control;
+	const struct stores *stores;
 };
 
 /*
@@ -31,6 +33,14 @@ struct fence {
  */
 int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_extents,
 		  void (*done)(void *argument), void *argument);
+
+/*
+ * The same for a store's extents, each of that namespace, but that they are removed: `done(argument,
+ * status)` runs on the store's thread. -ENOMEM, with a sentence: `done` will not run.
+ */
+int fence_store_extents(const struct fence *fence, struct store *store,
+			const struct store_name *names, size_t nr_names, store_done *done,
+			void *argument);
 
 /*
  * Ends a session. It gets no more tickets and keys, its tickets end, and its control and data

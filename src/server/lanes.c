@@ -30,6 +30,8 @@ struct lanes {
 	struct lane lanes[LANES_MAX];
 	struct fabric *fabrics[LANES_MAX];
 	unsigned nr_lanes;
+	struct progress *beside[LANES_BESIDE_MAX];
+	unsigned nr_beside;
 	struct domains *domains;
 	const char *sysfs;
 };
@@ -39,7 +41,7 @@ struct lanes_closing {
 	struct progress_order order;
 	atomic_uint nr_left;
 	unsigned nr_lanes;
-	struct progress_closing *on[LANES_MAX];
+	struct progress_closing *on[LANES_MAX + LANES_BESIDE_MAX];
 };
 
 /*
@@ -246,16 +248,28 @@ void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out)
 
 /* ---- Closing connections */
 
+int lanes_add_beside(struct lanes *lanes, struct progress *progress)
+{
+	if (lanes->nr_beside == LANES_BESIDE_MAX)
+		return error_fail(-ENOSPC, "start the server: more than %u stores",
+				  LANES_BESIDE_MAX);
+	lanes->beside[lanes->nr_beside++] = progress;
+	return 0;
+}
+
 int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out)
 {
 	struct lanes_closing *closing = calloc(1, sizeof(*closing));
+	unsigned nr_lanes = lanes->nr_lanes + lanes->nr_beside;
 	int ret = 0;
 
 	if (!closing)
 		return error_code(-ENOMEM);
-	atomic_init(&closing->nr_left, lanes->nr_lanes);
-	for (unsigned i = 0; i < lanes->nr_lanes && ret == 0; i++) {
-		ret = progress_closing_new(lanes->lanes[i].progress, &closing->on[i]);
+	atomic_init(&closing->nr_left, nr_lanes);
+	for (unsigned i = 0; i < nr_lanes && ret == 0; i++) {
+		ret = progress_closing_new(i < lanes->nr_lanes ? lanes->lanes[i].progress
+							       : lanes->beside[i - lanes->nr_lanes],
+					   &closing->on[i]);
 		if (ret == 0)
 			closing->nr_lanes++;
 	}

@@ -4,7 +4,8 @@
  * and progress threads (progress.h). All memory can be reached over all lanes. So a client takes
  * the best way that it has, and several network cards serve one region. DESIGN: "lane".
  *
- * Fencing does not distinguish lanes: closing goes over all of them.
+ * Stores have lanes of their own (store.h). Fencing does not distinguish lanes: closing goes over
+ * all of them, and those of stores.
  */
 #ifndef SERVER_LANES_H
 #define SERVER_LANES_H
@@ -15,6 +16,8 @@
 #include "server/server.h"
 
 #define LANES_MAX DOMAIN_FABRICS_MAX
+/* Lanes of others, which closings go over, too: those of stores. */
+#define LANES_BESIDE_MAX 16U
 
 struct lanes;
 
@@ -35,6 +38,8 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
  * lanes, tells where that is. The lanes fill in fabric, number, address and processors in `common`.
  * Errors are those of progress_start(). */
 int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common);
+/* Has closings go over a store's lane, too. Before any closing is made. -ENOSPC, with a sentence. */
+int lanes_add_beside(struct lanes *lanes, struct progress *progress);
 /* Closes all connections, and ends the threads. The callbacks of lanes_close_connections() have run
  * when it returns. */
 void lanes_stop(struct lanes *lanes);

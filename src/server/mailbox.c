@@ -113,10 +113,11 @@ static int serve(struct mailbox *mailbox, struct slot *slot)
 	return settle(mailbox, slot, &answer);
 }
 
-int mailbox_answer(struct mailbox *mailbox, unsigned number, int status)
+int mailbox_answer(struct mailbox *mailbox, unsigned number, int status, uint64_t value)
 {
 	struct slot *slot = &mailbox->slots[number];
-	const struct message_reply answer = {.tag = le32toh(slot->request.tag), .status = status};
+	const struct message_reply answer = {
+		.tag = le32toh(slot->request.tag), .status = status, .value = value};
 
 	return settle(mailbox, slot, &answer);
 }

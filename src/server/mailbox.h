@@ -35,6 +35,6 @@ int mailbox_start(struct mailbox *mailbox, struct fabric_endpoint *endpoint);
 /* Takes a completion with its context. An error: close the endpoint. */
 int mailbox_complete(struct mailbox *mailbox, const struct fabric_completion *completion);
 /* Gives the reply of a slot for which `serve` returned false. An error: close the endpoint. */
-int mailbox_answer(struct mailbox *mailbox, unsigned slot, int status);
+int mailbox_answer(struct mailbox *mailbox, unsigned slot, int status, uint64_t value);
 
 #endif

@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "server/advertise.h"
 #include "server/identity.h"
+#include "server/join.h"
 #include "server/membership.h"
 #include "server/orders.h"
 #include "server/report.h"
@@ -81,7 +81,8 @@ static void answer_look(struct membership *membership, struct rpc_call *call)
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	struct report report;
 
-	report_fill(membership->options.pool, membership->options.lanes, &report);
+	report_fill(membership->options.pool, membership->options.lanes, membership->options.stores,
+		    &report);
 	reply.result_case = AFAR__REPLY__RESULT_SERVER_REPORT;
 	reply.server_report = &report.message;
 	rpc_reply(call, membership->options.incarnation->number, &reply);
@@ -270,6 +271,56 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
+/* Nobody waits for it: what is not released is reported again by the next join. */
+static void on_store_released(void *argument, int status)
+{
+	(void)argument;
+	(void)status;
+}
+
+/* Releases the store's extents that the manager does not know, of those that nobody was ever granted
+ * a key of. */
+static void release_unknown_of(struct membership *membership, struct store *store,
+			       const Afar__Store *joining, const Afar__StoreJoined *joined)
+{
+	struct store_name *names = calloc(joined->n_release + 1, sizeof(*names));
+	size_t nr_names = 0;
+	int ret = names ? 0 : error_code(-ENOMEM);
+
+	for (size_t i = 0; i < joining->n_extents && names; i++) {
+		const Afar__Extent *extent = joining->extents[i];
+
+		for (size_t j = 0; j < joined->n_release && extent->is_provisional; j++) {
+			if (joined->release[j] == extent->extent)
+				names[nr_names++] =
+					(struct store_name){extent->extent, extent->namespace_};
+		}
+	}
+	if (nr_names > 0)
+		ret = fence_store_extents(membership->options.fence, store, names, nr_names,
+					  on_store_released, NULL);
+	if (ret != 0)
+		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
+	free(names);
+}
+
+/* The manager has accepted the stores. */
+static void take_stores(struct membership *membership, const Afar__ServerJoin *join,
+			const Afar__ServerJoined *joined)
+{
+	for (size_t i = 0; i < joined->n_stores && i < join->n_stores; i++) {
+		struct store *store =
+			stores_find(membership->options.stores, joined->stores[i]->store);
+
+		if (!store || join->stores[i]->store != joined->stores[i]->store)
+			continue;
+		if (store_joined(store, joined->cluster) != 0)
+			log_error("%s", error_last_line());
+		if (joined->stores[i]->n_release > 0)
+			release_unknown_of(membership, store, join->stores[i], joined->stores[i]);
+	}
+}
+
 /* Sends the join with everything filled in and acts on the answer. */
 static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 {
@@ -292,84 +343,22 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
+		take_stores(membership, join, joined);
 		release_unknown(membership, joined);
 	}
 	afar__frame__free_unpacked(frame, NULL);
 	return ret;
 }
 
-/* The lanes in the manager's form. */
-struct advertised_lanes {
-	Afar__Lane lanes[LANES_MAX];
-	Afar__Lane *pointers[LANES_MAX];
-	char addresses[LANES_MAX][ADVERTISE_MAX];
-};
-
-static void advertise_lanes(const struct membership_options *options, struct advertised_lanes *out)
-{
-	for (unsigned i = 0; i < lanes_nr(options->lanes); i++) {
-		advertise(lanes_address(options->lanes, i), options->manager_host,
-			  options->manager_port, out->addresses[i]);
-		afar__lane__init(&out->lanes[i]);
-		out->lanes[i].transport = (char *)lanes_transport(options->lanes, i);
-		out->lanes[i].address = out->addresses[i];
-		out->pointers[i] = &out->lanes[i];
-	}
-}
-
 static int send_join(struct membership *membership)
 {
-	const struct membership_options *options = &membership->options;
-	char control[ADVERTISE_MAX];
-	struct advertised_lanes advertised;
-	Afar__Server self = AFAR__SERVER__INIT;
-	Afar__ServerJoin join = AFAR__SERVER_JOIN__INIT;
-	struct extent_pool_stat stat;
-	struct extent_info *infos = NULL;
-	Afar__Extent *extents, **pointers;
-	size_t nr_infos = 0, i;
-	int ret;
+	Afar__ServerJoin *join;
+	int ret = join_compose(&membership->options, &membership->self, &join);
 
-	ret = extent_pool_list(options->pool, &infos, &nr_infos);
 	if (ret != 0)
 		return ret;
-	extents = calloc(nr_infos + 1, sizeof(*extents));
-	pointers = calloc(nr_infos + 1, sizeof(Afar__Extent *));
-	if (!extents || !pointers) {
-		ret = error_code(-ENOMEM);
-		goto out_free;
-	}
-	for (i = 0; i < nr_infos; i++) {
-		pointers[i] = &extents[i];
-		afar__extent__init(&extents[i]);
-		extents[i].extent = infos[i].extent;
-		extents[i].namespace_ = infos[i].namespace;
-		extents[i].length = infos[i].length;
-		extents[i].class_ = infos[i].class;
-	}
-	extent_pool_stat(options->pool, &stat);
-	advertise(options->control_address, options->manager_host, options->manager_port, control);
-	advertise_lanes(options, &advertised);
-	self.server = membership->self.number;
-	self.name = (char *)options->name;
-	self.incarnation = options->incarnation->number;
-	self.control_address = control;
-	self.n_lanes = lanes_nr(options->lanes);
-	self.lanes = advertised.pointers;
-	join.self = &self;
-	join.cluster = membership->self.cluster;
-	join.signing_key.data = (uint8_t *)options->incarnation->signing_key;
-	join.signing_key.len = sizeof(options->incarnation->signing_key);
-	join.age_s = incarnation_age_s(options->incarnation);
-	join.capacity_bytes = stat.capacity_bytes;
-	join.n_extents = nr_infos;
-	join.extents = pointers;
-	ret = exchange_join(membership, &join);
-
-out_free:
-	free(pointers);
-	free(extents);
-	free(infos);
+	ret = exchange_join(membership, join);
+	afar__server_join__free_unpacked(join, NULL);
 	return ret;
 }
 
@@ -422,12 +411,15 @@ static void send_report(struct membership *membership)
 	Afar__Request request = AFAR__REQUEST__INIT;
 	struct report report;
 
-	report_fill(membership->options.pool, membership->options.lanes, &report);
+	report_fill(membership->options.pool, membership->options.lanes, membership->options.stores,
+		    &report);
 	if (!report_is_news(&report.message, &membership->reported))
 		return;
 	membership->reported = report.message;
 	membership->reported.n_lanes = 0;
 	membership->reported.lanes = NULL;
+	membership->reported.n_stores = 0;
+	membership->reported.stores = NULL;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
 	request.server_report = &report.message;
 	/* If it cannot be sent, the connection is about to be closed, and the next one begins with
@@ -538,6 +530,7 @@ static int open_orders(struct membership *membership)
 		.is_registering_quick = !lanes_register_slowly(membership->options.lanes),
 		.pool = membership->options.pool,
 		.fence = membership->options.fence,
+		.stores = membership->options.stores,
 		.queued = on_queued,
 		.context = membership,
 	};

@@ -29,9 +29,15 @@ struct job {
 	/* ExtentsReserve: */
 	uint64_t bytes;
 	enum extent_class class;
+	/* ExtentsReserve, ExtentsRelease, ExtentsTrim: 0: of DRAM */
+	uint64_t store;
 	/* ExtentsRelease, when not NULL: */
 	uint64_t *extents;
 	size_t nr_extents;
+	struct store_name *names; /* of a store, instead of `extents` */
+	/* ExtentsTrim, when not NULL: */
+	struct store_range *ranges;
+	size_t nr_ranges;
 	/* ExtentsSeal, when not NULL: */
 	struct seal_move *moves;
 	size_t nr_moves;
@@ -90,8 +96,18 @@ static void send_pending_reply(void *argument)
 static void free_job(struct job *job)
 {
 	free(job->extents);
+	free(job->names);
+	free(job->ranges);
 	free(job->moves);
 	free(job);
+}
+
+static void send_status(void *argument, int status)
+{
+	struct pending_reply *reply = argument;
+
+	rpc_reply_status(reply->call, reply->incarnation, status);
+	free(reply);
 }
 
 static void give_back(struct orders *orders, const struct extent_info *infos, size_t nr_infos)
@@ -133,6 +149,46 @@ out_free:
 	free(extents);
 }
 
+static int fail_no_store(uint64_t number)
+{
+	return error_fail(-ENOENT, "find store %016llx: this server has not opened it",
+			  printable(number));
+}
+
+/* The manager has been told that the reservation failed. If this is not done, the next join tells
+ * it of an extent that it does not know. */
+static void ignore_status(void *argument, int status)
+{
+	(void)argument;
+	(void)status;
+}
+
+static void reserve_in_store(struct orders *orders, const struct job *job)
+{
+	struct store *store = stores_find(orders->options.stores, job->store);
+	struct store_extent_info made;
+	struct extent_info info;
+	int ret = store ? store_reserve(store, job->namespace, job->bytes, &made)
+			: fail_no_store(job->store);
+
+	if (ret != 0) {
+		reply_status(orders, job->call, ret);
+		return;
+	}
+	if (clock_ns() >= job->deadline) {
+		store_release(store, &(struct store_name){made.extent, made.namespace}, 1,
+			      ignore_status, NULL);
+		reply_status(
+			orders, job->call,
+			error_fail(-ETIMEDOUT,
+				   "reserve %llu MiB: it took longer than the deadline; try again",
+				   printable(job->bytes >> 20)));
+		return;
+	}
+	info = (struct extent_info){made.extent, made.namespace, made.length, CLASS_FLASH};
+	reply_extents(orders, job->call, &info, 1);
+}
+
 static bool is_current(struct orders *orders, uint64_t epoch)
 {
 	bool is_same;
@@ -152,6 +208,10 @@ static void run_reserve(struct orders *orders, struct job *job)
 	/* The connection has ended, so the manager will ask again. */
 	if (!is_current(orders, job->epoch)) {
 		reply_status(orders, job->call, error_code(-ECANCELED));
+		return;
+	}
+	if (job->class == CLASS_FLASH) {
+		reserve_in_store(orders, job);
 		return;
 	}
 	ret = (job->class == CLASS_DRAM_SEALED ? extent_pool_reserve_sealed : extent_pool_reserve)(
@@ -239,6 +299,45 @@ static void run_release(struct orders *orders, struct job *job)
 	}
 }
 
+static void release_in_store(struct orders *orders, const struct job *job)
+{
+	struct store *store = stores_find(orders->options.stores, job->store);
+	struct pending_reply *reply = store ? new_pending_reply(orders, job->call) : NULL;
+	int ret;
+
+	if (!reply)
+		ret = store ? error_code(-ENOMEM) : fail_no_store(job->store);
+	else
+		ret = fence_store_extents(orders->options.fence, store, job->names, job->nr_extents,
+					  send_status, reply);
+	if (ret != 0) {
+		free(reply);
+		reply_status(orders, job->call, ret);
+	}
+}
+
+/* Trims, unless the connection has ended: the manager may have given the chunks to another region
+ * since, and asks again for what it still wants. */
+static void run_trim(struct orders *orders, const struct job *job)
+{
+	struct store *store = stores_find(orders->options.stores, job->store);
+	struct pending_reply *reply = NULL;
+	int ret = store ? 0 : fail_no_store(job->store);
+
+	if (ret == 0 && !is_current(orders, job->epoch))
+		ret = error_code(-ECANCELED);
+	if (ret == 0) {
+		reply = new_pending_reply(orders, job->call);
+		ret = reply ? store_trim(store, job->namespace, job->ranges, job->nr_ranges,
+					 send_status, reply)
+			    : error_code(-ENOMEM);
+	}
+	if (ret != 0) {
+		free(reply);
+		reply_status(orders, job->call, ret);
+	}
+}
+
 static struct job *take_job(struct orders *orders)
 {
 	struct job *job = NULL;
@@ -261,7 +360,11 @@ void orders_work(struct orders *orders)
 
 	if (!job)
 		return;
-	if (job->extents)
+	if (job->names)
+		release_in_store(orders, job);
+	else if (job->ranges)
+		run_trim(orders, job);
+	else if (job->extents)
 		run_release(orders, job);
 	else if (job->moves)
 		is_over = !run_seal(orders, job);
@@ -341,7 +444,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 					printable(request->bytes)));
 		return;
 	}
-	if (request->class_ > CLASS_DRAM_SEALED) {
+	if (request->class_ >= NR_CLASSES) {
 		reply_status(orders, call,
 			     error_fail(-EOPNOTSUPP,
 					"reserve %llu bytes: memory of class %u is not known here; "
@@ -363,6 +466,62 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 	job->namespace = request->namespace_;
 	job->bytes = bytes;
 	job->class = (enum extent_class)request->class_;
+	job->store = request->store;
+	queue_job(orders, job);
+}
+
+/* Makes the job's names of what is asked for. */
+static int name_extents(struct job *job, const Afar__ExtentsRelease *request)
+{
+	if (request->n_namespaces != request->n_extents)
+		return error_fail(-EINVAL,
+				  "release %zu extents of a store: %zu namespaces are named",
+				  request->n_extents, request->n_namespaces);
+	job->names = calloc(request->n_extents + 1, sizeof(*job->names));
+	if (!job->names)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < request->n_extents; i++)
+		job->names[i] = (struct store_name){request->extents[i], request->namespaces[i]};
+	job->nr_extents = request->n_extents;
+	return 0;
+}
+
+static void on_store_release(struct orders *orders, const Afar__ExtentsRelease *request,
+			     struct rpc_call *call)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	int ret = job ? name_extents(job, request) : error_code(-ENOMEM);
+
+	if (ret != 0) {
+		free(job);
+		reply_status(orders, call, ret);
+		return;
+	}
+	job->call = call;
+	job->store = request->store;
+	queue_job(orders, job);
+}
+
+static void on_trim(struct orders *orders, const Afar__ExtentsTrim *request, struct rpc_call *call)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct store_range *ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
+
+	if (!job || !ranges) {
+		free(job);
+		free(ranges);
+		reply_status(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	for (size_t i = 0; i < request->n_ranges; i++)
+		ranges[i] =
+			(struct store_range){request->ranges[i]->extent, request->ranges[i]->offset,
+					     request->ranges[i]->length};
+	job->call = call;
+	job->store = request->store;
+	job->namespace = request->namespace_;
+	job->ranges = ranges;
+	job->nr_ranges = request->n_ranges;
 	queue_job(orders, job);
 }
 
@@ -436,7 +595,13 @@ void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_
 		on_reserve(orders, frame, call);
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
-		on_release(orders, request->extents_release, call);
+		if (request->extents_release->store != 0)
+			on_store_release(orders, request->extents_release, call);
+		else
+			on_release(orders, request->extents_release, call);
+		break;
+	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
+		on_trim(orders, request->extents_trim, call);
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		on_seal(orders, request->extents_seal, call);

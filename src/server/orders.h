@@ -22,6 +22,7 @@ struct orders_options {
 	bool is_registering_quick; /* registering memory may be done on the loop's thread */
 	struct extent_pool *pool;
 	const struct fence *fence;
+	const struct stores *stores;
 	/* Runs when there is work for orders_work(), on any thread, with no lock held. */
 	void (*queued)(void *context);
 	void *context;

@@ -80,6 +80,10 @@ static void run_commands(struct progress_thread *thread)
 		case COMMAND_CLOSE:
 			connections_close(thread, command);
 			break;
+		case COMMAND_RUN:
+			command->run(command->argument);
+			free(command);
+			break;
 		}
 	}
 }
@@ -126,7 +130,7 @@ static void on_moved(struct mover_line *line, unsigned slot, int status)
 {
 	struct connection *connection = caa_container_of(line, struct connection, line);
 
-	if (mailbox_answer(connection->mailbox, slot, status) != 0)
+	if (mailbox_answer(connection->mailbox, slot, status, 0) != 0)
 		connection_close(connection->thread, connection);
 }
 
@@ -173,6 +177,18 @@ static bool move_data(struct progress_thread *thread)
 	return has_moved;
 }
 
+/* Has the engine move on. True: something has ended. */
+static bool poll_engine(struct progress_thread *thread)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+
+	if (!engine || !engine->poll(engine->context))
+		return false;
+	if (!cds_list_empty(&thread->closed))
+		connections_sweep(thread);
+	return true;
+}
+
 static void close_late(struct progress_thread *thread)
 {
 	struct connection *connection, *next;
@@ -191,7 +207,7 @@ static void look_around(struct progress_thread *thread)
 {
 	if (atomic_load(&thread->has_commands))
 		run_commands(thread);
-	if (thread->nr_watched > WATCH_LISTENER)
+	if (thread == &thread->progress->threads[0])
 		take_requests(thread);
 	take_events(thread);
 	close_late(thread);
@@ -209,6 +225,7 @@ static bool spin(struct progress_thread *thread)
 	do {
 		bool has_moved = move_data(thread);
 
+		has_moved |= poll_engine(thread);
 		now = clock_ns();
 		if (has_moved) {
 			deadline = now + spin_ns;
@@ -224,24 +241,69 @@ static void sleep_until_ready(struct progress_thread *thread)
 {
 	/* The thread that stops us sets this before it wakes us, because the wake-up may have been
 	 * taken already. */
-	if (atomic_load(&thread->progress->is_stopping) || fabric_queue_arm(thread->queue) != 0)
+	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) ||
+	    fabric_queue_arm(thread->queue) != 0)
 		return;
 	poll(thread->watched, thread->nr_watched,
 	     mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1));
 }
 
+/* Opens the engine and tells progress_start() what came of it. */
+static int open_engine(struct progress_thread *thread)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+	struct progress *progress = thread->progress;
+
+	if (!engine)
+		return 0;
+	progress->open_status = engine->open(engine->context);
+	if (progress->open_status != 0)
+		snprintf(progress->open_sentence, sizeof(progress->open_sentence), "%s",
+			 error_last_line());
+	else
+		thread->watched[WATCH_ENGINE].fd = engine->fd(engine->context);
+	sem_post(&progress->opened);
+	return progress->open_status;
+}
+
+/* Waits until nothing is under way for closed connections, and closes the engine. */
+static void close_engine(struct progress_thread *thread)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+
+	if (!engine)
+		return;
+	if (atomic_load(&thread->has_commands))
+		run_commands(thread);
+	while (!cds_list_empty(&thread->closed)) {
+		if (!poll_engine(thread))
+			poll(&thread->watched[WATCH_ENGINE], 1, -1);
+	}
+	engine->close(engine->context);
+}
+
+static void close_connections(struct progress_thread *thread)
+{
+	struct connection *connection, *next;
+
+	cds_list_for_each_entry_safe (connection, next, &thread->connections, node)
+		connection_close(thread, connection);
+}
+
 static void *thread_run(void *argument)
 {
 	struct progress_thread *thread = argument;
-	struct connection *connection, *next;
 
+	if (open_engine(thread) != 0)
+		return NULL;
 	while (!atomic_load(&thread->progress->is_stopping)) {
 		look_around(thread);
 		if (spin(thread))
 			sleep_until_ready(thread);
 	}
-	cds_list_for_each_entry_safe (connection, next, &thread->connections, node)
-		connection_close(thread, connection);
+	close_connections(thread);
+	close_engine(thread);
+	close_connections(thread); /* of a last command */
 	connections_look_again(thread);
 	return NULL;
 }
@@ -256,6 +318,7 @@ static void watch(struct progress_thread *thread)
 	thread->watched[WATCH_QUEUE].fd = fabric_queue_fd(thread->queue);
 	thread->watched[WATCH_WAKE].fd = thread->wake_fd;
 	thread->watched[WATCH_LISTENER].fd = fabric_listener_fd(progress->listener);
+	thread->watched[WATCH_ENGINE].fd = -1;
 	thread->nr_watched = is_first ? NR_WATCHED : WATCH_LISTENER;
 	for (unsigned i = 0; i < NR_WATCHED; i++)
 		thread->watched[i].events = POLLIN;
@@ -272,6 +335,7 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	pthread_mutex_init(&thread->lock, NULL);
 	CDS_INIT_LIST_HEAD(&thread->commands);
 	CDS_INIT_LIST_HEAD(&thread->connections);
+	CDS_INIT_LIST_HEAD(&thread->closed);
 	CDS_INIT_LIST_HEAD(&thread->waiting);
 	ret = mover_open(&thread->mover, progress->options.stage_bytes, on_moved);
 	if (ret != 0)
@@ -330,6 +394,10 @@ static void stop_thread(struct progress_thread *thread)
 		case COMMAND_CLOSE:
 			connections_close(thread, command);
 			break;
+		case COMMAND_RUN:
+			command->run(command->argument);
+			free(command);
+			break;
 		}
 	}
 	fabric_queue_close(thread->queue);
@@ -351,6 +419,18 @@ static void stop_threads(struct progress *progress, unsigned first)
 		stop_thread(&progress->threads[i]);
 }
 
+/* Waits until the engine is open, or could not be opened. */
+static int await_engine(struct progress *progress)
+{
+	if (!progress->options.engine)
+		return 0;
+	while (sem_wait(&progress->opened) != 0)
+		;
+	return progress->open_status == 0
+		       ? 0
+		       : error_fail(progress->open_status, "%s", progress->open_sentence);
+}
+
 int progress_start(const struct progress_options *options, struct progress **out)
 {
 	struct progress *progress = calloc(1, sizeof(*progress));
@@ -361,6 +441,7 @@ int progress_start(const struct progress_options *options, struct progress **out
 		return error_code(-ENOMEM);
 	progress->options = *options;
 	congestion_init(&progress->congestion);
+	sem_init(&progress->opened, 0, 0);
 	progress->threads = calloc(options->nr_threads, sizeof(*progress->threads));
 	if (!progress->threads) {
 		ret = error_code(-ENOMEM);
@@ -380,6 +461,9 @@ int progress_start(const struct progress_options *options, struct progress **out
 		if (ret != 0)
 			goto out_stop;
 	}
+	ret = await_engine(progress);
+	if (ret != 0)
+		goto out_stop;
 	*out = progress;
 	return 0;
 
@@ -391,6 +475,7 @@ out_listener:
 out_threads:
 	free(progress->threads);
 out_free:
+	sem_destroy(&progress->opened);
 	congestion_destroy(&progress->congestion);
 	free(progress);
 	return ret;
@@ -404,6 +489,7 @@ void progress_stop(struct progress *progress)
 	door_stop(progress->door);
 	fabric_listener_close(progress->listener);
 	free(progress->threads);
+	sem_destroy(&progress->opened);
 	congestion_destroy(&progress->congestion);
 	free(progress);
 }
@@ -434,6 +520,19 @@ void progress_congestion(struct progress *progress, char out[static FABRIC_CONGE
 	congestion_list(&progress->congestion, out);
 	if (!out[0])
 		fabric_listener_congestion(progress->listener, out);
+}
+
+int progress_run(struct progress *progress, void (*run)(void *argument), void *argument)
+{
+	struct command *command = calloc(1, sizeof(*command));
+
+	if (!command)
+		return error_code(-ENOMEM);
+	command->kind = COMMAND_RUN;
+	command->run = run;
+	command->argument = argument;
+	progress_send(&progress->threads[0], command);
+	return 0;
 }
 
 int progress_closing_new(struct progress *progress, struct progress_closing **out)

@@ -19,13 +19,51 @@
 #define PROGRESS_THREADS_MAX 64U
 
 struct progress;
+struct connection;
+
+/* What an engine has under way for a connection. */
+struct progress_work {
+	uint64_t session;
+	unsigned nr_under_way; /* the engine counts what keeps the connection from being over */
+	void *guest;	       /* the engine's own */
+};
+/* Returns that of a connection: its endpoint's owner (struct fabric_paged). */
+struct progress_work *progress_work(void *owner);
+
+/*
+ * Work that a thread does beside its connections: a store's. All calls come on the thread. A
+ * connection that is closed is over only when the engine has nothing under way for it any more:
+ * closings wait for that.
+ */
+struct progress_engine {
+	/* Runs before the thread serves; may block. An error, with a sentence, is that of
+	 * progress_start(). */
+	int (*open)(void *context);
+	/* Runs in each pass, and never blocks. True: something has ended. */
+	bool (*poll)(void *context);
+	/* A descriptor that is readable when `poll` has something to do, after a poll that had
+	 * nothing. */
+	int (*fd)(void *context);
+	/* The connection is over: nothing is under way for it. */
+	void (*left)(void *context, struct progress_work *work);
+	/* Runs when all connections are over; may block. */
+	void (*close)(void *context);
+	void *context;
+};
+
+/* Names a message whose reply comes later. */
+struct progress_message {
+	struct connection *connection;
+	unsigned slot;
+};
 
 struct progress_options {
 	struct fabric *fabric;
-	unsigned nr_fabric;	     /* its number in the domains */
-	const char *address;	     /* HOST:PORT to listen on */
-	unsigned nr_threads;	     /* 1 to PROGRESS_THREADS_MAX */
-	uint32_t spin_us;	     /* how long a thread spins after its last work */
+	unsigned nr_fabric;		      /* its number in the domains */
+	const char *address;		      /* HOST:PORT to listen on */
+	unsigned nr_threads;		      /* 1 to PROGRESS_THREADS_MAX; with an engine: 1 */
+	const struct progress_engine *engine; /* NULL: none; must outlive the threads */
+	uint32_t spin_us;		      /* how long a thread spins after its last work */
 	uint32_t nr_descriptors_max; /* limit of the process; at it, no more connections; 0: none */
 	/* of each thread's stage, through which all moves then go; 0: moves are direct */
 	uint64_t stage_bytes;
@@ -37,9 +75,11 @@ struct progress_options {
 	 * does. */
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
 	/* Carries out a message of the connection's client. Runs on the connection's thread. No
-	 * other holder gets the connection's memory before this returns. */
-	void (*serve)(void *context, const struct admission *admission,
-		      const struct message_request *request, struct message_reply *reply);
+	 * other holder gets the connection's memory before this returns. False: there is no reply
+	 * yet, and progress_answer() for `message` brings it. */
+	bool (*serve)(void *context, const struct admission *admission,
+		      const struct message_request *request, struct message_reply *reply,
+		      const struct progress_message *message);
 	/* Finds the bytes that a message of the connection's client wants moved, or says why they
 	 * cannot be. Runs on the connection's thread. No other holder gets the bytes before the
 	 * connection is closed. */
@@ -65,6 +105,14 @@ void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_
 /* Lists the congestion controls that the connections use at this end, with commas between them.
  * Before there are connections: the one that they will use. Empty: the transport has none. */
 void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX]);
+
+/* Gives the reply of a message for which `serve` returned false; of `reply` status and value count.
+ * On the connection's thread, after `serve` has returned. */
+void progress_answer(const struct progress_message *message, const struct message_reply *reply);
+
+/* Runs `run(argument)` on the first thread, soon. If the threads end first, it runs while they
+ * end. -ENOMEM. */
+int progress_run(struct progress *progress, void (*run)(void *argument), void *argument);
 
 /* Closing connections. Allocate first, because that may fail (-ENOMEM). Then either drop it, or
  * call progress_close(), which cannot fail. */

@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@
 #define CONTEXT_MOVE UINT64_C(0x80) /* a move's; with the move's number. Others are the mailbox's */
 #define CONNECT_MS   10000	    /* from accepting until it must be connected */
 
-enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, NR_WATCHED };
+enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, WATCH_ENGINE, NR_WATCHED };
 
 /* A data connection. Its thread owns it, on its list. */
 struct connection {
@@ -39,16 +40,19 @@ struct connection {
 	struct domain *domain;	   /* the connection's domain */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
 	bool is_ending;		   /* its peer has been told to stop using the memory */
+	struct progress_work work;
 	char congestion[FABRIC_CONGESTION_MAX];
 };
 
-enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE };
+enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE, COMMAND_RUN };
 
 struct command {
 	struct cds_list_head node;
 	enum command_kind kind;
 	struct fabric_request request;	  /* COMMAND_ADOPT                            */
 	struct progress_closing *closing; /* COMMAND_CLOSE: the command is a part of it */
+	void (*run)(void *argument);	  /* COMMAND_RUN, and its argument */
+	void *argument;
 };
 
 /* A closing of connections, on its way through all threads. The last thread frees it. */
@@ -66,7 +70,8 @@ struct progress_thread {
 	struct pollfd watched[NR_WATCHED];
 	nfds_t nr_watched; /* with the listener or without */
 	struct cds_list_head connections;
-	struct cds_list_head waiting; /* COMMAND_CLOSEs that wait for peers */
+	struct cds_list_head closed;  /* connections for which the engine has work under way */
+	struct cds_list_head waiting; /* COMMAND_CLOSEs that wait for peers, or for the engine */
 	void *by_number;	      /* tree of the connections */
 	uint64_t last_number; /* grows by 256: the low bits are the mailbox's and the mover's */
 	struct mover mover;
@@ -89,6 +94,10 @@ struct progress {
 	atomic_uint nr_connections;
 	struct congestion congestion;
 	struct complaints rejections, shortages;
+	/* What the engine's opening came to, once `opened` is up. */
+	sem_t opened;
+	int open_status;
+	char open_sentence[512];
 };
 
 /* ---- progress.c */
@@ -111,5 +120,7 @@ void connection_deal(struct progress *progress, struct fabric_request *request);
 void connections_close(struct progress_thread *thread, struct command *command);
 /* Call it when a connection that closings wait for may have gone. */
 void connections_look_again(struct progress_thread *thread);
+/* Frees the closed connections for which the engine has nothing under way any more. */
+void connections_sweep(struct progress_thread *thread);
 
 #endif

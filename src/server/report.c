@@ -38,7 +38,27 @@ static void fill_lane(const struct lanes *lanes, unsigned i, struct report *repo
 	out->congestion = report->congestions[i];
 }
 
-void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct report *report)
+static void fill_store(struct store *store, Afar__StoreReport *out)
+{
+	struct progress *progress = store_progress(store);
+	struct store_stat stat;
+
+	store_stat(store, &stat);
+	afar__store_report__init(out);
+	out->store = store_number(store);
+	out->capacity_bytes = stat.capacity_bytes;
+	out->granted_bytes = stat.granted_bytes;
+	out->used_bytes = stat.used_bytes;
+	out->map_bytes = stat.map_bytes;
+	out->nr_connections = progress_nr_connections(progress);
+	out->nr_errors = stat.nr_errors;
+	out->nr_syncs = stat.nr_syncs;
+	out->failure = stat.failure;
+	progress_count(progress, &out->bytes_in, &out->bytes_out);
+}
+
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, const struct stores *stores,
+		 struct report *report)
 {
 	Afar__ServerReport *out = &report->message;
 	struct extent_pool_stat stat;
@@ -61,6 +81,11 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct rep
 	for (unsigned i = 0; i < lanes_nr(lanes); i++) {
 		fill_lane(lanes, i, report);
 		out->lanes[out->n_lanes++] = &report->lanes[i];
+	}
+	out->stores = report->store_pointers;
+	for (unsigned i = 0; i < stores->nr; i++) {
+		fill_store(stores->entries[i], &report->stores[i]);
+		out->stores[out->n_stores++] = &report->stores[i];
 	}
 }
 

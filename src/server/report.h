@@ -8,6 +8,7 @@
 #include "rpc/rpc.h"
 #include "server/extent.h"
 #include "server/lanes.h"
+#include "server/store.h"
 
 /* A report, and the memory that its pointers name. */
 struct report {
@@ -15,10 +16,13 @@ struct report {
 	Afar__LaneReport lanes[LANES_MAX];
 	Afar__LaneReport *pointers[LANES_MAX];
 	char congestions[LANES_MAX][FABRIC_CONGESTIONS_MAX];
+	Afar__StoreReport stores[STORES_MAX];
+	Afar__StoreReport *store_pointers[STORES_MAX];
 };
 
 /* Fills in the present numbers. */
-void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct report *report);
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, const struct stores *stores,
+		 struct report *report);
 /* True if the report differs from the last one enough to send it. Changes of the resident memory,
  * and of the bytes that lanes have moved, do not count: they change all the time, and Look reports
  * them. */

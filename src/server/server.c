@@ -26,6 +26,7 @@
 #include "server/membership.h"
 #include "server/mover.h"
 #include "server/server.h"
+#include "server/store.h"
 #include "server/tickets.h"
 
 #define SPIN_US_DEFAULT 50U
@@ -42,6 +43,7 @@ struct server {
 	struct lanes *lanes;
 	struct tickets *tickets;
 	struct extent_pool *pool;
+	struct stores stores;
 	struct control *control;
 	struct fence fence;
 	struct membership *membership;
@@ -64,12 +66,15 @@ static int admit(void *context, const void *shown, size_t length, struct admissi
 	return tickets_redeem(server->tickets, shown, length, out);
 }
 
-static void serve(void *context, const struct admission *admission,
-		  const struct message_request *request, struct message_reply *reply)
+static bool serve(void *context, const struct admission *admission,
+		  const struct message_request *request, struct message_reply *reply,
+		  const struct progress_message *message)
 {
 	struct server *server = context;
 
+	(void)message;
 	atomics_serve(server->pool, admission->reach, request, reply);
+	return true;
 }
 
 static int locate(void *context, const struct admission *admission,
@@ -152,14 +157,19 @@ static int open_pool(struct server *server, const struct server_options *options
 	return extent_pool_open(&pool, &server->pool);
 }
 
+static uint32_t spin_us(const struct server_options *options)
+{
+	if (options->spin_us == 0)
+		return SPIN_US_DEFAULT;
+	return options->spin_us == UINT32_MAX ? 0 : options->spin_us;
+}
+
 static int start_progress(struct server *server, const struct server_options *options)
 {
 	uint32_t nr_descriptors = raise_descriptor_limit();
 	const struct progress_options progress = {
 		.nr_threads = options->nr_progress ? options->nr_progress : 1,
-		.spin_us = options->spin_us == 0	    ? SPIN_US_DEFAULT
-			   : options->spin_us == UINT32_MAX ? 0
-							    : options->spin_us,
+		.spin_us = spin_us(options),
 		.stage_bytes = options->stage_bytes,
 		/* The rest is for control connections and ourselves. */
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
@@ -173,6 +183,64 @@ static int start_progress(struct server *server, const struct server_options *op
 	return lanes_start(server->lanes, options->sysfs ? options->sysfs : "/sys", &progress);
 }
 
+/* A store's lane listens where the first lane over tcp does, on a port of its own; without one,
+ * where clients' control connections come. */
+static void store_address(const struct server_options *options, char out[FABRIC_ADDRESS_MAX])
+{
+	const char *address = options->control_address;
+	const char *colon;
+
+	for (unsigned i = options->nr_lanes; i > 0; i--) {
+		if (strcmp(options->lanes[i - 1].transport, "tcp") == 0)
+			address = options->lanes[i - 1].address;
+	}
+	colon = strrchr(address, ':');
+	snprintf(out, FABRIC_ADDRESS_MAX, "%.*s:0", colon ? (int)(colon - address) : 0, address);
+}
+
+static int check_stores(const struct server_options *options)
+{
+	if (options->nr_stores > SERVER_STORES_MAX)
+		return error_fail(-EINVAL, "start the server: %u stores, at most %u",
+				  options->nr_stores, SERVER_STORES_MAX);
+	return 0;
+}
+
+static int open_stores(struct server *server, const struct server_options *options)
+{
+	uint32_t nr_descriptors = raise_descriptor_limit();
+	char address[FABRIC_ADDRESS_MAX];
+	struct store_options store = {
+		.address = address,
+		.spin_us = spin_us(options),
+		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
+		.admit = admit,
+		.changed = on_changed,
+		.context = server,
+	};
+	int ret = check_stores(options);
+
+	store_address(options, address);
+	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++) {
+		struct store **opened = &server->stores.entries[server->stores.nr];
+
+		store.path = options->stores[i].path;
+		store.create_bytes = options->stores[i].create_bytes;
+		ret = store_start(&store, opened);
+		if (ret != 0)
+			break;
+		if (stores_find(&server->stores, store_number(*opened)))
+			ret = error_fail(-EEXIST,
+					 "start the server: the store %s is a copy of another that "
+					 "is open, with its UUID; leave one out",
+					 store.path);
+		server->stores.nr++;
+		if (ret == 0)
+			ret = lanes_add_beside(server->lanes, store_progress(*opened));
+	}
+	return ret;
+}
+
 static int start_control(struct server *server, struct rpc_loop *loop,
 			 const struct server_options *options)
 {
@@ -183,6 +251,7 @@ static int start_control(struct server *server, struct rpc_loop *loop,
 		.pool = server->pool,
 		.tickets = server->tickets,
 		.lanes = server->lanes,
+		.stores = &server->stores,
 	};
 
 	return control_start(&control, &server->control);
@@ -203,14 +272,15 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.pool = server->pool,
 		.lanes = server->lanes,
 		.fence = &server->fence,
+		.stores = &server->stores,
 		.gave_up = options->gave_up,
 		.context = options->context,
 	};
 	struct membership *opened;
 	int ret;
 
-	server->fence =
-		(struct fence){server->pool, server->tickets, server->lanes, server->control};
+	server->fence = (struct fence){server->pool, server->tickets, server->lanes,
+				       server->control, &server->stores};
 	ret = membership_open(&membership, &opened);
 	if (ret != 0)
 		return ret;
@@ -237,6 +307,8 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 		ret = open_pool(server, options);
 	if (ret == 0)
 		ret = start_progress(server, options);
+	if (ret == 0)
+		ret = open_stores(server, options);
 	if (ret == 0)
 		ret = start_control(server, loop, options);
 	if (ret == 0)
@@ -268,6 +340,8 @@ void server_stop(struct server *server)
 		membership_stop(server->membership);
 	control_stop(server->control);
 	lanes_stop(server->lanes);
+	for (unsigned i = 0; i < server->stores.nr; i++)
+		store_stop(server->stores.entries[i]);
 	extent_pool_close(server->pool);
 	tickets_close(server->tickets);
 	membership_close(server->membership);

@@ -15,11 +15,19 @@
 
 struct server;
 
+#define SERVER_STORES_MAX 16U
+
 /* One way to the memory. */
 struct server_lane {
 	const char *transport;	/* "tcp", "verbs"                           */
 	const char *address;	/* HOST:PORT to listen on; port 0: any      */
 	const char *congestion; /* as fabric.congestion; must outlive the server */
+};
+
+/* A device of flash. */
+struct server_store {
+	const char *path;
+	uint64_t create_bytes; /* make a file of this size, if nothing is there; 0: do not */
 };
 
 struct server_options {
@@ -31,6 +39,8 @@ struct server_options {
 	const char *control_address;
 	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
 	unsigned nr_lanes;
+	const struct server_store *stores;
+	unsigned nr_stores;	 /* at most SERVER_STORES_MAX */
 	const char *folder;	 /* keeps the server's number over restarts; NULL: no folder */
 	uint64_t capacity_bytes; /* lent at most; 0: half of the machine's memory              */
 	uint64_t pool_bytes;	 /* of scrubbed memory that is kept ready; 0: all that came back */
@@ -51,7 +61,8 @@ int server_congestion_check(const char *name, char *problem, size_t size);
 
 /*
  * Starts the server's threads. The server keeps trying to join the manager until it is stopped or
- * gives up. Errors, with a sentence: those of rpc_listen(), fabric_open() and fabric_listen().
+ * gives up. Errors, with a sentence: those of rpc_listen(), fabric_open(), fabric_listen() and
+ * store_start().
  */
 int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out);
 /* True when the manager has taken the server in. */

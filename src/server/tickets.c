@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "server/store.h"
 #include "server/tickets.h"
 
 #define NR_TICKETS_MAX 16384U /* unused at once: one more, and the oldest becomes invalid */
@@ -310,12 +311,13 @@ int tickets_note_seal(struct tickets *tickets, uint64_t namespace)
 	return sealed ? 0 : error_code(-ENOMEM);
 }
 
-void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool, uint64_t namespace)
+void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
+			      const struct stores *stores, uint64_t namespace)
 {
 	struct leaving leaving = {namespace};
 
 	pthread_mutex_lock(&tickets->lock);
-	if (!extent_pool_has(pool, namespace)) {
+	if (!extent_pool_has(pool, namespace) && !stores_have(stores, namespace)) {
 		twalk_r(tickets->entitled, leave, &leaving);
 		forget_sealed(tickets, namespace);
 	}

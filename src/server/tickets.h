@@ -14,6 +14,8 @@
 #include "rpc/ticket.h"
 #include "server/extent.h"
 
+struct stores;
+
 #define TICKET_LIFETIME_S 10
 
 struct tickets;
@@ -41,11 +43,11 @@ struct admission {
  * -ENOMEM. */
 int tickets_entitle(struct tickets *tickets, const struct admission *admission);
 
-/* If the namespace has no memory in the pool any more, nobody is entitled to it any more. It looks
- * at the pool with its own lock held, so that a session that is entitled because of new memory
- * stays so. */
+/* If the namespace has nothing in the pool and the stores any more, nobody is entitled to it any
+ * more. It looks at those with its own lock held, so that a session that is entitled because of new
+ * memory stays so. */
 void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
-			      uint64_t namespace);
+			      const struct stores *stores, uint64_t namespace);
 
 /* Makes a ticket, and numbers its connection. If too many unused tickets are out, the oldest
  * becomes invalid. With a sentence: -EACCES (the session is not entitled), -AFAR_ESESSION. */

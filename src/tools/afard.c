@@ -46,6 +46,7 @@ struct daemon {
 	char folder[PATH_MAX];
 	char manager_folder[PATH_MAX];
 	char server_folder[PATH_MAX];
+	char own_flash[PATH_MAX]; /* the store that the server keeps in its folder */
 	char operator_file[PATH_MAX]; /* absolute; empty: this daemon has no manager */
 	struct key operators[NR_KEYS_MAX];
 	size_t nr_operators;
@@ -308,13 +309,43 @@ static void server_gave_up(void *context)
 	kill(getpid(), WAKE_SIGNAL);
 }
 
+/* Lists the devices of flash. The file in the server's folder is opened whenever it is there. */
+static int list_stores(struct daemon *daemon, struct server_store stores[CONFIG_FLASH_MAX + 1],
+		       unsigned *nr_stores)
+{
+	const struct config *config = &daemon->config;
+	bool has_own = false;
+	int length = snprintf(daemon->own_flash, sizeof(daemon->own_flash), "%s/flash",
+			      daemon->server_folder);
+
+	if (length < 0 || (size_t)length >= sizeof(daemon->own_flash))
+		return error_fail(-ENAMETOOLONG,
+				  "use the folder %s: its name is too long; choose another with "
+				  "--data",
+				  daemon->server_folder);
+	*nr_stores = 0;
+	for (unsigned i = 0; i < config->nr_flash; i++) {
+		const struct config_flash *flash = &config->flash[i];
+
+		has_own |= !flash->path[0];
+		stores[(*nr_stores)++] = (struct server_store){
+			flash->path[0] ? flash->path : daemon->own_flash, flash->bytes};
+	}
+	if (!has_own && access(daemon->own_flash, F_OK) == 0)
+		stores[(*nr_stores)++] = (struct server_store){daemon->own_flash, 0};
+	return 0;
+}
+
 static int start_server(struct daemon *daemon)
 {
 	const struct config *config = &daemon->config;
+	struct server_store stores[CONFIG_FLASH_MAX + 1];
+	unsigned nr_stores;
+	int ret = list_stores(daemon, stores, &nr_stores);
 	const char *address = default_address(daemon->manager_uri.host);
 	struct server_lane lanes[CONFIG_LANES_MAX] = {{"local", "unix:"},
 						      {config->transport, address}};
-	const struct server_options options = {
+	struct server_options options = {
 		.name = config->name[0] ? config->name : NULL,
 		.manager_host = daemon->manager_uri.host,
 		.manager_port = daemon->manager_uri.port,
@@ -323,6 +354,7 @@ static int start_server(struct daemon *daemon)
 		.lanes = lanes,
 		.nr_lanes = config->nr_lanes ? config->nr_lanes : 2,
 		.folder = daemon->server_folder,
+		.stores = stores,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,
 		.nr_progress = config->nr_progress,
@@ -331,6 +363,9 @@ static int start_server(struct daemon *daemon)
 		.gave_up = server_gave_up,
 	};
 
+	if (ret)
+		return ret;
+	options.nr_stores = nr_stores;
 	for (unsigned i = 0; i < config->nr_lanes; i++) {
 		const struct config_lane *lane = &config->lanes[i];
 

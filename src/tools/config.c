@@ -282,6 +282,31 @@ static int set_stage(struct config *config, const char *value, char problem[PROB
 	return keep_size(&config->stage_bytes, value, problem);
 }
 
+/* Keeps one more device: a path, or a size of a file in the server's folder. */
+static int set_flash(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	struct config_flash *flash = &config->flash[config->nr_flash];
+	uint64_t bytes;
+
+	if (config->nr_flash == CONFIG_FLASH_MAX)
+		return refuse(problem, "is given more than %d times", CONFIG_FLASH_MAX);
+	*flash = (struct config_flash){0};
+	if (size_parse(value, &bytes) == 0) {
+		if (bytes % 4096 || bytes > INT64_MAX || bytes == 0)
+			return refuse(problem, "'%.64s' is no multiple of 4096 that a file can have",
+				      value);
+		flash->bytes = bytes;
+	} else if (keep_text(flash->path, sizeof(flash->path), value, problem)) {
+		return -EINVAL;
+	}
+	for (unsigned i = 0; i < config->nr_flash; i++) {
+		if (!strcmp(config->flash[i].path, flash->path))
+			return refuse(problem, "'%.64s' is given twice", value);
+	}
+	config->nr_flash++;
+	return 0;
+}
+
 static int set_congestion(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	int ret = server_congestion_check(value, problem, PROBLEM_MAX);
@@ -321,6 +346,10 @@ static const struct setting settings[] = {
 	 set_name},
 	{"memory", "server", "SIZE", "memory to lend at most (default: half of the machine's)",
 	 set_memory},
+	{"flash", "server", "PATH|SIZE",
+	 "a file or block device with a flash layer, to lend; again for each; a SIZE: a file of that "
+	 "size in the data folder, made if it is not there",
+	 set_flash},
 	{"pool", "server", "SIZE", "zeroed memory kept ready (default: all that came back)",
 	 set_pool},
 	{"control", "server", "HOST:PORT",

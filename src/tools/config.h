@@ -25,6 +25,14 @@ struct config_lane {
 	char address[CONFIG_TEXT_MAX];
 };
 
+#define CONFIG_FLASH_MAX 16
+
+/* A device of flash. */
+struct config_flash {
+	char path[PATH_MAX]; /* empty: a file of `bytes` in the server's folder */
+	uint64_t bytes;
+};
+
 /* Texts are empty, and numbers 0, if they were not given and have no default here. */
 struct config {
 	enum role role;
@@ -37,6 +45,8 @@ struct config {
 	struct config_lane lanes[CONFIG_LANES_MAX];
 	unsigned nr_lanes;		      /* 0: one, at the default address              */
 	char transport[CONFIG_TRANSPORT_MAX]; /* of lanes that name none */
+	struct config_flash flash[CONFIG_FLASH_MAX];
+	unsigned nr_flash;
 	uint64_t memory_bytes;
 	uint64_t pool_bytes;
 	unsigned nr_progress;

@@ -106,7 +106,7 @@ static void check_extent(const struct extent *extent)
 {
 	struct space space;
 
-	assert_int_equal(space_open(&space, extent->length), 0);
+	assert_int_equal(space_begin(&space, extent->length), 0);
 	if (extent->ns != NULL) {
 		retake(&space, extent, &extent->ns->regions);
 		retake(&space, extent, &extent->ns->freed);
@@ -115,7 +115,7 @@ static void check_extent(const struct extent *extent)
 	assert_int_equal(space.free_bytes, extent->space.free_bytes);
 	assert_int_equal(space.longest, extent->space.longest);
 	assert_memory_equal(space.runs, extent->space.runs, space.nr_runs * sizeof(*space.runs));
-	space_close(&space);
+	space_end(&space);
 }
 
 static void check_namespace(const struct namespace *ns)

@@ -59,7 +59,7 @@ static int setup(void **state)
 	nr_taken = nr_rows = 0;
 	CDS_INIT_LIST_HEAD(&lists[0]);
 	CDS_INIT_LIST_HEAD(&lists[1]);
-	return undo_open(&undo) < 0 || space_open(&space, SPACE_BYTES) < 0 ? -1 : 0;
+	return undo_open(&undo) < 0 || space_begin(&space, SPACE_BYTES) < 0 ? -1 : 0;
 }
 
 static int teardown(void **state)
@@ -73,7 +73,7 @@ static int teardown(void **state)
 		cds_list_for_each_entry_safe (row, next, &lists[i], node)
 			free(row);
 	tree_close(&tree);
-	space_close(&space);
+	space_end(&space);
 	return 0;
 }
 

@@ -61,7 +61,7 @@ static void test_space_against_a_map(void **state)
 	uint64_t offset;
 
 	(void)state;
-	assert_int_equal(space_open(&space, SPACE_UNITS * SPACE_UNIT), 0);
+	assert_int_equal(space_begin(&space, SPACE_UNITS * SPACE_UNIT), 0);
 	for (int step = 0; step < 20000; step++) {
 		uint64_t first = random_below(SPACE_UNITS);
 		uint64_t nr = 1 + random_below(SPACE_UNITS - first);
@@ -92,7 +92,7 @@ static void test_space_against_a_map(void **state)
 	assert_int_equal(space_give(&space, 1, SPACE_UNIT), -EINVAL);
 	assert_int_equal(space_take_at(&space, SPACE_UNITS * SPACE_UNIT, SPACE_UNIT), -EINVAL);
 	assert_int_equal(space_take_at(&space, UINT64_MAX - SPACE_UNIT + 1, SPACE_UNIT), -EINVAL);
-	space_close(&space);
+	space_end(&space);
 }
 
 /* ---- Reservations */
@@ -169,7 +169,7 @@ static void open_field(struct field *field, uint64_t size_units)
 	for (size_t i = 0; i < field->nr_sources; i++) {
 		uint64_t length = (1 + random_below(size_units)) * SPACE_UNIT;
 
-		assert_int_equal(space_open(&field->spaces[i], length), 0);
+		assert_int_equal(space_begin(&field->spaces[i], length), 0);
 		field->sources[i] = (struct placement_source){
 			.home = {.server = server}, .number = i, .space = &field->spaces[i]};
 		server += random_below(2);
@@ -180,7 +180,7 @@ static void open_field(struct field *field, uint64_t size_units)
 static void close_field(struct field *field)
 {
 	for (size_t i = 0; i < field->nr_sources; i++)
-		space_close(&field->spaces[i]);
+		space_end(&field->spaces[i]);
 }
 
 /* The parts are what the copies say. */
@@ -284,7 +284,7 @@ static void test_shape_of_layouts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
-		assert_int_equal(space_open(&spaces[i], 64 * MIB), 0);
+		assert_int_equal(space_begin(&spaces[i], 64 * MIB), 0);
 		sources[i] =
 			(struct placement_source){.home = {.server = i + 1}, .space = &spaces[i]};
 	}
@@ -310,7 +310,7 @@ static void test_shape_of_layouts(void **state)
 		placement_close(&placement);
 	}
 	for (size_t i = 0; i < 4; i++)
-		space_close(&spaces[i]);
+		space_end(&spaces[i]);
 }
 
 TEST_GROUP(placement)

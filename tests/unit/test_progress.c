@@ -209,13 +209,16 @@ static int admit(void *context, const void *shown, size_t length, struct admissi
 	return error_fail(-EACCES, "nobody knows it");
 }
 
-static void serve(void *context, const struct admission *admission,
-		  const struct message_request *request, struct message_reply *reply)
+static bool serve(void *context, const struct admission *admission,
+		  const struct message_request *request, struct message_reply *reply,
+		  const struct progress_message *message)
 {
 	(void)context;
 	(void)admission;
 	(void)request;
+	(void)message;
 	reply->status = -EOPNOTSUPP;
+	return true;
 }
 
 static void on_changed(void *context)

@@ -577,14 +577,14 @@ static void test_entitled_to_namespaces(void **state)
 
 			assert_int_equal(tickets_entitle(tickets, &writer), 0);
 			assert_int_equal(tickets_entitle(tickets, &reader), 0);
-			tickets_forget_namespace(tickets, pool, namespace);
+			tickets_forget_namespace(tickets, pool, NULL, namespace);
 			assert_int_equal(tickets_issue(tickets, &writer, &ticket), 0);
 			assert_int_equal(tickets_issue(tickets, &reader, &ticket), 0);
 		}
 		for (size_t i = 0; i < nr_extents; i++)
 			extent_pool_release(pool, &extents[i].extent, 1);
 		free(extents);
-		tickets_forget_namespace(tickets, pool, namespace);
+		tickets_forget_namespace(tickets, pool, NULL, namespace);
 		for (uint64_t session = 1; session <= 3; session++) {
 			struct admission writer = {session, {namespace, true}, 0};
 

@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A store's device and identity, its thread, and its end. The thread is a progress thread
+ * (progress.h) with the layer as its engine. Owns all of the store.
+ *
+ * The device tells what it is by three records of the layer, behind those of the ranges: the
+ * identity, with the count of openings; the joins; and, only after a clean end, which opening that
+ * was. The last is removed, durably, before anything can be written in the next opening, and is
+ * written after everything else.
+ */
+#include "server/store.h"
+
+#include <afar/error.h>
+#include <errno.h>
+#include <openssl/rand.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "flash/file.h"
+#include "flash/superblock.h"
+#include "flash/uring.h"
+#include "memory/available.h"
+#include "memory/segment.h"
+#include "server/store_private.h"
+
+#define BUSY_MS	     5000
+#define PAUSE_NS     50000000
+#define COUNT_NS     UINT64_C(200000000) /* between looks at the layer's numbers */
+#define BLOCKS_A_MAP 510U		 /* of a page of the map: FTL */
+
+/* ---- Records */
+
+#define RECORD_IDENTITY (SPACE_NR_RANGES + 0U)
+#define RECORD_JOINS	(SPACE_NR_RANGES + 1U)
+#define RECORD_CLEAN	(SPACE_NR_RANGES + 2U)
+
+#define IDENTITY_MAGIC	 0x74737261U /* "arst" */
+#define IDENTITY_VERSION 1U
+
+struct record_identity {
+	uint32_t magic;
+	uint32_t version;
+	char cluster[STORE_CLUSTER_BYTES]; /* zeros: of none yet */
+	uint64_t opening;
+};
+
+struct record_joins {
+	struct store_join accepted, present;
+	uint64_t whole_since;
+	uint64_t reserved;
+};
+
+struct record_clean {
+	uint64_t opening;
+};
+_Static_assert(sizeof(struct record_identity) <= FTL_RECORD_BYTES, "a record");
+_Static_assert(sizeof(struct record_joins) <= FTL_RECORD_BYTES, "a record");
+
+static void trim_done(struct ftl_trim *trim)
+{
+	trim->done = NULL;
+}
+
+static void sync_done(struct ftl_sync *sync)
+{
+	sync->done = NULL;
+}
+
+static int sync_all(struct store *store)
+{
+	struct ftl_sync sync = {.lba = 0, .count = FTL_ALL, .done = sync_done};
+
+	ftl_sync(store->ftl, &sync);
+	while (sync.done) {
+		int ret = ftl_poll(store->ftl, -1);
+
+		if (ret < 0)
+			return ret;
+	}
+	return sync.result;
+}
+
+int store_write_record(struct store *store, uint32_t id, const void *data, size_t size)
+{
+	struct ftl_record_change change = {.id = id, .is_removal = !data};
+	struct ftl_trim trim = {.change = &change, .done = trim_done};
+
+	if (store->is_gone)
+		return error_code(-EIO);
+	if (data)
+		memcpy(change.data, data, size);
+	ftl_trim(store->ftl, &trim);
+	while (trim.done) {
+		int ret = ftl_poll(store->ftl, -1);
+
+		if (ret < 0) {
+			store_fail(store, ret);
+			return ret;
+		}
+	}
+	return trim.result != 0 ? trim.result : sync_all(store);
+}
+
+static int write_identity(struct store *store)
+{
+	struct record_identity record = {
+		.magic = IDENTITY_MAGIC,
+		.version = IDENTITY_VERSION,
+		.opening = store->stat.opening,
+	};
+
+	memcpy(record.cluster, store->stat.cluster, strlen(store->stat.cluster));
+	return store_write_record(store, RECORD_IDENTITY, &record, sizeof(record));
+}
+
+static int write_joins(struct store *store)
+{
+	const struct record_joins record = {
+		.accepted = store->stat.accepted,
+		.present = store->stat.present,
+		.whole_since = store->whole_since,
+	};
+
+	return store_write_record(store, RECORD_JOINS, &record, sizeof(record));
+}
+
+static bool is_same(const struct store_join *left, const struct store_join *right)
+{
+	return left->opening == right->opening && left->random == right->random;
+}
+
+/* Reads what earlier openings left, into the store. */
+static int read_records(struct store *store, bool *was_clean)
+{
+	const struct record_identity *identity = ftl_record(store->ftl, RECORD_IDENTITY);
+	const struct record_joins *joins = ftl_record(store->ftl, RECORD_JOINS);
+	const struct record_clean *clean = ftl_record(store->ftl, RECORD_CLEAN);
+
+	*was_clean = true;
+	if (!identity)
+		return 0;
+	if (identity->magic != IDENTITY_MAGIC || identity->version > IDENTITY_VERSION)
+		return error_fail(-EPROTONOSUPPORT,
+				  "open the store %s: it is of a newer version; use that one's "
+				  "server",
+				  store->path);
+	memcpy(store->stat.cluster, identity->cluster, STORE_CLUSTER_BYTES);
+	store->stat.opening = identity->opening;
+	if (joins) {
+		store->stat.accepted = joins->accepted;
+		store->stat.present = joins->present;
+		store->whole_since = joins->whole_since;
+	}
+	*was_clean = clean && clean->opening == identity->opening;
+	return 0;
+}
+
+/* Begins the next opening, on the device. A join that no manager is known to have accepted is
+ * proposed again, because one may have. */
+static int begin_opening(struct store *store)
+{
+	bool was_clean;
+	int ret = read_records(store, &was_clean);
+
+	if (ret != 0)
+		return ret;
+	store->stat.opening++;
+	if (!was_clean || store->whole_since == 0)
+		store->whole_since = store->stat.opening;
+	if (is_same(&store->stat.accepted, &store->stat.present)) {
+		store->stat.present.opening = store->stat.opening;
+		if (RAND_bytes((unsigned char *)&store->stat.present.random,
+			       sizeof(store->stat.present.random)) != 1)
+			return error_fail(-EIO, "open the store %s: no randomness", store->path);
+	}
+	ret = write_joins(store);
+	if (ret == 0)
+		ret = write_identity(store);
+	if (ret == 0 && ftl_record(store->ftl, RECORD_CLEAN))
+		ret = store_write_record(store, RECORD_CLEAN, NULL, 0);
+	return ret == 0 ? 0
+			: error_fail(ret, "open the store %s: it cannot be written: %s",
+				     store->path, afar_strerror(ret));
+}
+
+static int end_opening(struct store *store)
+{
+	const struct record_clean clean = {.opening = store->stat.opening};
+	int ret = sync_all(store);
+
+	return ret != 0 ? ret : store_write_record(store, RECORD_CLEAN, &clean, sizeof(clean));
+}
+
+/* ---- The device */
+
+/* Tries for a while, because the kernel may still hold the device of a killed process. */
+static int open_device(struct store *store)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	uint64_t deadline = clock_deadline_ms(BUSY_MS);
+	int ret = flash_device_open_path(store->path, 0, &store->device);
+
+	while (ret == -EBUSY && clock_ns() < deadline) {
+		nanosleep(&pause, NULL);
+		ret = flash_device_open_path(store->path, 0, &store->device);
+	}
+	return ret;
+}
+
+/* Makes the file with an empty layer. */
+static int create(struct store *store)
+{
+	int ret = flash_file_create(store->path, store->options.create_bytes, NULL);
+
+	if (ret == 0)
+		ret = open_device(store);
+	if (ret == 0)
+		ret = ftl_create(store->device, NULL);
+	return ret;
+}
+
+/* Opens what is there; a file that is to be made and is not there is made. */
+static int open_or_create(struct store *store)
+{
+	struct stat stat_of_path;
+
+	if (store->options.create_bytes != 0 && stat(store->path, &stat_of_path) != 0 &&
+	    errno == ENOENT)
+		return create(store);
+	return open_device(store);
+}
+
+/* Refuses a device whose map would not fit into memory when all of it is in use. */
+static int check_memory(const struct store *store, const struct format_superblock *superblock)
+{
+	uint64_t need = (uint64_t)superblock->nr_slots * FTL_BLOCK * 5 / 4;
+
+	if (need <= memory_limit() / 2)
+		return 0;
+	return error_fail(-ENOMEM,
+			  "open the store %s: its map can grow to %llu MiB, and this machine lets "
+			  "us have %llu MiB for it; use a smaller device, or a machine with more "
+			  "memory",
+			  store->path, (unsigned long long)(need >> 20),
+			  (unsigned long long)(memory_limit() / 2 >> 20));
+}
+
+static int open_layer(struct store *store)
+{
+	struct format_superblock superblock;
+	int ret = superblock_read(store->device, &superblock);
+
+	if (ret == -EINVAL)
+		return error_fail(ret,
+				  "open the store %s: %s; 'afar flash create %s' makes one of it",
+				  store->path, error_last_line(), store->path);
+	if (ret == 0)
+		ret = check_memory(store, &superblock);
+	if (ret == 0)
+		ret = ftl_open(store->device, 0, &store->ftl);
+	if (ret != 0)
+		return error_fail(ret, "open the store %s: %s", store->path, error_last_line());
+	memcpy(store->uuid, superblock.uuid, STORE_UUID_BYTES);
+	memcpy(&store->number, superblock.uuid, sizeof(store->number));
+	store->number = le64toh(store->number);
+	return 0;
+}
+
+/* ---- Numbers */
+
+/* How much can be lent: all blocks, but no more than the map can have pages for. */
+static uint64_t capacity_of(const struct ftl_stat *stat)
+{
+	uint64_t blocks = stat->capacity_blocks;
+
+	if (blocks > (uint64_t)stat->map_slots * BLOCKS_A_MAP)
+		blocks = (uint64_t)stat->map_slots * BLOCKS_A_MAP;
+	return blocks * FTL_BLOCK / SEGMENT_MIN * SEGMENT_MIN;
+}
+
+static void count(struct store *store)
+{
+	struct space_total total;
+	struct ftl_stat stat;
+
+	store->counted_at = clock_ns();
+	ftl_stat(store->ftl, &stat);
+	space_total(store->space, NULL, &total);
+	pthread_mutex_lock(&store->lock);
+	store->stat.capacity_bytes = capacity_of(&stat);
+	store->stat.granted_bytes = total.length * FTL_BLOCK;
+	store->stat.used_bytes = stat.used_blocks * FTL_BLOCK;
+	store->stat.map_bytes = stat.map_bytes;
+	store->stat.nr_errors = stat.crc_errors + stat.read_errors + stat.write_errors;
+	store->stat.nr_syncs = stat.syncs;
+	pthread_mutex_unlock(&store->lock);
+}
+
+void store_stat(struct store *store, struct store_stat *out)
+{
+	pthread_mutex_lock(&store->lock);
+	*out = store->stat;
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- The engine. On the thread. */
+
+void store_fail(struct store *store, int code)
+{
+	if (store->is_gone)
+		return;
+	log_error("store %s: the device is beyond use: %s; its regions are unavailable until a "
+		  "server opens it again",
+		  store->path, afar_strerror(code));
+	store->is_gone = true;
+	pthread_mutex_lock(&store->lock);
+	store->stat.failure = code;
+	pthread_mutex_unlock(&store->lock);
+	store->options.changed(store->options.context);
+}
+
+/* Gives the layer up as it is: the next opening finds an unclean end. */
+static void abandon(struct store *store)
+{
+	if (store->ftl)
+		ftl_abandon(store->ftl);
+	store->ftl = NULL;
+	store_drop_extents(store);
+	if (store->space)
+		space_close(store->space);
+	store->space = NULL;
+}
+
+static int engine_open(void *context)
+{
+	struct store *store = context;
+	int ret = open_or_create(store);
+
+	if (ret == 0)
+		ret = open_layer(store);
+	if (ret == 0)
+		ret = space_open(store->ftl, &store->space);
+	if (ret == 0)
+		ret = store_find_extents(store);
+	if (ret == 0)
+		ret = begin_opening(store);
+	if (ret == 0)
+		count(store);
+	else
+		abandon(store);
+	return ret;
+}
+
+static bool engine_poll(void *context)
+{
+	struct store *store = context;
+	int ret;
+
+	if (store->is_gone)
+		return false;
+	ret = ftl_poll(store->ftl, 0);
+	if (ret < 0) {
+		store_fail(store, ret);
+		return true;
+	}
+	if (ret > 0 && clock_ns() - store->counted_at > COUNT_NS)
+		count(store);
+	return ret > 0;
+}
+
+static int engine_fd(void *context)
+{
+	return ftl_fd(((struct store *)context)->ftl);
+}
+
+/* Everything under way has ended, but for what the space finishes by itself. */
+static void engine_close(void *context)
+{
+	struct store *store = context;
+	int ret = 0;
+
+	store->is_closed = true;
+	while (ret >= 0 && !store->is_gone && space_is_busy(store->space))
+		ret = ftl_poll(store->ftl, -1);
+	if (ret >= 0)
+		ret = store->is_gone ? -EIO : end_opening(store);
+	if (ret != 0) {
+		log_error("store %s: it could not be closed as it should be: %s", store->path,
+			  afar_strerror(ret));
+		abandon(store);
+		return;
+	}
+	store_drop_extents(store);
+	space_close(store->space);
+	if (ftl_close(store->ftl) != 0)
+		log_error("store %s: it could not be closed as it should be", store->path);
+	store->space = NULL;
+	store->ftl = NULL;
+}
+
+/* ---- Calls that wait */
+
+struct store_waiter {
+	sem_t done;
+};
+
+void store_call_end(struct store_call *call, int ret)
+{
+	call->ret = ret;
+	if (ret != 0)
+		snprintf(call->sentence, sizeof(call->sentence), "%s", error_last_line());
+	sem_post(&call->waiter->done);
+}
+
+static void run_call(void *argument)
+{
+	struct store_call *call = argument;
+
+	if (call->store->is_closed)
+		store_call_end(call, error_code(-ECANCELED));
+	else
+		call->run(call);
+}
+
+int store_wait(struct store *store, struct store_call *call)
+{
+	struct store_waiter waiter;
+	int ret;
+
+	call->store = store;
+	call->waiter = &waiter;
+	sem_init(&waiter.done, 0, 0);
+	ret = progress_run(store->progress, run_call, call);
+	while (ret == 0 && sem_wait(&waiter.done) != 0)
+		;
+	sem_destroy(&waiter.done);
+	if (ret != 0)
+		return ret;
+	return call->ret == 0 ? 0 : error_fail(call->ret, "%s", call->sentence);
+}
+
+/* ---- Joined */
+
+struct joined_call {
+	struct store_call call;
+	const char *cluster;
+};
+
+static void run_joined(struct store_call *call)
+{
+	struct store *store = call->store;
+	const char *cluster = caa_container_of(call, struct joined_call, call)->cluster;
+	int ret = 0;
+
+	pthread_mutex_lock(&store->lock);
+	store->stat.accepted = store->stat.present;
+	pthread_mutex_unlock(&store->lock);
+	if (store->stat.cluster[0] == '\0') {
+		pthread_mutex_lock(&store->lock);
+		snprintf(store->stat.cluster, sizeof(store->stat.cluster), "%s", cluster);
+		pthread_mutex_unlock(&store->lock);
+		ret = write_identity(store);
+	}
+	store_call_end(call, ret != 0 ? ret : write_joins(store));
+}
+
+int store_joined(struct store *store, const char *cluster)
+{
+	struct joined_call joined = {.call.run = run_joined, .cluster = cluster};
+
+	return store_wait(store, &joined.call);
+}
+
+/* ---- Life */
+
+static bool serve(void *context, const struct admission *admission,
+		  const struct message_request *request, struct message_reply *reply,
+		  const struct progress_message *message)
+{
+	(void)admission;
+	if (request->kind == MESSAGE_SYNC)
+		return store_sync(context, request, reply, message);
+	reply->status = -EOPNOTSUPP;
+	return true;
+}
+
+static int refuse_moves(void *context, const struct admission *admission,
+			const struct message_request *request, char **out)
+{
+	(void)context;
+	(void)admission;
+	(void)request;
+	(void)out;
+	return -EOPNOTSUPP;
+}
+
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
+{
+	struct store *store = context;
+
+	return store->options.admit(store->options.context, shown, length, out);
+}
+
+static void changed(void *context)
+{
+	struct store *store = context;
+
+	store->options.changed(store->options.context);
+}
+
+static int start_thread(struct store *store)
+{
+	const struct progress_options options = {
+		.fabric = store->fabric,
+		.address = store->address,
+		.nr_threads = 1,
+		.engine = &store->engine,
+		.spin_us = store->options.spin_us,
+		.nr_descriptors_max = store->options.nr_descriptors_max,
+		.domains = store->domains,
+		.admit = admit,
+		.serve = serve,
+		.locate = refuse_moves,
+		.changed = changed,
+		.context = store,
+	};
+
+	store->engine = (struct progress_engine){
+		.open = engine_open,
+		.poll = engine_poll,
+		.fd = engine_fd,
+		.left = pages_left,
+		.close = engine_close,
+		.context = store,
+	};
+	return progress_start(&options, &store->progress);
+}
+
+/* Frees what store_start() has made, once the thread has ended or if it never ran. */
+static void store_free(struct store *store)
+{
+	if (store->device)
+		flash_device_close(store->device);
+	pages_close(&store->pages);
+	domains_close(store->domains);
+	if (store->fabric)
+		fabric_close(store->fabric);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+}
+
+static int open_parts(struct store *store)
+{
+	int ret = pages_open(&store->pages);
+
+	if (ret == 0)
+		ret = fabric_open("tcp", &store->fabric);
+	if (ret != 0)
+		return ret;
+	store->fabric->congestion = store->options.congestion;
+	ret = domains_open(&store->fabric, 1, &store->domains);
+	return ret == 0 ? start_thread(store) : ret;
+}
+
+int store_start(const struct store_options *options, struct store **out)
+{
+	struct store *store = calloc(1, sizeof(*store));
+	int ret;
+
+	if (!store)
+		return error_code(-ENOMEM);
+	if (strlen(options->path) >= sizeof(store->path) ||
+	    strlen(options->address) >= sizeof(store->address)) {
+		free(store);
+		return error_fail(-ENAMETOOLONG, "open the store %.64s…: its path is too long",
+				  options->path);
+	}
+	store->options = *options;
+	strcpy(store->path, options->path);
+	strcpy(store->address, options->address);
+	pthread_mutex_init(&store->lock, NULL);
+	CDS_INIT_LIST_HEAD(&store->extents);
+	CDS_INIT_LIST_HEAD(&store->listings);
+	CDS_INIT_LIST_HEAD(&store->asking);
+	ret = open_parts(store);
+	if (ret != 0) {
+		store_free(store);
+		return ret;
+	}
+	*out = store;
+	return 0;
+}
+
+void store_stop(struct store *store)
+{
+	if (!store)
+		return;
+	progress_stop(store->progress);
+	store_free(store);
+}
+
+/* ---- What it is */
+
+uint64_t store_number(const struct store *store)
+{
+	return store->number;
+}
+
+const uint8_t *store_uuid(const struct store *store)
+{
+	return store->uuid;
+}
+
+const char *store_path(const struct store *store)
+{
+	return store->path;
+}
+
+struct progress *store_progress(const struct store *store)
+{
+	return store->progress;
+}
+
+struct store *stores_find(const struct stores *stores, uint64_t number)
+{
+	for (unsigned i = 0; stores && i < stores->nr; i++) {
+		if (stores->entries[i]->number == number)
+			return stores->entries[i];
+	}
+	return NULL;
+}
+
+bool stores_have(const struct stores *stores, uint64_t namespace)
+{
+	for (unsigned i = 0; stores && i < stores->nr; i++) {
+		if (store_has(stores->entries[i], namespace))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The extents of a store: makes, confirms, trims and removes them, and gives their keys. All of it
+ * runs on the store's thread, as orders that other threads have left there. An order that takes
+ * several steps continues where the layer says that one has ended.
+ */
+#include <afar/error.h>
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "memory/segment.h"
+#include "server/store_private.h"
+
+static struct store_extent *extent_of(struct space_request *request)
+{
+	return caa_container_of(request, struct store_extent, request);
+}
+
+/* ---- The table */
+
+static struct space_owner owner_of(uint64_t namespace, uint64_t number)
+{
+	const uint64_t words[2] = {htole64(namespace), htole64(number)};
+	struct space_owner owner;
+
+	memcpy(owner.bytes, words, sizeof(owner.bytes));
+	return owner;
+}
+
+static struct store_extent *extent_new(struct store *store, uint64_t namespace, uint64_t number,
+				       uint64_t length)
+{
+	struct store_extent *extent = calloc(1, sizeof(*extent));
+
+	if (!extent)
+		return NULL;
+	extent->store = store;
+	extent->namespace = namespace;
+	extent->number = number;
+	extent->length = length;
+	CDS_INIT_LIST_HEAD(&extent->releases);
+	pages_begin(extent);
+	return extent;
+}
+
+static void enter(struct store_extent *extent)
+{
+	struct store *store = extent->store;
+
+	pthread_mutex_lock(&store->lock);
+	cds_list_add_tail(&extent->node, &store->extents);
+	store->nr_extents++;
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void leave(struct store_extent *extent)
+{
+	struct store *store = extent->store;
+
+	pthread_mutex_lock(&store->lock);
+	cds_list_del(&extent->node);
+	store->nr_extents--;
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void set_state(struct store_extent *extent, enum store_extent_state state)
+{
+	pthread_mutex_lock(&extent->store->lock);
+	extent->state = state;
+	pthread_mutex_unlock(&extent->store->lock);
+}
+
+/* NULL: it is not there, or is another namespace's. */
+static struct store_extent *find(const struct store *store, uint64_t number, uint64_t namespace)
+{
+	struct store_extent *extent;
+
+	cds_list_for_each_entry (extent, &store->extents, node) {
+		if (extent->number == number)
+			return extent->namespace == namespace ? extent : NULL;
+	}
+	return NULL;
+}
+
+static bool is_leaving(const struct store_extent *extent)
+{
+	return extent->state == EXTENT_IS_LEAVING || extent->state == EXTENT_IS_STUCK;
+}
+
+int store_find_extents(struct store *store)
+{
+	struct space_range range;
+	uint64_t address = 0, words[2];
+
+	while (space_next(store->space, address, &range)) {
+		struct store_extent *extent;
+
+		memcpy(words, range.owner.bytes, sizeof(words));
+		extent = extent_new(store, le64toh(words[0]), le64toh(words[1]),
+				    range.length * FTL_BLOCK);
+		if (!extent)
+			return error_code(-ENOMEM);
+		extent->range = range.id;
+		extent->state =
+			range.start < STORE_CONFIRMED ? EXTENT_IS_PROVISIONAL : EXTENT_IS_CONFIRMED;
+		enter(extent);
+		address = range.start + range.length;
+	}
+	return 0;
+}
+
+static void end_keys(struct store_extent *extent)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!extent->keys[i].domain)
+			continue;
+		domain_deregister(extent->keys[i].domain, extent->keys[i].on);
+		domains_put(extent->store->domains, extent->keys[i].domain);
+		extent->keys[i].domain = NULL;
+	}
+}
+
+void store_drop_extents(struct store *store)
+{
+	struct store_extent *extent, *next;
+
+	cds_list_for_each_entry_safe (extent, next, &store->extents, node) {
+		end_keys(extent);
+		leave(extent);
+		free(extent);
+	}
+}
+
+bool store_has(struct store *store, uint64_t namespace)
+{
+	const struct store_extent *extent;
+	bool is_found = false;
+
+	pthread_mutex_lock(&store->lock);
+	cds_list_for_each_entry (extent, &store->extents, node) {
+		if (extent->namespace == namespace && !is_leaving(extent))
+			is_found = true;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return is_found;
+}
+
+size_t store_nr_extents(struct store *store)
+{
+	size_t nr;
+
+	pthread_mutex_lock(&store->lock);
+	nr = store->nr_extents;
+	pthread_mutex_unlock(&store->lock);
+	return nr;
+}
+
+/* ---- Listing */
+
+struct listing {
+	struct store_call call;
+	struct store_extent_info *infos;
+	size_t nr_infos;
+};
+
+static void describe(const struct store_extent *extent, struct store_extent_info *out)
+{
+	*out = (struct store_extent_info){
+		.extent = extent->number,
+		.namespace = extent->namespace,
+		.length = extent->length,
+		.is_provisional = extent->state == EXTENT_IS_PROVISIONAL,
+	};
+}
+
+static void list(struct store_call *call)
+{
+	struct listing *listing = caa_container_of(call, struct listing, call);
+	const struct store_extent *extent;
+
+	listing->infos = calloc(call->store->nr_extents + 1, sizeof(*listing->infos));
+	if (!listing->infos) {
+		store_call_end(call, error_code(-ENOMEM));
+		return;
+	}
+	cds_list_for_each_entry (extent, &call->store->extents, node)
+		describe(extent, &listing->infos[listing->nr_infos++]);
+	store_call_end(call, 0);
+}
+
+/* A trim that the manager asks for again could otherwise run when its chunk is another region's. */
+static void run_listing(struct store_call *call)
+{
+	if (call->store->nr_trims == 0)
+		list(call);
+	else
+		cds_list_add_tail(&call->node, &call->store->listings);
+}
+
+int store_list(struct store *store, struct store_extent_info **out, size_t *nr_out)
+{
+	struct listing listing = {.call.run = run_listing};
+	int ret = store_wait(store, &listing.call);
+
+	*out = listing.infos;
+	*nr_out = listing.nr_infos;
+	return ret;
+}
+
+/* ---- Reserving */
+
+struct reserving {
+	struct store_call call;
+	struct space_request request;
+	struct store_extent *extent;
+};
+
+static void on_created(struct space_request *request)
+{
+	struct reserving *reserving = caa_container_of(request, struct reserving, request);
+	struct store_extent *extent = reserving->extent;
+
+	if (request->result != 0) {
+		free(extent);
+		store_call_end(&reserving->call,
+			       error_fail(request->result, "reserve on the store %s: %s",
+					  reserving->call.store->path,
+					  afar_strerror(request->result)));
+		return;
+	}
+	extent->range = request->id;
+	extent->state = EXTENT_IS_PROVISIONAL;
+	enter(extent);
+	store_call_end(&reserving->call, 0);
+}
+
+static void run_reserve(struct store_call *call)
+{
+	struct reserving *reserving = caa_container_of(call, struct reserving, call);
+	const struct store_extent *extent = reserving->extent;
+	int ret;
+
+	reserving->request = (struct space_request){
+		.start = SPACE_ANYWHERE,
+		.length = extent->length / FTL_BLOCK,
+		.owner = owner_of(extent->namespace, extent->number),
+		.done = on_created,
+	};
+	ret = space_create(call->store->space, &reserving->request);
+	if (ret == 0)
+		return;
+	free(reserving->extent);
+	store_call_end(call, error_fail(ret, "reserve on the store %s: %s", call->store->path,
+					error_last_line()));
+}
+
+int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
+		  struct store_extent_info *out)
+{
+	struct reserving reserving = {.call.run = run_reserve};
+	uint64_t number = 0;
+	int ret;
+
+	if (namespace == 0 || bytes == 0 || bytes % SEGMENT_MIN != 0)
+		return error_fail(-EINVAL,
+				  "reserve %llu bytes for namespace %llu: not a namespace, or not "
+				  "a multiple of 2 MiB",
+				  (unsigned long long)bytes, (unsigned long long)namespace);
+	while (number == 0) {
+		if (RAND_bytes((unsigned char *)&number, sizeof(number)) != 1)
+			return error_fail(-EIO, "reserve on the store %s: no randomness",
+					  store->path);
+	}
+	reserving.extent = extent_new(store, namespace, number, bytes);
+	if (!reserving.extent)
+		return error_code(-ENOMEM);
+	ret = store_wait(store, &reserving.call);
+	if (ret == 0)
+		*out = (struct store_extent_info){number, namespace, bytes, true};
+	return ret;
+}
+
+/* ---- Confirming, and keys */
+
+static void keys_continue(struct store_keys *keys);
+
+static void extent_remove(struct store_extent *extent);
+
+/* The extent is where confirmed ones are, or could not be moved: whoever asked for its key goes
+ * on. */
+static void on_moved(struct space_request *request)
+{
+	struct store_extent *extent = extent_of(request);
+	struct store *store = extent->store;
+	struct store_keys *keys, *next;
+	CDS_LIST_HEAD(asking);
+
+	extent->is_moving = false;
+	if (request->result == 0 && extent->state == EXTENT_IS_PROVISIONAL)
+		set_state(extent, EXTENT_IS_CONFIRMED);
+	if (extent->is_to_be_removed)
+		extent_remove(extent);
+	cds_list_splice(&store->asking, &asking);
+	CDS_INIT_LIST_HEAD(&store->asking);
+	cds_list_for_each_entry_safe (keys, next, &asking, node) {
+		if (request->result != 0)
+			keys->done(keys, error_fail(request->result,
+						    "confirm an extent of the store %s: %s",
+						    store->path, afar_strerror(request->result)));
+		else
+			keys_continue(keys);
+	}
+}
+
+static int confirm(struct store_extent *extent)
+{
+	int ret;
+
+	if (extent->is_moving)
+		return 0;
+	extent->request = (struct space_request){
+		.id = extent->range,
+		.start = store_confirmed_at(extent->range),
+		.done = on_moved,
+	};
+	ret = space_relocate(extent->store->space, &extent->request);
+	extent->is_moving = ret == 0;
+	return ret;
+}
+
+static int register_for(struct store_extent *extent, struct reach reach)
+{
+	struct domain *domain;
+	int ret;
+
+	if (extent->keys[reach.may_write].domain)
+		return 0;
+	ret = domains_get(extent->store->domains, reach, &domain);
+	if (ret != 0)
+		return ret;
+	ret = domain_register_paged(domain, &extent->pager, extent->length,
+				    extent->keys[reach.may_write].on);
+	if (ret != 0)
+		domains_put(extent->store->domains, domain);
+	else
+		extent->keys[reach.may_write].domain = domain;
+	return ret;
+}
+
+static int give_key(struct store_extent *extent, struct reach reach, struct extent_key *out)
+{
+	const struct fabric_memory *on = extent->keys[reach.may_write].on;
+	int ret = register_for(extent, reach);
+
+	if (ret != 0)
+		return ret;
+	out->length = extent->length;
+	out->on[0].key = on[0].key;
+	out->on[0].origin = on[0].base;
+	return 0;
+}
+
+/* Gives keys from where it was on. A provisional extent is confirmed first, which continues this. */
+static void keys_continue(struct store_keys *keys)
+{
+	struct store *store = keys->store;
+	int ret = 0;
+
+	for (; keys->nr_done < keys->nr_extents && ret == 0; keys->nr_done++) {
+		uint64_t number = keys->extents[keys->nr_done];
+		struct store_extent *extent = find(store, number, keys->reach.namespace);
+
+		if (!extent || is_leaving(extent)) {
+			ret = error_fail(-AFAR_ELOST,
+					 "key of extent %llu: namespace %llu has no such extent in "
+					 "the store %s",
+					 (unsigned long long)number,
+					 (unsigned long long)keys->reach.namespace, store->path);
+		} else if (extent->state == EXTENT_IS_PROVISIONAL) {
+			ret = confirm(extent);
+			if (ret != 0)
+				break;
+			cds_list_add_tail(&keys->node, &store->asking);
+			return;
+		} else {
+			ret = give_key(extent, keys->reach, &keys->keys[keys->nr_done]);
+		}
+	}
+	keys->done(keys, ret);
+}
+
+static void run_keys(void *argument)
+{
+	struct store_keys *keys = argument;
+
+	if (keys->store->is_closed || keys->store->is_gone)
+		keys->done(keys,
+			   error_fail(-AFAR_ESERVER, "get keys of the store %s: its device is gone",
+				      keys->store->path));
+	else
+		keys_continue(keys);
+}
+
+int store_get_keys(struct store *store, struct store_keys *keys)
+{
+	keys->store = store;
+	keys->nr_done = 0;
+	return progress_run(store->progress, run_keys, keys);
+}
+
+/* ---- Releasing */
+
+/* One call. Freed when all of its extents are removed. */
+struct release {
+	struct store *store;
+	store_done *done;
+	void *argument;
+	size_t nr_left; /* extents that it waits for, and 1 while it looks for them */
+	int status;
+	struct progress_closing *closing;
+	size_t nr_names;
+	struct release_wait *waits;
+	struct store_name names[];
+};
+
+struct release_wait {
+	struct cds_list_head node; /* in the extent's list */
+	struct release *release;
+	struct store_extent *extent;
+	bool is_first; /* this call is the one that removes the extent */
+};
+
+static void release_end(struct release *release)
+{
+	release->done(release->argument, release->status);
+	free(release->waits);
+	free(release);
+}
+
+static void release_drop(struct release *release)
+{
+	if (--release->nr_left == 0)
+		release_end(release);
+}
+
+static void tell_removed(struct store_extent *extent, int result)
+{
+	struct release_wait *wait, *next;
+
+	cds_list_for_each_entry_safe (wait, next, &extent->releases, node) {
+		cds_list_del(&wait->node);
+		wait->extent = NULL;
+		if (result != 0)
+			wait->release->status = result;
+		release_drop(wait->release);
+	}
+}
+
+static void on_removed(struct space_request *request)
+{
+	struct store_extent *extent = extent_of(request);
+	struct store *store = extent->store;
+
+	if (request->result != 0) {
+		log_error("store %s: extent %llx cannot be removed: %s", store->path,
+			  (unsigned long long)extent->number, afar_strerror(request->result));
+		set_state(extent, EXTENT_IS_STUCK);
+		tell_removed(extent, request->result);
+		return;
+	}
+	leave(extent);
+	tell_removed(extent, 0);
+	free(extent);
+	store->options.changed(store->options.context);
+}
+
+/* Nothing is under way on it any more. */
+static void extent_remove(struct store_extent *extent)
+{
+	int ret;
+
+	extent->is_to_be_removed = extent->is_moving;
+	if (extent->is_moving)
+		return;
+	extent->request = (struct space_request){.id = extent->range, .done = on_removed};
+	ret = extent->store->is_closed ? -ECANCELED
+				       : space_remove(extent->store->space, &extent->request);
+	if (ret == 0)
+		return;
+	set_state(extent, EXTENT_IS_STUCK);
+	tell_removed(extent, ret);
+}
+
+/* The connections of the extents' namespaces are closed, and what they had under way has ended. */
+static void on_connections_closed(void *argument)
+{
+	struct release *release = argument;
+
+	for (size_t i = 0; i < release->nr_names; i++) {
+		struct release_wait *wait = &release->waits[i];
+
+		if (wait->is_first && wait->extent)
+			extent_remove(wait->extent);
+	}
+	release_drop(release);
+}
+
+static bool has_reached(const void *argument, const struct admission *connection)
+{
+	const struct release *release = argument;
+
+	for (size_t i = 0; i < release->nr_names; i++) {
+		if (release->waits[i].is_first &&
+		    release->names[i].namespace == connection->reach.namespace)
+			return true;
+	}
+	return false;
+}
+
+static void await(struct release *release, size_t i, struct store_extent *extent)
+{
+	struct release_wait *wait = &release->waits[i];
+
+	wait->release = release;
+	wait->extent = extent;
+	cds_list_add_tail(&wait->node, &extent->releases);
+	release->nr_left++;
+	if (extent->state == EXTENT_IS_LEAVING)
+		return;
+	wait->is_first = true;
+	set_state(extent, EXTENT_IS_LEAVING);
+	end_keys(extent);
+}
+
+static void run_release(void *argument)
+{
+	struct release *release = argument;
+	const struct progress_order order = {has_reached, on_connections_closed, release, false};
+
+	if (release->store->is_closed || release->store->is_gone) {
+		release->status = -ECANCELED;
+		progress_closing_drop(release->closing);
+		release_end(release);
+		return;
+	}
+	release->nr_left = 1;
+	for (size_t i = 0; i < release->nr_names; i++) {
+		struct store_extent *extent =
+			find(release->store, release->names[i].extent, release->names[i].namespace);
+
+		if (extent)
+			await(release, i, extent);
+	}
+	progress_close(release->closing, &order);
+}
+
+int store_release(struct store *store, const struct store_name *names, size_t nr_names,
+		  store_done *done, void *argument)
+{
+	struct release *release = calloc(1, sizeof(*release) + nr_names * sizeof(*names));
+	int ret;
+
+	if (!release)
+		return error_code(-ENOMEM);
+	release->store = store;
+	release->done = done;
+	release->argument = argument;
+	release->nr_names = nr_names;
+	memcpy(release->names, names, nr_names * sizeof(*names));
+	release->waits = calloc(nr_names + 1, sizeof(*release->waits));
+	ret = release->waits ? progress_closing_new(store->progress, &release->closing)
+			     : error_code(-ENOMEM);
+	if (ret == 0) {
+		ret = progress_run(store->progress, run_release, release);
+		if (ret != 0)
+			progress_closing_drop(release->closing);
+	}
+	if (ret != 0) {
+		free(release->waits);
+		free(release);
+	}
+	return ret;
+}
+
+/* ---- Trimming */
+
+struct trimming {
+	struct store *store;
+	store_done *done;
+	void *argument;
+	uint64_t namespace;
+	size_t nr_left;
+	int status;
+	struct ftl_sync sync;
+	size_t nr_ranges;
+	struct store_range ranges[];
+};
+
+static void trimming_end(struct trimming *trimming)
+{
+	struct store *store = trimming->store;
+	struct store_call *call, *next;
+	CDS_LIST_HEAD(listings);
+
+	trimming->done(trimming->argument, trimming->status);
+	free(trimming);
+	if (--store->nr_trims > 0)
+		return;
+	cds_list_splice(&store->listings, &listings);
+	CDS_INIT_LIST_HEAD(&store->listings);
+	cds_list_for_each_entry_safe (call, next, &listings, node)
+		list(call);
+}
+
+static void on_trims_synced(struct ftl_sync *sync)
+{
+	struct trimming *trimming = caa_container_of(sync, struct trimming, sync);
+
+	if (sync->result != 0)
+		trimming->status = sync->result;
+	trimming_end(trimming);
+}
+
+static void trimming_drop(struct trimming *trimming)
+{
+	if (--trimming->nr_left > 0)
+		return;
+	trimming->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = on_trims_synced};
+	ftl_sync(trimming->store->ftl, &trimming->sync);
+}
+
+/* A trim, and what it is a part of. */
+struct trim_part {
+	struct ftl_trim trim;
+	struct trimming *trimming;
+};
+
+static void on_trimmed(struct ftl_trim *trim)
+{
+	struct trim_part *part = caa_container_of(trim, struct trim_part, trim);
+	struct trimming *trimming = part->trimming;
+
+	if (trim->result != 0)
+		trimming->status = trim->result;
+	free(part);
+	trimming_drop(trimming);
+}
+
+static int trim_one(struct trimming *trimming, const struct store_range *range)
+{
+	struct store_extent *extent = find(trimming->store, range->extent, trimming->namespace);
+	struct trim_part *part;
+
+	if (!extent || is_leaving(extent))
+		return 0;
+	if (range->length == 0 || (range->offset | range->length) % FTL_BLOCK != 0 ||
+	    range->offset > extent->length || range->length > extent->length - range->offset)
+		return error_fail(
+			-EINVAL, "trim extent %llx: %llu bytes at %llu are not blocks inside of it",
+			(unsigned long long)range->extent, (unsigned long long)range->length,
+			(unsigned long long)range->offset);
+	part = calloc(1, sizeof(*part));
+	if (!part)
+		return error_code(-ENOMEM);
+	part->trimming = trimming;
+	part->trim = (struct ftl_trim){
+		.lba = ftl_lba(extent->range, (uint32_t)(range->offset / FTL_BLOCK)),
+		.count = range->length / FTL_BLOCK,
+		.done = on_trimmed,
+	};
+	trimming->nr_left++;
+	ftl_trim(trimming->store->ftl, &part->trim);
+	return 0;
+}
+
+static void run_trim(void *argument)
+{
+	struct trimming *trimming = argument;
+
+	trimming->store->nr_trims++;
+	if (trimming->store->is_closed || trimming->store->is_gone) {
+		trimming->status = -ECANCELED;
+		trimming_end(trimming);
+		return;
+	}
+	trimming->nr_left = 1;
+	for (size_t i = 0; i < trimming->nr_ranges && trimming->status == 0; i++)
+		trimming->status = trim_one(trimming, &trimming->ranges[i]);
+	trimming_drop(trimming);
+}
+
+int store_trim(struct store *store, uint64_t namespace, const struct store_range *ranges,
+	       size_t nr_ranges, store_done *done, void *argument)
+{
+	struct trimming *trimming = calloc(1, sizeof(*trimming) + nr_ranges * sizeof(*ranges));
+	int ret;
+
+	if (!trimming)
+		return error_code(-ENOMEM);
+	trimming->store = store;
+	trimming->done = done;
+	trimming->argument = argument;
+	trimming->namespace = namespace;
+	trimming->nr_ranges = nr_ranges;
+	memcpy(trimming->ranges, ranges, nr_ranges * sizeof(*ranges));
+	ret = progress_run(store->progress, run_trim, trimming);
+	if (ret != 0)
+		free(trimming);
+	return ret;
+}

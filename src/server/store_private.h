@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of a store share: store.c (device, identity, life), store_extents.c (what is asked
+ * of its extents), pager.c (the transfers of clients). */
+#ifndef SERVER_STORE_PRIVATE_H
+#define SERVER_STORE_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <urcu/list.h>
+
+#include "fabric/fabric.h"
+#include "flash/space.h"
+#include "server/pager.h"
+#include "server/store.h"
+
+/* Extents from this address of the space on are confirmed; each has its place there by the number of
+ * its range. All below are provisional. */
+#define STORE_CONFIRMED (UINT64_C(1) << 62)
+
+static inline uint64_t store_confirmed_at(uint32_t range)
+{
+	return STORE_CONFIRMED + ((uint64_t)range << 33);
+}
+_Static_assert(SPACE_LENGTH_MAX <= UINT64_C(1) << 33 && FTL_NR_RANGES <= 1U << 24,
+	       "each range has a place");
+
+enum store_extent_state {
+	EXTENT_IS_PROVISIONAL,
+	EXTENT_IS_CONFIRMED,
+	EXTENT_IS_LEAVING, /* its keys have ended; connections are being closed, or it is removed */
+	EXTENT_IS_STUCK,   /* it could not be removed: the next release tries again */
+};
+
+/* An extent of a store. On the thread's lists alone; namespace, number and state change under the
+ * store's lock. */
+struct store_extent {
+	struct cds_list_head node; /* in the store's list */
+	struct store *store;
+	struct fabric_pager pager; /* of its bytes */
+	uint64_t number;
+	uint64_t namespace;
+	uint64_t length; /* bytes */
+	uint32_t range;
+	enum store_extent_state state;
+	bool is_moving;	       /* it is being confirmed */
+	bool is_to_be_removed; /* as soon as it has moved */
+	struct space_request request;
+	struct cds_list_head releases; /* struct release_wait: they wait until it is removed */
+	struct {
+		struct domain *domain; /* NULL: there is no key for this reach yet */
+		struct fabric_memory on[DOMAIN_FABRICS_MAX];
+	} keys[2];
+};
+
+struct store {
+	struct store_options options;
+	char path[4096];
+	char address[FABRIC_ADDRESS_MAX];
+	uint8_t uuid[STORE_UUID_BYTES];
+	uint64_t number;
+
+	struct fabric *fabric;
+	struct domains *domains;
+	struct progress *progress;
+	struct progress_engine engine;
+
+	/* The thread's. */
+	struct flash_device *device;
+	struct ftl *ftl;
+	struct space *space;
+	struct pages pages;
+	uint64_t whole_since; /* the first opening since which all ends were clean */
+	bool is_closed;
+	bool is_gone; /* the device is beyond use */
+	unsigned nr_trims;
+	struct cds_list_head listings; /* calls that wait for the trims */
+	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
+	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
+
+	pthread_mutex_t lock; /* guards what follows, which the thread alone changes */
+	struct cds_list_head extents;
+	size_t nr_extents;
+	struct store_stat stat;
+};
+
+/* ---- store.c */
+
+/* Writes a small record of the store's own, or removes it (NULL), and waits until that is on the
+ * device. On the thread; blocks. */
+int store_write_record(struct store *store, uint32_t id, const void *data, size_t size);
+/* The device is beyond use. */
+void store_fail(struct store *store, int code);
+
+/* Runs a call on the store's thread, and waits for it. */
+struct store_call {
+	struct cds_list_head node;
+	struct store *store;
+	void (*run)(struct store_call *call);
+	int ret;
+	char sentence[512];
+	struct store_waiter *waiter;
+};
+int store_wait(struct store *store, struct store_call *call);
+/* Ends a call with `ret` and, if that is an error, the thread's last sentence. */
+void store_call_end(struct store_call *call, int ret);
+
+/* ---- store_extents.c, on the thread */
+
+/* Finds the extents of the space. -ENOMEM; -EBADMSG, with a sentence. */
+int store_find_extents(struct store *store);
+/* Frees what is known of them, and ends their keys. */
+void store_drop_extents(struct store *store);
+
+#endif
