@@ -229,7 +229,8 @@ int afar_server_remove(struct afar_session *session, uint64_t server);
 /* ---- Namespaces ------------------------------------------------------------------------------- */
 
 enum afar_tier {
-	AFAR_TIER_DRAM = 0, /* volatile: lost when its server ends */
+	AFAR_TIER_DRAM = 0,  /* volatile: lost when its server ends */
+	AFAR_TIER_FLASH = 1, /* on flash: unavailable while its server is down, and back then */
 };
 
 struct afar_policy {

@@ -83,11 +83,11 @@ static int find_named(const struct core *core, const struct session *session, co
 
 static int check_policy(const Afar__Policy *policy)
 {
-	if (policy->tier != AFAR_TIER_DRAM)
+	if (policy->tier != AFAR_TIER_DRAM && policy->tier != AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,
 			"create a namespace: tier %u is unknown to this manager; use tier 0 "
-			"(dram)",
+			"(dram) or 1 (flash)",
 			policy->tier);
 	if (policy->width > LAYOUT_WIDTH_MAX)
 		return error_fail(-EINVAL, "create a namespace: a width of %u servers; use 0 to %u",

@@ -14,11 +14,34 @@
 
 /* ---- Allocating */
 
-/* The extents on servers that are up, by server; `*nr_down_bytes`: what is free on the others. */
+/* False for sealed extents: only sealed regions go there. */
+static bool is_to_write(const struct extent *extent)
+{
+	return extent->class == namespace_class(extent->ns);
+}
+
+static size_t add_sources(const struct namespace *ns, const struct pool *pool,
+			  struct placement_source *sources)
+{
+	struct extent *extent;
+	size_t nr = 0;
+
+	if (!pool_is_up(pool))
+		return 0;
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
+		if (extent->ns == ns && is_to_write(extent) && extent->space.free_bytes != 0)
+			sources[nr++] = (struct placement_source){.home = extent_home(extent),
+								  .number = extent->number,
+								  .space = &extent->space};
+	return nr;
+}
+
+/* The extents in pools that are up, by pool; `*down_bytes`: what is free in the others. */
 static int find_sources(const struct core *core, const struct namespace *ns,
 			struct placement_source **out, size_t *nr_out, uint64_t *down_bytes)
 {
 	struct placement_source *sources;
+	struct flash_store *store;
 	struct server *server;
 	struct extent *extent;
 	size_t nr = 0, max = 1;
@@ -30,32 +53,24 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	if (!sources)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (extent->class == CLASS_DRAM && !server_is_up(extent->server))
+		if (is_to_write(extent) && !pool_is_up(extent->pool))
 			*down_bytes += extent->space.free_bytes;
-	cds_list_for_each_entry (server, &core->state->servers, node) {
-		if (!server_is_up(server))
-			continue;
-		cds_list_for_each_entry (extent, &server->extents, server_node)
-			if (extent->ns == ns && extent->class == CLASS_DRAM &&
-			    extent->space.free_bytes != 0)
-				sources[nr++] = (struct placement_source){
-					.home = {.server = server->number, .life = extent->life},
-					.number = extent->number,
-					.space = &extent->space};
-	}
+	cds_list_for_each_entry (server, &core->state->servers, node)
+		nr += add_sources(ns, &server->dram, &sources[nr]);
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		nr += add_sources(ns, &store->pool, &sources[nr]);
 	*out = sources;
 	*nr_out = nr;
 	return 0;
 }
 
-/* Leaves sealed extents out: only sealed regions go there. */
 static uint64_t free_to_write(const struct namespace *ns)
 {
 	const struct extent *extent;
 	uint64_t bytes = 0;
 
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += extent->class == CLASS_DRAM ? extent->space.free_bytes : 0;
+		bytes += is_to_write(extent) ? extent->space.free_bytes : 0;
 	return bytes;
 }
 
@@ -175,6 +190,13 @@ static int check_alloc(const struct core *core, const struct session *session,
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
+	if (ask->has_nic_atomics && ns->tier == AFAR_TIER_FLASH)
+		return error_fail(
+			-EOPNOTSUPP,
+			"allocate a region in '%s': '%s' is on flash, where network cards "
+			"do no atomics; allocate it without them, or in a namespace of "
+			"tier dram",
+			ns->name, ns->name);
 	if (__builtin_add_overflow(ask->bytes, SPACE_UNIT - 1, rounded))
 		return error_fail(-EINVAL,
 				  "allocate a region in '%s': %llu bytes are too many for 64 bits",
@@ -362,9 +384,11 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	if (region->is_lost)
 		return error_fail(
 			-AFAR_ELOST,
-			"open the region '%s' at 0x%llx in '%s': a server that held part of "
-			"it has restarted or was removed; free it and make it anew",
-			region->name, (unsigned long long)region->address, ns->name);
+			"open the region '%s' at 0x%llx in '%s': a %s; free it and make it anew",
+			region->name, (unsigned long long)region->address, ns->name,
+			ns->tier == AFAR_TIER_FLASH
+				? "store that held part of it was forgotten, or has lost it"
+				: "server that held part of it has restarted or was removed");
 	ret = take_reference(core, session, region);
 	if (ret < 0)
 		return ret;

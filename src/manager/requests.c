@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/job.h"
 #include "manager/principals.h"
@@ -191,6 +192,8 @@ static const struct operation operations[] = {
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
 	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
+	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},
+	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},
 	{CALL(SERVER_JOIN), OPERATION_DAEMON, FOR_SERVER, NULL, server_join},
 	{CALL(SERVER_REPORT), OPERATION_DAEMON, FOR_SERVER, NULL, server_report},
 	{CALL(PING), OPERATION_DAEMON, FOR_ANYBODY, NULL, NULL},
@@ -235,8 +238,8 @@ static int check_caller(const struct core *core, const struct operation *operati
 		return error_fail(
 			-EACCES,
 			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys and remove servers; use a key of the manager's key "
-			"file",
+			"and revoke keys, remove servers and forget stores; use a key of the "
+			"manager's key file",
 			principal);
 	return 0;
 }

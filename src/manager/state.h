@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's tables in memory: principals, namespaces, servers, extents, regions, sessions, as
- * the metastore has them, linked to each other. The core owns them; only the writer thread uses
+ * The manager's tables in memory: principals, namespaces, servers, stores, extents, regions,
+ * sessions, as the metastore has them, linked to each other. The core owns them; only the writer thread uses
  * them. Functions here keep the links and the accounting right. They store nothing: a caller that
  * changes something also puts its record.
  *
@@ -34,6 +34,7 @@
 /* Regions have addresses from here on, except the first region: it has all below to itself. */
 #define STATE_SECOND_ADDRESS ((uint64_t)1 << 56)
 
+struct Afar__StoreReport;
 struct live_server;
 struct live_session;
 
@@ -50,6 +51,7 @@ struct state {
 	size_t nr_principals;
 	struct cds_list_head namespaces; /* struct namespace */
 	struct cds_list_head servers;	 /* struct server    */
+	struct cds_list_head stores;	 /* struct flash_store */
 	struct cds_list_head removals;	 /* struct removal   */
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
@@ -60,6 +62,7 @@ struct state {
 	void *namespaces_by_number;
 	void *namespaces_by_name; /* those not deleted */
 	void *servers_by_number;
+	void *stores_by_number;
 	void *sessions_by_number;
 	void *regions_by_generation;
 	void *extents_by_place;
@@ -85,6 +88,10 @@ struct state {
  *   DRAINING   TOLD                drive_releases() in servers.c
  *              FENCED              a new incarnation of the server, or the server has answered
  *                                  (released() in servers.c)
+ *
+ *   An extent of a store outlives the incarnations of servers. It ends by an answer, when its
+ *   store joins and does not have it, unless it drains, or when an operator forgets the store.
+ *
  *   TOLD       DRAINING            the server has answered, or the connection was lost. Unless the
  *                                  answer gets it FENCED, by a commit that is good, it is told
  *                                  again
@@ -146,13 +153,19 @@ struct namespace
 struct lane {
 	const char *transport;
 	const char *address;
+	uint64_t store; /* to which it leads; 0: to the server's DRAM */
 };
 
-/* A memory that a server lends out. Its extents all have one life. */
+/* What extents are granted out of: a server's DRAM, or a store. Its extents all have one life. */
 struct pool {
+	struct server *server;	   /* that has it. NULL: no server that is left has this store */
+	struct flash_store *store; /* NULL: it is DRAM */
+	struct cds_list_head extents;
 	uint64_t capacity_bytes;
 	uint64_t granted_bytes;	  /* in extents, including those being released */
 	uint64_t releasing_bytes; /* of these, in those being released */
+	/* Asked for by jobs, not in the tables yet. In memory alone, and never taken back. */
+	uint64_t pending_bytes;
 };
 
 struct server {
@@ -166,9 +179,36 @@ struct server {
 	size_t nr_lanes;
 	void *texts; /* one allocation: the lanes and all texts */
 
-	struct cds_list_head extents;
 	struct pool dram;
 	struct live_server *live; /* NULL: not connected since the manager started */
+};
+
+/* A join of a store: an opening of its device, and a random number. */
+struct store_join {
+	uint64_t opening;
+	uint64_t random;
+};
+
+/*
+ * A device of flash with the extents on it, which outlive its server. It is up while the connection
+ * lasts on which its server named it when it joined. What tells that is of connections, as the
+ * counts of its orphans are, and not stored.
+ */
+#define STORE_UUID_BYTES 16U
+struct flash_store {
+	struct cds_list_head node;
+	uint64_t number; /* the first 8 bytes of the UUID, little-endian; not 0 */
+	uint8_t uuid[STORE_UUID_BYTES];
+	char *path; /* of the device at its server, for people */
+	/* Its server is the one that has it or had it last. The record of a server that a store with
+	 * extents names is kept: sessions may have connections there, and fences wait for it. */
+	struct pool pool;
+	struct store_join accepted; /* its last */
+	bool is_up;
+	uint64_t down_at;      /* if it is not up: since then; 0: since the manager started */
+	uint64_t nr_orphans;   /* extents that it has and we do not know: */
+	uint64_t orphan_bytes; /* kept, because an older copy of our store may be to blame */
+	struct Afar__StoreReport *report; /* its server's last, numbers alone; NULL: none yet */
 };
 
 /* An incarnation that an operator has removed. Kept for good. */
@@ -178,13 +218,12 @@ struct removal {
 	uint64_t incarnation;
 };
 
-/* Exists until it is released, or its life ends. Server, life and number name it for ever. */
+/* Exists until it is released, or its life ends. Its home and number name it for ever. */
 struct extent {
-	struct cds_list_head server_node;
+	struct cds_list_head pool_node;
 	struct cds_list_head namespace_node;
-	struct server *server;
-	struct pool *pool; /* it is granted out of this one, of the server */
-	uint64_t life;	   /* of DRAM: the server's incarnation */
+	struct pool *pool; /* it is granted out of this one */
+	uint64_t life;	   /* of DRAM: the server's incarnation; of a store: its number */
 	uint64_t number;
 	uint64_t namespace_number;
 	struct namespace *ns; /* NULL when it is being released */
@@ -317,7 +356,7 @@ struct server_texts {
 };
 int state_describe_server(struct state *state, struct server *server,
 			  const struct server_texts *texts);
-/* Unlinks it. It must have no extents. */
+/* Unlinks it. It must have no extents, and no store may name it. */
 int state_remove_server(struct state *state, struct server *server);
 struct server *server_new(void);
 
@@ -325,14 +364,31 @@ int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation
 		      struct removal **out);
 bool state_is_removed(const struct state *state, uint64_t incarnation);
 
-/* Which of a server's pools extents of a class are granted out of. */
-struct pool *server_pool(struct server *server, enum extent_class class);
+/* Links a new store, and takes it over. -EEXIST. */
+int state_add_store(struct state *state, struct flash_store *store);
+struct flash_store *state_store(const struct state *state, uint64_t number);
+/* Replaces its path. */
+int state_set_store_path(struct state *state, struct flash_store *store, const char *path);
+/* Unlinks it. It must have no extents. */
+int state_remove_store(struct state *state, struct flash_store *store);
+/* The number that comes from the UUID. */
+uint64_t flash_store_number(const uint8_t uuid[STORE_UUID_BYTES]);
+/* Without a path, which is to be set before anybody looks; NULL: no memory. */
+struct flash_store *flash_store_new(uint64_t number);
 
-/* Makes and links an extent. `like` has its server, life, number, class and length; its namespace,
- * or NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
+/* What the extents there are granted out of; NULL: it has gone, or its life has ended. */
+struct pool *state_pool(const struct state *state, const struct layout_home *home);
+/* The server that has what is at home there, or had it last; NULL: none. Its life does not
+ * matter. */
+struct server *state_home_server(const struct state *state, const struct layout_home *home);
+/* The home of its extents. */
+struct layout_home pool_home(const struct pool *pool);
+/* Makes and links an extent. `like` has its pool, life, number, class and length; its namespace, or
+ * NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
 int state_add_extent(struct state *state, const struct extent *like, struct extent **out);
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t life,
+struct extent *state_extent(const struct state *state, const struct layout_home *home,
 			    uint64_t number);
+struct layout_home extent_home(const struct extent *extent);
 /* The extent that a copy is in; NULL: it has gone. */
 struct extent *state_extent_of(const struct state *state, const struct layout *layout,
 			       const struct layout_copy *copy);
@@ -341,6 +397,8 @@ int state_release_extent(struct state *state, struct extent *extent);
 /* Unlinks it. Regions that use it become lost. */
 int state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
+/* The class of the extents in which the namespace's regions are written. */
+enum extent_class namespace_class(const struct namespace *ns);
 /* True in DRAINING and TOLD. */
 bool extent_is_releasing(const struct extent *extent);
 /* For an extent that is releasing: its server's connection carries the call, or does not any more.
@@ -351,7 +409,11 @@ void extent_set_told(struct extent *extent, bool is_told);
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
 /* True: its layout has bytes there. */
-bool region_is_at(const struct region *region, uint64_t server, uint64_t life);
+bool region_is_at(const struct region *region, const struct layout_home *home);
+/* True: this incarnation of the server has, or had last, bytes of its layout: in its DRAM or in its
+ * stores. */
+bool region_is_held(const struct state *state, const struct region *region, uint64_t server,
+		    uint64_t incarnation);
 /* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. What
  * that one has must be taken and counted already. */
 int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
