@@ -18,6 +18,7 @@
 #include "manager/info.h"
 #include "manager/placement.h"
 #include "manager/regions.h"
+#include "manager/trims.h"
 
 #define PATH_MAX_BYTES 4095U
 #define EXTENTS_MAX    ((size_t)1 << 20) /* of one store */
@@ -184,6 +185,7 @@ static int sort_reported(struct core *core, struct flash_store *store, const Afa
 static int drop_missing(struct core *core, struct flash_store *store)
 {
 	struct extent *extent, *next;
+	bool is_complete = true;
 	int ret = 0;
 
 	cds_list_for_each_entry_safe (extent, next, &store->pool.extents, pool_node) {
@@ -191,11 +193,12 @@ static int drop_missing(struct core *core, struct flash_store *store)
 			continue;
 		log_error("the store on %s does not have extent %llx any more: its data is lost",
 			  store->path, (unsigned long long)extent->number);
+		is_complete = false;
 		ret = server_remove_extent(core, extent);
 		if (ret < 0)
-			break;
+			return ret;
 	}
-	return ret;
+	return is_complete ? 0 : trims_settle(core);
 }
 
 static int make_store(struct core *core, const Afar__Store *told, struct flash_store **out)
@@ -226,6 +229,7 @@ static int describe(struct core *core, struct flash_store *store, struct server 
 	undo_set(undo, store->pool.capacity_bytes, told->capacity_bytes);
 	undo_set(undo, store->accepted, join_of(told->present));
 	undo_set(undo, store->is_up, true);
+	store->has_trims = true;
 	free(store->report);
 	store->report = NULL;
 	return 0;
@@ -287,6 +291,7 @@ void flash_down(struct core *core, const struct server *server)
 			continue;
 		store->is_up = false;
 		store->down_at = core_now(core);
+		trims_forget(core, store);
 	}
 }
 
@@ -364,6 +369,8 @@ int store_forget(struct core *core, struct session *session, struct event *event
 	cds_list_for_each_entry_safe (extent, next, &store->pool.extents, pool_node)
 		if (ret == 0)
 			ret = server_remove_extent(core, extent);
+	if (ret == 0)
+		ret = trims_settle(core);
 	if (ret < 0)
 		return ret;
 	/* The record of its server may go now. */

@@ -264,7 +264,8 @@ static int take_layout(const struct state *state, const struct region *region)
 		const struct layout_copy *copy = &layout->copies[i];
 		struct extent *extent = state_extent_of(state, layout, copy);
 
-		if (!extent)
+		/* A region that waits for trims does not wait for what is being released. */
+		if (!extent || (region->is_freed && extent_is_releasing(extent)))
 			continue;
 		if (extent->ns != region->ns || extent->class != class)
 			return error_code(-EINVAL);

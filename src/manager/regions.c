@@ -11,6 +11,7 @@
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
+#include "manager/trims.h"
 
 /* ---- Allocating */
 
@@ -74,11 +75,20 @@ static uint64_t free_to_write(const struct namespace *ns)
 	return bytes;
 }
 
-static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_bytes)
+static int no_room(const struct core *core, const struct namespace *ns, uint64_t bytes,
+		   uint64_t down_bytes)
 {
 	uint64_t free_bytes = free_to_write(ns) - down_bytes;
 	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
+	char text[SERVER_TEXT_MAX];
 
+	if (missing != 0 && missing <= trims_coming(ns)) {
+		server_describe(core, trims_awaited(ns), text);
+		return error_fail(-ETIMEDOUT,
+				  "allocate %llu bytes in '%s': %s did not trim in time what was "
+				  "freed there; nothing was done, try again",
+				  (unsigned long long)bytes, ns->name, text);
+	}
 	if (down_bytes != 0)
 		return error_fail(
 			-AFAR_ERESERVE,
@@ -130,7 +140,7 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 	ret = placement_take(sources, nr_sources, &wish, out);
 	free(sources);
 	if (ret == -ENOSPC)
-		return no_room(ns, bytes, down_bytes);
+		return no_room(core, ns, bytes, down_bytes);
 	if (ret == -E2BIG)
 		return error_fail(-AFAR_ERESERVE,
 				  "allocate %llu bytes in '%s': its free space is in more than %u "
@@ -399,17 +409,22 @@ int region_open(struct core *core, struct session *session, struct event *event)
 
 /* ---- Closing and freeing */
 
-/* Gives the memory of a freed region back when nobody has it open. */
-static int reclaim(struct core *core, struct region *region)
+int region_remove(struct core *core, struct region *region)
 {
 	struct namespace *ns = region->ns;
 	int ret;
 
-	if (!region->is_freed || !cds_list_empty(&region->references))
-		return 0;
 	store_delete_region(core->store, region);
 	ret = state_remove_region(core->state, region);
 	return ret == 0 ? namespace_finish(core, ns) : ret;
+}
+
+int region_reclaim(struct core *core, struct region *region)
+{
+	if (!region->is_freed || !cds_list_empty(&region->references))
+		return 0;
+	return region_needs_trims(core->state, region) ? state_begin_trims(core->state, region)
+						       : region_remove(core, region);
 }
 
 int region_drop(struct core *core, struct reference *reference)
@@ -419,7 +434,7 @@ int region_drop(struct core *core, struct reference *reference)
 
 	store_delete_reference(core->store, reference);
 	ret = state_remove_reference(core->state, reference);
-	return ret == 0 ? reclaim(core, region) : ret;
+	return ret == 0 ? region_reclaim(core, region) : ret;
 }
 
 int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
@@ -427,7 +442,8 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 {
 	struct region *region = state_region(core->state, generation);
 
-	if (!region && generation != 0 && generation < core->state->next_generation)
+	if (region ? region_is_gone(region)
+		   : generation != 0 && generation < core->state->next_generation)
 		return error_fail(
 			-AFAR_EFREED,
 			"%s the region at 0x%llx: it was freed before; nothing is left to do",
@@ -508,7 +524,7 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 	if (ret < 0)
 		return ret;
 	store_put_region(core->store, region);
-	return reclaim(core, region);
+	return region_reclaim(core, region);
 }
 
 /* ---- Access anew */

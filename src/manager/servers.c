@@ -17,6 +17,7 @@
 #include "manager/job.h"
 #include "manager/regions.h"
 #include "manager/sessions.h"
+#include "manager/trims.h"
 
 #define CALL_TIMEOUT_MS	 30000U
 #define CALL_TIMEOUT_MAX 3600000U
@@ -174,6 +175,7 @@ void outgoing_free(struct outgoing *outgoing)
 	if (outgoing->failure)
 		event_free(outgoing->failure);
 	extent_list_close(&outgoing->extents);
+	free(outgoing->trims);
 	free(outgoing);
 }
 
@@ -358,9 +360,12 @@ void servers_drive(struct core *core)
 			live->retry_at = 0;
 		drive_releases(core, live, &live->server->dram);
 	}
-	cds_list_for_each_entry (store, &core->state->stores, node)
-		if (store->is_up)
-			drive_releases(core, store->pool.server->live, &store->pool);
+	cds_list_for_each_entry (store, &core->state->stores, node) {
+		if (!store->is_up)
+			continue;
+		drive_releases(core, store->pool.server->live, &store->pool);
+		trims_drive(core, store);
+	}
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		drive_fences(core, session);
 }
@@ -466,6 +471,9 @@ void server_answered(struct core *core, struct event *event)
 		break;
 	case OUTGOING_LOOK:
 		look_answered(core, outgoing, event);
+		break;
+	case OUTGOING_TRIM:
+		ret = trims_answered(core, outgoing, is_done);
 		break;
 	case OUTGOING_UNDO:
 		break;

@@ -101,6 +101,12 @@ enum outgoing_kind {
 	OUTGOING_FENCE,
 	OUTGOING_PING,
 	OUTGOING_LOOK,
+	OUTGOING_TRIM,
+};
+/* A copy of a region's layout. */
+struct told_trim {
+	uint64_t generation;
+	uint32_t copy;
 };
 /* Extents of one home. */
 struct extent_list {
@@ -118,7 +124,10 @@ struct outgoing {
 	uint64_t incarnation;
 	struct job_part *part;	    /* OUTGOING_JOB */
 	uint64_t session;	    /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
-	struct extent_list extents; /* OUTGOING_RELEASE */
+	struct extent_list extents; /* OUTGOING_RELEASE; OUTGOING_TRIM: the home alone */
+	struct told_trim *trims;    /* OUTGOING_TRIM */
+	size_t nr_trims;
+	uint64_t trim_call; /* its number */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */
 	struct event *failure;

@@ -42,6 +42,7 @@ struct state *state_open(struct undo *undo)
 	CDS_INIT_LIST_HEAD(&state->namespaces);
 	CDS_INIT_LIST_HEAD(&state->servers);
 	CDS_INIT_LIST_HEAD(&state->stores);
+	CDS_INIT_LIST_HEAD(&state->trimming);
 	CDS_INIT_LIST_HEAD(&state->removals);
 	CDS_INIT_LIST_HEAD(&state->sessions);
 	CDS_INIT_LIST_HEAD(&state->ending);

@@ -52,6 +52,7 @@ struct state {
 	struct cds_list_head namespaces; /* struct namespace */
 	struct cds_list_head servers;	 /* struct server    */
 	struct cds_list_head stores;	 /* struct flash_store */
+	struct cds_list_head trimming;	 /* struct region: freed ones that wait for trims */
 	struct cds_list_head removals;	 /* struct removal   */
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
@@ -102,7 +103,8 @@ struct state {
  * table: they are given back by a call of their own, or when the server joins again.
  *
  * An extent may begin to drain only when no region uses it. Two rules keep memory in use until it
- * is safe. A freed region (is_freed) keeps its chunks while a session has it open. A session that
+ * is safe. A freed region (is_freed) keeps its chunks while a session has it open, and on flash until
+ * they are trimmed. A session that
  * ended (is_ending) keeps its regions open until each server in its fences has answered SessionEnd
  * or has ended; session_fenced() then drops what no fence holds any more.
  */
@@ -140,7 +142,7 @@ struct namespace
 	bool is_deleted; /* gone for users; waits until sessions are fenced */
 
 	struct cds_list_head regions; /* by address; live ones */
-	struct cds_list_head freed;   /* freed ones that a session has open */
+	struct cds_list_head freed;   /* freed ones that a session has open, or that are trimmed */
 	struct cds_list_head extents;
 	void *regions_by_name;
 	void *regions_by_address;
@@ -205,6 +207,8 @@ struct flash_store {
 	struct pool pool;
 	struct store_join accepted; /* its last */
 	bool is_up;
+	uint64_t trim_call;    /* that is under way there: its number; 0: none. Never taken back */
+	bool has_trims;	       /* there may be some that it has to be told of; likewise */
 	uint64_t down_at;      /* if it is not up: since then; 0: since the manager started */
 	uint64_t nr_orphans;   /* extents that it has and we do not know: */
 	uint64_t orphan_bytes; /* kept, because an older copy of our store may be to blame */
@@ -229,10 +233,24 @@ struct extent {
 	struct namespace *ns; /* NULL when it is being released */
 	uint64_t length;
 	struct space space;
+	uint64_t trimming_bytes; /* of what is used: in freed regions that wait for trims */
 	enum extent_state state;
 	enum extent_class class;
 	bool is_reported; /* scratch, while the server joins */
 };
+
+/*
+ * A region of flash that is freed and that nobody has open keeps its chunks until each of them has
+ * been trimmed in its store.
+ *
+ *   WANTED   its store is to be told
+ *   TOLD     the store's connection carries ExtentsTrim
+ *   DONE     it has answered, or the extent has gone or is being released
+ *
+ * Moves between WANTED and TOLD are never taken back. What is taken back from DONE is WANTED. When
+ * all are DONE, the region goes in the same commit.
+ */
+enum trim_state { TRIM_WANTED, TRIM_TOLD, TRIM_DONE };
 
 struct region {
 	struct cds_list_head node; /* of the namespace's regions or freed */
@@ -249,6 +267,8 @@ struct region {
 	uint64_t layout_number; /* grows with each change of the layout */
 	struct layout *layout;
 	struct cds_list_head references;
+	struct cds_list_head trim_node; /* with trims: of the state's trimming */
+	enum trim_state *trims; /* one for each copy of the layout; NULL: it does not wait */
 };
 
 struct reference {
@@ -392,6 +412,21 @@ struct layout_home extent_home(const struct extent *extent);
 /* The extent that a copy is in; NULL: it has gone. */
 struct extent *state_extent_of(const struct state *state, const struct layout *layout,
 			       const struct layout_copy *copy);
+/* True: it has something in extents of flash that are the namespace's, and that one stays. */
+bool region_needs_trims(const struct state *state, const struct region *region);
+/* A freed region, which nobody has open, waits for trims from now on. */
+int state_begin_trims(struct state *state, struct region *region);
+/* The connection of the copy's store carries its trim, or does not any more. Never taken back. */
+void region_set_trim_told(struct region *region, uint32_t copy, bool is_told);
+/* The same for all of its copies, which are to be told again. */
+void region_forget_trims_told(const struct state *state, struct region *region);
+/* The copy is trimmed, or needs no trim any more. */
+int state_end_trim(struct state *state, struct region *region, uint32_t copy);
+/* True: it waits for nothing more. */
+bool region_is_trimmed(const struct region *region);
+/* Regions that wait give back what they have in an extent that is to be released. */
+int state_leave_trims(struct state *state, struct extent *extent);
+
 /* Takes the extent from its namespace. No region may use it. */
 int state_release_extent(struct state *state, struct extent *extent);
 /* Unlinks it. Regions that use it become lost. */
@@ -426,6 +461,8 @@ int state_free_region(struct state *state, struct region *region);
 /* Gives back what its layout has, and unlinks it. Nobody may have it open. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
+/* True: for all but its stores it has gone. */
+bool region_is_gone(const struct region *region);
 /* Counts the sessions that have it open, without ending ones. */
 uint32_t region_nr_references(const struct region *region);
 

@@ -256,6 +256,7 @@ int state_remove_extent(struct state *state, struct extent *extent)
 void region_free(struct region *region)
 {
 	free(region->name);
+	free(region->trims);
 	layout_free(region->layout);
 	free(region);
 }
@@ -283,6 +284,11 @@ static int link_live_region(struct undo *undo, struct namespace *ns, struct regi
 	undo_link(undo, &region->node, place_in_order(ns, region));
 	undo_set(undo, ns->nr_regions, ns->nr_regions + 1);
 	return 0;
+}
+
+bool region_is_gone(const struct region *region)
+{
+	return region->is_freed && region->trims;
 }
 
 bool region_is_at(const struct region *region, const struct layout_home *home)
@@ -332,10 +338,12 @@ int state_add_region(struct state *state, struct region *region)
 	if (ret < 0)
 		return ret;
 	for (uint32_t i = 0; i < layout->nr_copies; i++) {
-		if (state_extent_of(state, layout, &layout->copies[i]))
-			allocated += layout_copy_span(layout, &layout->copies[i]);
-		else
+		const struct extent *extent = state_extent_of(state, layout, &layout->copies[i]);
+
+		if (!extent)
 			region->is_lost = true;
+		else if (extent->ns == ns)
+			allocated += layout_copy_span(layout, &layout->copies[i]);
 	}
 	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes + allocated);
 	return 0;
@@ -409,7 +417,7 @@ static int give_back(struct state *state, const struct region *region)
 	struct namespace *ns = region->ns;
 	struct undo *undo = state->undo;
 	uint64_t given = 0;
-	int ret = undo_room(undo, layout->nr_copies + 1);
+	int ret = undo_room(undo, 2 * (size_t)layout->nr_copies + 1);
 
 	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
 		const struct layout_copy *copy = &layout->copies[i];
@@ -421,6 +429,8 @@ static int give_back(struct state *state, const struct region *region)
 			continue;
 		ret = undo_space_give(undo, &extent->space, copy->offset, span);
 		given += span;
+		if (ret == 0 && region->trims)
+			undo_set(undo, extent->trimming_bytes, extent->trimming_bytes - span);
 	}
 	if (ret == 0)
 		undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - given);
@@ -461,9 +471,13 @@ int state_remove_region(struct state *state, struct region *region)
 	assert(cds_list_empty(&region->references));
 	ret = give_back(state, region);
 	if (ret == 0)
-		ret = undo_room(undo, 6);
+		ret = undo_room(undo, 7);
 	if (ret < 0)
 		return ret;
+	if (region->trims) {
+		region_forget_trims_told(state, region);
+		undo_unlink(undo, &region->trim_node);
+	}
 	if (region->is_freed)
 		undo_unlink(undo, &region->node);
 	else

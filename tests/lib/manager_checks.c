@@ -108,10 +108,30 @@ static void retake(struct space *space, const struct extent *extent,
 	}
 }
 
+static uint64_t trimming_bytes(const struct extent *extent)
+{
+	const struct layout_home home = extent_home(extent);
+	const struct region *region;
+	uint64_t bytes = 0;
+
+	if (extent->ns == NULL)
+		return 0;
+	cds_list_for_each_entry (region, &extent->ns->freed, node) {
+		const struct layout *layout = region->layout;
+
+		for (uint32_t i = 0; i < layout->nr_copies && region->trims != NULL; i++)
+			if (layout->copies[i].extent == extent->number &&
+			    layout_home_is(layout_home_of(layout, &layout->copies[i]), &home))
+				bytes += layout_copy_span(layout, &layout->copies[i]);
+	}
+	return bytes;
+}
+
 static void check_extent(const struct extent *extent)
 {
 	struct space space;
 
+	assert_int_equal(extent->trimming_bytes, trimming_bytes(extent));
 	assert_int_equal(space_open(&space, extent->length), 0);
 	if (extent->ns != NULL) {
 		retake(&space, extent, &extent->ns->regions);
@@ -140,7 +160,7 @@ static void check_namespace(const struct namespace *ns)
 		nr_regions++;
 	}
 	cds_list_for_each_entry (region, &ns->freed, node)
-		assert_false(cds_list_empty(&region->references));
+		assert_true(cds_list_empty(&region->references) == (region->trims != NULL));
 	assert_int_equal(ns->reserved_bytes, reserved);
 	assert_int_equal(ns->allocated_bytes, allocated);
 	assert_int_equal(ns->nr_regions, nr_regions);

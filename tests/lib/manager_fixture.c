@@ -178,6 +178,7 @@ static void *new_peer(struct fixture *fixture, const char *principal)
 
 bool fixture_serve(struct fixture *fixture)
 {
+	struct fake_store *asked;
 	struct server_call *call;
 
 	cds_list_for_each_entry (call, &fixture->calls, node) {
@@ -194,6 +195,9 @@ bool fixture_serve(struct fixture *fixture)
 		if (server->is_silent ||
 		    (server->does_hold_seals &&
 		     call->request->call_case == AFAR__REQUEST__CALL_EXTENTS_SEAL))
+			continue;
+		asked = fake_server_asked(server, call->request);
+		if (asked != NULL && asked->does_hold_trims)
 			continue;
 		end_call(fixture, call, fake_server_serve(server, call->request), 0);
 		return true;

@@ -130,6 +130,37 @@ static Afar__Reply *release_flash(struct fake_store *store, const Afar__ExtentsR
 	return status_reply(0);
 }
 
+static Afar__Reply *trim_flash(struct fake_store *store, const Afar__ExtentsTrim *ask)
+{
+	if (store->refuse_to_trim != 0)
+		return status_reply(store->refuse_to_trim);
+	assert_in_range(ask->n_ranges, 1, 4096);
+	for (size_t i = 0; i < ask->n_ranges; i++) {
+		const Afar__TrimRange *range = ask->ranges[i];
+		const struct fake_store_extent *extent = fake_store_extent(store, range->extent);
+
+		assert_true(range->offset % 4096 == 0 && range->length % 4096 == 0);
+		assert_int_not_equal(range->length, 0);
+		/* It may have been released since this was sent. */
+		if (extent == NULL)
+			continue;
+		assert_int_equal(extent->namespace, ask->namespace_);
+		assert_true(range->offset + range->length <= extent->length);
+		store->nr_trimmed += range->length;
+	}
+	store->nr_trims++;
+	if (ask->n_ranges > store->nr_ranges_max)
+		store->nr_ranges_max = ask->n_ranges;
+	return status_reply(0);
+}
+
+struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request)
+{
+	return request->call_case == AFAR__REQUEST__CALL_EXTENTS_TRIM
+		       ? store_of(server, request->extents_trim->store)
+		       : NULL;
+}
+
 static Afar__StoreJoin *make_store_join(const struct store_join *join)
 {
 	Afar__StoreJoin *message = MESSAGE_NEW(afar__store_join, Afar__StoreJoin);
@@ -296,6 +327,8 @@ Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *
 		for (size_t i = 0; i < request->extents_release->n_extents; i++)
 			fake_server_release(server, request->extents_release->extents[i]);
 		return status_reply(0);
+	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
+		return trim_flash(fake_server_asked(server, request), request->extents_trim);
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		return seal(server, request->extents_seal);
 	case AFAR__REQUEST__CALL_SESSION_END:

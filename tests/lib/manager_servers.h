@@ -39,6 +39,11 @@ struct fake_store {
 	bool does_grant_again;	/* the number that it granted last */
 	unsigned nr_lost_joins; /* whose answers it is not to hear */
 	int refuse_to_release;	/* answers this */
+	int refuse_to_trim;	/* likewise */
+	bool does_hold_trims;	/* keeps them, as if its server were silent */
+	unsigned nr_trims;	/* calls */
+	uint64_t nr_trimmed;	/* bytes */
+	uint64_t nr_ranges_max; /* in one call */
 };
 #define FAKE_STORES_MAX 4
 struct fake_server {
@@ -79,6 +84,8 @@ void fake_store_open(struct fake_store *store);
 /* What the store is told by the answer to its join. */
 void fake_store_joined(struct fake_store *store, const char *cluster,
 		       const Afar__StoreJoined *joined);
+/* The store of the server's that is asked for; NULL: it is not asked for one. */
+struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request);
 struct fake_store_extent *fake_store_extent(struct fake_store *store, uint64_t number);
 /* Gives an extent up. */
 void fake_server_release(struct fake_server *server, uint64_t number);

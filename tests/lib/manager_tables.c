@@ -147,6 +147,9 @@ static void print_region(FILE *out, const struct region *region)
 		fprintf(out, "  copy %llu.%llu.%llu at %llu of group %u\n", U(home->server),
 			U(home->life), U(copy->extent), U(copy->offset), copy->group);
 	}
+	for (uint32_t i = 0; i < layout->nr_copies && region->trims != NULL; i++)
+		fprintf(out, "  copy %u %s\n", i,
+			region->trims[i] == TRIM_DONE ? "is trimmed" : "is to be trimmed");
 	fprintf(out, "  open by");
 	cds_list_for_each_entry (reference, &region->references, region_node)
 		fprintf(out, " %llx", U(reference->session->number));
@@ -182,10 +185,12 @@ static void print_extent(FILE *out, const struct extent *extent)
 {
 	fprintf(out, "  extent");
 	print_extent_key(out, extent);
-	fprintf(out, " of %llu (%s) length %llu releasing %d class %d free %llu longest %llu:",
+	fprintf(out,
+		" of %llu (%s) length %llu releasing %d class %d trimming %llu free %llu longest "
+		"%llu:",
 		U(extent->namespace_number), extent->ns ? extent->ns->name : "-", U(extent->length),
-		extent_is_releasing(extent), extent->class, U(extent->space.free_bytes),
-		U(extent->space.longest));
+		extent_is_releasing(extent), extent->class, U(extent->trimming_bytes),
+		U(extent->space.free_bytes), U(extent->space.longest));
 	for (size_t i = 0; i < extent->space.nr_runs; i++)
 		fprintf(out, " %llu+%llu", U(extent->space.runs[i].offset),
 			U(extent->space.runs[i].length));
