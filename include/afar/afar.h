@@ -229,7 +229,8 @@ int afar_server_remove(struct afar_session *session, uint64_t server);
 /* ---- Namespaces ------------------------------------------------------------------------------- */
 
 enum afar_tier {
-	AFAR_TIER_DRAM = 0, /* volatile: lost when its server ends */
+	AFAR_TIER_DRAM = 0,  /* volatile: lost when its server ends */
+	AFAR_TIER_FLASH = 1, /* on flash: unavailable while its server is down, and back then */
 };
 
 struct afar_policy {
@@ -458,6 +459,14 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
 ssize_t afar_region_pread(struct afar_region *region, void *data, size_t length, uint64_t offset);
 ssize_t afar_region_pwrite(struct afar_region *region, const void *data, size_t length,
 			   uint64_t offset);
+
+/*
+ * Makes durable all that has completed on the region before the call, by anybody, if it is on flash
+ * (AFAR_OP_SYNC). In memory it does nothing. Blocks. Errors: -AFAR_EUNSYNCED: writes that had
+ * completed since the region was opened or last synced may be lost; said once. -AFAR_ESERVER: a
+ * store's server cannot be reached; -EIO: a device has failed.
+ */
+int afar_region_sync(struct afar_region *region);
 ssize_t afar_region_readv(struct afar_region *region, const struct iovec *iov, int nr_iov,
 			  uint64_t offset);
 ssize_t afar_region_writev(struct afar_region *region, const struct iovec *iov, int nr_iov,
@@ -627,6 +636,15 @@ enum afar_opcode {
 	 * The iov is one piece of 8 bytes for the old word, or none. The result is 8. */
 	AFAR_OP_FETCH_ADD = 4,	  /* word += operand                        */
 	AFAR_OP_COMPARE_SWAP = 5, /* if word == compare then word = operand */
+	/*
+	 * A flush that also makes durable, on flash: all that had completed on the target when it
+	 * starts, by anybody, survives the end of servers and the loss of power when it completes.
+	 * It waits as a flush does. -AFAR_EUNSYNCED: writes that had completed since the target
+	 * was opened, or since its last sync, may be lost, because a server with a store of it
+	 * ended before they were synced. That is said once; the target stays usable, and nothing
+	 * is written again. In memory it is a flush.
+	 */
+	AFAR_OP_SYNC = 6,
 };
 
 /*
@@ -644,6 +662,12 @@ enum afar_opcode {
  */
 #define AFAR_OP_DRIVEN 0x2U
 
+/*
+ * A flag of a write to flash: when it has completed, it survives the end of servers and the loss of
+ * power. Costs less than a write and a sync. -EOPNOTSUPP in memory.
+ */
+#define AFAR_OP_DURABLE 0x4U
+
 struct afar_iov {
 	struct afar_buffer *buffer; /* that contains `addr`; NULL: plain memory, not on verbs */
 	void *addr;
@@ -655,7 +679,7 @@ struct afar_iov {
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
 	uint16_t reserved16;
-	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, or 0 */
+	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, AFAR_OP_DURABLE, or 0 */
 	uint32_t nr_iov;
 	uint32_t reserved32;
 	struct afar_target *target; /* afar_region_target() */

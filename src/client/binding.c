@@ -17,7 +17,7 @@ static int take_access(struct binding *binding, uint32_t index, const Afar__Acce
 	int ret;
 
 	assert(peer); /* each server of the layout has one */
-	if (message->incarnation != peer->incarnation) {
+	if (message->incarnation != peer->incarnation || message->server != peer->server) {
 		/* The manager answered this after it made the layout, so it is the newer
 		 * information. */
 		peer_lose(peer);
@@ -36,13 +36,19 @@ static int take_access(struct binding *binding, uint32_t index, const Afar__Acce
 	return 0;
 }
 
+static bool is_access_to(const struct layout_home *home, const Afar__Access *message)
+{
+	return home->is_store ? message->store == home->life
+			      : message->store == 0 && message->server == home->server;
+}
+
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count)
 {
 	int ret = 0;
 
 	for (size_t i = 0; i < count && !ret; i++) {
 		for (uint32_t j = 0; j < binding->layout->nr_homes && !ret; j++) {
-			if (binding->layout->homes[j].server == messages[i]->server)
+			if (is_access_to(&binding->layout->homes[j], messages[i]))
 				ret = take_access(binding, j, messages[i]);
 		}
 	}
@@ -122,16 +128,65 @@ static const Afar__Server *find_server(const Afar__LayoutInfo *message,
 	return NULL;
 }
 
-static int reach_home(struct binding *binding, uint32_t index, const Afar__LayoutInfo *message)
+/* Finds where a store is; NULL: the message does not say. */
+static const Afar__StorePlace *find_store(const Afar__LayoutInfo *message,
+					  const struct layout_home *home)
 {
-	const Afar__Server *server = find_server(message, &binding->layout->homes[index]);
+	for (size_t i = 0; i < message->n_stores; i++) {
+		if (message->stores[i]->store == home->life)
+			return message->stores[i];
+	}
+	return NULL;
+}
+
+static int reach_store(struct binding *binding, uint32_t index, const Afar__LayoutInfo *message)
+{
+	const struct layout_home *home = &binding->layout->homes[index];
+	const Afar__StorePlace *place = find_store(message, home);
+	const Afar__Server *server = NULL;
 	struct peer *peer;
 	int ret;
 
+	if (!place)
+		return malformed("a chunk is in a store that is not listed");
+	for (size_t i = 0; i < message->n_servers && !server; i++) {
+		if (message->servers[i]->server == place->server)
+			server = message->servers[i];
+	}
+	if (!server)
+		return error_fail(-AFAR_ESERVER,
+				  "reach store %016llx: no server of the cluster has it; open its "
+				  "device at one ('afard --flash'); see 'afar store ls'",
+				  (unsigned long long)home->life);
+	binding->servers[index].opening = place->opening;
+	ret = peer_get(binding->target->session, server, home->life, &peer);
+	return ret ? ret : reach_server(binding, index, peer);
+}
+
+static int reach_home(struct binding *binding, uint32_t index, const Afar__LayoutInfo *message)
+{
+	const Afar__Server *server;
+	struct peer *peer;
+	int ret;
+
+	if (binding->layout->homes[index].is_store)
+		return reach_store(binding, index, message);
+	server = find_server(message, &binding->layout->homes[index]);
 	if (!server)
 		return malformed("a chunk is on a server that is not listed");
-	ret = peer_get(binding->target->session, server, &peer);
+	ret = peer_get(binding->target->session, server, 0, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
+}
+
+void binding_remember(struct binding *binding, const struct binding *old)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		for (uint32_t j = 0; j < old->layout->nr_homes; j++) {
+			if (old->layout->homes[j].is_store &&
+			    layout_home_is(&binding->layout->homes[i], &old->layout->homes[j]))
+				binding->servers[i].opening = old->servers[j].opening;
+		}
+	}
 }
 
 int binding_new(struct afar_target *target, const struct layout_description *from,
@@ -170,6 +225,7 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 		ret = reach_server(binding, i, from->servers[i].peer);
 		binding->servers[i].access = from->servers[i].access;
 		binding->servers[i].changes = from->servers[i].changes;
+		binding->servers[i].opening = from->servers[i].opening;
 	}
 	if (ret) {
 		binding_unref(binding);

@@ -30,6 +30,9 @@ struct binding_server {
 	/* The number of the last change in the namespace there that the layout is known to
 	 * include. Guarded by the session's lock. */
 	uint64_t changes;
+	/* Of a store: its opening, as the handle remembers it; a sync tells whether writes since
+	 * then may be lost. Those of a replaced binding are carried over. */
+	_Atomic uint64_t opening;
 };
 
 /* The manager's description of a layout. The message stays the caller's. */
@@ -67,6 +70,8 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 /* Takes those of the manager's accesses that are for servers of the layout. No other thread has the
  * binding yet, or the caller holds its target's lock. Errors: as binding_new(). */
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count);
+/* Carries over what the handle remembers of stores. */
+void binding_remember(struct binding *binding, const struct binding *old);
 /* Returns whether the reach is one of the binding's. */
 bool binding_uses(const struct binding *binding, const struct peer_reach *reach);
 

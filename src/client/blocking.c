@@ -302,6 +302,22 @@ static struct afar_queue *take_next(struct cds_list_head *queues)
 	return queue;
 }
 
+int target_sync(struct afar_target *target)
+{
+	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = target};
+	uint64_t deadline = session_deadline(target->session);
+	struct afar_queue *queue;
+	int ret = begin_blocking(target, deadline, &queue);
+
+	if (ret)
+		return failure_on_the_way(&sync, 0, ret, false);
+	ret = run(queue, &sync, 0, deadline);
+	if (ret)
+		ret = fail_operation(queue, ret);
+	end_blocking(target, queue);
+	return ret;
+}
+
 void target_flush(struct afar_target *target)
 {
 	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = target};

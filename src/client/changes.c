@@ -70,7 +70,7 @@ void target_set_ready(struct afar_target *target)
 
 /* ---- What the manager tells */
 
-int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
+static int take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 {
 	const struct layout_description layout = {
 		.message = info->layout,
@@ -80,8 +80,6 @@ int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 	struct binding *binding;
 	int ret;
 
-	if (info->layout_number <= target->binding->number)
-		return 0;
 	if (info->length < target->length)
 		return error_fail(-AFAR_EMALFORMED,
 				  "read the layout of a %s: it has become shorter; the manager is "
@@ -91,6 +89,11 @@ int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 	if (!ret)
 		target_bind(target, binding);
 	return ret;
+}
+
+int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
+{
+	return info->layout_number > target->binding->number ? take_layout(target, info) : 0;
 }
 
 int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *request,
@@ -107,8 +110,9 @@ int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *re
 			  target->kind->noun);
 }
 
-/* Asks the manager for the layout. The caller holds the target's lock. */
-static int look(struct afar_target *target, uint64_t deadline)
+/* Asks the manager for the layout, and has `take` take it. The caller holds the target's lock. */
+static int look(struct afar_target *target, uint64_t deadline,
+		int (*take)(struct afar_target *target, const Afar__RegionInfo *info))
 {
 	Afar__RegionLook message = AFAR__REGION_LOOK__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -123,9 +127,16 @@ static int look(struct afar_target *target, uint64_t deadline)
 	ret = target_call(target, deadline, &request, &reply);
 	if (ret)
 		return ret;
-	ret = target_take_layout(target, reply->reply->region_info);
+	ret = take(target, reply->reply->region_info);
 	afar__frame__free_unpacked(reply, NULL);
 	return ret;
+}
+
+int target_look_anew(struct afar_target *target, uint64_t deadline)
+{
+	if (target->is_fixed)
+		return error_code(-ESTALE);
+	return look(target, deadline, take_layout);
 }
 
 /* Notes in `heard` the last change that each reach of the binding has heard of. The caller holds
@@ -162,7 +173,8 @@ int target_heed_changes(struct afar_target *target, uint64_t deadline)
 	note_heard(old, heard);
 	pthread_mutex_unlock(&target->session->lock);
 	if (is_needed)
-		ret = target->is_fixed ? error_code(-ESTALE) : look(target, deadline);
+		ret = target->is_fixed ? error_code(-ESTALE)
+				       : look(target, deadline, target_take_layout);
 	if (is_needed && !ret) {
 		pthread_mutex_lock(&target->session->lock);
 		take_heard(target->binding, old, heard);
@@ -179,7 +191,7 @@ int target_look(struct afar_target *target)
 	int ret;
 
 	pthread_mutex_lock(&target->lock);
-	ret = look(target, session_deadline(target->session));
+	ret = look(target, session_deadline(target->session), target_take_layout);
 	pthread_mutex_unlock(&target->lock);
 	return ret;
 }

@@ -270,7 +270,7 @@ static const struct {
 	{{AFAR_OP_READ}, 1},
 	{{AFAR_OP_WRITE}, 1},
 	{{AFAR_OP_FETCH_ADD, AFAR_OP_COMPARE_SWAP}, 2},
-	{{AFAR_OP_FLUSH}, 1},
+	{{AFAR_OP_FLUSH, AFAR_OP_SYNC}, 2},
 };
 #define NR_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 

@@ -90,6 +90,8 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 
 	if (failure->opcode == AFAR_OP_FLUSH)
 		snprintf(what, sizeof(what), "flush");
+	else if (failure->opcode == AFAR_OP_SYNC)
+		snprintf(what, sizeof(what), "sync");
 	else if (opcode_is_atomic(failure->opcode))
 		snprintf(what, sizeof(what), "do an atomic at %llu of", offset);
 	else

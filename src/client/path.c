@@ -242,6 +242,8 @@ static int use_fabric(struct afar_queue *queue, struct path *path, const struct 
 	if (ret)
 		return ret;
 	bytes_max = fabric->attributes.transfer_bytes_max;
+	if (path->peer->store && bytes_max > FABRIC_PAGED_MAX)
+		bytes_max = FABRIC_PAGED_MAX;
 	path->transfer_bytes_max = bytes_max < TRANSFER_BYTES_MAX ? bytes_max : TRANSFER_BYTES_MAX;
 	path->fabric = fabric;
 	path_count_open(queue->session, &path->count, path->peer->server,
@@ -575,7 +577,9 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 			return ret;
 		binding = target_binding(target);
 		ret = connect_all(queue, binding, deadline);
-		is_ready = binding->is_ready;
+		is_ready = binding->is_ready && ret != -ESTALE;
+		if (ret == -ESTALE)
+			ret = target_rebind(target, binding, deadline);
 		binding_unref(binding);
 		if (ret)
 			return ret;

@@ -105,20 +105,24 @@ static int add_lane(struct peer *peer, uint32_t number, const Afar__Lane *messag
 	return 0;
 }
 
-/* Takes the lanes whose transport may be one of ours. */
+/* Takes the lanes that lead there and whose transport may be one of ours. */
 static int set_lanes(struct peer *peer, const Afar__Server *server)
 {
 	const char *path = peer->session->path;
+	uint32_t number = 0;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < server->n_lanes && i < PEER_LANES_MAX && !ret; i++) {
+	for (size_t i = 0; i < server->n_lanes && number < PEER_LANES_MAX && !ret; i++) {
 		const char *transport = server->lanes[i]->transport;
 
+		if (server->lanes[i]->store != peer->store)
+			continue;
 		if (strlen(transport) < FABRIC_TRANSPORT_MAX &&
 		    (!path[0] || strcmp(path, transport) == 0))
-			ret = add_lane(peer, i, server->lanes[i]);
+			ret = add_lane(peer, number, server->lanes[i]);
+		number++;
 	}
-	if (!ret && peer->nr_lanes == 0)
+	if (!ret && peer->nr_lanes == 0 && (number > 0 || !peer->store))
 		ret = error_fail(
 			-AFAR_ESERVER,
 			path[0] ? "reach server %s: it has no lane over %s, and the session "
@@ -129,7 +133,8 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 }
 
 /* Makes a peer. The caller holds the session's lock. */
-static int peer_new(struct afar_session *session, const Afar__Server *server, struct peer **out)
+static int peer_new(struct afar_session *session, const Afar__Server *server, uint64_t store,
+		    struct peer **out)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
 	pthread_condattr_t monotonic;
@@ -140,6 +145,7 @@ static int peer_new(struct afar_session *session, const Afar__Server *server, st
 	peer->session = session;
 	peer->server = server->server;
 	peer->incarnation = server->incarnation;
+	peer->store = store;
 	snprintf(peer->name, sizeof(peer->name), "%s", server->name);
 	ret = set_control_address(peer, server->control_address);
 	if (!ret)
@@ -158,19 +164,27 @@ static int peer_new(struct afar_session *session, const Afar__Server *server, st
 	return 0;
 }
 
-int peer_get(struct afar_session *session, const Afar__Server *server, struct peer **out)
+/* A peer without lanes is of a store that was not open when we were told. */
+static bool is_peer_of(const struct peer *peer, const Afar__Server *server, uint64_t store)
+{
+	return peer->server == server->server && peer->incarnation == server->incarnation &&
+	       peer->store == store && peer->nr_lanes > 0;
+}
+
+int peer_get(struct afar_session *session, const Afar__Server *server, uint64_t store,
+	     struct peer **out)
 {
 	struct peer *peer;
 	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (peer, &session->peers, node) {
-		if (peer->server == server->server && peer->incarnation == server->incarnation) {
+		if (is_peer_of(peer, server, store)) {
 			*out = peer;
 			goto out_unlock;
 		}
 	}
-	ret = peer_new(session, server, out);
+	ret = peer_new(session, server, store, out);
 	if (!ret)
 		cds_list_add_tail(&(*out)->node, &session->peers);
 out_unlock:
@@ -223,6 +237,10 @@ void peer_lose(struct peer *peer)
 
 int peer_fail_lost(const struct peer *peer)
 {
+	if (peer->store)
+		return error_fail(-ESTALE,
+				  "reach store %016llx at server %s: the server has restarted",
+				  (unsigned long long)peer->store, peer->name);
 	return error_fail(-AFAR_ELOST,
 			  "reach server %s: it has restarted, and what its memory held is lost",
 			  peer->name);
@@ -504,6 +522,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	grant.capability.len = sizeof(want->access->capability);
 	/* The session may have more rights now than when the region was opened. */
 	grant.rights = want->reach->rights;
+	grant.store = peer->store;
 	request.call_case = AFAR__REQUEST__CALL_GRANT;
 	request.grant = &grant;
 	ret = peer_call(peer, "get keys of", deadline, &request, &reply);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers: the servers that a session knows, one for each incarnation of a server. A peer has the
+ * Peers: the servers that a session knows, one for each incarnation of a server, and one for each
+ * store that such an incarnation has open. A peer has the
  * server's address, the session's pass to it, and a control connection, which is made with the pass
  * when first needed, and again when lost. It also has reaches, one for each namespace and rights:
  * the keys granted so far, which all regions share, and the connections that ended under writes.
  *
  * A peer is kept until its session closes. Once its server is known to have another incarnation,
- * all calls answer -AFAR_ELOST. A reach is kept as long as it has users.
+ * all calls answer -AFAR_ELOST, or, for a store, -ESTALE: its bytes are elsewhere then. A reach is kept as long as it has users.
  */
 #ifndef CLIENT_PEER_H
 #define CLIENT_PEER_H
@@ -54,14 +55,17 @@ struct peer {
 	struct afar_session *session;
 	uint64_t server;
 	uint64_t incarnation;
+	uint64_t store; /* whose lanes it has; 0: those to the server's DRAM */
 	char name[64];
 	char control_host[URI_HOST_MAX];
 	uint16_t control_port;
-	/* Lanes that the session may use, the best first. */
+	/* Lanes that the session may use, the best first. A store that its server has not open has
+	 * none. */
 	struct peer_lane lanes[PEER_LANES_MAX];
 	unsigned nr_lanes;
 
-	/* Its server has another incarnation: all memory of this one is lost. */
+	/* Its server has another incarnation: all memory of this one is lost, or the store is with
+	 * another one. */
 	atomic_bool is_lost;
 
 	pthread_mutex_t lock; /* guards the rest; held for moments only */
@@ -75,9 +79,10 @@ struct peer {
 	struct cds_list_head reaches; /* of struct peer_reach; guarded by the session's lock */
 };
 
-/* Finds or makes the peer for a server of a layout. Errors, with a sentence: -AFAR_EMALFORMED (no
- * usable address), -ENOMEM. */
-int peer_get(struct afar_session *session, const Afar__Server *server, struct peer **out);
+/* Finds or makes the peer for a server of a layout, or for a store that it has (0: its DRAM).
+ * Errors, with a sentence: -AFAR_EMALFORMED (no usable address), -ENOMEM. */
+int peer_get(struct afar_session *session, const Afar__Server *server, uint64_t store,
+	     struct peer **out);
 
 /* A reach is what a connection is for: a namespace's memory on the server, to read, or to read and
  * write. All targets with the same namespace, rights and home of atomics share one path of a
@@ -176,7 +181,7 @@ void peer_disconnect(struct peer *peer);
 /* Call it when the manager says that the server has another incarnation. */
 void peer_lose(struct peer *peer);
 
-/* Returns -AFAR_ELOST, with the sentence. */
+/* Returns -AFAR_ELOST, with the sentence; -ESTALE for a store. */
 int peer_fail_lost(const struct peer *peer);
 
 /* Frees all peers of a session. Its loop must have stopped. */

@@ -215,7 +215,10 @@ static inline int post(struct afar_queue *queue, struct operation *operation,
 	uint64_t context = context_of(queue, transfer);
 	int ret;
 
-	if (operation->opcode == AFAR_OP_WRITE)
+	if (operation->flags & AFAR_OP_DURABLE)
+		ret = fabric_write_durable(step->lane->endpoint, pieces, nr_pieces, step->remote,
+					   step->key, context);
+	else if (operation->opcode == AFAR_OP_WRITE)
 		ret = fabric_write(step->lane->endpoint, pieces, nr_pieces, step->remote, step->key,
 				   context);
 	else
@@ -309,7 +312,7 @@ static inline int post_atomic(struct afar_queue *queue, struct operation *operat
 __attribute__((cold)) static int why_not(const struct afar_target *target, const struct path *path,
 					 const struct peer *peer)
 {
-	if (target->is_lost || peer->is_lost)
+	if (target->is_lost || (peer->is_lost && !peer->store))
 		return -AFAR_ELOST;
 	/* Either the path broke, or there never was one. */
 	return path && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
@@ -327,10 +330,11 @@ __attribute__((cold)) static void fail_post(struct afar_queue *queue, struct ope
 
 /* A server that a flush goes to. Found like a step. */
 struct flush_step {
-	const struct peer *peer;
+	struct peer *peer;
 	struct path *path;
 	bool is_ready;
 	bool has_copy;
+	uint64_t opening; /* of a store, as the handle remembers it */
 	struct copy_key keys[PATH_LANES_MAX]; /* of a copy there, by the path's lanes */
 };
 
@@ -358,6 +362,7 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 		out->path = queue_path(queue, server->reach);
 		out->is_ready = binding->is_ready;
 		out->has_copy = copy != NULL;
+		out->opening = server->opening;
 		for (uint32_t i = 0; out->path && out->is_ready && copy && i < out->path->nr_lanes;
 		     i++)
 			out->keys[i] = *binding_key(binding, copy, out->path->lanes[i].number);
@@ -387,6 +392,18 @@ static int post_behind(struct afar_queue *queue, struct operation *flush, struct
 	return ret;
 }
 
+/* Has a store make durable what has completed there. */
+static int post_sync(struct afar_queue *queue, struct operation *sync,
+		     const struct flush_step *step)
+{
+	const struct message_request request = {.kind = MESSAGE_SYNC, .operand = step->opening};
+	const struct step where = {.peer = step->peer, .path = step->path};
+
+	if (cds_list_empty(&queue->free_transfers))
+		return -EAGAIN;
+	return post_message(queue, sync, &where, &request);
+}
+
 /* Posts the flush's read on all lanes of the path. -EAGAIN: there was not enough room; call it
  * again for all of them. */
 static int post_behind_all(struct afar_queue *queue, struct operation *flush,
@@ -414,14 +431,18 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 		int ret;
 
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
-		    (is_read_wanted && step.path->state != PATH_UP)) {
+		    ((is_read_wanted || flush->opcode == AFAR_OP_SYNC) &&
+		     step.path->state != PATH_UP)) {
 			operation_fail(queue, flush, why_not(target, step.path, step.peer),
 				       step.peer);
 			return 0;
 		}
-		if (!is_read_wanted || !step.has_copy)
+		if (flush->opcode == AFAR_OP_SYNC && step.peer->store)
+			ret = post_sync(queue, flush, &step);
+		else if (!is_read_wanted || !step.has_copy)
 			continue;
-		ret = post_behind_all(queue, flush, &step);
+		else
+			ret = post_behind_all(queue, flush, &step);
 		if (ret == -EAGAIN)
 			return ret;
 		if (ret) {
@@ -524,7 +545,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
  * meanwhile, the operation may already be finished. */
 static inline void operation_push(struct afar_queue *queue, struct operation *operation)
 {
-	int ret = operation->opcode == AFAR_OP_FLUSH ? flush_advance(queue, operation)
+	int ret = opcode_is_flush(operation->opcode) ? flush_advance(queue, operation)
 						     : operation_advance(queue, operation);
 
 	if (operation->state != OPERATION_ACTIVE)
@@ -572,10 +593,10 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.order = queue->nr_submitted++,
 		.nr_iov = op->nr_iov,
 		.iov = op->iov,
-		.operand = op->opcode == AFAR_OP_FLUSH ? LAYOUT_NONE : op->operand,
+		.operand = opcode_is_flush(op->opcode) ? LAYOUT_NONE : op->operand,
 		.compare = op->compare,
 		.offset = op->offset,
-		.remaining = op->opcode == AFAR_OP_FLUSH ? 1 : length,
+		.remaining = opcode_is_flush(op->opcode) ? 1 : length,
 		.length = length,
 		.deadline = deadline,
 		.stands_for = counts_begin(&queue->counts),
@@ -584,7 +605,7 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		operation->began = clock_ns();
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
-	if ((operation->flags & AFAR_OP_AFTER) || operation->opcode == AFAR_OP_FLUSH)
+	if ((operation->flags & AFAR_OP_AFTER) || opcode_is_flush(operation->opcode))
 		order_hold(queue, operation);
 	else
 		operation_push(queue, operation);
@@ -637,6 +658,23 @@ static void give_word(const struct operation *operation, uint64_t value)
 		memcpy(operation->iov->addr, &value, sizeof(value));
 }
 
+/* Notes the opening that a store has told with the reply to a sync. */
+static void remember_opening(const struct afar_target *target, const struct path *path,
+			     uint64_t opening)
+{
+	struct binding *binding;
+
+	hold_begin();
+	binding = target->binding;
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		struct binding_server *server = &binding->servers[i];
+
+		if (server->peer->store == path->peer->store && server->opening < opening)
+			server->opening = opening;
+	}
+	hold_end();
+}
+
 /* Takes a reply. 0, or -AFAR_EMALFORMED. */
 static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
 {
@@ -646,6 +684,8 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 
 	if (!ret && opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, value);
+	if (transfer->operation->opcode == AFAR_OP_SYNC && (!ret || ret == -AFAR_EUNSYNCED))
+		remember_opening(transfer->operation->target, path, value);
 	transfer_end(queue, transfer, ret);
 	return ret == -AFAR_EMALFORMED ? ret : 0;
 }
@@ -691,6 +731,10 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	}
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* its connection was closed, and the transfer ended with it */
+	if (completion->is_alone) {
+		transfer_end(queue, transfer, completion->status);
+		return;
+	}
 	if (completion->status) {
 		/* With another status, another transfer or the server is at fault. */
 		if (completion->status == -EFAULT)
@@ -791,7 +835,7 @@ static const struct peer *awaited_peer(const struct afar_queue *queue,
 		if (queue->paths[i] && has_transfer_of(queue->paths[i], operation))
 			return queue->paths[i]->peer;
 	}
-	if (operation->waits != WAITS_FOR_ROOM || operation->opcode == AFAR_OP_FLUSH)
+	if (operation->waits != WAITS_FOR_ROOM || opcode_is_flush(operation->opcode))
 		return NULL;
 	find_step(queue, operation, &step);
 	return step.peer;

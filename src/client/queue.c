@@ -286,19 +286,23 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	bool is_atomic = opcode_is_atomic(op->opcode);
 	int ret;
 
-	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_COMPARE_SWAP)
+	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_SYNC)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
-	if (op->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN))
+	if (op->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE))
 		return error_fail(-EINVAL,
-				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER and "
-				  "AFAR_OP_DRIVEN are known",
+				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER, "
+				  "AFAR_OP_DRIVEN and AFAR_OP_DURABLE are known",
 				  op->flags);
 	if (op->reserved16 || op->reserved32 || op->reserved[0] || op->reserved[1])
 		return error_fail(-EINVAL, "submit an operation: what is reserved must be 0");
 	if (op->flags & AFAR_OP_DRIVEN && op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
 		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
 					   "AFAR_OP_DRIVEN");
+	if (op->flags & AFAR_OP_DURABLE &&
+	    (op->opcode != AFAR_OP_WRITE || op->flags & AFAR_OP_DRIVEN))
+		return error_fail(-EINVAL, "submit an operation: only a write can have "
+					   "AFAR_OP_DURABLE, and not with AFAR_OP_DRIVEN");
 	if (!is_atomic && (op->operand || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
 	if (!target_is_open(op->target) || op->target->session != queue->session)
@@ -307,9 +311,17 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (!target_takes(op->target, op->opcode))
 		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
 				  op->target->kind->noun, op->opcode);
-	if (op->opcode == AFAR_OP_FLUSH && (op->nr_iov || op->offset))
-		return error_fail(-EINVAL, "submit a flush: it is of the whole target, so nr_iov "
-					   "and offset must be 0");
+	if (op->flags & AFAR_OP_DURABLE && !op->target->is_flash)
+		return error_fail(-EOPNOTSUPP,
+				  "submit a durable write: the region at %#llx is in memory, which "
+				  "does not survive its server; use a namespace on flash ('afar ns "
+				  "create --tier flash')",
+				  (unsigned long long)op->target->address);
+	if (op->flags & AFAR_OP_DRIVEN && op->target->is_flash)
+		return target_fail_flash(op->target, "do a server-driven transfer on");
+	if (opcode_is_flush(op->opcode) && (op->nr_iov || op->offset))
+		return error_fail(-EINVAL, "submit a flush or sync: it is of the whole target, so "
+					   "nr_iov and offset must be 0");
 	if (op->nr_iov && !op->iov)
 		return error_fail(-EINVAL, "submit an operation: iov is null");
 	if (!target_may(op->target, op->opcode))

@@ -53,6 +53,7 @@ int target_init(struct afar_target *target, const struct target_kind *kind,
 	}
 	target->binding = binding;
 	target->is_sealed = binding->layout->is_sealed;
+	target->is_flash = layout_has_stores(binding->layout);
 	if (target->has_nic_atomics)
 		target_look_for_atomics(target);
 	target_list(target);
@@ -87,6 +88,7 @@ int target_init_beside(struct afar_target *target, const struct target_kind *kin
 	}
 	target->binding = binding;
 	target->is_sealed = layout->is_sealed;
+	target->is_flash = of->is_flash;
 	return 0;
 }
 
@@ -125,6 +127,7 @@ void target_bind(struct afar_target *target, struct binding *binding)
 {
 	struct binding *old = target->binding;
 
+	binding_remember(binding, old);
 	/* The session's lock also guards against threads that note changes. */
 	pthread_mutex_lock(&target->session->lock);
 	old->is_ready = false;
@@ -244,12 +247,16 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	char why[ERROR_LINE_BYTES];
 	int ret;
 
+	if (peer->store && peer->is_lost)
+		return peer_fail_lost(peer);
 	/* The server cannot be reached. Do not wait for a manager that is away, too. */
 	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
 		return status;
 	snprintf(why, sizeof(why), "%s", error_last_line());
 	access->expiry = 0;
 	ret = ask_accesses(binding, deadline);
+	if (peer->store && peer->is_lost)
+		return peer_fail_lost(peer);
 	if (peer->is_lost || ret == -AFAR_ELOST ||
 	    (!ret && !access->expiry && ask_lost(target, deadline))) {
 		target->is_lost = true;
@@ -288,6 +295,34 @@ static int fill_in_keys(struct binding *binding, uint64_t deadline)
 	return ret;
 }
 
+/* Finds a store that is not where it was when the binding was made, as far as is known; NULL: all
+ * are there. */
+static const struct peer *find_away(const struct binding *binding)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		const struct peer *peer = binding->servers[i].peer;
+
+		if (peer->store && (peer->is_lost || peer->nr_lanes == 0))
+			return peer;
+	}
+	return NULL;
+}
+
+/* Makes a new binding. -AFAR_ESERVER: a store is still not there. The caller holds the lock. */
+static int rebind(struct afar_target *target, uint64_t deadline)
+{
+	const struct peer *away;
+	int ret = target_look_anew(target, deadline);
+
+	away = ret ? NULL : find_away(target->binding);
+	if (!away)
+		return ret;
+	return error_fail(-AFAR_ESERVER,
+			  "reach store %016llx: server %s has not opened it; its regions are back "
+			  "when a server has; see 'afar store ls'",
+			  (unsigned long long)away->store, away->name);
+}
+
 int target_get_keys(struct afar_target *target, uint64_t deadline)
 {
 	int ret = 0;
@@ -299,7 +334,20 @@ int target_get_keys(struct afar_target *target, uint64_t deadline)
 			ret = fill_in_keys(target->binding, deadline);
 		if (!ret)
 			target_set_ready(target);
+		if (ret == -ESTALE && target->is_flash)
+			ret = rebind(target, deadline);
 	}
+	pthread_mutex_unlock(&target->lock);
+	return ret;
+}
+
+int target_rebind(struct afar_target *target, const struct binding *old, uint64_t deadline)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&target->lock);
+	if (target->binding == old)
+		ret = rebind(target, deadline);
 	pthread_mutex_unlock(&target->lock);
 	return ret;
 }
@@ -368,6 +416,8 @@ void target_settle_all(struct afar_target *target, uint64_t deadline)
 
 int target_check_atomics(const struct afar_target *target)
 {
+	if (target->is_flash)
+		return target_fail_flash(target, "do an atomic on");
 	if (!target->is_without_atomics)
 		return 0;
 	return error_fail(-EOPNOTSUPP,
@@ -412,6 +462,14 @@ void target_look_for_atomics(struct afar_target *target)
 		target->is_without_atomics =
 			!has_atomics(&target->session->fabrics, binding->servers[i].peer);
 	binding_unref(binding);
+}
+
+int target_fail_flash(const struct afar_target *target, const char *asked)
+{
+	return error_fail(-EOPNOTSUPP,
+			  "%s the region at %#llx: it is on flash, where that is not possible; use "
+			  "a namespace in memory ('afar ns create', without --tier)",
+			  asked, (unsigned long long)target->address);
 }
 
 int target_fail_read_only(const struct afar_target *target)

@@ -37,6 +37,7 @@ struct afar_target {
 	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
 	bool is_fixed;		 /* its layout is its own, not the manager's: nobody replaces it */
+	bool is_flash;		 /* it is in stores: transfers and syncs alone */
 	/* Both follow the binding, and are written just after it. */
 	_Atomic uint64_t length;	 /* bytes; it only grows */
 	atomic_bool is_sealed;		 /* read it only while counted in */
@@ -95,6 +96,12 @@ static inline bool target_is_open(const struct afar_target *target)
 static inline bool target_takes(const struct afar_target *target, uint16_t opcode)
 {
 	return target->kind->opcodes & 1U << opcode;
+}
+
+/* Returns whether it waits for earlier writes to the target, and goes to each of its homes. */
+static inline bool opcode_is_flush(uint16_t opcode)
+{
+	return opcode == AFAR_OP_FLUSH || opcode == AFAR_OP_SYNC;
 }
 
 static inline bool opcode_is_atomic(uint16_t opcode)
@@ -157,6 +164,13 @@ void target_unlist(struct afar_target *target);
 int target_heed_changes(struct afar_target *target, uint64_t deadline);
 /* Asks the manager for the layout in any case. Call it without the lock. Blocks. */
 int target_look(struct afar_target *target);
+/* Makes a new binding of what the manager tells now, because a store's server has restarted or
+ * another one has it. Does nothing if `old` is not the target's binding any more. Takes the lock.
+ * Blocks, until `deadline`. */
+int target_rebind(struct afar_target *target, const struct binding *old, uint64_t deadline);
+/* Asks the manager for the layout, and makes a new binding of it in any case. The caller holds the
+ * target's lock. Blocks, until `deadline`. */
+int target_look_anew(struct afar_target *target, uint64_t deadline);
 /* Takes the layout that the manager has told, if it is newer than the binding's. The caller holds
  * the target's lock. */
 int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info);
@@ -180,6 +194,9 @@ bool lane_has_atomics(struct fabrics *fabrics, const struct peer_lane *lane);
 /* Finds out whether a target with has_nic_atomics can have them. May block for a moment. */
 void target_look_for_atomics(struct afar_target *target);
 
+/* Returns -EOPNOTSUPP with the sentence, for what is asked of a target in stores that cannot do
+ * it. */
+int target_fail_flash(const struct afar_target *target, const char *asked);
 /* Returns -EROFS or -EACCES, with the sentence. */
 int target_fail_read_only(const struct afar_target *target);
 
@@ -195,6 +212,8 @@ int target_transfer(struct afar_target *target, uint16_t opcode, const struct af
 /* Carries out an atomic once, in the same ways. The caller has checked that the word is inside the
  * target. */
 int target_atomic(const struct afar_op *op);
+/* Has the stores of the target make durable what has completed on it, by anybody. */
+int target_sync(struct afar_target *target);
 /* Makes visible, on all paths, what blocking calls have written to it, as far as connections
  * stand. */
 void target_flush(struct afar_target *target);

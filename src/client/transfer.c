@@ -131,6 +131,13 @@ PUBLIC_CALL(int, afar_region_compare_swap,
 	return do_atomic(region, &op, before);
 }
 
+PUBLIC_CALL(int, afar_region_sync, (struct afar_region *region), (region))
+{
+	int ret = region_check(region);
+
+	return ret || !region->target.is_flash ? ret : target_sync(&region->target);
+}
+
 PUBLIC_CALL(ssize_t, afar_region_pread,
 	    (struct afar_region *region, void *data, size_t length, uint64_t offset),
 	    (region, data, length, offset))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Accesses: what lets a session onto the servers of a region, made anew whenever it asks. For each
- * server a pass to its control channel and a capability over all extents that the region's layout
- * has there, both under the signing key that the server told when it joined, both expiring by the
- * server's age.
+ * home a pass to its server's control channel and a capability over all extents that the region's
+ * layout has in that home, both under the signing key that the server told when it joined, both
+ * expiring by the server's age.
  *
  * What this costs grows with the region's copies, which each server's turn goes through, and with
  * its extents, which are digested. See test_manager_access for how much. An extent that has gone
@@ -20,13 +20,12 @@
 
 #define LIFETIME_S 60U
 
-/* Finds the server of a home if it is connected and lives the life that the home is of. */
+/* Finds the server of a home if it is connected and has what lives there. */
 static const struct live_server *find_live(const struct core *core, const struct layout_home *home)
 {
-	const struct server *server = state_server(core->state, home->server);
+	const struct pool *pool = state_pool(core->state, home);
 
-	return server && server_is_up(server) && server->incarnation == home->life ? server->live
-										   : NULL;
+	return pool && pool_is_up(pool) ? pool->server->live : NULL;
 }
 
 static uint32_t expiry_of(const struct core *core, const struct live_server *live)
@@ -94,6 +93,8 @@ static int fill_access(Afar__Access *access, const struct core *core, const stru
 	access->server = live->number;
 	access->incarnation = live->incarnation;
 	access->lifetime_ms = LIFETIME_S * 1000U;
+	if (region->layout->homes[home].is_store)
+		access->store = region->layout->homes[home].life;
 	ret = add_pass(access, session, live, expiry_of(core, live));
 	return ret == 0 ? add_capability(access, core, session, region, home, live) : ret;
 }

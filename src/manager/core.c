@@ -11,6 +11,7 @@
 #include "manager/principals.h"
 #include "manager/requests.h"
 #include "manager/sessions.h"
+#include "manager/trims.h"
 
 #define SENTENCE_MAX 512
 
@@ -252,6 +253,10 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 		ret = sessions_start(core);
 	if (ret == 0)
 		ret = principals_start(core);
+	if (ret == 0)
+		ret = trims_start(core);
+	if (ret == 0)
+		ret = store_commit(core->store);
 	if (ret < 0) {
 		core_close(core);
 		return ret;

@@ -43,6 +43,7 @@ struct core {
 	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;  /* struct job: job.h */
 	uint64_t turn;		    /* of the servers, for reservations */
+	uint64_t last_trim_call;    /* trims.h */
 	uint64_t retry_at;	    /* after a failed commit: no work of its own before */
 	uint64_t complain_at;	    /* in the log of the next                           */
 	uint64_t forget_at;	    /* servers that have not come back since the manager started */

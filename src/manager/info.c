@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
@@ -90,6 +91,7 @@ static Afar__Server *info_server(const struct server *server)
 		if (!lane)
 			break;
 		info->lanes[info->n_lanes++] = lane;
+		lane->store = server->lanes[i].store;
 		lane->transport = copy_text(server->lanes[i].transport, &is_complete);
 		lane->address = copy_text(server->lanes[i].address, &is_complete);
 	}
@@ -99,11 +101,11 @@ static Afar__Server *info_server(const struct server *server)
 	return NULL;
 }
 
-/* True: an earlier home is on the same server. */
-static bool is_repeated(const struct layout *layout, uint32_t home)
+/* True: the server is among those told already. */
+static bool is_told(const Afar__LayoutInfo *info, const struct server *server)
 {
-	for (uint32_t i = 0; i < home; i++)
-		if (layout->homes[i].server == layout->homes[home].server)
+	for (size_t i = 0; i < info->n_servers; i++)
+		if (info->servers[i]->server == server->number)
 			return true;
 	return false;
 }
@@ -116,15 +118,40 @@ static bool add_servers(const struct core *core, Afar__LayoutInfo *info,
 	if (!info->servers)
 		return false;
 	for (uint32_t i = 0; i < layout->nr_homes; i++) {
-		const struct server *server = state_server(core->state, layout->homes[i].server);
+		const struct server *server = state_home_server(core->state, &layout->homes[i]);
 		Afar__Server *described;
 
-		if (!server || is_repeated(layout, i))
+		if (!server || is_told(info, server))
 			continue;
 		described = info_server(server);
 		if (!described)
 			return false;
 		info->servers[info->n_servers++] = described;
+	}
+	return true;
+}
+
+/* The stores of its homes. One that was forgotten is left out. */
+static bool add_places(const struct core *core, Afar__LayoutInfo *info, const struct layout *layout)
+{
+	info->stores = calloc((size_t)layout->nr_homes + 1, sizeof(*info->stores));
+	if (!info->stores)
+		return false;
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct layout_home *home = &layout->homes[i];
+		const struct flash_store *store;
+		Afar__StorePlace *place;
+
+		store = home->is_store ? state_store(core->state, home->life) : NULL;
+		if (!store)
+			continue;
+		place = MESSAGE_NEW(afar__store_place, Afar__StorePlace);
+		if (!place)
+			return false;
+		place->store = store->number;
+		place->server = store->pool.server ? store->pool.server->number : 0;
+		place->opening = store->opening;
+		info->stores[info->n_stores++] = place;
 	}
 	return true;
 }
@@ -138,6 +165,7 @@ static Afar__LayoutInfo *info_layout(const struct core *core, const struct sessi
 		return NULL;
 	info->form = layout_pack(region->layout);
 	if (info->form && add_servers(core, info, region->layout) &&
+	    add_places(core, info, region->layout) &&
 	    access_make(core, session, region, &info->accesses, &info->n_accesses) == 0)
 		return info;
 	afar__layout_info__free_unpacked(info, NULL);
@@ -365,7 +393,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 	status->uptime_ms = age_ms(core, core->started_at);
 	status->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
 	status->list_max = CORE_LIST_MAX;
-	if (is_complete && add_server_status(status, core) &&
+	if (is_complete && add_server_status(status, core) && flash_add_status(core, status) &&
 	    add_namespaces(status, core, session) && add_all_sessions(status, core, session) &&
 	    add_principals(status, core, session))
 		return status;

@@ -81,9 +81,10 @@ struct job_part {
 	enum part_state state;
 	uint64_t server;
 	uint64_t incarnation;
+	uint64_t store; /* of the server's, that was asked for memory; 0: its DRAM was */
 	uint64_t bytes; /* of memory that was asked for; 0: it was asked for something else */
 	enum extent_class class;
-	uint64_t pending;    /* bytes that count at its server: asked for, or in no table yet */
+	uint64_t pending;    /* bytes that count at its pool: asked for, or in no table yet */
 	uint64_t copying_ms; /* that its server may take; counts there too */
 	uint64_t granted;    /* bytes of: */
 	struct {
@@ -106,8 +107,8 @@ static inline bool job_is_over(const struct job *job)
 	return job->state == JOB_FAILED || job->state == JOB_ENDED;
 }
 
-/* Asks a connected server for memory of the job's namespace. -ENOMEM. */
-int job_ask_memory(struct core *core, struct job *job, struct live_server *live, uint64_t bytes,
+/* Asks the server of a pool that is up for memory of the job's namespace. -ENOMEM. */
+int job_ask_memory(struct core *core, struct job *job, struct pool *pool, uint64_t bytes,
 		   enum extent_class class);
 /* Asks a server for something else, which may take it `copying_ms`; if the job ends before the
  * answer comes, the server loses its connection. Takes `request` over, which may be NULL: -ENOMEM.
@@ -116,8 +117,8 @@ int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *
 	    uint64_t copying_ms);
 /* Bytes of memory that were granted in this round. */
 uint64_t job_granted(const struct job *job);
-/* A server of this round failed. */
-bool job_has_failed_on(const struct job *job, uint64_t server);
+/* The server of a pool failed in this round when it was asked for memory of that. */
+bool job_has_failed_on(const struct job *job, const struct pool *pool);
 /* For `settle`: puts what was granted into the tables and the store, and the outcome for all
  * clients that wait. -ENOMEM, -AFAR_ESERVER. */
 int job_record_memory(struct core *core, struct job *job, struct namespace *ns);

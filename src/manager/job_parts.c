@@ -48,14 +48,28 @@ uint64_t job_granted(const struct job *job)
 	return sum;
 }
 
-bool job_has_failed_on(const struct job *job, uint64_t server)
+static uint64_t store_number(const struct pool *pool)
+{
+	return pool->store ? pool->store->number : 0;
+}
+
+bool job_has_failed_on(const struct job *job, const struct pool *pool)
 {
 	const struct job_part *part;
 
 	cds_list_for_each_entry (part, &job->parts, node)
-		if (part->state == PART_FAILED && part->server == server)
+		if (part->state == PART_FAILED && part->server == pool->server->number &&
+		    part->store == store_number(pool))
 			return true;
 	return false;
+}
+
+/* The home of the extents that it is granted. */
+static struct layout_home home_of(const struct job_part *part)
+{
+	if (part->store != 0)
+		return (struct layout_home){.life = part->store, .is_store = true};
+	return (struct layout_home){.server = part->server, .life = part->incarnation};
 }
 
 static void take_off(uint64_t *sum, uint64_t amount)
@@ -67,7 +81,11 @@ static void take_off(uint64_t *sum, uint64_t amount)
 static void drop_pending(struct core *core, struct job_part *part)
 {
 	struct live_server *live = core_live_server(core, part->server);
+	const struct layout_home home = home_of(part);
+	struct pool *pool = state_pool(core->state, &home);
 
+	if (pool)
+		take_off(&pool->pending_bytes, part->pending);
 	if (live && live->incarnation == part->incarnation) {
 		take_off(&live->pending_bytes, part->pending);
 		take_off(&live->copying_ms, part->copying_ms);
@@ -76,25 +94,37 @@ static void drop_pending(struct core *core, struct job_part *part)
 	part->copying_ms = 0;
 }
 
+static void add_pending(struct core *core, struct job_part *part, struct live_server *live)
+{
+	const struct layout_home home = home_of(part);
+	struct pool *pool = state_pool(core->state, &home);
+
+	live->pending_bytes += part->pending;
+	if (pool)
+		pool->pending_bytes += part->pending;
+}
+
 /* Gives what was granted back to its server. */
 static void undo_part(struct core *core, struct job_part *part)
 {
 	struct live_server *live = core_live_server(core, part->server);
-	uint64_t *numbers;
+	const struct layout_home home = home_of(part);
+	struct extent_list list;
 
 	drop_pending(core, part);
 	part->state = PART_FAILED;
 	if (part->nr_extents == 0 || !live || !live->peer || live->incarnation != part->incarnation)
 		return;
-	numbers = calloc(part->nr_extents, sizeof(*numbers));
-	if (!numbers) {
+	if (extent_list_open(&list, &home, part->nr_extents) < 0) {
 		/* Its rejoining brings the same about. */
 		core->environment.close_peer(core->environment.context, live->peer);
 		return;
 	}
-	for (size_t i = 0; i < part->nr_extents; i++)
-		numbers[i] = part->extents[i].number;
-	server_undo(core, live, numbers, part->nr_extents);
+	for (size_t i = 0; i < part->nr_extents; i++) {
+		list.namespaces[list.nr] = part->job->namespace_number;
+		list.numbers[list.nr++] = part->extents[i].number;
+	}
+	server_undo(core, live, &list);
 }
 
 void parts_undo(struct core *core, struct job *job)
@@ -143,20 +173,21 @@ static int add_part(struct core *core, struct job *job, struct live_server *live
 	part->server = live->number;
 	part->incarnation = live->incarnation;
 	cds_list_add_tail(&part->node, &job->parts);
-	live->pending_bytes += part->pending;
+	add_pending(core, part, live);
 	live->copying_ms += part->copying_ms;
 	outgoing->part = part;
 	server_call(core, live, server_timeout_ms(live), request, outgoing);
 	return 0;
 }
 
-int job_ask_memory(struct core *core, struct job *job, struct live_server *live, uint64_t bytes,
+int job_ask_memory(struct core *core, struct job *job, struct pool *pool, uint64_t bytes,
 		   enum extent_class class)
 {
-	const struct job_part part = {.bytes = bytes, .pending = bytes, .class = class};
+	const struct job_part part = {
+		.store = store_number(pool), .bytes = bytes, .pending = bytes, .class = class};
 
-	return add_part(core, job, live, server_ask_extents(job->namespace_number, bytes, class),
-			&part);
+	return add_part(core, job, pool->server->live,
+			server_ask_extents(job->namespace_number, bytes, class, part.store), &part);
 }
 
 int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *request,
@@ -183,7 +214,7 @@ static bool is_granted_already(const struct core *core, const struct job_part *p
 
 	cds_list_for_each_entry (job, &core->jobs, node) {
 		cds_list_for_each_entry (other, &job->parts, node) {
-			if (other->server != part->server)
+			if (other->server != part->server || other->store != part->store)
 				continue;
 			for (size_t i = 0; i < other->nr_extents; i++)
 				if (other->extents[i].number == number)
@@ -196,9 +227,11 @@ static bool is_granted_already(const struct core *core, const struct job_part *p
 static bool is_good(const struct core *core, const struct job_part *part,
 		    const Afar__Extent *extent)
 {
+	const struct layout_home home = home_of(part);
+
 	return extent->namespace_ == part->job->namespace_number && extent->class_ == part->class &&
 	       extent->length != 0 && extent->length % PLACEMENT_EXTENT_UNIT == 0 &&
-	       !state_extent(core->state, part->server, part->incarnation, extent->extent) &&
+	       !state_extent(core->state, &home, extent->extent) &&
 	       !is_granted_already(core, part, extent->extent);
 }
 
@@ -279,7 +312,7 @@ void job_answered(struct core *core, struct job_part *part, const void *peer,
 		drop_pending(core, part);
 		part->state = PART_ANSWERED;
 		part->pending = part->granted;
-		live->pending_bytes += part->pending;
+		add_pending(core, part, live);
 	}
 	if (job->state == JOB_ENDED && part->state == PART_ANSWERED)
 		undo_part(core, part);
@@ -301,33 +334,55 @@ void jobs_server_down(struct core *core, const struct live_server *live)
 
 /* ---- Into the tables */
 
-int job_record_memory(struct core *core, struct job *job, struct namespace *ns)
+/* Finds what the part's extents were granted out of, if that server still has it. */
+static struct pool *find_pool(const struct core *core, const struct job_part *part)
 {
-	struct job_part *part;
+	const struct layout_home home = home_of(part);
+	struct pool *pool = state_pool(core->state, &home);
+
+	return pool && pool->server && pool->server->number == part->server &&
+			       pool->server->incarnation == part->incarnation
+		       ? pool
+		       : NULL;
+}
+
+static int record_part(struct core *core, const struct job_part *part, struct namespace *ns)
+{
+	const struct layout_home home = home_of(part);
+	struct pool *pool = find_pool(core, part);
 	struct extent *extent;
 	int ret;
 
-	cds_list_for_each_entry (part, &job->parts, node) {
-		struct server *server = state_server(core->state, part->server);
+	if (!pool)
+		return error_code(-AFAR_ESERVER);
+	for (size_t i = 0; i < part->nr_extents; i++) {
+		const struct extent like = {.pool = pool,
+					    .life = home.life,
+					    .number = part->extents[i].number,
+					    .ns = ns,
+					    .namespace_number = ns->number,
+					    .length = part->extents[i].length,
+					    .class = part->class};
 
+		ret = state_add_extent(core->state, &like, &extent);
+		if (ret < 0)
+			return ret;
+		store_put_extent(core->store, extent);
+	}
+	return 0;
+}
+
+int job_record_memory(struct core *core, struct job *job, struct namespace *ns)
+{
+	struct job_part *part;
+	int ret;
+
+	cds_list_for_each_entry (part, &job->parts, node) {
 		if (part->state != PART_ANSWERED)
 			continue;
-		if (!server || server->incarnation != part->incarnation)
-			return error_code(-AFAR_ESERVER);
-		for (size_t i = 0; i < part->nr_extents; i++) {
-			const struct extent like = {.server = server,
-						    .life = part->incarnation,
-						    .number = part->extents[i].number,
-						    .ns = ns,
-						    .namespace_number = ns->number,
-						    .length = part->extents[i].length,
-						    .class = part->class};
-
-			ret = state_add_extent(core->state, &like, &extent);
-			if (ret < 0)
-				return ret;
-			store_put_extent(core->store, extent);
-		}
+		ret = record_part(core, part, ns);
+		if (ret < 0)
+			return ret;
 		/* From now on it is counted in the tables, also for others of the same batch. */
 		drop_pending(core, part);
 	}

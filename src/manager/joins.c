@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers that join: finds out which one it is, what memory it still has, and what is lost. A
+ * Servers that join: finds out which one it is, what memory it still has, and what is lost. Their
+ * stores have a room of their own (flash.c). A
  * server joins at every reconnection, and after a restart of its own or of the manager's. The same
  * incarnation goes on; another one has lost everything.
  */
@@ -13,6 +14,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "manager/flash.h"
 #include "manager/placement.h"
 #include "manager/regions.h"
 #include "manager/servers.h"
@@ -163,7 +165,8 @@ static int describe(struct core *core, struct server *server, const Afar__Server
 	if (ret < 0)
 		return ret;
 	for (size_t i = 0; i < self->n_lanes; i++)
-		lanes[i] = (struct lane){self->lanes[i]->transport, self->lanes[i]->address};
+		lanes[i] = (struct lane){self->lanes[i]->transport, self->lanes[i]->address,
+					 self->lanes[i]->store};
 	undo_set(core->undo, server->incarnation, self->incarnation);
 	undo_set(core->undo, server->dram.capacity_bytes, ask->capacity_bytes);
 	return state_describe_server(core->state, server, &texts);
@@ -172,8 +175,8 @@ static int describe(struct core *core, struct server *server, const Afar__Server
 static struct extent *find_reported(const struct core *core, const struct server *server,
 				    const Afar__Extent *reported)
 {
-	struct extent *extent =
-		state_extent(core->state, server->number, server->incarnation, reported->extent);
+	const struct layout_home home = pool_home(&server->dram);
+	struct extent *extent = state_extent(core->state, &home, reported->extent);
 
 	return extent && extent->namespace_number == reported->namespace_ &&
 			       extent->length == reported->length &&
@@ -191,7 +194,7 @@ static int reconcile(struct core *core, struct server *server, const Afar__Serve
 	struct extent *extent, *next;
 	int ret = 0;
 
-	cds_list_for_each_entry (extent, &server->extents, server_node)
+	cds_list_for_each_entry (extent, &server->dram.extents, pool_node)
 		extent->is_reported = false;
 	for (size_t i = 0; i < ask->n_extents; i++) {
 		extent = find_reported(core, server, ask->extents[i]);
@@ -200,7 +203,7 @@ static int reconcile(struct core *core, struct server *server, const Afar__Serve
 		else
 			joined->release[joined->n_release++] = ask->extents[i]->extent;
 	}
-	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
+	cds_list_for_each_entry_safe (extent, next, &server->dram.extents, pool_node) {
 		if (extent->is_reported || extent_is_releasing(extent))
 			continue;
 		log_error("server %llu '%s' does not have extent %llu any more: its data is lost",
@@ -319,6 +322,8 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 		ret = reconcile(core, server, ask, joined);
 	if (ret == 0)
 		ret = bind_server(core, server, ask, event->peer);
+	if (ret == 0)
+		ret = flash_join(core, server, ask, joined);
 	if (ret < 0)
 		return ret;
 	joined->server = server->number;
@@ -364,9 +369,11 @@ int server_join(struct core *core, struct session *session, struct event *event)
 			ret = check_same(server, ask);
 		if (ret == 0)
 			ret = check_alone(core, server, ask->self, event->peer);
-		if (ret < 0)
-			return ret;
 	}
+	if (ret == 0)
+		ret = flash_check_join(core, server, ask);
+	if (ret < 0)
+		return ret;
 	joined = MESSAGE_NEW(afar__server_joined, Afar__ServerJoined);
 	if (!joined)
 		return error_code(-ENOMEM);

@@ -115,7 +115,8 @@ static int describe_server(struct state *state, struct server *server, const Sto
 				     .nr_lanes = record->n_lanes};
 
 	for (size_t i = 0; i < record->n_lanes; i++)
-		lanes[i] = (struct lane){record->lanes[i]->transport, record->lanes[i]->address};
+		lanes[i] = (struct lane){record->lanes[i]->transport, record->lanes[i]->address,
+					 record->lanes[i]->store};
 	return state_describe_server(state, server, &texts);
 }
 
@@ -147,21 +148,58 @@ static int load_removal(struct state *state, const void *message)
 	return state_add_removal(state, record->server, record->incarnation, &removal);
 }
 
+static int load_store(struct state *state, const void *message)
+{
+	const Stored__Store *record = message;
+	struct server *server = state_server(state, record->server);
+	struct flash_store *store;
+	int ret;
+
+	if (record->uuid.len != STORE_UUID_BYTES || record->number == 0 ||
+	    record->number != flash_store_number(record->uuid.data) ||
+	    (!server && record->server != 0))
+		return damaged("store", record->number);
+	store = flash_store_new(record->number);
+	if (!store)
+		return error_code(-ENOMEM);
+	memcpy(store->uuid, record->uuid.data, STORE_UUID_BYTES);
+	store->pool.capacity_bytes = record->capacity_bytes;
+	store->pool.server = server;
+	store->accepted = (struct store_join){record->opening, record->random};
+	store->opening = record->present_opening;
+	ret = state_add_store(state, store);
+	if (ret == 0)
+		ret = state_set_store_path(state, store, record->path);
+	return ret == -EEXIST ? damaged("store", record->number) : ret;
+}
+
+/* True: extents of this class may be there, and the namespace's regions in them. NULL: they are
+ * being released. */
+static bool is_class_of(const Stored__Extent *record, const struct namespace *ns)
+{
+	bool is_flash = record->class_ == CLASS_FLASH;
+
+	return record->class_ < NR_CLASSES && is_flash == record->is_store &&
+	       (!ns || is_flash == (namespace_class(ns) == CLASS_FLASH));
+}
+
 static int load_extent(struct state *state, const void *message)
 {
 	const Stored__Extent *record = message;
-	struct server *server = state_server(state, record->server);
+	const struct layout_home home = {
+		.server = record->server, .life = record->life, .is_store = record->is_store};
+	struct pool *pool = state_pool(state, &home);
 	struct namespace *ns = NULL;
 	struct extent like, *extent;
 	int ret;
 
 	if (!record->is_releasing)
 		ns = state_namespace(state, record->namespace_);
-	if (!server || server->incarnation != record->life || record->class_ > CLASS_DRAM_SEALED ||
+	if (!pool || (record->is_store && record->server != 0) || !is_class_of(record, ns) ||
 	    (!ns && !record->is_releasing) || record->length == 0 ||
 	    record->length % SPACE_UNIT != 0)
 		return damaged("extent", record->number);
-	like = (struct extent){.server = server,
+	like = (struct extent){.pool = pool,
 			       .life = record->life,
 			       .number = record->number,
 			       .ns = ns,
@@ -219,14 +257,16 @@ static int load_layout(const Stored__Region *record, struct region *region)
 static int take_layout(const struct state *state, const struct region *region)
 {
 	const struct layout *layout = region->layout;
-	const enum extent_class class = layout->is_sealed ? CLASS_DRAM_SEALED : CLASS_DRAM;
+	const enum extent_class class =
+		layout->is_sealed ? CLASS_DRAM_SEALED : namespace_class(region->ns);
 	int ret = 0;
 
 	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
 		const struct layout_copy *copy = &layout->copies[i];
 		struct extent *extent = state_extent_of(state, layout, copy);
 
-		if (!extent)
+		/* A region that waits for trims does not wait for what is being released. */
+		if (!extent || (region->is_freed && extent_is_releasing(extent)))
 			continue;
 		if (extent->ns != region->ns || extent->class != class)
 			return error_code(-EINVAL);
@@ -341,6 +381,7 @@ static const struct loader loaders[] = {
 	{STORE_GRANTS, &stored__grants__descriptor, load_grants},
 	{STORE_SERVER, &stored__server__descriptor, load_server},
 	{STORE_REMOVAL, &stored__removal__descriptor, load_removal},
+	{STORE_FLASH, &stored__store__descriptor, load_store},
 	{STORE_EXTENT, &stored__extent__descriptor, load_extent},
 	{STORE_REGION, &stored__region__descriptor, load_region},
 	{STORE_SESSION, &stored__session__descriptor, load_session},

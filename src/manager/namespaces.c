@@ -12,6 +12,7 @@
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/trims.h"
 
 #define STRIPE_MIN     ((uint64_t)4096)
 #define STRIPE_MAX     ((uint64_t)1 << 30)
@@ -83,11 +84,11 @@ static int find_named(const struct core *core, const struct session *session, co
 
 static int check_policy(const Afar__Policy *policy)
 {
-	if (policy->tier != AFAR_TIER_DRAM)
+	if (policy->tier != AFAR_TIER_DRAM && policy->tier != AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,
 			"create a namespace: tier %u is unknown to this manager; use tier 0 "
-			"(dram)",
+			"(dram) or 1 (flash)",
 			policy->tier);
 	if (policy->width > LAYOUT_WIDTH_MAX)
 		return error_fail(-EINVAL, "create a namespace: a width of %u servers; use 0 to %u",
@@ -192,12 +193,18 @@ int namespace_finish(struct core *core, struct namespace *ns)
 	return state_remove_namespace(core->state, ns);
 }
 
-/* Regions that an ending session still pins stay until it is fenced. */
+/* Regions that an ending session still pins stay until it is fenced. Those that wait for trims wait
+ * no longer: whole extents are released. */
 static int free_regions(struct core *core, struct namespace *ns)
 {
 	struct region *region, *next;
 	int ret = 0;
 
+	cds_list_for_each_entry_safe (region, next, &ns->freed, node)
+		if (region->trims && ret == 0)
+			ret = region_remove(core, region);
+	if (ret < 0)
+		return ret;
 	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
 		if (!cds_list_empty(&region->references)) {
 			ret = state_free_region(core->state, region);
@@ -322,16 +329,20 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	if (!unused)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (extent_used(extent) == 0)
+		if (extent_used(extent) == extent->trimming_bytes)
 			unused[nr++] = extent;
 	qsort(unused, nr, sizeof(struct extent *), largest_first);
 	for (size_t i = 0; i < nr && ret == 0; i++) {
 		if (unused[i]->length > left)
 			continue;
 		left -= unused[i]->length;
-		ret = release_extent(core, unused[i]);
+		ret = state_leave_trims(core->state, unused[i]);
+		if (ret == 0)
+			ret = release_extent(core, unused[i]);
 	}
 	free(unused);
+	if (ret == 0 && left != ask->bytes)
+		ret = trims_settle(core);
 	event->outcome_kind = OUTCOME_RELEASED;
 	event->outcome_value = ask->bytes - left;
 	return ret;

@@ -88,7 +88,7 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 
 /* ---- Regions */
 
-/* The sources of one server; those in front that are used up are left behind, so that taking whole
+/* The sources of one home; those in front that are used up are left behind, so that taking whole
  * extents in their order costs the same for each. */
 struct candidate {
 	const struct placement_source *sources;
@@ -253,7 +253,7 @@ static int take_groups(struct placer *placer)
 	return ret;
 }
 
-/* Groups the sources by server. Returns how many bytes are free. */
+/* Groups the sources by home. Returns how many bytes are free. */
 static uint64_t find_candidates(struct placer *placer, const struct placement_source *sources,
 				size_t nr_sources)
 {
@@ -261,7 +261,7 @@ static uint64_t find_candidates(struct placer *placer, const struct placement_so
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < nr_sources; i++) {
-		if (!last || last->sources[0].home.server != sources[i].home.server) {
+		if (!last || !layout_home_is(&last->sources[0].home, &sources[i].home)) {
 			last = &placer->candidates[placer->nr_candidates++];
 			*last = (struct candidate){.sources = &sources[i]};
 		}

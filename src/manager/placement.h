@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where memory comes from: which servers a reservation asks, and which chunks a region gets. Pure:
- * it sees free space and numbers only. Called by the reserve job and by region allocation.
+ * Where memory comes from: which servers or stores a reservation asks, and which chunks a region
+ * gets. A store counts here as a server of its own. Pure: it sees free space and numbers only. Called by the reserve job and by region allocation.
  */
 #ifndef MANAGER_PLACEMENT_H
 #define MANAGER_PLACEMENT_H
@@ -35,7 +35,7 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 
 /* An extent. */
 struct placement_source {
-	struct layout_home home; /* those of one server are neighbours in the array */
+	struct layout_home home; /* those of one home are neighbours in the array */
 	uint64_t number;
 	struct space *space;
 };

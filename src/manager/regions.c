@@ -11,14 +11,38 @@
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
+#include "manager/trims.h"
 
 /* ---- Allocating */
 
-/* The extents on servers that are up, by server; `*nr_down_bytes`: what is free on the others. */
+/* False for sealed extents: only sealed regions go there. */
+static bool is_to_write(const struct extent *extent)
+{
+	return extent->class == namespace_class(extent->ns);
+}
+
+static size_t add_sources(const struct namespace *ns, const struct pool *pool,
+			  struct placement_source *sources)
+{
+	struct extent *extent;
+	size_t nr = 0;
+
+	if (!pool_is_up(pool))
+		return 0;
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
+		if (extent->ns == ns && is_to_write(extent) && extent->space.free_bytes != 0)
+			sources[nr++] = (struct placement_source){.home = extent_home(extent),
+								  .number = extent->number,
+								  .space = &extent->space};
+	return nr;
+}
+
+/* The extents in pools that are up, by pool; `*down_bytes`: what is free in the others. */
 static int find_sources(const struct core *core, const struct namespace *ns,
 			struct placement_source **out, size_t *nr_out, uint64_t *down_bytes)
 {
 	struct placement_source *sources;
+	struct flash_store *store;
 	struct server *server;
 	struct extent *extent;
 	size_t nr = 0, max = 1;
@@ -30,40 +54,41 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	if (!sources)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (extent->class == CLASS_DRAM && !server_is_up(extent->server))
+		if (is_to_write(extent) && !pool_is_up(extent->pool))
 			*down_bytes += extent->space.free_bytes;
-	cds_list_for_each_entry (server, &core->state->servers, node) {
-		if (!server_is_up(server))
-			continue;
-		cds_list_for_each_entry (extent, &server->extents, server_node)
-			if (extent->ns == ns && extent->class == CLASS_DRAM &&
-			    extent->space.free_bytes != 0)
-				sources[nr++] = (struct placement_source){
-					.home = {.server = server->number, .life = extent->life},
-					.number = extent->number,
-					.space = &extent->space};
-	}
+	cds_list_for_each_entry (server, &core->state->servers, node)
+		nr += add_sources(ns, &server->dram, &sources[nr]);
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		nr += add_sources(ns, &store->pool, &sources[nr]);
 	*out = sources;
 	*nr_out = nr;
 	return 0;
 }
 
-/* Leaves sealed extents out: only sealed regions go there. */
 static uint64_t free_to_write(const struct namespace *ns)
 {
 	const struct extent *extent;
 	uint64_t bytes = 0;
 
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += extent->class == CLASS_DRAM ? extent->space.free_bytes : 0;
+		bytes += is_to_write(extent) ? extent->space.free_bytes : 0;
 	return bytes;
 }
 
-static int no_room(const struct namespace *ns, uint64_t bytes, uint64_t down_bytes)
+static int no_room(const struct core *core, const struct namespace *ns, uint64_t bytes,
+		   uint64_t down_bytes)
 {
 	uint64_t free_bytes = free_to_write(ns) - down_bytes;
 	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
+	char text[SERVER_TEXT_MAX];
 
+	if (missing != 0 && missing <= trims_coming(ns)) {
+		server_describe(core, trims_awaited(ns), text);
+		return error_fail(-ETIMEDOUT,
+				  "allocate %llu bytes in '%s': %s did not trim in time what was "
+				  "freed there; nothing was done, try again",
+				  (unsigned long long)bytes, ns->name, text);
+	}
 	if (down_bytes != 0)
 		return error_fail(
 			-AFAR_ERESERVE,
@@ -115,7 +140,7 @@ static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 	ret = placement_take(sources, nr_sources, &wish, out);
 	free(sources);
 	if (ret == -ENOSPC)
-		return no_room(ns, bytes, down_bytes);
+		return no_room(core, ns, bytes, down_bytes);
 	if (ret == -E2BIG)
 		return error_fail(-AFAR_ERESERVE,
 				  "allocate %llu bytes in '%s': its free space is in more than %u "
@@ -175,6 +200,13 @@ static int check_alloc(const struct core *core, const struct session *session,
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
+	if (ask->has_nic_atomics && ns->tier == AFAR_TIER_FLASH)
+		return error_fail(
+			-EOPNOTSUPP,
+			"allocate a region in '%s': '%s' is on flash, where network cards "
+			"do no atomics; allocate it without them, or in a namespace of "
+			"tier dram",
+			ns->name, ns->name);
 	if (__builtin_add_overflow(ask->bytes, SPACE_UNIT - 1, rounded))
 		return error_fail(-EINVAL,
 				  "allocate a region in '%s': %llu bytes are too many for 64 bits",
@@ -362,9 +394,11 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	if (region->is_lost)
 		return error_fail(
 			-AFAR_ELOST,
-			"open the region '%s' at 0x%llx in '%s': a server that held part of "
-			"it has restarted or was removed; free it and make it anew",
-			region->name, (unsigned long long)region->address, ns->name);
+			"open the region '%s' at 0x%llx in '%s': a %s; free it and make it anew",
+			region->name, (unsigned long long)region->address, ns->name,
+			ns->tier == AFAR_TIER_FLASH
+				? "store that held part of it was forgotten, or has lost it"
+				: "server that held part of it has restarted or was removed");
 	ret = take_reference(core, session, region);
 	if (ret < 0)
 		return ret;
@@ -375,17 +409,22 @@ int region_open(struct core *core, struct session *session, struct event *event)
 
 /* ---- Closing and freeing */
 
-/* Gives the memory of a freed region back when nobody has it open. */
-static int reclaim(struct core *core, struct region *region)
+int region_remove(struct core *core, struct region *region)
 {
 	struct namespace *ns = region->ns;
 	int ret;
 
-	if (!region->is_freed || !cds_list_empty(&region->references))
-		return 0;
 	store_delete_region(core->store, region);
 	ret = state_remove_region(core->state, region);
 	return ret == 0 ? namespace_finish(core, ns) : ret;
+}
+
+int region_reclaim(struct core *core, struct region *region)
+{
+	if (!region->is_freed || !cds_list_empty(&region->references))
+		return 0;
+	return region_needs_trims(core->state, region) ? state_begin_trims(core->state, region)
+						       : region_remove(core, region);
 }
 
 int region_drop(struct core *core, struct reference *reference)
@@ -395,7 +434,7 @@ int region_drop(struct core *core, struct reference *reference)
 
 	store_delete_reference(core->store, reference);
 	ret = state_remove_reference(core->state, reference);
-	return ret == 0 ? reclaim(core, region) : ret;
+	return ret == 0 ? region_reclaim(core, region) : ret;
 }
 
 int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
@@ -403,7 +442,8 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 {
 	struct region *region = state_region(core->state, generation);
 
-	if (!region && generation != 0 && generation < core->state->next_generation)
+	if (region ? region_is_gone(region)
+		   : generation != 0 && generation < core->state->next_generation)
 		return error_fail(
 			-AFAR_EFREED,
 			"%s the region at 0x%llx: it was freed before; nothing is left to do",
@@ -484,7 +524,7 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 	if (ret < 0)
 		return ret;
 	store_put_region(core->store, region);
-	return reclaim(core, region);
+	return region_reclaim(core, region);
 }
 
 /* ---- Access anew */
@@ -530,7 +570,10 @@ int region_look(struct core *core, struct session *session, struct event *event)
 		ret = seal_fail_slow(core, ask->generation);
 	if (ret < 0)
 		return ret;
-	event->reply->region_info = info_region(core, session, region, region->layout_number > 0);
+	/* Stores change their servers without a change of the layout. */
+	event->reply->region_info =
+		info_region(core, session, region,
+			    region->layout_number > 0 || layout_has_stores(region->layout));
 	if (!event->reply->region_info)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;

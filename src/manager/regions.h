@@ -29,6 +29,12 @@ int region_find_reference(const struct session *session, const char *asked,
  * -ENOMEM. */
 int region_drop(struct core *core, struct reference *reference);
 
+/* Gives the memory of a freed region back when nobody has it open, and does nothing before. On flash
+ * the region waits for trims then. -ENOMEM. */
+int region_reclaim(struct core *core, struct region *region);
+/* Gives it back at once: it waits for nothing. -ENOMEM. */
+int region_remove(struct core *core, struct region *region);
+
 /* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM:
  * `*out` is empty. */
 int access_make(const struct core *core, const struct session *session, const struct region *region,

@@ -10,6 +10,9 @@
  * process must not become a member again as it is, because nobody would fence what it gave to
  * sessions that have ended. So its incarnation is refused for good (joins.c). Another incarnation
  * has nothing of that.
+ *
+ * Its stores stay, and are nobody's until a server joins with them. That one has opened the device,
+ * so the process that was removed has let go of it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +21,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/servers.h"
 
@@ -34,7 +38,7 @@ static int find_server(const struct core *core, const char *asked, uint64_t numb
 }
 
 struct listing {
-	const struct server *server;
+	const struct layout_home *home;
 	uint64_t after;
 	const struct region **found;
 	size_t nr_found;
@@ -47,7 +51,7 @@ static bool list_one(void *argument, void *row)
 	struct listing *listing = argument;
 
 	if (region->generation > listing->after && !region->is_freed && !region->is_lost &&
-	    region_is_at(region, listing->server->number, listing->server->incarnation))
+	    region_is_at(region, listing->home))
 		listing->found[listing->nr_found++] = region;
 	return listing->nr_found < listing->max;
 }
@@ -68,27 +72,23 @@ static Afar__ServerRegion *info_server_region(const struct core *core,
 	return NULL;
 }
 
-int server_regions(struct core *core, struct session *session, struct event *event)
+int home_regions(const struct core *core, const struct session *session,
+		 const struct layout_home *home, uint64_t after, uint32_t max, Afar__Reply *reply)
 {
-	const Afar__ServerRegions *ask = event->request->server_regions;
 	const struct region *found[CORE_LIST_MAX];
-	struct listing listing = {.after = ask->after, .found = found, .max = CORE_LIST_MAX};
+	struct listing listing = {
+		.home = home, .after = after, .found = found, .max = CORE_LIST_MAX};
 	Afar__ServerRegionInfos *infos;
-	struct server *server;
-	int ret = find_server(core, "list the regions on", ask->server, &server);
 
-	if (ret < 0)
-		return ret;
-	listing.server = server;
-	if (ask->max != 0 && ask->max < CORE_LIST_MAX)
-		listing.max = ask->max;
+	if (max != 0 && max < CORE_LIST_MAX)
+		listing.max = max;
 	tree_walk(core->state->regions_by_generation, list_one, &listing);
 
 	infos = MESSAGE_NEW(afar__server_region_infos, Afar__ServerRegionInfos);
 	if (!infos)
 		return error_code(-ENOMEM);
-	event->reply->server_region_infos = infos;
-	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_REGION_INFOS;
+	reply->server_region_infos = infos;
+	reply->result_case = AFAR__REPLY__RESULT_SERVER_REGION_INFOS;
 	infos->entries = calloc(listing.nr_found + 1, sizeof(*infos->entries));
 	for (size_t i = 0; i < listing.nr_found && infos->entries; i++) {
 		infos->entries[i] = info_server_region(core, session, found[i]);
@@ -99,6 +99,19 @@ int server_regions(struct core *core, struct session *session, struct event *eve
 	return infos->n_entries == listing.nr_found && infos->entries ? 0 : error_code(-ENOMEM);
 }
 
+int server_regions(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__ServerRegions *ask = event->request->server_regions;
+	struct layout_home home;
+	struct server *server;
+	int ret = find_server(core, "list the regions on", ask->server, &server);
+
+	if (ret < 0)
+		return ret;
+	home = pool_home(&server->dram);
+	return home_regions(core, session, &home, ask->after, ask->max, event->reply);
+}
+
 /* ---- Taking it out */
 
 int server_lose(struct core *core, struct server *server, const char *how)
@@ -107,7 +120,7 @@ int server_lose(struct core *core, struct server *server, const char *how)
 	uint64_t lost = 0;
 	int ret = 0;
 
-	cds_list_for_each_entry_safe (extent, next, &server->extents, server_node) {
+	cds_list_for_each_entry_safe (extent, next, &server->dram.extents, pool_node) {
 		lost += extent_used(extent);
 		ret = server_remove_extent(core, extent);
 		if (ret < 0)
@@ -144,5 +157,7 @@ int server_remove(struct core *core, struct session *session, struct event *even
 	log_info("server %llu '%s' is removed by '%s'", (unsigned long long)server->number,
 		 server->name, session->principal);
 	ret = server_lose(core, server, "was removed");
+	if (ret == 0)
+		ret = flash_leave(core, server);
 	return ret == 0 ? server_forget(core, server) : ret;
 }

@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/job.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
 #include "manager/sessions.h"
+#include "manager/trims.h"
 
 /* ---- Clients that wait for servers */
 
@@ -76,7 +78,7 @@ static int reply_region(const struct core *core, const struct session *session, 
 	const struct region *region = state_region(core->state, generation);
 	int ret;
 
-	if (!region)
+	if (!region || region_is_gone(region))
 		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
 	ret = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
 	if (ret < 0)
@@ -164,6 +166,13 @@ static uint64_t wait_for_servers(struct core *core, struct event *event)
 	return until < event->answer_by ? until : event->answer_by;
 }
 
+static uint64_t wait_to_allocate(struct core *core, struct event *event)
+{
+	uint64_t until = wait_for_servers(core, event);
+
+	return until > core_now(core) ? until : trims_wait(core, event);
+}
+
 static const struct operation operations[] = {
 #define CALL(name) AFAR__REQUEST__CALL_##name
 	{CALL(SESSION_OPEN), OPERATION_DAEMON, FOR_CLIENT, NULL, session_open},
@@ -177,7 +186,7 @@ static const struct operation operations[] = {
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
-	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_alloc},
+	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
 	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, NULL, region_open},
 	{CALL(REGION_CLOSE), OPERATION_ONCE, FOR_CLIENT, NULL, region_close},
 	{CALL(REGION_FREE), OPERATION_ONCE, FOR_CLIENT, NULL, region_free_operation},
@@ -191,6 +200,8 @@ static const struct operation operations[] = {
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
 	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
+	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},
+	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},
 	{CALL(SERVER_JOIN), OPERATION_DAEMON, FOR_SERVER, NULL, server_join},
 	{CALL(SERVER_REPORT), OPERATION_DAEMON, FOR_SERVER, NULL, server_report},
 	{CALL(PING), OPERATION_DAEMON, FOR_ANYBODY, NULL, NULL},
@@ -235,8 +246,8 @@ static int check_caller(const struct core *core, const struct operation *operati
 		return error_fail(
 			-EACCES,
 			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys and remove servers; use a key of the manager's key "
-			"file",
+			"and revoke keys, remove servers and forget stores; use a key of the "
+			"manager's key file",
 			principal);
 	return 0;
 }

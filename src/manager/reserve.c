@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reserving: a job (job.h) that gets memory for a namespace. It plans shares on servers, asks for
+ * Reserving: a job (job.h) that gets memory for a namespace, or space on flash, as its tier says. It
+ * plans shares on servers or stores, asks for
  * all of them at once, and when everything is granted records the extents in one commit. A server
  * that fails is left out, and what is missing then is planned anew; if that is not possible, what
  * was granted is given back.
@@ -23,6 +24,7 @@
 
 struct reservation {
 	struct job job;
+	bool is_flash;
 	uint32_t width;
 	uint64_t bytes; /* a multiple of the extent unit */
 	int failure;	/* of a server, to tell when it cannot be done without it: */
@@ -37,35 +39,34 @@ static struct reservation *reservation_of(const struct job *job)
 /* ---- Planning */
 
 struct plan {
-	struct placement_server *shares;
-	struct live_server **servers;
-	size_t nr_servers;
+	struct placement_server *shares; /* of: */
+	struct pool **pools;
+	size_t nr_pools;
 	size_t nr_up;
 	uint64_t free_bytes;
 };
 
-static uint64_t server_free_bytes(const struct live_server *live)
+static uint64_t pool_free_bytes(const struct pool *pool)
 {
-	const struct server *server = live->server;
 	uint64_t used;
 
-	if (__builtin_add_overflow(server->dram.granted_bytes, live->pending_bytes, &used) ||
-	    used >= server->dram.capacity_bytes)
+	if (__builtin_add_overflow(pool->granted_bytes, pool->pending_bytes, &used) ||
+	    used >= pool->capacity_bytes)
 		return 0;
-	return (server->dram.capacity_bytes - used) / PLACEMENT_EXTENT_UNIT * PLACEMENT_EXTENT_UNIT;
+	return (pool->capacity_bytes - used) / PLACEMENT_EXTENT_UNIT * PLACEMENT_EXTENT_UNIT;
 }
 
 /*
- * Counts the memory that a server will get back: what it is releasing, and what deleted namespaces
- * still have there, because the sessions that had their regions open are not fenced yet. Goes
- * through the server's extents.
+ * Counts the memory that a pool will get back: what its server is releasing, and what deleted
+ * namespaces still have there, because the sessions that had their regions open are not fenced yet.
+ * Goes through its extents.
  */
-static uint64_t server_returning_bytes(const struct server *server)
+static uint64_t pool_returning_bytes(const struct pool *pool)
 {
 	const struct extent *extent;
-	uint64_t bytes = server->dram.releasing_bytes;
+	uint64_t bytes = pool->releasing_bytes;
 
-	cds_list_for_each_entry (extent, &server->extents, server_node)
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
 		if (extent->ns && extent->ns->is_deleted)
 			bytes += extent->length;
 	return bytes;
@@ -75,45 +76,56 @@ static uint64_t returning_bytes(const struct plan *plan)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < plan->nr_servers; i++)
-		bytes += server_returning_bytes(plan->servers[i]->server);
+	for (size_t i = 0; i < plan->nr_pools; i++)
+		bytes += pool_returning_bytes(plan->pools[i]);
 	return bytes;
 }
 
 static void plan_close(struct plan *plan)
 {
 	free(plan->shares);
-	free(plan->servers);
+	free(plan->pools);
 }
 
-/* The servers that may be asked. */
-static int plan_open(const struct core *core, const struct job *job, struct plan *plan)
+static void add_pool(const struct job *job, struct pool *pool, struct plan *plan)
+{
+	uint64_t free_bytes = pool_free_bytes(pool);
+
+	if (!pool_is_up(pool))
+		return;
+	plan->nr_up++;
+	if (job_has_failed_on(job, pool))
+		return;
+	plan->pools[plan->nr_pools] = pool;
+	plan->shares[plan->nr_pools++].free_bytes = free_bytes;
+	if (__builtin_add_overflow(plan->free_bytes, free_bytes, &plan->free_bytes))
+		plan->free_bytes = UINT64_MAX;
+}
+
+/* The pools that may be asked. */
+static int plan_open(const struct core *core, const struct job *job, bool is_flash,
+		     struct plan *plan)
 {
 	struct live_server *live;
+	struct flash_store *store;
 	size_t max = 1;
 
 	cds_list_for_each_entry (live, &core->live_servers, node)
 		max++;
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		max++;
 	plan->shares = calloc(max, sizeof(*plan->shares));
-	plan->servers = calloc(max, sizeof(struct live_server *));
-	if (!plan->shares || !plan->servers) {
+	plan->pools = calloc(max, sizeof(struct pool *));
+	if (!plan->shares || !plan->pools) {
 		plan_close(plan);
 		return error_code(-ENOMEM);
 	}
-	cds_list_for_each_entry (live, &core->live_servers, node) {
-		uint64_t free_bytes;
-
-		if (!live->peer)
-			continue;
-		plan->nr_up++;
-		if (job_has_failed_on(job, live->number))
-			continue;
-		free_bytes = server_free_bytes(live);
-		plan->servers[plan->nr_servers] = live;
-		plan->shares[plan->nr_servers++].free_bytes = free_bytes;
-		if (__builtin_add_overflow(plan->free_bytes, free_bytes, &plan->free_bytes))
-			plan->free_bytes = UINT64_MAX;
-	}
+	if (is_flash)
+		cds_list_for_each_entry (store, &core->state->stores, node)
+			add_pool(job, &store->pool, plan);
+	else
+		cds_list_for_each_entry (live, &core->live_servers, node)
+			add_pool(job, &live->server->dram, plan);
 	return 0;
 }
 
@@ -124,6 +136,11 @@ static int cannot(const struct core *core, const struct reservation *wanted,
 	char text[SERVER_TEXT_MAX];
 
 	server_describe(core, wanted->failed_server, text);
+	if (plan->nr_up == 0 && wanted->is_flash)
+		return error_fail(-AFAR_ENOSERVER,
+				  "%s: no store is connected; start a server with 'afard --flash "
+				  "PATH'",
+				  title);
 	if (plan->nr_up == 0)
 		return error_fail(-AFAR_ENOSERVER,
 				  "%s: no server is connected to the manager; start one with "
@@ -137,20 +154,23 @@ static int cannot(const struct core *core, const struct reservation *wanted,
 				  (unsigned long long)(plan->free_bytes >> 20),
 				  (unsigned long long)(missing >> 20));
 	return error_fail(-ENOSPC,
-			  "%s: the servers have %llu of the missing %llu MiB free; ask for less, "
-			  "release memory, or add a server",
-			  title, (unsigned long long)(plan->free_bytes >> 20),
-			  (unsigned long long)(missing >> 20));
+			  "%s: the %s have %llu of the missing %llu MiB free; ask for less, "
+			  "release memory, or add a %s",
+			  title, wanted->is_flash ? "stores" : "servers",
+			  (unsigned long long)(plan->free_bytes >> 20),
+			  (unsigned long long)(missing >> 20),
+			  wanted->is_flash ? "store" : "server");
 }
 
 static int ask_shares(struct core *core, struct job *job, const struct plan *plan)
 {
+	const enum extent_class class = reservation_of(job)->is_flash ? CLASS_FLASH : CLASS_DRAM;
 	int ret = 0;
 
-	for (size_t i = 0; i < plan->nr_servers && ret == 0; i++)
+	for (size_t i = 0; i < plan->nr_pools && ret == 0; i++)
 		if (plan->shares[i].share != 0)
-			ret = job_ask_memory(core, job, plan->servers[i], plan->shares[i].share,
-					     CLASS_DRAM);
+			ret = job_ask_memory(core, job, plan->pools[i], plan->shares[i].share,
+					     class);
 	return ret < 0 ? ret : JOB_ASKED;
 }
 
@@ -172,10 +192,10 @@ static int ask(struct core *core, struct job *job)
 	int ret = check_wanted(core, job, &ns);
 
 	if (ret == 0)
-		ret = plan_open(core, job, &plan);
+		ret = plan_open(core, job, wanted->is_flash, &plan);
 	if (ret < 0)
 		return ret;
-	ret = placement_spread(plan.shares, plan.nr_servers, missing, wanted->width, core->turn++);
+	ret = placement_spread(plan.shares, plan.nr_pools, missing, wanted->width, core->turn++);
 	if (ret == 0) {
 		ret = ask_shares(core, job, &plan);
 	} else if (ret == -ENOSPC) {
@@ -232,14 +252,20 @@ static int settle(struct core *core, struct job *job)
 /* The servers that will get memory back, and the first of them. */
 static unsigned awaits(const struct core *core, const struct job *job, uint64_t *first)
 {
+	const bool is_flash = reservation_of(job)->is_flash;
 	const struct live_server *live;
+	const struct flash_store *store;
 	unsigned nr = 0;
 
 	if (job->state != JOB_ASK)
 		return 0;
 	cds_list_for_each_entry (live, &core->live_servers, node)
-		if (server_returning_bytes(live->server) != 0 && nr++ == 0)
+		if (!is_flash && pool_returning_bytes(&live->server->dram) != 0 && nr++ == 0)
 			*first = live->number;
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (is_flash && store->is_up && pool_returning_bytes(&store->pool) != 0 &&
+		    nr++ == 0)
+			*first = store->pool.server->number;
 	return nr;
 }
 
@@ -300,6 +326,7 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	wanted->job.outcome_value = ns->number;
 	snprintf(wanted->job.title, sizeof(wanted->job.title), "reserve %llu MiB",
 		 (unsigned long long)(bytes >> 20));
+	wanted->is_flash = ns->tier == AFAR_TIER_FLASH;
 	wanted->width = ns->width;
 	wanted->bytes = bytes;
 	job_begin(core, &wanted->job, session, event);

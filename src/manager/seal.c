@@ -98,9 +98,9 @@ static int ask_reserve(struct core *core, struct seal *seal)
 				 PLACEMENT_EXTENT_UNIT;
 		struct live_server *live = core_live_server(core, lack->server);
 
-		ret = live && live->peer
-			      ? job_ask_memory(core, &seal->job, live, bytes, CLASS_DRAM_SEALED)
-			      : error_code(-AFAR_ESERVER);
+		ret = live && live->peer ? job_ask_memory(core, &seal->job, &live->server->dram,
+							  bytes, CLASS_DRAM_SEALED)
+					 : error_code(-AFAR_ESERVER);
 	}
 	return ret < 0 ? ret : JOB_ASKED;
 }
@@ -346,6 +346,12 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
 	if (ret < 0)
 		return ret;
+	if (region->ns->tier == AFAR_TIER_FLASH)
+		return error_fail(
+			-EOPNOTSUPP,
+			"seal the region at 0x%llx: '%s' is on flash, and only regions in "
+			"memory can be sealed; copy it to a namespace of tier dram",
+			(unsigned long long)region->address, region->ns->name);
 	if (region->layout->is_sealed) {
 		event->outcome_kind = OUTCOME_REGION;
 		event->outcome_value = region->generation;

@@ -33,8 +33,8 @@ static void *grow(void *array, size_t nr, size_t *max, size_t size)
 
 /* ---- Finding room */
 
-#define FOR_EACH_SEALED(extent, server_, ns_)                                \
-	cds_list_for_each_entry ((extent), &(server_)->extents, server_node) \
+#define FOR_EACH_SEALED(extent, server_, ns_)                                   \
+	cds_list_for_each_entry ((extent), &(server_)->dram.extents, pool_node) \
 		if ((extent)->ns == (ns_) && (extent)->class == CLASS_DRAM_SEALED)
 
 /* The most that fits into a run together with its sums. */
@@ -270,7 +270,7 @@ int seal_plan_make(const struct core *core, const struct region *region, struct 
 
 static struct extent *extent_of(const struct core *core, const struct seal_piece *piece)
 {
-	return state_extent(core->state, piece->home.server, piece->home.life, piece->to);
+	return state_extent(core->state, &piece->home, piece->to);
 }
 
 int seal_plan_undo(const struct core *core, struct seal_plan *plan)

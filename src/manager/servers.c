@@ -13,9 +13,11 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "manager/flash.h"
 #include "manager/job.h"
 #include "manager/regions.h"
 #include "manager/sessions.h"
+#include "manager/trims.h"
 
 #define CALL_TIMEOUT_MS	 30000U
 #define CALL_TIMEOUT_MAX 3600000U
@@ -60,6 +62,11 @@ bool server_is_up(const struct server *server)
 	return server->live && server->live->peer;
 }
 
+bool pool_is_up(const struct pool *pool)
+{
+	return pool->store ? pool->store->is_up : server_is_up(pool->server);
+}
+
 /* A server does one thing after the other: a call that is made now waits for what the server still
  * has to populate. */
 uint32_t server_timeout_ms(const struct live_server *live)
@@ -72,12 +79,17 @@ uint32_t server_timeout_ms(const struct live_server *live)
 
 bool servers_are_missing(const struct core *core)
 {
+	const struct flash_store *store;
 	const struct server *server;
 
 	cds_list_for_each_entry (server, &core->state->servers, node) {
 		if (!server->live && server->dram.granted_bytes > 0)
 			return true;
 	}
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (store->pool.server && !store->pool.server->live &&
+		    store->pool.granted_bytes > 0)
+			return true;
 	return false;
 }
 
@@ -92,7 +104,8 @@ void live_server_free(struct live_server *live)
 
 /* ---- Calls to servers */
 
-Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class)
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class,
+				  uint64_t store)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 
@@ -107,7 +120,26 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class
 	request->extents_reserve->namespace_ = ns;
 	request->extents_reserve->bytes = bytes;
 	request->extents_reserve->class_ = class;
+	request->extents_reserve->store = store;
 	return request;
+}
+
+int extent_list_open(struct extent_list *list, const struct layout_home *home, size_t nr)
+{
+	*list = (struct extent_list){.home = *home,
+				     .numbers = calloc(nr + 1, sizeof(uint64_t)),
+				     .namespaces = calloc(nr + 1, sizeof(uint64_t))};
+	if (list->numbers && list->namespaces)
+		return 0;
+	extent_list_close(list);
+	return error_code(-ENOMEM);
+}
+
+void extent_list_close(struct extent_list *list)
+{
+	free(list->numbers);
+	free(list->namespaces);
+	*list = (struct extent_list){0};
 }
 
 struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer)
@@ -142,7 +174,8 @@ void outgoing_free(struct outgoing *outgoing)
 		return;
 	if (outgoing->failure)
 		event_free(outgoing->failure);
-	free(outgoing->extents);
+	extent_list_close(&outgoing->extents);
+	free(outgoing->trims);
 	free(outgoing);
 }
 
@@ -165,7 +198,16 @@ void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request
 	cds_list_add_tail(&failure->node, &core->failed_calls);
 }
 
-static Afar__Request *make_release(const uint64_t *extents, size_t nr_extents)
+static uint64_t *copy_numbers(const uint64_t *numbers, size_t nr)
+{
+	uint64_t *copy = calloc(nr + 1, sizeof(*copy));
+
+	if (copy)
+		memcpy(copy, numbers, nr * sizeof(*copy));
+	return copy;
+}
+
+static Afar__Request *make_release(const struct extent_list *list)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 	Afar__ExtentsRelease *release;
@@ -179,40 +221,43 @@ static Afar__Request *make_release(const uint64_t *extents, size_t nr_extents)
 	}
 	request->extents_release = release;
 	request->call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
-	release->extents = calloc(nr_extents + 1, sizeof(*release->extents));
-	if (!release->extents) {
+	release->extents = copy_numbers(list->numbers, list->nr);
+	if (list->home.is_store) {
+		release->store = list->home.life;
+		release->namespaces = copy_numbers(list->namespaces, list->nr);
+	}
+	if (!release->extents || (list->home.is_store && !release->namespaces)) {
 		afar__request__free_unpacked(request, NULL);
 		return NULL;
 	}
-	memcpy(release->extents, extents, nr_extents * sizeof(*extents));
-	release->n_extents = nr_extents;
+	release->n_extents = list->nr;
+	release->n_namespaces = list->home.is_store ? list->nr : 0;
 	return request;
 }
 
-/* Takes `extents` over. Without memory for the call it closes the connection, because rejoining
+/* Takes the list over. Without memory for the call it closes the connection, because rejoining
  * brings the same about. */
 static void call_release(struct core *core, struct live_server *live, enum outgoing_kind kind,
-			 uint64_t *extents, size_t nr_extents)
+			 struct extent_list *list)
 {
 	struct outgoing *outgoing = outgoing_new(kind, live);
-	Afar__Request *request = make_release(extents, nr_extents);
+	Afar__Request *request = make_release(list);
 
 	if (!outgoing || !request) {
 		if (request)
 			afar__request__free_unpacked(request, NULL);
 		outgoing_free(outgoing);
-		free(extents);
+		extent_list_close(list);
 		core->environment.close_peer(core->environment.context, live->peer);
 		return;
 	}
-	outgoing->extents = extents;
-	outgoing->nr_extents = nr_extents;
+	outgoing->extents = *list;
 	server_call(core, live, server_timeout_ms(live), request, outgoing);
 }
 
-void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents)
+void server_undo(struct core *core, struct live_server *live, struct extent_list *list)
 {
-	call_release(core, live, OUTGOING_UNDO, extents, nr_extents);
+	call_release(core, live, OUTGOING_UNDO, list);
 }
 
 static void call_simple(struct core *core, struct live_server *live, enum outgoing_kind kind,
@@ -258,31 +303,33 @@ void server_probe(struct core *core, struct live_server *live)
 
 /* ---- What servers must be told */
 
-static void drive_releases(struct core *core, struct live_server *live)
+static void drive_releases(struct core *core, struct live_server *live, struct pool *pool)
 {
+	const struct layout_home home = pool_home(pool);
+	struct extent_list list;
 	struct extent *extent;
-	uint64_t *numbers;
 	size_t nr = 0;
 
-	cds_list_for_each_entry (extent, &live->server->extents, server_node)
+	if (pool->releasing_bytes == 0 || !live->peer || live->retry_at != 0)
+		return;
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
 		nr += extent->state == EXTENT_DRAINING;
 	if (nr == 0)
 		return;
 	if (nr > RELEASES_MAX)
 		nr = RELEASES_MAX;
-	numbers = calloc(nr, sizeof(*numbers));
-	if (!numbers) {
+	if (extent_list_open(&list, &home, nr) < 0) {
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		return;
 	}
-	nr = 0;
-	cds_list_for_each_entry (extent, &live->server->extents, server_node) {
-		if (extent->state != EXTENT_DRAINING || nr == RELEASES_MAX)
+	cds_list_for_each_entry (extent, &pool->extents, pool_node) {
+		if (extent->state != EXTENT_DRAINING || list.nr == RELEASES_MAX)
 			continue;
 		extent_set_told(extent, true);
-		numbers[nr++] = extent->number;
+		list.namespaces[list.nr] = extent->namespace_number;
+		list.numbers[list.nr++] = extent->number;
 	}
-	call_release(core, live, OUTGOING_RELEASE, numbers, nr);
+	call_release(core, live, OUTGOING_RELEASE, &list);
 }
 
 static void drive_fences(struct core *core, struct session *session)
@@ -304,14 +351,20 @@ static void drive_fences(struct core *core, struct session *session)
 
 void servers_drive(struct core *core)
 {
+	struct flash_store *store;
 	struct live_server *live;
 	struct session *session;
 
 	cds_list_for_each_entry (live, &core->live_servers, node) {
 		if (live->retry_at <= core_now(core))
 			live->retry_at = 0;
-		if (live->peer && live->server->dram.releasing_bytes != 0 && live->retry_at == 0)
-			drive_releases(core, live);
+		drive_releases(core, live, &live->server->dram);
+	}
+	cds_list_for_each_entry (store, &core->state->stores, node) {
+		if (!store->is_up)
+			continue;
+		drive_releases(core, store->pool.server->live, &store->pool);
+		trims_drive(core, store);
 	}
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		drive_fences(core, session);
@@ -340,8 +393,8 @@ int server_remove_extent(struct core *core, struct extent *extent)
  * more. */
 static struct extent *find_told(const struct core *core, const struct outgoing *outgoing, size_t i)
 {
-	struct extent *extent = state_extent(core->state, outgoing->server, outgoing->incarnation,
-					     outgoing->extents[i]);
+	const struct extent_list *list = &outgoing->extents;
+	struct extent *extent = state_extent(core->state, &list->home, list->numbers[i]);
 
 	return extent && extent_is_releasing(extent) ? extent : NULL;
 }
@@ -352,12 +405,12 @@ static int released(struct core *core, const struct outgoing *outgoing, bool is_
 	struct extent *extent;
 	int ret = 0;
 
-	for (size_t i = 0; i < outgoing->nr_extents; i++) {
+	for (size_t i = 0; i < outgoing->extents.nr; i++) {
 		extent = find_told(core, outgoing, i);
 		if (extent && extent->state == EXTENT_TOLD)
 			extent_set_told(extent, false);
 	}
-	for (size_t i = 0; i < outgoing->nr_extents && is_done && ret == 0; i++) {
+	for (size_t i = 0; i < outgoing->extents.nr && is_done && ret == 0; i++) {
 		extent = find_told(core, outgoing, i);
 		if (extent)
 			ret = server_remove_extent(core, extent);
@@ -382,8 +435,10 @@ void server_answered(struct core *core, struct event *event)
 	struct outgoing *outgoing = event->outgoing;
 	struct live_server *live = core_live_server(core, outgoing->server);
 	int status = event->answer ? event->answer->status : event->status;
-	/* -ENOENT: the server does not know it, so it does not hold it. */
-	bool is_done = event->answer && (status == 0 || status == -ENOENT);
+	/* -ENOENT: the server does not know it, so it does not hold it. A store may hold it all the
+	 * same, if it is the store that the server does not know any more. */
+	bool is_done = event->answer &&
+		       (status == 0 || (status == -ENOENT && !outgoing->extents.home.is_store));
 	bool is_current = live && live->peer && live->peer == event->peer;
 	size_t mark = undo_mark(core->undo);
 	int ret = 0;
@@ -416,6 +471,9 @@ void server_answered(struct core *core, struct event *event)
 		break;
 	case OUTGOING_LOOK:
 		look_answered(core, outgoing, event);
+		break;
+	case OUTGOING_TRIM:
+		ret = trims_answered(core, outgoing, is_done);
 		break;
 	case OUTGOING_UNDO:
 		break;
@@ -450,9 +508,12 @@ int server_forget(struct core *core, struct server *server)
 {
 	int ret;
 
-	if (server_is_up(server) || !cds_list_empty(&server->extents))
+	if (server_is_up(server) || !cds_list_empty(&server->dram.extents) ||
+	    flash_is_on(core, server))
 		return 0;
 	ret = server_end_fences(core, server->number, server->incarnation);
+	if (ret == 0)
+		ret = flash_leave(core, server);
 	if (ret == 0)
 		ret = undo_room(core->undo, 1);
 	if (ret < 0)
@@ -465,15 +526,25 @@ int server_forget(struct core *core, struct server *server)
 	return state_remove_server(core->state, server);
 }
 
+static void forget_told(struct pool *pool)
+{
+	struct extent *extent;
+
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
+		if (extent->state == EXTENT_TOLD)
+			extent_set_told(extent, false);
+}
+
 /* Its connection is lost: everything that was sent on it is to be sent again. */
 static void forget_sent(struct core *core, struct live_server *live)
 {
+	struct flash_store *store;
 	struct session *session;
-	struct extent *extent;
 
-	cds_list_for_each_entry (extent, &live->server->extents, server_node)
-		if (extent->state == EXTENT_TOLD)
-			extent_set_told(extent, false);
+	forget_told(&live->server->dram);
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (store->pool.server == live->server)
+			forget_told(&store->pool);
 	cds_list_for_each_entry (session, &core->state->ending, node)
 		for (size_t i = 0; i < session->nr_fences; i++)
 			if (session->fences[i].server == live->number)
@@ -488,6 +559,7 @@ void server_down(struct core *core, struct live_server *live)
 	live->is_probed = false;
 	live->is_looked_at = false;
 	forget_sent(core, live);
+	flash_down(core, live->server);
 	jobs_server_down(core, live);
 }
 
@@ -540,6 +612,7 @@ void server_take_report(struct core *core, struct live_server *live,
 	plain.huge_bytes = report->huge_bytes;
 	plain.nr_registrations = report->nr_registrations;
 	live->report = plain;
+	flash_take_reports(core, live->server, report);
 	live->reported_at = core_now(core);
 	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;
 	for (size_t i = 0; i < live->nr_lanes; i++) {

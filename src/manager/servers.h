@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Servers: their connections, and what they must be told (servers.c), how they join (joins.c), and
- * those that are gone for good (removals.c).
+ * those that are gone for good (removals.c). Their stores are in flash.h.
  */
 #ifndef MANAGER_SERVERS_H
 #define MANAGER_SERVERS_H
@@ -19,7 +19,7 @@ struct live_server {
 	void *peer;	  /* NULL: down */
 	uint64_t down_at; /* without a peer: since then */
 	uint64_t incarnation;
-	uint64_t pending_bytes; /* asked for by jobs, not in the tables yet */
+	uint64_t pending_bytes; /* asked for by jobs of all its pools, not in the tables yet */
 	uint64_t copying_ms;	/* that what it is copying may take         */
 	uint64_t retry_at;	/* no releases and fences before */
 	bool is_probed;		/* a ping is under way */
@@ -35,6 +35,9 @@ struct live_server {
 };
 
 core_operation server_report, server_join, server_regions, server_remove;
+/* Fills the reply with the regions that have a part there, as ServerRegions asks. -ENOMEM. */
+int home_regions(const struct core *core, const struct session *session,
+		 const struct layout_home *home, uint64_t after, uint32_t max, Afar__Reply *reply);
 /* Copies the numbers alone, without what points into the message. */
 static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneReport *report)
 {
@@ -57,6 +60,8 @@ void server_gone(struct core *core, void *peer);
 #define SERVER_TEXT_MAX 384
 void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
 bool server_is_up(const struct server *server);
+/* True: its server is connected, and has it: extents may be asked for, and accessed. */
+bool pool_is_up(const struct pool *pool);
 /* The server's connection is lost, or replaced. */
 void server_down(struct core *core, struct live_server *live);
 /* Removes an extent that its server does not have any more. Regions that use it are lost.
@@ -70,14 +75,15 @@ int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
 void server_probe(struct core *core, struct live_server *live);
 /* How long the server may take to answer a call that is made now. */
 uint32_t server_timeout_ms(const struct live_server *live);
-/* True: servers that hold memory have not joined since the manager started. */
+/* True: servers that hold memory, or stores, have not joined since the manager started. */
 bool servers_are_missing(const struct core *core);
-/* Drops the record of a server, if it is down and holds nothing. -ENOMEM. */
+/* Drops the record of a server, if it is down and holds nothing, not in its stores either.
+ * -ENOMEM. */
 int server_forget(struct core *core, struct server *server);
 /* Drops the records of all such servers. */
 void servers_forget(struct core *core);
-/* The server's incarnation has ended, as `how` says: removes its extents, and ends the fences that
- * wait for it. -ENOMEM. */
+/* The server's incarnation has ended, as `how` says: removes the extents of its DRAM, and ends the
+ * fences that wait for it. -ENOMEM. */
 int server_lose(struct core *core, struct server *server, const char *how);
 /* Sends what servers must be told: extents to release, sessions to end. */
 void servers_drive(struct core *core);
@@ -95,15 +101,33 @@ enum outgoing_kind {
 	OUTGOING_FENCE,
 	OUTGOING_PING,
 	OUTGOING_LOOK,
+	OUTGOING_TRIM,
 };
+/* A copy of a region's layout. */
+struct told_trim {
+	uint64_t generation;
+	uint32_t copy;
+};
+/* Extents of one home. */
+struct extent_list {
+	struct layout_home home;
+	uint64_t *numbers;
+	uint64_t *namespaces; /* that of each */
+	size_t nr;
+};
+/* With room for `nr`. -ENOMEM. */
+int extent_list_open(struct extent_list *list, const struct layout_home *home, size_t nr);
+void extent_list_close(struct extent_list *list);
 struct outgoing {
 	enum outgoing_kind kind;
 	uint64_t server;
 	uint64_t incarnation;
-	struct job_part *part; /* OUTGOING_JOB */
-	uint64_t session;      /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
-	uint64_t *extents;     /* OUTGOING_RELEASE */
-	size_t nr_extents;
+	struct job_part *part;	    /* OUTGOING_JOB */
+	uint64_t session;	    /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
+	struct extent_list extents; /* OUTGOING_RELEASE; OUTGOING_TRIM: the home alone */
+	struct told_trim *trims;    /* OUTGOING_TRIM */
+	size_t nr_trims;
+	uint64_t trim_call; /* its number */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */
 	struct event *failure;
@@ -122,10 +146,12 @@ static inline void server_call(struct core *core, struct live_server *live, uint
 {
 	core_call(core, live->peer, timeout_ms, request, outgoing);
 }
-/* The request for extents of a namespace. NULL: no memory. */
-Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class);
-/* Asks the server to release extents that the tables do not have. Takes `extents` over. */
-void server_undo(struct core *core, struct live_server *live, uint64_t *extents, size_t nr_extents);
+/* The request for extents of a namespace, of the server's DRAM or of a store (else 0). NULL: no
+ * memory. */
+Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class,
+				  uint64_t store);
+/* Asks the server to release extents that the tables do not have. Takes the list over. */
+void server_undo(struct core *core, struct live_server *live, struct extent_list *list);
 void server_answered(struct core *core, struct event *event);
 
 #endif

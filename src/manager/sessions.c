@@ -275,26 +275,40 @@ int session_open(struct core *core, struct session *session, struct event *event
 
 /* ---- Ending */
 
-/* True: the session has, or had, a region open that lies on the server. */
-static bool has_used(const struct session *session, const struct server *server)
+static bool has_used_pool(const struct session *session, const struct pool *pool)
 {
-	const struct reference *reference;
 	const struct extent *extent;
 
-	cds_list_for_each_entry (extent, &server->extents, server_node)
+	cds_list_for_each_entry (extent, &pool->extents, pool_node)
 		if (session_has_used(session, extent->namespace_number))
+			return true;
+	return false;
+}
+
+/* True: the session has, or had, a region open that lies on the server, or in a store of it. */
+static bool has_used(const struct state *state, const struct session *session,
+		     const struct server *server)
+{
+	const struct reference *reference;
+	const struct flash_store *store;
+
+	if (has_used_pool(session, &server->dram))
+		return true;
+	cds_list_for_each_entry (store, &state->stores, node)
+		if (store->pool.server == server && has_used_pool(session, &store->pool))
 			return true;
 	/* An old store does not tell which namespaces its sessions have used: only what they have
 	 * open. */
 	cds_list_for_each_entry (reference, &session->references, session_node)
-		if (region_is_at(reference->region, server->number, server->incarnation))
+		if (region_is_held(state, reference->region, server->number, server->incarnation))
 			return true;
 	return false;
 }
 
 /* True: the session may have connections and keys there. A server that is down may live on, and
  * only not be reached. Sessions that were opened since were given nothing on it. */
-static bool may_have_keys(const struct session *session, const struct server *server)
+static bool may_have_keys(const struct state *state, const struct session *session,
+			  const struct server *server)
 {
 	bool is_newer;
 
@@ -302,7 +316,7 @@ static bool may_have_keys(const struct session *session, const struct server *se
 		return true;
 	is_newer = session->opened_at != 0 &&
 		   (!server->live || session->opened_at > server->live->down_at);
-	return !is_newer && has_used(session, server);
+	return !is_newer && has_used(state, session, server);
 }
 
 /* Makes a fence for each server that has to say that nothing of the session is left. */
@@ -318,23 +332,23 @@ static int make_fences(const struct core *core, const struct session *session, s
 	if (!*out)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (server, &core->state->servers, node)
-		if (may_have_keys(session, server))
+		if (may_have_keys(core->state, session, server))
 			(*out)[nr++] = (struct fence){.server = server->number,
 						      .incarnation = server->incarnation};
 	*nr_out = nr;
 	return 0;
 }
 
-static bool holds(const struct fence *fence, const struct region *region)
+static bool is_fenced_from(const struct state *state, const struct session *session,
+			   const struct region *region)
 {
-	return !fence->is_over && region_is_at(region, fence->server, fence->incarnation);
-}
+	for (size_t i = 0; i < session->nr_fences; i++) {
+		const struct fence *fence = &session->fences[i];
 
-static bool is_fenced_from(const struct session *session, const struct region *region)
-{
-	for (size_t i = 0; i < session->nr_fences; i++)
-		if (holds(&session->fences[i], region))
+		if (!fence->is_over &&
+		    region_is_held(state, region, fence->server, fence->incarnation))
 			return false;
+	}
 	return true;
 }
 
@@ -346,7 +360,7 @@ static int let_go(struct core *core, struct session *session)
 	int ret = 0;
 
 	cds_list_for_each_entry_safe (reference, next, &session->references, session_node)
-		if (ret == 0 && is_fenced_from(session, reference->region))
+		if (ret == 0 && is_fenced_from(core->state, session, reference->region))
 			ret = region_drop(core, reference);
 	if (ret < 0)
 		return ret;

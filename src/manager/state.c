@@ -41,6 +41,8 @@ struct state *state_open(struct undo *undo)
 	CDS_INIT_LIST_HEAD(&state->principals);
 	CDS_INIT_LIST_HEAD(&state->namespaces);
 	CDS_INIT_LIST_HEAD(&state->servers);
+	CDS_INIT_LIST_HEAD(&state->stores);
+	CDS_INIT_LIST_HEAD(&state->trimming);
 	CDS_INIT_LIST_HEAD(&state->removals);
 	CDS_INIT_LIST_HEAD(&state->sessions);
 	CDS_INIT_LIST_HEAD(&state->ending);
@@ -76,12 +78,10 @@ static void destroy_server(void *row)
 /* Without unlinking: everything goes. */
 static void free_servers(struct state *state)
 {
-	struct server *server, *next_server;
-	struct extent *extent, *next;
+	struct server *server, *next;
 
-	cds_list_for_each_entry_safe (server, next_server, &state->servers, node) {
-		cds_list_for_each_entry_safe (extent, next, &server->extents, server_node)
-			extent_free(extent);
+	cds_list_for_each_entry_safe (server, next, &state->servers, node) {
+		pool_free_extents(&server->dram);
 		server_free(server);
 	}
 }
@@ -127,6 +127,7 @@ void state_close(struct state *state)
 	tree_close(&state->namespaces_by_number);
 	tree_close(&state->namespaces_by_name);
 	tree_close(&state->servers_by_number);
+	tree_close(&state->stores_by_number);
 	tree_close(&state->sessions_by_number);
 	tree_close(&state->regions_by_generation);
 	tree_close(&state->extents_by_place);
@@ -134,6 +135,7 @@ void state_close(struct state *state)
 	state_free_sessions(&state->ending);
 	free_namespaces(state);
 	free_servers(state);
+	state_free_stores(state);
 	free_removals(state);
 	free_principals(state);
 	free(state);
@@ -346,8 +348,10 @@ struct server *server_new(void)
 {
 	struct server *server = calloc(1, sizeof(*server));
 
-	if (server)
-		CDS_INIT_LIST_HEAD(&server->extents);
+	if (!server)
+		return NULL;
+	server->dram.server = server;
+	CDS_INIT_LIST_HEAD(&server->dram.extents);
 	return server;
 }
 
@@ -415,6 +419,7 @@ int state_describe_server(struct state *state, struct server *server,
 	for (size_t i = 0; i < texts->nr_lanes; i++) {
 		lanes[i].transport = copy_text(&at, texts->lanes[i].transport);
 		lanes[i].address = copy_text(&at, texts->lanes[i].address);
+		lanes[i].store = texts->lanes[i].store;
 	}
 	return 0;
 }
@@ -431,7 +436,7 @@ int state_remove_server(struct state *state, struct server *server)
 	struct undo *undo = state->undo;
 	int ret = undo_room(undo, 3);
 
-	assert(cds_list_empty(&server->extents));
+	assert(cds_list_empty(&server->dram.extents));
 	if (ret < 0)
 		return ret;
 	undo_tree_remove(undo, &state->servers_by_number, server, servers_by_number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's tables in memory: principals, namespaces, servers, extents, regions, sessions, as
- * the metastore has them, linked to each other. The core owns them; only the writer thread uses
+ * The manager's tables in memory: principals, namespaces, servers, stores, extents, regions,
+ * sessions, as the metastore has them, linked to each other. The core owns them; only the writer thread uses
  * them. Functions here keep the links and the accounting right. They store nothing: a caller that
  * changes something also puts its record.
  *
@@ -34,6 +34,7 @@
 /* Regions have addresses from here on, except the first region: it has all below to itself. */
 #define STATE_SECOND_ADDRESS ((uint64_t)1 << 56)
 
+struct Afar__StoreReport;
 struct live_server;
 struct live_session;
 
@@ -50,6 +51,8 @@ struct state {
 	size_t nr_principals;
 	struct cds_list_head namespaces; /* struct namespace */
 	struct cds_list_head servers;	 /* struct server    */
+	struct cds_list_head stores;	 /* struct flash_store */
+	struct cds_list_head trimming;	 /* struct region: freed ones that wait for trims */
 	struct cds_list_head removals;	 /* struct removal   */
 	struct cds_list_head sessions;	 /* struct session   */
 	struct cds_list_head ending;	 /* struct session   */
@@ -60,6 +63,7 @@ struct state {
 	void *namespaces_by_number;
 	void *namespaces_by_name; /* those not deleted */
 	void *servers_by_number;
+	void *stores_by_number;
 	void *sessions_by_number;
 	void *regions_by_generation;
 	void *extents_by_place;
@@ -85,6 +89,10 @@ struct state {
  *   DRAINING   TOLD                drive_releases() in servers.c
  *              FENCED              a new incarnation of the server, or the server has answered
  *                                  (released() in servers.c)
+ *
+ *   An extent of a store outlives the incarnations of servers. It ends by an answer, when its
+ *   store joins and does not have it, unless it drains, or when an operator forgets the store.
+ *
  *   TOLD       DRAINING            the server has answered, or the connection was lost. Unless the
  *                                  answer gets it FENCED, by a commit that is good, it is told
  *                                  again
@@ -95,7 +103,8 @@ struct state {
  * table: they are given back by a call of their own, or when the server joins again.
  *
  * An extent may begin to drain only when no region uses it. Two rules keep memory in use until it
- * is safe. A freed region (is_freed) keeps its chunks while a session has it open. A session that
+ * is safe. A freed region (is_freed) keeps its chunks while a session has it open, and on flash until
+ * they are trimmed. A session that
  * ended (is_ending) keeps its regions open until each server in its fences has answered SessionEnd
  * or has ended; session_fenced() then drops what no fence holds any more.
  */
@@ -133,7 +142,7 @@ struct namespace
 	bool is_deleted; /* gone for users; waits until sessions are fenced */
 
 	struct cds_list_head regions; /* by address; live ones */
-	struct cds_list_head freed;   /* freed ones that a session has open */
+	struct cds_list_head freed;   /* freed ones that a session has open, or that are trimmed */
 	struct cds_list_head extents;
 	void *regions_by_name;
 	void *regions_by_address;
@@ -146,13 +155,19 @@ struct namespace
 struct lane {
 	const char *transport;
 	const char *address;
+	uint64_t store; /* to which it leads; 0: to the server's DRAM */
 };
 
-/* A memory that a server lends out. Its extents all have one life. */
+/* What extents are granted out of: a server's DRAM, or a store. Its extents all have one life. */
 struct pool {
+	struct server *server;	   /* that has it. NULL: no server that is left has this store */
+	struct flash_store *store; /* NULL: it is DRAM */
+	struct cds_list_head extents;
 	uint64_t capacity_bytes;
 	uint64_t granted_bytes;	  /* in extents, including those being released */
 	uint64_t releasing_bytes; /* of these, in those being released */
+	/* Asked for by jobs, not in the tables yet. In memory alone, and never taken back. */
+	uint64_t pending_bytes;
 };
 
 struct server {
@@ -166,9 +181,39 @@ struct server {
 	size_t nr_lanes;
 	void *texts; /* one allocation: the lanes and all texts */
 
-	struct cds_list_head extents;
 	struct pool dram;
 	struct live_server *live; /* NULL: not connected since the manager started */
+};
+
+/* A join of a store: an opening of its device, and a random number. */
+struct store_join {
+	uint64_t opening;
+	uint64_t random;
+};
+
+/*
+ * A device of flash with the extents on it, which outlive its server. It is up while the connection
+ * lasts on which its server named it when it joined. What tells that is of connections, as the
+ * counts of its orphans are, and not stored.
+ */
+#define STORE_UUID_BYTES 16U
+struct flash_store {
+	struct cds_list_head node;
+	uint64_t number; /* the first 8 bytes of the UUID, little-endian; not 0 */
+	uint8_t uuid[STORE_UUID_BYTES];
+	char *path; /* of the device at its server, for people */
+	/* Its server is the one that has it or had it last. The record of a server that a store with
+	 * extents names is kept: sessions may have connections there, and fences wait for it. */
+	struct pool pool;
+	struct store_join accepted; /* its last */
+	uint64_t opening;	    /* of the device: the present one, or the last */
+	bool is_up;
+	uint64_t trim_call;    /* that is under way there: its number; 0: none. Never taken back */
+	bool has_trims;	       /* there may be some that it has to be told of; likewise */
+	uint64_t down_at;      /* if it is not up: since then; 0: since the manager started */
+	uint64_t nr_orphans;   /* extents that it has and we do not know: */
+	uint64_t orphan_bytes; /* kept, because an older copy of our store may be to blame */
+	struct Afar__StoreReport *report; /* its server's last, numbers alone; NULL: none yet */
 };
 
 /* An incarnation that an operator has removed. Kept for good. */
@@ -178,22 +223,35 @@ struct removal {
 	uint64_t incarnation;
 };
 
-/* Exists until it is released, or its life ends. Server, life and number name it for ever. */
+/* Exists until it is released, or its life ends. Its home and number name it for ever. */
 struct extent {
-	struct cds_list_head server_node;
+	struct cds_list_head pool_node;
 	struct cds_list_head namespace_node;
-	struct server *server;
-	struct pool *pool; /* it is granted out of this one, of the server */
-	uint64_t life;	   /* of DRAM: the server's incarnation */
+	struct pool *pool; /* it is granted out of this one */
+	uint64_t life;	   /* of DRAM: the server's incarnation; of a store: its number */
 	uint64_t number;
 	uint64_t namespace_number;
 	struct namespace *ns; /* NULL when it is being released */
 	uint64_t length;
 	struct space space;
+	uint64_t trimming_bytes; /* of what is used: in freed regions that wait for trims */
 	enum extent_state state;
 	enum extent_class class;
 	bool is_reported; /* scratch, while the server joins */
 };
+
+/*
+ * A region of flash that is freed and that nobody has open keeps its chunks until each of them has
+ * been trimmed in its store.
+ *
+ *   WANTED   its store is to be told
+ *   TOLD     the store's connection carries ExtentsTrim
+ *   DONE     it has answered, or the extent has gone or is being released
+ *
+ * Moves between WANTED and TOLD are never taken back. What is taken back from DONE is WANTED. When
+ * all are DONE, the region goes in the same commit.
+ */
+enum trim_state { TRIM_WANTED, TRIM_TOLD, TRIM_DONE };
 
 struct region {
 	struct cds_list_head node; /* of the namespace's regions or freed */
@@ -210,6 +268,8 @@ struct region {
 	uint64_t layout_number; /* grows with each change of the layout */
 	struct layout *layout;
 	struct cds_list_head references;
+	struct cds_list_head trim_node; /* with trims: of the state's trimming */
+	enum trim_state *trims; /* one for each copy of the layout; NULL: it does not wait */
 };
 
 struct reference {
@@ -317,7 +377,7 @@ struct server_texts {
 };
 int state_describe_server(struct state *state, struct server *server,
 			  const struct server_texts *texts);
-/* Unlinks it. It must have no extents. */
+/* Unlinks it. It must have no extents, and no store may name it. */
 int state_remove_server(struct state *state, struct server *server);
 struct server *server_new(void);
 
@@ -325,22 +385,56 @@ int state_add_removal(struct state *state, uint64_t server, uint64_t incarnation
 		      struct removal **out);
 bool state_is_removed(const struct state *state, uint64_t incarnation);
 
-/* Which of a server's pools extents of a class are granted out of. */
-struct pool *server_pool(struct server *server, enum extent_class class);
+/* Links a new store, and takes it over. -EEXIST. */
+int state_add_store(struct state *state, struct flash_store *store);
+struct flash_store *state_store(const struct state *state, uint64_t number);
+/* Replaces its path. */
+int state_set_store_path(struct state *state, struct flash_store *store, const char *path);
+/* Unlinks it. It must have no extents. */
+int state_remove_store(struct state *state, struct flash_store *store);
+/* The number that comes from the UUID. */
+uint64_t flash_store_number(const uint8_t uuid[STORE_UUID_BYTES]);
+/* Without a path, which is to be set before anybody looks; NULL: no memory. */
+struct flash_store *flash_store_new(uint64_t number);
 
-/* Makes and links an extent. `like` has its server, life, number, class and length; its namespace,
- * or NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
+/* What the extents there are granted out of; NULL: it has gone, or its life has ended. */
+struct pool *state_pool(const struct state *state, const struct layout_home *home);
+/* The server that has what is at home there, or had it last; NULL: none. Its life does not
+ * matter. */
+struct server *state_home_server(const struct state *state, const struct layout_home *home);
+/* The home of its extents. */
+struct layout_home pool_home(const struct pool *pool);
+/* Makes and links an extent. `like` has its pool, life, number, class and length; its namespace, or
+ * NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
 int state_add_extent(struct state *state, const struct extent *like, struct extent **out);
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t life,
+struct extent *state_extent(const struct state *state, const struct layout_home *home,
 			    uint64_t number);
+struct layout_home extent_home(const struct extent *extent);
 /* The extent that a copy is in; NULL: it has gone. */
 struct extent *state_extent_of(const struct state *state, const struct layout *layout,
 			       const struct layout_copy *copy);
+/* True: it has something in extents of flash that are the namespace's, and that one stays. */
+bool region_needs_trims(const struct state *state, const struct region *region);
+/* A freed region, which nobody has open, waits for trims from now on. */
+int state_begin_trims(struct state *state, struct region *region);
+/* The connection of the copy's store carries its trim, or does not any more. Never taken back. */
+void region_set_trim_told(struct region *region, uint32_t copy, bool is_told);
+/* The same for all of its copies, which are to be told again. */
+void region_forget_trims_told(const struct state *state, struct region *region);
+/* The copy is trimmed, or needs no trim any more. */
+int state_end_trim(struct state *state, struct region *region, uint32_t copy);
+/* True: it waits for nothing more. */
+bool region_is_trimmed(const struct region *region);
+/* Regions that wait give back what they have in an extent that is to be released. */
+int state_leave_trims(struct state *state, struct extent *extent);
+
 /* Takes the extent from its namespace. No region may use it. */
 int state_release_extent(struct state *state, struct extent *extent);
 /* Unlinks it. Regions that use it become lost. */
 int state_remove_extent(struct state *state, struct extent *extent);
 uint64_t extent_used(const struct extent *extent);
+/* The class of the extents in which the namespace's regions are written. */
+enum extent_class namespace_class(const struct namespace *ns);
 /* True in DRAINING and TOLD. */
 bool extent_is_releasing(const struct extent *extent);
 /* For an extent that is releasing: its server's connection carries the call, or does not any more.
@@ -351,7 +445,11 @@ void extent_set_told(struct extent *extent, bool is_told);
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
 /* True: its layout has bytes there. */
-bool region_is_at(const struct region *region, uint64_t server, uint64_t life);
+bool region_is_at(const struct region *region, const struct layout_home *home);
+/* True: this incarnation of the server has, or had last, bytes of its layout: in its DRAM or in its
+ * stores. */
+bool region_is_held(const struct state *state, const struct region *region, uint64_t server,
+		    uint64_t incarnation);
 /* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. What
  * that one has must be taken and counted already. */
 int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
@@ -364,6 +462,8 @@ int state_free_region(struct state *state, struct region *region);
 /* Gives back what its layout has, and unlinks it. Nobody may have it open. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
+/* True: for all but its stores it has gone. */
+bool region_is_gone(const struct region *region);
 /* Counts the sessions that have it open, without ending ones. */
 uint32_t region_nr_references(const struct region *region);
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables of memory: extents, and the regions that lie in them. */
+/* The tables of extents, and of the regions that lie in them. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <afar/afar.h>
 
 #include "base/error.h"
 #include "manager/state_private.h"
@@ -17,10 +19,16 @@ static int regions_by_name(const void *left, const void *right)
 		      ((const struct region *)tree_row(right))->name);
 }
 
+/* As its home has it: a store's extents are found whatever server has it. */
+static uint64_t server_number(const struct pool *pool)
+{
+	return pool->store ? 0 : pool->server->number;
+}
+
 static int extents_by_place(const void *left, const void *right)
 {
 	const struct extent *a = tree_row(left), *b = tree_row(right);
-	int found = tree_order(a->server->number, b->server->number);
+	int found = tree_order(server_number(a->pool), server_number(b->pool));
 
 	if (found == 0)
 		found = tree_order(a->life, b->life);
@@ -33,6 +41,14 @@ void extent_free(struct extent *extent)
 {
 	space_end(&extent->space);
 	free(extent);
+}
+
+void pool_free_extents(struct pool *pool)
+{
+	struct extent *extent, *next;
+
+	cds_list_for_each_entry_safe (extent, next, &pool->extents, pool_node)
+		extent_free(extent);
 }
 
 static void destroy_extent(void *row)
@@ -76,15 +92,9 @@ bool extent_is_releasing(const struct extent *extent)
 	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
 }
 
-struct pool *server_pool(struct server *server, enum extent_class class)
-{
-	(void)class; /* all that there are yet are of its DRAM */
-	return &server->dram;
-}
-
 int state_add_extent(struct state *state, const struct extent *like, struct extent **out)
 {
-	struct pool *pool = server_pool(like->server, like->class);
+	struct pool *pool = like->pool;
 	struct namespace *ns = like->ns;
 	const uint64_t length = like->length;
 	struct undo *undo = state->undo;
@@ -96,8 +106,7 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 	extent = calloc(1, sizeof(*extent));
 	if (!extent)
 		return error_code(-ENOMEM);
-	*extent = (struct extent){.server = like->server,
-				  .pool = pool,
+	*extent = (struct extent){.pool = pool,
 				  .life = like->life,
 				  .number = like->number,
 				  .namespace_number = like->namespace_number,
@@ -111,7 +120,7 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 		ret = undo_tree_add(undo, &state->extents_by_place, extent, extents_by_place);
 	if (ret < 0)
 		return ret;
-	undo_link(undo, &extent->server_node, &like->server->extents);
+	undo_link(undo, &extent->pool_node, &pool->extents);
 	undo_set(undo, pool->granted_bytes, pool->granted_bytes + length);
 	if (ns) {
 		undo_link(undo, &extent->namespace_node, &ns->extents);
@@ -123,11 +132,13 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 	return 0;
 }
 
-struct extent *state_extent(const struct state *state, uint64_t server, uint64_t life,
+struct extent *state_extent(const struct state *state, const struct layout_home *home,
 			    uint64_t number)
 {
-	struct server at = {.number = server};
-	struct extent key = {.server = &at, .life = life, .number = number};
+	struct flash_store store;
+	struct server server = {.number = home->server};
+	struct pool pool = {.server = &server, .store = home->is_store ? &store : NULL};
+	struct extent key = {.pool = &pool, .life = home->life, .number = number};
 
 	return tree_find(&state->extents_by_place, &key, extents_by_place);
 }
@@ -135,9 +146,19 @@ struct extent *state_extent(const struct state *state, uint64_t server, uint64_t
 struct extent *state_extent_of(const struct state *state, const struct layout *layout,
 			       const struct layout_copy *copy)
 {
-	const struct layout_home *home = layout_home_of(layout, copy);
+	return state_extent(state, layout_home_of(layout, copy), copy->extent);
+}
 
-	return state_extent(state, home->server, home->life, copy->extent);
+struct layout_home extent_home(const struct extent *extent)
+{
+	return (struct layout_home){.server = server_number(extent->pool),
+				    .life = extent->life,
+				    .is_store = extent->pool->store != NULL};
+}
+
+enum extent_class namespace_class(const struct namespace *ns)
+{
+	return ns->tier == AFAR_TIER_FLASH ? CLASS_FLASH : CLASS_DRAM;
 }
 
 uint64_t extent_used(const struct extent *extent)
@@ -172,14 +193,14 @@ int state_release_extent(struct state *state, struct extent *extent)
 
 static bool lies_in(const struct region *region, const struct extent *extent)
 {
+	const struct layout_home home = extent_home(extent);
 	const struct layout *layout = region->layout;
 
 	for (uint32_t i = 0; i < layout->nr_copies; i++) {
 		const struct layout_copy *copy = &layout->copies[i];
-		const struct layout_home *home = layout_home_of(layout, copy);
 
-		if (copy->extent == extent->number && home->life == extent->life &&
-		    home->server == extent->server->number)
+		if (copy->extent == extent->number &&
+		    layout_home_is(layout_home_of(layout, copy), &home))
 			return true;
 	}
 	return false;
@@ -225,7 +246,7 @@ int state_remove_extent(struct state *state, struct extent *extent)
 		undo_set(undo, pool->releasing_bytes, pool->releasing_bytes - extent->length);
 	undo_set(undo, pool->granted_bytes, pool->granted_bytes - extent->length);
 	undo_tree_remove(undo, &state->extents_by_place, extent, extents_by_place);
-	undo_unlink(undo, &extent->server_node);
+	undo_unlink(undo, &extent->pool_node);
 	undo_gone(undo, extent, destroy_extent);
 	return 0;
 }
@@ -235,6 +256,7 @@ int state_remove_extent(struct state *state, struct extent *extent)
 void region_free(struct region *region)
 {
 	free(region->name);
+	free(region->trims);
 	layout_free(region->layout);
 	free(region);
 }
@@ -264,13 +286,34 @@ static int link_live_region(struct undo *undo, struct namespace *ns, struct regi
 	return 0;
 }
 
-bool region_is_at(const struct region *region, uint64_t server, uint64_t life)
+bool region_is_gone(const struct region *region)
+{
+	return region->is_freed && region->trims;
+}
+
+bool region_is_at(const struct region *region, const struct layout_home *home)
 {
 	const struct layout *layout = region->layout;
 
 	for (uint32_t i = 0; i < layout->nr_homes; i++)
-		if (layout->homes[i].server == server && layout->homes[i].life == life)
+		if (layout_home_is(&layout->homes[i], home))
 			return true;
+	return false;
+}
+
+bool region_is_held(const struct state *state, const struct region *region, uint64_t server,
+		    uint64_t incarnation)
+{
+	const struct layout *layout = region->layout;
+
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct layout_home *home = &layout->homes[i];
+		const struct server *holder = state_home_server(state, home);
+
+		if (holder && holder->number == server &&
+		    (home->is_store || home->life == incarnation))
+			return true;
+	}
 	return false;
 }
 
@@ -295,10 +338,12 @@ int state_add_region(struct state *state, struct region *region)
 	if (ret < 0)
 		return ret;
 	for (uint32_t i = 0; i < layout->nr_copies; i++) {
-		if (state_extent_of(state, layout, &layout->copies[i]))
-			allocated += layout_copy_span(layout, &layout->copies[i]);
-		else
+		const struct extent *extent = state_extent_of(state, layout, &layout->copies[i]);
+
+		if (!extent)
 			region->is_lost = true;
+		else if (extent->ns == ns)
+			allocated += layout_copy_span(layout, &layout->copies[i]);
 	}
 	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes + allocated);
 	return 0;
@@ -372,7 +417,7 @@ static int give_back(struct state *state, const struct region *region)
 	struct namespace *ns = region->ns;
 	struct undo *undo = state->undo;
 	uint64_t given = 0;
-	int ret = undo_room(undo, layout->nr_copies + 1);
+	int ret = undo_room(undo, 2 * (size_t)layout->nr_copies + 1);
 
 	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
 		const struct layout_copy *copy = &layout->copies[i];
@@ -384,6 +429,8 @@ static int give_back(struct state *state, const struct region *region)
 			continue;
 		ret = undo_space_give(undo, &extent->space, copy->offset, span);
 		given += span;
+		if (ret == 0 && region->trims)
+			undo_set(undo, extent->trimming_bytes, extent->trimming_bytes - span);
 	}
 	if (ret == 0)
 		undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - given);
@@ -424,9 +471,13 @@ int state_remove_region(struct state *state, struct region *region)
 	assert(cds_list_empty(&region->references));
 	ret = give_back(state, region);
 	if (ret == 0)
-		ret = undo_room(undo, 6);
+		ret = undo_room(undo, 7);
 	if (ret < 0)
 		return ret;
+	if (region->trims) {
+		region_forget_trims_told(state, region);
+		undo_unlink(undo, &region->trim_node);
+	}
 	if (region->is_freed)
 		undo_unlink(undo, &region->node);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by state.c, state_memory.c and state_sessions.c. */
+/* Shared by the files state….c. */
 #ifndef MANAGER_STATE_PRIVATE_H
 #define MANAGER_STATE_PRIVATE_H
 
@@ -7,6 +7,8 @@
 
 /* Without unlinking. */
 void extent_free(struct extent *extent);
+void pool_free_extents(struct pool *pool);
+void state_free_stores(struct state *state);
 void state_free_sessions(struct cds_list_head *sessions);
 
 #endif

@@ -31,7 +31,7 @@ static struct store_key make_key(char kind, const uint64_t *numbers, size_t nr_n
 
 static struct store_key extent_key(const struct extent *extent)
 {
-	return KEY(STORE_EXTENT, extent->server->number, extent->life, extent->number);
+	return KEY(STORE_EXTENT, extent_home(extent).server, extent->life, extent->number);
 }
 
 static struct store_key reference_key(const struct reference *reference)
@@ -230,6 +230,7 @@ void store_put_server(struct store *store, const struct server *server)
 		stored__lane__init(&lanes[i]);
 		lanes[i].transport = (char *)(uintptr_t)server->lanes[i].transport;
 		lanes[i].address = (char *)(uintptr_t)server->lanes[i].address;
+		lanes[i].store = server->lanes[i].store;
 		pointers[i] = &lanes[i];
 	}
 	record.number = server->number;
@@ -260,12 +261,34 @@ void store_put_removal(struct store *store, const struct removal *removal)
 	put(store, KEY(STORE_REMOVAL, removal->server, removal->incarnation), &record.base);
 }
 
+void store_put_flash(struct store *store, const struct flash_store *flash)
+{
+	Stored__Store record = STORED__STORE__INIT;
+
+	record.number = flash->number;
+	record.uuid.data = (uint8_t *)(uintptr_t)flash->uuid;
+	record.uuid.len = sizeof(flash->uuid);
+	record.path = flash->path;
+	record.capacity_bytes = flash->pool.capacity_bytes;
+	record.server = flash->pool.server ? flash->pool.server->number : 0;
+	record.opening = flash->accepted.opening;
+	record.random = flash->accepted.random;
+	record.present_opening = flash->opening;
+	put(store, KEY(STORE_FLASH, flash->number), &record.base);
+}
+
+void store_delete_flash(struct store *store, const struct flash_store *flash)
+{
+	delete (store, KEY(STORE_FLASH, flash->number));
+}
+
 void store_put_extent(struct store *store, const struct extent *extent)
 {
 	Stored__Extent record = STORED__EXTENT__INIT;
 
-	record.server = extent->server->number;
+	record.server = extent_home(extent).server;
 	record.life = extent->life;
+	record.is_store = extent->pool->store != NULL;
 	record.number = extent->number;
 	record.namespace_ = extent->namespace_number;
 	record.length = extent->length;

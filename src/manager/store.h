@@ -31,6 +31,8 @@ void store_put_grants(struct store *store, const struct namespace *ns);
 void store_put_server(struct store *store, const struct server *server);
 void store_delete_server(struct store *store, const struct server *server);
 void store_put_removal(struct store *store, const struct removal *removal);
+void store_put_flash(struct store *store, const struct flash_store *flash);
+void store_delete_flash(struct store *store, const struct flash_store *flash);
 void store_put_extent(struct store *store, const struct extent *extent);
 void store_delete_extent(struct store *store, const struct extent *extent);
 void store_put_region(struct store *store, const struct region *region);

@@ -18,6 +18,7 @@ enum store_kind {
 	STORE_GRANTS = 'g',
 	STORE_SERVER = 's',
 	STORE_REMOVAL = 'x',
+	STORE_FLASH = 't',
 	STORE_EXTENT = 'e',
 	STORE_REGION = 'r',
 	STORE_SESSION = 'u',

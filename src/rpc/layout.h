@@ -117,6 +117,16 @@ int layout_unpack(const Layout__Layout *message, struct layout **out, const char
 
 /* ---- Asking it */
 
+/* True: some of its homes are stores. */
+static inline bool layout_has_stores(const struct layout *layout)
+{
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		if (layout->homes[i].is_store)
+			return true;
+	}
+	return false;
+}
+
 static inline const struct layout_home *layout_home_of(const struct layout *layout,
 						       const struct layout_copy *copy)
 {

@@ -27,6 +27,7 @@ static void put_all(struct store *store, const struct state *state)
 	struct principal *principal;
 	struct namespace *ns;
 	struct server *server;
+	struct flash_store *flash;
 	struct extent *extent;
 	struct region *region;
 	struct session *session;
@@ -45,7 +46,12 @@ static void put_all(struct store *store, const struct state *state)
 	}
 	cds_list_for_each_entry (server, &state->servers, node) {
 		store_put_server(store, server);
-		cds_list_for_each_entry (extent, &server->extents, server_node)
+		cds_list_for_each_entry (extent, &server->dram.extents, pool_node)
+			store_put_extent(store, extent);
+	}
+	cds_list_for_each_entry (flash, &state->stores, node) {
+		store_put_flash(store, flash);
+		cds_list_for_each_entry (extent, &flash->pool.extents, pool_node)
 			store_put_extent(store, extent);
 	}
 	cds_list_for_each_entry (removal, &state->removals, node)
@@ -84,6 +90,7 @@ void check_store(struct fixture *fixture)
 static void retake(struct space *space, const struct extent *extent,
 		   const struct cds_list_head *regions)
 {
+	const struct layout_home at = extent_home(extent);
 	struct region *region;
 
 	cds_list_for_each_entry (region, regions, node) {
@@ -93,8 +100,7 @@ static void retake(struct space *space, const struct extent *extent,
 			const struct layout_copy *copy = &layout->copies[i];
 			const struct layout_home *home = layout_home_of(layout, copy);
 
-			if (home->server == extent->server->number && home->life == extent->life &&
-			    copy->extent == extent->number)
+			if (layout_home_is(home, &at) && copy->extent == extent->number)
 				assert_int_equal(space_take_at(space, copy->offset,
 							       layout_copy_span(layout, copy)),
 						 0);
@@ -102,10 +108,30 @@ static void retake(struct space *space, const struct extent *extent,
 	}
 }
 
+static uint64_t trimming_bytes(const struct extent *extent)
+{
+	const struct layout_home home = extent_home(extent);
+	const struct region *region;
+	uint64_t bytes = 0;
+
+	if (extent->ns == NULL)
+		return 0;
+	cds_list_for_each_entry (region, &extent->ns->freed, node) {
+		const struct layout *layout = region->layout;
+
+		for (uint32_t i = 0; i < layout->nr_copies && region->trims != NULL; i++)
+			if (layout->copies[i].extent == extent->number &&
+			    layout_home_is(layout_home_of(layout, &layout->copies[i]), &home))
+				bytes += layout_copy_span(layout, &layout->copies[i]);
+	}
+	return bytes;
+}
+
 static void check_extent(const struct extent *extent)
 {
 	struct space space;
 
+	assert_int_equal(extent->trimming_bytes, trimming_bytes(extent));
 	assert_int_equal(space_begin(&space, extent->length), 0);
 	if (extent->ns != NULL) {
 		retake(&space, extent, &extent->ns->regions);
@@ -134,7 +160,7 @@ static void check_namespace(const struct namespace *ns)
 		nr_regions++;
 	}
 	cds_list_for_each_entry (region, &ns->freed, node)
-		assert_false(cds_list_empty(&region->references));
+		assert_true(cds_list_empty(&region->references) == (region->trims != NULL));
 	assert_int_equal(ns->reserved_bytes, reserved);
 	assert_int_equal(ns->allocated_bytes, allocated);
 	assert_int_equal(ns->nr_regions, nr_regions);
@@ -159,7 +185,7 @@ static void check_server(struct fixture *fixture, const struct server *server)
 	struct extent *extent;
 	size_t nr = 0;
 
-	cds_list_for_each_entry (extent, &server->extents, server_node) {
+	cds_list_for_each_entry (extent, &server->dram.extents, pool_node) {
 		check_extent(extent);
 		granted += extent->length;
 		releasing += extent_is_releasing(extent) ? extent->length : 0;
@@ -182,8 +208,45 @@ static void check_server(struct fixture *fixture, const struct server *server)
 	}
 }
 
+/* A store that is up has the extents of the tables. Orphans are its alone. */
+static void check_flash(struct fixture *fixture, const struct flash_store *flash)
+{
+	uint64_t granted = 0, releasing = 0;
+	struct extent *extent;
+	size_t nr = 0;
+
+	cds_list_for_each_entry (extent, &flash->pool.extents, pool_node) {
+		check_extent(extent);
+		granted += extent->length;
+		releasing += extent_is_releasing(extent) ? extent->length : 0;
+		nr++;
+	}
+	assert_int_equal(flash->pool.granted_bytes, granted);
+	assert_int_equal(flash->pool.releasing_bytes, releasing);
+	if (!flash->is_up)
+		return;
+	assert_true(server_is_up(flash->pool.server));
+	if (!cds_list_empty(&fixture->core->jobs) || fixture->core->retry_at != 0)
+		return;
+	assert_int_equal(flash->pool.pending_bytes, 0);
+	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
+		if (fixture->servers[i].is_silent)
+			return;
+	for (size_t i = 0; i < FIXTURE_STORES_MAX; i++) {
+		struct fake_store *fake = &fixture->stores[i];
+
+		if (fake->number != flash->number || fake->refuse_to_release != 0)
+			continue;
+		assert_int_equal(fake->nr_extents, nr + flash->nr_orphans);
+		assert_int_equal(fake->granted, granted + flash->orphan_bytes);
+		cds_list_for_each_entry (extent, &flash->pool.extents, pool_node)
+			assert_non_null(fake_store_extent(fake, extent->number));
+	}
+}
+
 void check_all(struct fixture *fixture)
 {
+	struct flash_store *flash;
 	struct state *state = fixture->core->state;
 	struct namespace *ns;
 	struct server *server;
@@ -192,6 +255,8 @@ void check_all(struct fixture *fixture)
 	check_keys(fixture);
 	cds_list_for_each_entry (server, &state->servers, node)
 		check_server(fixture, server);
+	cds_list_for_each_entry (flash, &state->stores, node)
+		check_flash(fixture, flash);
 	cds_list_for_each_entry (ns, &state->namespaces, node)
 		check_namespace(ns);
 }

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <afar/afar.h>
+
 #include "lib/manager_requests.h"
 
 /* ---- The core's environment */
@@ -176,6 +178,7 @@ static void *new_peer(struct fixture *fixture, const char *principal)
 
 bool fixture_serve(struct fixture *fixture)
 {
+	struct fake_store *asked;
 	struct server_call *call;
 
 	cds_list_for_each_entry (call, &fixture->calls, node) {
@@ -192,6 +195,9 @@ bool fixture_serve(struct fixture *fixture)
 		if (server->is_silent ||
 		    (server->does_hold_seals &&
 		     call->request->call_case == AFAR__REQUEST__CALL_EXTENTS_SEAL))
+			continue;
+		asked = fake_server_asked(server, call->request);
+		if (asked != NULL && asked->does_hold_trims)
 			continue;
 		end_call(fixture, call, fake_server_serve(server, call->request), 0);
 		return true;
@@ -238,6 +244,8 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 	if (server->incarnation == 0) {
 		server->incarnation = 1000 + fixture->next_peer;
 		memset(server->signing_key, (int)server->incarnation, SIGNING_KEY_BYTES);
+		for (size_t i = 0; i < server->nr_stores; i++)
+			fake_store_open(server->stores[i]);
 	}
 	send_event(fixture, server->peer, 0, 1, fake_server_join(server, index), &reply);
 	core_run(fixture->core, &fixture->events);
@@ -249,10 +257,35 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 			 reply->server_joined->cluster);
 		for (size_t i = 0; i < reply->server_joined->n_release; i++)
 			fake_server_release(server, reply->server_joined->release[i]);
+		assert_int_equal(reply->server_joined->n_stores, server->nr_stores);
+		for (size_t i = 0; i < server->nr_stores; i++)
+			fake_store_joined(server->stores[i], server->cluster,
+					  reply->server_joined->stores[i]);
 	}
 	afar__reply__free_unpacked(reply, NULL);
 	fixture_pump(fixture);
 	return status;
+}
+
+void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t capacity)
+{
+	struct fake_server *server = &fixture->servers[index];
+	struct fake_store *device = &fixture->stores[store];
+
+	if (device->number == 0) {
+		memset(device->uuid, (int)store + 1, sizeof(device->uuid));
+		memcpy(&device->number, device->uuid, sizeof(device->number));
+		device->capacity = capacity;
+	}
+	server->stores[server->nr_stores++] = device;
+	/* Else it does that as it begins. */
+	if (server->incarnation != 0)
+		fake_store_open(device);
+}
+
+void fixture_unplug(struct fixture *fixture, size_t index)
+{
+	fixture->servers[index].nr_stores = 0;
 }
 
 void fixture_disconnect(struct fixture *fixture, size_t index)
@@ -434,13 +467,27 @@ void client_lose(struct fixture *fixture, struct fake_client *client)
 
 /* ---- Namespaces */
 
-uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name)
+static uint64_t create_namespace(struct fixture *fixture, struct fake_client *client,
+				 Afar__Request *request)
 {
-	Afar__Reply *reply = fixture_ask(fixture, client, ask_create(name, 0, 64 << 10));
+	Afar__Reply *reply = fixture_ask(fixture, client, request);
 	uint64_t number;
 
 	assert_int_equal(reply->status, 0);
 	number = reply->namespace_info->namespace_;
 	afar__reply__free_unpacked(reply, NULL);
 	return number;
+}
+
+uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name)
+{
+	return create_namespace(fixture, client, ask_create(name, 0, 64 << 10));
+}
+
+uint64_t make_flash_namespace(struct fixture *fixture, struct fake_client *client, const char *name)
+{
+	Afar__Request *request = ask_create(name, 0, 64 << 10);
+
+	request->namespace_create->policy->tier = AFAR_TIER_FLASH;
+	return create_namespace(fixture, client, request);
 }

@@ -22,6 +22,7 @@
 
 #define FIXTURE_SERVERS_MAX 6
 #define FIXTURE_LEASE_MS    1000
+#define FIXTURE_STORES_MAX  3
 
 struct fake_client {
 	void *peer; /* NULL: not connected */
@@ -40,8 +41,9 @@ struct fixture {
 	uint64_t next_peer;
 	const char **principals; /* of peers, by their number; NULL: revoked */
 	struct fake_server servers[FIXTURE_SERVERS_MAX];
-	struct cds_list_head calls;  /* from the core to servers */
-	struct cds_list_head events; /* for the core */
+	struct fake_store stores[FIXTURE_STORES_MAX]; /* devices: in no server at first */
+	struct cds_list_head calls;		      /* from the core to servers */
+	struct cds_list_head events;		      /* for the core */
 	uint64_t nr_answers;
 	/*
 	 * What clients answer when they are asked what they have counted; NULL: they are not there
@@ -68,6 +70,11 @@ void fixture_advance(struct fixture *fixture, uint64_t ms);
 
 /* Joins as server `index`; a new incarnation if it was not up before. 0 or the reply's status. */
 int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity);
+/* Puts a device of flash into a server, which opens it before it joins, or joins again. Makes it
+ * first, if it is not there yet. */
+void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t capacity);
+/* Takes all of its devices out of a server. */
+void fixture_unplug(struct fixture *fixture, size_t index);
 /* The connection is lost; the server lives on. */
 void fixture_disconnect(struct fixture *fixture, size_t index);
 /* It ends: all that it held is gone. */
@@ -92,7 +99,9 @@ int client_open_as(struct fixture *fixture, struct fake_client *client, const ch
 int client_resume(struct fixture *fixture, struct fake_client *client);
 void client_lose(struct fixture *fixture, struct fake_client *client);
 
-/* Creates a namespace and returns its number. */
+/* Creates a namespace, in memory or on flash, and returns its number. */
 uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);
+uint64_t make_flash_namespace(struct fixture *fixture, struct fake_client *client,
+			      const char *name);
 
 #endif

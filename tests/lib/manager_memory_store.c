@@ -167,3 +167,17 @@ void memory_store_close(struct memory_store *store)
 	}
 	free(store->pairs);
 }
+
+void memory_store_save(const struct memory_store *store, struct memory_store *saved)
+{
+	memory_store_open(saved);
+	for (size_t i = 0; i < store->nr_pairs; i++)
+		memory_put(saved, &(struct meta_put){store->pairs[i].key, store->pairs[i].value});
+}
+
+void memory_store_restore(struct memory_store *store, struct memory_store *saved)
+{
+	memory_store_close(store);
+	store->pairs = saved->pairs;
+	store->nr_pairs = saved->nr_pairs;
+}

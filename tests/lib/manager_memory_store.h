@@ -24,6 +24,9 @@ struct memory_store {
 };
 void memory_store_open(struct memory_store *store);
 void memory_store_close(struct memory_store *store);
+/* Keeps what is in it, and puts that back. `saved` is gone then. */
+void memory_store_save(const struct memory_store *store, struct memory_store *saved);
+void memory_store_restore(struct memory_store *store, struct memory_store *saved);
 /* The order of keys. */
 int memory_store_compare(struct meta_bytes left, struct meta_bytes right);
 

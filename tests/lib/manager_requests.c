@@ -226,6 +226,22 @@ Afar__Request *ask_server_remove(uint64_t server)
 	return request;
 }
 
+Afar__Request *ask_store_regions(uint64_t store)
+{
+	REQUEST(store_regions, afar__store_regions, Afar__StoreRegions,
+		AFAR__REQUEST__CALL_STORE_REGIONS);
+	ask->store = store;
+	return request;
+}
+
+Afar__Request *ask_store_forget(uint64_t store)
+{
+	REQUEST(store_forget, afar__store_forget, Afar__StoreForget,
+		AFAR__REQUEST__CALL_STORE_FORGET);
+	ask->store = store;
+	return request;
+}
+
 Afar__Request *ask_key_revoke(const char *name)
 {
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);

@@ -26,6 +26,197 @@ static Afar__Reply *status_reply(int status)
 	return reply;
 }
 
+/* ---- Stores */
+
+/* Numbers that do not come again, and that do not look like those of memory. */
+static uint64_t random_number(struct fake_store *store)
+{
+	return ++store->nr_random * 0x9e3779b97f4a7c15U ^ store->number;
+}
+
+void fake_store_open(struct fake_store *store)
+{
+	store->present = (struct store_join){store->present.opening + 1, random_number(store)};
+}
+
+static void remove_extent(struct fake_store *store, struct fake_store_extent *extent)
+{
+	store->granted -= extent->length;
+	*extent = store->extents[--store->nr_extents];
+}
+
+struct fake_store_extent *fake_store_extent(struct fake_store *store, uint64_t number)
+{
+	for (size_t i = 0; i < store->nr_extents; i++)
+		if (store->extents[i].number == number)
+			return &store->extents[i];
+	return NULL;
+}
+
+/* It gives up only what is provisional. */
+void fake_store_joined(struct fake_store *store, const char *cluster,
+		       const Afar__StoreJoined *joined)
+{
+	assert_int_equal(joined->store, store->number);
+	if (store->nr_lost_joins > 0) {
+		store->nr_lost_joins--;
+		return;
+	}
+	snprintf(store->cluster, sizeof(store->cluster), "%s", cluster);
+	store->accepted = store->present;
+	for (size_t i = 0; i < joined->n_release; i++) {
+		struct fake_store_extent *extent = fake_store_extent(store, joined->release[i]);
+
+		assert_non_null(extent);
+		assert_true(extent->is_provisional);
+		remove_extent(store, extent);
+	}
+}
+
+static struct fake_store *store_of(struct fake_server *server, uint64_t number)
+{
+	for (size_t i = 0; i < server->nr_stores; i++)
+		if (server->stores[i]->number == number)
+			return server->stores[i];
+	fail_msg("a server is asked for a store that it does not have");
+	return NULL;
+}
+
+static Afar__Reply *grant_flash(struct fake_store *store, const Afar__ExtentsReserve *ask)
+{
+	Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
+	Afar__Reply *reply;
+
+	store->nr_reserves++;
+	assert_int_equal(ask->class_, CLASS_FLASH);
+	assert_true(ask->bytes > 0 && ask->bytes % PLACEMENT_EXTENT_UNIT == 0);
+	if (ask->bytes > store->capacity - store->granted) {
+		free(extent);
+		return status_reply(-ENOSPC);
+	}
+	reply = status_reply(0);
+	reply->result_case = AFAR__REPLY__RESULT_EXTENTS;
+	reply->extents = MESSAGE_NEW(afar__extents, Afar__Extents);
+	reply->extents->extents = calloc(1, sizeof(Afar__Extent *));
+	reply->extents->extents[reply->extents->n_extents++] = extent;
+	extent->extent = store->does_grant_again ? store->extents[store->nr_extents - 1].number
+						 : random_number(store);
+	extent->namespace_ = ask->namespace_;
+	extent->length = ask->bytes;
+	extent->class_ = CLASS_FLASH;
+	extent->is_provisional = true;
+	if (store->does_grant_again)
+		return reply;
+	assert_true(store->nr_extents < 64);
+	store->extents[store->nr_extents++] =
+		(struct fake_store_extent){extent->extent, ask->namespace_, ask->bytes, true};
+	store->granted += ask->bytes;
+	return reply;
+}
+
+/* Another namespace's extents stay. */
+static Afar__Reply *release_flash(struct fake_store *store, const Afar__ExtentsRelease *ask)
+{
+	if (store->refuse_to_release != 0)
+		return status_reply(store->refuse_to_release);
+	assert_int_equal(ask->n_namespaces, ask->n_extents);
+	for (size_t i = 0; i < ask->n_extents; i++) {
+		struct fake_store_extent *extent = fake_store_extent(store, ask->extents[i]);
+
+		store->nr_released++;
+		if (extent != NULL && extent->namespace == ask->namespaces[i])
+			remove_extent(store, extent);
+	}
+	return status_reply(0);
+}
+
+static Afar__Reply *trim_flash(struct fake_store *store, const Afar__ExtentsTrim *ask)
+{
+	if (store->refuse_to_trim != 0)
+		return status_reply(store->refuse_to_trim);
+	assert_in_range(ask->n_ranges, 1, 4096);
+	for (size_t i = 0; i < ask->n_ranges; i++) {
+		const Afar__TrimRange *range = ask->ranges[i];
+		const struct fake_store_extent *extent = fake_store_extent(store, range->extent);
+
+		assert_true(range->offset % 4096 == 0 && range->length % 4096 == 0);
+		assert_int_not_equal(range->length, 0);
+		/* It may have been released since this was sent. */
+		if (extent == NULL)
+			continue;
+		assert_int_equal(extent->namespace, ask->namespace_);
+		assert_true(range->offset + range->length <= extent->length);
+		store->nr_trimmed += range->length;
+	}
+	store->nr_trims++;
+	if (ask->n_ranges > store->nr_ranges_max)
+		store->nr_ranges_max = ask->n_ranges;
+	return status_reply(0);
+}
+
+struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request)
+{
+	return request->call_case == AFAR__REQUEST__CALL_EXTENTS_TRIM
+		       ? store_of(server, request->extents_trim->store)
+		       : NULL;
+}
+
+static Afar__StoreJoin *make_store_join(const struct store_join *join)
+{
+	Afar__StoreJoin *message = MESSAGE_NEW(afar__store_join, Afar__StoreJoin);
+
+	message->opening = join->opening;
+	message->random = join->random;
+	return message;
+}
+
+static Afar__Store *make_store(const struct fake_store *store)
+{
+	Afar__Store *message = MESSAGE_NEW(afar__store, Afar__Store);
+	char text[64];
+
+	message->store = store->number;
+	message->uuid.data = malloc(STORE_UUID_BYTES);
+	memcpy(message->uuid.data, store->uuid, STORE_UUID_BYTES);
+	message->uuid.len = STORE_UUID_BYTES;
+	snprintf(text, sizeof(text), "/dev/flash%u", store->uuid[0]);
+	message->path = strdup(text);
+	message->capacity_bytes = store->capacity;
+	message->cluster = strdup(store->cluster);
+	if (store->accepted.opening != 0)
+		message->accepted = make_store_join(&store->accepted);
+	message->present = make_store_join(&store->present);
+	message->extents = calloc(store->nr_extents + 1, sizeof(*message->extents));
+	for (size_t i = 0; i < store->nr_extents; i++) {
+		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
+
+		extent->extent = store->extents[i].number;
+		extent->namespace_ = store->extents[i].namespace;
+		extent->length = store->extents[i].length;
+		extent->class_ = CLASS_FLASH;
+		extent->is_provisional = store->extents[i].is_provisional;
+		message->extents[message->n_extents++] = extent;
+	}
+	return message;
+}
+
+/* With a lane for each. */
+static void add_stores(const struct fake_server *server, Afar__ServerJoin *join)
+{
+	join->stores = calloc(FAKE_STORES_MAX, sizeof(*join->stores));
+	for (size_t i = 0; i < server->nr_stores; i++) {
+		Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
+
+		lane->transport = strdup("tcp");
+		lane->address = strdup("127.0.0.1:9001");
+		lane->store = server->stores[i]->number;
+		join->self->lanes[join->self->n_lanes++] = lane;
+		join->stores[join->n_stores++] = make_store(server->stores[i]);
+	}
+}
+
+/* ---- Memory */
+
 /* In two extents when there is enough for two: layouts then have to deal with it. */
 static Afar__Reply *grant(struct fake_server *server, const Afar__ExtentsReserve *ask)
 {
@@ -125,11 +316,19 @@ Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *
 {
 	switch (request->call_case) {
 	case AFAR__REQUEST__CALL_EXTENTS_RESERVE:
+		if (request->extents_reserve->store != 0)
+			return grant_flash(store_of(server, request->extents_reserve->store),
+					   request->extents_reserve);
 		return grant(server, request->extents_reserve);
 	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
+		if (request->extents_release->store != 0)
+			return release_flash(store_of(server, request->extents_release->store),
+					     request->extents_release);
 		for (size_t i = 0; i < request->extents_release->n_extents; i++)
 			fake_server_release(server, request->extents_release->extents[i]);
 		return status_reply(0);
+	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
+		return trim_flash(fake_server_asked(server, request), request->extents_trim);
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		return seal(server, request->extents_seal);
 	case AFAR__REQUEST__CALL_SESSION_END:
@@ -161,7 +360,7 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 	self->incarnation = server->incarnation;
 	snprintf(text, sizeof(text), "127.0.0.1:%zu", 7500 + index);
 	self->control_address = strdup(text);
-	self->lanes = calloc(1, sizeof(*self->lanes));
+	self->lanes = calloc(1 + FAKE_STORES_MAX, sizeof(*self->lanes));
 	self->lanes[0] = MESSAGE_NEW(afar__lane, Afar__Lane);
 	self->lanes[0]->transport = strdup("tcp");
 	self->lanes[0]->address = strdup("127.0.0.1:9000");
@@ -182,5 +381,6 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 		extent->class_ = server->extents[i].class;
 		join->extents[join->n_extents++] = extent;
 	}
+	add_stores(server, join);
 	return request;
 }

@@ -19,7 +19,36 @@ struct fake_extent {
 	uint64_t number, namespace, length;
 	enum extent_class class;
 };
+/* A device of flash. It outlives the servers that have it open. */
+struct fake_store {
+	uint64_t number; /* the first 8 bytes of: */
+	uint8_t uuid[STORE_UUID_BYTES];
+	char cluster[64];	    /* empty: of none yet */
+	struct store_join accepted; /* the last that it knows to be */
+	struct store_join present;
+	uint64_t capacity;
+	uint64_t granted;
+	struct fake_store_extent {
+		uint64_t number, namespace, length;
+		bool is_provisional;
+	} extents[64];
+	size_t nr_extents;
+	uint64_t nr_random;
+	uint64_t nr_released;	/* extents, by ExtentsRelease */
+	unsigned nr_reserves;	/* calls, as the next two */
+	bool does_grant_again;	/* the number that it granted last */
+	unsigned nr_lost_joins; /* whose answers it is not to hear */
+	int refuse_to_release;	/* answers this */
+	int refuse_to_trim;	/* likewise */
+	bool does_hold_trims;	/* keeps them, as if its server were silent */
+	unsigned nr_trims;	/* calls */
+	uint64_t nr_trimmed;	/* bytes */
+	uint64_t nr_ranges_max; /* in one call */
+};
+#define FAKE_STORES_MAX 4
 struct fake_server {
+	struct fake_store *stores[FAKE_STORES_MAX]; /* that it has open */
+	size_t nr_stores;
 	void *peer; /* NULL: not connected */
 	uint64_t number;
 	char cluster[64]; /* that gave it the number */
@@ -50,6 +79,14 @@ struct fake_server {
 Afar__Request *fake_server_join(const struct fake_server *server, size_t index);
 /* Does what it is asked, and returns its answer, the caller's. */
 Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *request);
+/* Another opening of the store's device. */
+void fake_store_open(struct fake_store *store);
+/* What the store is told by the answer to its join. */
+void fake_store_joined(struct fake_store *store, const char *cluster,
+		       const Afar__StoreJoined *joined);
+/* The store of the server's that is asked for; NULL: it is not asked for one. */
+struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request);
+struct fake_store_extent *fake_store_extent(struct fake_store *store, uint64_t number);
 /* Gives an extent up. */
 void fake_server_release(struct fake_server *server, uint64_t number);
 

@@ -67,6 +67,11 @@ static void print_server_key(FILE *out, const void *row)
 	fprintf(out, " %llu", U(((const struct server *)row)->number));
 }
 
+static void print_flash_key(FILE *out, const void *row)
+{
+	fprintf(out, " %llx", U(((const struct flash_store *)row)->number));
+}
+
 static void print_session_key(FILE *out, const void *row)
 {
 	fprintf(out, " %llx", U(((const struct session *)row)->number));
@@ -88,7 +93,7 @@ static void print_extent_key(FILE *out, const void *row)
 {
 	const struct extent *extent = row;
 
-	fprintf(out, " %llu.%llu.%llu", U(extent->server->number), U(extent->life),
+	fprintf(out, " %llu.%llu.%llu", U(extent_home(extent).server), U(extent->life),
 		U(extent->number));
 }
 
@@ -142,6 +147,9 @@ static void print_region(FILE *out, const struct region *region)
 		fprintf(out, "  copy %llu.%llu.%llu at %llu of group %u\n", U(home->server),
 			U(home->life), U(copy->extent), U(copy->offset), copy->group);
 	}
+	for (uint32_t i = 0; i < layout->nr_copies && region->trims != NULL; i++)
+		fprintf(out, "  copy %u %s\n", i,
+			region->trims[i] == TRIM_DONE ? "is trimmed" : "is to be trimmed");
 	fprintf(out, "  open by");
 	cds_list_for_each_entry (reference, &region->references, region_node)
 		fprintf(out, " %llx", U(reference->session->number));
@@ -177,10 +185,12 @@ static void print_extent(FILE *out, const struct extent *extent)
 {
 	fprintf(out, "  extent");
 	print_extent_key(out, extent);
-	fprintf(out, " of %llu (%s) length %llu releasing %d class %d free %llu longest %llu:",
+	fprintf(out,
+		" of %llu (%s) length %llu releasing %d class %d trimming %llu free %llu longest "
+		"%llu:",
 		U(extent->namespace_number), extent->ns ? extent->ns->name : "-", U(extent->length),
-		extent_is_releasing(extent), extent->class, U(extent->space.free_bytes),
-		U(extent->space.longest));
+		extent_is_releasing(extent), extent->class, U(extent->trimming_bytes),
+		U(extent->space.free_bytes), U(extent->space.longest));
 	for (size_t i = 0; i < extent->space.nr_runs; i++)
 		fprintf(out, " %llu+%llu", U(extent->space.runs[i].offset),
 			U(extent->space.runs[i].length));
@@ -199,8 +209,8 @@ static void print_server(FILE *out, const struct server *server)
 		server->control_address, U(server->dram.capacity_bytes),
 		U(server->dram.granted_bytes), U(server->dram.releasing_bytes));
 	for (size_t i = 0; i < server->nr_lanes; i++)
-		fprintf(out, "  lane %s %s\n", server->lanes[i].transport,
-			server->lanes[i].address);
+		fprintf(out, "  lane %s %s to %llx\n", server->lanes[i].transport,
+			server->lanes[i].address, U(server->lanes[i].store));
 	if (live) {
 		fprintf(out,
 			"  live %d peer %p incarnation %llu born %llu pending %llu copying %llu",
@@ -209,7 +219,25 @@ static void print_server(FILE *out, const struct server *server)
 		print_bytes(out, "key", live->signing_key, SIGNING_KEY_BYTES);
 		fputc('\n', out);
 	}
-	cds_list_for_each_entry (extent, &server->extents, server_node)
+	cds_list_for_each_entry (extent, &server->dram.extents, pool_node)
+		print_extent(out, extent);
+}
+
+static void print_flash(FILE *out, const struct flash_store *flash)
+{
+	const struct extent *extent;
+
+	fprintf(out,
+		"store %llx on %s server %llu capacity %llu granted %llu releasing %llu pending "
+		"%llu "
+		"accepted %llu %llx up %d orphans %llu of %llu\n",
+		U(flash->number), flash->path,
+		U(flash->pool.server ? flash->pool.server->number : 0),
+		U(flash->pool.capacity_bytes), U(flash->pool.granted_bytes),
+		U(flash->pool.releasing_bytes), U(flash->pool.pending_bytes),
+		U(flash->accepted.opening), U(flash->accepted.random), flash->is_up,
+		U(flash->nr_orphans), U(flash->orphan_bytes));
+	cds_list_for_each_entry (extent, &flash->pool.extents, pool_node)
 		print_extent(out, extent);
 }
 
@@ -290,6 +318,7 @@ char *tables_text(const struct fixture *fixture)
 	const struct namespace *ns;
 	const struct removal *removal;
 	const struct session *session;
+	const struct flash_store *flash;
 	const struct server *server;
 	size_t size;
 	char *text;
@@ -304,6 +333,8 @@ char *tables_text(const struct fixture *fixture)
 		print_namespace(out, ns);
 	cds_list_for_each_entry (server, &state->servers, node)
 		print_server(out, server);
+	cds_list_for_each_entry (flash, &state->stores, node)
+		print_flash(out, flash);
 	cds_list_for_each_entry (removal, &state->removals, node)
 		fprintf(out, "removal %llu.%llu\n", U(removal->server), U(removal->incarnation));
 	cds_list_for_each_entry (session, &state->sessions, node)
@@ -313,6 +344,7 @@ char *tables_text(const struct fixture *fixture)
 	print_tree(out, "namespaces by number", state->namespaces_by_number, print_namespace_key);
 	print_tree(out, "namespaces by name", state->namespaces_by_name, print_namespace_key);
 	print_tree(out, "servers", state->servers_by_number, print_server_key);
+	print_tree(out, "stores", state->stores_by_number, print_flash_key);
 	print_tree(out, "sessions", state->sessions_by_number, print_session_key);
 	print_tree(out, "regions", state->regions_by_generation, print_region_key);
 	print_tree(out, "extents", state->extents_by_place, print_extent_key);

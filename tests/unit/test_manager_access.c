@@ -354,7 +354,7 @@ static void grant_extents(uint64_t ns)
 		for (uint64_t i = 1; i <= COST_EXTENTS; i++)
 			assert_int_equal(state_add_extent(fixture.core->state,
 							  &(struct extent){
-								  .server = server,
+								  .pool = &server->dram,
 								  .life = server->incarnation,
 								  .number = i,
 								  .ns = ns_of(ns),

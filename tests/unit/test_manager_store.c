@@ -145,7 +145,9 @@ static void test_old_layout_is_loaded(void **state)
 	assert_int_equal(now->nr_copies, before->nr_copies);
 	assert_memory_equal(now->groups, before->groups, now->nr_groups * sizeof(*now->groups));
 	assert_memory_equal(now->copies, before->copies, now->nr_copies * sizeof(*now->copies));
-	assert_memory_equal(now->homes, before->homes, now->nr_homes * sizeof(*now->homes));
+	assert_int_equal(now->nr_homes, before->nr_homes);
+	for (uint32_t i = 0; i < now->nr_homes; i++)
+		assert_true(layout_home_is(&now->homes[i], &before->homes[i]));
 	layout_free(before);
 }
 
@@ -262,6 +264,35 @@ static void put_region(uint64_t length)
 	put_record('r', 1, &record.base);
 }
 
+/* The UUID says 7. */
+static void put_store(uint64_t number, uint64_t server)
+{
+	Stored__Store record = STORED__STORE__INIT;
+	uint8_t uuid[STORE_UUID_BYTES] = {7};
+
+	record.number = number;
+	record.uuid = (ProtobufCBinaryData){sizeof(uuid), uuid};
+	record.path = (char *)"/dev/flash";
+	record.server = server;
+	put_record('t', number, &record.base);
+}
+
+/* Beside store 7. Of no namespace: it is being released. */
+static void put_flash_extent(uint64_t store, enum extent_class class, uint64_t ns)
+{
+	Stored__Extent record = STORED__EXTENT__INIT;
+
+	put_store(7, 0);
+	record.life = store;
+	record.is_store = true;
+	record.number = 1;
+	record.namespace_ = ns;
+	record.is_releasing = ns == 0;
+	record.length = 4096;
+	record.class_ = class;
+	put_record('e', 1, &record.base);
+}
+
 /* 65 bytes: no identity is so long. */
 #define TOO_LONG "0123456789012345678901234567890123456789012345678901234567890123x"
 
@@ -329,6 +360,22 @@ static void put_damage(int which)
 	case 18: /* its layout does not cover it */
 		put_region(8192);
 		break;
+	case 19: /* not its UUID's number */
+		put_store(8, 0);
+		break;
+	case 20: /* of a server that is not there */
+		put_store(7, 5);
+		break;
+	case 21: /* in no store */
+		put_flash_extent(8, CLASS_FLASH, 0);
+		break;
+	case 22: /* memory in a store */
+		put_flash_extent(7, CLASS_DRAM, 0);
+		break;
+	case 23: /* for a namespace in memory */
+		put_namespace("alice");
+		put_flash_extent(7, CLASS_FLASH, 1);
+		break;
 	}
 }
 
@@ -339,7 +386,7 @@ static void test_damage_is_told(void **state)
 	struct core *core = NULL;
 
 	(void)state;
-	for (int which = 0; which <= 18; which++) {
+	for (int which = 0; which <= 23; which++) {
 		teardown(NULL);
 		setup(NULL);
 		environment.context = &fixture;
@@ -363,7 +410,9 @@ static void test_what_is_not_damaged(void **state)
 	put_namespace("alice");
 	put_grants(1, "bob", 3, "carol");
 	put_session("bob");
+	put_flash_extent(7, CLASS_FLASH, 0);
 	fixture_restart(&fixture);
+	assert_int_equal(state_store(fixture.core->state, 7)->pool.releasing_bytes, 4096);
 	assert_int_equal(fixture.core->state->nr_principals, 2);
 	assert_int_equal(namespace_granted(ns_of(1), "carol"), 1);
 	assert_int_equal(client_resume(&fixture, &bob), 0);

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Stores: they join with their servers, and outlive them. What a store holds is lost when it joins
+ * without it, or when an operator forgets the store; never because a server has ended.
+ *
+ * A store that joins may know more than we do, because our metastore may be an older copy. So of
+ * the extents that we do not know only provisional ones are released: nobody has been given a key
+ * of those. The others are orphans, which are counted and kept. A store may also know less, because
+ * its device is an older image or a copy. The record of its last accepted join tells that, and such
+ * a store is refused.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "manager/flash.h"
+#include "manager/info.h"
+#include "manager/placement.h"
+#include "manager/regions.h"
+#include "manager/trims.h"
+
+#define PATH_MAX_BYTES 4095U
+#define EXTENTS_MAX    ((size_t)1 << 20) /* of one store */
+
+/* ---- What a join says of them */
+
+static struct store_join join_of(const Afar__StoreJoin *told)
+{
+	return told ? (struct store_join){told->opening, told->random} : (struct store_join){0};
+}
+
+static bool is_same(const struct store_join *join, const struct store_join *other)
+{
+	return join->opening == other->opening && join->random == other->random;
+}
+
+static bool is_number_of(uint64_t number, const ProtobufCBinaryData *uuid)
+{
+	return number != 0 && uuid->len == STORE_UUID_BYTES &&
+	       flash_store_number(uuid->data) == number;
+}
+
+static int check_form(const Afar__Store *told)
+{
+	if (!is_number_of(told->store, &told->uuid) || !is_printable(told->path, PATH_MAX_BYTES) ||
+	    !told->present || told->n_extents > EXTENTS_MAX)
+		return error_fail(-EINVAL,
+				  "join the cluster: what is said of store %016llx is malformed; "
+				  "use a server of this version",
+				  (unsigned long long)told->store);
+	for (size_t i = 0; i < told->n_extents; i++)
+		if (told->extents[i]->length == 0 || told->extents[i]->class_ != CLASS_FLASH ||
+		    told->extents[i]->length % PLACEMENT_EXTENT_UNIT != 0)
+			return error_fail(
+				-EINVAL,
+				"join the cluster: extent %llx of the store on %s has %llu "
+				"bytes of class %u, where multiples of 2 MiB of class %d "
+				"belong",
+				(unsigned long long)told->extents[i]->extent, told->path,
+				(unsigned long long)told->extents[i]->length,
+				told->extents[i]->class_, CLASS_FLASH);
+	return 0;
+}
+
+/* Rejects a store whose record of joins is not a continuation of ours. Ours may be the older one. */
+static int check_record(const struct flash_store *known, const Afar__Store *told)
+{
+	struct store_join accepted = join_of(told->accepted), present = join_of(told->present);
+
+	if (is_same(&known->accepted, &accepted) || is_same(&known->accepted, &present) ||
+	    known->accepted.opening < accepted.opening)
+		return 0;
+	return error_fail(
+		-EINVAL,
+		"join the cluster: the store on %s is an older image of its device, or a "
+		"copy: it was last here with opening %llu, and knows of opening %llu; use "
+		"the device itself, or give up what is there ('afar store forget')",
+		told->path, (unsigned long long)known->accepted.opening,
+		(unsigned long long)accepted.opening);
+}
+
+static int check_known(struct core *core, const struct server *server,
+		       const struct flash_store *known, const Afar__Store *told)
+{
+	if (memcmp(known->uuid, told->uuid.data, STORE_UUID_BYTES) != 0)
+		return error_fail(-EINVAL,
+				  "join the cluster: the store on %s has the number of another, "
+				  "%016llx; create it anew",
+				  told->path, (unsigned long long)told->store);
+	if (known->is_up && known->pool.server != server) {
+		server_probe(core, known->pool.server->live);
+		return error_fail(-EBUSY,
+				  "join the cluster: the store on %s is that which server '%s', "
+				  "which is connected, has on %s; close it there first, or create "
+				  "this one anew",
+				  told->path, known->pool.server->name, known->path);
+	}
+	return check_record(known, told);
+}
+
+static int check_store(struct core *core, const struct server *server, const Afar__Store *told)
+{
+	const struct flash_store *known;
+	int ret = check_form(told);
+
+	if (ret < 0)
+		return ret;
+	if (told->cluster[0] != '\0' && strcmp(told->cluster, core->state->cluster) != 0)
+		return error_fail(
+			-EINVAL,
+			"join cluster %s: the store on %s belongs to cluster %s; start it "
+			"with that one's manager, or use another device",
+			core->state->cluster, told->path, told->cluster);
+	known = state_store(core->state, told->store);
+	return known ? check_known(core, server, known, told) : 0;
+}
+
+int flash_check_join(struct core *core, const struct server *server, const Afar__ServerJoin *ask)
+{
+	int ret = 0;
+
+	if (ask->n_stores > FLASH_STORES_MAX)
+		return error_fail(
+			-EINVAL, "join the cluster: %zu stores are more than a server may have, %u",
+			ask->n_stores, FLASH_STORES_MAX);
+	for (size_t i = 0; i < ask->n_stores && ret == 0; i++) {
+		for (size_t j = 0; j < i; j++)
+			if (ask->stores[j]->store == ask->stores[i]->store)
+				return error_fail(
+					-EINVAL, "join the cluster: the store on %s is given twice",
+					ask->stores[i]->path);
+		ret = check_store(core, server, ask->stores[i]);
+	}
+	return ret;
+}
+
+/* ---- Joining */
+
+static struct extent *find_reported(const struct core *core, const struct flash_store *store,
+				    const Afar__Extent *reported)
+{
+	const struct layout_home home = pool_home(&store->pool);
+	struct extent *extent = state_extent(core->state, &home, reported->extent);
+
+	return extent && extent->namespace_number == reported->namespace_ &&
+			       extent->length == reported->length
+		       ? extent
+		       : NULL;
+}
+
+/* Marks what both know. What we do not know is released if it is provisional, else kept. */
+static int sort_reported(struct core *core, struct flash_store *store, const Afar__Store *told,
+			 Afar__StoreJoined *joined)
+{
+	uint64_t nr_orphans = 0, orphan_bytes = 0;
+	struct extent *extent;
+	int ret = undo_room(core->undo, 2);
+
+	if (ret < 0)
+		return ret;
+	cds_list_for_each_entry (extent, &store->pool.extents, pool_node)
+		extent->is_reported = false;
+	for (size_t i = 0; i < told->n_extents; i++) {
+		extent = find_reported(core, store, told->extents[i]);
+		if (extent) {
+			extent->is_reported = true;
+		} else if (told->extents[i]->is_provisional) {
+			joined->release[joined->n_release++] = told->extents[i]->extent;
+		} else {
+			nr_orphans++;
+			orphan_bytes += told->extents[i]->length;
+		}
+	}
+	undo_set(core->undo, store->nr_orphans, nr_orphans);
+	undo_set(core->undo, store->orphan_bytes, orphan_bytes);
+	if (nr_orphans != 0)
+		log_warn("the store on %s has %llu extents that the manager does not know: they "
+			 "are kept",
+			 told->path, (unsigned long long)nr_orphans);
+	return 0;
+}
+
+/* Extents that were draining still are, reported or not: the server is told again. */
+static int drop_missing(struct core *core, struct flash_store *store)
+{
+	struct extent *extent, *next;
+	bool is_complete = true;
+	int ret = 0;
+
+	cds_list_for_each_entry_safe (extent, next, &store->pool.extents, pool_node) {
+		if (extent->is_reported || extent_is_releasing(extent))
+			continue;
+		log_error("the store on %s does not have extent %llx any more: its data is lost",
+			  store->path, (unsigned long long)extent->number);
+		is_complete = false;
+		ret = server_remove_extent(core, extent);
+		if (ret < 0)
+			return ret;
+	}
+	return is_complete ? 0 : trims_settle(core);
+}
+
+static int make_store(struct core *core, const Afar__Store *told, struct flash_store **out)
+{
+	struct flash_store *store = flash_store_new(told->store);
+
+	if (!store)
+		return error_code(-ENOMEM);
+	memcpy(store->uuid, told->uuid.data, STORE_UUID_BYTES);
+	*out = store;
+	return state_add_store(core->state, store);
+}
+
+static int describe(struct core *core, struct flash_store *store, struct server *server,
+		    const Afar__Store *told)
+{
+	struct undo *undo = core->undo;
+	int ret = state_set_store_path(core->state, store, told->path);
+
+	if (ret == 0)
+		ret = undo_room(undo, 5);
+	if (ret < 0)
+		return ret;
+	/* Nothing may keep the record of a server any more that had it last. */
+	if (store->pool.server != server)
+		core->forget_at = core_now(core);
+	undo_set(undo, store->pool.server, server);
+	undo_set(undo, store->pool.capacity_bytes, told->capacity_bytes);
+	undo_set(undo, store->accepted, join_of(told->present));
+	undo_set(undo, store->opening, told->opening);
+	undo_set(undo, store->is_up, true);
+	store->has_trims = true;
+	free(store->report);
+	store->report = NULL;
+	return 0;
+}
+
+static int join_store(struct core *core, struct server *server, const Afar__Store *told,
+		      Afar__StoreJoined *joined)
+{
+	struct flash_store *store = state_store(core->state, told->store);
+	int ret = 0;
+
+	joined->store = told->store;
+	joined->release = calloc(told->n_extents + 1, sizeof(*joined->release));
+	if (!joined->release)
+		return error_code(-ENOMEM);
+	if (!store)
+		ret = make_store(core, told, &store);
+	if (ret == 0)
+		ret = describe(core, store, server, told);
+	if (ret == 0)
+		ret = sort_reported(core, store, told, joined);
+	if (ret == 0)
+		ret = drop_missing(core, store);
+	if (ret < 0)
+		return ret;
+	store_put_flash(core->store, store);
+	log_info("store %016llx on %s joined with server '%s', %llu MiB",
+		 (unsigned long long)store->number, store->path, server->name,
+		 (unsigned long long)(store->pool.capacity_bytes >> 20));
+	return 0;
+}
+
+int flash_join(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+	       Afar__ServerJoined *joined)
+{
+	int ret = 0;
+
+	joined->stores = calloc(ask->n_stores + 1, sizeof(*joined->stores));
+	if (!joined->stores)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < ask->n_stores && ret == 0; i++) {
+		joined->stores[i] = MESSAGE_NEW(afar__store_joined, Afar__StoreJoined);
+		if (!joined->stores[i])
+			return error_code(-ENOMEM);
+		joined->n_stores++;
+		ret = join_store(core, server, ask->stores[i], joined->stores[i]);
+	}
+	return ret;
+}
+
+/* ---- Their servers go */
+
+void flash_down(struct core *core, const struct server *server)
+{
+	struct flash_store *store;
+
+	cds_list_for_each_entry (store, &core->state->stores, node) {
+		if (store->pool.server != server || !store->is_up)
+			continue;
+		store->is_up = false;
+		store->down_at = core_now(core);
+		trims_forget(core, store);
+	}
+}
+
+bool flash_is_on(const struct core *core, const struct server *server)
+{
+	const struct flash_store *store;
+
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (store->pool.server == server && store->pool.granted_bytes != 0)
+			return true;
+	return false;
+}
+
+int flash_leave(struct core *core, const struct server *server)
+{
+	struct flash_store *store;
+	int ret;
+
+	cds_list_for_each_entry (store, &core->state->stores, node) {
+		if (store->pool.server != server)
+			continue;
+		ret = undo_room(core->undo, 1);
+		if (ret < 0)
+			return ret;
+		undo_set(core->undo, store->pool.server, NULL);
+		store_put_flash(core->store, store);
+	}
+	return 0;
+}
+
+/* ---- What is lost with one, and forgetting it */
+
+static int find_store(const struct core *core, const char *asked, uint64_t number,
+		      struct flash_store **out)
+{
+	*out = state_store(core->state, number);
+	if (!*out)
+		return error_fail(-ENOENT, "%s store %016llx: there is none; see 'afar store ls'",
+				  asked, (unsigned long long)number);
+	return 0;
+}
+
+int store_regions(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__StoreRegions *ask = event->request->store_regions;
+	struct flash_store *store;
+	struct layout_home home;
+	int ret = find_store(core, "list the regions on", ask->store, &store);
+
+	if (ret < 0)
+		return ret;
+	home = pool_home(&store->pool);
+	return home_regions(core, session, &home, ask->after, ask->max, event->reply);
+}
+
+int store_forget(struct core *core, struct session *session, struct event *event)
+{
+	struct extent *extent, *next;
+	struct flash_store *store;
+	int ret = find_store(core, "forget", event->request->store_forget->store, &store);
+
+	if (ret < 0)
+		return ret;
+	if (store->is_up) {
+		server_probe(core, store->pool.server->live);
+		return error_fail(
+			-EBUSY,
+			"forget store %016llx: server '%s', which is connected, has it on "
+			"%s; stop that first. If its machine is gone, try again in %u s",
+			(unsigned long long)store->number, store->pool.server->name, store->path,
+			SERVER_PROBE_MS / 1000U + 1);
+	}
+	log_info("store %016llx on %s is forgotten by '%s'", (unsigned long long)store->number,
+		 store->path, session->principal);
+	cds_list_for_each_entry_safe (extent, next, &store->pool.extents, pool_node)
+		if (ret == 0)
+			ret = server_remove_extent(core, extent);
+	if (ret == 0)
+		ret = trims_settle(core);
+	if (ret < 0)
+		return ret;
+	/* The record of its server may go now. */
+	core->forget_at = core_now(core);
+	store_delete_flash(core->store, store);
+	return state_remove_store(core->state, store);
+}
+
+/* ---- Reports and status */
+
+static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
+{
+	afar__store_report__init(out);
+	out->store = report->store;
+	out->capacity_bytes = report->capacity_bytes;
+	out->granted_bytes = report->granted_bytes;
+	out->used_bytes = report->used_bytes;
+	out->map_bytes = report->map_bytes;
+	out->nr_connections = report->nr_connections;
+	out->nr_errors = report->nr_errors;
+	out->nr_syncs = report->nr_syncs;
+	out->bytes_in = report->bytes_in;
+	out->bytes_out = report->bytes_out;
+	out->failure = report->failure;
+}
+
+void flash_take_reports(struct core *core, const struct server *server,
+			const Afar__ServerReport *report)
+{
+	for (size_t i = 0; i < report->n_stores; i++) {
+		struct flash_store *store = state_store(core->state, report->stores[i]->store);
+
+		if (!store || !store->is_up || store->pool.server != server)
+			continue;
+		if (!store->report)
+			store->report = malloc(sizeof(*store->report));
+		if (store->report)
+			copy_report(store->report, report->stores[i]);
+	}
+}
+
+static uint64_t down_ms(const struct core *core, const struct flash_store *store)
+{
+	uint64_t since = store->down_at != 0 ? store->down_at : core->started_at;
+
+	return store->is_up ? 0 : (core_now(core) - since) / 1000000U;
+}
+
+static bool add_texts(Afar__StoreStatus *status, const struct flash_store *store)
+{
+	const struct server *server = store->pool.server;
+
+	status->path = strdup(store->path);
+	status->server_name = strdup(server ? server->name : "");
+	status->uuid.data = malloc(STORE_UUID_BYTES);
+	if (!status->path || !status->server_name || !status->uuid.data)
+		return false;
+	memcpy(status->uuid.data, store->uuid, STORE_UUID_BYTES);
+	status->uuid.len = STORE_UUID_BYTES;
+	if (!store->is_up || !store->report)
+		return true;
+	status->report = MESSAGE_NEW(afar__store_report, Afar__StoreReport);
+	if (status->report)
+		copy_report(status->report, store->report);
+	return status->report != NULL;
+}
+
+static Afar__StoreStatus *info_store(const struct core *core, const struct flash_store *store)
+{
+	Afar__StoreStatus *status = MESSAGE_NEW(afar__store_status, Afar__StoreStatus);
+
+	if (!status)
+		return NULL;
+	status->store = store->number;
+	status->server = store->pool.server ? store->pool.server->number : 0;
+	status->is_up = store->is_up;
+	status->down_ms = down_ms(core, store);
+	status->capacity_bytes = store->pool.capacity_bytes;
+	status->granted_bytes = store->pool.granted_bytes;
+	status->releasing_bytes = store->pool.releasing_bytes;
+	status->nr_orphans = store->nr_orphans;
+	status->orphan_bytes = store->orphan_bytes;
+	status->opening = store->opening;
+	if (add_texts(status, store))
+		return status;
+	afar__store_status__free_unpacked(status, NULL);
+	return NULL;
+}
+
+bool flash_add_status(const struct core *core, Afar__ClusterStatus *status)
+{
+	const struct flash_store *store;
+
+	status->stores = calloc(CORE_LIST_MAX, sizeof(*status->stores));
+	if (!status->stores)
+		return false;
+	cds_list_for_each_entry (store, &core->state->stores, node) {
+		if (status->nr_stores++ >= CORE_LIST_MAX)
+			continue;
+		status->stores[status->n_stores] = info_store(core, store);
+		if (!status->stores[status->n_stores])
+			return false;
+		status->n_stores++;
+	}
+	return true;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Stores, as servers bring them to the manager: how they join, what is told of them, and how an
+ * operator forgets one. Servers call here when they join and when they go (servers.c, joins.c).
+ */
+#ifndef MANAGER_FLASH_H
+#define MANAGER_FLASH_H
+
+#include "manager/servers.h"
+
+#define FLASH_STORES_MAX STATE_LANES_MAX /* of a server: each has a lane of its own */
+
+core_operation store_regions, store_forget;
+
+/* Checks the stores of a join. Changes nothing. `server` is who joins; NULL: it is new. -EINVAL;
+ * -EBUSY: another server that is connected has one of them open, and is asked whether it lives.
+ * Each with a sentence. */
+int flash_check_join(struct core *core, const struct server *server, const Afar__ServerJoin *ask);
+/* Makes the stores of a join the server's, which is connected, and says what it shall release of
+ * them. Extents that a store does not have any more are lost. -ENOMEM. */
+int flash_join(struct core *core, struct server *server, const Afar__ServerJoin *ask,
+	       Afar__ServerJoined *joined);
+/* The server's connection is lost. */
+void flash_down(struct core *core, const struct server *server);
+
+/* True: a store with extents is the server's, or was last. */
+bool flash_is_on(const struct core *core, const struct server *server);
+/* The server's record goes: stores name it no more. -ENOMEM. */
+int flash_leave(struct core *core, const struct server *server);
+
+/* Keeps what the server reports of its stores. */
+void flash_take_reports(struct core *core, const struct server *server,
+			const Afar__ServerReport *report);
+/* False: no memory. */
+bool flash_add_status(const struct core *core, Afar__ClusterStatus *status);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trims: what freed regions had in stores is made to read as zeros before it can go to others
+ * (trims.c). */
+#ifndef MANAGER_TRIMS_H
+#define MANAGER_TRIMS_H
+
+#include "manager/servers.h"
+
+/* Sends a store that is up the trims that it has still to be told of, if none are under way. */
+void trims_drive(struct core *core, struct flash_store *store);
+/* A call is over; `is_done`: with success. Regions that wait for nothing more are gone with the
+ * commit. -ENOMEM. */
+int trims_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
+/* Extents have gone, and with them what was to be trimmed there. -ENOMEM. */
+int trims_settle(struct core *core);
+/* The store is not up any more: what it was told counts for nothing. */
+void trims_forget(struct core *core, struct flash_store *store);
+/* Finds the regions that waited when the manager ended. -ENOMEM. */
+int trims_start(struct core *core);
+
+/* Bytes of the namespace that will be free when the stores that are up have answered. */
+uint64_t trims_coming(const struct namespace *ns);
+/* An allocation that will fit then waits for that, but not longer than it has time. */
+core_wait trims_wait;
+/* The first server that a trim of the namespace waits for; 0: none. */
+uint64_t trims_awaited(const struct namespace *ns);
+
+#endif
