@@ -37,6 +37,7 @@
 #define FABRIC_RECEIVE_MAX     8  /* receives that may be posted on one endpoint     */
 #define FABRIC_CONGESTION_MAX  16 /* bytes of a congestion control's name, final 0 included */
 #define FABRIC_CONGESTIONS_MAX 64 /* bytes of several names, with commas between them */
+#define FABRIC_PAGED_MAX       (UINT64_C(1) << 20) /* bytes of one transfer to paged memory */
 /* The largest context of an operation. To libfabric's verbs UINT64_MAX means "no completion". */
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
@@ -92,6 +93,45 @@ struct fabric_completion {
 	 * operation out. -EFAULT: our own memory was not there; this completion comes before those
 	 * of all other operations that end with the connection. */
 	int status;
+	/* `status` is of this transfer alone: its target could not carry it out, and the connection
+	 * goes on. */
+	bool is_alone;
+};
+
+/* One transfer of a peer to paged memory. It belongs to the transport. */
+struct fabric_paged {
+	struct fabric_pager *pager;
+	void *owner;	 /* of the endpoint it came by, as given to accept */
+	uint64_t offset; /* into the registered memory; inside of it */
+	uint64_t length; /* 1 to FABRIC_PAGED_MAX */
+	bool is_write;
+	bool is_durable; /* a write: it ends once it survives the loss of power */
+	void *addr;	 /* where the bytes are, or are to be: `take` sets it */
+	void *taken;	 /* the pager's own note */
+	int status;	 /* for fabric_paged_ended() */
+	void (*ended)(struct fabric_paged *paged); /* the transport's */
+};
+
+/*
+ * Memory that is not there: a program brings its bytes and keeps them, transfer by transfer. A peer
+ * reads and writes it as other memory. All calls come on the thread of the endpoint's queue. A call
+ * may call fabric_paged_ended(), and nothing else of the fabric. A pager stays as long as its
+ * registrations, and until all its transfers have left.
+ */
+struct fabric_pager {
+	/* Takes memory for all bytes of the transfer: sets `addr` and `taken`. -EAGAIN: there is
+	 * none now; the transfer, and what is behind it on the connection, waits, and each poll of
+	 * the queue asks again, in the order in which connections began to wait. So poll the queue
+	 * when there may be memory again. Another error: the transfer fails with it. */
+	int (*take)(struct fabric_pager *pager, struct fabric_paged *paged);
+	/* A read: brings the bytes to `addr`. A write: they are at `addr`; keeps them. Calls
+	 * fabric_paged_ended() when it has ended, from within this call or later. */
+	void (*begin)(struct fabric_pager *pager, struct fabric_paged *paged);
+	/* The transport is done with a transfer for which `take` returned 0: its reply is sent, or
+	 * its connection is closed. The pager looks at `paged` no more. If the transfer has begun
+	 * and not ended, the memory stays the pager's until its device is done with it;
+	 * fabric_paged_ended() is not called. */
+	void (*leave)(struct fabric_pager *pager, struct fabric_paged *paged);
 };
 
 enum fabric_event_kind {
@@ -187,32 +227,6 @@ struct fabric_listener {
 	char address[FABRIC_ADDRESS_MAX];
 };
 
-#define FABRIC_PAGED_MAX (UINT64_C(1) << 20)
-struct fabric_paged {
-	struct fabric_pager *pager;
-	void *owner;
-	uint64_t offset;
-	uint64_t length;
-	bool is_write;
-	bool is_durable;
-	void *addr;
-	void *taken;
-	int status;
-	void (*ended)(struct fabric_paged *paged);
-};
-struct fabric_pager {
-	int (*take)(struct fabric_pager *pager, struct fabric_paged *paged);
-	void (*begin)(struct fabric_pager *pager, struct fabric_paged *paged);
-	void (*leave)(struct fabric_pager *pager, struct fabric_paged *paged);
-};
-static inline void fabric_paged_ended(struct fabric_paged *paged, int status)
-{
-	paged->status = status;
-	paged->ended(paged);
-}
-static inline int fabric_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager, uint64_t length, unsigned access, struct fabric_memory *out)
-{ (void)domain; (void)pager; (void)length; (void)access; (void)out; return -EOPNOTSUPP; }
-
 struct fabric_ops {
 	const char *transport;
 
@@ -249,6 +263,12 @@ struct fabric_ops {
 	 * its endpoint is closed. Never use such memory again. Unmap it; then nobody else sees what
 	 * is written there. */
 	bool (*memory_deregister)(struct fabric_memory *memory);
+	/* Registers `length` bytes that are the pager's, for peers. One transfer to them is at most
+	 * FABRIC_PAGED_MAX bytes; a longer one ends the connection. A transfer that the pager
+	 * cannot carry out ends alone (fabric_completion.is_alone). Deregister it as other memory;
+	 * a transfer in progress goes on. NULL: the transport cannot. */
+	int (*memory_register_paged)(struct fabric_domain *domain, struct fabric_pager *pager,
+				     uint64_t length, unsigned access, struct fabric_memory *out);
 
 	/* Listens on HOST:PORT (port 0: any free one), or unix:PATH (no path: any free one).
 	 * -EADDRINUSE, -EADDRNOTAVAIL. */
@@ -343,6 +363,10 @@ struct fabric_ops {
 		    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	int (*write)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+	/* A write that completes when its bytes survive the loss of power. For paged memory alone;
+	 * to other memory it ends the connection. NULL: the transport cannot. */
+	int (*write_durable)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+			     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 
 	/* Whether NICs carry out atomics, without a target that runs. The first call may try them
 	 * for a moment. Any thread. NULL: no; the next two are then NULL, too, unless
@@ -427,6 +451,18 @@ static inline int fabric_memory_register(struct fabric_domain *domain, void *add
 					 unsigned access, struct fabric_memory *out)
 {
 	return domain->fabric->ops->memory_register(domain, addr, length, access, out);
+}
+
+/* -EOPNOTSUPP: the transport cannot. */
+static inline int fabric_memory_register_paged(struct fabric_domain *domain,
+					       struct fabric_pager *pager, uint64_t length,
+					       unsigned access, struct fabric_memory *out)
+{
+	const struct fabric_ops *ops = domain->fabric->ops;
+
+	return ops->memory_register_paged
+		       ? ops->memory_register_paged(domain, pager, length, access, out)
+		       : -EOPNOTSUPP;
 }
 
 static inline bool fabric_memory_deregister(struct fabric_memory *memory)
@@ -664,6 +700,26 @@ static inline int fabric_write(struct fabric_endpoint *endpoint, const struct fa
 {
 	return endpoint->queue->fabric->ops->write(endpoint, pieces, nr_pieces, remote, key,
 						   context);
+}
+
+/* -EOPNOTSUPP: the transport cannot. */
+static inline int fabric_write_durable(struct fabric_endpoint *endpoint,
+				       const struct fabric_piece *pieces, unsigned nr_pieces,
+				       uint64_t remote, uint64_t key, uint64_t context)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	return ops->write_durable
+		       ? ops->write_durable(endpoint, pieces, nr_pieces, remote, key, context)
+		       : -EOPNOTSUPP;
+}
+
+/* The pager says, once, how a transfer that it has begun has ended: 0, or a negative code. The
+ * reply goes out in the next poll of the queue, and nobody may sleep before. */
+static inline void fabric_paged_ended(struct fabric_paged *paged, int status)
+{
+	paged->status = status;
+	paged->ended(paged);
 }
 
 static inline bool fabric_has_atomics(struct fabric *fabric)

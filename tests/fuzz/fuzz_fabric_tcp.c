@@ -2,10 +2,11 @@
 /*
  * Feeds arbitrary bytes to an end of a tcp connection that lends memory, waits for messages and has asked for
  * something itself: what any client that has a ticket may send. The first byte says how the bytes are cut into
- * pieces, and whether the hello is among them. Keys 1 and 2 are good ones, to write and to read only.
+ * pieces, and whether the hello is among them. Keys 1 and 2 are good ones, to write and to read only; 3 is of
+ * paged memory.
  *
  * Lent memory lies between guards. They stay as they are, nothing of them comes back, and each connection
- * ends when its bytes do.
+ * ends when its bytes do. The pager has memory for a few transfers, which all leave.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +22,11 @@
 #define GUARD_BYTES   256U
 #define MESSAGE_BYTES 40U
 #define STEPS_MAX     1000000U
+#define PAGES	      2U
+/* What the pager does is in the offset: */
+#define OFFSET_REFUSE 64U /* takes no such transfer  */
+#define OFFSET_LATE   1U  /* ends it in the next step */
+#define OFFSET_FAIL   2U  /* ends it with an error    */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,8 +42,10 @@ static struct {
 	struct fabric *fabric;
 	struct fabric_listener *listener;
 	struct fabric_queue *queue;
-	struct guarded writable, read_only, messages, wanted;
-	bool may_say_secret; /* it was written into what is lent */
+	struct guarded writable, read_only, messages, wanted, paged;
+	struct fabric_paged *pages[PAGES]; /* taken transfers */
+	bool is_late[PAGES];		   /* it is to be ended */
+	bool may_say_secret;		   /* it was written into what is lent */
 } world;
 
 static void require(int condition)
@@ -60,16 +68,103 @@ static void check_guards(const struct guarded *guarded)
 			guarded->after[i] == secret[i % sizeof(secret)]);
 }
 
+/* ---- A pager */
+
+static unsigned find_page(const struct fabric_paged *paged)
+{
+	for (unsigned i = 0; i < PAGES; i++) {
+		if (world.pages[i] == paged)
+			return i;
+	}
+	return PAGES;
+}
+
+static int take(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	unsigned index = find_page(NULL);
+
+	(void)pager;
+	require(paged->length > 0 && paged->offset < LENT_BYTES &&
+		paged->length <= LENT_BYTES - paged->offset);
+	if ((paged->offset & OFFSET_REFUSE) != 0)
+		return -EIO;
+	if (index == PAGES)
+		return -EAGAIN;
+	world.pages[index] = paged;
+	world.is_late[index] = false;
+	paged->addr = malloc(paged->length);
+	paged->taken = paged->addr;
+	require(paged->addr != NULL);
+	return 0;
+}
+
+static void end_page(struct fabric_paged *paged)
+{
+	uint8_t *stored = world.paged.lent + paged->offset;
+
+	if (paged->is_write)
+		memcpy(stored, paged->addr, paged->length);
+	else
+		memcpy(paged->addr, stored, paged->length);
+	fabric_paged_ended(paged, (paged->offset & OFFSET_FAIL) != 0 ? -EIO : 0);
+}
+
+static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	(void)pager;
+	if ((paged->offset & OFFSET_LATE) != 0)
+		world.is_late[find_page(paged)] = true;
+	else
+		end_page(paged);
+}
+
+static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	unsigned index = find_page(paged);
+
+	(void)pager;
+	require(index < PAGES);
+	world.pages[index] = NULL;
+	free(paged->taken);
+}
+
+static void end_late_pages(void)
+{
+	for (unsigned i = 0; i < PAGES; i++) {
+		if (world.pages[i] && world.is_late[i])
+			end_page(world.pages[i]);
+		world.is_late[i] = false;
+	}
+}
+
+/* ---- The end that is fed */
+
 /* Lends with a key that inputs can know. In rising order the tree stays in order. */
+static void name_key(const struct fabric_memory *memory, uint64_t key)
+{
+	struct tcp_registration *registration = memory->handle;
+
+	registration->keyed.key = key;
+}
+
 static void lend(struct guarded *guarded, unsigned access, uint64_t key)
 {
 	struct fabric_memory memory;
-	struct tcp_registration *registration;
 
 	require(fabric_memory_register(world.fabric->domain, guarded->lent, LENT_BYTES, access,
 				       &memory) == 0);
-	registration = memory.handle;
-	registration->keyed.key = key;
+	name_key(&memory, key);
+}
+
+static void lend_paged(uint64_t key)
+{
+	static struct fabric_pager pager = {.take = take, .begin = begin, .leave = leave};
+	struct fabric_memory memory;
+
+	require(fabric_memory_register_paged(world.fabric->domain, &pager, LENT_BYTES,
+					     FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+					     &memory) == 0);
+	name_key(&memory, key);
 }
 
 static void open_world(void)
@@ -81,6 +176,7 @@ static void open_world(void)
 	require(fabric_queue_open(world.fabric, 8, &world.queue) == 0);
 	lend(&world.writable, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, 1);
 	lend(&world.read_only, FABRIC_REMOTE_READ, 2);
+	lend_paged(3);
 }
 
 static int open_peer(void)
@@ -128,8 +224,10 @@ static bool step(struct fabric_endpoint *endpoint)
 {
 	struct fabric_completion completions[4];
 	struct fabric_event event;
-	int nr = fabric_queue_poll(world.queue, completions, 4);
+	int nr;
 
+	end_late_pages();
+	nr = fabric_queue_poll(world.queue, completions, 4);
 	for (int i = 0; i < nr; i++) {
 		struct fabric_piece piece = {world.messages.lent, MESSAGE_BYTES, NULL};
 
@@ -175,6 +273,8 @@ static void run(int fd, const uint8_t *data, size_t size, size_t piece)
 	require(has_ended);
 	if (endpoint)
 		fabric_endpoint_close(endpoint);
+	for (unsigned i = 0; i < PAGES; i++)
+		require(!world.pages[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -190,6 +290,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fill_guards(&world.read_only);
 	fill_guards(&world.messages);
 	fill_guards(&world.wanted);
+	fill_guards(&world.paged);
 	world.may_say_secret = memmem(data, size, secret, 4) != NULL;
 	fd = open_peer();
 	if ((data[0] & 1) != 0)
@@ -200,6 +301,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_guards(&world.read_only);
 	check_guards(&world.messages);
 	check_guards(&world.wanted);
+	check_guards(&world.paged);
 	for (size_t i = 0; i < LENT_BYTES; i++)
 		require(world.read_only.lent[i] == 0);
 	return 0;

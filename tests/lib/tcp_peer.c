@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "base/clock.h"
 
 /* ---- A peer */
 
@@ -119,6 +122,30 @@ void expect_reply(int fd, uint32_t type, uint64_t length)
 	assert_int_equal(le32toh(reply.type), type);
 	assert_int_equal(reply.reserved, 0);
 	assert_int_equal(le64toh(reply.length), length);
+}
+
+void await_request(struct fabric_listener *listener, struct fabric_request *request)
+{
+	uint64_t deadline = clock_deadline_ms(GRACE_MS);
+
+	while (fabric_listener_next(listener, request) != 0)
+		assert_true(clock_ns() < deadline);
+}
+
+int accept_peer(struct target *target, struct fabric_endpoint **out)
+{
+	const struct tcp_hello hello = hello_of(0);
+	int fd = open_peer(target->listener->address), one = 1;
+	struct fabric_request request;
+
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	say(fd, &hello, TCP_HELLO_HEAD);
+	await_request(target->listener, &request);
+	assert_int_equal(
+		fabric_accept(&request, target->queue, target->fabric->domain, target, out), 0);
+	assert_int_equal(await_event(target->queue).kind, FABRIC_CONNECTED);
+	expect_welcome(fd);
+	return fd;
 }
 
 /* ---- A liar: a client of ours has connected to it */

@@ -20,6 +20,12 @@ int open_peer(const char *address);
 /* Connects, and says hello and is welcome. */
 int join(const char *address);
 
+/* Joins a target without a thread, as an endpoint with the owner `target`. Returns the peer's
+ * socket, which sends at once what is said. */
+int accept_peer(struct target *target, struct fabric_endpoint **out);
+/* Waits for a stranger's request. */
+void await_request(struct fabric_listener *listener, struct fabric_request *request);
+
 /* Says all of it, unless the other side has ended the connection meanwhile. */
 void say(int fd, const void *data, size_t length);
 /* Hears all of it. False: the other side has ended the connection. */

@@ -123,8 +123,10 @@ static void refuses_ranges_that_wrap_around(void **state)
 
 static void refuses_headers_that_are_none(void **state)
 {
-	static const uint32_t types[] = {0,	     TCP_READ_REPLY, TCP_WRITE_ACK, 6,
-					 0x01000000, INT32_MAX,	     UINT32_MAX};
+	static const uint32_t types[] = {
+		0,	   TCP_READ_REPLY, TCP_WRITE_ACK, TCP_FAILED, TCP_WRITE_DURABLE + 1,
+		TCP_PUT,   TCP_DROPPED,	   TCP_UNDECIDED, 0x01000000, INT32_MAX,
+		UINT32_MAX};
 	static const uint64_t keys[] = {0, 1, INT64_MAX, UINT64_MAX};
 	struct client *client = *state;
 	const uint64_t key = client->target.all.key;
@@ -145,7 +147,9 @@ static void refuses_headers_that_are_none(void **state)
 	}
 	frame = frame_of(TCP_WRITE, client->target.read_only.key, 0, 0);
 	expect_refusal(client, &frame);
-	for (uint32_t type = TCP_READ; type <= TCP_MESSAGE; type++) {
+	frame = frame_of(TCP_WRITE_DURABLE, key, 0, 64);
+	expect_refusal(client, &frame);
+	for (uint32_t type = TCP_READ; type <= TCP_WRITE_DURABLE; type++) {
 		frame = frame_of(type, key, 0, 0);
 		frame.reserved = htole32(1);
 		expect_refusal(client, &frame);
@@ -296,6 +300,23 @@ static void expect_disbelief(struct client *client, bool is_asked, const struct 
 	liar_close(&liar);
 }
 
+/* A failure has a code, and is of what was asked for. */
+static void expect_disbelief_in_failures(struct client *client)
+{
+	static const uint32_t codes[] = {0, 4096, 10000, 14096, 1U << 31, UINT32_MAX};
+	struct tcp_frame frame = frame_of(TCP_FAILED, 0, 0, 64);
+
+	frame.reserved = htole32(EIO);
+	expect_disbelief(client, false, &frame);
+	frame.length = htole64(63);
+	expect_disbelief(client, true, &frame);
+	frame.length = htole64(64);
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		frame.reserved = htole32(codes[i]);
+		expect_disbelief(client, true, &frame);
+	}
+}
+
 static void believes_only_what_it_asked_for(void **state)
 {
 	static const uint64_t lengths[] = {0, 1, 63, 65, 1ULL << 63, UINT64_MAX};
@@ -314,6 +335,7 @@ static void believes_only_what_it_asked_for(void **state)
 		frame = frame_of(TCP_READ_REPLY, 0, 0, lengths[i]);
 		expect_disbelief(client, true, &frame);
 	}
+	expect_disbelief_in_failures(client);
 	/* It lends nothing. */
 	frame = frame_of(TCP_READ, client->target.all.key, 0, 1);
 	expect_disbelief(client, true, &frame);

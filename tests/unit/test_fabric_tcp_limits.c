@@ -55,31 +55,7 @@ static int target_teardown(void **state)
 	return 0;
 }
 
-/* ---- A peer */
-
-static void await_request(struct fabric_listener *listener, struct fabric_request *request)
-{
-	uint64_t deadline = clock_deadline_ms(GRACE_MS);
-
-	while (fabric_listener_next(listener, request) != 0)
-		assert_true(clock_ns() < deadline);
-}
-
-/* Lets a peer in. Returns its socket. */
-static int accept_peer(struct target *target, struct fabric_endpoint **out)
-{
-	const struct tcp_hello hello = hello_of(0);
-	int fd = open_peer(target->listener->address);
-	struct fabric_request request;
-
-	say(fd, &hello, TCP_HELLO_HEAD);
-	await_request(target->listener, &request);
-	assert_int_equal(fabric_accept(&request, target->queue, target->fabric->domain, NULL, out),
-			 0);
-	assert_int_equal(await_event(target->queue).kind, FABRIC_CONNECTED);
-	expect_welcome(fd);
-	return fd;
-}
+/* ---- Polling */
 
 static void poll_once(struct target *target)
 {

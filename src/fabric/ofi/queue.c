@@ -117,8 +117,8 @@ __attribute__((cold, noinline)) static int take_error(struct ofi_queue *queue, s
 		fail_endpoints(queue, cq);
 	if (cq->nr_in_flight > 0)
 		cq->nr_in_flight--;
-	out->context = (uint64_t)(uintptr_t)entry.op_context;
-	out->status = ofi_errno(entry.err);
+	*out = (struct fabric_completion){.context = (uint64_t)(uintptr_t)entry.op_context,
+					  .status = ofi_errno(entry.err)};
 	/* The peer was silent for too long: what it has done, or does yet, is not known. */
 	if (entry.prov_errno == IBV_WC_RETRY_EXC_ERR ||
 	    entry.prov_errno == IBV_WC_RNR_RETRY_EXC_ERR)
@@ -148,8 +148,8 @@ static inline int read_cq(struct ofi_queue *queue, struct ofi_cq *cq, struct fab
 	}
 	cq->nr_in_flight -= (unsigned)nr < cq->nr_in_flight ? (unsigned)nr : cq->nr_in_flight;
 	for (ssize_t i = 0; i < nr; i++) {
-		out[i].context = (uint64_t)(uintptr_t)entries[i].op_context;
-		out[i].status = 0;
+		out[i] = (struct fabric_completion){
+			.context = (uint64_t)(uintptr_t)entries[i].op_context};
 	}
 	return (int)nr;
 }

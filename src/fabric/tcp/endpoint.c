@@ -260,6 +260,7 @@ void tcp_endpoint_break(struct tcp_endpoint *endpoint)
 	tcp_queue_forget_socket(queue, endpoint);
 	abort_socket(endpoint->fd);
 	endpoint->fd = -1;
+	tcp_paged_end(endpoint);
 	tcp_queue_tell(queue, endpoint);
 	/* Polling tells of what has ended. */
 	tcp_queue_warm(queue, endpoint);
@@ -315,6 +316,7 @@ void tcp_endpoint_close(struct fabric_endpoint *base)
 
 	tcp_endpoint_break(endpoint);
 	tcp_queue_remove(queue, endpoint);
+	free(endpoint->paging);
 	free(endpoint);
 }
 
@@ -415,6 +417,12 @@ int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
 	return transfer(endpoint, TCP_WRITE, pieces, nr_pieces, remote, key, context);
+}
+
+int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	return transfer(endpoint, TCP_WRITE_DURABLE, pieces, nr_pieces, remote, key, context);
 }
 
 int tcp_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)

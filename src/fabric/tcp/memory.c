@@ -33,22 +33,16 @@ void tcp_domain_close(struct fabric_domain *base)
 
 /* ---- Registering */
 
-int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
-			struct fabric_memory *out)
+/* Enters a copy. */
+static int enter(struct tcp_domain *domain, const struct tcp_registration *copy,
+		 struct fabric_memory *out)
 {
-	struct tcp_domain *domain = tcp_container(base, struct tcp_domain);
-	struct tcp_registration *registration;
+	struct tcp_registration *registration = malloc(sizeof(*registration));
 	int ret;
 
-	*out = (struct fabric_memory){.domain = base};
-	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
-		return 0;
-	registration = calloc(1, sizeof(*registration));
 	if (!registration)
 		return error_code(-ENOMEM);
-	registration->addr = addr;
-	registration->length = length;
-	registration->access = access;
+	*registration = *copy;
 	pthread_rwlock_wrlock(&domain->lock);
 	ret = key_book_add(&domain->registrations, &registration->keyed);
 	pthread_rwlock_unlock(&domain->lock);
@@ -59,6 +53,35 @@ int tcp_memory_register(struct fabric_domain *base, void *addr, size_t length, u
 	out->handle = registration;
 	out->key = registration->keyed.key;
 	return 0;
+}
+
+static bool is_for_peers(unsigned access)
+{
+	return (access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) != 0;
+}
+
+int tcp_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
+			struct fabric_memory *out)
+{
+	const struct tcp_registration registration = {
+		.addr = addr, .length = length, .access = access};
+
+	*out = (struct fabric_memory){.domain = domain};
+	return is_for_peers(access)
+		       ? enter(tcp_container(domain, struct tcp_domain), &registration, out)
+		       : 0;
+}
+
+int tcp_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager,
+			      uint64_t length, unsigned access, struct fabric_memory *out)
+{
+	const struct tcp_registration registration = {
+		.pager = pager, .length = length, .paged_access = access};
+
+	*out = (struct fabric_memory){.domain = domain};
+	return is_for_peers(access)
+		       ? enter(tcp_container(domain, struct tcp_domain), &registration, out)
+		       : 0;
 }
 
 /* A transfer that a peer has begun goes on after this: only closing its endpoint ends it. */
@@ -105,14 +128,32 @@ static struct tcp_registration *look_up(struct tcp_domain *domain, struct tcp_kn
 	return copy;
 }
 
+static bool is_inside(const struct tcp_registration *registration, uint64_t offset, uint64_t length)
+{
+	uint64_t end;
+
+	return !__builtin_add_overflow(offset, length, &end) && end <= registration->length;
+}
+
 uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
 			 uint64_t offset, uint64_t length, unsigned access)
 {
 	const struct tcp_registration *registration = look_up(domain, known, key);
-	uint64_t end;
 
 	if (registration->keyed.key == 0 || (registration->access & access) != access ||
-	    __builtin_add_overflow(offset, length, &end) || end > registration->length)
+	    !is_inside(registration, offset, length))
 		return NULL;
 	return registration->addr + offset;
+}
+
+struct fabric_pager *tcp_memory_find_pager(struct tcp_domain *domain, struct tcp_known *known,
+					   uint64_t key, uint64_t offset, uint64_t length,
+					   unsigned access)
+{
+	const struct tcp_registration *registration = look_up(domain, known, key);
+
+	if (registration->keyed.key == 0 || (registration->paged_access & access) != access ||
+	    !is_inside(registration, offset, length))
+		return NULL;
+	return registration->pager;
 }

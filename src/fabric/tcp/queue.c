@@ -49,15 +49,28 @@ static void cool(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
 	queue->nr_warm--;
 }
 
+/* Room in the socket would let something go on. A request that lacks a place is taken when something
+ * is sent. Behind a reply that waits for a pager nothing is; but a place may be there already. */
+static bool wants_room(const struct tcp_endpoint *endpoint)
+{
+	if (tcp_stream_is_undecided(endpoint))
+		return endpoint->lacks_place && tcp_stream_has_reply_place(endpoint);
+	return endpoint->lacks_place || endpoint->out_next != endpoint->out_end;
+}
+
+static bool is_blocked(const struct tcp_endpoint *endpoint)
+{
+	return endpoint->lacks_receive || endpoint->lacks_place || endpoint->lacks_memory;
+}
+
 static uint32_t interest_of(const struct tcp_endpoint *endpoint)
 {
 	if (endpoint->state == TCP_IS_CONNECTING)
 		return endpoint->has_greeted ? EPOLLIN : EPOLLOUT;
 	/* Do not listen for what we do not take now, or it would wake us again and again. Owed
 	 * replies are no reason not to listen: both ends may owe some, and then each would wait for
-	 * the other. A request that waits is taken when something is sent. */
-	return (endpoint->lacks_receive || endpoint->lacks_place ? 0 : EPOLLIN) |
-	       (endpoint->lacks_place || endpoint->out_next != endpoint->out_end ? EPOLLOUT : 0);
+	 * the other. */
+	return (is_blocked(endpoint) ? 0 : EPOLLIN) | (wants_room(endpoint) ? EPOLLOUT : 0);
 }
 
 /* Has epoll look for what the endpoint needs. */
@@ -200,6 +213,38 @@ void tcp_queue_release(struct fabric_queue *base)
 	}
 }
 
+/* ---- Lacking a pager's memory */
+
+void tcp_queue_lack(struct tcp_queue *queue, struct tcp_endpoint *endpoint)
+{
+	if (endpoint->lacks_memory)
+		return;
+	endpoint->lacks_memory = true;
+	cds_list_add_tail(&endpoint->lacking, &queue->lacking);
+}
+
+void tcp_queue_stop_lacking(struct tcp_endpoint *endpoint)
+{
+	if (!endpoint->lacks_memory)
+		return;
+	endpoint->lacks_memory = false;
+	cds_list_del(&endpoint->lacking);
+}
+
+/* Puts those that lack memory before all others, in their order, because others would take it. */
+__attribute__((cold)) static void warm_the_lacking(struct tcp_queue *queue)
+{
+	struct cds_list_head *node;
+	struct tcp_endpoint *endpoint;
+
+	cds_list_for_each_prev(node, &queue->lacking)
+	{
+		endpoint = cds_list_entry(node, struct tcp_endpoint, lacking);
+		tcp_queue_warm(queue, endpoint);
+		cds_list_move(&endpoint->warm, &queue->warm);
+	}
+}
+
 /* ---- Polling */
 
 /* An endpoint that has ended is warm as long as it has completions to tell. */
@@ -262,7 +307,10 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 	base->has_moved = false;
 	if (max == 0)
 		return 0;
+	queue->is_drained = true;
 	note_poll(queue);
+	if (!cds_list_empty(&queue->lacking))
+		warm_the_lacking(queue);
 	if (is_crowd || cds_list_empty(&queue->warm) || queue->polls_until_look <= 0)
 		warm_the_ready(queue);
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
@@ -275,7 +323,8 @@ int tcp_queue_poll(struct fabric_queue *base, struct fabric_completion *out, uns
 		if (poll_endpoint(queue, endpoint, is_crowd, &sink))
 			base->has_moved = true;
 	}
-	queue->is_drained = !tcp_sink_is_full(&sink);
+	if (tcp_sink_is_full(&sink))
+		queue->is_drained = false;
 	return (int)sink.nr;
 }
 
@@ -342,7 +391,8 @@ int tcp_queue_arm(struct fabric_queue *base)
 			return -EAGAIN;
 		tell_epoll(queue, endpoint);
 	}
-	return 0;
+	/* Replies that were taken off may have made room in a pager. */
+	return queue->is_drained ? 0 : -EAGAIN;
 }
 
 /* ---- Opening and closing */
@@ -364,6 +414,7 @@ int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **
 	CDS_INIT_LIST_HEAD(&queue->connecting);
 	CDS_INIT_LIST_HEAD(&queue->eventful);
 	CDS_INIT_LIST_HEAD(&queue->held);
+	CDS_INIT_LIST_HEAD(&queue->lacking);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
 		ret = -errno;

@@ -75,10 +75,12 @@ static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, size_t most
 
 	*nr_iov = 0;
 	for (uint32_t i = endpoint->out_next; i != endpoint->out_end && nr_max-- > 0; i++) {
-		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= most)
+		struct tcp_outgoing *out = &endpoint->out[i & endpoint->out_mask];
+
+		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= most ||
+		    out->type == TCP_UNDECIDED)
 			break;
-		bytes += gather_frame(&endpoint->out[i & endpoint->out_mask], skip, most - bytes,
-				      iov, nr_iov);
+		bytes += gather_frame(out, skip, most - bytes, iov, nr_iov);
 		skip = 0;
 	}
 	return bytes;
@@ -98,7 +100,7 @@ static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 			break;
 		endpoint->out_sent -= length;
 		endpoint->out_next++;
-		if (out->type == TCP_READ || out->type == TCP_WRITE)
+		if (tcp_is_request(out->type))
 			endpoint->expected_sent++;
 	}
 }
@@ -123,7 +125,7 @@ static ssize_t send_frames(struct tcp_endpoint *endpoint, uint32_t nr_max)
 /* The first frame that is not sent is of memory that is not there. */
 __attribute__((cold)) static void fail_sending(struct tcp_endpoint *endpoint)
 {
-	if (endpoint->out[endpoint->out_next & endpoint->out_mask].type == TCP_WRITE)
+	if (tcp_is_request(endpoint->out[endpoint->out_next & endpoint->out_mask].type))
 		tcp_endpoint_fault(endpoint, endpoint->expected_sent);
 	else
 		tcp_endpoint_break(endpoint);
@@ -133,7 +135,7 @@ bool tcp_stream_flush(struct tcp_endpoint *endpoint)
 {
 	ssize_t nr;
 
-	if (endpoint->out_next == endpoint->out_end)
+	if (endpoint->out_next == endpoint->out_end || tcp_stream_is_undecided(endpoint))
 		return false;
 	nr = send_frames(endpoint, UINT32_MAX);
 	if (nr < 0 && errno == EFAULT)
@@ -160,6 +162,9 @@ void tcp_stream_reap(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 			endpoint->nr_requests--;
 		} else if (out->type == TCP_READ_REPLY || out->type == TCP_WRITE_ACK) {
 			endpoint->nr_replies--;
+		} else if (out->type == TCP_PAGED_REPLY) {
+			endpoint->nr_replies--;
+			tcp_paged_finish(out);
 		}
 		endpoint->out_first++;
 	}
@@ -203,10 +208,52 @@ static void push_reply(struct tcp_endpoint *endpoint, uint32_t type, void *data,
 	tcp_stream_push(endpoint);
 }
 
-static bool has_reply_place(const struct tcp_endpoint *endpoint)
+/* The payload of a write to paged memory goes to where the pager wants it, or else is dropped. */
+static void expect_paged(struct tcp_endpoint *endpoint, const struct tcp_frame *frame,
+			 struct tcp_paged *paged, int status)
 {
-	return endpoint->nr_replies < TCP_REPLIES_MAX &&
-	       endpoint->out_end - endpoint->out_first <= endpoint->out_mask;
+	struct iovec iov = {paged ? paged->base.addr : NULL, frame->length};
+
+	expect_payload(endpoint, frame, &iov, paged ? 1 : 0, frame->length);
+	endpoint->in.type = paged ? TCP_PUT : TCP_DROPPED;
+	endpoint->in.paged = paged;
+	endpoint->in.status = status;
+}
+
+/* What is asked for is a pager's, or the peer may not have it. */
+__attribute__((cold, noinline)) static enum step take_paged(struct tcp_endpoint *endpoint,
+							    const struct tcp_frame *frame)
+{
+	bool is_read = frame->type == TCP_READ;
+	struct fabric_pager *pager = tcp_memory_find_pager(
+		endpoint->domain, &endpoint->known, frame->key, frame->offset, frame->length,
+		is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
+	struct tcp_paged *paged = NULL;
+	int ret;
+
+	if (!pager || frame->length > FABRIC_PAGED_MAX)
+		return STEP_BROKEN;
+	/* The pager is not asked for nothing. */
+	if (frame->length == 0) {
+		push_reply(endpoint, is_read ? TCP_READ_REPLY : TCP_WRITE_ACK, NULL, 0);
+		return STEP_DONE;
+	}
+	ret = tcp_paged_take(endpoint, pager, frame, &paged);
+	if (ret == -EAGAIN)
+		return STEP_BLOCKED;
+	if (!is_read)
+		expect_paged(endpoint, frame, paged, ret);
+	else if (ret == 0)
+		tcp_paged_begin(paged);
+	else
+		tcp_paged_refuse(endpoint, frame->length, ret);
+	return STEP_DONE;
+}
+
+static enum step take_durable(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	endpoint->lacks_place = !tcp_stream_has_reply_place(endpoint);
+	return endpoint->lacks_place ? STEP_BLOCKED : take_paged(endpoint, frame);
 }
 
 static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
@@ -215,13 +262,13 @@ static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_fr
 	struct iovec iov;
 	uint8_t *data;
 
-	endpoint->lacks_place = !has_reply_place(endpoint);
+	endpoint->lacks_place = !tcp_stream_has_reply_place(endpoint);
 	if (endpoint->lacks_place)
 		return STEP_BLOCKED;
 	data = tcp_memory_find(endpoint->domain, &endpoint->known, frame->key, frame->offset,
 			       frame->length, is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
 	if (!data)
-		return STEP_BROKEN;
+		return take_paged(endpoint, frame);
 	if (is_read) {
 		push_reply(endpoint, TCP_READ_REPLY, data, frame->length);
 	} else {
@@ -242,6 +289,21 @@ static enum step take_reply(struct tcp_endpoint *endpoint, const struct tcp_fram
 		return STEP_BROKEN;
 	expect_payload(endpoint, frame, expected->iov, expected->nr_iov,
 		       frame->type == TCP_READ_REPLY ? frame->length : 0);
+	return STEP_DONE;
+}
+
+/* Instead of the reply that is due. */
+static enum step take_failure(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	const struct tcp_expected *expected =
+		&endpoint->expected[endpoint->expected_first & endpoint->expected_mask];
+	const uint32_t code = le32toh(frame->reserved);
+
+	if (endpoint->expected_first == endpoint->expected_sent ||
+	    frame->length != expected->length || !tcp_is_code(code))
+		return STEP_BROKEN;
+	expect_payload(endpoint, frame, NULL, 0, 0);
+	endpoint->in.status = -(int)code;
 	return STEP_DONE;
 }
 
@@ -275,9 +337,9 @@ static enum step take_header(struct tcp_endpoint *endpoint)
 	if (staged < header)
 		return STEP_STARVED;
 	memcpy(&frame, endpoint->stage + endpoint->stage_begin, header);
-	if (frame.reserved != 0)
-		return STEP_BROKEN;
 	frame.type = le32toh(frame.type);
+	if (frame.reserved != 0 && frame.type != TCP_FAILED)
+		return STEP_BROKEN;
 	frame.length = le64toh(frame.length);
 	frame.key = le64toh(frame.key);
 	frame.offset = le64toh(frame.offset);
@@ -287,6 +349,10 @@ static enum step take_header(struct tcp_endpoint *endpoint)
 		step = take_reply(endpoint, &frame);
 	else if (frame.type == TCP_MESSAGE)
 		step = take_message(endpoint, &frame);
+	else if (frame.type == TCP_WRITE_DURABLE)
+		step = take_durable(endpoint, &frame);
+	else if (frame.type == TCP_FAILED)
+		step = take_failure(endpoint, &frame);
 	if (step == STEP_DONE)
 		endpoint->stage_begin += header;
 	return step;
@@ -326,26 +392,53 @@ static void copy_staged(struct tcp_endpoint *endpoint)
 	}
 }
 
+/* Drops what is staged of a payload that nobody takes. */
+static void drop_staged(struct tcp_endpoint *endpoint)
+{
+	uint64_t part = endpoint->stage_end - endpoint->stage_begin;
+
+	if (part > endpoint->in.left)
+		part = endpoint->in.left;
+	endpoint->stage_begin += (uint32_t)part;
+	endpoint->in.left -= part;
+}
+
+/* The request whose turn it is has its reply. */
+static void finish_request(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	uint32_t index = endpoint->expected_first++ & endpoint->expected_mask;
+
+	endpoint->nr_requests--;
+	tcp_sink_put(sink, endpoint->expected[index].context, 0);
+	if (endpoint->expected_first == endpoint->expected_end)
+		endpoint->expected_first = endpoint->expected_sent = endpoint->expected_end = 0;
+}
+
+static void finish_message(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
+{
+	uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
+
+	tcp_sink_put(sink, endpoint->receives[index].context, 0);
+}
+
 static void finish_frame(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
 	const struct tcp_incoming *in = &endpoint->in;
 
+	endpoint->in.is_payload = false;
 	if (in->type == TCP_WRITE) {
 		push_reply(endpoint, TCP_WRITE_ACK, NULL, in->length);
 	} else if (in->type == TCP_MESSAGE) {
-		uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
-
-		tcp_sink_put(sink, endpoint->receives[index].context, 0);
+		finish_message(endpoint, sink);
+	} else if (in->type == TCP_PUT) {
+		tcp_paged_begin(in->paged);
+	} else if (in->type == TCP_DROPPED) {
+		tcp_paged_refuse(endpoint, in->length, in->status);
 	} else {
-		uint32_t index = endpoint->expected_first++ & endpoint->expected_mask;
-
-		endpoint->nr_requests--;
-		tcp_sink_put(sink, endpoint->expected[index].context, 0);
-		if (endpoint->expected_first == endpoint->expected_end)
-			endpoint->expected_first = endpoint->expected_sent =
-				endpoint->expected_end = 0;
+		finish_request(endpoint, sink);
+		if (in->type == TCP_FAILED)
+			tcp_sink_fail_alone(sink, in->status);
 	}
-	endpoint->in.is_payload = false;
 }
 
 /* One header, or one payload, of what is staged. There is room in the sink. */
@@ -353,7 +446,10 @@ static enum step step(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
 	if (!endpoint->in.is_payload)
 		return take_header(endpoint);
-	copy_staged(endpoint);
+	if (__builtin_expect(endpoint->in.type == TCP_DROPPED, 0))
+		drop_staged(endpoint);
+	else
+		copy_staged(endpoint);
 	if (endpoint->in.left > 0)
 		return STEP_STARVED;
 	finish_frame(endpoint, sink);
@@ -410,6 +506,12 @@ static ssize_t receive_header(struct tcp_endpoint *endpoint, size_t *asked)
 	return nr;
 }
 
+/* There is memory for what comes next, and the socket's bytes go straight to it. */
+static bool has_place(const struct tcp_incoming *in)
+{
+	return in->is_payload && in->type != TCP_DROPPED;
+}
+
 /* The memory that a payload is for is not there. */
 __attribute__((cold)) static void fail_receiving(struct tcp_endpoint *endpoint)
 {
@@ -423,8 +525,8 @@ __attribute__((cold)) static void fail_receiving(struct tcp_endpoint *endpoint)
 static size_t receive(struct tcp_endpoint *endpoint, bool *is_drained)
 {
 	size_t asked;
-	ssize_t nr = endpoint->in.is_payload ? receive_payload(endpoint, &asked)
-					     : receive_header(endpoint, &asked);
+	ssize_t nr = has_place(&endpoint->in) ? receive_payload(endpoint, &asked)
+					      : receive_header(endpoint, &asked);
 
 	if (nr == 0)
 		tcp_endpoint_break(endpoint);

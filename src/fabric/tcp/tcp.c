@@ -48,6 +48,7 @@ const struct fabric_ops tcp_ops = {
 	.domain_open = tcp_domain_open,
 	.domain_close = tcp_domain_close,
 	.memory_register = tcp_memory_register,
+	.memory_register_paged = tcp_memory_register_paged,
 	.memory_deregister = tcp_memory_deregister,
 	.listen = tcp_listen,
 	.listener_close = tcp_listener_close,
@@ -70,6 +71,7 @@ const struct fabric_ops tcp_ops = {
 	.endpoint_congestion = tcp_endpoint_congestion,
 	.read = tcp_read,
 	.write = tcp_write,
+	.write_durable = tcp_write_durable,
 	.receive = tcp_receive,
 	.send = tcp_send,
 };

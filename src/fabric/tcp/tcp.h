@@ -7,6 +7,7 @@
  *   memory.c      domains, and the memory registered in them
  *   endpoint.c    connecting, accepting, closing, posting
  *   stream.c      sending and receiving frames
+ *   paged.c       peers' transfers to paged memory
  *   queue.c       polling, events, sleeping
  *   listener.c    strangers, and their requests
  *   congestion.c  which congestion control sockets use
@@ -44,7 +45,9 @@ struct tcp_registration {
 	struct keyed keyed; /* first */
 	uint8_t *addr;
 	uint64_t length;
-	unsigned access;
+	struct fabric_pager *pager; /* paged memory's; that has no `addr` */
+	unsigned access;	    /* to memory that is there; 0 to paged memory */
+	unsigned paged_access;	    /* to paged memory; 0 to memory that is there */
 };
 
 struct tcp_domain {
@@ -61,13 +64,24 @@ struct tcp_known {
 	struct tcp_registration registrations[TCP_KNOWN];
 };
 
+/* Types of frames in our lines, beside those on the wire. */
+enum tcp_own_type {
+	TCP_UNDECIDED = 0x100, /* to send: a reply whose transfer has not ended in the pager */
+	TCP_PAGED_REPLY,       /* to send: a reply about paged memory, of whichever type      */
+	TCP_PUT,	       /* to receive: a payload for paged memory                      */
+	TCP_DROPPED,	       /* to receive: the payload of a write that has failed          */
+};
+
 /* A frame to send. */
 struct tcp_outgoing {
 	struct tcp_frame frame; /* as on the wire */
 	struct iovec iov[FABRIC_IOV_MAX];
 	uint64_t length; /* bytes of the payload */
-	uint64_t context;
-	uint32_t type;
+	union {
+		uint64_t context;
+		struct tcp_paged *paged; /* TCP_PAGED_REPLY; NULL: the pager did not take it */
+	};
+	uint32_t type; /* enum tcp_frame_type or tcp_own_type */
 	uint32_t nr_iov;
 };
 
@@ -89,11 +103,27 @@ struct tcp_receive {
 /* The frame that is being received, and where its payload goes. */
 struct tcp_incoming {
 	bool is_payload; /* false: a header is next */
-	uint32_t type;
+	uint32_t type;	 /* enum tcp_frame_type or tcp_own_type */
 	uint64_t length;
 	uint64_t left;
+	struct tcp_paged *paged; /* TCP_PUT */
+	int status;		 /* TCP_FAILED, TCP_DROPPED */
 	struct iovec iov[FABRIC_IOV_MAX];
 	unsigned iov_first, nr_iov;
+};
+
+/* A peer's transfer that a pager has taken. */
+struct tcp_paged {
+	struct fabric_paged base;
+	struct tcp_endpoint *endpoint;
+	struct tcp_outgoing *reply; /* once it has begun */
+	struct cds_list_head node;  /* in tcp_paging.taken or .idle */
+};
+
+/* An endpoint's transfers to paged memory: as many as it may owe replies. */
+struct tcp_paging {
+	struct cds_list_head taken, idle; /* of tcp_paged.node */
+	struct tcp_paged transfers[TCP_REPLIES_MAX];
 };
 
 enum tcp_state { TCP_IS_CONNECTING, TCP_IS_CONNECTED, TCP_IS_CLOSED };
@@ -117,6 +147,7 @@ struct tcp_endpoint {
 	bool is_hung;			 /* epoll says that the connection has ended */
 	bool lacks_receive;		 /* a message waits for a receive */
 	bool lacks_place;		 /* a request waits for room among the replies */
+	bool lacks_memory;		 /* a request waits for memory of a pager's */
 	bool is_ready;			 /* epoll has named it, and no poll has tried it since */
 	uint32_t moved_in_span;		 /* the queue's last span in which it moved bytes */
 	uint32_t interest;		 /* the events that epoll watches for */
@@ -126,6 +157,8 @@ struct tcp_endpoint {
 	struct cds_list_head eventful;	 /* in tcp_queue.eventful, or empty      */
 	struct cds_list_head held;	 /* in tcp_queue.held, or empty          */
 	uint64_t held_bytes;		 /* payload that waits for the release */
+	struct cds_list_head lacking;	 /* in tcp_queue.lacking, if lacks_memory */
+	struct tcp_paging *paging;	 /* NULL: no peer has asked for paged memory */
 
 	/* Requests and messages that have not completed, and replies that are not sent. */
 	uint32_t depth, nr_requests, nr_replies;
@@ -159,7 +192,8 @@ struct tcp_queue {
 	struct fabric_queue base;
 	uint32_t depth;
 	int epoll_fd;
-	bool is_drained;      /* the last poll has returned all that it found */
+	/* The last poll has returned all that it found, and nothing has come up since. */
+	bool is_drained;
 	bool is_holding;      /* between hold and release: requests wait */
 	int polls_until_look; /* until epoll is asked again */
 	/* Polls are counted in numbered spans. nr_moved says how many endpoints have moved
@@ -171,6 +205,8 @@ struct tcp_queue {
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
 	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have an event */
 	struct cds_list_head held;	 /* of tcp_endpoint.held: have something to send */
+	/* Of tcp_endpoint.lacking: wait for memory of a pager's, the longest first. */
+	struct cds_list_head lacking;
 };
 
 /* Where a poll puts completions. */
@@ -192,6 +228,13 @@ static inline void tcp_sink_put(struct tcp_sink *sink, uint64_t context, int sta
 	sink->out[sink->nr++] = (struct fabric_completion){.context = context, .status = status};
 }
 
+/* The last completion is a failure, and of that transfer alone. */
+static inline void tcp_sink_fail_alone(struct tcp_sink *sink, int status)
+{
+	sink->out[sink->nr - 1].status = status;
+	sink->out[sink->nr - 1].is_alone = true;
+}
+
 /* tcp.c */
 extern const struct fabric_ops tcp_ops;
 
@@ -200,11 +243,17 @@ int tcp_domain_open(struct fabric *fabric, struct fabric_domain **out);
 void tcp_domain_close(struct fabric_domain *domain);
 int tcp_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
 			struct fabric_memory *out);
+int tcp_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager,
+			      uint64_t length, unsigned access, struct fabric_memory *out);
 bool tcp_memory_deregister(struct fabric_memory *memory);
 /* Finds the memory that a peer asks for, with all the rights in `access`. NULL: the peer may not
  * have it. */
 uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
 			 uint64_t offset, uint64_t length, unsigned access);
+/* The same for paged memory. */
+struct fabric_pager *tcp_memory_find_pager(struct tcp_domain *domain, struct tcp_known *known,
+					   uint64_t key, uint64_t offset, uint64_t length,
+					   unsigned access);
 
 /* endpoint.c */
 int tcp_connect(struct fabric_queue *queue, const char *address, const void *private_data,
@@ -218,6 +267,8 @@ int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int tcp_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		uint64_t context);
 int tcp_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);
@@ -253,6 +304,34 @@ static inline void tcp_stream_push(struct tcp_endpoint *endpoint)
 	endpoint->out_end++;
 }
 
+/* The frame that would be sent next waits for a pager, and so do those behind it. */
+static inline bool tcp_stream_is_undecided(const struct tcp_endpoint *endpoint)
+{
+	return endpoint->out_next != endpoint->out_end &&
+	       endpoint->out[endpoint->out_next & endpoint->out_mask].type == TCP_UNDECIDED;
+}
+/* Whether a request can be taken: there is room for its reply. */
+static inline bool tcp_stream_has_reply_place(const struct tcp_endpoint *endpoint)
+{
+	return endpoint->nr_replies < TCP_REPLIES_MAX &&
+	       endpoint->out_end - endpoint->out_first <= endpoint->out_mask;
+}
+
+/* paged.c; for all, there is a place for the reply */
+/* Has the pager take memory for what a peer asks with `frame` (in our byte order). 0, with `*out`.
+ * -EAGAIN: there is none now; the queue knows that the endpoint waits. Another error: the transfer
+ * has failed, and is to be answered with that. */
+int tcp_paged_take(struct tcp_endpoint *endpoint, struct fabric_pager *pager,
+		   const struct tcp_frame *frame, struct tcp_paged **out);
+/* Puts its reply in line, to be decided later, and has the pager begin. */
+void tcp_paged_begin(struct tcp_paged *paged);
+/* Puts in line that a transfer of so many bytes has failed, which no pager has taken. */
+void tcp_paged_refuse(struct tcp_endpoint *endpoint, uint64_t length, int status);
+/* The reply is sent. */
+void tcp_paged_finish(const struct tcp_outgoing *reply);
+/* The connection has ended: takes its transfers away from their pagers. */
+void tcp_paged_end(struct tcp_endpoint *endpoint);
+
 /* queue.c */
 int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
 void tcp_queue_close(struct fabric_queue *queue);
@@ -271,6 +350,10 @@ void tcp_queue_forget_socket(struct tcp_queue *queue, struct tcp_endpoint *endpo
 void tcp_queue_remove(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 /* Has the next polls try this endpoint. */
 void tcp_queue_warm(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
+/* The endpoint waits for memory of a pager's: each poll tries it. It waits no more when its request
+ * could be taken, or when it has ended. */
+void tcp_queue_lack(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
+void tcp_queue_stop_lacking(struct tcp_endpoint *endpoint);
 /* Call it when the endpoint's state has changed: queue_event() will report it. */
 void tcp_queue_tell(struct tcp_queue *queue, struct tcp_endpoint *endpoint);
 

@@ -12,8 +12,10 @@
 
 #include "fabric/fabric.h"
 
+#define TCP_CODES	 4095U	     /* this many codes of each kind */
+#define TCP_OWN_CODES	 10000U	     /* Afar's own are above this     */
 #define TCP_WIRE_MAGIC	 0x64666161U /* "aafd" */
-#define TCP_WIRE_VERSION 1U
+#define TCP_WIRE_VERSION 2U
 
 /* Private data is sent at its real length, not padded. */
 struct tcp_hello {
@@ -34,17 +36,19 @@ _Static_assert(sizeof(struct tcp_welcome) == 8, "as documented");
 
 enum tcp_frame_type {
 	TCP_READ = 1,
-	TCP_WRITE,	/* followed by the bytes to write */
-	TCP_READ_REPLY, /* followed by the bytes read */
-	TCP_WRITE_ACK,	/* the written bytes are in the memory */
-	TCP_MESSAGE,	/* followed by the message                  */
+	TCP_WRITE,	   /* followed by the bytes to write */
+	TCP_READ_REPLY,	   /* followed by the bytes read */
+	TCP_WRITE_ACK,	   /* the written bytes are in the memory */
+	TCP_MESSAGE,	   /* followed by the message                  */
+	TCP_FAILED,	   /* instead of another reply: the request could not be carried out */
+	TCP_WRITE_DURABLE, /* as TCP_WRITE; replied to when the bytes survive the loss of power */
 };
 
 struct tcp_frame {
 	uint32_t type;
-	uint32_t reserved; /* 0 */
+	uint32_t reserved; /* TCP_FAILED: the code, without its sign; else 0 */
 	uint64_t length;   /* in a reply: as in its request */
-	/* Frames other than TCP_READ and TCP_WRITE end here. */
+	/* Frames that are no requests end here. */
 	uint64_t key;
 	uint64_t offset; /* into the registered memory */
 };
@@ -52,9 +56,22 @@ struct tcp_frame {
 _Static_assert(sizeof(struct tcp_frame) == 32, "as documented");
 _Static_assert(offsetof(struct tcp_frame, key) == TCP_FRAME_SHORT, "as documented");
 
+static inline bool tcp_is_request(uint32_t type)
+{
+	return type == TCP_READ || type == TCP_WRITE || type == TCP_WRITE_DURABLE;
+}
+
 static inline uint32_t tcp_frame_bytes(uint32_t type)
 {
-	return type == TCP_READ || type == TCP_WRITE ? sizeof(struct tcp_frame) : TCP_FRAME_SHORT;
+	return tcp_is_request(type) ? sizeof(struct tcp_frame) : TCP_FRAME_SHORT;
+}
+
+/* Codes that TCP_FAILED may carry: errno's, and Afar's own (afar/error.h), which start above
+ * 10000. */
+static inline bool tcp_is_code(uint32_t code)
+{
+	return (code >= 1 && code <= TCP_CODES) ||
+	       (code > TCP_OWN_CODES && code <= TCP_OWN_CODES + TCP_CODES);
 }
 
 #endif
