@@ -334,7 +334,7 @@ struct flush_step {
 	struct path *path;
 	bool is_ready;
 	bool has_copy;
-	uint64_t opening; /* of a store, as the handle remembers it */
+	uint64_t opening;		      /* of a store, as the handle remembers it */
 	struct copy_key keys[PATH_LANES_MAX]; /* of a copy there, by the path's lanes */
 };
 

@@ -157,9 +157,12 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 
 	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "namespace",
 			 number(info->namespace_), "name", text(info->name), "tier",
-			 policy->tier == AFAR_TIER_DRAM ? "dram" : "unknown", "width",
-			 number(policy->width), "stripe_bytes", number(policy->stripe_bytes),
-			 "reserved_bytes", number(info->reserved_bytes), "allocated_bytes",
+			 policy->tier == AFAR_TIER_DRAM	   ? "dram"
+			 : policy->tier == AFAR_TIER_FLASH ? "flash"
+							   : "unknown",
+			 "width", number(policy->width), "stripe_bytes",
+			 number(policy->stripe_bytes), "reserved_bytes",
+			 number(info->reserved_bytes), "allocated_bytes",
 			 number(info->allocated_bytes), "nr_regions", number(info->nr_regions),
 			 "owner", text(info->owner), "rights", rights_to_json(info->rights),
 			 "grants", grants_to_json(info));

@@ -46,7 +46,7 @@ struct daemon {
 	char folder[PATH_MAX];
 	char manager_folder[PATH_MAX];
 	char server_folder[PATH_MAX];
-	char own_flash[PATH_MAX]; /* the store that the server keeps in its folder */
+	char own_flash[PATH_MAX];     /* the store that the server keeps in its folder */
 	char operator_file[PATH_MAX]; /* absolute; empty: this daemon has no manager */
 	struct key operators[NR_KEYS_MAX];
 	size_t nr_operators;

@@ -24,8 +24,10 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 	int ret;
 
 	*out = (struct afar_policy){.size = sizeof(*out), .tier = AFAR_TIER_DRAM};
-	if (tier && strcmp(tier, "dram") != 0)
-		return cli_misuse(command, "'%.64s' is no tier here; use dram", tier);
+	if (tier && strcmp(tier, "flash") == 0)
+		out->tier = AFAR_TIER_FLASH;
+	else if (tier && strcmp(tier, "dram") != 0)
+		return cli_misuse(command, "'%.64s' is no tier; use dram or flash", tier);
 	if (width) {
 		if (number_parse(width, CLI_WIDTH_ALL, &servers))
 			return cli_misuse(command, "--width '%.64s' is not a number up to %d",
@@ -82,7 +84,9 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	const char *tier = NULL, *width = NULL, *stripe = NULL;
 	const struct cli_flag flags[] = {
-		{"tier", "TIER", "where its bytes are: dram (default)", &tier},
+		{"tier", "TIER",
+		 "where its bytes are: dram (default), or flash, which survives its servers",
+		 &tier},
 		{"width", "N", "servers that a region is striped over (default: all)", &width},
 		{"stripe", "SIZE", "bytes on one server before the next (default 1M)", &stripe},
 		{0},
@@ -125,6 +129,11 @@ static const char *rights_text(uint32_t rights)
 	return "?";
 }
 
+static const char *tier_text(uint32_t tier)
+{
+	return tier == AFAR_TIER_DRAM ? "dram" : tier == AFAR_TIER_FLASH ? "flash" : "?";
+}
+
 static void print_entry(const struct afar_namespace_stat *entry)
 {
 	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
@@ -133,8 +142,7 @@ static void print_entry(const struct afar_namespace_stat *entry)
 	if (entry->width && entry->width < CLI_WIDTH_ALL)
 		snprintf(width, sizeof(width), "%u", entry->width);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ",
-	       entry->tier == AFAR_TIER_DRAM ? "dram" : "?", width,
+	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ", tier_text(entry->tier), width,
 	       size_text(entry->stripe_bytes, stripe), size_text(entry->reserved_bytes, reserved),
 	       size_text(entry->allocated_bytes, allocated), entry->nr_regions,
 	       rights_text(entry->rights));
@@ -144,14 +152,14 @@ static void print_entry(const struct afar_namespace_stat *entry)
 
 static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 {
-	return json_pack(
-		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name", cli_json_text(entry->name),
-		"tier", entry->tier == AFAR_TIER_DRAM ? "dram" : "unknown", "width",
-		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
-		"reserved_bytes", cli_json_number(entry->reserved_bytes), "allocated_bytes",
-		cli_json_number(entry->allocated_bytes), "nr_regions",
-		cli_json_number(entry->nr_regions), "owner", cli_json_text(entry->owner), "rights",
-		entry->rights ? rights_text(entry->rights) : "");
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
+			 cli_json_text(entry->name), "tier", tier_text(entry->tier), "width",
+			 cli_json_number(entry->width), "stripe_bytes",
+			 cli_json_number(entry->stripe_bytes), "reserved_bytes",
+			 cli_json_number(entry->reserved_bytes), "allocated_bytes",
+			 cli_json_number(entry->allocated_bytes), "nr_regions",
+			 cli_json_number(entry->nr_regions), "owner", cli_json_text(entry->owner),
+			 "rights", entry->rights ? rights_text(entry->rights) : "");
 }
 
 static void print_header(void)
@@ -328,7 +336,7 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 }
 
 const struct cli_command ns_commands[] = {
-	{"ns create", "NAME [--tier dram] [--width N] [--stripe SIZE]", "make a namespace",
+	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE]", "make a namespace",
 	 ns_create},
 	{"ns ls", "[--json]", "list the namespaces", ns_ls},
 	{"ns grant", "NS PRINCIPAL r|rw|none", "say what a principal may do with a namespace",

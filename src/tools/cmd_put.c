@@ -361,12 +361,14 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 	return status;
 }
 
-/* Seals the region, if asked to, and marks it as complete. Until then it stays unfinished, also if
- * we are killed. */
+/* Seals the region, if asked to, makes it durable on flash, and marks it as complete. Until then it
+ * stays unfinished, also if we are killed. */
 static int finish(struct afar_region *region, bool does_seal)
 {
 	int ret = does_seal ? afar_region_seal(region) : 0;
 
+	if (!ret)
+		ret = afar_region_sync(region);
 	if (!ret)
 		ret = afar_region_finish(region);
 	return ret ? cli_fail_last(ret) : 0;

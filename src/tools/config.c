@@ -293,8 +293,8 @@ static int set_flash(struct config *config, const char *value, char problem[PROB
 	*flash = (struct config_flash){0};
 	if (size_parse(value, &bytes) == 0) {
 		if (bytes % 4096 || bytes > INT64_MAX || bytes == 0)
-			return refuse(problem, "'%.64s' is no multiple of 4096 that a file can have",
-				      value);
+			return refuse(problem,
+				      "'%.64s' is no multiple of 4096 that a file can have", value);
 		flash->bytes = bytes;
 	} else if (keep_text(flash->path, sizeof(flash->path), value, problem)) {
 		return -EINVAL;
@@ -347,7 +347,8 @@ static const struct setting settings[] = {
 	{"memory", "server", "SIZE", "memory to lend at most (default: half of the machine's)",
 	 set_memory},
 	{"flash", "server", "PATH|SIZE",
-	 "a file or block device with a flash layer, to lend; again for each; a SIZE: a file of that "
+	 "a file or block device with a flash layer, to lend; again for each; a SIZE: a file of "
+	 "that "
 	 "size in the data folder, made if it is not there",
 	 set_flash},
 	{"pool", "server", "SIZE", "zeroed memory kept ready (default: all that came back)",
