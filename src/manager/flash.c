@@ -222,9 +222,6 @@ static int describe(struct core *core, struct flash_store *store, struct server 
 		ret = undo_room(undo, 5);
 	if (ret < 0)
 		return ret;
-	/* Nothing may keep the record of a server any more that had it last. */
-	if (store->pool.server != server)
-		core->forget_at = core_now(core);
 	undo_set(undo, store->pool.server, server);
 	undo_set(undo, store->pool.capacity_bytes, told->capacity_bytes);
 	undo_set(undo, store->accepted, join_of(told->present));
@@ -240,6 +237,7 @@ static int join_store(struct core *core, struct server *server, const Afar__Stor
 		      Afar__StoreJoined *joined)
 {
 	struct flash_store *store = state_store(core->state, told->store);
+	struct server *last = store ? store->pool.server : NULL;
 	int ret = 0;
 
 	joined->store = told->store;
@@ -257,10 +255,13 @@ static int join_store(struct core *core, struct server *server, const Afar__Stor
 	if (ret < 0)
 		return ret;
 	store_put_flash(core->store, store);
+	/* Nothing else may keep the record of the server that had it last. */
+	if (last && last != server)
+		ret = server_forget(core, last);
 	log_info("store %016llx on %s joined with server '%s', %llu MiB",
 		 (unsigned long long)store->number, store->path, server->name,
 		 (unsigned long long)(store->pool.capacity_bytes >> 20));
-	return 0;
+	return ret;
 }
 
 int flash_join(struct core *core, struct server *server, const Afar__ServerJoin *ask,
@@ -352,6 +353,7 @@ int store_forget(struct core *core, struct session *session, struct event *event
 {
 	struct extent *extent, *next;
 	struct flash_store *store;
+	struct server *server;
 	int ret = find_store(core, "forget", event->request->store_forget->store, &store);
 
 	if (ret < 0)
@@ -374,10 +376,10 @@ int store_forget(struct core *core, struct session *session, struct event *event
 		ret = trims_settle(core);
 	if (ret < 0)
 		return ret;
-	/* The record of its server may go now. */
-	core->forget_at = core_now(core);
+	server = store->pool.server;
 	store_delete_flash(core->store, store);
-	return state_remove_store(core->state, store);
+	ret = state_remove_store(core->state, store);
+	return ret == 0 && server ? server_forget(core, server) : ret;
 }
 
 /* ---- Reports and status */

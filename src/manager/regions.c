@@ -559,6 +559,7 @@ int region_look(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionLook *ask = event->request->region_look;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
+	bool with_layout;
 	int ret = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
 			      &region);
 
@@ -570,10 +571,9 @@ int region_look(struct core *core, struct session *session, struct event *event)
 		ret = seal_fail_slow(core, ask->generation);
 	if (ret < 0)
 		return ret;
-	/* Stores change their servers without a change of the layout. */
-	event->reply->region_info =
-		info_region(core, session, region,
-			    region->layout_number > 0 || layout_has_stores(region->layout));
+	/* A layout on flash stays as it is when a store moves, but its servers are others. */
+	with_layout = region->layout_number > 0 || region->ns->tier == AFAR_TIER_FLASH;
+	event->reply->region_info = info_region(core, session, region, with_layout);
 	if (!event->reply->region_info)
 		return error_code(-ENOMEM);
 	event->reply->result_case = AFAR__REPLY__RESULT_REGION_INFO;

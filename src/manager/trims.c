@@ -81,14 +81,11 @@ static int fill(struct core *core, const struct flash_store *store, Afar__Extent
 	return ret;
 }
 
-static void set_told(struct core *core, const struct outgoing *outgoing, bool is_told)
+static void set_told(struct core *core, const struct outgoing *outgoing)
 {
-	for (size_t i = 0; i < outgoing->nr_trims; i++) {
-		struct region *region = state_region(core->state, outgoing->trims[i].generation);
-
-		if (region && region->trims)
-			region_set_trim_told(region, outgoing->trims[i].copy, is_told);
-	}
+	for (size_t i = 0; i < outgoing->nr_trims; i++)
+		region_set_trim_told(state_region(core->state, outgoing->trims[i].generation),
+				     outgoing->trims[i].copy, true);
 }
 
 static Afar__Request *make_request(void)
@@ -120,7 +117,7 @@ void trims_drive(struct core *core, struct flash_store *store)
 	} else if (outgoing->nr_trims == 0) {
 		store->has_trims = false;
 	} else {
-		set_told(core, outgoing, true);
+		set_told(core, outgoing);
 		store->trim_call = outgoing->trim_call = ++core->last_trim_call;
 		outgoing->extents.home = pool_home(&store->pool);
 		server_call(core, live, server_timeout_ms(live), request, outgoing);
@@ -139,36 +136,45 @@ static int finish(struct core *core, struct region *region)
 	return region_is_trimmed(region) ? region_remove(core, region) : 0;
 }
 
-static int end_told(struct core *core, const struct outgoing *outgoing)
+/* The call is over. Leaves out what did not wait for it any more: what was done for another reason,
+ * or has to be told again. */
+static void take_told(struct core *core, struct outgoing *outgoing)
 {
-	const struct told_trim *told = outgoing->trims;
-	int ret = 0;
+	size_t nr = 0;
 
-	for (size_t i = 0; i < outgoing->nr_trims && ret == 0; i++) {
-		struct region *region = state_region(core->state, told[i].generation);
+	for (size_t i = 0; i < outgoing->nr_trims; i++) {
+		const struct told_trim told = outgoing->trims[i];
+		struct region *region = state_region(core->state, told.generation);
 
-		/* It is done for another reason, or had to be told again. */
-		if (!region || !region->trims || region->trims[told[i].copy] != TRIM_TOLD)
+		if (!region || !region->trims || region->trims[told.copy] != TRIM_TOLD)
 			continue;
-		ret = state_end_trim(core->state, region, told[i].copy);
-		if (ret == 0)
-			ret = finish(core, region);
+		region_set_trim_told(region, told.copy, false);
+		outgoing->trims[nr++] = told;
 	}
-	return ret;
+	outgoing->nr_trims = nr;
 }
 
-int trims_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+int trims_answered(struct core *core, struct outgoing *outgoing, bool is_done)
 {
 	struct flash_store *store = state_store(core->state, outgoing->extents.home.life);
+	int ret = 0;
 
 	if (!store || store->trim_call != outgoing->trim_call)
 		return 0;
 	store->trim_call = 0;
 	store->has_trims = true;
-	if (is_done)
-		return end_told(core, outgoing);
-	set_told(core, outgoing, false);
-	return 0;
+	take_told(core, outgoing);
+	for (size_t i = 0; i < outgoing->nr_trims && is_done && ret == 0; i++) {
+		const struct told_trim *told = &outgoing->trims[i];
+		struct region *region = state_region(core->state, told->generation);
+
+		ret = state_end_trim(core->state, region, told->copy);
+		/* Looks once at each region: they lie together. */
+		if (ret == 0 &&
+		    (i + 1 == outgoing->nr_trims || told[1].generation != told->generation))
+			ret = finish(core, region);
+	}
+	return ret;
 }
 
 int trims_settle(struct core *core)

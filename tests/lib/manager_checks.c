@@ -264,6 +264,7 @@ void check_all(struct fixture *fixture)
 void check_empty(struct fixture *fixture)
 {
 	struct state *state = fixture->core->state;
+	struct flash_store *flash;
 	struct server *server;
 
 	check_all(fixture);
@@ -272,8 +273,11 @@ void check_empty(struct fixture *fixture)
 	assert_null(state->regions_by_generation);
 	assert_null(state->extents_by_place);
 	assert_true(cds_list_empty(&fixture->core->jobs));
+	assert_true(cds_list_empty(&state->trimming));
 	cds_list_for_each_entry (server, &state->servers, node)
 		assert_int_equal(server->dram.granted_bytes, 0);
+	cds_list_for_each_entry (flash, &state->stores, node)
+		assert_int_equal(flash->pool.granted_bytes, 0);
 	for (size_t i = 0; i < FIXTURE_SERVERS_MAX; i++)
 		if (fixture->servers[i].peer != NULL)
 			assert_int_equal(fixture->servers[i].nr_extents, 0);

@@ -504,6 +504,126 @@ static void test_every_change_of_an_event_fails(void **state)
 	try_event(state, come_and_go, expect_forgotten);
 }
 
+/* ---- Flash */
+
+static uint64_t flash;
+static Afar__Reply *flash_opened;
+
+/* Beside the other things: server 0 has a store, of which namespace "flash" has 8 MiB. A region in it
+ * is open and freed. */
+static void begin_flash(void)
+{
+	Afar__RegionInfo *info;
+
+	fixture_disconnect(&fixture, 0);
+	fixture_plug(&fixture, 0, 0, 64 * MIB);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	flash = make_flash_namespace(&fixture, &admin, "flash");
+	EXPECT(&admin, ask_reserve(flash, 8 * MIB), 0);
+	info = must_open(&admin, ask_alloc(flash, "freed", 5 * MIB, false), &flash_opened);
+	EXPECT(&admin, ask_free(info), 0);
+}
+
+static Afar__Request *close_flash(void)
+{
+	return ask_close(flash_opened->region_info);
+}
+static Afar__Request *reserve_flash(void)
+{
+	return ask_reserve(flash, 4 * MIB);
+}
+static Afar__Request *alloc_flash(void)
+{
+	return ask_alloc(flash, "new", 3 * MIB, false);
+}
+static Afar__Request *release_flash(void)
+{
+	return ask_release(flash, 4 * MIB);
+}
+static Afar__Request *forget_flash(void)
+{
+	return ask_store_forget(fixture.stores[0].number);
+}
+
+static void test_every_change_of_flash_fails(void **state)
+{
+	const struct operation then[] = {
+		{&admin, reserve_flash},
+		{&admin, release_flash},
+		{&admin, alloc_flash},
+		{&admin, close_flash},
+	};
+
+	(void)state;
+	begin_flash();
+	for (size_t i = 0; i < sizeof(then) / sizeof(then[0]); i++)
+		assert_true(try_operation(&then[i]) > 3);
+	drop(flash_opened);
+	fixture_disconnect(&fixture, 0);
+	assert_true(try_operation(&(struct operation){&admin, forget_flash}) > 3);
+}
+
+/* Its region waits for trims, which are held. */
+static void wait_for_trims(void)
+{
+	begin_flash();
+	fixture.stores[0].does_hold_trims = true;
+	EXPECT(&admin, close_flash(), 0);
+	drop(flash_opened);
+}
+
+static void end_trims(void)
+{
+	fixture.stores[0].does_hold_trims = false;
+	fixture_pump(&fixture);
+}
+
+/* It has lost one extent. */
+static void restart_store(void)
+{
+	fixture_kill(&fixture, 0);
+	fixture.stores[0].does_hold_trims = false;
+	while (fixture_join(&fixture, 0, 64 * MIB) < 0)
+		;
+}
+
+static void release_waiting(void)
+{
+	fixture_do(&fixture, &admin, ask_release(flash, 8 * MIB));
+	end_trims();
+}
+
+static void delete_waiting(void)
+{
+	fixture_do(&fixture, &admin, ask_delete("flash", false));
+	end_trims();
+}
+
+static void test_every_change_of_trims_fails(void **state)
+{
+	static void (*const events[])(void) = {end_trims, restart_store, release_waiting,
+					       delete_waiting};
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		bool is_over = false;
+		uint64_t nr;
+
+		for (nr = 1; !is_over; nr++) {
+			begin_again(state);
+			wait_for_trims();
+			fail_at = nr;
+			events[i]();
+			is_over = fail_at != 0;
+			fail_at = 0;
+			check_store(&fixture);
+			fixture_advance(&fixture, 2 * CORE_RETRY_NS / 1000000U);
+			check_all(&fixture);
+			assert_true(cds_list_empty(&fixture.core->state->trimming));
+		}
+		assert_true(nr > 3);
+	}
+}
+
 /* ---- What a failed commit costs. The store is in memory, so that no disk hides it. */
 
 #define COST_REGIONS 100000U
@@ -591,6 +711,8 @@ TEST_GROUP(manager_batches)
 		BATCH_TEST(test_every_change_of_a_batch_fails),
 		BATCH_TEST(test_every_change_of_an_operation_fails),
 		BATCH_TEST(test_every_change_of_an_event_fails),
+		BATCH_TEST(test_every_change_of_flash_fails),
+		BATCH_TEST(test_every_change_of_trims_fails),
 		BATCH_TEST(test_cost_of_a_failed_commit),
 	};
 

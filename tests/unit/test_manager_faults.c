@@ -453,6 +453,27 @@ static void random_reservation(struct fake_client *client, uint64_t ns, struct f
 	drop(reply);
 }
 
+/* A session has got keys of what it has in stores. */
+static void confirm_extents(struct fake_store *store)
+{
+	const struct layout_home home = {.life = store->number, .is_store = true};
+
+	for (size_t i = 0; i < store->nr_extents; i++)
+		if (state_extent(fixture.core->state, &home, store->extents[i].number) != NULL)
+			store->extents[i].is_provisional = false;
+}
+
+/* Two servers end, and each begins again with the other's device. */
+static void exchange_devices(size_t one, size_t other)
+{
+	struct fake_store *device = fixture.servers[one].stores[0];
+
+	fixture_kill(&fixture, one);
+	fixture_kill(&fixture, other);
+	fixture.servers[one].stores[0] = fixture.servers[other].stores[0];
+	fixture.servers[other].stores[0] = device;
+}
+
 static void random_life(unsigned nr_steps)
 {
 	struct fake_client clients[LIVES_CLIENTS];
@@ -464,8 +485,10 @@ static void random_life(unsigned nr_steps)
 	struct fake_client admin;
 	size_t nr_open = 0;
 
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < 3; i++) {
+		fixture_plug(&fixture, i, i, 64 * MIB);
 		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	}
 	assert_int_equal(client_open(&fixture, &admin), 0);
 	for (size_t i = 1; i < LIVES_CLIENTS; i++)
 		assert_int_equal(fixture_do(&fixture, &admin, ask_key_add(names[i], false)), 0);
@@ -477,19 +500,21 @@ static void random_life(unsigned nr_steps)
 		char name[16], region[16];
 		struct namespace *ns;
 		uint64_t number, kind;
+		Afar__Request *create;
 		Afar__Reply *reply;
 
 		snprintf(name, sizeof(name), "n%u", (unsigned)random_below(3));
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(25);
+		kind = random_below(28);
 		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
 		case 0:
-			fixture_do(&fixture, client,
-				   ask_create(name, (uint32_t)random_below(4), 4096));
+			create = ask_create(name, (uint32_t)random_below(4), 4096);
+			create->namespace_create->policy->tier = (uint32_t)random_below(2);
+			fixture_do(&fixture, client, create);
 			break;
 		case 1:
 			if (random_below(4) == 0)
@@ -604,10 +629,26 @@ static void random_life(unsigned nr_steps)
 		case 24:
 			random_reservation(client, number, &fixture.servers[which % 3]);
 			break;
+		case 25:
+			confirm_extents(&fixture.stores[which % 3]);
+			break;
+		case 26:
+			if (random_below(3) == 0)
+				exchange_devices(which % 3, (which + 1) % 3);
+			break;
+		case 27:
+			if (random_below(3) == 0)
+				fixture.stores[which % 3].refuse_to_trim = -EIO;
+			else if (random_below(4) == 0)
+				fixture_do(&fixture, &admin,
+					   ask_store_forget(fixture.stores[which % 3].number));
+			break;
 		}
 		fixture.store.fail_at = 0;
 		check_all(&fixture);
 		check_fenced();
+		for (size_t i = 0; i < 3; i++)
+			fixture.stores[i].refuse_to_trim = 0;
 		for (size_t i = 0; i < LIVES_CLIENTS; i++)
 			come_back(&admin, &clients[i]);
 		fixture_advance(&fixture, 100);

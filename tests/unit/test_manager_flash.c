@@ -158,6 +158,27 @@ static void test_release_names_the_namespace(void **state)
 	check_empty(&fixture);
 }
 
+/* What others have asked a store for is not free, though it has not answered. */
+static void test_reservations_side_by_side(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	fixture.servers[0].is_silent = true;
+	fixture_send(&fixture, &scene.client, 900, ask_reserve(scene.ns, 40 * MIB), &reply);
+	fixture_pump(&fixture);
+	EXPECT(&scene.client, ask_reserve(scene.ns, 20 * MIB), -ENOSPC);
+	assert_int_equal(device(0)->nr_reserves, 1);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(reply->status, 0);
+	drop(reply);
+	EXPECT(&scene.client, ask_reserve(scene.ns, 16 * MIB), 0);
+	check_all(&fixture);
+}
+
 /* A number that is in use is malformed. The server joins again, and nothing is lost. */
 static void test_numbers_that_are_in_use(void **state)
 {
@@ -180,7 +201,7 @@ static void test_regions_outlive_a_server(void **state)
 {
 	Afar__RegionInfo *region;
 	struct scene scene;
-	Afar__Reply *reply;
+	Afar__Reply *reply, *again;
 	uint64_t opening;
 
 	(void)state;
@@ -202,6 +223,12 @@ static void test_regions_outlive_a_server(void **state)
 	assert_int_equal(region->layout->accesses[0]->incarnation, fixture.servers[0].incarnation);
 	assert_int_equal(region->layout->stores[0]->opening, opening + 1);
 	assert_int_equal(region->layout_number, 0);
+	/* Who asks what has become of the region hears where it is. */
+	again = must(&scene.client, ask_look(region));
+	assert_int_equal(again->region_info->layout->servers[0]->incarnation,
+			 fixture.servers[0].incarnation);
+	assert_int_equal(again->region_info->layout->stores[0]->opening, opening + 1);
+	drop(again);
 	drop(reply);
 	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), 0);
 	check_all(&fixture);
@@ -249,11 +276,13 @@ static void test_releases_outlive_a_server(void **state)
 	fixture.servers[0].is_silent = true;
 	EXPECT(&scene.client, ask_release(scene.ns, 4 * MIB), 0);
 	fixture_kill(&fixture, 0);
-	fixture.servers[0].is_silent = false;
-	assert_int_equal(store_of(0)->pool.releasing_bytes, 4 * MIB);
 	fixture_restart(&fixture);
-	assert_int_equal(store_of(0)->pool.releasing_bytes, 4 * MIB);
+	/* It has removed it, and not said so. */
+	device(0)->granted -= device(0)->extents[--device(0)->nr_extents].length;
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->pool.releasing_bytes, 4 * MIB);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
 	assert_int_equal(device(0)->nr_released, 1);
 	assert_int_equal(store_of(0)->pool.releasing_bytes, 0);
 	assert_int_equal(device(0)->granted, 8 * MIB);
@@ -293,13 +322,34 @@ static void test_fences_hold_regions_of_stores(void **state)
 	drop(reply);
 	fixture_disconnect(&fixture, 0);
 	EXPECT(&other, ask_session_close(), 0);
-	assert_false(cds_list_empty(&fixture.core->state->ending));
-	assert_false(cds_list_empty(&ns_of(scene.ns)->freed));
 	fixture_advance(&fixture, 10 * FIXTURE_LEASE_MS);
 	assert_false(cds_list_empty(&fixture.core->state->ending));
+	assert_false(cds_list_empty(&ns_of(scene.ns)->freed));
+	assert_true(cds_list_empty(&fixture.core->state->trimming));
 	restart_server(0);
 	assert_true(cds_list_empty(&fixture.core->state->ending));
 	assert_true(cds_list_empty(&ns_of(scene.ns)->freed));
+	check_all(&fixture);
+}
+
+/* Also when it has closed all that it had: it may have keys. */
+static void test_fences_of_who_had_keys(void **state)
+{
+	struct fake_client other;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	client_open(&fixture, &other);
+	reply = must(&other, ask_open(scene.ns, "r", 0));
+	EXPECT(&other, ask_close(reply->region_info), 0);
+	drop(reply);
+	fixture_disconnect(&fixture, 0);
+	EXPECT(&other, ask_session_close(), 0);
+	assert_false(cds_list_empty(&fixture.core->state->ending));
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_true(cds_list_empty(&fixture.core->state->ending));
 	check_all(&fixture);
 }
 
@@ -348,6 +398,20 @@ static void test_provisional_extents_are_released(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	assert_int_equal(device(0)->granted, 8 * MIB);
 	assert_int_equal(store_of(0)->pool.pending_bytes, 0);
+	check_all(&fixture);
+}
+
+/* An extent that the store has for another namespace is not ours. */
+static void test_extents_of_others(void **state)
+{
+	struct scene scene;
+
+	(void)state;
+	open_scene(&scene);
+	device(0)->extents[0].namespace += 1;
+	restart_server(0);
+	expect_lost(&scene);
+	assert_int_equal(store_of(0)->nr_orphans, 1);
 	check_all(&fixture);
 }
 
@@ -743,14 +807,17 @@ TEST_GROUP(manager_flash)
 		TEST(test_reserving_and_placing),
 		TEST(test_what_flash_cannot_do),
 		TEST(test_release_names_the_namespace),
+		TEST(test_reservations_side_by_side),
 		TEST(test_numbers_that_are_in_use),
 		TEST(test_regions_outlive_a_server),
 		TEST(test_store_that_is_not_named),
 		TEST(test_releases_outlive_a_server),
 		TEST(test_unknown_store_is_not_a_release),
 		TEST(test_fences_hold_regions_of_stores),
+		TEST(test_fences_of_who_had_keys),
 		TEST(test_older_manager_does_not_release),
 		TEST(test_provisional_extents_are_released),
+		TEST(test_extents_of_others),
 		TEST(test_missing_extents_are_lost),
 		TEST(test_device_that_went_back),
 		TEST(test_records_that_continue),

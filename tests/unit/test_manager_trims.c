@@ -265,25 +265,42 @@ static void test_commits_that_fail(void **state)
 
 /* ---- What needs no trim any more */
 
-static void test_extents_that_go(void **state)
+/* An operator forgets one store. */
+static void forget_first(struct scene *scene)
 {
-	struct scene scene;
-
-	(void)state;
-	open_scene(&scene);
-	hold_trims(true);
-	free_region(&scene);
-	/* An operator forgets one store, and the other one loses its extents. */
 	fixture_disconnect(&fixture, 0);
-	EXPECT(&scene.client, ask_store_forget(device(0)->number), 0);
-	assert_true(is_waiting());
-	check_all(&fixture);
+	EXPECT(&scene->client, ask_store_forget(device(0)->number), 0);
+}
+
+/* The other one loses its extents. */
+static void lose_second(struct scene *scene)
+{
+	(void)scene;
 	device(1)->nr_extents = device(1)->granted = 0;
 	fixture_disconnect(&fixture, 1);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
-	assert_false(is_waiting());
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
-	close_scene(&scene);
+}
+
+static void test_extents_that_go(void **state)
+{
+	static void (*const lose[])(struct scene *) = {forget_first, lose_second, forget_first};
+	struct scene scene;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		teardown(NULL);
+		setup(NULL);
+		open_scene(&scene);
+		hold_trims(true);
+		free_region(&scene);
+		lose[i](&scene);
+		assert_true(is_waiting());
+		check_all(&fixture);
+		lose[i + 1](&scene);
+		assert_false(is_waiting());
+		assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
+		close_scene(&scene);
+	}
 }
 
 static void test_deleting_needs_none(void **state)
@@ -326,6 +343,29 @@ static void test_failed_deletion_leaves_them(void **state)
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	assert_false(is_waiting());
 	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
+	close_scene(&scene);
+}
+
+/* The connection is lost between a deletion and its commit, which fails: it is told again. */
+static void test_failed_deletion_without_a_server(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	hold_trims(true);
+	free_region(&scene);
+	fixture.store.fail_at = 1;
+	fixture_send(&fixture, &scene.client, 700, ask_delete("a", false), &reply);
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(reply->status, -ENOSPC);
+	drop(reply);
+	expect_held(&scene);
+	hold_trims(false);
+	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_false(is_waiting());
 	close_scene(&scene);
 }
 
@@ -462,6 +502,7 @@ TEST_GROUP(manager_trims)
 		TEST(test_extents_that_go),
 		TEST(test_deleting_needs_none),
 		TEST(test_failed_deletion_leaves_them),
+		TEST(test_failed_deletion_without_a_server),
 		TEST(test_releasing_needs_none),
 		TEST(test_allocations_wait),
 		TEST(test_they_do_not_wait_for_ever),
