@@ -431,7 +431,7 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 		int ret;
 
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
-		    ((is_read_wanted || flush->opcode == AFAR_OP_SYNC) &&
+		    ((is_read_wanted || (flush->opcode == AFAR_OP_SYNC && step.peer->store)) &&
 		     step.path->state != PATH_UP)) {
 			operation_fail(queue, flush, why_not(target, step.path, step.peer),
 				       step.peer);

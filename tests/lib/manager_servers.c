@@ -186,6 +186,7 @@ static Afar__Store *make_store(const struct fake_store *store)
 	if (store->accepted.opening != 0)
 		message->accepted = make_store_join(&store->accepted);
 	message->present = make_store_join(&store->present);
+	message->opening = store->present.opening;
 	message->extents = calloc(store->nr_extents + 1, sizeof(*message->extents));
 	for (size_t i = 0; i < store->nr_extents; i++) {
 		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);

@@ -139,7 +139,7 @@ offers_only 'ns' n
 offers_only 'create' ns c
 offers_only '--replace' region put --r
 offers_only 'r rw none' ns grant scratch joe ''
-offers_only 'dram' ns create --tier ''
+offers_only 'dram flash' ns create --tier ''
 offers_only ':file' region put ''
 offers_only ':file' key add --out ''
 offers_only ':file' --key ''

@@ -88,7 +88,8 @@ static void test_passes(void **state)
 	cluster_close(&cluster);
 }
 
-#define NR_CONTROLS 20
+#define NR_CONTROLS 40
+#define NR_KEPT	    24
 
 /* A session cannot take all the descriptors that a server has. */
 static void test_not_too_many_connections(void **state)
@@ -103,11 +104,11 @@ static void test_not_too_many_connections(void **state)
 	pass = fake_manager_pass(&cluster.manager, SESSION + 1);
 	for (unsigned i = 0; i < NR_CONTROLS; i++)
 		assert_int_equal(try_control(&cluster, &pass, &connections[i]), 0);
-	for (unsigned i = 0; i < NR_CONTROLS - 8; i++) {
+	for (unsigned i = 0; i < NR_CONTROLS - NR_KEPT; i++) {
 		while (control_ping(connections[i]) == 0)
 			assert_true(clock_ns() < deadline);
 	}
-	for (unsigned i = NR_CONTROLS - 8; i < NR_CONTROLS; i++)
+	for (unsigned i = NR_CONTROLS - NR_KEPT; i < NR_CONTROLS; i++)
 		assert_int_equal(control_ping(connections[i]), 0);
 	/* Others' stay. */
 	assert_int_equal(control_ping(cluster.control), 0);

@@ -307,7 +307,7 @@ static void test_unknown_class(void **state)
 
 	(void)state;
 	cluster_open(&cluster, 0);
-	assert_int_equal(reserve(&cluster, CLASS_DRAM_SEALED + 1, 2 * MIB, &extent), -EOPNOTSUPP);
+	assert_int_equal(reserve(&cluster, NR_CLASSES, 2 * MIB, &extent), -EOPNOTSUPP);
 	assert_int_equal(reserve(&cluster, UINT32_MAX, 2 * MIB, &extent), -EOPNOTSUPP);
 	assert_int_equal(reserve(&cluster, CLASS_DRAM, 2 * MIB, &extent), 0);
 	cluster_close(&cluster);
