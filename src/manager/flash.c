@@ -395,6 +395,8 @@ static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
 	out->nr_connections = report->nr_connections;
 	out->nr_errors = report->nr_errors;
 	out->nr_syncs = report->nr_syncs;
+	out->scrub_passes = report->scrub_passes;
+	out->nr_bad = report->nr_bad;
 	out->bytes_in = report->bytes_in;
 	out->bytes_out = report->bytes_out;
 	out->failure = report->failure;

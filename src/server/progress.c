@@ -237,6 +237,17 @@ static bool spin(struct progress_thread *thread)
 	return now >= deadline;
 }
 
+/* How long to sleep at most; -1: any time. */
+static int sleep_ms(struct progress_thread *thread)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+	int ms = mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1);
+	uint64_t due = engine ? engine->due(engine->context) : CLOCK_NEVER;
+	int due_ms = due == CLOCK_NEVER ? -1 : clock_remaining_ms(due);
+
+	return due_ms >= 0 && (ms < 0 || due_ms < ms) ? due_ms : ms;
+}
+
 static void sleep_until_ready(struct progress_thread *thread)
 {
 	/* The thread that stops us sets this before it wakes us, because the wake-up may have been
@@ -244,8 +255,7 @@ static void sleep_until_ready(struct progress_thread *thread)
 	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) ||
 	    fabric_queue_arm(thread->queue) != 0)
 		return;
-	poll(thread->watched, thread->nr_watched,
-	     mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1));
+	poll(thread->watched, thread->nr_watched, sleep_ms(thread));
 }
 
 /* Opens the engine and tells progress_start() what came of it. */

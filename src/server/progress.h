@@ -44,6 +44,9 @@ struct progress_engine {
 	/* A descriptor that is readable when `poll` has something to do, after a poll that had
 	 * nothing. */
 	int (*fd)(void *context);
+	/* When `poll` is to be called again, even if the descriptor says nothing: on clock_ns();
+	 * CLOCK_NEVER: not before that. */
+	uint64_t (*due)(void *context);
 	/* The connection is over: nothing is under way for it. */
 	void (*left)(void *context, struct progress_work *work);
 	/* Runs when all connections are over; may block. */

@@ -53,6 +53,8 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	out->nr_connections = progress_nr_connections(progress);
 	out->nr_errors = stat.nr_errors;
 	out->nr_syncs = stat.nr_syncs;
+	out->scrub_passes = stat.scrub_passes;
+	out->nr_bad = stat.nr_bad;
 	out->failure = stat.failure;
 	progress_count(progress, &out->bytes_in, &out->bytes_out);
 }

@@ -213,6 +213,7 @@ static int open_stores(struct server *server, const struct server_options *optio
 	struct store_options store = {
 		.address = address,
 		.spin_us = spin_us(options),
+		.scrub_bytes_per_s = options->scrub_bytes_per_s,
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.admit = admit,
 		.changed = on_changed,

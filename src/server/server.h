@@ -40,10 +40,11 @@ struct server_options {
 	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
 	unsigned nr_lanes;
 	const struct server_store *stores;
-	unsigned nr_stores;	 /* at most SERVER_STORES_MAX */
-	const char *folder;	 /* keeps the server's number over restarts; NULL: no folder */
-	uint64_t capacity_bytes; /* lent at most; 0: half of the machine's memory              */
-	uint64_t pool_bytes;	 /* of scrubbed memory that is kept ready; 0: all that came back */
+	unsigned nr_stores;	    /* at most SERVER_STORES_MAX */
+	uint64_t scrub_bytes_per_s; /* stores are read so fast to find bad blocks; 0: not */
+	const char *folder;	    /* keeps the server's number over restarts; NULL: no folder */
+	uint64_t capacity_bytes;    /* lent at most; 0: half of the machine's memory              */
+	uint64_t pool_bytes; /* of scrubbed memory that is kept ready; 0: all that came back */
 	/* Progress threads of each lane; 0: one. */
 	unsigned nr_progress;
 	/* How long a progress thread spins before it sleeps; 0: 50, ~0: it does not spin. */

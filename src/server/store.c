@@ -331,6 +331,7 @@ static void abandon(struct store *store)
 	if (store->ftl)
 		ftl_abandon(store->ftl);
 	store->ftl = NULL;
+	store_scrub_close(store);
 	store_drop_extents(store);
 	if (store->space)
 		space_close(store->space);
@@ -351,6 +352,8 @@ static int engine_open(void *context)
 	if (ret == 0)
 		ret = begin_opening(store);
 	if (ret == 0)
+		ret = store_scrub_open(store);
+	if (ret == 0)
 		count(store);
 	else
 		abandon(store);
@@ -369,9 +372,16 @@ static bool engine_poll(void *context)
 		store_fail(store, ret);
 		return true;
 	}
+	if (store->scrub && (ret > 0 || clock_ns() >= store->scrub_due))
+		store_scrub_go_on(store);
 	if (ret > 0 && clock_ns() - store->counted_at > COUNT_NS)
 		count(store);
 	return ret > 0;
+}
+
+static uint64_t engine_due(void *context)
+{
+	return ((struct store *)context)->scrub_due;
 }
 
 static int engine_fd(void *context)
@@ -386,6 +396,7 @@ static void engine_close(void *context)
 	int ret = 0;
 
 	store->is_closed = true;
+	store_scrub_close(store);
 	while (ret >= 0 && !store->is_gone && space_is_busy(store->space))
 		ret = ftl_poll(store->ftl, -1);
 	if (ret >= 0)
@@ -535,6 +546,7 @@ static int start_thread(struct store *store)
 		.open = engine_open,
 		.poll = engine_poll,
 		.fd = engine_fd,
+		.due = engine_due,
 		.left = pages_left,
 		.close = engine_close,
 		.context = store,

@@ -30,11 +30,12 @@
 struct store;
 
 struct store_options {
-	const char *path;	/* of a file or block device */
-	uint64_t create_bytes;	/* make a file of this size, if nothing is there; 0: do not */
-	const char *address;	/* HOST:PORT that its lane listens on */
-	const char *congestion; /* as fabric.congestion; must outlive the store */
-	uint32_t spin_us;	/* as for progress_start() */
+	const char *path;	    /* of a file or block device */
+	uint64_t create_bytes;	    /* make a file of this size, if nothing is there; 0: do not */
+	const char *address;	    /* HOST:PORT that its lane listens on */
+	const char *congestion;	    /* as fabric.congestion; must outlive the store */
+	uint32_t spin_us;	    /* as for progress_start() */
+	uint64_t scrub_bytes_per_s; /* read so fast in the background, to find bad blocks; 0: not */
 	uint32_t nr_descriptors_max;
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
 	/* Its numbers have changed. Runs on its thread. */
@@ -76,7 +77,9 @@ struct store_stat {
 	uint64_t map_bytes;
 	uint64_t nr_errors;
 	uint64_t nr_syncs;
-	int failure; /* the device is beyond use since; 0: it works */
+	uint64_t scrub_passes; /* that ended, ever */
+	uint64_t nr_bad;       /* blocks: found by the last pass that ended, or by this one */
+	int failure;	       /* the device is beyond use since; 0: it works */
 };
 void store_stat(struct store *store, struct store_stat *out);
 

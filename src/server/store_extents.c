@@ -88,6 +88,17 @@ static struct store_extent *find(const struct store *store, uint64_t number, uin
 	return NULL;
 }
 
+const struct store_extent *store_extent_at(const struct store *store, uint64_t lba)
+{
+	const struct store_extent *extent;
+
+	cds_list_for_each_entry (extent, &store->extents, node) {
+		if (extent->range == ftl_lba_range(lba))
+			return extent;
+	}
+	return NULL;
+}
+
 static bool is_leaving(const struct store_extent *extent)
 {
 	return extent->state == EXTENT_IS_LEAVING || extent->state == EXTENT_IS_STUCK;

@@ -71,6 +71,8 @@ struct store {
 	struct space *space;
 	struct pages pages;
 	uint64_t whole_since; /* the first opening since which all ends were clean */
+	struct scrub *scrub;  /* NULL: it does not scrub */
+	uint64_t scrub_due;   /* on clock_ns() */
 	bool is_closed;
 	bool is_gone; /* the device is beyond use */
 	unsigned nr_trims;
@@ -105,7 +107,19 @@ int store_wait(struct store *store, struct store_call *call);
 /* Ends a call with `ret` and, if that is an error, the thread's last sentence. */
 void store_call_end(struct store_call *call, int ret);
 
+/* ---- store_scrub.c, on the thread */
+
+/* Starts to scrub, if it shall. -ENOMEM. */
+int store_scrub_open(struct store *store);
+/* Reads what is due. */
+void store_scrub_go_on(struct store *store);
+/* Stops, keeps the position, and waits for that; or, if the layer was abandoned, just ends. */
+void store_scrub_close(struct store *store);
+
 /* ---- store_extents.c, on the thread */
+
+/* Finds the extent that has a block of the layer. NULL: none has. */
+const struct store_extent *store_extent_at(const struct store *store, uint64_t lba);
 
 /* Finds the extents of the space. -ENOMEM; -EBADMSG, with a sentence. */
 int store_find_extents(struct store *store);

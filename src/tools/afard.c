@@ -355,6 +355,7 @@ static int start_server(struct daemon *daemon)
 		.nr_lanes = config->nr_lanes ? config->nr_lanes : 2,
 		.folder = daemon->server_folder,
 		.stores = stores,
+		.scrub_bytes_per_s = config->scrub_bytes_per_s,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,
 		.nr_progress = config->nr_progress,

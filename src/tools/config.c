@@ -23,12 +23,13 @@
 #include "size.h"
 #include "wrap.h"
 
-#define MEMORY_MIN   ((uint64_t)2 << 20)
-#define PROGRESS_MAX 64
-#define SPIN_US_MAX  1000000
-#define LEASE_MS_MIN 100
-#define LEASE_MS_MAX 3600000
-#define PROBLEM_MAX  256
+#define MEMORY_MIN    ((uint64_t)2 << 20)
+#define PROGRESS_MAX  64
+#define SPIN_US_MAX   1000000
+#define LEASE_MS_MIN  100
+#define LEASE_MS_MAX  3600000
+#define PROBLEM_MAX   256
+#define SCRUB_DEFAULT ((uint64_t)8 << 20)
 
 /* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write
  * instead. */
@@ -307,6 +308,11 @@ static int set_flash(struct config *config, const char *value, char problem[PROB
 	return 0;
 }
 
+static int set_scrub(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_size(&config->scrub_bytes_per_s, value, problem);
+}
+
 static int set_congestion(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	int ret = server_congestion_check(value, problem, PROBLEM_MAX);
@@ -351,6 +357,9 @@ static const struct setting settings[] = {
 	 "that "
 	 "size in the data folder, made if it is not there",
 	 set_flash},
+	{"scrub", "server", "SIZE",
+	 "read so much of each flash device per second, to find bad blocks (default 8M; 0: not)",
+	 set_scrub},
 	{"pool", "server", "SIZE", "zeroed memory kept ready (default: all that came back)",
 	 set_pool},
 	{"control", "server", "HOST:PORT",
@@ -600,6 +609,7 @@ int config_read(int argc, char **argv, struct config *out)
 	*out = (struct config){
 		.role = ROLE_ALL,
 		.data = "afar-data",
+		.scrub_bytes_per_s = SCRUB_DEFAULT,
 		.listen = "127.0.0.1:7411",
 		.manager = "afar://127.0.0.1",
 		.transport = "tcp",
