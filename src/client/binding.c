@@ -159,7 +159,7 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  "device at one ('afard --flash'); see 'afar store ls'",
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
-	ret = peer_get(binding->target->session, server, home->life, &peer);
+	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
 
@@ -174,7 +174,7 @@ static int reach_home(struct binding *binding, uint32_t index, const Afar__Layou
 	server = find_server(message, &binding->layout->homes[index]);
 	if (!server)
 		return malformed("a chunk is on a server that is not listed");
-	ret = peer_get(binding->target->session, server, 0, &peer);
+	ret = peer_get(binding->target->session, server, NULL, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
 

@@ -20,7 +20,8 @@ struct failure {
 	uint64_t address; /* of the region */
 	uint64_t offset;
 	uint64_t length;
-	const struct peer *peer; /* NULL: no server is to blame */
+	uint64_t bad_offset, bad_length; /* the bytes of these that are to blame; 0, 0: unknown */
+	const struct peer *peer;	 /* NULL: no server is to blame */
 	int status;
 	uint16_t opcode;
 	char ns_name[NS_NAME_MAX + 1];
@@ -62,6 +63,18 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 		.was_held = was_held,
 	};
 	strncpy(failure->ns_name, operation->target->ns_name, NS_NAME_MAX);
+}
+
+void failure_locate(struct afar_queue *queue, const struct operation *operation,
+		    const struct transfer *transfer)
+{
+	struct failure *failure = &queue->failures[(queue->nr_failures - 1) % queue->depth];
+
+	if (queue->nr_failures == 0 || failure->user_data != operation->user_data ||
+	    failure->bad_length != 0)
+		return;
+	failure->bad_offset = transfer->offset;
+	failure->bad_length = transfer->length;
 }
 
 /* ---- Saying */
@@ -122,12 +135,51 @@ static const char *outcome(const struct failure *failure)
 	return opcode_writes(failure->opcode) ? "outcome unknown, " : "";
 }
 
+/* Fails as a store has: `what` is said of it. */
+static int fail_in_store(const struct failure *failure, const char *asked, const char *what)
+{
+	const struct peer *peer = failure->peer;
+	char where[64] = "";
+
+	if (failure->bad_length != 0 && failure->bad_length != failure->length)
+		snprintf(where, sizeof(where),
+			 "%llu bytes at %llu: ", (unsigned long long)failure->bad_length,
+			 (unsigned long long)failure->bad_offset);
+	return error_fail(failure->status, "%s: %sstore %016llx (%s at server %s) %s", asked, where,
+			  (unsigned long long)peer->store, peer->device, peer->name, what);
+}
+
+/* Returns whether a store's failure has been told, as `*ret`. */
+static bool is_stores(const struct failure *failure, const char *asked, int *ret)
+{
+	const char *what = NULL;
+
+	if (!failure->peer || failure->peer->store == 0)
+		return false;
+	if (failure->status == -EBADMSG)
+		what = "has a block there that is not what was written; write it anew, or restore "
+		       "it from a copy";
+	else if (failure->status == -EIO)
+		what = "cannot use its device there; its server's log says more";
+	else if (failure->status == -ENOSPC)
+		what = "is full; free regions, or release what namespaces have reserved";
+	else if (failure->status == -AFAR_EUNSYNCED)
+		what = "ended before all was synced: writes since the region was opened or last "
+		       "synced may be lost; write them again and sync";
+	if (what)
+		*ret = fail_in_store(failure, asked, what);
+	return what;
+}
+
 static int fail_as(const struct failure *failure, const char *again, uint32_t timeout_ms)
 {
 	char asked[TEXT_MAX], server[TEXT_MAX];
+	int ret;
 
 	describe_operation(failure, asked);
 	describe_server(failure, server);
+	if (is_stores(failure, asked, &ret))
+		return ret;
 	switch (failure->status) {
 	case -ETIMEDOUT:
 		return error_fail(failure->status,

@@ -20,4 +20,9 @@ int failure_say(const struct afar_queue *queue, const struct afar_completion *co
  * whether a part of it may have been done. Returns `status`. */
 int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bool was_begun);
 
+/* Says which bytes the failure noted last is about, if it is the operation's: those of this
+ * transfer. */
+void failure_locate(struct afar_queue *queue, const struct operation *operation,
+		    const struct transfer *transfer);
+
 #endif

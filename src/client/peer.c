@@ -133,8 +133,8 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 }
 
 /* Makes a peer. The caller holds the session's lock. */
-static int peer_new(struct afar_session *session, const Afar__Server *server, uint64_t store,
-		    struct peer **out)
+static int peer_new(struct afar_session *session, const Afar__Server *server,
+		    const Afar__StorePlace *store, struct peer **out)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
 	pthread_condattr_t monotonic;
@@ -145,7 +145,12 @@ static int peer_new(struct afar_session *session, const Afar__Server *server, ui
 	peer->session = session;
 	peer->server = server->server;
 	peer->incarnation = server->incarnation;
-	peer->store = store;
+	if (store) {
+		size_t length = strlen(store->path), max = sizeof(peer->device) - 1;
+
+		peer->store = store->store;
+		strcpy(peer->device, store->path + (length > max ? length - max : 0));
+	}
 	snprintf(peer->name, sizeof(peer->name), "%s", server->name);
 	ret = set_control_address(peer, server->control_address);
 	if (!ret)
@@ -171,15 +176,15 @@ static bool is_peer_of(const struct peer *peer, const Afar__Server *server, uint
 	       peer->store == store && peer->nr_lanes > 0;
 }
 
-int peer_get(struct afar_session *session, const Afar__Server *server, uint64_t store,
-	     struct peer **out)
+int peer_get(struct afar_session *session, const Afar__Server *server,
+	     const Afar__StorePlace *store, struct peer **out)
 {
 	struct peer *peer;
 	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (peer, &session->peers, node) {
-		if (is_peer_of(peer, server, store)) {
+		if (is_peer_of(peer, server, store ? store->store : 0)) {
 			*out = peer;
 			goto out_unlock;
 		}

@@ -55,7 +55,8 @@ struct peer {
 	struct afar_session *session;
 	uint64_t server;
 	uint64_t incarnation;
-	uint64_t store; /* whose lanes it has; 0: those to the server's DRAM */
+	uint64_t store;	 /* whose lanes it has; 0: those to the server's DRAM */
+	char device[96]; /* of the store: its path at the server, or the end of that */
 	char name[64];
 	char control_host[URI_HOST_MAX];
 	uint16_t control_port;
@@ -79,10 +80,10 @@ struct peer {
 	struct cds_list_head reaches; /* of struct peer_reach; guarded by the session's lock */
 };
 
-/* Finds or makes the peer for a server of a layout, or for a store that it has (0: its DRAM).
+/* Finds or makes the peer for a server of a layout, or for a store that it has (NULL: its DRAM).
  * Errors, with a sentence: -AFAR_EMALFORMED (no usable address), -ENOMEM. */
-int peer_get(struct afar_session *session, const Afar__Server *server, uint64_t store,
-	     struct peer **out);
+int peer_get(struct afar_session *session, const Afar__Server *server,
+	     const Afar__StorePlace *store, struct peer **out);
 
 /* A reach is what a connection is for: a namespace's memory on the server, to read, or to read and
  * write. All targets with the same namespace, rights and home of atomics share one path of a

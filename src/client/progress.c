@@ -144,6 +144,7 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 {
 	transfer->operation = operation;
 	transfer->path = path;
+	transfer->offset = operation->offset;
 	transfer->length = length;
 	queue->bytes_in_flight += length;
 	cds_list_del(&transfer->node);
@@ -720,6 +721,16 @@ static uint64_t fetched_word(const struct afar_queue *queue, const struct transf
 								      : word;
 }
 
+/* Notes the failure of an operation whose target could not carry out this transfer of it. */
+__attribute__((cold)) static void fail_alone(struct afar_queue *queue,
+					     const struct transfer *transfer, int status)
+{
+	struct operation *operation = transfer->operation;
+
+	operation_fail(queue, operation, status, transfer->path->peer);
+	failure_locate(queue, operation, transfer);
+}
+
 static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
 {
 	uint32_t index = (uint32_t)completion->context;
@@ -732,6 +743,7 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* its connection was closed, and the transfer ended with it */
 	if (completion->is_alone) {
+		fail_alone(queue, transfer, completion->status);
 		transfer_end(queue, transfer, completion->status);
 		return;
 	}

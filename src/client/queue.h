@@ -71,6 +71,7 @@ struct transfer {
 	struct cds_list_head node; /* in the path's list, or free */
 	struct operation *operation;
 	struct path *path;
+	uint64_t offset; /* into the target, of a read or write */
 	uint64_t length;
 	uint32_t generation; /* grows when it ends: completions of an older one are not ours */
 };

@@ -152,6 +152,9 @@ static bool add_places(const struct core *core, Afar__LayoutInfo *info, const st
 		place->server = store->pool.server ? store->pool.server->number : 0;
 		place->opening = store->opening;
 		info->stores[info->n_stores++] = place;
+		place->path = strdup(store->path);
+		if (!place->path)
+			return false;
 	}
 	return true;
 }
