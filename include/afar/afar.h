@@ -238,6 +238,7 @@ struct afar_policy {
 	uint32_t tier;	/* enum afar_tier */
 	uint32_t width; /* servers a region is striped over; 0: all, at most 64 */
 	uint64_t stripe_bytes; /* stripe unit, a power of two from 4 KiB to 1 GiB; 0: 1 MiB */
+	uint64_t max_bytes;    /* may be reserved for it at most; 0: as much as there is */
 };
 
 struct afar_namespace_stat {
@@ -252,6 +253,8 @@ struct afar_namespace_stat {
 	/* The principal that made it; empty: the operators have it. */
 	char owner[AFAR_PRINCIPAL_MAX + 1];
 	uint32_t rights; /* the caller's: AFAR_RIGHT_… bits */
+	uint32_t reserved32;
+	uint64_t max_bytes; /* may be reserved at most; 0: as much as there is */
 };
 
 /*

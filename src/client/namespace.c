@@ -64,13 +64,15 @@ PUBLIC_CALL(int, afar_namespace_create,
 	if (!name || !out)
 		return error_fail(-EINVAL, "create a namespace: name or out is null");
 	if (given) {
-		ret = abi_take(&policy, sizeof(policy), sizeof(policy), given, "afar_policy");
+		ret = abi_take(&policy, sizeof(policy), offsetof(struct afar_policy, max_bytes),
+			       given, "afar_policy");
 		if (ret)
 			return ret;
 	}
 	wanted.tier = policy.tier;
 	wanted.width = policy.width;
 	wanted.stripe_bytes = policy.stripe_bytes;
+	wanted.max_bytes = policy.max_bytes;
 	create.name = (char *)name;
 	create.policy = &wanted;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
@@ -151,6 +153,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 	memcpy(stat.owner, info->owner, strnlen(info->owner, AFAR_PRINCIPAL_MAX));
 	if (info->policy) {
 		stat.tier = info->policy->tier;
+		stat.max_bytes = info->policy->max_bytes;
 		stat.width = info->policy->width;
 		stat.stripe_bytes = info->policy->stripe_bytes;
 	}

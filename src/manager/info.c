@@ -68,6 +68,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	info->policy->tier = ns->tier;
 	info->policy->width = ns->width;
 	info->policy->stripe_bytes = ns->stripe_bytes;
+	info->policy->max_bytes = ns->max_bytes;
 	return info;
 }
 

@@ -78,6 +78,7 @@ static int load_namespace(struct state *state, const void *message)
 	ns->tier = record->tier;
 	ns->width = record->width;
 	ns->stripe_bytes = record->stripe_bytes;
+	ns->max_bytes = record->max_bytes;
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;

@@ -127,6 +127,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	ns->tier = policy->tier;
 	ns->width = policy->width != 0 ? policy->width : LAYOUT_WIDTH_MAX;
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
+	ns->max_bytes = policy->max_bytes;
 	ns->next_address = STATE_SECOND_ADDRESS;
 	ret = state_add_namespace(core->state, ns);
 	if (ret == 0)

@@ -228,6 +228,20 @@ static bool is_heard(const struct core *core, const struct job *job)
 	return session->live && session->live->peer;
 }
 
+/* Refuses what would exceed the namespace's limit. */
+static int check_limit(const struct namespace *ns, uint64_t bytes)
+{
+	if (ns->max_bytes == 0 ||
+	    (bytes <= ns->max_bytes && ns->reserved_bytes <= ns->max_bytes - bytes))
+		return 0;
+	return error_fail(-EDQUOT,
+			  "reserve %llu MiB for '%s': its limit is %llu MiB, and it has %llu MiB; "
+			  "release some, or use another namespace",
+			  (unsigned long long)(bytes >> 20), ns->name,
+			  (unsigned long long)(ns->max_bytes >> 20),
+			  (unsigned long long)(ns->reserved_bytes >> 20));
+}
+
 static int settle(struct core *core, struct job *job)
 {
 	uint64_t granted = job_granted(job), sum;
@@ -240,6 +254,10 @@ static int settle(struct core *core, struct job *job)
 		return JOB_ASK;
 	if (!is_heard(core, job))
 		return JOB_SETTLE;
+	/* Others may have reserved for it meanwhile. */
+	ret = check_limit(ns, reservation_of(job)->bytes);
+	if (ret < 0)
+		return ret;
 	if (__builtin_add_overflow(ns->reserved_bytes, granted, &sum))
 		return error_fail(-EINVAL,
 				  "reserve: the namespace would be larger than 2^64 bytes");
@@ -315,6 +333,8 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 
 	if (ret == 0)
 		ret = round_up(ns, request->bytes, &bytes);
+	if (ret == 0)
+		ret = check_limit(ns, bytes);
 	if (ret < 0)
 		return ret;
 	wanted = calloc(1, sizeof(*wanted));

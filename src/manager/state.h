@@ -137,6 +137,7 @@ struct namespace
 	uint32_t tier;
 	uint32_t width;
 	uint64_t stripe_bytes;
+	uint64_t max_bytes; /* reserved at most; 0: no limit */
 	uint64_t next_address;
 	bool has_had_first;
 	bool is_deleted; /* gone for users; waits until sessions are fenced */

@@ -174,6 +174,7 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.tier = ns->tier;
 	record.width = ns->width;
 	record.stripe_bytes = ns->stripe_bytes;
+	record.max_bytes = ns->max_bytes;
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;

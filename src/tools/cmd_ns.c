@@ -18,7 +18,7 @@
 
 /* Reads the policy from the flags. Returns 0 or CLI_USAGE. */
 static int read_policy(const struct cli_command *command, const char *tier, const char *width,
-		       const char *stripe, struct afar_policy *out)
+		       const char *stripe, const char *max, struct afar_policy *out)
 {
 	uint64_t servers;
 	int ret;
@@ -33,6 +33,13 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 			return cli_misuse(command, "--width '%.64s' is not a number up to %d",
 					  width, CLI_WIDTH_ALL);
 		out->width = (uint32_t)servers;
+	}
+	if (max) {
+		ret = cli_size(command, "--max", max, &out->max_bytes);
+		if (ret)
+			return ret;
+		if (out->max_bytes == 0)
+			return cli_misuse(command, "--max 0 leaves no room; leave it out for no limit");
 	}
 	if (stripe) {
 		ret = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
@@ -82,13 +89,14 @@ static void note_width(struct cli *cli, const char *name, uint32_t width)
 static int ns_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *tier = NULL, *width = NULL, *stripe = NULL;
+	const char *tier = NULL, *width = NULL, *stripe = NULL, *max = NULL;
 	const struct cli_flag flags[] = {
 		{"tier", "TIER",
 		 "where its bytes are: dram (default), or flash, which survives its servers",
 		 &tier},
 		{"width", "N", "servers that a region is striped over (default: all)", &width},
 		{"stripe", "SIZE", "bytes on one server before the next (default 1M)", &stripe},
+		{"max", "SIZE", "may be reserved for it at most (default: what there is)", &max},
 		{0},
 	};
 	struct afar_namespace *ns;
@@ -97,7 +105,7 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
-	status = read_policy(command, tier, width, stripe, &policy);
+	status = read_policy(command, tier, width, stripe, max, &policy);
 	if (!status)
 		status = cli_open(cli);
 	if (status)
@@ -152,13 +160,14 @@ static void print_entry(const struct afar_namespace_stat *entry)
 
 static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 {
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
 			 cli_json_text(entry->name), "tier", tier_text(entry->tier), "width",
 			 cli_json_number(entry->width), "stripe_bytes",
 			 cli_json_number(entry->stripe_bytes), "reserved_bytes",
 			 cli_json_number(entry->reserved_bytes), "allocated_bytes",
 			 cli_json_number(entry->allocated_bytes), "nr_regions",
-			 cli_json_number(entry->nr_regions), "owner", cli_json_text(entry->owner),
+			 cli_json_number(entry->nr_regions), "max_bytes", cli_json_number(entry->max_bytes),
+		"owner", cli_json_text(entry->owner),
 			 "rights", entry->rights ? rights_text(entry->rights) : "");
 }
 
@@ -336,7 +345,7 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 }
 
 const struct cli_command ns_commands[] = {
-	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE]", "make a namespace",
+	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE]", "make a namespace",
 	 ns_create},
 	{"ns ls", "[--json]", "list the namespaces", ns_ls},
 	{"ns grant", "NS PRINCIPAL r|rw|none", "say what a principal may do with a namespace",
