@@ -450,6 +450,35 @@ static void test_they_do_not_wait_for_ever(void **state)
 	close_scene(&scene);
 }
 
+/* What a store that is up has trimmed is held, too, by one that is down. */
+static void test_half_of_a_region_does_not_come(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	hold_trims(true);
+	free_region(&scene);
+	fixture_disconnect(&fixture, 0);
+	fixture.time_ns = 2000000000U;
+	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
+	hold_trims(false);
+	fixture_pump(&fixture);
+	assert_int_equal(device(1)->nr_trimmed, 4 * MIB);
+	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
+	device(0)->does_hold_trims = true;
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 4 * MIB, false),
+		     &reply);
+	fixture_pump(&fixture);
+	assert_null(reply);
+	hold_trims(false);
+	fixture_pump(&fixture);
+	expect_answer(reply, 0, NULL);
+	close_scene(&scene);
+}
+
 /* ---- Many */
 
 static void test_many_ranges(void **state)
@@ -498,6 +527,7 @@ TEST_GROUP(manager_trims)
 		TEST(test_releasing_needs_none),
 		TEST(test_allocations_wait),
 		TEST(test_they_do_not_wait_for_ever),
+		TEST(test_half_of_a_region_does_not_come),
 		TEST(test_many_ranges),
 	};
 
