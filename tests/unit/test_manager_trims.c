@@ -479,6 +479,28 @@ static void test_half_of_a_region_does_not_come(void **state)
 	close_scene(&scene);
 }
 
+/* A part that is trimmed already, in a store that has gone down since, comes later. */
+static void test_trimmed_part_that_is_down(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	device(1)->does_hold_trims = true;
+	free_region(&scene);
+	fixture_disconnect(&fixture, 0);
+	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 8 * MIB, false), -AFAR_ERESERVE);
+	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 4 * MIB, false),
+		     &reply);
+	fixture_pump(&fixture);
+	assert_null(reply);
+	hold_trims(false);
+	fixture_pump(&fixture);
+	expect_answer(reply, 0, NULL);
+	close_scene(&scene);
+}
+
 /* ---- Many */
 
 static void test_many_ranges(void **state)
@@ -528,6 +550,7 @@ TEST_GROUP(manager_trims)
 		TEST(test_allocations_wait),
 		TEST(test_they_do_not_wait_for_ever),
 		TEST(test_half_of_a_region_does_not_come),
+		TEST(test_trimmed_part_that_is_down),
 		TEST(test_many_ranges),
 	};
 
