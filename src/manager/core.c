@@ -254,7 +254,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	if (ret == 0)
 		ret = principals_start(core);
 	if (ret == 0)
-		ret = trims_start(core);
+		ret = undo_end(core->undo, 0, trims_start(core));
 	if (ret == 0)
 		ret = store_commit(core->store);
 	if (ret < 0) {

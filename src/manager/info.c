@@ -116,6 +116,7 @@ static bool add_servers(const struct core *core, Afar__LayoutInfo *info,
 			const struct layout *layout)
 {
 	info->servers = calloc((size_t)layout->nr_homes + 1, sizeof(*info->servers));
+	info->n_servers = 0;
 	if (!info->servers)
 		return false;
 	for (uint32_t i = 0; i < layout->nr_homes; i++) {

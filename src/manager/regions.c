@@ -82,8 +82,8 @@ static int no_room(const struct core *core, const struct namespace *ns, uint64_t
 	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
 	char text[SERVER_TEXT_MAX];
 
-	if (missing != 0 && missing <= trims_coming(ns)) {
-		server_describe(core, trims_awaited(ns), text);
+	if (missing != 0 && missing <= trims_coming(core, ns)) {
+		server_describe(core, trims_awaited(core, ns), text);
 		return error_fail(-ETIMEDOUT,
 				  "allocate %llu bytes in '%s': %s did not trim in time what was "
 				  "freed there; nothing was done, try again",

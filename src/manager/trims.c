@@ -225,23 +225,63 @@ int trims_start(struct core *core)
 
 /* ---- Allocations that wait */
 
-uint64_t trims_coming(const struct namespace *ns)
+static const struct pool *pool_of(const struct core *core, const struct region *region,
+				  uint32_t copy)
 {
-	const struct extent *extent;
+	return state_pool(core->state,
+			  layout_home_of(region->layout, &region->layout->copies[copy]));
+}
+
+/* False: it waits for a store that is down. */
+static bool is_coming(const struct core *core, const struct region *region)
+{
+	for (uint32_t i = 0; i < region->layout->nr_copies; i++) {
+		const struct pool *pool = pool_of(core, region, i);
+
+		if (region->trims[i] != TRIM_DONE && (!pool || !pool_is_up(pool)))
+			return false;
+	}
+	return true;
+}
+
+/* What can be allocated when it has gone. */
+static uint64_t bytes_of(const struct core *core, const struct region *region)
+{
+	const struct layout *layout = region->layout;
 	uint64_t bytes = 0;
 
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += pool_is_up(extent->pool) ? extent->trimming_bytes : 0;
+	for (uint32_t i = 0; i < layout->nr_copies; i++) {
+		const struct layout_copy *copy = &layout->copies[i];
+		const struct extent *extent = state_extent_of(core->state, layout, copy);
+
+		if (extent && extent->ns == region->ns && pool_is_up(extent->pool))
+			bytes += layout_copy_span(layout, copy);
+	}
 	return bytes;
 }
 
-uint64_t trims_awaited(const struct namespace *ns)
+uint64_t trims_coming(const struct core *core, const struct namespace *ns)
 {
-	const struct extent *extent;
+	const struct region *region;
+	uint64_t bytes = 0;
 
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (pool_is_up(extent->pool) && extent->trimming_bytes != 0)
-			return extent->pool->server->number;
+	cds_list_for_each_entry (region, &core->state->trimming, trim_node)
+		if (region->ns == ns && is_coming(core, region))
+			bytes += bytes_of(core, region);
+	return bytes;
+}
+
+uint64_t trims_awaited(const struct core *core, const struct namespace *ns)
+{
+	const struct region *region;
+
+	cds_list_for_each_entry (region, &core->state->trimming, trim_node) {
+		if (region->ns != ns || !is_coming(core, region))
+			continue;
+		for (uint32_t i = 0; i < region->layout->nr_copies; i++)
+			if (region->trims[i] != TRIM_DONE)
+				return pool_of(core, region, i)->server->number;
+	}
 	return 0;
 }
 
@@ -259,11 +299,11 @@ uint64_t trims_wait(struct core *core, struct event *event)
 {
 	const Afar__RegionAlloc *ask = event->request->region_alloc;
 	const struct namespace *ns = state_namespace(core->state, ask->namespace_);
-	uint64_t now, coming;
+	uint64_t now;
 
 	if (!ns || ns->tier != AFAR_TIER_FLASH || ns->is_deleted)
 		return 0;
 	now = free_now(ns);
-	coming = trims_coming(ns);
-	return ask->bytes > now && ask->bytes <= now + coming ? event->answer_by : 0;
+	return ask->bytes > now && ask->bytes <= now + trims_coming(core, ns) ? event->answer_by
+									      : 0;
 }

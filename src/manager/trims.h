@@ -18,11 +18,12 @@ void trims_forget(struct core *core, struct flash_store *store);
 /* Finds the regions that waited when the manager ended. -ENOMEM. */
 int trims_start(struct core *core);
 
-/* Bytes of the namespace that will be free when the stores that are up have answered. */
-uint64_t trims_coming(const struct namespace *ns);
+/* Bytes of the namespace that will be free when the stores that are up have answered. Leaves out
+ * regions that wait for others, too. */
+uint64_t trims_coming(const struct core *core, const struct namespace *ns);
 /* An allocation that will fit then waits for that, but not longer than it has time. */
 core_wait trims_wait;
-/* The first server that a trim of the namespace waits for; 0: none. */
-uint64_t trims_awaited(const struct namespace *ns);
+/* The first server that those wait for; 0: none. */
+uint64_t trims_awaited(const struct core *core, const struct namespace *ns);
 
 #endif

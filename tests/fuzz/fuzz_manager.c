@@ -42,6 +42,7 @@ struct call {
 	struct peer *peer;
 	struct outgoing *outgoing;
 	uint64_t namespace, bytes; /* of a reservation */
+	uint32_t class;
 };
 
 static struct world {
@@ -94,6 +95,7 @@ static int environment_call(void *context, void *peer, uint64_t deadline, Afar__
 	if (request->call_case == AFAR__REQUEST__CALL_EXTENTS_RESERVE) {
 		call->namespace = request->extents_reserve->namespace_;
 		call->bytes = request->extents_reserve->bytes;
+		call->class = request->extents_reserve->class_;
 	}
 	cds_list_add_tail(&call->node, &world.calls);
 	return 0;
@@ -177,6 +179,7 @@ static Afar__Reply *make_answer(const struct call *call, uint8_t flags)
 	extent->extent = ++world.next_extent;
 	extent->namespace_ = call->namespace;
 	extent->length = call->bytes;
+	extent->class_ = call->class;
 	return reply;
 }
 

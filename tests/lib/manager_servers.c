@@ -34,8 +34,12 @@ static uint64_t random_number(struct fake_store *store)
 	return ++store->nr_random * 0x9e3779b97f4a7c15U ^ store->number;
 }
 
+/* A join that was sent and not answered may have been accepted. It is on the device, and is sent again
+ * before there is another. */
 void fake_store_open(struct fake_store *store)
 {
+	if (store->is_unanswered)
+		return;
 	store->present = (struct store_join){store->present.opening + 1, random_number(store)};
 }
 
@@ -58,7 +62,8 @@ void fake_store_joined(struct fake_store *store, const char *cluster,
 		       const Afar__StoreJoined *joined)
 {
 	assert_int_equal(joined->store, store->number);
-	if (store->nr_lost_joins > 0) {
+	store->is_unanswered = store->nr_lost_joins > 0;
+	if (store->is_unanswered) {
 		store->nr_lost_joins--;
 		return;
 	}

@@ -38,6 +38,7 @@ struct fake_store {
 	unsigned nr_reserves;	/* calls, as the next two */
 	bool does_grant_again;	/* the number that it granted last */
 	unsigned nr_lost_joins; /* whose answers it is not to hear */
+	bool is_unanswered;	/* the present join has been sent, and has no answer */
 	int refuse_to_release;	/* answers this */
 	int refuse_to_trim;	/* likewise */
 	bool does_hold_trims;	/* keeps them, as if its server were silent */

@@ -37,6 +37,8 @@ struct namespace *ns_of(uint64_t number);
 
 /* And the sentence says why. */
 void expect_said(struct fake_client *client, Afar__Request *request, int status, const char *said);
+/* A request that was sent has been answered so; drops the reply. `said`: NULL, or in its sentence. */
+void expect_answer(Afar__Reply *reply, int status, const char *said);
 /* It succeeds; the caller drops the reply. */
 Afar__Reply *must(struct fake_client *client, Afar__Request *request);
 /* An alloc or open that succeeds; the caller drops the reply. */
