@@ -39,7 +39,8 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 		if (ret)
 			return ret;
 		if (out->max_bytes == 0)
-			return cli_misuse(command, "--max 0 leaves no room; leave it out for no limit");
+			return cli_misuse(command,
+					  "--max 0 leaves no room; leave it out for no limit");
 	}
 	if (stripe) {
 		ret = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
@@ -166,8 +167,8 @@ static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 			 cli_json_number(entry->stripe_bytes), "reserved_bytes",
 			 cli_json_number(entry->reserved_bytes), "allocated_bytes",
 			 cli_json_number(entry->allocated_bytes), "nr_regions",
-			 cli_json_number(entry->nr_regions), "max_bytes", cli_json_number(entry->max_bytes),
-		"owner", cli_json_text(entry->owner),
+			 cli_json_number(entry->nr_regions), "max_bytes",
+			 cli_json_number(entry->max_bytes), "owner", cli_json_text(entry->owner),
 			 "rights", entry->rights ? rights_text(entry->rights) : "");
 }
 
@@ -345,8 +346,8 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 }
 
 const struct cli_command ns_commands[] = {
-	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE]", "make a namespace",
-	 ns_create},
+	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE]",
+	 "make a namespace", ns_create},
 	{"ns ls", "[--json]", "list the namespaces", ns_ls},
 	{"ns grant", "NS PRINCIPAL r|rw|none", "say what a principal may do with a namespace",
 	 ns_grant},

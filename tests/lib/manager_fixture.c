@@ -467,8 +467,8 @@ void client_lose(struct fixture *fixture, struct fake_client *client)
 
 /* ---- Namespaces */
 
-static uint64_t create_namespace(struct fixture *fixture, struct fake_client *client,
-				 Afar__Request *request)
+uint64_t create_namespace(struct fixture *fixture, struct fake_client *client,
+			  Afar__Request *request)
 {
 	Afar__Reply *reply = fixture_ask(fixture, client, request);
 	uint64_t number;

@@ -99,7 +99,9 @@ int client_open_as(struct fixture *fixture, struct fake_client *client, const ch
 int client_resume(struct fixture *fixture, struct fake_client *client);
 void client_lose(struct fixture *fixture, struct fake_client *client);
 
-/* Creates a namespace, in memory or on flash, and returns its number. */
+/* Creates a namespace as the request asks for, in memory, or on flash, and returns its number. */
+uint64_t create_namespace(struct fixture *fixture, struct fake_client *client,
+			  Afar__Request *request);
 uint64_t make_namespace(struct fixture *fixture, struct fake_client *client, const char *name);
 uint64_t make_flash_namespace(struct fixture *fixture, struct fake_client *client,
 			      const char *name);

@@ -36,6 +36,40 @@ static void test_reserve_limits(void **state)
 	check_empty(&fixture);
 }
 
+/* The limit holds for reservations one after the other, and for those that are under way together. */
+static void test_reserve_up_to_the_limit(void **state)
+{
+	struct fake_client client, other;
+	Afar__Reply *first, *second;
+	Afar__Request *request = ask_create("a", 0, 64 << 10);
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 64 * MIB);
+	request->namespace_create->policy->max_bytes = 8 * MIB;
+	ns = create_namespace(&fixture, &client, request);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB + 1)), -EDQUOT);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB)), 0);
+	fixture.servers[0].is_silent = true;
+	fixture_send(&fixture, &client, ++client.next_id, ask_reserve(ns, 4 * MIB), &first);
+	fixture_send(&fixture, &other, ++other.next_id, ask_reserve(ns, 4 * MIB), &second);
+	fixture_pump(&fixture);
+	fixture.servers[0].is_silent = false;
+	fixture_pump(&fixture);
+	assert_non_null(first);
+	assert_non_null(second);
+	assert_int_equal(first->status + second->status, -EDQUOT);
+	drop(first);
+	drop(second);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 6 * MIB);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_release(ns, 4 * MIB)), 0);
+	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 4 * MIB)), 0);
+	check_all(&fixture);
+}
+
 static void test_reserve_waits_for_memory_being_released(void **state)
 {
 	struct fake_client client;
@@ -481,6 +515,7 @@ TEST_GROUP(manager_reserve)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_reserve_limits),
+		TEST(test_reserve_up_to_the_limit),
 		TEST(test_reserve_waits_for_memory_being_released),
 		TEST(test_reserve_waits_for_a_deleted_namespace),
 		TEST(test_reserve_goes_on_without_a_server_that_fails),
