@@ -111,6 +111,8 @@ static int check_attach(const struct afar_region *region, uint64_t offset, size_
 			"attach a region at %llu: whole pages are attached; use a multiple "
 			"of %zu",
 			(unsigned long long)offset, attachment_page_bytes());
+	if (target->is_flash)
+		return target_fail_flash(target, "attach");
 	if ((prot & PROT_WRITE) && !target_may(target, AFAR_OP_WRITE))
 		return target_fail_read_only(target);
 	return 0;

@@ -169,11 +169,20 @@ static int peer_new(struct afar_session *session, const Afar__Server *server,
 	return 0;
 }
 
+static bool leads_to(const Afar__Server *server, uint64_t store)
+{
+	for (size_t i = 0; i < server->n_lanes; i++) {
+		if (server->lanes[i]->store == store)
+			return true;
+	}
+	return false;
+}
+
 /* A peer without lanes is of a store that was not open when we were told. */
 static bool is_peer_of(const struct peer *peer, const Afar__Server *server, uint64_t store)
 {
 	return peer->server == server->server && peer->incarnation == server->incarnation &&
-	       peer->store == store && peer->nr_lanes > 0;
+	       peer->store == store && (peer->nr_lanes > 0) == leads_to(server, store);
 }
 
 int peer_get(struct afar_session *session, const Afar__Server *server,
