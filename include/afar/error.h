@@ -27,7 +27,8 @@ extern "C" {
 	X(AFAR_ESESSION, 10009, "the session has ended: open a new one")                           \
 	X(AFAR_EFREED, 10010, "the region was freed")                                              \
 	X(AFAR_EMALFORMED, 10011, "the peer sent a message that cannot be understood")             \
-	X(AFAR_EUNSYNCED, 10012, "writes that were not synced may be lost: their store ended unclean")
+	X(AFAR_EUNSYNCED, 10012,                                                                   \
+	  "writes that were not synced may be lost: their store ended unclean")
 
 enum afar_error {
 #define AFAR_ERROR_ENUM(code, value, sentence) code = value,

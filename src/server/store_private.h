@@ -22,8 +22,7 @@ static inline uint64_t store_confirmed_at(uint32_t range)
 {
 	return STORE_CONFIRMED + ((uint64_t)range << 33);
 }
-_Static_assert(SPACE_LENGTH_MAX <= UINT64_C(1) << 33 && FTL_NR_RANGES <= 1U << 24,
-	       "each range has a place");
+_Static_assert(SPACE_LENGTH_MAX <= UINT64_C(1) << 33, "each range has a place");
 
 enum store_extent_state {
 	EXTENT_IS_PROVISIONAL,
