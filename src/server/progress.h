@@ -42,7 +42,7 @@ struct progress_engine {
 	/* Runs in each pass, and never blocks. True: something has ended. */
 	bool (*poll)(void *context);
 	/* A descriptor that is readable when `poll` has something to do, after a poll that had
-	 * nothing. */
+	 * nothing. -1: `poll` will have nothing any more. Asked for before each sleep. */
 	int (*fd)(void *context);
 	/* The connection is over: nothing is under way for it. */
 	void (*left)(void *context, struct progress_work *work);
