@@ -329,7 +329,7 @@ static bool awaits_some(const struct progress_thread *thread,
 	return awaits_engine(thread, closing);
 }
 
-void connections_sweep(struct progress_thread *thread)
+bool connections_sweep(struct progress_thread *thread)
 {
 	struct connection *connection, *next;
 	bool has_gone = false;
@@ -342,6 +342,7 @@ void connections_sweep(struct progress_thread *thread)
 	}
 	if (has_gone && !cds_list_empty(&thread->waiting))
 		connections_look_again(thread);
+	return has_gone;
 }
 
 void connections_look_again(struct progress_thread *thread)

@@ -362,9 +362,10 @@ static int entitle_and_find_keys(struct control *control, const Afar__Grant *req
 
 /* ---- Keys of a store, which its thread gives */
 
+/* It may outlive the control port: the store's thread ends later. */
 struct store_grant {
 	struct store_keys keys;
-	struct control *control;
+	struct control_options options;
 	struct rpc_call *call;
 	uint64_t namespace;
 	uint64_t *extents;
@@ -379,7 +380,7 @@ static void free_store_grant(struct store_grant *grant)
 
 static int reply_store_keys(struct store_grant *grant)
 {
-	const uint64_t incarnation = grant->control->options.incarnation->number;
+	const uint64_t incarnation = grant->options.incarnation->number;
 	const size_t nr = grant->keys.nr_extents;
 	Afar__Key *keys = calloc(nr + 1, sizeof(*keys));
 	Afar__Key **pointers = calloc(nr + 1, sizeof(Afar__Key *));
@@ -412,7 +413,7 @@ static int reply_store_keys(struct store_grant *grant)
 static void on_store_keys(struct store_keys *keys, int status)
 {
 	struct store_grant *grant = caa_container_of(keys, struct store_grant, keys);
-	const struct control_options *options = &grant->control->options;
+	const struct control_options *options = &grant->options;
 
 	if (status == 0)
 		status = reply_store_keys(grant);
@@ -437,7 +438,7 @@ static int grant_store_keys(struct control *control, const Afar__Grant *request,
 
 	if (!grant)
 		return error_code(-ENOMEM);
-	grant->control = control;
+	grant->options = control->options;
 	grant->call = call;
 	grant->namespace = request->namespace_;
 	grant->extents = calloc(request->n_extents + 1, sizeof(*grant->extents));

@@ -292,8 +292,8 @@ static void release_unknown_of(struct membership *membership, struct store *stor
 
 		for (size_t j = 0; j < joined->n_release && extent->is_provisional; j++) {
 			if (joined->release[j] == extent->extent)
-				names[nr_names++] =
-					(struct store_name){extent->extent, extent->namespace_};
+				names[nr_names++] = (struct store_name){extent->extent,
+									extent->namespace_, true};
 		}
 	}
 	if (nr_names > 0)

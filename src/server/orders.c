@@ -110,9 +110,10 @@ static void send_status(void *argument, int status)
 	free(reply);
 }
 
+/* One of flash stays provisional: the next join tells of it. */
 static void give_back(struct orders *orders, const struct extent_info *infos, size_t nr_infos)
 {
-	for (size_t i = 0; i < nr_infos; i++)
+	for (size_t i = 0; i < nr_infos && infos[i].class != CLASS_FLASH; i++)
 		extent_pool_release(orders->options.pool, &infos[i].extent, 1);
 }
 
@@ -176,7 +177,7 @@ static void reserve_in_store(struct orders *orders, const struct job *job)
 		return;
 	}
 	if (clock_ns() >= job->deadline) {
-		store_release(store, &(struct store_name){made.extent, made.namespace}, 1,
+		store_release(store, &(struct store_name){made.extent, made.namespace, true}, 1,
 			      ignore_status, NULL);
 		reply_status(
 			orders, job->call,
@@ -481,7 +482,8 @@ static int name_extents(struct job *job, const Afar__ExtentsRelease *request)
 	if (!job->names)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < request->n_extents; i++)
-		job->names[i] = (struct store_name){request->extents[i], request->namespaces[i]};
+		job->names[i] =
+			(struct store_name){request->extents[i], request->namespaces[i], false};
 	job->nr_extents = request->n_extents;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <afar/error.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "server/store_private.h"
@@ -18,7 +19,9 @@ struct page_io {
 	struct zone_buffer *buffer; /* NULL: it has memory of its own: */
 	void *own;
 	struct iovec iov;
+	struct store_work at_layer;
 	bool is_under_way;
+	bool is_lost;	  /* the layer will not end it, and its memory may still be the device's */
 	unsigned nr_left; /* requests to the layer */
 	int status;
 	union {
@@ -72,11 +75,25 @@ static void free_io(struct page_io *io)
 {
 	struct pages *pages = &io->extent->store->pages;
 
+	io->work->nr_under_way--;
+	if (io->is_lost)
+		return;
 	if (io->buffer)
 		stage_give(&pages->stage, io->buffer);
 	free(io->own);
-	io->work->nr_under_way--;
 	cds_list_add(&io->node, &pages->spare);
+}
+
+/* Frees a lost transfer. A read may land there even now, so the pages go back to the kernel: whoever
+ * gets the addresses next gets other pages. Its buffer stays taken. */
+static void forget_io(struct store_work *work)
+{
+	struct page_io *io = caa_container_of(work, struct page_io, at_layer);
+
+	if (io->own)
+		madvise(io->own, io->iov.iov_len, MADV_DONTNEED);
+	free(io->own);
+	free(io);
 }
 
 /* Takes a buffer for all of the bytes, or none. */
@@ -103,7 +120,7 @@ static int take_memory(struct pages *pages, struct page_io *io, uint64_t length)
 		io->own =
 			aligned_alloc(FTL_BLOCK, (length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK);
 		if (!io->own)
-			return -EAGAIN;
+			return error_code(-ENOMEM); /* nothing of its own would end, and wake it */
 	}
 	io->iov = (struct iovec){io->buffer ? io->buffer->addr : io->own, length};
 	return 0;
@@ -136,6 +153,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 	}
 	io->paged = paged;
 	io->is_under_way = false;
+	io->is_lost = false;
 	work->nr_under_way++;
 	paged->addr = io->iov.iov_base;
 	paged->taken = io;
@@ -154,6 +172,16 @@ static void page_leave(struct fabric_pager *pager, struct fabric_paged *paged)
 
 /* ---- The layer */
 
+/* The layer is done with it. */
+static void finish(struct page_io *io)
+{
+	io->is_under_way = false;
+	if (io->paged)
+		fabric_paged_ended(io->paged, io->status);
+	else
+		free_io(io);
+}
+
 /* A request of the transfer has ended. */
 static void on_ended(struct page_io *io, int result)
 {
@@ -161,11 +189,18 @@ static void on_ended(struct page_io *io, int result)
 		io->status = result;
 	if (--io->nr_left > 0)
 		return;
-	io->is_under_way = false;
-	if (io->paged)
-		fabric_paged_ended(io->paged, io->status);
-	else
-		free_io(io);
+	store_work_end(io->extent->store, &io->at_layer);
+	finish(io);
+}
+
+/* The memory is lost, because the device may still be at it. */
+static void give_up_io(struct store_work *work)
+{
+	struct page_io *io = caa_container_of(work, struct page_io, at_layer);
+
+	io->is_lost = true;
+	io->status = -EIO;
+	finish(io);
 }
 
 static void on_got(struct ftl_get *get)
@@ -237,6 +272,8 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	}
 	io->is_under_way = true;
 	io->status = 0;
+	io->at_layer = (struct store_work){.give_up = give_up_io, .forget = forget_io};
+	store_work_begin(extent->store, &io->at_layer);
 	if (paged->is_write)
 		begin_write(io, lba, offset, paged->length, paged->is_durable);
 	else
@@ -251,6 +288,7 @@ void pages_begin(struct store_extent *extent)
 /* ---- Syncs */
 
 struct store_syncing {
+	struct store_work work;
 	struct ftl_sync sync;
 	struct store *store;
 	struct progress_message message;
@@ -263,10 +301,24 @@ static void on_synced(struct ftl_sync *sync)
 	const struct store *store = syncing->store;
 	struct message_reply reply = {.status = sync->result, .value = store->stat.opening};
 
+	store_work_end(syncing->store, &syncing->work);
 	if (reply.status == 0 && syncing->remembered < store->whole_since)
 		reply.status = -AFAR_EUNSYNCED;
 	progress_answer(&syncing->message, &reply);
 	free(syncing);
+}
+
+static void give_up_sync(struct store_work *work)
+{
+	struct store_syncing *syncing = caa_container_of(work, struct store_syncing, work);
+	const struct message_reply reply = {.status = -EIO};
+
+	progress_answer(&syncing->message, &reply);
+}
+
+static void forget_sync(struct store_work *work)
+{
+	free(caa_container_of(work, struct store_syncing, work));
 }
 
 bool store_sync(struct store *store, const struct message_request *request,
@@ -282,6 +334,8 @@ bool store_sync(struct store *store, const struct message_request *request,
 	syncing->store = store;
 	syncing->message = *message;
 	syncing->remembered = request->operand;
+	syncing->work = (struct store_work){.give_up = give_up_sync, .forget = forget_sync};
+	store_work_begin(store, &syncing->work);
 	ftl_sync(store->ftl, &syncing->sync);
 	return false;
 }

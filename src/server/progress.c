@@ -33,10 +33,12 @@ static void wake(struct progress_thread *thread)
 	static const uint64_t one = 1;
 	ssize_t written;
 
-	atomic_store(&thread->has_commands, true);
 	/* Fails only if the counter is full, and then the thread wakes up anyway. */
 	written = write(thread->wake_fd, &one, sizeof(one));
 	(void)written;
+	/* Last: the thread reads the descriptor only when it sees this, and would be woken again and
+	 * again by what came later. */
+	atomic_store(&thread->has_commands, true);
 }
 
 void progress_send(struct progress_thread *thread, struct command *command)
@@ -177,16 +179,16 @@ static bool move_data(struct progress_thread *thread)
 	return has_moved;
 }
 
-/* Has the engine move on. True: something has ended. */
+/* Has the engine move on. True: something has ended. Requests of the engine may also have ended
+ * outside of its poll, in a command that waited for one of its own. */
 static bool poll_engine(struct progress_thread *thread)
 {
 	const struct progress_engine *engine = thread->progress->options.engine;
+	bool has_ended = engine && engine->poll(engine->context);
 
-	if (!engine || !engine->poll(engine->context))
-		return false;
-	if (!cds_list_empty(&thread->closed))
-		connections_sweep(thread);
-	return true;
+	if (!cds_list_empty(&thread->closed) && connections_sweep(thread))
+		has_ended = true;
+	return has_ended;
 }
 
 static void close_late(struct progress_thread *thread)
@@ -242,10 +244,17 @@ static int sleep_ms(struct progress_thread *thread)
 {
 	const struct progress_engine *engine = thread->progress->options.engine;
 	int ms = mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1);
-	uint64_t due = engine ? engine->due(engine->context) : CLOCK_NEVER;
+	uint64_t due = engine && engine->due ? engine->due(engine->context) : CLOCK_NEVER;
 	int due_ms = due == CLOCK_NEVER ? -1 : clock_remaining_ms(due);
 
 	return due_ms >= 0 && (ms < 0 || due_ms < ms) ? due_ms : ms;
+}
+
+static void watch_engine(struct progress_thread *thread)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+
+	thread->watched[WATCH_ENGINE].fd = engine ? engine->fd(engine->context) : -1;
 }
 
 static void sleep_until_ready(struct progress_thread *thread)
@@ -255,6 +264,7 @@ static void sleep_until_ready(struct progress_thread *thread)
 	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) ||
 	    fabric_queue_arm(thread->queue) != 0)
 		return;
+	watch_engine(thread);
 	poll(thread->watched, thread->nr_watched, sleep_ms(thread));
 }
 
@@ -270,8 +280,6 @@ static int open_engine(struct progress_thread *thread)
 	if (progress->open_status != 0)
 		snprintf(progress->open_sentence, sizeof(progress->open_sentence), "%s",
 			 error_last_line());
-	else
-		thread->watched[WATCH_ENGINE].fd = engine->fd(engine->context);
 	sem_post(&progress->opened);
 	return progress->open_status;
 }
@@ -280,14 +288,20 @@ static int open_engine(struct progress_thread *thread)
 static void close_engine(struct progress_thread *thread)
 {
 	const struct progress_engine *engine = thread->progress->options.engine;
+	struct pollfd watched[2];
 
 	if (!engine)
 		return;
-	if (atomic_load(&thread->has_commands))
-		run_commands(thread);
-	while (!cds_list_empty(&thread->closed)) {
-		if (!poll_engine(thread))
-			poll(&thread->watched[WATCH_ENGINE], 1, -1);
+	/* A command may leave another, and closings wait for requests of the engine. */
+	while (atomic_load(&thread->has_commands) || !cds_list_empty(&thread->closed)) {
+		if (atomic_load(&thread->has_commands))
+			run_commands(thread);
+		if (poll_engine(thread) || cds_list_empty(&thread->closed))
+			continue;
+		watch_engine(thread);
+		watched[0] = thread->watched[WATCH_WAKE];
+		watched[1] = thread->watched[WATCH_ENGINE];
+		poll(watched, 2, -1);
 	}
 	engine->close(engine->context);
 }

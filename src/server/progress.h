@@ -42,10 +42,10 @@ struct progress_engine {
 	/* Runs in each pass, and never blocks. True: something has ended. */
 	bool (*poll)(void *context);
 	/* A descriptor that is readable when `poll` has something to do, after a poll that had
-	 * nothing. */
+	 * nothing. -1: `poll` will have nothing any more. Asked for before each sleep. */
 	int (*fd)(void *context);
 	/* When `poll` is to be called again, even if the descriptor says nothing: on clock_ns();
-	 * CLOCK_NEVER: not before that. */
+	 * CLOCK_NEVER: not before that. NULL: never. */
 	uint64_t (*due)(void *context);
 	/* The connection is over: nothing is under way for it. */
 	void (*left)(void *context, struct progress_work *work);

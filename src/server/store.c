@@ -12,12 +12,15 @@
 
 #include <afar/error.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <openssl/rand.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -62,6 +65,48 @@ struct record_clean {
 _Static_assert(sizeof(struct record_identity) <= FTL_RECORD_BYTES, "a record");
 _Static_assert(sizeof(struct record_joins) <= FTL_RECORD_BYTES, "a record");
 
+/* ---- What is under way */
+
+void store_work_begin(struct store *store, struct store_work *work)
+{
+	cds_list_add_tail(&work->node, &store->under_way);
+}
+
+void store_work_end(struct store *store, struct store_work *work)
+{
+	if (!store->is_gone)
+		cds_list_del(&work->node);
+}
+
+/* The device is beyond use. True: something was under way. */
+static bool give_up_all(struct store *store)
+{
+	bool has_some = !cds_list_empty(&store->under_way);
+
+	while (!cds_list_empty(&store->under_way)) {
+		struct store_work *work =
+			cds_list_first_entry(&store->under_way, struct store_work, node);
+
+		cds_list_move(&work->node, &store->given_up);
+		work->give_up(work);
+	}
+	return has_some;
+}
+
+/* The layer has gone. */
+static void forget_all(struct store *store)
+{
+	struct store_work *work, *next;
+
+	cds_list_for_each_entry_safe (work, next, &store->given_up, node) {
+		cds_list_del(&work->node);
+		if (work->forget)
+			work->forget(work);
+	}
+}
+
+/* ---- Writing records */
+
 static void trim_done(struct ftl_trim *trim)
 {
 	trim->done = NULL;
@@ -74,29 +119,11 @@ static void sync_done(struct ftl_sync *sync)
 
 static int sync_all(struct store *store)
 {
-	struct ftl_sync sync = {.lba = 0, .count = FTL_ALL, .done = sync_done};
+	struct ftl_sync *sync = &store->record.sync;
 
-	ftl_sync(store->ftl, &sync);
-	while (sync.done) {
-		int ret = ftl_poll(store->ftl, -1);
-
-		if (ret < 0)
-			return ret;
-	}
-	return sync.result;
-}
-
-int store_write_record(struct store *store, uint32_t id, const void *data, size_t size)
-{
-	struct ftl_record_change change = {.id = id, .is_removal = !data};
-	struct ftl_trim trim = {.change = &change, .done = trim_done};
-
-	if (store->is_gone)
-		return error_code(-EIO);
-	if (data)
-		memcpy(change.data, data, size);
-	ftl_trim(store->ftl, &trim);
-	while (trim.done) {
+	*sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = sync_done};
+	ftl_sync(store->ftl, sync);
+	while (sync->done) {
 		int ret = ftl_poll(store->ftl, -1);
 
 		if (ret < 0) {
@@ -104,7 +131,30 @@ int store_write_record(struct store *store, uint32_t id, const void *data, size_
 			return ret;
 		}
 	}
-	return trim.result != 0 ? trim.result : sync_all(store);
+	return sync->result;
+}
+
+int store_write_record(struct store *store, uint32_t id, const void *data, size_t size)
+{
+	struct ftl_record_change *change = &store->record.change;
+	struct ftl_trim *trim = &store->record.trim;
+
+	if (store->is_gone)
+		return error_code(-EIO);
+	*change = (struct ftl_record_change){.id = id, .is_removal = !data};
+	*trim = (struct ftl_trim){.change = change, .done = trim_done};
+	if (data)
+		memcpy(change->data, data, size);
+	ftl_trim(store->ftl, trim);
+	while (trim->done) {
+		int ret = ftl_poll(store->ftl, -1);
+
+		if (ret < 0) {
+			store_fail(store, ret);
+			return ret;
+		}
+	}
+	return trim->result != 0 ? trim->result : sync_all(store);
 }
 
 static int write_identity(struct store *store)
@@ -213,27 +263,70 @@ static int open_device(struct store *store)
 	return ret;
 }
 
-/* Makes the file with an empty layer. */
-static int create(struct store *store)
+/* Makes an empty layer in the file, and waits until its device is closed again. */
+static int create_layer(const char *path)
 {
-	int ret = flash_file_create(store->path, store->options.create_bytes, NULL);
+	struct flash_device *device;
+	int ret = flash_device_open_path(path, 0, &device);
 
-	if (ret == 0)
-		ret = open_device(store);
-	if (ret == 0)
-		ret = ftl_create(store->device, NULL);
+	if (ret != 0)
+		return ret;
+	ret = ftl_create(device, NULL);
+	flash_device_close(device);
 	return ret;
+}
+
+/* Has the file's name survive the loss of power. */
+static int sync_folder(const char *path)
+{
+	char folder[sizeof(((struct store *)NULL)->path)];
+	int fd, ret = 0;
+
+	strcpy(folder, path);
+	fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) != 0)
+		ret = error_fail(-errno, "make the store %s: sync its folder: %s", path,
+				 strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* Makes the file with an empty layer, beside its place: what is at the path is whole at any time.
+ * Whoever was killed here left the file beside it. */
+static int create(const struct store *store)
+{
+	char beside[sizeof(store->path) + sizeof(".new")];
+	int ret;
+
+	snprintf(beside, sizeof(beside), "%s.new", store->path);
+	if (unlink(beside) != 0 && errno != ENOENT)
+		return error_fail(-errno, "make the store %s: remove %s: %s", store->path, beside,
+				  strerror(errno));
+	ret = flash_file_create(beside, store->options.create_bytes, NULL);
+	if (ret != 0)
+		return ret;
+	ret = create_layer(beside);
+	if (ret == 0 && rename(beside, store->path) != 0)
+		ret = error_fail(-errno, "make the store %s: rename %s: %s", store->path, beside,
+				 strerror(errno));
+	if (ret != 0) {
+		unlink(beside);
+		return ret;
+	}
+	return sync_folder(store->path);
 }
 
 /* Opens what is there; a file that is to be made and is not there is made. */
 static int open_or_create(struct store *store)
 {
 	struct stat stat_of_path;
+	int ret = 0;
 
 	if (store->options.create_bytes != 0 && stat(store->path, &stat_of_path) != 0 &&
 	    errno == ENOENT)
-		return create(store);
-	return open_device(store);
+		ret = create(store);
+	return ret == 0 ? open_device(store) : ret;
 }
 
 /* Refuses a device whose map would not fit into memory when all of it is in use. */
@@ -332,6 +425,7 @@ static void abandon(struct store *store)
 		ftl_abandon(store->ftl);
 	store->ftl = NULL;
 	store_scrub_close(store);
+	forget_all(store);
 	store_drop_extents(store);
 	if (store->space)
 		space_close(store->space);
@@ -366,10 +460,11 @@ static bool engine_poll(void *context)
 	int ret;
 
 	if (store->is_gone)
-		return false;
+		return give_up_all(store);
 	ret = ftl_poll(store->ftl, 0);
 	if (ret < 0) {
 		store_fail(store, ret);
+		give_up_all(store);
 		return true;
 	}
 	if (store->scrub && (ret > 0 || clock_ns() >= store->scrub_due))
@@ -381,15 +476,20 @@ static bool engine_poll(void *context)
 
 static uint64_t engine_due(void *context)
 {
-	return ((struct store *)context)->scrub_due;
+	const struct store *store = context;
+
+	return store->is_gone ? CLOCK_NEVER : store->scrub_due;
 }
 
 static int engine_fd(void *context)
 {
-	return ftl_fd(((struct store *)context)->ftl);
+	struct store *store = context;
+
+	return store->is_gone ? -1 : ftl_fd(store->ftl);
 }
 
-/* Everything under way has ended, but for what the space finishes by itself. */
+/* No connection has anything under way. What others have begun, and what the space finishes by itself,
+ * comes before the record of the clean end. */
 static void engine_close(void *context)
 {
 	struct store *store = context;
@@ -397,13 +497,17 @@ static void engine_close(void *context)
 
 	store->is_closed = true;
 	store_scrub_close(store);
-	while (ret >= 0 && !store->is_gone && space_is_busy(store->space))
+	while (ret >= 0 && !store->is_gone &&
+	       (!cds_list_empty(&store->under_way) || space_is_busy(store->space)))
 		ret = ftl_poll(store->ftl, -1);
-	if (ret >= 0)
-		ret = store->is_gone ? -EIO : end_opening(store);
+	if (ret < 0)
+		store_fail(store, ret);
+	ret = store->is_gone ? -EIO : end_opening(store);
 	if (ret != 0) {
 		log_error("store %s: it could not be closed as it should be: %s", store->path,
 			  afar_strerror(ret));
+		if (store->is_gone)
+			give_up_all(store);
 		abandon(store);
 		return;
 	}
@@ -600,6 +704,8 @@ int store_start(const struct store_options *options, struct store **out)
 	CDS_INIT_LIST_HEAD(&store->extents);
 	CDS_INIT_LIST_HEAD(&store->listings);
 	CDS_INIT_LIST_HEAD(&store->asking);
+	CDS_INIT_LIST_HEAD(&store->under_way);
+	CDS_INIT_LIST_HEAD(&store->given_up);
 	ret = open_parts(store);
 	if (ret != 0) {
 		store_free(store);

@@ -106,13 +106,15 @@ int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
 /* An extent, and the namespace that it must be of. */
 struct store_name {
 	uint64_t extent, namespace;
+	bool is_unknown; /* to the manager: it is left alone unless it is provisional still */
 };
 typedef void store_done(void *argument, int status);
 
 /*
- * Ends the extents' keys, closes the data connections of their namespaces to this store, waits until
- * nothing of those is under way, and removes the extents: on the device when `done` runs. Extents
- * that are not there, or are another namespace's, count as removed. -ENOMEM: nothing was done, and
+ * Ends the extents' keys, closes the data connections of their namespaces to this store if there have
+ * been any keys, waits until nothing of those is under way, and removes the extents: on the device
+ * when `done` runs. Extents that are not there, or are another namespace's, count as removed.
+ * Statuses: the device's own; -ECANCELED: the store is closing, or its device is gone. -ENOMEM: nothing was done, and
  * `done` will not run.
  */
 int store_release(struct store *store, const struct store_name *names, size_t nr_names,

@@ -118,8 +118,8 @@ int store_find_extents(struct store *store)
 		if (!extent)
 			return error_code(-ENOMEM);
 		extent->range = range.id;
-		extent->state =
-			range.start < STORE_CONFIRMED ? EXTENT_IS_PROVISIONAL : EXTENT_IS_CONFIRMED;
+		extent->is_confirmed = range.start >= STORE_CONFIRMED;
+		extent->state = extent->is_confirmed ? EXTENT_IS_CONFIRMED : EXTENT_IS_PROVISIONAL;
 		enter(extent);
 		address = range.start + range.length;
 	}
@@ -137,6 +137,8 @@ static void end_keys(struct store_extent *extent)
 	}
 }
 
+static void tell_removed(struct store_extent *extent, int result);
+
 void store_drop_extents(struct store *store)
 {
 	struct store_extent *extent, *next;
@@ -144,6 +146,7 @@ void store_drop_extents(struct store *store)
 	cds_list_for_each_entry_safe (extent, next, &store->extents, node) {
 		end_keys(extent);
 		leave(extent);
+		tell_removed(extent, -ECANCELED);
 		free(extent);
 	}
 }
@@ -172,6 +175,41 @@ size_t store_nr_extents(struct store *store)
 	return nr;
 }
 
+/* ---- Changes at the layer */
+
+static void give_up_change(struct store_work *work)
+{
+	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
+
+	extent->request.result = -EIO;
+	extent->request.done(&extent->request);
+}
+
+/* Frees an extent that was being made. The others are dropped with the store's list. */
+static void forget_change(struct store_work *work)
+{
+	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
+
+	if (extent->reserving)
+		free(extent);
+}
+
+/* Begins the extent's request by a function of the space. */
+static int change(struct store_extent *extent,
+		  int (*begin)(struct space *space, struct space_request *request))
+{
+	struct store *store = extent->store;
+	int ret = store->is_gone     ? error_code(-EIO)
+		  : store->is_closed ? error_code(-ECANCELED)
+				     : begin(store->space, &extent->request);
+
+	if (ret != 0)
+		return ret;
+	extent->work = (struct store_work){.give_up = give_up_change, .forget = forget_change};
+	store_work_begin(store, &extent->work);
+	return 0;
+}
+
 /* ---- Listing */
 
 struct listing {
@@ -186,7 +224,7 @@ static void describe(const struct store_extent *extent, struct store_extent_info
 		.extent = extent->number,
 		.namespace = extent->namespace,
 		.length = extent->length,
-		.is_provisional = extent->state == EXTENT_IS_PROVISIONAL,
+		.is_provisional = !extent->is_confirmed,
 	};
 }
 
@@ -228,45 +266,48 @@ int store_list(struct store *store, struct store_extent_info **out, size_t *nr_o
 
 struct reserving {
 	struct store_call call;
-	struct space_request request;
-	struct store_extent *extent;
+	struct store_extent *extent; /* the store's, once it is being made */
 };
 
 static void on_created(struct space_request *request)
 {
-	struct reserving *reserving = caa_container_of(request, struct reserving, request);
-	struct store_extent *extent = reserving->extent;
+	struct store_extent *extent = extent_of(request);
+	struct store *store = extent->store;
+	struct store_call *call = extent->reserving;
 
+	store_work_end(store, &extent->work);
 	if (request->result != 0) {
-		free(extent);
-		store_call_end(&reserving->call,
-			       error_fail(request->result, "reserve on the store %s: %s",
-					  reserving->call.store->path,
-					  afar_strerror(request->result)));
+		store_call_end(call, error_fail(request->result, "reserve on the store %s: %s",
+						store->path, afar_strerror(request->result)));
+		if (!store->is_gone)
+			free(extent);
 		return;
 	}
+	extent->reserving = NULL;
 	extent->range = request->id;
 	extent->state = EXTENT_IS_PROVISIONAL;
 	enter(extent);
-	store_call_end(&reserving->call, 0);
+	store_call_end(call, 0);
 }
 
 static void run_reserve(struct store_call *call)
 {
 	struct reserving *reserving = caa_container_of(call, struct reserving, call);
-	const struct store_extent *extent = reserving->extent;
+	struct store_extent *extent = reserving->extent;
 	int ret;
 
-	reserving->request = (struct space_request){
+	extent->reserving = call;
+	extent->request = (struct space_request){
 		.start = SPACE_ANYWHERE,
 		.length = extent->length / FTL_BLOCK,
 		.owner = owner_of(extent->namespace, extent->number),
 		.done = on_created,
 	};
-	ret = space_create(call->store->space, &reserving->request);
-	if (ret == 0)
+	ret = change(extent, space_create);
+	if (ret == 0) {
+		reserving->extent = NULL;
 		return;
-	free(reserving->extent);
+	}
 	store_call_end(call, error_fail(ret, "reserve on the store %s: %s", call->store->path,
 					error_last_line()));
 }
@@ -292,6 +333,7 @@ int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
 	if (!reserving.extent)
 		return error_code(-ENOMEM);
 	ret = store_wait(store, &reserving.call);
+	free(reserving.extent);
 	if (ret == 0)
 		*out = (struct store_extent_info){number, namespace, bytes, true};
 	return ret;
@@ -309,21 +351,24 @@ static void on_moved(struct space_request *request)
 {
 	struct store_extent *extent = extent_of(request);
 	struct store *store = extent->store;
+	const int result = request->result; /* a removal takes the request */
 	struct store_keys *keys, *next;
 	CDS_LIST_HEAD(asking);
 
+	store_work_end(store, &extent->work);
 	extent->is_moving = false;
-	if (request->result == 0 && extent->state == EXTENT_IS_PROVISIONAL)
+	if (result == 0)
+		extent->is_confirmed = true;
+	if (result == 0 && extent->state == EXTENT_IS_PROVISIONAL)
 		set_state(extent, EXTENT_IS_CONFIRMED);
 	if (extent->is_to_be_removed)
 		extent_remove(extent);
 	cds_list_splice(&store->asking, &asking);
 	CDS_INIT_LIST_HEAD(&store->asking);
 	cds_list_for_each_entry_safe (keys, next, &asking, node) {
-		if (request->result != 0)
-			keys->done(keys, error_fail(request->result,
-						    "confirm an extent of the store %s: %s",
-						    store->path, afar_strerror(request->result)));
+		if (result != 0 && keys->extents[keys->nr_done] == extent->number)
+			keys->done(keys, error_fail(result, "confirm an extent of the store %s: %s",
+						    store->path, afar_strerror(result)));
 		else
 			keys_continue(keys);
 	}
@@ -340,7 +385,7 @@ static int confirm(struct store_extent *extent)
 		.start = store_confirmed_at(extent->range),
 		.done = on_moved,
 	};
-	ret = space_relocate(extent->store->space, &extent->request);
+	ret = change(extent, space_relocate);
 	extent->is_moving = ret == 0;
 	return ret;
 }
@@ -445,6 +490,7 @@ struct release_wait {
 	struct release *release;
 	struct store_extent *extent;
 	bool is_first; /* this call is the one that removes the extent */
+	bool had_keys; /* connections may be using it */
 };
 
 static void release_end(struct release *release)
@@ -478,6 +524,7 @@ static void on_removed(struct space_request *request)
 	struct store_extent *extent = extent_of(request);
 	struct store *store = extent->store;
 
+	store_work_end(store, &extent->work);
 	if (request->result != 0) {
 		log_error("store %s: extent %llx cannot be removed: %s", store->path,
 			  (unsigned long long)extent->number, afar_strerror(request->result));
@@ -500,8 +547,7 @@ static void extent_remove(struct store_extent *extent)
 	if (extent->is_moving)
 		return;
 	extent->request = (struct space_request){.id = extent->range, .done = on_removed};
-	ret = extent->store->is_closed ? -ECANCELED
-				       : space_remove(extent->store->space, &extent->request);
+	ret = change(extent, space_remove);
 	if (ret == 0)
 		return;
 	set_state(extent, EXTENT_IS_STUCK);
@@ -527,7 +573,7 @@ static bool has_reached(const void *argument, const struct admission *connection
 	const struct release *release = argument;
 
 	for (size_t i = 0; i < release->nr_names; i++) {
-		if (release->waits[i].is_first &&
+		if (release->waits[i].had_keys &&
 		    release->names[i].namespace == connection->reach.namespace)
 			return true;
 	}
@@ -545,8 +591,16 @@ static void await(struct release *release, size_t i, struct store_extent *extent
 	if (extent->state == EXTENT_IS_LEAVING)
 		return;
 	wait->is_first = true;
+	wait->had_keys = extent->keys[0].domain || extent->keys[1].domain;
 	set_state(extent, EXTENT_IS_LEAVING);
 	end_keys(extent);
+}
+
+/* The manager does not know it and has it released. But somebody may have shown a capability since it
+ * was listed. */
+static bool must_stay(const struct store_name *name, const struct store_extent *extent)
+{
+	return name->is_unknown && (extent->is_confirmed || extent->is_moving);
 }
 
 static void run_release(void *argument)
@@ -565,7 +619,7 @@ static void run_release(void *argument)
 		struct store_extent *extent =
 			find(release->store, release->names[i].extent, release->names[i].namespace);
 
-		if (extent)
+		if (extent && !must_stay(&release->names[i], extent))
 			await(release, i, extent);
 	}
 	progress_close(release->closing, &order);
@@ -601,6 +655,13 @@ int store_release(struct store *store, const struct store_name *names, size_t nr
 
 /* ---- Trimming */
 
+/* A range of a call. */
+struct trim_part {
+	struct store_range range;
+	struct ftl_trim trim;
+	struct trimming *trimming;
+};
+
 struct trimming {
 	struct store *store;
 	store_done *done;
@@ -608,25 +669,46 @@ struct trimming {
 	uint64_t namespace;
 	size_t nr_left;
 	int status;
+	struct store_work work;
 	struct ftl_sync sync;
-	size_t nr_ranges;
-	struct store_range ranges[];
+	size_t nr_parts;
+	struct trim_part parts[];
 };
 
-static void trimming_end(struct trimming *trimming)
+/* Tells of the end, and lets those list the extents who waited for it. */
+static void tell_trimmed(const struct trimming *trimming)
 {
 	struct store *store = trimming->store;
 	struct store_call *call, *next;
 	CDS_LIST_HEAD(listings);
 
 	trimming->done(trimming->argument, trimming->status);
-	free(trimming);
 	if (--store->nr_trims > 0)
 		return;
 	cds_list_splice(&store->listings, &listings);
 	CDS_INIT_LIST_HEAD(&store->listings);
 	cds_list_for_each_entry_safe (call, next, &listings, node)
 		list(call);
+}
+
+static void trimming_end(struct trimming *trimming)
+{
+	store_work_end(trimming->store, &trimming->work);
+	tell_trimmed(trimming);
+	free(trimming);
+}
+
+static void give_up_trimming(struct store_work *work)
+{
+	struct trimming *trimming = caa_container_of(work, struct trimming, work);
+
+	trimming->status = -EIO;
+	tell_trimmed(trimming);
+}
+
+static void forget_trimming(struct store_work *work)
+{
+	free(caa_container_of(work, struct trimming, work));
 }
 
 static void on_trims_synced(struct ftl_sync *sync)
@@ -646,12 +728,6 @@ static void trimming_drop(struct trimming *trimming)
 	ftl_sync(trimming->store->ftl, &trimming->sync);
 }
 
-/* A trim, and what it is a part of. */
-struct trim_part {
-	struct ftl_trim trim;
-	struct trimming *trimming;
-};
-
 static void on_trimmed(struct ftl_trim *trim)
 {
 	struct trim_part *part = caa_container_of(trim, struct trim_part, trim);
@@ -659,14 +735,13 @@ static void on_trimmed(struct ftl_trim *trim)
 
 	if (trim->result != 0)
 		trimming->status = trim->result;
-	free(part);
 	trimming_drop(trimming);
 }
 
-static int trim_one(struct trimming *trimming, const struct store_range *range)
+static int trim_one(struct trimming *trimming, struct trim_part *part)
 {
+	const struct store_range *range = &part->range;
 	struct store_extent *extent = find(trimming->store, range->extent, trimming->namespace);
-	struct trim_part *part;
 
 	if (!extent || is_leaving(extent))
 		return 0;
@@ -676,9 +751,6 @@ static int trim_one(struct trimming *trimming, const struct store_range *range)
 			-EINVAL, "trim extent %llx: %llu bytes at %llu are not blocks inside of it",
 			(unsigned long long)range->extent, (unsigned long long)range->length,
 			(unsigned long long)range->offset);
-	part = calloc(1, sizeof(*part));
-	if (!part)
-		return error_code(-ENOMEM);
 	part->trimming = trimming;
 	part->trim = (struct ftl_trim){
 		.lba = ftl_lba(extent->range, (uint32_t)(range->offset / FTL_BLOCK)),
@@ -697,19 +769,24 @@ static void run_trim(void *argument)
 	trimming->store->nr_trims++;
 	if (trimming->store->is_closed || trimming->store->is_gone) {
 		trimming->status = -ECANCELED;
-		trimming_end(trimming);
+		tell_trimmed(trimming);
+		free(trimming);
 		return;
 	}
+	trimming->work =
+		(struct store_work){.give_up = give_up_trimming, .forget = forget_trimming};
+	store_work_begin(trimming->store, &trimming->work);
 	trimming->nr_left = 1;
-	for (size_t i = 0; i < trimming->nr_ranges && trimming->status == 0; i++)
-		trimming->status = trim_one(trimming, &trimming->ranges[i]);
+	for (size_t i = 0; i < trimming->nr_parts && trimming->status == 0; i++)
+		trimming->status = trim_one(trimming, &trimming->parts[i]);
 	trimming_drop(trimming);
 }
 
 int store_trim(struct store *store, uint64_t namespace, const struct store_range *ranges,
 	       size_t nr_ranges, store_done *done, void *argument)
 {
-	struct trimming *trimming = calloc(1, sizeof(*trimming) + nr_ranges * sizeof(*ranges));
+	struct trimming *trimming =
+		calloc(1, sizeof(*trimming) + nr_ranges * sizeof(trimming->parts[0]));
 	int ret;
 
 	if (!trimming)
@@ -718,8 +795,9 @@ int store_trim(struct store *store, uint64_t namespace, const struct store_range
 	trimming->done = done;
 	trimming->argument = argument;
 	trimming->namespace = namespace;
-	trimming->nr_ranges = nr_ranges;
-	memcpy(trimming->ranges, ranges, nr_ranges * sizeof(*ranges));
+	trimming->nr_parts = nr_ranges;
+	for (size_t i = 0; i < nr_ranges; i++)
+		trimming->parts[i].range = ranges[i];
 	ret = progress_run(store->progress, run_trim, trimming);
 	if (ret != 0)
 		free(trimming);

@@ -24,6 +24,17 @@ static inline uint64_t store_confirmed_at(uint32_t range)
 }
 _Static_assert(SPACE_LENGTH_MAX <= UINT64_C(1) << 33, "each range has a place");
 
+/*
+ * Something that the layer has been given. Once the device is beyond use the layer ends nothing any
+ * more. Then `give_up` tells whoever waits, and `forget` frees the memory when the layer has gone,
+ * which may write there until then.
+ */
+struct store_work {
+	struct cds_list_head node; /* in the store's list */
+	void (*give_up)(struct store_work *work);
+	void (*forget)(struct store_work *work); /* NULL: there is nothing to free */
+};
+
 enum store_extent_state {
 	EXTENT_IS_PROVISIONAL,
 	EXTENT_IS_CONFIRMED,
@@ -42,9 +53,13 @@ struct store_extent {
 	uint64_t length; /* bytes */
 	uint32_t range;
 	enum store_extent_state state;
+	bool is_confirmed;     /* on the device */
 	bool is_moving;	       /* it is being confirmed */
 	bool is_to_be_removed; /* as soon as it has moved */
+	struct store_work work;
 	struct space_request request;
+	struct store_call
+		*reserving; /* waits until the extent is made; it is in no list till then */
 	struct cds_list_head releases; /* struct release_wait: they wait until it is removed */
 	struct {
 		struct domain *domain; /* NULL: there is no key for this reach yet */
@@ -75,6 +90,13 @@ struct store {
 	bool is_closed;
 	bool is_gone; /* the device is beyond use */
 	unsigned nr_trims;
+	struct cds_list_head under_way; /* struct store_work */
+	struct cds_list_head given_up;	/* those that the layer did not end */
+	struct {			/* store_write_record()'s */
+		struct ftl_record_change change;
+		struct ftl_trim trim;
+		struct ftl_sync sync;
+	} record;
 	struct cds_list_head listings; /* calls that wait for the trims */
 	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
@@ -90,8 +112,12 @@ struct store {
 /* Writes a small record of the store's own, or removes it (NULL), and waits until that is on the
  * device. On the thread; blocks. */
 int store_write_record(struct store *store, uint32_t id, const void *data, size_t size);
-/* The device is beyond use. */
+/* The device is beyond use. The next poll gives up what is under way. */
 void store_fail(struct store *store, int code);
+/* Around a request to the layer. Not once the device is beyond use. */
+void store_work_begin(struct store *store, struct store_work *work);
+/* Also from `give_up`, and then it does nothing. */
+void store_work_end(struct store *store, struct store_work *work);
 
 /* Runs a call on the store's thread, and waits for it. */
 struct store_call {

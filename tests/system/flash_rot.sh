@@ -21,6 +21,7 @@ printf 'the block that rots' | dd of=file bs=1 seek=12345678 conv=notrunc status
 same file back
 
 stop_daemon one
+: "${scratch:?by cluster.sh}"
 at=$(grep -abo 'the block that rots' one/server/flash | head -n 1 | cut -d: -f1)
 [ -n "$at" ] || fail "the block is not on the device"
 printf 'T' | dd of=one/server/flash bs=1 seek="$at" conv=notrunc status=none
