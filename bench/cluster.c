@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,13 @@
 #define STOP_TIMEOUT_MS	 10000
 #define READY_FD	 3
 #define URI_MAX		 4400
-#define ARGUMENTS_MAX	 16
+#define ARGUMENTS_MAX	 40
 
 struct daemon_process {
 	pid_t pid;
 	int ready_fd; /* becomes readable when it is ready, or ends */
 	char folder[96];
+	const char *moved_store; /* NULL: it has none */
 };
 
 struct cluster {
@@ -44,6 +46,8 @@ struct cluster {
 	unsigned nr_servers;
 	uint64_t server_bytes;
 	uint64_t stage_bytes;
+	uint64_t flash_bytes;  /* of a store of each server; 0: none */
+	bool is_whole;	       /* the one server is in the manager's process */
 	const char *host;      /* of the manager */
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
@@ -214,21 +218,6 @@ static void read_address(const char *uri, const char *host, char *out, size_t si
 	snprintf(out, size, "%.*s", (int)strcspn(begin, "?"), begin);
 }
 
-static int start_manager(struct cluster *cluster)
-{
-	char address[128];
-	struct daemon_process *manager = &cluster->manager;
-	char *const arguments[] = {
-		cluster->program, "--role", "manager",	  "--data", manager->folder,
-		"--listen",	  address,  "--ready-fd", "3",	    NULL};
-	int ret;
-
-	read_address(cluster->uri, cluster->host, address, sizeof(address));
-	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
-	ret = spawn_daemon(cluster, manager, arguments);
-	return ret ? ret : await_ready(manager, cluster->uri, sizeof(cluster->uri));
-}
-
 static const char *environment(const char *name, const char *otherwise)
 {
 	const char *value = getenv(name);
@@ -250,57 +239,98 @@ static void describe_lanes(const struct cluster *cluster, char *out, size_t size
 		snprintf(out, size, "%s:%s:0", cluster->transport, host);
 }
 
-static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
-{
-	struct daemon_process *server = &cluster->servers[i];
-	char folder[sizeof(server->folder)];
-	char key[sizeof(cluster->manager.folder) + sizeof("/server.key")];
-	char memory[32];
-	char stage[32];
+/* The text of a daemon's arguments. */
+struct arguments {
+	char *list[ARGUMENTS_MAX]; /* NULL behind the last */
+	unsigned nr;
+	char address[128];
+	char key[128];
+	char memory[32], stage[32], flash[32];
 	char name[24];
 	char lanes[96];
 	char congestion[32];
-	char *const arguments[] = {cluster->program,
-				   "--role",
-				   "server",
-				   "--data",
-				   server->folder,
-				   "--manager",
-				   cluster->uri,
-				   "--key",
-				   key,
-				   "--memory",
-				   memory,
-				   "--name",
-				   name,
-				   "--data-listen",
-				   lanes,
-				   "--stage",
-				   stage,
-				   "--congestion",
-				   congestion,
-				   "--ready-fd",
-				   "3",
-				   NULL};
+};
+
+static void add(struct arguments *arguments, const char *flag, const char *value)
+{
+	arguments->list[arguments->nr++] = (char *)flag;
+	arguments->list[arguments->nr++] = (char *)value;
+}
+
+static void begin_arguments(struct arguments *arguments, const struct cluster *cluster,
+			    const char *role, const struct daemon_process *process)
+{
+	memset(arguments, 0, sizeof(*arguments));
+	arguments->list[arguments->nr++] = (char *)cluster->program;
+	add(arguments, "--role", role);
+	add(arguments, "--data", process->folder);
+	add(arguments, "--ready-fd", "3");
+}
+
+/* Adds what a server lends, and how it is reached. */
+static void add_server(struct arguments *arguments, const struct cluster *cluster, unsigned i,
+		       const struct daemon_process *server)
+{
+	describe_lanes(cluster, arguments->lanes, sizeof(arguments->lanes));
+	snprintf(arguments->memory, sizeof(arguments->memory), "%lluM",
+		 (unsigned long long)cluster->server_bytes >> 20);
+	snprintf(arguments->stage, sizeof(arguments->stage), "%llu",
+		 (unsigned long long)cluster->stage_bytes);
+	snprintf(arguments->flash, sizeof(arguments->flash), "%lluM",
+		 (unsigned long long)cluster->flash_bytes >> 20);
+	snprintf(arguments->name, sizeof(arguments->name), "bench-%u", i);
+	snprintf(arguments->congestion, sizeof(arguments->congestion), "%s",
+		 environment("AFAR_CONGESTION", "auto"));
+	add(arguments, "--memory", arguments->memory);
+	add(arguments, "--name", arguments->name);
+	add(arguments, "--data-listen", arguments->lanes);
+	add(arguments, "--stage", arguments->stage);
+	add(arguments, "--congestion", arguments->congestion);
+	if (server->moved_store)
+		add(arguments, "--flash", server->moved_store);
+	else if (cluster->flash_bytes)
+		add(arguments, "--flash", arguments->flash);
+}
+
+static int start_manager(struct cluster *cluster)
+{
+	struct daemon_process *manager = &cluster->manager;
+	struct arguments arguments;
+	int ret;
+
+	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
+	begin_arguments(&arguments, cluster, cluster->is_whole ? "all" : "manager", manager);
+	read_address(cluster->uri, cluster->host, arguments.address, sizeof(arguments.address));
+	add(&arguments, "--listen", arguments.address);
+	if (cluster->is_whole)
+		add_server(&arguments, cluster, 0, manager);
+	ret = spawn_daemon(cluster, manager, arguments.list);
+	return ret ? ret : await_ready(manager, cluster->uri, sizeof(cluster->uri));
+}
+
+static int start_server(struct cluster *cluster, unsigned i)
+{
+	struct daemon_process *server = &cluster->servers[i];
+	struct arguments arguments;
+	char folder[sizeof(server->folder)];
 
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
-	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
-	describe_lanes(cluster, lanes, sizeof(lanes));
-	snprintf(memory, sizeof(memory), "%lluM", (unsigned long long)bytes >> 20);
-	snprintf(stage, sizeof(stage), "%llu", (unsigned long long)cluster->stage_bytes);
-	snprintf(name, sizeof(name), "bench-%u", i);
-	snprintf(congestion, sizeof(congestion), "%s", environment("AFAR_CONGESTION", "auto"));
-	return spawn_daemon(cluster, server, arguments);
+	begin_arguments(&arguments, cluster, "server", server);
+	snprintf(arguments.key, sizeof(arguments.key), "%s/server.key", cluster->manager.folder);
+	add(&arguments, "--manager", cluster->uri);
+	add(&arguments, "--key", arguments.key);
+	add_server(&arguments, cluster, i, server);
+	return spawn_daemon(cluster, server, arguments.list);
 }
 
-static int start_servers(struct cluster *cluster, unsigned nr, uint64_t bytes)
+static int start_servers(struct cluster *cluster, unsigned nr)
 {
 	char line[URI_MAX];
 	int ret = 0;
 
 	for (unsigned i = 0; i < nr && !ret; i++) {
-		ret = start_server(cluster, i, bytes);
+		ret = start_server(cluster, i);
 		if (!ret)
 			cluster->nr_servers = i + 1;
 	}
@@ -328,7 +358,7 @@ static int start(const struct cluster *wanted, unsigned nr_servers, struct clust
 	if (!ret)
 		ret = start_manager(cluster);
 	if (!ret)
-		ret = start_servers(cluster, nr_servers, cluster->server_bytes);
+		ret = start_servers(cluster, nr_servers);
 	if (ret) {
 		cluster_stop(cluster);
 		return ret;
@@ -368,6 +398,28 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 {
 	return cluster_start_over(environment("AFAR_TEST_TRANSPORT", "tcp"), nr_servers,
 				  server_bytes, out);
+}
+
+int cluster_start_flash(unsigned nr_servers, uint64_t server_bytes, uint64_t flash_bytes,
+			struct cluster **out)
+{
+	const struct cluster wanted = {.host = "127.0.0.1",
+				       .transport = "tcp",
+				       .server_bytes = server_bytes,
+				       .flash_bytes = flash_bytes};
+
+	return start(&wanted, nr_servers, out);
+}
+
+int cluster_start_whole(uint64_t server_bytes, uint64_t flash_bytes, struct cluster **out)
+{
+	const struct cluster wanted = {.host = "127.0.0.1",
+				       .transport = "tcp",
+				       .server_bytes = server_bytes,
+				       .flash_bytes = flash_bytes,
+				       .is_whole = true};
+
+	return start(&wanted, 0, out);
 }
 
 static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place)
@@ -424,9 +476,27 @@ void cluster_kill_server(struct cluster *cluster, unsigned i)
 int cluster_restart_server(struct cluster *cluster, unsigned i)
 {
 	char line[URI_MAX];
-	int ret = start_server(cluster, i, cluster->server_bytes);
+	int ret = start_server(cluster, i);
 
 	return ret ? ret : await_ready(&cluster->servers[i], line, sizeof(line));
+}
+
+void cluster_stop_server(struct cluster *cluster, unsigned i)
+{
+	if (cluster->servers[i].pid <= 0)
+		return;
+	kill(cluster->servers[i].pid, SIGTERM);
+	reap_daemon(&cluster->servers[i]);
+}
+
+void cluster_move_store(struct cluster *cluster, unsigned i, const char *path)
+{
+	cluster->servers[i].moved_store = path;
+}
+
+const char *cluster_server_folder(const struct cluster *cluster, unsigned i)
+{
+	return cluster->is_whole ? cluster->manager.folder : cluster->servers[i].folder;
 }
 
 const char *cluster_uri(const struct cluster *cluster)

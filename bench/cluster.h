@@ -30,6 +30,12 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
  * strings must outlive the cluster. */
 int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,
 		     struct cluster **out);
+/* Starts a cluster over tcp. Each server has a store of `flash_bytes`, a file in its folder. */
+int cluster_start_flash(unsigned nr_servers, uint64_t server_bytes, uint64_t flash_bytes,
+			struct cluster **out);
+/* Starts the same with one server, in the manager's process: killing or restarting the manager does
+ * it to both. */
+int cluster_start_whole(uint64_t server_bytes, uint64_t flash_bytes, struct cluster **out);
 /* Ends the daemons by SIGTERM, waits for them, and removes the folder. NULL is allowed. */
 void cluster_stop(struct cluster *cluster);
 
@@ -39,6 +45,13 @@ void cluster_kill_manager(struct cluster *cluster);
 int cluster_restart_manager(struct cluster *cluster);
 void cluster_kill_server(struct cluster *cluster, unsigned i);
 int cluster_restart_server(struct cluster *cluster, unsigned i);
+/* Ends a server by SIGTERM and waits for it. */
+void cluster_stop_server(struct cluster *cluster, unsigned i);
+/* Has server `i` open the store at `path`, a file, from its next start on. The string must outlive
+ * the cluster. */
+void cluster_move_store(struct cluster *cluster, unsigned i, const char *path);
+/* Returns the folder of a server's process. A store of its own is there in server/flash. */
+const char *cluster_server_folder(const struct cluster *cluster, unsigned i);
 
 /* Returns the URI for afar_session_open(); it names the key too. */
 const char *cluster_uri(const struct cluster *cluster);

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Regions on flash under live clients, while servers are killed and started again. Calls fail while
+ * a store is away and work when it is back; what was durable is there; a sync says once that writes
+ * may be lost.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "client/region.h"
+#include "lib/api.h"
+
+#define NR_SERVERS 2U
+#define LENGTH	   (3 * MIB)
+
+static struct afar_namespace *ns;
+static uint8_t wanted[LENGTH], got[LENGTH];
+static char moved_path[PATH_MAX];
+
+static int setup(void **state)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = 64 * KIB};
+
+	(void)state;
+	if (cluster_start_flash(NR_SERVERS, 64 * MIB, 128 * MIB, &cluster) ||
+	    afar_session_open(cluster_uri(cluster), NULL, &session))
+		return -1;
+	if (afar_namespace_create(session, "flash", &policy, &ns))
+		return -1;
+	return afar_namespace_reserve(ns, 64 * MIB);
+}
+
+static int teardown(void **state)
+{
+	return afar_namespace_close(ns) || stop(state) ? -1 : 0;
+}
+
+/* ---- Helpers */
+
+static struct afar_region *make_region(const char *name, unsigned seed)
+{
+	struct afar_region *region;
+
+	assert_int_equal(afar_region_create(ns, name, LENGTH, 0, &region), 0);
+	fill(wanted, LENGTH, seed);
+	assert_int_equal(afar_region_pwrite(region, wanted, LENGTH, 0), LENGTH);
+	return region;
+}
+
+static void expect_bytes(struct afar_region *region, unsigned seed)
+{
+	fill(wanted, LENGTH, seed);
+	assert_int_equal(afar_region_pread(region, got, LENGTH, 0), LENGTH);
+	assert_memory_equal(got, wanted, LENGTH);
+}
+
+static void crash(unsigned i)
+{
+	cluster_kill_server(cluster, i);
+	assert_int_equal(cluster_restart_server(cluster, i), 0);
+}
+
+static void end_well(unsigned i)
+{
+	cluster_stop_server(cluster, i);
+	assert_int_equal(cluster_restart_server(cluster, i), 0);
+}
+
+/* Looks at the region, so that no connection to a server that is gone is left. */
+static void look_around(struct afar_region *region)
+{
+	int attempts = 0;
+
+	while (afar_region_pread(region, got, LENGTH, 0) != LENGTH)
+		assert_true(attempts++ < 3);
+}
+
+static void expect_unsynced_once(struct afar_region *region)
+{
+	look_around(region);
+	expect_error(afar_region_sync(region), -AFAR_EUNSYNCED);
+	assert_int_equal(afar_region_sync(region), 0);
+	assert_int_equal(afar_region_sync(region), 0);
+}
+
+static void expect_synced(struct afar_region *region)
+{
+	look_around(region);
+	assert_int_equal(afar_region_sync(region), 0);
+}
+
+/* Runs one operation on a queue, and returns its result. */
+static int64_t run(struct afar_queue *queue, struct afar_region *region, uint16_t opcode,
+		   uint32_t flags, void *data)
+{
+	const bool is_transfer = opcode == AFAR_OP_READ || opcode == AFAR_OP_WRITE;
+	const struct afar_iov iov = {NULL, data, LENGTH};
+	const struct afar_op op = {.opcode = opcode,
+				   .flags = flags,
+				   .target = afar_region_target(region),
+				   .iov = is_transfer ? &iov : NULL,
+				   .nr_iov = is_transfer};
+	struct afar_completion done;
+
+	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
+	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
+	return done.result;
+}
+
+/* ---- Live clients */
+
+static void test_blocking_calls(void **state)
+{
+	struct afar_region *region = make_region("blocking", 1);
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	for (unsigned i = 0; i < NR_SERVERS; i++) {
+		cluster_kill_server(cluster, i);
+		expect_error(afar_region_pread(region, got, LENGTH, 0), -AFAR_ESERVER);
+		expect_error(afar_region_pwrite(region, wanted, LENGTH, 0), -AFAR_ESERVER);
+		expect_error(afar_region_sync(region), -AFAR_ESERVER);
+		assert_int_equal(cluster_restart_server(cluster, i), 0);
+		expect_bytes(region, 1);
+		expect_unsynced_once(region);
+		assert_int_equal(afar_region_pwrite(region, wanted, LENGTH, 0), LENGTH);
+		assert_int_equal(afar_region_sync(region), 0);
+	}
+	drop_region(region);
+}
+
+static void test_queues(void **state)
+{
+	struct afar_region *region = make_region("queues", 2);
+	struct afar_queue *queue;
+	int64_t ret;
+
+	(void)state;
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), 0);
+	fill(wanted, LENGTH, 3);
+	assert_int_equal(run(queue, region, AFAR_OP_WRITE, AFAR_OP_DURABLE, wanted), LENGTH);
+	cluster_kill_server(cluster, 0);
+	ret = run(queue, region, AFAR_OP_READ, 0, got);
+	assert_true(ret == -AFAR_ESERVER || ret == -ENOTCONN);
+	expect_error(afar_queue_connect(queue, afar_region_target(region)), -AFAR_ESERVER);
+	assert_int_equal(cluster_restart_server(cluster, 0), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	assert_int_equal(run(queue, region, AFAR_OP_READ, 0, got), LENGTH);
+	assert_memory_equal(got, wanted, LENGTH);
+	assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), -AFAR_EUNSYNCED);
+	assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
+	drop_region(region);
+}
+
+static void test_mappings(void **state)
+{
+	struct afar_region *region = make_region("mapped", 4);
+	struct afar_mapping *mapping;
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	assert_int_equal(afar_region_map(region, 0, LENGTH, 0, &mapping), 0);
+	crash(0);
+	look_around(region);
+	assert_int_equal(afar_mapping_read(mapping, 0, LENGTH), 0);
+	assert_memory_equal(afar_mapping_data(mapping), wanted, LENGTH);
+	fill(afar_mapping_data(mapping), LENGTH, 5);
+	assert_int_equal(afar_mapping_write(mapping, 0, LENGTH), 0);
+	assert_int_equal(afar_mapping_unmap(mapping), 0);
+	expect_bytes(region, 5);
+	drop_region(region);
+}
+
+/* Server and manager restart at once, and the session finds both again. */
+static void test_with_the_manager(void **state)
+{
+	struct afar_region *region = make_region("both", 6);
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	cluster_kill_server(cluster, 0);
+	cluster_kill_manager(cluster);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+	assert_int_equal(cluster_restart_server(cluster, 0), 0);
+	expect_unsynced_once(region);
+	expect_bytes(region, 6);
+	drop_region(region);
+}
+
+/* ---- Syncs after a crash */
+
+static void test_clean_ends(void **state)
+{
+	struct afar_region *region = make_region("clean", 7);
+
+	(void)state;
+	end_well(0);
+	end_well(1);
+	expect_synced(region);
+	expect_bytes(region, 7);
+	crash(0);
+	end_well(0);
+	end_well(0);
+	expect_unsynced_once(region);
+	end_well(0);
+	expect_synced(region);
+	drop_region(region);
+}
+
+static void test_by_proxy(void **state)
+{
+	struct afar_region *region = make_region("proxy", 8), *late;
+	struct view writer;
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	open_view(&writer, "flash", "proxy");
+	assert_int_equal(afar_region_pwrite(writer.region, wanted, LENGTH, 0), LENGTH);
+	crash(1);
+	expect_unsynced_once(region);
+	assert_int_equal(afar_region_open(ns, "proxy", &late), 0);
+	expect_synced(late);
+	expect_unsynced_once(writer.region);
+	expect_synced(region);
+	assert_int_equal(afar_region_close(late), 0);
+	close_view(&writer);
+	drop_region(region);
+}
+
+/* Syncs that are under way together all hear of it. */
+static void test_syncs_together(void **state)
+{
+	const unsigned nr = 8;
+	struct afar_region *region = make_region("together", 9);
+	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = afar_region_target(region)};
+	struct afar_completion done[8];
+	struct afar_queue *queue;
+
+	(void)state;
+	crash(0);
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+	for (unsigned i = 0; i < nr; i++)
+		assert_int_equal(afar_queue_submit(queue, &sync, 1), 1);
+	assert_int_equal(afar_queue_wait(queue, done, nr, nr, -1), nr);
+	for (unsigned i = 0; i < nr; i++)
+		assert_int_equal(done[i].result, -AFAR_EUNSYNCED);
+	assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), 0);
+	assert_int_equal(afar_queue_close(queue), 0);
+	drop_region(region);
+}
+
+/* ---- Layouts */
+
+/* Gives a handle the layout of another region, as a change that a restart hides would leave it. */
+static void mislead(struct afar_region *region, const struct afar_region *other)
+{
+	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct layout_description layout = {.number = 1000};
+	struct binding *binding;
+	Afar__Frame *reply;
+
+	open.namespace_ = other->target.ns;
+	open.name = (char *)other->name;
+	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
+	request.region_open = &open;
+	assert_int_equal(
+		session_call_for(session, &request, AFAR__REPLY__RESULT_REGION_INFO, &reply), 0);
+	layout.message = reply->reply->region_info->layout;
+	layout.length = reply->reply->region_info->length;
+	pthread_mutex_lock(&region->target.lock);
+	assert_int_equal(binding_new(&region->target, &layout, &binding), 0);
+	target_bind(&region->target, binding);
+	pthread_mutex_unlock(&region->target.lock);
+	afar__frame__free_unpacked(reply, NULL);
+}
+
+/* Each new incarnation of a server makes a handle ask for its layout anew, so what it had before
+ * the restart is not believed, whatever its number. */
+static void test_layout_is_asked_for(void **state)
+{
+	struct afar_region *other = make_region("other", 10), *region = make_region("own", 11);
+
+	(void)state;
+	assert_int_equal(afar_region_sync(other), 0);
+	assert_int_equal(afar_region_sync(region), 0);
+	mislead(region, other);
+	expect_bytes(region, 10);
+	crash(0);
+	look_around(region);
+	expect_bytes(region, 11);
+	/* The server's count of changes begins anew; later ones are noticed all the same. */
+	mislead(region, other);
+	crash(0);
+	crash(0);
+	look_around(region);
+	expect_bytes(region, 11);
+	drop_region(other);
+	drop_region(region);
+}
+
+/* ---- Disks that are moved. Last: the first server does not come back. */
+
+static void test_moved_store(void **state)
+{
+	struct afar_region *region = make_region("moved", 12), *late;
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	snprintf(moved_path, sizeof(moved_path), "%s/server/flash",
+		 cluster_server_folder(cluster, 0));
+	cluster_stop_server(cluster, 0);
+	expect_error(afar_region_pread(region, got, LENGTH, 0), -AFAR_ESERVER);
+	cluster_stop_server(cluster, 1);
+	cluster_move_store(cluster, 1, moved_path);
+	assert_int_equal(cluster_restart_server(cluster, 1), 0);
+	expect_bytes(region, 12);
+	expect_synced(region);
+	assert_int_equal(afar_region_open(ns, "moved", &late), 0);
+	expect_bytes(late, 12);
+	assert_int_equal(afar_region_close(late), 0);
+	/* It is the new server's now, over crashes too. */
+	crash(1);
+	expect_unsynced_once(region);
+	expect_bytes(region, 12);
+	drop_region(region);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_mappings),       cmocka_unit_test(test_with_the_manager),
+		cmocka_unit_test(test_clean_ends),     cmocka_unit_test(test_by_proxy),
+		cmocka_unit_test(test_syncs_together), cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_moved_store),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
