@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Servers that are gone for good. Thin calls to the manager, for operators. */
+/* Servers and stores that are gone for good. Thin calls to the manager, for operators. */
 #include <errno.h>
 
 #include "base/error.h"
@@ -21,33 +21,29 @@ static void give_entry(const Afar__ServerRegion *entry, void *out, size_t size)
 	abi_give(out, size, &given, sizeof(given));
 }
 
-PUBLIC_CALL(int, afar_server_regions,
-	    (struct afar_session *session, uint64_t server, uint64_t after,
-	     struct afar_server_region *out, unsigned max),
-	    (session, server, after, out, max))
+static int check_list(struct afar_session *session, const char *where,
+		      const struct afar_server_region *out, unsigned max)
 {
-	Afar__ServerRegions list = AFAR__SERVER_REGIONS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	const Afar__ServerRegionInfos *infos;
-	Afar__Frame *reply;
-	size_t count, size;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
-		return error_fail(-EINVAL,
-				  "list the regions on a server: there is no room for them");
-	ret = abi_check_out(out, sizeof(*out), "afar_server_region");
-	if (ret)
-		return ret;
-	size = out->size;
-	list.server = server;
-	list.after = after;
-	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_SERVER_REGIONS;
-	request.server_regions = &list;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_SERVER_REGION_INFOS, &reply);
+		return error_fail(-EINVAL, "list the regions on a %s: there is no room for them",
+				  where);
+	return abi_check_out(out, sizeof(*out), "afar_server_region");
+}
+
+/* Has the manager list regions, and gives the caller up to `max` of them. Returns how many. */
+static int list_regions(struct afar_session *session, Afar__Request *request,
+			struct afar_server_region *out, unsigned max)
+{
+	const Afar__ServerRegionInfos *infos;
+	size_t count, size = out->size;
+	Afar__Frame *reply;
+	int ret;
+
+	ret = session_call_for(session, request, AFAR__REPLY__RESULT_SERVER_REGION_INFOS, &reply);
 	if (ret)
 		return ret;
 	infos = reply->reply->server_region_infos;
@@ -56,6 +52,27 @@ PUBLIC_CALL(int, afar_server_regions,
 		give_entry(infos->entries[i], (char *)out + i * size, size);
 	afar__frame__free_unpacked(reply, NULL);
 	return (int)count;
+}
+
+/* ---- Servers */
+
+PUBLIC_CALL(int, afar_server_regions,
+	    (struct afar_session *session, uint64_t server, uint64_t after,
+	     struct afar_server_region *out, unsigned max),
+	    (session, server, after, out, max))
+{
+	Afar__ServerRegions list = AFAR__SERVER_REGIONS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = check_list(session, "server", out, max);
+
+	if (ret)
+		return ret;
+	list.server = server;
+	list.after = after;
+	list.max = max;
+	request.call_case = AFAR__REQUEST__CALL_SERVER_REGIONS;
+	request.server_regions = &list;
+	return list_regions(session, &request, out, max);
 }
 
 PUBLIC_CALL(int, afar_server_remove, (struct afar_session *session, uint64_t server), (session, server))
@@ -69,5 +86,40 @@ PUBLIC_CALL(int, afar_server_remove, (struct afar_session *session, uint64_t ser
 	remove.server = server;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REMOVE;
 	request.server_remove = &remove;
+	return session_call(session, &request, NULL);
+}
+
+/* ---- Stores */
+
+PUBLIC_CALL(int, afar_store_regions,
+	    (struct afar_session *session, uint64_t store, uint64_t after,
+	     struct afar_server_region *out, unsigned max),
+	    (session, store, after, out, max))
+{
+	Afar__StoreRegions list = AFAR__STORE_REGIONS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = check_list(session, "store", out, max);
+
+	if (ret)
+		return ret;
+	list.store = store;
+	list.after = after;
+	list.max = max;
+	request.call_case = AFAR__REQUEST__CALL_STORE_REGIONS;
+	request.store_regions = &list;
+	return list_regions(session, &request, out, max);
+}
+
+PUBLIC_CALL(int, afar_store_forget, (struct afar_session *session, uint64_t store), (session, store))
+{
+	Afar__StoreForget forget = AFAR__STORE_FORGET__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	forget.store = store;
+	request.call_case = AFAR__REQUEST__CALL_STORE_FORGET;
+	request.store_forget = &forget;
 	return session_call(session, &request, NULL);
 }

@@ -56,7 +56,7 @@ static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 static const char *choose_transport(struct afar_session *session, const Afar__Server *server)
 {
 	for (size_t i = 0; i < server->n_lanes; i++) {
-		if (is_usable(session, server->lanes[i]))
+		if (server->lanes[i]->store == 0 && is_usable(session, server->lanes[i]))
 			return server->lanes[i]->transport;
 	}
 	return NULL;
@@ -90,6 +90,7 @@ static json_t *lane_to_json(const Afar__Lane *lane, bool is_chosen, bool is_up,
 			 text_if(report->congestion));
 }
 
+/* Those to the server's DRAM, which come first. Each store tells of its own. */
 static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server, bool is_up,
 			     const Afar__ServerReport *report)
 {
@@ -97,7 +98,7 @@ static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *s
 	const char *chosen = choose_transport(session, server);
 	json_t *lanes = json_array();
 
-	for (size_t i = 0; i < server->n_lanes; i++) {
+	for (size_t i = 0; i < server->n_lanes && server->lanes[i]->store == 0; i++) {
 		const Afar__Lane *lane = server->lanes[i];
 		bool is_chosen = chosen && strcmp(chosen, lane->transport) == 0;
 
@@ -132,6 +133,87 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 		"nr_registrations", number(report->nr_registrations), "report_age_ms",
 		number_if(status->is_up, status->report_age_ms), "down_ms",
 		number_if(!status->is_up, status->down_ms));
+}
+
+static json_t *uuid_to_json(const ProtobufCBinaryData *uuid)
+{
+	const uint8_t *id = uuid->data;
+
+	if (uuid->len != 16)
+		return json_null();
+	return json_sprintf("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+			    id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9],
+			    id[10], id[11], id[12], id[13], id[14], id[15]);
+}
+
+/* Returns the address of the store's lane; NULL: its server is not there, or has not told it. */
+static const char *store_address(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
+{
+	for (size_t i = 0; i < status->n_servers; i++) {
+		const Afar__Server *server = status->servers[i]->server;
+
+		if (!server || server->server != store->server)
+			continue;
+		for (size_t j = 0; j < server->n_lanes; j++) {
+			if (server->lanes[j]->store == store->store)
+				return server->lanes[j]->address;
+		}
+	}
+	return NULL;
+}
+
+/* Adds what only a server that has the store open can tell, or null. */
+static void add_store_report(json_t *out, const Afar__StoreReport *report)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} fields[] = {
+		{"used_bytes", report ? report->used_bytes : 0},
+		{"map_bytes", report ? report->map_bytes : 0},
+		{"nr_connections", report ? report->nr_connections : 0},
+		{"nr_errors", report ? report->nr_errors : 0},
+		{"nr_syncs", report ? report->nr_syncs : 0},
+		{"bytes_in", report ? report->bytes_in : 0},
+		{"bytes_out", report ? report->bytes_out : 0},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		json_object_set_new(out, fields[i].name,
+				    number_if(report != NULL, fields[i].value));
+	json_object_set_new(out, "failure",
+			    report && report->failure ? text(afar_strerror(report->failure))
+						      : json_null());
+}
+
+static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
+{
+	const char *address = store->is_up ? store_address(status, store) : NULL;
+	json_t *out;
+
+	out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			"store", hexadecimal(store->store), "uuid", uuid_to_json(&store->uuid),
+			"path", text(store->path), "server",
+			number_if(store->server != 0, store->server), "server_name",
+			text_if(store->server_name), "state", store->is_up ? "up" : "away",
+			"down_ms", number_if(!store->is_up, store->down_ms), "address",
+			address ? text(address) : json_null(), "opening", number(store->opening),
+			"capacity_bytes", number(store->capacity_bytes), "granted_bytes",
+			number(store->granted_bytes), "releasing_bytes",
+			number(store->releasing_bytes), "nr_orphans", number(store->nr_orphans),
+			"orphan_bytes", number(store->orphan_bytes));
+	if (out)
+		add_store_report(out, store->is_up ? store->report : NULL);
+	return out;
+}
+
+static json_t *stores_to_json(const Afar__ClusterStatus *status)
+{
+	json_t *stores = json_array();
+
+	for (size_t i = 0; i < status->n_stores; i++)
+		json_array_append_new(stores, store_to_json(status, status->stores[i]));
+	return stores;
 }
 
 static json_t *rights_to_json(uint32_t rights)
@@ -261,12 +343,13 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 		json_array_append_new(sessions, session_to_json(status->sessions[i]));
 	for (size_t i = 0; i < status->n_principals; i++)
 		json_array_append_new(principals, principal_to_json(status->principals[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
-			 text(status->cluster), "principal", text(session->principal),
+	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "cluster", text(status->cluster), "principal", text(session->principal),
 			 "manager_incarnation", hexadecimal(status->manager_incarnation),
-			 "uptime_ms", number(status->uptime_ms), "servers", servers, "namespaces",
-			 namespaces, "sessions", sessions, "principals", principals, "limits",
-			 limits_to_json(status), "nr_servers", number(status->nr_servers),
+			 "uptime_ms", number(status->uptime_ms), "servers", servers, "stores",
+			 stores_to_json(status), "namespaces", namespaces, "sessions", sessions,
+			 "principals", principals, "limits", limits_to_json(status), "nr_servers",
+			 number(status->nr_servers), "nr_stores", number(status->nr_stores),
 			 "nr_namespaces", number(status->nr_namespaces), "nr_sessions",
 			 number(status->nr_sessions));
 	out = json_dumps(root, JSON_INDENT(2));

@@ -104,6 +104,28 @@ static void offer_regions(const struct completion *completion)
 	}
 }
 
+/* Offers the numbers of stores, as the status tells them. */
+static void offer_stores(const struct completion *completion)
+{
+	const json_t *store;
+	json_t *status;
+	char *text;
+	size_t i;
+
+	if (afar_session_status(completion->cli->session, &text))
+		return;
+	status = json_loads(text, 0, NULL);
+	free(text);
+	json_array_foreach(json_object_get(status, "stores"), i, store)
+	{
+		const char *number = json_string_value(json_object_get(store, "store"));
+
+		if (number)
+			offer_name(completion, "", number, "");
+	}
+	json_decref(status);
+}
+
 static bool open_session(struct cli *cli)
 {
 	const struct afar_session_options options = {
@@ -139,14 +161,16 @@ static bool has_value(const char *usage)
  * literal. */
 static void offer_kind(const struct completion *completion, const char *kind)
 {
-	const bool is_region = !strcmp(kind, "NS:NAME");
+	const bool is_region = !strcmp(kind, "NS:NAME"), is_store = !strcmp(kind, "STORE");
 
 	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH"))
 		puts(FILES);
 	else if (*kind >= 'a' && *kind <= 'z')
 		offer(completion, "", kind);
-	else if ((is_region || !strcmp(kind, "NS")) && open_session(completion->cli)) {
-		if (is_region)
+	else if ((is_region || is_store || !strcmp(kind, "NS")) && open_session(completion->cli)) {
+		if (is_store)
+			offer_stores(completion);
+		else if (is_region)
 			offer_regions(completion);
 		else
 			offer_namespaces(completion, "");

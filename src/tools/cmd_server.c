@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
-
-#define LIST_MAX     64
-#define NAME_COLUMNS 24
+#include "lost.h"
 
 struct found_server {
 	uint64_t number;
@@ -83,41 +81,6 @@ static int find(struct cli *cli, const char *text, struct found_server *out)
 	return ret;
 }
 
-/* ---- What is lost */
-
-static void print_region(const struct afar_server_region *region)
-{
-	char length[SIZE_TEXT_MAX];
-
-	cli_print_padded(region->ns, NAME_COLUMNS);
-	printf(" 0x%-16" PRIx64 " %11s  ", region->address, size_text(region->length, length));
-	cli_print(region->name);
-	putchar('\n');
-}
-
-/* Prints the regions on a server. Returns their number, or the library's error. */
-static int64_t print_regions(struct cli *cli, uint64_t server)
-{
-	struct afar_server_region regions[LIST_MAX];
-	uint64_t after = 0;
-	int64_t total = 0;
-	int n;
-
-	do {
-		regions[0].size = sizeof(regions[0]);
-		n = afar_server_regions(cli->session, server, after, regions, LIST_MAX);
-		if (n > 0 && total == 0)
-			printf("%-*s %-18s %11s  %s\n", NAME_COLUMNS, "NAMESPACE", "ADDRESS",
-			       "LENGTH", "NAME");
-		for (int i = 0; i < n; i++)
-			print_region(&regions[i]);
-		if (n > 0)
-			after = regions[n - 1].generation;
-		total += n;
-	} while (n > 0);
-	return n < 0 ? n : total;
-}
-
 /* ---- Removing */
 
 static int remove_server(struct cli *cli, const char *text, bool is_sure)
@@ -135,7 +98,7 @@ static int remove_server(struct cli *cli, const char *text, bool is_sure)
 			"on it",
 			text);
 	/* The manager itself checks whether a server that seems to be up still lives. */
-	nr_lost = server.is_up ? 0 : print_regions(cli, server.number);
+	nr_lost = server.is_up ? 0 : lost_print(cli, afar_server_regions, server.number);
 	if (nr_lost < 0)
 		return cli_fail_last((int)nr_lost);
 	if (!is_sure) {

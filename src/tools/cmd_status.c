@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "stores.h"
 
 #define NAME_COLUMNS   20
 #define CLIENT_COLUMNS 44
@@ -103,6 +104,14 @@ static void print_servers(const json_t *servers)
 		printf("(none: start one with 'afard --role server')\n");
 }
 
+static void print_stores(const json_t *stores)
+{
+	if (!json_array_size(stores))
+		return;
+	putchar('\n');
+	stores_print(stores);
+}
+
 static void print_namespaces(const json_t *namespaces)
 {
 	const json_t *ns;
@@ -161,6 +170,7 @@ static int print_tables(const char *text)
 	printf(", up ");
 	print_uptime(number_of(root, "uptime_ms"));
 	print_servers(json_object_get(root, "servers"));
+	print_stores(json_object_get(root, "stores"));
 	print_namespaces(json_object_get(root, "namespaces"));
 	print_sessions(json_object_get(root, "sessions"));
 	json_decref(root);
@@ -195,6 +205,6 @@ static int status_command(struct cli *cli, const struct cli_command *command, in
 }
 
 const struct cli_command status_commands[] = {
-	{"status", "[--json]", "show servers, namespaces and sessions", status_command},
+	{"status", "[--json]", "show servers, stores, namespaces and sessions", status_command},
 	{0},
 };

@@ -300,9 +300,11 @@ static int set_flash(struct config *config, const char *value, char problem[PROB
 	} else if (keep_text(flash->path, sizeof(flash->path), value, problem)) {
 		return -EINVAL;
 	}
-	for (unsigned i = 0; i < config->nr_flash; i++) {
-		if (!strcmp(config->flash[i].path, flash->path))
-			return refuse(problem, "'%.64s' is given twice", value);
+	for (unsigned i = 0; i < config->nr_flash && flash->bytes != 0; i++) {
+		if (config->flash[i].bytes != 0)
+			return refuse(problem,
+				      "'%.64s' is a second size; the data folder has one such file",
+				      value);
 	}
 	config->nr_flash++;
 	return 0;
@@ -353,9 +355,8 @@ static const struct setting settings[] = {
 	{"memory", "server", "SIZE", "memory to lend at most (default: half of the machine's)",
 	 set_memory},
 	{"flash", "server", "PATH|SIZE",
-	 "a file or block device with a flash layer, to lend; again for each; a SIZE: a file of "
-	 "that "
-	 "size in the data folder, made if it is not there",
+	 "a file or block device with a flash layer, to lend, again for each; or the size of a "
+	 "file that is made in the data folder",
 	 set_flash},
 	{"scrub", "server", "SIZE",
 	 "read so much of each flash device per second, to find bad blocks (default 8M; 0: not)",
@@ -561,8 +562,22 @@ static void fill_options(struct option options[NR_SETTINGS + 4])
 	options[n] = (struct option){0};
 }
 
-/* Takes the flags into `values` by setting, the last of each; nothing is applied yet. */
-static int take_flags(int argc, char **argv, const char *values[NR_SETTINGS], const char **file)
+struct flags {
+	const char *values[NR_SETTINGS];	 /* the last of each */
+	const char *flash[CONFIG_FLASH_MAX + 1]; /* all of --flash; one too many is refused later */
+	unsigned nr_flash;
+	const char *file;
+};
+
+static void take_value(struct flags *flags, int setting, const char *value)
+{
+	flags->values[setting] = value;
+	if (settings[setting].set == set_flash && flags->nr_flash <= CONFIG_FLASH_MAX)
+		flags->flash[flags->nr_flash++] = value;
+}
+
+/* Takes the flags; nothing is applied yet. */
+static int take_flags(int argc, char **argv, struct flags *flags)
 {
 	struct option options[NR_SETTINGS + 4];
 	int flag;
@@ -572,7 +587,7 @@ static int take_flags(int argc, char **argv, const char *values[NR_SETTINGS], co
 	while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		switch (flag) {
 		case FLAG_CONFIG:
-			*file = optarg;
+			flags->file = optarg;
 			break;
 		case FLAG_VERSION:
 			printf("afard %s\n", AFAR_PROGRAM_VERSION);
@@ -590,7 +605,7 @@ static int take_flags(int argc, char **argv, const char *values[NR_SETTINGS], co
 			return error_fail(-EINVAL, "%.64s: unknown flag; see afard --help",
 					  argv[optind - 1]);
 		default:
-			values[flag] = optarg;
+			take_value(flags, flag, optarg);
 		}
 	}
 	if (optind < argc)
@@ -599,11 +614,37 @@ static int take_flags(int argc, char **argv, const char *values[NR_SETTINGS], co
 	return CONFIG_RUN;
 }
 
+/* The devices that flags name replace those of the file. */
+static int apply_flash(struct config *config, const struct flags *flags, char problem[PROBLEM_MAX])
+{
+	int ret = 0;
+
+	config->nr_flash = 0;
+	for (unsigned i = 0; i < flags->nr_flash && ret == 0; i++)
+		ret = set_flash(config, flags->flash[i], problem);
+	return ret;
+}
+
+static int apply_flags(struct config *config, const struct flags *flags)
+{
+	char problem[PROBLEM_MAX];
+
+	for (size_t i = 0; i < NR_SETTINGS; i++) {
+		int ret = 0;
+
+		if (settings[i].set == set_flash && flags->nr_flash != 0)
+			ret = apply_flash(config, flags, problem);
+		else if (flags->values[i])
+			ret = settings[i].set(config, flags->values[i], problem);
+		if (ret)
+			return error_fail(-EINVAL, "--%s: %s", settings[i].name, problem);
+	}
+	return CONFIG_RUN;
+}
+
 int config_read(int argc, char **argv, struct config *out)
 {
-	const char *values[NR_SETTINGS] = {NULL};
-	char problem[PROBLEM_MAX];
-	const char *file = NULL;
+	struct flags flags = {0};
 	int ret;
 
 	*out = (struct config){
@@ -616,17 +657,13 @@ int config_read(int argc, char **argv, struct config *out)
 		.log_level = LOG_LEVEL_WARN,
 		.ready_fd = -1,
 	};
-	ret = take_flags(argc, argv, values, &file);
+	ret = take_flags(argc, argv, &flags);
 	if (ret != CONFIG_RUN)
 		return ret;
-	if (file) {
-		ret = read_file(file, out);
+	if (flags.file) {
+		ret = read_file(flags.file, out);
 		if (ret)
 			return ret;
 	}
-	for (size_t i = 0; i < NR_SETTINGS; i++) {
-		if (values[i] && settings[i].set(out, values[i], problem))
-			return error_fail(-EINVAL, "--%s: %s", settings[i].name, problem);
-	}
-	return CONFIG_RUN;
+	return apply_flags(out, &flags);
 }

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar store …`: lists the cluster's stores, and forgets one that is gone for good. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli.h"
+#include "lost.h"
+#include "stores.h"
+
+/* Gets the stores that the library's status tells of, as a reference of the caller's. Returns 0, or
+ * CLI_FAILED with a line. */
+static int get_stores(struct cli *cli, const char *asked, json_t **out)
+{
+	json_t *status;
+	char *json;
+	int ret = afar_session_status(cli->session, &json);
+
+	if (ret)
+		return cli_fail_last(ret);
+	status = json_loads(json, 0, NULL);
+	free(json);
+	*out = json_incref(json_object_get(status, "stores"));
+	json_decref(status);
+	return *out ? 0
+		    : cli_fail("%s: the library's answer is no JSON with stores; use the same "
+			       "release of afar and libafar",
+			       asked);
+}
+
+/* ---- Listing */
+
+static int print_stores(struct cli *cli, bool as_json)
+{
+	json_t *stores;
+	int ret = get_stores(cli, "list the stores", &stores);
+
+	if (ret)
+		return ret;
+	if (as_json)
+		return cli_print_json(stores);
+	stores_print(stores);
+	if (!json_array_size(stores))
+		printf("(none: lend one with 'afard --flash', or 'afar up --flash')\n");
+	json_decref(stores);
+	return 0;
+}
+
+static int store_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	int ret;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, print_stores(cli, as_json));
+}
+
+/* ---- Which one */
+
+struct found_store {
+	uint64_t number;
+	bool is_up;
+	uint64_t down_ms;
+	uint64_t granted_bytes;
+	char path[256]; /* cut, if it is longer */
+	char server[AFAR_NAME_MAX + 1];
+};
+
+static uint64_t number_of(const json_t *object, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static void take(const json_t *store, struct found_store *out)
+{
+	const char *state = json_string_value(json_object_get(store, "state"));
+	const char *server = json_string_value(json_object_get(store, "server_name"));
+	const char *path = json_string_value(json_object_get(store, "path"));
+
+	out->number = strtoull(json_string_value(json_object_get(store, "store")), NULL, 16);
+	out->is_up = state && !strcmp(state, "up");
+	out->down_ms = number_of(store, "down_ms");
+	out->granted_bytes = number_of(store, "granted_bytes");
+	snprintf(out->path, sizeof(out->path), "%s", path ? path : "?");
+	snprintf(out->server, sizeof(out->server), "%s", server ? server : "?");
+}
+
+/* Finds the store whose number begins with `text`. */
+static int pick(const json_t *stores, const char *text, struct found_store *out)
+{
+	const json_t *store;
+	size_t i, nr = 0;
+
+	json_array_foreach(stores, i, store)
+	{
+		const char *number = json_string_value(json_object_get(store, "store"));
+
+		if (!number || strncasecmp(number, text, strlen(text)) != 0)
+			continue;
+		nr++;
+		take(store, out);
+	}
+	if (nr == 0)
+		return cli_fail("forget the store %.64s: there is none; 'afar store ls' lists them",
+				text);
+	if (nr > 1)
+		return cli_fail("forget the store %.64s: %zu begin with this; give more of its "
+				"number, from 'afar store ls'",
+				text, nr);
+	return 0;
+}
+
+static int find(struct cli *cli, const char *text, struct found_store *out)
+{
+	json_t *stores;
+	int ret = get_stores(cli, "forget a store", &stores);
+
+	if (ret)
+		return ret;
+	ret = pick(stores, text, out);
+	json_decref(stores);
+	return ret;
+}
+
+/* ---- Forgetting */
+
+static int say_what_is_lost(struct cli *cli, const struct found_store *store)
+{
+	int64_t nr_lost = lost_print(cli, afar_store_regions, store->number);
+	char granted[SIZE_TEXT_MAX];
+
+	if (nr_lost < 0)
+		return cli_fail_last((int)nr_lost);
+	printf("%" PRId64 " regions are lost with store %016" PRIx64 ", which server '", nr_lost,
+	       store->number);
+	cli_print(store->server);
+	printf("' had on ");
+	cli_print(store->path);
+	printf(", is away for %" PRIu64 " s, and holds %s\n", store->down_ms / 1000,
+	       size_text(store->granted_bytes, granted));
+	fflush(stdout);
+	return cli_fail("forget the store %016" PRIx64
+			": nothing is done yet; if its device is gone "
+			"for good, or nobody needs what is on it, say --yes",
+			store->number);
+}
+
+static int forget_store(struct cli *cli, const char *text, bool is_sure)
+{
+	struct found_store store = {0};
+	int64_t nr_lost;
+	int ret = find(cli, text, &store);
+
+	if (ret)
+		return ret;
+	if (store.is_up && !is_sure)
+		return cli_fail("forget the store %016" PRIx64
+				": it is up; stop the server that has "
+				"it first, if nobody needs what is on it",
+				store.number);
+	if (!is_sure)
+		return say_what_is_lost(cli, &store);
+	/* The manager itself checks whether a server that seems to be up still lives. */
+	nr_lost = store.is_up ? 0 : lost_print(cli, afar_store_regions, store.number);
+	if (nr_lost < 0)
+		return cli_fail_last((int)nr_lost);
+	ret = afar_store_forget(cli->session, store.number);
+	if (ret)
+		return cli_fail_last(ret);
+	printf("forgot store %016" PRIx64 ", and with it %" PRId64 " regions\n", store.number,
+	       nr_lost);
+	return 0;
+}
+
+static bool is_hexadecimal(const char *text)
+{
+	size_t length = strspn(text, "0123456789abcdefABCDEF");
+
+	return length > 0 && length <= 16 && text[length] == '\0';
+}
+
+static int store_forget(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *is_sure = NULL;
+	const struct cli_flag flags[] = {
+		{"yes", NULL, "its device is gone for good, or nobody needs what is on it",
+		 &is_sure},
+		{0},
+	};
+	int ret;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+		return ret;
+	if (!is_hexadecimal(arguments[0]))
+		return cli_misuse(command,
+				  "'%.64s' is no store's number, nor its beginning: 1 to 16 "
+				  "hexadecimal digits",
+				  arguments[0]);
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, forget_store(cli, arguments[0], is_sure));
+}
+
+const struct cli_command store_commands[] = {
+	{"store ls", "[--json]", "list the stores: the cluster's flash", store_ls},
+	{"store forget", "STORE [--yes]", "give up a store whose device is gone for good",
+	 store_forget},
+	{0},
+};
