@@ -7,6 +7,7 @@
 
 # start_store SCRUB: a server with a store, which it makes at the first time.
 start_store() {
+	: "${scratch:?made by cluster.sh}"
 	start_daemon one --role server --data "$scratch/one" --name one --data-listen 127.0.0.1:0 --log error \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 128M --scrub "$1"
 }
@@ -21,7 +22,6 @@ printf 'the block that rots' | dd of=file bs=1 seek=12345678 conv=notrunc status
 same file back
 
 stop_daemon one
-: "${scratch:?by cluster.sh}"
 at=$(grep -abo 'the block that rots' one/server/flash | head -n 1 | cut -d: -f1)
 [ -n "$at" ] || fail "the block is not on the device"
 printf 'T' | dd of=one/server/flash bs=1 seek="$at" conv=notrunc status=none
