@@ -159,6 +159,9 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  "device at one ('afard --flash'); see 'afar store ls'",
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
+	if (place->down_ms)
+		binding->servers[index].away_since =
+			clock_ns() - (place->down_ms - 1) * UINT64_C(1000000);
 	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }

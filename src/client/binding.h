@@ -33,6 +33,8 @@ struct binding_server {
 	/* Of a store: its opening, as the handle remembers it; a sync tells whether writes since
 	 * then may be lost. Those of a replaced binding are carried over. */
 	_Atomic uint64_t opening;
+	uint64_t away_since; /* a store, when the manager told the layout: on clock_ns(); 0: it is
+				there */
 };
 
 /* The manager's description of a layout. The message stays the caller's. */

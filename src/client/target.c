@@ -255,7 +255,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	snprintf(why, sizeof(why), "%s", error_last_line());
 	access->expiry = 0;
 	ret = ask_accesses(binding, deadline);
-	if (peer->store && peer->is_lost)
+	if (peer->store && (peer->is_lost || (!ret && !access->expiry)))
 		return peer_fail_lost(peer);
 	if (peer->is_lost || ret == -AFAR_ELOST ||
 	    (!ret && !access->expiry && ask_lost(target, deadline))) {
@@ -297,30 +297,41 @@ static int fill_in_keys(struct binding *binding, uint64_t deadline)
 
 /* Finds a store that is not where it was when the binding was made, as far as is known; NULL: all
  * are there. */
-static const struct peer *find_away(const struct binding *binding)
+static const struct binding_server *find_away(const struct binding *binding)
 {
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
-		const struct peer *peer = binding->servers[i].peer;
+		const struct binding_server *server = &binding->servers[i];
 
-		if (peer->store && (peer->is_lost || peer->nr_lanes == 0))
-			return peer;
+		if (server->peer->store &&
+		    (server->away_since || server->peer->is_lost || server->peer->nr_lanes == 0))
+			return server;
 	}
 	return NULL;
+}
+
+static int fail_away(const struct binding_server *away)
+{
+	const struct peer *peer = away->peer;
+	char since[48] = "";
+
+	if (away->away_since)
+		snprintf(since, sizeof(since), " since %llu s",
+			 (unsigned long long)((clock_ns() - away->away_since) / 1000000000U));
+	return error_fail(-AFAR_ESERVER,
+			  "reach store %016llx: it is away%s; server %s had it, on %s, and its "
+			  "regions are back when a server of the cluster opens it; see 'afar store "
+			  "ls'",
+			  (unsigned long long)peer->store, since, peer->name, peer->device);
 }
 
 /* Makes a new binding. -AFAR_ESERVER: a store is still not there. The caller holds the lock. */
 static int rebind(struct afar_target *target, uint64_t deadline)
 {
-	const struct peer *away;
+	const struct binding_server *away;
 	int ret = target_look_anew(target, deadline);
 
 	away = ret ? NULL : find_away(target->binding);
-	if (!away)
-		return ret;
-	return error_fail(-AFAR_ESERVER,
-			  "reach store %016llx: server %s has not opened it; its regions are back "
-			  "when a server has; see 'afar store ls'",
-			  (unsigned long long)away->store, away->name);
+	return away ? fail_away(away) : ret;
 }
 
 int target_get_keys(struct afar_target *target, uint64_t deadline)

@@ -31,6 +31,8 @@ int flash_leave(struct core *core, const struct server *server);
 /* Keeps what the server reports of its stores. */
 void flash_take_reports(struct core *core, const struct server *server,
 			const Afar__ServerReport *report);
+/* How long the store has not been up. */
+uint64_t flash_down_ms(const struct core *core, const struct flash_store *store);
 /* False: no memory. */
 bool flash_add_status(const struct core *core, Afar__ClusterStatus *status);
 

@@ -383,6 +383,7 @@ static void count(struct store *store)
 	struct ftl_stat stat;
 
 	store->counted_at = clock_ns();
+	store->is_count_due = false;
 	ftl_stat(store->ftl, &stat);
 	space_total(store->space, NULL, &total);
 	pthread_mutex_lock(&store->lock);
@@ -469,7 +470,8 @@ static bool engine_poll(void *context)
 	}
 	if (store->scrub && (ret > 0 || clock_ns() >= store->scrub_due))
 		store_scrub_go_on(store);
-	if (ret > 0 && clock_ns() - store->counted_at > COUNT_NS)
+	store->is_count_due = store->is_count_due || ret > 0;
+	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
 		count(store);
 	return ret > 0;
 }
@@ -478,7 +480,11 @@ static uint64_t engine_due(void *context)
 {
 	const struct store *store = context;
 
-	return store->is_gone ? CLOCK_NEVER : store->scrub_due;
+	uint64_t due = store->is_gone ? CLOCK_NEVER : store->scrub_due;
+
+	if (store->is_count_due && store->counted_at + COUNT_NS < due && !store->is_gone)
+		due = store->counted_at + COUNT_NS;
+	return due;
 }
 
 static int engine_fd(void *context)
