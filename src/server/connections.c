@@ -90,8 +90,10 @@ static bool serve(void *argument, unsigned slot, const struct message_request *r
 	char *addr;
 
 	if (message_is_move(request->kind)) {
-		reply->status =
-			options->locate(options->context, &connection->admission, request, &addr);
+		reply->status = options->locate
+					? options->locate(options->context, &connection->admission,
+							  request, &addr)
+					: -EOPNOTSUPP;
 		if (reply->status == 0)
 			mover_ask(&connection->thread->mover, &connection->line, slot, request,
 				  addr);

@@ -113,16 +113,6 @@ static const cpu_set_t *place(const char *sysfs, struct lane *lane, cpu_set_t *p
 	return lane->is_bound ? processors : NULL;
 }
 
-static int refuse_moves(void *context, const struct admission *admission,
-			const struct message_request *request, char **out)
-{
-	(void)context;
-	(void)admission;
-	(void)request;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
 /* Returns whether the server can move data itself. Other fabrics would need our memory registered
  * for that, or the client's shared. */
 static bool can_move(const struct fabric *fabric)
@@ -144,7 +134,7 @@ int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_op
 		options.fabric = lanes->fabrics[i];
 		options.nr_fabric = i;
 		options.address = lanes->lanes[i].options.address;
-		options.locate = can_move(lanes->fabrics[i]) ? common->locate : refuse_moves;
+		options.locate = can_move(lanes->fabrics[i]) ? common->locate : NULL;
 		options.stage_bytes = can_move(lanes->fabrics[i]) ? common->stage_bytes : 0;
 		ret = progress_start(&options, &lanes->lanes[i].progress);
 	}

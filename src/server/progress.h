@@ -85,7 +85,7 @@ struct progress_options {
 		      const struct progress_message *message);
 	/* Finds the bytes that a message of the connection's client wants moved, or says why they
 	 * cannot be. Runs on the connection's thread. No other holder gets the bytes before the
-	 * connection is closed. */
+	 * connection is closed. NULL: nothing can be moved here. */
 	int (*locate)(void *context, const struct admission *admission,
 		      const struct message_request *request, char **out);
 	/* The number of connections has changed. Runs on a progress thread. */

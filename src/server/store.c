@@ -611,16 +611,6 @@ static bool serve(void *context, const struct admission *admission,
 	return true;
 }
 
-static int refuse_moves(void *context, const struct admission *admission,
-			const struct message_request *request, char **out)
-{
-	(void)context;
-	(void)admission;
-	(void)request;
-	(void)out;
-	return -EOPNOTSUPP;
-}
-
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	struct store *store = context;
@@ -647,7 +637,6 @@ static int start_thread(struct store *store)
 		.domains = store->domains,
 		.admit = admit,
 		.serve = serve,
-		.locate = refuse_moves,
 		.changed = changed,
 		.context = store,
 	};
