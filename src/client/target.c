@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "client/near.h"
 
@@ -232,6 +233,22 @@ static int fail_strange(const struct peer *peer)
 			  peer->name);
 }
 
+/* Says of a store that no connected server has it. */
+static int fail_away(const struct binding *binding, uint32_t index)
+{
+	const struct binding_server *server = &binding->servers[index];
+	char since[32] = "";
+
+	if (server->away_since)
+		snprintf(since, sizeof(since), ", for %llu s",
+			 (unsigned long long)((clock_ns() - server->away_since) / 1000000000U));
+	return error_fail(
+		-AFAR_ESERVER,
+		"reach store %016llx: it is away%s; start server %s again, which had it, or "
+		"open its device at another ('afard --flash'); see 'afar store ls'",
+		(unsigned long long)server->peer->store, since, server->peer->name);
+}
+
 /*
  * Gets a new access and asks the server once more, after it failed with `status`. A server that
  * refuses may have restarted; one that cannot be reached may have restarted elsewhere. The manager
@@ -262,6 +279,9 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 		target->is_lost = true;
 		return fail_lost(target);
 	}
+	/* The manager knows of no server that has the store. */
+	if (peer->store && !ret && !access->expiry)
+		return fail_away(binding, index);
 	/* Blames the server, also if there was no time left to ask the manager. */
 	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
 		return error_fail(status, "%s", why);
@@ -295,32 +315,25 @@ static int fill_in_keys(struct binding *binding, uint64_t deadline)
 	return ret;
 }
 
-/* Finds a store that is not where it was when the binding was made, as far as is known; NULL: all
- * are there. */
-static const struct peer *find_away(const struct binding *binding)
+/* Fails if a store is not where it was when the binding was made, as far as is known. */
+static int check_stores(const struct binding *binding)
 {
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
-		const struct peer *peer = binding->servers[i].peer;
+		const struct binding_server *server = &binding->servers[i];
+		const struct peer *peer = server->peer;
 
-		if (peer->store && (peer->is_lost || peer->nr_lanes == 0))
-			return peer;
+		if (peer->store && (server->away_since || peer->is_lost || peer->nr_lanes == 0))
+			return fail_away(binding, i);
 	}
-	return NULL;
+	return 0;
 }
 
 /* Makes a new binding. -AFAR_ESERVER: a store is still not there. The caller holds the lock. */
 static int rebind(struct afar_target *target, uint64_t deadline)
 {
-	const struct peer *away;
 	int ret = target_look_anew(target, deadline);
 
-	away = ret ? NULL : find_away(target->binding);
-	if (!away)
-		return ret;
-	return error_fail(-AFAR_ESERVER,
-			  "reach store %016llx: server %s has not opened it; its regions are back "
-			  "when a server has; see 'afar store ls'",
-			  (unsigned long long)away->store, away->name);
+	return ret ? ret : check_stores(target->binding);
 }
 
 int target_get_keys(struct afar_target *target, uint64_t deadline)

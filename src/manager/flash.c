@@ -415,7 +415,7 @@ void flash_take_reports(struct core *core, const struct server *server,
 	}
 }
 
-static uint64_t down_ms(const struct core *core, const struct flash_store *store)
+uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)
 {
 	uint64_t since = store->down_at != 0 ? store->down_at : core->started_at;
 
@@ -450,7 +450,7 @@ static Afar__StoreStatus *info_store(const struct core *core, const struct flash
 	status->store = store->number;
 	status->server = store->pool.server ? store->pool.server->number : 0;
 	status->is_up = store->is_up;
-	status->down_ms = down_ms(core, store);
+	status->down_ms = flash_down_ms(core, store);
 	status->capacity_bytes = store->pool.capacity_bytes;
 	status->granted_bytes = store->pool.granted_bytes;
 	status->releasing_bytes = store->pool.releasing_bytes;

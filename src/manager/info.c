@@ -151,6 +151,8 @@ static bool add_places(const struct core *core, Afar__LayoutInfo *info, const st
 		place->store = store->number;
 		place->server = store->pool.server ? store->pool.server->number : 0;
 		place->opening = store->opening;
+		place->is_away = !store->is_up;
+		place->away_ms = flash_down_ms(core, store);
 		info->stores[info->n_stores++] = place;
 	}
 	return true;
