@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "client/target.h"
 
@@ -139,6 +140,16 @@ static const Afar__StorePlace *find_store(const Afar__LayoutInfo *message,
 	return NULL;
 }
 
+/* Returns since when the store is away, on our clock; 0: it is not. */
+static uint64_t away_since(const Afar__StorePlace *place)
+{
+	uint64_t now = clock_ns(), away_ms = place->away_ms;
+
+	if (!place->is_away)
+		return 0;
+	return away_ms < now / 1000000U ? now - away_ms * 1000000U : 1;
+}
+
 static int reach_store(struct binding *binding, uint32_t index, const Afar__LayoutInfo *message)
 {
 	const struct layout_home *home = &binding->layout->homes[index];
@@ -159,9 +170,7 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  "device at one ('afard --flash'); see 'afar store ls'",
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
-	if (place->down_ms)
-		binding->servers[index].away_since =
-			clock_ns() - (place->down_ms - 1) * UINT64_C(1000000);
+	binding->servers[index].away_since = away_since(place);
 	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
@@ -229,6 +238,7 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 		binding->servers[i].access = from->servers[i].access;
 		binding->servers[i].changes = from->servers[i].changes;
 		binding->servers[i].opening = from->servers[i].opening;
+		binding->servers[i].away_since = from->servers[i].away_since;
 	}
 	if (ret) {
 		binding_unref(binding);

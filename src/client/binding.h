@@ -33,8 +33,9 @@ struct binding_server {
 	/* Of a store: its opening, as the handle remembers it; a sync tells whether writes since
 	 * then may be lost. Those of a replaced binding are carried over. */
 	_Atomic uint64_t opening;
-	uint64_t away_since; /* a store, when the manager told the layout: on clock_ns(); 0: it is
-				there */
+	/* On clock_ns(), of a store that no connected server had when the binding was made; 0: one had
+	 * it. */
+	uint64_t away_since;
 };
 
 /* The manager's description of a layout. The message stays the caller's. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "client/near.h"
 
@@ -232,6 +233,23 @@ static int fail_strange(const struct peer *peer)
 			  peer->name);
 }
 
+/* Says of a store that no connected server has it. */
+static int fail_away(const struct binding *binding, uint32_t index)
+{
+	const struct binding_server *server = &binding->servers[index];
+	char since[32] = "";
+
+	if (server->away_since)
+		snprintf(since, sizeof(since), ", for %llu s",
+			 (unsigned long long)((clock_ns() - server->away_since) / 1000000000U));
+	return error_fail(
+		-AFAR_ESERVER,
+		"reach store %016llx: it is away%s; start server %s again, which had it on %s, or "
+		"open its device at another ('afard --flash'); see 'afar store ls'",
+		(unsigned long long)server->peer->store, since, server->peer->name,
+		server->peer->device);
+}
+
 /*
  * Gets a new access and asks the server once more, after it failed with `status`. A server that
  * refuses may have restarted; one that cannot be reached may have restarted elsewhere. The manager
@@ -255,13 +273,16 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	snprintf(why, sizeof(why), "%s", error_last_line());
 	access->expiry = 0;
 	ret = ask_accesses(binding, deadline);
-	if (peer->store && (peer->is_lost || (!ret && !access->expiry)))
+	if (peer->store && peer->is_lost)
 		return peer_fail_lost(peer);
 	if (peer->is_lost || ret == -AFAR_ELOST ||
 	    (!ret && !access->expiry && ask_lost(target, deadline))) {
 		target->is_lost = true;
 		return fail_lost(target);
 	}
+	/* The manager knows of no server that has the store. */
+	if (peer->store && !ret && !access->expiry)
+		return fail_away(binding, index);
 	/* Blames the server, also if there was no time left to ask the manager. */
 	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
 		return error_fail(status, "%s", why);
@@ -295,43 +316,25 @@ static int fill_in_keys(struct binding *binding, uint64_t deadline)
 	return ret;
 }
 
-/* Finds a store that is not where it was when the binding was made, as far as is known; NULL: all
- * are there. */
-static const struct binding_server *find_away(const struct binding *binding)
+/* Fails if a store is not where it was when the binding was made, as far as is known. */
+static int check_stores(const struct binding *binding)
 {
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		const struct binding_server *server = &binding->servers[i];
+		const struct peer *peer = server->peer;
 
-		if (server->peer->store &&
-		    (server->away_since || server->peer->is_lost || server->peer->nr_lanes == 0))
-			return server;
+		if (peer->store && (server->away_since || peer->is_lost || peer->nr_lanes == 0))
+			return fail_away(binding, i);
 	}
-	return NULL;
-}
-
-static int fail_away(const struct binding_server *away)
-{
-	const struct peer *peer = away->peer;
-	char since[48] = "";
-
-	if (away->away_since)
-		snprintf(since, sizeof(since), " since %llu s",
-			 (unsigned long long)((clock_ns() - away->away_since) / 1000000000U));
-	return error_fail(-AFAR_ESERVER,
-			  "reach store %016llx: it is away%s; server %s had it, on %s, and its "
-			  "regions are back when a server of the cluster opens it; see 'afar store "
-			  "ls'",
-			  (unsigned long long)peer->store, since, peer->name, peer->device);
+	return 0;
 }
 
 /* Makes a new binding. -AFAR_ESERVER: a store is still not there. The caller holds the lock. */
 static int rebind(struct afar_target *target, uint64_t deadline)
 {
-	const struct binding_server *away;
 	int ret = target_look_anew(target, deadline);
 
-	away = ret ? NULL : find_away(target->binding);
-	return away ? fail_away(away) : ret;
+	return ret ? ret : check_stores(target->binding);
 }
 
 int target_get_keys(struct afar_target *target, uint64_t deadline)

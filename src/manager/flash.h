@@ -28,11 +28,12 @@ bool flash_is_on(const struct core *core, const struct server *server);
 /* The server's record goes: stores name it no more. -ENOMEM. */
 int flash_leave(struct core *core, const struct server *server);
 
+/* For how long no connected server has had it, or since the manager began; 0: one has it. */
+uint64_t flash_down_ms(const struct core *core, const struct flash_store *store);
+
 /* Keeps what the server reports of its stores. */
 void flash_take_reports(struct core *core, const struct server *server,
 			const Afar__ServerReport *report);
-/* How long the store has not been up. */
-uint64_t flash_down_ms(const struct core *core, const struct flash_store *store);
 /* False: no memory. */
 bool flash_add_status(const struct core *core, Afar__ClusterStatus *status);
 

@@ -153,8 +153,9 @@ static bool add_places(const struct core *core, Afar__LayoutInfo *info, const st
 		place->store = store->number;
 		place->server = store->pool.server ? store->pool.server->number : 0;
 		place->opening = store->opening;
+		place->is_away = !store->is_up;
+		place->away_ms = flash_down_ms(core, store);
 		info->stores[info->n_stores++] = place;
-		place->down_ms = store->is_up ? 0 : flash_down_ms(core, store) + 1;
 		place->path = strdup(store->path);
 		if (!place->path)
 			return false;

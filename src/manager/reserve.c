@@ -129,6 +129,19 @@ static int plan_open(const struct core *core, const struct job *job, bool is_fla
 	return 0;
 }
 
+static int no_store(const struct core *core, const char *title)
+{
+	if (cds_list_empty(&core->state->stores))
+		return error_fail(
+			-AFAR_ENOSERVER,
+			"%s: the cluster has no store; start a server with 'afard --flash "
+			"PATH'",
+			title);
+	return error_fail(-AFAR_ENOSERVER,
+			  "%s: all stores are away; start their servers again; see 'afar store ls'",
+			  title);
+}
+
 static int cannot(const struct core *core, const struct reservation *wanted,
 		  const struct plan *plan, uint64_t missing)
 {
@@ -137,10 +150,7 @@ static int cannot(const struct core *core, const struct reservation *wanted,
 
 	server_describe(core, wanted->failed_server, text);
 	if (plan->nr_up == 0 && wanted->is_flash)
-		return error_fail(-AFAR_ENOSERVER,
-				  "%s: no store is connected; start a server with 'afard --flash "
-				  "PATH'",
-				  title);
+		return no_store(core, title);
 	if (plan->nr_up == 0)
 		return error_fail(-AFAR_ENOSERVER,
 				  "%s: no server is connected to the manager; start one with "

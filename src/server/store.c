@@ -35,6 +35,7 @@
 #define BUSY_MS	     5000
 #define PAUSE_NS     50000000
 #define COUNT_NS     UINT64_C(200000000) /* between looks at the layer's numbers */
+#define RECOUNT_NS   10000000		 /* to wait for a fresh look at them */
 #define BLOCKS_A_MAP 510U		 /* of a page of the map: FTL */
 
 /* ---- Records */
@@ -393,6 +394,37 @@ static void count(struct store *store)
 	store->stat.map_bytes = stat.map_bytes;
 	store->stat.nr_errors = stat.crc_errors + stat.read_errors + stat.write_errors;
 	store->stat.nr_syncs = stat.syncs;
+	store->is_count_due = false;
+	pthread_cond_broadcast(&store->counted);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void run_count(void *argument)
+{
+	struct store *store = argument;
+
+	if (!store->is_closed)
+		count(store);
+}
+
+void store_recount(struct store *store)
+{
+	struct timespec until;
+	int ret = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += RECOUNT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&store->lock);
+	/* One that was asked for and has not ended is as good. */
+	if (!store->is_count_due)
+		ret = progress_run(store->progress, run_count, store);
+	if (ret == 0)
+		store->is_count_due = true;
+	while (ret == 0 && store->is_count_due)
+		ret = pthread_cond_clockwait(&store->counted, &store->lock, CLOCK_MONOTONIC,
+					     &until);
 	pthread_mutex_unlock(&store->lock);
 }
 
@@ -662,6 +694,7 @@ static void store_free(struct store *store)
 	domains_close(store->domains);
 	if (store->fabric)
 		fabric_close(store->fabric);
+	pthread_cond_destroy(&store->counted);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 }
@@ -696,6 +729,7 @@ int store_start(const struct store_options *options, struct store **out)
 	strcpy(store->path, options->path);
 	strcpy(store->address, options->address);
 	pthread_mutex_init(&store->lock, NULL);
+	pthread_cond_init(&store->counted, NULL);
 	CDS_INIT_LIST_HEAD(&store->extents);
 	CDS_INIT_LIST_HEAD(&store->listings);
 	CDS_INIT_LIST_HEAD(&store->asking);

@@ -390,6 +390,22 @@ struct put_options {
 	uint64_t started_ns;
 };
 
+/* Refuses --seal where it would fail, before anything is transferred. */
+static int check_seal(struct afar_namespace *ns, const struct region_name *target)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	int ret = afar_namespace_stat(ns, &stat);
+
+	if (ret)
+		return cli_fail_last(ret);
+	if (stat.tier == AFAR_TIER_FLASH)
+		return cli_fail(
+			"put %s with --seal: its namespace is on flash, and only regions in "
+			"memory can be sealed; leave --seal out",
+			target->text);
+	return 0;
+}
+
 static int put(struct cli *cli, const struct source *source, const struct region_name *target,
 	       const struct put_options *options)
 {
@@ -401,6 +417,11 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	ret = region_open_namespace(cli, target, &room.ns);
 	if (ret)
 		return ret;
+	ret = options->does_seal ? check_seal(room.ns, target) : 0;
+	if (ret) {
+		afar_namespace_close(room.ns);
+		return ret;
+	}
 	ret = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!ret) {
 		note_width(room.ns, target, region);

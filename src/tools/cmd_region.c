@@ -261,6 +261,15 @@ static int show_json(struct afar_namespace *ns, const struct region_name *name)
 	return cli_print_json(entry_to_json(&stat));
 }
 
+static const char *atomics_text(struct afar_namespace *ns, const struct afar_region_stat *stat)
+{
+	struct afar_namespace_stat policy = {.size = sizeof(policy)};
+
+	if (afar_namespace_stat(ns, &policy) == 0 && policy.tier == AFAR_TIER_FLASH)
+		return "none on flash";
+	return stat->has_nic_atomics ? "by network cards" : "by the servers' processors";
+}
+
 static int show(struct afar_namespace *ns, const struct region_name *name)
 {
 	char length[SIZE_TEXT_MAX], stripe[SIZE_TEXT_MAX];
@@ -276,8 +285,7 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 	printf("%-11s %" PRIu64 " (%s)\n", "length", stat.length, size_text(stat.length, length));
 	printf("%-11s %u\n", "width", stat.width);
 	printf("%-11s %s\n", "stripe", size_text(stat.stripe_bytes, stripe));
-	printf("%-11s by %s\n", "atomics",
-	       stat.has_nic_atomics ? "network cards" : "the servers' processors");
+	printf("%-11s %s\n", "atomics", atomics_text(ns, &stat));
 	printf("%-11s %u\n", "open", stat.nr_references);
 	printf("%-11s %s\n", "state", state_text(&stat));
 	region_note_width(ns, name, &stat);
