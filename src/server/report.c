@@ -43,7 +43,6 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	struct progress *progress = store_progress(store);
 	struct store_stat stat;
 
-	store_recount(store);
 	store_stat(store, &stat);
 	afar__store_report__init(out);
 	out->store = store_number(store);

@@ -35,7 +35,6 @@
 #define BUSY_MS	     5000
 #define PAUSE_NS     50000000
 #define COUNT_NS     UINT64_C(200000000) /* between looks at the layer's numbers */
-#define RECOUNT_NS   10000000		 /* to wait for a fresh look at them */
 #define BLOCKS_A_MAP 510U		 /* of a page of the map: FTL */
 
 /* ---- Records */
@@ -378,7 +377,7 @@ static uint64_t capacity_of(const struct ftl_stat *stat)
 	return blocks * FTL_BLOCK / SEGMENT_MIN * SEGMENT_MIN;
 }
 
-static void count(struct store *store)
+void store_count(struct store *store)
 {
 	struct space_total total;
 	struct ftl_stat stat;
@@ -394,37 +393,6 @@ static void count(struct store *store)
 	store->stat.map_bytes = stat.map_bytes;
 	store->stat.nr_errors = stat.crc_errors + stat.read_errors + stat.write_errors;
 	store->stat.nr_syncs = stat.syncs;
-	store->is_count_due = false;
-	pthread_cond_broadcast(&store->counted);
-	pthread_mutex_unlock(&store->lock);
-}
-
-static void run_count(void *argument)
-{
-	struct store *store = argument;
-
-	if (!store->is_closed)
-		count(store);
-}
-
-void store_recount(struct store *store)
-{
-	struct timespec until;
-	int ret = 0;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += RECOUNT_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	pthread_mutex_lock(&store->lock);
-	/* One that was asked for and has not ended is as good. */
-	if (!store->is_count_due)
-		ret = progress_run(store->progress, run_count, store);
-	if (ret == 0)
-		store->is_count_due = true;
-	while (ret == 0 && store->is_count_due)
-		ret = pthread_cond_clockwait(&store->counted, &store->lock, CLOCK_MONOTONIC,
-					     &until);
 	pthread_mutex_unlock(&store->lock);
 }
 
@@ -481,7 +449,7 @@ static int engine_open(void *context)
 	if (ret == 0)
 		ret = store_scrub_open(store);
 	if (ret == 0)
-		count(store);
+		store_count(store);
 	else
 		abandon(store);
 	return ret;
@@ -504,7 +472,7 @@ static bool engine_poll(void *context)
 		store_scrub_go_on(store);
 	store->is_count_due = store->is_count_due || ret > 0;
 	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
-		count(store);
+		store_count(store);
 	return ret > 0;
 }
 
@@ -694,7 +662,6 @@ static void store_free(struct store *store)
 	domains_close(store->domains);
 	if (store->fabric)
 		fabric_close(store->fabric);
-	pthread_cond_destroy(&store->counted);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 }
@@ -729,7 +696,6 @@ int store_start(const struct store_options *options, struct store **out)
 	strcpy(store->path, options->path);
 	strcpy(store->address, options->address);
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_cond_init(&store->counted, NULL);
 	CDS_INIT_LIST_HEAD(&store->extents);
 	CDS_INIT_LIST_HEAD(&store->listings);
 	CDS_INIT_LIST_HEAD(&store->asking);

@@ -81,10 +81,7 @@ struct store_stat {
 	uint64_t nr_bad;       /* blocks: found by the last pass that ended, or by this one */
 	int failure;	       /* the device is beyond use since; 0: it works */
 };
-/* What was counted last. */
 void store_stat(struct store *store, struct store_stat *out);
-/* Has the store count anew. Waits for that, but for moments only, because its device may hang. */
-void store_recount(struct store *store);
 
 /* ---- For the membership's thread: they block until the store's thread has done it. */
 

@@ -106,8 +106,6 @@ struct store {
 	struct cds_list_head extents;
 	size_t nr_extents;
 	struct store_stat stat;
-	bool is_count_due; /* store_recount() waits for it */
-	pthread_cond_t counted;
 };
 
 /* ---- store.c */
