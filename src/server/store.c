@@ -284,7 +284,7 @@ static uint64_t capacity_of(const struct ftl_stat *stat)
 	return blocks * FTL_BLOCK / SEGMENT_MIN * SEGMENT_MIN;
 }
 
-static void count(struct store *store)
+void store_count(struct store *store)
 {
 	struct space_total total;
 	struct ftl_stat stat;
@@ -351,7 +351,7 @@ static int engine_open(void *context)
 	if (ret == 0)
 		ret = begin_opening(store);
 	if (ret == 0)
-		count(store);
+		store_count(store);
 	else
 		abandon(store);
 	return ret;
@@ -370,7 +370,7 @@ static bool engine_poll(void *context)
 		return true;
 	}
 	if (ret > 0 && clock_ns() - store->counted_at > COUNT_NS)
-		count(store);
+		store_count(store);
 	return ret > 0;
 }
 
