@@ -287,6 +287,7 @@ static void on_created(struct space_request *request)
 	extent->range = request->id;
 	extent->state = EXTENT_IS_PROVISIONAL;
 	enter(extent);
+	store_count(extent->store);
 	store_call_end(call, 0);
 }
 
@@ -535,6 +536,7 @@ static void on_removed(struct space_request *request)
 	leave(extent);
 	tell_removed(extent, 0);
 	free(extent);
+	store_count(store);
 	store->options.changed(store->options.context);
 }
 
@@ -717,6 +719,7 @@ static void on_trims_synced(struct ftl_sync *sync)
 
 	if (sync->result != 0)
 		trimming->status = sync->result;
+	store_count(trimming->store);
 	trimming_end(trimming);
 }
 

@@ -113,6 +113,9 @@ struct store {
 /* Writes a small record of the store's own, or removes it (NULL), and waits until that is on the
  * device. On the thread; blocks. */
 int store_write_record(struct store *store, uint32_t id, const void *data, size_t size);
+/* Takes the layer's numbers for store_stat(). On the thread. While the layer works, its polls do so
+ * now and then; call it after a change that nothing may follow for long. */
+void store_count(struct store *store);
 /* The device is beyond use. The next poll gives up what is under way. */
 void store_fail(struct store *store, int code);
 /* Around a request to the layer. Not once the device is beyond use. */

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Four clients work on regions on flash while the server, the manager or both are killed, again and
+ * again, and started anew. What was durable is there, no sync says more than is true, and no bytes
+ * of others are seen (store_load.c); at the end nothing has leaked.
+ *
+ * A killed process leaves the kernel's cache of its device as it is, so this shows nothing about a
+ * loss of power: tests/flash/test_power_cut.c does, for the layer.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/session.h"
+#include "lib/api.h"
+#include "lib/child.h"
+#include "lib/effort.h"
+#include "store_load.h"
+
+#define FLASH_BYTES (192 * MIB)
+#define LINGER_MS   50U
+#define SETTLE_MS   60000 /* a session that was lost ends before */
+
+static const char *const names[] = {"even", "odd"};
+
+static struct load_shared *shared;
+static pid_t children[LOAD_CLIENTS];
+static bool is_whole;
+static unsigned random_state;
+
+static unsigned dice(unsigned sides)
+{
+	random_state = random_state * 1664525U + 1013904223U;
+	return (random_state >> 8) % sides;
+}
+
+/* ---- The clients */
+
+static void make_namespaces(void)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = 64 * KIB};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct afar_namespace *ns;
+
+		assert_int_equal(afar_namespace_create(session, names[i], &policy, &ns), 0);
+		assert_int_equal(afar_namespace_close(ns), 0);
+	}
+}
+
+/* Clients are forked where no session was ever open, because those do not survive a fork. */
+static void start_clients(void)
+{
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+		children[i] = fork_child();
+		assert_true(children[i] >= 0);
+		if (children[i] == 0)
+			_exit(load_run(shared, i, cluster_uri(cluster), names[i % 2]));
+	}
+}
+
+static void check_clients(void)
+{
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+		int status;
+
+		if (waitpid(children[i], &status, WNOHANG) != 0)
+			fail_msg("client %u has ended", i);
+	}
+}
+
+static void end_clients(void)
+{
+	shared->is_over = true;
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+		int status;
+
+		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+		assert_int_equal(status, 0);
+	}
+}
+
+static unsigned count_steps(void)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+		nr += shared->clients[i].nr_steps;
+	return nr;
+}
+
+static void await_steps(unsigned nr)
+{
+	unsigned until = count_steps() + nr;
+
+	while (count_steps() < until) {
+		check_clients();
+		test_pause();
+	}
+}
+
+/* Lets the clients meet what is away. Not for long: all of them may be waiting for it. */
+static void linger(unsigned nr)
+{
+	unsigned until = count_steps() + nr;
+
+	for (unsigned i = 0; i < LINGER_MS && count_steps() < until; i++)
+		test_pause();
+}
+
+/* Waits until each client has done something since. */
+static void await_all(void)
+{
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+		unsigned from = shared->clients[i].nr_steps;
+
+		while (shared->clients[i].nr_steps - from < 3) {
+			check_clients();
+			test_pause();
+		}
+	}
+}
+
+/* ---- Killing */
+
+static void kill_server(void)
+{
+	shared->nr_begun++;
+	if (is_whole)
+		cluster_kill_manager(cluster);
+	else
+		cluster_kill_server(cluster, 0);
+	shared->nr_over++;
+}
+
+static void restart_server(void)
+{
+	if (is_whole)
+		assert_int_equal(cluster_restart_manager(cluster), 0);
+	else
+		assert_int_equal(cluster_restart_server(cluster, 0), 0);
+	shared->nr_back = shared->nr_over;
+}
+
+static void run_round(void)
+{
+	unsigned what = is_whole ? 0 : dice(4);
+
+	await_steps(20 + dice(400));
+	if (what != 1)
+		kill_server();
+	if (what == 2)
+		linger(dice(20));
+	if (what != 0)
+		cluster_kill_manager(cluster);
+	if (dice(2))
+		linger(dice(8));
+	if (what != 0)
+		assert_int_equal(cluster_restart_manager(cluster), 0);
+	if (what != 1)
+		restart_server();
+	await_all();
+}
+
+/* ---- Leaks */
+
+struct account {
+	uint64_t reserved, allocated, nr_regions; /* of the namespaces */
+	uint64_t granted, releasing, nr_orphans;  /* of the stores, as the manager knows */
+	uint64_t reported;			  /* as the server knows */
+	unsigned nr_stores;
+};
+
+static void add_namespaces(struct account *account)
+{
+	struct afar_namespace_stat stats[4] = {{.size = sizeof(*stats)}};
+	int nr = afar_namespace_list(session, NULL, stats, 4);
+
+	assert_true(nr >= 0);
+	for (int i = 0; i < nr; i++) {
+		account->reserved += stats[i].reserved_bytes;
+		account->allocated += stats[i].allocated_bytes;
+		account->nr_regions += stats[i].nr_regions;
+	}
+}
+
+static void add_stores(struct account *account)
+{
+	Afar__Status status = AFAR__STATUS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+
+	status.is_fresh = true;
+	request.call_case = AFAR__REQUEST__CALL_STATUS;
+	request.status = &status;
+	assert_int_equal(
+		session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply), 0);
+	for (size_t i = 0; i < reply->reply->cluster_status->n_stores; i++) {
+		const Afar__StoreStatus *store = reply->reply->cluster_status->stores[i];
+
+		account->granted += store->granted_bytes;
+		account->releasing += store->releasing_bytes;
+		account->nr_orphans += store->nr_orphans;
+		account->reported += store->report ? store->report->granted_bytes : UINT64_MAX;
+		account->nr_stores++;
+	}
+	afar__frame__free_unpacked(reply, NULL);
+}
+
+static bool is_settled(struct account *account)
+{
+	*account = (struct account){.nr_stores = 0};
+	add_namespaces(account);
+	add_stores(account);
+	return account->nr_regions == 0 && account->allocated == 0 && account->releasing == 0 &&
+	       account->nr_orphans == 0 && account->granted == account->reserved &&
+	       account->reported == account->granted;
+}
+
+/* Sessions that have ended, trims and releases are cleared up behind everybody's back. */
+static void await_settled(struct account *account)
+{
+	const uint64_t deadline = clock_deadline_ms(SETTLE_MS);
+
+	while (!is_settled(account)) {
+		if (clock_remaining_ms(deadline) == 0)
+			fail_msg("leaked: %llu regions, %llu bytes allocated, %llu reserved, %llu "
+				 "granted, %llu of these being released, %llu there, %llu orphans",
+				 (unsigned long long)account->nr_regions,
+				 (unsigned long long)account->allocated,
+				 (unsigned long long)account->reserved,
+				 (unsigned long long)account->granted,
+				 (unsigned long long)account->releasing,
+				 (unsigned long long)account->reported,
+				 (unsigned long long)account->nr_orphans);
+		test_pause();
+	}
+	assert_int_equal(account->nr_stores, 1);
+}
+
+/* All that was made can be had again, and reads as zeros: nothing of the clients is there. */
+static void take_all(void)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = MIB};
+	const uint64_t bytes = FLASH_BYTES / 2;
+	uint8_t *memory = malloc(MIB);
+	struct afar_region *region;
+	struct afar_namespace *ns;
+
+	assert_non_null(memory);
+	assert_int_equal(afar_namespace_create(session, "all", &policy, &ns), 0);
+	assert_int_equal(afar_namespace_reserve(ns, bytes), 0);
+	assert_int_equal(afar_region_alloc(ns, bytes, 0, &region), 0);
+	for (uint64_t at = 0; at < bytes; at += MIB) {
+		assert_int_equal(afar_region_pread(region, memory, MIB, at), MIB);
+		assert_int_equal(count_bytes(memory, MIB, 0), MIB);
+	}
+	drop_region(region);
+	drop_namespace(ns, "all");
+	free(memory);
+}
+
+static void check_leaks(void)
+{
+	struct account account;
+
+	await_settled(&account);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(afar_namespace_delete(session, names[i], 0), 0);
+	await_settled(&account);
+	assert_int_equal(account.granted, 0);
+	take_all();
+	await_settled(&account);
+	assert_int_equal(account.granted, 0);
+}
+
+/* ---- Tests */
+
+static void begin_session(void)
+{
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
+}
+
+/* In a process of its own, so that this one has no session when it forks. */
+static void prepare(void)
+{
+	pid_t pid = fork_child();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		begin_session();
+		make_namespaces();
+		_exit(afar_session_close(session) != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void say_counts(unsigned nr_rounds)
+{
+	unsigned nr_failures = 0, nr_syncs = 0, nr_unsynced = 0;
+
+	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+		nr_failures += shared->clients[i].nr_failures;
+		nr_syncs += shared->clients[i].nr_syncs;
+		nr_unsynced += shared->clients[i].nr_unsynced;
+	}
+	print_message("%u rounds, the server killed %u times: %u steps, %u calls failed, %u syncs, "
+		      "of which %u said that writes may be lost\n",
+		      nr_rounds, shared->nr_begun, count_steps(), nr_failures, nr_syncs,
+		      nr_unsynced);
+}
+
+static void run_rounds(void)
+{
+	unsigned nr_rounds = (unsigned)test_effort(6, 20, 200);
+	const char *seed = getenv("AFAR_SEED");
+
+	random_state = seed ? (unsigned)strtoul(seed, NULL, 10) : (unsigned)getpid();
+	print_message("AFAR_SEED=%u\n", random_state);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	prepare();
+	start_clients();
+	for (unsigned i = 0; i < nr_rounds; i++)
+		run_round();
+	end_clients();
+	say_counts(nr_rounds);
+	munmap(shared, sizeof(*shared));
+}
+
+static void check_and_stop(void)
+{
+	begin_session();
+	check_leaks();
+	assert_int_equal(afar_session_close(session), 0);
+	cluster_stop(cluster);
+}
+
+static void test_apart(void **state)
+{
+	(void)state;
+	is_whole = false;
+	assert_int_equal(cluster_start_flash(1, 64 * MIB, FLASH_BYTES, &cluster), 0);
+	run_rounds();
+	check_and_stop();
+}
+
+static void test_in_one_process(void **state)
+{
+	(void)state;
+	is_whole = true;
+	assert_int_equal(cluster_start_whole(64 * MIB, FLASH_BYTES, &cluster), 0);
+	run_rounds();
+	check_and_stop();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest apart[] = {cmocka_unit_test(test_apart)};
+	const struct CMUnitTest in_one[] = {cmocka_unit_test(test_in_one_process)};
+
+	if (argc != 2)
+		return 2;
+	/* One for each process: a session that was open cannot be forked. */
+	return strcmp(argv[1], "apart") == 0
+		       ? cmocka_run_group_tests_name("apart", apart, NULL, NULL)
+		       : cmocka_run_group_tests_name("in one", in_one, NULL, NULL);
+}
