@@ -22,6 +22,7 @@
 #include "lib/flash_gate.h"
 #include "lib/server_cluster.h"
 #include "server/extent.h"
+#include "server/store.h"
 
 #define FLASH_BYTES  (64 * MIB)
 #define EXTENT_BYTES (2 * MIB)
@@ -428,37 +429,6 @@ static void push_to_device(struct data_client *client, unsigned nr)
 	flash_gate_await(nr);
 }
 
-/* Trap 4. The buffer of a read whose client has gone is nobody else's before the device is done. */
-static void test_close_in_a_slow_read(void **state)
-{
-	struct key_of key, other;
-	struct data_client gone;
-	struct bed bed;
-
-	(void)state;
-	bed_open(&bed);
-	reserve_and_write(&bed, &key, 0x77);
-	reserve_and_write(&bed, &other, 0x78);
-	data_client_open(&gone);
-	assert_int_equal(connect_flash(&bed.cluster, &gone, SESSION + 1, NAMESPACE), 0);
-	fake_manager_await(&bed.cluster.manager, bed.cluster.manager.nr_reports > 0);
-	flash_gate_hold(FLASH_IO_READ);
-	begin_transfer(&gone, false, bed.read, MIB, &key);
-	push_to_device(&gone, 1);
-	/* The server has closed it when the answer comes: of a session's end that waits for the read. */
-	data_client_disconnect(&gone);
-	for (unsigned i = 0; i < 4; i++) {
-		begin_transfer(&bed.cluster.data, false, bed.data, MIB, &other);
-		push_to_device(&bed.cluster.data, i + 2);
-	}
-	assert_false(flash_gate_has_shared_memory());
-	flash_gate_release();
-	assert_int_equal(end_transfer(&bed.cluster.data), 0);
-	expect_bytes(bed.data, MIB, 0x78);
-	data_client_close(&gone);
-	bed_close(&bed);
-}
-
 static void send_session_end(struct fake_manager *manager, struct fake_call *call, uint64_t session)
 {
 	Afar__SessionEnd end = AFAR__SESSION_END__INIT;
@@ -468,6 +438,39 @@ static void send_session_end(struct fake_manager *manager, struct fake_call *cal
 	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
 	request.session_end = &end;
 	fake_manager_send(manager, &request, call);
+}
+
+/* Trap 4. The buffer of a read whose client has gone is nobody else's before the device is done. */
+static void test_close_in_a_slow_read(void **state)
+{
+	struct key_of key, other;
+	struct data_client gone;
+	struct fake_call end;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	reserve_and_write(&bed, &key, 0x77);
+	reserve_and_write(&bed, &other, 0x78);
+	data_client_open(&gone);
+	assert_int_equal(connect_flash(&bed.cluster, &gone, SESSION + 1, NAMESPACE), 0);
+	flash_gate_hold(FLASH_IO_READ);
+	begin_transfer(&gone, false, bed.read, MIB, &key);
+	push_to_device(&gone, 1);
+	send_session_end(&bed.cluster.manager, &end, SESSION + 1);
+	data_client_await_closed(&gone);
+	for (unsigned i = 0; i < 4; i++) {
+		begin_transfer(&bed.cluster.data, false, bed.data, MIB, &other);
+		push_to_device(&bed.cluster.data, i + 2);
+	}
+	assert_false(flash_gate_has_shared_memory());
+	flash_gate_release();
+	assert_int_equal(end_transfer(&bed.cluster.data), 0);
+	expect_bytes(bed.data, MIB, 0x78);
+	assert_int_equal(fake_call_await(&end), 0);
+	assert_false(end.was_held);
+	data_client_close(&gone);
+	bed_close(&bed);
 }
 
 /* Trap 7. A fence is answered when the puts of its connections have ended. */
@@ -586,6 +589,37 @@ static bool is_same(const struct fake_join *left, const struct fake_join *right)
 	return left->opening == right->opening && left->random == right->random;
 }
 
+static int admit_nobody(void *context, const void *shown, size_t length, struct admission *out)
+{
+	(void)context;
+	(void)shown;
+	(void)length;
+	(void)out;
+	return -EACCES;
+}
+
+static void do_nothing(void *context)
+{
+	(void)context;
+}
+
+/* An opening of the store that no manager hears of. */
+static void open_alone(struct bed *bed)
+{
+	char path[64];
+	const struct store_options options = {
+		.path = path,
+		.address = "127.0.0.1:0",
+		.admit = admit_nobody,
+		.changed = do_nothing,
+	};
+	struct store *store;
+
+	cluster_flash_path(&bed->cluster, path);
+	assert_int_equal(store_start(&options, &store), 0);
+	store_stop(store);
+}
+
 /* Trap 8. What a store says of itself tells an older image of it from what it is now. */
 static void test_joins_are_counted(void **state)
 {
@@ -607,19 +641,18 @@ static void test_joins_are_counted(void **state)
 	assert_true(is_same(&manager->store.present, &first));
 
 	/* One that was not accepted is proposed again, because it may have been. */
-	manager->refuse_joins_with = -EBUSY;
-	server_stop(bed.cluster.server);
-	rpc_loop_stop(bed.cluster.loop);
-	manager->refuse_joins_with = 0;
+	stop_server(&bed.cluster);
+	open_alone(&bed);
 	start_server(&bed.cluster, 1);
+	assert_int_equal(manager->store.opening, 3);
 	second = manager->store.present;
 	assert_int_equal(second.opening, 2);
 	assert_int_not_equal(second.random, first.random);
 	assert_true(is_same(&manager->store.accepted, &first));
 	kill_server(&bed);
-	assert_int_equal(manager->store.opening, 3);
+	assert_int_equal(manager->store.opening, 4);
 	assert_true(is_same(&manager->store.accepted, &second));
-	assert_int_equal(manager->store.present.opening, 3);
+	assert_int_equal(manager->store.present.opening, 4);
 	bed_close(&bed);
 }
 

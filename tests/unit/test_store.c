@@ -551,8 +551,8 @@ static void test_device_beyond_use(void **state)
 	begin(&bed.client, false, bed.bytes, &key);
 	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
 	flash_gate_await(1);
-	ask_key(&bed, &asking, provisional.extent);
 	trim(&bed, &trimming, confirmed.extent);
+	ask_key(&bed, &asking, provisional.extent);
 	reservation = (struct reservation){.bed = &bed};
 	assert_int_equal(pthread_create(&thread, NULL, reserve_in, &reservation), 0);
 	flash_gate_await(2);
