@@ -353,7 +353,9 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		}
 		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
-		if (deadline != CLOCK_NEVER && clock_ns() >= deadline)
+		/* Not behind operations that have ended: what followed them was submitted and waits for
+		 * the device's next poll, and the caller may sleep on the descriptor. */
+		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}
 }

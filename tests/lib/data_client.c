@@ -2,6 +2,7 @@
 /* A client's end of a data connection; see data_client.h. */
 #include "lib/data_client.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "lib/transport.h"
+#include "rpc/message.h"
 
 void data_client_open(struct data_client *client)
 {
@@ -73,9 +75,24 @@ void data_client_await_closed(struct data_client *client)
 	data_client_disconnect(client);
 }
 
+enum transfer_kind { TRANSFER_READ, TRANSFER_WRITE, TRANSFER_DURABLE };
+
+static int begin(struct data_client *client, enum transfer_kind kind,
+		 const struct fabric_piece *piece, uint64_t remote, uint64_t key)
+{
+	const struct fabric_ops *ops = client->fabric->ops;
+
+	if (kind == TRANSFER_READ)
+		return fabric_read(client->endpoint, piece, 1, remote, key, client->context);
+	return kind == TRANSFER_WRITE
+		       ? fabric_write(client->endpoint, piece, 1, remote, key, client->context)
+		       : ops->write_durable(client->endpoint, piece, 1, remote, key,
+					    client->context);
+}
+
 /* 0, or what it failed with; after a failure the connection is closed. */
-static int data_client_transfer_once(struct data_client *client, int is_write, void *data,
-				     size_t length, uint64_t remote, uint64_t key)
+static int data_client_transfer_once(struct data_client *client, enum transfer_kind kind,
+				     void *data, size_t length, uint64_t remote, uint64_t key)
 {
 	struct fabric_piece piece = {.addr = data, .length = length};
 	struct fabric_completion completion = {0};
@@ -86,13 +103,13 @@ static int data_client_transfer_once(struct data_client *client, int is_write, v
 	if (!client->endpoint)
 		return -ENOTCONN;
 	assert_int_equal(fabric_memory_register(client->fabric->domain, data, length,
-						is_write ? FABRIC_LOCAL_READ : FABRIC_LOCAL_WRITE,
+						kind == TRANSFER_READ ? FABRIC_LOCAL_WRITE
+								      : FABRIC_LOCAL_READ,
 						&local),
 			 0);
 	piece.descriptor = local.descriptor;
 	client->context++;
-	status = is_write ? fabric_write(client->endpoint, &piece, 1, remote, key, client->context)
-			  : fabric_read(client->endpoint, &piece, 1, remote, key, client->context);
+	status = begin(client, kind, &piece, remote, key);
 	while (status == 0) {
 		step = data_client_step(client, &completion, &event);
 		if (step == 1 && completion.context == client->context) {
@@ -116,8 +133,9 @@ int data_client_transfer(struct data_client *client, int is_write, void *data, s
 
 	for (size_t done = 0, part; done < length && status == 0; done += part) {
 		part = length - done < max ? length - done : (size_t)max;
-		status = data_client_transfer_once(client, is_write, (char *)data + done, part,
-						   remote + done, key);
+		status =
+			data_client_transfer_once(client, is_write ? TRANSFER_WRITE : TRANSFER_READ,
+						  (char *)data + done, part, remote + done, key);
 	}
 	return status;
 }
@@ -132,4 +150,35 @@ int data_client_read(struct data_client *client, void *data, size_t length, uint
 		     uint64_t key)
 {
 	return data_client_transfer(client, 0, data, length, remote, key);
+}
+
+int data_client_write_durable(struct data_client *client, const void *data, size_t length,
+			      uint64_t remote, uint64_t key)
+{
+	return data_client_transfer_once(client, TRANSFER_DURABLE, (void *)(uintptr_t)data, length,
+					 remote, key);
+}
+
+int data_client_sync(struct data_client *client, uint64_t *opening)
+{
+	struct message_request request = {.kind = htole32(MESSAGE_SYNC),
+					  .operand = htole64(*opening)};
+	struct message_reply reply = {0};
+	const struct fabric_piece out = {.addr = &request, .length = sizeof(request)};
+	const struct fabric_piece in = {.addr = &reply, .length = sizeof(reply)};
+	const uint64_t received = ++client->context, sent = ++client->context;
+	struct fabric_completion completion = {0};
+	struct fabric_event event;
+	int step = 0;
+
+	assert_int_equal(fabric_receive(client->endpoint, &in, received), 0);
+	assert_int_equal(fabric_send(client->endpoint, &out, sent), 0);
+	while (step != 1 || completion.context != received) {
+		step = data_client_step(client, &completion, &event);
+		if (step == 1)
+			assert_int_equal(completion.status, 0);
+		assert_false(step == 2 && event.kind == FABRIC_CLOSED);
+	}
+	*opening = le64toh(reply.value);
+	return (int)le32toh((uint32_t)reply.status);
 }

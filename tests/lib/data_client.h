@@ -46,7 +46,14 @@ int data_client_transfer(struct data_client *client, int is_write, void *data, s
 			 uint64_t remote, uint64_t key);
 int data_client_write(struct data_client *client, const void *data, size_t length, uint64_t remote,
 		      uint64_t key);
+/* Writes one part, which is durable when this returns 0. */
+int data_client_write_durable(struct data_client *client, const void *data, size_t length,
+			      uint64_t remote, uint64_t key);
 int data_client_read(struct data_client *client, void *data, size_t length, uint64_t remote,
 		     uint64_t key);
+
+/* Sends MESSAGE_SYNC to a store and returns the reply's status. `*opening` is the one that is
+ * remembered, and then the present one. The caller must have no other message under way. */
+int data_client_sync(struct data_client *client, uint64_t *opening);
 
 #endif

@@ -7,8 +7,50 @@
 
 #include "lib/transport.h"
 #include "rpc/pass.h"
+#include "server/extent.h"
 
 #define LIFETIME_S 600U /* of passes and capabilities */
+
+static void note_extents(struct fake_store *store, const Afar__Store *joining)
+{
+	store->nr_extents = joining->n_extents;
+	assert_true(joining->n_extents <= FAKE_EXTENTS_MAX);
+	for (size_t i = 0; i < joining->n_extents; i++)
+		store->extents[i] = (struct fake_extent){
+			joining->extents[i]->extent, joining->extents[i]->namespace_,
+			joining->extents[i]->length, joining->extents[i]->is_provisional};
+}
+
+static void note_store(struct fake_manager *manager, const Afar__ServerJoin *join)
+{
+	struct fake_store *store = &manager->store;
+	const Afar__Store *joining;
+
+	if (join->n_stores == 0) {
+		store->number = 0;
+		return;
+	}
+	joining = join->stores[0];
+	store->number = joining->store;
+	store->opening = joining->opening;
+	store->accepted = (struct fake_join){joining->accepted->opening, joining->accepted->random};
+	store->present = (struct fake_join){joining->present->opening, joining->present->random};
+	snprintf(store->cluster, sizeof(store->cluster), "%s", joining->cluster);
+	store->was_held = manager->is_held && manager->is_held();
+	note_extents(store, joining);
+}
+
+static void note_lane(struct fake_manager *manager, const Afar__Lane *lane)
+{
+	if (lane->store != 0) {
+		snprintf(manager->store.data, sizeof(manager->store.data), "%s", lane->address);
+		return;
+	}
+	assert_string_equal(lane->transport, test_transport());
+	if (manager->nr_lanes < FAKE_LANES_MAX)
+		snprintf(manager->data[manager->nr_lanes], FAKE_ADDRESS_MAX, "%s", lane->address);
+	manager->nr_lanes++;
+}
 
 static void note_join(struct fake_manager *manager, const Afar__ServerJoin *join)
 {
@@ -20,12 +62,10 @@ static void note_join(struct fake_manager *manager, const Afar__ServerJoin *join
 	manager->age_s = join->age_s;
 	snprintf(manager->name, sizeof(manager->name), "%s", join->self->name);
 	snprintf(manager->control, sizeof(manager->control), "%s", join->self->control_address);
-	manager->nr_lanes = join->self->n_lanes;
-	for (size_t i = 0; i < join->self->n_lanes && i < FAKE_LANES_MAX; i++) {
-		assert_string_equal(join->self->lanes[i]->transport, test_transport());
-		snprintf(manager->data[i], sizeof(manager->data[i]), "%s",
-			 join->self->lanes[i]->address);
-	}
+	manager->nr_lanes = 0;
+	for (size_t i = 0; i < join->self->n_lanes; i++)
+		note_lane(manager, join->self->lanes[i]);
+	note_store(manager, join);
 	manager->nr_joined =
 		join->n_extents < FAKE_EXTENTS_MAX ? join->n_extents : FAKE_EXTENTS_MAX;
 	for (size_t i = 0; i < manager->nr_joined; i++) {
@@ -39,9 +79,12 @@ static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
 		    struct rpc_call *call)
 {
 	Afar__ServerJoined joined = AFAR__SERVER_JOINED__INIT;
+	Afar__StoreJoined store = AFAR__STORE_JOINED__INIT;
+	Afar__StoreJoined *stores = &store;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
 	if (manager->refuse_joins_with != 0) {
+		note_store(manager, join);
 		manager->nr_refused++;
 		reply.status = manager->refuse_joins_with;
 		reply.message = (char *)"join: not today";
@@ -55,11 +98,17 @@ static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
 	joined.server = FAKE_SERVER;
 	joined.n_release = manager->nr_release;
 	joined.release = manager->release;
+	store.store = manager->store.number;
+	store.n_release = manager->nr_release_of_store;
+	store.release = manager->release_of_store;
+	joined.n_stores = join->n_stores;
+	joined.stores = &stores;
 	reply.result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
 	joined.cluster = (char *)"fake";
 	reply.server_joined = &joined;
 	rpc_reply(call, 1, &reply);
 	manager->nr_release = 0;
+	manager->nr_release_of_store = 0;
 	manager->nr_joins++;
 }
 
@@ -219,6 +268,116 @@ int fake_manager_release(struct fake_manager *manager, uint64_t extent)
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
 	request.extents_release = &release;
 	return fake_manager_call(manager, &request, NULL);
+}
+
+/* ---- Of the server's store */
+
+int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
+			       struct fake_extent *out)
+{
+	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *frame;
+	int status;
+
+	reserve.namespace_ = namespace;
+	reserve.bytes = bytes;
+	reserve.class_ = CLASS_FLASH;
+	reserve.store = manager->store.number;
+	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
+	request.extents_reserve = &reserve;
+	status = fake_manager_call(manager, &request, &frame);
+	if (status != 0)
+		return status;
+	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_EXTENTS);
+	assert_int_equal(frame->reply->extents->n_extents, 1);
+	*out = (struct fake_extent){.extent = frame->reply->extents->extents[0]->extent,
+				    .namespace = frame->reply->extents->extents[0]->namespace_,
+				    .length = frame->reply->extents->extents[0]->length};
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+int fake_manager_release_flash(struct fake_manager *manager, uint64_t namespace, uint64_t extent)
+{
+	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	release.n_extents = release.n_namespaces = 1;
+	release.extents = &extent;
+	release.namespaces = &namespace;
+	release.store = manager->store.number;
+	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
+	request.extents_release = &release;
+	return fake_manager_call(manager, &request, NULL);
+}
+
+int fake_manager_trim(struct fake_manager *manager, uint64_t namespace, uint64_t extent,
+		      uint64_t offset, uint64_t length)
+{
+	Afar__ExtentsTrim trim = AFAR__EXTENTS_TRIM__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__TrimRange range = AFAR__TRIM_RANGE__INIT;
+	Afar__TrimRange *ranges = &range;
+
+	range.extent = extent;
+	range.offset = offset;
+	range.length = length;
+	trim.store = manager->store.number;
+	trim.namespace_ = namespace;
+	trim.n_ranges = 1;
+	trim.ranges = &ranges;
+	request.call_case = AFAR__REQUEST__CALL_EXTENTS_TRIM;
+	request.extents_trim = &trim;
+	return fake_manager_call(manager, &request, NULL);
+}
+
+static void note_answer(void *argument, const Afar__Frame *reply, int status)
+{
+	struct fake_call *call = argument;
+
+	(void)reply;
+	call->status = status;
+	call->was_held = call->is_held && call->is_held();
+	sem_post(&call->ended);
+}
+
+int fake_call_send(struct rpc_connection *connection, Afar__Request *request,
+		   struct fake_call *call)
+{
+	const struct rpc_envelope envelope = {.deadline = clock_deadline_ms(FAKE_PATIENCE_MS)};
+
+	call->status = 0;
+	sem_init(&call->ended, 0, 0);
+	return rpc_send(connection, &envelope, request, note_answer, call);
+}
+
+void fake_manager_send(struct fake_manager *manager, Afar__Request *request, struct fake_call *call)
+{
+	call->is_held = manager->is_held;
+	pthread_mutex_lock(&manager->lock);
+	assert_non_null(manager->connection);
+	assert_int_equal(fake_call_send(manager->connection, request, call), 0);
+	pthread_mutex_unlock(&manager->lock);
+}
+
+int fake_call_await(struct fake_call *call)
+{
+	while (sem_wait(&call->ended) != 0)
+		;
+	sem_destroy(&call->ended);
+	return call->status;
+}
+
+void fake_manager_ping(struct fake_manager *manager, unsigned times)
+{
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Ping ping = AFAR__PING__INIT;
+
+	request.call_case = AFAR__REQUEST__CALL_PING;
+	request.ping = &ping;
+	for (unsigned i = 0; i < times; i++)
+		assert_int_equal(fake_manager_call(manager, &request, NULL), 0);
 }
 
 int fake_manager_end_session(struct fake_manager *manager, uint64_t session)

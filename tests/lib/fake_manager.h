@@ -8,6 +8,7 @@
 #define TESTS_FAKE_MANAGER_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,6 +34,23 @@ struct fake_extent {
 	uint64_t extent;
 	uint64_t namespace;
 	uint64_t length;
+	bool is_provisional; /* of a store */
+};
+
+struct fake_join {
+	uint64_t opening, random;
+};
+
+/* What a server said of its store. */
+struct fake_store {
+	uint64_t number;
+	uint64_t opening;
+	struct fake_join accepted, present;
+	char cluster[FAKE_NAME_MAX];
+	char data[FAKE_ADDRESS_MAX]; /* its lane */
+	struct fake_extent extents[FAKE_EXTENTS_MAX];
+	size_t nr_extents;
+	bool was_held; /* the gate before the device was shut when the server joined */
 };
 
 struct fake_manager {
@@ -49,6 +67,9 @@ struct fake_manager {
 	unsigned nr_joins, nr_refused, nr_reports;
 	uint64_t release[FAKE_EXTENTS_MAX]; /* said at the next join */
 	size_t nr_release;
+	uint64_t release_of_store[FAKE_EXTENTS_MAX];
+	size_t nr_release_of_store;
+	bool (*is_held)(void); /* NULL, or asked at each join */
 	/* Of the last join and report: */
 	uint64_t server, incarnation, capacity_bytes;
 	uint8_t signing_key[SIGNING_KEY_BYTES];
@@ -58,6 +79,7 @@ struct fake_manager {
 	size_t nr_lanes;
 	struct fake_extent joined[FAKE_EXTENTS_MAX];
 	size_t nr_joined;
+	struct fake_store store;
 	Afar__ServerReport report;
 };
 
@@ -95,6 +117,27 @@ int fake_manager_call(struct fake_manager *manager, Afar__Request *request, Afar
 int fake_manager_reserve(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
 			 struct fake_extent *out, size_t *nr_out);
 int fake_manager_release(struct fake_manager *manager, uint64_t extent);
+/* Of the server's store: */
+int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
+			       struct fake_extent *out);
+int fake_manager_release_flash(struct fake_manager *manager, uint64_t namespace, uint64_t extent);
+int fake_manager_trim(struct fake_manager *manager, uint64_t namespace, uint64_t extent,
+		      uint64_t offset, uint64_t length);
+/* A call of these kinds that does not wait: `call` stays until fake_call_await(). */
+struct fake_call {
+	sem_t ended;
+	int status;
+	bool was_held; /* the gate was shut when the answer came */
+	bool (*is_held)(void);
+};
+void fake_manager_send(struct fake_manager *manager, Afar__Request *request,
+		       struct fake_call *call);
+/* The same on a client's connection, as rpc_send(). */
+int fake_call_send(struct rpc_connection *connection, Afar__Request *request,
+		   struct fake_call *call);
+int fake_call_await(struct fake_call *call);
+/* Has a request go to the server and back, so many times. */
+void fake_manager_ping(struct fake_manager *manager, unsigned times);
 int fake_manager_end_session(struct fake_manager *manager, uint64_t session);
 
 /* ---- For clients */

@@ -11,12 +11,19 @@
 #include "lib/control.h"
 #include "lib/transport.h"
 
+void cluster_flash_path(const struct cluster *cluster, char out[static 64])
+{
+	snprintf(out, 64, "%s/flash", cluster->folder);
+}
+
 void start_server(struct cluster *cluster, unsigned nr_progress)
 {
 	const struct server_lane lanes[] = {
 		{test_transport(), is_on_tcp() ? "0.0.0.0:0" : any_port()},
 		{test_transport(), any_port()},
 	};
+	char flash[64];
+	const struct server_store store = {flash, cluster->flash_bytes};
 	const struct server_options options = {
 		.name = "lender",
 		.manager_host = "127.0.0.1",
@@ -25,11 +32,15 @@ void start_server(struct cluster *cluster, unsigned nr_progress)
 		.control_address = "127.0.0.1:0",
 		.lanes = lanes,
 		.nr_lanes = cluster->nr_lanes,
+		.stores = &store,
+		.nr_stores = cluster->flash_bytes != 0,
 		.folder = cluster->folder,
 		.capacity_bytes = CAPACITY,
 		.nr_progress = nr_progress,
 	};
 	unsigned nr_joins = cluster->manager.nr_joins;
+
+	cluster_flash_path(cluster, flash);
 
 	assert_int_equal(rpc_loop_start("server", &cluster->loop), 0);
 	assert_int_equal(server_start(cluster->loop, &options, &cluster->server), 0);
@@ -58,7 +69,7 @@ void connect_control(struct cluster *cluster, uint64_t session)
 	cluster->session = session;
 }
 
-void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes, unsigned nr_progress)
+static void open_all(struct cluster *cluster, unsigned nr_lanes, unsigned nr_progress)
 {
 	cluster->nr_lanes = nr_lanes;
 	cluster->lane = 0;
@@ -72,6 +83,18 @@ void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes, unsigned nr_
 	cluster->wanted = 0;
 	connect_control(cluster, SESSION);
 	data_client_open(&cluster->data);
+}
+
+void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes, unsigned nr_progress)
+{
+	cluster->flash_bytes = 0;
+	open_all(cluster, nr_lanes, nr_progress);
+}
+
+void cluster_open_flash(struct cluster *cluster, uint64_t bytes)
+{
+	cluster->flash_bytes = bytes;
+	open_all(cluster, 1, 1);
 }
 
 void cluster_open(struct cluster *cluster, unsigned nr_progress)
@@ -208,6 +231,50 @@ int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespa
 int connect_data(struct cluster *cluster, uint64_t session)
 {
 	return connect_data_for(cluster, session, NAMESPACE, RIGHT_ALL);
+}
+
+int get_flash_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
+		   size_t nr_extents, struct key_of *out)
+{
+	struct rpc_capability capability = fake_manager_capability(
+		&cluster->manager, cluster->session, namespace, RIGHT_ALL, extents, nr_extents);
+	Afar__Grant grant = AFAR__GRANT__INIT;
+	Afar__Frame *frame;
+	int ret;
+
+	assert_int_equal(capability_sign(&capability, cluster->manager.signing_key), 0);
+	grant.session = cluster->session;
+	grant.namespace_ = namespace;
+	grant.n_extents = nr_extents;
+	grant.extents = extents;
+	grant.capability.data = (uint8_t *)&capability;
+	grant.capability.len = sizeof(capability);
+	grant.store = cluster->manager.store.number;
+	ret = control_ask_keys(cluster->control, &grant, &frame);
+	if (ret != 0)
+		return ret;
+	assert_int_equal(frame->reply->keys->n_keys, nr_extents);
+	for (size_t i = 0; i < nr_extents; i++) {
+		const Afar__Key *key = frame->reply->keys->keys[i];
+
+		assert_int_equal(key->extent, extents[i]);
+		out[i] = (struct key_of){key->length, key->key, key->origin};
+	}
+	afar__frame__free_unpacked(frame, NULL);
+	return 0;
+}
+
+int connect_flash(struct cluster *cluster, struct data_client *client, uint64_t session,
+		  uint64_t namespace)
+{
+	struct rpc_ticket ticket;
+
+	data_client_disconnect(client);
+	if (session != cluster->session)
+		connect_control(cluster, session);
+	assert_int_equal(get_flash_keys(cluster, namespace, NULL, 0, NULL), 0);
+	assert_int_equal(ask_ticket(cluster, session, namespace, RIGHT_ALL, &ticket), 0);
+	return data_client_connect(client, cluster->manager.store.data, &ticket, sizeof(ticket));
 }
 
 struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key)

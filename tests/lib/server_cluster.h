@@ -28,8 +28,9 @@ struct cluster {
 	struct server *server;
 	char folder[32];
 
-	unsigned nr_lanes; /* of the server                   */
-	unsigned lane;	   /* that the client goes by         */
+	uint64_t flash_bytes; /* of the server's store, a file in the folder; 0: it has none */
+	unsigned nr_lanes;    /* of the server                   */
+	unsigned lane;	      /* that the client goes by         */
 
 	struct rpc_loop *client_loop;
 	struct rpc_connection *control; /* the client's */
@@ -43,11 +44,16 @@ struct cluster {
 /* The server has one lane, or so many, and `nr_progress` progress threads. */
 void cluster_open(struct cluster *cluster, unsigned nr_progress);
 void cluster_open_lanes(struct cluster *cluster, unsigned nr_lanes, unsigned nr_progress);
+/* The server has a store. */
+void cluster_open_flash(struct cluster *cluster, uint64_t bytes);
 void cluster_close(struct cluster *cluster);
 /* The client's part alone. */
 void cluster_close_client(struct cluster *cluster);
 /* Removes a folder with the files in it. */
 void cluster_remove_folder(const char *folder);
+
+/* The file of the store. */
+void cluster_flash_path(const struct cluster *cluster, char out[static 64]);
 
 /* Starts the cluster's server, and waits until it has joined. */
 void start_server(struct cluster *cluster, unsigned nr_progress);
@@ -87,6 +93,12 @@ int get_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents, siz
 int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespace,
 		     uint32_t rights);
 int connect_data(struct cluster *cluster, uint64_t session);
+
+/* The same for the server's store: the keys of extents, and the connection, which `client` is then. */
+int get_flash_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
+		   size_t nr_extents, struct key_of *out);
+int connect_flash(struct cluster *cluster, struct data_client *client, uint64_t session,
+		  uint64_t namespace);
 
 /* Reserves one extent of NAMESPACE and gets its key. */
 struct fake_extent reserve_one(struct cluster *cluster, struct key_of *key);

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A store alone, at its worst moments: killed while it is made and while it ends, its device beyond
+ * use, and orders that cross.
+ */
+#include <afar/error.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "group.h"
+#include "lib/bytes.h"
+#include "lib/child.h"
+#include "lib/data_client.h"
+#include "lib/flash_gate.h"
+#include "server/store_private.h"
+
+#define FLASH_BYTES  (64 * MIB)
+#define EXTENT_BYTES (2 * MIB)
+#define NAMESPACE    5U
+
+struct bed {
+	char folder[32], path[64];
+	struct store *store;
+	struct data_client client;
+	uint8_t *bytes; /* 1 MiB */
+};
+
+/* Lets in whoever shows a session and a namespace. */
+static int admit(void *context, const void *shown, size_t length, struct admission *out)
+{
+	uint64_t words[2];
+
+	(void)context;
+	assert_int_equal(length, sizeof(words));
+	memcpy(words, shown, sizeof(words));
+	*out = (struct admission){.session = words[0], .reach = {words[1], true}};
+	return 0;
+}
+
+static void changed(void *context)
+{
+	(void)context;
+}
+
+static int open_at(const char *path, uint64_t create_bytes, struct store **out)
+{
+	const struct store_options options = {
+		.path = path,
+		.create_bytes = create_bytes,
+		.address = "127.0.0.1:0",
+		.spin_us = 50,
+		.admit = admit,
+		.changed = changed,
+	};
+
+	return store_start(&options, out);
+}
+
+static void open_store(struct bed *bed)
+{
+	assert_int_equal(open_at(bed->path, FLASH_BYTES, &bed->store), 0);
+}
+
+static void bed_make(struct bed *bed)
+{
+	flash_gate_reset();
+	strcpy(bed->folder, "/tmp/afar-store-XXXXXX");
+	assert_non_null(mkdtemp(bed->folder));
+	snprintf(bed->path, sizeof(bed->path), "%s/flash", bed->folder);
+	bed->bytes = malloc(MIB);
+	assert_non_null(bed->bytes);
+	data_client_open(&bed->client);
+}
+
+static void bed_open(struct bed *bed)
+{
+	bed_make(bed);
+	open_store(bed);
+}
+
+static void bed_close(struct bed *bed)
+{
+	data_client_close(&bed->client);
+	store_stop(bed->store);
+	free(bed->bytes);
+	unlink(bed->path);
+	assert_int_equal(rmdir(bed->folder), 0);
+}
+
+static void connect_as(struct bed *bed, uint64_t session)
+{
+	const uint64_t words[2] = {session, NAMESPACE};
+
+	assert_int_equal(data_client_connect(&bed->client,
+					     progress_address(store_progress(bed->store)), words,
+					     sizeof(words)),
+			 0);
+}
+
+/* ---- Orders that do not wait */
+
+struct order {
+	sem_t ended;
+	int status;
+	struct store_keys keys;
+	struct extent_key key;
+	uint64_t extent;
+};
+
+static void order_open(struct order *order)
+{
+	memset(order, 0, sizeof(*order));
+	sem_init(&order->ended, 0, 0);
+}
+
+static int order_await(struct order *order)
+{
+	while (sem_wait(&order->ended) != 0)
+		;
+	sem_destroy(&order->ended);
+	return order->status;
+}
+
+static void on_done(void *argument, int status)
+{
+	struct order *order = argument;
+
+	order->status = status;
+	sem_post(&order->ended);
+}
+
+static void on_keys(struct store_keys *keys, int status)
+{
+	on_done(caa_container_of(keys, struct order, keys), status);
+}
+
+static void ask_key(struct bed *bed, struct order *order, uint64_t extent)
+{
+	order_open(order);
+	order->extent = extent;
+	order->keys = (struct store_keys){
+		.reach = {NAMESPACE, true},
+		.extents = &order->extent,
+		.nr_extents = 1,
+		.keys = &order->key,
+		.done = on_keys,
+	};
+	assert_int_equal(store_get_keys(bed->store, &order->keys), 0);
+}
+
+static void release(struct bed *bed, struct order *order, uint64_t extent, bool is_unknown)
+{
+	const struct store_name names[] = {{extent, NAMESPACE, is_unknown},
+					   {extent, NAMESPACE, is_unknown}};
+
+	order_open(order);
+	assert_int_equal(store_release(bed->store, names, 2, on_done, order), 0);
+}
+
+static void trim(struct bed *bed, struct order *order, uint64_t extent)
+{
+	const struct store_range ranges[] = {{extent, 0, MIB}, {extent, MIB, MIB}};
+
+	order_open(order);
+	assert_int_equal(store_trim(bed->store, NAMESPACE, ranges, 2, on_done, order), 0);
+}
+
+static struct store_extent_info reserve(struct bed *bed)
+{
+	struct store_extent_info info;
+
+	assert_int_equal(store_reserve(bed->store, NAMESPACE, EXTENT_BYTES, &info), 0);
+	assert_true(info.is_provisional);
+	return info;
+}
+
+static struct extent_key key_of(struct bed *bed, uint64_t extent)
+{
+	struct order order;
+
+	ask_key(bed, &order, extent);
+	assert_int_equal(order_await(&order), 0);
+	return order.key;
+}
+
+static size_t nr_listed(struct bed *bed, struct store_extent_info *first)
+{
+	struct store_extent_info *infos;
+	size_t nr;
+
+	assert_int_equal(store_list(bed->store, &infos, &nr), 0);
+	if (nr > 0)
+		*first = infos[0];
+	free(infos);
+	return nr;
+}
+
+static void write_mib(struct bed *bed, const struct extent_key *key)
+{
+	memset(bed->bytes, 7, MIB);
+	assert_int_equal(
+		data_client_write(&bed->client, bed->bytes, MIB, key->on[0].origin, key->on[0].key),
+		0);
+}
+
+/* ---- Making the file */
+
+static void test_remains_of_the_making_are_no_hindrance(void **state)
+{
+	char beside[80];
+	struct stat stat_of_it;
+	struct bed bed;
+	int fd;
+
+	(void)state;
+	bed_make(&bed);
+	snprintf(beside, sizeof(beside), "%s.new", bed.path);
+	fd = open(beside, O_WRONLY | O_CREAT, 0600);
+	assert_int_equal(write(fd, "rest", 4), 4);
+	close(fd);
+	open_store(&bed);
+	assert_int_equal(stat(beside, &stat_of_it), -1);
+	bed_close(&bed);
+}
+
+static void kill_at(void *argument)
+{
+	unsigned *nr_left = argument;
+
+	if ((*nr_left)-- == 0)
+		kill(getpid(), SIGKILL);
+}
+
+/* Makes a store in a process that is killed at its write number `nr`. False: it has lived. */
+static bool make_and_be_killed(const struct bed *bed, unsigned nr)
+{
+	struct store *store;
+	pid_t child = fork_child();
+	int status;
+
+	if (child == 0) {
+		flash_gate_watch(kill_at, &nr);
+		_exit(open_at(bed->path, FLASH_BYTES, &store) == 0 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status))
+		return true;
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return false;
+}
+
+static void test_killed_in_the_making(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	for (unsigned nr = 0;; nr = 2 * nr + 1) {
+		bool was_killed;
+
+		bed_make(&bed);
+		was_killed = make_and_be_killed(&bed, nr);
+		open_store(&bed);
+		bed_close(&bed);
+		if (!was_killed)
+			break;
+		assert_true(nr < 10000);
+	}
+}
+
+/* ---- Ending */
+
+struct images {
+	const char *path;
+	char folder[32];
+	unsigned nr;
+};
+
+static void copy_file(const char *from, const char *to)
+{
+	uint8_t *buffer = malloc(MIB);
+	int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ssize_t nr;
+
+	assert_true(buffer && in >= 0 && out >= 0);
+	while ((nr = read(in, buffer, MIB)) > 0)
+		assert_int_equal(write(out, buffer, (size_t)nr), nr);
+	close(out);
+	close(in);
+	free(buffer);
+}
+
+static void image_path(const struct images *images, unsigned nr, char out[static 64])
+{
+	snprintf(out, 64, "%s/%u", images->folder, nr);
+}
+
+static void take_image(void *argument)
+{
+	struct images *images = argument;
+	char path[64];
+
+	image_path(images, images->nr++, path);
+	copy_file(images->path, path);
+}
+
+/* The first opening since which no write was lost, as the device at `path` says when it is opened. */
+static uint64_t whole_since(const char *path)
+{
+	struct store *store;
+	uint64_t since;
+
+	assert_int_equal(open_at(path, 0, &store), 0);
+	assert_int_equal(store->stat.opening, 2);
+	since = store->whole_since;
+	store_stop(store);
+	return since;
+}
+
+/* Trap 6. Whenever the power goes while a store ends, either it ended clean and nothing was written
+ * afterwards, or the next opening says that it did not. Before its last write it did not. */
+static void test_clean_is_the_last_word(void **state)
+{
+	struct images images = {0};
+	struct extent_key key;
+	char path[64];
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	strcpy(images.folder, "/tmp/afar-images-XXXXXX");
+	assert_non_null(mkdtemp(images.folder));
+	images.path = bed.path;
+	key = key_of(&bed, reserve(&bed).extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	data_client_disconnect(&bed.client);
+	flash_gate_watch(take_image, &images);
+	store_stop(bed.store);
+	flash_gate_watch(NULL, NULL);
+	assert_true(images.nr > 1);
+	/* The record of the clean end is a block of the journal behind all else that clients wrote. The
+	 * first image is from before the sync. */
+	for (unsigned i = 0, has_ended = 0; i < images.nr; i++) {
+		uint64_t since;
+
+		image_path(&images, i, path);
+		since = whole_since(path);
+		if (i == 0)
+			assert_int_equal(since, 2);
+		assert_true(since == 2 || since == 1);
+		assert_false(has_ended && since == 2);
+		has_ended = since == 1;
+		unlink(path);
+	}
+	rmdir(images.folder);
+	assert_int_equal(whole_since(bed.path), 1);
+	assert_int_equal(open_at(bed.path, 0, &bed.store), 0);
+	bed_close(&bed);
+}
+
+/* A trim is under way when the store ends: it is answered, and the end is clean. */
+static void *stop_store(void *argument)
+{
+	store_stop(argument);
+	return NULL;
+}
+
+static void test_stop_waits_for_trims(void **state)
+{
+	struct store_extent_info extent;
+	struct order trimming, releasing;
+	struct extent_key key;
+	pthread_t thread;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key = key_of(&bed, extent.extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	flash_gate_hold(FLASH_IO_WRITE);
+	trim(&bed, &trimming, extent.extent);
+	flash_gate_await(1);
+	release(&bed, &releasing, extent.extent, false);
+	assert_int_equal(pthread_create(&thread, NULL, stop_store, bed.store), 0);
+	flash_gate_release();
+	pthread_join(thread, NULL);
+	assert_int_equal(order_await(&trimming), 0);
+	order_await(&releasing);
+	assert_int_equal(whole_since(bed.path), 1);
+	assert_int_equal(open_at(bed.path, 0, &bed.store), 0);
+	bed_close(&bed);
+}
+
+/* ---- Orders that cross */
+
+/* Trap 1. It is listed as provisional, confirmed, and only then released as unknown. */
+static void test_confirmed_after_it_was_listed(void **state)
+{
+	struct store_extent_info listed;
+	struct order order, asking;
+	struct extent_key key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	reserve(&bed);
+	assert_int_equal(nr_listed(&bed, &listed), 1);
+	assert_true(listed.is_provisional);
+	/* While it is being confirmed, too. */
+	flash_gate_hold(FLASH_IO_WRITE);
+	ask_key(&bed, &asking, listed.extent);
+	flash_gate_await(1);
+	release(&bed, &order, listed.extent, true);
+	assert_int_equal(order_await(&order), 0);
+	flash_gate_release();
+	assert_int_equal(order_await(&asking), 0);
+	key = asking.key;
+	release(&bed, &order, listed.extent, true);
+	assert_int_equal(order_await(&order), 0);
+	assert_int_equal(nr_listed(&bed, &listed), 1);
+	assert_false(listed.is_provisional);
+	connect_as(&bed, 1);
+	assert_int_equal(
+		data_client_read(&bed.client, bed.bytes, MIB, key.on[0].origin, key.on[0].key), 0);
+	bed_close(&bed);
+}
+
+/* What nobody had a key of is released as unknown, and costs nobody a connection. */
+static void test_unknown_ones_go(void **state)
+{
+	struct store_extent_info info, listed;
+	struct extent_key key;
+	struct order order;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	key = key_of(&bed, reserve(&bed).extent);
+	connect_as(&bed, 1);
+	info = reserve(&bed);
+	release(&bed, &order, info.extent, true);
+	assert_int_equal(order_await(&order), 0);
+	assert_int_equal(nr_listed(&bed, &listed), 1);
+	assert_int_not_equal(listed.extent, info.extent);
+	assert_int_equal(
+		data_client_read(&bed.client, bed.bytes, MIB, key.on[0].origin, key.on[0].key), 0);
+	bed_close(&bed);
+}
+
+/* It is released while it is being confirmed, and again: no key is given, and each is answered. */
+static void test_released_while_it_is_confirmed(void **state)
+{
+	struct store_extent_info info, listed;
+	struct order asking, first, second;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	info = reserve(&bed);
+	flash_gate_hold(FLASH_IO_WRITE);
+	ask_key(&bed, &asking, info.extent);
+	flash_gate_await(1);
+	release(&bed, &first, info.extent, false);
+	release(&bed, &second, info.extent, false);
+	flash_gate_release();
+	assert_int_equal(order_await(&asking), -AFAR_ELOST);
+	assert_int_equal(order_await(&first), 0);
+	assert_int_equal(order_await(&second), 0);
+	assert_int_equal(nr_listed(&bed, &listed), 0);
+	bed_close(&bed);
+}
+
+/* ---- A device that fails */
+
+struct reservation {
+	struct bed *bed;
+	int status;
+};
+
+static void *reserve_in(void *argument)
+{
+	struct reservation *reservation = argument;
+	struct store_extent_info info;
+
+	reservation->status =
+		store_reserve(reservation->bed->store, NAMESPACE, EXTENT_BYTES, &info);
+	return NULL;
+}
+
+static void begin(struct data_client *client, bool is_write, void *data,
+		  const struct extent_key *key)
+{
+	const struct fabric_piece piece = {.addr = data, .length = MIB};
+
+	client->context++;
+	assert_int_equal(is_write ? fabric_write(client->endpoint, &piece, 1, key->on[0].origin,
+						 key->on[0].key, client->context)
+				  : fabric_read(client->endpoint, &piece, 1, key->on[0].origin,
+						key->on[0].key, client->context),
+			 0);
+}
+
+static bool has_failed(struct store *store)
+{
+	struct store_stat stat;
+
+	store_stat(store, &stat);
+	return stat.failure != 0;
+}
+
+/* Everything that is under way at a device that is beyond use ends, and so does what comes then. */
+static void test_device_beyond_use(void **state)
+{
+	struct store_extent_info confirmed, provisional, listed;
+	struct fabric_completion completion = {0};
+	struct order asking, releasing, trimming;
+	struct reservation reservation;
+	struct fabric_event event;
+	struct extent_key key;
+	pthread_t thread;
+	struct bed bed;
+	uint64_t opening = 1;
+
+	(void)state;
+	bed_open(&bed);
+	confirmed = reserve(&bed);
+	provisional = reserve(&bed);
+	key = key_of(&bed, confirmed.extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	flash_gate_hold(FLASH_IO_READ);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin(&bed.client, false, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(1);
+	trim(&bed, &trimming, confirmed.extent);
+	ask_key(&bed, &asking, provisional.extent);
+	reservation = (struct reservation){.bed = &bed};
+	assert_int_equal(pthread_create(&thread, NULL, reserve_in, &reservation), 0);
+	flash_gate_await(2);
+	flash_gate_break(-ENOMEM);
+	while (data_client_step(&bed.client, &completion, &event) != 1)
+		;
+	assert_int_equal(completion.status, -EIO);
+	pthread_join(thread, NULL);
+	assert_true(reservation.status < 0);
+	assert_true(order_await(&asking) < 0);
+	assert_int_equal(order_await(&trimming), -EIO);
+	assert_true(has_failed(bed.store));
+
+	/* And later. */
+	begin(&bed.client, true, bed.bytes, &key);
+	while (data_client_step(&bed.client, &completion, &event) != 1)
+		;
+	assert_int_equal(completion.status, -EIO);
+	assert_int_equal(data_client_sync(&bed.client, &opening), -EIO);
+	assert_true(store_reserve(bed.store, NAMESPACE, EXTENT_BYTES, &listed) < 0);
+	assert_int_equal(store_joined(bed.store, "fake"), -EIO);
+	trim(&bed, &trimming, confirmed.extent);
+	assert_true(order_await(&trimming) < 0);
+	release(&bed, &releasing, confirmed.extent, false);
+	assert_true(order_await(&releasing) < 0);
+	assert_int_equal(nr_listed(&bed, &listed), 2);
+	bed_close(&bed);
+}
+
+/* A closing waits for a transfer that the device will never end. */
+static bool is_anyone(const void *argument, const struct admission *connection)
+{
+	(void)argument;
+	(void)connection;
+	return true;
+}
+
+static void on_closed(void *argument)
+{
+	on_done(argument, 0);
+}
+
+static void test_closing_at_a_device_beyond_use(void **state)
+{
+	struct progress_order order = {is_anyone, on_closed, NULL, false};
+	struct fabric_completion completion = {0};
+	struct progress_closing *closing;
+	struct order releasing, closed;
+	struct store_extent_info info;
+	struct extent_key key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	info = reserve(&bed);
+	key = key_of(&bed, info.extent);
+	connect_as(&bed, 1);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin(&bed.client, true, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(1);
+	release(&bed, &releasing, info.extent, false);
+	data_client_await_closed(&bed.client);
+	order_open(&closed);
+	order.argument = &closed;
+	assert_int_equal(progress_closing_new(store_progress(bed.store), &closing), 0);
+	progress_close(closing, &order);
+	flash_gate_break(-EIO);
+	assert_int_equal(order_await(&closed), 0);
+	assert_int_equal(order_await(&releasing), -EIO);
+	bed_close(&bed);
+}
+
+/* A device that refuses writes, for a while or for good: nothing is lost that was not said to be. */
+static void test_errors_of_the_device(void **state)
+{
+	static const int errors[] = {-EIO, -ENOSPC, -ENODEV};
+	struct store_extent_info info;
+	struct extent_key key;
+	struct order order;
+	struct bed bed;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		bed_open(&bed);
+		info = reserve(&bed);
+		key = key_of(&bed, info.extent);
+		flash_gate_fail(FLASH_IO_WRITE, errors[i]);
+		assert_true(store_reserve(bed.store, NAMESPACE, EXTENT_BYTES, &info) < 0);
+		trim(&bed, &order, info.extent);
+		order_await(&order);
+		release(&bed, &order, info.extent, false);
+		order_await(&order);
+		connect_as(&bed, 1);
+		assert_true(data_client_write_durable(&bed.client, bed.bytes, MIB, key.on[0].origin,
+						      key.on[0].key) < 0);
+		data_client_close(&bed.client);
+		store_stop(bed.store);
+		flash_gate_reset();
+		assert_int_equal(whole_since(bed.path), 2);
+		data_client_open(&bed.client);
+		assert_int_equal(open_at(bed.path, 0, &bed.store), 0);
+		bed_close(&bed);
+	}
+}
+
+TEST_GROUP(store)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_remains_of_the_making_are_no_hindrance),
+		cmocka_unit_test(test_killed_in_the_making),
+		cmocka_unit_test(test_clean_is_the_last_word),
+		cmocka_unit_test(test_stop_waits_for_trims),
+		cmocka_unit_test(test_confirmed_after_it_was_listed),
+		cmocka_unit_test(test_unknown_ones_go),
+		cmocka_unit_test(test_released_while_it_is_confirmed),
+		cmocka_unit_test(test_device_beyond_use),
+		cmocka_unit_test(test_closing_at_a_device_beyond_use),
+		cmocka_unit_test(test_errors_of_the_device),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
