@@ -347,6 +347,7 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		ret = flash_device_poll(ftl->device, nr ? 0 : clock_remaining_ms(deadline));
 		if (ret < 0)
 			return ret;
+		ftl->has_moved = ret > 0;
 		if (ret > 0) {
 			ftl_progress(ftl);
 			nr += deliver_all(ftl);
@@ -358,6 +359,11 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}
+}
+
+bool ftl_has_moved(const struct ftl *ftl)
+{
+	return ftl->has_moved;
 }
 
 int ftl_fd(struct ftl *ftl)

@@ -124,8 +124,13 @@ void ftl_abandon(struct ftl *ftl);
  */
 int ftl_poll(struct ftl *ftl, int timeout_ms);
 
+/* Returns whether the device has ended anything in the last poll, also if no request ended. More may
+ * have ended already, and more may be ready to start. */
+bool ftl_has_moved(const struct ftl *ftl);
+
 /* A descriptor that is readable when ftl_poll() would find something; -1: the device has none.
- * Requests that are submitted outside of ftl_poll() need a poll of 0 to start. */
+ * Requests that are submitted outside of ftl_poll() need a poll of 0 to start. Sleep on it only
+ * after a poll that ended nothing and in which nothing has moved. */
 int ftl_fd(struct ftl *ftl);
 
 /* ---- what the layer keeps in requests ---- */

@@ -473,7 +473,8 @@ static bool engine_poll(void *context)
 	store->is_count_due = store->is_count_due || ret > 0;
 	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
 		store_count(store);
-	return ret > 0;
+	/* A request of many parts moves on long before it ends. */
+	return ret > 0 || ftl_has_moved(store->ftl);
 }
 
 static uint64_t engine_due(void *context)

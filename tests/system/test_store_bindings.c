@@ -192,6 +192,29 @@ static void test_with_the_manager(void **state)
 	drop_region(region);
 }
 
+/* A read of blocks that were written one by one, backwards, is many reads of the device. */
+static void test_many_parts(void **state)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = MIB, .width = 1};
+	const size_t block = 4096;
+	struct afar_namespace *parts;
+	struct afar_region *region;
+
+	(void)state;
+	assert_int_equal(afar_namespace_create(session, "parts", &policy, &parts), 0);
+	assert_int_equal(afar_namespace_reserve(parts, 4 * MIB), 0);
+	assert_int_equal(afar_region_alloc(parts, LENGTH, 0, &region), 0);
+	fill(wanted, LENGTH, 13);
+	for (size_t at = LENGTH; at > 0; at -= block)
+		assert_int_equal(afar_region_pwrite(region, wanted + at - block, block, at - block),
+				 block);
+	for (int i = 0; i < 20; i++)
+		expect_bytes(region, 13);
+	drop_region(region);
+	drop_namespace(parts, "parts");
+}
+
 /* ---- Syncs after a crash */
 
 static void test_clean_ends(void **state)
@@ -335,10 +358,15 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_mappings),       cmocka_unit_test(test_with_the_manager),
-		cmocka_unit_test(test_clean_ends),     cmocka_unit_test(test_by_proxy),
-		cmocka_unit_test(test_syncs_together), cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_with_the_manager),
+		cmocka_unit_test(test_many_parts),
+		cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),
+		cmocka_unit_test(test_syncs_together),
+		cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 
