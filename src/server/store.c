@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -200,6 +201,42 @@ static int end_opening(struct store *store)
 
 /* ---- The device */
 
+/* Returns the last sentence without what it says was asked, because the caller says that better. */
+static const char *last_reason(void)
+{
+	const char *line = error_last_line(), *reason = strstr(line, "flash layer: ");
+
+	return reason ? reason + strlen("flash layer: ") : line;
+}
+
+static int fail_open(const struct store *store, int code)
+{
+	switch (code) {
+	case -EBUSY:
+		return error_fail(
+			code,
+			"open the store %s: it is mounted, or another process has it open "
+			"for %u s now; end that first",
+			store->path, BUSY_MS / 1000);
+	case -EACCES:
+	case -EPERM:
+	case -EROFS:
+		return error_fail(
+			code,
+			"open the store %s: it must be readable and writable: %s; let the "
+			"server's user write it",
+			store->path, afar_strerror(code));
+	case -ENOENT:
+		return error_fail(
+			code,
+			"open the store %s: it is not there; 'afar flash create %s --size "
+			"SIZE' makes it",
+			store->path, store->path);
+	default:
+		return code; /* with its sentence */
+	}
+}
+
 /* Tries for a while, because the kernel may still hold the device of a killed process. */
 static int open_device(struct store *store)
 {
@@ -211,19 +248,23 @@ static int open_device(struct store *store)
 		nanosleep(&pause, NULL);
 		ret = flash_device_open_path(store->path, 0, &store->device);
 	}
-	return ret;
+	return ret ? fail_open(store, ret) : 0;
 }
 
-/* Makes the file with an empty layer. */
+/* Makes the file with an empty layer. Leaves no file if it fails. */
 static int create(struct store *store)
 {
 	int ret = flash_file_create(store->path, store->options.create_bytes, NULL);
 
-	if (ret == 0)
-		ret = open_device(store);
+	if (ret != 0)
+		return error_fail(ret, "make the store: %s", error_last_line());
+	ret = open_device(store);
 	if (ret == 0)
 		ret = ftl_create(store->device, NULL);
-	return ret;
+	if (ret == 0)
+		return 0;
+	unlink(store->path);
+	return error_fail(ret, "make the store %s: %s", store->path, last_reason());
 }
 
 /* Opens what is there; a file that is to be made and is not there is made. */
@@ -252,21 +293,35 @@ static int check_memory(const struct store *store, const struct format_superbloc
 			  (unsigned long long)(memory_limit() / 2 >> 20));
 }
 
+static int fail_layer(const struct store *store, const struct format_superblock *found, int code)
+{
+	bool is_none = memcmp(found->magic, format_magic, sizeof(format_magic)) != 0;
+
+	if (code == -EINVAL && is_none)
+		return error_fail(code,
+				  "open the store %s: it holds no flash layer; 'afar flash create "
+				  "%s' makes it one",
+				  store->path, store->path);
+	if (code == -EBADMSG)
+		return error_fail(
+			code, "open the store %s: %s; 'afar flash check %s' shows what is damaged",
+			store->path, last_reason(), store->path);
+	return error_fail(code, "open the store %s: %s", store->path, last_reason());
+}
+
 static int open_layer(struct store *store)
 {
-	struct format_superblock superblock;
+	struct format_superblock superblock = {0};
 	int ret = superblock_read(store->device, &superblock);
 
-	if (ret == -EINVAL)
-		return error_fail(ret,
-				  "open the store %s: %s; 'afar flash create %s' makes one of it",
-				  store->path, error_last_line(), store->path);
-	if (ret == 0)
-		ret = check_memory(store, &superblock);
-	if (ret == 0)
-		ret = ftl_open(store->device, 0, &store->ftl);
 	if (ret != 0)
-		return error_fail(ret, "open the store %s: %s", store->path, error_last_line());
+		return fail_layer(store, &superblock, ret);
+	ret = check_memory(store, &superblock);
+	if (ret != 0)
+		return ret;
+	ret = ftl_open(store->device, 0, &store->ftl);
+	if (ret != 0)
+		return fail_layer(store, &superblock, ret);
 	memcpy(store->uuid, superblock.uuid, STORE_UUID_BYTES);
 	memcpy(&store->number, superblock.uuid, sizeof(store->number));
 	store->number = le64toh(store->number);
