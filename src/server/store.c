@@ -238,32 +238,41 @@ static int fail_open(const struct store *store, int code)
 }
 
 /* Tries for a while, because the kernel may still hold the device of a killed process. */
-static int open_device(struct store *store)
+static int open_device(struct store *store, const char *path)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	uint64_t deadline = clock_deadline_ms(BUSY_MS);
-	int ret = flash_device_open_path(store->path, 0, &store->device);
+	int ret = flash_device_open_path(path, 0, &store->device);
 
 	while (ret == -EBUSY && clock_ns() < deadline) {
 		nanosleep(&pause, NULL);
-		ret = flash_device_open_path(store->path, 0, &store->device);
+		ret = flash_device_open_path(path, 0, &store->device);
 	}
 	return ret ? fail_open(store, ret) : 0;
 }
 
-/* Makes the file with an empty layer. Leaves no file if it fails. */
+/*
+ * Makes the file with an empty layer. It gets its name when it is whole, so that one that we were
+ * killed in the middle of is made anew. Leaves no file if it fails.
+ */
 static int create(struct store *store)
 {
-	int ret = flash_file_create(store->path, store->options.create_bytes, NULL);
+	char aside[sizeof(store->path) + 4];
+	int ret;
 
+	snprintf(aside, sizeof(aside), "%s.new", store->path);
+	unlink(aside);
+	ret = flash_file_create(aside, store->options.create_bytes, NULL);
 	if (ret != 0)
 		return error_fail(ret, "make the store: %s", error_last_line());
-	ret = open_device(store);
+	ret = open_device(store, aside);
 	if (ret == 0)
 		ret = ftl_create(store->device, NULL);
 	if (ret == 0)
+		ret = flash_file_rename(aside, store->path);
+	if (ret == 0)
 		return 0;
-	unlink(store->path);
+	unlink(aside);
 	return error_fail(ret, "make the store %s: %s", store->path, last_reason());
 }
 
@@ -275,7 +284,7 @@ static int open_or_create(struct store *store)
 	if (store->options.create_bytes != 0 && stat(store->path, &stat_of_path) != 0 &&
 	    errno == ENOENT)
 		return create(store);
-	return open_device(store);
+	return open_device(store, store->path);
 }
 
 /* Refuses a device whose map would not fit into memory when all of it is in use. */

@@ -8,9 +8,10 @@
 refuses() {
 	pattern=$1
 	shift
-	refused 1 "$pattern" "$AFARD" --data data --listen 127.0.0.1:0 --memory 64M --log none "$@"
+	refused 1 "$pattern" "$AFARD" --data "$data" --listen 127.0.0.1:0 --memory 64M --log none "$@"
 }
 
+data=data
 "$AFAR" flash create good --size 64M >/dev/null
 
 # ---- What is no store
@@ -69,13 +70,20 @@ forget "$holder"
 
 refuses 'make the store .*/server/flash: .* too few' --flash 1M
 refuses 'no room for' --flash 1000T
-[ ! -e data/server/flash ] || fail "left behind: data/server/flash"
+[ -z "$(ls data/server | grep flash)" ] || fail "left behind: $(ls data/server)"
 refused 2 'second size' "$AFARD" --data data --listen 127.0.0.1:0 --flash 64M --flash 32M
 refused 2 'multiple of 4096' "$AFARD" --data data --listen 127.0.0.1:0 --flash 4095
+
+# One that was killed in the middle of that begins anew.
+echo half >data/server/flash.new
+start_daemon made --data data --listen 127.0.0.1:0 --memory 64M --flash 64M
+stop_daemon made
+[ "$(ls data/server/flash*)" = data/server/flash ] || fail "left behind: $(ls data/server)"
 
 # ---- Another cluster's
 
 start_daemon first --data first --listen 127.0.0.1:0 --memory 64M --flash good
 stop_daemon first
+data=second
 refuses 'the store on good belongs to cluster [0-9a-f]{32}; start it with' --flash good
 start_daemon first --data first --listen 127.0.0.1:0 --memory 64M --flash good
