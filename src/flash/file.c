@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,4 +150,11 @@ int flash_file_create(const char *path, uint64_t size, const struct flash_file_o
 		return 0;
 	unlink(path);
 	return fail(path, size, ret);
+}
+
+int flash_file_rename(const char *path, const char *name)
+{
+	int ret = rename(path, name) ? -errno : sync_folder_of(name);
+
+	return ret ? error_fail(ret, "rename %s to %s: %s", path, name, strerror(-ret)) : 0;
 }

@@ -29,4 +29,8 @@ struct flash_file_options {
  */
 int flash_file_create(const char *path, uint64_t size, const struct flash_file_options *options);
 
+/* Gives the file another name in its folder, durably. Replaces one that has it. Errors, with a
+ * sentence: those of rename(2) and fsync(2). */
+int flash_file_rename(const char *path, const char *name);
+
 #endif

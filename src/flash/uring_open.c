@@ -169,7 +169,7 @@ static int ask(const char *path, unsigned flags, const struct stat *before,
 	return target->size > 0
 		       ? 0
 		       : error_fail(-EINVAL,
-				    "open %s: it has not a sector of %u bytes: make it larger",
+				    "open %s: it is smaller than a sector of %u bytes: make it larger",
 				    path, target->sector);
 }
 

@@ -149,14 +149,16 @@ static void back_off(struct membership *membership)
 }
 
 /*
- * Returns whether it is useless to try again, because the key is refused. A server that was a
- * member tries on: its memory is at stake, and operators may change keys while servers run.
+ * Returns whether it is useless to try again, because the key is refused, or what the server is and
+ * has: of another cluster, or a store of one. A server that was a member tries on: its memory is at
+ * stake, and operators may change keys while servers run.
  */
 static bool is_final(const struct membership *membership, int status)
 {
 	if (status == -AFAR_ELOST)
 		return true;
-	return (status == -AFAR_EAUTH || status == -EACCES) && !membership->has_joined;
+	return (status == -AFAR_EAUTH || status == -EACCES || status == -EINVAL) &&
+	       !membership->has_joined;
 }
 
 /* Notes that the membership has failed, with the thread's last sentence. */

@@ -12,8 +12,6 @@
 
 #include <afar/error.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <openssl/rand.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -249,18 +247,54 @@ static int end_opening(struct store *store)
 
 /* ---- The device */
 
+/* Returns the last sentence without what it says was asked, because the caller says that better. */
+static const char *last_reason(void)
+{
+	const char *line = error_last_line(), *reason = strstr(line, "flash layer: ");
+
+	return reason ? reason + strlen("flash layer: ") : line;
+}
+
+static int fail_open(const struct store *store, int code)
+{
+	switch (code) {
+	case -EBUSY:
+		return error_fail(
+			code,
+			"open the store %s: it is mounted, or another process has it open "
+			"for %u s now; end that first",
+			store->path, BUSY_MS / 1000);
+	case -EACCES:
+	case -EPERM:
+	case -EROFS:
+		return error_fail(
+			code,
+			"open the store %s: it must be readable and writable: %s; let the "
+			"server's user write it",
+			store->path, afar_strerror(code));
+	case -ENOENT:
+		return error_fail(
+			code,
+			"open the store %s: it is not there; 'afar flash create %s --size "
+			"SIZE' makes it",
+			store->path, store->path);
+	default:
+		return code; /* with its sentence */
+	}
+}
+
 /* Tries for a while, because the kernel may still hold the device of a killed process. */
-static int open_device(struct store *store)
+static int open_device(struct store *store, const char *path)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	uint64_t deadline = clock_deadline_ms(BUSY_MS);
-	int ret = flash_device_open_path(store->path, 0, &store->device);
+	int ret = flash_device_open_path(path, 0, &store->device);
 
 	while (ret == -EBUSY && clock_ns() < deadline) {
 		nanosleep(&pause, NULL);
-		ret = flash_device_open_path(store->path, 0, &store->device);
+		ret = flash_device_open_path(path, 0, &store->device);
 	}
-	return ret;
+	return ret ? fail_open(store, ret) : 0;
 }
 
 /* Makes an empty layer in the file, and waits until its device is closed again. */
@@ -273,22 +307,6 @@ static int create_layer(const char *path)
 		return ret;
 	ret = ftl_create(device, NULL);
 	flash_device_close(device);
-	return ret;
-}
-
-/* Has the file's name survive the loss of power. */
-static int sync_folder(const char *path)
-{
-	char folder[sizeof(((struct store *)NULL)->path)];
-	int fd, ret = 0;
-
-	strcpy(folder, path);
-	fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) != 0)
-		ret = error_fail(-errno, "make the store %s: sync its folder: %s", path,
-				 strerror(errno));
-	if (fd >= 0)
-		close(fd);
 	return ret;
 }
 
@@ -305,16 +323,14 @@ static int create(const struct store *store)
 				  strerror(errno));
 	ret = flash_file_create(beside, store->options.create_bytes, NULL);
 	if (ret != 0)
-		return ret;
+		return error_fail(ret, "make the store: %s", error_last_line());
 	ret = create_layer(beside);
-	if (ret == 0 && rename(beside, store->path) != 0)
-		ret = error_fail(-errno, "make the store %s: rename %s: %s", store->path, beside,
-				 strerror(errno));
-	if (ret != 0) {
-		unlink(beside);
-		return ret;
-	}
-	return sync_folder(store->path);
+	if (ret == 0)
+		ret = flash_file_rename(beside, store->path);
+	if (ret == 0)
+		return 0;
+	unlink(beside);
+	return error_fail(ret, "make the store %s: %s", store->path, last_reason());
 }
 
 /* Opens what is there; a file that is to be made and is not there is made. */
@@ -326,7 +342,7 @@ static int open_or_create(struct store *store)
 	if (store->options.create_bytes != 0 && stat(store->path, &stat_of_path) != 0 &&
 	    errno == ENOENT)
 		ret = create(store);
-	return ret == 0 ? open_device(store) : ret;
+	return ret == 0 ? open_device(store, store->path) : ret;
 }
 
 /* Refuses a device whose map would not fit into memory when all of it is in use. */
@@ -344,21 +360,35 @@ static int check_memory(const struct store *store, const struct format_superbloc
 			  (unsigned long long)(memory_limit() / 2 >> 20));
 }
 
+static int fail_layer(const struct store *store, const struct format_superblock *found, int code)
+{
+	bool is_none = memcmp(found->magic, format_magic, sizeof(format_magic)) != 0;
+
+	if (code == -EINVAL && is_none)
+		return error_fail(code,
+				  "open the store %s: it holds no flash layer; 'afar flash create "
+				  "%s' makes it one",
+				  store->path, store->path);
+	if (code == -EBADMSG)
+		return error_fail(
+			code, "open the store %s: %s; 'afar flash check %s' shows what is damaged",
+			store->path, last_reason(), store->path);
+	return error_fail(code, "open the store %s: %s", store->path, last_reason());
+}
+
 static int open_layer(struct store *store)
 {
-	struct format_superblock superblock;
+	struct format_superblock superblock = {0};
 	int ret = superblock_read(store->device, &superblock);
 
-	if (ret == -EINVAL)
-		return error_fail(ret,
-				  "open the store %s: %s; 'afar flash create %s' makes one of it",
-				  store->path, error_last_line(), store->path);
-	if (ret == 0)
-		ret = check_memory(store, &superblock);
-	if (ret == 0)
-		ret = ftl_open(store->device, 0, &store->ftl);
 	if (ret != 0)
-		return error_fail(ret, "open the store %s: %s", store->path, error_last_line());
+		return fail_layer(store, &superblock, ret);
+	ret = check_memory(store, &superblock);
+	if (ret != 0)
+		return ret;
+	ret = ftl_open(store->device, 0, &store->ftl);
+	if (ret != 0)
+		return fail_layer(store, &superblock, ret);
 	memcpy(store->uuid, superblock.uuid, STORE_UUID_BYTES);
 	memcpy(&store->number, superblock.uuid, sizeof(store->number));
 	store->number = le64toh(store->number);

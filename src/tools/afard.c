@@ -309,6 +309,33 @@ static void server_gave_up(void *context)
 	kill(getpid(), WAKE_SIGNAL);
 }
 
+static bool is_same_file(const char *path, const char *other)
+{
+	struct stat stat_of_path, stat_of_other;
+
+	if (stat(path, &stat_of_path) != 0 || stat(other, &stat_of_other) != 0)
+		return strcmp(path, other) == 0;
+	if (S_ISBLK(stat_of_path.st_mode) && S_ISBLK(stat_of_other.st_mode))
+		return stat_of_path.st_rdev == stat_of_other.st_rdev;
+	return stat_of_path.st_dev == stat_of_other.st_dev &&
+	       stat_of_path.st_ino == stat_of_other.st_ino;
+}
+
+static int check_once(const struct server_store *stores, unsigned nr_stores)
+{
+	for (unsigned i = 0; i < nr_stores; i++) {
+		for (unsigned j = 0; j < i; j++) {
+			if (is_same_file(stores[i].path, stores[j].path))
+				return error_fail(
+					-EEXIST,
+					"open the store %s: it is given twice, as %s too; "
+					"leave one out",
+					stores[i].path, stores[j].path);
+		}
+	}
+	return 0;
+}
+
 /* Lists the devices of flash. The file in the server's folder is opened whenever it is there. */
 static int list_stores(struct daemon *daemon, struct server_store stores[CONFIG_FLASH_MAX + 1],
 		       unsigned *nr_stores)
@@ -327,13 +354,13 @@ static int list_stores(struct daemon *daemon, struct server_store stores[CONFIG_
 	for (unsigned i = 0; i < config->nr_flash; i++) {
 		const struct config_flash *flash = &config->flash[i];
 
-		has_own |= !flash->path[0];
+		has_own |= !flash->path[0] || is_same_file(flash->path, daemon->own_flash);
 		stores[(*nr_stores)++] = (struct server_store){
 			flash->path[0] ? flash->path : daemon->own_flash, flash->bytes};
 	}
 	if (!has_own && access(daemon->own_flash, F_OK) == 0)
 		stores[(*nr_stores)++] = (struct server_store){daemon->own_flash, 0};
-	return 0;
+	return check_once(stores, *nr_stores);
 }
 
 static int start_server(struct daemon *daemon)

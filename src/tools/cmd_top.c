@@ -146,21 +146,42 @@ static void lane_row(struct table *table, const json_t *server, size_t index)
 	bytes_cell(table, word, "read_bytes_per_s");
 }
 
+/* Clients' figures for a store are among those of its server's lanes of the same transport. */
+static void store_row(struct table *table, const json_t *store)
+{
+	char name[CELL_BYTES];
+
+	snprintf(name, sizeof(name), "  %.32s", text_of(store, "store"));
+	table_cell(table, name);
+	text_cell(table, store, "state");
+	table_cell(table, "store");
+	text_cell(table, store, "address");
+	table_cell(table, "-");
+	number_cell(table, store, "nr_connections");
+	bytes_cell(table, store, "in_bytes_per_s");
+	bytes_cell(table, store, "out_bytes_per_s");
+	table_cell(table, "transport");
+	table_cell(table, "-");
+	table_cell(table, "-");
+}
+
 static struct table *server_table(const json_t *model)
 {
 	static const char *const headings[] = {"SERVER", "STATE",      "LANE",	  "ADDRESS",
 					       ">NODE",	 ">PEERS",     ">IN/s",	  ">OUT/s",
 					       "BY",	 ">WRITTEN/s", ">READ/s", NULL};
 	struct table *table = table_new(headings);
-	const json_t *server;
-	size_t i;
+	const json_t *server, *store;
+	size_t i, j;
 
 	if (!table)
 		return NULL;
 	json_array_foreach(json_object_get(model, "servers"), i, server)
 	{
-		for (size_t j = 0; j < json_array_size(json_object_get(server, "lanes")); j++)
+		for (j = 0; j < json_array_size(json_object_get(server, "lanes")); j++)
 			lane_row(table, server, j);
+		json_array_foreach(json_object_get(server, "stores"), j, store)
+			store_row(table, store);
 	}
 	return table;
 }

@@ -104,6 +104,39 @@ static json_t *lane_rates(const json_t *before, const json_t *now, uint64_t ms)
 	return out;
 }
 
+/* What goes over the lanes of the server's stores. `ms` is between its reports. */
+static json_t *store_rates(const json_t *before_root, const json_t *now_root, const json_t *server,
+			   uint64_t ms)
+{
+	static const char *const facts[] = {"store", "path", "state", "address", "nr_connections"};
+	json_t *out = json_array();
+	const json_t *now;
+	size_t i;
+
+	json_array_foreach(json_object_get(now_root, "stores"), i, now)
+	{
+		const json_t *before =
+			find_like(json_object_get(before_root, "stores"), now, "store");
+		bool is_same;
+		json_t *rates;
+
+		if (!json_equal(json_object_get(now, "server"), json_object_get(server, "server")))
+			continue;
+		/* Another opening has begun to count from 0. */
+		is_same = before && json_equal(json_object_get(before, "opening"),
+					       json_object_get(now, "opening"));
+		rates = json_object();
+		for (size_t j = 0; j < sizeof(facts) / sizeof(facts[0]); j++)
+			copy(rates, now, facts[j]);
+		json_object_set_new(rates, "in_bytes_per_s",
+				    rate_of(before, now, "bytes_in", is_same ? ms : 0));
+		json_object_set_new(rates, "out_bytes_per_s",
+				    rate_of(before, now, "bytes_out", is_same ? ms : 0));
+		json_array_append_new(out, rates);
+	}
+	return out;
+}
+
 static json_t *server_rates(const json_t *before, const json_t *before_root, const json_t *now,
 			    const json_t *now_root)
 {
@@ -127,6 +160,7 @@ static json_t *server_rates(const json_t *before, const json_t *before_root, con
 		json_array_append_new(lanes, lane_rates(json_array_get(lanes_before, i), lane, ms));
 	json_object_set_new(out, "scrub_bytes_per_s", rate_of(before, now, "scrubbed_bytes", ms));
 	json_object_set_new(out, "lanes", lanes);
+	json_object_set_new(out, "stores", store_rates(before_root, now_root, now, ms));
 	json_object_set_new(out, "by_clients", json_array());
 	return out;
 }
