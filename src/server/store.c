@@ -492,14 +492,16 @@ static bool engine_poll(void *context)
 
 	if (store->is_gone)
 		return give_up_all(store);
+	/* First, so that the poll starts its reads. */
+	if (store->scrub && (store->has_ended || clock_ns() >= store->scrub_due))
+		store_scrub_go_on(store);
 	ret = ftl_poll(store->ftl, 0);
 	if (ret < 0) {
 		store_fail(store, ret);
 		give_up_all(store);
 		return true;
 	}
-	if (store->scrub && (ret > 0 || clock_ns() >= store->scrub_due))
-		store_scrub_go_on(store);
+	store->has_ended = ret > 0;
 	store->is_count_due = store->is_count_due || ret > 0;
 	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
 		store_count(store);

@@ -100,6 +100,7 @@ struct store {
 	struct cds_list_head listings; /* calls that wait for the trims */
 	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
+	bool has_ended;		       /* the last poll told of something */
 	bool is_count_due;	       /* something has ended since */
 
 	pthread_mutex_t lock; /* guards what follows, which the thread alone changes */

@@ -35,7 +35,7 @@ random_file in 3000000
 # While the original is there, its copy is not let in; nor is the original a second time.
 cp one/server/flash copy
 refused_store two copy 'one.*has on .*close it there first'
-refused_store two one/server/flash 'another has it open'
+refused_store two one/server/flash 'another process has it open'
 
 # Moved: stopped here, started there.
 stop_daemon one

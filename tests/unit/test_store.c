@@ -563,7 +563,7 @@ static void test_device_beyond_use(void **state)
 	pthread_join(thread, NULL);
 	assert_true(reservation.status < 0);
 	assert_true(order_await(&asking) < 0);
-	assert_int_equal(order_await(&trimming), -EIO);
+	assert_true(order_await(&trimming) < 0); /* it may not have begun */
 	assert_true(has_failed(bed.store));
 
 	/* And later. */
