@@ -115,6 +115,17 @@ static void sync_done(struct ftl_sync *sync)
 	sync->done = NULL;
 }
 
+/* Waits until something ends; also for those that only the engine's polls tell. */
+static int await(struct store *store)
+{
+	int ret = ftl_poll(store->ftl, -1);
+
+	store->has_ended = true;
+	if (ret < 0)
+		store_fail(store, ret);
+	return ret;
+}
+
 static int sync_all(struct store *store)
 {
 	struct ftl_sync *sync = &store->record.sync;
@@ -122,12 +133,10 @@ static int sync_all(struct store *store)
 	*sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = sync_done};
 	ftl_sync(store->ftl, sync);
 	while (sync->done) {
-		int ret = ftl_poll(store->ftl, -1);
+		int ret = await(store);
 
-		if (ret < 0) {
-			store_fail(store, ret);
+		if (ret < 0)
 			return ret;
-		}
 	}
 	return sync->result;
 }
@@ -145,12 +154,10 @@ int store_write_record(struct store *store, uint32_t id, const void *data, size_
 		memcpy(change->data, data, size);
 	ftl_trim(store->ftl, trim);
 	while (trim->done) {
-		int ret = ftl_poll(store->ftl, -1);
+		int ret = await(store);
 
-		if (ret < 0) {
-			store_fail(store, ret);
+		if (ret < 0)
 			return ret;
-		}
 	}
 	return trim->result != 0 ? trim->result : sync_all(store);
 }
