@@ -31,6 +31,14 @@ fi
 # A server with two, and one with one in its folder, which it finds again without being told.
 "$AFAR" flash create left --size 64M >/dev/null
 "$AFAR" flash create right --size 64M >/dev/null
+digit() { # of its number, the first
+	"$AFAR" flash info "$1" --json | python3 -c '
+import json, sys, uuid
+print("%x" % (uuid.UUID(json.load(sys.stdin)["uuid"]).bytes[7] >> 4))'
+}
+until [ "$(digit left)" = "$(digit right)" ]; do
+	"$AFAR" flash create right --force >/dev/null
+done
 start_flash two --flash left --flash right
 "$AFAR" ns create kept --tier flash
 random_file in 6000000
@@ -103,6 +111,7 @@ refused 1 'the stores have' sh -c 'head -c 400M /dev/zero | "$0" region put - wi
 number=$(stores 'stores["flash"]["store"]')
 refused 1 'it is up' "$AFAR" store forget "$number"
 refused 1 'which is connected' "$AFAR" store forget "$number" --yes
+refused 1 '[23] begin with this; give more' "$AFAR" store forget "$(stores 'stores["left"]["store"][0]')"
 refused 2 'no store.s number' "$AFAR" store forget one
 refused 2 'no store.s number' "$AFAR" store forget "${number}0"
 refused 2 'too few' "$AFAR" store forget
