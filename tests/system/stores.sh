@@ -36,7 +36,8 @@ digit() { # of its number, the first
 import json, sys, uuid
 print("%x" % (uuid.UUID(json.load(sys.stdin)["uuid"]).bytes[7] >> 4))'
 }
-until [ "$(digit left)" = "$(digit right)" ]; do
+first=$(digit left)
+until [ "$(digit right)" = "$first" ]; do
 	"$AFAR" flash create right --force >/dev/null
 done
 start_flash two --flash left --flash right
@@ -51,6 +52,11 @@ start_flash one --flash 128M
 "$AFAR" region put in wide:a >/dev/null
 "$AFAR" region get wide:a out >/dev/null
 same in out
+
+"$AFAR" ns create three --tier flash --width 3 2>note
+[ ! -s note ] || fail "there are three: $(cat note)"
+"$AFAR" ns create four --tier flash --width 4 2>note
+grep -q 'asks for 4 stores, and 3 are up' note || fail "it should note: $(cat note)"
 
 # ---- What is told
 
