@@ -168,9 +168,10 @@ static int ask(const char *path, unsigned flags, const struct stat *before,
 	target->size -= target->size % target->sector;
 	return target->size > 0
 		       ? 0
-		       : error_fail(-EINVAL,
-				    "open %s: it is smaller than a sector of %u bytes: make it larger",
-				    path, target->sector);
+		       : error_fail(
+				 -EINVAL,
+				 "open %s: it is smaller than a sector of %u bytes: make it larger",
+				 path, target->sector);
 }
 
 int uring_target_open(const char *path, unsigned flags, struct uring_target *out)

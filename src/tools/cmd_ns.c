@@ -55,11 +55,18 @@ static int read_policy(const struct cli_command *command, const char *tier, cons
 	return 0;
 }
 
-/* Returns how many servers are up; SIZE_MAX if that is unknown. */
-static size_t count_servers(struct cli *cli)
+static bool is_up(const json_t *entry)
+{
+	const char *state = json_string_value(json_object_get(entry, "state")); /* of a store */
+
+	return json_is_true(json_object_get(entry, "is_up")) || (state && !strcmp(state, "up"));
+}
+
+/* Returns how many of the list "servers" or "stores" are up; SIZE_MAX if that is unknown. */
+static size_t count_up(struct cli *cli, const char *list)
 {
 	size_t i, nr = 0;
-	json_t *status, *server;
+	json_t *status, *entry;
 	char *text;
 
 	if (afar_session_status(cli->session, &text))
@@ -68,23 +75,22 @@ static size_t count_servers(struct cli *cli)
 	free(text);
 	if (!status)
 		return SIZE_MAX;
-	json_array_foreach(json_object_get(status, "servers"), i, server) nr +=
-		json_is_true(json_object_get(server, "is_up"));
+	json_array_foreach(json_object_get(status, list), i, entry) nr += is_up(entry);
 	json_decref(status);
 	return nr;
 }
 
-/* Notes that there are fewer servers than `width`. With none at all it says nothing, because the
+/* Notes that there are fewer servers, or stores, than `width`. With none at all it says nothing, because the
  * next command fails and says why. */
-static void note_width(struct cli *cli, const char *name, uint32_t width)
+static void note_width(struct cli *cli, const char *name, uint32_t tier, uint32_t width)
 {
-	size_t nr = width > 1 && width < CLI_WIDTH_ALL ? count_servers(cli) : SIZE_MAX;
+	const char *list = tier == AFAR_TIER_FLASH ? "stores" : "servers";
+	size_t nr = width > 1 && width < CLI_WIDTH_ALL ? count_up(cli, list) : SIZE_MAX;
 
 	if (nr && nr < width)
-		cli_note("the namespace %s asks for %u servers, and %zu %s up: its regions are on "
-			 "fewer "
-			 "until more join",
-			 name, width, nr, nr == 1 ? "is" : "are");
+		cli_note("the namespace %s asks for %u %s, and %zu %s up: its regions are on "
+			 "fewer until more join",
+			 name, width, list, nr, nr == 1 ? "is" : "are");
 }
 
 static int ns_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -115,7 +121,7 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	if (ret)
 		return cli_close(cli, cli_fail_last(ret));
 	afar_namespace_close(ns);
-	note_width(cli, arguments[0], policy.width);
+	note_width(cli, arguments[0], policy.tier, policy.width);
 	return cli_close(cli, 0);
 }
 
@@ -288,7 +294,7 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 		ret = CLI_INTERRUPTED;
 	}
 	if (!ret && afar_namespace_stat(ns, &stat) == 0)
-		note_width(cli, arguments[0], stat.width);
+		note_width(cli, arguments[0], stat.tier, stat.width);
 	afar_namespace_close(ns);
 	return cli_close(cli, ret);
 }

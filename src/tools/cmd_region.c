@@ -64,6 +64,7 @@ void region_note_width(struct afar_namespace *ns, const struct region_name *name
 		       const struct afar_region_stat *stat)
 {
 	struct afar_namespace_stat policy = {.size = sizeof(policy)};
+	const char *homes;
 	uint64_t wanted;
 
 	if (afar_namespace_stat(ns, &policy) || policy.width >= CLI_WIDTH_ALL ||
@@ -72,10 +73,11 @@ void region_note_width(struct afar_namespace *ns, const struct region_name *name
 	wanted = stat->length / policy.stripe_bytes;
 	if (wanted > policy.width)
 		wanted = policy.width;
+	homes = policy.tier == AFAR_TIER_FLASH ? "stores" : "servers";
 	if (stat->width < wanted)
-		cli_note("%s is on %u of the %u servers that its namespace asks for: no more had "
-			 "room when it was made; add servers and put it anew",
-			 name->text, stat->width, policy.width);
+		cli_note("%s is on %u of the %u %s that its namespace asks for: no more had "
+			 "room when it was made; add %s and put it anew",
+			 name->text, stat->width, policy.width, homes, homes);
 }
 
 /* ---- Listing */

@@ -35,7 +35,7 @@ static int get_stores(struct cli *cli, const char *asked, json_t **out)
 
 static int print_stores(struct cli *cli, bool as_json)
 {
-	json_t *stores;
+	json_t *stores = NULL;
 	int ret = get_stores(cli, "list the stores", &stores);
 
 	if (ret)
@@ -122,7 +122,7 @@ static int pick(const json_t *stores, const char *text, struct found_store *out)
 
 static int find(struct cli *cli, const char *text, struct found_store *out)
 {
-	json_t *stores;
+	json_t *stores = NULL;
 	int ret = get_stores(cli, "forget a store", &stores);
 
 	if (ret)

@@ -563,8 +563,9 @@ static void fill_options(struct option options[NR_SETTINGS + 4])
 }
 
 struct flags {
-	const char *values[NR_SETTINGS];	 /* the last of each */
-	const char *flash[CONFIG_FLASH_MAX + 1]; /* all of --flash; one too many is refused later */
+	const char *values[NR_SETTINGS]; /* the last of each */
+	/* All of --flash, up to a NULL; one too many is refused later. */
+	const char *flash[CONFIG_FLASH_MAX + 2];
 	unsigned nr_flash;
 	const char *file;
 };
@@ -620,8 +621,8 @@ static int apply_flash(struct config *config, const struct flags *flags, char pr
 	int ret = 0;
 
 	config->nr_flash = 0;
-	for (unsigned i = 0; i < flags->nr_flash && ret == 0; i++)
-		ret = set_flash(config, flags->flash[i], problem);
+	for (const char *const *value = flags->flash; *value && ret == 0; value++)
+		ret = set_flash(config, *value, problem);
 	return ret;
 }
 

@@ -70,7 +70,7 @@ forget "$holder"
 
 refuses 'make the store .*/server/flash: .* too few' --flash 1M
 refuses 'no room for' --flash 1000T
-[ -z "$(ls data/server | grep flash)" ] || fail "left behind: $(ls data/server)"
+[ -z "$(find data/server -name "flash*")" ] || fail "left behind: $(ls data/server)"
 refused 2 'second size' "$AFARD" --data data --listen 127.0.0.1:0 --flash 64M --flash 32M
 refused 2 'multiple of 4096' "$AFARD" --data data --listen 127.0.0.1:0 --flash 4095
 

@@ -9,6 +9,7 @@
 start_flash() {
 	flash=$1
 	shift
+	# shellcheck disable=SC2154 # cluster.sh assigns it
 	start_daemon "$flash" --role server --data "$scratch/$flash" --name "$flash" --data-listen 127.0.0.1:0 \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M "$@"
 }
@@ -31,6 +32,15 @@ fi
 # A server with two, and one with one in its folder, which it finds again without being told.
 "$AFAR" flash create left --size 64M >/dev/null
 "$AFAR" flash create right --size 64M >/dev/null
+digit() { # of its number, the first
+	"$AFAR" flash info "$1" --json | python3 -c '
+import json, sys, uuid
+print("%x" % (uuid.UUID(json.load(sys.stdin)["uuid"]).bytes[7] >> 4))'
+}
+first=$(digit left)
+until [ "$(digit right)" = "$first" ]; do
+	"$AFAR" flash create right --force >/dev/null
+done
 start_flash two --flash left --flash right
 "$AFAR" ns create kept --tier flash
 random_file in 6000000
@@ -43,6 +53,11 @@ start_flash one --flash 128M
 "$AFAR" region put in wide:a >/dev/null
 "$AFAR" region get wide:a out >/dev/null
 same in out
+
+"$AFAR" ns create three --tier flash --width 3 2>note
+[ ! -s note ] || fail "there are three: $(cat note)"
+"$AFAR" ns create four --tier flash --width 4 2>note
+grep -q 'asks for 4 stores, and 3 are up' note || fail "it should note: $(cat note)"
 
 # ---- What is told
 
@@ -103,6 +118,7 @@ refused 1 'the stores have' sh -c 'head -c 400M /dev/zero | "$0" region put - wi
 number=$(stores 'stores["flash"]["store"]')
 refused 1 'it is up' "$AFAR" store forget "$number"
 refused 1 'which is connected' "$AFAR" store forget "$number" --yes
+refused 1 '[23] begin with this; give more' "$AFAR" store forget "$(stores 'stores["left"]["store"][0]')"
 refused 2 'no store.s number' "$AFAR" store forget one
 refused 2 'no store.s number' "$AFAR" store forget "${number}0"
 refused 2 'too few' "$AFAR" store forget
