@@ -17,8 +17,8 @@ void flash_gate_reset(void);
 
 /* Operations of this kind wait from now on. */
 void flash_gate_hold(enum flash_io_opcode opcode);
-/* Waits until so many do. */
-void flash_gate_await(unsigned nr_held);
+/* Waits until so many of the kind do. */
+void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held);
 /* Lets all pass again, and those that wait. */
 void flash_gate_release(void);
 bool flash_gate_is_holding(void);
