@@ -197,7 +197,7 @@ static void test_survives_a_restart(void **state)
 	bed_close(&bed);
 }
 
-/* Trap 1. The manager does not know them: one that nobody had a key of goes, the other one stays. */
+/* Trap 1. The manager knows neither: the one that nobody had a key of goes, the other stays. */
 static void test_confirmed_extents_stay(void **state)
 {
 	struct fake_extent confirmed, provisional;

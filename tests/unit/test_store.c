@@ -319,7 +319,7 @@ static void take_image(void *argument)
 	copy_file(images->path, path);
 }
 
-/* The first opening since which no write was lost, as the device at `path` says when it is opened. */
+/* Opens the device at `path`, and returns the first opening since which all ends were clean. */
 static uint64_t whole_since(const char *path)
 {
 	struct store *store;
@@ -354,8 +354,7 @@ static void test_clean_is_the_last_word(void **state)
 	store_stop(bed.store);
 	flash_gate_watch(NULL, NULL);
 	assert_true(images.nr > 1);
-	/* The record of the clean end is a block of the journal behind all else that clients wrote. The
-	 * first image is from before the sync. */
+	/* The first image is from before the last sync. */
 	for (unsigned i = 0, has_ended = 0; i < images.nr; i++) {
 		uint64_t since;
 
@@ -742,7 +741,7 @@ static void test_closing_while_a_record_is_written(void **state)
 	bed_close(&bed);
 }
 
-/* A device that refuses writes, for a while or for good: nothing is lost that was not said to be. */
+/* A device that refuses writes: each order is answered, and the next opening says what was lost. */
 static void test_errors_of_the_device(void **state)
 {
 	static const int errors[] = {-EIO, -ENOSPC, -ENODEV};
