@@ -354,8 +354,10 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		}
 		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
-		/* Not behind operations that have ended: what followed them was submitted and waits for
-		 * the device's next poll, and the caller may sleep on the descriptor. */
+		/*
+		 * Goes on when operations have ended: what follows them is submitted and waits for
+		 * the device's next poll, and the caller may sleep on the descriptor.
+		 */
 		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}

@@ -84,8 +84,8 @@ static void free_io(struct page_io *io)
 	cds_list_add(&io->node, &pages->spare);
 }
 
-/* Frees a lost transfer. A read may land there even now, so the pages go back to the kernel: whoever
- * gets the addresses next gets other pages. Its buffer stays taken. */
+/* Frees a lost transfer. A read may land there even now, so its pages go back to the kernel: who
+ * gets the addresses next gets other pages. A buffer of the zones stays taken. */
 static void forget_io(struct store_work *work)
 {
 	struct page_io *io = caa_container_of(work, struct page_io, at_layer);

@@ -36,8 +36,8 @@ static void wake(struct progress_thread *thread)
 	/* Fails only if the counter is full, and then the thread wakes up anyway. */
 	written = write(thread->wake_fd, &one, sizeof(one));
 	(void)written;
-	/* Last: the thread reads the descriptor only when it sees this, and would be woken again and
-	 * again by what came later. */
+	/* This comes last. The thread reads the descriptor only when it sees the flag, and what is
+	 * written later would wake it again and again. */
 	atomic_store(&thread->has_commands, true);
 }
 

@@ -120,8 +120,8 @@ void connection_deal(struct progress *progress, struct fabric_request *request);
 void connections_close(struct progress_thread *thread, struct command *command);
 /* Call it when a connection that closings wait for may have gone. */
 void connections_look_again(struct progress_thread *thread);
-/* Frees the closed connections for which the engine has nothing under way any more. True: there were
- * some. */
+/* Frees the closed connections for which the engine has nothing under way any more. True: there
+ * were some. */
 bool connections_sweep(struct progress_thread *thread);
 
 #endif

@@ -534,8 +534,8 @@ static int engine_fd(void *context)
 	return store->is_gone ? -1 : ftl_fd(store->ftl);
 }
 
-/* No connection has anything under way. What others have begun, and what the space finishes by itself,
- * comes before the record of the clean end. */
+/* No connection has anything under way. What others have begun, and what the space finishes by
+ * itself, ends before the record of the clean end is written. */
 static void engine_close(void *context)
 {
 	struct store *store = context;

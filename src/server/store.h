@@ -111,11 +111,11 @@ struct store_name {
 typedef void store_done(void *argument, int status);
 
 /*
- * Ends the extents' keys, closes the data connections of their namespaces to this store if there have
- * been any keys, waits until nothing of those is under way, and removes the extents: on the device
- * when `done` runs. Extents that are not there, or are another namespace's, count as removed.
- * Statuses: the device's own; -ECANCELED: the store is closing, or its device is gone. -ENOMEM: nothing was done, and
- * `done` will not run.
+ * Ends the extents' keys, closes the data connections of their namespaces to this store if there
+ * have been any keys, waits until nothing of those is under way, and removes the extents: on the
+ * device when `done` runs. Extents that are not there, or are another namespace's, count as
+ * removed. Its status is 0, the device's own error, or -ECANCELED: the store is closing, or its
+ * device is gone. -ENOMEM: nothing was done, and `done` will not run.
  */
 int store_release(struct store *store, const struct store_name *names, size_t nr_names,
 		  store_done *done, void *argument);

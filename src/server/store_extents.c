@@ -598,8 +598,8 @@ static void await(struct release *release, size_t i, struct store_extent *extent
 	end_keys(extent);
 }
 
-/* The manager does not know it and has it released. But somebody may have shown a capability since it
- * was listed. */
+/* The manager did not know it when it was listed. Somebody may have shown a capability for it
+ * since. */
 static bool must_stay(const struct store_name *name, const struct store_extent *extent)
 {
 	return name->is_unknown && (extent->is_confirmed || extent->is_moving);

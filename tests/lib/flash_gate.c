@@ -29,7 +29,7 @@ static struct {
 	bool is_held[NR_OPCODES];
 	int error[NR_OPCODES];
 	int broken;
-	unsigned nr_held;
+	unsigned nr_held[NR_OPCODES];
 	void (*seen)(void *argument);
 	void *argument;
 	struct gated *gated; /* the device that was opened last; NULL: it is closed */
@@ -62,7 +62,7 @@ static void gated_submit(struct flash_device *device, struct flash_io *io)
 	pthread_mutex_lock(&gate.lock);
 	if (gate.is_held[io->opcode]) {
 		cds_list_add_tail(&io->node, &gated->held);
-		gate.nr_held++;
+		gate.nr_held[io->opcode]++;
 		pthread_cond_broadcast(&gate.changed);
 	} else if (gate.error[io->opcode] != 0) {
 		io->result = gate.error[io->opcode];
@@ -85,7 +85,7 @@ static void let_pass(struct gated *gated)
 		if (gate.is_held[io->opcode])
 			continue;
 		cds_list_del(&io->node);
-		gate.nr_held--;
+		gate.nr_held[io->opcode]--;
 		flash_device_submit(gated->inner, io);
 	}
 }
@@ -174,9 +174,9 @@ void flash_gate_reset(void)
 	for (int i = 0; i < NR_OPCODES; i++) {
 		gate.is_held[i] = false;
 		gate.error[i] = 0;
+		gate.nr_held[i] = 0;
 	}
 	gate.broken = 0;
-	gate.nr_held = 0;
 	gate.seen = NULL;
 	pthread_mutex_unlock(&gate.lock);
 }
@@ -188,10 +188,10 @@ void flash_gate_hold(enum flash_io_opcode opcode)
 	pthread_mutex_unlock(&gate.lock);
 }
 
-void flash_gate_await(unsigned nr_held)
+void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held)
 {
 	pthread_mutex_lock(&gate.lock);
-	while (gate.nr_held < nr_held)
+	while (gate.nr_held[opcode] < nr_held)
 		pthread_cond_wait(&gate.changed, &gate.lock);
 	pthread_mutex_unlock(&gate.lock);
 }

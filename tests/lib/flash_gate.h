@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A gate before the device of a store: operations pass, wait until the test lets them, or fail; or
- * the device is beyond use. A program that is linked with --wrap=flash_device_open_path has it before
- * all devices that are opened by path. There is one gate; the test's thread sets it, the store's
- * thread goes through it.
+ * A gate before the device of a store. Operations pass, wait until the test lets them, or fail; or
+ * the device is beyond use. A program that is linked with --wrap=flash_device_open_path has it
+ * before all devices that are opened by path. There is one gate. The test's thread sets it, and the
+ * store's thread goes through it.
  */
 #ifndef TESTS_FLASH_GATE_H
 #define TESTS_FLASH_GATE_H
@@ -17,8 +17,8 @@ void flash_gate_reset(void);
 
 /* Operations of this kind wait from now on. */
 void flash_gate_hold(enum flash_io_opcode opcode);
-/* Waits until so many do. */
-void flash_gate_await(unsigned nr_held);
+/* Waits until so many of the kind do. */
+void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held);
 /* Lets all pass again, and those that wait. */
 void flash_gate_release(void);
 bool flash_gate_is_holding(void);

@@ -94,7 +94,7 @@ int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespa
 		     uint32_t rights);
 int connect_data(struct cluster *cluster, uint64_t session);
 
-/* The same for the server's store: the keys of extents, and the connection, which `client` is then. */
+/* The same for the server's store: the keys of extents, and a connection for `client`. */
 int get_flash_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
 		   size_t nr_extents, struct key_of *out);
 int connect_flash(struct cluster *cluster, struct data_client *client, uint64_t session,

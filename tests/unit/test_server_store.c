@@ -197,7 +197,7 @@ static void test_survives_a_restart(void **state)
 	bed_close(&bed);
 }
 
-/* Trap 1. The manager does not know them: one that nobody had a key of goes, the other one stays. */
+/* Trap 1. The manager knows neither: the one that nobody had a key of goes, the other stays. */
 static void test_confirmed_extents_stay(void **state)
 {
 	struct fake_extent confirmed, provisional;
@@ -340,7 +340,7 @@ static void test_join_waits_for_trims(void **state)
 	nr_joins = manager->nr_joins;
 	flash_gate_hold(FLASH_IO_WRITE);
 	send_trim(manager, &trim, extent.extent);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	reconnect(manager);
 	flash_gate_release();
 	fake_manager_await(manager, manager->nr_joins > nr_joins);
@@ -375,7 +375,7 @@ static void test_late_trims_are_dropped(void **state)
 	request.extents_reserve = &reserving;
 	flash_gate_hold(FLASH_IO_WRITE);
 	fake_manager_send(manager, &request, &reservation);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	send_trim(manager, &trim, extent.extent);
 	fake_manager_ping(manager, 1);
 	fake_manager_vanish(manager);
@@ -421,12 +421,12 @@ static int end_transfer(struct data_client *client)
 }
 
 /* Polls the client until so many operations wait at the device. */
-static void push_to_device(struct data_client *client, unsigned nr)
+static void push_to_device(struct data_client *client, enum flash_io_opcode opcode, unsigned nr)
 {
 	struct fabric_completion completion;
 
 	assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
-	flash_gate_await(nr);
+	flash_gate_await(opcode, nr);
 }
 
 static void send_session_end(struct fake_manager *manager, struct fake_call *call, uint64_t session)
@@ -456,12 +456,12 @@ static void test_close_in_a_slow_read(void **state)
 	assert_int_equal(connect_flash(&bed.cluster, &gone, SESSION + 1, NAMESPACE), 0);
 	flash_gate_hold(FLASH_IO_READ);
 	begin_transfer(&gone, false, bed.read, MIB, &key);
-	push_to_device(&gone, 1);
+	push_to_device(&gone, FLASH_IO_READ, 1);
 	send_session_end(&bed.cluster.manager, &end, SESSION + 1);
 	data_client_await_closed(&gone);
 	for (unsigned i = 0; i < 4; i++) {
 		begin_transfer(&bed.cluster.data, false, bed.data, MIB, &other);
-		push_to_device(&bed.cluster.data, i + 2);
+		push_to_device(&bed.cluster.data, FLASH_IO_READ, i + 2);
 	}
 	assert_false(flash_gate_has_shared_memory());
 	flash_gate_release();
@@ -491,7 +491,7 @@ static void test_fence_waits_for_puts(void **state)
 	memset(bed.read, 0x20, MIB);
 	flash_gate_hold(FLASH_IO_WRITE);
 	begin_transfer(&writer, true, bed.read, MIB, &key);
-	push_to_device(&writer, 1);
+	push_to_device(&writer, FLASH_IO_WRITE, 1);
 	send_session_end(manager, &end, SESSION + 1);
 	data_client_await_closed(&writer);
 	fake_manager_ping(manager, NR_PINGS);
@@ -523,7 +523,7 @@ static void test_fence_waits_for_puts_of_closed_connections(void **state)
 	assert_int_equal(connect_flash(&bed.cluster, &writer, SESSION + 1, NAMESPACE), 0);
 	flash_gate_hold(FLASH_IO_WRITE);
 	begin_transfer(&writer, true, bed.data, MIB, &key);
-	push_to_device(&writer, 1);
+	push_to_device(&writer, FLASH_IO_WRITE, 1);
 	data_client_disconnect(&writer);
 	send_session_end(manager, &end, SESSION + 1);
 	fake_manager_ping(manager, NR_PINGS);
@@ -570,7 +570,7 @@ static void test_stop_in_a_grant(void **state)
 	request.grant = &grant;
 	flash_gate_hold(FLASH_IO_WRITE);
 	assert_int_equal(fake_call_send(bed.cluster.control, &request, &call), 0);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	assert_int_equal(pthread_create(&thread, NULL, stop_server_of, &bed.cluster), 0);
 	assert_int_not_equal(fake_call_await(&call), 0);
 	flash_gate_release();

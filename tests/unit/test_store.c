@@ -319,7 +319,7 @@ static void take_image(void *argument)
 	copy_file(images->path, path);
 }
 
-/* The first opening since which no write was lost, as the device at `path` says when it is opened. */
+/* Opens the device at `path`, and returns the first opening since which all ends were clean. */
 static uint64_t whole_since(const char *path)
 {
 	struct store *store;
@@ -354,8 +354,7 @@ static void test_clean_is_the_last_word(void **state)
 	store_stop(bed.store);
 	flash_gate_watch(NULL, NULL);
 	assert_true(images.nr > 1);
-	/* The record of the clean end is a block of the journal behind all else that clients wrote. The
-	 * first image is from before the sync. */
+	/* The first image is from before the last sync. */
 	for (unsigned i = 0, has_ended = 0; i < images.nr; i++) {
 		uint64_t since;
 
@@ -374,39 +373,78 @@ static void test_clean_is_the_last_word(void **state)
 	bed_close(&bed);
 }
 
-/* A trim is under way when the store ends: it is answered, and the end is clean. */
+/* A trim, or a removal, is under way when the store ends: it is answered, and the end is clean. */
 static void *stop_store(void *argument)
 {
 	store_stop(argument);
 	return NULL;
 }
 
-static void test_stop_waits_for_trims(void **state)
+static void stop_in(void (*ask)(struct bed *bed, struct order *order, uint64_t extent))
 {
 	struct store_extent_info extent;
-	struct order trimming, releasing;
 	struct extent_key key;
+	struct order order;
 	pthread_t thread;
 	struct bed bed;
 
-	(void)state;
 	bed_open(&bed);
 	extent = reserve(&bed);
 	key = key_of(&bed, extent.extent);
 	connect_as(&bed, 1);
 	write_mib(&bed, &key);
 	flash_gate_hold(FLASH_IO_WRITE);
-	trim(&bed, &trimming, extent.extent);
-	flash_gate_await(1);
-	release(&bed, &releasing, extent.extent, false);
+	ask(&bed, &order, extent.extent);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	assert_int_equal(pthread_create(&thread, NULL, stop_store, bed.store), 0);
+	/* It has begun to stop. */
+	if (bed.client.endpoint)
+		data_client_await_closed(&bed.client);
 	flash_gate_release();
 	pthread_join(thread, NULL);
-	assert_int_equal(order_await(&trimming), 0);
-	order_await(&releasing);
+	assert_int_equal(order_await(&order), 0);
 	assert_int_equal(whole_since(bed.path), 1);
 	assert_int_equal(open_at(bed.path, 0, &bed.store), 0);
 	bed_close(&bed);
+}
+
+static void release_known(struct bed *bed, struct order *order, uint64_t extent)
+{
+	release(bed, order, extent, false);
+	data_client_await_closed(&bed->client);
+}
+
+static void test_stop_waits_for_trims(void **state)
+{
+	(void)state;
+	stop_in(trim);
+}
+
+static void test_stop_waits_for_removals(void **state)
+{
+	(void)state;
+	stop_in(release_known);
+}
+
+/* Orders that the thread has not seen yet when it ends. */
+static void test_stop_at_an_order(void **state)
+{
+	struct store_extent_info extent;
+	struct order order;
+	struct bed bed;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		bed_open(&bed);
+		extent = reserve(&bed);
+		release(&bed, &order, extent.extent, false);
+		data_client_close(&bed.client);
+		store_stop(bed.store);
+		order_await(&order);
+		data_client_open(&bed.client);
+		assert_int_equal(open_at(bed.path, 0, &bed.store), 0);
+		bed_close(&bed);
+	}
 }
 
 /* ---- Orders that cross */
@@ -427,7 +465,7 @@ static void test_confirmed_after_it_was_listed(void **state)
 	/* While it is being confirmed, too. */
 	flash_gate_hold(FLASH_IO_WRITE);
 	ask_key(&bed, &asking, listed.extent);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	release(&bed, &order, listed.extent, true);
 	assert_int_equal(order_await(&order), 0);
 	flash_gate_release();
@@ -477,7 +515,7 @@ static void test_released_while_it_is_confirmed(void **state)
 	info = reserve(&bed);
 	flash_gate_hold(FLASH_IO_WRITE);
 	ask_key(&bed, &asking, info.extent);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	release(&bed, &first, info.extent, false);
 	release(&bed, &second, info.extent, false);
 	flash_gate_release();
@@ -550,12 +588,12 @@ static void test_device_beyond_use(void **state)
 	flash_gate_hold(FLASH_IO_WRITE);
 	begin(&bed.client, false, bed.bytes, &key);
 	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_READ, 1);
 	trim(&bed, &trimming, confirmed.extent);
 	ask_key(&bed, &asking, provisional.extent);
 	reservation = (struct reservation){.bed = &bed};
 	assert_int_equal(pthread_create(&thread, NULL, reserve_in, &reservation), 0);
-	flash_gate_await(2);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	flash_gate_break(-ENOMEM);
 	while (data_client_step(&bed.client, &completion, &event) != 1)
 		;
@@ -613,7 +651,7 @@ static void test_closing_at_a_device_beyond_use(void **state)
 	flash_gate_hold(FLASH_IO_WRITE);
 	begin(&bed.client, true, bed.bytes, &key);
 	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
-	flash_gate_await(1);
+	flash_gate_await(FLASH_IO_WRITE, 1);
 	release(&bed, &releasing, info.extent, false);
 	data_client_await_closed(&bed.client);
 	order_open(&closed);
@@ -626,7 +664,84 @@ static void test_closing_at_a_device_beyond_use(void **state)
 	bed_close(&bed);
 }
 
-/* A device that refuses writes, for a while or for good: nothing is lost that was not said to be. */
+static void *join_store(void *argument)
+{
+	struct reservation *joining = argument;
+
+	joining->status = store_joined(joining->bed->store, "fake");
+	return NULL;
+}
+
+/* The device fails while the store waits for a record of its own, not in a poll. */
+static void test_beyond_use_in_a_record(void **state)
+{
+	struct fabric_completion completion = {0};
+	struct reservation joining;
+	struct fabric_event event;
+	struct extent_key key;
+	pthread_t thread;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	key = key_of(&bed, reserve(&bed).extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	flash_gate_hold(FLASH_IO_READ);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin(&bed.client, false, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(FLASH_IO_READ, 1);
+	joining = (struct reservation){.bed = &bed};
+	assert_int_equal(pthread_create(&thread, NULL, join_store, &joining), 0);
+	flash_gate_await(FLASH_IO_WRITE, 1);
+	flash_gate_break(-EIO);
+	pthread_join(thread, NULL);
+	assert_int_equal(joining.status, -EIO);
+	while (data_client_step(&bed.client, &completion, &event) != 1)
+		;
+	assert_int_equal(completion.status, -EIO);
+	bed_close(&bed);
+}
+
+/* A closing waits for a read that ends while the store waits for a record of its own. */
+static void test_closing_while_a_record_is_written(void **state)
+{
+	struct progress_order order = {is_anyone, on_closed, NULL, false};
+	struct fabric_completion completion = {0};
+	struct progress_closing *closing;
+	struct reservation joining;
+	struct extent_key key;
+	struct order closed;
+	pthread_t thread;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	key = key_of(&bed, reserve(&bed).extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	flash_gate_hold(FLASH_IO_READ);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin(&bed.client, false, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(FLASH_IO_READ, 1);
+	order_open(&closed);
+	order.argument = &closed;
+	assert_int_equal(progress_closing_new(store_progress(bed.store), &closing), 0);
+	progress_close(closing, &order);
+	data_client_await_closed(&bed.client);
+	joining = (struct reservation){.bed = &bed};
+	assert_int_equal(pthread_create(&thread, NULL, join_store, &joining), 0);
+	flash_gate_await(FLASH_IO_WRITE, 1);
+	flash_gate_release();
+	pthread_join(thread, NULL);
+	assert_int_equal(joining.status, 0);
+	assert_int_equal(order_await(&closed), 0);
+	bed_close(&bed);
+}
+
+/* A device that refuses writes: each order is answered, and the next opening says what was lost. */
 static void test_errors_of_the_device(void **state)
 {
 	static const int errors[] = {-EIO, -ENOSPC, -ENODEV};
@@ -666,11 +781,15 @@ TEST_GROUP(store)
 		cmocka_unit_test(test_killed_in_the_making),
 		cmocka_unit_test(test_clean_is_the_last_word),
 		cmocka_unit_test(test_stop_waits_for_trims),
+		cmocka_unit_test(test_stop_waits_for_removals),
+		cmocka_unit_test(test_stop_at_an_order),
 		cmocka_unit_test(test_confirmed_after_it_was_listed),
 		cmocka_unit_test(test_unknown_ones_go),
 		cmocka_unit_test(test_released_while_it_is_confirmed),
 		cmocka_unit_test(test_device_beyond_use),
 		cmocka_unit_test(test_closing_at_a_device_beyond_use),
+		cmocka_unit_test(test_beyond_use_in_a_record),
+		cmocka_unit_test(test_closing_while_a_record_is_written),
 		cmocka_unit_test(test_errors_of_the_device),
 	};
 
