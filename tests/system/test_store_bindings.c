@@ -255,6 +255,26 @@ static void test_by_proxy(void **state)
 	drop_region(region);
 }
 
+/* A sync that fails for another reason has not said that writes may be lost: the next one does. */
+static void test_failed_sync(void **state)
+{
+	struct afar_region *region = make_region("failed", 14);
+	struct afar_queue *queue;
+
+	(void)state;
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	for (unsigned i = 0; i < NR_SERVERS; i++) {
+		crash(i);
+		assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+		cluster_stop_server(cluster, 1 - i);
+		assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), -AFAR_ESERVER);
+		assert_int_equal(cluster_restart_server(cluster, 1 - i), 0);
+		expect_unsynced_once(region);
+	}
+	assert_int_equal(afar_queue_close(queue), 0);
+	drop_region(region);
+}
+
 /* Syncs that are under way together all hear of it. */
 static void test_syncs_together(void **state)
 {
@@ -358,15 +378,11 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls),
-		cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_mappings),
-		cmocka_unit_test(test_with_the_manager),
-		cmocka_unit_test(test_many_parts),
-		cmocka_unit_test(test_clean_ends),
-		cmocka_unit_test(test_by_proxy),
-		cmocka_unit_test(test_syncs_together),
-		cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_mappings),       cmocka_unit_test(test_with_the_manager),
+		cmocka_unit_test(test_many_parts),     cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),       cmocka_unit_test(test_failed_sync),
+		cmocka_unit_test(test_syncs_together), cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 
