@@ -192,6 +192,24 @@ static void test_with_the_manager(void **state)
 	drop_region(region);
 }
 
+/* A store closes connections when memory that they could reach goes. Calls that meet that are done
+ * again over new ones, syncs too. */
+static void test_closed_connections(void **state)
+{
+	struct afar_region *region = make_region("closed", 15);
+	uint64_t released;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(afar_region_pwrite(region, wanted, LENGTH, 0), LENGTH);
+		assert_int_equal(afar_namespace_reserve(ns, 8 * MIB), 0);
+		assert_int_equal(afar_namespace_release(ns, 8 * MIB, &released), 0);
+		assert_true(released > 0);
+		assert_int_equal(afar_region_sync(region), 0);
+	}
+	drop_region(region);
+}
+
 /* A read of blocks that were written one by one, backwards, is many reads of the device. */
 static void test_many_parts(void **state)
 {
@@ -378,11 +396,17 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_mappings),       cmocka_unit_test(test_with_the_manager),
-		cmocka_unit_test(test_many_parts),     cmocka_unit_test(test_clean_ends),
-		cmocka_unit_test(test_by_proxy),       cmocka_unit_test(test_failed_sync),
-		cmocka_unit_test(test_syncs_together), cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_with_the_manager),
+		cmocka_unit_test(test_closed_connections),
+		cmocka_unit_test(test_many_parts),
+		cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),
+		cmocka_unit_test(test_failed_sync),
+		cmocka_unit_test(test_syncs_together),
+		cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 
