@@ -7,7 +7,6 @@
  * A killed process leaves the kernel's cache of its device as it is, so this shows nothing about a
  * loss of power: tests/flash/test_power_cut.c does, for the layer.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
