@@ -32,7 +32,7 @@
 
 struct daemon_process {
 	pid_t pid;
-	int ready_fd; /* becomes readable when it is ready, or ends */
+	int ready_fd; /* becomes readable when it is ready, or ends; 0: nobody waits for that */
 	char folder[96];
 	const char *moved_store; /* NULL: it has none */
 };
@@ -175,6 +175,7 @@ static int await_ready(struct daemon_process *process, char *line, size_t size)
 	}
 	line[length] = '\0';
 	close(process->ready_fd);
+	process->ready_fd = 0;
 	if (!strchr(line, '\n')) {
 		show_last_words(process);
 		return -ETIMEDOUT;
@@ -292,11 +293,10 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 		add(arguments, "--flash", arguments->flash);
 }
 
-static int start_manager(struct cluster *cluster)
+static int spawn_manager(struct cluster *cluster)
 {
 	struct daemon_process *manager = &cluster->manager;
 	struct arguments arguments;
-	int ret;
 
 	snprintf(manager->folder, sizeof(manager->folder), "%s/manager", cluster->folder);
 	begin_arguments(&arguments, cluster, cluster->is_whole ? "all" : "manager", manager);
@@ -304,8 +304,14 @@ static int start_manager(struct cluster *cluster)
 	add(&arguments, "--listen", arguments.address);
 	if (cluster->is_whole)
 		add_server(&arguments, cluster, 0, manager);
-	ret = spawn_daemon(cluster, manager, arguments.list);
-	return ret ? ret : await_ready(manager, cluster->uri, sizeof(cluster->uri));
+	return spawn_daemon(cluster, manager, arguments.list);
+}
+
+static int start_manager(struct cluster *cluster)
+{
+	int ret = spawn_manager(cluster);
+
+	return ret ? ret : cluster_await_manager(cluster);
 }
 
 static int start_server(struct cluster *cluster, unsigned i)
@@ -456,6 +462,9 @@ static void kill_daemon(struct daemon_process *process)
 		return;
 	kill(process->pid, SIGKILL);
 	reap_daemon(process);
+	if (process->ready_fd > 0)
+		close(process->ready_fd);
+	process->ready_fd = 0;
 }
 
 void cluster_kill_manager(struct cluster *cluster)
@@ -475,10 +484,31 @@ void cluster_kill_server(struct cluster *cluster, unsigned i)
 
 int cluster_restart_server(struct cluster *cluster, unsigned i)
 {
-	char line[URI_MAX];
 	int ret = start_server(cluster, i);
 
-	return ret ? ret : await_ready(&cluster->servers[i], line, sizeof(line));
+	return ret ? ret : cluster_await_server(cluster, i);
+}
+
+int cluster_respawn_manager(struct cluster *cluster)
+{
+	return spawn_manager(cluster);
+}
+
+int cluster_await_manager(struct cluster *cluster)
+{
+	return await_ready(&cluster->manager, cluster->uri, sizeof(cluster->uri));
+}
+
+int cluster_respawn_server(struct cluster *cluster, unsigned i)
+{
+	return start_server(cluster, i);
+}
+
+int cluster_await_server(struct cluster *cluster, unsigned i)
+{
+	char line[URI_MAX];
+
+	return await_ready(&cluster->servers[i], line, sizeof(line));
 }
 
 void cluster_stop_server(struct cluster *cluster, unsigned i)

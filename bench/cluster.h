@@ -45,6 +45,12 @@ void cluster_kill_manager(struct cluster *cluster);
 int cluster_restart_manager(struct cluster *cluster);
 void cluster_kill_server(struct cluster *cluster, unsigned i);
 int cluster_restart_server(struct cluster *cluster, unsigned i);
+/* Start a daemon again without waiting for it. It may be killed before it is ready; else
+ * cluster_await_…() must follow. */
+int cluster_respawn_manager(struct cluster *cluster);
+int cluster_await_manager(struct cluster *cluster);
+int cluster_respawn_server(struct cluster *cluster, unsigned i);
+int cluster_await_server(struct cluster *cluster, unsigned i);
 /* Ends a server by SIGTERM and waits for it. */
 void cluster_stop_server(struct cluster *cluster, unsigned i);
 /* Has server `i` open the store at `path`, a file, from its next start on. The string must outlive

@@ -183,7 +183,7 @@ static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t leng
 /*
  * Runs the operation again when a server has closed the connection: servers do so to take memory
  * away. Once a new connection stands, nothing posted on the old one can land, so the operation may
- * begin again.
+ * begin again. So may a sync: a store that has restarted meanwhile tells the later one.
  */
 static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 		    uint64_t deadline)
@@ -311,9 +311,7 @@ int target_sync(struct afar_target *target)
 
 	if (ret)
 		return failure_on_the_way(&sync, 0, ret, false);
-	ret = run(queue, &sync, 0, deadline);
-	if (ret)
-		ret = fail_operation(queue, ret);
+	ret = transfer(queue, &sync, 0, deadline);
 	end_blocking(target, queue);
 	return ret;
 }

@@ -676,6 +676,14 @@ static void remember_opening(const struct afar_target *target, const struct path
 	hold_end();
 }
 
+/* Returns whether the handle may move on to the opening that a sync's reply tells. If writes may be
+ * lost, the sync must be the one to say so: one that has failed otherwise leaves that to the next. */
+static bool is_heard(const struct operation *sync, int status)
+{
+	return status == 0 ||
+	       (status == -AFAR_EUNSYNCED && (!sync->status || sync->status == -AFAR_EUNSYNCED));
+}
+
 /* Takes a reply. 0, or -AFAR_EMALFORMED. */
 static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
 {
@@ -685,7 +693,7 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 
 	if (!ret && opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, value);
-	if (transfer->operation->opcode == AFAR_OP_SYNC && (!ret || ret == -AFAR_EUNSYNCED))
+	if (transfer->operation->opcode == AFAR_OP_SYNC && is_heard(transfer->operation, ret))
 		remember_opening(transfer->operation->target, path, value);
 	transfer_end(queue, transfer, ret);
 	return ret == -AFAR_EMALFORMED ? ret : 0;

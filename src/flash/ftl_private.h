@@ -30,7 +30,7 @@ struct ftl {
 	struct format_superblock layout;
 	int failed; /* negative: nothing can be changed any more     */
 	bool is_read_only;
-	bool has_moved; /* the device ended something in the last poll */
+	bool has_moved;	   /* the device ended something in the last poll */
 	bool is_abandoned; /* nobody is called any more                     */
 	bool is_unblocked; /* something ended that may have blocked a piece */
 	bool is_starved;   /* users wait for a free segment                 */

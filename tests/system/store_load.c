@@ -43,6 +43,7 @@ struct slot {
 	char name[48];
 	uint64_t address;
 	unsigned generation, nr_blocks;
+	bool is_everywhere; /* each server has a part of it */
 	struct block blocks[BLOCKS_MAX];
 	bool is_unsynced;	 /* writes have completed since the last sync */
 	unsigned unsynced_since; /* kills begun, after the first of them had */
@@ -227,7 +228,7 @@ static void take_sync(struct client *client, struct slot *slot, unsigned before,
 		expect_away(client, slot, "sync", ret);
 		return;
 	}
-	if (ret == 0 && slot->is_unsynced && before > slot->unsynced_since)
+	if (ret == 0 && slot->is_everywhere && slot->is_unsynced && before > slot->unsynced_since)
 		wrong(client, slot, "a sync said 0, but writes were completed before kill %u",
 		      slot->unsynced_since + 1);
 	if (ret && nr_begun == slot->heard)
@@ -360,6 +361,7 @@ static bool open_slot(struct client *client, struct slot *slot)
 	if (ret && ret != -AFAR_EFREED)
 		expect_away(client, slot, "stat", ret);
 	slot->address = stat.address;
+	slot->is_everywhere = stat.width == client->shared->nr_servers;
 	return ret == 0;
 }
 

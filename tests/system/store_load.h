@@ -15,7 +15,8 @@
 
 /* What the clients and whoever kills the servers tell each other, in shared memory. */
 struct load_shared {
-	/* Kills of the server: begun, over (the process is reaped), and made good (it is back). */
+	unsigned nr_servers;
+	/* Kills of a server: begun, over (the process is reaped), and made good (it is back). */
 	atomic_uint nr_begun, nr_over, nr_back;
 	atomic_bool is_over; /* the clients check all that they have, free it, and end */
 	struct {

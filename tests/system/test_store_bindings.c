@@ -176,6 +176,42 @@ static void test_mappings(void **state)
 	drop_region(region);
 }
 
+/* Regions are opened, listed and freed while a server is away, and its store hears of that when it
+ * is back: a new region in the same place begins as zeros. */
+static void test_while_away(void **state)
+{
+	struct afar_region_stat stats[4] = {{.size = sizeof(*stats)}};
+	struct afar_region *kept = make_region("kept", 16), *freed = make_region("freed", 17),
+			   *opened = NULL, *made;
+	int ret;
+
+	(void)state;
+	assert_int_equal(afar_region_sync(kept), 0);
+	cluster_kill_server(cluster, 0);
+	assert_int_equal(afar_region_list(ns, 0, stats, 4), 2);
+	assert_int_equal(stats[0].is_lost, 0);
+	ret = afar_region_open(ns, "kept", &opened);
+	assert_true(ret == 0 || ret == -AFAR_ESERVER);
+	drop_region(freed);
+	assert_int_equal(cluster_restart_server(cluster, 0), 0);
+	if (!opened)
+		assert_int_equal(afar_region_open(ns, "kept", &opened), 0);
+	expect_bytes(opened, 16);
+	assert_int_equal(afar_region_close(opened), 0);
+	expect_bytes(kept, 16);
+	/* All that is reserved and free, so that what was freed is part of it. */
+	for (int i = 0; i < 16; i++) {
+		assert_int_equal(afar_region_alloc(ns, LENGTH, 0, &made), 0);
+		assert_int_equal(afar_region_pread(made, got, LENGTH, 0), LENGTH);
+		assert_int_equal(count_bytes(got, LENGTH, 0), LENGTH);
+		fill(got, LENGTH, 18);
+		assert_int_equal(afar_region_pwrite(made, got, LENGTH, 0), LENGTH);
+		assert_int_equal(afar_region_sync(made), 0);
+		drop_region(made);
+	}
+	drop_region(kept);
+}
+
 /* Server and manager restart at once, and the session finds both again. */
 static void test_with_the_manager(void **state)
 {
@@ -189,6 +225,24 @@ static void test_with_the_manager(void **state)
 	assert_int_equal(cluster_restart_server(cluster, 0), 0);
 	expect_unsynced_once(region);
 	expect_bytes(region, 6);
+	drop_region(region);
+}
+
+/* A store closes connections when memory that they could reach goes. Calls that meet that are done
+ * again over new ones, syncs too. */
+static void test_closed_connections(void **state)
+{
+	struct afar_region *region = make_region("closed", 15);
+	uint64_t released;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(afar_region_pwrite(region, wanted, LENGTH, 0), LENGTH);
+		assert_int_equal(afar_namespace_reserve(ns, 8 * MIB), 0);
+		assert_int_equal(afar_namespace_release(ns, 8 * MIB, &released), 0);
+		assert_true(released > 0);
+		assert_int_equal(afar_region_sync(region), 0);
+	}
 	drop_region(region);
 }
 
@@ -252,6 +306,26 @@ static void test_by_proxy(void **state)
 	expect_synced(region);
 	assert_int_equal(afar_region_close(late), 0);
 	close_view(&writer);
+	drop_region(region);
+}
+
+/* A sync that fails for another reason has not said that writes may be lost: the next one does. */
+static void test_failed_sync(void **state)
+{
+	struct afar_region *region = make_region("failed", 14);
+	struct afar_queue *queue;
+
+	(void)state;
+	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
+	for (unsigned i = 0; i < NR_SERVERS; i++) {
+		crash(i);
+		assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
+		cluster_stop_server(cluster, 1 - i);
+		assert_int_equal(run(queue, region, AFAR_OP_SYNC, 0, NULL), -AFAR_ESERVER);
+		assert_int_equal(cluster_restart_server(cluster, 1 - i), 0);
+		expect_unsynced_once(region);
+	}
+	assert_int_equal(afar_queue_close(queue), 0);
 	drop_region(region);
 }
 
@@ -358,15 +432,12 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls),
-		cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_mappings),
-		cmocka_unit_test(test_with_the_manager),
-		cmocka_unit_test(test_many_parts),
-		cmocka_unit_test(test_clean_ends),
-		cmocka_unit_test(test_by_proxy),
-		cmocka_unit_test(test_syncs_together),
-		cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_blocking_calls),	 cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_mappings),	 cmocka_unit_test(test_while_away),
+		cmocka_unit_test(test_with_the_manager), cmocka_unit_test(test_closed_connections),
+		cmocka_unit_test(test_many_parts),	 cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),	 cmocka_unit_test(test_failed_sync),
+		cmocka_unit_test(test_syncs_together),	 cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 

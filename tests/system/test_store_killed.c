@@ -7,8 +7,7 @@
  * A killed process leaves the kernel's cache of its device as it is, so this shows nothing about a
  * loss of power: tests/flash/test_power_cut.c does, for the layer.
  */
-#include <errno.h>
-#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,7 +20,8 @@
 #include "lib/effort.h"
 #include "store_load.h"
 
-#define FLASH_BYTES (192 * MIB)
+#define FLASH_BYTES (192 * MIB) /* of each server */
+#define SERVERS_MAX 2U
 #define LINGER_MS   50U
 #define SETTLE_MS   60000 /* a session that was lost ends before */
 
@@ -29,7 +29,8 @@ static const char *const names[] = {"even", "odd"};
 
 static struct load_shared *shared;
 static pid_t children[LOAD_CLIENTS];
-static bool is_whole;
+static bool is_whole;	    /* one process is manager and server */
+static unsigned nr_servers; /* else */
 static unsigned random_state;
 
 static unsigned dice(unsigned sides)
@@ -74,10 +75,24 @@ static void check_clients(void)
 	}
 }
 
+/* Ends a client without a warning. What it had open is its session's until its lease has ended. */
+static void kill_client(unsigned i)
+{
+	int status;
+
+	assert_int_equal(kill(children[i], SIGKILL), 0);
+	assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+	assert_true(WIFSIGNALED(status));
+}
+
 static void end_clients(void)
 {
+	const unsigned nr_killed = (unsigned)test_effort(0, 1, 1); /* leases take 10 s to end */
+
+	for (unsigned i = 0; i < nr_killed; i++)
+		kill_client(i);
 	shared->is_over = true;
-	for (unsigned i = 0; i < LOAD_CLIENTS; i++) {
+	for (unsigned i = nr_killed; i < LOAD_CLIENTS; i++) {
 		int status;
 
 		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
@@ -128,32 +143,46 @@ static void await_all(void)
 
 /* ---- Killing */
 
-static void kill_server(void)
+static void kill_server(unsigned i)
 {
 	shared->nr_begun++;
 	if (is_whole)
 		cluster_kill_manager(cluster);
 	else
-		cluster_kill_server(cluster, 0);
+		cluster_kill_server(cluster, i);
 	shared->nr_over++;
 }
 
-static void restart_server(void)
+static void spawn_server(unsigned i)
 {
-	if (is_whole)
-		assert_int_equal(cluster_restart_manager(cluster), 0);
-	else
-		assert_int_equal(cluster_restart_server(cluster, 0), 0);
-	shared->nr_back = shared->nr_over;
+	assert_int_equal(is_whole ? cluster_respawn_manager(cluster)
+				  : cluster_respawn_server(cluster, i),
+			 0);
+}
+
+/* Sometimes it is killed again while it starts. */
+static void restart_server(unsigned i)
+{
+	spawn_server(i);
+	while (dice(3) == 0) {
+		for (unsigned left = dice(30); left > 0; left--)
+			test_pause();
+		kill_server(i);
+		spawn_server(i);
+	}
+	assert_int_equal(
+		is_whole ? cluster_await_manager(cluster) : cluster_await_server(cluster, i), 0);
 }
 
 static void run_round(void)
 {
 	unsigned what = is_whole ? 0 : dice(4);
+	unsigned first = is_whole ? 0 : dice(nr_servers);
+	unsigned nr = what == 1 ? 0 : is_whole ? 1 : 1 + dice(nr_servers);
 
 	await_steps(20 + dice(400));
-	if (what != 1)
-		kill_server();
+	for (unsigned i = 0; i < nr; i++)
+		kill_server((first + i) % SERVERS_MAX);
 	if (what == 2)
 		linger(dice(20));
 	if (what != 0)
@@ -162,8 +191,9 @@ static void run_round(void)
 		linger(dice(8));
 	if (what != 0)
 		assert_int_equal(cluster_restart_manager(cluster), 0);
-	if (what != 1)
-		restart_server();
+	for (unsigned i = 0; i < nr; i++)
+		restart_server((first + i) % SERVERS_MAX);
+	shared->nr_back = shared->nr_over;
 	await_all();
 }
 
@@ -240,7 +270,7 @@ static void await_settled(struct account *account)
 				 (unsigned long long)account->nr_orphans);
 		test_pause();
 	}
-	assert_int_equal(account->nr_stores, 1);
+	assert_int_equal(account->nr_stores, is_whole ? 1 : nr_servers);
 }
 
 /* All that was made can be had again, and reads as zeros: nothing of the clients is there. */
@@ -248,7 +278,7 @@ static void take_all(void)
 {
 	const struct afar_policy policy = {
 		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = MIB};
-	const uint64_t bytes = FLASH_BYTES / 2;
+	const uint64_t bytes = FLASH_BYTES / 2 * (is_whole ? 1 : nr_servers);
 	uint8_t *memory = malloc(MIB);
 	struct afar_region *region;
 	struct afar_namespace *ns;
@@ -266,10 +296,26 @@ static void take_all(void)
 	free(memory);
 }
 
+/* Frees what clients have left that were killed. */
+static void free_left(const char *name)
+{
+	struct afar_region_stat left = {.size = sizeof(left)};
+	struct afar_namespace *ns;
+	int nr;
+
+	assert_int_equal(afar_namespace_open(session, name, &ns), 0);
+	while ((nr = afar_region_list(ns, 0, &left, 1)) == 1)
+		assert_int_equal(afar_region_delete_at(ns, left.address), 0);
+	assert_int_equal(nr, 0);
+	assert_int_equal(afar_namespace_close(ns), 0);
+}
+
 static void check_leaks(void)
 {
 	struct account account;
 
+	for (unsigned i = 0; i < 2; i++)
+		free_left(names[i]);
 	await_settled(&account);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(afar_namespace_delete(session, names[i], 0), 0);
@@ -328,6 +374,7 @@ static void run_rounds(void)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	assert_ptr_not_equal(shared, MAP_FAILED);
+	shared->nr_servers = is_whole ? 1 : nr_servers;
 	prepare();
 	start_clients();
 	for (unsigned i = 0; i < nr_rounds; i++)
@@ -349,7 +396,7 @@ static void test_apart(void **state)
 {
 	(void)state;
 	is_whole = false;
-	assert_int_equal(cluster_start_flash(1, 64 * MIB, FLASH_BYTES, &cluster), 0);
+	assert_int_equal(cluster_start_flash(nr_servers, 64 * MIB, FLASH_BYTES, &cluster), 0);
 	run_rounds();
 	check_and_stop();
 }
@@ -363,6 +410,7 @@ static void test_in_one_process(void **state)
 	check_and_stop();
 }
 
+/* One test for each process: one that had a session open cannot fork clients. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest apart[] = {cmocka_unit_test(test_apart)};
@@ -370,8 +418,7 @@ int main(int argc, char **argv)
 
 	if (argc != 2)
 		return 2;
-	/* One for each process: a session that was open cannot be forked. */
-	return strcmp(argv[1], "apart") == 0
-		       ? cmocka_run_group_tests_name("apart", apart, NULL, NULL)
-		       : cmocka_run_group_tests_name("in one", in_one, NULL, NULL);
+	nr_servers = strcmp(argv[1], "two-servers") == 0 ? SERVERS_MAX : 1;
+	return strcmp(argv[1], "in-one") != 0 ? cmocka_run_group_tests(apart, NULL, NULL)
+					      : cmocka_run_group_tests(in_one, NULL, NULL);
 }
