@@ -47,6 +47,7 @@ struct cluster {
 	const char *host;      /* of the manager */
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
+	const char *flash;     /* that its server lends; NULL: none */
 };
 
 static int find_program(char *out, size_t size)
@@ -260,6 +261,7 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 	char name[24];
 	char lanes[96];
 	char congestion[32];
+	char flash[PATH_MAX];
 	char *const arguments[] = {cluster->program,
 				   "--role",
 				   "server",
@@ -281,8 +283,11 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   congestion,
 				   "--ready-fd",
 				   "3",
+				   cluster->flash ? "--flash" : NULL,
+				   flash,
 				   NULL};
 
+	snprintf(flash, sizeof(flash), "%s", cluster->flash ? cluster->flash : "");
 	snprintf(folder, sizeof(folder), "%s/server-%u", cluster->folder, i);
 	memcpy(server->folder, folder, sizeof(folder)); /* gcc cannot tell the two folders apart */
 	snprintf(key, sizeof(key), "%s/server.key", cluster->manager.folder);
@@ -352,6 +357,16 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 				       .transport = "tcp",
 				       .server_bytes = server_bytes,
 				       .stage_bytes = stage_bytes};
+
+	return start(&wanted, 1, out);
+}
+
+int cluster_start_flash(const char *flash, uint64_t server_bytes, struct cluster **out)
+{
+	const struct cluster wanted = {.host = "127.0.0.1",
+				       .transport = "tcp",
+				       .server_bytes = server_bytes,
+				       .flash = flash};
 
 	return start(&wanted, 1, out);
 }
