@@ -353,7 +353,9 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		}
 		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
-		if (deadline != CLOCK_NEVER && clock_ns() >= deadline)
+		/* What has ended may have led to operations that only another poll of the device
+		 * starts, and a caller who is told of nothing may sleep until one has ended. */
+		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}
 }
