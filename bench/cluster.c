@@ -48,6 +48,7 @@ struct cluster {
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
 	const char *flash;     /* that its server lends; NULL: none */
+	bool is_sleepy;
 };
 
 static int find_program(char *out, size_t size)
@@ -285,6 +286,8 @@ static int start_server(struct cluster *cluster, unsigned i, uint64_t bytes)
 				   "3",
 				   cluster->flash ? "--flash" : NULL,
 				   flash,
+				   cluster->is_sleepy ? "--spin-us" : NULL,
+				   "0",
 				   NULL};
 
 	snprintf(flash, sizeof(flash), "%s", cluster->flash ? cluster->flash : "");
@@ -361,12 +364,14 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 	return start(&wanted, 1, out);
 }
 
-int cluster_start_flash(const char *flash, uint64_t server_bytes, struct cluster **out)
+int cluster_start_flash(const char *flash, bool is_sleepy, uint64_t server_bytes,
+			struct cluster **out)
 {
 	const struct cluster wanted = {.host = "127.0.0.1",
 				       .transport = "tcp",
 				       .server_bytes = server_bytes,
-				       .flash = flash};
+				       .flash = flash,
+				       .is_sleepy = is_sleepy};
 
 	return start(&wanted, 1, out);
 }

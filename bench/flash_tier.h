@@ -19,6 +19,7 @@
 
 /* A cluster whose server has a store in a file of its own. */
 struct tier_cluster {
+	bool is_sleepy; /* before it starts: the server does not spin before it sleeps */
 	struct flash_file file;
 	struct cluster *cluster;
 };

@@ -20,7 +20,9 @@ int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool i
 
 	if (!ret)
 		ret = flash_layer_create(cluster->file.path, 0);
-	return ret ? ret : cluster_start_flash(cluster->file.path, memory_bytes, &cluster->cluster);
+	return ret ? ret
+		   : cluster_start_flash(cluster->file.path, cluster->is_sleepy, memory_bytes,
+					 &cluster->cluster);
 }
 
 void tier_cluster_stop(struct tier_cluster *cluster)
@@ -116,7 +118,8 @@ static int open_queue(struct tier_region *region)
 
 int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct tier_region **out)
 {
-	const char *name = tier == AFAR_TIER_FLASH ? SCENE_NAMESPACE "-flash" : SCENE_NAMESPACE;
+	const char *name =
+		tier == AFAR_TIER_FLASH ? SCENE_NAMESPACE "-flash" : SCENE_NAMESPACE "-dram";
 	struct tier_region *region = calloc(1, sizeof(*region));
 	int ret;
 
