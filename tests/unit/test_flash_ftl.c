@@ -351,6 +351,15 @@ static void lazy_open(struct lazy_device *lazy, struct bed *bed)
 }
 
 /* A caller that is told of nothing sleeps until something that was started has ended. */
+static void lazy_wait(struct lazy_device *lazy, struct bed *bed, const struct bed_request *request)
+{
+	while (!request->has_ended) {
+		int nr = ftl_poll(bed->ftl, 0);
+
+		assert_true(nr > 0 || (nr == 0 && lazy->nr_not_started == 0));
+	}
+}
+
 static void test_nothing_waits_for_a_poll(void **state)
 {
 	uint8_t *data = flash_memory(FTL_BLOCK);
@@ -365,12 +374,9 @@ static void test_nothing_waits_for_a_poll(void **state)
 		bed_begin_put(&bed, &put, i % 7, 0, data, FTL_BLOCK);
 		synced = (struct bed_request){.sync = sync};
 		synced.sync.done = bed_sync_done;
+		lazy_wait(&lazy, &bed, &put);
 		ftl_sync(bed.ftl, &synced.sync);
-		while (!put.has_ended || !synced.has_ended) {
-			int nr = ftl_poll(bed.ftl, 0);
-
-			assert_true(nr > 0 || (nr == 0 && lazy.nr_not_started == 0));
-		}
+		lazy_wait(&lazy, &bed, &synced);
 	}
 	bed_close(&bed);
 	free(data);
