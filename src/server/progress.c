@@ -107,6 +107,20 @@ static void take_requests(struct progress_thread *thread)
 	door_knock(progress->door);
 }
 
+/* Whether somebody may be at the listener: its descriptor has said so, or nobody has asked that for
+ * a while, because the thread did not sleep. */
+static bool is_listener_due(struct progress_thread *thread)
+{
+	uint64_t now = clock_ns();
+
+	if (thread != &thread->progress->threads[0] ||
+	    (!thread->has_callers && now < thread->listen_at))
+		return false;
+	thread->has_callers = false;
+	thread->listen_at = now + SPIN_NS_MAX;
+	return true;
+}
+
 static void take_events(struct progress_thread *thread)
 {
 	struct connection *connection;
@@ -207,7 +221,7 @@ static void look_around(struct progress_thread *thread)
 {
 	if (atomic_load(&thread->has_commands))
 		run_commands(thread);
-	if (thread == &thread->progress->threads[0])
+	if (is_listener_due(thread))
 		take_requests(thread);
 	take_events(thread);
 	close_late(thread);
@@ -223,9 +237,11 @@ static bool spin(struct progress_thread *thread)
 
 	spin_begin(&thread->spin, now);
 	do {
-		bool has_moved = move_data(thread);
+		/* What the engine has ended leaves with the data that moves next. What comes then
+		 * is started by the next look at the engine, which nobody sleeps without. */
+		bool has_moved = poll_engine(thread);
 
-		has_moved |= poll_engine(thread);
+		has_moved |= move_data(thread);
 		now = clock_ns();
 		if (has_moved) {
 			deadline = now + spin_ns;
@@ -244,8 +260,10 @@ static void sleep_until_ready(struct progress_thread *thread)
 	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) ||
 	    fabric_queue_arm(thread->queue) != 0)
 		return;
-	poll(thread->watched, thread->nr_watched,
-	     mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1));
+	if (poll(thread->watched, thread->nr_watched,
+		 mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1)) > 0 &&
+	    thread->watched[WATCH_LISTENER].revents != 0)
+		thread->has_callers = true;
 }
 
 /* Opens the engine and tells progress_start() what came of it. */
