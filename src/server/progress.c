@@ -25,6 +25,7 @@
 #define MESSAGES_PER_PASS 256U			/* then other work has its turn */
 #define REQUESTS_PER_PASS 64U
 #define SILENCE_MS	  10000 /* from connecting to showing a ticket */
+#define HASTY_SPINS	  64U /* one behind the other, then it is looked whether the core is free */
 
 /* ---- Commands */
 
@@ -227,11 +228,25 @@ static void look_around(struct progress_thread *thread)
 	close_late(thread);
 }
 
+/*
+ * How long to spin for more. Operations of an engine take longer than a round trip: to yield the
+ * core to others for all of their time slice, in between, would take longer still. A thread that
+ * sleeps instead gets the core back as soon as there is something to do.
+ */
+static uint64_t spin_time_ns(struct progress_thread *thread)
+{
+	const struct progress_options *options = &thread->progress->options;
+
+	if (options->engine && thread->spin.is_crowded && ++thread->nr_hasty % HASTY_SPINS != 0)
+		return 0;
+	return options->spin_us * (uint64_t)1000;
+}
+
 /* Moves data until there has been none for spin_us. False: other work has its turn, but there may
  * be more data. */
 static bool spin(struct progress_thread *thread)
 {
-	const uint64_t spin_ns = thread->progress->options.spin_us * (uint64_t)1000;
+	const uint64_t spin_ns = spin_time_ns(thread);
 	uint64_t now = clock_ns();
 	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX;
 
@@ -246,7 +261,7 @@ static bool spin(struct progress_thread *thread)
 		if (has_moved) {
 			deadline = now + spin_ns;
 			spin_begin(&thread->spin, now);
-		} else {
+		} else if (spin_ns > 0) {
 			now = spin_pause(&thread->spin, now);
 		}
 	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
