@@ -15,7 +15,7 @@
 #define REAP_MAX   128U
 #define FILE_INDEX 0 /* among the registered descriptors; the clients follow */
 
-enum part { PART_RECEIVE, PART_READ, PART_SEND, NR_PARTS };
+enum part { PART_RECEIVE, PART_READ, PART_SEND };
 
 struct asker {
 	struct sockets_request request;
