@@ -51,6 +51,8 @@ struct cluster {
 	const char *host;      /* of the manager */
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
+	const char *flash;     /* that its server lends; NULL: none */
+	bool is_sleepy;
 };
 
 static int find_program(char *out, size_t size)
@@ -289,8 +291,12 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 	add(arguments, "--congestion", arguments->congestion);
 	if (server->moved_store)
 		add(arguments, "--flash", server->moved_store);
+	else if (cluster->flash)
+		add(arguments, "--flash", cluster->flash);
 	else if (cluster->flash_bytes)
 		add(arguments, "--flash", arguments->flash);
+	if (cluster->is_sleepy)
+		add(arguments, "--spin-us", "0");
 }
 
 static int spawn_manager(struct cluster *cluster)
@@ -388,6 +394,18 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 				       .transport = "tcp",
 				       .server_bytes = server_bytes,
 				       .stage_bytes = stage_bytes};
+
+	return start(&wanted, 1, out);
+}
+
+int cluster_start_on_store(const char *flash, bool is_sleepy, uint64_t server_bytes,
+			   struct cluster **out)
+{
+	const struct cluster wanted = {.host = "127.0.0.1",
+				       .transport = "tcp",
+				       .server_bytes = server_bytes,
+				       .flash = flash,
+				       .is_sleepy = is_sleepy};
 
 	return start(&wanted, 1, out);
 }

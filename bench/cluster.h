@@ -4,6 +4,7 @@
 #ifndef BENCH_CLUSTER_H
 #define BENCH_CLUSTER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,6 +27,11 @@ int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t serv
 /* Starts a cluster over tcp with one server. The server stages server-driven transfers through
  * buffers of `stage_bytes` in all. */
 int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out);
+/* Starts a cluster over tcp with one server, which also lends `flash`: the path of a file with a
+ * flash layer. The string must outlive the cluster. `is_sleepy`: the server does not spin before it
+ * sleeps. */
+int cluster_start_on_store(const char *flash, bool is_sleepy, uint64_t server_bytes,
+			   struct cluster **out);
 /* Starts a manager at `host`, and a server there with the lanes that `--data-listen` is given. Both
  * strings must outlive the cluster. */
 int cluster_start_at(const char *host, const char *lanes, uint64_t server_bytes,

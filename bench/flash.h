@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include <afar/afar.h>
+
 #include "flash/device.h"
 #include "flash/ftl.h"
 #include "harness.h"
@@ -23,10 +25,11 @@
 
 struct flash_load {
 	bool is_write;
-	bool is_durable; /* each write survives a loss of power when it has ended */
-	bool is_random;	 /* false: one behind the other */
-	uint64_t block;	 /* bytes of one operation                              */
-	unsigned depth;	 /* operations in flight                                */
+	bool is_durable;  /* each write survives a loss of power when it has ended */
+	bool is_random;	  /* false: one behind the other */
+	uint64_t block;	  /* bytes of one operation                              */
+	unsigned depth;	  /* operations in flight                                */
+	uint64_t span_ns; /* of one measurement; 0: a second                    */
 };
 
 /* One operation. The load owns it, except for the target's part. */
@@ -42,7 +45,8 @@ struct flash_request {
 			struct ftl_get get;
 			struct ftl_put put;
 			struct ftl_sync sync;
-		} layer; /* of flash_target_layer */
+		} layer;	       /* of flash_target_layer */
+		struct afar_iov piece; /* of flash_target_region */
 	};
 };
 
@@ -69,7 +73,7 @@ struct flash_figures {
 
 /* ---- flash_load.c */
 
-/* Runs the load for a second. */
+/* Runs the load for its span. */
 int flash_load_run(const struct flash_target *target, void *opened, const struct flash_load *load,
 		   struct flash_figures *out);
 /* Writes all of the target, `times` times. */
@@ -129,10 +133,15 @@ void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
 int flash_layer_create(const char *path, uint32_t journal_blocks);
 /* Opens the layer as flash_target_layer does, and uses only `bytes` of it. */
 int flash_layer_open(const char *path, uint64_t bytes, void **target);
+/* Makes durable what has been put. Blocks. */
+int flash_layer_sync(void *target);
 /* Closes the layer as a loss of power would. */
 void flash_layer_abandon(void *target);
 
 /* ---- The stages */
+
+/* flash_layer.c, the row on writes of 1 MiB alone: for suite flash-tier */
+extern const struct bench_stage flash_layer_writes_stage;
 
 extern const struct bench_stage flash_device_stage;	   /* flash_device.c        */
 extern const struct bench_stage flash_layer_stage;	   /* flash_layer.c         */

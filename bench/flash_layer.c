@@ -130,6 +130,26 @@ static void put(struct layer *layer, struct flash_request *request, uint64_t lba
 	ftl_sync(layer->ftl, &request->layer.sync);
 }
 
+static void synced(struct ftl_sync *sync)
+{
+	sync->done = NULL;
+}
+
+int flash_layer_sync(void *target)
+{
+	struct layer *layer = target;
+	struct ftl_sync sync = {.count = FTL_ALL, .done = synced};
+
+	ftl_sync(layer->ftl, &sync);
+	while (sync.done) {
+		int ret = ftl_poll(layer->ftl, -1);
+
+		if (ret < 0)
+			return bench_fail(ret, "the layer: %s", error_last_line());
+	}
+	return sync.result ? bench_fail(sync.result, "sync the layer") : 0;
+}
+
 static void submit_to_layer(void *target, struct flash_request *request)
 {
 	struct layer *layer = target;
@@ -297,3 +317,6 @@ static int setup(void **state)
 }
 
 const struct bench_stage flash_layer_stage = {setup, teardown, rows, NR_ROWS(rows)};
+
+#define WRITES_ROW 3 /* of those above */
+const struct bench_stage flash_layer_writes_stage = {setup, teardown, &rows[WRITES_ROW], 1};

@@ -148,7 +148,7 @@ int flash_load_run(const struct flash_target *target, void *opened, const struct
 	ret = make_workers(&run);
 	cpu_began = cpu_ns();
 	began = clock_ns();
-	run.deadline = began + SPAN_NS;
+	run.deadline = began + (load->span_ns ? load->span_ns : SPAN_NS);
 	if (!ret)
 		ret = work(&run);
 	if (!ret && run.nr_ended > 0) {

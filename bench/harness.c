@@ -23,9 +23,11 @@
 #define REPETITIONS_MAX	    1000U
 
 static const struct bench_suite *const suites[] = {
-	&bench_suite_region,  &bench_suite_local,	 &bench_suite_peers,   &bench_suite_queue,
-	&bench_suite_barrier, &bench_suite_clients,	 &bench_suite_control, &bench_suite_verbs,
-	&bench_suite_rights,  &bench_suite_registration, &bench_suite_flash,   &bench_suite_limit,
+	&bench_suite_region,	   &bench_suite_local,	 &bench_suite_peers,
+	&bench_suite_queue,	   &bench_suite_barrier, &bench_suite_clients,
+	&bench_suite_control,	   &bench_suite_verbs,	 &bench_suite_rights,
+	&bench_suite_registration, &bench_suite_flash,	 &bench_suite_flash_tier,
+	&bench_suite_limit,
 };
 #define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
 

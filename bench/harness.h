@@ -112,6 +112,7 @@ extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_clients;
 extern const struct bench_suite bench_suite_control;
 extern const struct bench_suite bench_suite_flash;
+extern const struct bench_suite bench_suite_flash_tier;
 extern const struct bench_suite bench_suite_limit;
 extern const struct bench_suite bench_suite_local;
 extern const struct bench_suite bench_suite_peers;

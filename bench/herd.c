@@ -24,6 +24,8 @@
 #define READY_EVENTS 64
 #define SAMPLES_MAX  (UINT32_C(1) << 20) /* of one order; later ones are not looked at */
 #define DRAIN_MS     20000
+#define FILL_BYTES   (UINT64_C(1) << 20)
+#define SLEEP_MS     10
 
 struct herd_client {
 	struct scene scene;
@@ -41,6 +43,8 @@ struct herd_process {
 	char *memory; /* HERD_BYTES */
 	int epoll_fd;
 	const char *uri;
+	struct herd_region region;
+	uint64_t place; /* of the last scattered operation */
 
 	/* The order: */
 	struct herd_order order;
@@ -53,6 +57,7 @@ struct herd_process {
 struct herd_start {
 	const char *uri;
 	unsigned nr_clients;
+	struct herd_region region;
 };
 
 /* ---- Opening */
@@ -88,13 +93,30 @@ static int open_queue(struct herd_process *herd, struct herd_client *client)
 	return 0;
 }
 
+static int write_region(struct herd_process *herd, struct afar_region *region)
+{
+	ssize_t nr = 0;
+
+	for (uint64_t at = 0; at < herd->region.bytes && nr >= 0; at += FILL_BYTES)
+		nr = afar_region_pwrite(region, herd->memory, FILL_BYTES, at);
+	return nr < 0 ? scene_fail("write the region", (int)nr) : 0;
+}
+
+static int make_region(struct herd_process *herd, struct scene *scene)
+{
+	int ret = scene_create_region_on(scene, herd->region.tier, SCENE_NAMESPACE, 1,
+					 herd->region.bytes);
+
+	return ret || !herd->region.is_written ? ret : write_region(herd, scene->region);
+}
+
 /* The first makes what the others open. */
 static int open_client(struct herd_process *herd, struct herd_client *client)
 {
 	int ret = scene_open(&client->scene, herd->uri, 0);
 
 	if (!ret && client == herd->clients)
-		ret = scene_create_region(&client->scene, SCENE_NAMESPACE, 1, HERD_BYTES);
+		ret = make_region(herd, &client->scene);
 	else if (!ret)
 		ret = scene_open_region(&client->scene);
 	if (!ret)
@@ -130,23 +152,32 @@ static int open_clients(struct herd_process *herd)
 
 /* ---- One order */
 
+/* A linear congruential generator with the period 2^n: Hull and Dobell, 1962. */
+static uint64_t next_place(struct herd_process *herd)
+{
+	uint64_t nr_places = herd->region.bytes / herd->order.size;
+
+	herd->place = (herd->place * UINT64_C(6364136223846793005) + 1) & (nr_places - 1);
+	return herd->place * herd->order.size;
+}
+
 static int submit(struct herd_process *herd, struct herd_client *client)
 {
 	const struct herd_order *order = &herd->order;
 	uint64_t part = HERD_BYTES / order->nr_clients;
 	uint64_t begin = (uint64_t)(client - herd->clients) * part;
-	uint64_t offset = begin + client->sequence++ % (part / order->size) * order->size;
+	uint64_t local = begin + client->sequence++ % (part / order->size) * order->size;
 	const struct afar_op op = {
 		.opcode = order->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
 		.flags = order->flags,
 		.nr_iov = 1,
 		.target = afar_region_target(client->scene.region),
-		.offset = offset,
+		.offset = order->is_scattered ? next_place(herd) : local,
 		.iov = &client->iov,
 	};
 	int ret;
 
-	client->iov = (struct afar_iov){client->buffer, herd->memory + offset, order->size};
+	client->iov = (struct afar_iov){client->buffer, herd->memory + local, order->size};
 	client->begun = clock_ns();
 	ret = afar_queue_submit(client->queue, &op, 1);
 	if (ret != 1)
@@ -192,7 +223,8 @@ static int serve(struct herd_process *herd, struct herd_client *client)
 static int serve_ready(struct herd_process *herd)
 {
 	struct epoll_event events[READY_EVENTS];
-	int nr = epoll_wait(herd->epoll_fd, events, READY_EVENTS, 0);
+	int nr = epoll_wait(herd->epoll_fd, events, READY_EVENTS,
+			    herd->order.may_sleep ? SLEEP_MS : 0);
 	int ret = 0;
 
 	for (int i = 0; i < nr && !ret; i++)
@@ -254,7 +286,8 @@ static int run_order(struct herd_process *herd, struct herd_result *result)
 static int herd_main(int channel, void *argument)
 {
 	const struct herd_start *start = argument;
-	struct herd_process herd = {.nr_clients = start->nr_clients, .uri = start->uri};
+	struct herd_process herd = {
+		.nr_clients = start->nr_clients, .uri = start->uri, .region = start->region};
 	struct herd_result result = {.status = open_clients(&herd)};
 	const struct child parent = {.channel = channel};
 
@@ -276,13 +309,21 @@ static int receive(const struct herd *herd, struct herd_result *result)
 	return result->status;
 }
 
-int herd_start(const struct cluster *cluster, unsigned nr_clients, struct herd *herd)
+int herd_start_on(const struct cluster *cluster, const struct herd_region *region,
+		  unsigned nr_clients, struct herd *herd)
 {
-	struct herd_start start = {cluster_uri(cluster), nr_clients};
+	struct herd_start start = {cluster_uri(cluster), nr_clients, *region};
 	struct herd_result result;
 	int ret = child_start(&herd->child, herd_main, &start);
 
 	return ret ? ret : receive(herd, &result);
+}
+
+int herd_start(const struct cluster *cluster, unsigned nr_clients, struct herd *herd)
+{
+	const struct herd_region region = {.tier = AFAR_TIER_DRAM, .bytes = HERD_BYTES};
+
+	return herd_start_on(cluster, &region, nr_clients, herd);
 }
 
 void herd_stop(struct herd *herd)
@@ -291,11 +332,21 @@ void herd_stop(struct herd *herd)
 	*herd = (struct herd){0};
 }
 
-int herd_run(const struct herd *herd, const struct herd_order *order, struct herd_result *result)
+int herd_begin(const struct herd *herd, const struct herd_order *order)
 {
 	int ret = child_send(&herd->child, order, sizeof(*order));
 
-	if (ret)
-		return bench_fail(ret, "the herd of clients has ended early");
+	return ret ? bench_fail(ret, "the herd of clients has ended early") : 0;
+}
+
+int herd_end(const struct herd *herd, struct herd_result *result)
+{
 	return receive(herd, result);
+}
+
+int herd_run(const struct herd *herd, const struct herd_order *order, struct herd_result *result)
+{
+	int ret = herd_begin(herd, order);
+
+	return ret ? ret : herd_end(herd, result);
 }

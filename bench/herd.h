@@ -22,12 +22,23 @@ struct herd {
 	struct child child;
 };
 
+/* The region of a herd. */
+struct herd_region {
+	uint32_t tier; /* AFAR_TIER_… */
+	uint64_t bytes;
+	bool is_written; /* all of it once, before the herd is ready */
+};
+
 /* The work of `nr_clients` of the clients for a while; the others are idle. Each walks over its own
  * part of the region and of local memory, so the clients touch the same bytes, however many they
  * are. */
 struct herd_order {
 	unsigned nr_clients;
 	bool is_write;
+	/* The operations are anywhere in the region, whose size is a power of two; no place comes
+	 * again before all have. */
+	bool is_scattered;
+	bool may_sleep; /* the thread does when no client has anything to do */
 	uint16_t flags; /* AFAR_OP_… of the operations */
 	size_t size;	/* of an operation; at most HERD_BYTES / nr_clients */
 	uint64_t span_ns;
@@ -45,8 +56,14 @@ struct herd_result {
 /* Starts a herd of `nr_clients` that are connected, and makes the region SCENE_REGION. Call it
  * before there are threads in this process. */
 int herd_start(const struct cluster *cluster, unsigned nr_clients, struct herd *herd);
+/* The same with another region. */
+int herd_start_on(const struct cluster *cluster, const struct herd_region *region,
+		  unsigned nr_clients, struct herd *herd);
 /* Stops the herd. A zeroed one, which was not started, is allowed. */
 void herd_stop(struct herd *herd);
 int herd_run(const struct herd *herd, const struct herd_order *order, struct herd_result *result);
+/* The two halves of herd_run(): the herd works while the caller does something else. */
+int herd_begin(const struct herd *herd, const struct herd_order *order);
+int herd_end(const struct herd *herd, struct herd_result *result);
 
 #endif

@@ -31,10 +31,10 @@ int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes)
 	return ret ? scene_fail("open a session", ret) : 0;
 }
 
-int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes)
+int scene_create_region_on(struct scene *scene, uint32_t tier, const char *name, unsigned width,
+			   uint64_t bytes)
 {
-	const struct afar_policy policy = {
-		.size = sizeof(policy), .tier = AFAR_TIER_DRAM, .width = width};
+	const struct afar_policy policy = {.size = sizeof(policy), .tier = tier, .width = width};
 	int ret = afar_namespace_create(scene->session, name, &policy, &scene->ns);
 
 	if (ret)
@@ -44,6 +44,11 @@ int scene_create_region(struct scene *scene, const char *name, unsigned width, u
 		return scene_fail("reserve", ret);
 	ret = afar_region_create(scene->ns, SCENE_REGION, bytes, 0, &scene->region);
 	return ret ? scene_fail("create a region", ret) : 0;
+}
+
+int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes)
+{
+	return scene_create_region_on(scene, AFAR_TIER_DRAM, name, width, bytes);
 }
 
 int scene_open_region(struct scene *scene)

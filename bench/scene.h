@@ -31,6 +31,9 @@ int scene_fail_operation(const char *what, struct afar_queue *queue,
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes);
 /* Makes namespace `name` (striped over `width` servers, 0: all), reserves and allocates. */
 int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes);
+/* The same on a tier, AFAR_TIER_…. */
+int scene_create_region_on(struct scene *scene, uint32_t tier, const char *name, unsigned width,
+			   uint64_t bytes);
 /* Opens the namespace and region that another session created as SCENE_NAMESPACE. */
 int scene_open_region(struct scene *scene);
 /* Maps all of the region. */

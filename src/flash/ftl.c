@@ -354,10 +354,8 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		}
 		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
-		/*
-		 * Goes on when operations have ended: what follows them is submitted and waits for
-		 * the device's next poll, and the caller may sleep on the descriptor.
-		 */
+		/* What has ended may have led to operations that only another poll of the device
+		 * starts, and a caller who is told of nothing may sleep until one has ended. */
 		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}

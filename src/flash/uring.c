@@ -31,6 +31,7 @@
 #define LARGE	  ((size_t)256 << 10) /* … or one of so many bytes */
 #define TRIES_MAX 100U		      /* while the kernel says to try again */
 #define PART_MAX  ((size_t)1 << 30)
+#define IDLE_MAX  64U /* polls that ask the kernel nothing, one behind the other */
 
 /* Headers of a kernel before 6.12 do not define it. */
 #ifndef BLOCK_URING_CMD_DISCARD
@@ -55,6 +56,9 @@ struct uring {
 	int event_fd; /* -1: no caller asked for one */
 	bool has_ring;
 	bool is_enabled;	      /* the ring belongs to a thread */
+	bool has_flags;		      /* the ring's memory shows whether the kernel has news */
+	bool is_event_old;	      /* event_fd may be readable for what we know already */
+	unsigned nr_idle;	      /* polls since we last asked the kernel */
 	bool discards_by_command;     /* of a block device; else by punching holes */
 	struct cds_list_head refused; /* operations that the next poll ends with their error */
 	struct cds_list_head waiting; /* operations that have no transfer yet */
@@ -307,6 +311,36 @@ static int enable(struct uring *uring)
 	return 0;
 }
 
+/* Whether the kernel has completions for us, or will have when we ask. */
+static bool has_news(const struct uring *uring)
+{
+	unsigned flags = IO_URING_READ_ONCE(*uring->ring.sq.kflags);
+
+	return io_uring_cq_ready(&uring->ring) > 0 ||
+	       (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
+}
+
+/*
+ * Whether a poll that does not wait has nothing to give to the kernel, nor to take from it. The
+ * ring's memory shows that: a caller that polls again and again makes no system calls. But the
+ * kernel may make event_fd readable after we have taken what it tells of. So we read that once more,
+ * and once in a while.
+ */
+static bool is_idle(struct uring *uring)
+{
+	if (!uring->has_flags || !uring->is_enabled || !cds_list_empty(&uring->refused) ||
+	    !cds_list_empty(&uring->waiting) || !cds_list_empty(&uring->again) ||
+	    io_uring_sq_ready(&uring->ring) > 0 || has_news(uring))
+		return false;
+	if (uring->event_fd >= 0 && (uring->is_event_old || ++uring->nr_idle >= IDLE_MAX)) {
+		eventfd_read(uring->event_fd, &(eventfd_t){0});
+		uring->is_event_old = false;
+		uring->nr_idle = 0;
+		return !has_news(uring); /* it may have come before we read */
+	}
+	return true;
+}
+
 static int uring_poll(struct flash_device *device, int timeout_ms)
 {
 	struct uring *uring = uring_of(device);
@@ -316,7 +350,11 @@ static int uring_poll(struct flash_device *device, int timeout_ms)
 
 	if (ret)
 		return ret;
-	if (uring->event_fd >= 0)
+	if (timeout_ms == 0 && is_idle(uring))
+		return 0;
+	uring->is_event_old = true;
+	uring->nr_idle = 0;
+	if (uring->event_fd >= 0 && !uring->has_flags)
 		eventfd_read(uring->event_fd, &(eventfd_t){0});
 	nr_ended = flash_device_end_all(&uring->refused);
 	if (nr_ended == 0 && is_lone_flush(uring, timeout_ms))
@@ -395,8 +433,9 @@ static int open_ring(struct uring *uring)
 {
 	int ret = io_uring_queue_init(DEPTH, &uring->ring,
 				      IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-					      IORING_SETUP_R_DISABLED);
+					      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED);
 
+	uring->has_flags = ret == 0;
 	if (ret == -EINVAL) {
 		uring->is_enabled = true;
 		ret = io_uring_queue_init(DEPTH, &uring->ring, 0);

@@ -25,6 +25,7 @@
 #define MESSAGES_PER_PASS 256U			/* then other work has its turn */
 #define REQUESTS_PER_PASS 64U
 #define SILENCE_MS	  10000 /* from connecting to showing a ticket */
+#define HASTY_SPINS	  64U /* one behind the other, then it is looked whether the core is free */
 
 /* ---- Commands */
 
@@ -107,6 +108,20 @@ static void take_requests(struct progress_thread *thread)
 	/* Looking made the transport accept connections that have sent nothing, of which it does
 	 * not tell. */
 	door_knock(progress->door);
+}
+
+/* Whether somebody may be at the listener: its descriptor has said so, or nobody has asked that for
+ * a while, because the thread did not sleep. */
+static bool is_listener_due(struct progress_thread *thread)
+{
+	uint64_t now = clock_ns();
+
+	if (thread != &thread->progress->threads[0] ||
+	    (!thread->has_callers && now < thread->listen_at))
+		return false;
+	thread->has_callers = false;
+	thread->listen_at = now + SPIN_NS_MAX;
+	return true;
 }
 
 static void take_events(struct progress_thread *thread)
@@ -209,30 +224,46 @@ static void look_around(struct progress_thread *thread)
 {
 	if (atomic_load(&thread->has_commands))
 		run_commands(thread);
-	if (thread == &thread->progress->threads[0])
+	if (is_listener_due(thread))
 		take_requests(thread);
 	take_events(thread);
 	close_late(thread);
+}
+
+/*
+ * How long to spin for more. Operations of an engine take longer than a round trip: to yield the
+ * core to others for all of their time slice, in between, would take longer still. A thread that
+ * sleeps instead gets the core back as soon as there is something to do.
+ */
+static uint64_t spin_time_ns(struct progress_thread *thread)
+{
+	const struct progress_options *options = &thread->progress->options;
+
+	if (options->engine && thread->spin.is_crowded && ++thread->nr_hasty % HASTY_SPINS != 0)
+		return 0;
+	return options->spin_us * (uint64_t)1000;
 }
 
 /* Moves data until there has been none for spin_us. False: other work has its turn, but there may
  * be more data. */
 static bool spin(struct progress_thread *thread)
 {
-	const uint64_t spin_ns = thread->progress->options.spin_us * (uint64_t)1000;
+	const uint64_t spin_ns = spin_time_ns(thread);
 	uint64_t now = clock_ns();
 	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX;
 
 	spin_begin(&thread->spin, now);
 	do {
-		bool has_moved = move_data(thread);
+		/* What the engine has ended leaves with the data that moves next. What comes then
+		 * is started by the next look at the engine, which nobody sleeps without. */
+		bool has_moved = poll_engine(thread);
 
-		has_moved |= poll_engine(thread);
+		has_moved |= move_data(thread);
 		now = clock_ns();
 		if (has_moved) {
 			deadline = now + spin_ns;
 			spin_begin(&thread->spin, now);
-		} else {
+		} else if (spin_ns > 0) {
 			now = spin_pause(&thread->spin, now);
 		}
 	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
@@ -265,7 +296,9 @@ static void sleep_until_ready(struct progress_thread *thread)
 	    fabric_queue_arm(thread->queue) != 0)
 		return;
 	watch_engine(thread);
-	poll(thread->watched, thread->nr_watched, sleep_ms(thread));
+	if (poll(thread->watched, thread->nr_watched, sleep_ms(thread)) > 0 &&
+	    thread->watched[WATCH_LISTENER].revents != 0)
+		thread->has_callers = true;
 }
 
 /* Opens the engine and tells progress_start() what came of it. */

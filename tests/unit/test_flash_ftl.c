@@ -312,6 +312,76 @@ static void test_read_only(void **state)
 	bed_close(&bed);
 }
 
+/* ---- Polls that do not wait */
+
+/* A device that counts what was submitted since its last poll began: only the next one starts it. */
+struct lazy_device {
+	struct flash_device device;
+	struct flash_device *below;
+	unsigned nr_not_started;
+};
+
+static struct lazy_device *lazy_of(struct flash_device *device)
+{
+	return caa_container_of(device, struct lazy_device, device);
+}
+
+static void lazy_submit(struct flash_device *device, struct flash_io *io)
+{
+	lazy_of(device)->nr_not_started++;
+	flash_device_submit(lazy_of(device)->below, io);
+}
+
+static int lazy_poll(struct flash_device *device, int timeout_ms)
+{
+	lazy_of(device)->nr_not_started = 0;
+	return flash_device_poll(lazy_of(device)->below, timeout_ms);
+}
+
+static const struct flash_device_ops lazy_ops = {.submit = lazy_submit, .poll = lazy_poll};
+
+static void lazy_open(struct lazy_device *lazy, struct bed *bed)
+{
+	bed_open(bed);
+	assert_int_equal(ftl_close(bed->ftl), 0);
+	lazy->below = bed->device;
+	lazy->device = *bed->device;
+	lazy->device.ops = &lazy_ops;
+	assert_int_equal(ftl_open(&lazy->device, 0, &bed->ftl), 0);
+}
+
+/* A caller that is told of nothing sleeps until something that was started has ended. */
+static void lazy_wait(struct lazy_device *lazy, struct bed *bed, const struct bed_request *request)
+{
+	while (!request->has_ended) {
+		int nr = ftl_poll(bed->ftl, 0);
+
+		assert_true(nr > 0 || (nr == 0 && lazy->nr_not_started == 0));
+	}
+}
+
+static void test_nothing_waits_for_a_poll(void **state)
+{
+	uint8_t *data = flash_memory(FTL_BLOCK);
+	struct ftl_sync sync = {.count = FTL_ALL};
+	struct bed_request put, synced;
+	struct lazy_device lazy;
+	struct bed bed;
+
+	(void)state;
+	lazy_open(&lazy, &bed);
+	for (unsigned i = 0; i < 300; i++) {
+		bed_begin_put(&bed, &put, i % 7, 0, data, FTL_BLOCK);
+		synced = (struct bed_request){.sync = sync};
+		synced.sync.done = bed_sync_done;
+		lazy_wait(&lazy, &bed, &put);
+		ftl_sync(bed.ftl, &synced.sync);
+		lazy_wait(&lazy, &bed, &synced);
+	}
+	bed_close(&bed);
+	free(data);
+}
+
 TEST_GROUP(flash_ftl)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +395,7 @@ TEST_GROUP(flash_ftl)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_what_is_wrong_is_refused),
 		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_nothing_waits_for_a_poll),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

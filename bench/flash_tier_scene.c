@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Clusters with a store, regions as targets of loads, and layers to compare them with, for suite
+ * `flash-tier`. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flash_tier.h"
+#include "process.h"
+
+#define QUEUE_DEPTH 64U
+
+/* ---- Clusters */
+
+int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool is_sparse,
+		       uint64_t memory_bytes)
+{
+	int ret = is_sparse ? flash_file_make_sparse(&cluster->file, file_bytes)
+			    : flash_file_make(&cluster->file, file_bytes);
+
+	if (!ret)
+		ret = flash_layer_create(cluster->file.path, 0);
+	return ret ? ret
+		   : cluster_start_on_store(cluster->file.path, cluster->is_sleepy, memory_bytes,
+					    &cluster->cluster);
+}
+
+void tier_cluster_stop(struct tier_cluster *cluster)
+{
+	cluster_stop(cluster->cluster);
+	flash_file_remove(&cluster->file);
+	*cluster = (struct tier_cluster){0};
+}
+
+uint64_t tier_server_cpu_ns(const struct tier_cluster *cluster)
+{
+	return process_cpu_ns(cluster_server(cluster->cluster, 0));
+}
+
+/* ---- Regions as targets */
+
+struct tier_region {
+	struct scene scene;
+	struct afar_queue *queue;
+	unsigned nr_waiting; /* operations that the next poll submits */
+	struct afar_op waiting[QUEUE_DEPTH];
+};
+
+static uint64_t region_size(void *target)
+{
+	(void)target;
+	return TIER_BYTES;
+}
+
+static void submit_to_region(void *target, struct flash_request *request)
+{
+	struct tier_region *region = target;
+
+	request->piece = (struct afar_iov){
+		.addr = request->memory.iov_base,
+		.length = request->memory.iov_len,
+	};
+	region->waiting[region->nr_waiting++] = (struct afar_op){
+		.opcode = request->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
+		.flags = request->is_durable ? AFAR_OP_DURABLE : 0,
+		.nr_iov = 1,
+		.target = afar_region_target(region->scene.region),
+		.offset = request->offset,
+		.iov = &request->piece,
+		.user_data = (uintptr_t)request,
+	};
+}
+
+static void take(struct tier_region *region, const struct afar_completion *done)
+{
+	struct flash_request *request = (struct flash_request *)(uintptr_t)done->user_data;
+	int status = 0;
+
+	if (done->result != (int64_t)request->memory.iov_len)
+		status = scene_fail_operation("a transfer", region->queue, done);
+	request->done(request, status);
+}
+
+static int poll_region(void *target, int timeout_ms)
+{
+	struct tier_region *region = target;
+	struct afar_completion done[QUEUE_DEPTH];
+	unsigned nr_submitted = region->nr_waiting;
+	int nr = 0;
+
+	if (nr_submitted > 0)
+		nr = afar_queue_submit(region->queue, region->waiting, nr_submitted);
+	if (nr != (int)nr_submitted)
+		return scene_fail("submit", nr < 0 ? nr : -EAGAIN);
+	region->nr_waiting = 0;
+	nr = afar_queue_wait(region->queue, done, QUEUE_DEPTH, 1, timeout_ms);
+	for (int i = 0; i < nr; i++)
+		take(region, &done[i]);
+	return nr;
+}
+
+const struct flash_target flash_target_region = {
+	.size = region_size,
+	.submit = submit_to_region,
+	.poll = poll_region,
+};
+
+static int open_queue(struct tier_region *region)
+{
+	const struct afar_queue_options options = {.size = sizeof(options), .depth = QUEUE_DEPTH};
+	int ret = afar_queue_open(region->scene.session, &options, &region->queue);
+
+	if (ret)
+		return scene_fail("open a queue", ret);
+	ret = afar_queue_connect(region->queue, afar_region_target(region->scene.region));
+	return ret ? scene_fail("connect the queue", ret) : 0;
+}
+
+int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct tier_region **out)
+{
+	const char *name =
+		tier == AFAR_TIER_FLASH ? SCENE_NAMESPACE "-flash" : SCENE_NAMESPACE "-dram";
+	struct tier_region *region = calloc(1, sizeof(*region));
+	int ret;
+
+	if (!region)
+		return bench_fail(-ENOMEM, "no memory for the suite");
+	ret = scene_open(&region->scene, cluster_uri(cluster->cluster), 0);
+	if (!ret)
+		ret = scene_create_region_on(&region->scene, tier, name, 1, TIER_BYTES);
+	if (!ret)
+		ret = open_queue(region);
+	if (!ret)
+		ret = flash_load_fill(&flash_target_region, region, 1);
+	if (ret)
+		tier_region_close(region);
+	else
+		*out = region;
+	return ret;
+}
+
+void tier_region_close(struct tier_region *region)
+{
+	if (!region)
+		return;
+	if (region->queue)
+		afar_queue_close(region->queue);
+	scene_close(&region->scene);
+	free(region);
+}
+
+struct afar_region *tier_region_handle(const struct tier_region *region)
+{
+	return region->scene.region;
+}
+
+/* ---- Layers */
+
+int tier_layer_open(struct flash_file *file, void **layer)
+{
+	int ret = flash_file_make(file, TIER_FILE_BYTES);
+
+	if (!ret)
+		ret = flash_layer_create(file->path, 0);
+	if (!ret)
+		ret = flash_layer_open(file->path, TIER_BYTES, layer);
+	return ret ? ret : flash_load_fill(&flash_target_layer, *layer, 1);
+}
+
+void tier_layer_close(struct flash_file *file, void *layer)
+{
+	if (layer)
+		flash_target_layer.close(layer);
+	flash_file_remove(file);
+}
