@@ -288,13 +288,13 @@ static bool end_connection(struct progress_thread *thread, struct connection *co
 }
 
 /* True: the engine has work under way for a closed connection that it concerns. */
-static bool awaits_engine(const struct progress_thread *thread,
-			  const struct progress_closing *closing)
+static bool awaits_engine(const struct progress_thread *thread, const struct command *command)
 {
 	const struct connection *connection;
 
 	cds_list_for_each_entry (connection, &thread->closed, node) {
-		if (is_concerned(closing, connection))
+		if (connection->number <= command->last_number &&
+		    is_concerned(command->closing, connection))
 			return true;
 	}
 	return false;
@@ -311,7 +311,8 @@ void connections_close(struct progress_thread *thread, struct command *command)
 		    !end_connection(thread, connection, closing->order.must_let_go))
 			are_closed = false;
 	}
-	if (are_closed && !awaits_engine(thread, closing))
+	command->last_number = thread->last_number;
+	if (are_closed && !awaits_engine(thread, command))
 		finish_closing(closing);
 	else
 		cds_list_add_tail(&command->node, &thread->waiting);
@@ -319,16 +320,15 @@ void connections_close(struct progress_thread *thread, struct command *command)
 
 /* True if the closing still waits for some connection. Connections that came after it do not
  * concern it: a client that was cut off may have connected again. */
-static bool awaits_some(const struct progress_thread *thread,
-			const struct progress_closing *closing)
+static bool awaits_some(const struct progress_thread *thread, const struct command *command)
 {
 	const struct connection *connection;
 
 	cds_list_for_each_entry (connection, &thread->connections, node) {
-		if (connection->is_ending && is_concerned(closing, connection))
+		if (connection->is_ending && is_concerned(command->closing, connection))
 			return true;
 	}
-	return awaits_engine(thread, closing);
+	return awaits_engine(thread, command);
 }
 
 bool connections_sweep(struct progress_thread *thread)
@@ -352,7 +352,7 @@ void connections_look_again(struct progress_thread *thread)
 	struct command *command, *next;
 
 	cds_list_for_each_entry_safe (command, next, &thread->waiting, node) {
-		if (awaits_some(thread, command->closing))
+		if (awaits_some(thread, command))
 			continue;
 		cds_list_del(&command->node);
 		finish_closing(command->closing);

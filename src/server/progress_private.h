@@ -51,6 +51,7 @@ struct command {
 	enum command_kind kind;
 	struct fabric_request request;	  /* COMMAND_ADOPT                            */
 	struct progress_closing *closing; /* COMMAND_CLOSE: the command is a part of it */
+	uint64_t last_number;		  /* … and is about connections up to this one */
 	void (*run)(void *argument);	  /* COMMAND_RUN, and its argument */
 	void *argument;
 };

@@ -196,6 +196,14 @@ void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held)
 	pthread_mutex_unlock(&gate.lock);
 }
 
+void flash_gate_let(enum flash_io_opcode opcode)
+{
+	pthread_mutex_lock(&gate.lock);
+	gate.is_held[opcode] = false;
+	wake_device();
+	pthread_mutex_unlock(&gate.lock);
+}
+
 void flash_gate_release(void)
 {
 	pthread_mutex_lock(&gate.lock);

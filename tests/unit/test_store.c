@@ -741,6 +741,49 @@ static void test_closing_while_a_record_is_written(void **state)
 	bed_close(&bed);
 }
 
+static void close_all(struct bed *bed, struct order *closed)
+{
+	const struct progress_order order = {is_anyone, on_closed, closed, false};
+	struct progress_closing *closing;
+
+	order_open(closed);
+	assert_int_equal(progress_closing_new(store_progress(bed->store), &closing), 0);
+	progress_close(closing, &order);
+	data_client_await_closed(&bed->client);
+}
+
+/* A closing does not wait for connections that came after it. */
+static void test_closing_waits_for_earlier_ones_alone(void **state)
+{
+	struct fabric_completion completion = {0};
+	struct order first, second;
+	struct extent_key key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	key = key_of(&bed, reserve(&bed).extent);
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	flash_gate_hold(FLASH_IO_READ);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin(&bed.client, true, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(FLASH_IO_WRITE, 1);
+	close_all(&bed, &first);
+	connect_as(&bed, 1);
+	begin(&bed.client, false, bed.bytes, &key);
+	assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+	flash_gate_await(FLASH_IO_READ, 1);
+	close_all(&bed, &second);
+	flash_gate_let(FLASH_IO_WRITE);
+	assert_int_equal(order_await(&first), 0);
+	assert_true(flash_gate_is_holding());
+	flash_gate_release();
+	assert_int_equal(order_await(&second), 0);
+	bed_close(&bed);
+}
+
 /* A device that refuses writes: each order is answered, and the next opening says what was lost. */
 static void test_errors_of_the_device(void **state)
 {
@@ -790,6 +833,7 @@ TEST_GROUP(store)
 		cmocka_unit_test(test_closing_at_a_device_beyond_use),
 		cmocka_unit_test(test_beyond_use_in_a_record),
 		cmocka_unit_test(test_closing_while_a_record_is_written),
+		cmocka_unit_test(test_closing_waits_for_earlier_ones_alone),
 		cmocka_unit_test(test_errors_of_the_device),
 	};
 
