@@ -76,6 +76,8 @@ static void free_io(struct page_io *io)
 	struct pages *pages = &io->extent->store->pages;
 
 	io->work->nr_under_way--;
+	if (io->own)
+		stage_guest_count(io->work->guest, -1);
 	if (io->is_lost)
 		return;
 	if (io->buffer)
@@ -114,13 +116,14 @@ static int take_memory(struct pages *pages, struct page_io *io, uint64_t length)
 
 	io->buffer = take_buffer(pages, work->guest, length);
 	io->own = NULL;
-	if (!io->buffer && work->nr_under_way > 0)
+	if (!io->buffer && !stage_guest_has_none(work->guest))
 		return -EAGAIN;
 	if (!io->buffer) {
 		io->own =
 			aligned_alloc(FTL_BLOCK, (length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK);
 		if (!io->own)
 			return error_code(-ENOMEM); /* nothing of its own would end, and wake it */
+		stage_guest_count(work->guest, 1);
 	}
 	io->iov = (struct iovec){io->buffer ? io->buffer->addr : io->own, length};
 	return 0;

@@ -4,9 +4,9 @@
  * when a write's bytes are there, or a read's are wanted (struct fabric_pager). This has the
  * translation layer move them between that memory and the device. One thread.
  *
- * Memory comes from zones (memory/zones.h), with a share for each session. A connection that has
- * none under way gets memory of its own when the zones have none, so that clients which do not take
- * what they asked for hold up nobody else.
+ * Memory comes from zones (memory/zones.h), with a share for each session. A session that has none
+ * gets memory of its own, for one transfer, when the zones have none, so that clients which do not
+ * take what they asked for hold up nobody else.
  *
  * A transfer's memory stays here until the device is done with it, also when its connection has
  * ended. Otherwise a late read would land in what another session is sent.

@@ -13,6 +13,7 @@ struct stage_guest {
 	struct zone_holder holder;
 	uint64_t session;
 	unsigned nr_connections;
+	unsigned nr_own; /* pieces of memory beside the stage */
 };
 
 int stage_open(struct stage *stage, uint64_t bytes)
@@ -59,6 +60,16 @@ void stage_leave(struct stage_guest *guest)
 		return;
 	cds_list_del(&guest->node);
 	free(guest);
+}
+
+bool stage_guest_has_none(const struct stage_guest *guest)
+{
+	return guest->holder.bytes == 0 && guest->nr_own == 0;
+}
+
+void stage_guest_count(struct stage_guest *guest, int change)
+{
+	guest->nr_own += (unsigned)change;
 }
 
 struct zone_buffer *stage_take(struct stage *stage, struct stage_guest *guest, uint64_t length)

@@ -38,6 +38,11 @@ int stage_enter(struct stage *stage, uint64_t session, struct stage_guest **out)
 /* Call it when that connection is closed, and has given its buffers back. */
 void stage_leave(struct stage_guest *guest);
 
+/* Returns whether the session has no buffer, nor memory of its own that it was counted with. */
+bool stage_guest_has_none(const struct stage_guest *guest);
+/* Counts memory that a session was given beside the stage; `change` is 1 or -1. */
+void stage_guest_count(struct stage_guest *guest, int change);
+
 /* Take and give buffers, as zones_take() and zones_give() do. */
 struct zone_buffer *stage_take(struct stage *stage, struct stage_guest *guest, uint64_t length);
 void stage_give(struct stage *stage, struct zone_buffer *buffer);
