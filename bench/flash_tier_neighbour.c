@@ -34,7 +34,7 @@ static int measure(const struct neighbour_stage *stage, uint64_t begin, double *
 {
 	struct afar_region *region = tier_region_handle(stage->dram);
 	uint64_t end = begin + TIER_SPAN_NS;
-	unsigned nr = 0;
+	unsigned nr = 0, median;
 
 	while (clock_ns() < begin)
 		;
@@ -48,7 +48,8 @@ static int measure(const struct neighbour_stage *stage, uint64_t begin, double *
 		stage->samples[nr++] = (uint32_t)(clock_ns() - before);
 	}
 	qsort(stage->samples, nr, sizeof(*stage->samples), compare_samples);
-	*value = stage->samples[nr / 2] / 1e3;
+	median = stage->samples[nr / 2];
+	*value = (double)median / 1e3;
 	return 0;
 }
 

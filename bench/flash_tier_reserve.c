@@ -48,7 +48,7 @@ static int run_populate(void *state, const struct bench_row *row, unsigned repet
 	(void)state;
 	(void)row;
 	(void)repetition;
-	*value = ms * (double)(WANTED_BYTES / POPULATE_BYTES);
+	*value = ms * ((double)WANTED_BYTES / (double)POPULATE_BYTES);
 	bench_note("1 GiB was populated in %.1f ms", ms);
 	return ret;
 }
