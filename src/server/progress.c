@@ -26,6 +26,7 @@
 #define REQUESTS_PER_PASS 64U
 #define SILENCE_MS	  10000 /* from connecting to showing a ticket */
 #define HASTY_SPINS	  64U /* one behind the other, then it is looked whether the core is free */
+#define HOGGED_NS	  500000U /* a yield that takes longer gave a time slice away */
 
 /* ---- Commands */
 
@@ -239,9 +240,19 @@ static uint64_t spin_time_ns(struct progress_thread *thread)
 {
 	const struct progress_options *options = &thread->progress->options;
 
-	if (options->engine && thread->spin.is_crowded && ++thread->nr_hasty % HASTY_SPINS != 0)
+	if (options->engine && thread->is_hogged && ++thread->nr_hasty % HASTY_SPINS != 0)
 		return 0;
 	return options->spin_us * (uint64_t)1000;
+}
+
+/* Pauses between two looks, and learns whether that costs a time slice. */
+static uint64_t pause_spin(struct progress_thread *thread, uint64_t now)
+{
+	uint64_t paused = spin_pause(&thread->spin, now);
+
+	if (paused != now)
+		thread->is_hogged = paused - now > HOGGED_NS;
+	return paused;
 }
 
 /* Moves data until there has been none for spin_us. False: other work has its turn, but there may
@@ -264,7 +275,7 @@ static bool spin(struct progress_thread *thread)
 			deadline = now + spin_ns;
 			spin_begin(&thread->spin, now);
 		} else if (spin_ns > 0) {
-			now = spin_pause(&thread->spin, now);
+			now = pause_spin(thread, now);
 		}
 	} while (now < deadline && now < last && !atomic_load(&thread->has_commands));
 	return now >= deadline;

@@ -77,6 +77,7 @@ struct progress_thread {
 	uint64_t last_number; /* grows by 256: the low bits are the mailbox's and the mover's */
 	struct mover mover;
 	struct spin spin;
+	bool is_hogged;	    /* others have taken the core for a time slice, when it was yielded */
 	unsigned nr_hasty;  /* spins that were left out because others want the core */
 	bool has_callers;   /* the listener's descriptor was readable */
 	uint64_t listen_at; /* on clock_ns(): then it is looked at in any case */
