@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the files of a store share: store.c (device, identity, life), store_extents.c (what is asked
- * of its extents), pager.c (the transfers of clients). */
+ * of its extents), store_trims.c, store_scrub.c, pager.c (the transfers of clients). */
 #ifndef SERVER_STORE_PRIVATE_H
 #define SERVER_STORE_PRIVATE_H
 
@@ -148,6 +148,14 @@ void store_scrub_close(struct store *store);
 
 /* ---- store_extents.c, on the thread */
 
+/* Finds an extent. NULL: it is not there, or is another namespace's. */
+struct store_extent *store_extent_named(const struct store *store, uint64_t number,
+					uint64_t namespace);
+/* True: it is being removed, or could not be. */
+static inline bool store_extent_is_leaving(const struct store_extent *extent)
+{
+	return extent->state == EXTENT_IS_LEAVING || extent->state == EXTENT_IS_STUCK;
+}
 /* Finds the extent that has a block of the layer. NULL: none has. */
 const struct store_extent *store_extent_at(const struct store *store, uint64_t lba);
 
