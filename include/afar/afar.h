@@ -227,18 +227,18 @@ int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t 
 int afar_server_remove(struct afar_session *session, uint64_t server);
 
 /*
- * Lists the regions that have a part in the store with this number, as afar_server_regions() does: they are lost if it is
- * forgotten. For operators only. afar_session_status() tells the numbers of stores, as text of 16 hexadecimal digits.
- * Errors: -ENOENT.
+ * Lists the regions that have a part in the store with this number, as afar_server_regions() does:
+ * they are lost if it is forgotten. For operators only. afar_session_status() tells the numbers of
+ * stores, as text of 16 hexadecimal digits. Errors: -ENOENT.
  */
 int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t after,
 		       struct afar_server_region *out, unsigned max);
 
 /*
- * Takes a store that is away out of the cluster; for operators only. It is the caller's word that its device is gone for
- * good, or that nobody needs what is on it: Afar itself waits for a store for ever, because its data outlives its servers.
- * Regions with a part in it are lost. A device that comes back after all is let in again, as a new store: what is on it is
- * kept, and belongs to no region.
+ * Takes a store that is away out of the cluster; for operators only. The caller says that its device
+ * is gone for good, or that nobody needs what is on it: Afar itself waits for a store for ever,
+ * because its data outlives its servers. Regions with a part in it are lost. A device that comes
+ * back after all is let in again, as a new store: what is on it is kept, and belongs to no region.
  * Errors: -ENOENT, -EBUSY (a connected server has it open).
  */
 int afar_store_forget(struct afar_session *session, uint64_t store);

@@ -147,7 +147,6 @@ void jobs_drive(struct core *core);
 /* Tells clients whose time is up which server their job waits for. The job goes on. */
 void jobs_tell(struct core *core);
 /* When that is due next, or a job is to be tried again. */
-/* When that is due next, or a job is to be tried again. */
 uint64_t jobs_next(const struct core *core);
 void jobs_close(struct core *core);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the files of a store share: store.c (device, identity, life), store_extents.c (what is asked
- * of its extents), store_trims.c, store_scrub.c, pager.c (the transfers of clients). */
+ * of its extents), store_trims.c, store_scrub.c, and pager.c (the transfers of clients). */
 #ifndef SERVER_STORE_PRIVATE_H
 #define SERVER_STORE_PRIVATE_H
 
