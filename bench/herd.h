@@ -56,7 +56,7 @@ struct herd_result {
 /* Starts a herd of `nr_clients` that are connected, and makes the region SCENE_REGION. Call it
  * before there are threads in this process. */
 int herd_start(const struct cluster *cluster, unsigned nr_clients, struct herd *herd);
-/* The same with another region. */
+/* Starts a herd as herd_start does, with `region` in place of SCENE_REGION. */
 int herd_start_on(const struct cluster *cluster, const struct herd_region *region,
 		  unsigned nr_clients, struct herd *herd);
 /* Stops the herd. A zeroed one, which was not started, is allowed. */

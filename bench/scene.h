@@ -31,7 +31,7 @@ int scene_fail_operation(const char *what, struct afar_queue *queue,
 int scene_open(struct scene *scene, const char *uri, uint64_t cache_bytes);
 /* Makes namespace `name` (striped over `width` servers, 0: all), reserves and allocates. */
 int scene_create_region(struct scene *scene, const char *name, unsigned width, uint64_t bytes);
-/* The same on a tier, AFAR_TIER_…. */
+/* Does what scene_create_region does, on `tier` (AFAR_TIER_…). */
 int scene_create_region_on(struct scene *scene, uint32_t tier, const char *name, unsigned width,
 			   uint64_t bytes);
 /* Opens the namespace and region that another session created as SCENE_NAMESPACE. */

@@ -354,8 +354,8 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 		}
 		if (nr || (ret == 0 && !ftl->nr_requests))
 			return nr;
-		/* What has ended may have led to operations that only another poll of the device
-		 * starts, and a caller who is told of nothing may sleep until one has ended. */
+		/* Operations that ended may have submitted others, which only another poll of the
+		 * device starts. A caller that got no completion may sleep until one comes. */
 		if (ret == 0 && deadline != CLOCK_NEVER && clock_ns() >= deadline)
 			return 0;
 	}

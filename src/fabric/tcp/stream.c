@@ -220,7 +220,7 @@ static void expect_paged(struct tcp_endpoint *endpoint, const struct tcp_frame *
 	endpoint->in.status = status;
 }
 
-/* What is asked for is a pager's, or the peer may not have it. */
+/* The peer asks for paged memory, or for memory that it may not have. */
 __attribute__((cold, noinline)) static enum step take_paged(struct tcp_endpoint *endpoint,
 							    const struct tcp_frame *frame)
 {

@@ -250,7 +250,7 @@ bool tcp_memory_deregister(struct fabric_memory *memory);
  * have it. */
 uint8_t *tcp_memory_find(struct tcp_domain *domain, struct tcp_known *known, uint64_t key,
 			 uint64_t offset, uint64_t length, unsigned access);
-/* The same for paged memory. */
+/* Finds the pager of paged memory that a peer asks for, by the rules of tcp_memory_find. */
 struct fabric_pager *tcp_memory_find_pager(struct tcp_domain *domain, struct tcp_known *known,
 					   uint64_t key, uint64_t offset, uint64_t length,
 					   unsigned access);
