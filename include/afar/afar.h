@@ -665,6 +665,15 @@ enum afar_opcode {
 	 * is written again. In memory it is a flush.
 	 */
 	AFAR_OP_SYNC = 6,
+	/*
+	 * Has `operand` bytes at `offset` read as zeros, without sending any. On flash, whole blocks
+	 * of 4 KiB then take no room. May have AFAR_OP_DURABLE on flash. Otherwise like a write; the
+	 * result is the number of bytes. nr_iov is 0.
+	 */
+	AFAR_OP_ZERO = 7,
+	/* A zero that may leave as they were: bytes of a block of 4 KiB of which only a part is
+	 * given; in memory, all. */
+	AFAR_OP_TRIM = 8,
 };
 
 /*
@@ -683,7 +692,7 @@ enum afar_opcode {
 #define AFAR_OP_DRIVEN 0x2U
 
 /*
- * A flag of a write to flash: when it has completed, it survives the end of servers and the loss of
+ * A flag of a write, zero or trim on flash: when it has completed, it survives the end of servers and the loss of
  * power. Costs less than a write and a sync. -EOPNOTSUPP in memory.
  */
 #define AFAR_OP_DURABLE 0x4U
@@ -705,7 +714,7 @@ struct afar_op {
 	struct afar_target *target; /* afar_region_target() */
 	uint64_t offset;	    /* bytes into the target */
 	const struct afar_iov *iov;
-	uint64_t operand; /* of atomics; else 0         */
+	uint64_t operand; /* of atomics; bytes of a zero or trim; else 0 */
 	uint64_t compare; /* of compare-and-swap; else 0 */
 	uint64_t user_data;
 	uint64_t reserved[2]; /* what is reserved must be 0 */
