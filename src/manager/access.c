@@ -20,6 +20,16 @@
 
 #define LIFETIME_S 60U
 
+uint32_t region_rights(const struct core *core, const struct session *session,
+		       const struct region *region)
+{
+	const struct reference *reference = session_reference(session, region->generation);
+	bool is_to_read = reference && reference->mode == VOLUME_READ_ONLY;
+
+	return rights_of(core, session->principal, region->ns) &
+	       (is_to_read ? RIGHT_READ : RIGHT_ALL);
+}
+
 /* Finds the server of a home if it is connected and has what lives there. */
 static const struct live_server *find_live(const struct core *core, const struct layout_home *home)
 {
@@ -69,7 +79,7 @@ static int add_capability(Afar__Access *access, const struct core *core,
 		.namespace = region->ns->number,
 		.generation = region->generation,
 		.incarnation = live->incarnation,
-		.rights = rights_of(core, session->principal, region->ns) & RIGHT_ALL,
+		.rights = region_rights(core, session, region),
 		.expiry = expiry_of(core, live),
 	};
 	uint64_t *extents;

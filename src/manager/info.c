@@ -10,6 +10,7 @@
 #include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "manager/volumes.h"
 
 /* Sets `*is_complete` to false when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)
@@ -61,6 +62,10 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;
 	info->policy = MESSAGE_NEW(afar__policy, Afar__Policy);
+	if (ns->is_volume) {
+		info->volume = volume_info(core, ns);
+		is_complete = is_complete && info->volume;
+	}
 	if (!info->policy || !is_complete) {
 		afar__namespace_info__free_unpacked(info, NULL);
 		return NULL;
@@ -200,8 +205,9 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->is_unfinished = region->is_unfinished;
 	info->stripe_bytes = region->stripe_bytes;
 	info->width = layout_width(region->layout);
-	info->rights = rights_of(core, session->principal, region->ns) &
-		       (region->layout->is_sealed ? RIGHT_READ : RIGHT_ALL);
+	info->rights = region_rights(core, session, region);
+	if (region->layout->is_sealed)
+		info->rights &= RIGHT_READ;
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout;

@@ -79,6 +79,7 @@ static int load_namespace(struct state *state, const void *message)
 	ns->width = record->width;
 	ns->stripe_bytes = record->stripe_bytes;
 	ns->max_bytes = record->max_bytes;
+	ns->is_volume = record->is_volume;
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
@@ -350,9 +351,11 @@ static int load_reference(struct state *state, const void *message)
 	struct reference *reference;
 	int ret;
 
-	if (!session || !region || record->count == 0)
+	if (!session || !region || record->count == 0 || record->mode > VOLUME_READ_ONLY)
 		return damaged("an open region of session", record->session);
 	ret = state_add_reference(state, session, region, record->count, &reference);
+	if (ret == 0)
+		reference->mode = (enum volume_mode)record->mode;
 	return ret == -EEXIST ? damaged("an open region of session", record->session) : ret;
 }
 

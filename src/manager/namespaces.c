@@ -13,6 +13,7 @@
 #include "manager/regions.h"
 #include "manager/requests.h"
 #include "manager/trims.h"
+#include "manager/volumes.h"
 
 #define STRIPE_MIN     ((uint64_t)4096)
 #define STRIPE_MAX     ((uint64_t)1 << 30)
@@ -117,9 +118,11 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	if (ret < 0)
 		return ret;
 	if (state_namespace_named(core->state, ask->name))
-		return error_fail(-EEXIST,
-				  "create namespace '%s': it exists; open it, or take another name",
-				  ask->name);
+		return error_fail(
+			-EEXIST,
+			"create '%s': a namespace or volume of this name exists; open it, or "
+			"take another name",
+			ask->name);
 	ns = namespace_new(ask->name, session->principal);
 	if (!ns)
 		return error_code(-ENOMEM);
@@ -128,6 +131,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	ns->width = policy->width != 0 ? policy->width : LAYOUT_WIDTH_MAX;
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
 	ns->max_bytes = policy->max_bytes;
+	ns->is_volume = ask->is_volume;
 	ns->next_address = STATE_SECOND_ADDRESS;
 	ret = state_add_namespace(core->state, ns);
 	if (ret == 0)
@@ -229,6 +233,11 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 
 	if (ret < 0)
 		return ret;
+	if (ns->is_volume || ask->is_volume) {
+		ret = volume_check_delete(core, ns, ask->is_volume);
+		if (ret < 0)
+			return ret;
+	}
 	if (ns->nr_regions != 0 && !ask->with_regions)
 		return error_fail(
 			-ENOTEMPTY,

@@ -204,7 +204,7 @@ static int end_sessions_of(struct core *core, const char *name)
 
 	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
 		if (ret == 0 && strcmp(session->principal, name) == 0)
-			ret = session_end_by_force(core, session);
+			ret = session_end_by_force(core, session, "its rights were taken away");
 	return ret;
 }
 

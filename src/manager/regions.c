@@ -12,6 +12,7 @@
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/trims.h"
+#include "manager/volumes.h"
 
 /* ---- Allocating */
 
@@ -124,7 +125,7 @@ static int note_placement(struct core *core, struct namespace *ns, struct placem
 	return 0;
 }
 
-static int place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
+int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
 {
 	struct placement_wish wish = {.bytes = bytes,
 				      .stripe_bytes = ns->stripe_bytes,
@@ -197,6 +198,10 @@ static int check_alloc(const struct core *core, const struct session *session,
 			"allocate a region in '%s': its name is longer than %d bytes or has "
 			"control characters; take another",
 			ns->name, AFAR_NAME_MAX);
+	if (ns->is_volume != (ask->is_volume != 0) || (ns->is_volume && ns->nr_regions != 0))
+		return error_fail(
+			-EINVAL, "allocate a region in '%s': that is %s; use another namespace",
+			ns->name, ns->is_volume ? "a volume, which has one already" : "no volume");
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
@@ -257,7 +262,8 @@ static int count_reference(struct core *core, struct reference *reference, uint6
 	return ret;
 }
 
-static int take_reference(struct core *core, struct session *session, struct region *region)
+static int take_reference(struct core *core, struct session *session, struct region *region,
+			  enum volume_mode mode)
 {
 	struct reference *reference = session_reference(session, region->generation);
 	int ret;
@@ -270,8 +276,10 @@ static int take_reference(struct core *core, struct session *session, struct reg
 	}
 	ret = reference ? count_reference(core, reference, reference->count + 1)
 			: state_add_reference(core->state, session, region, 1, &reference);
-	if (ret == 0)
+	if (ret == 0) {
+		reference->mode = mode; /* one that was there has it already */
 		store_put_reference(core->store, reference);
+	}
 	return ret;
 }
 
@@ -303,7 +311,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	if (ret == 0)
 		ret = choose_address(ns, rounded, ask->is_first, &address);
 	if (ret == 0)
-		ret = place(core, ns, rounded, &placement);
+		ret = region_place(core, ns, rounded, &placement);
 	if (ret < 0)
 		return ret;
 	region = make_region(ns, ask->name, &placement);
@@ -320,7 +328,8 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	if (ret == 0)
 		ret = move_on(core, ns, address, rounded);
 	if (ret == 0)
-		ret = take_reference(core, session, region);
+		ret = take_reference(core, session, region,
+				     ns->is_volume ? VOLUME_EXCLUSIVE : VOLUME_NONE);
 	if (ret < 0)
 		return ret;
 	store_put_cluster(core->store, core->state);
@@ -387,7 +396,9 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	struct region *region = NULL;
 	int ret = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
 
-	if (ret == 0)
+	if (ret == 0 && (ns->is_volume || ask->mode != VOLUME_NONE))
+		ret = volume_find_to_open(core, session, ns, ask->mode, &region);
+	else if (ret == 0)
 		ret = find_region(ns, "open", ask->name, ask->address, &region);
 	if (ret != 0)
 		return ret;
@@ -399,7 +410,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 			ns->tier == AFAR_TIER_FLASH
 				? "store that held part of it was forgotten, or has lost it"
 				: "server that held part of it has restarted or was removed");
-	ret = take_reference(core, session, region);
+	ret = take_reference(core, session, region, (enum volume_mode)ask->mode);
 	if (ret < 0)
 		return ret;
 	event->outcome_kind = OUTCOME_REGION;
@@ -516,6 +527,10 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 
 	if (ret < 0)
 		return ret;
+	if (region->ns->is_volume)
+		return error_fail(-EINVAL,
+				  "free the region at 0x%llx: it is the volume '%s'; delete that",
+				  (unsigned long long)ask->address, region->ns->name);
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED,
 				  "free the region at 0x%llx: it was freed before; close it",

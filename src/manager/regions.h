@@ -25,6 +25,10 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 /* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);
+struct placement;
+/* Takes `bytes`, a multiple of SPACE_UNIT, out of what the namespace has free. What it took is taken
+ * back with the operation. -AFAR_ERESERVE, -ETIMEDOUT, with a sentence; -ENOMEM. */
+int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out);
 /* Drops a reference. The region's memory returns when it was the last to a freed region.
  * -ENOMEM. */
 int region_drop(struct core *core, struct reference *reference);
@@ -35,6 +39,9 @@ int region_reclaim(struct core *core, struct region *region);
 /* Gives it back at once: it waits for nothing. -ENOMEM. */
 int region_remove(struct core *core, struct region *region);
 
+/* What the session may do with the region: RIGHT_READ, RIGHT_WRITE. */
+uint32_t region_rights(const struct core *core, const struct session *session,
+		       const struct region *region);
 /* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM:
  * `*out` is empty. */
 int access_make(const struct core *core, const struct session *session, const struct region *region,

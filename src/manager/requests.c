@@ -14,6 +14,7 @@
 #include "manager/requests.h"
 #include "manager/sessions.h"
 #include "manager/trims.h"
+#include "manager/volumes.h"
 
 /* ---- Clients that wait for servers */
 
@@ -187,7 +188,7 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
-	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, NULL, region_open},
+	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, volume_wait, region_open},
 	{CALL(REGION_CLOSE), OPERATION_ONCE, FOR_CLIENT, NULL, region_close},
 	{CALL(REGION_FREE), OPERATION_ONCE, FOR_CLIENT, NULL, region_free_operation},
 	{CALL(REGION_LIST), OPERATION_READ, FOR_CLIENT, NULL, region_list},
@@ -195,6 +196,8 @@ static const struct operation operations[] = {
 	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
 	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
 	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
+	{CALL(VOLUME_TAKE_OVER), OPERATION_ONCE, FOR_CLIENT, NULL, volume_take_over},
+	{CALL(VOLUME_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, volume_resize},
 	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},
 	{CALL(KEY_LIST), OPERATION_READ, FOR_OPERATOR, NULL, key_list},
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},

@@ -103,7 +103,7 @@ static int end_users(struct core *core, const char *principal, const struct name
 	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
 		if (ret == 0 && strcmp(session->principal, principal) == 0 &&
 		    session_has_used(session, ns->number))
-			ret = session_end_by_force(core, session);
+			ret = session_end_by_force(core, session, "its rights were taken away");
 	return ret;
 }
 

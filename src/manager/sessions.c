@@ -390,10 +390,10 @@ static int end_session(struct core *core, struct session *session, bool is_cut)
 	return let_go(core, session);
 }
 
-int session_end_by_force(struct core *core, struct session *session)
+int session_end_by_force(struct core *core, struct session *session, const char *why)
 {
-	log_info("session %llx of '%s' (%s) is ended: its rights were taken away",
-		 (unsigned long long)session->number, session->principal, session->client);
+	log_info("session %llx of '%s' (%s) is ended: %s", (unsigned long long)session->number,
+		 session->principal, session->client, why);
 	return end_session(core, session, true);
 }
 

@@ -26,9 +26,9 @@ int core_session(struct core *core, const struct event *event, struct session **
 void session_gone(struct core *core, void *peer);
 /* Ends those whose lease is over. */
 void sessions_expire(struct core *core);
-/* Ends a session that did not ask for it. With the commit its connection is closed, so that it
+/* Ends a session that did not ask for it; `why` is for the log. With the commit its connection is closed, so that it
  * learns of it. -ENOMEM. */
-int session_end_by_force(struct core *core, struct session *session);
+int session_end_by_force(struct core *core, struct session *session, const char *why);
 /* The server has closed what the session had there, or `incarnation` of it has ended. -ENOMEM. */
 int session_fenced(struct core *core, struct session *session, uint64_t server,
 		   uint64_t incarnation);

@@ -138,6 +138,7 @@ struct namespace
 	uint32_t width;
 	uint64_t stripe_bytes;
 	uint64_t max_bytes; /* reserved at most; 0: no limit */
+	bool is_volume;	    /* its one region is a disk (volumes.h) */
 	uint64_t next_address;
 	bool has_had_first;
 	bool is_deleted; /* gone for users; waits until sessions are fenced */
@@ -273,6 +274,9 @@ struct region {
 	enum trim_state *trims; /* one for each copy of the layout; NULL: it does not wait */
 };
 
+/* How a session has a volume open. Numbers as in afar.proto. */
+enum volume_mode { VOLUME_NONE, VOLUME_EXCLUSIVE, VOLUME_SHARED, VOLUME_READ_ONLY };
+
 struct reference {
 	struct cds_list_head region_node;
 	struct cds_list_head session_node;
@@ -280,6 +284,7 @@ struct reference {
 	struct session *session;
 	uint64_t generation; /* the region's */
 	uint64_t count;
+	enum volume_mode mode; /* VOLUME_NONE: the region is no volume */
 };
 
 /* The result of a request: enough to answer it again. */
@@ -454,6 +459,10 @@ bool region_is_held(const struct state *state, const struct region *region, uint
 /* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. What
  * that one has must be taken and counted already. */
 int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
+/* Replaces the region's layout with one that covers more, or less. It takes that over. Chunks that only
+ * the new one has must be taken already; chunks that only the old one has are given back. Both share
+ * whole groups from the first on. */
+int state_resize_region(struct state *state, struct region *region, struct layout *layout);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`; NULL: there is none. */

@@ -175,6 +175,7 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.width = ns->width;
 	record.stripe_bytes = ns->stripe_bytes;
 	record.max_bytes = ns->max_bytes;
+	record.is_volume = ns->is_volume;
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;
@@ -378,6 +379,7 @@ void store_put_reference(struct store *store, const struct reference *reference)
 	record.session = reference->session->number;
 	record.generation = reference->generation;
 	record.count = reference->count;
+	record.mode = reference->mode;
 	put(store, reference_key(reference), &record.base);
 }
 

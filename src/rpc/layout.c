@@ -155,6 +155,37 @@ void layout_set_last(struct layout *layout, uint64_t length)
 	layout->length = group->start + length;
 }
 
+int layout_append(struct layout *layout, const struct layout *from, uint64_t length)
+{
+	uint64_t end = layout->length + length;
+	int ret = 0;
+
+	for (uint32_t g = 0; g < from->nr_groups && layout->length < end && ret == 0; g++) {
+		const struct layout_group *group = &from->groups[g];
+		uint64_t left = end - layout->length;
+
+		ret = layout_add_group(layout, group->chunk_bytes,
+				       UINT64_C(1) << group->unit_shift);
+		for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++) {
+			const struct layout_chunk *chunk = &from->chunks[group->first_chunk + c];
+			const struct layout_copy *copy = &from->copies[chunk->first_copy];
+
+			ret = layout_add_chunk(layout, layout_home_of(from, copy), copy->extent,
+					       copy->offset);
+		}
+		if (ret == 0)
+			layout_set_last(layout, group->length < left ? group->length : left);
+	}
+	return ret;
+}
+
+uint64_t layout_spare(const struct layout *layout)
+{
+	const struct layout_group *group = &layout->groups[layout->nr_groups - 1];
+
+	return group->chunk_bytes * group->nr_chunks - group->length;
+}
+
 /* ---- To a message */
 
 static Layout__Home *pack_home(const struct layout_home *home)

@@ -107,6 +107,12 @@ int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint
 /* The last group covers `length` bytes: fewer than its chunks hold, or of a hole. */
 void layout_set_last(struct layout *layout, uint64_t length);
 
+/* Adds groups like those of `from`, up to `length` bytes of it, which it has. -E2BIG: as
+ * layout_add_chunk(); -ENOMEM. */
+int layout_append(struct layout *layout, const struct layout *from, uint64_t length);
+/* How many more bytes the chunks of the last group hold than it covers. The layout is not empty. */
+uint64_t layout_spare(const struct layout *layout);
+
 /* ---- Coding */
 
 /* Makes the message. It is the caller's, for layout__layout__free_unpacked(); NULL: no memory. */

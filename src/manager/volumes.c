@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Volumes: who may open one beside whom, taking over, sizes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <afar/volume.h>
+
+#include "manager/info.h"
+#include "manager/placement.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/requests.h"
+#include "manager/sessions.h"
+#include "manager/volumes.h"
+
+#define HOLDER_TEXT_MAX 384
+
+/* The volume's one region. NULL: it has not been made yet. */
+static struct region *region_of(const struct namespace *ns)
+{
+	struct region *region;
+
+	cds_list_for_each_entry (region, &ns->regions, node)
+		return region;
+	return NULL;
+}
+
+/* ---- Who has it open */
+
+static const struct reference *first_reference(const struct region *region)
+{
+	const struct reference *reference;
+
+	cds_list_for_each_entry (reference, &region->references, region_node)
+		return reference;
+	return NULL;
+}
+
+/* True: with the one open in this mode, nobody else can open it in the other. */
+static bool excludes(enum volume_mode held, enum volume_mode wanted)
+{
+	if (held == VOLUME_READ_ONLY || wanted == VOLUME_READ_ONLY)
+		return false;
+	return held == VOLUME_EXCLUSIVE || wanted == VOLUME_EXCLUSIVE;
+}
+
+/* Finds a reference that is in the way of opening the region in this mode. Of a session that lives
+ * rather than of one that is being ended. NULL: there is none. */
+static const struct reference *find_obstacle(const struct region *region, enum volume_mode wanted)
+{
+	const struct reference *reference, *found = NULL;
+
+	cds_list_for_each_entry (reference, &region->references, region_node)
+		if (excludes(reference->mode, wanted) && (!found || found->session->is_ending))
+			found = reference;
+	return found;
+}
+
+/* Says who has the volume open, and what becomes of that. */
+static void describe(const struct core *core, const struct reference *reference,
+		     char out[HOLDER_TEXT_MAX])
+{
+	static const char *const modes[] = {"", " exclusively", " to write", " to read"};
+	const struct session *session = reference->session;
+	const struct live_session *live = session->live;
+	int length = snprintf(out, HOLDER_TEXT_MAX,
+			      "session %" PRIx64 " of '%s' (%.200s) has it open%s", session->number,
+			      session->principal, session->client, modes[reference->mode]);
+
+	if (length < 0 || length >= HOLDER_TEXT_MAX)
+		return;
+	if (session->is_ending)
+		snprintf(out + length, HOLDER_TEXT_MAX - (size_t)length,
+			 "; it has ended, and a server has not yet closed its connections");
+	else if (live && !live->peer && live->lease_deadline > core_now(core))
+		snprintf(out + length, HOLDER_TEXT_MAX - (size_t)length,
+			 "; its connection is lost, and it ends in %" PRIu64 " s",
+			 (live->lease_deadline - core_now(core)) / 1000000000U + 1);
+}
+
+/* ---- Opening */
+
+static int check_mode(const struct namespace *ns, uint32_t mode)
+{
+	if (!ns->is_volume)
+		return error_fail(-EINVAL,
+				  "open volume '%s': it is a namespace, and no volume; see "
+				  "'afar volume ls'",
+				  ns->name);
+	if (mode == VOLUME_NONE)
+		return error_fail(-EINVAL,
+				  "open a region of '%s': it is a volume; open it as one, or see "
+				  "'afar volume'",
+				  ns->name);
+	if (mode > VOLUME_READ_ONLY)
+		return error_fail(-EINVAL, "open volume '%s': mode %u is unknown to this manager",
+				  ns->name, mode);
+	return 0;
+}
+
+int volume_find_to_open(const struct core *core, const struct session *session,
+			const struct namespace *ns, uint32_t mode, struct region **out)
+{
+	const struct reference *obstacle, *own;
+	struct region *region = region_of(ns);
+	char holder[HOLDER_TEXT_MAX];
+	int ret = check_mode(ns, mode);
+
+	if (ret == 0 && mode != VOLUME_READ_ONLY)
+		ret = rights_check(core, session, ns, RIGHT_ALL, "open a volume to write");
+	if (ret < 0)
+		return ret;
+	if (!region || region->is_unfinished)
+		return error_fail(
+			-ENOENT,
+			"open volume '%s': whoever makes it has not finished, or has died; "
+			"delete it and create it anew",
+			ns->name);
+	obstacle = find_obstacle(region, (enum volume_mode)mode);
+	if (obstacle) {
+		describe(core, obstacle, holder);
+		return error_fail(-EBUSY, "open volume '%s': %s; close it there, or take it over",
+				  ns->name, holder);
+	}
+	own = session_reference(session, region->generation);
+	if (own && own->mode != (enum volume_mode)mode)
+		return error_fail(
+			-EBUSY,
+			"open volume '%s': this session has it open in another mode; close "
+			"that first",
+			ns->name);
+	*out = region;
+	return 0;
+}
+
+uint64_t volume_wait(struct core *core, struct event *event)
+{
+	const Afar__RegionOpen *ask = event->request->region_open;
+	const struct namespace *ns = state_namespace(core->state, ask->namespace_);
+	const struct region *region = ns && ns->is_volume ? region_of(ns) : NULL;
+	const struct reference *obstacle;
+
+	if (!region || ask->mode == VOLUME_NONE || ask->mode > VOLUME_READ_ONLY)
+		return 0;
+	obstacle = find_obstacle(region, (enum volume_mode)ask->mode);
+	return obstacle && obstacle->session->is_ending ? event->answer_by : 0;
+}
+
+int volume_take_over(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__VolumeTakeOver *ask = event->request->volume_take_over;
+	struct reference *reference, *next;
+	struct region *region;
+	struct namespace *ns;
+	int ret = core_namespace(core, session, "take a volume over", ask->namespace_, RIGHT_ALL,
+				 &ns);
+
+	if (ret == 0)
+		ret = check_mode(ns, ask->mode);
+	if (ret < 0)
+		return ret;
+	region = region_of(ns);
+	if (!region)
+		return 0;
+	/* The end of a session drops its references, and no other's. */
+	cds_list_for_each_entry_safe (reference, next, &region->references, region_node) {
+		struct session *holder = reference->session;
+
+		if (holder == session || holder->is_ending ||
+		    !excludes(reference->mode, (enum volume_mode)ask->mode))
+			continue;
+		ret = session_end_by_force(core, holder, "a volume of its was taken over");
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* ---- Ending */
+
+int volume_check_delete(const struct core *core, const struct namespace *ns, bool is_volume)
+{
+	const struct region *region = region_of(ns);
+	char holder[HOLDER_TEXT_MAX];
+
+	if (!ns->is_volume)
+		return error_fail(-ENOENT,
+				  "delete volume '%s': it is a namespace, and no volume; see 'afar "
+				  "volume ls'",
+				  ns->name);
+	if (!is_volume)
+		return error_fail(-EINVAL,
+				  "delete namespace '%s': it is a volume; see 'afar volume rm'",
+				  ns->name);
+	if (!region || !first_reference(region))
+		return 0;
+	describe(core, first_reference(region), holder);
+	return error_fail(-EBUSY, "delete volume '%s': %s; close it there first", ns->name, holder);
+}
+
+/* ---- Sizes */
+
+/* Adds `bytes` behind what the layout covers: first what its last chunks still hold, then new ones. */
+static int extend(struct core *core, struct namespace *ns, struct layout *layout, uint64_t bytes)
+{
+	uint64_t spare = layout_spare(layout), first = bytes < spare ? bytes : spare;
+	uint64_t last = layout->groups[layout->nr_groups - 1].length;
+	struct placement placement = {0};
+	int ret;
+
+	layout_set_last(layout, last + first);
+	if (first == bytes)
+		return 0;
+	ret = region_place(core, ns, bytes - first, &placement);
+	if (ret < 0)
+		return ret;
+	ret = layout_append(layout, placement.layout, bytes - first);
+	placement_close(&placement);
+	return ret;
+}
+
+/* Only its holder may make it smaller: it has zeroed what goes, so nothing needs trims. */
+static int check_shrink(const struct core *core, const struct session *session,
+			const struct region *region, uint64_t bytes)
+{
+	const struct reference *reference;
+	char holder[HOLDER_TEXT_MAX];
+
+	cds_list_for_each_entry (reference, &region->references, region_node) {
+		if (reference->session == session && reference->mode == VOLUME_EXCLUSIVE)
+			continue;
+		describe(core, reference, holder);
+		return error_fail(-EBUSY,
+				  "resize volume '%s' to %llu bytes, which are fewer: %s; "
+				  "close it there first",
+				  region->ns->name, (unsigned long long)bytes, holder);
+	}
+	if (!first_reference(region))
+		return error_fail(-EINVAL,
+				  "resize volume '%s' to %llu bytes, which are fewer: open it "
+				  "exclusively first",
+				  region->ns->name, (unsigned long long)bytes);
+	return 0;
+}
+
+static int find_to_resize(const struct core *core, const struct session *session,
+			  const Afar__VolumeResize *ask, struct region **out)
+{
+	struct namespace *ns;
+	int ret = core_namespace(core, session, "resize a volume", ask->namespace_, RIGHT_OWN, &ns);
+
+	if (ret < 0)
+		return ret;
+	*out = region_of(ns);
+	if (!ns->is_volume || !*out || (*out)->is_unfinished)
+		return error_fail(-ENOENT, "resize volume '%s': there is none that is finished",
+				  ns->name);
+	if ((*out)->is_lost)
+		return error_fail(-AFAR_ELOST,
+				  "resize volume '%s': a part of it is lost; delete it and create "
+				  "it anew",
+				  ns->name);
+	if (ask->bytes == 0 || ask->bytes % AFAR_VOLUME_BLOCK != 0)
+		return error_fail(
+			-EINVAL,
+			"resize volume '%s' to %llu bytes: a size is a multiple of %u, and "
+			"not 0",
+			ns->name, (unsigned long long)ask->bytes, AFAR_VOLUME_BLOCK);
+	return 0;
+}
+
+int volume_resize(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__VolumeResize *ask = event->request->volume_resize;
+	struct layout *layout;
+	struct region *region;
+	int ret = find_to_resize(core, session, ask, &region);
+
+	if (ret < 0 || ask->bytes == region->length)
+		return ret;
+	if (ask->bytes < region->length) {
+		ret = check_shrink(core, session, region, ask->bytes);
+		if (ret < 0)
+			return ret;
+		layout = layout_new();
+		ret = layout ? layout_append(layout, region->layout, ask->bytes)
+			     : error_code(-ENOMEM);
+	} else {
+		layout = layout_duplicate(region->layout);
+		ret = layout ? extend(core, region->ns, layout, ask->bytes - region->length)
+			     : error_code(-ENOMEM);
+	}
+	if (ret < 0) {
+		layout_free(layout);
+		return ret;
+	}
+	ret = state_resize_region(core->state, region, layout);
+	if (ret == 0)
+		store_put_region(core->store, region);
+	return ret;
+}
+
+/* ---- Telling */
+
+Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *ns)
+{
+	Afar__VolumeInfo *info = MESSAGE_NEW(afar__volume_info, Afar__VolumeInfo);
+	const struct region *region = region_of(ns);
+	const struct reference *reference, *holder = NULL;
+	char text[HOLDER_TEXT_MAX] = "";
+
+	if (!info)
+		return NULL;
+	info->is_unfinished = !region || region->is_unfinished;
+	if (region) {
+		info->bytes = region->length;
+		info->width = layout_width(region->layout);
+		info->is_lost = region->is_lost;
+		cds_list_for_each_entry (reference, &region->references, region_node) {
+			if (reference->mode == VOLUME_READ_ONLY) {
+				info->nr_readers++;
+				continue;
+			}
+			info->nr_writers++;
+			info->is_exclusive |= reference->mode == VOLUME_EXCLUSIVE;
+			holder = reference;
+		}
+	}
+	if (holder)
+		describe(core, holder, text);
+	info->holder = strdup(text);
+	if (info->holder)
+		return info;
+	afar__volume_info__free_unpacked(info, NULL);
+	return NULL;
+}

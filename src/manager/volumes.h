@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Volumes: namespaces that hold one region, a disk. Each session that has it open does so in a mode,
+ * which its reference keeps. An exclusive one excludes all that write, until its session has been
+ * fenced everywhere.
+ */
+#ifndef MANAGER_VOLUMES_H
+#define MANAGER_VOLUMES_H
+
+#include "manager/core_private.h"
+
+core_operation volume_take_over, volume_resize;
+/* An open that former holders are in the way of waits while their sessions are being ended. */
+core_wait volume_wait;
+
+/* Finds the volume's region for a session to open. With a sentence: -EINVAL (mode; the namespace is no
+ * volume, or is one and the mode is VOLUME_NONE), -EACCES, -EBUSY, -ENOENT (unfinished). */
+int volume_find_to_open(const struct core *core, const struct session *session,
+			const struct namespace *ns, uint32_t mode, struct region **out);
+/* Checks the deletion of a volume, or of a namespace that shall be none (is_volume). With a sentence:
+ * -ENOENT, -EINVAL, -EBUSY. */
+int volume_check_delete(const struct core *core, const struct namespace *ns, bool is_volume);
+/* NULL: no memory. */
+Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *ns);
+
+#endif
