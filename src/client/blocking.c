@@ -232,18 +232,19 @@ out_end:
 	return ret;
 }
 
-int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
-		    uint32_t nr_iov, uint64_t offset, uint64_t length)
+int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
+		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length)
 {
 	struct afar_op op = {
 		.opcode = opcode,
+		.flags = flags,
 		.nr_iov = nr_iov,
 		.target = target,
 		.offset = offset,
 		.iov = iov,
 	};
 
-	if (near_transfer(target, opcode, iov, nr_iov, offset, length))
+	if (!flags && near_transfer(target, opcode, iov, nr_iov, offset, length))
 		return 0;
 	return transfer_by_queue(&op, length);
 }

@@ -128,8 +128,8 @@ static int transfer(struct afar_mapping *mapping, uint16_t opcode, size_t offset
 		.addr = (char *)mapping->buffer->addr + offset,
 		.length = length,
 	};
-	return target_transfer(&mapping->region->target, opcode, &iov, 1, mapping->offset + offset,
-			       length);
+	return target_transfer(&mapping->region->target, opcode, 0, &iov, 1,
+			       mapping->offset + offset, length);
 }
 
 PUBLIC_CALL(int, afar_mapping_read, (struct afar_mapping *mapping, size_t offset, size_t length),

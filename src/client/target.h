@@ -204,11 +204,11 @@ int target_fail_read_only(const struct afar_target *target);
 
 /*
  * Moves bytes between `iov` and the target at `offset`, through windows or on one of the session's
- * own queues, and waits. The caller has checked the range, and need count nothing in. Returns 0 or
- * the error.
+ * own queues, and waits. `flags` is 0 or, of a write to a target on flash, AFAR_OP_DURABLE. The
+ * caller has checked the range, and need count nothing in. Returns 0 or the error.
  */
-int target_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
-		    uint32_t nr_iov, uint64_t offset, uint64_t length);
+int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
+		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length);
 /* Carries out an atomic once, in the same ways. The caller has checked that the word is inside the
  * target. */
 int target_atomic(const struct afar_op *op);

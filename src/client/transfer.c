@@ -38,7 +38,7 @@ static ssize_t transfer_one(struct afar_region *region, uint16_t opcode, void *d
 	if (!ret)
 		ret = check_range(region, verb, offset, length);
 	if (!ret)
-		ret = target_transfer(&region->target, opcode, &piece, 1, offset, length);
+		ret = target_transfer(&region->target, opcode, 0, &piece, 1, offset, length);
 	return ret ? ret : (ssize_t)length;
 }
 
@@ -66,7 +66,7 @@ static ssize_t transfer_many(struct afar_region *region, uint16_t opcode, const 
 	}
 	ret = check_range(region, verb, offset, length);
 	if (!ret)
-		ret = target_transfer(&region->target, opcode, pieces, (uint32_t)nr_iov, offset,
+		ret = target_transfer(&region->target, opcode, 0, pieces, (uint32_t)nr_iov, offset,
 				      length);
 	return ret ? ret : (ssize_t)length;
 }

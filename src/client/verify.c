@@ -80,7 +80,7 @@ static int read_view(struct view *view, void *data, uint64_t length, uint64_t of
 {
 	const struct afar_iov iov = {.addr = data, .length = length};
 
-	return target_transfer(&view->target, AFAR_OP_READ, &iov, 1, offset, length);
+	return target_transfer(&view->target, AFAR_OP_READ, 0, &iov, 1, offset, length);
 }
 
 /* Verifies a piece of one chunk that begins at `offset`. 0, or -EBADMSG with the first bad block in

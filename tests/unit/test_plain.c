@@ -204,7 +204,7 @@ static void check_both_ways(uint32_t seed)
 
 	fill(here, BYTES, seed);
 	memset(there, 0, BYTES);
-	assert_int_equal(target_transfer(target, AFAR_OP_WRITE, pieces, 5, offset, length), 0);
+	assert_int_equal(target_transfer(target, AFAR_OP_WRITE, 0, pieces, 5, offset, length), 0);
 	for (unsigned i = 0; i < 5; at += pieces[i++].length)
 		if (pieces[i].length)
 			assert_memory_equal(there + at, pieces[i].addr, pieces[i].length);
@@ -213,7 +213,7 @@ static void check_both_ways(uint32_t seed)
 
 	fill(there, BYTES, seed + 1);
 	memset(here, 0x55, BYTES);
-	assert_int_equal(target_transfer(target, AFAR_OP_READ, pieces, 5, offset, length), 0);
+	assert_int_equal(target_transfer(target, AFAR_OP_READ, 0, pieces, 5, offset, length), 0);
 	at = offset;
 	for (unsigned i = 0; i < 5; at += pieces[i++].length)
 		if (pieces[i].length)
@@ -282,7 +282,7 @@ static void test_little_left(void **state)
 	catch_warnings();
 	fabric.bytes_max = 20000;
 	fill(here, BYTES, 5);
-	assert_int_equal(target_transfer(target, AFAR_OP_WRITE, &piece, 1, 5, 60000), 0);
+	assert_int_equal(target_transfer(target, AFAR_OP_WRITE, 0, &piece, 1, 5, 60000), 0);
 	assert_memory_equal(there + 5, here, 60000);
 	assert_int_equal(fabric.bytes, 16 * KIB);
 	check_both_ways(1);
@@ -296,11 +296,11 @@ static void test_nothing_left(void **state)
 	(void)state;
 	catch_warnings();
 	fabric.bytes_max = 4095;
-	assert_int_equal(target_transfer(target, AFAR_OP_READ, &piece, 1, 0, BYTES), -ENOMEM);
+	assert_int_equal(target_transfer(target, AFAR_OP_READ, 0, &piece, 1, 0, BYTES), -ENOMEM);
 	assert_non_null(strstr(error_last_line(), "refused"));
 	fabric.bytes_max = 4096;
 	fill(there, BYTES, 3);
-	assert_int_equal(target_transfer(target, AFAR_OP_READ, &piece, 1, 0, BYTES), 0);
+	assert_int_equal(target_transfer(target, AFAR_OP_READ, 0, &piece, 1, 0, BYTES), 0);
 	assert_memory_equal(there, here, BYTES);
 	assert_int_equal(stop_catching(), 1);
 }
@@ -314,7 +314,7 @@ static void test_other_errors(void **state)
 	catch_warnings();
 	fabric.bytes_max = PLAIN_BOUNCE_MAX;
 	fabric.refusal = -EFAULT;
-	assert_int_equal(target_transfer(target, AFAR_OP_READ, &piece, 1, 0, BYTES), -EFAULT);
+	assert_int_equal(target_transfer(target, AFAR_OP_READ, 0, &piece, 1, 0, BYTES), -EFAULT);
 	assert_int_equal(stop_catching(), 0);
 	assert_int_equal(fabric.nr, 0);
 }
