@@ -249,6 +249,20 @@ int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 	return transfer_by_queue(&op, length);
 }
 
+int target_zero(struct afar_target *target, uint16_t opcode, uint32_t flags, uint64_t offset,
+		uint64_t length)
+{
+	const struct afar_op op = {
+		.opcode = opcode,
+		.flags = flags,
+		.target = target,
+		.offset = offset,
+		.operand = length,
+	};
+
+	return transfer_by_queue(&op, length);
+}
+
 /* Fails an atomic. `queue`: the one it was done over; NULL: none. */
 static int fail_atomic(const struct afar_queue *queue, const struct afar_op *op, int status)
 {

@@ -264,11 +264,11 @@ void near_counts_close(struct afar_session *session, struct near_counts *counts)
 
 /* The manager counts some opcodes as one kind. */
 static const struct {
-	uint16_t opcodes[2];
+	uint16_t opcodes[3];
 	unsigned nr_opcodes;
 } kinds[] = {
 	{{AFAR_OP_READ}, 1},
-	{{AFAR_OP_WRITE}, 1},
+	{{AFAR_OP_WRITE, AFAR_OP_ZERO, AFAR_OP_TRIM}, 3},
 	{{AFAR_OP_FETCH_ADD, AFAR_OP_COMPARE_SWAP}, 2},
 	{{AFAR_OP_FLUSH, AFAR_OP_SYNC}, 2},
 };

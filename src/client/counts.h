@@ -27,7 +27,7 @@
 struct afar_session;
 
 /* Counts are by opcode: a power of two, so that a mask makes any opcode an index. */
-#define COUNT_OPCODES 8U
+#define COUNT_OPCODES 16U
 
 struct count {
 	struct counter nr;

@@ -39,7 +39,8 @@ int failures_open(struct afar_queue *queue)
 /* Returns the offset at which the operation began, though posting has moved it on. */
 static uint64_t first_offset(const struct operation *operation)
 {
-	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
+	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE ||
+	    opcode_is_zero(operation->opcode))
 		return operation->offset - (operation->length - operation->remaining);
 	return operation->offset;
 }
@@ -96,6 +97,14 @@ static const struct failure *find_failure(const struct afar_queue *queue,
 	return NULL;
 }
 
+static const char *verb_of(uint16_t opcode)
+{
+	return opcode == AFAR_OP_READ	? "read"
+	       : opcode == AFAR_OP_ZERO ? "zero"
+	       : opcode == AFAR_OP_TRIM ? "trim"
+					: "write";
+}
+
 static void describe_operation(const struct failure *failure, char out[TEXT_MAX])
 {
 	unsigned long long offset = failure->offset;
@@ -108,8 +117,7 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 	else if (opcode_is_atomic(failure->opcode))
 		snprintf(what, sizeof(what), "do an atomic at %llu of", offset);
 	else
-		snprintf(what, sizeof(what), "%s %llu bytes at %llu of",
-			 failure->opcode == AFAR_OP_READ ? "read" : "write",
+		snprintf(what, sizeof(what), "%s %llu bytes at %llu of", verb_of(failure->opcode),
 			 (unsigned long long)failure->length, offset);
 	snprintf(out, TEXT_MAX, "%s the region at %#llx of '%s'", what,
 		 (unsigned long long)failure->address, failure->ns_name);

@@ -158,7 +158,7 @@ int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar
 
 	*plain = (struct plain){
 		.op = op, .ready = *op, .length = length, .total = length, .remaining = length};
-	if (!is_wanted || !length || op->iov[0].buffer)
+	if (!is_wanted || !length || !op->nr_iov || op->iov[0].buffer)
 		return 0;
 	if (length <= PLAIN_BOUNCE_MAX)
 		return bounce(plain, queue);

@@ -38,7 +38,10 @@ static void stop_waiting(struct afar_queue *queue, struct operation *operation)
 
 static inline void count(struct afar_queue *queue, const struct operation *operation)
 {
-	counts_end(&queue->counts, operation->opcode, operation->length, operation->status != 0);
+	/* Zeros send no bytes. */
+	uint64_t bytes = opcode_is_zero(operation->opcode) ? 0 : operation->length;
+
+	counts_end(&queue->counts, operation->opcode, bytes, operation->status != 0);
 	if (operation->stands_for)
 		counts_sample(&queue->counts, operation->opcode, operation->began,
 			      operation->stands_for);
@@ -113,6 +116,8 @@ static void move_on(struct operation *operation, uint64_t length)
 {
 	operation->offset += length;
 	operation->remaining -= length;
+	if (!operation->nr_iov)
+		return; /* a zero has no memory */
 	while (length) {
 		const struct afar_iov *iov = &operation->iov[operation->iov_index];
 		uint64_t left = iov->length - operation->iov_offset;
@@ -257,6 +262,30 @@ static int post_request(struct afar_queue *queue, struct operation *operation,
 		.compare = operation->compare,
 	};
 
+	return post_message(queue, operation, step, &request);
+}
+
+/* Asks the server for zeros. One message covers as many bytes as it may be about, up to a multiple
+ * of that, so that blocks of stores are given whole. A trim of memory does nothing. */
+static int post_zero(struct afar_queue *queue, struct operation *operation, struct step *step)
+{
+	const bool is_trim = operation->opcode == AFAR_OP_TRIM;
+	const bool is_durable = operation->flags & AFAR_OP_DURABLE;
+	const uint64_t max = step->peer->store ? MESSAGE_ZERO_STORE_MAX : MESSAGE_ZERO_MAX;
+	const uint64_t to_next = max - step->offset % max;
+	struct message_request request = {
+		.kind = MESSAGE_ZERO,
+		.extent = step->extent,
+		.offset = step->offset,
+		.flags =
+			(is_trim ? MESSAGE_ZERO_TRIM : 0) | (is_durable ? MESSAGE_ZERO_DURABLE : 0),
+	};
+
+	if (is_trim && !step->peer->store)
+		return 0;
+	if (step->length > to_next)
+		step->length = to_next;
+	request.length = step->length;
 	return post_message(queue, operation, step, &request);
 }
 
@@ -516,6 +545,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 			return -EAGAIN;
 		if (is_atomic) {
 			ret = post_atomic(queue, operation, &step);
+		} else if (opcode_is_zero(operation->opcode)) {
+			ret = post_zero(queue, operation, &step);
 		} else {
 			step.length = gather(step.path, operation,
 					     path_length_at(step.path, step.offset, step.length),
@@ -684,6 +715,16 @@ static bool is_heard(const struct operation *sync, int status)
 	       (status == -AFAR_EUNSYNCED && (!sync->status || sync->status == -AFAR_EUNSYNCED));
 }
 
+/* Notes the failure of an operation whose target could not carry out this transfer of it. */
+__attribute__((cold)) static void fail_alone(struct afar_queue *queue,
+					     const struct transfer *transfer, int status)
+{
+	struct operation *operation = transfer->operation;
+
+	operation_fail(queue, operation, status, transfer->path->peer);
+	failure_locate(queue, operation, transfer);
+}
+
 /* Takes a reply. 0, or -AFAR_EMALFORMED. */
 static int take_reply(struct afar_queue *queue, struct path *path, struct message_slot *slot)
 {
@@ -695,6 +736,8 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 		give_word(transfer->operation, value);
 	if (transfer->operation->opcode == AFAR_OP_SYNC && is_heard(transfer->operation, ret))
 		remember_opening(transfer->operation->target, path, value);
+	if (ret && opcode_is_zero(transfer->operation->opcode))
+		fail_alone(queue, transfer, ret);
 	transfer_end(queue, transfer, ret);
 	return ret == -AFAR_EMALFORMED ? ret : 0;
 }
@@ -727,16 +770,6 @@ static uint64_t fetched_word(const struct afar_queue *queue, const struct transf
 
 	return transfer->path->fabric->attributes.has_swapped_results ? __builtin_bswap64(word)
 								      : word;
-}
-
-/* Notes the failure of an operation whose target could not carry out this transfer of it. */
-__attribute__((cold)) static void fail_alone(struct afar_queue *queue,
-					     const struct transfer *transfer, int status)
-{
-	struct operation *operation = transfer->operation;
-
-	operation_fail(queue, operation, status, transfer->path->peer);
-	failure_locate(queue, operation, transfer);
 }
 
 static void complete(struct afar_queue *queue, const struct fabric_completion *completion)

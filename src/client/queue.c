@@ -283,10 +283,10 @@ static int check_atomic(const struct afar_op *op, uint64_t *length)
 
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
-	bool is_atomic = opcode_is_atomic(op->opcode);
+	bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode);
 	int ret;
 
-	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_SYNC)
+	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_TRIM)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
 	if (op->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE))
@@ -300,11 +300,14 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
 					   "AFAR_OP_DRIVEN");
 	if (op->flags & AFAR_OP_DURABLE &&
-	    (op->opcode != AFAR_OP_WRITE || op->flags & AFAR_OP_DRIVEN))
-		return error_fail(-EINVAL, "submit an operation: only a write can have "
-					   "AFAR_OP_DURABLE, and not with AFAR_OP_DRIVEN");
-	if (!is_atomic && (op->operand || op->compare))
+	    ((op->opcode != AFAR_OP_WRITE && !is_zero) || op->flags & AFAR_OP_DRIVEN))
+		return error_fail(-EINVAL, "submit an operation: only a write, zero or trim can "
+					   "have AFAR_OP_DURABLE, and not with AFAR_OP_DRIVEN");
+	if (!is_atomic && ((op->operand && !is_zero) || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
+	if (is_zero && op->nr_iov)
+		return error_fail(-EINVAL, "submit a zero or trim: it moves no bytes, so nr_iov "
+					   "must be 0");
 	if (!target_is_open(op->target) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
@@ -312,11 +315,12 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
 				  op->target->kind->noun, op->opcode);
 	if (op->flags & AFAR_OP_DURABLE && !op->target->is_flash)
-		return error_fail(-EOPNOTSUPP,
-				  "submit a durable write: the region at %#llx is in memory, which "
-				  "does not survive its server; use a namespace on flash ('afar ns "
-				  "create --tier flash')",
-				  (unsigned long long)op->target->address);
+		return error_fail(
+			-EOPNOTSUPP,
+			"submit a durable operation: the region at %#llx is in memory, which "
+			"does not survive its server; use a namespace on flash ('afar ns "
+			"create --tier flash')",
+			(unsigned long long)op->target->address);
 	if (op->flags & AFAR_OP_DRIVEN && op->target->is_flash)
 		return target_fail_flash(op->target, "do a server-driven transfer on");
 	if (opcode_is_flush(op->opcode) && (op->nr_iov || op->offset))
@@ -331,6 +335,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		ret = check_atomic(op, length);
 	if (ret)
 		return ret;
+	if (is_zero)
+		*length = op->operand;
 	if (!range_is_inside(op->offset, *length, op->target->length))
 		return error_fail(-ERANGE,
 				  "submit an operation of %llu bytes at %llu: the region has %llu",

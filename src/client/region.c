@@ -31,7 +31,8 @@ static const struct target_kind kind = {
 	.noun = "region",
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
-		   1U << AFAR_OP_FETCH_ADD | 1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC,
+		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_FETCH_ADD |
+		   1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC,
 };
 
 /* Rejects a region that is made for atomics that the session cannot do. */

@@ -109,9 +109,15 @@ static inline bool opcode_is_atomic(uint16_t opcode)
 	return opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP;
 }
 
+/* Returns whether it zeros `operand` bytes. */
+static inline bool opcode_is_zero(uint16_t opcode)
+{
+	return opcode == AFAR_OP_ZERO || opcode == AFAR_OP_TRIM;
+}
+
 static inline bool opcode_writes(uint16_t opcode)
 {
-	return opcode == AFAR_OP_WRITE || opcode_is_atomic(opcode);
+	return opcode == AFAR_OP_WRITE || opcode_is_atomic(opcode) || opcode_is_zero(opcode);
 }
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
@@ -209,6 +215,9 @@ int target_fail_read_only(const struct afar_target *target);
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length);
+/* Carries out an AFAR_OP_ZERO or AFAR_OP_TRIM of `length` bytes likewise. `flags` as above. */
+int target_zero(struct afar_target *target, uint16_t opcode, uint32_t flags, uint64_t offset,
+		uint64_t length);
 /* Carries out an atomic once, in the same ways. The caller has checked that the word is inside the
  * target. */
 int target_atomic(const struct afar_op *op);

@@ -25,9 +25,19 @@ enum message_kind {
 	 * The operand is the store's opening that the sender remembers; the reply's value is the
 	 * present one, also with the status -AFAR_EUNSYNCED: an opening since then ended unclean. */
 	MESSAGE_SYNC = 5,
+	/* Has `length` bytes read as zeros. The flags are those of MESSAGE_ZERO_…. */
+	MESSAGE_ZERO = 6,
 };
 
 #define MESSAGE_MOVE_MAX ((uint64_t)1 << 20) /* bytes of a pull or a push */
+/* Bytes of a zero: in memory few, because the processor writes them; in a store they are trimmed. */
+#define MESSAGE_ZERO_MAX       ((uint64_t)1 << 20)
+#define MESSAGE_ZERO_STORE_MAX ((uint64_t)256 << 20)
+
+#define MESSAGE_ZERO_DURABLE 1U /* in a store: it survives the loss of power when the reply comes */
+/* It may leave as they were: bytes of a block of a store of which only a part is given; in memory,
+ * all. */
+#define MESSAGE_ZERO_TRIM 2U
 
 /* A request is about one 64-bit word of an extent, at a multiple of 8, or about `length` bytes. */
 struct message_request {
@@ -37,17 +47,20 @@ struct message_request {
 	uint64_t offset;
 	union {
 		uint64_t operand;
-		uint64_t length; /* of a pull or push: 1 to MESSAGE_MOVE_MAX */
+		/* Of a pull or push: 1 to MESSAGE_MOVE_MAX. Of a zero: 1 to MESSAGE_ZERO_MAX or
+		 * MESSAGE_ZERO_STORE_MAX. */
+		uint64_t length;
 	};
 	union {
 		uint64_t compare;
+		uint64_t flags;	  /* MESSAGE_ZERO_… */
 		uint64_t address; /* of the client's memory, as with any remote memory */
 	};
 	uint64_t key; /* the key of the client's memory */
 };
 _Static_assert(sizeof(struct message_request) == 48, "as docs/protocol.md says");
 
-#define MESSAGE_ATOMIC_BYTES 40 /* a request for an atomic ends before the key */
+#define MESSAGE_ATOMIC_BYTES 40 /* a request that is no move ends before the key */
 
 static inline bool message_is_move(uint32_t kind)
 {

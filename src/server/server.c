@@ -28,6 +28,7 @@
 #include "server/server.h"
 #include "server/store.h"
 #include "server/tickets.h"
+#include "server/zero.h"
 
 #define SPIN_US_DEFAULT 50U
 #define NAME_MAX_BYTES	256
@@ -73,7 +74,10 @@ static bool serve(void *context, const struct admission *admission,
 	struct server *server = context;
 
 	(void)message;
-	atomics_serve(server->pool, admission->reach, request, reply);
+	if (request->kind == MESSAGE_ZERO)
+		zero_serve(server->pool, admission->reach, request, reply);
+	else
+		atomics_serve(server->pool, admission->reach, request, reply);
 	return true;
 }
 

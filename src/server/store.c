@@ -644,9 +644,10 @@ static bool serve(void *context, const struct admission *admission,
 		  const struct message_request *request, struct message_reply *reply,
 		  const struct progress_message *message)
 {
-	(void)admission;
 	if (request->kind == MESSAGE_SYNC)
 		return store_sync(context, request, reply, message);
+	if (request->kind == MESSAGE_ZERO)
+		return store_zero(context, admission->reach, request, reply, message);
 	reply->status = -EOPNOTSUPP;
 	return true;
 }

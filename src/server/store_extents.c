@@ -589,7 +589,7 @@ static void await(struct release *release, size_t i, struct store_extent *extent
 	if (extent->state == EXTENT_IS_LEAVING)
 		return;
 	wait->is_first = true;
-	wait->had_keys = extent->keys[0].domain || extent->keys[1].domain;
+	wait->had_keys = extent->keys[0].domain || extent->keys[1].domain || extent->was_reached;
 	set_state(extent, EXTENT_IS_LEAVING);
 	end_keys(extent);
 }

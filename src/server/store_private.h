@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the files of a store share: store.c (device, identity, life), store_extents.c (what is asked
- * of its extents), store_trims.c, store_scrub.c, and pager.c (the transfers of clients). */
+ * of its extents), store_trims.c, store_scrub.c, store_zero.c, and pager.c (the transfers of clients). */
 #ifndef SERVER_STORE_PRIVATE_H
 #define SERVER_STORE_PRIVATE_H
 
@@ -56,6 +56,7 @@ struct store_extent {
 	bool is_confirmed;     /* on the device */
 	bool is_moving;	       /* it is being confirmed */
 	bool is_to_be_removed; /* as soon as it has moved */
+	bool was_reached;      /* a message was about it: its release waits for connections */
 	struct store_work work;
 	struct space_request request;
 	struct store_call
@@ -145,6 +146,13 @@ int store_scrub_open(struct store *store);
 void store_scrub_go_on(struct store *store);
 /* Stops, keeps the position, and waits for that; or, if the layer was abandoned, just ends. */
 void store_scrub_close(struct store *store);
+
+/* ---- store_zero.c, on the thread */
+
+/* Carries out MESSAGE_ZERO, for a connection with this reach. False: the reply comes later. Its
+ * status: those of zero_check(), -AFAR_ELOST (no such extent for it), -ERANGE, the layer's. */
+bool store_zero(struct store *store, struct reach reach, const struct message_request *request,
+		struct message_reply *reply, const struct progress_message *message);
 
 /* ---- store_extents.c, on the thread */
 

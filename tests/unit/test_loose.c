@@ -38,6 +38,8 @@ static int submit(uint16_t opcode)
 		op.iov = &iov;
 		op.nr_iov = 1;
 	}
+	if (opcode_is_zero(opcode))
+		op.operand = 1;
 	return afar_queue_submit(world.queue, &op, 1);
 }
 
@@ -135,6 +137,7 @@ static void test_writes(void **state)
 {
 	(void)state;
 	end_under(AFAR_OP_WRITE, true);
+	end_under(AFAR_OP_ZERO, true);
 }
 
 static void test_atomics(void **state)

@@ -458,7 +458,7 @@ static void test_bad_input(void **state)
 	assert_int_equal(order_submit(0, AFAR_OP_READ, AFAR_OP_DURABLE, narrow), -EINVAL);
 	assert_int_equal(order_submit(0, 0, 0, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "opcode"));
-	assert_int_equal(order_submit(0, AFAR_OP_SYNC + 1, 0, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_TRIM + 1, 0, narrow), -EINVAL);
 	op.offset = 1;
 	assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flush"));
