@@ -49,6 +49,7 @@ struct binding {
 	struct afar_target *target; /* lives longer */
 	atomic_uint nr_references;
 	uint64_t number;       /* of the layout */
+	uint64_t serial;       /* of the target's bindings: each has another */
 	struct layout *layout; /* the binding's own */
 	/* By the layout's copies, PEER_LANES_MAX of each; NULL until a thread asks for keys. */
 	struct copy_key *keys;

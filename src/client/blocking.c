@@ -232,6 +232,61 @@ out_end:
 	return ret;
 }
 
+static uint64_t serial_of(struct afar_target *target)
+{
+	struct binding *binding = target_binding(target);
+	uint64_t serial = binding->serial;
+
+	binding_unref(binding);
+	return serial;
+}
+
+int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint64_t deadline)
+{
+	struct afar_queue *queue;
+	struct plain plain;
+	int ret = begin_blocking(op->target, deadline, &queue);
+
+	if (ret)
+		return ret;
+	if (serial_of(op->target) != serial) {
+		ret = error_code(-ESTALE);
+		goto out_end;
+	}
+	/* A binding that comes now has connections that this queue has not made. */
+	ret = plain_begin(&plain, queue, op, length);
+	if (ret)
+		goto out_end;
+	do {
+		ret = run(queue, &plain.ready, plain.length, deadline);
+		if (ret)
+			ret = fail_operation(queue, ret);
+	} while (plain_go_on(&plain, ret));
+	plain_end(&plain);
+out_end:
+	end_blocking(op->target, queue);
+	return ret;
+}
+
+int target_reconnect(struct afar_target *target, uint64_t deadline, uint64_t *serial)
+{
+	struct afar_queue *queue;
+	int ret;
+
+	if (!handle_enter(&target->handle))
+		return error_fail(-EINVAL, "use a %s: it is being closed", target->kind->noun);
+	ret = borrow_queue(target, deadline, &queue);
+	if (ret) {
+		handle_unuse(&target->handle);
+		return ret;
+	}
+	queue_refresh(queue);
+	ret = queue_connect(queue, target, deadline);
+	*serial = serial_of(target);
+	end_blocking(target, queue);
+	return ret;
+}
+
 int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length)
 {

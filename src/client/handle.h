@@ -25,6 +25,7 @@ enum handle_kind {
 	HANDLE_BUFFER = 0x41664246,
 	HANDLE_QUEUE = 0x41665155,
 	HANDLE_BARRIER = 0x41664252,
+	HANDLE_VOLUME = 0x4166564f,
 };
 
 struct handle {

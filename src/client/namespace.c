@@ -48,10 +48,8 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 	return ns ? 0 : error_code(-ENOMEM);
 }
 
-PUBLIC_CALL(int, afar_namespace_create,
-	    (struct afar_session *session, const char *name, const struct afar_policy *given,
-	     struct afar_namespace **out),
-	    (session, name, given, out))
+int namespace_make(struct afar_session *session, const char *name, const struct afar_policy *given,
+		   bool is_volume, struct afar_namespace **out)
 {
 	struct afar_policy policy = {0};
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
@@ -75,9 +73,18 @@ PUBLIC_CALL(int, afar_namespace_create,
 	wanted.max_bytes = policy.max_bytes;
 	create.name = (char *)name;
 	create.policy = &wanted;
+	create.is_volume = is_volume;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
 	request.namespace_create = &create;
 	return open_from_reply(session, &request, out);
+}
+
+PUBLIC_CALL(int, afar_namespace_create,
+	    (struct afar_session *session, const char *name, const struct afar_policy *policy,
+	     struct afar_namespace **out),
+	    (session, name, policy, out))
+{
+	return namespace_make(session, name, policy, false, out);
 }
 
 PUBLIC_CALL(int, afar_namespace_open,
@@ -116,9 +123,7 @@ PUBLIC_CALL(int, afar_namespace_close, (struct afar_namespace *ns), (ns))
 	return 0;
 }
 
-PUBLIC_CALL(int, afar_namespace_delete,
-	    (struct afar_session *session, const char *name, unsigned flags),
-	    (session, name, flags))
+int namespace_end(struct afar_session *session, const char *name, unsigned flags, bool is_volume)
 {
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -130,10 +135,18 @@ PUBLIC_CALL(int, afar_namespace_delete,
 		return error_fail(-EINVAL, "delete a namespace: name is null or flags are unknown");
 	delete.name = (char *)name;
 	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
+	delete.is_volume = is_volume;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
 	request.namespace_delete = &delete;
 	regions_settle(session, true);
 	return session_call(session, &request, NULL);
+}
+
+PUBLIC_CALL(int, afar_namespace_delete,
+	    (struct afar_session *session, const char *name, unsigned flags),
+	    (session, name, flags))
+{
+	return namespace_end(session, name, flags, false);
 }
 
 /* ---- Looking */

@@ -711,8 +711,8 @@ static void remember_opening(const struct afar_target *target, const struct path
  * lost, the sync must be the one to say so: one that has failed otherwise leaves that to the next. */
 static bool is_heard(const struct operation *sync, int status)
 {
-	return status == 0 ||
-	       (status == -AFAR_EUNSYNCED && (!sync->status || sync->status == -AFAR_EUNSYNCED));
+	return status == 0 || (status == -AFAR_EUNSYNCED && !sync->target->keeps_opening &&
+			       (!sync->status || sync->status == -AFAR_EUNSYNCED));
 }
 
 /* Notes the failure of an operation whose target could not carry out this transfer of it. */

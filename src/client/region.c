@@ -27,12 +27,19 @@ struct afar_target *afar_region_target(struct afar_region *region)
 
 /* ---- From the manager's message to an open region */
 
-static const struct target_kind kind = {
+static const struct target_kind region_kind = {
 	.noun = "region",
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
 		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_FETCH_ADD |
 		   1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC,
+};
+
+static const struct target_kind volume_kind = {
+	.noun = "volume",
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
+		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,
 };
 
 /* Rejects a region that is made for atomics that the session cannot do. */
@@ -46,8 +53,8 @@ static int check_atomics(const struct afar_target *target, bool is_made)
 			  "servers' processors do them");
 }
 
-static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, bool is_made,
-		      struct afar_region **out)
+static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
+		      const struct target_kind *kind, bool is_made, struct afar_region **out)
 {
 	const struct target_description description = {
 		.session = ns->session,
@@ -71,7 +78,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info, b
 	region->width = info->width;
 	region->is_unfinished = info->is_unfinished != 0;
 	name_copy(region->name, info->name);
-	ret = target_init(&region->target, &kind, &description);
+	ret = target_init(&region->target, kind, &description);
 	if (ret) {
 		handle_discard(region);
 		return ret;
@@ -128,8 +135,8 @@ static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool wa
 	return error_fail(status, "%s", why);
 }
 
-static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bool is_made,
-			   struct afar_region **out)
+static int open_from_reply(struct afar_namespace *ns, Afar__Request *request,
+			   const struct target_kind *kind, bool is_made, struct afar_region **out)
 {
 	const Afar__RegionInfo *info;
 	Afar__Frame *reply;
@@ -146,7 +153,7 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request, bo
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "open a region: the manager answered something else");
 	} else {
-		ret = region_new(ns, info, is_made, out);
+		ret = region_new(ns, info, kind, is_made, out);
 		if (ret)
 			ret = undo(ns, info, is_made, ret);
 		else
@@ -179,7 +186,7 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	alloc.is_unfinished = (flags & AFAR_ALLOC_UNFINISHED) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
-	return open_from_reply(ns, &request, true, out);
+	return open_from_reply(ns, &request, &region_kind, true, out);
 }
 
 PUBLIC_CALL(int, afar_region_alloc,
@@ -232,7 +239,7 @@ static int open_region(struct afar_namespace *ns, const char *name, uint64_t add
 	open.address = address;
 	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
 	request.region_open = &open;
-	return open_from_reply(ns, &request, false, out);
+	return open_from_reply(ns, &request, &region_kind, false, out);
 }
 
 PUBLIC_CALL(int, afar_region_open,
@@ -249,6 +256,34 @@ PUBLIC_CALL(int, afar_region_open_at,
 	    (ns, address, out))
 {
 	return open_region(ns, "", address, out);
+}
+
+/* ---- Volumes */
+
+int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out)
+{
+	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	alloc.namespace_ = ns->number;
+	alloc.bytes = bytes;
+	alloc.is_volume = true;
+	alloc.is_unfinished = true;
+	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
+	request.region_alloc = &alloc;
+	return open_from_reply(ns, &request, &volume_kind, true, out);
+}
+
+int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out)
+{
+	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	open.namespace_ = ns->number;
+	open.mode = mode;
+	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
+	request.region_open = &open;
+	return open_from_reply(ns, &request, &volume_kind, false, out);
 }
 
 /* ---- Closing and ending */

@@ -129,6 +129,7 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	struct binding *old = target->binding;
 
 	binding_remember(binding, old);
+	binding->serial = old->serial + 1;
 	/* The session's lock also guards against threads that note changes. */
 	pthread_mutex_lock(&target->session->lock);
 	old->is_ready = false;

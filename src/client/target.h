@@ -38,6 +38,9 @@ struct afar_target {
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
 	bool is_fixed;		 /* its layout is its own, not the manager's: nobody replaces it */
 	bool is_flash;		 /* it is in stores: transfers and syncs alone */
+	/* A sync that tells of lost writes does not move the handle on: the next one tells, too. Set
+	 * and cleared while no sync is under way. */
+	bool keeps_opening;
 	/* Both follow the binding, and are written just after it. */
 	_Atomic uint64_t length;	 /* bytes; it only grows */
 	atomic_bool is_sealed;		 /* read it only while counted in */
@@ -215,6 +218,12 @@ int target_fail_read_only(const struct afar_target *target);
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length);
+/* Carries out an operation once, without windows. Does not go on over another connection if one ends,
+ * nor with another binding than the one with this serial: -ESTALE then. */
+int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint64_t deadline);
+/* Makes the connections of a queue for blocking calls anew, and gives the serial of the binding that
+ * they are for. Blocks, until `deadline`. */
+int target_reconnect(struct afar_target *target, uint64_t deadline, uint64_t *serial);
 /* Carries out an AFAR_OP_ZERO or AFAR_OP_TRIM of `length` bytes likewise. `flags` as above. */
 int target_zero(struct afar_target *target, uint16_t opcode, uint32_t flags, uint64_t offset,
 		uint64_t length);

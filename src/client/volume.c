@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Volumes: the calls that make, find, change and end them, and blocking reads and writes. */
+#include "client/volume.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/abi.h"
+#include "client/call.h"
+#include "client/linger.h"
+
+static int check_volume(const struct afar_volume *volume)
+{
+	if (!handle_is(volume, HANDLE_VOLUME))
+		return error_fail(-EINVAL, "use a volume: the handle is null or closed");
+	return session_check(volume->ns->session);
+}
+
+static int check_name(const struct afar_session *session, const char *name)
+{
+	int ret = session_check(session);
+
+	if (ret == 0 && (!name || !name[0]))
+		return error_fail(-EINVAL, "use a volume: it needs a name");
+	return ret;
+}
+
+static int check_bytes(const char *asked, const char *name, uint64_t bytes)
+{
+	if (bytes != 0 && bytes % AFAR_VOLUME_BLOCK == 0)
+		return 0;
+	return error_fail(-EINVAL,
+			  "%s volume '%s' %s %llu bytes: a size is a multiple of %u, and not 0",
+			  asked, name, asked[0] == 'c' ? "of" : "to", (unsigned long long)bytes,
+			  AFAR_VOLUME_BLOCK);
+}
+
+/* ---- Looking */
+
+#define STAT_OLDEST sizeof(struct afar_volume_stat)
+
+static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
+{
+	struct afar_volume_stat stat = {
+		.bytes = info->volume->bytes,
+		.width = info->volume->width,
+		.rights = info->rights,
+		.nr_readers = info->volume->nr_readers,
+		.nr_writers = info->volume->nr_writers,
+		.is_exclusive = info->volume->is_exclusive != 0,
+		.is_unfinished = info->volume->is_unfinished != 0,
+		.is_lost = info->volume->is_lost != 0,
+	};
+
+	name_copy(stat.name, info->name);
+	name_copy(stat.holder, info->volume->holder);
+	memcpy(stat.owner, info->owner, strnlen(info->owner, AFAR_PRINCIPAL_MAX));
+	if (info->policy) {
+		stat.tier = info->policy->tier;
+		stat.stripe_bytes = info->policy->stripe_bytes;
+	}
+	abi_give(out, size, &stat, sizeof(stat));
+}
+
+static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
+{
+	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	list.after = (char *)after;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
+	request.namespace_list = &list;
+	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
+}
+
+PUBLIC_CALL(int, afar_volume_list,
+	    (struct afar_session *session, const char *after, struct afar_volume_stat *out,
+	     unsigned max),
+	    (session, after, out, max))
+{
+	char position[AFAR_NAME_MAX + 1] = "";
+	size_t size, nr_namespaces;
+	unsigned nr = 0;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list volumes: there is no room for them");
+	ret = abi_check_out(out, STAT_OLDEST, "afar_volume_stat");
+	if (ret)
+		return ret;
+	size = out->size;
+	name_copy(position, after ? after : "");
+	do {
+		const Afar__NamespaceInfos *infos;
+		Afar__Frame *reply;
+
+		ret = list_after(session, position, &reply);
+		if (ret)
+			return ret;
+		infos = reply->reply->namespace_infos;
+		nr_namespaces = infos->n_entries;
+		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
+			name_copy(position, infos->entries[i]->name);
+			if (infos->entries[i]->volume)
+				give_stat(infos->entries[i], (char *)out + nr++ * size, size);
+		}
+		afar__frame__free_unpacked(reply, NULL);
+	} while (nr_namespaces != 0 && nr < max);
+	return (int)nr;
+}
+
+/* Gets the manager's description of a volume; on 0 `*reply` is the caller's. */
+static int look(struct afar_session *session, const char *name, Afar__Frame **reply)
+{
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret;
+
+	open.name = (char *)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
+	if (ret || (*reply)->reply->namespace_info->volume)
+		return ret;
+	afar__frame__free_unpacked(*reply, NULL);
+	return error_fail(-ENOENT,
+			  "look at volume '%s': it is a namespace, and no volume; see 'afar volume "
+			  "ls'",
+			  name);
+}
+
+static int look_into(struct afar_session *session, const char *name, struct afar_volume_stat *out)
+{
+	Afar__Frame *reply;
+	int ret = out ? abi_check_out(out, STAT_OLDEST, "afar_volume_stat")
+		      : error_fail(-EINVAL, "look at a volume: out is null");
+
+	if (ret == 0)
+		ret = look(session, name, &reply);
+	if (ret)
+		return ret;
+	give_stat(reply->reply->namespace_info, out, out->size);
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}
+
+PUBLIC_CALL(int, afar_volume_look,
+	    (struct afar_session *session, const char *name, struct afar_volume_stat *out),
+	    (session, name, out))
+{
+	int ret = check_name(session, name);
+
+	return ret ? ret : look_into(session, name, out);
+}
+
+PUBLIC_CALL(int, afar_volume_stat, (struct afar_volume *volume, struct afar_volume_stat *out),
+	    (volume, out))
+{
+	int ret = check_volume(volume);
+
+	if (ret == 0)
+		ret = look_into(volume->ns->session, volume->ns->name, out);
+	if (ret == 0 && out->bytes > volume->region->target.length)
+		ret = target_look(&volume->region->target);
+	return ret;
+}
+
+/* ---- Making, ending, changing */
+
+/* Deletes what could not be finished, and keeps the error. */
+static int undo_create(struct afar_session *session, const char *name, int status)
+{
+	char why[512];
+
+	strncpy(why, error_last_line(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	namespace_end(session, name, AFAR_DELETE_REGIONS, true);
+	return error_fail(status, "%s", why);
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
+		     (struct afar_session *session, const char *name, uint64_t bytes,
+		      const struct afar_policy *policy),
+		     (session, name, bytes, policy))
+{
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	int ret = check_name(session, name);
+
+	if (ret == 0)
+		ret = check_bytes("create", name, bytes);
+	if (ret == 0)
+		ret = namespace_make(session, name, policy, true, &ns);
+	if (ret)
+		return ret;
+	ret = afar_namespace_reserve(ns, bytes);
+	if (ret == 0)
+		ret = region_make_volume(ns, bytes, &region);
+	if (ret == 0) {
+		ret = afar_region_finish(region);
+		afar_region_close(region);
+	}
+	afar_namespace_close(ns);
+	return ret ? undo_create(session, name, ret) : 0;
+}
+
+PUBLIC_CALL(int, afar_volume_delete, (struct afar_session *session, const char *name),
+	    (session, name))
+{
+	int ret = check_name(session, name);
+
+	return ret ? ret : namespace_end(session, name, AFAR_DELETE_REGIONS, true);
+}
+
+static int call_resize(struct afar_namespace *ns, uint64_t bytes)
+{
+	Afar__VolumeResize resize = AFAR__VOLUME_RESIZE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	resize.namespace_ = ns->number;
+	resize.bytes = bytes;
+	request.call_case = AFAR__REQUEST__CALL_VOLUME_RESIZE;
+	request.volume_resize = &resize;
+	return session_call(ns->session, &request, NULL);
+}
+
+static int grow(struct afar_namespace *ns, uint64_t bytes)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t missing;
+	int ret = afar_namespace_stat(ns, &stat);
+
+	if (ret)
+		return ret;
+	/* More may be reserved than the volume has: it was rounded up, or the volume was larger. */
+	missing = bytes > stat.reserved_bytes ? bytes - stat.reserved_bytes : 0;
+	if (missing != 0)
+		ret = afar_namespace_reserve(ns, missing);
+	return ret ? ret : call_resize(ns, bytes);
+}
+
+/* What lies behind the new size is zeroed before it is dropped, because it may be handed out again
+ * when the volume grows. */
+static int shrink(struct afar_namespace *ns, uint64_t bytes, uint64_t old_bytes)
+{
+	struct afar_volume *volume;
+	struct afar_target *target;
+	int ret = afar_volume_open(ns->session, ns->name, NULL, &volume);
+
+	if (ret == -EBUSY)
+		return error_fail(ret, "resize volume '%s' to %llu bytes, which are fewer: %s",
+				  ns->name, (unsigned long long)bytes, error_last_line());
+	if (ret)
+		return ret;
+	target = &volume->region->target;
+	ret = target_zero(target, AFAR_OP_ZERO, target->is_flash ? AFAR_OP_DURABLE : 0, bytes,
+			  old_bytes - bytes);
+	if (ret == 0)
+		ret = call_resize(ns, bytes);
+	afar_volume_close(volume);
+	if (ret == 0)
+		afar_namespace_release(ns, old_bytes - bytes, NULL);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_volume_resize,
+		     (struct afar_session *session, const char *name, uint64_t bytes),
+		     (session, name, bytes))
+{
+	struct afar_volume_stat stat = {.size = sizeof(stat)};
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0)
+		ret = check_bytes("resize", name, bytes);
+	if (ret == 0)
+		ret = afar_volume_look(session, name, &stat);
+	if (ret == 0)
+		ret = afar_namespace_open(session, name, &ns);
+	if (ret)
+		return ret;
+	if (bytes > stat.bytes)
+		ret = grow(ns, bytes);
+	else if (bytes < stat.bytes)
+		ret = shrink(ns, bytes, stat.bytes);
+	afar_namespace_close(ns);
+	return ret;
+}
+
+/* ---- Opening and closing */
+
+/* The modes, as the protocol numbers them. */
+static const uint32_t wire_modes[] = {
+	[AFAR_VOLUME_EXCLUSIVE] = 1,
+	[AFAR_VOLUME_SHARED] = 2,
+	[AFAR_VOLUME_READ_ONLY] = 3,
+};
+
+static int take_over(struct afar_namespace *ns, uint32_t wire_mode)
+{
+	Afar__VolumeTakeOver message = AFAR__VOLUME_TAKE_OVER__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.namespace_ = ns->number;
+	message.mode = wire_mode;
+	request.call_case = AFAR__REQUEST__CALL_VOLUME_TAKE_OVER;
+	request.volume_take_over = &message;
+	return session_call(ns->session, &request, NULL);
+}
+
+static int open_in(struct afar_namespace *ns, const struct afar_volume_options *options,
+		   struct afar_volume **out)
+{
+	struct afar_volume *volume = handle_new(HANDLE_VOLUME, sizeof(*volume));
+	uint32_t mode = wire_modes[options->mode];
+	int ret;
+
+	if (!volume)
+		return error_code(-ENOMEM);
+	volume->ns = ns;
+	volume->mode = options->mode;
+	ret = options->flags & AFAR_VOLUME_TAKE_OVER ? take_over(ns, mode) : 0;
+	if (ret == 0)
+		ret = region_open_volume(ns, mode, &volume->region);
+	if (ret)
+		goto out_discard;
+	ret = volume_retry_open(volume, options->retry_ms, options->log_bytes);
+	if (ret)
+		goto out_close;
+	*out = volume;
+	return 0;
+
+out_close:
+	volume_retry_close(volume);
+	afar_region_close(volume->region);
+out_discard:
+	handle_discard(volume);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
+		     (struct afar_session *session, const char *name,
+		      const struct afar_volume_options *given, struct afar_volume **out),
+		     (session, name, given, out))
+{
+	struct afar_volume_options options = {0};
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0 && given)
+		ret = abi_take(&options, sizeof(options), sizeof(options), given,
+			       "afar_volume_options");
+	if (ret)
+		return ret;
+	if (!out || options.mode > AFAR_VOLUME_READ_ONLY ||
+	    (options.flags & ~AFAR_VOLUME_TAKE_OVER) || options.reserved)
+		return error_fail(-EINVAL,
+				  "open volume '%s': out is null, or mode or flags are unknown",
+				  name);
+	ret = afar_namespace_open(session, name, &ns);
+	if (ret)
+		return ret;
+	ret = open_in(ns, &options, out);
+	if (ret)
+		afar_namespace_close(ns);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_volume_close, (struct afar_volume *volume), (volume))
+{
+	int ret = check_volume(volume);
+
+	if (ret)
+		return ret;
+	ret = handle_close(volume, HANDLE_VOLUME);
+	if (ret == -EBUSY)
+		return error_fail(ret, "close volume '%s': calls on it are under way",
+				  volume->ns->name);
+	if (ret)
+		return error_fail(ret, "close a volume: it is closed already");
+	ret = afar_region_close(volume->region);
+	if (ret) {
+		/* Operations of queues are in flight: it stays open. */
+		volume->handle.nr_users = 0;
+		volume->handle.kind = HANDLE_VOLUME;
+		return ret;
+	}
+	volume_retry_close(volume);
+	afar_namespace_close(volume->ns);
+	handle_retire(volume);
+	return 0;
+}
+
+struct afar_target *afar_volume_target(struct afar_volume *volume)
+{
+	return handle_is(volume, HANDLE_VOLUME) && volume->retry_ns == 0 ? &volume->region->target
+									 : NULL;
+}
+
+/* ---- Reading and writing */
+
+static int check_range(const struct afar_volume *volume, const char *verb, uint64_t offset,
+		       uint64_t length)
+{
+	uint64_t bytes = volume->region->target.length;
+
+	if (range_is_inside(offset, length, bytes))
+		return 0;
+	return error_fail(-ERANGE, "%s %llu bytes at %llu of volume '%s': it has %llu", verb,
+			  (unsigned long long)length, (unsigned long long)offset, volume->ns->name,
+			  (unsigned long long)bytes);
+}
+
+/* Checks a change. Takes the durable flag off where all is as durable as it gets. */
+static int check_change(const struct afar_volume *volume, const char *verb, unsigned *flags,
+			uint64_t offset, uint64_t length)
+{
+	const struct afar_target *target = &volume->region->target;
+
+	if (*flags & ~AFAR_OP_DURABLE)
+		return error_fail(-EINVAL, "%s volume '%s': the only flag is AFAR_OP_DURABLE", verb,
+				  volume->ns->name);
+	if (!target_may(target, AFAR_OP_WRITE))
+		return error_fail(-EACCES, "%s volume '%s': it is open to read alone", verb,
+				  volume->ns->name);
+	if (!target->is_flash)
+		*flags = 0;
+	return check_range(volume, verb, offset, length);
+}
+
+static int enter(struct afar_volume *volume)
+{
+	int ret = check_volume(volume);
+
+	if (ret)
+		return ret;
+	return handle_enter(&volume->handle)
+		       ? 0
+		       : error_fail(-EINVAL, "use a volume: it is being closed");
+}
+
+static int read_volume(struct afar_volume *volume, void *data, size_t length, uint64_t offset)
+{
+	const struct afar_iov iov = {.addr = data, .length = length};
+	const struct afar_op op = {
+		.opcode = AFAR_OP_READ,
+		.target = &volume->region->target,
+		.offset = offset,
+		.nr_iov = 1,
+		.iov = &iov,
+	};
+
+	if (volume->retry_ns != 0)
+		return volume_carry_out(volume, &op, length);
+	return target_transfer(op.target, AFAR_OP_READ, 0, &iov, 1, offset, length);
+}
+
+PUBLIC_CALL(ssize_t, afar_volume_pread,
+	    (struct afar_volume *volume, void *data, size_t length, uint64_t offset),
+	    (volume, data, length, offset))
+{
+	int ret = enter(volume);
+
+	if (ret)
+		return ret;
+	if (length > SSIZE_MAX || (!data && length != 0))
+		ret = error_fail(-EINVAL, "read volume '%s': the memory is null or too long",
+				 volume->ns->name);
+	if (ret == 0)
+		ret = check_range(volume, "read", offset, length);
+	if (ret == 0 && length != 0)
+		ret = read_volume(volume, data, length, offset);
+	handle_unuse(&volume->handle);
+	return ret ? ret : (ssize_t)length;
+}
+
+/* In pieces that have room in the log. */
+static int write_logged(struct afar_volume *volume, const char *data, size_t length,
+			uint64_t offset, unsigned flags)
+{
+	size_t max = volume_log_write_max(volume->log);
+	int ret = 0;
+
+	while (length != 0 && ret == 0) {
+		size_t piece = length < max ? length : max;
+		const struct afar_iov iov = {.addr = (void *)data, .length = piece};
+		const struct afar_op op = {
+			.opcode = AFAR_OP_WRITE,
+			.flags = flags,
+			.target = &volume->region->target,
+			.offset = offset,
+			.nr_iov = 1,
+			.iov = &iov,
+		};
+
+		ret = volume_change(volume, &op, piece);
+		data += piece;
+		length -= piece;
+		offset += piece;
+	}
+	return ret;
+}
+
+static int write_volume(struct afar_volume *volume, const void *data, size_t length,
+			uint64_t offset, unsigned flags)
+{
+	const struct afar_iov iov = {.addr = (void *)data, .length = length};
+	const struct afar_op op = {
+		.opcode = AFAR_OP_WRITE,
+		.flags = flags,
+		.target = &volume->region->target,
+		.offset = offset,
+		.nr_iov = 1,
+		.iov = &iov,
+	};
+
+	if (volume->log)
+		return write_logged(volume, data, length, offset, flags);
+	if (volume->retry_ns != 0)
+		return volume_carry_out(volume, &op, length);
+	return target_transfer(op.target, AFAR_OP_WRITE, flags, &iov, 1, offset, length);
+}
+
+PUBLIC_CALL(ssize_t, afar_volume_pwrite,
+	    (struct afar_volume *volume, const void *data, size_t length, uint64_t offset,
+	     unsigned flags),
+	    (volume, data, length, offset, flags))
+{
+	int ret = enter(volume);
+
+	if (ret)
+		return ret;
+	if (length > SSIZE_MAX || (!data && length != 0))
+		ret = error_fail(-EINVAL, "write volume '%s': the memory is null or too long",
+				 volume->ns->name);
+	if (ret == 0)
+		ret = check_change(volume, "write", &flags, offset, length);
+	if (ret == 0 && length != 0)
+		ret = write_volume(volume, data, length, offset, flags);
+	handle_unuse(&volume->handle);
+	return ret ? ret : (ssize_t)length;
+}
+
+static int clear(struct afar_volume *volume, uint16_t opcode, const char *verb, uint64_t offset,
+		 uint64_t length, unsigned flags)
+{
+	struct afar_op op = {.opcode = opcode, .offset = offset, .operand = length};
+	int ret = enter(volume);
+
+	if (ret)
+		return ret;
+	op.target = &volume->region->target;
+	ret = check_change(volume, verb, &flags, offset, length);
+	op.flags = flags;
+	if (ret != 0 || length == 0)
+		;
+	else if (volume->log)
+		ret = volume_change(volume, &op, length);
+	else if (volume->retry_ns != 0)
+		ret = volume_carry_out(volume, &op, length);
+	else
+		ret = target_zero(op.target, opcode, flags, offset, length);
+	handle_unuse(&volume->handle);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_volume_zero,
+	    (struct afar_volume *volume, uint64_t offset, uint64_t length, unsigned flags),
+	    (volume, offset, length, flags))
+{
+	return clear(volume, AFAR_OP_ZERO, "zero a part of", offset, length, flags);
+}
+
+PUBLIC_CALL(int, afar_volume_trim,
+	    (struct afar_volume *volume, uint64_t offset, uint64_t length, unsigned flags),
+	    (volume, offset, length, flags))
+{
+	return clear(volume, AFAR_OP_TRIM, "trim", offset, length, flags);
+}
+
+PUBLIC_CALL(int, afar_volume_sync, (struct afar_volume *volume), (volume))
+{
+	int ret = enter(volume);
+
+	if (ret)
+		return ret;
+	if (volume->retry_ns != 0)
+		ret = volume_sync(volume);
+	else
+		ret = target_sync(&volume->region->target);
+	handle_unuse(&volume->handle);
+	return ret;
+}
