@@ -12,12 +12,13 @@
 #include "base/error.h"
 #include "client/failures.h"
 
-#define TEXT_MAX    384
+#define TEXT_MAX    512
 #define NS_NAME_MAX 48 /* how much of the namespace's name is noted */
 
 struct failure {
 	uint64_t user_data;
-	uint64_t address; /* of the region */
+	const struct target_kind *kind;
+	uint64_t address; /* of the target */
 	uint64_t offset;
 	uint64_t length;
 	uint64_t bad_offset, bad_length; /* the bytes of these that are to blame; 0, 0: unknown */
@@ -55,6 +56,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 		peer = NULL;
 	*failure = (struct failure){
 		.user_data = operation->user_data,
+		.kind = operation->target->kind,
 		.address = operation->target->address,
 		.offset = first_offset(operation),
 		.length = operation->length,
@@ -108,7 +110,7 @@ static const char *verb_of(uint16_t opcode)
 static void describe_operation(const struct failure *failure, char out[TEXT_MAX])
 {
 	unsigned long long offset = failure->offset;
-	char what[128];
+	char what[128], target[TARGET_TEXT_MAX];
 
 	if (failure->opcode == AFAR_OP_FLUSH)
 		snprintf(what, sizeof(what), "flush");
@@ -119,8 +121,8 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 	else
 		snprintf(what, sizeof(what), "%s %llu bytes at %llu of", verb_of(failure->opcode),
 			 (unsigned long long)failure->length, offset);
-	snprintf(out, TEXT_MAX, "%s the region at %#llx of '%s'", what,
-		 (unsigned long long)failure->address, failure->ns_name);
+	target_describe(failure->kind, failure->ns_name, failure->address, target);
+	snprintf(out, TEXT_MAX, "%s %s", what, target);
 }
 
 /* Describes the failed server. If none is noted, the operation waited for others, or the target is
@@ -172,7 +174,7 @@ static bool is_stores(const struct failure *failure, const char *asked, int *ret
 	else if (failure->status == -ENOSPC)
 		what = "is full; free regions, or release what namespaces have reserved";
 	else if (failure->status == -AFAR_EUNSYNCED)
-		what = "ended before all was synced: writes since the region was opened or last "
+		what = "ended before all was synced: writes since it was opened or last "
 		       "synced may be lost; write them again and sync";
 	if (what)
 		*ret = fail_in_store(failure, asked, what);
@@ -253,6 +255,7 @@ int failure_say(const struct afar_queue *queue, const struct afar_completion *co
 int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bool was_begun)
 {
 	struct failure failure = {
+		.kind = op->target->kind,
 		.address = op->target->address,
 		.offset = op->offset,
 		.length = length,

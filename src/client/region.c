@@ -37,6 +37,7 @@ static const struct target_kind region_kind = {
 
 static const struct target_kind volume_kind = {
 	.noun = "volume",
+	.is_named = true,
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
 		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,

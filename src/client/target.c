@@ -142,6 +142,16 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	binding_unref(old);
 }
 
+void target_describe(const struct target_kind *kind, const char *ns_name, uint64_t address,
+		     char out[TARGET_TEXT_MAX])
+{
+	if (kind->is_named)
+		snprintf(out, TARGET_TEXT_MAX, "%s '%s'", kind->noun, ns_name);
+	else
+		snprintf(out, TARGET_TEXT_MAX, "the %s at %#llx of '%s'", kind->noun,
+			 (unsigned long long)address, ns_name);
+}
+
 /* ---- Accesses */
 
 /* Gets new accesses from the manager. The caller holds the target's lock. */
@@ -198,10 +208,13 @@ static bool ask_lost(struct afar_target *target, uint64_t deadline)
 
 static int fail_lost(const struct afar_target *target)
 {
+	char text[TARGET_TEXT_MAX];
+
+	target_describe(target->kind, target->ns_name, target->address, text);
 	return error_fail(-AFAR_ELOST,
-			  "reach the region at %#llx: a server of it has restarted, and what its "
-			  "memory held is lost",
-			  (unsigned long long)target->address);
+			  "reach %s: a server of it has restarted, and what its memory held is "
+			  "lost; %s it and make it anew",
+			  text, target->kind->is_named ? "delete" : "free");
 }
 
 /* ---- What servers give */

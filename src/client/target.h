@@ -21,6 +21,7 @@ struct near;
 /* Static, one for each kind of target. */
 struct target_kind {
 	const char *noun;	 /* for error lines */
+	bool is_named;		 /* its namespace's name is its own */
 	enum handle_kind handle; /* of the public struct */
 	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
 };
@@ -59,6 +60,12 @@ struct afar_target {
 	struct near *_Atomic near;
 	struct afar_queue *_Atomic near_queue;
 };
+
+#define TARGET_TEXT_MAX 352
+
+/* Describes a target for people: by its name, or by its namespace's and its address. */
+void target_describe(const struct target_kind *kind, const char *ns_name, uint64_t address,
+		     char out[TARGET_TEXT_MAX]);
 
 /* ---- Opening and closing */
 
