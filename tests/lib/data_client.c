@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "lib/transport.h"
-#include "rpc/message.h"
 
 void data_client_open(struct data_client *client)
 {
@@ -159,26 +158,58 @@ int data_client_write_durable(struct data_client *client, const void *data, size
 					 remote, key);
 }
 
-int data_client_sync(struct data_client *client, uint64_t *opening)
+struct fabric_memory data_client_lend(struct data_client *client, void *addr, size_t length)
 {
-	struct message_request request = {.kind = htole32(MESSAGE_SYNC),
-					  .operand = htole64(*opening)};
+	struct fabric_memory memory;
+
+	assert_int_equal(
+		fabric_memory_register(client->fabric->domain, addr, length, FABRIC_LOCAL, &memory),
+		0);
+	return memory;
+}
+
+int data_client_ask(struct data_client *client, const struct message_request *request,
+		    uint64_t *value)
+{
+	struct message_request wire = {
+		.kind = htole32(request->kind),
+		.tag = htole32(request->tag),
+		.extent = htole64(request->extent),
+		.offset = htole64(request->offset),
+		.operand = htole64(request->operand),
+		.compare = htole64(request->compare),
+	};
 	struct message_reply reply = {0};
-	const struct fabric_piece out = {.addr = &request, .length = sizeof(request)};
-	const struct fabric_piece in = {.addr = &reply, .length = sizeof(reply)};
+	struct fabric_memory out_memory = data_client_lend(client, &wire, sizeof(wire));
+	struct fabric_memory in_memory = data_client_lend(client, &reply, sizeof(reply));
+	const struct fabric_piece out = {&wire, sizeof(wire), out_memory.descriptor};
+	const struct fabric_piece in = {&reply, sizeof(reply), in_memory.descriptor};
 	const uint64_t received = ++client->context, sent = ++client->context;
 	struct fabric_completion completion = {0};
 	struct fabric_event event;
-	int step = 0;
+	unsigned nr_done = 0;
 
 	assert_int_equal(fabric_receive(client->endpoint, &in, received), 0);
 	assert_int_equal(fabric_send(client->endpoint, &out, sent), 0);
-	while (step != 1 || completion.context != received) {
-		step = data_client_step(client, &completion, &event);
-		if (step == 1)
-			assert_int_equal(completion.status, 0);
+	while (nr_done < 2) {
+		int step = data_client_step(client, &completion, &event);
+
 		assert_false(step == 2 && event.kind == FABRIC_CLOSED);
+		if (step != 1)
+			continue;
+		assert_int_equal(completion.status, 0);
+		nr_done += completion.context == received || completion.context == sent;
 	}
-	*opening = le64toh(reply.value);
+	fabric_memory_deregister(&out_memory);
+	fabric_memory_deregister(&in_memory);
+	assert_int_equal(le32toh(reply.tag), request->tag);
+	*value = le64toh(reply.value);
 	return (int)le32toh((uint32_t)reply.status);
+}
+
+int data_client_sync(struct data_client *client, uint64_t *opening)
+{
+	return data_client_ask(client,
+			       &(struct message_request){.kind = MESSAGE_SYNC, .operand = *opening},
+			       opening);
 }

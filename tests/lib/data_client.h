@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "rpc/message.h"
 
 #define DATA_CLIENT_PATIENCE_MS 20000
 
@@ -51,6 +52,14 @@ int data_client_write_durable(struct data_client *client, const void *data, size
 			      uint64_t remote, uint64_t key);
 int data_client_read(struct data_client *client, void *data, size_t length, uint64_t remote,
 		     uint64_t key);
+
+/* Registers memory that the client sends messages from, or receives them in. */
+struct fabric_memory data_client_lend(struct data_client *client, void *addr, size_t length);
+
+/* Sends a message, which is in host order, and returns the reply's status and value. The caller must
+ * have no other message under way. */
+int data_client_ask(struct data_client *client, const struct message_request *request,
+		    uint64_t *value);
 
 /* Sends MESSAGE_SYNC to a store and returns the reply's status. `*opening` is the one that is
  * remembered, and then the present one. The caller must have no other message under way. */

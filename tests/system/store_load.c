@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The load of one client, and its model of what must be there. Each block of 4 KiB carries its
- * region, its number and a version. A read may show any version from the last that is known to be
- * durable to the last that was written, and zeros where nothing is durable. If no server was killed
- * since a write completed, a read shows at least that version.
+ * region, its number and a version. Zeros stand for the last version that was zeros. A read may
+ * show any version from the last that is known to be durable to the last that was written, and
+ * zeros where nothing is durable. If no server was killed since a write completed, a read shows at
+ * least that version.
  */
 #include "store_load.h"
 
@@ -34,6 +35,7 @@ struct block {
 	uint64_t written;   /* the last version that was begun */
 	uint64_t completed; /* a version that all see; 0: none */
 	uint64_t durable;   /* a version that survives; 0: none */
+	uint64_t zeroed;    /* the last version that was zeros; 0: none */
 	unsigned nr_begun;  /* kills, when the write of `completed` was begun */
 };
 
@@ -155,6 +157,8 @@ static void check_block(const struct client *client, const struct slot *slot, un
 	const struct block *known = &slot->blocks[block];
 	uint64_t version = read_version(client, slot, client->number, block, data);
 
+	if (version == 0)
+		version = known->zeroed;
 	if (version > known->written)
 		wrong(client, slot, "block %u has version %llu, which was not written yet", block,
 		      (unsigned long long)version);
@@ -278,25 +282,30 @@ static void add_to_batch(struct client *client, struct slot *slot, struct batch 
 {
 	unsigned i = batch->nr, block = dice(client, slot->nr_blocks);
 	uint8_t *data = client->memory + (size_t)i * BLOCK;
-	bool is_read = dice(client, 3) == 0;
+	bool is_read = dice(client, 3) == 0, is_zero = !is_read && dice(client, 4) == 0;
 
 	if (is_taken(batch, block))
 		return;
 	batch->blocks[i] = block;
 	batch->iov[i] = (struct afar_iov){NULL, data, BLOCK};
 	batch->ops[i] = (struct afar_op){
-		.opcode = is_read ? AFAR_OP_READ : AFAR_OP_WRITE,
+		.opcode = is_read   ? AFAR_OP_READ
+			  : is_zero ? AFAR_OP_ZERO
+				    : AFAR_OP_WRITE,
 		.flags = !is_read && dice(client, 3) == 0 ? AFAR_OP_DURABLE : 0,
 		.target = afar_region_target(slot->region),
 		.offset = (uint64_t)block * BLOCK,
-		.iov = &batch->iov[i],
-		.nr_iov = 1,
+		.iov = is_zero ? NULL : &batch->iov[i],
+		.nr_iov = !is_zero,
+		.operand = is_zero ? BLOCK : 0,
 		.user_data = i,
 	};
-	if (!is_read) {
+	if (!is_read)
 		batch->versions[i] = slot->blocks[block].written = ++client->version;
+	if (is_zero)
+		slot->blocks[block].zeroed = client->version;
+	else if (!is_read)
 		mark_block(client, slot, block, client->version, data);
-	}
 	batch->nr++;
 }
 

@@ -157,6 +157,41 @@ static void test_queues(void **state)
 	drop_region(region);
 }
 
+/* Zeros and trims that were durable are there after a kill, and others may be; blocking ones go on over a
+ * new connection. */
+static void test_zeros(void **state)
+{
+	struct afar_region *region = make_region("zeros", 21);
+	struct afar_target *target = afar_region_target(region);
+
+	(void)state;
+	assert_int_equal(afar_region_sync(region), 0);
+	for (unsigned i = 0; i < NR_SERVERS; i++) {
+		const uint64_t offset = i * MIB + 4095, length = 300 * KIB + 2 * i;
+
+		crash(i);
+		assert_int_equal(target_zero(target, AFAR_OP_ZERO, AFAR_OP_DURABLE, offset, length),
+				 0);
+		memset(wanted + offset, 0, length);
+		crash(i);
+		assert_int_equal(target_zero(target, AFAR_OP_TRIM, 0, offset, length), 0);
+		assert_int_equal(target_zero(target, AFAR_OP_ZERO, 0, offset, 1), 0);
+		assert_int_equal(afar_region_pread(region, got, LENGTH, 0), LENGTH);
+		assert_memory_equal(got, wanted, LENGTH);
+		expect_error(afar_region_sync(region), -AFAR_EUNSYNCED);
+		assert_int_equal(target_zero(target, AFAR_OP_ZERO, 0, offset + length, 5), 0);
+		memset(wanted + offset + length, 0, 5);
+		assert_int_equal(afar_region_sync(region), 0);
+	}
+	cluster_kill_server(cluster, 0);
+	assert_int_equal(target_zero(target, AFAR_OP_ZERO, 0, 0, LENGTH), -AFAR_ESERVER);
+	assert_int_equal(cluster_restart_server(cluster, 0), 0);
+	assert_int_equal(target_zero(target, AFAR_OP_ZERO, 0, 0, LENGTH), 0);
+	assert_int_equal(afar_region_pread(region, got, LENGTH, 0), LENGTH);
+	assert_int_equal(count_bytes(got, LENGTH, 0), LENGTH);
+	drop_region(region);
+}
+
 static void test_mappings(void **state)
 {
 	struct afar_region *region = make_region("mapped", 4);
@@ -432,12 +467,19 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls),	 cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_mappings),	 cmocka_unit_test(test_while_away),
-		cmocka_unit_test(test_with_the_manager), cmocka_unit_test(test_closed_connections),
-		cmocka_unit_test(test_many_parts),	 cmocka_unit_test(test_clean_ends),
-		cmocka_unit_test(test_by_proxy),	 cmocka_unit_test(test_failed_sync),
-		cmocka_unit_test(test_syncs_together),	 cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_queues),
+		cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_while_away),
+		cmocka_unit_test(test_with_the_manager),
+		cmocka_unit_test(test_closed_connections),
+		cmocka_unit_test(test_many_parts),
+		cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),
+		cmocka_unit_test(test_failed_sync),
+		cmocka_unit_test(test_syncs_together),
+		cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 

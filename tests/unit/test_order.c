@@ -475,6 +475,71 @@ static void test_bad_input(void **state)
 	order_close();
 }
 
+static void test_bad_zeros(void **state)
+{
+	static const uint16_t opcodes[] = {AFAR_OP_ZERO, AFAR_OP_TRIM};
+	struct afar_iov iov = {.addr = memory, .length = 1};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct afar_op op = {.opcode = opcodes[i], .operand = 1};
+
+		order_open(8, false);
+		op.target = narrow;
+		op.nr_iov = 1;
+		op.iov = &iov;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
+		assert_non_null(strstr(afar_last_error(), "nr_iov"));
+		op.nr_iov = 0;
+		op.compare = 1;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
+		op.compare = 0;
+		op.flags = AFAR_OP_DRIVEN;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
+		op.flags = AFAR_OP_DURABLE;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EOPNOTSUPP);
+		assert_non_null(strstr(afar_last_error(), "memory"));
+		op.flags = 0;
+		op.operand = FAKE_UNIT + 1;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -ERANGE);
+		op.operand = UINT64_MAX;
+		op.offset = 1;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -ERANGE);
+		op.operand = FAKE_UNIT - 1;
+		narrow->rights = RIGHT_READ;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EACCES);
+		narrow->rights = RIGHT_ALL;
+		narrow->is_sealed = true;
+		assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EROFS);
+		assert_int_equal(world.nr_posted, 0);
+		order_close();
+	}
+}
+
+/* A flush waits for a zero as for a write; a trim of memory sends nothing. */
+static void test_flush_behind_zeros(void **state)
+{
+	(void)state;
+	order_open(8, false);
+	assert_int_equal(order_submit(1, AFAR_OP_TRIM, 0, wide), 1);
+	assert_int_equal(world.nr_posted, 0);
+	order_expect(1, 1);
+	assert_int_equal(order_submit(2, AFAR_OP_ZERO, 0, wide), 1);
+	assert_int_equal(order_submit(3, AFAR_OP_ZERO, 0, narrow), 1);
+	flush(4, 0, wide);
+	end(3, 0);
+	order_expect(3, 3);
+	expect_in_flight(4);
+	end(2, 0);
+	order_expect(2, 2);
+	order_expect(4, 0);
+	assert_int_equal(order_submit(0, AFAR_OP_ZERO, 0, unconnected), 1); /* of no bytes */
+	order_expect(0, 0);
+	assert_int_equal(order_submit(5, AFAR_OP_TRIM, 0, unconnected), 1);
+	order_expect(5, -ENOTCONN);
+	order_close();
+}
+
 TEST_GROUP(order)
 {
 	const struct CMUnitTest tests[] = {
@@ -494,6 +559,8 @@ TEST_GROUP(order)
 		cmocka_unit_test(test_flush_reads_behind),
 		cmocka_unit_test(test_flush_failures),
 		cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_bad_zeros),
+		cmocka_unit_test(test_flush_behind_zeros),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

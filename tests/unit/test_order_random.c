@@ -141,13 +141,13 @@ static void check_active(void)
 static void submit_random(void)
 {
 	static const unsigned opcodes[] = {AFAR_OP_READ, AFAR_OP_WRITE, AFAR_OP_FETCH_ADD,
-					   AFAR_OP_FLUSH};
+					   AFAR_OP_FLUSH, AFAR_OP_ZERO};
 	struct afar_target *const targets[] = {narrow, narrow, wide, wide, wide, wide, unconnected};
 	unsigned number = walk.nr_steps++;
 	struct step *step = &walk.steps[number];
 
 	*step = (struct step){
-		.opcode = opcodes[dice(4)],
+		.opcode = opcodes[dice(5)],
 		.flags = dice(3) ? 0 : AFTER,
 		.target = targets[dice(7)],
 	};
@@ -159,10 +159,14 @@ static void submit_random(void)
 	world.post_error = 0;
 }
 
-static int64_t result_of(const struct step *step)
+static int64_t result_of(unsigned number)
 {
+	const struct step *step = &walk.steps[number];
+
 	if (step->status || step->opcode == AFAR_OP_FLUSH)
 		return step->status;
+	if (step->opcode == AFAR_OP_ZERO)
+		return number; /* its length is its operand */
 	return step->opcode == AFAR_OP_FETCH_ADD ? 8 : 1;
 }
 
@@ -173,7 +177,7 @@ static void reap_random(void)
 
 	if (number == walk.nr_steps || !step->is_done || step->is_reaped)
 		return;
-	order_expect(number, result_of(step));
+	order_expect(number, result_of(number));
 	step->is_reaped = true;
 }
 
@@ -253,7 +257,7 @@ static void walk_once(uint64_t seed)
 	for (unsigned i = 0; i < walk.nr_steps; i++) {
 		assert_true(walk.steps[i].is_done);
 		if (!walk.steps[i].is_reaped)
-			order_expect(i, result_of(&walk.steps[i]));
+			order_expect(i, result_of(i));
 	}
 	order_close();
 }

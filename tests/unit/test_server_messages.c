@@ -35,22 +35,12 @@ static struct message_request wire_request(const struct message_request *request
 
 enum { RECEIVED = 1, SENT = 2 };
 
-static struct fabric_memory lend(struct data_client *client, void *addr, size_t length)
-{
-	struct fabric_memory memory;
-
-	assert_int_equal(
-		fabric_memory_register(client->fabric->domain, addr, length, FABRIC_LOCAL, &memory),
-		0);
-	return memory;
-}
-
 /* Sends `length` bytes and waits for the reply; false when the connection ended instead. */
 static bool ask_bytes(struct data_client *client, void *request, size_t length,
 		      struct message_reply *reply)
 {
-	struct fabric_memory request_memory = lend(client, request, length);
-	struct fabric_memory reply_memory = lend(client, reply, sizeof(*reply));
+	struct fabric_memory request_memory = data_client_lend(client, request, length);
+	struct fabric_memory reply_memory = data_client_lend(client, reply, sizeof(*reply));
 	const struct fabric_piece out = {request, length, request_memory.descriptor};
 	const struct fabric_piece in = {reply, sizeof(*reply), reply_memory.descriptor};
 	struct fabric_completion completion;
@@ -76,15 +66,8 @@ static bool ask_bytes(struct data_client *client, void *request, size_t length,
 /* The status; the word's value before in `*value`. */
 static int ask(struct data_client *client, struct message_request request, uint64_t *value)
 {
-	struct message_request wire;
-	struct message_reply reply;
-
 	request.tag = 4711;
-	wire = wire_request(&request);
-	assert_true(ask_bytes(client, &wire, sizeof(wire), &reply));
-	assert_int_equal(le32toh(reply.tag), 4711);
-	*value = le64toh(reply.value);
-	return (int)(int32_t)le32toh((uint32_t)reply.status);
+	return data_client_ask(client, &request, value);
 }
 
 static uint64_t read_word(struct data_client *client, const struct key_of *key, uint64_t offset)
@@ -195,6 +178,108 @@ static void test_refusals(void **state)
 	cluster_close(&cluster);
 }
 
+/* ---- Zeros */
+
+static void expect_zero(struct cluster *cluster, const struct fake_extent *extent, uint64_t offset,
+			uint64_t length, uint64_t flags, int status)
+{
+	expect_status(cluster,
+		      (struct message_request){.kind = MESSAGE_ZERO,
+					       .extent = extent->extent,
+					       .offset = offset,
+					       .length = length,
+					       .flags = flags},
+		      status);
+}
+
+static void expect_model(struct cluster *cluster, const struct key_of *key, const uint8_t *model)
+{
+	static uint8_t found[MIB];
+
+	for (uint64_t at = 0; at < key->length; at += MIB) {
+		assert_int_equal(
+			data_client_read(&cluster->data, found, MIB, key->origin + at, key->key),
+			0);
+		assert_memory_equal(found, model + at, MIB);
+	}
+}
+
+/* The bytes that are named and no others, at any offset. */
+static void test_zeros(void **state)
+{
+	static const struct {
+		uint64_t offset, length;
+	} ranges[] = {{1, 1}, {4095, 2}, {10000, 12345}, {MIB - 3, 7}, {12, MIB}, {2 * MIB - 1, 1}};
+	static uint8_t model[2 * MIB];
+	struct fake_extent extent;
+	struct cluster cluster;
+	struct key_of key;
+
+	(void)state;
+	cluster_open(&cluster, 1);
+	extent = reserve_one(&cluster, &key);
+	assert_int_equal(extent.length, sizeof(model));
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	fill(model, sizeof(model), 1);
+	assert_int_equal(
+		data_client_write(&cluster.data, model, sizeof(model), key.origin, key.key), 0);
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		/* A trim may leave all of it. */
+		expect_zero(&cluster, &extent, ranges[i].offset, ranges[i].length,
+			    MESSAGE_ZERO_TRIM, 0);
+		expect_model(&cluster, &key, model);
+		expect_zero(&cluster, &extent, ranges[i].offset, ranges[i].length, 0, 0);
+		memset(model + ranges[i].offset, 0, ranges[i].length);
+		expect_model(&cluster, &key, model);
+	}
+	cluster_close(&cluster);
+}
+
+static void test_refused_zeros(void **state)
+{
+	static uint8_t model[2 * MIB];
+	struct fake_extent mine, others, none = {0};
+	struct cluster cluster;
+	size_t nr_extents = 1;
+	struct key_of key;
+
+	(void)state;
+	cluster_open(&cluster, 1);
+	mine = reserve_one(&cluster, &key);
+	assert_int_equal(fake_manager_reserve(&cluster.manager, NAMESPACE + 1, 2 * MIB, &others,
+					      &nr_extents),
+			 0);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	memset(model, 7, sizeof(model));
+	assert_int_equal(
+		data_client_write(&cluster.data, model, sizeof(model), key.origin, key.key), 0);
+	/* A trim of what does not answer 0 is refused, too. */
+	for (uint64_t flags = 0; flags <= MESSAGE_ZERO_TRIM; flags += MESSAGE_ZERO_TRIM) {
+		expect_zero(&cluster, &mine, 0, 0, flags, -EINVAL);
+		expect_zero(&cluster, &mine, 0, MESSAGE_ZERO_MAX + 1, flags, -EINVAL);
+		expect_zero(&cluster, &mine, 0, UINT64_MAX, flags, -EINVAL);
+		expect_zero(&cluster, &mine, 0, 8, flags | 4, -EINVAL);
+		expect_zero(&cluster, &mine, 0, 8, flags | UINT64_C(1) << 63, -EINVAL);
+		expect_zero(&cluster, &mine, 0, 8, flags | MESSAGE_ZERO_DURABLE, -EOPNOTSUPP);
+		expect_zero(&cluster, &mine, mine.length, 1, flags, -ERANGE);
+		expect_zero(&cluster, &mine, mine.length - 8, 9, flags, -ERANGE);
+		expect_zero(&cluster, &mine, UINT64_MAX - 3, 8, flags, -ERANGE);
+		expect_zero(&cluster, &others, 0, 8, flags, -AFAR_ELOST);
+		expect_zero(&cluster, &none, 0, 8, flags, -AFAR_ELOST);
+	}
+	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
+	expect_zero(&cluster, &mine, 0, 8, 0, -EACCES);
+	expect_zero(&cluster, &mine, 0, 8, MESSAGE_ZERO_TRIM, -EACCES);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	expect_model(&cluster, &key, model);
+	assert_int_equal(fake_manager_release(&cluster.manager, mine.extent), 0);
+	assert_int_equal(connect_data(&cluster, SESSION), 0);
+	expect_zero(&cluster, &mine, 0, 8, 0, -AFAR_ELOST);
+	cluster_close(&cluster);
+}
+
+/* ---- Noise, and many */
+
 static void test_malformed(void **state)
 {
 	struct data_client other;
@@ -244,8 +329,8 @@ static void test_more_than_the_credits(void **state)
 	cluster_open(&cluster, 1);
 	extent = reserve_one(&cluster, &key);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
-	request_memory = lend(&cluster.data, requests, sizeof(requests));
-	reply_memory = lend(&cluster.data, replies, sizeof(replies));
+	request_memory = data_client_lend(&cluster.data, requests, sizeof(requests));
+	reply_memory = data_client_lend(&cluster.data, replies, sizeof(replies));
 	for (uint32_t i = 0; i < 4 * MESSAGE_CREDITS; i++) {
 		const struct message_request request = {
 			.kind = MESSAGE_FETCH_ADD, .tag = i, .extent = extent.extent, .operand = 1};
@@ -340,9 +425,10 @@ static void test_many_add_up(void **state)
 TEST_GROUP(server_messages)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_atomics),	    cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_malformed),   cmocka_unit_test(test_more_than_the_credits),
-		cmocka_unit_test(test_many_add_up),
+		cmocka_unit_test(test_atomics),	      cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_malformed),     cmocka_unit_test(test_more_than_the_credits),
+		cmocka_unit_test(test_many_add_up),   cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_refused_zeros),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,6 +189,9 @@ static void test_copy(void **state)
 /* With the key, on a connection to write, before it is sealed and after. */
 static void test_nobody_writes_it(void **state)
 {
+	struct message_request zero = {
+		.kind = MESSAGE_ZERO, .offset = the_move.to_offset, .length = BLOCK};
+	uint64_t value;
 	struct sealing sealing;
 	struct seal_move move;
 
@@ -206,6 +209,8 @@ static void test_nobody_writes_it(void **state)
 					       sealing.to_key.key),
 			     0);
 	assert_int_equal(connect_data(&sealing.cluster, SESSION), 0);
+	zero.extent = sealing.to.extent;
+	assert_int_equal(data_client_ask(&sealing.cluster.data, &zero, &value), -EROFS);
 	expect_copy(&sealing);
 	assert_int_equal(connect_data_for(&sealing.cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	cluster_close(&sealing.cluster);

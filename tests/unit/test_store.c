@@ -4,6 +4,7 @@
  * use, and orders that cross.
  */
 #include <afar/error.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,15 +42,15 @@ struct bed {
 	uint8_t *bytes; /* 1 MiB */
 };
 
-/* Lets in whoever shows a session and a namespace. */
+/* Lets in whoever shows a session, a namespace, and whether to write. */
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
-	uint64_t words[2];
+	uint64_t words[3];
 
 	(void)context;
 	assert_int_equal(length, sizeof(words));
 	memcpy(words, shown, sizeof(words));
-	*out = (struct admission){.session = words[0], .reach = {words[1], true}};
+	*out = (struct admission){.session = words[0], .reach = {words[1], words[2]}};
 	return 0;
 }
 
@@ -103,14 +104,19 @@ static void bed_close(struct bed *bed)
 	assert_int_equal(rmdir(bed->folder), 0);
 }
 
-static void connect_as(struct bed *bed, uint64_t session)
+static void connect_to(struct bed *bed, uint64_t session, uint64_t namespace, bool may_write)
 {
-	const uint64_t words[2] = {session, NAMESPACE};
+	const uint64_t words[3] = {session, namespace, may_write};
 
 	assert_int_equal(data_client_connect(&bed->client,
 					     progress_address(store_progress(bed->store)), words,
 					     sizeof(words)),
 			 0);
+}
+
+static void connect_as(struct bed *bed, uint64_t session)
+{
+	connect_to(bed, session, NAMESPACE, true);
 }
 
 /* ---- Orders that do not wait */
@@ -817,6 +823,223 @@ static void test_errors_of_the_device(void **state)
 	}
 }
 
+/* ---- Zeros */
+
+#define ZERO(bytes_at, bytes, with)                                                \
+	(struct message_request)                                                   \
+	{                                                                          \
+		.kind = MESSAGE_ZERO, .extent = extent.extent, .offset = bytes_at, \
+		.length = bytes, .flags = with                                     \
+	}
+
+static int ask(struct bed *bed, struct message_request request)
+{
+	uint64_t value;
+	int status = data_client_ask(&bed->client, &request, &value);
+
+	assert_int_equal(value, 0);
+	return status;
+}
+
+/* Its first MiB. */
+static void expect_model(struct bed *bed, const struct extent_key *key, const uint8_t *model)
+{
+	assert_int_equal(
+		data_client_read(&bed->client, bed->bytes, MIB, key->on[0].origin, key->on[0].key),
+		0);
+	assert_memory_equal(bed->bytes, model, MIB);
+}
+
+/* Trap 4 of volumes. Whatever the range, the bytes that are named read as zeros, or may, and all others
+ * stay. */
+static void test_zeros_of_parts(void **state)
+{
+	static const uint64_t edges[] = {0,	1,     4095,  4096,  4097,  8191,    8192, 8193,
+					 12288, 12289, 50000, 65536, 65537, MIB - 1, MIB};
+	static uint8_t model[MIB];
+	struct store_extent_info extent;
+	struct extent_key key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key = key_of(&bed, extent.extent);
+	connect_as(&bed, 1);
+	for (size_t i = 0; i < 15; i++) {
+		for (size_t j = i + 1; j < 15; j++) {
+			uint64_t begin = edges[i], end = edges[j], flags = (i + j) % 2;
+			uint64_t whole = (begin + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK;
+
+			fill(model, MIB, (unsigned)(i * 15 + j));
+			assert_int_equal(data_client_write(&bed.client, model, MIB,
+							   key.on[0].origin, key.on[0].key),
+					 0);
+			assert_int_equal(
+				ask(&bed, ZERO(begin, end - begin, flags | MESSAGE_ZERO_TRIM)), 0);
+			if (whole < end)
+				memset(model + whole, 0, end / FTL_BLOCK * FTL_BLOCK - whole);
+			expect_model(&bed, &key, model);
+			assert_int_equal(ask(&bed, ZERO(begin, end - begin, flags)), 0);
+			memset(model + begin, 0, end - begin);
+			expect_model(&bed, &key, model);
+		}
+	}
+	bed_close(&bed);
+}
+
+/* The store takes the layer's numbers now and then. */
+static void await_used(struct bed *bed, uint64_t bytes)
+{
+	struct store_stat stat;
+
+	for (store_stat(bed->store, &stat); stat.used_bytes != bytes; store_stat(bed->store, &stat))
+		sched_yield();
+}
+
+/* Whole blocks take no room afterwards. */
+static void test_zeros_give_room_back(void **state)
+{
+	struct store_extent_info extent;
+	struct store_stat stat;
+	struct extent_key key;
+	struct bed bed;
+	uint64_t used;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key = key_of(&bed, extent.extent);
+	store_stat(bed.store, &stat);
+	used = stat.used_bytes;
+	connect_as(&bed, 1);
+	write_mib(&bed, &key);
+	assert_int_equal(ask(&bed, ZERO(1, MIB - 2, MESSAGE_ZERO_DURABLE)), 0);
+	await_used(&bed, used + 2 * FTL_BLOCK);
+	assert_int_equal(ask(&bed, ZERO(0, MIB, MESSAGE_ZERO_TRIM)), 0);
+	await_used(&bed, used);
+	bed_close(&bed);
+}
+
+static void test_refused_zeros(void **state)
+{
+	static uint8_t model[MIB];
+	struct store_extent_info extent, other;
+	struct extent_key key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key = key_of(&bed, extent.extent);
+	connect_as(&bed, 1);
+	fill(model, MIB, 1);
+	assert_int_equal(
+		data_client_write(&bed.client, model, MIB, key.on[0].origin, key.on[0].key), 0);
+	for (uint64_t flags = 0; flags < 4; flags++) {
+		assert_int_equal(ask(&bed, ZERO(0, 0, flags)), -EINVAL);
+		assert_int_equal(ask(&bed, ZERO(0, MESSAGE_ZERO_STORE_MAX + 1, flags)), -EINVAL);
+		assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, flags | 4)), -EINVAL);
+		assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, flags | UINT64_C(1) << 32)), -EINVAL);
+		assert_int_equal(ask(&bed, ZERO(0, EXTENT_BYTES + 1, flags)), -ERANGE);
+		assert_int_equal(ask(&bed, ZERO(EXTENT_BYTES - FTL_BLOCK, FTL_BLOCK + 1, flags)),
+				 -ERANGE);
+		assert_int_equal(ask(&bed, ZERO(EXTENT_BYTES, 1, flags)), -ERANGE);
+		assert_int_equal(ask(&bed, ZERO(UINT64_MAX, 2, flags)), -ERANGE);
+	}
+	connect_to(&bed, 1, NAMESPACE + 1, true);
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, 0)), -AFAR_ELOST);
+	connect_to(&bed, 1, NAMESPACE, false);
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, 0)), -EACCES);
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, MESSAGE_ZERO_TRIM)), -EACCES);
+	connect_as(&bed, 1);
+	expect_model(&bed, &key, model);
+	/* A provisional one is nobody's. */
+	other = reserve(&bed);
+	extent = other;
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, 0)), -AFAR_ELOST);
+	extent.extent = 0;
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, 0)), -AFAR_ELOST);
+	bed_close(&bed);
+}
+
+/* Sends it, and waits for nothing. The reply is the caller's to keep. */
+static void begin_zero(struct bed *bed, uint64_t extent, uint64_t flags,
+		       struct message_request *wire, struct message_reply *reply)
+{
+	const struct fabric_piece out = {.addr = wire, .length = sizeof(*wire)};
+	const struct fabric_piece in = {.addr = reply, .length = sizeof(*reply)};
+
+	*wire = (struct message_request){.kind = htole32(MESSAGE_ZERO),
+					 .extent = htole64(extent),
+					 .offset = htole64(1),
+					 .length = htole64(MIB),
+					 .flags = htole64(flags)};
+	assert_int_equal(fabric_receive(bed->client.endpoint, &in, 1), 0);
+	assert_int_equal(fabric_send(bed->client.endpoint, &out, 2), 0);
+}
+
+/* Trap 7. A closing waits for zeros that the layer has not ended, and so does a removal, also if nobody
+ * had a key of the extent in this opening. */
+static void test_closing_waits_for_zeros(void **state)
+{
+	struct order closed, releasing;
+	struct store_extent_info extent;
+	struct message_request request;
+	struct message_reply reply;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key_of(&bed, extent.extent);
+	store_stop(bed.store);
+	open_store(&bed);
+	connect_as(&bed, 1);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin_zero(&bed, extent.extent, MESSAGE_ZERO_DURABLE, &request, &reply);
+	flash_gate_await(FLASH_IO_WRITE, 1);
+	release(&bed, &releasing, extent.extent, false);
+	data_client_await_closed(&bed.client);
+	connect_as(&bed, 2);
+	close_all(&bed, &closed);
+	/* The store's thread goes on meanwhile. */
+	connect_as(&bed, 3);
+	assert_int_equal(ask(&bed, ZERO(0, 0, 0)), -EINVAL);
+	assert_int_not_equal(sem_trywait(&closed.ended), 0);
+	assert_int_not_equal(sem_trywait(&releasing.ended), 0);
+	assert_true(flash_gate_is_holding());
+	flash_gate_release();
+	assert_int_equal(order_await(&closed), 0);
+	assert_int_equal(order_await(&releasing), 0);
+	bed_close(&bed);
+}
+
+static void test_zeros_at_a_device_beyond_use(void **state)
+{
+	struct fabric_completion completion = {0};
+	struct store_extent_info extent;
+	struct message_request request;
+	struct message_reply reply;
+	struct fabric_event event;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	extent = reserve(&bed);
+	key_of(&bed, extent.extent);
+	connect_as(&bed, 1);
+	flash_gate_hold(FLASH_IO_WRITE);
+	begin_zero(&bed, extent.extent, MESSAGE_ZERO_DURABLE, &request, &reply);
+	flash_gate_await(FLASH_IO_WRITE, 1);
+	flash_gate_break(-EIO);
+	while (data_client_step(&bed.client, &completion, &event) != 1 || completion.context != 1)
+		;
+	assert_int_equal((int)le32toh((uint32_t)reply.status), -EIO);
+	assert_int_equal(ask(&bed, ZERO(0, FTL_BLOCK, 0)), -EIO);
+	bed_close(&bed);
+}
+
 TEST_GROUP(store)
 {
 	const struct CMUnitTest tests[] = {
@@ -835,6 +1058,11 @@ TEST_GROUP(store)
 		cmocka_unit_test(test_closing_while_a_record_is_written),
 		cmocka_unit_test(test_closing_waits_for_earlier_ones_alone),
 		cmocka_unit_test(test_errors_of_the_device),
+		cmocka_unit_test(test_zeros_of_parts),
+		cmocka_unit_test(test_zeros_give_room_back),
+		cmocka_unit_test(test_refused_zeros),
+		cmocka_unit_test(test_closing_waits_for_zeros),
+		cmocka_unit_test(test_zeros_at_a_device_beyond_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
