@@ -20,6 +20,10 @@ __attribute__((format(printf, 1, 2), cold)) void error_line(const char *format, 
 /* Returns the calling thread's last line; empty: there was none yet. */
 const char *error_last_line(void);
 
+/* Keeps the last line aside as the one that error_kept_line() returns, whatever fails later. */
+void error_keep_line(void);
+const char *error_kept_line(void);
+
 /* Tells analyzers that a code is never 0; they cannot know. For error_fail() and error_code(). */
 static inline int error_negative(int code)
 {
