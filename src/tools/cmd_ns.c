@@ -9,50 +9,19 @@
 
 #include "cli.h"
 #include "interrupts.h"
+#include "policy.h"
 #include "reserve.h"
 
 #define LIST_MAX     64
-#define STRIPE_MIN   ((uint64_t)4096)
-#define STRIPE_MAX   ((uint64_t)1 << 30)
 #define NAME_COLUMNS 24
 
 /* Reads the policy from the flags. Returns 0 or CLI_USAGE. */
-static int read_policy(const struct cli_command *command, const char *tier, const char *width,
-		       const char *stripe, const char *max, struct afar_policy *out)
+static int read_policy(const struct cli_command *command, const struct policy_flags *flags,
+		       const char *max, struct afar_policy *out)
 {
-	uint64_t servers;
-	int ret;
+	int ret = policy_read(command, flags, out);
 
-	*out = (struct afar_policy){.size = sizeof(*out), .tier = AFAR_TIER_DRAM};
-	if (tier && strcmp(tier, "flash") == 0)
-		out->tier = AFAR_TIER_FLASH;
-	else if (tier && strcmp(tier, "dram") != 0)
-		return cli_misuse(command, "'%.64s' is no tier; use dram or flash", tier);
-	if (width) {
-		if (number_parse(width, CLI_WIDTH_ALL, &servers))
-			return cli_misuse(command, "--width '%.64s' is not a number up to %d",
-					  width, CLI_WIDTH_ALL);
-		out->width = (uint32_t)servers;
-	}
-	if (max) {
-		ret = cli_size(command, "--max", max, &out->max_bytes);
-		if (ret)
-			return ret;
-		if (out->max_bytes == 0)
-			return cli_misuse(command,
-					  "--max 0 leaves no room; leave it out for no limit");
-	}
-	if (stripe) {
-		ret = cli_size(command, "--stripe", stripe, &out->stripe_bytes);
-		if (ret)
-			return ret;
-		if (out->stripe_bytes < STRIPE_MIN || out->stripe_bytes > STRIPE_MAX ||
-		    (out->stripe_bytes & (out->stripe_bytes - 1)))
-			return cli_misuse(command,
-					  "--stripe '%.64s' is not a power of two from 4K to 1G",
-					  stripe);
-	}
-	return 0;
+	return !ret && max ? cli_size(command, "--max", max, &out->max_bytes) : ret;
 }
 
 static bool is_up(const json_t *entry)
@@ -96,13 +65,16 @@ static void note_width(struct cli *cli, const char *name, uint32_t tier, uint32_
 static int ns_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *tier = NULL, *width = NULL, *stripe = NULL, *max = NULL;
+	struct policy_flags given = {0};
+	const char *max = NULL;
 	const struct cli_flag flags[] = {
 		{"tier", "TIER",
 		 "where its bytes are: dram (default), or flash, which survives its servers",
-		 &tier},
-		{"width", "N", "servers that a region is striped over (default: all)", &width},
-		{"stripe", "SIZE", "bytes on one server before the next (default 1M)", &stripe},
+		 &given.tier},
+		{"width", "N", "servers that a region is striped over (default: all)",
+		 &given.width},
+		{"stripe", "SIZE", "bytes on one server before the next (default 1M)",
+		 &given.stripe},
 		{"max", "SIZE", "may be reserved for it at most (default: what there is)", &max},
 		{0},
 	};
@@ -112,7 +84,7 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
-	status = read_policy(command, tier, width, stripe, max, &policy);
+	status = read_policy(command, &given, max, &policy);
 	if (!status)
 		status = cli_open(cli);
 	if (status)
@@ -125,30 +97,6 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	return cli_close(cli, 0);
 }
 
-static const struct {
-	const char *word;
-	unsigned rights;
-} rights_words[] = {
-	{"none", 0},
-	{"r", AFAR_RIGHT_READ},
-	{"rw", AFAR_RIGHT_READ | AFAR_RIGHT_WRITE},
-};
-#define NR_RIGHTS (sizeof(rights_words) / sizeof(rights_words[0]))
-
-static const char *rights_text(uint32_t rights)
-{
-	for (size_t i = 0; i < NR_RIGHTS; i++) {
-		if (rights_words[i].rights == rights)
-			return rights_words[i].word;
-	}
-	return "?";
-}
-
-static const char *tier_text(uint32_t tier)
-{
-	return tier == AFAR_TIER_DRAM ? "dram" : tier == AFAR_TIER_FLASH ? "flash" : "?";
-}
-
 static void print_entry(const struct afar_namespace_stat *entry)
 {
 	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
@@ -157,10 +105,10 @@ static void print_entry(const struct afar_namespace_stat *entry)
 	if (entry->width && entry->width < CLI_WIDTH_ALL)
 		snprintf(width, sizeof(width), "%u", entry->width);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ", tier_text(entry->tier), width,
+	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ", policy_tier(entry->tier), width,
 	       size_text(entry->stripe_bytes, stripe), size_text(entry->reserved_bytes, reserved),
 	       size_text(entry->allocated_bytes, allocated), entry->nr_regions,
-	       rights_text(entry->rights));
+	       policy_rights(entry->rights));
 	cli_print(*entry->owner ? entry->owner : "-");
 	putchar('\n');
 }
@@ -168,14 +116,14 @@ static void print_entry(const struct afar_namespace_stat *entry)
 static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
-			 cli_json_text(entry->name), "tier", tier_text(entry->tier), "width",
+			 cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
 			 cli_json_number(entry->width), "stripe_bytes",
 			 cli_json_number(entry->stripe_bytes), "reserved_bytes",
 			 cli_json_number(entry->reserved_bytes), "allocated_bytes",
 			 cli_json_number(entry->allocated_bytes), "nr_regions",
 			 cli_json_number(entry->nr_regions), "max_bytes",
 			 cli_json_number(entry->max_bytes), "owner", cli_json_text(entry->owner),
-			 "rights", entry->rights ? rights_text(entry->rights) : "");
+			 "rights", entry->rights ? policy_rights(entry->rights) : "");
 }
 
 static void print_header(void)
@@ -332,19 +280,17 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	struct afar_namespace *ns;
 	int ret, status = 0;
-	size_t i = 0;
+	unsigned rights;
 
 	if (cli_arguments(cli, command, NULL, argc, argv, 3, 3, arguments, &status) < 0)
 		return status;
-	while (i < NR_RIGHTS && strcmp(arguments[2], rights_words[i].word) != 0)
-		i++;
-	if (i == NR_RIGHTS)
+	if (!policy_parse_rights(arguments[2], &rights))
 		return cli_misuse(command, "'%.64s' are no rights; use r, rw or none",
 				  arguments[2]);
 	status = open_namespace(cli, arguments[0], &ns);
 	if (status)
 		return status;
-	ret = afar_namespace_grant(ns, arguments[1], rights_words[i].rights);
+	ret = afar_namespace_grant(ns, arguments[1], rights);
 	if (ret)
 		status = cli_fail_last(ret);
 	afar_namespace_close(ns);
