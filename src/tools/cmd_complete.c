@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <afar/volume.h>
+
 #include "cli.h"
 
 #define LIST_MAX   64
@@ -68,6 +70,11 @@ static void offer_namespaces(const struct completion *completion, const char *en
 	} while (n > 0);
 }
 
+static void offer_namespaces_alone(const struct completion *completion)
+{
+	offer_namespaces(completion, "");
+}
+
 static void offer_regions_of(const struct completion *completion, const char *name)
 {
 	struct afar_region_stat entries[LIST_MAX];
@@ -102,6 +109,23 @@ static void offer_regions(const struct completion *completion)
 		name[length] = '\0';
 		offer_regions_of(completion, name);
 	}
+}
+
+static void offer_volumes(const struct completion *completion)
+{
+	struct afar_volume_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_volume_list(completion->cli->session, *after ? after : NULL, entries,
+				     LIST_MAX);
+		for (int i = 0; i < n; i++)
+			offer_name(completion, "", entries[i].name, "");
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
 }
 
 /* Offers the numbers of stores, as the status tells them. */
@@ -161,20 +185,25 @@ static bool has_value(const char *usage)
  * literal. */
 static void offer_kind(const struct completion *completion, const char *kind)
 {
-	const bool is_region = !strcmp(kind, "NS:NAME"), is_store = !strcmp(kind, "STORE");
+	static const struct {
+		const char *kind;
+		void (*offer)(const struct completion *completion);
+	} names[] = {
+		{"NS", offer_namespaces_alone},
+		{"NS:NAME", offer_regions},
+		{"STORE", offer_stores},
+		{"VOLUME", offer_volumes},
+	};
 
 	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH"))
 		puts(FILES);
 	else if (*kind >= 'a' && *kind <= 'z')
 		offer(completion, "", kind);
-	else if ((is_region || is_store || !strcmp(kind, "NS")) && open_session(completion->cli)) {
-		if (is_store)
-			offer_stores(completion);
-		else if (is_region)
-			offer_regions(completion);
-		else
-			offer_namespaces(completion, "");
-		cli_close(completion->cli, 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(kind, names[i].kind) == 0 && open_session(completion->cli)) {
+			names[i].offer(completion);
+			cli_close(completion->cli, 0);
+		}
 	}
 }
 
