@@ -231,6 +231,14 @@ static void test_registers_what_is_long(void **state)
 	assert_int_equal(fabric.nr, 0);
 }
 
+/* It has no memory. */
+static void test_zeros_register_nothing(void **state)
+{
+	(void)state;
+	assert_int_equal(target_zero(target, AFAR_OP_TRIM, 0, 5, BYTES - 5), 0);
+	assert_int_equal(fabric.nr_ever, 0);
+}
+
 static void check_refused(int refusal)
 {
 	catch_warnings();
@@ -341,6 +349,7 @@ TEST_GROUP(plain)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(test_registers_what_is_long),
+		world_test(test_zeros_register_nothing),
 		world_test(test_refused),
 		world_test(test_refused_for_now),
 		world_test(test_some_refused),

@@ -3,6 +3,7 @@
  * What one submit, and one look at completions, starts: it is held, so that the transport can send it together. And
  * which completions count.
  */
+#include <endian.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,12 +122,67 @@ static void late_completions_do_not_count(void **state)
 	}
 }
 
+/* ---- Zeros */
+
+static void expect_zero(unsigned i, uint64_t offset, uint64_t length, uint64_t flags)
+{
+	const struct message_request *request = world.transfers[i].request;
+
+	assert_non_null(request);
+	assert_int_equal(le32toh(request->kind), MESSAGE_ZERO);
+	assert_int_equal(le64toh(request->offset), offset);
+	assert_int_equal(le64toh(request->length), length);
+	assert_int_equal(le64toh(request->flags), flags);
+}
+
+/* Cuts of what goes to a store lie between blocks of the store, so that a trim leaves none there. The rest waits when
+ * all messages are taken. */
+static void cuts_zeros_between_blocks(void **state)
+{
+	const uint64_t max = MESSAGE_ZERO_STORE_MAX, at = 4096, begin = 5;
+	const uint64_t bytes = (MESSAGE_CREDITS + 1) * max;
+	struct afar_op op = {.opcode = AFAR_OP_TRIM, .flags = AFAR_OP_DURABLE};
+	struct afar_completion done;
+	struct layout *layout;
+
+	(void)state;
+	fake_open(8, false);
+	op.target = fake_target(0, 1);
+	op.target->is_flash = true;
+	world.peers[0].store = 1;
+	layout = op.target->binding->layout;
+	layout->copies[0].offset = at;
+	layout->length = layout->groups[0].length = layout->groups[0].chunk_bytes = bytes;
+	op.target->length = bytes;
+	fake_connect(0);
+	op.offset = begin;
+	op.operand = bytes - 2 * begin;
+	assert_int_equal(afar_queue_submit(world.queue, &op, 1), 1);
+	assert_int_equal(world.nr_transfers, MESSAGE_CREDITS);
+	expect_zero(0, at + begin, max - at - begin, MESSAGE_ZERO_TRIM | MESSAGE_ZERO_DURABLE);
+	for (unsigned i = 1; i < MESSAGE_CREDITS; i++)
+		expect_zero(i, i * max, max, MESSAGE_ZERO_TRIM | MESSAGE_ZERO_DURABLE);
+	fake_complete(0, 0);
+	fake_complete(0, 0);
+	assert_int_equal(world.nr_transfers, MESSAGE_CREDITS);
+	expect_zero(MESSAGE_CREDITS - 2, MESSAGE_CREDITS * max, max,
+		    MESSAGE_ZERO_TRIM | MESSAGE_ZERO_DURABLE);
+	expect_zero(MESSAGE_CREDITS - 1, (MESSAGE_CREDITS + 1) * max, at - begin,
+		    MESSAGE_ZERO_TRIM | MESSAGE_ZERO_DURABLE);
+	fake_complete_all();
+	assert_int_equal(afar_queue_wait(world.queue, &done, 1, 1, 0), 1);
+	assert_int_equal(done.result, op.operand);
+	fake_close();
+	fake_target_free(op.target);
+}
+
 TEST_GROUP(submit)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(goes_out_together),
 		cmocka_unit_test(refuses_what_is_reserved),
 		cmocka_unit_test(late_completions_do_not_count),
+		cmocka_unit_test(cuts_zeros_between_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
