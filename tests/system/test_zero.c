@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Zeros and trims of regions, in memory and on flash, against a model of their bytes: whatever the range, the bytes
- * that are named read as zeros, or may after a trim, and no others change. Striped over two servers, so that one
+ * Zeros and trims of regions, in memory or on flash as told, against a model of their bytes: whatever the range, the
+ * bytes that are named read as zeros, or may after a trim, and no others change. Striped over two servers, so that one
  * operation is many messages.
  */
 #include <errno.h>
@@ -16,10 +16,11 @@
 #define BLOCK	4096U
 #define NR_MANY 64U
 
+static bool is_flash; /* all regions are on flash; else in memory */
+
 /* A region, the bytes that it has, and a queue for it. */
 struct ground {
 	const char *name;
-	bool is_flash;
 	struct afar_namespace *ns;
 	struct afar_region *region;
 	struct afar_target *target;
@@ -72,8 +73,7 @@ static void expect_bytes(struct ground *ground, uint64_t offset, uint64_t length
 	assert_memory_equal(got, model + offset, length);
 }
 
-static void ground_open(struct ground *ground, const char *name, bool is_flash,
-			uint64_t stripe_bytes)
+static void ground_open(struct ground *ground, const char *name, uint64_t stripe_bytes)
 {
 	const struct afar_policy policy = {
 		.size = sizeof(policy),
@@ -81,7 +81,7 @@ static void ground_open(struct ground *ground, const char *name, bool is_flash,
 		.stripe_bytes = stripe_bytes,
 	};
 
-	*ground = (struct ground){.name = name, .is_flash = is_flash};
+	*ground = (struct ground){.name = name};
 	assert_int_equal(afar_namespace_create(session, name, &policy, &ground->ns), 0);
 	assert_int_equal(afar_namespace_reserve(ground->ns, 32 * MIB), 0);
 	assert_int_equal(afar_region_create(ground->ns, "r", LENGTH, 0, &ground->region), 0);
@@ -108,7 +108,7 @@ static void take_trim(struct ground *ground, uint64_t offset, uint64_t length)
 	uint64_t begin = (offset + BLOCK - 1) / BLOCK * BLOCK,
 		 end = (offset + length) / BLOCK * BLOCK;
 
-	if (ground->is_flash && begin < end)
+	if (is_flash && begin < end)
 		memset(model + begin, 0, end - begin);
 	assert_int_equal(afar_region_pread(ground->region, got, length, offset), length);
 	for (uint64_t i = 0; i < length; i++) {
@@ -122,7 +122,7 @@ static void take_random_step(struct ground *ground, unsigned number)
 	static const uint64_t longest[] = {16, 10000, 3 * MIB, LENGTH};
 	const uint64_t offset = dice((unsigned)LENGTH);
 	uint64_t length = 1 + dice((unsigned)longest[dice(4)]);
-	uint32_t flags = ground->is_flash && dice(3) == 0 ? AFAR_OP_DURABLE : 0;
+	uint32_t flags = is_flash && dice(3) == 0 ? AFAR_OP_DURABLE : 0;
 
 	if (length > LENGTH - offset)
 		length = LENGTH - offset;
@@ -145,7 +145,7 @@ static void take_random_step(struct ground *ground, unsigned number)
 	}
 }
 
-static void walk(bool is_flash, uint64_t stripe_bytes)
+static void walk(uint64_t stripe_bytes)
 {
 	const unsigned nr_steps = (unsigned)test_effort(60, 300, 5000);
 	const char *seed = getenv("AFAR_SEED");
@@ -153,7 +153,7 @@ static void walk(bool is_flash, uint64_t stripe_bytes)
 
 	random_state = seed ? (unsigned)strtoul(seed, NULL, 10) : (unsigned)getpid();
 	print_message("AFAR_SEED=%u\n", random_state);
-	ground_open(&ground, "walk", is_flash, stripe_bytes);
+	ground_open(&ground, "walk", stripe_bytes);
 	for (unsigned i = 0; i < nr_steps; i++) {
 		take_random_step(&ground, i + 2);
 		expect_bytes(&ground, 0, LENGTH);
@@ -162,31 +162,25 @@ static void walk(bool is_flash, uint64_t stripe_bytes)
 }
 
 /* Stripes of several messages each, and of parts of one. */
-static void test_in_memory(void **state)
+static void test_model(void **state)
 {
 	(void)state;
-	walk(false, 4 * MIB);
-	walk(false, 64 * KIB);
-}
-
-static void test_on_flash(void **state)
-{
-	(void)state;
-	walk(true, 4 * MIB);
-	walk(true, 64 * KIB);
+	walk(4 * MIB);
+	walk(64 * KIB);
 }
 
 /* ---- Many at once */
 
 /* More than there are message credits; a sync behind them; and in between, bytes that stay. */
-static void zero_many(bool is_flash)
+static void test_many(void **state)
 {
 	const uint64_t each = LENGTH / NR_MANY;
 	struct afar_completion done[NR_MANY + 1];
 	struct ground ground;
 	struct afar_op op;
 
-	ground_open(&ground, "many", is_flash, 4 * KIB);
+	(void)state;
+	ground_open(&ground, "many", 4 * KIB);
 	for (unsigned i = 0; i < NR_MANY; i++) {
 		op = (struct afar_op){
 			.opcode = AFAR_OP_ZERO,
@@ -212,61 +206,46 @@ static void zero_many(bool is_flash)
 	ground_close(&ground);
 }
 
-static void test_many(void **state)
-{
-	(void)state;
-	zero_many(false);
-	zero_many(true);
-}
-
 /* What is behind it, and what it is behind, in one queue. */
 static void test_order(void **state)
 {
-	struct afar_op ops[4] = {{.opcode = AFAR_OP_WRITE},
-				 {.opcode = AFAR_OP_FLUSH},
-				 {.opcode = AFAR_OP_ZERO},
-				 {.opcode = AFAR_OP_WRITE}};
+	struct afar_iov iov[2] = {{NULL, data, LENGTH}, {NULL, data, 100}};
+	struct afar_op ops[4] = {
+		{.opcode = AFAR_OP_WRITE, .iov = &iov[0], .nr_iov = 1},
+		{.opcode = AFAR_OP_FLUSH},
+		{.opcode = AFAR_OP_ZERO, .offset = 5, .operand = 5 * MIB},
+		{.opcode = AFAR_OP_WRITE, .offset = MIB, .iov = &iov[1], .nr_iov = 1},
+	};
 	struct afar_completion done[4];
 	struct ground ground;
 
 	(void)state;
-	for (unsigned is_flash = 0; is_flash < 2; is_flash++) {
-		const struct afar_iov all = {NULL, data, LENGTH}, end = {NULL, data, 100};
-		struct afar_iov iov[2] = {all, end};
-
-		ground_open(&ground, "order", is_flash, 64 * KIB);
-		fill(data, LENGTH, 9);
-		memcpy(model, data, LENGTH);
-		memset(model + 5, 0, 5 * MIB);
-		memcpy(model + MIB, data, 100);
-		for (unsigned i = 0; i < 4; i++) {
-			ops[i].flags = AFAR_OP_AFTER;
-			ops[i].target = ground.target;
-		}
-		iov[0].buffer = iov[1].buffer = ground.buffer;
-		ops[0].iov = &iov[0];
-		ops[3].iov = &iov[1];
-		ops[0].nr_iov = ops[3].nr_iov = 1;
-		ops[2].offset = 5;
-		ops[2].operand = 5 * MIB;
-		ops[3].offset = MIB;
-		assert_int_equal(afar_queue_submit(ground.queue, ops, 4), 4);
-		assert_int_equal(afar_queue_wait(ground.queue, done, 4, 4, -1), 4);
-		for (unsigned i = 0; i < 4; i++)
-			assert_true(done[i].result >= 0);
-		expect_bytes(&ground, 0, LENGTH);
-		ground_close(&ground);
+	ground_open(&ground, "order", 64 * KIB);
+	fill(data, LENGTH, 9);
+	memcpy(model, data, LENGTH);
+	memset(model + 5, 0, 5 * MIB);
+	memcpy(model + MIB, data, 100);
+	iov[0].buffer = iov[1].buffer = ground.buffer;
+	for (unsigned i = 0; i < 4; i++) {
+		ops[i].flags = AFAR_OP_AFTER;
+		ops[i].target = ground.target;
 	}
+	assert_int_equal(afar_queue_submit(ground.queue, ops, 4), 4);
+	assert_int_equal(afar_queue_wait(ground.queue, done, 4, 4, -1), 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(done[i].result >= 0);
+	expect_bytes(&ground, 0, LENGTH);
+	ground_close(&ground);
 }
 
-/* Servers close connections to seal another region: blocking calls go on by themselves. */
+/* Servers close connections to seal another region, in memory: blocking calls go on by themselves. */
 static void test_over_a_new_connection(void **state)
 {
 	struct afar_region *other;
 	struct ground ground;
 
 	(void)state;
-	ground_open(&ground, "again", false, 64 * KIB);
+	ground_open(&ground, "again", 64 * KIB);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(target_zero(ground.target, AFAR_OP_ZERO, 0, i * MIB, 70000), 0);
 		memset(model + i * MIB, 0, 70000);
@@ -280,15 +259,23 @@ static void test_over_a_new_connection(void **state)
 	ground_close(&ground);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_memory),
-		cmocka_unit_test(test_on_flash),
+	const struct CMUnitTest in_memory[] = {
+		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_over_a_new_connection),
 	};
+	const struct CMUnitTest on_flash[] = {
+		cmocka_unit_test(test_model),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_order),
+	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	if (argc != 2)
+		return 2;
+	is_flash = strcmp(argv[1], "flash") == 0;
+	return is_flash ? cmocka_run_group_tests(on_flash, start, stop)
+			: cmocka_run_group_tests(in_memory, start, stop);
 }
