@@ -108,6 +108,7 @@ static void connect_to(struct bed *bed, uint64_t session, uint64_t namespace, bo
 {
 	const uint64_t words[3] = {session, namespace, may_write};
 
+	data_client_disconnect(&bed->client);
 	assert_int_equal(data_client_connect(&bed->client,
 					     progress_address(store_progress(bed->store)), words,
 					     sizeof(words)),
