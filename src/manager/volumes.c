@@ -59,16 +59,17 @@ static const struct reference *find_obstacle(const struct region *region, enum v
 	return found;
 }
 
-/* Says who has the volume open, and what becomes of that. */
-static void describe(const struct core *core, const struct reference *reference,
+/* Says who has the volume open, and what becomes of that; as a sentence, or as a name. */
+static void describe(const struct core *core, const struct reference *reference, bool is_sentence,
 		     char out[HOLDER_TEXT_MAX])
 {
-	static const char *const modes[] = {"", " exclusively", " to write", " to read"};
+	static const char *const modes[] = {" has it open", " has it open exclusively",
+					    " has it open to write", " has it open to read"};
 	const struct session *session = reference->session;
 	const struct live_session *live = session->live;
-	int length = snprintf(out, HOLDER_TEXT_MAX,
-			      "session %" PRIx64 " of '%s' (%.200s) has it open%s", session->number,
-			      session->principal, session->client, modes[reference->mode]);
+	int length = snprintf(out, HOLDER_TEXT_MAX, "session %" PRIx64 " of '%s' (%.200s)%s",
+			      session->number, session->principal, session->client,
+			      is_sentence ? modes[reference->mode] : "");
 
 	if (length < 0 || length >= HOLDER_TEXT_MAX)
 		return;
@@ -121,7 +122,7 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			ns->name);
 	obstacle = find_obstacle(region, (enum volume_mode)mode);
 	if (obstacle) {
-		describe(core, obstacle, holder);
+		describe(core, obstacle, true, holder);
 		return error_fail(-EBUSY, "open volume '%s': %s; close it there, or take it over",
 				  ns->name, holder);
 	}
@@ -197,7 +198,7 @@ int volume_check_delete(const struct core *core, const struct namespace *ns, boo
 				  ns->name);
 	if (!region || !first_reference(region))
 		return 0;
-	describe(core, first_reference(region), holder);
+	describe(core, first_reference(region), true, holder);
 	return error_fail(-EBUSY, "delete volume '%s': %s; close it there first", ns->name, holder);
 }
 
@@ -232,7 +233,7 @@ static int check_shrink(const struct core *core, const struct session *session,
 	cds_list_for_each_entry (reference, &region->references, region_node) {
 		if (reference->session == session && reference->mode == VOLUME_EXCLUSIVE)
 			continue;
-		describe(core, reference, holder);
+		describe(core, reference, true, holder);
 		return error_fail(-EBUSY,
 				  "resize volume '%s' to %llu bytes, which are fewer: %s; "
 				  "close it there first",
@@ -330,7 +331,7 @@ Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *n
 		}
 	}
 	if (holder)
-		describe(core, holder, text);
+		describe(core, holder, false, text);
 	info->holder = strdup(text);
 	if (info->holder)
 		return info;
