@@ -15,7 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +47,8 @@ static struct {
 	struct afar_session *session; /* NULL: not open */
 	struct afar_volume *volume;
 	bool is_flash;
+	_Atomic uint64_t bytes; /* when it was looked at last */
+	atomic_bool is_over;	/* the session has ended, for good */
 } lent;
 
 /* ---- Failing */
@@ -88,9 +90,11 @@ static int answer(int64_t result)
 		return 0;
 	say((int)result);
 	nbdkit_set_error(errno_for_client((int)result));
-	/* The session is over for good, so whoever started us may start us anew. */
-	if (result == -AFAR_ESESSION)
+	/* Nothing can be done here any more; whoever started us may start us anew. */
+	if (result == -AFAR_ESESSION) {
+		lent.is_over = true;
 		nbdkit_shutdown();
+	}
 	return -1;
 }
 
@@ -268,6 +272,7 @@ static int open_volume(void)
 		return ret;
 	ret = afar_volume_stat(lent.volume, &stat);
 	lent.is_flash = stat.tier == AFAR_TIER_FLASH;
+	lent.bytes = stat.bytes;
 	return ret;
 }
 
@@ -328,11 +333,11 @@ static void plugin_cleanup(void)
 
 	if (!lent.volume)
 		return;
-	if (settings.mode != AFAR_VOLUME_READ_ONLY)
+	if (settings.mode != AFAR_VOLUME_READ_ONLY && !lent.is_over)
 		ret = afar_volume_sync(lent.volume);
 	if (ret)
 		say(ret);
-	else
+	else if (!lent.is_over)
 		tell("synced\n");
 	close_all();
 }
@@ -345,15 +350,21 @@ static void *plugin_open(int is_read_only)
 	return NBDKIT_HANDLE_NOT_NEEDED;
 }
 
-/* Every new connection sees a volume that has grown in its new size. */
+/* Every new connection sees a volume that has grown in its new size. While the manager is away, it
+ * gets the size that the last one got: reads and writes go on then. */
 static int64_t plugin_get_size(void *unused)
 {
 	struct afar_volume_stat stat = {.size = sizeof(stat)};
+	int ret = afar_volume_stat(lent.volume, &stat);
 
 	(void)unused;
-	if (answer(afar_volume_stat(lent.volume, &stat)))
-		return -1;
-	return (int64_t)stat.bytes;
+	if (ret == -AFAR_ESESSION)
+		return answer(ret);
+	if (ret)
+		say(ret);
+	else
+		lent.bytes = stat.bytes;
+	return (int64_t)lent.bytes;
 }
 
 static int can_write(void *unused)
