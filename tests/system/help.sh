@@ -163,6 +163,12 @@ offers_only 'scratch:first' region get scratch:f
 offers_only ':file' region get scratch:first ''
 offers_only 'scratch:first' region put --replace --size 100000 - scratch:f
 offers_only '' region get nothing:
+"$AFAR" volume create disk 1M
+offers_only 'disk' volume stat ''
+offers_only 'disk' export d
+offers_only 'dram flash' volume create some 1M --tier ''
+offers_only ':file' export disk --socket ''
+"$AFAR" volume rm disk
 offers 'scratch:a name: with spaces' region stat scratch:
 [ "$(wc -l <offered)" -eq 2 ] || fail "names that cannot be typed: $(cat offered)"
 uri=$AFAR_CLUSTER
