@@ -5,26 +5,12 @@
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/exports.sh
 . "$(dirname "$0")/exports.sh"
-requires qemu-io qemu-utils
 
 start_manager
 start_store one
 "$AFAR" volume create f 8M --tier flash
 "$AFAR" volume create m 8M
 
-# io COMMAND…: on the volume at $nbd.
-io() {
-	for command; do
-		set -- "$@" -c "$command"
-		shift
-	done
-	qemu-io -f raw ${is_read_only:+-r} "$@" "$nbd" >io.out 2>&1 && ! grep -Eq 'failed' io.out
-}
-io_fails() {
-	if io "$@"; then
-		fail "$*: $(cat io.out)"
-	fi
-}
 # told 'NAME VALUE…': what nbdinfo says.
 told() {
 	nbdinfo --json "$nbd" >info
@@ -136,23 +122,30 @@ kill -INT "$(pid_of port)" # ignored: the shell starts what is in the background
 kill -HUP "$(pid_of port)"
 ends_with 0 port
 
-# ---- A server that goes and comes back
+# ---- An nbdkit that does not serve
 
-start_export lasting f
-io 'write -P 4 0 1M' || fail "$(cat io.out)"
-kill_daemon one
-io 'write -P 5 1M 1M' 'flush' 'read -P 4 0 1M' 'read -P 5 1M 1M' &
-client=$!
-start_store one
-wait "$client" || fail "over a restart: $(cat io.out)"
-end_export lasting
-start_export lasting f --retry 0
-kill_daemon one
-io_fails 'write -P 6 0 4k'
-kill -TERM "$(pid_of lasting)"
-ends_with 1 lasting
-grep -q 'without a last sync' lasting.err || fail "no sync, and nothing said: $(cat lasting.err)"
-start_store one
+mkdir fake
+fake() {
+	printf '#!/bin/sh\n%s\n' "$1" >fake/nbdkit
+	chmod +x fake/nbdkit
+}
+fake 'exit 3'
+refused 1 'nbdkit ended with status 3 before it served' env PATH="$PWD/fake" "$AFAR" export f
+fake 'echo "nbdkit: error: all is bad" >&2; exit 1'
+refused 1 '^afar: nbdkit: all is bad$' env PATH="$PWD/fake" "$AFAR" export f
+fake 'echo $$ >"$0.pid"; exec /bin/sleep 600'
+PATH="$PWD/fake:$PATH" "$AFAR" export f >waiting.out 2>waiting.err &
+pid_waiting=$!
+running="$running $!"
+has_begun() {
+	[ -s fake/nbdkit.pid ]
+}
+eventually has_begun
+kill -TERM "$pid_waiting"
+ends_with 130 waiting
+[ ! -s waiting.err ] || fail "an interrupted start said: $(cat waiting.err)"
+is_gone "$(cat fake/nbdkit.pid)" || fail "nbdkit is left"
+nothing_is_left
 
 # ---- What is refused
 

@@ -8,7 +8,6 @@
 . "$(dirname "$0")/exports.sh"
 requires nbdcopy libnbd-bin
 requires qemu-img qemu-utils
-requires qemu-io qemu-utils
 tier=$1
 
 start_manager

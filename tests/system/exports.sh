@@ -16,6 +16,7 @@ requires() {
 
 requires nbdkit nbdkit
 requires nbdinfo libnbd-bin
+requires qemu-io qemu-utils
 if [ ! -e "${NBDKIT_PLUGIN:-}" ]; then
 	echo "the plugin was not built: there is no header of nbdkit (apt install nbdkit-plugin-dev)"
 	exit 77
@@ -68,4 +69,19 @@ is_gone() {
 # nbdkit_of NAME: the process that serves the export.
 nbdkit_of() {
 	cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"
+}
+
+# io COMMAND…: qemu-io's, on the volume at $nbd. What they print is in io.out.
+io() {
+	for command; do
+		set -- "$@" -c "$command"
+		shift
+	done
+	qemu-io -f raw ${is_read_only:+-r} "$@" "$nbd" >io.out 2>&1 && ! grep -q failed io.out
+}
+
+io_fails() {
+	if io "$@"; then
+		fail "$*: $(cat io.out)"
+	fi
 }

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# What clients of an exported volume on flash were told to be durable is there after kill -9 of nbdkit and of the server, and
+# an export outlives its server.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+# shellcheck source=tests/system/exports.sh
+. "$(dirname "$0")/exports.sh"
+
+start_manager
+start_store one
+"$AFAR" volume create v 16M --tier flash
+
+# crash: nobody can write again what was not durable.
+crash() {
+	kill -9 "$(nbdkit_of v)"
+	ends_with 1 v
+	kill_daemon one
+	start_store one
+	start_export v v --take-over
+}
+
+# ---- Durable requests, and flushes
+
+start_export v v
+io 'write -f -P 1 0 1M' 'write -P 2 1M 1M' 'write -f -P 3 100 5000' || fail "$(cat io.out)"
+crash
+io 'read -P 1 0 100' 'read -P 3 100 5000' 'read -P 1 5100 1000000' || fail "$(cat io.out)"
+io 'write -P 4 2M 1M' 'write -P 5 3M 8M' flush || fail "$(cat io.out)"
+crash
+io 'read -P 4 2M 1M' 'read -P 5 3M 8M' || fail "$(cat io.out)"
+io 'write -z -f 2M 2M' || fail "$(cat io.out)"
+crash
+io 'read -P 0 2M 2M' 'read -P 5 4M 7M' || fail "$(cat io.out)"
+# A flush of one connection covers what was answered on another.
+mkfifo feed
+qemu-io -f raw "$nbd" <feed >first.out 2>&1 &
+client=$!
+exec 5>feed
+echo 'write -P 6 0 1M' >&5
+is_written() {
+	grep -q wrote first.out
+}
+eventually is_written
+io flush || fail "$(cat io.out)"
+kill -9 "$client"
+wait "$client" || :
+exec 5>&-
+crash
+io 'read -P 6 0 1M' || fail "$(cat io.out)"
+
+# ---- A server that goes, and comes back
+
+io 'write -P 7 0 1M' || fail "$(cat io.out)"
+kill_daemon one
+io 'write -P 8 1M 1M' 'flush' 'read -P 7 0 1M' 'read -P 8 1M 1M' &
+client=$!
+start_store one
+wait "$client" || fail "over a restart: $(cat io.out)"
+end_export v
+
+# Without waiting requests fail, and the end says that nothing was synced.
+start_export v v --retry 0
+kill_daemon one
+io_fails 'write -P 9 0 4k'
+kill -TERM "$(pid_of v)"
+ends_with 1 v
+grep -q 'without a last sync' v.err || fail "no sync, and nothing said: $(cat v.err)"
+nothing_is_left
