@@ -184,6 +184,11 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 	json_object_set_new(out, "failure",
 			    report && report->failure ? text(afar_strerror(report->failure))
 						      : json_null());
+	json_object_set_new(out, "refusal",
+			    report && report->refusal ? text(afar_strerror(report->refusal))
+						      : json_null());
+	json_object_set_new(out, "refusal_ms",
+			    number_if(report && report->refusal, report ? report->refusal_ms : 0));
 }
 
 static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)

@@ -233,11 +233,14 @@ int ftl_close(struct ftl *ftl)
 	return ret;
 }
 
+int ftl_failure(const struct ftl *ftl)
+{
+	return ftl->failed ? ftl->failed : ftl->journal.failed;
+}
+
 int ftl_refusal(const struct ftl *ftl)
 {
-	if (ftl->is_read_only)
-		return -EROFS;
-	return ftl->failed ? ftl->failed : ftl->journal.failed;
+	return ftl->is_read_only ? -EROFS : ftl_failure(ftl);
 }
 
 void ftl_fail(struct ftl *ftl, int code)

@@ -133,6 +133,10 @@ bool ftl_has_moved(const struct ftl *ftl);
  * after a poll that ended nothing and in which nothing has moved. */
 int ftl_fd(struct ftl *ftl);
 
+/* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. What the first
+ * failure was does not change. */
+int ftl_failure(const struct ftl *ftl);
+
 /* ---- what the layer keeps in requests ---- */
 
 /* A request's place among those that change something: [0] is changed, [1] is read or unused. */

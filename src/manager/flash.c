@@ -400,6 +400,8 @@ static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
 	out->bytes_in = report->bytes_in;
 	out->bytes_out = report->bytes_out;
 	out->failure = report->failure;
+	out->refusal = report->refusal;
+	out->refusal_ms = report->refusal_ms;
 }
 
 void flash_take_reports(struct core *core, const struct server *server,
@@ -415,6 +417,13 @@ void flash_take_reports(struct core *core, const struct server *server,
 		if (store->report)
 			copy_report(store->report, report->stores[i]);
 	}
+}
+
+bool pool_is_writable(const struct pool *pool)
+{
+	const Afar__StoreReport *report = pool->store ? pool->store->report : NULL;
+
+	return pool_is_up(pool) && (!report || (report->failure == 0 && report->refusal == 0));
 }
 
 uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)

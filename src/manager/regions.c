@@ -28,7 +28,7 @@ static size_t add_sources(const struct namespace *ns, const struct pool *pool,
 	struct extent *extent;
 	size_t nr = 0;
 
-	if (!pool_is_up(pool))
+	if (!pool_is_writable(pool))
 		return 0;
 	cds_list_for_each_entry (extent, &pool->extents, pool_node)
 		if (extent->ns == ns && is_to_write(extent) && extent->space.free_bytes != 0)
@@ -38,7 +38,7 @@ static size_t add_sources(const struct namespace *ns, const struct pool *pool,
 	return nr;
 }
 
-/* The extents in pools that are up, by pool; `*down_bytes`: what is free in the others. */
+/* The extents in pools that take writes, by pool; `*down_bytes`: what is free in the others. */
 static int find_sources(const struct core *core, const struct namespace *ns,
 			struct placement_source **out, size_t *nr_out, uint64_t *down_bytes)
 {
@@ -55,7 +55,7 @@ static int find_sources(const struct core *core, const struct namespace *ns,
 	if (!sources)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (is_to_write(extent) && !pool_is_up(extent->pool))
+		if (is_to_write(extent) && !pool_is_writable(extent->pool))
 			*down_bytes += extent->space.free_bytes;
 	cds_list_for_each_entry (server, &core->state->servers, node)
 		nr += add_sources(ns, &server->dram, &sources[nr]);
@@ -94,7 +94,8 @@ static int no_room(const struct core *core, const struct namespace *ns, uint64_t
 		return error_fail(
 			-AFAR_ERESERVE,
 			"allocate %llu bytes in '%s': %llu of its reserved bytes are free, and "
-			"%llu more on servers that cannot be reached; bring those back or "
+			"%llu more where servers cannot be reached or stores are read only; mend "
+			"that, or "
 			"reserve %llu bytes more",
 			(unsigned long long)bytes, ns->name, (unsigned long long)free_bytes,
 			(unsigned long long)down_bytes, (unsigned long long)missing);

@@ -91,7 +91,7 @@ static void add_pool(const struct job *job, struct pool *pool, struct plan *plan
 {
 	uint64_t free_bytes = pool_free_bytes(pool);
 
-	if (!pool_is_up(pool))
+	if (!pool_is_writable(pool))
 		return;
 	plan->nr_up++;
 	if (job_has_failed_on(job, pool))
@@ -138,7 +138,8 @@ static int no_store(const struct core *core, const char *title)
 			"PATH'",
 			title);
 	return error_fail(-AFAR_ENOSERVER,
-			  "%s: all stores are away; start their servers again; see 'afar store ls'",
+			  "%s: all stores are away, or read only; start their servers again; see "
+			  "'afar store ls'",
 			  title);
 }
 

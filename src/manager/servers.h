@@ -62,6 +62,9 @@ void server_describe(const struct core *core, uint64_t number, char out[SERVER_T
 bool server_is_up(const struct server *server);
 /* True: its server is connected, and has it: extents may be asked for, and accessed. */
 bool pool_is_up(const struct pool *pool);
+/* True: it is up, and its server has not reported that its device takes no changes any more. Nothing
+ * new is placed elsewhere. */
+bool pool_is_writable(const struct pool *pool);
 /* The server's connection is lost, or replaced. */
 void server_down(struct core *core, struct live_server *live);
 /* Removes an extent that its server does not have any more. Regions that use it are lost.

@@ -232,13 +232,13 @@ static const struct pool *pool_of(const struct core *core, const struct region *
 			  layout_home_of(region->layout, &region->layout->copies[copy]));
 }
 
-/* False: it waits for a store that is down. */
+/* False: it waits for a store that is down, or read only. */
 static bool is_coming(const struct core *core, const struct region *region)
 {
 	for (uint32_t i = 0; i < region->layout->nr_copies; i++) {
 		const struct pool *pool = pool_of(core, region, i);
 
-		if (region->trims[i] != TRIM_DONE && (!pool || !pool_is_up(pool)))
+		if (region->trims[i] != TRIM_DONE && (!pool || !pool_is_writable(pool)))
 			return false;
 	}
 	return true;
@@ -254,7 +254,7 @@ static uint64_t bytes_of(const struct core *core, const struct region *region)
 		const struct layout_copy *copy = &layout->copies[i];
 		const struct extent *extent = state_extent_of(core->state, layout, copy);
 
-		if (extent && extent->ns == region->ns && pool_is_up(extent->pool))
+		if (extent && extent->ns == region->ns && pool_is_writable(extent->pool))
 			bytes += layout_copy_span(layout, copy);
 	}
 	return bytes;
@@ -291,7 +291,7 @@ static uint64_t free_now(const struct namespace *ns)
 	uint64_t bytes = 0;
 
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += pool_is_up(extent->pool) ? extent->space.free_bytes : 0;
+		bytes += pool_is_writable(extent->pool) ? extent->space.free_bytes : 0;
 	return bytes;
 }
 

@@ -66,7 +66,7 @@ struct membership {
 
 	bool is_report_due;
 	uint64_t next_report; /* on clock_ns(); no report before this */
-	Afar__ServerReport reported;
+	struct reported reported;
 };
 
 static unsigned long long printable(uint64_t number)
@@ -380,8 +380,7 @@ static void join_manager(struct membership *membership)
 		membership->outage[0] = '\0';
 		backoff_reset(&membership->backoff);
 		membership->is_report_due = true;
-		/* Differs from any report, so the next one is sent. */
-		membership->reported.capacity_bytes = 0;
+		membership->reported = (struct reported){0};
 	} else if (membership->state == LINK_OPEN) {
 		membership->state = LINK_CLOSING;
 		membership->is_refused = true;
@@ -417,11 +416,6 @@ static void send_report(struct membership *membership)
 		    &report);
 	if (!report_is_news(&report.message, &membership->reported))
 		return;
-	membership->reported = report.message;
-	membership->reported.n_lanes = 0;
-	membership->reported.lanes = NULL;
-	membership->reported.n_stores = 0;
-	membership->reported.stores = NULL;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
 	request.server_report = &report.message;
 	/* If it cannot be sent, the connection is about to be closed, and the next one begins with
@@ -550,7 +544,6 @@ int membership_open(const struct membership_options *options, struct membership 
 		return error_code(-ENOMEM);
 	membership->options = *options;
 	membership->backoff = (struct backoff){.min_ms = BACKOFF_MIN_MS, .max_ms = BACKOFF_MAX_MS};
-	afar__server_report__init(&membership->reported);
 	ret = options->folder ? identity_load(options->folder, &membership->self) : 0;
 	if (ret == 0)
 		ret = open_orders(membership);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "memory/huge.h"
 #include "server/report.h"
 
@@ -56,6 +57,8 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	out->scrub_passes = stat.scrub_passes;
 	out->nr_bad = stat.nr_bad;
 	out->failure = stat.failure;
+	out->refusal = stat.refusal;
+	out->refusal_ms = stat.refusal != 0 ? (clock_ns() - stat.refused_at) / 1000000U : 0;
 	progress_count(progress, &out->bytes_in, &out->bytes_out);
 }
 
@@ -91,13 +94,40 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, const stru
 	}
 }
 
-bool report_is_news(const Afar__ServerReport *report, const Afar__ServerReport *last)
+/* Two bits for each store that is not as it should be. */
+static uint32_t troubles_of(const Afar__ServerReport *report)
 {
-	return report->capacity_bytes != last->capacity_bytes ||
-	       report->granted_bytes != last->granted_bytes ||
-	       report->clean_bytes != last->clean_bytes ||
-	       report->draining_bytes != last->draining_bytes ||
-	       report->dirty_bytes != last->dirty_bytes ||
-	       report->scrubbed_bytes != last->scrubbed_bytes ||
-	       report->nr_connections != last->nr_connections;
+	uint32_t troubles = 0;
+
+	for (size_t i = 0; i < report->n_stores; i++) {
+		troubles |= (uint32_t)(report->stores[i]->failure != 0) << 2 * i;
+		troubles |= (uint32_t)(report->stores[i]->refusal != 0) << (2 * i + 1);
+	}
+	return troubles;
+}
+_Static_assert(2 * STORES_MAX <= 32, "each store has its bits");
+
+bool report_is_news(const Afar__ServerReport *report, struct reported *last)
+{
+	const struct reported now = {
+		.has_any = true,
+		.capacity_bytes = report->capacity_bytes,
+		.granted_bytes = report->granted_bytes,
+		.clean_bytes = report->clean_bytes,
+		.draining_bytes = report->draining_bytes,
+		.dirty_bytes = report->dirty_bytes,
+		.scrubbed_bytes = report->scrubbed_bytes,
+		.nr_connections = report->nr_connections,
+		.troubles = troubles_of(report),
+	};
+	bool is_news = now.has_any != last->has_any || now.capacity_bytes != last->capacity_bytes ||
+		       now.granted_bytes != last->granted_bytes ||
+		       now.clean_bytes != last->clean_bytes ||
+		       now.draining_bytes != last->draining_bytes ||
+		       now.dirty_bytes != last->dirty_bytes ||
+		       now.scrubbed_bytes != last->scrubbed_bytes ||
+		       now.nr_connections != last->nr_connections || now.troubles != last->troubles;
+
+	*last = now;
+	return is_news;
 }

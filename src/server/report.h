@@ -23,9 +23,18 @@ struct report {
 /* Fills in the present numbers. */
 void report_fill(struct extent_pool *pool, const struct lanes *lanes, const struct stores *stores,
 		 struct report *report);
-/* True if the report differs from the last one enough to send it. Changes of the resident memory,
- * and of the bytes that lanes have moved, do not count: they change all the time, and Look reports
- * them. */
-bool report_is_news(const Afar__ServerReport *report, const Afar__ServerReport *last);
+/* What decides whether the next report is sent; zeros before the first. */
+struct reported {
+	bool has_any;
+	uint64_t capacity_bytes, granted_bytes, clean_bytes, draining_bytes, dirty_bytes;
+	uint64_t scrubbed_bytes;
+	uint32_t nr_connections;
+	uint32_t troubles; /* of stores */
+};
+
+/* True if the report differs from the last one enough to send it; remembers it as the last. Changes of
+ * the resident memory, and of the bytes that lanes have moved, do not count: they change all the time,
+ * and Look reports them. */
+bool report_is_news(const Afar__ServerReport *report, struct reported *last);
 
 #endif

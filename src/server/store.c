@@ -456,6 +456,20 @@ void store_fail(struct store *store, int code)
 	store->options.changed(store->options.context);
 }
 
+/* The layer has just begun to refuse changes. */
+static void refuse_changes(struct store *store, int code)
+{
+	log_error("store %s: it is read only from now on: %s; reads go on, and writes are refused "
+		  "until "
+		  "a server opens it again",
+		  store->path, afar_strerror(code));
+	pthread_mutex_lock(&store->lock);
+	store->stat.refusal = code;
+	store->stat.refused_at = clock_ns();
+	pthread_mutex_unlock(&store->lock);
+	store->options.changed(store->options.context);
+}
+
 /* Gives the layer up as it is: the next opening finds an unclean end. */
 static void abandon(struct store *store)
 {
@@ -508,6 +522,8 @@ static bool engine_poll(void *context)
 		give_up_all(store);
 		return true;
 	}
+	if (store->stat.refusal == 0 && ftl_failure(store->ftl) != 0)
+		refuse_changes(store, ftl_failure(store->ftl));
 	store->has_ended = ret > 0;
 	store->is_count_due = store->is_count_due || ret > 0;
 	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)

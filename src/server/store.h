@@ -80,6 +80,10 @@ struct store_stat {
 	uint64_t scrub_passes; /* that ended, ever */
 	uint64_t nr_bad;       /* blocks: found by the last pass that ended, or by this one */
 	int failure;	       /* the device is beyond use since; 0: it works */
+	/* The layer refuses every change since `refused_at`, on clock_ns(), while reads go on; 0: it
+	 * does not. */
+	int refusal;
+	uint64_t refused_at;
 };
 void store_stat(struct store *store, struct store_stat *out);
 

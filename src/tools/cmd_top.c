@@ -153,7 +153,12 @@ static void store_row(struct table *table, const json_t *store)
 
 	snprintf(name, sizeof(name), "  %.32s", text_of(store, "store"));
 	table_cell(table, name);
-	text_cell(table, store, "state");
+	if (json_is_string(json_object_get(store, "failure")))
+		table_cell(table, "failed");
+	else if (json_is_string(json_object_get(store, "refusal")))
+		table_cell(table, "read only");
+	else
+		text_cell(table, store, "state");
 	table_cell(table, "store");
 	text_cell(table, store, "address");
 	table_cell(table, "-");

@@ -61,6 +61,7 @@ static void append(char health[HEALTH_MAX], const char *text)
 static void describe_health(const json_t *store, char health[HEALTH_MAX])
 {
 	const char *failure = text_of(store, "failure", NULL);
+	const char *refusal = text_of(store, "refusal", NULL);
 	char part[128], text[32], bytes[SIZE_TEXT_MAX];
 
 	health[0] = '\0';
@@ -71,6 +72,11 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 	}
 	if (failure) {
 		snprintf(part, sizeof(part), "failed (%s)", failure);
+		append(health, part);
+	}
+	if (refusal && !failure) {
+		snprintf(part, sizeof(part), "read only for %s (%s)",
+			 span_text(number_of(store, "refusal_ms") / 1000, text), refusal);
 		append(health, part);
 	}
 	if (number_of(store, "nr_errors") != 0) {

@@ -123,6 +123,9 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	} else {
 		if (frame->request->call_case == AFAR__REQUEST__CALL_SERVER_REPORT) {
 			manager->report = *frame->request->server_report;
+			manager->store_refusal = manager->report.n_stores > 0
+							 ? manager->report.stores[0]->refusal
+							 : 0;
 			manager->nr_reports++;
 		}
 		rpc_reply_status(call, 1, 0);

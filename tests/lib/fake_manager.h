@@ -81,6 +81,7 @@ struct fake_manager {
 	size_t nr_joined;
 	struct fake_store store;
 	Afar__ServerReport report;
+	int store_refusal; /* what its first store is said to refuse changes with */
 };
 
 /* Waits until `condition`, which may look at `manager`, holds. */

@@ -73,7 +73,7 @@ for line, store in zip(block.splitlines()[1:], stores):
     assert line.split()[:2] == [store["store"], store["server_name"]] and line.endswith(store["path"]), (line, store)
     assert " ok " in line, line
     assert int.from_bytes(uuid.UUID(store["uuid"]).bytes[:8], "little") == int(store["store"], 16) != 0
-    assert store["state"] == "up" and store["down_ms"] is None and store["failure"] is None
+    assert store["state"] == "up" and store["down_ms"] is None and store["failure"] is None and store["refusal"] is store["refusal_ms"] is None
     assert store["opening"] == 1 and store["nr_orphans"] == store["orphan_bytes"] == store["releasing_bytes"] == 0
     assert 2 << 20 <= store["granted_bytes"] < store["capacity_bytes"] < 128 << 20
     # A third of it is in each, and came over its lane.

@@ -749,6 +749,9 @@ static void test_removal_leaves_stores(void **state)
 	check_all(&fixture);
 }
 
+/* What store `numbers[0]` is said to refuse changes with. */
+static int reported_refusal;
+
 static void report_stores(const uint64_t *numbers, size_t nr)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
@@ -765,6 +768,8 @@ static void report_stores(const uint64_t *numbers, size_t nr)
 		report->stores[i]->used_bytes = 1000 + i;
 		report->n_stores++;
 	}
+	report->stores[0]->refusal = reported_refusal;
+	report->stores[0]->refusal_ms = 5000;
 	event->call = &reply;
 	event->request_id = 7;
 	event->request = request;
@@ -810,6 +815,41 @@ static void test_status(void **state)
 	assert_null(status->report);
 	assert_int_equal(status->down_ms, 500);
 	drop(reply);
+}
+
+/* Nothing new is placed in a store that takes no changes; what is there can be opened. */
+static void test_read_only_store(void **state)
+{
+	uint64_t number, other;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	number = device(0)->number;
+	other = make_flash_namespace(&fixture, &scene.client, "b");
+	reported_refusal = -EIO;
+	report_stores(&number, 1);
+	reply = must(&scene.client, ask_status());
+	assert_int_equal(reply->cluster_status->stores[0]->report->refusal, -EIO);
+	assert_int_equal(reply->cluster_status->stores[0]->report->refusal_ms, 5000);
+	drop(reply);
+	expect_said(&scene.client, ask_reserve(other, 2 * MIB), -AFAR_ENOSERVER, "read only");
+	expect_said(&scene.client, ask_alloc(scene.ns, "s", MIB, false), -AFAR_ERESERVE,
+		    "stores are read only");
+	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	fixture_plug(&fixture, 1, 1, 32 * MIB);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	EXPECT(&scene.client, ask_reserve(other, 2 * MIB), 0);
+	assert_int_equal(device(0)->nr_reserves, 1);
+	assert_int_equal(device(1)->nr_reserves, 1);
+	/* It has more free, and has been opened again. */
+	reported_refusal = 0;
+	restart_server(0);
+	EXPECT(&scene.client, ask_reserve(other, 40 * MIB), 0);
+	assert_int_equal(device(0)->nr_reserves, 2);
+	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), 0);
+	check_all(&fixture);
 }
 
 /* A manager that has just started waits for the servers of its stores. */
@@ -859,6 +899,7 @@ TEST_GROUP(manager_flash)
 		TEST(test_forgetting),
 		TEST(test_removal_leaves_stores),
 		TEST(test_status),
+		TEST(test_read_only_store),
 		TEST(test_reserve_waits_for_stores),
 	};
 

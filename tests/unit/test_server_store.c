@@ -761,6 +761,30 @@ static void test_others_go_on(void **state)
 	bed_close(&bed);
 }
 
+/* ---- Read only */
+
+/* The server reports by itself that a store takes no changes any more, because the manager places by
+ * that. Nothing else that it reports has changed. */
+static void test_reports_that_it_is_read_only(void **state)
+{
+	struct fake_manager *manager;
+	struct key_of key;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	manager = &bed.cluster.manager;
+	reserve_and_write(&bed, &key, 1);
+	fake_manager_await(manager, manager->nr_reports > 0);
+	assert_int_equal(manager->store_refusal, 0);
+	flash_gate_fail(FLASH_IO_FLUSH, -EIO);
+	assert_int_equal(
+		data_client_write_durable(&bed.cluster.data, bed.data, MIB, key.origin, key.key),
+		-EIO);
+	fake_manager_await(manager, manager->store_refusal == -EIO);
+	bed_close(&bed);
+}
+
 TEST_GROUP(server_store)
 {
 	const struct CMUnitTest tests[] = {
@@ -778,6 +802,7 @@ TEST_GROUP(server_store)
 		cmocka_unit_test(test_syncs_tell_of_lost_writes),
 		cmocka_unit_test(test_durable_writes_survive),
 		cmocka_unit_test(test_others_go_on),
+		cmocka_unit_test(test_reports_that_it_is_read_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "group.h"
 #include "lib/bytes.h"
@@ -1041,6 +1042,87 @@ static void test_zeros_at_a_device_beyond_use(void **state)
 	bed_close(&bed);
 }
 
+/* ---- A layer that takes no changes any more */
+
+static void count_changes(void *context)
+{
+	sem_post(context);
+}
+
+/* Fills `out` once the store has said that something has changed, and refuses changes. */
+static void await_refusal(struct bed *bed, sem_t *changes, struct store_stat *out)
+{
+	do {
+		while (sem_wait(changes) != 0)
+			;
+		store_stat(bed->store, out);
+	} while (out->refusal == 0);
+}
+
+/* The journal cannot be written or flushed: the store says so at once, and since when; reads go on,
+ * and writes are refused. */
+static void test_tells_that_it_is_read_only(void **state)
+{
+	static const enum flash_io_opcode opcodes[] = {FLASH_IO_WRITE, FLASH_IO_FLUSH};
+	uint64_t opening = 1;
+	struct store_stat stat;
+	struct extent_key key;
+	struct bed bed;
+	sem_t changes;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		struct store_options options = {
+			.create_bytes = FLASH_BYTES,
+			.address = "127.0.0.1:0",
+			.spin_us = 50,
+			.admit = admit,
+			.changed = count_changes,
+			.context = &changes,
+		};
+
+		sem_init(&changes, 0, 0);
+		bed_make(&bed);
+		options.path = bed.path;
+		assert_int_equal(store_start(&options, &bed.store), 0);
+		key = key_of(&bed, reserve(&bed).extent);
+		connect_as(&bed, 1);
+		write_mib(&bed, &key);
+		assert_int_equal(data_client_sync(&bed.client, &opening), 0);
+		store_stat(bed.store, &stat);
+		assert_int_equal(stat.refusal, 0);
+
+		flash_gate_fail(opcodes[i], -EIO);
+		assert_true(data_client_write_durable(&bed.client, bed.bytes, MIB, key.on[0].origin,
+						      key.on[0].key) < 0);
+		await_refusal(&bed, &changes, &stat);
+		assert_int_equal(stat.refusal, -EIO);
+		assert_int_equal(stat.failure, 0);
+		assert_true(stat.refused_at != 0 && stat.refused_at <= clock_ns());
+
+		/* The device works again, and nothing is changed there all the same. */
+		flash_gate_fail(opcodes[i], 0);
+		connect_as(&bed, 1);
+		assert_int_equal(data_client_read(&bed.client, bed.bytes, MIB, key.on[0].origin,
+						  key.on[0].key),
+				 0);
+		assert_int_equal(bed.bytes[MIB - 1], 7);
+		assert_true(data_client_write(&bed.client, bed.bytes, MIB, key.on[0].origin,
+					      key.on[0].key) < 0);
+		data_client_close(&bed.client);
+		store_stop(bed.store);
+
+		/* Opened again, it is well. */
+		data_client_open(&bed.client);
+		open_store(&bed);
+		store_stat(bed.store, &stat);
+		assert_int_equal(stat.refusal, 0);
+		reserve(&bed);
+		bed_close(&bed);
+		sem_destroy(&changes);
+	}
+}
+
 TEST_GROUP(store)
 {
 	const struct CMUnitTest tests[] = {
@@ -1064,6 +1146,7 @@ TEST_GROUP(store)
 		cmocka_unit_test(test_refused_zeros),
 		cmocka_unit_test(test_closing_waits_for_zeros),
 		cmocka_unit_test(test_zeros_at_a_device_beyond_use),
+		cmocka_unit_test(test_tells_that_it_is_read_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
