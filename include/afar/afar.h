@@ -195,7 +195,7 @@ int afar_key_list(struct afar_session *session, const char *after, struct afar_k
  */
 int afar_key_revoke(struct afar_session *session, const char *name);
 
-/* ---- Servers and stores that are gone --------------------------------------------------------- */
+/* ---- Servers and stores ----------------------------------------------------------------------- */
 
 #define AFAR_NAME_MAX 255 /* bytes of a namespace's or a region's name, without the final 0 */
 
@@ -242,6 +242,19 @@ int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t af
  * Errors: -ENOENT, -EBUSY (a connected server has it open).
  */
 int afar_store_forget(struct afar_session *session, uint64_t store);
+
+/*
+ * Frees the orphans of a store: extents that it has and the manager does not know. For operators
+ * only. An orphan is left when a store was forgotten and comes back, or when the manager was restored
+ * from an older copy. In that case it may be the data of regions which that copy does not have: it is
+ * the caller's word that nobody needs it. afar_session_status() tells how many there are.
+ *
+ * Blocks until they are removed from the device, durably. `*freed` (may be NULL) gets how many bytes
+ * there are more for others; 0 if there was no orphan. After an error some may be freed; the rest is
+ * kept, and may be freed by another call.
+ * Errors: -ENOENT; -AFAR_ESERVER (it is away, or its server failed); -EIO (its device takes no changes).
+ */
+int afar_store_free_orphans(struct afar_session *session, uint64_t store, uint64_t *freed);
 
 /* ---- Namespaces ------------------------------------------------------------------------------- */
 

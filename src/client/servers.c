@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Servers and stores that are gone for good. Thin calls to the manager, for operators. */
+/* Servers and stores, as operators deal with them. Thin calls to the manager. */
 #include <errno.h>
 
 #include "base/error.h"
@@ -122,4 +122,26 @@ PUBLIC_CALL(int, afar_store_forget, (struct afar_session *session, uint64_t stor
 	request.call_case = AFAR__REQUEST__CALL_STORE_FORGET;
 	request.store_forget = &forget;
 	return session_call(session, &request, NULL);
+}
+
+PUBLIC_CALL(int, afar_store_free_orphans,
+	    (struct afar_session *session, uint64_t store, uint64_t *freed), (session, store, freed))
+{
+	Afar__StoreFreeOrphans ask = AFAR__STORE_FREE_ORPHANS__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	ask.store = store;
+	request.call_case = AFAR__REQUEST__CALL_STORE_FREE_ORPHANS;
+	request.store_free_orphans = &ask;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
+	if (ret)
+		return ret;
+	if (freed)
+		*freed = reply->reply->namespace_released->bytes;
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
 }

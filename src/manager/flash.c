@@ -153,12 +153,12 @@ static struct extent *find_reported(const struct core *core, const struct flash_
 static int sort_reported(struct core *core, struct flash_store *store, const Afar__Store *told,
 			 Afar__StoreJoined *joined)
 {
-	uint64_t nr_orphans = 0, orphan_bytes = 0;
+	struct orphan *orphans = calloc(told->n_extents + 1, sizeof(*orphans));
+	size_t nr_orphans = 0;
 	struct extent *extent;
-	int ret = undo_room(core->undo, 2);
 
-	if (ret < 0)
-		return ret;
+	if (!orphans)
+		return error_code(-ENOMEM);
 	cds_list_for_each_entry (extent, &store->pool.extents, pool_node)
 		extent->is_reported = false;
 	for (size_t i = 0; i < told->n_extents; i++) {
@@ -168,17 +168,16 @@ static int sort_reported(struct core *core, struct flash_store *store, const Afa
 		} else if (told->extents[i]->is_provisional) {
 			joined->release[joined->n_release++] = told->extents[i]->extent;
 		} else {
-			nr_orphans++;
-			orphan_bytes += told->extents[i]->length;
+			orphans[nr_orphans++] = (struct orphan){told->extents[i]->extent,
+								told->extents[i]->namespace_,
+								told->extents[i]->length};
 		}
 	}
-	undo_set(core->undo, store->nr_orphans, nr_orphans);
-	undo_set(core->undo, store->orphan_bytes, orphan_bytes);
 	if (nr_orphans != 0)
-		log_warn("the store on %s has %llu extents that the manager does not know: they "
-			 "are kept",
-			 told->path, (unsigned long long)nr_orphans);
-	return 0;
+		log_warn("the store on %s has %zu extents that the manager does not know: they are "
+			 "kept; 'afar store free-orphans' frees them",
+			 told->path, nr_orphans);
+	return orphans_set(core, store, orphans, nr_orphans);
 }
 
 /* Extents that were draining still are, reported or not: the server is told again. */

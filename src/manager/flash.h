@@ -11,6 +11,10 @@
 #define FLASH_STORES_MAX STATE_LANES_MAX /* of a server: each has a lane of its own */
 
 core_operation store_regions, store_forget;
+/* orphans.c */
+core_operation store_free_orphans;
+/* Replaces what is known of a store's orphans. Takes `orphans` over. -ENOMEM. */
+int orphans_set(struct core *core, struct flash_store *store, struct orphan *orphans, size_t nr);
 
 /* Checks the stores of a join. Changes nothing. `server` is who joins; NULL: it is new. -EINVAL;
  * -EBUSY: another server that is connected has one of them open, and is asked whether it lives.

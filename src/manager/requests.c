@@ -205,6 +205,8 @@ static const struct operation operations[] = {
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
 	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},
 	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},
+	{CALL(STORE_FREE_ORPHANS), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers,
+	 store_free_orphans},
 	{CALL(SERVER_JOIN), OPERATION_DAEMON, FOR_SERVER, NULL, server_join},
 	{CALL(SERVER_REPORT), OPERATION_DAEMON, FOR_SERVER, NULL, server_report},
 	{CALL(PING), OPERATION_DAEMON, FOR_ANYBODY, NULL, NULL},
@@ -249,8 +251,8 @@ static int check_caller(const struct core *core, const struct operation *operati
 		return error_fail(
 			-EACCES,
 			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys, remove servers and forget stores; use a key of the "
-			"manager's key file",
+			"and revoke keys, remove servers, and add, remove and forget stores or "
+			"free what is in them; use a key of the manager's key file",
 			principal);
 	return 0;
 }

@@ -48,10 +48,11 @@ struct plan {
 
 static uint64_t pool_free_bytes(const struct pool *pool)
 {
+	const uint64_t orphan_bytes = pool->store ? pool->store->orphan_bytes : 0;
 	uint64_t used;
 
 	if (__builtin_add_overflow(pool->granted_bytes, pool->pending_bytes, &used) ||
-	    used >= pool->capacity_bytes)
+	    __builtin_add_overflow(used, orphan_bytes, &used) || used >= pool->capacity_bytes)
 		return 0;
 	return (pool->capacity_bytes - used) / PLACEMENT_EXTENT_UNIT * PLACEMENT_EXTENT_UNIT;
 }

@@ -207,7 +207,7 @@ static uint64_t *copy_numbers(const uint64_t *numbers, size_t nr)
 	return copy;
 }
 
-static Afar__Request *make_release(const struct extent_list *list)
+Afar__Request *server_ask_release(const struct extent_list *list)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
 	Afar__ExtentsRelease *release;
@@ -241,7 +241,7 @@ static void call_release(struct core *core, struct live_server *live, enum outgo
 			 struct extent_list *list)
 {
 	struct outgoing *outgoing = outgoing_new(kind, live);
-	Afar__Request *request = make_release(list);
+	Afar__Request *request = server_ask_release(list);
 
 	if (!outgoing || !request) {
 		if (request)

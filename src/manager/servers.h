@@ -153,6 +153,8 @@ static inline void server_call(struct core *core, struct live_server *live, uint
  * memory. */
 Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class class,
 				  uint64_t store);
+/* The request to release extents. NULL: no memory. */
+Afar__Request *server_ask_release(const struct extent_list *list);
 /* Asks the server to release extents that the tables do not have. Takes the list over. */
 void server_undo(struct core *core, struct live_server *live, struct extent_list *list);
 void server_answered(struct core *core, struct event *event);

@@ -193,6 +193,11 @@ struct store_join {
 	uint64_t random;
 };
 
+/* An extent that a store has and the tables do not. */
+struct orphan {
+	uint64_t number, namespace_number, length;
+};
+
 /*
  * A device of flash with the extents on it, which outlive its server. It is up while the connection
  * lasts on which its server named it when it joined. What tells that is of connections, as the
@@ -210,11 +215,12 @@ struct flash_store {
 	struct store_join accepted; /* its last */
 	uint64_t opening;	    /* of the device: the present one, or the last */
 	bool is_up;
-	uint64_t trim_call;    /* that is under way there: its number; 0: none. Never taken back */
-	bool has_trims;	       /* there may be some that it has to be told of; likewise */
-	uint64_t down_at;      /* if it is not up: since then; 0: since the manager started */
-	uint64_t nr_orphans;   /* extents that it has and we do not know: */
-	uint64_t orphan_bytes; /* kept, because an older copy of our store may be to blame */
+	uint64_t trim_call;	/* that is under way there: its number; 0: none. Never taken back */
+	bool has_trims;		/* there may be some that it has to be told of; likewise */
+	uint64_t down_at;	/* if it is not up: since then; 0: since the manager started */
+	struct orphan *orphans; /* kept, because an older copy of our store may be to blame */
+	uint64_t nr_orphans;
+	uint64_t orphan_bytes;
 	struct Afar__StoreReport *report; /* its server's last, numbers alone; NULL: none yet */
 };
 

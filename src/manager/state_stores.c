@@ -36,6 +36,7 @@ struct flash_store *flash_store_new(uint64_t number)
 static void store_free(struct flash_store *store)
 {
 	free(store->path);
+	free(store->orphans);
 	free(store->report);
 	free(store);
 }

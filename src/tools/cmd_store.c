@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar store …`: lists the cluster's stores, and forgets one that is gone for good. */
+/* `afar store …`: lists the cluster's stores, forgets one that is gone for good, and frees what is in
+ * one and nobody's. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -72,6 +73,7 @@ struct found_store {
 	bool is_up;
 	uint64_t down_ms;
 	uint64_t granted_bytes;
+	uint64_t nr_orphans, orphan_bytes;
 	char path[256]; /* cut, if it is longer */
 	char server[AFAR_NAME_MAX + 1];
 };
@@ -91,12 +93,14 @@ static void take(const json_t *store, struct found_store *out)
 	out->is_up = state && !strcmp(state, "up");
 	out->down_ms = number_of(store, "down_ms");
 	out->granted_bytes = number_of(store, "granted_bytes");
+	out->nr_orphans = number_of(store, "nr_orphans");
+	out->orphan_bytes = number_of(store, "orphan_bytes");
 	snprintf(out->path, sizeof(out->path), "%s", path ? path : "?");
 	snprintf(out->server, sizeof(out->server), "%s", server ? server : "?");
 }
 
-/* Finds the store whose number begins with `text`. */
-static int pick(const json_t *stores, const char *text, struct found_store *out)
+/* Finds the store whose number begins with `text`. `asked` is what shall be done to it. */
+static int pick(const json_t *stores, const char *asked, const char *text, struct found_store *out)
 {
 	const json_t *store;
 	size_t i, nr = 0;
@@ -111,25 +115,57 @@ static int pick(const json_t *stores, const char *text, struct found_store *out)
 		take(store, out);
 	}
 	if (nr == 0)
-		return cli_fail("forget the store %.64s: there is none; 'afar store ls' lists them",
+		return cli_fail("%s store %.64s: there is none; 'afar store ls' lists them", asked,
 				text);
 	if (nr > 1)
-		return cli_fail("forget the store %.64s: %zu begin with this; give more of its "
+		return cli_fail("%s store %.64s: %zu begin with this; give more of its "
 				"number, from 'afar store ls'",
-				text, nr);
+				asked, text, nr);
 	return 0;
 }
 
-static int find(struct cli *cli, const char *text, struct found_store *out)
+static int find(struct cli *cli, const char *asked, const char *text, struct found_store *out)
 {
 	json_t *stores = NULL;
-	int ret = get_stores(cli, "forget a store", &stores);
+	int ret = get_stores(cli, asked, &stores);
 
 	if (ret)
 		return ret;
-	ret = pick(stores, text, out);
+	ret = pick(stores, asked, text, out);
 	json_decref(stores);
 	return ret;
+}
+
+static bool is_hexadecimal(const char *text)
+{
+	size_t length = strspn(text, "0123456789abcdefABCDEF");
+
+	return length > 0 && length <= 16 && text[length] == '\0';
+}
+
+/* Takes the one argument of a command, a store's number, and the flag --yes. Negative: it is done, with
+ * `*ret`. */
+static int take_arguments(struct cli *cli, const struct cli_command *command, int argc, char **argv,
+			  const char *about_yes, const char **number, const char **is_sure,
+			  int *ret)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const struct cli_flag flags[] = {
+		{"yes", NULL, about_yes, is_sure},
+		{0},
+	};
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, ret) < 0)
+		return -1;
+	if (!is_hexadecimal(arguments[0])) {
+		*ret = cli_misuse(command,
+				  "'%.64s' is no store's number, nor its beginning: 1 to 16 "
+				  "hexadecimal digits",
+				  arguments[0]);
+		return -1;
+	}
+	*number = arguments[0];
+	return 0;
 }
 
 /* ---- Forgetting */
@@ -159,7 +195,7 @@ static int forget_store(struct cli *cli, const char *text, bool is_sure)
 {
 	struct found_store store = {0};
 	int64_t nr_lost;
-	int ret = find(cli, text, &store);
+	int ret = find(cli, "forget the", text, &store);
 
 	if (ret)
 		return ret;
@@ -182,38 +218,68 @@ static int forget_store(struct cli *cli, const char *text, bool is_sure)
 	return 0;
 }
 
-static bool is_hexadecimal(const char *text)
-{
-	size_t length = strspn(text, "0123456789abcdefABCDEF");
-
-	return length > 0 && length <= 16 && text[length] == '\0';
-}
-
 static int store_forget(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *is_sure = NULL;
-	const struct cli_flag flags[] = {
-		{"yes", NULL, "its device is gone for good, or nobody needs what is on it",
-		 &is_sure},
-		{0},
-	};
+	const char *number, *is_sure = NULL;
 	int ret;
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
+	if (take_arguments(cli, command, argc, argv,
+			   "its device is gone for good, or nobody needs what is on it", &number,
+			   &is_sure, &ret) < 0)
 		return ret;
-	if (!is_hexadecimal(arguments[0]))
-		return cli_misuse(command,
-				  "'%.64s' is no store's number, nor its beginning: 1 to 16 "
-				  "hexadecimal digits",
-				  arguments[0]);
 	ret = cli_open(cli);
-	return ret ? ret : cli_close(cli, forget_store(cli, arguments[0], is_sure));
+	return ret ? ret : cli_close(cli, forget_store(cli, number, is_sure));
+}
+
+/* ---- Freeing orphans */
+
+static int free_orphans(struct cli *cli, const char *text, bool is_sure)
+{
+	struct found_store store = {0};
+	char bytes[SIZE_TEXT_MAX];
+	uint64_t freed;
+	int ret = find(cli, "free the orphans of the", text, &store);
+
+	if (ret)
+		return ret;
+	if (store.nr_orphans == 0 || !is_sure) {
+		printf("store %016" PRIx64 " has %" PRIu64 " orphans, %s\n", store.number,
+		       store.nr_orphans, size_text(store.orphan_bytes, bytes));
+		fflush(stdout);
+	}
+	if (store.nr_orphans == 0)
+		return 0;
+	if (!is_sure)
+		return cli_fail("free the orphans of the store %016" PRIx64
+				": nothing is done yet; if nobody needs what is in them, and the "
+				"manager's data is no older copy, say --yes",
+				store.number);
+	ret = afar_store_free_orphans(cli->session, store.number, &freed);
+	if (ret)
+		return cli_fail_last(ret);
+	printf("freed %" PRIu64 " orphans of store %016" PRIx64 ", %s\n", store.nr_orphans,
+	       store.number, size_text(freed, bytes));
+	return 0;
+}
+
+static int store_free_orphans(struct cli *cli, const struct cli_command *command, int argc,
+			      char **argv)
+{
+	const char *number, *is_sure = NULL;
+	int ret;
+
+	if (take_arguments(cli, command, argc, argv, "nobody needs what is in them", &number,
+			   &is_sure, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, free_orphans(cli, number, is_sure));
 }
 
 const struct cli_command store_commands[] = {
 	{"store ls", "[--json]", "list the stores: the cluster's flash", store_ls},
 	{"store forget", "STORE [--yes]", "give up a store whose device is gone for good",
 	 store_forget},
+	{"store free-orphans", "STORE [--yes]", "free what is in a store and nobody's",
+	 store_free_orphans},
 	{0},
 };

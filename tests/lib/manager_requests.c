@@ -242,6 +242,14 @@ Afar__Request *ask_store_forget(uint64_t store)
 	return request;
 }
 
+Afar__Request *ask_free_orphans(uint64_t store)
+{
+	REQUEST(store_free_orphans, afar__store_free_orphans, Afar__StoreFreeOrphans,
+		AFAR__REQUEST__CALL_STORE_FREE_ORPHANS);
+	ask->store = store;
+	return request;
+}
+
 Afar__Request *ask_key_revoke(const char *name)
 {
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);

@@ -39,6 +39,7 @@ Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max)
 Afar__Request *ask_server_remove(uint64_t server);
 Afar__Request *ask_store_regions(uint64_t store);
 Afar__Request *ask_store_forget(uint64_t store);
+Afar__Request *ask_free_orphans(uint64_t store);
 Afar__Request *ask_key_revoke(const char *name);
 
 /*

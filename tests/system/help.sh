@@ -99,7 +99,7 @@ is_all() {
 }
 
 # Commands are what stands at the beginning of a line up to the first word that is no command's.
-sed -n 's/^  \([a-z]\)/\1/p' overview | sed 's/ *[^a-z ].*//; s/   *.*//; s/ *$//' >commands
+sed -n 's/^  \([a-z]\)/\1/p' overview | sed 's/ *[^a-z -].*//; s/   *.*//; s/ *$//' >commands
 [ "$(wc -l <commands)" -ge 20 ] || fail "not all commands: $(cat commands)"
 "$AFAR" complete '' | sort >offered
 cut -d' ' -f1 commands | sort -u | diff - offered || fail "the commands' first words"

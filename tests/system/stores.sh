@@ -175,3 +175,38 @@ eventually has_orphans
 "$AFAR" region put in wide:a >/dev/null
 "$AFAR" region get wide:a out >/dev/null
 same in out
+
+# ---- What is nobody's is freed by an operator, and by nobody else
+
+refused 1 'operator' "$AFAR" --key bob store free-orphans "$number" --yes
+status=0
+"$AFAR" store free-orphans "$number" >said.out 2>said.err || status=$?
+[ "$status" -eq 1 ] || fail "free-orphans without --yes ended with $status"
+grep -Eq "^store $number has [1-9][0-9]* orphans, [0-9.]+ MiB" said.out || fail "it says: $(cat said.out)"
+grep -q 'nothing is done yet.*--yes' said.err || fail "it says: $(cat said.err)"
+has_orphans || fail "free-orphans without --yes did something"
+
+# Its server is killed in between: what is left is kept, and freed by the next try.
+"$AFAR" store free-orphans "$number" --yes >said.out 2>said.err &
+freeing=$!
+kill_daemon one
+wait "$freeing" || :
+start_flash one
+"$AFAR" store free-orphans "$number" --yes >said.out || fail "free-orphans: $(cat said.out)"
+has_no_orphans() {
+	[ "$(stores 'stores["flash"]["nr_orphans"], stores["flash"]["orphan_bytes"]')" = "(0, 0)" ]
+}
+has_no_orphans || fail "orphans are left: $("$AFAR" store ls)"
+"$AFAR" store free-orphans "$number" --yes | grep -q 'has 0 orphans' || fail "free-orphans without orphans"
+
+# They are gone for good, their room can be had, and nothing else has gone.
+kill_daemon one
+start_flash one
+has_no_orphans || fail "orphans have come back: $("$AFAR" store ls)"
+"$AFAR" region get wide:a out >/dev/null
+same in out
+"$AFAR" region get kept:a out >/dev/null
+same small out
+"$AFAR" ns create all --tier flash --width 1
+free=$(stores '(stores["flash"]["capacity_bytes"] - stores["flash"]["granted_bytes"]) >> 20')
+"$AFAR" ns reserve all "$((free / 2 * 2))M"

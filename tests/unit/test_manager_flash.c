@@ -720,34 +720,7 @@ static void test_forgetting(void **state)
 	check_all(&fixture);
 }
 
-/* Stores of a server that is removed stay, and are nobody's until another one joins with them. */
-static void test_removal_leaves_stores(void **state)
-{
-	Afar__RegionInfo *region;
-	struct scene scene;
-	Afar__Reply *reply;
-
-	(void)state;
-	open_scene(&scene);
-	fixture_disconnect(&fixture, 0);
-	EXPECT(&scene.client, ask_server_remove(fixture.servers[0].number), 0);
-	assert_null(store_of(0)->pool.server);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
-	assert_int_equal(region->layout->n_servers, 0);
-	assert_int_equal(region->layout->stores[0]->server, 0);
-	drop(reply);
-	check_all(&fixture);
-	fixture_restart(&fixture);
-	client_resume(&fixture, &scene.client);
-	check_all(&fixture);
-	assert_int_equal(fixture_join(&fixture, 0, GIB), -AFAR_ELOST);
-	fixture_kill(&fixture, 0);
-	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
-	assert_int_equal(region->layout->n_accesses, 1);
-	drop(reply);
-	check_all(&fixture);
-}
+/* ---- Reports */
 
 /* What store `numbers[0]` is said to refuse changes with. */
 static int reported_refusal;
@@ -776,6 +749,143 @@ static void report_stores(const uint64_t *numbers, size_t nr)
 	cds_list_add_tail(&event->node, &fixture.events);
 	fixture_pump(&fixture);
 	expect_answer(reply, 0, NULL);
+}
+
+/* ---- Orphans */
+
+/* The device has confirmed extents that the manager does not know: 8 MiB, and `nr` of 2 MiB. */
+static void leave_orphans(struct scene *scene, unsigned nr)
+{
+	open_scene(scene);
+	for (unsigned i = 0; i < nr; i++)
+		EXPECT(&scene->client, ask_reserve(scene->ns, 2 * MIB), 0);
+	confirm_all();
+	fixture_kill(&fixture, 0);
+	EXPECT(&scene->client, ask_store_forget(device(0)->number), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 1 + nr);
+	assert_int_equal(store_of(0)->orphan_bytes, (8 + 2 * nr) * MIB);
+}
+
+/* An operator frees them, and gets their room back; what the manager knows stays. */
+static void test_orphans_are_freed_by_operators(void **state)
+{
+	struct fake_client bob;
+	struct scene scene;
+	Afar__Reply *reply;
+	uint64_t number, ns;
+
+	(void)state;
+	leave_orphans(&scene, 2);
+	number = device(0)->number;
+	EXPECT(&scene.client, ask_key_add("bob", false), 0);
+	client_open_as(&fixture, &bob, "bob");
+	EXPECT(&bob, ask_free_orphans(number), -EACCES);
+	EXPECT(&scene.client, ask_free_orphans(99), -ENOENT);
+	ns = make_flash_namespace(&fixture, &scene.client, "b");
+	/* They take room. */
+	expect_said(&scene.client, ask_reserve(ns, 54 * MIB), -ENOSPC, "have 52 of the missing 54");
+	EXPECT(&scene.client, ask_reserve(ns, 10 * MIB), 0);
+	assert_int_equal(device(0)->granted, 22 * MIB);
+
+	reply = must(&scene.client, ask_free_orphans(number));
+	assert_int_equal(reply->namespace_released->bytes, 12 * MIB);
+	drop(reply);
+	assert_int_equal(device(0)->granted, 10 * MIB);
+	assert_int_equal(store_of(0)->nr_orphans, 0);
+	assert_int_equal(store_of(0)->orphan_bytes, 0);
+	EXPECT(&scene.client, ask_reserve(ns, 54 * MIB), 0);
+	reply = must(&scene.client, ask_free_orphans(number));
+	assert_int_equal(reply->namespace_released->bytes, 0);
+	drop(reply);
+	check_all(&fixture);
+}
+
+/* A request that comes again is answered with what was freed, also by another manager. */
+static void test_freeing_orphans_is_done_once(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	leave_orphans(&scene, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		fixture_send(&fixture, &scene.client, 900, ask_free_orphans(device(0)->number),
+			     &reply);
+		fixture_pump(&fixture);
+		assert_int_equal(reply->status, 0);
+		assert_int_equal(reply->namespace_released->bytes, 8 * MIB);
+		drop(reply);
+		fixture_restart(&fixture);
+		client_resume(&fixture, &scene.client);
+	}
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 0);
+	check_all(&fixture);
+}
+
+/* The server is killed before it has removed them, refuses, or has a store that takes no changes: they
+ * are kept, and can be freed later. */
+static void test_freeing_orphans_fails(void **state)
+{
+	const uint64_t *number;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	leave_orphans(&scene, 1);
+	number = &device(0)->number;
+	device(0)->refuse_to_release = -EIO;
+	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "are kept");
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+	device(0)->refuse_to_release = 0;
+
+	fixture_send(&fixture, &scene.client, 900, ask_free_orphans(*number), &reply);
+	core_run(fixture.core, &fixture.events);
+	fixture_kill(&fixture, 0);
+	expect_answer(reply, -AFAR_ESERVER, NULL);
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "it is away");
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+
+	reported_refusal = -EIO;
+	report_stores(number, 1);
+	expect_said(&scene.client, ask_free_orphans(*number), -EIO, "takes no changes");
+	reported_refusal = 0;
+	report_stores(number, 1);
+	EXPECT(&scene.client, ask_free_orphans(*number), 0);
+	assert_int_equal(device(0)->granted, 0);
+	check_all(&fixture);
+}
+
+/* Stores of a server that is removed stay, and are nobody's until another one joins with them. */
+static void test_removal_leaves_stores(void **state)
+{
+	Afar__RegionInfo *region;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	fixture_disconnect(&fixture, 0);
+	EXPECT(&scene.client, ask_server_remove(fixture.servers[0].number), 0);
+	assert_null(store_of(0)->pool.server);
+	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	assert_int_equal(region->layout->n_servers, 0);
+	assert_int_equal(region->layout->stores[0]->server, 0);
+	drop(reply);
+	check_all(&fixture);
+	fixture_restart(&fixture);
+	client_resume(&fixture, &scene.client);
+	check_all(&fixture);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), -AFAR_ELOST);
+	fixture_kill(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	assert_int_equal(region->layout->n_accesses, 1);
+	drop(reply);
+	check_all(&fixture);
 }
 
 /* Reports of stores that it does not have are ignored. */
@@ -897,6 +1007,9 @@ TEST_GROUP(manager_flash)
 		TEST(test_join_that_is_not_committed),
 		TEST(test_loading),
 		TEST(test_forgetting),
+		TEST(test_orphans_are_freed_by_operators),
+		TEST(test_freeing_orphans_is_done_once),
+		TEST(test_freeing_orphans_fails),
 		TEST(test_removal_leaves_stores),
 		TEST(test_status),
 		TEST(test_read_only_store),
