@@ -256,6 +256,34 @@ int afar_store_forget(struct afar_session *session, uint64_t store);
  */
 int afar_store_free_orphans(struct afar_session *session, uint64_t store, uint64_t *freed);
 
+/*
+ * Has a running server lend one device more; for operators only. `path` is that of a file or block
+ * device with a flash layer (`afar flash create`), on the server's machine, and absolute. It is opened as
+ * at the server's start, and refused for the same reasons. `*store` (may be NULL) gets its number.
+ *
+ * The server does not keep that: it opens the device again at its next start if its flags or its
+ * configuration file say so.
+ *
+ * Blocks until the device can be used, or for some seconds if another process has it open. After
+ * -ETIMEDOUT, look at the status: the server may still be about it.
+ * Errors: -ENOENT (no such server; nothing at the path), -EINVAL (the path; no flash layer; another
+ * cluster's; an older image), -EEXIST (it is open there already), -EBUSY (somebody else has it open),
+ * -AFAR_ESERVER (the server is down, or failed), those of opening it.
+ */
+int afar_store_add(struct afar_session *session, uint64_t server, const char *path,
+		   uint64_t *store);
+
+/*
+ * Takes a store in which nothing is reserved out of the cluster; for operators only. If a server has it
+ * open, that one closes the device first, cleanly. Other stores go on. The device can be added again, to
+ * any server of the cluster; what is on it and belongs to no region stays.
+ *
+ * Blocks until the device is closed. After an error it may be closed, and listed as away: call again.
+ * Errors: -ENOENT, -EBUSY (regions are there, or reserved bytes; the last error names some),
+ * -AFAR_ESERVER (its server failed).
+ */
+int afar_store_remove(struct afar_session *session, uint64_t store);
+
 /* ---- Namespaces ------------------------------------------------------------------------------- */
 
 enum afar_tier {

@@ -149,6 +149,7 @@ static int peer_new(struct afar_session *session, const Afar__Server *server,
 		size_t length = strlen(store->path), max = sizeof(peer->device) - 1;
 
 		peer->store = store->store;
+		peer->opening = store->opening;
 		strcpy(peer->device, store->path + (length > max ? length - max : 0));
 	}
 	snprintf(peer->name, sizeof(peer->name), "%s", server->name);
@@ -178,11 +179,16 @@ static bool leads_to(const Afar__Server *server, uint64_t store)
 	return false;
 }
 
-/* A peer without lanes is of a store that was not open when we were told. */
-static bool is_peer_of(const struct peer *peer, const Afar__Server *server, uint64_t store)
+/* A peer without lanes is of a store that was not open when we were told. Another opening of a store, as
+ * when it was taken from the server and added again, has another lane and other keys. */
+static bool is_peer_of(const struct peer *peer, const Afar__Server *server,
+		       const Afar__StorePlace *place)
 {
+	const uint64_t store = place ? place->store : 0;
+
 	return peer->server == server->server && peer->incarnation == server->incarnation &&
-	       peer->store == store && (peer->nr_lanes > 0) == leads_to(server, store);
+	       peer->store == store && peer->opening == (place ? place->opening : 0) &&
+	       (peer->nr_lanes > 0) == leads_to(server, store);
 }
 
 int peer_get(struct afar_session *session, const Afar__Server *server,
@@ -193,7 +199,7 @@ int peer_get(struct afar_session *session, const Afar__Server *server,
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (peer, &session->peers, node) {
-		if (is_peer_of(peer, server, store ? store->store : 0)) {
+		if (is_peer_of(peer, server, store)) {
 			*out = peer;
 			goto out_unlock;
 		}

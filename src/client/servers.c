@@ -145,3 +145,43 @@ PUBLIC_CALL(int, afar_store_free_orphans,
 	afar__frame__free_unpacked(reply, NULL);
 	return 0;
 }
+
+PUBLIC_CALL(int, afar_store_add,
+	    (struct afar_session *session, uint64_t server, const char *path, uint64_t *store),
+	    (session, server, path, store))
+{
+	Afar__StoreAdd add = AFAR__STORE_ADD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!path)
+		return error_fail(-EINVAL, "add a store: no path is given (it is null)");
+	add.server = server;
+	add.path = (char *)(uintptr_t)path;
+	request.call_case = AFAR__REQUEST__CALL_STORE_ADD;
+	request.store_add = &add;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_STORE_OPENED, &reply);
+	if (ret)
+		return ret;
+	if (store)
+		*store = reply->reply->store_opened->store;
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}
+
+PUBLIC_CALL(int, afar_store_remove, (struct afar_session *session, uint64_t store), (session, store))
+{
+	Afar__StoreRemove remove = AFAR__STORE_REMOVE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	remove.store = store;
+	request.call_case = AFAR__REQUEST__CALL_STORE_REMOVE;
+	request.store_remove = &remove;
+	return session_call(session, &request, NULL);
+}

@@ -99,7 +99,7 @@ static int check_known(struct core *core, const struct server *server,
 	return check_record(known, told);
 }
 
-static int check_store(struct core *core, const struct server *server, const Afar__Store *told)
+int flash_check_store(struct core *core, const struct server *server, const Afar__Store *told)
 {
 	const struct flash_store *known;
 	int ret = check_form(told);
@@ -130,7 +130,7 @@ int flash_check_join(struct core *core, const struct server *server, const Afar_
 				return error_fail(
 					-EINVAL, "join the cluster: the store on %s is given twice",
 					ask->stores[i]->path);
-		ret = check_store(core, server, ask->stores[i]);
+		ret = flash_check_store(core, server, ask->stores[i]);
 	}
 	return ret;
 }
@@ -232,8 +232,8 @@ static int describe(struct core *core, struct flash_store *store, struct server 
 	return 0;
 }
 
-static int join_store(struct core *core, struct server *server, const Afar__Store *told,
-		      Afar__StoreJoined *joined)
+int flash_join_store(struct core *core, struct server *server, const Afar__Store *told,
+		     Afar__StoreJoined *joined)
 {
 	struct flash_store *store = state_store(core->state, told->store);
 	struct server *last = store ? store->pool.server : NULL;
@@ -276,24 +276,30 @@ int flash_join(struct core *core, struct server *server, const Afar__ServerJoin 
 		if (!joined->stores[i])
 			return error_code(-ENOMEM);
 		joined->n_stores++;
-		ret = join_store(core, server, ask->stores[i], joined->stores[i]);
+		ret = flash_join_store(core, server, ask->stores[i], joined->stores[i]);
 	}
 	return ret;
 }
 
 /* ---- Their servers go */
 
+void flash_store_down(struct core *core, struct flash_store *store)
+{
+	if (!store->is_up)
+		return;
+	store->is_up = false;
+	store->is_leaving = false;
+	store->down_at = core_now(core);
+	trims_forget(core, store);
+}
+
 void flash_down(struct core *core, const struct server *server)
 {
 	struct flash_store *store;
 
-	cds_list_for_each_entry (store, &core->state->stores, node) {
-		if (store->pool.server != server || !store->is_up)
-			continue;
-		store->is_up = false;
-		store->down_at = core_now(core);
-		trims_forget(core, store);
-	}
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (store->pool.server == server)
+			flash_store_down(core, store);
 }
 
 bool flash_is_on(const struct core *core, const struct server *server)
@@ -422,7 +428,8 @@ bool pool_is_writable(const struct pool *pool)
 {
 	const Afar__StoreReport *report = pool->store ? pool->store->report : NULL;
 
-	return pool_is_up(pool) && (!report || (report->failure == 0 && report->refusal == 0));
+	return pool_is_up(pool) && !(pool->store && pool->store->is_leaving) &&
+	       (!report || (report->failure == 0 && report->refusal == 0));
 }
 
 uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)

@@ -13,6 +13,8 @@
 core_operation store_regions, store_forget;
 /* orphans.c */
 core_operation store_free_orphans;
+/* devices.c */
+core_operation store_add, store_remove, store_lend;
 /* Replaces what is known of a store's orphans. Takes `orphans` over. -ENOMEM. */
 int orphans_set(struct core *core, struct flash_store *store, struct orphan *orphans, size_t nr);
 
@@ -24,6 +26,12 @@ int flash_check_join(struct core *core, const struct server *server, const Afar_
  * them. Extents that a store does not have any more are lost. -ENOMEM. */
 int flash_join(struct core *core, struct server *server, const Afar__ServerJoin *ask,
 	       Afar__ServerJoined *joined);
+/* The same for one store of a server that is connected. */
+int flash_check_store(struct core *core, const struct server *server, const Afar__Store *told);
+int flash_join_store(struct core *core, struct server *server, const Afar__Store *told,
+		     Afar__StoreJoined *joined);
+/* Its server has it no more. Never taken back. */
+void flash_store_down(struct core *core, struct flash_store *store);
 /* The server's connection is lost. */
 void flash_down(struct core *core, const struct server *server);
 

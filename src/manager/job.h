@@ -40,6 +40,10 @@ struct job_kind {
 	 * tables JOB_ASK holds whatever becomes of the commit. A negative code with a sentence: its
 	 * changes are taken back, and the job fails. */
 	int (*settle)(struct core *core, struct job *job);
+	/* A server has answered 0. What this changes of the tables is what the server has done: it is
+	 * not taken back. NULL: nothing is to be done with it. */
+	void (*part_answered)(struct core *core, struct job *job, const struct job_part *part,
+			      const Afar__Reply *answer);
 	/* A server failed with `status`, or has gone with what it granted (`part->granted`). 0: the
 	 * job goes on without it; else the code, with a sentence, that the job fails with. */
 	int (*part_failed)(struct core *core, struct job *job, const struct job_part *part,
@@ -92,6 +96,7 @@ struct job_part {
 		uint64_t length;
 	} * extents;
 	size_t nr_extents;
+	char *said; /* the server's sentence, when it failed; may be NULL. It may say anything */
 };
 
 /* Takes over a job whose kind, title, namespace and outcome are set, and lets the event, which it

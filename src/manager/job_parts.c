@@ -2,6 +2,7 @@
 /* Servers' parts of jobs: asks servers, checks their answers, and keeps what they grant. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <afar/afar.h>
 
@@ -15,6 +16,7 @@ static void part_free(struct job_part *part)
 {
 	cds_list_del(&part->node);
 	free(part->extents);
+	free(part->said);
 	free(part);
 }
 
@@ -304,6 +306,8 @@ void job_answered(struct core *core, struct job_part *part, const void *peer,
 	if (ret < 0) {
 		log_warn("%s: server %llu failed: %s", job->title, (unsigned long long)part->server,
 			 afar_strerror(ret));
+		if (is_current && answer && answer->status < 0 && !part->said)
+			part->said = strdup(answer->message);
 		/* It may have done something that nobody will know: rejoining settles that. */
 		if (is_current && (!answer || answer->status == 0))
 			core->environment.close_peer(core->environment.context, live->peer);
@@ -313,6 +317,8 @@ void job_answered(struct core *core, struct job_part *part, const void *peer,
 		part->state = PART_ANSWERED;
 		part->pending = part->granted;
 		add_pending(core, part, live);
+		if (job->kind->part_answered)
+			job->kind->part_answered(core, job, part, answer);
 	}
 	if (job->state == JOB_ENDED && part->state == PART_ANSWERED)
 		undo_part(core, part);

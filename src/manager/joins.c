@@ -26,13 +26,18 @@
 
 /* ---- What it says */
 
+bool is_lane_sound(const Afar__Lane *lane)
+{
+	return is_printable(lane->transport, TRANSPORT_MAX) &&
+	       is_printable(lane->address, ADDRESS_MAX_BYTES);
+}
+
 static int check_lanes(const Afar__Server *self)
 {
 	if (self->n_lanes == 0 || self->n_lanes > STATE_LANES_MAX)
 		return -EINVAL;
 	for (size_t i = 0; i < self->n_lanes; i++)
-		if (!is_printable(self->lanes[i]->transport, TRANSPORT_MAX) ||
-		    !is_printable(self->lanes[i]->address, ADDRESS_MAX_BYTES))
+		if (!is_lane_sound(self->lanes[i]))
 			return -EINVAL;
 	return 0;
 }

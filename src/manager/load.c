@@ -364,7 +364,7 @@ static int load_outcome(struct state *state, const void *message)
 	const Stored__Outcome *record = message;
 	struct session *session = state_session(state, record->session);
 
-	if (!session || record->kind > OUTCOME_PRINCIPAL)
+	if (!session || record->kind > OUTCOME_STORE)
 		return damaged("a reply of session", record->session);
 	return state_add_outcome(state, session, record->request_id,
 				 (enum outcome_kind)record->kind, record->value);

@@ -105,6 +105,16 @@ static int reply_released(uint64_t bytes, Afar__Reply *reply)
 	return 0;
 }
 
+static int reply_store(uint64_t number, Afar__Reply *reply)
+{
+	reply->store_opened = MESSAGE_NEW(afar__store_opened, Afar__StoreOpened);
+	if (!reply->store_opened)
+		return error_code(-ENOMEM);
+	reply->store_opened->store = number;
+	reply->result_case = AFAR__REPLY__RESULT_STORE_OPENED;
+	return 0;
+}
+
 int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
 	       uint64_t value, Afar__Reply *reply)
 {
@@ -119,6 +129,8 @@ int core_reply(struct core *core, const struct session *session, enum outcome_ki
 		return reply_released(value, reply);
 	case OUTCOME_PRINCIPAL:
 		return principal_reply(core, value, reply);
+	case OUTCOME_STORE:
+		return reply_store(value, reply);
 	}
 	return error_code(-EIO);
 }
@@ -207,8 +219,11 @@ static const struct operation operations[] = {
 	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},
 	{CALL(STORE_FREE_ORPHANS), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers,
 	 store_free_orphans},
+	{CALL(STORE_ADD), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_add},
+	{CALL(STORE_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_remove},
 	{CALL(SERVER_JOIN), OPERATION_DAEMON, FOR_SERVER, NULL, server_join},
 	{CALL(SERVER_REPORT), OPERATION_DAEMON, FOR_SERVER, NULL, server_report},
+	{CALL(STORE_LEND), OPERATION_DAEMON, FOR_SERVER, NULL, store_lend},
 	{CALL(PING), OPERATION_DAEMON, FOR_ANYBODY, NULL, NULL},
 #undef CALL
 };

@@ -34,6 +34,8 @@ struct live_server {
 	uint64_t reported_at;
 };
 
+/* False: it is malformed. */
+bool is_lane_sound(const Afar__Lane *lane);
 core_operation server_report, server_join, server_regions, server_remove;
 /* Fills the reply with the regions that have a part there, as ServerRegions asks. -ENOMEM. */
 int home_regions(const struct core *core, const struct session *session,

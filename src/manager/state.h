@@ -215,6 +215,7 @@ struct flash_store {
 	struct store_join accepted; /* its last */
 	uint64_t opening;	    /* of the device: the present one, or the last */
 	bool is_up;
+	bool is_leaving; /* its server is asked to close it: nothing new goes there. Never taken back */
 	uint64_t trim_call;	/* that is under way there: its number; 0: none. Never taken back */
 	bool has_trims;		/* there may be some that it has to be told of; likewise */
 	uint64_t down_at;	/* if it is not up: since then; 0: since the manager started */
@@ -300,6 +301,7 @@ enum outcome_kind {
 	OUTCOME_REGION,	   /* the generation of a region       */
 	OUTCOME_RELEASED,  /* bytes                            */
 	OUTCOME_PRINCIPAL, /* the number of a principal        */
+	OUTCOME_STORE,	   /* the number of a store            */
 };
 
 struct outcome {

@@ -237,6 +237,13 @@ static int check_extents(const Afar__Grant *request, const struct rpc_capability
 	return 0;
 }
 
+static int fail_no_store(const Afar__Grant *request)
+{
+	return error_fail(-AFAR_ESERVER,
+			  "grant: store %016llx is not at this server; open the region again",
+			  (unsigned long long)request->store);
+}
+
 /* Rejects more extents than there are. That also bounds what we allocate and send. */
 static int check_number(struct control *control, const Afar__Grant *request)
 {
@@ -245,13 +252,12 @@ static int check_number(struct control *control, const Afar__Grant *request)
 	size_t nr;
 
 	if (request->store != 0) {
+		stores_lock(control->options.stores);
 		store = stores_find(control->options.stores, request->store);
+		nr = store ? store_nr_extents(store) : 0;
+		stores_unlock(control->options.stores);
 		if (!store)
-			return error_fail(-AFAR_ESERVER,
-					  "grant: store %016llx is not at this server; open the "
-					  "region again",
-					  (unsigned long long)request->store);
-		nr = store_nr_extents(store);
+			return fail_no_store(request);
 	} else {
 		extent_pool_stat(control->options.pool, &stat);
 		nr = stat.nr_granted;
@@ -432,8 +438,8 @@ static int grant_store_keys(struct control *control, const Afar__Grant *request,
 		.session = request->session,
 		.reach = {request->namespace_, (rights & RIGHT_WRITE) != 0},
 	};
-	struct store *store = stores_find(control->options.stores, request->store);
 	struct store_grant *grant = calloc(1, sizeof(*grant));
+	struct store *store;
 	int ret;
 
 	if (!grant)
@@ -455,8 +461,12 @@ static int grant_store_keys(struct control *control, const Afar__Grant *request,
 	ret = grant->extents && grant->keys.keys
 		      ? tickets_entitle(control->options.tickets, &admission)
 		      : error_code(-ENOMEM);
-	if (ret == 0)
-		ret = store_get_keys(store, &grant->keys);
+	if (ret == 0) {
+		stores_lock(control->options.stores);
+		store = stores_find(control->options.stores, request->store);
+		ret = store ? store_get_keys(store, &grant->keys) : fail_no_store(request);
+		stores_unlock(control->options.stores);
+	}
 	if (ret != 0)
 		free_store_grant(grant);
 	return ret;

@@ -13,7 +13,7 @@
 #include "server/extent.h"
 #include "server/incarnation.h"
 #include "server/lanes.h"
-#include "server/store.h"
+#include "server/stores.h"
 #include "server/tickets.h"
 
 struct control;
@@ -25,7 +25,7 @@ struct control_options {
 	struct extent_pool *pool;
 	struct tickets *tickets;
 	struct lanes *lanes;
-	const struct stores *stores;
+	struct stores *stores;
 };
 
 /* Starts to listen. Errors, with a sentence: those of rpc_listen(), -ENOMEM. */

@@ -12,7 +12,7 @@
 #include "server/control.h"
 #include "server/extent.h"
 #include "server/lanes.h"
-#include "server/store.h"
+#include "server/stores.h"
 #include "server/tickets.h"
 
 /* The parts of the server that a fence closes. All must outlive lanes_stop(). */
@@ -21,7 +21,7 @@ struct fence {
 	struct tickets *tickets;
 	struct lanes *lanes;
 	struct control *control;
-	const struct stores *stores;
+	struct stores *stores;
 };
 
 /*

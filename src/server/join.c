@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The join of a server, as a message. */
+/* The join of a server, as a message, and that of a store that comes later; and what the manager's
+ * answer has done to the stores. */
 #include "server/join.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "rpc/protobuf.h"
 #include "server/advertise.h"
 
@@ -33,7 +35,7 @@ static void copy_bytes(ProtobufCBinaryData *out, const void *bytes, size_t lengt
 
 /* ---- Lanes */
 
-static int add_lane(const struct membership_options *options, Afar__Server *server,
+static int add_lane(const struct membership_options *options, Afar__Lane **out,
 		    const char *transport, const char *listening, uint64_t store)
 {
 	Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
@@ -42,7 +44,7 @@ static int add_lane(const struct membership_options *options, Afar__Server *serv
 
 	if (!lane)
 		return error_code(-ENOMEM);
-	server->lanes[server->n_lanes++] = lane;
+	*out = lane;
 	advertise(listening, options->manager_host, options->manager_port, address);
 	lane->transport = copy_text(transport, &ret);
 	lane->address = copy_text(address, &ret);
@@ -50,9 +52,16 @@ static int add_lane(const struct membership_options *options, Afar__Server *serv
 	return ret;
 }
 
+static int add_store_lane(const struct membership_options *options, Afar__Lane **out,
+			  struct store *store)
+{
+	return add_lane(options, out, "tcp", progress_address(store_progress(store)),
+			store_number(store));
+}
+
 static int add_lanes(const struct membership_options *options, Afar__Server *server)
 {
-	const struct stores *stores = options->stores;
+	struct stores *stores = options->stores;
 	const unsigned nr_lanes = lanes_nr(options->lanes);
 	int ret = 0;
 
@@ -60,12 +69,12 @@ static int add_lanes(const struct membership_options *options, Afar__Server *ser
 	if (!server->lanes)
 		return error_code(-ENOMEM);
 	for (unsigned i = 0; i < nr_lanes && ret == 0; i++)
-		ret = add_lane(options, server, lanes_transport(options->lanes, i),
-			       lanes_address(options->lanes, i), 0);
+		ret = add_lane(options, &server->lanes[server->n_lanes++],
+			       lanes_transport(options->lanes, i), lanes_address(options->lanes, i),
+			       0);
 	for (unsigned i = 0; i < stores->nr && ret == 0; i++)
-		ret = add_lane(options, server, "tcp",
-			       progress_address(store_progress(stores->entries[i])),
-			       store_number(stores->entries[i]));
+		ret = add_store_lane(options, &server->lanes[server->n_lanes++],
+				     stores->entries[i]);
 	return ret;
 }
 
@@ -157,7 +166,7 @@ static int add_store_extents(struct store *store, Afar__Store *message)
 	return message->n_extents == nr_infos && message->extents ? 0 : error_code(-ENOMEM);
 }
 
-static int add_store(struct store *store, Afar__ServerJoin *join)
+static int add_store(struct store *store, Afar__Store **out)
 {
 	Afar__Store *message = MESSAGE_NEW(afar__store, Afar__Store);
 	struct store_stat stat;
@@ -165,7 +174,7 @@ static int add_store(struct store *store, Afar__ServerJoin *join)
 
 	if (!message)
 		return error_code(-ENOMEM);
-	join->stores[join->n_stores++] = message;
+	*out = message;
 	store_stat(store, &stat);
 	message->store = store_number(store);
 	copy_bytes(&message->uuid, store_uuid(store), STORE_UUID_BYTES, &ret);
@@ -182,7 +191,7 @@ static int add_store(struct store *store, Afar__ServerJoin *join)
 
 static int add_stores(const struct membership_options *options, Afar__ServerJoin *join)
 {
-	const struct stores *stores = options->stores;
+	struct stores *stores = options->stores;
 	int ret = 0;
 
 	join->stores = calloc(stores->nr + 1, sizeof(*join->stores));
@@ -194,7 +203,7 @@ static int add_stores(const struct membership_options *options, Afar__ServerJoin
 
 		store_stat(stores->entries[i], &stat);
 		if (stat.failure == 0)
-			ret = add_store(stores->entries[i], join);
+			ret = add_store(stores->entries[i], &join->stores[join->n_stores++]);
 	}
 	return ret;
 }
@@ -230,4 +239,90 @@ int join_compose(const struct membership_options *options, const struct server_i
 	else if (join)
 		afar__server_join__free_unpacked(join, NULL);
 	return ret;
+}
+
+int join_compose_store(const struct membership_options *options, struct store *store,
+		       Afar__StoreLend **out)
+{
+	Afar__StoreLend *lend = MESSAGE_NEW(afar__store_lend, Afar__StoreLend);
+	int ret = lend ? add_store(store, &lend->store) : error_code(-ENOMEM);
+
+	if (ret == 0)
+		ret = add_store_lane(options, &lend->lane, store);
+	if (ret == 0)
+		*out = lend;
+	else if (lend)
+		afar__store_lend__free_unpacked(lend, NULL);
+	return ret;
+}
+
+/* ---- Accepted */
+
+/* Nobody waits for it: what is not released is reported again by the next join. */
+static void on_store_released(void *argument, int status)
+{
+	(void)argument;
+	(void)status;
+}
+
+/* Releases the store's extents that the manager does not know, of those that nobody was ever granted
+ * a key of. */
+static void release_unknown_of(const struct membership_options *options, struct store *store,
+			       const Afar__Store *joining, const Afar__StoreJoined *joined)
+{
+	struct store_name *names = calloc(joined->n_release + 1, sizeof(*names));
+	size_t nr_names = 0;
+	int ret = names ? 0 : error_code(-ENOMEM);
+
+	for (size_t i = 0; i < joining->n_extents && names; i++) {
+		const Afar__Extent *extent = joining->extents[i];
+
+		for (size_t j = 0; j < joined->n_release && extent->is_provisional; j++) {
+			if (joined->release[j] == extent->extent)
+				names[nr_names++] = (struct store_name){extent->extent,
+									extent->namespace_, true};
+		}
+	}
+	if (nr_names > 0)
+		ret = fence_store_extents(options->fence, store, names, nr_names, on_store_released,
+					  NULL);
+	if (ret != 0)
+		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
+	free(names);
+}
+
+/* The manager has accepted the store. */
+static void take_store(const struct membership_options *options, struct store *store,
+		       const Afar__Store *joining, const Afar__StoreJoined *joined,
+		       const char *cluster)
+{
+	if (store_joined(store, cluster) != 0)
+		log_error("%s", error_last_line());
+	if (joined->n_release > 0)
+		release_unknown_of(options, store, joining, joined);
+}
+
+void join_take_stores(const struct membership_options *options, const Afar__ServerJoin *join,
+		      const Afar__ServerJoined *joined)
+{
+	for (size_t i = 0; i < joined->n_stores && i < join->n_stores; i++) {
+		struct store *store = stores_find(options->stores, joined->stores[i]->store);
+
+		if (store && join->stores[i]->store == joined->stores[i]->store)
+			take_store(options, store, join->stores[i], joined->stores[i],
+				   joined->cluster);
+	}
+}
+
+int join_take_store(const struct membership_options *options, struct store *store,
+		    const Afar__StoreLend *lend, const char *cluster, const Afar__Frame *frame)
+{
+	const Afar__Reply *reply = frame->reply;
+
+	if (reply->result_case != AFAR__REPLY__RESULT_STORE_JOINED ||
+	    reply->store_joined->store != store_number(store))
+		return error_fail(-AFAR_EMALFORMED,
+				  "lend a store: the manager's answer does not say that it has it");
+	take_store(options, store, lend->store, reply->store_joined, cluster);
+	return 0;
 }

@@ -7,6 +7,7 @@
 #include "server/lanes.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct lanes {
 	struct lane lanes[LANES_MAX];
 	struct fabric *fabrics[LANES_MAX];
 	unsigned nr_lanes;
+	pthread_rwlock_t beside_lock; /* guards the next two */
 	struct progress *beside[LANES_BESIDE_MAX];
 	unsigned nr_beside;
 	struct domains *domains;
@@ -38,6 +40,7 @@ struct lanes {
 
 /* A closing of connections on all lanes. The last lane frees it. */
 struct lanes_closing {
+	struct lanes *lanes; /* whose `beside_lock` is held until it has begun */
 	struct progress_order order;
 	atomic_uint nr_left;
 	unsigned nr_lanes;
@@ -77,6 +80,7 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 	lanes = calloc(1, sizeof(*lanes));
 	if (!lanes)
 		return error_code(-ENOMEM);
+	pthread_rwlock_init(&lanes->beside_lock, NULL);
 	for (unsigned i = 0; i < nr_lanes && ret == 0; i++) {
 		lanes->lanes[i].options = options[i];
 		lanes->nr_lanes++;
@@ -160,6 +164,7 @@ void lanes_close(struct lanes *lanes)
 		if (lanes->fabrics[i])
 			fabric_close(lanes->fabrics[i]);
 	}
+	pthread_rwlock_destroy(&lanes->beside_lock);
 	free(lanes);
 }
 
@@ -240,21 +245,40 @@ void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out)
 
 int lanes_add_beside(struct lanes *lanes, struct progress *progress)
 {
-	if (lanes->nr_beside == LANES_BESIDE_MAX)
-		return error_fail(-ENOSPC, "start the server: more than %u stores",
-				  LANES_BESIDE_MAX);
-	lanes->beside[lanes->nr_beside++] = progress;
-	return 0;
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&lanes->beside_lock);
+	if (lanes->nr_beside < LANES_BESIDE_MAX)
+		lanes->beside[lanes->nr_beside++] = progress;
+	else
+		ret = error_fail(-ENOSPC, "open a store: a server has at most %u",
+				 LANES_BESIDE_MAX);
+	pthread_rwlock_unlock(&lanes->beside_lock);
+	return ret;
+}
+
+void lanes_drop_beside(struct lanes *lanes, struct progress *progress)
+{
+	unsigned i = 0;
+
+	pthread_rwlock_wrlock(&lanes->beside_lock);
+	while (lanes->beside[i] != progress)
+		i++;
+	lanes->beside[i] = lanes->beside[--lanes->nr_beside];
+	pthread_rwlock_unlock(&lanes->beside_lock);
 }
 
 int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out)
 {
 	struct lanes_closing *closing = calloc(1, sizeof(*closing));
-	unsigned nr_lanes = lanes->nr_lanes + lanes->nr_beside;
+	unsigned nr_lanes;
 	int ret = 0;
 
 	if (!closing)
 		return error_code(-ENOMEM);
+	pthread_rwlock_rdlock(&lanes->beside_lock);
+	closing->lanes = lanes;
+	nr_lanes = lanes->nr_lanes + lanes->nr_beside;
 	atomic_init(&closing->nr_left, nr_lanes);
 	for (unsigned i = 0; i < nr_lanes && ret == 0; i++) {
 		ret = progress_closing_new(i < lanes->nr_lanes ? lanes->lanes[i].progress
@@ -274,6 +298,7 @@ void lanes_closing_drop(struct lanes_closing *closing)
 {
 	for (unsigned i = 0; i < closing->nr_lanes; i++)
 		progress_closing_drop(closing->on[i]);
+	pthread_rwlock_unlock(&closing->lanes->beside_lock);
 	free(closing);
 }
 
@@ -300,9 +325,11 @@ void lanes_close_connections(struct lanes_closing *closing, const struct progres
 {
 	const struct progress_order on_each = {concerns, lane_done, closing, order->must_let_go};
 	unsigned nr_lanes = closing->nr_lanes;
+	struct lanes *lanes = closing->lanes;
 
 	closing->order = *order;
 	/* `closing` is not freed before the last lane has its part. */
 	for (unsigned i = 0; i < nr_lanes; i++)
 		progress_close(closing->on[i], &on_each);
+	pthread_rwlock_unlock(&lanes->beside_lock);
 }

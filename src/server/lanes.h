@@ -38,8 +38,10 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
  * lanes, tells where that is. The lanes fill in fabric, number, address and processors in `common`.
  * Errors are those of progress_start(). */
 int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common);
-/* Has closings go over a store's lane, too. Before any closing is made. -ENOSPC, with a sentence. */
+/* Has closings go over a store's lane, too. -ENOSPC, with a sentence. */
 int lanes_add_beside(struct lanes *lanes, struct progress *progress);
+/* Not any more. What closings have left there is done before progress_stop() returns. */
+void lanes_drop_beside(struct lanes *lanes, struct progress *progress);
 /* Closes all connections, and ends the threads. The callbacks of lanes_close_connections() have run
  * when it returns. */
 void lanes_stop(struct lanes *lanes);
@@ -76,7 +78,8 @@ struct lane_stat {
 void lanes_stat(const struct lanes *lanes, unsigned i, struct lane_stat *out);
 
 /* Close connections on all lanes, as in progress.h. `done` runs once, on a thread of the last lane
- * to finish. */
+ * to finish. No lane comes or goes from the first call until the second or third, which the same thread
+ * makes. */
 struct lanes_closing;
 int lanes_closing_new(struct lanes *lanes, struct lanes_closing **out);
 void lanes_closing_drop(struct lanes_closing *closing);

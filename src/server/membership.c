@@ -273,56 +273,6 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
-/* Nobody waits for it: what is not released is reported again by the next join. */
-static void on_store_released(void *argument, int status)
-{
-	(void)argument;
-	(void)status;
-}
-
-/* Releases the store's extents that the manager does not know, of those that nobody was ever granted
- * a key of. */
-static void release_unknown_of(struct membership *membership, struct store *store,
-			       const Afar__Store *joining, const Afar__StoreJoined *joined)
-{
-	struct store_name *names = calloc(joined->n_release + 1, sizeof(*names));
-	size_t nr_names = 0;
-	int ret = names ? 0 : error_code(-ENOMEM);
-
-	for (size_t i = 0; i < joining->n_extents && names; i++) {
-		const Afar__Extent *extent = joining->extents[i];
-
-		for (size_t j = 0; j < joined->n_release && extent->is_provisional; j++) {
-			if (joined->release[j] == extent->extent)
-				names[nr_names++] = (struct store_name){extent->extent,
-									extent->namespace_, true};
-		}
-	}
-	if (nr_names > 0)
-		ret = fence_store_extents(membership->options.fence, store, names, nr_names,
-					  on_store_released, NULL);
-	if (ret != 0)
-		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
-	free(names);
-}
-
-/* The manager has accepted the stores. */
-static void take_stores(struct membership *membership, const Afar__ServerJoin *join,
-			const Afar__ServerJoined *joined)
-{
-	for (size_t i = 0; i < joined->n_stores && i < join->n_stores; i++) {
-		struct store *store =
-			stores_find(membership->options.stores, joined->stores[i]->store);
-
-		if (!store || join->stores[i]->store != joined->stores[i]->store)
-			continue;
-		if (store_joined(store, joined->cluster) != 0)
-			log_error("%s", error_last_line());
-		if (joined->stores[i]->n_release > 0)
-			release_unknown_of(membership, store, join->stores[i], joined->stores[i]);
-	}
-}
-
 /* Sends the join with everything filled in and acts on the answer. */
 static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 {
@@ -345,10 +295,40 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
-		take_stores(membership, join, joined);
+		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);
 	}
 	afar__frame__free_unpacked(frame, NULL);
+	return ret;
+}
+
+/* Lends one store more, as a join does. Runs in an order, on the membership's thread. */
+static int lend_store(void *context, struct store *store)
+{
+	struct membership *membership = context;
+	const struct membership_options *options = &membership->options;
+	const struct rpc_envelope envelope = {
+		.incarnation = options->incarnation->number,
+		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
+	};
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__StoreLend *lend;
+	Afar__Frame *frame;
+	int ret = join_compose_store(options, store, &lend);
+
+	if (ret != 0)
+		return ret;
+	request.call_case = AFAR__REQUEST__CALL_STORE_LEND;
+	request.store_lend = lend;
+	ret = rpc_call(membership->connection, &envelope, &request, &frame);
+	if (ret == 0) {
+		ret = join_take_store(options, store, lend, membership->self.cluster, frame);
+		afar__frame__free_unpacked(frame, NULL);
+	}
+	/* The manager may have accepted it, and it is about to be closed: the next join settles that. */
+	if (ret == -ETIMEDOUT || ret == -AFAR_EMALFORMED)
+		rpc_connection_close(membership->connection);
+	afar__store_lend__free_unpacked(lend, NULL);
 	return ret;
 }
 
@@ -527,6 +507,7 @@ static int open_orders(struct membership *membership)
 		.pool = membership->options.pool,
 		.fence = membership->options.fence,
 		.stores = membership->options.stores,
+		.devices = {membership->options.stores, lend_store, membership},
 		.queued = on_queued,
 		.context = membership,
 	};

@@ -31,7 +31,7 @@ struct membership_options {
 	struct lanes *lanes;
 	struct extent_pool *pool;
 	const struct fence *fence;
-	const struct stores *stores;
+	struct stores *stores;
 	/* Runs once, on the membership's thread, when it gives up joining. May be NULL. */
 	void (*gave_up)(void *context);
 	void *context;

@@ -42,6 +42,10 @@ struct job {
 	struct seal_move *moves;
 	size_t nr_moves;
 	uint64_t generation; /* of the layout they are of */
+	/* StoreOpen, when not NULL: */
+	char *path;
+	/* StoreClose: of `store` */
+	bool is_closing;
 	struct orders *orders;
 	bool is_fenced; /* connections are closed: the copy is next */
 };
@@ -99,6 +103,7 @@ static void free_job(struct job *job)
 	free(job->names);
 	free(job->ranges);
 	free(job->moves);
+	free(job->path);
 	free(job);
 }
 
@@ -339,6 +344,35 @@ static void run_trim(struct orders *orders, const struct job *job)
 	}
 }
 
+/* Opens or closes a device, unless the connection has ended: the manager has told the operator that it
+ * failed, and by the next join it knows what is open. */
+static int run_device(struct orders *orders, const struct job *job, uint64_t *number)
+{
+	const struct devices *devices = &orders->options.devices;
+
+	if (!is_current(orders, job->epoch))
+		return error_code(-ECANCELED);
+	return job->path ? devices_open(devices, job->path, number)
+			 : devices_close(devices, *number);
+}
+
+static void run_device_job(struct orders *orders, const struct job *job)
+{
+	Afar__StoreOpened opened = AFAR__STORE_OPENED__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	int ret;
+
+	opened.store = job->store;
+	ret = run_device(orders, job, &opened.store);
+	if (ret != 0) {
+		reply_status(orders, job->call, ret);
+		return;
+	}
+	reply.result_case = AFAR__REPLY__RESULT_STORE_OPENED;
+	reply.store_opened = &opened;
+	rpc_reply(job->call, orders->options.incarnation, &reply);
+}
+
 static struct job *take_job(struct orders *orders)
 {
 	struct job *job = NULL;
@@ -361,7 +395,9 @@ void orders_work(struct orders *orders)
 
 	if (!job)
 		return;
-	if (job->names)
+	if (job->path || job->is_closing)
+		run_device_job(orders, job);
+	else if (job->names)
 		release_in_store(orders, job);
 	else if (job->ranges)
 		run_trim(orders, job);
@@ -573,6 +609,24 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 	queue_job(orders, job);
 }
 
+static void on_device(struct orders *orders, const char *path, uint64_t store,
+		      struct rpc_call *call)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job && path)
+		job->path = strdup(path);
+	if (!job || (path && !job->path)) {
+		free(job);
+		reply_status(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	job->call = call;
+	job->store = store;
+	job->is_closing = !path;
+	queue_job(orders, job);
+}
+
 static void on_session_end(struct orders *orders, uint64_t session, struct rpc_call *call)
 {
 	struct pending_reply *reply = new_pending_reply(orders, call);
@@ -607,6 +661,12 @@ void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		on_seal(orders, request->extents_seal, call);
+		break;
+	case AFAR__REQUEST__CALL_STORE_OPEN:
+		on_device(orders, request->store_open->path, 0, call);
+		break;
+	case AFAR__REQUEST__CALL_STORE_CLOSE:
+		on_device(orders, NULL, request->store_close->store, call);
 		break;
 	case AFAR__REQUEST__CALL_SESSION_END:
 		on_session_end(orders, request->session_end->session, call);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Carries out the manager's requests: to reserve and to release extents, to seal chunks, to end
- * sessions. Requests come in on the rpc loop's thread, which does the quick ones. The others wait,
+ * Carries out the manager's requests: to reserve and to release extents, to seal chunks, to open and
+ * close devices, to end sessions. Requests come in on the rpc loop's thread, which does the quick ones. The others wait,
  * in order, for the membership's thread.
  */
 #ifndef SERVER_ORDERS_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "rpc/rpc.h"
+#include "server/devices.h"
 #include "server/extent.h"
 #include "server/fence.h"
 
@@ -22,7 +23,8 @@ struct orders_options {
 	bool is_registering_quick; /* registering memory may be done on the loop's thread */
 	struct extent_pool *pool;
 	const struct fence *fence;
-	const struct stores *stores;
+	struct stores *stores;
+	struct devices devices;
 	/* Runs when there is work for orders_work(), on any thread, with no lock held. */
 	void (*queued)(void *context);
 	void *context;

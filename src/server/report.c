@@ -62,7 +62,7 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	progress_count(progress, &out->bytes_in, &out->bytes_out);
 }
 
-void report_fill(struct extent_pool *pool, const struct lanes *lanes, const struct stores *stores,
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct stores *stores,
 		 struct report *report)
 {
 	Afar__ServerReport *out = &report->message;
@@ -88,10 +88,12 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, const stru
 		out->lanes[out->n_lanes++] = &report->lanes[i];
 	}
 	out->stores = report->store_pointers;
+	stores_lock(stores);
 	for (unsigned i = 0; i < stores->nr; i++) {
 		fill_store(stores->entries[i], &report->stores[i]);
 		out->stores[out->n_stores++] = &report->stores[i];
 	}
+	stores_unlock(stores);
 }
 
 /* Two bits for each store that is not as it should be. */

@@ -8,7 +8,7 @@
 #include "rpc/rpc.h"
 #include "server/extent.h"
 #include "server/lanes.h"
-#include "server/store.h"
+#include "server/stores.h"
 
 /* A report, and the memory that its pointers name. */
 struct report {
@@ -21,7 +21,7 @@ struct report {
 };
 
 /* Fills in the present numbers. */
-void report_fill(struct extent_pool *pool, const struct lanes *lanes, const struct stores *stores,
+void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct stores *stores,
 		 struct report *report);
 /* What decides whether the next report is sent; zeros before the first. */
 struct reported {

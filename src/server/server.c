@@ -26,7 +26,7 @@
 #include "server/membership.h"
 #include "server/mover.h"
 #include "server/server.h"
-#include "server/store.h"
+#include "server/stores.h"
 #include "server/tickets.h"
 #include "server/zero.h"
 
@@ -224,25 +224,13 @@ static int open_stores(struct server *server, const struct server_options *optio
 		.context = server,
 	};
 	int ret = check_stores(options);
+	struct store *opened;
 
 	store_address(options, address);
-	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++) {
-		struct store **opened = &server->stores.entries[server->stores.nr];
-
-		store.path = options->stores[i].path;
-		store.create_bytes = options->stores[i].create_bytes;
-		ret = store_start(&store, opened);
-		if (ret != 0)
-			break;
-		if (stores_find(&server->stores, store_number(*opened)))
-			ret = error_fail(-EEXIST,
-					 "start the server: the store %s is a copy of another that "
-					 "is open, with its UUID; leave one out",
-					 store.path);
-		server->stores.nr++;
-		if (ret == 0)
-			ret = lanes_add_beside(server->lanes, store_progress(*opened));
-	}
+	stores_set(&server->stores, server->lanes, &store);
+	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++)
+		ret = stores_open(&server->stores, options->stores[i].path,
+				  options->stores[i].create_bytes, &opened);
 	return ret;
 }
 
@@ -300,6 +288,7 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 
 	if (!server)
 		return error_code(-ENOMEM);
+	stores_init(&server->stores);
 	ret = copy_options(server, options);
 	if (ret == 0)
 		ret = incarnation_draw(&server->incarnation);
@@ -345,8 +334,7 @@ void server_stop(struct server *server)
 		membership_stop(server->membership);
 	control_stop(server->control);
 	lanes_stop(server->lanes);
-	for (unsigned i = 0; i < server->stores.nr; i++)
-		store_stop(server->stores.entries[i]);
+	stores_close(&server->stores);
 	extent_pool_close(server->pool);
 	tickets_close(server->tickets);
 	membership_close(server->membership);

@@ -796,21 +796,3 @@ struct progress *store_progress(const struct store *store)
 {
 	return store->progress;
 }
-
-struct store *stores_find(const struct stores *stores, uint64_t number)
-{
-	for (unsigned i = 0; stores && i < stores->nr; i++) {
-		if (stores->entries[i]->number == number)
-			return stores->entries[i];
-	}
-	return NULL;
-}
-
-bool stores_have(const struct stores *stores, uint64_t namespace)
-{
-	for (unsigned i = 0; stores && i < stores->nr; i++) {
-		if (store_has(stores->entries[i], namespace))
-			return true;
-	}
-	return false;
-}

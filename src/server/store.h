@@ -156,15 +156,4 @@ bool store_has(struct store *store, uint64_t namespace);
 /* Returns how many extents there are. */
 size_t store_nr_extents(struct store *store);
 
-/* ---- The stores of a server */
-
-struct stores {
-	struct store *entries[STORES_MAX];
-	unsigned nr;
-};
-
-/* Both take NULL for no stores. The first returns NULL if there is none of this number. */
-struct store *stores_find(const struct stores *stores, uint64_t number);
-bool stores_have(const struct stores *stores, uint64_t namespace);
-
 #endif

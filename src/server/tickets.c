@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "server/store.h"
+#include "server/stores.h"
 #include "server/tickets.h"
 
 #define NR_TICKETS_MAX 16384U /* unused at once: one more, and the oldest becomes invalid */
@@ -312,7 +312,7 @@ int tickets_note_seal(struct tickets *tickets, uint64_t namespace)
 }
 
 void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
-			      const struct stores *stores, uint64_t namespace)
+			      struct stores *stores, uint64_t namespace)
 {
 	struct leaving leaving = {namespace};
 

@@ -47,7 +47,7 @@ int tickets_entitle(struct tickets *tickets, const struct admission *admission);
  * more. It looks at those with its own lock held, so that a session that is entitled because of new
  * memory stays so. */
 void tickets_forget_namespace(struct tickets *tickets, struct extent_pool *pool,
-			      const struct stores *stores, uint64_t namespace);
+			      struct stores *stores, uint64_t namespace);
 
 /* Makes a ticket, and numbers its connection. If too many unused tickets are out, the oldest
  * becomes invalid. With a sentence: -EACCES (the session is not entitled), -AFAR_ESESSION. */

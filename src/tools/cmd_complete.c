@@ -128,10 +128,10 @@ static void offer_volumes(const struct completion *completion)
 	} while (n > 0);
 }
 
-/* Offers the numbers of stores, as the status tells them. */
-static void offer_stores(const struct completion *completion)
+/* Offers what the entries of a list of the status are called by. */
+static void offer_listed(const struct completion *completion, const char *list, const char *field)
 {
-	const json_t *store;
+	const json_t *entry;
 	json_t *status;
 	char *text;
 	size_t i;
@@ -140,14 +140,24 @@ static void offer_stores(const struct completion *completion)
 		return;
 	status = json_loads(text, 0, NULL);
 	free(text);
-	json_array_foreach(json_object_get(status, "stores"), i, store)
+	json_array_foreach(json_object_get(status, list), i, entry)
 	{
-		const char *number = json_string_value(json_object_get(store, "store"));
+		const char *name = json_string_value(json_object_get(entry, field));
 
-		if (number)
-			offer_name(completion, "", number, "");
+		if (name)
+			offer_name(completion, "", name, "");
 	}
 	json_decref(status);
+}
+
+static void offer_stores(const struct completion *completion)
+{
+	offer_listed(completion, "stores", "store");
+}
+
+static void offer_servers(const struct completion *completion)
+{
+	offer_listed(completion, "servers", "name");
 }
 
 static bool open_session(struct cli *cli)
@@ -191,6 +201,7 @@ static void offer_kind(const struct completion *completion, const char *kind)
 	} names[] = {
 		{"NS", offer_namespaces_alone},
 		{"NS:NAME", offer_regions},
+		{"SERVER", offer_servers},
 		{"STORE", offer_stores},
 		{"VOLUME", offer_volumes},
 	};

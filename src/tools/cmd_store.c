@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar store …`: lists the cluster's stores, forgets one that is gone for good, and frees what is in
- * one and nobody's. */
+/* `afar store …`: lists the cluster's stores, adds and removes them, forgets one that is gone for good,
+ * and frees what is in one and nobody's. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "lost.h"
+#include "servers.h"
 #include "stores.h"
 
 /* Gets the stores that the library's status tells of, as a reference of the caller's. Returns 0, or
@@ -143,8 +144,8 @@ static bool is_hexadecimal(const char *text)
 	return length > 0 && length <= 16 && text[length] == '\0';
 }
 
-/* Takes the one argument of a command, a store's number, and the flag --yes. Negative: it is done, with
- * `*ret`. */
+/* Takes the one argument of a command, a store's number, and the flag --yes, unless `about_yes` is
+ * NULL. Negative: it is done, with `*ret`. */
 static int take_arguments(struct cli *cli, const struct cli_command *command, int argc, char **argv,
 			  const char *about_yes, const char **number, const char **is_sure,
 			  int *ret)
@@ -155,7 +156,8 @@ static int take_arguments(struct cli *cli, const struct cli_command *command, in
 		{0},
 	};
 
-	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, ret) < 0)
+	if (cli_arguments(cli, command, about_yes ? flags : NULL, argc, argv, 1, 1, arguments,
+			  ret) < 0)
 		return -1;
 	if (!is_hexadecimal(arguments[0])) {
 		*ret = cli_misuse(command,
@@ -275,8 +277,76 @@ static int store_free_orphans(struct cli *cli, const struct cli_command *command
 	return ret ? ret : cli_close(cli, free_orphans(cli, number, is_sure));
 }
 
+/* ---- Adding and removing */
+
+static int add_store(struct cli *cli, const char *server_text, const char *path)
+{
+	struct found_server server = {0};
+	uint64_t store;
+	int ret = server_find(cli, "add a store at the", server_text, &server);
+
+	if (ret)
+		return ret;
+	ret = afar_store_add(cli->session, server.number, path, &store);
+	if (ret)
+		return cli_fail_last(ret);
+	printf("added store %016" PRIx64
+	       "; so that server %s opens it at its next start, too, give it "
+	       "'flash = ",
+	       store, server_text);
+	cli_print(path);
+	printf("' or --flash\n");
+	return 0;
+}
+
+static int store_add(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int ret;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &ret) < 0)
+		return ret;
+	if (arguments[1][0] != '/')
+		return cli_misuse(command,
+				  "'%.64s' must begin with '/': it is the path at the server",
+				  arguments[1]);
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, add_store(cli, arguments[0], arguments[1]));
+}
+
+static int remove_store(struct cli *cli, const char *text)
+{
+	struct found_store store = {0};
+	int ret = find(cli, "remove the", text, &store);
+
+	if (ret)
+		return ret;
+	ret = afar_store_remove(cli->session, store.number);
+	if (ret)
+		return cli_fail_last(ret);
+	printf("removed store %016" PRIx64 "; if server ", store.number);
+	cli_print(store.server);
+	printf(" is told to open ");
+	cli_print(store.path);
+	printf(" when it starts, change that\n");
+	return 0;
+}
+
+static int store_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *number;
+	int ret;
+
+	if (take_arguments(cli, command, argc, argv, NULL, &number, NULL, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, remove_store(cli, number));
+}
+
 const struct cli_command store_commands[] = {
 	{"store ls", "[--json]", "list the stores: the cluster's flash", store_ls},
+	{"store add", "SERVER PATH", "have a running server lend one device more", store_add},
+	{"store rm", "STORE", "take a store that is not used out of the cluster", store_rm},
 	{"store forget", "STORE [--yes]", "give up a store whose device is gone for good",
 	 store_forget},
 	{"store free-orphans", "STORE [--yes]", "free what is in a store and nobody's",

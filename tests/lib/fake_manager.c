@@ -26,6 +26,7 @@ static void note_store(struct fake_manager *manager, const Afar__ServerJoin *joi
 	struct fake_store *store = &manager->store;
 	const Afar__Store *joining;
 
+	manager->nr_stores = join->n_stores;
 	if (join->n_stores == 0) {
 		store->number = 0;
 		return;
@@ -101,7 +102,7 @@ static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
 	store.store = manager->store.number;
 	store.n_release = manager->nr_release_of_store;
 	store.release = manager->release_of_store;
-	joined.n_stores = join->n_stores;
+	joined.n_stores = join->n_stores > 0; /* of the first alone */
 	joined.stores = &stores;
 	reply.result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
 	joined.cluster = (char *)"fake";
@@ -112,6 +113,25 @@ static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
 	manager->nr_joins++;
 }
 
+static void on_lend(struct fake_manager *manager, const Afar__StoreLend *lend,
+		    struct rpc_call *call)
+{
+	Afar__StoreJoined joined = AFAR__STORE_JOINED__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	assert_true(lend->store && lend->lane && lend->lane->store == lend->store->store);
+	manager->nr_lends++;
+	manager->lent = joined.store = lend->store->store;
+	snprintf(manager->lent_data, sizeof(manager->lent_data), "%s", lend->lane->address);
+	reply.status = manager->refuse_lends_with;
+	reply.message = (char *)"lend: not today";
+	if (reply.status == 0) {
+		reply.result_case = AFAR__REPLY__RESULT_STORE_JOINED;
+		reply.store_joined = &joined;
+	}
+	rpc_reply(call, 1, &reply);
+}
+
 static void on_request(struct rpc_connection *connection, const Afar__Frame *frame,
 		       struct rpc_call *call)
 {
@@ -120,6 +140,8 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	pthread_mutex_lock(&manager->lock);
 	if (frame->request->call_case == AFAR__REQUEST__CALL_SERVER_JOIN) {
 		on_join(manager, frame->request->server_join, call);
+	} else if (frame->request->call_case == AFAR__REQUEST__CALL_STORE_LEND) {
+		on_lend(manager, frame->request->store_lend, call);
 	} else {
 		if (frame->request->call_case == AFAR__REQUEST__CALL_SERVER_REPORT) {
 			manager->report = *frame->request->server_report;

@@ -70,6 +70,12 @@ struct fake_manager {
 	uint64_t release_of_store[FAKE_EXTENTS_MAX];
 	size_t nr_release_of_store;
 	bool (*is_held)(void); /* NULL, or asked at each join */
+	size_t nr_stores;      /* that the last join named */
+	/* Stores that the server has lent since, and the last of them: */
+	unsigned nr_lends;
+	int refuse_lends_with;
+	uint64_t lent;
+	char lent_data[FAKE_ADDRESS_MAX]; /* its lane */
 	/* Of the last join and report: */
 	uint64_t server, incarnation, capacity_bytes;
 	uint8_t signing_key[SIGNING_KEY_BYTES];

@@ -283,6 +283,31 @@ void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t 
 		fake_store_open(device);
 }
 
+int fixture_lend(struct fixture *fixture, size_t index, size_t store, uint64_t capacity,
+		 void (*spoil)(Afar__StoreLend *lend))
+{
+	struct fake_server *server = &fixture->servers[index];
+	struct fake_store *device = &fixture->stores[store];
+	Afar__Request *request;
+	Afar__Reply *reply;
+	int status;
+
+	fixture_plug(fixture, index, store, capacity);
+	request = fake_store_lend(device);
+	if (spoil != NULL)
+		spoil(request->store_lend);
+	send_event(fixture, server->peer, 0, 2, request, &reply);
+	core_run(fixture->core, &fixture->events);
+	assert_non_null(reply);
+	status = reply->status;
+	if (status == 0)
+		fake_store_joined(device, server->cluster, reply->store_joined);
+	else
+		server->nr_stores--;
+	afar__reply__free_unpacked(reply, NULL);
+	return status;
+}
+
 void fixture_unplug(struct fixture *fixture, size_t index)
 {
 	fixture->servers[index].nr_stores = 0;

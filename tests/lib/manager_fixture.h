@@ -73,6 +73,10 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity);
 /* Puts a device of flash into a server, which opens it before it joins, or joins again. Makes it
  * first, if it is not there yet. */
 void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t capacity);
+/* The same for one that has joined, and lends it now. Returns what the manager answers; `spoil` may be
+ * NULL. */
+int fixture_lend(struct fixture *fixture, size_t index, size_t store, uint64_t capacity,
+		 void (*spoil)(Afar__StoreLend *lend));
 /* Takes all of its devices out of a server. */
 void fixture_unplug(struct fixture *fixture, size_t index);
 /* The connection is lost; the server lives on. */

@@ -250,6 +250,22 @@ Afar__Request *ask_free_orphans(uint64_t store)
 	return request;
 }
 
+Afar__Request *ask_store_add(uint64_t server, const char *path)
+{
+	REQUEST(store_add, afar__store_add, Afar__StoreAdd, AFAR__REQUEST__CALL_STORE_ADD);
+	ask->server = server;
+	ask->path = strdup(path);
+	return request;
+}
+
+Afar__Request *ask_store_remove(uint64_t store)
+{
+	REQUEST(store_remove, afar__store_remove, Afar__StoreRemove,
+		AFAR__REQUEST__CALL_STORE_REMOVE);
+	ask->store = store;
+	return request;
+}
+
 Afar__Request *ask_key_revoke(const char *name)
 {
 	REQUEST(key_revoke, afar__key_revoke, Afar__KeyRevoke, AFAR__REQUEST__CALL_KEY_REVOKE);

@@ -40,6 +40,8 @@ Afar__Request *ask_server_remove(uint64_t server);
 Afar__Request *ask_store_regions(uint64_t store);
 Afar__Request *ask_store_forget(uint64_t store);
 Afar__Request *ask_free_orphans(uint64_t store);
+Afar__Request *ask_store_add(uint64_t server, const char *path);
+Afar__Request *ask_store_remove(uint64_t store);
 Afar__Request *ask_key_revoke(const char *name);
 
 /*

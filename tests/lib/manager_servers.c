@@ -206,17 +206,53 @@ static Afar__Store *make_store(const struct fake_store *store)
 	return message;
 }
 
+static Afar__Lane *make_lane(const struct fake_store *store)
+{
+	Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
+
+	lane->transport = strdup("tcp");
+	lane->address = strdup("127.0.0.1:9001");
+	lane->store = store->number;
+	return lane;
+}
+
+Afar__Request *fake_store_lend(const struct fake_store *store)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	request->call_case = AFAR__REQUEST__CALL_STORE_LEND;
+	request->store_lend = MESSAGE_NEW(afar__store_lend, Afar__StoreLend);
+	request->store_lend->store = make_store(store);
+	request->store_lend->lane = make_lane(store);
+	return request;
+}
+
+/* Opens what it was told to, or closes the store. */
+static Afar__Reply *change_device(struct fake_server *server, const Afar__Request *request)
+{
+	Afar__Reply *reply = status_reply(server->refuse_device);
+
+	if (server->refuse_device != 0) {
+		reply->message = strdup(server->says != NULL ? server->says : "");
+		return reply;
+	}
+	for (size_t i = 0; i < server->nr_stores && request->store_close != NULL &&
+			   request->call_case == AFAR__REQUEST__CALL_STORE_CLOSE;
+	     i++)
+		if (server->stores[i]->number == request->store_close->store)
+			server->stores[i] = server->stores[--server->nr_stores];
+	reply->result_case = AFAR__REPLY__RESULT_STORE_OPENED;
+	reply->store_opened = MESSAGE_NEW(afar__store_opened, Afar__StoreOpened);
+	reply->store_opened->store = server->opened;
+	return reply;
+}
+
 /* With a lane for each. */
 static void add_stores(const struct fake_server *server, Afar__ServerJoin *join)
 {
 	join->stores = calloc(FAKE_STORES_MAX, sizeof(*join->stores));
 	for (size_t i = 0; i < server->nr_stores; i++) {
-		Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
-
-		lane->transport = strdup("tcp");
-		lane->address = strdup("127.0.0.1:9001");
-		lane->store = server->stores[i]->number;
-		join->self->lanes[join->self->n_lanes++] = lane;
+		join->self->lanes[join->self->n_lanes++] = make_lane(server->stores[i]);
 		join->stores[join->n_stores++] = make_store(server->stores[i]);
 	}
 }
@@ -337,6 +373,9 @@ Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *
 		return trim_flash(fake_server_asked(server, request), request->extents_trim);
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		return seal(server, request->extents_seal);
+	case AFAR__REQUEST__CALL_STORE_OPEN:
+	case AFAR__REQUEST__CALL_STORE_CLOSE:
+		return change_device(server, request);
 	case AFAR__REQUEST__CALL_SESSION_END:
 		server->nr_session_ends++;
 		return status_reply(0);

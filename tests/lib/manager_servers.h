@@ -62,8 +62,11 @@ struct fake_server {
 	size_t nr_extents;
 	uint64_t granted;
 	uint64_t next_extent;
-	bool is_silent; /* keeps what it is asked until fixture_pump() after it is false again */
-	int refuse;	/* answers this to reservations */
+	bool is_silent;	   /* keeps what it is asked until fixture_pump() after it is false again */
+	int refuse;	   /* answers this to reservations */
+	int refuse_device; /* answers this when it is to open or to close one, with: */
+	const char *says;
+	uint64_t opened;       /* the store that it says it has opened */
 	bool does_grant_wrong; /* less than asked */
 	bool does_grant_twice; /* names the extent that it granted last again */
 	int refuse_to_seal;    /* answers this when it is to copy */
@@ -78,6 +81,8 @@ struct fake_server {
 
 /* Makes the request by which it joins as server `index`: the caller's. */
 Afar__Request *fake_server_join(const struct fake_server *server, size_t index);
+/* Makes the request by which it lends a store more: the caller's. */
+Afar__Request *fake_store_lend(const struct fake_store *store);
 /* Does what it is asked, and returns its answer, the caller's. */
 Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *request);
 /* Another opening of the store's device. */

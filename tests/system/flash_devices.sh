@@ -54,7 +54,7 @@ refuses 'good: it is given twice' --flash good --flash ./good
 ln good linked
 refuses 'linked: it is given twice' --flash good --flash linked
 cp good copy
-refuses 'copy is a copy of another that is open' --flash good --flash copy
+refuses 'open the store copy: it is a copy of another that is open' --flash good --flash copy
 
 mkfifo held
 flock -F good sh -c 'echo >held; exec sleep 600' &

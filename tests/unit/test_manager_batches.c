@@ -545,6 +545,12 @@ static Afar__Request *forget_flash(void)
 	return ask_store_forget(fixture.stores[0].number);
 }
 
+/* Of another server's, which is down, and in which nothing is. */
+static Afar__Request *remove_flash(void)
+{
+	return ask_store_remove(fixture.stores[1].number);
+}
+
 static void test_every_change_of_flash_fails(void **state)
 {
 	const struct operation then[] = {
@@ -561,6 +567,12 @@ static void test_every_change_of_flash_fails(void **state)
 	drop(flash_opened);
 	fixture_disconnect(&fixture, 0);
 	assert_true(try_operation(&(struct operation){&admin, forget_flash}) > 3);
+	fixture_plug(&fixture, 1, 1, 64 * MIB);
+	fixture_disconnect(&fixture, 1);
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+	fixture_disconnect(&fixture, 1);
+	assert_true(try_operation(&(struct operation){&admin, remove_flash}) > 3);
+	assert_true(cds_list_empty(&fixture.core->state->stores));
 }
 
 /* Its region waits for trims, which are held. */

@@ -468,10 +468,28 @@ static void exchange_devices(size_t one, size_t other)
 {
 	struct fake_store *device = fixture.servers[one].stores[0];
 
+	if (fixture.servers[one].nr_stores != 1 || fixture.servers[other].nr_stores != 1)
+		return;
 	fixture_kill(&fixture, one);
 	fixture_kill(&fixture, other);
 	fixture.servers[one].stores[0] = fixture.servers[other].stores[0];
 	fixture.servers[other].stores[0] = device;
+}
+
+/* An operator takes a device from the server that has it, or gives it to one. */
+static void change_device(struct fake_client *admin, size_t index, size_t receiver)
+{
+	const struct fake_store *device = &fixture.stores[index];
+
+	for (size_t i = 0; i < 3; i++)
+		for (size_t j = 0; j < fixture.servers[i].nr_stores; j++)
+			if (fixture.servers[i].stores[j] == device) {
+				fixture_do(&fixture, admin, ask_store_remove(device->number));
+				return;
+			}
+	if (fixture.servers[receiver].peer != NULL)
+		fixture_lend(&fixture, receiver, index, 64 * MIB, NULL);
+	fixture_pump(&fixture);
 }
 
 static void random_life(unsigned nr_steps)
@@ -507,7 +525,7 @@ static void random_life(unsigned nr_steps)
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(28);
+		kind = random_below(30);
 		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
@@ -642,6 +660,13 @@ static void random_life(unsigned nr_steps)
 			else if (random_below(4) == 0)
 				fixture_do(&fixture, &admin,
 					   ask_store_forget(fixture.stores[which % 3].number));
+			break;
+		case 28:
+			change_device(&admin, which % 3, random_below(3));
+			break;
+		case 29:
+			fixture_do(&fixture, &admin,
+				   ask_free_orphans(fixture.stores[which % 3].number));
 			break;
 		}
 		fixture.store.fail_at = 0;

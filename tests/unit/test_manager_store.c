@@ -349,7 +349,7 @@ static void put_damage(int which)
 		put_session(TOO_LONG);
 		break;
 	case 15:
-		put_outcome(OUTCOME_PRINCIPAL + 1);
+		put_outcome(OUTCOME_STORE + 1);
 		break;
 	case 16:
 		put_format(0);

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices that operators add to running servers, and take from them: what is refused, what becomes of
+ * servers and commits that fail in between, and that nothing else is touched. */
+#include <string.h>
+
+#include <afar/afar.h>
+
+#include "group.h"
+#include "lib/manager_tables.h"
+#include "lib/manager_test.h"
+
+#define GIB ((uint64_t)1 << 30)
+
+/* Server 0 has device 0, and namespace "a" has 8 MiB there. Server 1 has no device. */
+struct scene {
+	struct fake_client client;
+	uint64_t ns;
+};
+
+static struct fake_store *device(size_t index)
+{
+	return &fixture.stores[index];
+}
+
+static struct flash_store *store_of(size_t index)
+{
+	return state_store(fixture.core->state, device(index)->number);
+}
+
+static void open_scene(struct scene *scene)
+{
+	client_open(&fixture, &scene->client);
+	fixture_plug(&fixture, 0, 0, 64 * MIB);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	scene->ns = make_flash_namespace(&fixture, &scene->client, "a");
+	EXPECT(&scene->client, ask_reserve(scene->ns, 8 * MIB), 0);
+	for (size_t i = 0; i < device(0)->nr_extents; i++)
+		device(0)->extents[i].is_provisional = false;
+}
+
+static unsigned nr_lanes_to(size_t server, size_t store)
+{
+	const struct server *found =
+		state_server(fixture.core->state, fixture.servers[server].number);
+	unsigned nr = 0;
+
+	for (size_t i = 0; i < found->nr_lanes; i++)
+		nr += found->lanes[i].store == device(store)->number;
+	return nr;
+}
+
+/* ---- Adding */
+
+/* Sends the request. The server is silent until it has lent the store. */
+static void begin_adding(struct scene *scene, Afar__Reply **reply)
+{
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &scene->client, 900,
+		     ask_store_add(fixture.servers[1].number, "/dev/flash1"), reply);
+	core_run(fixture.core, &fixture.events);
+	assert_null(*reply);
+}
+
+static void test_added_while_the_server_runs(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	begin_adding(&scene, &reply);
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, NULL), 0);
+	fixture.servers[1].opened = device(1)->number;
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(reply->status, 0);
+	assert_int_equal(reply->store_opened->store, device(1)->number);
+	drop(reply);
+	assert_true(store_of(1)->is_up);
+	assert_int_equal(store_of(1)->pool.server->number, fixture.servers[1].number);
+	assert_int_equal(nr_lanes_to(1, 1), 1);
+	EXPECT(&scene.client, ask_reserve(scene.ns, 80 * MIB), 0);
+	assert_int_equal(device(1)->granted, 32 * MIB);
+	check_all(&fixture);
+
+	/* Its server's joins name it, and who asks again hears it again, also from another manager. */
+	fixture_restart(&fixture);
+	client_resume(&fixture, &scene.client);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	assert_true(store_of(1)->is_up);
+	assert_int_equal(nr_lanes_to(1, 1), 1);
+	fixture_send(&fixture, &scene.client, 900, ask_store_add(99, ""), &reply);
+	fixture_pump(&fixture);
+	assert_int_equal(reply->store_opened->store, device(1)->number);
+	drop(reply);
+	check_all(&fixture);
+}
+
+static void test_servers_say_why_they_refuse(void **state)
+{
+	struct fake_client bob;
+	struct scene scene;
+	uint64_t number;
+
+	(void)state;
+	open_scene(&scene);
+	number = fixture.servers[1].number;
+	EXPECT(&scene.client, ask_key_add("bob", false), 0);
+	client_open_as(&fixture, &bob, "bob");
+	EXPECT(&bob, ask_store_add(number, "/dev/flash1"), -EACCES);
+	expect_said(&scene.client, ask_store_add(99, "/dev/flash1"), -ENOENT, "there is none");
+	expect_said(&scene.client, ask_store_add(number, "flash1"), -EINVAL, "begin with '/'");
+	expect_said(&scene.client, ask_store_add(number, "/dev/\n"), -EINVAL, "control");
+	expect_said(&scene.client, ask_store_add(number, ""), -EINVAL, "begin with '/'");
+	fixture.servers[1].refuse_device = -EBUSY;
+	fixture.servers[1].says = "open the store /dev/flash1: it is mounted";
+	expect_said(&scene.client, ask_store_add(number, "/dev/flash1"), -EBUSY,
+		    "'server-1' at 127.0.0.1:7501: open the store /dev/flash1: it is mounted");
+	/* What would act on a terminal is not passed on. */
+	fixture.servers[1].says = "\033[2J";
+	expect_said(&scene.client, ask_store_add(number, "/dev/flash1"), -AFAR_ESERVER, "EBUSY");
+	/* One says that it has it, and has lent nothing. */
+	fixture.servers[1].refuse_device = 0;
+	fixture.servers[1].opened = device(0)->number;
+	expect_said(&scene.client, ask_store_add(number, "/dev/flash1"), -AFAR_ESERVER,
+		    "has not lent it");
+	fixture_disconnect(&fixture, 1);
+	EXPECT(&scene.client, ask_store_add(number, "/dev/flash1"), -ENOENT);
+	check_all(&fixture);
+}
+
+static void spoil_lane(Afar__StoreLend *lend)
+{
+	lend->lane->store++;
+}
+
+static void spoil_address(Afar__StoreLend *lend)
+{
+	lend->lane->address[0] = '\n';
+}
+
+static void drop_lane(Afar__StoreLend *lend)
+{
+	afar__lane__free_unpacked(lend->lane, NULL);
+	lend->lane = NULL;
+}
+
+static void drop_store(Afar__StoreLend *lend)
+{
+	afar__store__free_unpacked(lend->store, NULL);
+	lend->store = NULL;
+}
+
+static void spoil_cluster(Afar__StoreLend *lend)
+{
+	free(lend->store->cluster);
+	lend->store->cluster = strdup("another");
+}
+
+/* What is lent is checked as in a join. A refusal changes nothing. */
+static void test_what_is_lent_is_checked(void **state)
+{
+	void (*const spoils[])(Afar__StoreLend * lend) = {spoil_lane, spoil_address, drop_lane,
+							  drop_store, spoil_cluster};
+	struct store_join accepted;
+	struct scene scene;
+	char *before;
+
+	(void)state;
+	open_scene(&scene);
+	before = tables_text(&fixture);
+	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
+		assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, spoils[i]), -EINVAL);
+		assert_null(store_of(1));
+	}
+	/* A copy of what another server has, and of what this one has. */
+	assert_int_equal(fixture_lend(&fixture, 1, 0, 64 * MIB, NULL), -EBUSY);
+	assert_int_equal(fixture_lend(&fixture, 0, 0, 64 * MIB, NULL), -EBUSY);
+	expect_tables(&fixture, before);
+	/* Not committed: it was never there. */
+	before = tables_text(&fixture);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, NULL), -ENOSPC);
+	expect_tables(&fixture, before);
+	fixture_advance(&fixture, 1100);
+	/* An older image. */
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, NULL), 0);
+	accepted = device(1)->accepted;
+	fixture_kill(&fixture, 1);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	fixture_kill(&fixture, 1);
+	fixture_unplug(&fixture, 1);
+	device(1)->accepted = accepted;
+	device(1)->present = (struct store_join){accepted.opening + 1, 77};
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, NULL), -EINVAL);
+	assert_false(store_of(1)->is_up);
+}
+
+/* ---- Removing */
+
+static void test_removed_when_it_is_not_used(void **state)
+{
+	Afar__RegionInfo *region;
+	struct fake_client bob;
+	struct scene scene;
+	Afar__Reply *reply;
+	uint64_t number;
+
+	(void)state;
+	open_scene(&scene);
+	number = device(0)->number;
+	EXPECT(&scene.client, ask_key_add("bob", false), 0);
+	client_open_as(&fixture, &bob, "bob");
+	EXPECT(&bob, ask_store_remove(number), -EACCES);
+	EXPECT(&scene.client, ask_store_remove(99), -ENOENT);
+	expect_said(&scene.client, ask_store_remove(number), -EBUSY,
+		    "8 MiB on it are reserved, for 'a'");
+	for (unsigned i = 0; i < 5; i++) {
+		char name[2] = {(char)('r' + i), '\0'};
+
+		region = must_open(&scene.client, ask_alloc(scene.ns, name, MIB, false), &reply);
+		EXPECT(&scene.client, ask_close(region), 0);
+		drop(reply);
+	}
+	expect_said(&scene.client, ask_store_remove(number), -EBUSY,
+		    "5 regions are on it: 'a:r', 'a:s', 'a:t' and more");
+	EXPECT(&scene.client, ask_delete("a", true), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(device(0)->granted, 0);
+	EXPECT(&scene.client, ask_store_remove(number), 0);
+	assert_int_equal(fixture.servers[0].nr_stores, 0);
+	assert_null(store_of(0));
+	assert_int_equal(nr_lanes_to(0, 0), 0);
+	EXPECT(&scene.client, ask_store_remove(number), -ENOENT);
+	check_empty(&fixture);
+	fixture_restart(&fixture);
+	client_resume(&fixture, &scene.client);
+	assert_null(store_of(0));
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	/* It may come again, to another server. */
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	fake_store_open(device(0));
+	assert_int_equal(fixture_lend(&fixture, 1, 0, 64 * MIB, NULL), 0);
+	assert_true(store_of(0)->is_up);
+	check_all(&fixture);
+}
+
+/* A reservation that is under way keeps it; and none begins there while it is being closed. */
+static void test_removing_and_reserving(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reserving, *removing;
+	uint64_t number;
+
+	(void)state;
+	open_scene(&scene);
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 256 * MIB, NULL), 0);
+	number = device(1)->number;
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &scene.client, 900, ask_reserve(scene.ns, 100 * MIB), &reserving);
+	core_run(fixture.core, &fixture.events);
+	expect_said(&scene.client, ask_store_remove(number), -EBUSY, "a reservation is under way");
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	expect_answer(reserving, 0, NULL);
+	EXPECT(&scene.client, ask_release(scene.ns, UINT64_MAX), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(device(1)->granted, 0);
+
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &scene.client, 901, ask_store_remove(number), &removing);
+	core_run(fixture.core, &fixture.events);
+	assert_null(removing);
+	expect_said(&scene.client, ask_reserve(scene.ns, 100 * MIB), -ENOSPC, "the stores have 64");
+	EXPECT(&scene.client, ask_reserve(scene.ns, 2 * MIB), 0);
+	assert_int_equal(device(1)->granted, 0);
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	expect_answer(removing, 0, NULL);
+	assert_null(store_of(1));
+	check_all(&fixture);
+}
+
+/* Its server refuses, or is killed in the middle: the store stays, and can be used, or removed. */
+static void test_servers_that_fail_to_close(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+	uint64_t number;
+
+	(void)state;
+	open_scene(&scene);
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 256 * MIB, NULL), 0);
+	number = device(1)->number;
+	fixture.servers[1].refuse_device = -EIO;
+	fixture.servers[1].says = "no";
+	expect_said(&scene.client, ask_store_remove(number), -EIO, "7501: no");
+	fixture.servers[1].refuse_device = 0;
+	assert_true(store_of(1)->is_up);
+	EXPECT(&scene.client, ask_reserve(scene.ns, 100 * MIB), 0);
+	EXPECT(&scene.client, ask_release(scene.ns, UINT64_MAX), 0);
+	fixture_pump(&fixture);
+
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &scene.client, 900, ask_store_remove(number), &reply);
+	core_run(fixture.core, &fixture.events);
+	fixture.servers[1].is_silent = false;
+	fixture_kill(&fixture, 1);
+	expect_answer(reply, -AFAR_ESERVER, "afar store ls");
+	assert_false(store_of(1)->is_up);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	EXPECT(&scene.client, ask_reserve(scene.ns, 100 * MIB), 0);
+	EXPECT(&scene.client, ask_release(scene.ns, UINT64_MAX), 0);
+	fixture_pump(&fixture);
+	/* Away, it is taken out without its server. */
+	fixture_kill(&fixture, 1);
+	EXPECT(&scene.client, ask_store_remove(number), 0);
+	assert_null(store_of(1));
+	check_all(&fixture);
+}
+
+/* The server has closed it, and that cannot be written down: it is away, and removed by the next try. */
+static void test_closed_and_not_committed(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+	uint64_t number;
+
+	(void)state;
+	open_scene(&scene);
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 256 * MIB, NULL), 0);
+	number = device(1)->number;
+	fixture.servers[1].is_silent = true;
+	fixture_send(&fixture, &scene.client, 900, ask_store_remove(number), &reply);
+	core_run(fixture.core, &fixture.events);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	fixture.servers[1].is_silent = false;
+	fixture_pump(&fixture);
+	expect_answer(reply, -ENOSPC, NULL);
+	assert_int_equal(fixture.servers[1].nr_stores, 0);
+	assert_false(store_of(1)->is_up);
+	fixture_advance(&fixture, 1100);
+	expect_said(&scene.client, ask_reserve(scene.ns, 100 * MIB), -ENOSPC, "the stores have");
+	EXPECT(&scene.client, ask_store_remove(number), 0);
+	assert_null(store_of(1));
+	assert_int_equal(nr_lanes_to(1, 1), 0);
+	check_all(&fixture);
+}
+
+TEST_GROUP(manager_devices)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_added_while_the_server_runs), TEST(test_servers_say_why_they_refuse),
+		TEST(test_what_is_lent_is_checked),	TEST(test_removed_when_it_is_not_used),
+		TEST(test_removing_and_reserving),	TEST(test_servers_that_fail_to_close),
+		TEST(test_closed_and_not_committed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
