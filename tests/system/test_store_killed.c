@@ -14,10 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/session.h"
+#include "base/clock.h"
 #include "lib/api.h"
 #include "lib/child.h"
 #include "lib/effort.h"
+#include "store_account.h"
 #include "store_load.h"
 
 #define FLASH_BYTES (192 * MIB) /* of each server */
@@ -199,54 +200,9 @@ static void run_round(void)
 
 /* ---- Leaks */
 
-struct account {
-	uint64_t reserved, allocated, nr_regions; /* of the namespaces */
-	uint64_t granted, releasing, nr_orphans;  /* of the stores, as the manager knows */
-	uint64_t reported;			  /* as the server knows */
-	unsigned nr_stores;
-};
-
-static void add_namespaces(struct account *account)
-{
-	struct afar_namespace_stat stats[4] = {{.size = sizeof(*stats)}};
-	int nr = afar_namespace_list(session, NULL, stats, 4);
-
-	assert_true(nr >= 0);
-	for (int i = 0; i < nr; i++) {
-		account->reserved += stats[i].reserved_bytes;
-		account->allocated += stats[i].allocated_bytes;
-		account->nr_regions += stats[i].nr_regions;
-	}
-}
-
-static void add_stores(struct account *account)
-{
-	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Frame *reply;
-
-	status.is_fresh = true;
-	request.call_case = AFAR__REQUEST__CALL_STATUS;
-	request.status = &status;
-	assert_int_equal(
-		session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply), 0);
-	for (size_t i = 0; i < reply->reply->cluster_status->n_stores; i++) {
-		const Afar__StoreStatus *store = reply->reply->cluster_status->stores[i];
-
-		account->granted += store->granted_bytes;
-		account->releasing += store->releasing_bytes;
-		account->nr_orphans += store->nr_orphans;
-		account->reported += store->report ? store->report->granted_bytes : UINT64_MAX;
-		account->nr_stores++;
-	}
-	afar__frame__free_unpacked(reply, NULL);
-}
-
 static bool is_settled(struct account *account)
 {
-	*account = (struct account){.nr_stores = 0};
-	add_namespaces(account);
-	add_stores(account);
+	account_take(session, account);
 	return account->nr_regions == 0 && account->allocated == 0 && account->releasing == 0 &&
 	       account->nr_orphans == 0 && account->granted == account->reserved &&
 	       account->reported == account->granted;
