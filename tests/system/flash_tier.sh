@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs as people use them, on a namespace on flash: what they were told to be durable is there after kill -9 of server
-# and manager. A kill leaves the kernel's cache of the device as it is, so this does not show what a loss of power leaves.
+# and manager. A kill leaves the kernel's cache of the device as it is, so this does not show what a loss of power leaves:
+# test_store_power.c does.
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

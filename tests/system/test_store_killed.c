@@ -5,7 +5,7 @@
  * of others are seen (store_load.c); at the end nothing has leaked.
  *
  * A killed process leaves the kernel's cache of its device as it is, so this shows nothing about a
- * loss of power: tests/flash/test_power_cut.c does, for the layer.
+ * loss of power: test_store_power.c does, and tests/flash/test_power_cut.c for the layer.
  */
 #include <signal.h>
 #include <stdio.h>
