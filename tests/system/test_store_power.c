@@ -2,17 +2,27 @@
 /*
  * A real server loses its power, under a real manager and a client over tcp; see power_world.h.
  *
- * A program makes a namespace, writes, syncs, frees, allocates again, and restarts the server in
- * order. It runs again and again, and each time the power is cut one event of the device later,
- * until the program ends before the cut.
+ * "events": a program makes a namespace, writes, syncs, frees, allocates again, and restarts the
+ * server in order. It runs again and again, and each time the power is cut one event of the device
+ * later, until the program ends before the cut.
+ *
+ * "flush": AFAR_OP_FLUSH promises nothing about durability, and the power takes its data.
+ *
+ * "put": a region survives the same cut when `afar region put` has returned.
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h> /* memfd_create() */
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "lib/child.h"
 #include "lib/effort.h"
 #include "power_world.h"
 
-#define SAMPLE 24U /* cuts, where each event would take too long */
+#define NR_TRIES 4U
+#define SAMPLE	 24U /* cuts, where each event would take too long */
 
 /* Both regions fill what is reserved, so each that is made gets what another one had. */
 static const struct power_step program[] = {
@@ -48,6 +58,8 @@ static const struct power_step program[] = {
 	{power_write, 0, 40, 32},
 	{power_restart},
 };
+
+/* ---- "events" */
 
 /* Returns whether the power was cut behind so many events, or the program ended before. */
 static bool run_program(uint64_t nr_events)
@@ -94,9 +106,81 @@ static void test_events(void **state)
 	assert_true(nr > 1 && counts.nr_unsynced > 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_events)};
+/* ---- "flush" and "put" */
 
-	return cmocka_run_group_tests(tests, power_start, power_stop);
+static void begin(void)
+{
+	static const struct power_step steps[] = {{power_make_namespace},
+						  {power_reserve},
+						  {power_make_region, 0},
+						  {power_make_region, 1}};
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		power_run(&steps[i]);
+}
+
+/* Data may survive by chance, so there are several tries. Each time a sync says that it may not. */
+static void test_flush(void **state)
+{
+	const struct power_step write = {power_write_and_flush, 0, 0, 64};
+
+	(void)state;
+	for (unsigned i = 0; i < NR_TRIES; i++) {
+		begin();
+		power_run(&write);
+		power_cut_now();
+		power_clear();
+	}
+	assert_true(power_counts().nr_lost > 0);
+}
+
+static void put(const char *path)
+{
+	pid_t pid = fork_child();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		setenv("AFAR_CLUSTER", cluster_uri(cluster), 1);
+		execl(getenv("AFAR"), "afar", "region", "put", path, POWER_NAMESPACE ":put", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_put(void **state)
+{
+	static uint8_t wanted[300000];
+	char path[32];
+	int fd = memfd_create("put", MFD_CLOEXEC);
+
+	(void)state;
+	assert_true(fd >= 0);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", getpid(), fd);
+	for (unsigned i = 0; i < NR_TRIES; i++) {
+		fill(wanted, sizeof(wanted), i);
+		assert_int_equal(pwrite(fd, wanted, sizeof(wanted), 0), sizeof(wanted));
+		begin();
+		put(path);
+		power_expect("put", wanted, sizeof(wanted));
+		power_cut_now();
+		power_clear();
+	}
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest events[] = {cmocka_unit_test(test_events)};
+	const struct CMUnitTest flush[] = {cmocka_unit_test(test_flush)};
+	const struct CMUnitTest command[] = {cmocka_unit_test(test_put)};
+
+	if (argc != 2)
+		return 2;
+	if (strcmp(argv[1], "flush") == 0)
+		return cmocka_run_group_tests(flush, power_start, power_stop);
+	if (strcmp(argv[1], "put") == 0)
+		return cmocka_run_group_tests(command, power_start, power_stop);
+	return cmocka_run_group_tests(events, power_start, power_stop);
 }
