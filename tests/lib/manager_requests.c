@@ -194,6 +194,56 @@ Afar__Request *ask_look(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_volume(const char *name)
+{
+	Afar__Request *request = ask_create(name, 0, 65536);
+
+	request->namespace_create->is_volume = true;
+	return request;
+}
+
+Afar__Request *ask_volume_alloc(uint64_t ns, uint64_t bytes)
+{
+	Afar__Request *request = ask_alloc(ns, "", bytes, false);
+
+	request->region_alloc->is_volume = request->region_alloc->is_unfinished = true;
+	return request;
+}
+
+Afar__Request *ask_volume_open(uint64_t ns, uint32_t mode)
+{
+	Afar__Request *request = ask_open(ns, "", 0);
+
+	request->region_open->mode = mode;
+	return request;
+}
+
+Afar__Request *ask_volume_delete(const char *name)
+{
+	Afar__Request *request = ask_delete(name, true);
+
+	request->namespace_delete->is_volume = true;
+	return request;
+}
+
+Afar__Request *ask_take_over(uint64_t ns, uint32_t mode)
+{
+	REQUEST(volume_take_over, afar__volume_take_over, Afar__VolumeTakeOver,
+		AFAR__REQUEST__CALL_VOLUME_TAKE_OVER);
+	ask->namespace_ = ns;
+	ask->mode = mode;
+	return request;
+}
+
+Afar__Request *ask_resize(uint64_t ns, uint64_t bytes)
+{
+	REQUEST(volume_resize, afar__volume_resize, Afar__VolumeResize,
+		AFAR__REQUEST__CALL_VOLUME_RESIZE);
+	ask->namespace_ = ns;
+	ask->bytes = bytes;
+	return request;
+}
+
 Afar__Request *ask_key_add(const char *name, bool is_server)
 {
 	REQUEST(key_add, afar__key_add, Afar__KeyAdd, AFAR__REQUEST__CALL_KEY_ADD);

@@ -33,6 +33,13 @@ Afar__Request *ask_access(const Afar__RegionInfo *region);
 Afar__Request *ask_seal(const Afar__RegionInfo *region);
 Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);
+/* A namespace for a volume; its region, unfinished. Modes: enum volume_mode. */
+Afar__Request *ask_volume(const char *name);
+Afar__Request *ask_volume_alloc(uint64_t ns, uint64_t bytes);
+Afar__Request *ask_volume_open(uint64_t ns, uint32_t mode);
+Afar__Request *ask_volume_delete(const char *name);
+Afar__Request *ask_take_over(uint64_t ns, uint32_t mode);
+Afar__Request *ask_resize(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);

@@ -152,7 +152,8 @@ static void print_region(FILE *out, const struct region *region)
 			region->trims[i] == TRIM_DONE ? "is trimmed" : "is to be trimmed");
 	fprintf(out, "  open by");
 	cds_list_for_each_entry (reference, &region->references, region_node)
-		fprintf(out, " %llx", U(reference->session->number));
+		fprintf(out, " %llx in mode %d", U(reference->session->number),
+			(int)reference->mode);
 	fputc('\n', out);
 }
 
