@@ -575,6 +575,84 @@ static void test_every_change_of_flash_fails(void **state)
 	assert_true(cds_list_empty(&fixture.core->state->stores));
 }
 
+/* ---- Volumes */
+
+static uint64_t vol;
+static Afar__Reply *made;
+
+static Afar__Request *create_volume(void)
+{
+	return ask_volume("w");
+}
+static Afar__Request *alloc_volume(void)
+{
+	return ask_volume_alloc(vol, 3 * MIB);
+}
+static Afar__Request *finish_volume(void)
+{
+	return ask_finish(made->region_info);
+}
+static Afar__Request *close_volume(void)
+{
+	return ask_close(made->region_info);
+}
+static Afar__Request *share_volume(void)
+{
+	return ask_volume_open(vol, VOLUME_SHARED);
+}
+static Afar__Request *open_volume(void)
+{
+	return ask_volume_open(vol, VOLUME_EXCLUSIVE);
+}
+static Afar__Request *take_volume_over(void)
+{
+	return ask_take_over(vol, VOLUME_EXCLUSIVE);
+}
+static Afar__Request *grow_volume(void)
+{
+	return ask_resize(vol, 14 * MIB);
+}
+static Afar__Request *shrink_volume(void)
+{
+	return ask_resize(vol, MIB);
+}
+static Afar__Request *delete_volume(void)
+{
+	return ask_volume_delete("v");
+}
+
+/* Its maker keeps it open exclusively until all of its life has been tried. */
+static void test_every_change_of_volumes_fails(void **state)
+{
+	const struct operation making[] = {{&admin, create_volume}, {&admin, finish_volume}};
+	const struct operation then[] = {
+		{&admin, grow_volume},	    {&admin, shrink_volume}, {&admin, close_volume},
+		{&alice, share_volume},	    {&dave, share_volume},   {&admin, grow_volume},
+		{&admin, take_volume_over}, {&admin, open_volume},   {&admin, shrink_volume},
+		{&admin, grow_volume},	    {&admin, close_volume},  {&admin, delete_volume},
+	};
+	uint64_t nr = 0;
+
+	(void)state;
+	vol = create_namespace(&fixture, &admin, ask_volume("v"));
+	EXPECT(&admin, ask_reserve(vol, 16 * MIB), 0);
+	EXPECT(&admin, ask_grant(vol, "alice", RIGHT_ALL), 0);
+	must_open(&admin, alloc_volume(), &made);
+	for (size_t i = 0; i < sizeof(making) / sizeof(making[0]); i++)
+		nr += try_operation(&making[i]);
+	for (size_t i = 0; i < sizeof(then) / sizeof(then[0]); i++) {
+		uint64_t nr_changes = try_operation(&then[i]);
+
+		assert_true(nr_changes > 3); /* it was done in the end */
+		nr += nr_changes;
+	}
+	assert_true(nr > 100);
+	assert_null(ns_of(vol));
+	drop(made);
+}
+
+/* ---- Trims */
+
 /* Its region waits for trims, which are held. */
 static void wait_for_trims(void)
 {
@@ -725,6 +803,7 @@ TEST_GROUP(manager_batches)
 		BATCH_TEST(test_every_change_of_an_event_fails),
 		BATCH_TEST(test_every_change_of_flash_fails),
 		BATCH_TEST(test_every_change_of_trims_fails),
+		BATCH_TEST(test_every_change_of_volumes_fails),
 		BATCH_TEST(test_cost_of_a_failed_commit),
 	};
 

@@ -20,6 +20,46 @@ static int close_session(struct fake_client *client)
 	return status;
 }
 
+/* A life of a volume: made, shared, grown, taken over, made smaller. Returns how many calls failed. */
+static unsigned volume_scenario(struct fake_client *client)
+{
+	struct fake_client other;
+	unsigned failed = 0;
+	Afar__Reply *reply;
+	uint64_t ns = 0;
+
+#define TRY(call)                      \
+	do {                           \
+		failed += (call) != 0; \
+		check_all(&fixture);   \
+	} while (0)
+	TRY(client_open(&fixture, &other));
+	reply = fixture_ask(&fixture, client, ask_volume("v"));
+	failed += reply->status != 0;
+	if (reply->status == 0)
+		ns = reply->namespace_info->namespace_;
+	drop(reply);
+	TRY(fixture_do(&fixture, client, ask_reserve(ns, 16 * MIB)));
+	reply = fixture_ask(&fixture, client, ask_volume_alloc(ns, 3 * MIB));
+	failed += reply->status != 0;
+	if (reply->status == 0) {
+		TRY(fixture_do(&fixture, client, ask_finish(reply->region_info)));
+		TRY(fixture_do(&fixture, client, ask_close(reply->region_info)));
+	}
+	drop(reply);
+	TRY(fixture_do(&fixture, &other, ask_volume_open(ns, VOLUME_SHARED)));
+	TRY(fixture_do(&fixture, client, ask_resize(ns, 12 * MIB)));
+	TRY(fixture_do(&fixture, client, ask_take_over(ns, VOLUME_EXCLUSIVE)));
+	TRY(fixture_do(&fixture, client, ask_volume_open(ns, VOLUME_EXCLUSIVE)));
+	TRY(fixture_do(&fixture, client, ask_resize(ns, MIB)));
+	TRY(close_session(client));
+	client_lose(&fixture, &other);
+	TRY(client_open(&fixture, client));
+	TRY(fixture_do(&fixture, client, ask_volume_delete("v")));
+	return failed;
+#undef TRY
+}
+
 /* A life of a namespace; returns how many calls failed. Everything is tried, whatever fails. */
 static unsigned scenario(void)
 {
@@ -80,6 +120,7 @@ static unsigned scenario(void)
 	check_all(&fixture);
 	TRY(client_open(&fixture, &client));
 	TRY(fixture_do(&fixture, &client, ask_delete("a", true)));
+	failed += volume_scenario(&client);
 	TRY(close_session(&client));
 	return failed;
 #undef TRY
@@ -116,7 +157,10 @@ static void clean_up(void)
 		struct namespace *ns = cds_list_first_entry(&fixture.core->state->namespaces,
 							    struct namespace, node);
 
-		assert_int_equal(fixture_do(&fixture, &client, ask_delete(ns->name, true)), 0);
+		assert_int_equal(fixture_do(&fixture, &client,
+					    ns->is_volume ? ask_volume_delete(ns->name)
+							  : ask_delete(ns->name, true)),
+				 0);
 	}
 	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
 	check_empty(&fixture);
@@ -492,6 +536,107 @@ static void change_device(struct fake_client *admin, size_t index, size_t receiv
 	fixture_pump(&fixture);
 }
 
+/* One makes a volume, and all may write to it; any of that may fail. */
+static void make_random_volume(struct fake_client *client)
+{
+	Afar__Request *request = ask_volume("v");
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	request->namespace_create->policy->tier = (uint32_t)random_below(2);
+	reply = fixture_ask(&fixture, client, request);
+	ns = reply->status == 0 ? reply->namespace_info->namespace_ : 0;
+	drop(reply);
+	if (ns == 0)
+		return;
+	fixture_do(&fixture, client, ask_reserve(ns, 16 * MIB));
+	fixture_do(&fixture, client, ask_grant(ns, "alice", RIGHT_ALL));
+	fixture_do(&fixture, client, ask_grant(ns, "bob", RIGHT_ALL));
+	reply = fixture_ask(&fixture, client,
+			    ask_volume_alloc(ns, (1 + random_below(2048)) * 4096));
+	if (reply->status == 0) {
+		fixture_do(&fixture, client, ask_finish(reply->region_info));
+		fixture_do(&fixture, client, ask_close(reply->region_info));
+	}
+	drop(reply);
+}
+
+/* Something is done with it, by whom it may be done or not. */
+static void random_volume(struct fake_client *client)
+{
+	struct namespace *ns = state_namespace_named(fixture.core->state, "v");
+	struct region *region = ns && !cds_list_empty(&ns->regions)
+					? cds_list_first_entry(&ns->regions, struct region, node)
+					: NULL;
+	Afar__RegionInfo info = AFAR__REGION_INFO__INIT;
+	Afar__Request *request;
+
+	if (!region) {
+		if (ns)
+			fixture_do(&fixture, client, ask_volume_delete("v"));
+		make_random_volume(client);
+		return;
+	}
+	info.namespace_ = ns->number;
+	info.address = region->address;
+	info.generation = region->generation;
+	switch (random_below(16)) {
+	case 0:
+		request = ask_volume_delete("v");
+		break;
+	case 1:
+		request = random_below(2) ? ask_seal(&info) : ask_free(&info);
+		break;
+	case 2:
+	case 3:
+		request = ask_take_over(ns->number, (uint32_t)random_below(4));
+		break;
+	case 4:
+	case 5:
+	case 6:
+		request = ask_close(&info);
+		break;
+	case 7:
+		request = random_below(2) ? ask_reserve(ns->number, 1 + random_below(20 * MIB))
+					  : ask_release(ns->number, 1 + random_below(20 * MIB));
+		break;
+	case 8:
+		request = ask_grant(ns->number, random_below(2) ? "alice" : "bob",
+				    (uint32_t[]){0, 1, 3, 3}[random_below(4)]);
+		break;
+	case 9:
+	case 10:
+	case 11:
+		request = ask_resize(ns->number, (1 + random_below(4096)) * 4096);
+		break;
+	default:
+		request = ask_volume_open(ns->number, 1 + (uint32_t)random_below(3));
+		break;
+	}
+	fixture.time_ns = CORE_RETRY_NS / 2; /* a former holder's server may be away */
+	fixture_do(&fixture, client, request);
+	fixture.time_ns = 0;
+}
+
+/* Nobody else writes to a volume that is open exclusively. Whoever has ended counts until it is fenced. */
+static void check_volume(void)
+{
+	struct namespace *ns = state_namespace_named(fixture.core->state, "v");
+	const struct reference *reference;
+	unsigned nr_writers = 0, nr_exclusive = 0;
+
+	if (!ns || cds_list_empty(&ns->regions))
+		return;
+	cds_list_for_each_entry (
+		reference, &cds_list_first_entry(&ns->regions, struct region, node)->references,
+		region_node) {
+		assert_int_not_equal(reference->mode, VOLUME_NONE);
+		nr_writers += reference->mode != VOLUME_READ_ONLY;
+		nr_exclusive += reference->mode == VOLUME_EXCLUSIVE;
+	}
+	assert_true(nr_exclusive == 0 || nr_writers == 1);
+}
+
 static void random_life(unsigned nr_steps)
 {
 	struct fake_client clients[LIVES_CLIENTS];
@@ -525,7 +670,7 @@ static void random_life(unsigned nr_steps)
 		snprintf(region, sizeof(region), "r%u", (unsigned)random_below(8));
 		ns = state_namespace_named(fixture.core->state, name);
 		number = ns != NULL ? ns->number : 1000000;
-		kind = random_below(30);
+		kind = random_below(38);
 		if ((kind < 15 || kind > 17) && random_below(20) == 0)
 			fixture.store.fail_at = 1 + random_below(2);
 		switch (kind) {
@@ -668,10 +813,14 @@ static void random_life(unsigned nr_steps)
 			fixture_do(&fixture, &admin,
 				   ask_free_orphans(fixture.stores[which % 3].number));
 			break;
+		default:
+			random_volume(client);
+			break;
 		}
 		fixture.store.fail_at = 0;
 		check_all(&fixture);
 		check_fenced();
+		check_volume();
 		for (size_t i = 0; i < 3; i++)
 			fixture.stores[i].refuse_to_trim = 0;
 		for (size_t i = 0; i < LIVES_CLIENTS; i++)
