@@ -346,6 +346,11 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "seal a region");
 	if (ret < 0)
 		return ret;
+	if (region->ns->is_volume)
+		return error_fail(-EINVAL,
+				  "seal the region at 0x%llx: it is the volume '%s', and volumes "
+				  "stay writable; open it to read alone",
+				  (unsigned long long)region->address, region->ns->name);
 	if (region->ns->tier == AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,

@@ -255,9 +255,13 @@ static void test_region_of_a_volume(void **state)
 	expect_said(&client, ask_close(&info), -EINVAL, "does not have it open");
 	expect_said(&client, ask_access(&info), -EINVAL, "does not have it open");
 	expect_said(&client, ask_look(&info), -EINVAL, "does not have it open");
+	expect_said(&client, ask_seal(&info), -EINVAL, "does not have it open");
 	EXPECT(&client, ask_finish(&info), 0); /* it is */
 	info_of(&client, vol, VOLUME_SHARED, &reply);
 	drop(reply);
+	/* Its size changes, which a sealed region's cannot, nor can it while one is being sealed. */
+	expect_said(&client, ask_seal(&info), -EINVAL, "it is the volume 'v'");
+	assert_false(region_of(vol)->layout->is_sealed);
 	close_volume(&client);
 	expect_said(&client, ask_close(&info), -EINVAL, "does not have it open");
 	assert_true(cds_list_empty(&region_of(vol)->references));
