@@ -204,6 +204,14 @@ int volume_check_delete(const struct core *core, const struct namespace *ns, boo
 
 /* ---- Sizes */
 
+static int too_many_pieces(const struct namespace *ns)
+{
+	return error_fail(-AFAR_ERESERVE,
+			  "make volume '%s' larger: it would be in more than %u pieces; make it "
+			  "larger in fewer steps, or copy it to a new one",
+			  ns->name, PLACEMENT_CHUNKS_MAX);
+}
+
 /* Adds `bytes` behind what the layout covers: first what its last chunks still hold, then new ones. */
 static int extend(struct core *core, struct namespace *ns, struct layout *layout, uint64_t bytes)
 {
@@ -220,7 +228,8 @@ static int extend(struct core *core, struct namespace *ns, struct layout *layout
 		return ret;
 	ret = layout_append(layout, placement.layout, bytes - first);
 	placement_close(&placement);
-	return ret;
+	return ret == -E2BIG || layout->nr_copies > PLACEMENT_CHUNKS_MAX ? too_many_pieces(ns)
+									 : ret;
 }
 
 /* Only its holder may make it smaller: it has zeroed what goes, so nothing needs trims. */

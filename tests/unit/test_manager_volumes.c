@@ -884,6 +884,43 @@ static void test_sizes_that_are_refused(void **state)
 	expect_size(16 * MIB);
 }
 
+/* Replaces a layout by one that covers the same chunks in pieces of a block. */
+static void cut_up(struct region *region)
+{
+	struct layout *whole = region->layout, *pieces = layout_new();
+
+	for (uint32_t i = 0; i < whole->nr_copies; i++) {
+		const struct layout_copy *copy = &whole->copies[i];
+
+		for (uint64_t at = 0; at < layout_copy_span(whole, copy); at += BLOCK) {
+			assert_int_equal(layout_add_group(pieces, BLOCK, BLOCK), 0);
+			assert_int_equal(layout_add_chunk(pieces, layout_home_of(whole, copy),
+							  copy->extent, copy->offset + at),
+					 0);
+		}
+	}
+	assert_int_equal(pieces->length, whole->length);
+	region->layout = pieces;
+	layout_free(whole);
+}
+
+/* A layout of more pieces than a message holds could not be told to anybody. */
+static void test_too_many_pieces(void **state)
+{
+	const uint64_t bytes = (uint64_t)(PLACEMENT_CHUNKS_MAX - 1) * BLOCK;
+
+	(void)state;
+	assert_int_equal(fixture_join(&fixture, 2, 512 * MIB), 0);
+	EXPECT(&client, ask_reserve(vol, 300 * MIB), 0);
+	EXPECT(&client, ask_resize(vol, bytes), 0);
+	cut_up(region_of(vol));
+	EXPECT(&client, ask_resize(vol, bytes + BLOCK), 0);
+	expect_size(bytes + BLOCK);
+	assert_int_equal(region_of(vol)->layout->nr_copies, PLACEMENT_CHUNKS_MAX);
+	expect_said(&client, ask_resize(vol, bytes + 2 * BLOCK), -AFAR_ERESERVE, "65536 pieces");
+	expect_size(bytes + BLOCK);
+}
+
 /* One part of it is lost: it is good for nothing but deletion. */
 static void test_lost(void **state)
 {
@@ -1030,6 +1067,7 @@ TEST_GROUP(manager_volumes)
 		VOLUME_TEST(test_shrinks),
 		VOLUME_TEST(test_who_may_shrink),
 		VOLUME_TEST(test_sizes_that_are_refused),
+		VOLUME_TEST(test_too_many_pieces),
 		VOLUME_TEST(test_lost),
 		VOLUME_TEST(test_on_flash),
 		VOLUME_TEST(test_deletion),
