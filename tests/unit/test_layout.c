@@ -294,6 +294,153 @@ static void test_packing(void **state)
 	layout_free(layout);
 }
 
+/* The bytes of `layout` from `start` on lie where those of `from` do from its beginning on. */
+static void expect_at(const struct layout *layout, uint64_t start, const struct layout *from,
+		      uint64_t length)
+{
+	for (uint64_t at = 0; at < length; at += 50) {
+		struct layout_piece is = layout_piece_at(layout, start + at, 1);
+		struct layout_piece was = layout_piece_at(from, at, 1);
+
+		assert_int_equal(is.offset, was.offset);
+		assert_int_equal(is.copy != NULL, was.copy != NULL);
+		if (!is.copy)
+			continue;
+		assert_int_equal(is.copy->extent, was.copy->extent);
+		assert_int_equal(is.copy->offset, was.copy->offset);
+		assert_true(layout_home_is(layout_home_of(layout, is.copy),
+					   layout_home_of(from, was.copy)));
+		assert_int_equal(layout_copy_span(layout, is.copy),
+				 layout_copy_span(from, was.copy));
+	}
+}
+
+/* It is one that a peer takes, too. */
+static void expect_sound(const struct layout *layout)
+{
+	Layout__Layout *packed = layout_pack(layout);
+	struct layout *again;
+	const char *why;
+
+	assert_non_null(packed);
+	assert_int_equal(layout_unpack(packed, &again, &why), 0);
+	expect_same(again, layout);
+	layout_free(again);
+	layout__layout__free_unpacked(packed, NULL);
+}
+
+/* A layout, or nothing, and behind it every part of another that has homes of its own and homes that
+ * both have. */
+static void test_appending(void **state)
+{
+	static const uint64_t lengths[] = {
+		1, 4096, 4097, 45056, 45155, 45156, 45156 + 1, SOUND_LENGTH - 1, SOUND_LENGTH};
+	struct message message = {0}, other = {0};
+	struct layout *first, *from;
+
+	(void)state;
+	sound_message(&message);
+	first = must_unpack(&message);
+	message_init(&other, 3);
+	other.homes[1].server = 500;
+	message_add_group(&other, 45056 + 100, 4096, 3, 16384);
+	message_add_group(&other, 5000, 4096, 1, 8192);
+	for (unsigned i = 0; i < 3; i++)
+		other.copies[0][i].extent = 90 + i;
+	from = must_unpack(&other);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		struct layout *none = layout_new(), *both = layout_duplicate(first);
+
+		assert_int_equal(layout_append(none, from, lengths[i]), 0);
+		assert_int_equal(none->length, lengths[i]);
+		expect_at(none, 0, from, lengths[i]);
+		assert_int_equal(none->nr_groups, lengths[i] > 45156 ? 2 : 1);
+		expect_sound(none);
+		assert_int_equal(layout_append(both, from, lengths[i]), 0);
+		assert_int_equal(both->length, SOUND_LENGTH + lengths[i]);
+		assert_int_equal(both->nr_homes, 4);
+		expect_at(both, 0, first, SOUND_LENGTH);
+		expect_at(both, SOUND_LENGTH, from, lengths[i]);
+		expect_sound(both);
+		layout_free(none);
+		layout_free(both);
+	}
+	layout_free(first);
+	layout_free(from);
+}
+
+static void test_appending_holes(void **state)
+{
+	struct message message = {0};
+	struct layout *layout, *from;
+
+	(void)state;
+	sound_message(&message);
+	layout = must_unpack(&message);
+	message.groups[0].n_chunks = 0;
+	from = must_unpack(&message);
+	assert_int_equal(layout_append(layout, from, SOUND_LENGTH - 7), 0);
+	assert_int_equal(layout->length, 2 * SOUND_LENGTH - 7);
+	expect_at(layout, SOUND_LENGTH, from, SOUND_LENGTH - 7);
+	layout_free(layout);
+	layout_free(from);
+}
+
+/* Homes are counted once each, and no layout has more than a message may name. */
+static void test_appending_too_many_homes(void **state)
+{
+	struct layout *many = layout_new(), *one = layout_new();
+	struct layout_home home = {.life = 1};
+
+	(void)state;
+	for (uint64_t i = 0; i < LAYOUT_HOMES_MAX; i++) {
+		home.server = i + 1;
+		assert_int_equal(layout_add_group(many, 4096, 4096), 0);
+		assert_int_equal(layout_add_chunk(many, &home, i, 0), 0);
+	}
+	assert_int_equal(layout_add_group(one, 4096, 4096), 0);
+	assert_int_equal(layout_add_chunk(one, &home, 7, 4096), 0);
+	assert_int_equal(layout_append(many, one, 4096), 0);
+	home.server++;
+	assert_int_equal(layout_add_group(one, 4096, 4096), 0);
+	assert_int_equal(layout_add_chunk(one, &home, 7, 8192), 0);
+	assert_int_equal(layout_append(many, one, 4096), 0); /* the first group alone */
+	assert_int_equal(layout_append(many, one, 4097), -E2BIG);
+	layout_free(many);
+	layout_free(one);
+}
+
+/* What is spare is what the last group can cover more, in chunks that it has. */
+static void test_spare(void **state)
+{
+	struct message message = {0};
+	struct layout *layout;
+
+	(void)state;
+	sound_message(&message);
+	layout = must_unpack(&message);
+	assert_int_equal(layout_spare(layout), 8192 - 5000);
+	layout_set_last(layout, 5000 + layout_spare(layout));
+	assert_int_equal(layout_spare(layout), 0);
+	assert_int_equal(layout->length, 45056 + 100 + 8192);
+	expect_sound(layout);
+	layout_free(layout);
+
+	message = (struct message){0};
+	message_init(&message, 3);
+	message_add_group(&message, 100, 4096, 3, 16384);
+	layout = must_unpack(&message);
+	assert_int_equal(layout_spare(layout), 3 * 16384 - 100);
+	layout_set_last(layout, 100 + layout_spare(layout));
+	for (uint64_t at = 0; at < layout->length; at += 4096) {
+		struct layout_piece piece = layout_piece_at(layout, at, 4096);
+
+		assert_int_equal(piece.copy - layout->copies, at / 4096 % 3);
+		assert_true(piece.offset + piece.length <= 16384);
+	}
+	layout_free(layout);
+}
+
 TEST_GROUP(layout)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +451,10 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_lies_are_refused),
 		cmocka_unit_test(test_packing),
+		cmocka_unit_test(test_appending),
+		cmocka_unit_test(test_appending_holes),
+		cmocka_unit_test(test_appending_too_many_homes),
+		cmocka_unit_test(test_spare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
