@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <afar/afar.h>
 #include <urcu/list.h>
 
 #include "base/error.h"
@@ -20,7 +21,8 @@ enum entry_state { ENTRY_UNDER_WAY, ENTRY_DONE, ENTRY_VOID };
 struct log_entry {
 	struct cds_list_head node; /* of those under way */
 	struct volume_change change;
-	uint64_t size; /* in the ring */
+	uint64_t number; /* counts up: later ones supersede earlier ones */
+	uint64_t size;	 /* in the ring */
 	enum entry_state state;
 	uint8_t data[];
 };
@@ -32,6 +34,7 @@ struct volume_log {
 	uint64_t length; /* of the ring */
 	uint64_t first;	 /* position of the oldest entry */
 	uint64_t end;	 /* position behind the youngest */
+	uint64_t nr_begun;
 	struct cds_list_head under_way;
 };
 
@@ -153,6 +156,7 @@ int volume_log_begin(struct volume_log *log, const struct volume_change *change,
 		pthread_cond_wait(&log->ended, &log->lock);
 	}
 	if (entry) {
+		entry->number = log->nr_begun++;
 		entry->size = size;
 		entry->state = ENTRY_UNDER_WAY;
 		entry->change = *change;
@@ -199,25 +203,145 @@ void volume_log_drop(struct volume_log *log, uint64_t mark)
 	pthread_mutex_unlock(&log->lock);
 }
 
+/*
+ * A replay gives each byte the value that it had last, and no other. It may be cut off, and a part of
+ * the changes may have been made durable before the server ended: so older bytes must not come again,
+ * not even for a moment.
+ *
+ * The changes are swept over in the order of their offsets. Of those that cover a place the youngest
+ * counts, which is the root of a heap.
+ */
+struct sweep {
+	const struct log_entry **entries; /* done, in the order of their offsets */
+	size_t nr_entries;
+	const struct log_entry *
+		*heap; /* of those that begin at or before the place; youngest first */
+	size_t nr_heap;
+};
+
+static uint64_t end_of(const struct log_entry *entry)
+{
+	return entry->change.offset + entry->change.length;
+}
+
+static int compare_offsets(const void *left, const void *right)
+{
+	const struct log_entry *a = *(const struct log_entry *const *)left;
+	const struct log_entry *b = *(const struct log_entry *const *)right;
+
+	return a->change.offset < b->change.offset ? -1 : a->change.offset > b->change.offset;
+}
+
+static void heap_push(struct sweep *sweep, const struct log_entry *entry)
+{
+	size_t at = sweep->nr_heap++;
+
+	for (; at > 0 && sweep->heap[(at - 1) / 2]->number < entry->number; at = (at - 1) / 2)
+		sweep->heap[at] = sweep->heap[(at - 1) / 2];
+	sweep->heap[at] = entry;
+}
+
+static void heap_pop(struct sweep *sweep)
+{
+	const struct log_entry *last = sweep->heap[--sweep->nr_heap];
+	size_t at = 0, child;
+
+	while ((child = 2 * at + 1) < sweep->nr_heap) {
+		if (child + 1 < sweep->nr_heap &&
+		    sweep->heap[child]->number < sweep->heap[child + 1]->number)
+			child++;
+		if (last->number >= sweep->heap[child]->number)
+			break;
+		sweep->heap[at] = sweep->heap[child];
+		at = child;
+	}
+	sweep->heap[at] = last;
+}
+
+/* The part of the entry's change that is in a range. */
+static struct volume_change cut(const struct log_entry *entry, uint64_t start, uint64_t end)
+{
+	struct volume_change change = entry->change;
+
+	if (change.data)
+		change.data = (const char *)change.data + (start - change.offset);
+	else if (end - start != change.length)
+		change.opcode = AFAR_OP_ZERO; /* a part of a trim might leave a block as it is */
+	change.offset = start;
+	change.length = end - start;
+	return change;
+}
+
+static int sweep_over(struct sweep *sweep,
+		      int (*make)(void *context, const struct volume_change *change), void *context)
+{
+	const struct log_entry *owner = NULL; /* of the bytes from `start` on */
+	uint64_t start = 0;
+	size_t next = 0;
+	int ret = 0;
+
+	while (ret == 0 && (next < sweep->nr_entries || sweep->nr_heap > 0)) {
+		uint64_t end = sweep->nr_heap > 0 ? end_of(sweep->heap[0]) : UINT64_MAX;
+
+		if (next < sweep->nr_entries && sweep->entries[next]->change.offset < end) {
+			end = sweep->entries[next]->change.offset;
+			heap_push(sweep, sweep->entries[next++]);
+		}
+		while (sweep->nr_heap > 0 && end_of(sweep->heap[0]) <= end)
+			heap_pop(sweep);
+		if (sweep->nr_heap > 0 && sweep->heap[0] == owner)
+			continue;
+		if (owner && start < end) {
+			struct volume_change change = cut(owner, start, end);
+
+			ret = make(context, &change);
+		}
+		owner = sweep->nr_heap > 0 ? sweep->heap[0] : NULL;
+		start = end;
+	}
+	return ret;
+}
+
+/* Collects the changes that are done, up to a position; returns how many. `entries` may be NULL. */
+static size_t collect(const struct volume_log *log, uint64_t position, uint64_t end,
+		      const struct log_entry **entries)
+{
+	size_t nr = 0;
+
+	while ((position = skip_short(log, position)) < end) {
+		const struct log_entry *entry = entry_at(log, position);
+
+		position += entry->size;
+		if (entry->state != ENTRY_DONE)
+			continue;
+		if (entries)
+			entries[nr] = entry;
+		nr++;
+	}
+	return nr;
+}
+
 int volume_log_replay(struct volume_log *log,
 		      int (*make)(void *context, const struct volume_change *change), void *context)
 {
-	uint64_t position, end;
-	int ret = 0;
+	struct sweep sweep = {0};
+	uint64_t first, end;
+	int ret;
 
 	pthread_mutex_lock(&log->lock);
-	position = log->first;
+	first = log->first;
 	end = log->end;
 	pthread_mutex_unlock(&log->lock);
-	for (;;) {
-		const struct log_entry *entry;
-
-		position = skip_short(log, position);
-		if (position >= end || ret != 0)
-			return ret;
-		entry = entry_at(log, position);
-		if (entry->state == ENTRY_DONE)
-			ret = make(context, &entry->change);
-		position += entry->size;
-	}
+	sweep.nr_entries = collect(log, first, end, NULL);
+	if (sweep.nr_entries == 0)
+		return 0;
+	sweep.entries = reallocarray(NULL, sweep.nr_entries, 2 * sizeof(*sweep.entries));
+	if (!sweep.entries)
+		return error_code(-ENOMEM);
+	sweep.heap = sweep.entries + sweep.nr_entries;
+	collect(log, first, end, sweep.entries);
+	qsort(sweep.entries, sweep.nr_entries, sizeof(*sweep.entries), compare_offsets);
+	ret = sweep_over(&sweep, make, context);
+	free(sweep.entries);
+	return ret;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The log of a volume: changes that have completed and that no sync covers yet, with their bytes, in
- * the order in which they took effect. When a server has restarted, they are made again in this
- * order. So a disk outlives its server.
+ * the order in which they took effect. When a server has restarted, what they came to is made again.
+ * So a disk outlives its server.
  *
  *   begin → under way → end (done) → dropped by a sync that began afterwards
  *                     → end (void)
@@ -47,12 +47,14 @@ int volume_log_begin(struct volume_log *log, const struct volume_change *change,
 void volume_log_end(struct volume_log *log, struct log_entry *entry, bool is_done);
 
 /* Call the first before a sync begins, and the second with its result when the sync has ended with
- * 0: drops the changes that it covers, which are those that had ended at the first call. */
+ * 0: drops the changes that it covers, which are those that had ended at the first call. Not during a
+ * replay. */
 uint64_t volume_log_mark(struct volume_log *log);
 void volume_log_drop(struct volume_log *log, uint64_t mark);
 
-/* Makes all changes that are done again, in their order, until `make` fails. Returns what that
- * returned last. No change may end meanwhile. */
+/* Makes the changes that are done again, until `make` fails: each byte once, as the last of them left
+ * it, in the order of offsets. Returns what `make` returned last, or -ENOMEM. No change may end
+ * meanwhile. */
 int volume_log_replay(struct volume_log *log,
 		      int (*make)(void *context, const struct volume_change *change),
 		      void *context);
