@@ -105,6 +105,11 @@ static int check_policy(const Afar__Policy *policy)
 	return 0;
 }
 
+static const char *kind_of(bool is_volume)
+{
+	return is_volume ? "volume" : "namespace";
+}
+
 int namespace_create(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__NamespaceCreate *ask = event->request->namespace_create;
@@ -117,12 +122,12 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 		ret = check_policy(policy);
 	if (ret < 0)
 		return ret;
-	if (state_namespace_named(core->state, ask->name))
+	ns = state_namespace_named(core->state, ask->name);
+	if (ns)
 		return error_fail(
 			-EEXIST,
-			"create '%s': a namespace or volume of this name exists; open it, or "
-			"take another name",
-			ask->name);
+			"create %s '%s': it exists, as a %s; open it, or take another name",
+			kind_of(ask->is_volume), ask->name, kind_of(ns->is_volume));
 	ns = namespace_new(ask->name, session->principal);
 	if (!ns)
 		return error_code(-ENOMEM);

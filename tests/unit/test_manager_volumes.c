@@ -207,9 +207,9 @@ static void test_volumes_are_no_namespaces(void **state)
 	plain = make_namespace(&fixture, &client, "plain");
 	EXPECT(&client, ask_reserve(plain, 4 * MIB), 0);
 	EXPECT(&client, ask_alloc(plain, "r", MIB, false), 0);
-	expect_said(&client, ask_volume("v"), -EEXIST, "a namespace or volume of this name");
-	expect_said(&client, ask_volume("plain"), -EEXIST, "a namespace or volume of this name");
-	expect_said(&client, ask_create("v", 0, 0), -EEXIST, "a namespace or volume of this name");
+	expect_said(&client, ask_volume("v"), -EEXIST, "it exists, as a volume");
+	expect_said(&client, ask_volume("plain"), -EEXIST, "it exists, as a namespace");
+	expect_said(&client, ask_create("v", 0, 0), -EEXIST, "it exists, as a volume");
 
 	/* A volume, as if it were none. */
 	expect_said(&client, ask_alloc(vol, "r", MIB, false), -EINVAL, "has one already");
