@@ -436,8 +436,8 @@ static int serve(const struct request *request, const struct command_line *line,
 static int export(const struct cli *cli, const struct request *request)
 {
 	struct command_line line = {0};
+	struct door door = {.fd = -1};
 	char plugin[PATH_MAX];
-	struct door door;
 	int ret;
 
 	ret = find_plugin(request, plugin);
@@ -446,14 +446,13 @@ static int export(const struct cli *cli, const struct request *request)
 	fill_command_line(cli, request, plugin, &line);
 	ret = line.is_short ? cli_fail("%s: out of memory", request->asked)
 			    : open_door(request, &door);
-	if (!ret) {
-		if (!door.is_local)
-			cli_note("NBD over TCP is neither encrypted nor authenticated: whoever "
-				 "reaches %s can use %s",
-				 door.uri, request->volume);
+	if (!ret && !door.is_local)
+		cli_note("NBD over TCP is neither encrypted nor authenticated: whoever reaches %s "
+			 "can use %s",
+			 door.uri, request->volume);
+	if (!ret)
 		ret = serve(request, &line, &door);
-		door_close(&door);
-	}
+	door_close(&door);
 	free_command_line(&line);
 	return ret;
 }
