@@ -22,16 +22,61 @@ crash() {
 
 # ---- Durable requests, and flushes
 
+# Servers count what they sync. Programs flush at their end, so this one speaks NBD itself: request TYPE FLAGS LENGTH, from 4096 on.
+cat >request.py <<'END'
+import socket, struct, sys
+path, *numbers = sys.argv[1:]
+kind, flags, length = (int(number, 0) for number in numbers)
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(path)
+def take(n):
+    data = b""
+    while len(data) < n:
+        part = peer.recv(n - len(data))
+        assert part, "the server has gone"
+        data += part
+    return data
+assert take(16) == b"NBDMAGICIHAVEOPT"
+take(2)
+peer.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))  # no zeros behind; the export ""
+take(10)
+data = b"x" * length if kind == 1 else b""
+peer.sendall(struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, 0 if kind == 3 else 4096, length) + data)
+assert struct.unpack(">II", take(16)[:8]) == (0x67446698, 0)
+END
+# shellcheck disable=SC2154 # exports.sh sets it
+request() {
+	python3 request.py "${nbd#*socket=}" "$@" || fail "request $*"
+}
+nr_syncs() {
+	"$AFAR" store ls --json | sed -n 's/.*"nr_syncs": \([0-9]*\).*/\1/p'
+}
+# Servers report about once a second.
+have_settled() {
+	syncs=$(nr_syncs)
+	sleep 1.5
+	[ "$(nr_syncs)" -eq "$syncs" ]
+}
+are_synced() {
+	[ "$(nr_syncs)" -ge $((syncs + 4)) ]
+}
+
 start_export v v
-io 'write -f -P 1 0 1M' 'write -P 2 1M 1M' 'write -f -P 3 100 5000' || fail "$(cat io.out)"
-crash
-io 'read -P 1 0 100' 'read -P 3 100 5000' 'read -P 1 5100 1000000' || fail "$(cat io.out)"
+request 1 0 8192
+eventually have_settled
+request 1 1 5000 # a write, a trim and a zero with FUA, and a flush
+request 4 1 8192
+request 6 1 6000
+request 3 0 0
+eventually are_synced
+
+# They last.
 io 'write -P 4 2M 1M' 'write -P 5 3M 8M' flush || fail "$(cat io.out)"
 crash
 io 'read -P 4 2M 1M' 'read -P 5 3M 8M' || fail "$(cat io.out)"
-io 'write -z -f 2M 2M' || fail "$(cat io.out)"
+io 'write -z -f 2M 2M' 'write -f -P 3 100 5000' || fail "$(cat io.out)"
 crash
-io 'read -P 0 2M 2M' 'read -P 5 4M 7M' || fail "$(cat io.out)"
+io 'read -P 0 2M 2M' 'read -P 5 4M 7M' 'read -P 3 100 5000' || fail "$(cat io.out)"
 # A flush of one connection covers what was answered on another.
 mkfifo feed
 qemu-io -f raw "$nbd" <feed >first.out 2>&1 &
