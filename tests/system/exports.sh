@@ -68,7 +68,7 @@ is_gone() {
 
 # nbdkit_of NAME: the process that serves the export.
 nbdkit_of() {
-	cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"
+	tr -d ' ' <"/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"
 }
 
 # io COMMAND…: qemu-io's, on the volume at $nbd. What they print is in io.out.
