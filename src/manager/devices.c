@@ -404,8 +404,7 @@ static int ask_close(struct core *core, struct job *job)
 	if (!store->is_up)
 		return error_fail(
 			-AFAR_ESERVER,
-			"%s: it is away since a moment; look with 'afar store ls', and try "
-			"again",
+			"%s: its server has just gone; look with 'afar store ls', and try again",
 			job->title);
 	request = MESSAGE_NEW(afar__request, Afar__Request);
 	if (request)
@@ -451,6 +450,7 @@ static int settle_close(struct core *core, struct job *job)
 	return ret < 0 ? ret : JOB_DONE;
 }
 
+/* A server that does not know the store has not got it open either. */
 static int closing_failed(struct core *core, struct job *job, const struct job_part *part,
 			  int status)
 {
@@ -458,6 +458,10 @@ static int closing_failed(struct core *core, struct job *job, const struct job_p
 
 	if (store)
 		store->is_leaving = false;
+	if (store && status == -ENOENT) {
+		flash_store_down(core, store);
+		return 0;
+	}
 	return part_failed_with(core, job, part, status);
 }
 

@@ -321,6 +321,13 @@ static void test_servers_that_fail_to_close(void **state)
 	EXPECT(&scene.client, ask_store_remove(number), 0);
 	assert_null(store_of(1));
 	check_all(&fixture);
+	/* One that does not know it has not got it open. */
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	assert_true(store_of(1)->is_up);
+	fixture.servers[1].refuse_device = -ENOENT;
+	EXPECT(&scene.client, ask_store_remove(number), 0);
+	assert_null(store_of(1));
+	check_all(&fixture);
 }
 
 /* The server has closed it, and that cannot be written down: it is away, and removed by the next try. */
