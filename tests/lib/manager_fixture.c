@@ -308,6 +308,26 @@ int fixture_lend(struct fixture *fixture, size_t index, size_t store, uint64_t c
 	return status;
 }
 
+void fixture_report_store(struct fixture *fixture, size_t index, uint64_t store, int refusal)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__ServerReport *report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
+	Afar__Reply *reply;
+
+	request->call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
+	request->server_report = report;
+	report->stores = calloc(1, sizeof(*report->stores));
+	report->stores[report->n_stores++] = MESSAGE_NEW(afar__store_report, Afar__StoreReport);
+	report->stores[0]->store = store;
+	report->stores[0]->refusal = refusal;
+	report->stores[0]->refusal_ms = 5000;
+	send_event(fixture, fixture->servers[index].peer, 0, 3, request, &reply);
+	core_run(fixture->core, &fixture->events);
+	assert_non_null(reply);
+	assert_int_equal(reply->status, 0);
+	afar__reply__free_unpacked(reply, NULL);
+}
+
 void fixture_unplug(struct fixture *fixture, size_t index)
 {
 	fixture->servers[index].nr_stores = 0;

@@ -77,6 +77,8 @@ void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t 
  * NULL. */
 int fixture_lend(struct fixture *fixture, size_t index, size_t store, uint64_t capacity,
 		 void (*spoil)(Afar__StoreLend *lend));
+/* The server reports what a store refuses changes with; 0: it does not. */
+void fixture_report_store(struct fixture *fixture, size_t index, uint64_t store, int refusal);
 /* Takes all of its devices out of a server. */
 void fixture_unplug(struct fixture *fixture, size_t index);
 /* The connection is lost; the server lives on. */

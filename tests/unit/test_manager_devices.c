@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices that operators add to running servers, and take from them: what is refused, what becomes of
- * servers and commits that fail in between, and that nothing else is touched. */
+/* What operators do with stores: they add them to running servers, take them away, and free orphans; and
+ * what they see of one that takes no changes. What is refused, what becomes of servers and commits that
+ * fail in between, and that nothing else is touched. */
 #include <string.h>
 
 #include <afar/afar.h>
@@ -27,6 +28,13 @@ static struct flash_store *store_of(size_t index)
 	return state_store(fixture.core->state, device(index)->number);
 }
 
+/* The servers have been shown capabilities for all of their extents. */
+static void confirm_all(void)
+{
+	for (size_t i = 0; i < device(0)->nr_extents; i++)
+		device(0)->extents[i].is_provisional = false;
+}
+
 static void open_scene(struct scene *scene)
 {
 	client_open(&fixture, &scene->client);
@@ -35,8 +43,7 @@ static void open_scene(struct scene *scene)
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
 	scene->ns = make_flash_namespace(&fixture, &scene->client, "a");
 	EXPECT(&scene->client, ask_reserve(scene->ns, 8 * MIB), 0);
-	for (size_t i = 0; i < device(0)->nr_extents; i++)
-		device(0)->extents[i].is_provisional = false;
+	confirm_all();
 }
 
 static unsigned nr_lanes_to(size_t server, size_t store)
@@ -359,13 +366,163 @@ static void test_closed_and_not_committed(void **state)
 	check_all(&fixture);
 }
 
+/* ---- Orphans */
+
+/* The device has confirmed extents that the manager does not know: 8 MiB, and `nr` of 2 MiB. */
+static void leave_orphans(struct scene *scene, unsigned nr)
+{
+	open_scene(scene);
+	for (unsigned i = 0; i < nr; i++)
+		EXPECT(&scene->client, ask_reserve(scene->ns, 2 * MIB), 0);
+	confirm_all();
+	fixture_kill(&fixture, 0);
+	EXPECT(&scene->client, ask_store_forget(device(0)->number), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 1 + nr);
+	assert_int_equal(store_of(0)->orphan_bytes, (8 + 2 * nr) * MIB);
+}
+
+/* An operator frees them, and gets their room back; what the manager knows stays. */
+static void test_orphans_are_freed_by_operators(void **state)
+{
+	struct fake_client bob;
+	struct scene scene;
+	Afar__Reply *reply;
+	uint64_t number, ns;
+
+	(void)state;
+	leave_orphans(&scene, 2);
+	number = device(0)->number;
+	EXPECT(&scene.client, ask_key_add("bob", false), 0);
+	client_open_as(&fixture, &bob, "bob");
+	EXPECT(&bob, ask_free_orphans(number), -EACCES);
+	EXPECT(&scene.client, ask_free_orphans(99), -ENOENT);
+	ns = make_flash_namespace(&fixture, &scene.client, "b");
+	/* They take room. */
+	expect_said(&scene.client, ask_reserve(ns, 54 * MIB), -ENOSPC, "have 52 of the missing 54");
+	EXPECT(&scene.client, ask_reserve(ns, 10 * MIB), 0);
+	assert_int_equal(device(0)->granted, 22 * MIB);
+
+	reply = must(&scene.client, ask_free_orphans(number));
+	assert_int_equal(reply->namespace_released->bytes, 12 * MIB);
+	drop(reply);
+	assert_int_equal(device(0)->granted, 10 * MIB);
+	assert_int_equal(store_of(0)->nr_orphans, 0);
+	assert_int_equal(store_of(0)->orphan_bytes, 0);
+	EXPECT(&scene.client, ask_reserve(ns, 54 * MIB), 0);
+	reply = must(&scene.client, ask_free_orphans(number));
+	assert_int_equal(reply->namespace_released->bytes, 0);
+	drop(reply);
+	check_all(&fixture);
+}
+
+/* A request that comes again is answered with what was freed, also by another manager. */
+static void test_freeing_orphans_is_done_once(void **state)
+{
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	leave_orphans(&scene, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		fixture_send(&fixture, &scene.client, 900, ask_free_orphans(device(0)->number),
+			     &reply);
+		fixture_pump(&fixture);
+		assert_int_equal(reply->status, 0);
+		assert_int_equal(reply->namespace_released->bytes, 8 * MIB);
+		drop(reply);
+		fixture_restart(&fixture);
+		client_resume(&fixture, &scene.client);
+	}
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 0);
+	check_all(&fixture);
+}
+
+/* The server is killed before it has removed them, refuses, or has a store that takes no changes: they
+ * are kept, and can be freed later. */
+static void test_freeing_orphans_fails(void **state)
+{
+	const uint64_t *number;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	leave_orphans(&scene, 1);
+	number = &device(0)->number;
+	device(0)->refuse_to_release = -EIO;
+	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "are kept");
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+	device(0)->refuse_to_release = 0;
+
+	fixture_send(&fixture, &scene.client, 900, ask_free_orphans(*number), &reply);
+	core_run(fixture.core, &fixture.events);
+	fixture_kill(&fixture, 0);
+	expect_answer(reply, -AFAR_ESERVER, NULL);
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "it is away");
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(store_of(0)->nr_orphans, 2);
+
+	fixture_report_store(&fixture, 0, *number, -EIO);
+	expect_said(&scene.client, ask_free_orphans(*number), -EIO, "takes no changes");
+	fixture_report_store(&fixture, 0, *number, 0);
+	EXPECT(&scene.client, ask_free_orphans(*number), 0);
+	assert_int_equal(device(0)->granted, 0);
+	check_all(&fixture);
+}
+
+/* ---- Stores that take no changes */
+
+/* Nothing new is placed in a store that takes no changes; what is there can be opened. */
+static void test_read_only_store(void **state)
+{
+	uint64_t number, other;
+	struct scene scene;
+	Afar__Reply *reply;
+
+	(void)state;
+	open_scene(&scene);
+	EXPECT(&scene.client, ask_alloc(scene.ns, "r", 3 * MIB, false), 0);
+	number = device(0)->number;
+	other = make_flash_namespace(&fixture, &scene.client, "b");
+	fixture_report_store(&fixture, 0, number, -EIO);
+	reply = must(&scene.client, ask_status());
+	assert_int_equal(reply->cluster_status->stores[0]->report->refusal, -EIO);
+	assert_int_equal(reply->cluster_status->stores[0]->report->refusal_ms, 5000);
+	drop(reply);
+	expect_said(&scene.client, ask_reserve(other, 2 * MIB), -AFAR_ENOSERVER, "read only");
+	expect_said(&scene.client, ask_alloc(scene.ns, "s", MIB, false), -AFAR_ERESERVE,
+		    "stores are read only");
+	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	fixture_plug(&fixture, 1, 1, 32 * MIB);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	EXPECT(&scene.client, ask_reserve(other, 2 * MIB), 0);
+	assert_int_equal(device(0)->nr_reserves, 1);
+	assert_int_equal(device(1)->nr_reserves, 1);
+	/* It has more free, and has been opened again. */
+	fixture_kill(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	EXPECT(&scene.client, ask_reserve(other, 40 * MIB), 0);
+	assert_int_equal(device(0)->nr_reserves, 2);
+	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), 0);
+	check_all(&fixture);
+}
+
 TEST_GROUP(manager_devices)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_added_while_the_server_runs), TEST(test_servers_say_why_they_refuse),
-		TEST(test_what_is_lent_is_checked),	TEST(test_removed_when_it_is_not_used),
-		TEST(test_removing_and_reserving),	TEST(test_servers_that_fail_to_close),
+		TEST(test_added_while_the_server_runs),
+		TEST(test_servers_say_why_they_refuse),
+		TEST(test_what_is_lent_is_checked),
+		TEST(test_removed_when_it_is_not_used),
+		TEST(test_removing_and_reserving),
+		TEST(test_servers_that_fail_to_close),
 		TEST(test_closed_and_not_committed),
+		TEST(test_orphans_are_freed_by_operators),
+		TEST(test_freeing_orphans_is_done_once),
+		TEST(test_freeing_orphans_fails),
+		TEST(test_read_only_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -720,145 +720,6 @@ static void test_forgetting(void **state)
 	check_all(&fixture);
 }
 
-/* ---- Reports */
-
-/* What store `numbers[0]` is said to refuse changes with. */
-static int reported_refusal;
-
-static void report_stores(const uint64_t *numbers, size_t nr)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-	struct event *event = event_new(EVENT_REQUEST, fixture.servers[0].peer);
-	Afar__ServerReport *report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
-	Afar__Reply *reply = NULL;
-
-	request->call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
-	request->server_report = report;
-	report->stores = calloc(nr, sizeof(*report->stores));
-	for (size_t i = 0; i < nr; i++) {
-		report->stores[i] = MESSAGE_NEW(afar__store_report, Afar__StoreReport);
-		report->stores[i]->store = numbers[i];
-		report->stores[i]->used_bytes = 1000 + i;
-		report->n_stores++;
-	}
-	report->stores[0]->refusal = reported_refusal;
-	report->stores[0]->refusal_ms = 5000;
-	event->call = &reply;
-	event->request_id = 7;
-	event->request = request;
-	cds_list_add_tail(&event->node, &fixture.events);
-	fixture_pump(&fixture);
-	expect_answer(reply, 0, NULL);
-}
-
-/* ---- Orphans */
-
-/* The device has confirmed extents that the manager does not know: 8 MiB, and `nr` of 2 MiB. */
-static void leave_orphans(struct scene *scene, unsigned nr)
-{
-	open_scene(scene);
-	for (unsigned i = 0; i < nr; i++)
-		EXPECT(&scene->client, ask_reserve(scene->ns, 2 * MIB), 0);
-	confirm_all();
-	fixture_kill(&fixture, 0);
-	EXPECT(&scene->client, ask_store_forget(device(0)->number), 0);
-	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	assert_int_equal(store_of(0)->nr_orphans, 1 + nr);
-	assert_int_equal(store_of(0)->orphan_bytes, (8 + 2 * nr) * MIB);
-}
-
-/* An operator frees them, and gets their room back; what the manager knows stays. */
-static void test_orphans_are_freed_by_operators(void **state)
-{
-	struct fake_client bob;
-	struct scene scene;
-	Afar__Reply *reply;
-	uint64_t number, ns;
-
-	(void)state;
-	leave_orphans(&scene, 2);
-	number = device(0)->number;
-	EXPECT(&scene.client, ask_key_add("bob", false), 0);
-	client_open_as(&fixture, &bob, "bob");
-	EXPECT(&bob, ask_free_orphans(number), -EACCES);
-	EXPECT(&scene.client, ask_free_orphans(99), -ENOENT);
-	ns = make_flash_namespace(&fixture, &scene.client, "b");
-	/* They take room. */
-	expect_said(&scene.client, ask_reserve(ns, 54 * MIB), -ENOSPC, "have 52 of the missing 54");
-	EXPECT(&scene.client, ask_reserve(ns, 10 * MIB), 0);
-	assert_int_equal(device(0)->granted, 22 * MIB);
-
-	reply = must(&scene.client, ask_free_orphans(number));
-	assert_int_equal(reply->namespace_released->bytes, 12 * MIB);
-	drop(reply);
-	assert_int_equal(device(0)->granted, 10 * MIB);
-	assert_int_equal(store_of(0)->nr_orphans, 0);
-	assert_int_equal(store_of(0)->orphan_bytes, 0);
-	EXPECT(&scene.client, ask_reserve(ns, 54 * MIB), 0);
-	reply = must(&scene.client, ask_free_orphans(number));
-	assert_int_equal(reply->namespace_released->bytes, 0);
-	drop(reply);
-	check_all(&fixture);
-}
-
-/* A request that comes again is answered with what was freed, also by another manager. */
-static void test_freeing_orphans_is_done_once(void **state)
-{
-	struct scene scene;
-	Afar__Reply *reply;
-
-	(void)state;
-	leave_orphans(&scene, 0);
-	for (unsigned i = 0; i < 2; i++) {
-		fixture_send(&fixture, &scene.client, 900, ask_free_orphans(device(0)->number),
-			     &reply);
-		fixture_pump(&fixture);
-		assert_int_equal(reply->status, 0);
-		assert_int_equal(reply->namespace_released->bytes, 8 * MIB);
-		drop(reply);
-		fixture_restart(&fixture);
-		client_resume(&fixture, &scene.client);
-	}
-	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	assert_int_equal(store_of(0)->nr_orphans, 0);
-	check_all(&fixture);
-}
-
-/* The server is killed before it has removed them, refuses, or has a store that takes no changes: they
- * are kept, and can be freed later. */
-static void test_freeing_orphans_fails(void **state)
-{
-	const uint64_t *number;
-	struct scene scene;
-	Afar__Reply *reply;
-
-	(void)state;
-	leave_orphans(&scene, 1);
-	number = &device(0)->number;
-	device(0)->refuse_to_release = -EIO;
-	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "are kept");
-	assert_int_equal(store_of(0)->nr_orphans, 2);
-	device(0)->refuse_to_release = 0;
-
-	fixture_send(&fixture, &scene.client, 900, ask_free_orphans(*number), &reply);
-	core_run(fixture.core, &fixture.events);
-	fixture_kill(&fixture, 0);
-	expect_answer(reply, -AFAR_ESERVER, NULL);
-	assert_int_equal(store_of(0)->nr_orphans, 2);
-	expect_said(&scene.client, ask_free_orphans(*number), -AFAR_ESERVER, "it is away");
-	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	assert_int_equal(store_of(0)->nr_orphans, 2);
-
-	reported_refusal = -EIO;
-	report_stores(number, 1);
-	expect_said(&scene.client, ask_free_orphans(*number), -EIO, "takes no changes");
-	reported_refusal = 0;
-	report_stores(number, 1);
-	EXPECT(&scene.client, ask_free_orphans(*number), 0);
-	assert_int_equal(device(0)->granted, 0);
-	check_all(&fixture);
-}
-
 /* Stores of a server that is removed stay, and are nobody's until another one joins with them. */
 static void test_removal_leaves_stores(void **state)
 {
@@ -886,6 +747,30 @@ static void test_removal_leaves_stores(void **state)
 	assert_int_equal(region->layout->n_accesses, 1);
 	drop(reply);
 	check_all(&fixture);
+}
+
+static void report_stores(const uint64_t *numbers, size_t nr)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	struct event *event = event_new(EVENT_REQUEST, fixture.servers[0].peer);
+	Afar__ServerReport *report = MESSAGE_NEW(afar__server_report, Afar__ServerReport);
+	Afar__Reply *reply = NULL;
+
+	request->call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
+	request->server_report = report;
+	report->stores = calloc(nr, sizeof(*report->stores));
+	for (size_t i = 0; i < nr; i++) {
+		report->stores[i] = MESSAGE_NEW(afar__store_report, Afar__StoreReport);
+		report->stores[i]->store = numbers[i];
+		report->stores[i]->used_bytes = 1000 + i;
+		report->n_stores++;
+	}
+	event->call = &reply;
+	event->request_id = 7;
+	event->request = request;
+	cds_list_add_tail(&event->node, &fixture.events);
+	fixture_pump(&fixture);
+	expect_answer(reply, 0, NULL);
 }
 
 /* Reports of stores that it does not have are ignored. */
@@ -925,41 +810,6 @@ static void test_status(void **state)
 	assert_null(status->report);
 	assert_int_equal(status->down_ms, 500);
 	drop(reply);
-}
-
-/* Nothing new is placed in a store that takes no changes; what is there can be opened. */
-static void test_read_only_store(void **state)
-{
-	uint64_t number, other;
-	struct scene scene;
-	Afar__Reply *reply;
-
-	(void)state;
-	open_scene(&scene);
-	number = device(0)->number;
-	other = make_flash_namespace(&fixture, &scene.client, "b");
-	reported_refusal = -EIO;
-	report_stores(&number, 1);
-	reply = must(&scene.client, ask_status());
-	assert_int_equal(reply->cluster_status->stores[0]->report->refusal, -EIO);
-	assert_int_equal(reply->cluster_status->stores[0]->report->refusal_ms, 5000);
-	drop(reply);
-	expect_said(&scene.client, ask_reserve(other, 2 * MIB), -AFAR_ENOSERVER, "read only");
-	expect_said(&scene.client, ask_alloc(scene.ns, "s", MIB, false), -AFAR_ERESERVE,
-		    "stores are read only");
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
-	fixture_plug(&fixture, 1, 1, 32 * MIB);
-	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
-	EXPECT(&scene.client, ask_reserve(other, 2 * MIB), 0);
-	assert_int_equal(device(0)->nr_reserves, 1);
-	assert_int_equal(device(1)->nr_reserves, 1);
-	/* It has more free, and has been opened again. */
-	reported_refusal = 0;
-	restart_server(0);
-	EXPECT(&scene.client, ask_reserve(other, 40 * MIB), 0);
-	assert_int_equal(device(0)->nr_reserves, 2);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), 0);
-	check_all(&fixture);
 }
 
 /* A manager that has just started waits for the servers of its stores. */
@@ -1007,12 +857,8 @@ TEST_GROUP(manager_flash)
 		TEST(test_join_that_is_not_committed),
 		TEST(test_loading),
 		TEST(test_forgetting),
-		TEST(test_orphans_are_freed_by_operators),
-		TEST(test_freeing_orphans_is_done_once),
-		TEST(test_freeing_orphans_fails),
 		TEST(test_removal_leaves_stores),
 		TEST(test_status),
-		TEST(test_read_only_store),
 		TEST(test_reserve_waits_for_stores),
 	};
 
