@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-int devices_open(const struct devices *devices, const char *path, uint64_t *number)
+static int open_device(const struct devices *devices, const char *path, uint64_t *number)
 {
 	char sentence[ERROR_LINE_BYTES];
 	struct store *store;
@@ -38,7 +38,7 @@ int devices_open(const struct devices *devices, const char *path, uint64_t *numb
 	return error_fail(ret, "%s", sentence);
 }
 
-int devices_close(const struct devices *devices, uint64_t number)
+static int close_device(const struct devices *devices, uint64_t number)
 {
 	struct store *store = stores_find(devices->stores, number);
 
@@ -49,4 +49,35 @@ int devices_close(const struct devices *devices, uint64_t number)
 		 store_path(store));
 	stores_remove(devices->stores, store);
 	return 0;
+}
+
+static void answer(const struct devices *devices, struct rpc_call *call, uint64_t number,
+		   int status)
+{
+	Afar__StoreOpened opened = AFAR__STORE_OPENED__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	if (status != 0) {
+		rpc_reply_status(call, devices->incarnation, status);
+		return;
+	}
+	opened.store = number;
+	reply.result_case = AFAR__REPLY__RESULT_STORE_OPENED;
+	reply.store_opened = &opened;
+	rpc_reply(call, devices->incarnation, &reply);
+}
+
+void devices_open(const struct devices *devices, const char *path, struct rpc_call *call)
+{
+	uint64_t number = 0;
+	int ret = open_device(devices, path, &number);
+
+	answer(devices, call, number, ret);
+}
+
+void devices_close(const struct devices *devices, uint64_t number, struct rpc_call *call)
+{
+	int ret = close_device(devices, number);
+
+	answer(devices, call, number, ret);
 }

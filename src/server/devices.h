@@ -8,16 +8,17 @@
 #include "server/stores.h"
 
 struct devices {
+	uint64_t incarnation; /* for replies */
 	struct stores *stores;
 	/* Has the manager accept the store. An error, with a sentence: it has not. May block. */
 	int (*lend)(void *context, struct store *store);
 	void *context;
 };
 
-/* Opens the device at `path`, and lends it; `*number` is the store's. If the manager does not accept
- * it, it is closed again. Errors, with a sentence: those of stores_add() and `lend`. */
-int devices_open(const struct devices *devices, const char *path, uint64_t *number);
-/* Closes a store. -ENOENT, with a sentence: it is not open. */
-int devices_close(const struct devices *devices, uint64_t number);
+/* Opens the device at `path`, lends it, and answers the call. If the manager does not accept it, it is
+ * closed again. Errors, with a sentence: those of stores_add() and `lend`. */
+void devices_open(const struct devices *devices, const char *path, struct rpc_call *call);
+/* Closes a store, and answers the call. -ENOENT, with a sentence: it is not open. */
+void devices_close(const struct devices *devices, uint64_t number, struct rpc_call *call);
 
 #endif

@@ -507,7 +507,8 @@ static int open_orders(struct membership *membership)
 		.pool = membership->options.pool,
 		.fence = membership->options.fence,
 		.stores = membership->options.stores,
-		.devices = {membership->options.stores, lend_store, membership},
+		.devices = {membership->options.incarnation->number, membership->options.stores,
+			    lend_store, membership},
 		.queued = on_queued,
 		.context = membership,
 	};

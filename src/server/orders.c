@@ -346,31 +346,14 @@ static void run_trim(struct orders *orders, const struct job *job)
 
 /* Opens or closes a device, unless the connection has ended: the manager has told the operator that it
  * failed, and by the next join it knows what is open. */
-static int run_device(struct orders *orders, const struct job *job, uint64_t *number)
+static void run_device(struct orders *orders, const struct job *job)
 {
-	const struct devices *devices = &orders->options.devices;
-
 	if (!is_current(orders, job->epoch))
-		return error_code(-ECANCELED);
-	return job->path ? devices_open(devices, job->path, number)
-			 : devices_close(devices, *number);
-}
-
-static void run_device_job(struct orders *orders, const struct job *job)
-{
-	Afar__StoreOpened opened = AFAR__STORE_OPENED__INIT;
-	Afar__Reply reply = AFAR__REPLY__INIT;
-	int ret;
-
-	opened.store = job->store;
-	ret = run_device(orders, job, &opened.store);
-	if (ret != 0) {
-		reply_status(orders, job->call, ret);
-		return;
-	}
-	reply.result_case = AFAR__REPLY__RESULT_STORE_OPENED;
-	reply.store_opened = &opened;
-	rpc_reply(job->call, orders->options.incarnation, &reply);
+		reply_status(orders, job->call, error_code(-ECANCELED));
+	else if (job->path)
+		devices_open(&orders->options.devices, job->path, job->call);
+	else
+		devices_close(&orders->options.devices, job->store, job->call);
 }
 
 static struct job *take_job(struct orders *orders)
@@ -396,7 +379,7 @@ void orders_work(struct orders *orders)
 	if (!job)
 		return;
 	if (job->path || job->is_closing)
-		run_device_job(orders, job);
+		run_device(orders, job);
 	else if (job->names)
 		release_in_store(orders, job);
 	else if (job->ranges)
