@@ -162,19 +162,25 @@ static int recover(struct afar_volume *volume, uint64_t serial, uint64_t give_up
 /* ---- Operations */
 
 /* Tries once. The entry, if there is one, ends with the gate held, so that no replay passes a change
- * by that has just been made. */
+ * by that has just been made. Likewise a sync drops what it covers before a replay can begin: one that
+ * was cut off might have put older bytes there, which nobody would make new again. */
 static int attempt(struct afar_volume *volume, const struct afar_op *op, uint64_t length,
 		   struct log_entry *entry, uint64_t give_up, uint64_t *serial)
 {
+	bool drops = op->opcode == AFAR_OP_SYNC && volume->log;
+	uint64_t mark;
 	int ret;
 
 	pthread_rwlock_rdlock(&volume->gate);
 	*serial = volume->serial;
+	mark = drops ? volume_log_mark(volume->log) : 0;
 	ret = *serial == UINT64_MAX
 		      ? -ESTALE
 		      : target_try(op, length, *serial, attempt_deadline(volume, give_up));
 	if (entry && ret == 0)
 		volume_log_end(volume->log, entry, true);
+	if (drops && ret == 0)
+		volume_log_drop(volume->log, mark);
 	pthread_rwlock_unlock(&volume->gate);
 	return ret;
 }
@@ -207,12 +213,8 @@ int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 int volume_sync(struct afar_volume *volume)
 {
 	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = &volume->region->target};
-	uint64_t mark = volume->log ? volume_log_mark(volume->log) : 0;
-	int ret = carry_out(volume, &sync, 0, NULL);
 
-	if (ret == 0 && volume->log)
-		volume_log_drop(volume->log, mark);
-	return ret;
+	return carry_out(volume, &sync, 0, NULL);
 }
 
 int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t length)
