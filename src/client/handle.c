@@ -39,6 +39,15 @@ int handle_close(void *object, enum handle_kind kind)
 	return 0;
 }
 
+void handle_reopen(void *object, enum handle_kind kind)
+{
+	struct handle *handle = object;
+
+	atomic_store_explicit(&handle->kind, kind, memory_order_release);
+	/* Threads that find it shut count themselves in for a moment. */
+	atomic_fetch_and(&handle->nr_users, ~HANDLE_SHUT);
+}
+
 void handle_retire(void *object)
 {
 	void *oldest;

@@ -45,6 +45,9 @@ void handle_discard(void *object);
  */
 int handle_close(void *object, enum handle_kind kind);
 
+/* Takes a handle_close() back, of an object that could not be taken apart. */
+void handle_reopen(void *object, enum handle_kind kind);
+
 /* Hands the memory of a closed handle over, to be freed later. */
 void handle_retire(void *object);
 

@@ -385,8 +385,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_close, (struct afar_volume *volume), (volu
 	ret = afar_region_close(volume->region);
 	if (ret) {
 		/* Operations of queues are in flight: it stays open. */
-		volume->handle.nr_users = 0;
-		volume->handle.kind = HANDLE_VOLUME;
+		handle_reopen(volume, HANDLE_VOLUME);
 		return ret;
 	}
 	volume_retry_close(volume);
