@@ -46,7 +46,7 @@ struct flash_request {
 			struct ftl_put put;
 			struct ftl_sync sync;
 		} layer;	       /* of flash_target_layer */
-		struct afar_iov piece; /* of flash_target_region */
+		struct afar_iov piece; /* of flash_target_queue */
 	};
 };
 
@@ -78,6 +78,20 @@ int flash_load_run(const struct flash_target *target, void *opened, const struct
 		   struct flash_figures *out);
 /* Writes all of the target, `times` times. */
 int flash_load_fill(const struct flash_target *target, void *opened, unsigned times);
+
+/* ---- flash_queue.c */
+
+#define FLASH_QUEUE_DEPTH 64U
+
+/* A queue of libafar that loads are done through. */
+struct flash_queue;
+extern const struct flash_target flash_target_queue; /* its open() is flash_queue_open() */
+
+/* Opens a queue that is connected to the servers of `target`, of `bytes`. */
+int flash_queue_open(struct afar_session *session, struct afar_target *target, uint64_t bytes,
+		     struct flash_queue **out);
+/* NULL is allowed. */
+void flash_queue_close(struct flash_queue *queue);
 
 /* ---- flash_fio.c */
 

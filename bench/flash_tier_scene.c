@@ -8,8 +8,6 @@
 #include "flash_tier.h"
 #include "process.h"
 
-#define QUEUE_DEPTH 64U
-
 /* ---- Clusters */
 
 int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool is_sparse,
@@ -41,62 +39,28 @@ uint64_t tier_server_cpu_ns(const struct tier_cluster *cluster)
 
 struct tier_region {
 	struct scene scene;
-	struct afar_queue *queue;
-	unsigned nr_waiting; /* operations that the next poll submits */
-	struct afar_op waiting[QUEUE_DEPTH];
+	struct flash_queue *queue;
 };
 
 static uint64_t region_size(void *target)
 {
-	(void)target;
-	return TIER_BYTES;
+	const struct tier_region *region = target;
+
+	return flash_target_queue.size(region->queue);
 }
 
 static void submit_to_region(void *target, struct flash_request *request)
 {
-	struct tier_region *region = target;
+	const struct tier_region *region = target;
 
-	request->piece = (struct afar_iov){
-		.addr = request->memory.iov_base,
-		.length = request->memory.iov_len,
-	};
-	region->waiting[region->nr_waiting++] = (struct afar_op){
-		.opcode = request->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
-		.flags = request->is_durable ? AFAR_OP_DURABLE : 0,
-		.nr_iov = 1,
-		.target = afar_region_target(region->scene.region),
-		.offset = request->offset,
-		.iov = &request->piece,
-		.user_data = (uintptr_t)request,
-	};
-}
-
-static void take(struct tier_region *region, const struct afar_completion *done)
-{
-	struct flash_request *request = (struct flash_request *)(uintptr_t)done->user_data;
-	int status = 0;
-
-	if (done->result != (int64_t)request->memory.iov_len)
-		status = scene_fail_operation("a transfer", region->queue, done);
-	request->done(request, status);
+	flash_target_queue.submit(region->queue, request);
 }
 
 static int poll_region(void *target, int timeout_ms)
 {
-	struct tier_region *region = target;
-	struct afar_completion done[QUEUE_DEPTH];
-	unsigned nr_submitted = region->nr_waiting;
-	int nr = 0;
+	const struct tier_region *region = target;
 
-	if (nr_submitted > 0)
-		nr = afar_queue_submit(region->queue, region->waiting, nr_submitted);
-	if (nr != (int)nr_submitted)
-		return scene_fail("submit", nr < 0 ? nr : -EAGAIN);
-	region->nr_waiting = 0;
-	nr = afar_queue_wait(region->queue, done, QUEUE_DEPTH, 1, timeout_ms);
-	for (int i = 0; i < nr; i++)
-		take(region, &done[i]);
-	return nr;
+	return flash_target_queue.poll(region->queue, timeout_ms);
 }
 
 const struct flash_target flash_target_region = {
@@ -104,17 +68,6 @@ const struct flash_target flash_target_region = {
 	.submit = submit_to_region,
 	.poll = poll_region,
 };
-
-static int open_queue(struct tier_region *region)
-{
-	const struct afar_queue_options options = {.size = sizeof(options), .depth = QUEUE_DEPTH};
-	int ret = afar_queue_open(region->scene.session, &options, &region->queue);
-
-	if (ret)
-		return scene_fail("open a queue", ret);
-	ret = afar_queue_connect(region->queue, afar_region_target(region->scene.region));
-	return ret ? scene_fail("connect the queue", ret) : 0;
-}
 
 int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct tier_region **out)
 {
@@ -129,7 +82,9 @@ int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct t
 	if (!ret)
 		ret = scene_create_region_on(&region->scene, tier, name, 1, TIER_BYTES);
 	if (!ret)
-		ret = open_queue(region);
+		ret = flash_queue_open(region->scene.session,
+				       afar_region_target(region->scene.region), TIER_BYTES,
+				       &region->queue);
 	if (!ret)
 		ret = flash_load_fill(&flash_target_region, region, 1);
 	if (ret)
@@ -143,8 +98,7 @@ void tier_region_close(struct tier_region *region)
 {
 	if (!region)
 		return;
-	if (region->queue)
-		afar_queue_close(region->queue);
+	flash_queue_close(region->queue);
 	scene_close(&region->scene);
 	free(region);
 }
