@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <afar/afar.h>
+#include <afar/volume.h>
 
 #include "manager/info.h"
 #include "manager/job.h"
@@ -206,6 +206,10 @@ static int check_alloc(const struct core *core, const struct session *session,
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
+	if (ns->is_volume && ask->bytes % AFAR_VOLUME_BLOCK != 0)
+		return error_fail(-EINVAL,
+				  "make volume '%s' of %llu bytes: a size is a multiple of %u",
+				  ns->name, (unsigned long long)ask->bytes, AFAR_VOLUME_BLOCK);
 	if (ask->has_nic_atomics && ns->tier == AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,

@@ -149,6 +149,9 @@ static void test_unfinished_until_said(void **state)
 	expect_said(&client, ask_resize(number, BLOCK), -ENOENT, "none that is finished");
 	EXPECT(&client, ask_take_over(number, VOLUME_EXCLUSIVE), 0);
 	EXPECT(&client, ask_reserve(number, 4 * MIB), 0);
+	expect_said(&client, ask_volume_alloc(number, MIB + 5), -EINVAL, "a multiple of 4096");
+	expect_said(&client, ask_volume_alloc(number, UINT64_MAX), -EINVAL, "a multiple of 4096");
+	expect_said(&client, ask_volume_alloc(number, -(uint64_t)BLOCK), -EINVAL, "address space");
 	info = must_open(&client, ask_volume_alloc(number, MIB), &made);
 	expect_said(&client, ask_volume_alloc(number, MIB), -EINVAL, "has one already");
 	for (uint32_t mode = VOLUME_EXCLUSIVE; mode <= VOLUME_READ_ONLY; mode++) {
