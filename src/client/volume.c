@@ -18,6 +18,18 @@ static int check_volume(const struct afar_volume *volume)
 	return session_check(volume->ns->session);
 }
 
+/* Counts the caller in, against a close in another thread; handle_unuse() counts it out. */
+static int enter(struct afar_volume *volume)
+{
+	int ret = check_volume(volume);
+
+	if (ret)
+		return ret;
+	return handle_enter(&volume->handle)
+		       ? 0
+		       : error_fail(-EINVAL, "use a volume: it is being closed");
+}
+
 static int check_name(const struct afar_session *session, const char *name)
 {
 	int ret = session_check(session);
@@ -160,12 +172,14 @@ PUBLIC_CALL(int, afar_volume_look,
 PUBLIC_CALL(int, afar_volume_stat, (struct afar_volume *volume, struct afar_volume_stat *out),
 	    (volume, out))
 {
-	int ret = check_volume(volume);
+	int ret = enter(volume);
 
-	if (ret == 0)
-		ret = look_into(volume->ns->session, volume->ns->name, out);
+	if (ret)
+		return ret;
+	ret = look_into(volume->ns->session, volume->ns->name, out);
 	if (ret == 0 && out->bytes > volume->region->target.length)
 		ret = target_look(&volume->region->target);
+	handle_unuse(&volume->handle);
 	return ret;
 }
 
@@ -245,8 +259,9 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 
 /* What lies behind the new size is zeroed before it is dropped, because it may be handed out again
  * when the volume grows. */
-static int shrink(struct afar_namespace *ns, uint64_t bytes, uint64_t old_bytes)
+static int shrink(struct afar_namespace *ns, uint64_t bytes)
 {
+	uint64_t old_bytes;
 	struct afar_volume *volume;
 	struct afar_target *target;
 	int ret = afar_volume_open(ns->session, ns->name, NULL, &volume);
@@ -256,13 +271,21 @@ static int shrink(struct afar_namespace *ns, uint64_t bytes, uint64_t old_bytes)
 				  ns->name, (unsigned long long)bytes, error_last_line());
 	if (ret)
 		return ret;
+	/* Somebody may have resized it since we looked. Nobody else writes to it from now on. */
 	target = &volume->region->target;
-	ret = target_zero(target, AFAR_OP_ZERO, target->is_flash ? AFAR_OP_DURABLE : 0, bytes,
-			  old_bytes - bytes);
+	old_bytes = target->length;
+	if (old_bytes > bytes)
+		ret = target_zero(target, AFAR_OP_ZERO, target->is_flash ? AFAR_OP_DURABLE : 0,
+				  bytes, old_bytes - bytes);
+	else if (old_bytes < bytes)
+		ret = error_fail(-EBUSY,
+				 "resize volume '%s' to %llu bytes: somebody else has just made it "
+				 "smaller than that; try again",
+				 ns->name, (unsigned long long)bytes);
 	if (ret == 0)
 		ret = call_resize(ns, bytes);
 	afar_volume_close(volume);
-	if (ret == 0)
+	if (ret == 0 && old_bytes > bytes)
 		afar_namespace_release(ns, old_bytes - bytes, NULL);
 	return ret;
 }
@@ -286,7 +309,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_resize,
 	if (bytes > stat.bytes)
 		ret = grow(ns, bytes);
 	else if (bytes < stat.bytes)
-		ret = shrink(ns, bytes, stat.bytes);
+		ret = shrink(ns, bytes);
 	afar_namespace_close(ns);
 	return ret;
 }
@@ -429,17 +452,6 @@ static int check_change(const struct afar_volume *volume, const char *verb, unsi
 	if (!target->is_flash)
 		*flags = 0;
 	return check_range(volume, verb, offset, length);
-}
-
-static int enter(struct afar_volume *volume)
-{
-	int ret = check_volume(volume);
-
-	if (ret)
-		return ret;
-	return handle_enter(&volume->handle)
-		       ? 0
-		       : error_fail(-EINVAL, "use a volume: it is being closed");
 }
 
 static int read_volume(struct afar_volume *volume, void *data, size_t length, uint64_t offset)

@@ -4,6 +4,7 @@
  * changed.
  */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include <afar/volume.h>
 
 #include "lib/api.h"
 #include "lib/child.h"
@@ -153,6 +156,108 @@ static void test_session_stays_while_used(void **state)
 	drop_namespace(ns, "used");
 }
 
+/* A volume of one block, and what is no good on it. */
+static void use_badly(struct afar_volume *volume)
+{
+	static const struct {
+		uint64_t offset, length;
+	} outside[] = {
+		{4096, 1},
+		{4095, 2},
+		{0, 4097},
+		{UINT64_MAX, 1},
+		{UINT64_MAX - 4095, 4096},
+		{1, SSIZE_MAX},
+		{UINT64_MAX, SSIZE_MAX},
+	};
+	struct afar_volume_stat stat = {.size = sizeof(stat)}, small = {.size = 8};
+	uint8_t bytes[16] = {0};
+
+	for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+		const uint64_t offset = outside[i].offset, length = outside[i].length;
+
+		expect_error(afar_volume_pread(volume, bytes, length, offset), -ERANGE);
+		expect_error(afar_volume_pwrite(volume, bytes, length, offset, 0), -ERANGE);
+		expect_error(afar_volume_zero(volume, offset, length, 0), -ERANGE);
+		expect_error(afar_volume_trim(volume, offset, length, 0), -ERANGE);
+	}
+	expect_error(afar_volume_zero(volume, 1, UINT64_MAX, 0), -ERANGE);
+	expect_error(afar_volume_pread(volume, bytes, SIZE_MAX, 0), -EINVAL);
+	expect_error(afar_volume_pwrite(volume, bytes, SIZE_MAX, 0, 0), -EINVAL);
+	expect_error(afar_volume_pread(volume, NULL, 1, 0), -EINVAL);
+	expect_error(afar_volume_pwrite(volume, NULL, 1, 0, 0), -EINVAL);
+	expect_error(afar_volume_pwrite(volume, bytes, 1, 0, ~AFAR_OP_DURABLE), -EINVAL);
+	expect_error(afar_volume_zero(volume, 0, 1, 1U << 31), -EINVAL);
+	expect_error(afar_volume_stat(volume, NULL), -EINVAL);
+	expect_error(afar_volume_stat(volume, &small), -EINVAL);
+	assert_int_equal(afar_volume_pread(volume, NULL, 0, 4096), 0);
+	assert_int_equal(afar_volume_stat(volume, &stat), 0);
+	assert_int_equal(stat.bytes, 4096);
+}
+
+static void test_volumes(void **state)
+{
+	struct afar_volume_options options = {.size = sizeof(options)};
+	struct afar_volume_stat stat = {.size = sizeof(stat)};
+	struct afar_namespace *ns = make_namespace("plain", 0, 0);
+	struct afar_volume *volume = NULL, *other;
+	uint8_t byte;
+
+	(void)state;
+	for (uint64_t bytes = 0; bytes < 8192; bytes += 1365)
+		expect_error(afar_volume_create(session, "v", bytes, NULL), -EINVAL);
+	assert_true(afar_volume_create(session, "v", UINT64_MAX - 4095, NULL) < 0);
+	assert_true(afar_volume_create(session, "v", (uint64_t)1 << 63, NULL) < 0);
+	expect_error(afar_volume_look(session, "v", &stat), -ENOENT); /* nothing is left of them */
+	expect_error(afar_volume_create(session, NULL, 4096, NULL), -EINVAL);
+	expect_error(afar_volume_create(NULL, "v", 4096, NULL), -EINVAL);
+	expect_error(afar_volume_create(session, "plain", 4096, NULL), -EEXIST);
+	assert_int_equal(afar_volume_create(session, "v", 4096, NULL), 0);
+
+	expect_error(afar_volume_open(session, "plain", NULL, &volume), -EINVAL);
+	expect_error(afar_volume_open(session, "none", NULL, &volume), -ENOENT);
+	expect_error(afar_volume_open(session, "v", NULL, NULL), -EINVAL);
+	options.mode = 3;
+	expect_error(afar_volume_open(session, "v", &options, &volume), -EINVAL);
+	options.mode = AFAR_VOLUME_EXCLUSIVE;
+	options.flags = 2;
+	expect_error(afar_volume_open(session, "v", &options, &volume), -EINVAL);
+	assert_null(volume);
+	assert_int_equal(afar_volume_open(session, "v", NULL, &volume), 0);
+	use_badly(volume);
+
+	/* While it is open it stays, whoever asks. It may grow. */
+	expect_error(afar_volume_open(session, "v", NULL, &other), -EBUSY);
+	expect_error(afar_volume_delete(session, "v"), -EBUSY);
+	expect_error(afar_namespace_delete(session, "v", AFAR_DELETE_REGIONS), -EINVAL);
+	expect_error(afar_volume_resize(session, "v", 1), -EINVAL);
+	assert_true(afar_volume_resize(session, "v", UINT64_MAX - 4095) < 0);
+	assert_int_equal(afar_volume_resize(session, "v", 8192), 0);
+	expect_error(afar_volume_resize(session, "v", 4096), -EBUSY);
+	expect_error(afar_volume_pread(volume, &byte, 1, 8191), -ERANGE);
+	assert_int_equal(afar_volume_stat(volume, &stat), 0);
+	assert_int_equal(afar_volume_pwrite(volume, "x", 1, 8191, 0), 1);
+	assert_int_equal(afar_volume_close(volume), 0);
+	expect_error(afar_volume_close(volume), -EINVAL);
+	expect_error(afar_volume_close(NULL), -EINVAL);
+	expect_error(afar_volume_pread(volume, &byte, 1, 0), -EINVAL);
+	expect_error(afar_volume_stat(volume, &stat), -EINVAL);
+	expect_error(afar_volume_sync(volume), -EINVAL);
+	expect_error(afar_volume_sync(NULL), -EINVAL);
+	assert_null(afar_volume_target(volume));
+
+	/* What was behind a smaller end is zeros when it is there again. */
+	assert_int_equal(afar_volume_resize(session, "v", 4096), 0);
+	assert_int_equal(afar_volume_resize(session, "v", 8192), 0);
+	assert_int_equal(afar_volume_open(session, "v", NULL, &volume), 0);
+	assert_int_equal(afar_volume_pread(volume, &byte, 1, 8191), 1);
+	assert_int_equal(byte, 0);
+	assert_int_equal(afar_volume_close(volume), 0);
+	expect_error(afar_volume_delete(session, "plain"), -ENOENT);
+	assert_int_equal(afar_volume_delete(session, "v"), 0);
+	drop_namespace(ns, "plain");
+}
+
 static void test_wrong_addresses(void **state)
 {
 	static const char *const uris[] = {"afar://",	     "http://localhost", "afar://h:0",
@@ -195,6 +300,7 @@ int main(void)
 		cmocka_unit_test(test_deleted_namespace),
 		cmocka_unit_test(test_delete_with_regions),
 		cmocka_unit_test(test_session_stays_while_used),
+		cmocka_unit_test(test_volumes),
 		cmocka_unit_test(test_wrong_addresses),
 		cmocka_unit_test(test_child_of_fork),
 	};
