@@ -349,7 +349,7 @@ static void test_failed_sync(void **state)
 {
 	struct afar_region *region = make_region("failed", 14);
 	struct afar_queue *queue;
-	int ret;
+	int64_t ret;
 
 	(void)state;
 	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
