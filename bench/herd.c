@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <afar/afar.h>
+#include <afar/volume.h>
 
 #include "base/clock.h"
 #include "harness.h"
@@ -29,6 +29,7 @@
 
 struct herd_client {
 	struct scene scene;
+	struct afar_volume *volume; /* NULL: the scene's region is meant */
 	struct afar_queue *queue;
 	struct afar_buffer *buffer; /* over all of the herd's memory */
 	struct afar_iov iov;
@@ -75,6 +76,12 @@ static int open_buffer(struct herd_process *herd, struct herd_client *client)
 	return ret ? scene_fail("register memory", ret) : 0;
 }
 
+static struct afar_target *target_of(const struct herd_client *client)
+{
+	return client->volume ? afar_volume_target(client->volume)
+			      : afar_region_target(client->scene.region);
+}
+
 static int open_queue(struct herd_process *herd, struct herd_client *client)
 {
 	const struct afar_queue_options options = {.size = sizeof(options), .depth = 1};
@@ -83,7 +90,7 @@ static int open_queue(struct herd_process *herd, struct herd_client *client)
 
 	if (ret)
 		return scene_fail("open a queue", ret);
-	ret = afar_queue_connect(client->queue, afar_region_target(client->scene.region));
+	ret = afar_queue_connect(client->queue, target_of(client));
 	if (ret)
 		return scene_fail("connect a queue", ret);
 	while (afar_queue_arm(client->queue) == -EAGAIN)
@@ -110,15 +117,50 @@ static int make_region(struct herd_process *herd, struct scene *scene)
 	return ret || !herd->region.is_written ? ret : write_region(herd, scene->region);
 }
 
+static int open_volume(struct herd_client *client)
+{
+	const struct afar_volume_options options = {.size = sizeof(options),
+						    .mode = AFAR_VOLUME_SHARED};
+	int ret =
+		afar_volume_open(client->scene.session, SCENE_NAMESPACE, &options, &client->volume);
+
+	return ret ? scene_fail("open the volume", ret) : 0;
+}
+
+static int make_volume(struct herd_process *herd, struct herd_client *client)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = herd->region.tier, .width = 1};
+	ssize_t nr = 0;
+	int ret = afar_volume_create(client->scene.session, SCENE_NAMESPACE, herd->region.bytes,
+				     &policy);
+
+	if (ret)
+		return scene_fail("create a volume", ret);
+	ret = open_volume(client);
+	if (ret || !herd->region.is_written)
+		return ret;
+	for (uint64_t at = 0; at < herd->region.bytes && nr >= 0; at += FILL_BYTES)
+		nr = afar_volume_pwrite(client->volume, herd->memory, FILL_BYTES, at, 0);
+	return nr < 0 ? scene_fail("write the volume", (int)nr) : 0;
+}
+
 /* The first makes what the others open. */
+static int open_target(struct herd_process *herd, struct herd_client *client)
+{
+	const bool is_first = client == herd->clients;
+
+	if (herd->region.is_volume)
+		return is_first ? make_volume(herd, client) : open_volume(client);
+	return is_first ? make_region(herd, &client->scene) : scene_open_region(&client->scene);
+}
+
 static int open_client(struct herd_process *herd, struct herd_client *client)
 {
 	int ret = scene_open(&client->scene, herd->uri, 0);
 
-	if (!ret && client == herd->clients)
-		ret = make_region(herd, &client->scene);
-	else if (!ret)
-		ret = scene_open_region(&client->scene);
+	if (!ret)
+		ret = open_target(herd, client);
 	if (!ret)
 		ret = open_buffer(herd, client);
 	return ret ? ret : open_queue(herd, client);
@@ -171,7 +213,7 @@ static int submit(struct herd_process *herd, struct herd_client *client)
 		.opcode = order->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
 		.flags = order->flags,
 		.nr_iov = 1,
-		.target = afar_region_target(client->scene.region),
+		.target = target_of(client),
 		.offset = order->is_scattered ? next_place(herd) : local,
 		.iov = &client->iov,
 	};

@@ -27,6 +27,7 @@ struct herd_region {
 	uint32_t tier; /* AFAR_TIER_… */
 	uint64_t bytes;
 	bool is_written; /* all of it once, before the herd is ready */
+	bool is_volume;	 /* a volume that all share, and no region */
 };
 
 /* The work of `nr_clients` of the clients for a while; the others are idle. Each walks over its own
