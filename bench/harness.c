@@ -27,7 +27,7 @@ static const struct bench_suite *const suites[] = {
 	&bench_suite_queue,	   &bench_suite_barrier, &bench_suite_clients,
 	&bench_suite_control,	   &bench_suite_verbs,	 &bench_suite_rights,
 	&bench_suite_registration, &bench_suite_flash,	 &bench_suite_flash_tier,
-	&bench_suite_limit,
+	&bench_suite_volume,	   &bench_suite_limit,
 };
 #define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
 
@@ -62,6 +62,14 @@ void bench_note(const char *format, ...)
 unsigned bench_repetitions(void)
 {
 	return repetitions_now;
+}
+
+uint64_t bench_span_ns(uint64_t usual_ns)
+{
+	const char *text = getenv("AFAR_BENCH_SPAN_MS");
+	unsigned long span_ms = text ? strtoul(text, NULL, 10) : 0;
+
+	return span_ms > 0 ? span_ms * UINT64_C(1000000) : usual_ns;
 }
 
 static int run_ours(void *stage, struct bench_result *result, unsigned repetition, double *value)

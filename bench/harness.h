@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "distance.h"
 
@@ -79,6 +80,10 @@ void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Returns how many repetitions are counted, for stages that divide a span among them. */
 unsigned bench_repetitions(void);
 
+/* Returns how long one measurement lasts: `usual_ns`, or $AFAR_BENCH_SPAN_MS, with which a suite is
+ * tried out and nothing is measured. Suite `volume` asks. */
+uint64_t bench_span_ns(uint64_t usual_ns);
+
 /* True when the user has interrupted the run (SIGINT, SIGTERM). Then loops that wait must end, and
  * setups fail. */
 bool bench_is_interrupted(void);
@@ -121,5 +126,6 @@ extern const struct bench_suite bench_suite_region;
 extern const struct bench_suite bench_suite_registration;
 extern const struct bench_suite bench_suite_rights;
 extern const struct bench_suite bench_suite_verbs;
+extern const struct bench_suite bench_suite_volume;
 
 #endif

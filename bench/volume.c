@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Suite `volume`: volumes as disks, through NBD against other NBD servers, and by the library's own
+ * calls. The stage that forks clients comes first, because this process has no threads yet.
+ */
+#include "volume.h"
+
+static const struct bench_stage *const stages[] = {
+	&volume_cold_stage,  &volume_vectors_stage, &volume_dram_stage,
+	&volume_flash_stage, &volume_kept_stage,
+};
+
+const struct bench_suite bench_suite_volume = {
+	.name = "volume",
+	.summary = "volumes: against nbdkit and qemu-nbd; vectors; copies kept; cold reads",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
+};
