@@ -24,7 +24,7 @@ struct log_entry {
 	uint64_t number; /* counts up: later ones supersede earlier ones */
 	uint64_t size;	 /* in the ring */
 	enum entry_state state;
-	uint8_t data[];
+	_Alignas(16) uint8_t data[];
 };
 
 struct volume_log {
