@@ -54,7 +54,10 @@ int volume_log_open(uint64_t bytes, struct volume_log **out)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (log->ring == MAP_FAILED) {
 		free(log);
-		return error_code(-ENOMEM);
+		return error_fail(-ENOMEM,
+				  "open a volume: no memory for a log of %llu bytes; give it a "
+				  "smaller one",
+				  (unsigned long long)bytes);
 	}
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_cond_init(&log->ended, NULL);

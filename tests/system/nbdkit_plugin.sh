@@ -32,6 +32,7 @@ says 'colour=blue: there is no such parameter' f colour=blue
 says "nowhere" nowhere
 says 'key' f key=/nowhere/key
 says 'nowhere' f cluster=afar://nowhere.invalid "key=${AFAR_CLUSTER#*key=}" timeout=2
+says 'log of .* bytes' f retry=1 log=4E
 nbdkit "$NBDKIT_PLUGIN" --help >help
 for word in volume cluster key mode take-over retry log path timeout ready-fd; do
 	grep -q "^$word=" help || fail "no $word in $(cat help)"
