@@ -12,8 +12,7 @@ fi
 . "$(dirname "$0")/../system/cluster.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
-
-: "${FILE_WRITER:?}"
+: "${FILE_WRITER:?} ${REPLAY_WRITES:?}"
 
 # A test that failed has left its disk as it was.
 while read -r _ where kind _; do
@@ -24,7 +23,8 @@ for pid in /sys/block/nbd*/pid; do
 	[ ! -e "$pid" ] || nbd-client -d "/dev/$(basename "$(dirname "$pid")")"
 done
 losetup -D
-dmesg -C
+dmesg --clear
+dmesg --console-level 1 # errors that are meant to be are no news
 
 # Unmounts first, so that the folder of the test can go.
 let_go() {

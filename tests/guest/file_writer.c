@@ -3,9 +3,10 @@
  * Writes files to a file system whose disk may fail at any moment, and knows afterwards what must be
  * there.
  *
- *	file_writer write FOLDER LOG    writes until its input ends, and notes in LOG, which lies on
- *	                                another disk, what fsync has made durable; ends with 3 if a
- *	                                call fails
+ *	file_writer write FOLDER LOG [STEPS]
+ *	                                takes so many steps, or writes until its input ends, and notes in
+ *	                                LOG, which lies on another disk, what fsync has made durable; ends
+ *	                                with 3 if a call fails
  *	file_writer verify FOLDER LOG   whether all that was noted is there, or what was written later in
  *	                                its place, and whether it is whole
  *
@@ -29,8 +30,9 @@
 #define RECORD_BYTES	4096U
 #define RECORDS_AT_ONCE 8U
 #define ENDED_BY_ERROR	3
-/* Steps that were begun and not noted may be on the disk; those of the next run get larger numbers. */
-#define GAP 100U
+/* Steps that were begun and not noted may be on the disk; those of the next run get larger numbers.
+ * It is odd, so that runs of one step write files and records in turn. */
+#define GAP 101U
 
 struct header {
 	uint64_t step;
@@ -188,15 +190,18 @@ static bool is_asked_to_end(void)
 	return poll(&input, 1, 0) > 0;
 }
 
-static int write_all(int folder, const char *path)
+/* Takes `nr_steps`; 0: until its input ends. */
+static int write_all(int folder, const char *path, unsigned long nr_steps)
 {
+	uint64_t first = noted.last + GAP;
 	int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	if (log < 0 || fsync(folder)) {
 		fail(path);
 		return 1;
 	}
-	for (uint64_t step = noted.last + GAP; !is_asked_to_end(); step++) {
+	for (uint64_t step = first; nr_steps ? step - first < nr_steps : !is_asked_to_end();
+	     step++) {
 		bool is_file = is_of_files(step);
 
 		if (is_file ? write_file(folder, step) : write_records(folder, step))
@@ -301,12 +306,14 @@ static int verify_all(int folder)
 
 int main(int argc, char **argv)
 {
-	int folder = argc == 4 ? open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	int folder = argc >= 4 ? open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
 	if (folder < 0) {
-		fprintf(stderr, "file_writer: write|verify FOLDER LOG\n");
+		fprintf(stderr, "file_writer: write|verify FOLDER LOG [STEPS]\n");
 		return 2;
 	}
 	read_log(argv[3]);
-	return strcmp(argv[1], "write") == 0 ? write_all(folder, argv[3]) : verify_all(folder);
+	if (strcmp(argv[1], "verify") == 0)
+		return verify_all(folder);
+	return write_all(folder, argv[3], argc > 4 ? strtoul(argv[4], NULL, 10) : 0);
 }
