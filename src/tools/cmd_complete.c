@@ -199,10 +199,8 @@ static void offer_kind(const struct completion *completion, const char *kind)
 		const char *kind;
 		void (*offer)(const struct completion *completion);
 	} names[] = {
-		{"NS", offer_namespaces_alone},
-		{"NS:NAME", offer_regions},
-		{"SERVER", offer_servers},
-		{"STORE", offer_stores},
+		{"NS", offer_namespaces_alone}, {"NS:NAME", offer_regions},
+		{"SERVER", offer_servers},	{"STORE", offer_stores},
 		{"VOLUME", offer_volumes},
 	};
 
