@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # disk.sh assigns scratch, roll, loop
 # ext4 on a volume, with a program that writes files and has them synced. In turn the server is killed,
 # the export, and both. A server that is killed and comes back is no error to the file system. Behind
 # a new export the file system is clean, and all that was synced is there.
 # shellcheck source=tests/guest/disk.sh
 . "$(dirname "$0")/disk.sh"
 
-# shellcheck disable=SC2154 # disk.sh assigns it
 echo "AFAR_TEST_SEED=$seed"
 rounds=1
 [ "${AFAR_LONG:-}" != 1 ] || rounds=50

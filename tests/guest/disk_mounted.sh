@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # disk.sh assigns scratch, roll, loop
 # A volume as the kernel's disk: mkfs, mount, a copy of many files, fsck. The server is killed twice
 # while the copy is made, and nobody sees an error. Afterwards the volume is lent and mounted anew.
 tree=$(cd "$(dirname "$0")/../.." && pwd)

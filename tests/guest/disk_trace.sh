@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # disk.sh assigns scratch, roll, loop
 # A trace of all that ext4 writes to a volume, with its flushes, by device-mapper's log-writes target.
 # Replayed up to each flush, it is what a loss of power at that moment would leave: the file system is
 # clean there, and all that was synced before is there. Replayed to its end it is what is in the

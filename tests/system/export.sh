@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2034 # exports.sh uses is_read_only
 # An exported volume: what clients are told of it, who may have it open beside it, how an export ends, and what is refused.
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"

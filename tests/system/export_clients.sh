@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # exports.sh sets nbd
 # export_clients.sh TIER: programs that people use, on an exported volume: what they write is there, for others and after the
 # export.
 # shellcheck source=tests/system/cluster.sh
