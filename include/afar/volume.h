@@ -68,7 +68,8 @@ int afar_volume_look(struct afar_session *session, const char *name, struct afar
  * volume open go on, and see the new size when they open it anew or call afar_volume_stat(). A
  * smaller one drops what lies behind; nobody may have the volume open. If that is cut off, the bytes
  * behind the new size may be zeros already.
- * Errors: -ENOENT, -EINVAL (a size that is 0 or no multiple of AFAR_VOLUME_BLOCK), -ENOSPC, -EBUSY (a
+ * Errors: -ENOENT, -EINVAL (a size that is 0 or no multiple of AFAR_VOLUME_BLOCK), -ENOSPC,
+ * -AFAR_ERESERVE (in more pieces than a volume can have: make a new one and copy), -EBUSY (a
  * smaller size, and somebody has it open: the sentence says who).
  */
 int afar_volume_resize(struct afar_session *session, const char *name, uint64_t bytes);
@@ -109,8 +110,8 @@ struct afar_volume_options {
 };
 
 /*
- * Opens a volume. `options` may be NULL. It is the caller's until afar_volume_close(), or until the
- * session ends.
+ * Opens a volume. `options` may be NULL. It is the caller's until afar_volume_close(); the session
+ * cannot be closed before.
  * Errors: -ENOENT, -EACCES, -EBUSY (open elsewhere, in a way that this does not go with: the sentence
  * says who has it), -AFAR_ELOST, -AFAR_ESERVER.
  */

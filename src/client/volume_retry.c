@@ -195,8 +195,15 @@ static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 		/* A store ended and was reached again before we noticed. */
 		bool is_lost = ret == -AFAR_EUNSYNCED && volume->log;
 
-		if ((!is_passing(ret) && !is_lost) || clock_ns() >= give_up)
+		if (!is_passing(ret) && !is_lost)
 			return ret;
+		if (clock_ns() >= give_up)
+			return ret != -ESTALE
+				       ? ret
+				       : error_fail(-AFAR_ESERVER,
+						    "use volume '%s': its servers have changed "
+						    "again and again; try again",
+						    volume->ns->name);
 		if (give_up == CLOCK_NEVER)
 			give_up = clock_ns() + volume->retry_ns;
 		ret = recover(volume, serial, give_up);

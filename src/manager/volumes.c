@@ -156,8 +156,8 @@ int volume_take_over(struct core *core, struct session *session, struct event *e
 	struct reference *reference, *next;
 	struct region *region;
 	struct namespace *ns;
-	int ret = core_namespace(core, session, "take a volume over", ask->namespace_, RIGHT_ALL,
-				 &ns);
+	const uint32_t rights = ask->mode == VOLUME_READ_ONLY ? RIGHT_READ : RIGHT_ALL;
+	int ret = core_namespace(core, session, "take a volume over", ask->namespace_, rights, &ns);
 
 	if (ret == 0)
 		ret = check_mode(ns, ask->mode);
