@@ -31,6 +31,9 @@ struct afar_volume {
 	uint64_t serial; /* of the binding that may be used; guarded by the gate */
 };
 
+/* Counts a call in, against a close in another thread; handle_unuse() counts it out. 0, or why the handle
+ * cannot be used. */
+int volume_enter(struct afar_volume *volume);
 /* Carries out an operation on a volume that waits; as target_try(). */
 int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint64_t length);
 /* The same for one that changes something and is to be in the log. */
