@@ -142,6 +142,12 @@ start_writer() {
 	rm "$scratch/writer.in"
 }
 
+# stop_writer: until SIGCONT.
+stop_writer() {
+	kill -STOP "$pid_writer"
+	eventually grep -q '^State:.T' "/proc/$pid_writer/status"
+}
+
 # end_writer STATUS: it ends with that: 3 if the disk has failed it.
 end_writer() {
 	exec 4>&-

@@ -11,8 +11,12 @@ echo "AFAR_TEST_SEED=$seed"
 rounds=1
 [ "${AFAR_LONG:-}" != 1 ] || rounds=50
 
-# The server alone, and the disk goes on.
+# The server alone, and the disk goes on: also with what it had completed and not synced.
 lose_server() {
+	head -c 1M /dev/urandom >"$scratch/unsynced"
+	stop_writer # which would sync
+	dd if="$scratch/unsynced" of="$scratch/mnt/unsynced" bs=64K oflag=direct status=none
+	kill -CONT "$pid_writer"
 	kill_daemon store
 	a_while 1000
 	start_store
@@ -21,6 +25,9 @@ lose_server() {
 	kernel_is_content
 	unmount_fs
 	fs_is_clean
+	mount_fs
+	same "$scratch/unsynced" "$scratch/mnt/unsynced"
+	unmount_fs
 }
 
 # What follows when the disk is gone: its user loses it, and another export brings it back.
@@ -69,7 +76,7 @@ while [ "$rounds" -gt 0 ]; do
 		a_while 2000
 		$lose
 		mount_fs
-		echo "$lose: $(files_are_whole)"
+		files_are_whole
 		unmount_fs
 	done
 done

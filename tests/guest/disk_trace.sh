@@ -43,6 +43,8 @@ write_steps "$steps" &
 writer=$!
 running="$running $writer"
 a_while 1000
+# Completed and not synced.
+head -c 1M /dev/urandom | dd of="$scratch/mnt/unsynced" bs=64K iflag=fullblock oflag=direct status=none
 kill_daemon store
 a_while 500
 start_store
