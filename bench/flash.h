@@ -100,7 +100,8 @@ const char *flash_fio_missing(void);
 /* Has fio run the load for a second, with io_uring and O_DIRECT. */
 int flash_fio_run(const char *path, const struct flash_load *load, struct flash_figures *out);
 /* Has fio run the load, for its span, as a client of the NBD server at a Unix socket. A durable write
- * is a write and a flush; fio can tell no server to write durably. Plain writes end with one flush. */
+ * is a write and a flush; fio can tell no server to write durably. Plain writes end with one flush.
+ * A load without a span goes over the whole disk once. */
 int flash_fio_run_nbd(const char *socket, const struct flash_load *load, struct flash_figures *out);
 
 /* ---- flash_file.c */

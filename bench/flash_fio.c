@@ -11,7 +11,6 @@
 
 #define ARGUMENT_SIZE 384
 #define RESULT_SIZE   65536
-#define SPAN_NS	      UINT64_C(1000000000)
 
 const char *flash_fio_missing(void)
 {
@@ -32,9 +31,8 @@ static void fill_words(const struct peer *peer, const struct flash_load *load, s
 	snprintf(out->output, sizeof(out->output), "--output=%s/result", peer->folder);
 }
 
-#define COMMON                                                                               \
-	"fio", "--name=afar", "--norandommap", "--randrepeat=0", "--time_based", "--thread", \
-		"--output-format=json"
+#define COMMON \
+	"fio", "--name=afar", "--norandommap", "--randrepeat=0", "--thread", "--output-format=json"
 
 /* Its descriptor registered, as ours is; other than that what it does by itself. */
 static int start_on_file(struct peer *peer, const char *path, const struct flash_load *load)
@@ -46,6 +44,7 @@ static int start_on_file(struct peer *peer, const char *path, const struct flash
 					 "--ioengine=io_uring",
 					 "--direct=1",
 					 "--registerfiles=1",
+					 "--time_based",
 					 "--runtime=1",
 					 words.pattern,
 					 words.block,
@@ -76,12 +75,13 @@ static int start_on_nbd(struct peer *peer, const char *socket, const struct flas
 					 uri,
 					 span,
 					 load->is_durable ? "--fsync=1" : "--end_fsync=1",
+					 load->span_ns > 0 ? "--time_based" : NULL,
 					 NULL};
 
 	fill_words(peer, load, &words);
 	snprintf(uri, sizeof(uri), "--uri=nbd+unix:///?socket=%s", socket);
 	snprintf(span, sizeof(span), "--runtime=%llums",
-		 (unsigned long long)(load->span_ns ? load->span_ns : SPAN_NS) / 1000000);
+		 (unsigned long long)load->span_ns / 1000000);
 	return peer_run(peer, arguments, none);
 }
 

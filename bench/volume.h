@@ -80,6 +80,7 @@ extern const struct flash_target flash_target_calls; /* its `opened` is a struct
 struct volume_row {
 	struct flash_load load;
 	enum volume_way ours, theirs;
+	bool is_ordered;       /* our disk was written in order before */
 	const char *guarantee; /* for the note: what a completed write is worth; NULL: as theirs */
 };
 
@@ -91,6 +92,7 @@ struct volume_stage {
 	struct volume_server ours, theirs;
 	struct volume_calls own; /* a volume that nobody lends, for native rows */
 	struct flash_queue *queue;
+	bool is_lent_scattered, is_own_scattered; /* by random writes, since they were filled */
 	double cpu_us[3]; /* of one operation: our NBD server, afard, theirs */
 };
 
@@ -109,6 +111,7 @@ int volume_run_native(void *stage, const struct bench_row *row, unsigned repetit
 #define VOLUME_RANDOM(nr) .load.is_random = true, .load.block = 4 * KIB, .load.depth = (nr)
 #define VOLUME_BULK	  .load.block = MIB, .load.depth = 8
 #define VOLUME_WRITE	  .load.is_write = true
+#define VOLUME_ORDERED	  .is_ordered = true
 #define VOLUME_DURABLE	  .load.is_write = true, .load.is_durable = true
 
 /* ---- The stages */

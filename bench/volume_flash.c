@@ -48,11 +48,13 @@ struct lent_stage {
 	LENT("NBD, flash, read 4 KiB random, depth 32 / " name, "k/s", reference,             \
 	     VOLUME_LENT_TCP, way, BAR, NULL, VOLUME_RANDOM(32)),                             \
 	LENT("NBD, flash, read 1 MiB, depth 8 / " name, "GB/s", reference,                    \
-	     VOLUME_LENT_TCP, way, BAR, NULL, VOLUME_BULK),                                   \
+	     VOLUME_LENT_TCP, way, BAR, NULL, VOLUME_BULK, VOLUME_ORDERED),                   \
 	LENT("NBD, flash, write 4 KiB random, depth 1 / " name, "k/s", reference,             \
 	     VOLUME_LENT_TCP, way, BAR, WAITS, VOLUME_RANDOM(1), VOLUME_WRITE),               \
 	LENT("NBD, flash, write 4 KiB random, depth 32 / " name, "k/s", reference,            \
 	     VOLUME_LENT_TCP, way, BAR, WAITS, VOLUME_RANDOM(32), VOLUME_WRITE),              \
+	LENT("NBD, flash, read 1 MiB, depth 8, written at random / " name, "GB/s", reference, \
+	     VOLUME_LENT_TCP, way, BENCH_REPORTED, NULL, VOLUME_BULK),                        \
 	LENT("NBD, flash, write 1 MiB, depth 8 / " name, "GB/s", reference,                   \
 	     VOLUME_LENT_TCP, way, BAR, WAITS, VOLUME_BULK, VOLUME_WRITE),                    \
 	LENT("NBD, flash, write 4 KiB and flush, depth 1 / " name, "k/s", reference,          \
@@ -64,7 +66,7 @@ struct lent_stage {
 	LENT("NBD, flash, write 4 KiB forced, depth 32 / " name, "k/s", reference,            \
 	     VOLUME_LENT_FORCED, forced, SYNCED_BAR, SYNCED, VOLUME_RANDOM(32), VOLUME_WRITE)
 /* clang-format on */
-#define NR_LENT 10
+#define NR_LENT 11
 #define NATIVE(name, unit, lent, ...)                                               \
 	{                                                                           \
 		"native, flash, " name, unit, BENCH_HIGHER, NBD_IS, BENCH_REPORTED, \
@@ -80,7 +82,7 @@ static struct bench_row rows[] = {
 	       VOLUME_WRITE),
 	NATIVE("write 4 KiB random, queue, depth 32", "k/s", VOLUME_LENT_TCP, VOLUME_RANDOM(32),
 	       VOLUME_WRITE),
-	NATIVE("read 1 MiB, queue, depth 8", "GB/s", VOLUME_LENT_TCP, VOLUME_BULK),
+	NATIVE("read 1 MiB, queue, depth 8", "GB/s", VOLUME_LENT_TCP, VOLUME_BULK, VOLUME_ORDERED),
 	NATIVE("write 1 MiB, queue, depth 8", "GB/s", VOLUME_LENT_TCP, VOLUME_BULK, VOLUME_WRITE),
 	LENT_ROWS("nbdkit", FILE_IS, VOLUME_FILE, VOLUME_FILE_FORCED),
 	LENT_ROWS("qemu-nbd", QEMU_IS, VOLUME_QEMU, VOLUME_QEMU_FORCED),

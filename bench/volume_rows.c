@@ -22,6 +22,26 @@ static struct flash_load load_of(const struct bench_row *row)
 	return load;
 }
 
+/* Blocks that were written at random lie so in a log: later, what is read in order is not. Has the
+ * disk written in order, if the row asks for that. */
+static bool must_fill(const struct bench_row *row, bool *is_scattered)
+{
+	const struct volume_row *parameters = row->parameters;
+	const struct flash_load *load = &parameters->load;
+	bool must = parameters->is_ordered && *is_scattered;
+
+	*is_scattered = (*is_scattered && !must) || (load->is_write && load->is_random);
+	return must;
+}
+
+static int fill_lent(const struct volume_stage *stage)
+{
+	const struct flash_load load = {.is_write = true, .block = MIB, .depth = 8};
+	struct flash_figures figures;
+
+	return flash_fio_run_nbd(stage->ours.socket, &load, &figures);
+}
+
 static void note(const struct volume_stage *stage, const struct bench_row *row)
 {
 	const struct volume_row *parameters = row->parameters;
@@ -49,6 +69,8 @@ int volume_run_lent(void *state, const struct bench_row *row, unsigned repetitio
 	int ret = volume_server_run(&stage->ours, parameters->ours, &stage->place);
 
 	(void)repetition;
+	if (!ret && must_fill(row, &stage->is_lent_scattered))
+		ret = fill_lent(stage);
 	if (ret)
 		return ret;
 	server_ns = volume_server_cpu_ns(&stage->ours);
@@ -92,12 +114,17 @@ int volume_run_native(void *state, const struct bench_row *row, unsigned repetit
 	const struct flash_load load = load_of(row);
 	struct volume_stage *stage = state;
 	struct flash_figures figures = {0};
-	uint64_t begin = clock_ns(), end;
-	int ret = load.depth == 1
-			  ? flash_load_run(&flash_target_calls, &stage->own, &load, &figures)
-			  : flash_load_run(&flash_target_queue, stage->queue, &load, &figures);
+	uint64_t begin, end;
+	int ret = 0;
 
 	(void)repetition;
+	if (must_fill(row, &stage->is_own_scattered))
+		ret = flash_load_fill(&flash_target_queue, stage->queue, 1);
+	begin = clock_ns();
+	if (!ret)
+		ret = load.depth == 1
+			      ? flash_load_run(&flash_target_calls, &stage->own, &load, &figures)
+			      : flash_load_run(&flash_target_queue, stage->queue, &load, &figures);
 	if (ret)
 		return ret;
 	end = clock_ns();
