@@ -23,6 +23,7 @@ int volume_retry_open(struct afar_volume *volume, uint32_t retry_ms, uint64_t lo
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&volume->gate, &attributes);
 	pthread_rwlockattr_destroy(&attributes);
+	pthread_mutex_init(&volume->full, NULL);
 	volume->retry_ns = is_waiting ? (uint64_t)retry_ms * 1000000U : 0;
 	target->keeps_opening = is_logged;
 	volume->serial = UINT64_MAX; /* the first call connects */
@@ -34,6 +35,7 @@ int volume_retry_open(struct afar_volume *volume, uint32_t retry_ms, uint64_t lo
 void volume_retry_close(struct afar_volume *volume)
 {
 	volume_log_close(volume->log);
+	pthread_mutex_destroy(&volume->full);
 	pthread_rwlock_destroy(&volume->gate);
 }
 
@@ -224,6 +226,19 @@ int volume_sync(struct afar_volume *volume)
 	return carry_out(volume, &sync, 0, NULL);
 }
 
+/* Begins a change for which the log has no room. One thread syncs, and the others wait for it. */
+static int begin_with_room(struct afar_volume *volume, const struct volume_change *change,
+			   struct log_entry **entry)
+{
+	int ret, synced = 0;
+
+	pthread_mutex_lock(&volume->full);
+	while ((ret = volume_log_begin(volume->log, change, entry)) == -EAGAIN && synced == 0)
+		synced = volume_sync(volume);
+	pthread_mutex_unlock(&volume->full);
+	return ret == -EAGAIN ? synced : ret;
+}
+
 int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t length)
 {
 	const struct volume_change change = {
@@ -233,13 +248,10 @@ int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t
 		.data = op->nr_iov != 0 ? op->iov[0].addr : NULL,
 	};
 	struct log_entry *entry;
-	int ret;
+	int ret = volume_log_begin(volume->log, &change, &entry);
 
-	while ((ret = volume_log_begin(volume->log, &change, &entry)) == -EAGAIN) {
-		ret = volume_sync(volume);
-		if (ret < 0)
-			return ret;
-	}
+	if (ret == -EAGAIN)
+		ret = begin_with_room(volume, &change, &entry);
 	if (ret < 0)
 		return ret;
 	ret = carry_out(volume, op, length, entry);
