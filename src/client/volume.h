@@ -27,7 +27,7 @@ struct afar_volume {
 	uint32_t mode;		/* enum afar_volume_mode */
 	uint64_t retry_ns;	/* 0: it does not wait */
 	struct volume_log *log; /* NULL: it makes nothing again */
-	pthread_mutex_t full; /* held by the one who makes room in the log */
+	pthread_mutex_t full;	/* held by the one who makes room in the log */
 	pthread_rwlock_t gate;
 	uint64_t serial; /* of the binding that may be used; guarded by the gate */
 };

@@ -120,7 +120,7 @@ start_export port m --port 0 --address 0.0.0.0
 grep -Eq '^afar: note: NBD over TCP is neither encrypted nor authenticated: .* m$' port.err || fail "no note: $(cat port.err)"
 told 'export-size 8388608'
 kill -INT "$(pid_of port)" # ignored: the shell starts what is in the background so
-kill -HUP "$(pid_of port)"
+kill -TERM "$(pid_of port)"
 ends_with 0 port
 
 # ---- An nbdkit that does not serve
