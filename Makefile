@@ -14,7 +14,7 @@ deps:                           # what Debian has of what Afar needs
 	@scripts/deps
 
 quickstart: deps                # a cluster on this machine, put to use; builds no more than that needs
-	@scripts/build build src/tools/afar src/tools/afard
+	@scripts/build build quickstart
 	@scripts/quickstart
 
 check: deps                     # all tests
