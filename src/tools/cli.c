@@ -259,6 +259,35 @@ int cli_print_json(json_t *json)
 	return 0;
 }
 
+/* ---- Lists */
+
+int cli_list(struct cli *cli, const struct cli_command *command, int argc, char **argv,
+	     cli_lister *list)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	json_t *json;
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	json = as_json ? json_array() : NULL;
+	ret = list(cli, json);
+	if (ret)
+		status = cli_fail_last(ret);
+	else if (as_json)
+		status = cli_print_json(json_incref(json));
+	json_decref(json);
+	return cli_close(cli, status);
+}
+
 /* ---- Names */
 
 void cli_print_padded(const char *text, size_t width)

@@ -124,6 +124,13 @@ json_t *cli_json_number(uint64_t value);
  * line. */
 int cli_print_json(json_t *json);
 
+/* Prints a list as a table, or gathers its entries in the array `json` if that is not NULL. Returns 0, or
+ * the library's error. */
+typedef int cli_lister(struct cli *cli, json_t *json);
+/* Runs a command that takes --json alone and lists with the caller's session. Returns its exit status. */
+int cli_list(struct cli *cli, const struct cli_command *command, int argc, char **argv,
+	     cli_lister *list);
+
 /* Prints `text` for a person. Bytes that cannot be printed, which a peer may have sent, become
  * \xNN. */
 void cli_print(const char *text);

@@ -148,8 +148,6 @@ static json_t *entry_to_json(const struct afar_key_stat *entry)
 			 "nr_sessions", (json_int_t)entry->nr_sessions);
 }
 
-/* Prints the entries as a table, or gathers them in `json` if that is not NULL. Returns 0, or the
- * library's error. */
 static int list(struct cli *cli, json_t *json)
 {
 	struct afar_key_stat entries[LIST_MAX];
@@ -178,29 +176,7 @@ static int list(struct cli *cli, json_t *json)
 
 static int key_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *as_json = NULL;
-	const struct cli_flag flags[] = {
-		{"json", NULL, "as JSON", &as_json},
-		{0},
-	};
-	json_t *json = NULL;
-	int ret, status;
-
-	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
-		return status;
-	status = cli_open(cli);
-	if (status)
-		return status;
-	if (as_json)
-		json = json_array();
-	ret = list(cli, json);
-	if (ret)
-		status = cli_fail_last(ret);
-	else if (as_json)
-		status = cli_print_json(json_incref(json));
-	json_decref(json);
-	return cli_close(cli, status);
+	return cli_list(cli, command, argc, argv, list);
 }
 
 /* ---- Ending */

@@ -132,8 +132,6 @@ static void print_header(void)
 	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
 }
 
-/* Prints the entries as a table, or gathers them in `json` if that is not NULL. Returns 0, or the
- * library's error. */
 static int list(struct cli *cli, json_t *json)
 {
 	struct afar_namespace_stat entries[LIST_MAX];
@@ -159,28 +157,7 @@ static int list(struct cli *cli, json_t *json)
 
 static int ns_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *as_json = NULL;
-	const struct cli_flag flags[] = {
-		{"json", NULL, "as JSON", &as_json},
-		{0},
-	};
-	json_t *json;
-	int ret, status;
-
-	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &status) < 0)
-		return status;
-	status = cli_open(cli);
-	if (status)
-		return status;
-	json = as_json ? json_array() : NULL;
-	ret = list(cli, json);
-	if (ret)
-		status = cli_fail_last(ret);
-	else if (as_json)
-		status = cli_print_json(json_incref(json));
-	json_decref(json);
-	return cli_close(cli, status);
+	return cli_list(cli, command, argc, argv, list);
 }
 
 static int ns_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)

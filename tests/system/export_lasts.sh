@@ -51,11 +51,13 @@ request() {
 nr_syncs() {
 	"$AFAR" store ls --json | sed -n 's/.*"nr_syncs": \([0-9]*\).*/\1/p'
 }
-# Servers report about once a second.
+# Servers report about once a second: what many looks in a row have shown is all.
+syncs=-1 looks=0
 have_settled() {
-	syncs=$(nr_syncs)
-	sleep 1.5
-	[ "$(nr_syncs)" -eq "$syncs" ]
+	now=$(nr_syncs)
+	looks=$((looks + 1))
+	[ "$now" -eq "$syncs" ] || looks=0 syncs=$now
+	[ "$looks" -ge 15 ]
 }
 are_synced() {
 	[ "$(nr_syncs)" -ge $((syncs + 4)) ]
