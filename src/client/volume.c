@@ -255,7 +255,7 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 	return ret ? ret : call_resize(ns, bytes);
 }
 
-/* What lies behind the new size is zeroed before it is dropped, because it may be handed out again
+/* Zeroes what lies behind the new size before it drops that, because the manager may hand it out again
  * when the volume grows. */
 static int shrink(struct afar_namespace *ns, uint64_t bytes)
 {

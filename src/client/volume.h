@@ -37,7 +37,7 @@ struct afar_volume {
 int volume_enter(struct afar_volume *volume);
 /* Carries out an operation on a volume that waits; as target_try(). */
 int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint64_t length);
-/* The same for one that changes something and is to be in the log. */
+/* Carries out an operation that changes something, and keeps it in the log. */
 int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t length);
 int volume_sync(struct afar_volume *volume);
 /* Gets a volume ready to wait, or not. -ENOMEM. */

@@ -39,7 +39,7 @@ int region_reclaim(struct core *core, struct region *region);
 /* Gives it back at once: it waits for nothing. -ENOMEM. */
 int region_remove(struct core *core, struct region *region);
 
-/* What the session may do with the region: RIGHT_READ, RIGHT_WRITE. */
+/* Returns what the session may do with the region: RIGHT_READ, RIGHT_WRITE. */
 uint32_t region_rights(const struct core *core, const struct session *session,
 		       const struct region *region);
 /* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM:

@@ -463,7 +463,7 @@ int state_replace_layout(struct state *state, struct region *region, struct layo
 	return 0;
 }
 
-/* What the chunks of the copies from `first` on take. */
+/* Returns how many bytes the chunks of the copies from `first` on take. */
 static uint64_t span_from(const struct layout *layout, uint32_t first)
 {
 	uint64_t bytes = 0;

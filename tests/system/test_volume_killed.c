@@ -21,6 +21,7 @@
 #define PIECE_MAX   (96 * KIB)
 #define FLASH_BYTES (192 * MIB)
 #define RETRY_MS    120000U
+#define IDLE_MS	    150U /* longer than a queue for blocking calls trusts its connections */
 
 static struct afar_volume *volume;
 static atomic_bool is_over;
@@ -228,9 +229,46 @@ static void test_kills(void **state)
 	cluster_stop(cluster);
 }
 
+/* A volume that nobody uses while its servers restart connects anew before anything of it has failed. The
+ * first call then, whichever it is, must find the changes made again. */
+static void test_idle_over_a_restart(void **state)
+{
+	const struct afar_policy policy = {
+		.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .stripe_bytes = 64 * KIB};
+	struct worker *worker = &workers[0];
+
+	(void)state;
+	memset(worker, 0, sizeof(*worker));
+	assert_int_equal(cluster_start_flash(NR_SERVERS, 64 * MIB, FLASH_BYTES, &cluster), 0);
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
+	assert_int_equal(afar_volume_create(session, "disk", PART_BYTES, &policy), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	open_volume(AFAR_VOLUME_EXCLUSIVE, RETRY_MS);
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < 8; i++)
+			write_some(worker, i * 64 * KIB, 64 * KIB, 0);
+		for (unsigned i = 0; i < NR_SERVERS; i++)
+			cluster_kill_server(cluster, i);
+		for (unsigned i = 0; i < NR_SERVERS; i++)
+			assert_int_equal(cluster_restart_server(cluster, i), 0);
+		for (unsigned i = 0; i < IDLE_MS; i++)
+			test_pause();
+		if (round % 2 == 1)
+			assert_int_equal(afar_volume_sync(volume), 0);
+		check_read(worker, 0, 64 * KIB);
+		for (unsigned i = 0; i < 8; i++)
+			check_read(worker, i * 64 * KIB, 64 * KIB);
+	}
+	close_volume();
+	cluster_stop(cluster);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kills)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kills),
+		cmocka_unit_test(test_idle_over_a_restart),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
