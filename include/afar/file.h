@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files: a POSIX file system whose bytes are on the cluster's servers, on both tiers. Names and
+ * permissions are the manager's. Data goes between the program's memory and the servers one-sided,
+ * as a region's does.
+ *
+ * A file system is a namespace that holds one pool, out of which files get their bytes. So both share
+ * their names, and rights on it are granted with afar_namespace_grant(): whoever may write there may
+ * write every file's bytes, and may say that it is any user. Permissions of files keep users of
+ * programs that ask honestly apart, as NFS does. docs/files.md says what this means.
+ *
+ * Files and directories are known by their inode numbers, which are never used again. Names are 1 to
+ * 255 bytes without '/' and NUL. All calls block, and any number of threads may make them.
+ *
+ * Errors beyond those of each comment: those of POSIX for the call of like name, negated, and those
+ * that afar.h says every function may return.
+ */
+#ifndef AFAR_FILE_H
+#define AFAR_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <afar/afar.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct afar_fs;	  /* an open file system */
+struct afar_file; /* an open file */
+
+#define AFAR_FILE_NAME_MAX 255U	 /* bytes of a name */
+#define AFAR_FILE_PATH_MAX 4095U /* bytes of a path, and of a symbolic link's target */
+#define AFAR_FILE_BLOCK	   4096U /* files get room in multiples of it */
+
+/* ---- File systems ------------------------------------------------------------------------------ */
+
+struct afar_fs_policy {
+	size_t size; /* sizeof(struct afar_fs_policy) */
+	struct afar_policy pool;
+	uint32_t uid, gid; /* of the root directory */
+	uint32_t mode;	   /* its permissions; 0: 0755 */
+	uint32_t reserved;
+};
+
+/*
+ * Makes a file system with an empty root directory. It takes room as files need it, up to the pool's
+ * max_bytes. `policy` may be NULL: dram tier, defaults, a root directory of uid 0.
+ * Errors: -EINVAL (name, policy), -EEXIST, -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
+ */
+int afar_fs_create(struct afar_session *session, const char *name,
+		   const struct afar_fs_policy *policy);
+
+/* Deletes a file system with all that is in it; for its owner and operators. Errors: -ENOENT,
+ * -EBUSY (somebody has it open: the sentence says who). */
+int afar_fs_delete(struct afar_session *session, const char *name);
+
+struct afar_fs_stat {
+	size_t size; /* sizeof(struct afar_fs_stat), set by the caller */
+	char name[AFAR_NAME_MAX + 1];
+	uint64_t root;		/* inode number of its root directory */
+	uint64_t pool_bytes;	/* that it has */
+	uint64_t free_bytes;	/* of these, for files */
+	uint64_t pending_bytes; /* of these, given back by files, not yet zeroed */
+	uint64_t room_bytes;	/* that the cluster could add */
+	uint64_t nr_inodes;
+	uint64_t max_bytes; /* that it may have; 0: no limit */
+	uint64_t stripe_bytes;
+	uint32_t tier;	     /* enum afar_tier */
+	uint32_t width;	     /* servers, or stores, that it is striped over */
+	uint32_t rights;     /* the caller's: AFAR_RIGHT_… bits */
+	uint32_t nr_clients; /* sessions that have it open */
+	uint8_t is_lost;     /* a part of it is gone for good */
+	uint8_t reserved8[7];
+	char owner[AFAR_PRINCIPAL_MAX + 1];
+};
+
+/* Lists file systems in order of name. Puts up to `max` entries after the name `after` (NULL: from
+ * the first) into `out`; the caller has set the first entry's `size`. Returns how many; 0 at the
+ * end. */
+int afar_fs_list(struct afar_session *session, const char *after, struct afar_fs_stat *out,
+		 unsigned max);
+/* Describes the file system of this name. Errors: -ENOENT. */
+int afar_fs_look(struct afar_session *session, const char *name, struct afar_fs_stat *out);
+
+#define AFAR_FS_READ_ONLY 0x1U /* for reading alone; needs no right to write */
+
+struct afar_fs_options {
+	size_t size; /* sizeof(struct afar_fs_options) */
+	uint32_t flags;
+	/* While the manager or a server cannot be reached, calls wait for it up to so long, and then
+	 * go on. 0: they fail with -AFAR_EMANAGER or -AFAR_ESERVER after the session's timeout. */
+	uint32_t retry_ms;
+};
+
+/* Opens a file system. `options` may be NULL. It is the caller's until afar_fs_close(); the session
+ * cannot be closed before. Errors: -ENOENT, -EACCES, -AFAR_ESERVER. */
+int afar_fs_open(struct afar_session *session, const char *name,
+		 const struct afar_fs_options *options, struct afar_fs **out);
+/* Closes the handle. -EBUSY while files of it are open. */
+int afar_fs_close(struct afar_fs *fs);
+/* Describes the file system as it is now. */
+int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
+
+/* ---- Names and inodes -------------------------------------------------------------------------- */
+
+/* Who asks: permissions are checked against it, and it owns what is made. NULL where one is asked for:
+ * the process's own effective uid and gid, and its groups. uid 0 may do everything. */
+struct afar_who {
+	size_t size; /* sizeof(struct afar_who) */
+	uint32_t uid, gid;
+	const uint32_t *groups; /* further ones; may be NULL */
+	uint32_t nr_groups;	/* at most 64 count */
+	uint32_t reserved;
+};
+
+/* Of an inode. Times are nanoseconds since 1970, of the manager's clock. */
+struct afar_file_stat {
+	size_t size; /* sizeof(struct afar_file_stat), set by the caller */
+	uint64_t ino;
+	uint64_t rdev;
+	uint64_t
+		bytes; /* its length. Of what others write: at least what they were told is written */
+	uint64_t allocated; /* bytes of the pool */
+	int64_t atime, mtime, ctime;
+	uint64_t change; /* grows with each change of the inode */
+	uint32_t mode;	 /* type and permissions, as st_mode */
+	uint32_t nlink;
+	uint32_t uid, gid;
+};
+
+/* Finds a name in a directory; "." and "..", too. */
+int afar_fs_lookup(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
+		   struct afar_file_stat *out);
+
+#define AFAR_WALK_NOFOLLOW 0x1U /* the last name is not followed if it is a symbolic link */
+
+/* Finds what a path leads to, from the directory `dir`, or from the root if it begins with '/'; in one
+ * call of the manager. `access`: R_OK, W_OK, X_OK, that `who` must have there. Errors: -ENOENT,
+ * -ENOTDIR, -EACCES, -ELOOP, -ENAMETOOLONG. */
+int afar_fs_walk(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *path,
+		 unsigned flags, unsigned access, struct afar_file_stat *out);
+
+/* Describes an inode. Errors: -ESTALE (it is gone). */
+int afar_fs_getattr(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+
+#define AFAR_SET_MODE	   0x1U
+#define AFAR_SET_UID	   0x2U
+#define AFAR_SET_GID	   0x4U
+#define AFAR_SET_SIZE	   0x8U
+#define AFAR_SET_ATIME	   0x10U
+#define AFAR_SET_MTIME	   0x20U
+#define AFAR_SET_ATIME_NOW 0x40U
+#define AFAR_SET_MTIME_NOW 0x80U
+
+/* Sets what `mask` (AFAR_SET_…) names to what `to` has. `out` may be NULL. */
+int afar_fs_setattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, unsigned mask,
+		    const struct afar_file_stat *to, struct afar_file_stat *out);
+
+/* Makes what `mode` (as st_mode) says: S_IFREG (empty), S_IFDIR, S_IFLNK (to `target`), S_IFIFO,
+ * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`). `target` is NULL for all but symbolic links. `out` may be
+ * NULL. */
+int afar_fs_make(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
+		 uint32_t mode, uint64_t rdev, const char *target, struct afar_file_stat *out);
+/* Removes a name that is no directory's. The file goes when its last name has gone, and nobody has it
+ * open any more. */
+int afar_fs_unlink(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name);
+/* Removes an empty directory. */
+int afar_fs_rmdir(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name);
+/* Gives a file one more name. `out` may be NULL. */
+int afar_fs_link(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, uint64_t dir,
+		 const char *name, struct afar_file_stat *out);
+
+#define AFAR_RENAME_NOREPLACE 0x1U /* -EEXIST if the new name is there */
+#define AFAR_RENAME_EXCHANGE  0x2U /* both names are there, and change places */
+
+/* Renames at once: nobody sees both names, or none. What had the new name goes. */
+int afar_fs_rename(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
+		   uint64_t new_dir, const char *new_name, unsigned flags);
+/* Puts the target of a symbolic link into `out`, of `size` bytes, without a NUL. Returns its length. */
+ssize_t afar_fs_readlink(struct afar_fs *fs, uint64_t ino, char *out, size_t size);
+
+struct afar_dirent {
+	char name[AFAR_FILE_NAME_MAX + 1];
+	struct afar_file_stat stat; /* without attributes asked for: ino, and the type in mode */
+};
+
+/* Lists a directory in order of its names, without "." and "..". Puts up to `max` entries behind the
+ * name `after` (NULL: from the first) into `out`. Returns how many; 0 at the end. A name that is there
+ * all the time comes once. */
+int afar_fs_readdir(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *after,
+		    bool with_attributes, struct afar_dirent *out, unsigned max);
+
+/* Extended attributes: names of "user.", "trusted." (uid 0 alone), "security.". `flags` as of setxattr(2).
+ * Sizes and results as of getxattr(2) and listxattr(2). -ENODATA: there is none of that name. */
+ssize_t afar_fs_getxattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino,
+			 const char *name, void *out, size_t size);
+ssize_t afar_fs_listxattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, char *out,
+			  size_t size);
+int afar_fs_setxattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, const char *name,
+		     const void *value, size_t length, int flags);
+int afar_fs_removexattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino,
+			const char *name);
+
+/* ---- Open files -------------------------------------------------------------------------------- */
+
+/*
+ * Opens a file. `flags`: O_RDONLY, O_WRONLY or O_RDWR, with O_TRUNC, O_APPEND, O_DSYNC or O_SYNC; others of
+ * open(2) are ignored. The handle is good whatever happens to the file's names and permissions. `out`
+ * is the caller's until afar_file_close(); the file system cannot be closed before.
+ * Errors: -ESTALE (gone), -EISDIR, -EACCES, -EROFS; -EINVAL if it is neither file nor directory.
+ */
+int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, int flags,
+		   struct afar_file **out);
+/* Makes a file and opens it, in one call of the manager. If it is there, opens that, or fails with
+ * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. */
+int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
+		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
+/*
+ * Commits the size and times, and closes the handle: also if it fails, which it does when something
+ * that was written is known to be lost. Does not make the data durable.
+ */
+int afar_file_close(struct afar_file *file);
+
+uint64_t afar_file_ino(const struct afar_file *file);
+/* Describes it as it is now. */
+int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
+
+/* Read into, or write from, any memory. Reading returns how much: less than `length` at the end of
+ * the file alone. Writing returns `length`, and makes the file longer if need be; with O_APPEND
+ * `offset` does not matter. When it returns, whoever reads reads that. -ENOSPC, -EDQUOT, -EFBIG:
+ * nothing was written. Errors of the data path: -AFAR_ESERVER, -AFAR_ELOST, -EBADMSG, -ETIMEDOUT. */
+ssize_t afar_file_pread(struct afar_file *file, void *data, size_t length, uint64_t offset);
+ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length, uint64_t offset);
+
+/* A range of a file, and the memory that it is read into or written from. */
+struct afar_file_vector {
+	uint64_t offset;
+	void *data;
+	size_t length;
+};
+
+/* List I/O: carries out all of the transfers together, in no order, with as many of them in flight as the
+ * transport takes. Return the sum of the bytes: for reading, less than was asked if some lie behind
+ * the end; memory for these is not written. Errors as above; some may have been done then. */
+ssize_t afar_file_readx(struct afar_file *file, const struct afar_file_vector *vectors,
+			unsigned nr);
+ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *vectors,
+			 unsigned nr);
+
+/* On flash: all that had completed on the file survives the end of servers and of the manager, and
+ * the loss of power; -AFAR_EUNSYNCED, once for each open file, if some of it may have been lost
+ * before. On dram: commits the size and times. */
+int afar_file_sync(struct afar_file *file);
+/* Makes it shorter, or longer with zeros. -EBUSY: another session has the file open. */
+int afar_file_truncate(struct afar_file *file, uint64_t bytes);
+
+#define AFAR_ALLOCATE_KEEP_SIZE 0x1U
+#define AFAR_ALLOCATE_PUNCH	0x2U /* the range becomes a hole; with KEEP_SIZE */
+#define AFAR_ALLOCATE_ZERO	0x4U /* the range reads as zeros, and has room */
+
+/* As fallocate(2). */
+int afar_file_allocate(struct afar_file *file, unsigned flags, uint64_t offset, uint64_t length);
+/* The next byte at `offset` or behind that is in data (is_hole false) or in a hole (true). -ENXIO: there
+ * is none. The end of a file counts as a hole. */
+int64_t afar_file_seek(struct afar_file *file, uint64_t offset, bool is_hole);
+
+/* ---- Many small files at once ------------------------------------------------------------------- */
+
+struct afar_small_file {
+	uint64_t dir;	    /* writing: the directory, and */
+	const char *name;   /* the name in it, which must not exist */
+	uint64_t ino;	    /* reading: which; writing: set by the call */
+	uint32_t mode;	    /* writing: permissions */
+	uint32_t uid, gid;  /* writing: its owner */
+	uint32_t has_owner; /* writing: not 0: uid and gid count, else those of `who` */
+	int64_t mtime;	    /* writing: 0: now */
+	void *data;	    /* written, or room for what is read */
+	size_t length; /* of that; reading: becomes the file's length, at most what there is room for */
+	int status; /* set: 0, or a negative code */
+};
+
+/* Make files with their content, or read whole files: open, transfer and close, a round of each for up to
+ * 256 files. Return 0, or the first status that is not 0; the rest go on. afar_last_error() is of
+ * one that failed. */
+int afar_fs_write_files(struct afar_fs *fs, const struct afar_who *who,
+			struct afar_small_file *files, unsigned nr);
+int afar_fs_read_files(struct afar_fs *fs, const struct afar_who *who,
+		       struct afar_small_file *files, unsigned nr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
