@@ -113,6 +113,8 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 	case AFAR__FILE_LOOK__WHAT_MAP:
 		ret = file_get(fs, ask->map->ino, &file);
 		return ret == 0 ? tell_both(file, ask->map->offset, ask->map->length, result) : ret;
+	case AFAR__FILE_LOOK__WHAT_CHECK:
+		return files_check(fs, result);
 	case AFAR__FILE_LOOK__WHAT_SYSTEM:
 		result->system = files_info(fs_core(fs), fs_namespace(fs));
 		return result->system ? 0 : error_code(-ENOMEM);

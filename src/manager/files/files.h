@@ -13,6 +13,7 @@
  *   attributes.c  permissions, times, extended attributes
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
+ *   check.c     comparing the records with each other
  *   calls.c     the three calls
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are

@@ -199,6 +199,19 @@ void record_put_system(const struct fs *fs);
 void record_delete_system(const struct fs *fs);
 /* Reads all of a file system but its inodes. */
 int record_load_system(struct fs *fs);
+/* Visit all that is stored of a kind, as of the last commit. `inode` is the visitor's to free. */
+int record_range_inodes(struct fs *fs,
+			int (*visit)(void *argument, uint64_t ino, struct inode *inode),
+			void *argument);
+int record_range_all_names(struct fs *fs,
+			   int (*visit)(void *argument, uint64_t dir, const char *name,
+					uint64_t ino, uint32_t type),
+			   void *argument);
+int record_range_all_runs(struct fs *fs,
+			  int (*visit)(void *argument, uint64_t ino, const struct run *run),
+			  void *argument);
+int record_range_unlinked(struct fs *fs, int (*visit)(void *argument, uint64_t ino),
+			  void *argument);
 /* Notes that a deleted file system's records are to be deleted; then deletes some. True: none are
  * left. */
 void record_put_emptied(struct core *core, uint64_t fs);
@@ -290,6 +303,11 @@ bool file_is_shared(const struct file *file, const struct session *session);
 /* ---- scrubs.c */
 
 void scrubs_drive(struct fs *fs);
+
+/* ---- check.c */
+
+/* Puts a line for each thing that is wrong into the result's data, each ended by 0. */
+int files_check(struct fs *fs, Afar__FileResult *result);
 
 /* ---- calls.c */
 
