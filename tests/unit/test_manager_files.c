@@ -501,14 +501,60 @@ static void test_another_session_is_not_hurt(void **state)
 	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), 0);
 	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
 	assert_int_equal(attributes.size, 9000);
-	FILE_DO(ask_size(file, 100), -EBUSY);
 	FILE_DO(ask_size(file, 10000), 0);
+	assert_int_equal(fixture.nr_recalls, 0);
+	FILE_DO(ask_size(file, 100), 0);
+	assert_int_equal(fixture.nr_recalls, 1);
+	/* What it tells of what it wrote before is too late. */
+	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), -ESTALE);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	FILE_DO(ask_stat(file), 0); /* it is open there */
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 10000); /* its lease is over, and servers have answered */
 	FILE_DO(ask_stat(file), -ESTALE);
 	assert_int_equal(fs_of()->nr_inodes, 1);
+}
+
+static Afar__Request *ask_map(uint64_t ino)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_MAP);
+
+	look_of(request)->map = MESSAGE_NEW(afar__file_map, Afar__FileMap);
+	look_of(request)->map->ino = ino;
+	look_of(request)->map->length = 1U << 20;
+	return request;
+}
+
+/* It is asked, and does not answer: who asks where the bytes are waits for that, and the change fails. */
+static void test_a_session_that_is_stopped(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Reply *shorter = NULL, *where = NULL;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), NULL), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	fixture.are_clients_silent = true;
+	fixture.time_ns = 4000000000U;
+	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &shorter);
+	fixture_pump(&fixture);
+	fixture_send(&fixture, &other, ++other.next_id, ask_map(file), &where);
+	fixture_pump(&fixture);
+	assert_null(shorter);
+	assert_null(where);
+	fixture_advance(&fixture, 3500);
+	assert_non_null(shorter);
+	assert_int_equal(shorter->file_results->results[0]->status, -EBUSY);
+	assert_non_null(where);
+	assert_int_equal(where->file_results->results[0]->n_runs, 3);
+	drop(shorter);
+	drop(where);
+	fixture.are_clients_silent = false;
+	fixture.time_ns = 0;
+	fixture_pump(&fixture);
+	FILE_DO(ask_size(file, 100), 0);
+	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
 }
 
 /* ---- Ends of the manager */
@@ -735,6 +781,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_room_comes_back_zeroed),
 		FILES_TEST(test_full),
 		FILES_TEST(test_another_session_is_not_hurt),
+		FILES_TEST(test_a_session_that_is_stopped),
 		FILES_TEST(test_claims),
 		FILES_TEST(test_nobody_claims),
 		FILES_TEST(test_what_comes_again_is_answered_again),
