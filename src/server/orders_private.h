@@ -26,7 +26,7 @@ struct job {
 	size_t nr_extents;
 	struct store_name *names; /* of a store, instead of `extents` */
 	/* ExtentsTrim, when not NULL: */
-	struct store_range *ranges;
+	struct extent_range *ranges;
 	size_t nr_ranges;
 	/* ExtentsSeal, when not NULL: */
 	struct seal_move *moves;

@@ -155,7 +155,7 @@ void orders_on_release_flash(struct orders *orders, const Afar__ExtentsRelease *
 void orders_on_trim(struct orders *orders, const Afar__ExtentsTrim *request, struct rpc_call *call)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	struct store_range *ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
+	struct extent_range *ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
 
 	if (!job || !ranges) {
 		free(job);
@@ -164,9 +164,9 @@ void orders_on_trim(struct orders *orders, const Afar__ExtentsTrim *request, str
 		return;
 	}
 	for (size_t i = 0; i < request->n_ranges; i++)
-		ranges[i] =
-			(struct store_range){request->ranges[i]->extent, request->ranges[i]->offset,
-					     request->ranges[i]->length};
+		ranges[i] = (struct extent_range){request->ranges[i]->extent,
+						  request->ranges[i]->offset,
+						  request->ranges[i]->length};
 	job->call = call;
 	job->store = request->store;
 	job->namespace = request->namespace_;
