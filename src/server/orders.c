@@ -143,26 +143,32 @@ static void run_reserve(struct orders *orders, struct job *job)
 	free(infos);
 }
 
+bool orders_queue_again(struct orders *orders, struct job *job)
+{
+	bool is_taken;
+
+	pthread_mutex_lock(&orders->lock);
+	is_taken = !orders->is_stopping;
+	if (is_taken) {
+		cds_list_add_tail(&job->node, &orders->jobs);
+		orders->nr_jobs++;
+	}
+	pthread_mutex_unlock(&orders->lock);
+	if (is_taken)
+		orders->options.queued(orders->options.context);
+	return is_taken;
+}
+
 /* Queues the second step of a seal for the membership's thread: the namespace's connections are
  * closed. Runs on a progress thread. */
 static void on_sealable(void *argument)
 {
 	struct job *job = argument;
 	struct orders *orders = job->orders;
-	bool is_taken;
 
-	pthread_mutex_lock(&orders->lock);
-	is_taken = !orders->is_stopping;
-	if (is_taken) {
-		job->is_fenced = true;
-		cds_list_add_tail(&job->node, &orders->jobs);
-		orders->nr_jobs++;
-	}
-	pthread_mutex_unlock(&orders->lock);
-	if (is_taken) {
-		orders->options.queued(orders->options.context);
+	job->is_fenced = true;
+	if (orders_queue_again(orders, job))
 		return;
-	}
 	orders_reply(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
 	free_job(job);
 }
@@ -236,7 +242,7 @@ void orders_work(struct orders *orders)
 	else if (job->names)
 		orders_release_flash(orders, job);
 	else if (job->ranges)
-		orders_trim(orders, job);
+		is_over = orders_trim(orders, job);
 	else if (job->extents)
 		run_release(orders, job);
 	else if (job->moves)

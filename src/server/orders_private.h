@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The files of the orders share these: orders.c (the queue, and extents of DRAM) and orders_stores.c
- * (stores and their extents). */
+ * (stores and their extents, and trims). */
 #ifndef SERVER_ORDERS_PRIVATE_H
 #define SERVER_ORDERS_PRIVATE_H
 
@@ -8,6 +8,7 @@
 #include <urcu/list.h>
 
 #include "server/orders.h"
+#include "server/trim.h"
 
 /* A slow request of the manager's. */
 struct job {
@@ -28,6 +29,7 @@ struct job {
 	/* ExtentsTrim, when not NULL: */
 	struct extent_range *ranges;
 	size_t nr_ranges;
+	struct trim_place place; /* of DRAM: how far it has come */
 	/* ExtentsSeal, when not NULL: */
 	struct seal_move *moves;
 	size_t nr_moves;
@@ -50,6 +52,8 @@ struct orders {
 	struct cds_list_head jobs;
 	unsigned nr_jobs;
 	bool is_working; /* a thread is working on a job */
+
+	struct job *trimming; /* has begun, of DRAM; the membership's thread alone looks here */
 };
 
 /* ---- orders.c */
@@ -69,12 +73,16 @@ void orders_reply_extents(struct orders *orders, struct rpc_call *call,
 bool orders_is_current(struct orders *orders, uint64_t epoch);
 /* Queues a job for the membership's thread, in order. */
 void orders_queue(struct orders *orders, struct job *job);
+/* Queues a job that has been taken for its next step, on any thread. False: the server is stopping,
+ * and the caller has the job. */
+bool orders_queue_again(struct orders *orders, struct job *job);
 
 /* ---- orders_stores.c: jobs, on the membership's thread */
 
 void orders_reserve_flash(struct orders *orders, const struct job *job);
 void orders_release_flash(struct orders *orders, const struct job *job);
-void orders_trim(struct orders *orders, const struct job *job);
+/* Does a trim, or a step of it. False: it is queued again. */
+bool orders_trim(struct orders *orders, struct job *job);
 void orders_device(struct orders *orders, const struct job *job);
 
 /* ---- orders_stores.c: requests, on the loop's thread */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's requests that are about stores: to reserve, release and trim their extents, to open
- * and to close devices. orders.c calls this, and owns the jobs.
+ * The manager's requests that are about stores: to reserve and release their extents, to open and to
+ * close devices; and to trim, memory too. orders.c calls this, and owns the jobs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "server/orders_private.h"
+
+#define NR_RANGES_MAX 4096U /* of one trim */
 
 static unsigned long long printable(uint64_t number)
 {
@@ -83,16 +85,12 @@ void orders_release_flash(struct orders *orders, const struct job *job)
 	}
 }
 
-/* Trims, unless the connection has ended: the manager may have given the chunks to another region
- * since, and asks again for what it still wants. */
-void orders_trim(struct orders *orders, const struct job *job)
+static void trim_flash(struct orders *orders, const struct job *job)
 {
 	struct store *store = stores_find(orders->options.stores, job->store);
 	struct pending_reply *reply = NULL;
 	int ret = store ? 0 : fail_no_store(job->store);
 
-	if (ret == 0 && !orders_is_current(orders, job->epoch))
-		ret = error_code(-ECANCELED);
 	if (ret == 0) {
 		reply = orders_pending_reply(orders, job->call);
 		ret = reply ? store_trim(store, job->namespace, job->ranges, job->nr_ranges,
@@ -103,6 +101,61 @@ void orders_trim(struct orders *orders, const struct job *job)
 		free(reply);
 		orders_reply(orders, job->call, ret);
 	}
+}
+
+/*
+ * Does a step of a trim of memory. Returns as trim_step() does.
+ *
+ * Other jobs have their turns between the steps, but not other trims of memory. So a trim is over
+ * when a later one is done, as the manager may conclude.
+ */
+static int trim_memory(struct orders *orders, struct job *job)
+{
+	struct extent_pool *pool = orders->options.pool;
+	int ret;
+
+	if (orders->trimming && orders->trimming != job)
+		return 1;
+	if (!orders->trimming) {
+		ret = trim_check(pool, job->namespace, job->ranges, job->nr_ranges);
+		if (ret != 0)
+			return ret;
+		orders->trimming = job;
+	}
+	return trim_step(pool, job->namespace, job->ranges, job->nr_ranges, &job->place);
+}
+
+static void answer_trim(struct orders *orders, const struct job *job, int status)
+{
+	if (orders->trimming == job)
+		orders->trimming = NULL;
+	orders_reply(orders, job->call, status);
+}
+
+/*
+ * Stops if the connection has ended: the manager may have given the chunks to somebody else since,
+ * and asks again for what it still wants. The thread that does the steps sends the next join, too,
+ * so it does no step of an earlier connection's after that.
+ */
+bool orders_trim(struct orders *orders, struct job *job)
+{
+	int ret;
+
+	if (!orders_is_current(orders, job->epoch)) {
+		answer_trim(orders, job, error_code(-ECANCELED));
+		return true;
+	}
+	if (job->store != 0) {
+		trim_flash(orders, job);
+		return true;
+	}
+	ret = trim_memory(orders, job);
+	if (ret > 0 && orders_queue_again(orders, job))
+		return false;
+	if (ret > 0)
+		ret = error_fail(-ECANCELED, "the server is stopping");
+	answer_trim(orders, job, ret);
+	return true;
 }
 
 /* Opens or closes a device, unless the connection has ended: the manager has told the operator that it
@@ -154,9 +207,18 @@ void orders_on_release_flash(struct orders *orders, const Afar__ExtentsRelease *
 
 void orders_on_trim(struct orders *orders, const Afar__ExtentsTrim *request, struct rpc_call *call)
 {
-	struct job *job = calloc(1, sizeof(*job));
-	struct extent_range *ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
+	struct extent_range *ranges;
+	struct job *job;
 
+	if (request->n_ranges > NR_RANGES_MAX) {
+		orders_reply(orders, call,
+			     error_fail(-EINVAL,
+					"trim %zu ranges: at most %u may be trimmed at once",
+					request->n_ranges, NR_RANGES_MAX));
+		return;
+	}
+	job = calloc(1, sizeof(*job));
+	ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
 	if (!job || !ranges) {
 		free(job);
 		free(ranges);
