@@ -117,6 +117,15 @@ struct afar_who {
 	uint32_t reserved;
 };
 
+/*
+ * Makes a principal whose key is for one user: it may say that it is `who`, with these groups or fewer of
+ * them, and nobody else. Otherwise as afar_key_add(), whose keys are for nobody without
+ * AFAR_KEY_ANY_UID: they use regions and volumes, but no files. Operators may say that they are
+ * anybody.
+ */
+int afar_key_add_user(struct afar_session *session, const char *name, const struct afar_who *who,
+		      char secret[AFAR_KEY_HEX_MAX]);
+
 /* Of an inode. Times are nanoseconds since 1970, of the manager's clock. */
 struct afar_file_stat {
 	size_t size; /* sizeof(struct afar_file_stat), set by the caller */

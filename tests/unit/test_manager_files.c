@@ -16,6 +16,7 @@
 #include "group.h"
 #include "manager/files/table.h"
 #include "manager/volumes.h"
+#include "rpc/capability.h"
 
 #define POOL_BYTES (4 * MIB)
 #define ROOT	   1U
@@ -435,6 +436,68 @@ static void test_symbolic_links(void **state)
 	FILE_DO(request, 0);
 	FILE_DO(ask_walk("/loop", true), -ELOOP);
 	FILE_DO(ask_walk("/loop", false), 0);
+}
+
+/* ---- Who asks */
+
+static Afar__Request *ask_as(Afar__Request *request, uint32_t uid, uint32_t gid, uint32_t group)
+{
+	Afar__FileWho *who = MESSAGE_NEW(afar__file_who, Afar__FileWho);
+
+	who->uid = uid;
+	who->gid = gid;
+	if (group != 0) {
+		who->groups = calloc(1, sizeof(uint32_t));
+		who->groups[who->n_groups++] = group;
+	}
+	if (request->call_case == AFAR__REQUEST__CALL_FILES_LOOK)
+		request->files_look->who = who;
+	else
+		request->files_change->who = who;
+	return request;
+}
+
+static Afar__Request *ask_user_key(const char *name, uint32_t uid, uint32_t gid)
+{
+	Afar__Request *request = ask_key_add(name, false);
+
+	request->key_add->has_uid = true;
+	request->key_add->uid = uid;
+	request->key_add->gids = calloc(1, sizeof(uint32_t));
+	request->key_add->gids[request->key_add->n_gids++] = gid;
+	return request;
+}
+
+static void test_nobody_is_believed_to_be_another(void **state)
+{
+	struct fake_client user, nobody;
+
+	(void)state;
+	EXPECT(&client, ask_user_key("user", 1000, 100), 0);
+	EXPECT(&client, ask_key_add("nobody", false), 0);
+	EXPECT(&client, ask_grant(fs_number, "user", RIGHT_ALL), 0);
+	EXPECT(&client, ask_grant(fs_number, "nobody", RIGHT_ALL), 0);
+	client_open_as(&fixture, &user, "user");
+	client_open_as(&fixture, &nobody, "nobody");
+	EXPECT(&user, ask_as(ask_walk("/", true), 1000, 100, 0), 0);
+	EXPECT(&user, ask_as(ask_walk("/", true), 1000, 100, 100), 0);
+	EXPECT(&user, ask_as(ask_walk("/", true), 1001, 100, 0), -EACCES);
+	EXPECT(&user, ask_as(ask_walk("/", true), 0, 0, 0), -EACCES);
+	EXPECT(&user, ask_walk("/", true), -EACCES); /* says nothing: uid 0 */
+	EXPECT(&user, ask_as(ask_walk("/", true), 1000, 101, 0), -EACCES);
+	EXPECT(&user, ask_as(ask_walk("/", true), 1000, 100, 101), -EACCES);
+	EXPECT(&user, ask_as(ask_make(ROOT, "f", S_IFREG | 0644, 0, 0), 0, 0, 0), -EACCES);
+	EXPECT(&nobody, ask_as(ask_walk("/", true), 1000, 100, 0), -EACCES);
+	EXPECT(&nobody, ask_as(ask_walk("/", true), 65534, 65534, 0), -EACCES);
+	/* The root directory is uid 0's, 0755. */
+	assert_int_equal(file_do(&user,
+				 ask_as(ask_make(ROOT, "f", S_IFREG | 0644, 0, 0), 1000, 100, 0),
+				 NULL),
+			 -EACCES);
+	client_lose(&fixture, &user);
+	client_lose(&fixture, &nobody);
+	EXPECT(&client, ask_key_revoke("user"), 0);
+	EXPECT(&client, ask_key_revoke("nobody"), 0);
 }
 
 /* ---- Room */
@@ -1012,6 +1075,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_names),
 		FILES_TEST(test_directories_change_places),
 		FILES_TEST(test_symbolic_links),
+		FILES_TEST(test_nobody_is_believed_to_be_another),
 		FILES_TEST(test_room_comes_back_zeroed),
 		FILES_TEST(test_full),
 		FILES_TEST(test_another_session_is_not_hurt),
