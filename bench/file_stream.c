@@ -66,10 +66,11 @@ static int run_region(void *state, const struct bench_row *row, unsigned repetit
 	(void)repetition;
 	for (uint64_t done = 0; done < bytes; done += stream->size) {
 		uint64_t offset = done % BYTES;
-		ssize_t nr = stream->is_write ? afar_region_write(stage->scene.region, offset,
-								  stage->memory, stream->size)
-					      : afar_region_read(stage->scene.region, offset,
-								 stage->memory, stream->size);
+		ssize_t nr = stream->is_write
+				     ? afar_region_pwrite(stage->scene.region, stage->memory,
+							  stream->size, offset)
+				     : afar_region_pread(stage->scene.region, stage->memory,
+							 stream->size, offset);
 
 		if (nr < 0)
 			return scene_fail(row->name, (int)nr);
@@ -139,7 +140,7 @@ static int fill(struct stream_stage *stage)
 		ssize_t nr = afar_file_pwrite(stage->file, stage->memory, MIB, offset);
 
 		if (nr >= 0)
-			nr = afar_region_write(stage->scene.region, offset, stage->memory, MIB);
+			nr = afar_region_pwrite(stage->scene.region, stage->memory, MIB, offset);
 		if (nr < 0)
 			return scene_fail("fill the file", (int)nr);
 	}
