@@ -397,6 +397,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 		return ret;
 	}
 	fs_leave_session(fs);
+	fs_await_recalls(fs);
 	afar_namespace_close(fs->ns);
 	fs_destroy(fs);
 	handle_retire(fs);

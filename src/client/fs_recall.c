@@ -16,6 +16,22 @@ struct recall {
 	struct rpc_call *call;
 };
 
+static void end(struct afar_fs *fs)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->nr_recalls--;
+	pthread_cond_broadcast(&fs->changed);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+void fs_await_recalls(struct afar_fs *fs)
+{
+	pthread_mutex_lock(&fs->lock);
+	while (fs->nr_recalls != 0)
+		pthread_cond_wait(&fs->changed, &fs->lock);
+	pthread_mutex_unlock(&fs->lock);
+}
+
 static void *give_up(void *argument)
 {
 	struct recall *recall = argument;
@@ -27,7 +43,7 @@ static void *give_up(void *argument)
 	rpc_reply_status(recall->call, 0, 0);
 	pthread_rwlock_unlock(&inode->gate);
 	inode_put(inode);
-	handle_unuse(&fs->handle);
+	end(fs);
 	free(recall);
 	return NULL;
 }
@@ -49,7 +65,7 @@ static int start(struct recall *recall)
 	return -ret;
 }
 
-/* Finds the inode, if a file of it is open. On success the fs is counted in, and the inode is the
+/* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
  * caller's to put. */
 static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask)
 {
@@ -58,11 +74,11 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
-		if (fs->ns->number != ask->fs || !handle_enter(&fs->handle))
+		if (fs->ns->number != ask->fs)
 			continue;
+		/* First, because a file that is being opened now may have been told of before. */
+		inode_set_outdated(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
-		if (!inode)
-			handle_unuse(&fs->handle);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
@@ -73,6 +89,7 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
 {
 	struct file_inode *inode = find(session, ask);
 	struct recall *recall;
+	struct afar_fs *fs;
 	int ret;
 
 	/* Nothing is posted to what is not open, or is being closed. */
@@ -88,6 +105,7 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
 		return;
 	free(recall);
 	rpc_reply_status(call, 0, error_fail(ret, "give a file up: no thread can be made"));
-	handle_unuse(&inode->fs->handle);
+	fs = inode->fs;
 	inode_put(inode);
+	end(fs);
 }
