@@ -139,9 +139,9 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 }
 
 /* Takes what the manager has told of a file that is open there. */
-static int finish_open(struct afar_file *file, const Afar__FileResult *result)
+static int finish_open(struct afar_file *file, const Afar__FileResult *result, uint64_t nr_endings)
 {
-	int ret = inode_take(file->inode, result);
+	int ret = inode_take_opened(file->inode, result, nr_endings);
 
 	if (ret)
 		return ret;
@@ -156,6 +156,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 {
 	uint32_t access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	struct afar_file *file = file_new(fs, who, flags);
+	uint64_t nr_endings = inode_count_endings(fs);
 	struct fs_answer answer;
 	int ret;
 
@@ -166,7 +167,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;
-	ret = finish_open(file, answer.results[0]);
+	ret = finish_open(file, answer.results[0], nr_endings);
 	fs_answer_free(&answer);
 	if (ret) {
 		ret = give_up(fs, file->hold->handle, ret);
@@ -220,10 +221,7 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 		return -ENOMEM;
 	if (before->nr_claims != fs_count_claims(file->fs))
 		ret = fs_claim_again(file->fs, file->hold);
-	/* What was told of an inode that was ended meanwhile may be of before. */
-	if (ret == 0 && inode_ended_since(file->inode, before->nr_endings))
-		ret = inode_fetch(file->inode, 0, UINT64_MAX);
-	return ret ? ret : finish_open(file, result);
+	return ret ? ret : finish_open(file, result, before->nr_endings);
 }
 
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,

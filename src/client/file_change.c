@@ -315,9 +315,12 @@ static uint64_t find_hole(const struct file_inode *inode, uint64_t offset)
 static int64_t seek(struct afar_file *file, uint64_t offset, bool is_hole)
 {
 	struct file_inode *inode = file->inode;
-	int64_t ret = inode_fetch(inode, offset, UINT64_MAX);
 	uint64_t found;
+	int64_t ret;
 
+	pthread_rwlock_rdlock(&inode->gate);
+	ret = inode_fetch(inode, offset, UINT64_MAX);
+	pthread_rwlock_unlock(&inode->gate);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&inode->lock);

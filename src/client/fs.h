@@ -165,12 +165,18 @@ void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
-/* What the manager said of an inode may be out of date if the inode was ended since: whoever hears of
- * an inode that it did not have before it asked compares. */
+/* What the manager said of an inode may be out of date if its last file was closed since, or it was given
+ * up for another session. Whoever asks to open one counts before. */
 uint64_t inode_count_endings(struct afar_fs *fs);
-bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings);
+/* The manager may take parts of it away from now on. */
+void inode_note_ending(struct afar_fs *fs, uint64_t ino);
+/* Takes what was told of a file when it was opened, or asks again if that is out of date. Errors as
+ * inode_take(), inode_fetch(). */
+int inode_take_opened(struct file_inode *inode, const Afar__FileResult *result,
+		      uint64_t nr_endings);
 
-/* Takes what a result says: attributes, and runs if there are any. Errors: -AFAR_EMALFORMED, -ENOMEM,
+/* Takes what a result says: attributes, and runs if there are any; for those the gate was held since
+ * before it was asked for. Errors: -AFAR_EMALFORMED, -ENOMEM,
  * those of a call, if the pool has grown meanwhile. */
 int inode_take(struct file_inode *inode, const Afar__FileResult *result);
 /* Asks for the attributes, and the runs of a range. */

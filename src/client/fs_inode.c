@@ -89,8 +89,16 @@ struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
 	return inode;
 }
 
+void inode_note_ending(struct afar_fs *fs, uint64_t ino)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->ended[ino % FS_BUCKETS] = ++fs->nr_endings;
+	pthread_mutex_unlock(&fs->lock);
+}
+
 void inode_forget(struct file_inode *inode)
 {
+	inode_note_ending(inode->fs, inode->ino);
 	pthread_mutex_lock(&inode->lock);
 	file_map_free(&inode->map);
 	pthread_mutex_unlock(&inode->lock);
@@ -134,17 +142,6 @@ uint64_t inode_count_endings(struct afar_fs *fs)
 	return nr;
 }
 
-bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings)
-{
-	struct afar_fs *fs = inode->fs;
-	bool has_ended;
-
-	pthread_mutex_lock(&fs->lock);
-	has_ended = fs->ended[inode->ino % FS_BUCKETS] > nr_endings;
-	pthread_mutex_unlock(&fs->lock);
-	return has_ended;
-}
-
 /* ---- What the manager tells */
 
 static int check_runs(struct afar_fs *fs, const Afar__FileResult *result)
@@ -179,14 +176,12 @@ static void take_size(struct file_inode *inode, uint64_t size)
 		inode->size = size;
 }
 
-int inode_take(struct file_inode *inode, const Afar__FileResult *result)
+/* The inode's lock is held. */
+static int take(struct file_inode *inode, const Afar__FileResult *result)
 {
 	const Afar__FileAttributes *attributes = result->attributes;
-	int ret = check(inode, result);
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&inode->lock);
 	if (attributes->layout > inode->layout) {
 		file_map_free(&inode->map);
 		inode->layout = attributes->layout;
@@ -197,7 +192,42 @@ int inode_take(struct file_inode *inode, const Afar__FileResult *result)
 		ret = file_map_add(&inode->map, result->runs, result->n_runs);
 		take_size(inode, attributes->size);
 	}
+	return ret;
+}
+
+int inode_take(struct file_inode *inode, const Afar__FileResult *result)
+{
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&inode->lock);
+	ret = take(inode, result);
 	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
+
+int inode_take_opened(struct file_inode *inode, const Afar__FileResult *result, uint64_t nr_endings)
+{
+	struct afar_fs *fs = inode->fs;
+	bool is_late;
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&fs->lock);
+	is_late = fs->ended[inode->ino % FS_BUCKETS] > nr_endings;
+	/* Before the other is let go, so that whoever ends it comes behind us. */
+	pthread_mutex_lock(&inode->lock);
+	pthread_mutex_unlock(&fs->lock);
+	if (!is_late)
+		ret = take(inode, result);
+	pthread_mutex_unlock(&inode->lock);
+	if (!is_late && !result->is_more)
+		return ret;
+	pthread_rwlock_rdlock(&inode->gate);
+	ret = inode_fetch(inode, 0, UINT64_MAX);
+	pthread_rwlock_unlock(&inode->gate);
 	return ret;
 }
 

@@ -60,6 +60,8 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		if (fs->ns->number != ask->fs || !handle_enter(&fs->handle))
 			continue;
+		/* One that is being opened is not here yet: what was told of it is too old. */
+		inode_note_ending(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
 		if (!inode)
 			handle_unuse(&fs->handle);

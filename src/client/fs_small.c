@@ -78,10 +78,7 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 	if (!S_ISREG(result->attributes->mode))
 		return error_fail(-EISDIR, "read inode %llu: it is no file",
 				  (unsigned long long)small->inode->ino);
-	ret = inode_take(small->inode, result);
-	if (ret == 0 && (result->is_more || inode_ended_since(small->inode, round->nr_endings)))
-		ret = inode_fetch(small->inode, 0, UINT64_MAX);
-	return ret;
+	return inode_take_opened(small->inode, result, round->nr_endings);
 }
 
 struct making {
