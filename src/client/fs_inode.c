@@ -226,7 +226,7 @@ int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64
 	if (!is_outdated)
 		ret = take(inode, result);
 	pthread_mutex_unlock(&fs->lock);
-	if (!is_outdated)
+	if (ret || (!is_outdated && !result->is_more))
 		return ret;
 	pthread_rwlock_rdlock(&inode->gate);
 	ret = inode_fetch(inode, 0, UINT64_MAX);

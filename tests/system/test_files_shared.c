@@ -25,10 +25,10 @@
 #include "lib/processes.h"
 
 #define NR_SESSIONS 4U
-#define NR_NAMES    6U
+#define NR_NAMES    4U
 #define BLOCK	    AFAR_FILE_BLOCK
 #define BLOCKS_MAX  96U
-#define NR_STEPS    400U /* of each session */
+#define NR_STEPS    100U /* of each session */
 #define NR_KILLS    4U
 #define FLASH_BYTES (256 * MIB)
 
@@ -90,6 +90,26 @@ static void complain(struct actor *actor, const char *what, long long number)
 			 actor->number, what, number, afar_last_error());
 }
 
+/* Tells what is there, at the first place that is not zero. */
+static void complain_of_block(struct actor *actor, uint64_t ino, uint64_t block,
+			      const uint8_t *bytes)
+{
+	struct mark mark = {0};
+	size_t at = 0;
+
+	while (at + sizeof(mark) < BLOCK && mark.ino == 0 && mark.writer == 0) {
+		memcpy(&mark, bytes + at, sizeof(mark));
+		at += sizeof(mark);
+	}
+	if (actor->failure[0] == '\0')
+		snprintf(actor->failure, sizeof(actor->failure),
+			 "session %u reads in block %llu of inode %llu what session %llu wrote to "
+			 "block %llu of inode %llu, as its %llu., at byte %zu",
+			 actor->number, (unsigned long long)block, (unsigned long long)ino,
+			 (unsigned long long)mark.writer, (unsigned long long)mark.block,
+			 (unsigned long long)mark.ino, (unsigned long long)mark.version, at);
+}
+
 /* Errors that others, or a server that was killed, may cause. */
 static bool is_allowed(int status)
 {
@@ -133,7 +153,7 @@ static void read_blocks(struct actor *actor, struct afar_file *file)
 		size_t length = nr - at < (ssize_t)BLOCK ? (size_t)(nr - at) : BLOCK;
 
 		if (!is_good(actor->bytes + at, length, ino, (uint64_t)at / BLOCK))
-			complain(actor, "foreign bytes in block", at / BLOCK);
+			complain_of_block(actor, ino, (uint64_t)at / BLOCK, actor->bytes + at);
 	}
 }
 
@@ -172,7 +192,7 @@ static void open_and_change(struct actor *actor, const char *name)
 	note(actor, "open", ret);
 	if (ret < 0)
 		return;
-	for (uint64_t i = 1 + below(actor, 4); i > 0; i--)
+	for (uint64_t i = 1 + below(actor, 24); i > 0; i--)
 		change_file(actor, file);
 	note(actor, "close", afar_file_close(file));
 }
