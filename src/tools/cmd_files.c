@@ -48,29 +48,46 @@ static int make_parents(struct afar_fs *fs, struct files_path *path, uint32_t mo
 	return ret;
 }
 
-static int mkdir_one(struct files *files, const char *text, void *context)
+/* Makes one directory. Returns an exit status. */
+static int make_one(struct files *files, const char *text, uint32_t mode)
 {
-	const struct mkdir_options *options = context;
 	struct files_place place;
 	struct files_path path;
 	struct afar_fs *fs;
 	int ret, status;
 
-	if (options->parents) {
-		status = files_path_parse(files->command, text, &path);
-		if (!status)
-			status = files_open(files, &path, &fs);
-		if (status)
-			return status;
-		path.is_folder = false;
-		ret = make_parents(fs, &path, options->mode);
-		return ret ? files_fail("make", text, ret) : 0;
-	}
-	status = files_find_place(files, "make", text, &place);
+	status = files_path_parse(files->command, text, &path);
+	if (!status)
+		status = files_open(files, &path, &fs);
 	if (status)
 		return status;
-	ret = afar_fs_make(place.fs, NULL, place.dir, place.name, S_IFDIR | options->mode, 0, NULL,
-			   NULL);
+	ret = files_path_is_root(&path) ? -EEXIST : files_parent(fs, &path, &place);
+	if (ret == -ENOENT)
+		return cli_fail("make %s: the directory that it would be in is not there; -p makes "
+				"that, too",
+				text);
+	if (ret)
+		return files_fail_place("make", text, ret);
+	ret = afar_fs_make(fs, NULL, place.dir, place.name, S_IFDIR | mode, 0, NULL, NULL);
+	return ret ? files_fail("make", text, ret) : 0;
+}
+
+static int mkdir_one(struct files *files, const char *text, void *context)
+{
+	const struct mkdir_options *options = context;
+	struct files_path path;
+	struct afar_fs *fs;
+	int ret, status;
+
+	if (!options->parents)
+		return make_one(files, text, options->mode);
+	status = files_path_parse(files->command, text, &path);
+	if (!status)
+		status = files_open(files, &path, &fs);
+	if (status)
+		return status;
+	path.is_folder = false;
+	ret = make_parents(fs, &path, options->mode);
 	return ret ? files_fail("make", text, ret) : 0;
 }
 

@@ -262,7 +262,7 @@ int files_find_inode(struct files *files, const char *what, const char *text, un
 	return ret ? files_fail(what, text, ret) : 0;
 }
 
-static int fail_place(const char *what, const char *text, int error)
+int files_fail_place(const char *what, const char *text, int error)
 {
 	if (error == -EINVAL)
 		return cli_fail("%s %s: its last part is no name in a directory; write the whole "
@@ -281,7 +281,7 @@ int files_find_place(struct files *files, const char *what, const char *text,
 	if (status)
 		return status;
 	ret = files_parent(fs, &path, out);
-	return ret ? fail_place(what, text, ret) : 0;
+	return ret ? files_fail_place(what, text, ret) : 0;
 }
 
 int files_find_target(struct files *files, const char *what, const char *text, const char *name,
@@ -309,7 +309,7 @@ int files_find_target(struct files *files, const char *what, const char *text, c
 	if (ret && ret != -ENOENT)
 		return files_fail(what, text, ret);
 	ret = files_parent(fs, &path, out);
-	return ret ? fail_place(what, text, ret) : 0;
+	return ret ? files_fail_place(what, text, ret) : 0;
 }
 
 /* ---- Arguments */

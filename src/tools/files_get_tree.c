@@ -360,6 +360,8 @@ static void get_round(struct tree *tree, struct tree_entry *entries, struct pool
 
 const struct tree_ways get_ways = {
 	.what = "get",
+	.local_what = "get into",
+	.is_local_target = true,
 	.list = list,
 	.round = get_round,
 	.large = get_large,

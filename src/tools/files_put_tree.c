@@ -454,6 +454,7 @@ static void put_round(struct tree *tree, struct tree_entry *entries, struct pool
 
 const struct tree_ways put_ways = {
 	.what = "put",
+	.local_what = "put",
 	.list = list,
 	.round = put_round,
 	.large = put_large,

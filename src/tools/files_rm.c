@@ -128,7 +128,7 @@ static int rm_one(struct files *files, const char *text, void *context)
 		return status;
 	ret = files_parent(place.fs, &path, &place);
 	if (ret == -EINVAL)
-		return cli_fail("remove %s: its last part is no name; write the whole path", text);
+		return files_fail_place("remove", text, ret);
 	if (!ret)
 		ret = afar_fs_lookup(place.fs, NULL, place.dir, place.name, &stat);
 	if (ret == -ENOENT && rm->force)

@@ -224,9 +224,11 @@ void tree_done_failed(struct tree_entry *entry)
 static void done_with_line(struct tree_entry *entry, int error, bool is_local)
 {
 	struct tree *tree = entry->dir->tree;
-	char *path = tree_source(entry);
+	const struct tree_ways *ways = tree->ways;
+	char *path = is_local && ways->is_local_target ? tree_target(entry) : tree_source(entry);
 
-	fail(tree, tree->ways->what, path ? path : entry->name, error, is_local);
+	fail(tree, is_local ? ways->local_what : ways->what, path ? path : entry->name, error,
+	     is_local);
 	free(path);
 	tree_done_failed(entry);
 }

@@ -50,7 +50,9 @@ struct tree_entry {
 };
 
 struct tree_ways {
-	const char *what; /* "put" */
+	const char *what;	/* "put" */
+	const char *local_what; /* the same about a path of this machine: "get into" */
+	bool is_local_target;	/* the target is this machine's, not the source */
 	/* Makes the directory `as` of entry->dir, if it is a copy's, fills in `dir`, and adds its entries.
 	 * Returns 0, or CLI_FAILED with a line. */
 	int (*list)(struct tree_entry *entry, struct tree_dir *dir, struct pool_worker *worker);
