@@ -113,6 +113,8 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 	case AFAR__FILE_LOOK__WHAT_MAP:
 		ret = file_get(fs, ask->map->ino, &file);
 		return ret == 0 ? tell_both(file, ask->map->offset, ask->map->length, result) : ret;
+	case AFAR__FILE_LOOK__WHAT_CHECK:
+		return files_check(fs, result);
 	case AFAR__FILE_LOOK__WHAT_SYSTEM:
 		result->system = files_info(fs_core(fs), fs_namespace(fs));
 		return result->system ? 0 : error_code(-ENOMEM);
@@ -173,12 +175,23 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
 }
 
+/* Those who wait to hear where its bytes are may be told, whatever has become of the change. */
+static void end_recall(const struct fs *fs, uint64_t ino)
+{
+	struct file *file = file_cached(fs, ino);
+
+	if (file)
+		recall_end(file);
+}
+
 static int set(struct fs *fs, const struct who *who, const struct session *session,
 	       const Afar__FileSet *ask, Afar__FileResult *result)
 {
 	struct file *file;
 	int ret = file_set(fs, who, session, ask, &file);
 
+	if (ask->mask & FILE_SET_SIZE)
+		end_recall(fs, ask->ino);
 	return ret == 0 ? tell(file, result) : ret;
 }
 
@@ -225,6 +238,7 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 
 	if (ret == 0)
 		ret = file_punch(file, session, ask->offset, ask->length);
+	end_recall(fs, ask->ino);
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
 }
 
@@ -496,16 +510,67 @@ static bool is_claim(const Afar__FilesHold *ask)
 	return true;
 }
 
-uint64_t files_wait(struct core *core, struct event *event)
+/* Those that ask where bytes are wait while these are being taken away. */
+static uint64_t look_wait(struct core *core, const struct event *event)
 {
-	const Afar__Request *request = event->request;
-	bool is_change = request->call_case == AFAR__REQUEST__CALL_FILES_CHANGE;
-	const struct fs *fs =
-		files_find(core, is_change ? request->files_change->fs : request->files_hold->fs);
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->map->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t hold_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
+		return event->answer_by;
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t change_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until, wait;
 
 	if (!fs)
 		return 0;
-	if (fs->nr_unclaimed != 0 && (is_change || !is_claim(request->files_hold)))
+	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
 		return event->answer_by;
-	return is_change && waits_for_scrubs(fs, request->files_change) ? event->answer_by : 0;
+	until = recalls_wait(core, event, fs);
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->extend->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t files_wait(struct core *core, struct event *event)
+{
+	switch (event->request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return look_wait(core, event);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return hold_wait(core, event);
+	default:
+		return change_wait(core, event);
+	}
 }

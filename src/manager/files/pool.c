@@ -127,7 +127,7 @@ int pool_give_zeroed(struct scrub *scrub)
 	struct fs *fs = scrub->fs;
 	struct undo *undo = fs_core(fs)->undo;
 	uint64_t bytes = 0;
-	int ret = undo_room(undo, 3 + scrub->nr);
+	int ret = undo_room(undo, scrub->nr);
 
 	for (size_t i = 0; i < scrub->nr && ret == 0; i++) {
 		const struct run *run = &scrub->runs[i];
@@ -142,6 +142,9 @@ int pool_give_zeroed(struct scrub *scrub)
 		record_put_space(fs, scrub->runs[i].pool_unit * FILE_UNIT,
 				 scrub->runs[i].nr * FILE_UNIT);
 	record_delete_scrub(scrub);
+	ret = undo_room(undo, 3);
+	if (ret < 0)
+		return ret;
 	undo_unlink(undo, &scrub->node);
 	undo_set(undo, fs->pending_bytes, fs->pending_bytes - bytes);
 	undo_gone(undo, scrub, free);

@@ -541,6 +541,117 @@ int record_load_system(struct fs *fs)
 	return ret;
 }
 
+/* ---- All records of a kind, for comparing them */
+
+struct all_visit {
+	struct fs *fs;
+	void *argument;
+	int (*inode)(void *argument, uint64_t ino, struct inode *inode);
+	int (*name)(void *argument, uint64_t dir, const char *name, uint64_t ino, uint32_t type);
+	int (*run)(void *argument, uint64_t ino, const struct run *run);
+	int (*unlinked)(void *argument, uint64_t ino);
+};
+
+static int visit_any_inode(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct all_visit *all = argument;
+	Stored__Inode *record = stored__inode__unpack(NULL, value.length, value.data);
+	struct inode *inode;
+
+	if (!record)
+		return damaged(all->fs, "an inode");
+	inode = inode_from(record);
+	stored__inode__free_unpacked(record, NULL);
+	return inode ? all->inode(all->argument, key_number(key, 1), inode) : error_code(-ENOMEM);
+}
+
+struct name_visit {
+	const struct all_visit *all;
+	uint64_t dir;
+};
+
+static int pass_name(void *argument, const char *name, uint64_t ino, uint32_t type)
+{
+	const struct name_visit *visit = argument;
+
+	return visit->all->name(visit->all->argument, visit->dir, name, ino, type);
+}
+
+static int visit_any_name(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct all_visit *all = argument;
+	struct name_visit visit = {all, key_number(key, 1)};
+	struct names_visit names = {all->fs, pass_name, &visit};
+
+	return visit_name(&names, key, value);
+}
+
+static int visit_any_run(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct all_visit *all = argument;
+	Stored__Run *record = stored__run__unpack(NULL, value.length, value.data);
+	struct run run;
+
+	if (!record || key.length != 1 + 3 * sizeof(uint64_t)) {
+		if (record)
+			stored__run__free_unpacked(record, NULL);
+		return damaged(all->fs, "a run of a file");
+	}
+	run = (struct run){key_number(key, 2), record->pool_unit, record->nr};
+	stored__run__free_unpacked(record, NULL);
+	return all->run(all->argument, key_number(key, 1), &run);
+}
+
+static int visit_any_unlinked(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct all_visit *all = argument;
+
+	(void)value;
+	return all->unlinked(all->argument, key_number(key, 1));
+}
+
+static int range_all(struct all_visit *all, char kind,
+		     int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value))
+{
+	return store_range(store_of(all->fs), STORE_KEY(kind, all->fs->number),
+			   (struct store_key){0}, SIZE_MAX, visit, all);
+}
+
+int record_range_inodes(struct fs *fs,
+			int (*visit)(void *argument, uint64_t ino, struct inode *inode),
+			void *argument)
+{
+	struct all_visit all = {.fs = fs, .argument = argument, .inode = visit};
+
+	return range_all(&all, RECORD_INODE, visit_any_inode);
+}
+
+int record_range_all_names(struct fs *fs,
+			   int (*visit)(void *argument, uint64_t dir, const char *name,
+					uint64_t ino, uint32_t type),
+			   void *argument)
+{
+	struct all_visit all = {.fs = fs, .argument = argument, .name = visit};
+
+	return range_all(&all, RECORD_NAME, visit_any_name);
+}
+
+int record_range_all_runs(struct fs *fs,
+			  int (*visit)(void *argument, uint64_t ino, const struct run *run),
+			  void *argument)
+{
+	struct all_visit all = {.fs = fs, .argument = argument, .run = visit};
+
+	return range_all(&all, RECORD_RUN, visit_any_run);
+}
+
+int record_range_unlinked(struct fs *fs, int (*visit)(void *argument, uint64_t ino), void *argument)
+{
+	struct all_visit all = {.fs = fs, .argument = argument, .unlinked = visit};
+
+	return range_all(&all, RECORD_UNLINKED, visit_any_unlinked);
+}
+
 /* ---- Deleted ones */
 
 void record_put_emptied(struct core *core, uint64_t fs)

@@ -202,11 +202,17 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 
 /* ---- Inodes */
 
+struct file *file_cached(const struct fs *fs, uint64_t ino)
+{
+	const struct file wanted = {.ino = ino};
+
+	return tree_find(&fs->files_by_ino, &wanted, compare_files);
+}
+
 /* Finds its place in memory, or makes it one, which is not noted: it says nothing. */
 static int find_place(struct fs *fs, uint64_t ino, struct file **out)
 {
-	const struct file wanted = {.ino = ino};
-	struct file *file = tree_find(&fs->files_by_ino, &wanted, compare_files);
+	struct file *file = file_cached(fs, ino);
 	void *hidden;
 	int ret;
 
@@ -237,8 +243,7 @@ static int fail_gone(uint64_t ino)
 
 int file_get(struct fs *fs, uint64_t ino, struct file **out)
 {
-	const struct file wanted = {.ino = ino};
-	struct file *file = tree_find(&fs->files_by_ino, &wanted, compare_files);
+	struct file *file = file_cached(fs, ino);
 	struct inode *inode;
 	int ret;
 
