@@ -137,7 +137,7 @@ static int index_of(const struct cli_flag *flags, int letter)
 {
 	int i = 0;
 
-	while (!is_letter(&flags[i]) || *flags[i].name != letter)
+	while (flags && (!is_letter(&flags[i]) || *flags[i].name != letter))
 		i++;
 	return i;
 }

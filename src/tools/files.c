@@ -45,6 +45,7 @@ int files_open(struct files *files, const struct files_path *path, struct afar_f
 	struct files_open *open;
 	int ret;
 
+	*out = NULL;
 	for (open = files->open; open; open = open->next) {
 		if (!strcmp(open->name, path->fs)) {
 			*out = open->fs;
@@ -172,6 +173,7 @@ int files_path_parse(const struct cli_command *command, const char *text, struct
 	const char *name = text + strspn(text, "/");
 	size_t length = strcspn(name, "/");
 
+	*out = (struct files_path){.text = text};
 	if (*text != '/' || !length)
 		return cli_misuse(command,
 				  "'%.64s' is not /FS/path with a file system's name (afar ls)",
@@ -179,7 +181,6 @@ int files_path_parse(const struct cli_command *command, const char *text, struct
 	if (length > AFAR_NAME_MAX)
 		return cli_misuse(command, "a file system's name has at most %d bytes",
 				  AFAR_NAME_MAX);
-	*out = (struct files_path){.text = text};
 	memcpy(out->fs, name, length);
 	out->is_folder = name[length] && text[strlen(text) - 1] == '/';
 	if (!take_path(name + length, out->path))

@@ -79,15 +79,20 @@ static const char *mode_text(uint32_t mode, char out[11])
 		char with_x, without_x;
 	} special[] = {{S_ISUID, 3, 's', 'S'}, {S_ISGID, 6, 's', 'S'}, {S_ISVTX, 9, 't', 'T'}};
 
+	strcpy(out, "-rwxrwxrwx");
 	out[0] = type_letter(mode);
-	for (int i = 0; i < 9; i++)
-		out[i + 1] = mode & (0400U >> i) ? "rwx"[i % 3] : '-';
-	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
-		if (mode & special[i].bit)
-			out[special[i].at] = out[special[i].at] == 'x' ? special[i].with_x
-								       : special[i].without_x;
+	for (int i = 0; i < 9; i++) {
+		if (!(mode & (0400U >> i)))
+			out[i + 1] = '-';
 	}
-	out[10] = '\0';
+	for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
+		char *letter = &out[special[i].at];
+
+		if (mode & special[i].bit && *letter == 'x')
+			*letter = special[i].with_x;
+		else if (mode & special[i].bit)
+			*letter = special[i].without_x;
+	}
 	return out;
 }
 

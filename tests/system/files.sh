@@ -337,7 +337,7 @@ refused 1 'no such' "$AFAR" ls /home/trees
 # ---- Users, and rights
 
 if [ "$(id -u)" -eq 0 ]; then
-	chmod 755 "$scratch"
+	chmod 755 "$PWD"
 	"$AFAR" key add joe --out joe.key
 	chown 1234 joe.key
 	joe() {
