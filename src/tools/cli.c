@@ -132,14 +132,14 @@ static void fill_options(const struct cli_flag *flags, char letters[2 * FLAGS_MA
 	options[n] = (struct option){0};
 }
 
-/* Returns which of the flags is the letter. */
+/* Returns which of the flags is the letter, which is one of them. */
 static int index_of(const struct cli_flag *flags, int letter)
 {
-	int i = 0;
-
-	while (flags && (!is_letter(&flags[i]) || *flags[i].name != letter))
-		i++;
-	return i;
+	for (int i = 0; flags[i].name; i++) {
+		if (is_letter(&flags[i]) && *flags[i].name == letter)
+			return i;
+	}
+	return 0;
 }
 
 /* Takes one flag. Returns 0 to go on, else -1 with `*status`. */
