@@ -230,6 +230,8 @@ static int link_one(struct files *files, const char *text, const char *link)
 		status = files_find_target(files, "make", link, from.name, &to, NULL);
 	if (status)
 		return status;
+	if (to.is_folder)
+		return files_fail("make", link, -ENOENT);
 	if (fs != to.fs)
 		return cli_fail("link %s: %s is on another file system; copy it, or use -s", text,
 				link);
@@ -248,6 +250,8 @@ static int symlink_one(struct files *files, const char *target, const char *link
 	status = files_find_target(files, "make", link, slash ? slash + 1 : target, &place, NULL);
 	if (status)
 		return status;
+	if (place.is_folder)
+		return files_fail("make", link, -ENOENT);
 	ret = afar_fs_make(place.fs, NULL, place.dir, place.name, S_IFLNK | 0777, 0, target, NULL);
 	return ret ? files_fail("make", link, ret) : 0;
 }

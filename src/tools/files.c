@@ -238,6 +238,7 @@ int files_parent(struct afar_fs *fs, const struct files_path *path, struct files
 		ret = -ENOTDIR;
 	out->fs = fs;
 	out->dir = stat.ino;
+	out->is_folder = path->is_folder;
 	strcpy(out->name, name);
 	return ret;
 }

@@ -38,6 +38,7 @@ struct files_place {
 	struct afar_fs *fs;
 	uint64_t dir;
 	char name[AFAR_FILE_NAME_MAX + 1];
+	bool is_folder; /* a '/' was typed behind it: only a directory may be made there */
 };
 
 /* Opens the session. Returns 0, or CLI_FAILED with a line. */

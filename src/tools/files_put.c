@@ -124,7 +124,7 @@ struct put {
  * its place. NULL: it has failed with a line, and `*status` says how.
  */
 static struct tree_entry *find_target(struct put *put, const char *source, const char *name,
-				      int *status)
+				      bool is_dir, int *status)
 {
 	struct tree *tree = &put->tree;
 	struct files_place place = {0};
@@ -137,6 +137,8 @@ static struct tree_entry *find_target(struct put *put, const char *source, const
 		*status = cli_fail("put into %s: it is no directory, and several are to go there; "
 				   "make it with 'afar mkdir'",
 				   put->target);
+	if (!*status && !is_dir && place.is_folder)
+		*status = files_fail("put into", put->target, -ENOENT);
 	if (!*status && is_inside && !strcmp(source, "-"))
 		*status = cli_fail("put - into %s: it is a directory; name a file in it",
 				   put->target);
@@ -180,7 +182,7 @@ static int put_one(struct files *files, const char *source, void *context)
 
 	(void)files;
 	if (!strcmp(source, "-")) {
-		entry = find_target(put, source, source, &status);
+		entry = find_target(put, source, source, false, &status);
 		if (!entry)
 			return status;
 		entry->stat.mode = S_IFREG | 0666;
@@ -194,7 +196,7 @@ static int put_one(struct files *files, const char *source, void *context)
 	name = last_name(source);
 	if (!name)
 		return files_fail("put", source, -ENOMEM);
-	entry = find_target(put, source, name, &status);
+	entry = find_target(put, source, name, S_ISDIR(stat.st_mode), &status);
 	free(name);
 	if (!entry)
 		return status;

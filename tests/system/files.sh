@@ -151,6 +151,7 @@ is_field /home/masked mode 0700
 refused 1 'nothing: ' "$AFAR" put nothing /home
 refused 1 "put nodir: it is a directory; -r" sh -c 'mkdir -p nodir && "$AFAR" put nodir /home'
 refused 1 'no such file or directory' "$AFAR" put small /home/no/name
+refused 1 'no such file or directory' "$AFAR" put small /home/none/
 refused 1 'not a directory' "$AFAR" put small /home/kept/name
 refused 1 'no file, directory' "$AFAR" put fifo /home
 refused 1 'is a directory; name a file' "$AFAR" put - /home
