@@ -214,7 +214,7 @@ static const struct operation operations[] = {
 	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
 	{CALL(VOLUME_TAKE_OVER), OPERATION_ONCE, FOR_CLIENT, NULL, volume_take_over},
 	{CALL(VOLUME_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, volume_resize},
-	{CALL(FILES_LOOK), OPERATION_READ, FOR_CLIENT, NULL, files_look},
+	{CALL(FILES_LOOK), OPERATION_READ, FOR_CLIENT, files_wait, files_look},
 	{CALL(FILES_HOLD), OPERATION_CHANGE, FOR_CLIENT, files_wait, files_hold},
 	{CALL(FILES_CHANGE), OPERATION_ONCE, FOR_CLIENT, files_wait, files_change},
 	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},

@@ -479,6 +479,9 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_SCRUB:
 		ret = files_scrubbed(core, outgoing, is_done);
 		break;
+	case OUTGOING_RECALL:
+		ret = recall_answered(core, outgoing, is_done);
+		break;
 	case OUTGOING_UNDO:
 		break;
 	}

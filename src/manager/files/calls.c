@@ -175,12 +175,23 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
 }
 
+/* Those who wait to hear where its bytes are may be told, whatever has become of the change. */
+static void end_recall(const struct fs *fs, uint64_t ino)
+{
+	struct file *file = file_cached(fs, ino);
+
+	if (file)
+		recall_end(file);
+}
+
 static int set(struct fs *fs, const struct who *who, const struct session *session,
 	       const Afar__FileSet *ask, Afar__FileResult *result)
 {
 	struct file *file;
 	int ret = file_set(fs, who, session, ask, &file);
 
+	if (ask->mask & FILE_SET_SIZE)
+		end_recall(fs, ask->ino);
 	return ret == 0 ? tell(file, result) : ret;
 }
 
@@ -227,6 +238,7 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 
 	if (ret == 0)
 		ret = file_punch(file, session, ask->offset, ask->length);
+	end_recall(fs, ask->ino);
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
 }
 
@@ -302,6 +314,12 @@ static struct who who_from(const Afar__FileWho *ask)
 	return who;
 }
 
+static int check_who(const struct core *core, const struct session *session, const struct who *who)
+{
+	return principal_check_who(core, session->principal, who->uid, who->gid, who->groups,
+				   who->nr_groups);
+}
+
 static int find_fs(const struct core *core, const struct session *session, uint64_t number,
 		   uint32_t rights, size_t nr, struct fs **out)
 {
@@ -363,6 +381,46 @@ static int end_operation(struct core *core, size_t mark, int ret, struct event *
 	return failed->message ? 0 : error_code(-ENOMEM);
 }
 
+/* True: permissions of who asks matter for one of the operations. */
+static bool looks_ask_who(const Afar__FilesLook *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_LOOK__WHAT_STAT:
+		case AFAR__FILE_LOOK__WHAT_READ_LINK:
+		case AFAR__FILE_LOOK__WHAT_MAP:
+		case AFAR__FILE_LOOK__WHAT_SYSTEM:
+		case AFAR__FILE_LOOK__WHAT_CHECK:
+			break;
+		default:
+			return true;
+		}
+	return false;
+}
+
+static bool holds_ask_who(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+			return true;
+	return false;
+}
+
+/* The others are for files that the session has opened. */
+static bool changes_ask_who(const Afar__FilesChange *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_CHANGE__WHAT_EXTEND:
+		case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		case AFAR__FILE_CHANGE__WHAT_SYNC:
+			break;
+		default:
+			return true;
+		}
+	return false;
+}
+
 int files_look(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
@@ -370,6 +428,8 @@ int files_look(struct core *core, struct session *session, struct event *event)
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, RIGHT_READ, ask->n_operations, &fs);
 
+	if (ret == 0 && looks_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
@@ -404,6 +464,8 @@ int files_hold(struct core *core, struct session *session, struct event *event)
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, rights_to_hold(ask), ask->n_operations, &fs);
 
+	if (ret == 0 && holds_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
@@ -425,6 +487,8 @@ int files_change(struct core *core, struct session *session, struct event *event
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, RIGHT_ALL, ask->n_operations, &fs);
 
+	if (ret == 0 && changes_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
@@ -498,16 +562,67 @@ static bool is_claim(const Afar__FilesHold *ask)
 	return true;
 }
 
-uint64_t files_wait(struct core *core, struct event *event)
+/* Those that ask where bytes are wait while these are being taken away. */
+static uint64_t look_wait(struct core *core, const struct event *event)
 {
-	const Afar__Request *request = event->request;
-	bool is_change = request->call_case == AFAR__REQUEST__CALL_FILES_CHANGE;
-	const struct fs *fs =
-		files_find(core, is_change ? request->files_change->fs : request->files_hold->fs);
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->map->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t hold_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
+		return event->answer_by;
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t change_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until, wait;
 
 	if (!fs)
 		return 0;
-	if (fs->nr_unclaimed != 0 && (is_change || !is_claim(request->files_hold)))
+	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
 		return event->answer_by;
-	return is_change && waits_for_scrubs(fs, request->files_change) ? event->answer_by : 0;
+	until = recalls_wait(core, event, fs);
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->extend->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t files_wait(struct core *core, struct event *event)
+{
+	switch (event->request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return look_wait(core, event);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return hold_wait(core, event);
+	default:
+		return change_wait(core, event);
+	}
 }

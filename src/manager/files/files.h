@@ -14,6 +14,7 @@
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
  *   check.c     comparing the records with each other
+ *   recalls.c   having others give a file up before it is made shorter
  *   calls.c     the three calls
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
@@ -42,6 +43,8 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 /* A session does not reach the pool any more: what it had open is closed. -ENOMEM, or as a
  * metastore's get. */
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session);
+/* A session has given a file up, or failed. */
+int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
 /* A server has zeroed what it was told to, or failed. */
 int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
 

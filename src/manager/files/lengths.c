@@ -103,11 +103,11 @@ int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exa
 
 static int check_alone(const struct file *file, const struct session *session, const char *asked)
 {
-	if (!file_is_shared(file, session))
+	if (!file_is_kept(file, session))
 		return 0;
 	return error_fail(-EBUSY,
-			  "%s inode %llu: another session has it open, and would go on with what "
-			  "is taken away; close it there",
+			  "%s inode %llu: another session has it open, and does not answer when it "
+			  "is asked to give it up; close it there, or wait until that ends",
 			  asked, (unsigned long long)file->ino);
 }
 

@@ -13,9 +13,10 @@
 #include "manager/servers.h"
 #include "manager/volumes.h"
 
-#define RANGES_MAX   4096U /* of one order */
-#define RANGES_SPARE 1024U /* that one more scrub may need there */
-#define MERGE_LOOK   64U   /* ranges back: at most so many chunks of a group are at one home */
+#define RANGES_MAX	4096U		    /* of one order */
+#define SWEEP_BYTES_MAX ((uint64_t)4 << 30) /* so that servers can answer in their time */
+#define RANGES_SPARE	1024U		    /* that one more scrub may need there */
+#define MERGE_LOOK	64U /* ranges back: at most so many chunks of a group are at one home */
 
 /* ---- Making orders: for each home of the pool, what it has of the sweep */
 
@@ -29,6 +30,7 @@ struct sweep {
 	const struct region *region;
 	struct order *orders; /* for each home of its layout */
 	uint32_t nr_orders;
+	uint64_t bytes;
 };
 
 static Afar__Request *new_request(const struct fs *fs, const struct layout_home *home)
@@ -153,6 +155,8 @@ static int tell_piece(struct sweep *sweep, const struct layout_copy *copy, uint6
 
 static bool is_full(const struct sweep *sweep)
 {
+	if (sweep->bytes >= SWEEP_BYTES_MAX)
+		return true;
 	for (uint32_t i = 0; i < sweep->nr_orders; i++) {
 		const Afar__Request *request = sweep->orders[i].request;
 
@@ -168,9 +172,12 @@ static int add_scrub(struct sweep *sweep, struct scrub *scrub)
 
 	if (ret == 0)
 		ret = for_pieces(sweep, scrub, tell_piece);
-	if (ret == 0)
-		scrub->is_told = true;
-	return ret;
+	if (ret < 0)
+		return ret;
+	scrub->is_told = true;
+	for (size_t i = 0; i < scrub->nr; i++)
+		sweep->bytes += scrub->runs[i].nr * FILE_UNIT;
+	return 0;
 }
 
 /* ---- Telling */

@@ -13,6 +13,7 @@
 
 #include "manager/files/files.h"
 
+#define FILE_SET_SIZE	 8U	/* FileSet.mask */
 #define FILE_UNIT	 4096U	/* bytes */
 #define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
 #define FILES_XATTRS_MAX 256U
@@ -62,7 +63,12 @@ struct file {
 	struct runs *runs;	    /* NULL: not read yet */
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
 	struct cds_list_head holds; /* struct hold */
-	struct cds_list_head idle;  /* of the fs: nobody holds it, the last used at the end */
+	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
+	 * never taken back. */
+	const void *recaller; /* the event; NULL: nobody */
+	uint64_t recall;      /* its number */
+	uint64_t recall_until;
+	struct cds_list_head idle; /* of the fs: nobody holds it, the last used at the end */
 };
 
 /* A session has a file open, under a number that it chose. */
@@ -72,6 +78,9 @@ struct hold {
 	uint64_t session;
 	uint64_t handle;
 	uint32_t access; /* R_OK, W_OK */
+	/* The last recall that its session was asked for, over which connection, and has answered. */
+	uint64_t asked, recalled;
+	const void *asked_at;
 };
 
 /* Runs of the pool that were given back together. */
@@ -119,6 +128,7 @@ struct files {
 	struct cds_list_head systems; /* struct fs */
 	uint64_t *emptied;	      /* numbers of deleted ones whose records are still there */
 	size_t nr_emptied;
+	uint64_t last_recall;
 };
 
 struct fs *files_find(const struct core *core, uint64_t number);
@@ -130,6 +140,8 @@ static inline struct core *fs_core(const struct fs *fs)
 
 /* Finds an inode, reading it if need be. -ESTALE: there is none. Or as a metastore's get. */
 int file_get(struct fs *fs, uint64_t ino, struct file **out);
+/* The same, if it is in memory; else NULL. */
+struct file *file_cached(const struct fs *fs, uint64_t ino);
 /* The same, of a directory: else -ENOTDIR. */
 int file_get_directory(struct fs *fs, uint64_t ino, struct file **out);
 /* A new inode, not yet stored. Of a symbolic link with its target, else NULL. -ENOMEM, -ENOSPC (numbers
@@ -299,6 +311,18 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* True: another session has it open. */
 bool file_is_shared(const struct file *file, const struct session *session);
+
+/* ---- recalls.c */
+
+/* True: another session has it open, and has not given it up for a change. */
+bool file_is_kept(const struct file *file, const struct session *session);
+/* The change is done, or has failed. */
+void recall_end(struct file *file);
+/* Until when a change waits for others to give files up; asks them. */
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when somebody waits who asks where a file's bytes are. */
+uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
+			 uint64_t ino);
 
 /* ---- scrubs.c */
 
