@@ -4,7 +4,7 @@
  * are open of, and the handles that the manager knows them by.
  *
  * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
- * when this process says so, because the manager refuses that to others while the file is open here.
+ * when this process says so, or when it has given the file up for another (fs_recall.c).
  * Whoever moves bytes holds the inode's gate to read; whoever has runs taken away, to write. So
  * nothing that was posted lands in what has become another file's.
  *
@@ -145,11 +145,21 @@ void fs_leave_session(struct afar_fs *fs);
  * that go on come behind it. */
 void fs_session_resumed(struct afar_session *session);
 
+/* ---- fs_recall.c */
+
+/* The manager asks for a file to be given up. Takes the call over. On the control thread. */
+void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call);
+
 /* ---- fs_inode.c */
 
 /* Gets the inode for a file that is being opened, which is one more user. Waits while its last file is
  * being closed. NULL: no memory. */
 struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
+/* Finds one that files are open of, and that is not ending, and makes the caller one more user; else
+ * NULL. Does not wait. */
+struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
+/* Forgets where its bytes are. The gate is held to write. */
+void inode_forget(struct file_inode *inode);
 /* Drops a user. */
 void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before

@@ -75,6 +75,27 @@ struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
 	return inode;
 }
 
+struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = find(fs, ino);
+	if (inode && inode->is_ending)
+		inode = NULL;
+	if (inode)
+		inode->nr_users++;
+	pthread_mutex_unlock(&fs->lock);
+	return inode;
+}
+
+void inode_forget(struct file_inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	file_map_free(&inode->map);
+	pthread_mutex_unlock(&inode->lock);
+}
+
 void inode_put(struct file_inode *inode)
 {
 	struct afar_fs *fs = inode->fs;
@@ -250,6 +271,9 @@ int inode_cut(struct file_inode *inode, const Afar__FileResult *result, uint64_t
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&inode->lock);
+	/* Others have made it shorter, too, since we heard of it. */
+	if (result->attributes->layout > inode->layout + 1)
+		file_map_free(&inode->map);
 	inode->layout = result->attributes->layout;
 	inode->size = result->attributes->size;
 	if (inode->end > inode->size)
