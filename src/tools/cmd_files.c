@@ -152,24 +152,9 @@ static int files_rmdir(struct cli *cli, const struct cli_command *command, int a
 
 /* ---- Moving and linking */
 
-/* Finds where `name` goes: of several, into a directory alone. Returns 0, or an exit status. */
-static int find_target(struct files *files, const char *what, const char *text, const char *name,
-		       bool is_one, struct files_place *out)
-{
-	bool is_inside;
-	int status = files_find_target(files, what, text, name, out, &is_inside);
-
-	if (status || is_one || is_inside)
-		return status;
-	return cli_fail("%s to %s: it is no directory, and there are several to go there; make it "
-			"with 'afar mkdir'",
-			what, text);
-}
-
 struct move {
 	const char *target;
-	bool is_one;
-	const char *no_replace; /* mv */
+	const char *no_replace;
 };
 
 static int mv_one(struct files *files, const char *text, void *context)
@@ -180,7 +165,7 @@ static int mv_one(struct files *files, const char *text, void *context)
 
 	status = files_find_place(files, "move", text, &from);
 	if (!status)
-		status = find_target(files, "move", move->target, from.name, move->is_one, &to);
+		status = files_find_target(files, "move to", move->target, from.name, &to, NULL);
 	if (status)
 		return status;
 	if (from.fs != to.fs)
@@ -208,8 +193,9 @@ static int files_mv(struct cli *cli, const struct cli_command *command, int argc
 	if (n < 0)
 		return status;
 	move.target = arguments[n - 1];
-	move.is_one = n == 2;
 	status = files_begin(cli, command, false, &files);
+	if (!status && n > 2)
+		status = files_check_folder(&files, "move to", move.target);
 	if (!status)
 		status = files_each(&files, arguments, n - 1, mv_one, &move);
 	return files_end(&files, status);

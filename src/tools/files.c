@@ -36,6 +36,18 @@ int files_end(struct files *files, int status)
 	return cli_close(files->cli, status);
 }
 
+int files_sync(struct files *files)
+{
+	int ret, error = 0;
+
+	for (struct files_open *open = files->open; open; open = open->next) {
+		ret = afar_fs_sync(open->fs);
+		if (ret)
+			error = cli_fail_last(ret);
+	}
+	return error;
+}
+
 int files_open(struct files *files, const struct files_path *path, struct afar_fs **out)
 {
 	const struct afar_fs_options options = {
@@ -75,11 +87,6 @@ static const char *reason(int error)
 	switch (error < 0 ? -error : error) {
 	case ENOENT:
 		return "there is no such file or directory; 'afar ls' shows what is there";
-	case EACCES:
-		return "permission denied; 'afar stat' shows whose it is, 'afar chmod' changes "
-		       "that";
-	case EPERM:
-		return "not permitted; ask its owner, or do it as root";
 	case EEXIST:
 		return "there is something of that name; remove it first, or take another name";
 	case ENOTDIR:
@@ -312,6 +319,25 @@ int files_find_target(struct files *files, const char *what, const char *text, c
 		return files_fail(what, text, ret);
 	ret = files_parent(fs, &path, out);
 	return ret ? files_fail_place(what, text, ret) : 0;
+}
+
+int files_check_folder(struct files *files, const char *what, const char *text)
+{
+	struct afar_file_stat stat;
+	struct files_path path;
+	struct afar_fs *fs;
+	int ret, status = open_path(files, text, &path, &fs);
+
+	if (status)
+		return status;
+	ret = files_walk(fs, &path, 0, &stat);
+	if (ret && ret != -ENOENT && ret != -ENOTDIR)
+		return files_fail(what, text, ret);
+	if (ret || !S_ISDIR(stat.mode))
+		return cli_fail("%s %s: it is no directory, and several are to go there; make it "
+				"with 'afar mkdir'",
+				what, text);
+	return 0;
 }
 
 /* ---- Arguments */

@@ -44,6 +44,8 @@ struct files_place {
 /* Opens the session. Returns 0, or CLI_FAILED with a line. */
 int files_begin(struct cli *cli, const struct cli_command *command, bool is_read_only,
 		struct files *out);
+/* Has all that was written made durable, where that is possible. Returns 0, or CLI_FAILED with a line. */
+int files_sync(struct files *files);
 /* Closes what is open, and the session; passes `status` on. */
 int files_end(struct files *files, int status);
 
@@ -78,6 +80,9 @@ int files_find_place(struct files *files, const char *what, const char *text,
  */
 int files_find_target(struct files *files, const char *what, const char *text, const char *name,
 		      struct files_place *out, bool *is_inside);
+
+/* Refuses, with a line, that several go to a path that is no directory. Returns 0 or an exit status. */
+int files_check_folder(struct files *files, const char *what, const char *text);
 
 /* Writes one line, "WHAT PATH: why; what to do", about the call that has just failed with `error`.
  * Returns CLI_FAILED. */

@@ -126,7 +126,6 @@ int files_cat(struct cli *cli, const struct cli_command *command, int argc, char
 struct get {
 	struct tree tree;
 	const char *target;
-	bool is_one;
 	struct stat there; /* what the target is; st_mode 0: nothing */
 };
 
@@ -211,10 +210,6 @@ static int check(const struct get *get, const struct afar_file_stat *stat, const
 				text, get->target);
 	if (is_dir && is_there && !S_ISDIR(get->there.st_mode))
 		return cli_fail("get %s into %s: it is no folder; name another", text, get->target);
-	if (!get->is_one && !S_ISDIR(get->there.st_mode) && !is_stream(get))
-		return cli_fail("get into %s: it is no folder, and several are to go there; make "
-				"it first",
-				get->target);
 	if (!is_dir && !is_there && get->target[strlen(get->target) - 1] == '/')
 		return cli_fail("get into %s: there is no such folder; make it first", get->target);
 	return 0;
@@ -271,11 +266,14 @@ int files_get(struct cli *cli, const struct cli_command *command, int argc, char
 	if (n < 0)
 		return status;
 	get.target = arguments[n - 1];
-	get.is_one = n == 2;
 	if (!*get.target)
 		return cli_misuse(command, "an empty FILE is no place");
 	if (stat(get.target, &get.there))
 		get.there.st_mode = 0;
+	if (n > 2 && !S_ISDIR(get.there.st_mode) && !is_stream(&get))
+		return cli_fail("get into %s: it is no folder, and several are to go there; make "
+				"it first",
+				get.target);
 	get.tree.files = &files;
 	get.tree.is_recursive = recursive;
 	get.tree.is_exact = exact;

@@ -116,7 +116,6 @@ static char *last_name(const char *path)
 struct put {
 	struct tree tree;
 	const char *target;
-	bool is_one;
 };
 
 /*
@@ -133,10 +132,6 @@ static struct tree_entry *find_target(struct put *put, const char *source, const
 	bool is_inside;
 
 	*status = files_find_target(tree->files, "put into", put->target, name, &place, &is_inside);
-	if (!*status && !is_inside && !put->is_one)
-		*status = cli_fail("put into %s: it is no directory, and several are to go there; "
-				   "make it with 'afar mkdir'",
-				   put->target);
 	if (!*status && !is_dir && place.is_folder)
 		*status = files_fail("put into", put->target, -ENOENT);
 	if (!*status && is_inside && !strcmp(source, "-"))
@@ -222,17 +217,22 @@ int files_put(struct cli *cli, const struct cli_command *command, int argc, char
 	if (n < 0)
 		return status;
 	put.target = arguments[n - 1];
-	put.is_one = n == 2;
 	put.tree.files = &files;
 	put.tree.is_recursive = recursive;
 	put.tree.is_exact = exact;
 	catch_interrupts();
 	status = files_begin(cli, command, false, &files);
+	if (!status && n > 2)
+		status = files_check_folder(&files, "put into", put.target);
 	if (!status)
 		status = tree_begin(&put.tree);
 	if (status)
 		return files_end(&files, status);
 	status = files_each(&files, arguments, n - 1, put_one, &put);
 	ended = tree_end(&put.tree);
-	return files_end(&files, status ? status : ended);
+	if (!status)
+		status = ended;
+	if (status != CLI_INTERRUPTED && files_sync(&files) && !status)
+		status = CLI_FAILED;
+	return files_end(&files, status);
 }

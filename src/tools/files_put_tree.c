@@ -343,6 +343,19 @@ static void batch_add(struct batch *batch, struct tree_entry *entry, char *data,
 	};
 }
 
+/* Is done with one that has been written under its name. */
+static void done(struct tree_entry *entry, const struct afar_small_file *file)
+{
+	int ret = 0;
+
+	if (entry->file)
+		entry->file->ino = file->ino;
+	/* Writing takes these bits. */
+	if (file->mode & (S_ISUID | S_ISGID))
+		ret = put_attributes(entry, file->ino);
+	tree_done(entry, ret, file->length);
+}
+
 /* Writes the files of the batch, and is done with those that went well or have failed. What remains in it had
  * a name that is there. */
 static void batch_write(struct batch *batch)
@@ -361,9 +374,10 @@ static void batch_write(struct batch *batch)
 			batch->files[batch->nr++] = *file;
 			continue;
 		}
-		if (!file->status && entry->file)
-			entry->file->ino = file->ino;
-		tree_done(entry, file->status, file->length);
+		if (file->status)
+			tree_done(entry, file->status, 0);
+		else
+			done(entry, file);
 	}
 }
 
@@ -398,9 +412,10 @@ static void batch_replace(struct batch *batch)
 		ret = file->status;
 		if (!ret)
 			ret = put_rename(entry, file->name);
-		if (!ret && entry->file)
-			entry->file->ino = file->ino;
-		tree_done(entry, ret, file->length);
+		if (ret)
+			tree_done(entry, ret, 0);
+		else
+			done(entry, file);
 	}
 }
 

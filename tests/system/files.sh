@@ -339,7 +339,7 @@ refused 1 'no such' "$AFAR" ls /home/trees
 
 if [ "$(id -u)" -eq 0 ]; then
 	chmod 755 "$PWD"
-	"$AFAR" key add joe --out joe.key
+	"$AFAR" key add joe --uid 1234 --gid 1234 --out joe.key
 	chown 1234 joe.key
 	joe() {
 		setpriv --reuid 1234 --regid 1234 --clear-groups "$AFAR" --key joe.key --cluster "${AFAR_CLUSTER%%\?*}" "$@"
@@ -351,14 +351,14 @@ if [ "$(id -u)" -eq 0 ]; then
 	[ "$(joe cat /home/in | cksum)" = "$(cksum <in)" ] || fail "joe cannot read"
 	got=0
 	joe touch /home/joes 2>complaint || got=$?
-	[ "$got" -eq 1 ] && grep -q 'permission denied' complaint || fail "joe may write: $got, $(cat complaint)"
+	[ "$got" -eq 1 ] && grep -q 'uid 1234 may not' complaint || fail "joe may write: $got, $(cat complaint)"
 	"$AFAR" mkdir -m 777 /home/open
 	joe touch /home/open/joes
 	is_field /home/open/joes uid 1234
 	"$AFAR" chmod 600 /home/in
 	got=0
 	joe cat /home/in 2>complaint || got=$?
-	[ "$got" -eq 1 ] && grep -q 'permission denied' complaint || fail "joe may read: $got, $(cat complaint)"
+	[ "$got" -eq 1 ] && grep -q 'uid 1234 may not' complaint || fail "joe may read: $got, $(cat complaint)"
 	"$AFAR" ns grant home joe r
 	joe ls /home >/dev/null
 	got=0
