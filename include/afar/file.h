@@ -112,6 +112,11 @@ typedef void afar_fs_say(void *argument, const char *line);
  * a second for some 100 000 files, for which other calls wait. */
 int afar_fs_check(struct afar_fs *fs, afar_fs_say *say, void *argument);
 
+/* On flash: all that this handle's files had written survives the end of servers, and the loss of power;
+ * -AFAR_EUNSYNCED, once, if some of it may have been lost before. Sizes and times of files that are
+ * open are not committed. On dram: nothing. */
+int afar_fs_sync(struct afar_fs *fs);
+
 /* ---- Names and inodes -------------------------------------------------------------------------- */
 
 /* Who asks: permissions are checked against it, and it owns what is made. NULL where one is asked for:

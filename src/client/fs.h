@@ -66,6 +66,7 @@ struct fs_syncs {
 	bool is_running;
 	int status;	    /* of the last one */
 	uint64_t nr_losses; /* syncs that told of lost writes */
+	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
 };
 
 struct afar_fs {
