@@ -62,6 +62,7 @@ extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command volume_commands[];
 extern const struct cli_command export_commands[];
+extern const struct cli_command mount_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command store_commands[];
 extern const struct cli_command flash_commands[];

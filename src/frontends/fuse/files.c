@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Open files: reading and writing go between the kernel's request and the servers with one copy,
+ * which is the kernel's own. Writes are sent from where libfuse has received them. Reads go to a
+ * buffer of the thread's and from there to the kernel.
+ *
+ * close(2) ends in a flush, whose error the program gets; the release comes later, and nobody waits
+ * for it. So the flush commits the size.
+ *
+ * libfuse's threads call this. It owns the list of what is open.
+ */
+#include "mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <urcu/list.h>
+
+#define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
+
+struct open_file {
+	struct cds_list_head link;
+	uint64_t ino;
+	int flags; /* as it was opened */
+	struct afar_file *file;
+	/* Opened when it is first needed: with O_APPEND if `file` is without, and the other way
+	 * round. A program may change the flag, and the kernel writes mapped pages to their place
+	 * through any handle. */
+	struct afar_file *second;
+	pthread_mutex_t mutex;	/* of opening `second` */
+	atomic_bool is_written; /* since its size was committed */
+};
+
+static CDS_LIST_HEAD(all_open);
+static pthread_mutex_t all_open_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static struct open_file *open_of(const struct fuse_file_info *info)
+{
+	return (struct open_file *)(uintptr_t)info->fh;
+}
+
+struct afar_file *file_of(const struct fuse_file_info *info)
+{
+	return info && info->fh ? open_of(info)->file : NULL;
+}
+
+/* ---- Opening */
+
+static struct open_file *new_open(int flags)
+{
+	struct open_file *open = calloc(1, sizeof(*open));
+
+	if (!open)
+		return NULL;
+	open->flags = flags;
+	pthread_mutex_init(&open->mutex, NULL);
+	return open;
+}
+
+static void free_open(struct open_file *open)
+{
+	pthread_mutex_destroy(&open->mutex);
+	free(open);
+}
+
+static int close_files(struct open_file *open)
+{
+	int second = open->second ? afar_file_close(open->second) : 0;
+	int ret = afar_file_close(open->file);
+
+	return ret ? ret : second;
+}
+
+/* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
+ * close-to-open means. What is appended goes to where the file ends when it is written, which the
+ * kernel does not know: so not through its pages. */
+static void fill_info(const struct mount *mount, struct open_file *open,
+		      struct fuse_file_info *info)
+{
+	info->fh = (uintptr_t)open;
+	info->keep_cache = 0;
+	info->direct_io = mount->options->is_direct || open->flags & O_APPEND;
+	info->noflush = (open->flags & O_ACCMODE) == O_RDONLY;
+}
+
+static void add_to_list(struct open_file *open)
+{
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_add(&open->link, &all_open);
+	pthread_mutex_unlock(&all_open_mutex);
+}
+
+static void end_open(struct open_file *open)
+{
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_del(&open->link);
+	pthread_mutex_unlock(&all_open_mutex);
+	close_files(open);
+	free_open(open);
+}
+
+void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = new_open(info->flags);
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+	int ret = -ENOMEM;
+
+	/* To run a program it need not be readable; the kernel has seen that it may be run. */
+	if (info->flags & EXECUTES)
+		who = &superuser;
+	if (open) {
+		open->ino = ino_of(mount, node);
+		ret = afar_file_open(mount->fs, who, open->ino, info->flags, &open->file);
+	}
+	if (ret) {
+		if (open)
+			free_open(open);
+		answer(req, ret);
+		return;
+	}
+	add_to_list(open);
+	fill_info(mount, open, info);
+	if (fuse_reply_open(req, info) == -ENOENT)
+		end_open(open); /* the program was interrupted, and will not release it */
+}
+
+void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct open_file *open = new_open(info->flags);
+	struct fuse_entry_param entry;
+	struct asker asker;
+	int ret = -ENOMEM;
+
+	if (open)
+		ret = afar_file_create(mount->fs, find_asker(req, &asker), ino_of(mount, parent),
+				       name, mode, info->flags, &open->file, &stat);
+	if (ret) {
+		if (open)
+			free_open(open);
+		answer(req, ret);
+		return;
+	}
+	open->ino = stat.ino;
+	add_to_list(open);
+	fill_info(mount, open, info);
+	fill_entry(mount, &stat, &entry);
+	if (fuse_reply_create(req, &entry, info) == -ENOENT)
+		end_open(open);
+}
+
+/* Gives the handle that appends, or the one that does not. */
+static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
+		     struct afar_file **out)
+{
+	int flags = (open->flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | (is_append ? O_APPEND : 0);
+	int ret = 0;
+
+	*out = open->file;
+	if (is_append == !!(open->flags & O_APPEND))
+		return 0;
+	pthread_mutex_lock(&open->mutex);
+	if (!open->second)
+		ret = afar_file_open(mount->fs, &superuser, open->ino, flags, &open->second);
+	*out = open->second;
+	pthread_mutex_unlock(&open->mutex);
+	return ret;
+}
+
+/* ---- Reading and writing */
+
+static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
+static pthread_key_t buffers;
+
+static void free_buffer(void *buffer)
+{
+	munmap(buffer, REQUEST_MAX);
+}
+
+static void begin_buffers(void)
+{
+	pthread_key_create(&buffers, free_buffer);
+}
+
+/* Returns the calling thread's own buffer of REQUEST_MAX bytes; NULL: no memory. */
+static void *buffer_of_thread(void)
+{
+	void *buffer;
+
+	pthread_once(&buffers_once, begin_buffers);
+	buffer = pthread_getspecific(buffers);
+	if (buffer)
+		return buffer;
+	buffer =
+		mmap(NULL, REQUEST_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buffer == MAP_FAILED)
+		return NULL;
+	pthread_setspecific(buffers, buffer);
+	return buffer;
+}
+
+void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+	     struct fuse_file_info *info)
+{
+	void *buffer = buffer_of_thread();
+	ssize_t length = -ENOMEM;
+
+	(void)node;
+	if (size > REQUEST_MAX)
+		size = REQUEST_MAX;
+	if (buffer)
+		length = afar_file_pread(file_of(info), buffer, size, (uint64_t)offset);
+	if (length < 0)
+		answer(req, length);
+	else
+		fuse_reply_buf(req, buffer, (size_t)length);
+}
+
+/* A page of a shared mapping has its place. */
+void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, off_t offset,
+	      struct fuse_file_info *info)
+{
+	struct open_file *open = open_of(info);
+	const bool is_append = info->flags & O_APPEND && !info->writepage;
+	struct afar_file *file;
+	ssize_t length = find_file(mount_of(req), open, is_append, &file);
+
+	(void)node;
+	open->is_written = true;
+	if (!length)
+		length = afar_file_pwrite(file, data, size, (uint64_t)offset);
+	if (length < 0)
+		answer(req, length);
+	else
+		fuse_reply_write(req, (size_t)length);
+}
+
+/* ---- Committing */
+
+static int sync_files(struct open_file *open)
+{
+	int second, ret;
+
+	pthread_mutex_lock(&open->mutex);
+	second = open->second ? afar_file_sync(open->second) : 0;
+	pthread_mutex_unlock(&open->mutex);
+	ret = afar_file_sync(open->file);
+	return ret ? ret : second;
+}
+
+/* Each close(2) of a descriptor comes here, also where others of it stay open. */
+void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	struct open_file *open = open_of(info);
+	int ret = 0;
+
+	(void)node;
+	if (atomic_exchange(&open->is_written, false))
+		ret = sync_files(open);
+	answer(req, ret);
+}
+
+void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info)
+{
+	struct open_file *open = open_of(info);
+
+	(void)node;
+	(void)is_data_only;
+	open->is_written = false;
+	answer(req, sync_files(open));
+}
+
+void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	(void)node;
+	end_open(open_of(info));
+	fuse_reply_err(req, 0);
+}
+
+int files_end(void)
+{
+	struct open_file *open, *next;
+	int first = 0, ret;
+
+	cds_list_for_each_entry_safe (open, next, &all_open, link) {
+		ret = open->is_written ? sync_files(open) : 0;
+		first = first ? first : ret;
+		ret = close_files(open);
+		first = first ? first : ret;
+		cds_list_del(&open->link);
+		free_open(open);
+	}
+	return first;
+}
+
+/* ---- Room */
+
+void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t length,
+		  struct fuse_file_info *info)
+{
+	static const struct {
+		int theirs;
+		unsigned ours;
+	} bits[] = {
+		{FALLOC_FL_KEEP_SIZE, AFAR_ALLOCATE_KEEP_SIZE},
+		{FALLOC_FL_PUNCH_HOLE, AFAR_ALLOCATE_PUNCH},
+		{FALLOC_FL_ZERO_RANGE, AFAR_ALLOCATE_ZERO},
+	};
+	struct open_file *open = open_of(info);
+	unsigned flags = 0;
+
+	(void)node;
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
+		if (mode & bits[i].theirs)
+			flags |= bits[i].ours;
+		mode &= ~bits[i].theirs;
+	}
+	if (mode) {
+		fuse_reply_err(req, EOPNOTSUPP);
+		return;
+	}
+	open->is_written = true;
+	answer(req, afar_file_allocate(open->file, flags, (uint64_t)offset, (uint64_t)length));
+}
+
+void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
+	      struct fuse_file_info *info)
+{
+	int64_t found;
+
+	(void)node;
+	if (whence != SEEK_DATA && whence != SEEK_HOLE) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	found = offset < 0 ? -ENXIO
+			   : afar_file_seek(file_of(info), (uint64_t)offset, whence == SEEK_HOLE);
+	if (found < 0)
+		answer(req, found);
+	else
+		fuse_reply_lseek(req, found);
+}
