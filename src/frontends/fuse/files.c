@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <urcu/list.h>
 
@@ -32,8 +33,9 @@ struct open_file {
 	 * round. A program may change the flag, and the kernel writes mapped pages to their place
 	 * through any handle. */
 	struct afar_file *second;
-	pthread_mutex_t mutex;	/* of opening `second` */
-	atomic_bool is_written; /* since its size was committed */
+	pthread_mutex_t mutex;	 /* of opening `second` */
+	atomic_bool is_written;	 /* since its size was committed */
+	atomic_bool has_dropped; /* setuid and setgid, if there were any */
 };
 
 static CDS_LIST_HEAD(all_open);
@@ -225,6 +227,29 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		fuse_reply_buf(req, buffer, (size_t)length);
 }
 
+/* Drops setuid and setgid before somebody's first write that does not go through the kernel's pages. The
+ * kernel drops them only before those that do. */
+static int drop_ids(fuse_req_t req, struct open_file *open, const struct fuse_file_info *info)
+{
+	const struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	unsigned drop = S_ISUID;
+	int ret;
+
+	if (!(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) ||
+	    info->writepage || fuse_req_ctx(req)->uid == 0 ||
+	    atomic_exchange(&open->has_dropped, true))
+		return 0;
+	ret = afar_file_stat(open->file, &stat);
+	/* Without x for the group, setgid is no right. */
+	if (stat.mode & S_IXGRP)
+		drop |= S_ISGID;
+	if (ret || !(stat.mode & drop))
+		return ret;
+	stat.mode &= ~drop;
+	return afar_fs_setattr(mount->fs, &superuser, open->ino, AFAR_SET_MODE, &stat, NULL);
+}
+
 /* A page of a shared mapping has its place. */
 void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *info)
@@ -236,6 +261,8 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 
 	(void)node;
 	open->is_written = true;
+	if (!length)
+		length = drop_ids(req, open, info);
 	if (!length)
 		length = afar_file_pwrite(file, data, size, (uint64_t)offset);
 	if (length < 0)
