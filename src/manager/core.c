@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "manager/files/files.h"
 #include "manager/job.h"
 #include "manager/principals.h"
 #include "manager/requests.h"
@@ -163,6 +164,7 @@ static void do_own_work(struct core *core)
 		core->forget_at = CORE_NEVER;
 		servers_forget(core);
 	}
+	files_work(core);
 	commit(core);
 }
 
@@ -181,8 +183,10 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	requests_answer(core);
 	if (is_due)
 		do_own_work(core);
-	if (core->retry_at == 0)
+	if (core->retry_at == 0) {
 		servers_drive(core);
+		files_drive(core);
+	}
 	jobs_drive(core);
 	jobs_tell(core);
 	forget_gone(core);
@@ -213,6 +217,7 @@ uint64_t core_next_run(struct core *core)
 	if (!cds_list_empty(&core->leased))
 		next = sooner(next, cds_list_first_entry(&core->leased, struct live_session, node)
 					    ->lease_deadline);
+	next = sooner(next, files_next(core));
 	return sooner(sooner(next, core->forget_at), servers_next_drive(core));
 }
 
@@ -256,6 +261,8 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	if (ret == 0)
 		ret = undo_end(core->undo, 0, trims_start(core));
 	if (ret == 0)
+		ret = files_start(core);
+	if (ret == 0)
 		ret = store_commit(core->store);
 	if (ret < 0) {
 		core_close(core);
@@ -269,6 +276,7 @@ void core_close(struct core *core)
 {
 	requests_close(core);
 	jobs_close(core);
+	files_close(core);
 	sessions_close(core);
 	servers_close(core);
 	state_close(core->state);

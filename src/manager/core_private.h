@@ -42,6 +42,7 @@ struct core {
 	struct cds_list_head leased;
 	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;  /* struct job: job.h */
+	struct files *files;	    /* files/files.h */
 	uint64_t turn;		    /* of the servers, for reservations */
 	uint64_t last_trim_call;    /* trims.h */
 	uint64_t retry_at;	    /* after a failed commit: no work of its own before */

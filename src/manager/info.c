@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/principals.h"
@@ -65,6 +66,10 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	if (ns->is_volume) {
 		info->volume = volume_info(core, ns);
 		is_complete = is_complete && info->volume;
+	}
+	if (ns->is_files) {
+		info->files = files_info(core, ns);
+		is_complete = is_complete && info->files;
 	}
 	if (!info->policy || !is_complete) {
 		afar__namespace_info__free_unpacked(info, NULL);

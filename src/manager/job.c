@@ -72,7 +72,7 @@ static int record_outcome(struct core *core, const struct job *job, uint64_t num
 	ret = state_add_outcome(core->state, session, request_id, job->outcome, job->outcome_value);
 	if (ret == 0)
 		store_put_outcome(core->store, session, request_id, job->outcome,
-				  job->outcome_value);
+				  job->outcome_value, NULL);
 	return ret;
 }
 

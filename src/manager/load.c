@@ -80,6 +80,7 @@ static int load_namespace(struct state *state, const void *message)
 	ns->stripe_bytes = record->stripe_bytes;
 	ns->max_bytes = record->max_bytes;
 	ns->is_volume = record->is_volume;
+	ns->is_files = record->is_files;
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
@@ -364,7 +365,7 @@ static int load_outcome(struct state *state, const void *message)
 	const Stored__Outcome *record = message;
 	struct session *session = state_session(state, record->session);
 
-	if (!session || record->kind > OUTCOME_STORE)
+	if (!session || record->kind > OUTCOME_RESULTS)
 		return damaged("a reply of session", record->session);
 	return state_add_outcome(state, session, record->request_id,
 				 (enum outcome_kind)record->kind, record->value);

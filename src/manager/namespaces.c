@@ -6,6 +6,7 @@
 
 #include <afar/afar.h>
 
+#include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
 #include "manager/placement.h"
@@ -105,9 +106,9 @@ static int check_policy(const Afar__Policy *policy)
 	return 0;
 }
 
-static const char *kind_of(bool is_volume)
+static const char *kind_of(bool is_volume, bool is_files)
 {
-	return is_volume ? "volume" : "namespace";
+	return is_files ? "file system" : is_volume ? "volume" : "namespace";
 }
 
 int namespace_create(struct core *core, struct session *session, struct event *event)
@@ -127,7 +128,8 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 		return error_fail(
 			-EEXIST,
 			"create %s '%s': it exists, as a %s; open it, or take another name",
-			kind_of(ask->is_volume), ask->name, kind_of(ns->is_volume));
+			kind_of(ask->is_volume, ask->is_files), ask->name,
+			kind_of(ns->is_volume, ns->is_files));
 	ns = namespace_new(ask->name, session->principal);
 	if (!ns)
 		return error_code(-ENOMEM);
@@ -137,6 +139,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	ns->stripe_bytes = policy->stripe_bytes != 0 ? policy->stripe_bytes : STRIPE_DEFAULT;
 	ns->max_bytes = policy->max_bytes;
 	ns->is_volume = ask->is_volume;
+	ns->is_files = ask->is_volume && ask->is_files;
 	ns->next_address = STATE_SECOND_ADDRESS;
 	ret = state_add_namespace(core->state, ns);
 	if (ret == 0)
@@ -146,9 +149,11 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	undo_set(core->undo, core->state->next_namespace, ns->number + 1);
 	store_put_cluster(core->store, core->state);
 	store_put_namespace(core->store, ns);
+	if (ns->is_files)
+		ret = files_create(core, ns, ask);
 	event->outcome_kind = OUTCOME_NAMESPACE;
 	event->outcome_value = ns->number;
-	return 0;
+	return ret;
 }
 
 int namespace_open(struct core *core, struct session *session, struct event *event)
@@ -239,7 +244,7 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 	if (ret < 0)
 		return ret;
 	if (ns->is_volume || ask->is_volume) {
-		ret = volume_check_delete(core, ns, ask->is_volume);
+		ret = volume_check_delete(core, ns, ask);
 		if (ret < 0)
 			return ret;
 	}
@@ -255,6 +260,8 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 				  "that first ('afar status' lists sessions)",
 				  ns->name);
 	ret = free_regions(core, ns);
+	if (ret == 0 && ns->is_files)
+		ret = files_delete(core, ns);
 	if (ret == 0)
 		ret = state_delete_namespace(core->state, ns);
 	if (ret < 0)

@@ -6,6 +6,7 @@
 
 #include <afar/volume.h>
 
+#include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
 #include "manager/placement.h"
@@ -446,8 +447,12 @@ int region_reclaim(struct core *core, struct region *region)
 int region_drop(struct core *core, struct reference *reference)
 {
 	struct region *region = reference->region;
-	int ret;
+	int ret = 0;
 
+	if (region->ns->is_files)
+		ret = files_session_left(core, region->ns, reference->session->number);
+	if (ret < 0)
+		return ret;
 	store_delete_reference(core->store, reference);
 	ret = state_remove_reference(core->state, reference);
 	return ret == 0 ? region_reclaim(core, region) : ret;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -131,6 +132,8 @@ int core_reply(struct core *core, const struct session *session, enum outcome_ki
 		return principal_reply(core, value, reply);
 	case OUTCOME_STORE:
 		return reply_store(value, reply);
+	case OUTCOME_RESULTS:
+		return files_reply(core, session, value, reply);
 	}
 	return error_code(-EIO);
 }
@@ -144,8 +147,9 @@ static int record(struct core *core, struct session *session, struct event *even
 		ret = state_add_outcome(core->state, session, event->request_id, kind,
 					event->outcome_value);
 	if (ret == 0)
-		store_put_outcome(core->store, session, event->request_id, kind,
-				  event->outcome_value);
+		store_put_outcome(
+			core->store, session, event->request_id, kind, event->outcome_value,
+			kind == OUTCOME_RESULTS ? &event->reply->file_results->base : NULL);
 	return ret;
 }
 
@@ -210,6 +214,9 @@ static const struct operation operations[] = {
 	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
 	{CALL(VOLUME_TAKE_OVER), OPERATION_ONCE, FOR_CLIENT, NULL, volume_take_over},
 	{CALL(VOLUME_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, volume_resize},
+	{CALL(FILES_LOOK), OPERATION_READ, FOR_CLIENT, files_wait, files_look},
+	{CALL(FILES_HOLD), OPERATION_CHANGE, FOR_CLIENT, files_wait, files_hold},
+	{CALL(FILES_CHANGE), OPERATION_ONCE, FOR_CLIENT, files_wait, files_change},
 	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},
 	{CALL(KEY_LIST), OPERATION_READ, FOR_OPERATOR, NULL, key_list},
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},

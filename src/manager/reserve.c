@@ -186,11 +186,22 @@ static int ask_shares(struct core *core, struct job *job, const struct plan *pla
 	return ret < 0 ? ret : JOB_ASKED;
 }
 
+/* Whoever writes files makes room for them; else it is the owner's. */
+static int find_to_reserve(const struct core *core, const struct session *session, uint64_t number,
+			   struct namespace **out)
+{
+	int ret = core_namespace(core, session, "reserve", number, RIGHT_ALL, out);
+
+	return ret == 0 && !(*out)->is_files
+		       ? rights_check(core, session, *out, RIGHT_OWN, "reserve")
+		       : ret;
+}
+
 /* Sessions lose their rights and namespaces are deleted while servers populate memory. */
 static int check_wanted(const struct core *core, const struct job *job, struct namespace **out)
 {
-	return core_namespace(core, state_session(core->state, job->session), "reserve",
-			      job->namespace_number, RIGHT_OWN, out);
+	return find_to_reserve(core, state_session(core->state, job->session),
+			       job->namespace_number, out);
 }
 
 /* Asks servers for what is missing, or waits for memory that they will get back. */
@@ -341,7 +352,7 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	struct reservation *wanted;
 	struct namespace *ns;
 	uint64_t bytes = 0;
-	int ret = core_namespace(core, session, "reserve", request->namespace_, RIGHT_OWN, &ns);
+	int ret = find_to_reserve(core, session, request->namespace_, &ns);
 
 	if (ret == 0)
 		ret = round_up(ns, request->bytes, &bytes);

@@ -13,6 +13,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/job.h"
 #include "manager/regions.h"
@@ -474,6 +475,12 @@ void server_answered(struct core *core, struct event *event)
 		break;
 	case OUTGOING_TRIM:
 		ret = trims_answered(core, outgoing, is_done);
+		break;
+	case OUTGOING_SCRUB:
+		ret = files_scrubbed(core, outgoing, is_done);
+		break;
+	case OUTGOING_RECALL:
+		ret = recall_answered(core, outgoing, is_done);
 		break;
 	case OUTGOING_UNDO:
 		break;

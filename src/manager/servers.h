@@ -107,6 +107,8 @@ enum outgoing_kind {
 	OUTGOING_PING,
 	OUTGOING_LOOK,
 	OUTGOING_TRIM,
+	OUTGOING_SCRUB,
+	OUTGOING_RECALL,
 };
 /* A copy of a region's layout. */
 struct told_trim {
@@ -133,6 +135,10 @@ struct outgoing {
 	struct told_trim *trims;    /* OUTGOING_TRIM */
 	size_t nr_trims;
 	uint64_t trim_call; /* its number */
+	uint64_t fs;	    /* OUTGOING_SCRUB, OUTGOING_RECALL: the namespace's number */
+	uint64_t ino;	    /* OUTGOING_RECALL: */
+	uint64_t recall;    /* its number */
+	uint64_t sweep;	    /* its number there */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */
 	struct event *failure;

@@ -139,6 +139,7 @@ struct namespace
 	uint64_t stripe_bytes;
 	uint64_t max_bytes; /* reserved at most; 0: no limit */
 	bool is_volume;	    /* its one region is a disk (volumes.h) */
+	bool is_files;	    /* with is_volume: that is a pool for files (files/) */
 	uint64_t next_address;
 	bool has_had_first;
 	bool is_deleted; /* gone for users; waits until sessions are fenced */
@@ -302,6 +303,7 @@ enum outcome_kind {
 	OUTCOME_RELEASED,  /* bytes                            */
 	OUTCOME_PRINCIPAL, /* the number of a principal        */
 	OUTCOME_STORE,	   /* the number of a store            */
+	OUTCOME_RESULTS,   /* the request's id: its results are stored with it */
 };
 
 struct outcome {

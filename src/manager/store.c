@@ -12,31 +12,32 @@
 
 /* ---- Keys */
 
-static struct store_key make_key(char kind, const uint64_t *numbers, size_t nr_numbers)
+struct store_key store_key_make(char kind, const uint64_t *numbers, size_t nr_numbers,
+				const char *text)
 {
-	struct store_key key = {.length = 1 + nr_numbers * sizeof(uint64_t)};
+	size_t text_length = text ? strnlen(text, STORE_NAME_MAX) : 0;
+	struct store_key key;
 
+	key.length = (uint16_t)(1 + nr_numbers * sizeof(uint64_t) + text_length);
 	key.bytes[0] = (uint8_t)kind;
 	for (size_t i = 0; i < nr_numbers; i++) {
 		uint64_t number = htobe64(numbers[i]);
 
 		memcpy(&key.bytes[1 + i * sizeof(number)], &number, sizeof(number));
 	}
+	if (text_length != 0)
+		memcpy(&key.bytes[1 + nr_numbers * sizeof(uint64_t)], text, text_length);
 	return key;
 }
 
-#define KEY(kind, ...)                                    \
-	make_key((kind), (const uint64_t[]){__VA_ARGS__}, \
-		 sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
-
 static struct store_key extent_key(const struct extent *extent)
 {
-	return KEY(STORE_EXTENT, extent_home(extent).server, extent->life, extent->number);
+	return STORE_KEY(STORE_EXTENT, extent_home(extent).server, extent->life, extent->number);
 }
 
 static struct store_key reference_key(const struct reference *reference)
 {
-	return KEY(STORE_REFERENCE, reference->session->number, reference->generation);
+	return STORE_KEY(STORE_REFERENCE, reference->session->number, reference->generation);
 }
 
 /* ---- Collecting */
@@ -114,7 +115,7 @@ static void collect(struct store *store, struct store_key key, struct value *val
 		undo_fail(undo, ret);
 }
 
-static void put(struct store *store, struct store_key key, const ProtobufCMessage *message)
+void store_put_message(struct store *store, struct store_key key, const ProtobufCMessage *message)
 {
 	size_t length = protobuf_c_message_get_packed_size(message);
 	struct value *value = malloc(sizeof(*value) + length);
@@ -128,9 +129,54 @@ static void put(struct store *store, struct store_key key, const ProtobufCMessag
 	collect(store, key, value);
 }
 
-static void delete (struct store *store, struct store_key key)
+void store_put_bytes(struct store *store, struct store_key key, const void *data, size_t length)
+{
+	struct value *value = malloc(sizeof(*value) + length);
+
+	if (!value) {
+		undo_fail(store->undo, error_code(-ENOMEM));
+		return;
+	}
+	value->length = length;
+	memcpy(value->bytes, data, length);
+	collect(store, key, value);
+}
+
+void store_delete(struct store *store, struct store_key key)
 {
 	collect(store, key, NULL);
+}
+
+/* ---- Reading */
+
+static struct meta_bytes key_bytes(const struct store_key *key)
+{
+	return (struct meta_bytes){key->bytes, key->length};
+}
+
+int store_get(struct store *store, struct store_key key, void **value, size_t *length)
+{
+	const struct change wanted = {.key = key};
+	const struct change *change = tree_find(&store->changes, &wanted, compare_changes);
+
+	if (!change)
+		return store->metastore->ops->get(store->metastore, key_bytes(&key), value, length);
+	if (!change->value)
+		return error_code(-ENOENT);
+	*value = malloc(change->value->length + 1);
+	if (!*value)
+		return error_code(-ENOMEM);
+	memcpy(*value, change->value->bytes, change->value->length);
+	*length = change->value->length;
+	return 0;
+}
+
+int store_range(struct store *store, struct store_key prefix, struct store_key after, size_t max,
+		int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		void *argument)
+{
+	return store->metastore->ops->range(store->metastore, key_bytes(&prefix), key_bytes(&after),
+					    max, visit, argument);
 }
 
 /* ---- Records */
@@ -145,7 +191,7 @@ void store_put_cluster(struct store *store, const struct state *state)
 	record.next_server = state->next_server;
 	record.next_generation = state->next_generation;
 	record.next_principal = state->next_principal;
-	put(store, make_key(STORE_CLUSTER, NULL, 0), &record.base);
+	store_put_message(store, store_key_make(STORE_CLUSTER, NULL, 0, NULL), &record.base);
 }
 
 void store_put_principal(struct store *store, const struct principal *principal)
@@ -157,12 +203,12 @@ void store_put_principal(struct store *store, const struct principal *principal)
 	record.is_server = principal->is_server;
 	record.secret.data = (uint8_t *)(uintptr_t)principal->secret;
 	record.secret.len = sizeof(principal->secret);
-	put(store, KEY(STORE_PRINCIPAL, principal->number), &record.base);
+	store_put_message(store, STORE_KEY(STORE_PRINCIPAL, principal->number), &record.base);
 }
 
 void store_delete_principal(struct store *store, const struct principal *principal)
 {
-	delete (store, KEY(STORE_PRINCIPAL, principal->number));
+	store_delete(store, STORE_KEY(STORE_PRINCIPAL, principal->number));
 }
 
 void store_put_namespace(struct store *store, const struct namespace *ns)
@@ -176,18 +222,19 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.stripe_bytes = ns->stripe_bytes;
 	record.max_bytes = ns->max_bytes;
 	record.is_volume = ns->is_volume;
+	record.is_files = ns->is_files;
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;
 	record.owner = (char *)(uintptr_t)ns->owner;
-	put(store, KEY(STORE_NAMESPACE, ns->number), &record.base);
+	store_put_message(store, STORE_KEY(STORE_NAMESPACE, ns->number), &record.base);
 }
 
 void store_delete_namespace(struct store *store, const struct namespace *ns)
 {
-	delete (store, KEY(STORE_NAMESPACE, ns->number));
+	store_delete(store, STORE_KEY(STORE_NAMESPACE, ns->number));
 	if (ns->nr_grants != 0)
-		delete (store, KEY(STORE_GRANTS, ns->number));
+		store_delete(store, STORE_KEY(STORE_GRANTS, ns->number));
 }
 
 void store_put_grants(struct store *store, const struct namespace *ns)
@@ -210,9 +257,9 @@ void store_put_grants(struct store *store, const struct namespace *ns)
 	record.grants = pointers;
 	record.n_grants = ns->nr_grants;
 	if (ns->nr_grants != 0)
-		put(store, KEY(STORE_GRANTS, ns->number), &record.base);
+		store_put_message(store, STORE_KEY(STORE_GRANTS, ns->number), &record.base);
 	else
-		delete (store, KEY(STORE_GRANTS, ns->number));
+		store_delete(store, STORE_KEY(STORE_GRANTS, ns->number));
 out_free:
 	free(grants);
 	free(pointers);
@@ -243,7 +290,7 @@ void store_put_server(struct store *store, const struct server *server)
 	record.lanes = pointers;
 	record.n_lanes = server->nr_lanes;
 	record.capacity_bytes = server->dram.capacity_bytes;
-	put(store, KEY(STORE_SERVER, server->number), &record.base);
+	store_put_message(store, STORE_KEY(STORE_SERVER, server->number), &record.base);
 out_free:
 	free(lanes);
 	free(pointers);
@@ -251,7 +298,7 @@ out_free:
 
 void store_delete_server(struct store *store, const struct server *server)
 {
-	delete (store, KEY(STORE_SERVER, server->number));
+	store_delete(store, STORE_KEY(STORE_SERVER, server->number));
 }
 
 void store_put_removal(struct store *store, const struct removal *removal)
@@ -260,7 +307,8 @@ void store_put_removal(struct store *store, const struct removal *removal)
 
 	record.server = removal->server;
 	record.incarnation = removal->incarnation;
-	put(store, KEY(STORE_REMOVAL, removal->server, removal->incarnation), &record.base);
+	store_put_message(store, STORE_KEY(STORE_REMOVAL, removal->server, removal->incarnation),
+			  &record.base);
 }
 
 void store_put_flash(struct store *store, const struct flash_store *flash)
@@ -276,12 +324,12 @@ void store_put_flash(struct store *store, const struct flash_store *flash)
 	record.opening = flash->accepted.opening;
 	record.random = flash->accepted.random;
 	record.present_opening = flash->opening;
-	put(store, KEY(STORE_FLASH, flash->number), &record.base);
+	store_put_message(store, STORE_KEY(STORE_FLASH, flash->number), &record.base);
 }
 
 void store_delete_flash(struct store *store, const struct flash_store *flash)
 {
-	delete (store, KEY(STORE_FLASH, flash->number));
+	store_delete(store, STORE_KEY(STORE_FLASH, flash->number));
 }
 
 void store_put_extent(struct store *store, const struct extent *extent)
@@ -296,12 +344,12 @@ void store_put_extent(struct store *store, const struct extent *extent)
 	record.length = extent->length;
 	record.is_releasing = extent_is_releasing(extent);
 	record.class_ = extent->class;
-	put(store, extent_key(extent), &record.base);
+	store_put_message(store, extent_key(extent), &record.base);
 }
 
 void store_delete_extent(struct store *store, const struct extent *extent)
 {
-	delete (store, extent_key(extent));
+	store_delete(store, extent_key(extent));
 }
 
 void store_put_region(struct store *store, const struct region *region)
@@ -323,13 +371,13 @@ void store_put_region(struct store *store, const struct region *region)
 	record.is_freed = region->is_freed;
 	record.layout_number = region->layout_number;
 	record.is_unfinished = region->is_unfinished;
-	put(store, KEY(STORE_REGION, region->generation), &record.base);
+	store_put_message(store, STORE_KEY(STORE_REGION, region->generation), &record.base);
 	layout__layout__free_unpacked(record.layout, NULL);
 }
 
 void store_delete_region(struct store *store, const struct region *region)
 {
-	delete (store, KEY(STORE_REGION, region->generation));
+	store_delete(store, STORE_KEY(STORE_REGION, region->generation));
 }
 
 void store_put_session(struct store *store, const struct session *session)
@@ -361,7 +409,7 @@ void store_put_session(struct store *store, const struct session *session)
 	record.principal = (char *)(uintptr_t)session->principal;
 	record.namespaces = session->namespaces;
 	record.n_namespaces = session->nr_namespaces;
-	put(store, KEY(STORE_SESSION, session->number), &record.base);
+	store_put_message(store, STORE_KEY(STORE_SESSION, session->number), &record.base);
 out_free:
 	free(fences);
 	free(pointers);
@@ -369,7 +417,7 @@ out_free:
 
 void store_delete_session(struct store *store, const struct session *session)
 {
-	delete (store, KEY(STORE_SESSION, session->number));
+	store_delete(store, STORE_KEY(STORE_SESSION, session->number));
 }
 
 void store_put_reference(struct store *store, const struct reference *reference)
@@ -380,29 +428,66 @@ void store_put_reference(struct store *store, const struct reference *reference)
 	record.generation = reference->generation;
 	record.count = reference->count;
 	record.mode = reference->mode;
-	put(store, reference_key(reference), &record.base);
+	store_put_message(store, reference_key(reference), &record.base);
 }
 
 void store_delete_reference(struct store *store, const struct reference *reference)
 {
-	delete (store, reference_key(reference));
+	store_delete(store, reference_key(reference));
 }
 
 void store_put_outcome(struct store *store, const struct session *session, uint64_t request_id,
-		       enum outcome_kind kind, uint64_t value)
+		       enum outcome_kind kind, uint64_t value, const ProtobufCMessage *result)
 {
 	Stored__Outcome record = STORED__OUTCOME__INIT;
+	size_t length = result ? protobuf_c_message_get_packed_size(result) : 0;
+	uint8_t *packed = malloc(length + 1);
+
+	if (!packed) {
+		undo_fail(store->undo, error_code(-ENOMEM));
+		return;
+	}
+	if (result)
+		protobuf_c_message_pack(result, packed);
+	record.result.data = packed;
+	record.result.len = length;
 
 	record.session = session->number;
 	record.request_id = request_id;
 	record.kind = (uint32_t)kind;
 	record.value = value;
-	put(store, KEY(STORE_OUTCOME, session->number, request_id), &record.base);
+	store_put_message(store, STORE_KEY(STORE_OUTCOME, session->number, request_id),
+			  &record.base);
+	free(packed);
+}
+
+int store_get_result(struct store *store, const struct session *session, uint64_t request_id,
+		     void **out, size_t *length)
+{
+	Stored__Outcome *record;
+	size_t stored;
+	void *value;
+	int ret = store_get(store, STORE_KEY(STORE_OUTCOME, session->number, request_id), &value,
+			    &stored);
+
+	if (ret < 0)
+		return ret == -ENOENT ? error_code(-EIO) : ret;
+	record = stored__outcome__unpack(NULL, stored, value);
+	free(value);
+	if (!record)
+		return error_code(-ENOMEM);
+	*out = malloc(record->result.len + 1);
+	if (*out) {
+		memcpy(*out, record->result.data, record->result.len);
+		*length = record->result.len;
+	}
+	stored__outcome__free_unpacked(record, NULL);
+	return *out ? 0 : error_code(-ENOMEM);
 }
 
 void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id)
 {
-	delete (store, KEY(STORE_OUTCOME, session->number, request_id));
+	store_delete(store, STORE_KEY(STORE_OUTCOME, session->number, request_id));
 }
 
 /* ---- The whole */

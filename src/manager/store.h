@@ -9,10 +9,31 @@
 #ifndef MANAGER_STORE_H
 #define MANAGER_STORE_H
 
+#include <protobuf-c/protobuf-c.h>
+
 #include "manager/metastore/metastore.h"
 #include "manager/state.h"
 
 struct store;
+
+/* ---- Keys, for rooms that read their own records */
+
+#define STORE_NAME_MAX 255U /* bytes of a text at the end of a key */
+
+struct store_key {
+	uint16_t length;
+	uint8_t bytes[1 + 3 * sizeof(uint64_t) + STORE_NAME_MAX];
+};
+
+/* A key of its kind's letter, at most three numbers, and a text, which may be NULL. */
+struct store_key store_key_make(char kind, const uint64_t *numbers, size_t nr_numbers,
+				const char *text);
+#define STORE_KEY(kind, ...)                                    \
+	store_key_make((kind), (const uint64_t[]){__VA_ARGS__}, \
+		       sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), NULL)
+#define STORE_KEY_NAMED(kind, text, ...)                        \
+	store_key_make((kind), (const uint64_t[]){__VA_ARGS__}, \
+		       sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (text))
 
 /* The metastore and `undo` stay the caller's. -ENOMEM. */
 int store_open(struct metastore *metastore, struct undo *undo, struct store **out);
@@ -41,9 +62,28 @@ void store_put_session(struct store *store, const struct session *session);
 void store_delete_session(struct store *store, const struct session *session);
 void store_put_reference(struct store *store, const struct reference *reference);
 void store_delete_reference(struct store *store, const struct reference *reference);
+/* `result`: OUTCOME_RESULTS, the message that answers it; else NULL. */
 void store_put_outcome(struct store *store, const struct session *session, uint64_t request_id,
-		       enum outcome_kind kind, uint64_t value);
+		       enum outcome_kind kind, uint64_t value, const ProtobufCMessage *result);
 void store_delete_outcome(struct store *store, const struct session *session, uint64_t request_id);
+/* Copies the result that was put with an outcome; the caller frees it. -EIO, -ENOMEM. */
+int store_get_result(struct store *store, const struct session *session, uint64_t request_id,
+		     void **out, size_t *length);
+
+/* ---- Records of rooms that keep no tables: read when they are needed */
+
+/* Collect, as above. */
+void store_put_message(struct store *store, struct store_key key, const ProtobufCMessage *message);
+void store_put_bytes(struct store *store, struct store_key key, const void *data, size_t length);
+void store_delete(struct store *store, struct store_key key);
+/* Copies a record, as the batch that runs sees it, into a buffer that the caller frees. -ENOENT, or as
+ * a metastore's get. */
+int store_get(struct store *store, struct store_key key, void **value, size_t *length);
+/* Visits records as a metastore's range does: as of the last commit, without what the batch that runs
+ * has changed. */
+int store_range(struct store *store, struct store_key prefix, struct store_key after, size_t max,
+		int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		void *argument);
 
 /* Commits what was collected, if anything. When that is durable it returns 0, and the batch's
  * changes are for good (undo_keep()). If it fails, all that the batch changed is taken back. Errors

@@ -6,7 +6,7 @@
 #include "manager/store.h"
 #include "manager/stored.pb-c.h"
 
-#define STORE_FORMAT	    3U
+#define STORE_FORMAT	    4U
 #define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
 
 /* The first byte of a key. In the order in which records are loaded: each names only earlier
@@ -24,11 +24,6 @@ enum store_kind {
 	STORE_SESSION = 'u',
 	STORE_REFERENCE = 'f',
 	STORE_OUTCOME = 'o',
-};
-
-struct store_key {
-	uint8_t bytes[1 + 3 * sizeof(uint64_t)];
-	size_t length;
 };
 
 struct store {

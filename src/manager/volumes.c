@@ -18,8 +18,7 @@
 
 #define HOLDER_TEXT_MAX 384
 
-/* The volume's one region. NULL: it has not been made yet. */
-static struct region *region_of(const struct namespace *ns)
+struct region *volume_region(const struct namespace *ns)
 {
 	struct region *region;
 
@@ -106,7 +105,7 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			const struct namespace *ns, uint32_t mode, struct region **out)
 {
 	const struct reference *obstacle, *own;
-	struct region *region = region_of(ns);
+	struct region *region = volume_region(ns);
 	char holder[HOLDER_TEXT_MAX];
 	int ret = check_mode(ns, mode);
 
@@ -141,7 +140,7 @@ uint64_t volume_wait(struct core *core, struct event *event)
 {
 	const Afar__RegionOpen *ask = event->request->region_open;
 	const struct namespace *ns = state_namespace(core->state, ask->namespace_);
-	const struct region *region = ns && ns->is_volume ? region_of(ns) : NULL;
+	const struct region *region = ns && ns->is_volume ? volume_region(ns) : NULL;
 	const struct reference *obstacle;
 
 	if (!region || ask->mode == VOLUME_NONE || ask->mode > VOLUME_READ_ONLY)
@@ -163,7 +162,7 @@ int volume_take_over(struct core *core, struct session *session, struct event *e
 		ret = check_mode(ns, ask->mode);
 	if (ret < 0)
 		return ret;
-	region = region_of(ns);
+	region = volume_region(ns);
 	if (!region)
 		return 0;
 	/* The end of a session drops its references, and no other's. */
@@ -182,9 +181,10 @@ int volume_take_over(struct core *core, struct session *session, struct event *e
 
 /* ---- Ending */
 
-int volume_check_delete(const struct core *core, const struct namespace *ns, bool is_volume)
+int volume_check_delete(const struct core *core, const struct namespace *ns,
+			const Afar__NamespaceDelete *ask)
 {
-	const struct region *region = region_of(ns);
+	const struct region *region = volume_region(ns);
 	char holder[HOLDER_TEXT_MAX];
 
 	if (!ns->is_volume)
@@ -192,14 +192,19 @@ int volume_check_delete(const struct core *core, const struct namespace *ns, boo
 				  "delete volume '%s': it is a namespace, and no volume; see 'afar "
 				  "volume ls'",
 				  ns->name);
-	if (!is_volume)
+	if (ns->is_files != (ask->is_volume && ask->is_files))
+		return error_fail(-EINVAL, "delete '%s': it is a %s; see 'afar %s rm'", ns->name,
+				  ns->is_files ? "file system" : "volume",
+				  ns->is_files ? "fs" : "volume");
+	if (!ask->is_volume)
 		return error_fail(-EINVAL,
 				  "delete namespace '%s': it is a volume; see 'afar volume rm'",
 				  ns->name);
 	if (!region || !first_reference(region))
 		return 0;
 	describe(core, first_reference(region), true, holder);
-	return error_fail(-EBUSY, "delete volume '%s': %s; close it there first", ns->name, holder);
+	return error_fail(-EBUSY, "delete %s '%s': %s; close it there first",
+			  ns->is_files ? "file system" : "volume", ns->name, holder);
 }
 
 /* ---- Sizes */
@@ -260,11 +265,14 @@ static int find_to_resize(const struct core *core, const struct session *session
 			  const Afar__VolumeResize *ask, struct region **out)
 {
 	struct namespace *ns;
-	int ret = core_namespace(core, session, "resize a volume", ask->namespace_, RIGHT_OWN, &ns);
+	int ret = core_namespace(core, session, "resize a volume", ask->namespace_, RIGHT_ALL, &ns);
 
+	/* Whoever writes files makes their pool larger. */
+	if (ret == 0 && !ns->is_files)
+		ret = rights_check(core, session, ns, RIGHT_OWN, "resize a volume");
 	if (ret < 0)
 		return ret;
-	*out = region_of(ns);
+	*out = volume_region(ns);
 	if (!ns->is_volume || !*out || (*out)->is_unfinished)
 		return error_fail(-ENOENT, "resize volume '%s': there is none that is finished",
 				  ns->name);
@@ -291,6 +299,10 @@ int volume_resize(struct core *core, struct session *session, struct event *even
 
 	if (ret < 0 || ask->bytes == region->length)
 		return ret;
+	if (ask->bytes < region->length && region->ns->is_files)
+		return error_fail(-EINVAL,
+				  "make the pool of '%s' smaller: files may be anywhere in it",
+				  region->ns->name);
 	if (ask->bytes < region->length) {
 		ret = check_shrink(core, session, region, ask->bytes);
 		if (ret < 0)
@@ -318,7 +330,7 @@ int volume_resize(struct core *core, struct session *session, struct event *even
 Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *ns)
 {
 	Afar__VolumeInfo *info = MESSAGE_NEW(afar__volume_info, Afar__VolumeInfo);
-	const struct region *region = region_of(ns);
+	const struct region *region = volume_region(ns);
 	const struct reference *reference, *holder = NULL;
 	char text[HOLDER_TEXT_MAX] = "";
 

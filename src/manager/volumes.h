@@ -17,9 +17,12 @@ core_wait volume_wait;
  * volume, or is one and the mode is VOLUME_NONE), -EACCES, -EBUSY, -ENOENT (unfinished). */
 int volume_find_to_open(const struct core *core, const struct session *session,
 			const struct namespace *ns, uint32_t mode, struct region **out);
-/* Checks the deletion of a volume, or of a namespace that shall be none (is_volume). With a sentence:
- * -ENOENT, -EINVAL, -EBUSY. */
-int volume_check_delete(const struct core *core, const struct namespace *ns, bool is_volume);
+/* The volume's one region. NULL: it has not been made yet. */
+struct region *volume_region(const struct namespace *ns);
+/* Checks the deletion of a volume or a file system, or of a namespace that shall be neither. With a
+ * sentence: -ENOENT, -EINVAL, -EBUSY. */
+int volume_check_delete(const struct core *core, const struct namespace *ns,
+			const Afar__NamespaceDelete *ask);
 /* NULL: no memory. */
 Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *ns);
 

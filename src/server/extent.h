@@ -59,6 +59,12 @@ struct extent_pool_stat {
 	uint64_t nr_registrations; /* since the start */
 };
 
+/* A part of an extent, of a store's too. */
+struct extent_range {
+	uint64_t extent;
+	uint64_t offset, length; /* bytes, multiples of 4096 */
+};
+
 /* Starts the scrubber; populates nothing. */
 int extent_pool_open(const struct extent_pool_options *options, struct extent_pool **out);
 /* Ends all keys and unmaps everything. Nobody may be waiting in extent_pool_reserve(). */

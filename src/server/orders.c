@@ -15,70 +15,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/segment.h"
+#include "server/orders_private.h"
 #include "server/seal.h"
 
 #define NR_JOBS_MAX 4096U /* of the manager, waiting */
-
-/* A slow request of the manager's. */
-struct job {
-	struct cds_list_head node;
-	struct rpc_call *call;
-	uint64_t epoch; /* of its connection */
-	uint64_t deadline;
-	uint64_t namespace;
-	/* ExtentsReserve: */
-	uint64_t bytes;
-	enum extent_class class;
-	/* ExtentsReserve, ExtentsRelease, ExtentsTrim: 0: of DRAM */
-	uint64_t store;
-	/* ExtentsRelease, when not NULL: */
-	uint64_t *extents;
-	size_t nr_extents;
-	struct store_name *names; /* of a store, instead of `extents` */
-	/* ExtentsTrim, when not NULL: */
-	struct store_range *ranges;
-	size_t nr_ranges;
-	/* ExtentsSeal, when not NULL: */
-	struct seal_move *moves;
-	size_t nr_moves;
-	uint64_t generation; /* of the layout they are of */
-	/* StoreOpen, when not NULL: */
-	char *path;
-	/* StoreClose: of `store` */
-	bool is_closing;
-	struct orders *orders;
-	bool is_fenced; /* connections are closed: the copy is next */
-};
-
-struct orders {
-	struct orders_options options;
-
-	pthread_mutex_t lock;
-	bool is_stopping;
-	uint64_t epoch; /* counts connections */
-	bool is_joined; /* the last of them is joined */
-	struct cds_list_head jobs;
-	unsigned nr_jobs;
-	bool is_working; /* a thread is working on a job */
-};
 
 static unsigned long long printable(uint64_t number)
 {
 	return (unsigned long long)number;
 }
 
-static void reply_status(struct orders *orders, struct rpc_call *call, int status)
+void orders_reply(struct orders *orders, struct rpc_call *call, int status)
 {
 	rpc_reply_status(call, orders->options.incarnation, status);
 }
 
-/* The reply to a call that is answered once connections are closed. */
-struct pending_reply {
-	struct rpc_call *call;
-	uint64_t incarnation;
-};
-
-static struct pending_reply *new_pending_reply(const struct orders *orders, struct rpc_call *call)
+struct pending_reply *orders_pending_reply(const struct orders *orders, struct rpc_call *call)
 {
 	struct pending_reply *reply = malloc(sizeof(*reply));
 
@@ -107,14 +59,6 @@ static void free_job(struct job *job)
 	free(job);
 }
 
-static void send_status(void *argument, int status)
-{
-	struct pending_reply *reply = argument;
-
-	rpc_reply_status(reply->call, reply->incarnation, status);
-	free(reply);
-}
-
 /* One of flash stays provisional: the next join tells of it. */
 static void give_back(struct orders *orders, const struct extent_info *infos, size_t nr_infos)
 {
@@ -122,7 +66,7 @@ static void give_back(struct orders *orders, const struct extent_info *infos, si
 		extent_pool_release(orders->options.pool, &infos[i].extent, 1);
 }
 
-static void reply_extents(struct orders *orders, struct rpc_call *call,
+void orders_reply_extents(struct orders *orders, struct rpc_call *call,
 			  const struct extent_info *infos, size_t nr_infos)
 {
 	Afar__Extent *extents = calloc(nr_infos + 1, sizeof(*extents));
@@ -133,7 +77,7 @@ static void reply_extents(struct orders *orders, struct rpc_call *call,
 
 	if (!extents || !pointers) {
 		give_back(orders, infos, nr_infos);
-		reply_status(orders, call, error_code(-ENOMEM));
+		orders_reply(orders, call, error_code(-ENOMEM));
 		goto out_free;
 	}
 	for (i = 0; i < nr_infos; i++) {
@@ -155,47 +99,7 @@ out_free:
 	free(extents);
 }
 
-static int fail_no_store(uint64_t number)
-{
-	return error_fail(-ENOENT, "find store %016llx: this server has not opened it",
-			  printable(number));
-}
-
-/* The manager has been told that the reservation failed. If this is not done, the next join tells
- * it of an extent that it does not know. */
-static void ignore_status(void *argument, int status)
-{
-	(void)argument;
-	(void)status;
-}
-
-static void reserve_in_store(struct orders *orders, const struct job *job)
-{
-	struct store *store = stores_find(orders->options.stores, job->store);
-	struct store_extent_info made;
-	struct extent_info info;
-	int ret = store ? store_reserve(store, job->namespace, job->bytes, &made)
-			: fail_no_store(job->store);
-
-	if (ret != 0) {
-		reply_status(orders, job->call, ret);
-		return;
-	}
-	if (clock_ns() >= job->deadline) {
-		store_release(store, &(struct store_name){made.extent, made.namespace, true}, 1,
-			      ignore_status, NULL);
-		reply_status(
-			orders, job->call,
-			error_fail(-ETIMEDOUT,
-				   "reserve %llu MiB: it took longer than the deadline; try again",
-				   printable(job->bytes >> 20)));
-		return;
-	}
-	info = (struct extent_info){made.extent, made.namespace, made.length, CLASS_FLASH};
-	reply_extents(orders, job->call, &info, 1);
-}
-
-static bool is_current(struct orders *orders, uint64_t epoch)
+bool orders_is_current(struct orders *orders, uint64_t epoch)
 {
 	bool is_same;
 
@@ -212,31 +116,47 @@ static void run_reserve(struct orders *orders, struct job *job)
 	int ret;
 
 	/* The connection has ended, so the manager will ask again. */
-	if (!is_current(orders, job->epoch)) {
-		reply_status(orders, job->call, error_code(-ECANCELED));
+	if (!orders_is_current(orders, job->epoch)) {
+		orders_reply(orders, job->call, error_code(-ECANCELED));
 		return;
 	}
 	if (job->class == CLASS_FLASH) {
-		reserve_in_store(orders, job);
+		orders_reserve_flash(orders, job);
 		return;
 	}
 	ret = (job->class == CLASS_DRAM_SEALED ? extent_pool_reserve_sealed : extent_pool_reserve)(
 		orders->options.pool, job->namespace, job->bytes, job->deadline, &infos, &nr_infos);
 	if (ret != 0) {
-		reply_status(orders, job->call, ret);
+		orders_reply(orders, job->call, ret);
 		return;
 	}
 	if (clock_ns() >= job->deadline) {
 		give_back(orders, infos, nr_infos);
-		reply_status(orders, job->call,
+		orders_reply(orders, job->call,
 			     error_fail(-ETIMEDOUT,
 					"reserve %llu MiB: populating took longer than the "
 					"deadline; try again",
 					printable(job->bytes >> 20)));
 	} else {
-		reply_extents(orders, job->call, infos, nr_infos);
+		orders_reply_extents(orders, job->call, infos, nr_infos);
 	}
 	free(infos);
+}
+
+bool orders_queue_again(struct orders *orders, struct job *job)
+{
+	bool is_taken;
+
+	pthread_mutex_lock(&orders->lock);
+	is_taken = !orders->is_stopping;
+	if (is_taken) {
+		cds_list_add_tail(&job->node, &orders->jobs);
+		orders->nr_jobs++;
+	}
+	pthread_mutex_unlock(&orders->lock);
+	if (is_taken)
+		orders->options.queued(orders->options.context);
+	return is_taken;
 }
 
 /* Queues the second step of a seal for the membership's thread: the namespace's connections are
@@ -245,21 +165,11 @@ static void on_sealable(void *argument)
 {
 	struct job *job = argument;
 	struct orders *orders = job->orders;
-	bool is_taken;
 
-	pthread_mutex_lock(&orders->lock);
-	is_taken = !orders->is_stopping;
-	if (is_taken) {
-		job->is_fenced = true;
-		cds_list_add_tail(&job->node, &orders->jobs);
-		orders->nr_jobs++;
-	}
-	pthread_mutex_unlock(&orders->lock);
-	if (is_taken) {
-		orders->options.queued(orders->options.context);
+	job->is_fenced = true;
+	if (orders_queue_again(orders, job))
 		return;
-	}
-	reply_status(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
+	orders_reply(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
 	free_job(job);
 }
 
@@ -269,13 +179,13 @@ static bool run_seal(struct orders *orders, struct job *job)
 {
 	int ret = error_code(-ECANCELED);
 
-	if (!is_current(orders, job->epoch)) {
-		reply_status(orders, job->call, ret);
+	if (!orders_is_current(orders, job->epoch)) {
+		orders_reply(orders, job->call, ret);
 		return false;
 	}
 	if (job->is_fenced) {
 		ret = seal_copy(orders->options.pool, job->namespace, job->moves, job->nr_moves);
-		reply_status(orders, job->call, ret);
+		orders_reply(orders, job->call, ret);
 		return false;
 	}
 	ret = seal_check(orders->options.pool, job->namespace, job->moves, job->nr_moves);
@@ -283,7 +193,7 @@ static bool run_seal(struct orders *orders, struct job *job)
 		ret = fence_namespace(orders->options.fence, job->namespace, job->generation,
 				      on_sealable, job);
 	if (ret != 0)
-		reply_status(orders, job->call, ret);
+		orders_reply(orders, job->call, ret);
 	return ret == 0;
 }
 
@@ -291,7 +201,7 @@ static bool run_seal(struct orders *orders, struct job *job)
  * never reused. */
 static void run_release(struct orders *orders, struct job *job)
 {
-	struct pending_reply *reply = new_pending_reply(orders, job->call);
+	struct pending_reply *reply = orders_pending_reply(orders, job->call);
 	int ret;
 
 	if (!reply)
@@ -301,59 +211,8 @@ static void run_release(struct orders *orders, struct job *job)
 				    send_pending_reply, reply);
 	if (ret != 0) {
 		free(reply);
-		reply_status(orders, job->call, ret);
+		orders_reply(orders, job->call, ret);
 	}
-}
-
-static void release_in_store(struct orders *orders, const struct job *job)
-{
-	struct store *store = stores_find(orders->options.stores, job->store);
-	struct pending_reply *reply = store ? new_pending_reply(orders, job->call) : NULL;
-	int ret;
-
-	if (!reply)
-		ret = store ? error_code(-ENOMEM) : fail_no_store(job->store);
-	else
-		ret = fence_store_extents(orders->options.fence, store, job->names, job->nr_extents,
-					  send_status, reply);
-	if (ret != 0) {
-		free(reply);
-		reply_status(orders, job->call, ret);
-	}
-}
-
-/* Trims, unless the connection has ended: the manager may have given the chunks to another region
- * since, and asks again for what it still wants. */
-static void run_trim(struct orders *orders, const struct job *job)
-{
-	struct store *store = stores_find(orders->options.stores, job->store);
-	struct pending_reply *reply = NULL;
-	int ret = store ? 0 : fail_no_store(job->store);
-
-	if (ret == 0 && !is_current(orders, job->epoch))
-		ret = error_code(-ECANCELED);
-	if (ret == 0) {
-		reply = new_pending_reply(orders, job->call);
-		ret = reply ? store_trim(store, job->namespace, job->ranges, job->nr_ranges,
-					 send_status, reply)
-			    : error_code(-ENOMEM);
-	}
-	if (ret != 0) {
-		free(reply);
-		reply_status(orders, job->call, ret);
-	}
-}
-
-/* Opens or closes a device, unless the connection has ended: the manager has told the operator that it
- * failed, and by the next join it knows what is open. */
-static void run_device(struct orders *orders, const struct job *job)
-{
-	if (!is_current(orders, job->epoch))
-		reply_status(orders, job->call, error_code(-ECANCELED));
-	else if (job->path)
-		devices_open(&orders->options.devices, job->path, job->call);
-	else
-		devices_close(&orders->options.devices, job->store, job->call);
 }
 
 static struct job *take_job(struct orders *orders)
@@ -379,11 +238,11 @@ void orders_work(struct orders *orders)
 	if (!job)
 		return;
 	if (job->path || job->is_closing)
-		run_device(orders, job);
+		orders_device(orders, job);
 	else if (job->names)
-		release_in_store(orders, job);
+		orders_release_flash(orders, job);
 	else if (job->ranges)
-		run_trim(orders, job);
+		is_over = orders_trim(orders, job);
 	else if (job->extents)
 		run_release(orders, job);
 	else if (job->moves)
@@ -409,8 +268,7 @@ bool orders_are_waiting(struct orders *orders)
 
 /* ---- Requests. On the loop's thread. */
 
-/* Queues a job for the membership's thread, in order. */
-static void queue_job(struct orders *orders, struct job *job)
+void orders_queue(struct orders *orders, struct job *job)
 {
 	bool is_taken;
 
@@ -426,7 +284,7 @@ static void queue_job(struct orders *orders, struct job *job)
 		orders->options.queued(orders->options.context);
 		return;
 	}
-	reply_status(orders, job->call,
+	orders_reply(orders, job->call,
 		     error_fail(-EBUSY, "the server is stopping or has too many requests"));
 	free_job(job);
 }
@@ -447,7 +305,7 @@ static bool reserve_at_once(struct orders *orders, uint64_t namespace, uint64_t 
 	if (!is_free || extent_pool_reserve_clean(orders->options.pool, namespace, bytes, &infos,
 						  &nr_infos) != 0)
 		return false;
-	reply_extents(orders, call, infos, nr_infos);
+	orders_reply_extents(orders, call, infos, nr_infos);
 	free(infos);
 	return true;
 }
@@ -459,13 +317,13 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 	struct job *job;
 
 	if (__builtin_add_overflow(request->bytes, SEGMENT_MIN - 1, &bytes)) {
-		reply_status(orders, call,
+		orders_reply(orders, call,
 			     error_fail(-EINVAL, "reserve %llu bytes: too many",
 					printable(request->bytes)));
 		return;
 	}
 	if (request->class_ >= NR_CLASSES) {
-		reply_status(orders, call,
+		orders_reply(orders, call,
 			     error_fail(-EOPNOTSUPP,
 					"reserve %llu bytes: memory of class %u is not known here; "
 					"use servers and a manager of one version",
@@ -478,7 +336,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 		return;
 	job = calloc(1, sizeof(*job));
 	if (!job) {
-		reply_status(orders, call, error_code(-ENOMEM));
+		orders_reply(orders, call, error_code(-ENOMEM));
 		return;
 	}
 	job->call = call;
@@ -487,63 +345,7 @@ static void on_reserve(struct orders *orders, const Afar__Frame *frame, struct r
 	job->bytes = bytes;
 	job->class = (enum extent_class)request->class_;
 	job->store = request->store;
-	queue_job(orders, job);
-}
-
-/* Makes the job's names of what is asked for. */
-static int name_extents(struct job *job, const Afar__ExtentsRelease *request)
-{
-	if (request->n_namespaces != request->n_extents)
-		return error_fail(-EINVAL,
-				  "release %zu extents of a store: %zu namespaces are named",
-				  request->n_extents, request->n_namespaces);
-	job->names = calloc(request->n_extents + 1, sizeof(*job->names));
-	if (!job->names)
-		return error_code(-ENOMEM);
-	for (size_t i = 0; i < request->n_extents; i++)
-		job->names[i] =
-			(struct store_name){request->extents[i], request->namespaces[i], false};
-	job->nr_extents = request->n_extents;
-	return 0;
-}
-
-static void on_store_release(struct orders *orders, const Afar__ExtentsRelease *request,
-			     struct rpc_call *call)
-{
-	struct job *job = calloc(1, sizeof(*job));
-	int ret = job ? name_extents(job, request) : error_code(-ENOMEM);
-
-	if (ret != 0) {
-		free(job);
-		reply_status(orders, call, ret);
-		return;
-	}
-	job->call = call;
-	job->store = request->store;
-	queue_job(orders, job);
-}
-
-static void on_trim(struct orders *orders, const Afar__ExtentsTrim *request, struct rpc_call *call)
-{
-	struct job *job = calloc(1, sizeof(*job));
-	struct store_range *ranges = calloc(request->n_ranges + 1, sizeof(*ranges));
-
-	if (!job || !ranges) {
-		free(job);
-		free(ranges);
-		reply_status(orders, call, error_code(-ENOMEM));
-		return;
-	}
-	for (size_t i = 0; i < request->n_ranges; i++)
-		ranges[i] =
-			(struct store_range){request->ranges[i]->extent, request->ranges[i]->offset,
-					     request->ranges[i]->length};
-	job->call = call;
-	job->store = request->store;
-	job->namespace = request->namespace_;
-	job->ranges = ranges;
-	job->nr_ranges = request->n_ranges;
-	queue_job(orders, job);
+	orders_queue(orders, job);
 }
 
 static void on_release(struct orders *orders, const Afar__ExtentsRelease *request,
@@ -555,7 +357,7 @@ static void on_release(struct orders *orders, const Afar__ExtentsRelease *reques
 	if (!job || !extents) {
 		free(job);
 		free(extents);
-		reply_status(orders, call, error_code(-ENOMEM));
+		orders_reply(orders, call, error_code(-ENOMEM));
 		return;
 	}
 	if (request->n_extents > 0)
@@ -563,7 +365,7 @@ static void on_release(struct orders *orders, const Afar__ExtentsRelease *reques
 	job->call = call;
 	job->extents = extents;
 	job->nr_extents = request->n_extents;
-	queue_job(orders, job);
+	orders_queue(orders, job);
 }
 
 static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, struct rpc_call *call)
@@ -574,7 +376,7 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 	if (!job || !moves) {
 		free(job);
 		free(moves);
-		reply_status(orders, call, error_code(-ENOMEM));
+		orders_reply(orders, call, error_code(-ENOMEM));
 		return;
 	}
 	for (size_t i = 0; i < request->n_moves; i++) {
@@ -589,30 +391,12 @@ static void on_seal(struct orders *orders, const Afar__ExtentsSeal *request, str
 	job->nr_moves = request->n_moves;
 	job->generation = request->generation;
 	job->orders = orders;
-	queue_job(orders, job);
-}
-
-static void on_device(struct orders *orders, const char *path, uint64_t store,
-		      struct rpc_call *call)
-{
-	struct job *job = calloc(1, sizeof(*job));
-
-	if (job && path)
-		job->path = strdup(path);
-	if (!job || (path && !job->path)) {
-		free(job);
-		reply_status(orders, call, error_code(-ENOMEM));
-		return;
-	}
-	job->call = call;
-	job->store = store;
-	job->is_closing = !path;
-	queue_job(orders, job);
+	orders_queue(orders, job);
 }
 
 static void on_session_end(struct orders *orders, uint64_t session, struct rpc_call *call)
 {
-	struct pending_reply *reply = new_pending_reply(orders, call);
+	struct pending_reply *reply = orders_pending_reply(orders, call);
 	int ret;
 
 	if (!reply)
@@ -621,7 +405,7 @@ static void on_session_end(struct orders *orders, uint64_t session, struct rpc_c
 		ret = fence_session(orders->options.fence, session, send_pending_reply, reply);
 	if (ret != 0) {
 		free(reply);
-		reply_status(orders, call, ret);
+		orders_reply(orders, call, ret);
 	}
 }
 
@@ -635,30 +419,30 @@ void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_RELEASE:
 		if (request->extents_release->store != 0)
-			on_store_release(orders, request->extents_release, call);
+			orders_on_release_flash(orders, request->extents_release, call);
 		else
 			on_release(orders, request->extents_release, call);
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
-		on_trim(orders, request->extents_trim, call);
+		orders_on_trim(orders, request->extents_trim, call);
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		on_seal(orders, request->extents_seal, call);
 		break;
 	case AFAR__REQUEST__CALL_STORE_OPEN:
-		on_device(orders, request->store_open->path, 0, call);
+		orders_on_device(orders, request->store_open->path, 0, call);
 		break;
 	case AFAR__REQUEST__CALL_STORE_CLOSE:
-		on_device(orders, NULL, request->store_close->store, call);
+		orders_on_device(orders, NULL, request->store_close->store, call);
 		break;
 	case AFAR__REQUEST__CALL_SESSION_END:
 		on_session_end(orders, request->session_end->session, call);
 		break;
 	case AFAR__REQUEST__CALL_PING:
-		reply_status(orders, call, 0);
+		orders_reply(orders, call, 0);
 		break;
 	default:
-		reply_status(orders, call,
+		orders_reply(orders, call,
 			     error_fail(-EOPNOTSUPP, "call %d: a server does not take it",
 					(int)request->call_case));
 	}
@@ -717,7 +501,7 @@ void orders_refuse(struct orders *orders)
 
 	cds_list_for_each_entry_safe (job, next, &orders->jobs, node) {
 		cds_list_del(&job->node);
-		reply_status(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
+		orders_reply(orders, job->call, error_fail(-ECANCELED, "the server is stopping"));
 		free_job(job);
 	}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Carries out the manager's requests: to reserve and to release extents, to seal chunks, to open and
- * close devices, to end sessions. Requests come in on the rpc loop's thread, which does the quick ones. The others wait,
- * in order, for the membership's thread.
+ * Carries out the manager's requests: to reserve, release and trim extents, to seal chunks, to open
+ * and close devices, to end sessions. Requests come in on the rpc loop's thread, which does the
+ * quick ones. The others wait, in order, for the membership's thread. It does a long one in steps,
+ * with those that wait between them.
  */
 #ifndef SERVER_ORDERS_H
 #define SERVER_ORDERS_H
@@ -44,7 +45,7 @@ void orders_set_joined(struct orders *orders, bool is_joined);
 
 /* On the membership's thread: */
 bool orders_are_waiting(struct orders *orders);
-/* Does the oldest waiting request, if there is one. May take long. */
+/* Does the oldest waiting request or a step of it, if there is one. May take long. */
 void orders_work(struct orders *orders);
 
 /* Makes it refuse requests from now on. */

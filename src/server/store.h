@@ -124,13 +124,9 @@ typedef void store_done(void *argument, int status);
 int store_release(struct store *store, const struct store_name *names, size_t nr_names,
 		  store_done *done, void *argument);
 
-struct store_range {
-	uint64_t extent;
-	uint64_t offset, length; /* bytes, multiples of 4096 */
-};
 /* Has the ranges read as zeros from now on: on the device when `done` runs. Extents that are not
  * there are left out. -EINVAL, with a sentence: a range is not inside its extent; -ENOMEM. */
-int store_trim(struct store *store, uint64_t namespace, const struct store_range *ranges,
+int store_trim(struct store *store, uint64_t namespace, const struct extent_range *ranges,
 	       size_t nr_ranges, store_done *done, void *argument);
 
 /* A client's request for keys. */

@@ -9,7 +9,7 @@
 
 /* A range of a call. */
 struct trim_part {
-	struct store_range range;
+	struct extent_range range;
 	struct ftl_trim trim;
 	struct trimming *trimming;
 };
@@ -93,7 +93,7 @@ static void on_trimmed(struct ftl_trim *trim)
 
 static int trim_one(struct trimming *trimming, struct trim_part *part)
 {
-	const struct store_range *range = &part->range;
+	const struct extent_range *range = &part->range;
 	struct store_extent *extent =
 		store_extent_named(trimming->store, range->extent, trimming->namespace);
 
@@ -136,7 +136,7 @@ static void run_trim(void *argument)
 	trimming_drop(trimming);
 }
 
-int store_trim(struct store *store, uint64_t namespace, const struct store_range *ranges,
+int store_trim(struct store *store, uint64_t namespace, const struct extent_range *ranges,
 	       size_t nr_ranges, store_done *done, void *argument)
 {
 	struct trimming *trimming =

@@ -361,8 +361,7 @@ static void note_answer(void *argument, const Afar__Frame *reply, int status)
 {
 	struct fake_call *call = argument;
 
-	(void)reply;
-	call->status = status;
+	call->status = reply ? reply->reply->status : status;
 	call->was_held = call->is_held && call->is_held();
 	sem_post(&call->ended);
 }

@@ -19,7 +19,7 @@ static void put_session(struct store *store, const struct session *session)
 	if (!session->is_ending)
 		cds_list_for_each_entry (outcome, &session->outcomes, node)
 			store_put_outcome(store, session, outcome->request_id, outcome->kind,
-					  outcome->value);
+					  outcome->value, NULL);
 }
 
 static void put_all(struct store *store, const struct state *state)

@@ -74,6 +74,7 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 
 	/* Closed, which the core has still to hear. */
 	if (server_of_peer(fixture, peer) == NULL &&
+	    request->call_case != AFAR__REQUEST__CALL_FILE_RECALL &&
 	    (request->call_case != AFAR__REQUEST__CALL_LOOK || fixture->look_answer == NULL))
 		return -ENOTCONN;
 	call = calloc(1, sizeof(*call));
@@ -187,6 +188,13 @@ bool fixture_serve(struct fixture *fixture)
 		if (server == NULL) {
 			if (fixture->are_clients_silent)
 				continue;
+			if (call->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL) {
+				Afar__Reply *given_up = MESSAGE_NEW(afar__reply, Afar__Reply);
+
+				fixture->nr_recalls++;
+				end_call(fixture, call, given_up, 0);
+				return true;
+			}
 			assert_int_equal(call->request->call_case, AFAR__REQUEST__CALL_LOOK);
 			fixture->nr_looks++;
 			end_call(fixture, call, copy_message(&fixture->look_answer->base), 0);

@@ -52,6 +52,7 @@ struct fixture {
 	const Afar__Reply *look_answer;
 	bool are_clients_silent; /* they keep it, as servers do */
 	unsigned nr_looks;	 /* at clients */
+	unsigned nr_recalls;	 /* of files, that clients have given up */
 	bool does_drop_answers;	 /* without looking at them: they are large and the time counts */
 };
 

@@ -161,7 +161,8 @@ static Afar__Reply *trim_flash(struct fake_store *store, const Afar__ExtentsTrim
 
 struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request)
 {
-	return request->call_case == AFAR__REQUEST__CALL_EXTENTS_TRIM
+	return request->call_case == AFAR__REQUEST__CALL_EXTENTS_TRIM &&
+			       request->extents_trim->store != 0
 		       ? store_of(server, request->extents_trim->store)
 		       : NULL;
 }
@@ -370,6 +371,10 @@ Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *
 			fake_server_release(server, request->extents_release->extents[i]);
 		return status_reply(0);
 	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
+		if (request->extents_trim->store == 0) {
+			server->nr_zeroed++;
+			return status_reply(server->refuse_to_zero);
+		}
 		return trim_flash(fake_server_asked(server, request), request->extents_trim);
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		return seal(server, request->extents_seal);

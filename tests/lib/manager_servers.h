@@ -48,6 +48,8 @@ struct fake_store {
 };
 #define FAKE_STORES_MAX 4
 struct fake_server {
+	unsigned nr_zeroed;			    /* orders to zero parts of its DRAM */
+	int refuse_to_zero;			    /* what it answers them with */
 	struct fake_store *stores[FAKE_STORES_MAX]; /* that it has open */
 	size_t nr_stores;
 	void *peer; /* NULL: not connected */

@@ -349,13 +349,13 @@ static void put_damage(int which)
 		put_session(TOO_LONG);
 		break;
 	case 15:
-		put_outcome(OUTCOME_STORE + 1);
+		put_outcome(OUTCOME_RESULTS + 1);
 		break;
 	case 16:
 		put_format(0);
 		break;
 	case 17: /* of a newer manager */
-		put_format(4);
+		put_format(5);
 		break;
 	case 18: /* its layout does not cover it */
 		put_region(8192);

@@ -183,7 +183,7 @@ static void release(struct bed *bed, struct order *order, uint64_t extent, bool 
 
 static void trim(struct bed *bed, struct order *order, uint64_t extent)
 {
-	const struct store_range ranges[] = {{extent, 0, MIB}, {extent, MIB, MIB}};
+	const struct extent_range ranges[] = {{extent, 0, MIB}, {extent, MIB, MIB}};
 
 	order_open(order);
 	assert_int_equal(store_trim(bed->store, NAMESPACE, ranges, 2, on_done, order), 0);

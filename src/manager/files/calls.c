@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The three calls about files: their operations one by one, each with its own result. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "manager/files/table.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/requests.h"
+
+#define OPERATIONS_MAX 256U
+#define RUNS_TOLD_MAX  65536U /* of one result */
+
+/* ---- What results tell */
+
+Afar__FileAttributes *attributes_of(const struct file *file)
+{
+	Afar__FileAttributes *attributes = MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
+	const struct inode *inode = file->inode;
+
+	if (!attributes)
+		return NULL;
+	attributes->ino = file->ino;
+	attributes->mode = inode->mode;
+	attributes->nlink = inode->nlink;
+	attributes->uid = inode->uid;
+	attributes->gid = inode->gid;
+	attributes->rdev = inode->rdev;
+	attributes->size = inode_is_directory(inode) ? FILE_UNIT : inode->size;
+	attributes->allocated = inode->nr_units * FILE_UNIT;
+	attributes->atime = inode->atime;
+	attributes->mtime = inode->mtime;
+	attributes->ctime = inode->ctime;
+	attributes->change = inode->change;
+	attributes->layout = inode->layout;
+	return attributes;
+}
+
+static int tell(const struct file *file, Afar__FileResult *result)
+{
+	result->attributes = attributes_of(file);
+	return result->attributes ? 0 : error_code(-ENOMEM);
+}
+
+/* Tells the runs that touch [offset, offset + length). */
+static int tell_runs(struct file *file, uint64_t offset, uint64_t length, Afar__FileResult *result)
+{
+	uint64_t end = length < UINT64_MAX - offset ? offset + length : UINT64_MAX;
+	size_t first, last;
+	int ret = file_load_runs(file);
+
+	if (ret < 0)
+		return ret;
+	first = last = runs_find(file->runs, offset / FILE_UNIT);
+	while (last < file->runs->nr && file->runs->run[last].unit < end / FILE_UNIT + 1 &&
+	       last - first < RUNS_TOLD_MAX)
+		last++;
+	result->is_more = last - first == RUNS_TOLD_MAX;
+	result->runs = calloc(3 * (last - first) + 1, sizeof(*result->runs));
+	if (!result->runs)
+		return error_code(-ENOMEM);
+	for (size_t i = first; i < last; i++) {
+		result->runs[result->n_runs++] = file->runs->run[i].unit;
+		result->runs[result->n_runs++] = file->runs->run[i].pool_unit;
+		result->runs[result->n_runs++] = file->runs->run[i].nr;
+	}
+	return 0;
+}
+
+static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__FileResult *result)
+{
+	int ret = tell(file, result);
+
+	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
+}
+
+/* ---- Looking */
+
+static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
+		Afar__FileResult *result)
+{
+	struct file *file = NULL;
+	int ret;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_LOOK__WHAT_LOOKUP:
+		ret = name_lookup(fs, who, ask->lookup->dir, ask->lookup->name, &file);
+		break;
+	case AFAR__FILE_LOOK__WHAT_WALK:
+		ret = name_walk(fs, who, ask->walk, &file);
+		break;
+	case AFAR__FILE_LOOK__WHAT_STAT:
+		ret = file_get(fs, ask->stat->ino, &file);
+		break;
+	case AFAR__FILE_LOOK__WHAT_LIST:
+		return name_list(fs, who, ask->list, result);
+	case AFAR__FILE_LOOK__WHAT_READ_LINK:
+		ret = file_get(fs, ask->read_link->ino, &file);
+		if (ret == 0 && !S_ISLNK(file->inode->mode))
+			return error_fail(-EINVAL, "read inode %llu as a symbolic link: it is none",
+					  (unsigned long long)ask->read_link->ino);
+		if (ret < 0)
+			return ret;
+		result->data.data = (uint8_t *)strdup(file->inode->target);
+		result->data.len = strlen(file->inode->target);
+		return result->data.data ? 0 : error_code(-ENOMEM);
+	case AFAR__FILE_LOOK__WHAT_GET_XATTR:
+		return file_get_xattr(fs, who, ask->get_xattr, result);
+	case AFAR__FILE_LOOK__WHAT_LIST_XATTRS:
+		return file_list_xattrs(fs, who, ask->list_xattrs, result);
+	case AFAR__FILE_LOOK__WHAT_MAP:
+		ret = file_get(fs, ask->map->ino, &file);
+		return ret == 0 ? tell_both(file, ask->map->offset, ask->map->length, result) : ret;
+	case AFAR__FILE_LOOK__WHAT_CHECK:
+		return files_check(fs, result);
+	case AFAR__FILE_LOOK__WHAT_SYSTEM:
+		result->system = files_info(fs_core(fs), fs_namespace(fs));
+		return result->system ? 0 : error_code(-ENOMEM);
+	default:
+		return error_fail(-EOPNOTSUPP, "look at a file: the manager does not know this");
+	}
+	return ret == 0 ? tell(file, result) : ret;
+}
+
+/* ---- Holding */
+
+static int hold(struct fs *fs, const struct who *who, const struct session *session,
+		const Afar__FileHold *ask, Afar__FileResult *result)
+{
+	struct file *file;
+	int ret;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_HOLD__WHAT_OPEN:
+		ret = hold_open(fs, who, session, ask->open, &file);
+		return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+	case AFAR__FILE_HOLD__WHAT_END:
+		ret = hold_end(fs, session, ask->end, &file);
+		return ret == 0 ? tell(file, result) : ret;
+	case AFAR__FILE_HOLD__WHAT_CLOSE:
+		return hold_close(fs, session, ask->close->handle);
+	case AFAR__FILE_HOLD__WHAT_CLAIM:
+		return hold_claim(fs, session, ask->claim);
+	default:
+		return error_fail(-EOPNOTSUPP, "hold a file: the manager does not know this");
+	}
+}
+
+/* ---- Changing */
+
+static int make(struct fs *fs, const struct who *who, const struct session *session,
+		const Afar__FileMake *ask, Afar__FileResult *result)
+{
+	struct file *file;
+	bool is_made;
+	int ret = name_make(fs, who, ask, &file, &is_made);
+
+	if (ret < 0)
+		return ret;
+	if (ask->handle == 0)
+		return tell(file, result);
+	/* Whoever makes it may write it, whatever its permissions say. */
+	if (is_made) {
+		ret = hold_add(file, session, ask->handle, ask->access);
+	} else {
+		Afar__FileOpen open = AFAR__FILE_OPEN__INIT;
+
+		open.ino = file->ino;
+		open.handle = ask->handle;
+		open.access = ask->access;
+		ret = hold_open(fs, who, session, &open, &file);
+	}
+	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+}
+
+/* Those who wait to hear where its bytes are may be told, whatever has become of the change. */
+static void end_recall(const struct fs *fs, uint64_t ino)
+{
+	struct file *file = file_cached(fs, ino);
+
+	if (file)
+		recall_end(file);
+}
+
+static int set(struct fs *fs, const struct who *who, const struct session *session,
+	       const Afar__FileSet *ask, Afar__FileResult *result)
+{
+	struct file *file;
+	int ret = file_set(fs, who, session, ask, &file);
+
+	if (ask->mask & FILE_SET_SIZE)
+		end_recall(fs, ask->ino);
+	return ret == 0 ? tell(file, result) : ret;
+}
+
+/* Finds a file that the session has open to write. */
+static int find_held(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
+{
+	const struct hold *held;
+	int ret = file_get(fs, ino, out);
+
+	if (ret < 0)
+		return ret;
+	cds_list_for_each_entry (held, &(*out)->holds, node)
+		if (held->session == session->number && (held->access & W_OK))
+			return 0;
+	return error_fail(-EBADF, "change inode %llu: the session has not opened it to write",
+			  (unsigned long long)ino);
+}
+
+static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
+		  Afar__FileResult *result)
+{
+	struct inode *inode;
+	struct file *file;
+	int ret = find_held(fs, session, ask->ino, &file);
+
+	if (ret == 0)
+		ret = file_extend(file, ask->offset, ask->length, ask->is_exact);
+	inode = ret == 0 ? file_edit(file) : NULL;
+	if (!inode)
+		return ret < 0 ? ret : error_code(-ENOMEM);
+	if (ask->size > inode->size && ask->size <= FILE_SIZE_MAX) {
+		inode->size = ask->size;
+		inode_touch(inode);
+	}
+	file_put(file);
+	return tell_both(file, ask->offset, UINT64_MAX, result);
+}
+
+static int punch(struct fs *fs, const struct session *session, const Afar__FilePunch *ask,
+		 Afar__FileResult *result)
+{
+	struct file *file;
+	int ret = find_held(fs, session, ask->ino, &file);
+
+	if (ret == 0)
+		ret = file_punch(file, session, ask->offset, ask->length);
+	end_recall(fs, ask->ino);
+	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+}
+
+static int sync_file(struct fs *fs, const struct session *session, const Afar__FileSync *ask,
+		     Afar__FileResult *result)
+{
+	struct inode *inode;
+	struct file *file;
+	int ret = find_held(fs, session, ask->ino, &file);
+
+	inode = ret == 0 ? file_edit(file) : NULL;
+	if (!inode)
+		return ret < 0 ? ret : error_code(-ENOMEM);
+	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
+		inode->size = ask->end;
+	if (ask->is_written)
+		inode_touch(inode);
+	if (ask->is_trimmed && ask->close != 0)
+		ret = file_trim(file, session);
+	if (ret == 0)
+		ret = tell(file, result);
+	if (ret < 0)
+		return ret;
+	file_put(file);
+	return ask->close != 0 ? hold_close(fs, session, ask->close) : 0;
+}
+
+static int change(struct fs *fs, const struct who *who, const struct session *session,
+		  const Afar__FileChange *ask, Afar__FileResult *result)
+{
+	struct file *file;
+	int ret;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_CHANGE__WHAT_MAKE:
+		return make(fs, who, session, ask->make, result);
+	case AFAR__FILE_CHANGE__WHAT_REMOVE:
+		return name_remove(fs, who, ask->remove);
+	case AFAR__FILE_CHANGE__WHAT_RENAME:
+		return name_rename(fs, who, ask->rename);
+	case AFAR__FILE_CHANGE__WHAT_LINK:
+		ret = name_link(fs, who, ask->link, &file);
+		return ret == 0 ? tell(file, result) : ret;
+	case AFAR__FILE_CHANGE__WHAT_SET:
+		return set(fs, who, session, ask->set, result);
+	case AFAR__FILE_CHANGE__WHAT_EXTEND:
+		return extend(fs, session, ask->extend, result);
+	case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		return punch(fs, session, ask->punch, result);
+	case AFAR__FILE_CHANGE__WHAT_SYNC:
+		return sync_file(fs, session, ask->sync, result);
+	case AFAR__FILE_CHANGE__WHAT_SET_XATTR:
+		return file_set_xattr(fs, who, ask->set_xattr);
+	case AFAR__FILE_CHANGE__WHAT_REMOVE_XATTR:
+		return file_remove_xattr(fs, who, ask->remove_xattr);
+	default:
+		return error_fail(-EOPNOTSUPP, "change a file: the manager does not know this");
+	}
+}
+
+/* ---- The calls */
+
+static struct who who_from(const Afar__FileWho *ask)
+{
+	struct who who = {0};
+
+	if (!ask)
+		return who;
+	who.uid = ask->uid;
+	who.gid = ask->gid;
+	who.groups = ask->groups;
+	who.nr_groups = ask->n_groups < FILES_GROUPS_MAX ? ask->n_groups : FILES_GROUPS_MAX;
+	return who;
+}
+
+static int find_fs(const struct core *core, const struct session *session, uint64_t number,
+		   uint32_t rights, size_t nr, struct fs **out)
+{
+	struct namespace *ns;
+	int ret = core_namespace(core, session, "use files", number, rights, &ns);
+
+	if (ret < 0)
+		return ret;
+	*out = files_find(core, number);
+	if (!*out)
+		return error_fail(-EINVAL,
+				  "use files of '%s': it is no file system; see 'afar fs ls'",
+				  ns->name);
+	if (nr > OPERATIONS_MAX)
+		return error_fail(-E2BIG,
+				  "use files of '%s': %zu operations; at most %u go together",
+				  ns->name, nr, OPERATIONS_MAX);
+	return 0;
+}
+
+static int begin_results(struct event *event, size_t nr)
+{
+	Afar__FileResults *results = MESSAGE_NEW(afar__file_results, Afar__FileResults);
+
+	if (!results)
+		return error_code(-ENOMEM);
+	event->reply->file_results = results;
+	event->reply->result_case = AFAR__REPLY__RESULT_FILE_RESULTS;
+	results->results = calloc(nr + 1, sizeof(*results->results));
+	return results->results ? 0 : error_code(-ENOMEM);
+}
+
+static Afar__FileResult *add_result(struct event *event)
+{
+	Afar__FileResults *results = event->reply->file_results;
+	Afar__FileResult *result = MESSAGE_NEW(afar__file_result, Afar__FileResult);
+
+	if (result)
+		results->results[results->n_results++] = result;
+	return result;
+}
+
+/* An operation that fails leaves nothing of what it did, nor of its result. */
+static int end_operation(struct core *core, size_t mark, int ret, struct event *event)
+{
+	Afar__FileResults *results = event->reply->file_results;
+	Afar__FileResult *failed;
+
+	ret = undo_end(core->undo, mark, ret);
+	if (ret >= 0)
+		return 0;
+	failed = MESSAGE_NEW(afar__file_result, Afar__FileResult);
+	if (!failed)
+		return error_code(-ENOMEM);
+	failed->status = ret;
+	failed->message = strdup(error_last_line());
+	afar__file_result__free_unpacked(results->results[results->n_results - 1], NULL);
+	results->results[results->n_results - 1] = failed;
+	return failed->message ? 0 : error_code(-ENOMEM);
+}
+
+int files_look(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct who who = who_from(ask->who);
+	struct fs *fs;
+	int ret = find_fs(core, session, ask->fs, RIGHT_READ, ask->n_operations, &fs);
+
+	if (ret == 0)
+		ret = begin_results(event, ask->n_operations);
+	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
+		size_t mark = undo_mark(core->undo);
+		Afar__FileResult *result = add_result(event);
+
+		ret = result ? end_operation(core, mark, look(fs, &who, ask->operations[i], result),
+					     event)
+			     : error_code(-ENOMEM);
+	}
+	return ret;
+}
+
+/* Those that only read open files to read. */
+static uint32_t rights_to_hold(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		const Afar__FileHold *operation = ask->operations[i];
+
+		if (operation->what_case == AFAR__FILE_HOLD__WHAT_END ||
+		    (operation->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
+		     (operation->open->access & W_OK)))
+			return RIGHT_ALL;
+	}
+	return RIGHT_READ;
+}
+
+int files_hold(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	const struct who who = who_from(ask->who);
+	struct fs *fs;
+	int ret = find_fs(core, session, ask->fs, rights_to_hold(ask), ask->n_operations, &fs);
+
+	if (ret == 0)
+		ret = begin_results(event, ask->n_operations);
+	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
+		size_t mark = undo_mark(core->undo);
+		Afar__FileResult *result = add_result(event);
+
+		ret = result ? end_operation(core, mark,
+					     hold(fs, &who, session, ask->operations[i], result),
+					     event)
+			     : error_code(-ENOMEM);
+	}
+	return ret;
+}
+
+int files_change(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	const struct who who = who_from(ask->who);
+	struct fs *fs;
+	int ret = find_fs(core, session, ask->fs, RIGHT_ALL, ask->n_operations, &fs);
+
+	if (ret == 0)
+		ret = begin_results(event, ask->n_operations);
+	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
+		size_t mark = undo_mark(core->undo);
+		Afar__FileResult *result = add_result(event);
+
+		ret = result ? end_operation(core, mark,
+					     change(fs, &who, session, ask->operations[i], result),
+					     event)
+			     : error_code(-ENOMEM);
+	}
+	event->outcome_kind = OUTCOME_RESULTS;
+	event->outcome_value = event->request_id;
+	return ret;
+}
+
+int files_reply(struct core *core, const struct session *session, uint64_t request_id,
+		Afar__Reply *reply)
+{
+	size_t length;
+	void *packed;
+	int ret;
+
+	if (reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS)
+		return 0;
+	ret = store_get_result(core->store, session, request_id, &packed, &length);
+	if (ret < 0)
+		return ret;
+	reply->file_results = afar__file_results__unpack(NULL, length, packed);
+	free(packed);
+	if (!reply->file_results)
+		return error_code(-EIO);
+	reply->result_case = AFAR__REPLY__RESULT_FILE_RESULTS;
+	return 0;
+}
+
+/* ---- Waiting */
+
+static uint64_t bytes_wanted(const Afar__FilesChange *ask)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		const Afar__FileChange *operation = ask->operations[i];
+
+		if (operation->what_case == AFAR__FILE_CHANGE__WHAT_EXTEND)
+			bytes += operation->extend->length + FILE_UNIT;
+		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
+			bytes += operation->make->bytes + (operation->make->bytes ? FILE_UNIT : 0);
+	}
+	return bytes;
+}
+
+/* An allocation that will fit when what is being zeroed is free waits for that. */
+static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
+{
+	uint64_t wanted, has = fs->space.free_bytes;
+	const struct namespace *ns = fs_namespace(fs);
+
+	if (fs->sweep == 0 || !ns)
+		return false;
+	wanted = bytes_wanted(ask);
+	return wanted > has && wanted <= has + fs->pending_bytes;
+}
+
+static bool is_claim(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+			return false;
+	return true;
+}
+
+/* Those that ask where bytes are wait while these are being taken away. */
+static uint64_t look_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->map->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t hold_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
+		return event->answer_by;
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t change_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until, wait;
+
+	if (!fs)
+		return 0;
+	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
+		return event->answer_by;
+	until = recalls_wait(core, event, fs);
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->extend->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t files_wait(struct core *core, struct event *event)
+{
+	switch (event->request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return look_wait(core, event);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return hold_wait(core, event);
+	default:
+		return change_wait(core, event);
+	}
+}

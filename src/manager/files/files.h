@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files: names, inodes, and which parts of a file system's pool each file has. The rest of the core
+ * sees this much of them. Inside are
+ *
+ *   records.c   what is stored, under which keys
+ *   table.c     file systems and inodes in memory
+ *   runs.c      which parts of the pool a file has
+ *   pool.c      what of the pool is free
+ *   scrubs.c    what was given back, until it is zeroed
+ *   names.c     directories: make, remove, rename, link
+ *   walk.c      finding and listing names
+ *   attributes.c  permissions, times, extended attributes
+ *   lengths.c   allocate, shrink, punch, sync
+ *   holds.c     who has which file open
+ *   check.c     comparing the records with each other
+ *   recalls.c   having others give a file up before it is made shorter
+ *   calls.c     the three calls
+ *
+ * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
+ * wanted, and kept as long as somebody has them open, or until there are too many.
+ */
+#ifndef MANAGER_FILES_H
+#define MANAGER_FILES_H
+
+#include "manager/core_private.h"
+
+core_operation files_look, files_hold, files_change;
+/* After a restart of the manager, changes wait until the sessions of before have told what they have
+ * open. An allocation waits for what is being zeroed, if it needs that. */
+core_wait files_wait;
+/* Fills a reply to a FilesChange that came again. -EIO, -ENOMEM. */
+int files_reply(struct core *core, const struct session *session, uint64_t request_id,
+		Afar__Reply *reply);
+
+/* With the namespace: makes a file system with an empty root directory. -ENOMEM. */
+int files_create(struct core *core, const struct namespace *ns, const Afar__NamespaceCreate *ask);
+/* With the namespace. Its records go later. -ENOMEM. */
+int files_delete(struct core *core, const struct namespace *ns);
+/* NULL: no memory. */
+Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace *ns);
+
+/* A session does not reach the pool any more: what it had open is closed. -ENOMEM, or as a
+ * metastore's get. */
+int files_session_left(struct core *core, const struct namespace *ns, uint64_t session);
+/* A session has given a file up, or failed. */
+int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
+/* A server has zeroed what it was told to, or failed. */
+int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
+
+/* Reads what there is of file systems. Errors as store_load(). */
+int files_start(struct core *core);
+/* In a batch of the core's own: deletes records of deleted file systems, bit by bit. */
+void files_work(struct core *core);
+/* Between batches: tells servers what to zero; drops inodes that nobody uses. */
+void files_drive(struct core *core);
+uint64_t files_next(const struct core *core);
+void files_close(struct core *core);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who has which file open. Holds are in memory: opening commits nothing. A file that is held outlives
+ * its last name, and what it has of the pool is not taken away under another session.
+ *
+ * When a session ends, its holds stay until its servers are fenced (files_session_left()): until then
+ * what it has posted may still land. After a restart of the manager nobody knows who holds what until
+ * the sessions of before have told it. Until then nothing is changed (files_wait()).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "manager/files/table.h"
+
+#define HOLDS_MAX 1048576U /* handles of one claim */
+
+static int compare_holds(const void *left, const void *right)
+{
+	const struct hold *a = tree_row(left), *b = tree_row(right);
+	int order = tree_order(a->session, b->session);
+
+	return order != 0 ? order : tree_order(a->handle, b->handle);
+}
+
+struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle)
+{
+	const struct hold wanted = {.session = session, .handle = handle};
+
+	return tree_find(&fs->holds_by_handle, &wanted, compare_holds);
+}
+
+bool file_is_shared(const struct file *file, const struct session *session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session != session->number)
+			return true;
+	return false;
+}
+
+/* ---- Opening */
+
+static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t access)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	struct hold *hold = hold_find(file->fs, session, handle);
+	int ret;
+
+	if (handle == 0)
+		return error_fail(-EINVAL, "open a file: its handle is 0");
+	if (hold && (hold->file != file || hold->access != access))
+		return error_fail(-EINVAL, "open a file: its handle %llu is another one's",
+				  (unsigned long long)handle);
+	if (hold)
+		return 0;
+	hold = calloc(1, sizeof(*hold));
+	ret = hold ? undo_room(undo, 3) : error_code(-ENOMEM);
+	if (ret < 0) {
+		free(hold);
+		return ret;
+	}
+	*hold = (struct hold){.file = file, .session = session, .handle = handle, .access = access};
+	undo_made(undo, hold, free);
+	undo_link(undo, &hold->node, &file->holds);
+	return undo_tree_add(undo, &file->fs->holds_by_handle, hold, compare_holds);
+}
+
+int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access)
+{
+	return add(file, session->number, handle, access & (R_OK | W_OK));
+}
+
+int hold_open(struct fs *fs, const struct who *who, const struct session *session,
+	      const Afar__FileOpen *ask, struct file **out)
+{
+	const struct inode *inode;
+	int ret = file_get(fs, ask->ino, out);
+
+	if (ret < 0)
+		return ret;
+	inode = (*out)->inode;
+	if (inode_is_directory(inode) && (ask->access & W_OK))
+		return error_fail(-EISDIR, "open inode %llu to write: it is a directory",
+				  (unsigned long long)ask->ino);
+	if (!S_ISREG(inode->mode) && !inode_is_directory(inode))
+		return error_fail(-EINVAL, "open inode %llu: it is neither file nor directory",
+				  (unsigned long long)ask->ino);
+	ret = check_access(who, inode, ask->access & (R_OK | W_OK));
+	return ret == 0 ? hold_add(*out, session, ask->handle, ask->access) : ret;
+}
+
+/* ---- Closing */
+
+static int drop(struct hold *hold)
+{
+	struct file *file = hold->file;
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = undo_room(undo, 4);
+
+	if (ret < 0)
+		return ret;
+	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
+	undo_unlink(undo, &hold->node);
+	undo_gone(undo, hold, free);
+	if (file->is_dirty && file->inode && !file_is_held(file))
+		file_put(file);
+	return file_settle(file);
+}
+
+int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
+{
+	struct hold *hold = hold_find(fs, session->number, handle);
+
+	return hold ? drop(hold) : 0;
+}
+
+struct search {
+	uint64_t session;
+	struct hold *found;
+};
+
+static bool find_of_session(void *argument, void *row)
+{
+	struct search *search = argument;
+	struct hold *hold = row;
+
+	if (hold->session == search->session)
+		search->found = hold;
+	return !search->found;
+}
+
+static void set_claimed(struct fs *fs, uint64_t session)
+{
+	for (size_t i = 0; i < fs->nr_unclaimed; i++)
+		if (fs->unclaimed[i] == session)
+			fs->unclaimed[i--] = fs->unclaimed[--fs->nr_unclaimed];
+}
+
+int files_session_left(struct core *core, const struct namespace *ns, uint64_t session)
+{
+	struct fs *fs = files_find(core, ns->number);
+	struct search search;
+	int ret = 0;
+
+	if (!fs)
+		return 0;
+	/* It holds nothing any more, whatever becomes of the batch. */
+	set_claimed(fs, session);
+	do {
+		search = (struct search){.session = session};
+		tree_walk(fs->holds_by_handle, find_of_session, &search);
+		if (search.found)
+			ret = drop(search.found);
+	} while (search.found && ret == 0);
+	return ret;
+}
+
+/* ---- Sizes of what is open */
+
+int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
+	     struct file **out)
+{
+	struct inode *inode;
+	int ret = file_get(fs, ask->ino, out);
+
+	if (ret < 0)
+		return ret;
+	if (!file_is_held(*out))
+		return error_fail(-EBADF,
+				  "tell of what was written to inode %llu: nobody has it open",
+				  (unsigned long long)ask->ino);
+	if (ask->layout != (*out)->inode->layout)
+		return error_fail(-ESTALE,
+				  "tell of what was written to inode %llu: it was made shorter "
+				  "meanwhile; write again",
+				  (unsigned long long)ask->ino);
+	(void)session;
+	inode = file_edit(*out);
+	if (!inode)
+		return error_code(-ENOMEM);
+	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
+		inode->size = ask->end;
+	inode_touch(inode);
+	return file_set_dirty(*out);
+}
+
+/* ---- After a restart */
+
+static int claim_one(struct fs *fs, const struct session *session, const Afar__FileClaim *ask,
+		     size_t i)
+{
+	struct inode *inode;
+	struct file *file;
+	int ret = file_get(fs, ask->inos[i], &file);
+
+	/* It ended with the last of its holders before this one told: its handle finds that out. */
+	if (ret == -ESTALE)
+		return 0;
+	if (ret == 0)
+		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
+	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)
+		return ret;
+	inode = file_edit(file);
+	if (!inode)
+		return error_code(-ENOMEM);
+	inode->size = ask->ends[i];
+	inode_touch(inode);
+	return file_set_dirty(file);
+}
+
+int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask)
+{
+	int ret = 0;
+
+	if (ask->n_handles != ask->n_inos || ask->n_handles != ask->n_accesses ||
+	    ask->n_handles != ask->n_ends || ask->n_handles > HOLDS_MAX)
+		return error_fail(-EINVAL, "claim open files: the lists have different lengths");
+	for (size_t i = 0; i < ask->n_handles && ret == 0; i++)
+		ret = claim_one(fs, session, ask, i);
+	if (ret == 0 && ask->is_last)
+		set_claimed(fs, session->number);
+	return ret;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Room for files: allocated as they grow, given back as they shrink. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "manager/files/table.h"
+
+#define AHEAD_UNITS_MAX 16384U /* 64 MiB: allocated at most beyond what was asked for */
+
+static uint64_t units_up(uint64_t bytes)
+{
+	return bytes / FILE_UNIT + (bytes % FILE_UNIT != 0);
+}
+
+/* ---- Growing */
+
+struct growth {
+	struct file *file;
+	uint64_t unit; /* the next that gets room */
+};
+
+static int take_run(void *argument, uint64_t pool_unit, uint64_t nr)
+{
+	struct growth *growth = argument;
+	const struct run run = {growth->unit, pool_unit, nr};
+
+	growth->unit += nr;
+	return file_add_run(growth->file, &run);
+}
+
+/* Where the pool goes on behind the run that ends before `unit`. 0: nowhere. */
+static uint64_t place_near(const struct runs *runs, uint64_t unit)
+{
+	size_t at = runs_find(runs, unit);
+	const struct run *before = at > 0 ? &runs->run[at - 1] : NULL;
+
+	return before && before->unit + before->nr == unit ? before->pool_unit + before->nr : 0;
+}
+
+static int fail_full(const struct fs *fs, uint64_t wanted)
+{
+	return error_fail(-ENOSPC,
+			  "make room for %llu KiB in file system '%s': its pool is full; make it "
+			  "larger, or remove files",
+			  (unsigned long long)(wanted * FILE_UNIT >> 10), fs_namespace(fs)->name);
+}
+
+static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
+{
+	struct growth growth = {file, from};
+	int64_t taken = pool_take(file->fs, place_near(file->runs, from), nr, take_run, &growth);
+
+	if (taken < 0)
+		return (int)taken;
+	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
+}
+
+/* A file that grows gets as much again as it has, so that it has few runs. Goes without. */
+static int take_ahead(struct file *file, uint64_t end)
+{
+	uint64_t has = file->inode->nr_units, ahead = has < AHEAD_UNITS_MAX ? has : AHEAD_UNITS_MAX;
+	struct fs *fs = file->fs;
+
+	if (ahead > fs->space.longest / FILE_UNIT / 4)
+		ahead = fs->space.longest / FILE_UNIT / 4;
+	return ahead != 0 ? fill_hole(file, end, ahead) : 0;
+}
+
+static bool is_at_end(const struct runs *runs, uint64_t end)
+{
+	return runs->nr == 0 || runs->run[runs->nr - 1].unit + runs->run[runs->nr - 1].nr <= end;
+}
+
+int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact)
+{
+	uint64_t from = offset / FILE_UNIT, end, next;
+	bool has_grown = false;
+	int ret = file_load_runs(file);
+
+	if (ret < 0)
+		return ret;
+	if (length == 0 || length > FILE_SIZE_MAX || offset > FILE_SIZE_MAX - length)
+		return error_fail(-EFBIG, "make a file longer: it can have %llu bytes",
+				  (unsigned long long)FILE_SIZE_MAX);
+	for (end = units_up(offset + length); from < end && ret == 0; from = next) {
+		size_t at = runs_find(file->runs, from);
+		const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
+
+		if (run && run->unit <= from) {
+			next = run->unit + run->nr;
+			continue;
+		}
+		next = run && run->unit < end ? run->unit : end;
+		ret = fill_hole(file, from, next - from);
+		has_grown = true;
+	}
+	if (ret == 0 && has_grown && !is_exact && is_at_end(file->runs, end))
+		ret = take_ahead(file, end);
+	return ret;
+}
+
+/* ---- Shrinking */
+
+static int check_alone(const struct file *file, const struct session *session, const char *asked)
+{
+	if (!file_is_kept(file, session))
+		return 0;
+	return error_fail(-EBUSY,
+			  "%s inode %llu: another session has it open, and does not answer when it "
+			  "is asked to give it up; close it there, or wait until that ends",
+			  asked, (unsigned long long)file->ino);
+}
+
+/* Gives units back. Who has the file cached must look anew. */
+static int cut(struct file *file, uint64_t from, uint64_t to)
+{
+	struct inode *inode;
+	struct run *cuts;
+	size_t nr;
+	int ret = file_load_runs(file);
+
+	if (ret == 0)
+		ret = file_cut_runs(file, from, to, &cuts, &nr);
+	if (ret == 0)
+		ret = pool_give(file->fs, cuts, nr);
+	inode = ret == 0 ? file_edit(file) : NULL;
+	if (!inode)
+		return ret < 0 ? ret : error_code(-ENOMEM);
+	inode->layout++;
+	return 0;
+}
+
+int file_resize(struct file *file, const struct session *session, uint64_t size)
+{
+	struct inode *inode;
+	int ret = 0;
+
+	if (size > FILE_SIZE_MAX)
+		return error_fail(-EFBIG, "set the size of a file: it can have %llu bytes",
+				  (unsigned long long)FILE_SIZE_MAX);
+	if (size < file->inode->size) {
+		ret = check_alone(file, session, "make shorter");
+		if (ret == 0)
+			ret = cut(file, units_up(size), UINT64_MAX);
+	}
+	inode = ret == 0 ? file_edit(file) : NULL;
+	if (!inode)
+		return ret < 0 ? ret : error_code(-ENOMEM);
+	inode->size = size;
+	inode_touch(inode);
+	file_put(file);
+	return 0;
+}
+
+int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length)
+{
+	uint64_t from = units_up(offset), to = (offset + length) / FILE_UNIT;
+	struct inode *inode;
+	int ret;
+
+	if (length == 0 || offset > FILE_SIZE_MAX || length > FILE_SIZE_MAX)
+		return error_fail(-EINVAL, "punch a hole of %llu bytes",
+				  (unsigned long long)length);
+	ret = check_alone(file, session, "punch a hole into");
+	if (ret == 0 && from < to)
+		ret = cut(file, from, to);
+	inode = ret == 0 ? file_edit(file) : NULL;
+	if (!inode)
+		return ret < 0 ? ret : error_code(-ENOMEM);
+	inode_touch(inode);
+	file_put(file);
+	return 0;
+}
+
+int file_trim(struct file *file, const struct session *session)
+{
+	uint64_t end = units_up(file->inode->size);
+	int ret = file_load_runs(file);
+
+	if (ret < 0 || file_is_shared(file, session) || is_at_end(file->runs, end))
+		return ret;
+	return cut(file, end, UINT64_MAX);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What of a pool is free. Free bytes are zeros: what a file gives back goes through a scrub
+ * (scrubs.c), and is taken until its server has zeroed it. So whoever gets a unit sees nothing of who
+ * had it before, and no client has to zero what another may be writing.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manager/files/table.h"
+#include "manager/volumes.h"
+
+#define SCRUB_RUNS_MAX	256U
+#define SCRUB_UNITS_MAX 262144U /* 1 GiB */
+
+int pool_look(struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	const struct region *region = ns ? volume_region(ns) : NULL;
+	struct undo *undo = fs_core(fs)->undo;
+	uint64_t length = region ? region->length / FILE_UNIT * FILE_UNIT : 0;
+	uint64_t old = fs->space.length;
+	int ret;
+
+	if (length <= old || region->is_unfinished)
+		return 0;
+	ret = undo_room(undo, 2);
+	if (ret < 0)
+		return ret;
+	undo_set(undo, fs->space.length, length);
+	return undo_space_give(undo, &fs->space, old, length - old);
+}
+
+static int take_run(struct fs *fs, uint64_t near, uint64_t bytes, uint64_t *offset)
+{
+	struct undo *undo = fs_core(fs)->undo;
+	int ret = undo_room(undo, 1);
+
+	if (ret < 0)
+		return ret;
+	if (near != 0 && space_take_at(&fs->space, near, bytes) == 0) {
+		undo_space_taken(undo, &fs->space, near, bytes);
+		*offset = near;
+		return 0;
+	}
+	return undo_space_take(undo, &fs->space, bytes, offset);
+}
+
+int64_t pool_take(struct fs *fs, uint64_t near, uint64_t nr,
+		  int (*take)(void *argument, uint64_t pool_unit, uint64_t nr), void *argument)
+{
+	uint64_t left = nr * FILE_UNIT, offset, bytes;
+	int ret = pool_look(fs);
+
+	near *= FILE_UNIT;
+	while (ret == 0 && left != 0 && fs->space.longest != 0) {
+		bytes = left < fs->space.longest ? left : fs->space.longest;
+		ret = take_run(fs, near, bytes, &offset);
+		if (ret == 0)
+			record_put_space(fs, offset, bytes);
+		if (ret == 0)
+			ret = take(argument, offset / FILE_UNIT, bytes / FILE_UNIT);
+		left -= bytes;
+		near = 0;
+	}
+	return ret < 0 ? ret : (int64_t)(nr - left / FILE_UNIT);
+}
+
+/* Makes one scrub of some runs. */
+static int give(struct fs *fs, const struct run *runs, size_t nr)
+{
+	struct scrub *scrub = calloc(1, sizeof(*scrub) + nr * sizeof(scrub->runs[0]));
+	struct undo *undo = fs_core(fs)->undo;
+	uint64_t bytes = 0;
+	int ret = scrub ? undo_room(undo, 4) : error_code(-ENOMEM);
+
+	if (ret < 0) {
+		free(scrub);
+		return ret;
+	}
+	scrub->fs = fs;
+	scrub->number = fs->next_scrub;
+	scrub->nr = nr;
+	memcpy(scrub->runs, runs, nr * sizeof(runs[0]));
+	for (size_t i = 0; i < nr; i++)
+		bytes += runs[i].nr * FILE_UNIT;
+	undo_made(undo, scrub, free);
+	undo_link(undo, &scrub->node, &fs->scrubs);
+	undo_set(undo, fs->next_scrub, fs->next_scrub + 1);
+	undo_set(undo, fs->pending_bytes, fs->pending_bytes + bytes);
+	record_put_scrub(scrub);
+	fs_put(fs);
+	return 0;
+}
+
+/* In parts that one order has room for, whatever their stripes are. */
+int pool_give(struct fs *fs, struct run *runs, size_t nr)
+{
+	struct run part[SCRUB_RUNS_MAX];
+	uint64_t units = 0;
+	size_t nr_part = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < nr && ret == 0;) {
+		uint64_t left = SCRUB_UNITS_MAX - units;
+		uint64_t taken = runs[i].nr < left ? runs[i].nr : left;
+
+		part[nr_part++] = (struct run){0, runs[i].pool_unit, taken};
+		units += taken;
+		runs[i].pool_unit += taken;
+		runs[i].nr -= taken;
+		if (runs[i].nr == 0)
+			i++;
+		if (i < nr && nr_part < SCRUB_RUNS_MAX && units < SCRUB_UNITS_MAX)
+			continue;
+		ret = give(fs, part, nr_part);
+		nr_part = 0;
+		units = 0;
+	}
+	free(runs);
+	return ret;
+}
+
+int pool_give_zeroed(struct scrub *scrub)
+{
+	struct fs *fs = scrub->fs;
+	struct undo *undo = fs_core(fs)->undo;
+	uint64_t bytes = 0;
+	int ret = undo_room(undo, scrub->nr);
+
+	for (size_t i = 0; i < scrub->nr && ret == 0; i++) {
+		const struct run *run = &scrub->runs[i];
+
+		bytes += run->nr * FILE_UNIT;
+		ret = undo_space_give(undo, &fs->space, run->pool_unit * FILE_UNIT,
+				      run->nr * FILE_UNIT);
+	}
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i < scrub->nr; i++)
+		record_put_space(fs, scrub->runs[i].pool_unit * FILE_UNIT,
+				 scrub->runs[i].nr * FILE_UNIT);
+	record_delete_scrub(scrub);
+	ret = undo_room(undo, 3);
+	if (ret < 0)
+		return ret;
+	undo_unlink(undo, &scrub->node);
+	undo_set(undo, fs->pending_bytes, fs->pending_bytes - bytes);
+	undo_gone(undo, scrub, free);
+	return 0;
+}

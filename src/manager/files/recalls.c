@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Recalls. Whoever makes a file shorter takes parts of the pool away. Other sessions that have it open
+ * know those parts, and may be writing there. So they are asked first: each ends what it has posted,
+ * forgets where the file's bytes are, and answers. Until the change is done, whoever asks where they
+ * are waits.
+ *
+ * A session that does not answer makes the change fail with -EBUSY when its time is over. Nothing of a
+ * recall is stored or taken back: a session that was asked in vain asks anew, no more.
+ */
+#include <errno.h>
+
+#include "manager/files/table.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/sessions.h"
+
+/* How long a session may take to end what it has posted. */
+#define RECALL_MS 10000U
+
+static Afar__Request *new_request(const struct file *file)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__FileRecall *recall = MESSAGE_NEW(afar__file_recall, Afar__FileRecall);
+
+	if (!request || !recall) {
+		free(request);
+		free(recall);
+		return NULL;
+	}
+	recall->fs = file->fs->number;
+	recall->ino = file->ino;
+	request->file_recall = recall;
+	request->call_case = AFAR__REQUEST__CALL_FILE_RECALL;
+	return request;
+}
+
+/* On this connection: on another one it is asked again. */
+static void set_asked(struct file *file, uint64_t session, const void *peer)
+{
+	struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (hold->session != session)
+			continue;
+		hold->asked = file->recall;
+		hold->asked_at = peer;
+	}
+}
+
+static bool is_asked(const struct file *file, const struct hold *hold, const void *peer)
+{
+	return hold->asked == file->recall && hold->asked_at == peer;
+}
+
+static void ask(struct file *file, const struct hold *hold)
+{
+	struct core *core = fs_core(file->fs);
+	const struct session *session = state_session(core->state, hold->session);
+	const struct live_session *live = session ? session->live : NULL;
+	struct outgoing *outgoing;
+	Afar__Request *request;
+
+	/* One that is away is asked when it is back, or its holds go. */
+	if (!live || !live->peer || is_asked(file, hold, live->peer))
+		return;
+	outgoing = outgoing_new_to(OUTGOING_RECALL, live->peer);
+	request = new_request(file);
+	if (!outgoing || !request) {
+		if (outgoing)
+			outgoing_free(outgoing);
+		if (request)
+			afar__request__free_unpacked(request, NULL);
+		return;
+	}
+	outgoing->session = hold->session;
+	outgoing->fs = file->fs->number;
+	outgoing->ino = file->ino;
+	outgoing->recall = file->recall;
+	set_asked(file, hold->session, live->peer);
+	core_call(core, live->peer, RECALL_MS, request, outgoing);
+}
+
+/* Asks those that have not been asked; true: somebody has not answered. */
+static bool ask_all(struct file *file, uint64_t caller)
+{
+	struct hold *hold;
+	bool is_any = false;
+
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (hold->session == caller || hold->recalled == file->recall)
+			continue;
+		ask(file, hold);
+		is_any = true;
+	}
+	return is_any;
+}
+
+int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+{
+	struct fs *fs = files_find(core, outgoing->fs);
+	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
+	struct hold *hold;
+
+	if (!file || file->recall != outgoing->recall)
+		return 0;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (hold->session != outgoing->session)
+			continue;
+		if (is_done)
+			hold->recalled = file->recall;
+	}
+	return 0;
+}
+
+bool file_is_kept(const struct file *file, const struct session *session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session != session->number &&
+		    (file->recall == 0 || hold->recalled != file->recall))
+			return true;
+	return false;
+}
+
+void recall_end(struct file *file)
+{
+	file->recaller = NULL;
+	file->recall_until = 0;
+}
+
+/* ---- Waiting */
+
+/* The inode that an operation takes parts of the pool from; 0: it does not. */
+static uint64_t ino_to_recall(const struct fs *fs, const Afar__FileChange *ask)
+{
+	const struct file *file;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		return ask->punch->ino;
+	case AFAR__FILE_CHANGE__WHAT_SET:
+		file = ask->set->mask & FILE_SET_SIZE ? file_cached(fs, ask->set->ino) : NULL;
+		return file && file->inode && ask->set->size < file->inode->size ? file->ino : 0;
+	default:
+		return 0;
+	}
+}
+
+static bool is_recalled(const struct file *file, const struct core *core, const void *caller)
+{
+	return file->recaller && file->recaller != caller && file->recall_until > core_now(core);
+}
+
+/* Until when the event waits for sessions to give an inode up. */
+static uint64_t recall_one(struct core *core, const struct event *event, struct file *file,
+			   uint64_t session)
+{
+	if (is_recalled(file, core, event))
+		return file->recall_until;
+	if (file->recaller != event) {
+		file->recaller = event;
+		file->recall = ++core->files->last_recall;
+	}
+	file->recall_until = event->answer_by;
+	return ask_all(file, session) ? event->answer_by : 0;
+}
+
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	struct session *session;
+	struct namespace *ns;
+	uint64_t until = 0;
+
+	if (core_session(core, event, &session) < 0 ||
+	    core_namespace(core, session, "use files", ask->fs, RIGHT_ALL, &ns) < 0)
+		return 0;
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		uint64_t ino = ino_to_recall(fs, ask->operations[i]);
+		struct file *file = ino != 0 ? file_cached(fs, ino) : NULL;
+		uint64_t wait = file && file_is_shared(file, session)
+					? recall_one(core, event, file, session->number)
+					: 0;
+
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
+			 uint64_t ino)
+{
+	const struct file *file = file_cached(fs, ino);
+
+	if (!file || !is_recalled(file, core, event))
+		return 0;
+	return file->recall_until < event->answer_by ? file->recall_until : event->answer_by;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * File systems and inodes in memory. An inode's fields and its runs are never changed in place: a
+ * change makes a copy, and the batch's notes (undo.h) say which of the two goes. So taking a batch
+ * back costs what it changed.
+ *
+ * Who holds a file is in memory alone. After a restart the sessions of before tell it again.
+ */
+#ifndef MANAGER_FILES_TABLE_H
+#define MANAGER_FILES_TABLE_H
+
+#include <sys/stat.h>
+
+#include "manager/files/files.h"
+
+#define FILE_SET_SIZE	 8U	/* FileSet.mask */
+#define FILE_UNIT	 4096U	/* bytes */
+#define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
+#define FILES_XATTRS_MAX 256U
+#define FILES_GROUPS_MAX 64U
+#define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
+
+/* Who asks. */
+struct who {
+	uint32_t uid, gid;
+	const uint32_t *groups;
+	size_t nr_groups;
+};
+
+struct inode {
+	uint32_t mode; /* type and permissions */
+	uint32_t uid, gid;
+	uint32_t nlink;
+	uint64_t rdev;
+	uint64_t size;
+	uint64_t nr_units; /* of its runs, together */
+	int64_t atime, mtime, ctime;
+	uint64_t change;
+	uint64_t layout; /* grows when runs go away */
+	uint64_t parent;
+	uint64_t nr_entries;
+	uint32_t nr_xattrs;
+	char target[]; /* of a symbolic link; else empty */
+};
+
+struct run {
+	uint64_t unit; /* in the file */
+	uint64_t pool_unit;
+	uint64_t nr;
+};
+
+/* In order; they do not overlap, and two that touch on both sides are one. */
+struct runs {
+	size_t nr, max;
+	struct run run[];
+};
+
+/* An inode that was wanted. */
+struct file {
+	struct fs *fs;
+	uint64_t ino;
+	struct inode *inode;	    /* NULL: there is none, or none any more */
+	struct runs *runs;	    /* NULL: not read yet */
+	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
+	struct cds_list_head holds; /* struct hold */
+	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
+	 * never taken back. */
+	const void *recaller; /* the event; NULL: nobody */
+	uint64_t recall;      /* its number */
+	uint64_t recall_until;
+	struct cds_list_head idle; /* of the fs: nobody holds it, the last used at the end */
+};
+
+/* A session has a file open, under a number that it chose. */
+struct hold {
+	struct cds_list_head node; /* of the file */
+	struct file *file;
+	uint64_t session;
+	uint64_t handle;
+	uint32_t access; /* R_OK, W_OK */
+	/* The last recall that its session was asked for, over which connection, and has answered. */
+	uint64_t asked, recalled;
+	const void *asked_at;
+};
+
+/* Runs of the pool that were given back together. */
+struct scrub {
+	struct cds_list_head node;
+	struct fs *fs;
+	uint64_t number;
+	bool is_told; /* in the sweep that is under way; never taken back */
+	size_t nr;
+	struct run runs[]; /* `unit` does not matter */
+};
+
+struct fs {
+	struct cds_list_head node; /* of the files */
+	struct files *files;
+	uint64_t number; /* of its namespace */
+	uint64_t root;
+	uint64_t next_ino;
+	uint64_t nr_inodes;
+	uint64_t next_scrub;
+	bool is_deleted;
+
+	struct space space; /* of the pool, in bytes: what no file has, and is zeros */
+	struct cds_list_head scrubs;
+	uint64_t pending_bytes; /* in them */
+	uint64_t sweep;		/* that is under way: its number; 0: none. Never taken back */
+	uint64_t last_sweep;
+	size_t nr_awaited; /* servers of the sweep */
+	bool has_failed;   /* one of them */
+	uint64_t retry_at;
+
+	void *files_by_ino; /* tree of struct file */
+	size_t nr_files;
+	struct cds_list_head idle;
+	void *holds_by_handle; /* tree of struct hold, by session and handle */
+	uint64_t *unclaimed; /* sessions of before a restart, which have not told what they hold */
+	size_t nr_unclaimed;
+	/* Unlinked files that somebody may have open, when that is not known yet. */
+	uint64_t *unlinked;
+	size_t nr_unlinked;
+};
+
+struct files {
+	struct core *core;
+	struct cds_list_head systems; /* struct fs */
+	uint64_t *emptied;	      /* numbers of deleted ones whose records are still there */
+	size_t nr_emptied;
+	uint64_t last_recall;
+};
+
+struct fs *files_find(const struct core *core, uint64_t number);
+struct namespace *fs_namespace(const struct fs *fs);
+static inline struct core *fs_core(const struct fs *fs)
+{
+	return fs->files->core;
+}
+
+/* Finds an inode, reading it if need be. -ESTALE: there is none. Or as a metastore's get. */
+int file_get(struct fs *fs, uint64_t ino, struct file **out);
+/* The same, if it is in memory; else NULL. */
+struct file *file_cached(const struct fs *fs, uint64_t ino);
+/* The same, of a directory: else -ENOTDIR. */
+int file_get_directory(struct fs *fs, uint64_t ino, struct file **out);
+/* A new inode, not yet stored. Of a symbolic link with its target, else NULL. -ENOMEM, -ENOSPC (numbers
+ * are used up). */
+int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out);
+/* A copy of its inode to change, which is the inode from now on. NULL: no memory. */
+struct inode *file_edit(struct file *file);
+/* Its record is put, with all that was changed since it was put last. */
+void file_put(struct file *file);
+/* It has been changed, and its record need not be put before it is closed. -ENOMEM. */
+int file_set_dirty(struct file *file);
+/* Deletes it, with all that it has: it has no name, and nobody holds it. */
+int file_destroy(struct file *file);
+/* Ends it if nothing is left of it: no name, no holder. Called when one of these goes. */
+int file_settle(struct file *file);
+/* The fs's own record is put. */
+void fs_put(struct fs *fs);
+/* Drops inodes that were not used for longest. Nothing may be noted. */
+void fs_forget_idle(struct fs *fs);
+
+static inline bool file_is_held(const struct file *file)
+{
+	return file->holds.next != &file->holds;
+}
+static inline bool inode_is_directory(const struct inode *inode)
+{
+	return S_ISDIR(inode->mode);
+}
+
+/* Real time in nanoseconds, never the same twice. */
+int64_t files_now(void);
+/* mtime and ctime are now, and the change counts. */
+void inode_touch(struct inode *inode);
+/* ctime alone. */
+void inode_touch_change(struct inode *inode);
+
+/* ---- records.c */
+
+int record_get_inode(struct fs *fs, uint64_t ino, struct inode **out);
+void record_put_inode(struct fs *fs, uint64_t ino, const struct inode *inode);
+void record_delete_inode(struct fs *fs, uint64_t ino);
+/* -ENOENT. */
+int record_get_name(struct fs *fs, uint64_t dir, const char *name, uint64_t *ino, uint32_t *type);
+void record_put_name(struct fs *fs, uint64_t dir, const char *name, uint64_t ino, uint32_t type);
+void record_delete_name(struct fs *fs, uint64_t dir, const char *name);
+/* Visits names behind `after`, as of the last commit. */
+int record_range_names(struct fs *fs, uint64_t dir, const char *after, size_t max,
+		       int (*visit)(void *argument, const char *name, uint64_t ino, uint32_t type),
+		       void *argument);
+void record_put_run(struct fs *fs, uint64_t ino, const struct run *run);
+void record_delete_run(struct fs *fs, uint64_t ino, uint64_t unit);
+int record_get_runs(struct fs *fs, uint64_t ino, struct runs **out);
+/* -ENODATA. */
+int record_get_xattr(struct fs *fs, uint64_t ino, const char *name, void **value, size_t *length);
+void record_put_xattr(struct fs *fs, uint64_t ino, const char *name, const void *value,
+		      size_t length);
+void record_delete_xattr(struct fs *fs, uint64_t ino, const char *name);
+int record_range_xattrs(struct fs *fs, uint64_t ino, int (*visit)(void *argument, const char *name),
+			void *argument);
+void record_put_unlinked(struct fs *fs, uint64_t ino);
+void record_delete_unlinked(struct fs *fs, uint64_t ino);
+void record_put_scrub(const struct scrub *scrub);
+void record_delete_scrub(const struct scrub *scrub);
+/* Puts the records of the segments of the pool that the range touches. */
+void record_put_space(struct fs *fs, uint64_t offset, uint64_t length);
+void record_put_system(const struct fs *fs);
+void record_delete_system(const struct fs *fs);
+/* Reads all of a file system but its inodes. */
+int record_load_system(struct fs *fs);
+/* Visit all that is stored of a kind, as of the last commit. `inode` is the visitor's to free. */
+int record_range_inodes(struct fs *fs,
+			int (*visit)(void *argument, uint64_t ino, struct inode *inode),
+			void *argument);
+int record_range_all_names(struct fs *fs,
+			   int (*visit)(void *argument, uint64_t dir, const char *name,
+					uint64_t ino, uint32_t type),
+			   void *argument);
+int record_range_all_runs(struct fs *fs,
+			  int (*visit)(void *argument, uint64_t ino, const struct run *run),
+			  void *argument);
+int record_range_unlinked(struct fs *fs, int (*visit)(void *argument, uint64_t ino),
+			  void *argument);
+/* Notes that a deleted file system's records are to be deleted; then deletes some. True: none are
+ * left. */
+void record_put_emptied(struct core *core, uint64_t fs);
+int record_load_emptied(struct core *core, int (*visit)(void *argument, uint64_t fs),
+			void *argument);
+int record_empty(struct core *core, uint64_t fs, bool *is_over);
+
+/* ---- runs.c */
+
+/* Reads them if need be. */
+int file_load_runs(struct file *file);
+/* Adds one where nothing is. Stores it. */
+int file_add_run(struct file *file, const struct run *run);
+/* Takes [from, to) units out, and lists what of the pool that was; the caller frees the list. Stores
+ * it. */
+int file_cut_runs(struct file *file, uint64_t from, uint64_t to, struct run **out, size_t *nr);
+/* The first run that ends behind `unit`: its index, or the number of runs. */
+size_t runs_find(const struct runs *runs, uint64_t unit);
+
+/* ---- pool.c */
+
+/* Takes `nr` units in few runs, the first behind `near` if that is free. Each run is given to `take`. It
+ * takes fewer if there are not so many, and returns how many; negative: `take` failed, or -ENOMEM. */
+int64_t pool_take(struct fs *fs, uint64_t near, uint64_t nr,
+		  int (*take)(void *argument, uint64_t pool_unit, uint64_t nr), void *argument);
+/* Gives runs back, which are free when they are zeroed. Takes the list over. */
+int pool_give(struct fs *fs, struct run *runs, size_t nr);
+/* Gives back what has been zeroed. */
+int pool_give_zeroed(struct scrub *scrub);
+/* The pool may have grown since. -ENOMEM. */
+int pool_look(struct fs *fs);
+
+/* ---- attributes.c */
+
+bool who_may(const struct who *who, const struct inode *inode, uint32_t access);
+bool who_is_in(const struct who *who, uint32_t gid);
+/* -EACCES. */
+int check_access(const struct who *who, const struct inode *inode, uint32_t access);
+int file_set(struct fs *fs, const struct who *who, const struct session *session,
+	     const Afar__FileSet *ask, struct file **out);
+int file_get_xattr(struct fs *fs, const struct who *who, const Afar__FileGetXattr *ask,
+		   Afar__FileResult *result);
+int file_list_xattrs(struct fs *fs, const struct who *who, const Afar__FileListXattrs *ask,
+		     Afar__FileResult *result);
+int file_set_xattr(struct fs *fs, const struct who *who, const Afar__FileSetXattr *ask);
+int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemoveXattr *ask);
+
+/* ---- names.c */
+
+/* -EINVAL, -ENAMETOOLONG. */
+int check_name(const char *name);
+int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, struct file **out,
+	      bool *is_made);
+int name_remove(struct fs *fs, const struct who *who, const Afar__FileRemove *ask);
+int name_rename(struct fs *fs, const struct who *who, const Afar__FileRename *ask);
+int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, struct file **out);
+
+/* ---- walk.c */
+
+int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *name,
+		struct file **out);
+int name_walk(struct fs *fs, const struct who *who, const Afar__FileWalk *ask, struct file **out);
+int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
+	      Afar__FileResult *result);
+
+/* ---- lengths.c */
+
+int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact);
+/* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
+int file_resize(struct file *file, const struct session *session, uint64_t size);
+int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
+/* Gives back units behind the end. */
+int file_trim(struct file *file, const struct session *session);
+
+/* ---- holds.c */
+
+int hold_open(struct fs *fs, const struct who *who, const struct session *session,
+	      const Afar__FileOpen *ask, struct file **out);
+/* Without asking whether it may. */
+int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access);
+struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
+int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
+int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
+	     struct file **out);
+int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
+/* True: another session has it open. */
+bool file_is_shared(const struct file *file, const struct session *session);
+
+/* ---- recalls.c */
+
+/* True: another session has it open, and has not given it up for a change. */
+bool file_is_kept(const struct file *file, const struct session *session);
+/* The change is done, or has failed. */
+void recall_end(struct file *file);
+/* Until when a change waits for others to give files up; asks them. */
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when somebody waits who asks where a file's bytes are. */
+uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
+			 uint64_t ino);
+
+/* ---- scrubs.c */
+
+void scrubs_drive(struct fs *fs);
+
+/* ---- check.c */
+
+/* Puts a line for each thing that is wrong into the result's data, each ended by 0. */
+int files_check(struct fs *fs, Afar__FileResult *result);
+
+/* ---- calls.c */
+
+/* Fills in attributes; NULL: no memory. */
+Afar__FileAttributes *attributes_of(const struct file *file);
+
+#endif

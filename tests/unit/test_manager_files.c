@@ -1,0 +1,792 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files as the manager keeps them. After every step of the random test the records are compared with
+ * each other (files/check.c): each unit of the pool is free, in one file, or being zeroed, and each
+ * inode has the names that it says.
+ */
+#include "lib/manager_test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <afar/afar.h>
+
+#include "group.h"
+#include "manager/files/table.h"
+#include "manager/volumes.h"
+
+#define POOL_BYTES (4 * MIB)
+#define ROOT	   1U
+
+static struct fake_client client, other;
+static uint64_t fs_number;
+
+/* ---- Requests */
+
+static Afar__Request *ask_fs(const char *name)
+{
+	Afar__Request *request = ask_volume(name);
+
+	request->namespace_create->is_files = true;
+	return request;
+}
+
+static Afar__Request *ask_fs_delete(const char *name)
+{
+	Afar__Request *request = ask_volume_delete(name);
+
+	request->namespace_delete->is_files = true;
+	return request;
+}
+
+static Afar__Request *new_request(Afar__Request__CallCase which)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	assert_non_null(request);
+	request->call_case = which;
+	return request;
+}
+
+static Afar__FileChange *change_of(Afar__Request *request)
+{
+	return request->files_change->operations[0];
+}
+
+/* A FilesChange of one operation, as uid 0. */
+static Afar__Request *ask_change(Afar__FileChange__WhatCase what)
+{
+	Afar__Request *request = new_request(AFAR__REQUEST__CALL_FILES_CHANGE);
+
+	request->files_change = MESSAGE_NEW(afar__files_change, Afar__FilesChange);
+	request->files_change->fs = fs_number;
+	request->files_change->operations = calloc(1, sizeof(Afar__FileChange *));
+	request->files_change->operations[request->files_change->n_operations++] =
+		MESSAGE_NEW(afar__file_change, Afar__FileChange);
+	change_of(request)->what_case = what;
+	return request;
+}
+
+static Afar__Request *ask_make(uint64_t dir, const char *name, uint32_t mode, uint64_t handle,
+			       uint64_t bytes)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_MAKE);
+	Afar__FileMake *make = MESSAGE_NEW(afar__file_make, Afar__FileMake);
+
+	make->dir = dir;
+	make->name = strdup(name);
+	make->mode = mode;
+	make->handle = handle;
+	make->access = R_OK | W_OK;
+	make->bytes = bytes;
+	change_of(request)->make = make;
+	return request;
+}
+
+static Afar__Request *ask_remove(uint64_t dir, const char *name, bool is_directory)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_REMOVE);
+	Afar__FileRemove *remove = MESSAGE_NEW(afar__file_remove, Afar__FileRemove);
+
+	remove->dir = dir;
+	remove->name = strdup(name);
+	remove->is_directory = is_directory;
+	change_of(request)->remove = remove;
+	return request;
+}
+
+static Afar__Request *ask_rename(uint64_t dir, const char *name, uint64_t new_dir,
+				 const char *new_name, uint32_t flags)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_RENAME);
+	Afar__FileRename *rename = MESSAGE_NEW(afar__file_rename, Afar__FileRename);
+
+	rename->dir = dir;
+	rename->name = strdup(name);
+	rename->new_dir = new_dir;
+	rename->new_name = strdup(new_name);
+	rename->flags = flags;
+	change_of(request)->rename = rename;
+	return request;
+}
+
+static Afar__Request *ask_link(uint64_t ino, uint64_t dir, const char *name)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_LINK);
+	Afar__FileLink *link = MESSAGE_NEW(afar__file_link, Afar__FileLink);
+
+	link->ino = ino;
+	link->dir = dir;
+	link->name = strdup(name);
+	change_of(request)->link = link;
+	return request;
+}
+
+static Afar__Request *ask_size(uint64_t ino, uint64_t size)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_SET);
+	Afar__FileSet *set = MESSAGE_NEW(afar__file_set, Afar__FileSet);
+
+	set->ino = ino;
+	set->mask = 8;
+	set->size = size;
+	change_of(request)->set = set;
+	return request;
+}
+
+static Afar__Request *ask_extend(uint64_t ino, uint64_t offset, uint64_t length)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_EXTEND);
+	Afar__FileExtend *extend = MESSAGE_NEW(afar__file_extend, Afar__FileExtend);
+
+	extend->ino = ino;
+	extend->offset = offset;
+	extend->length = length;
+	change_of(request)->extend = extend;
+	return request;
+}
+
+static Afar__Request *ask_punch(uint64_t ino, uint64_t offset, uint64_t length)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_PUNCH);
+	Afar__FilePunch *punch = MESSAGE_NEW(afar__file_punch, Afar__FilePunch);
+
+	punch->ino = ino;
+	punch->offset = offset;
+	punch->length = length;
+	change_of(request)->punch = punch;
+	return request;
+}
+
+static Afar__Request *ask_sync_close(uint64_t ino, uint64_t end, uint64_t handle)
+{
+	Afar__Request *request = ask_change(AFAR__FILE_CHANGE__WHAT_SYNC);
+	Afar__FileSync *sync = MESSAGE_NEW(afar__file_sync, Afar__FileSync);
+
+	sync->ino = ino;
+	sync->end = end;
+	sync->close = handle;
+	sync->is_trimmed = true;
+	change_of(request)->sync = sync;
+	return request;
+}
+
+static Afar__FileHold *hold_of(Afar__Request *request)
+{
+	return request->files_hold->operations[0];
+}
+
+static Afar__Request *ask_hold(Afar__FileHold__WhatCase what)
+{
+	Afar__Request *request = new_request(AFAR__REQUEST__CALL_FILES_HOLD);
+
+	request->files_hold = MESSAGE_NEW(afar__files_hold, Afar__FilesHold);
+	request->files_hold->fs = fs_number;
+	request->files_hold->operations = calloc(1, sizeof(Afar__FileHold *));
+	request->files_hold->operations[request->files_hold->n_operations++] =
+		MESSAGE_NEW(afar__file_hold, Afar__FileHold);
+	hold_of(request)->what_case = what;
+	return request;
+}
+
+static Afar__Request *ask_file_open(uint64_t ino, uint64_t handle)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_OPEN);
+
+	hold_of(request)->open = MESSAGE_NEW(afar__file_open, Afar__FileOpen);
+	hold_of(request)->open->ino = ino;
+	hold_of(request)->open->handle = handle;
+	hold_of(request)->open->access = R_OK | W_OK;
+	return request;
+}
+
+static Afar__Request *ask_end(uint64_t ino, uint64_t end, uint64_t layout)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_END);
+
+	hold_of(request)->end = MESSAGE_NEW(afar__file_end, Afar__FileEnd);
+	hold_of(request)->end->ino = ino;
+	hold_of(request)->end->end = end;
+	hold_of(request)->end->layout = layout;
+	return request;
+}
+
+static Afar__Request *ask_file_close(uint64_t handle)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_CLOSE);
+
+	hold_of(request)->close = MESSAGE_NEW(afar__file_close, Afar__FileClose);
+	hold_of(request)->close->handle = handle;
+	return request;
+}
+
+static Afar__FileLook *look_of(Afar__Request *request)
+{
+	return request->files_look->operations[0];
+}
+
+static Afar__Request *ask_file_look(Afar__FileLook__WhatCase what)
+{
+	Afar__Request *request = new_request(AFAR__REQUEST__CALL_FILES_LOOK);
+
+	request->files_look = MESSAGE_NEW(afar__files_look, Afar__FilesLook);
+	request->files_look->fs = fs_number;
+	request->files_look->operations = calloc(1, sizeof(Afar__FileLook *));
+	request->files_look->operations[request->files_look->n_operations++] =
+		MESSAGE_NEW(afar__file_look, Afar__FileLook);
+	look_of(request)->what_case = what;
+	return request;
+}
+
+static Afar__Request *ask_stat(uint64_t ino)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_STAT);
+
+	look_of(request)->stat = MESSAGE_NEW(afar__file_stat, Afar__FileStat);
+	look_of(request)->stat->ino = ino;
+	return request;
+}
+
+static Afar__Request *ask_walk(const char *path, bool is_following)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_WALK);
+
+	look_of(request)->walk = MESSAGE_NEW(afar__file_walk, Afar__FileWalk);
+	look_of(request)->walk->path = strdup(path);
+	look_of(request)->walk->is_following = is_following;
+	return request;
+}
+
+static Afar__Request *ask_check(void)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_CHECK);
+
+	look_of(request)->check = MESSAGE_NEW(afar__file_system_check, Afar__FileSystemCheck);
+	return request;
+}
+
+/* ---- Asking */
+
+/* Its one result's status. The call as a whole succeeds. `attributes` may be NULL. */
+static int file_do(struct fake_client *who, Afar__Request *request,
+		   Afar__FileAttributes *attributes)
+{
+	Afar__Reply *reply = fixture_ask(&fixture, who, request);
+	int status = reply->status;
+
+	if (status == 0) {
+		const Afar__FileResult *result = reply->file_results->results[0];
+
+		assert_int_equal(reply->file_results->n_results, 1);
+		status = result->status;
+		if (attributes != NULL && result->attributes != NULL)
+			*attributes = *result->attributes;
+	}
+	drop(reply);
+	return status;
+}
+
+#define FILE_DO(request, status_) assert_int_equal(file_do(&client, (request), NULL), (status_))
+
+static uint64_t must_make(uint64_t dir, const char *name, uint32_t mode)
+{
+	Afar__FileAttributes attributes;
+
+	assert_int_equal(file_do(&client, ask_make(dir, name, mode, 0, 0), &attributes), 0);
+	return attributes.ino;
+}
+
+/* Nothing is wrong with what is stored. */
+static void check_files(void)
+{
+	Afar__Reply *reply = must(&client, ask_check());
+	const Afar__FileResult *result = reply->file_results->results[0];
+
+	assert_int_equal(result->status, 0);
+	if (result->data.len != 0)
+		fail_msg("%s", (const char *)result->data.data);
+	drop(reply);
+}
+
+static struct fs *fs_of(void)
+{
+	return files_find(fixture.core, fs_number);
+}
+
+/* ---- What each test begins and ends with */
+
+static void open_pool(struct fake_client *who)
+{
+	EXPECT(who, ask_volume_open(fs_number, VOLUME_SHARED), 0);
+}
+
+static int begin(void **state)
+{
+	Afar__Reply *reply;
+	Afar__RegionInfo *info;
+
+	setup(state);
+	client_open(&fixture, &client);
+	client_open(&fixture, &other);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	fixture_advance(&fixture, 4000);
+	fs_number = create_namespace(&fixture, &client, ask_fs("f"));
+	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+	info = must_open(&client, ask_volume_alloc(fs_number, POOL_BYTES), &reply);
+	EXPECT(&client, ask_finish(info), 0);
+	EXPECT(&client, ask_close(info), 0);
+	drop(reply);
+	open_pool(&client);
+	open_pool(&other);
+	return 0;
+}
+
+static int end(void **state)
+{
+	fixture.store.is_broken = false;
+	fixture.store.fail_at = 0;
+	fixture_pump(&fixture);
+	check_files();
+	client_lose(&fixture, &client);
+	client_lose(&fixture, &other);
+	fixture_advance(&fixture, 10000);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	EXPECT(&client, ask_fs_delete("f"), 0);
+	fixture_advance(&fixture, 10000);
+	EXPECT(&client, ask_session_close(), 0);
+	fixture_advance(&fixture, 10000);
+	check_empty(&fixture); /* of records of files, too */
+	return teardown(state);
+}
+
+#define FILES_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+/* ---- Names */
+
+static void test_names(void **state)
+{
+	Afar__FileAttributes attributes;
+	uint64_t dir = must_make(ROOT, "dir", S_IFDIR | 0755);
+	uint64_t file = must_make(dir, "file", S_IFREG | 0644);
+	char name[300];
+
+	(void)state;
+	FILE_DO(ask_make(dir, "file", S_IFREG | 0644, 0, 0), -EEXIST);
+	FILE_DO(ask_make(file, "x", S_IFREG | 0644, 0, 0), -ENOTDIR);
+	FILE_DO(ask_make(dir, "a/b", S_IFREG | 0644, 0, 0), -EINVAL);
+	FILE_DO(ask_make(dir, "", S_IFREG | 0644, 0, 0), -ENOENT);
+	FILE_DO(ask_make(dir, "..", S_IFDIR | 0755, 0, 0), -EEXIST);
+	memset(name, 'n', sizeof(name));
+	name[256] = '\0';
+	FILE_DO(ask_make(dir, name, S_IFREG | 0644, 0, 0), -ENAMETOOLONG);
+	name[255] = '\0';
+	FILE_DO(ask_make(dir, name, S_IFREG | 0644, 0, 0), 0);
+	FILE_DO(ask_remove(dir, name, false), 0);
+	FILE_DO(ask_remove(ROOT, "dir", true), -ENOTEMPTY);
+	FILE_DO(ask_remove(ROOT, "dir", false), -EISDIR);
+	FILE_DO(ask_link(file, ROOT, "link"), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.nlink, 2);
+	FILE_DO(ask_rename(ROOT, "link", dir, "file", 0), 0); /* the same file: both stay */
+	FILE_DO(ask_walk("/dir/file", true), 0);
+	FILE_DO(ask_walk("/link", true), 0);
+	FILE_DO(ask_walk("/dir/file/", true), -ENOTDIR);
+	FILE_DO(ask_walk("/dir/../dir/./file", true), 0);
+	FILE_DO(ask_rename(ROOT, "dir", dir, "below", 0), -EINVAL);
+	check_files();
+	FILE_DO(ask_remove(dir, "file", false), 0);
+	FILE_DO(ask_remove(ROOT, "link", false), 0);
+	FILE_DO(ask_stat(file), -ESTALE);
+	FILE_DO(ask_remove(ROOT, "dir", true), 0);
+}
+
+static void test_directories_change_places(void **state)
+{
+	uint64_t a = must_make(ROOT, "a", S_IFDIR | 0755), b = must_make(a, "b", S_IFDIR | 0755);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	must_make(ROOT, "f", S_IFREG | 0644);
+	FILE_DO(ask_rename(a, "b", ROOT, "f", 2), 0);
+	assert_int_equal(file_do(&client, ask_walk("/f", true), &attributes), 0);
+	assert_int_equal(attributes.ino, b);
+	FILE_DO(ask_rename(ROOT, "a", b, "a", 2), -ENOENT);
+	FILE_DO(ask_rename(ROOT, "a", b, "a", 0), 0);
+	FILE_DO(ask_walk("/f/a/b", true), 0);
+	FILE_DO(ask_rename(ROOT, "f", a, "c", 0), -EINVAL);
+	FILE_DO(ask_rename(b, "a", ROOT, "f", 1), -EEXIST);
+}
+
+static void test_symbolic_links(void **state)
+{
+	Afar__Request *request;
+
+	(void)state;
+	must_make(must_make(ROOT, "d", S_IFDIR | 0755), "f", S_IFREG | 0644);
+	request = ask_make(ROOT, "l", S_IFLNK, 0, 0);
+	change_of(request)->make->target = strdup("d/../d");
+	FILE_DO(request, 0);
+	FILE_DO(ask_walk("/l/f", true), 0);
+	request = ask_make(ROOT, "loop", S_IFLNK, 0, 0);
+	change_of(request)->make->target = strdup("loop");
+	FILE_DO(request, 0);
+	FILE_DO(ask_walk("/loop", true), -ELOOP);
+	FILE_DO(ask_walk("/loop", false), 0);
+}
+
+/* ---- Room */
+
+static uint64_t free_units(void)
+{
+	const struct fs *fs = fs_of();
+
+	/* What it has grown by counts when it is looked at next. */
+	return (fs->space.free_bytes + volume_region(ns_of(fs_number))->length - fs->space.length) /
+	       FILE_UNIT;
+}
+
+static void test_room_comes_back_zeroed(void **state)
+{
+	uint64_t all = POOL_BYTES / FILE_UNIT;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(file_do(&client, ask_make(ROOT, "f", S_IFREG | 0644, 7, 100 * FILE_UNIT),
+				 &attributes),
+			 0);
+	assert_int_equal(attributes.allocated, 100 * FILE_UNIT);
+	assert_int_equal(free_units(), all - 100);
+	fixture.servers[0].refuse_to_zero = -EIO;
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	assert_int_equal(free_units(), all - 100); /* it is open */
+	FILE_DO(ask_file_close(7), 0);
+	assert_int_equal(free_units(), all - 100); /* a server has not zeroed it */
+	assert_int_equal(fs_of()->pending_bytes, 100 * FILE_UNIT);
+	check_files();
+	fixture.servers[0].refuse_to_zero = 0;
+	fixture_advance(&fixture, 2000);
+	assert_int_equal(free_units(), all);
+	assert_true(fixture.servers[0].nr_zeroed > 1 && fixture.servers[1].nr_zeroed > 0);
+}
+
+static void test_full(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+
+	(void)state;
+	FILE_DO(ask_extend(file, 0, 4096), -EBADF);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, POOL_BYTES + 1), -ENOSPC);
+	assert_int_equal(free_units(), POOL_BYTES / FILE_UNIT);
+	FILE_DO(ask_extend(file, 8192, POOL_BYTES), 0);
+	assert_int_equal(free_units(), 0);
+	FILE_DO(ask_extend(file, 0, 1), -ENOSPC);
+	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+	EXPECT(&client, ask_resize(fs_number, 2 * POOL_BYTES), 0);
+	FILE_DO(ask_extend(file, 0, 1), 0);
+	EXPECT(&client, ask_resize(fs_number, POOL_BYTES), -EINVAL);
+}
+
+static void test_another_session_is_not_hurt(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), &attributes), 0);
+	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 9000);
+	FILE_DO(ask_size(file, 10000), 0);
+	assert_int_equal(fixture.nr_recalls, 0);
+	FILE_DO(ask_size(file, 100), 0);
+	assert_int_equal(fixture.nr_recalls, 1);
+	/* What it tells of what it wrote before is too late. */
+	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), -ESTALE);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	FILE_DO(ask_stat(file), 0); /* it is open there */
+	client_lose(&fixture, &other);
+	fixture_advance(&fixture, 10000); /* its lease is over, and servers have answered */
+	FILE_DO(ask_stat(file), -ESTALE);
+	assert_int_equal(fs_of()->nr_inodes, 1);
+}
+
+static Afar__Request *ask_map(uint64_t ino)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_MAP);
+
+	look_of(request)->map = MESSAGE_NEW(afar__file_map, Afar__FileMap);
+	look_of(request)->map->ino = ino;
+	look_of(request)->map->length = 1U << 20;
+	return request;
+}
+
+/* It is asked, and does not answer: who asks where the bytes are waits for that, and the change fails. */
+static void test_a_session_that_is_stopped(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Reply *shorter = NULL, *where = NULL;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), NULL), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	fixture.are_clients_silent = true;
+	fixture.time_ns = 4000000000U;
+	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &shorter);
+	fixture_pump(&fixture);
+	fixture_send(&fixture, &other, ++other.next_id, ask_map(file), &where);
+	fixture_pump(&fixture);
+	assert_null(shorter);
+	assert_null(where);
+	fixture_advance(&fixture, 3500);
+	assert_non_null(shorter);
+	assert_int_equal(shorter->file_results->results[0]->status, -EBUSY);
+	assert_non_null(where);
+	assert_int_equal(where->file_results->results[0]->n_runs, 3);
+	drop(shorter);
+	drop(where);
+	fixture.are_clients_silent = false;
+	fixture.time_ns = 0;
+	fixture_pump(&fixture);
+	FILE_DO(ask_size(file, 100), 0);
+	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+}
+
+/* ---- Ends of the manager */
+
+static Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_CLAIM);
+	Afar__FileClaim *claim = MESSAGE_NEW(afar__file_claim, Afar__FileClaim);
+
+	claim->is_last = true;
+	hold_of(request)->claim = claim;
+	if (handle == 0)
+		return request;
+	claim->handles = calloc(1, sizeof(uint64_t));
+	claim->inos = calloc(1, sizeof(uint64_t));
+	claim->accesses = calloc(1, sizeof(uint32_t));
+	claim->ends = calloc(1, sizeof(uint64_t));
+	claim->n_handles = claim->n_inos = claim->n_accesses = claim->n_ends = 1;
+	claim->handles[0] = handle;
+	claim->inos[0] = ino;
+	claim->accesses[0] = R_OK | W_OK;
+	claim->ends[0] = size;
+	return request;
+}
+
+static void restart(void)
+{
+	fixture_restart(&fixture);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+}
+
+static void test_claims(void **state)
+{
+	Afar__FileAttributes attributes;
+	Afar__Reply *waiting = NULL;
+	uint64_t file;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_make(ROOT, "f", S_IFREG | 0644, 5, 8192), &attributes),
+			 0);
+	file = attributes.ino;
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	restart();
+	/* Nobody knows yet who holds what: changes wait. */
+	fixture_send(&fixture, &client, ++client.next_id, ask_make(ROOT, "g", S_IFREG, 0, 0),
+		     &waiting);
+	fixture_pump(&fixture);
+	assert_null(waiting);
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	assert_null(waiting);
+	FILE_DO(ask_stat(file), 0);
+	assert_int_equal(file_do(&other, ask_claim(5, file, 5000), NULL), 0);
+	fixture_pump(&fixture);
+	expect_answer(waiting, 0, NULL);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 5000);
+	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
+	FILE_DO(ask_stat(file), -ESTALE);
+}
+
+static void test_nobody_claims(void **state)
+{
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_make(ROOT, "f", S_IFREG | 0644, 5, 8192), &attributes),
+			 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	restart();
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_stat(attributes.ino), 0);
+	client_lose(&fixture, &other);
+	fixture_advance(&fixture, 900); /* ours lives on */
+	FILE_DO(ask_stat(attributes.ino), 0);
+	fixture_advance(&fixture, 10000);
+	FILE_DO(ask_stat(attributes.ino), -ESTALE);
+}
+
+static void test_what_comes_again_is_answered_again(void **state)
+{
+	Afar__Reply *first, *second = NULL;
+	uint64_t id;
+
+	(void)state;
+	first = must(&client, ask_make(ROOT, "f", S_IFREG | 0644, 0, 0));
+	id = client.next_id;
+	send_again(&client, id, ask_make(ROOT, "f", S_IFREG | 0644, 0, 0), &second);
+	fixture_pump(&fixture);
+	assert_non_null(second);
+	assert_int_equal(second->status, 0);
+	assert_int_equal(second->file_results->results[0]->status, 0);
+	assert_int_equal(second->file_results->results[0]->attributes->ino,
+			 first->file_results->results[0]->attributes->ino);
+	drop(first);
+	drop(second);
+}
+
+/* ---- At random */
+
+#define NR_INODES 48U
+#define NR_NAMES  6U
+#define NR_STEPS  20000U
+
+/* What may be there: numbers that were given, and handles of both clients. */
+static uint64_t inodes[NR_INODES];
+static uint64_t handles[2][NR_INODES];
+
+static uint64_t any_inode(void)
+{
+	return inodes[random_below(NR_INODES)];
+}
+
+static Afar__Request *any_request(unsigned which, uint64_t *handle)
+{
+	char name[2] = {(char)('a' + random_below(NR_NAMES)), 0};
+	char other_name[2] = {(char)('a' + random_below(NR_NAMES)), 0};
+	static uint64_t next_handle = 1;
+	uint64_t slot = random_below(NR_INODES);
+
+	*handle = 0;
+	switch (random_below(12)) {
+	case 0:
+	case 1:
+		*handle = random_below(2) ? next_handle++ : 0;
+		return ask_make(any_inode(), name, S_IFREG | 0644, *handle,
+				random_below(2) * random_below(65536));
+	case 2:
+		return ask_make(any_inode(), name, S_IFDIR | 0755, 0, 0);
+	case 3:
+		return ask_remove(any_inode(), name, random_below(2));
+	case 4:
+	case 5:
+		return ask_rename(any_inode(), name, any_inode(), other_name,
+				  (uint32_t)random_below(3));
+	case 6:
+		return ask_link(any_inode(), any_inode(), name);
+	case 7:
+		return ask_size(any_inode(), random_below(200000));
+	case 8:
+		return ask_extend(inodes[slot], random_below(200000), 1 + random_below(50000));
+	case 9:
+		return ask_punch(inodes[slot], random_below(100000), random_below(50000));
+	case 10:
+		return ask_file_open(inodes[slot],
+				     handles[which][slot] ? handles[which][slot] : next_handle++);
+	default:
+		return random_below(2) ? ask_file_close(handles[which][slot])
+				       : ask_sync_close(inodes[slot], random_below(200000),
+							handles[which][slot]);
+	}
+}
+
+static void note(unsigned which, uint64_t ino, uint64_t handle)
+{
+	for (size_t i = 0; i < NR_INODES; i++) {
+		if (inodes[i] != ino)
+			continue;
+		handles[which][i] = handle;
+		return;
+	}
+	inodes[1 + random_below(NR_INODES - 1)] = ino;
+}
+
+static void one_step(void)
+{
+	unsigned which = (unsigned)random_below(2);
+	struct fake_client *who = which ? &other : &client;
+	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
+	uint64_t handle;
+	int status;
+
+	if (random_below(8) == 0) {
+		fixture.store.fail_at = 1;
+		fixture.store.failure = -ENOSPC;
+	}
+	status = file_do(who, any_request(which, &handle), &attributes);
+	fixture.store.fail_at = 0;
+	if (status == 0 && attributes.ino != 0)
+		note(which, attributes.ino, handle);
+	if (random_below(64) == 0)
+		fixture.servers[0].refuse_to_zero = random_below(2) ? -EIO : 0;
+}
+
+/* Both claim nothing: what they had open is open no more. */
+static void restart_for_good(void)
+{
+	restart();
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	memset(handles, 0, sizeof(handles));
+	fixture_advance(&fixture, 10);
+}
+
+static void test_at_random(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < NR_INODES; i++)
+		inodes[i] = ROOT;
+	for (unsigned i = 0; i < NR_STEPS; i++) {
+		one_step();
+		if (random_below(8) == 0)
+			check_files();
+		if (random_below(512) == 0)
+			restart_for_good();
+		if (random_below(64) == 0)
+			fixture_advance(&fixture, 2);
+	}
+	fixture.servers[0].refuse_to_zero = 0;
+	restart_for_good();
+	fixture_advance(&fixture, 3000);
+	check_files();
+	assert_int_equal(fs_of()->pending_bytes, 0);
+}
+
+TEST_GROUP(manager_files)
+{
+	const struct CMUnitTest tests[] = {
+		FILES_TEST(test_names),
+		FILES_TEST(test_directories_change_places),
+		FILES_TEST(test_symbolic_links),
+		FILES_TEST(test_room_comes_back_zeroed),
+		FILES_TEST(test_full),
+		FILES_TEST(test_another_session_is_not_hurt),
+		FILES_TEST(test_a_session_that_is_stopped),
+		FILES_TEST(test_claims),
+		FILES_TEST(test_nobody_claims),
+		FILES_TEST(test_what_comes_again_is_answered_again),
+		FILES_TEST(test_at_random),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
