@@ -10,6 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "session.h"
+
 #define XATTR_BYTES_MAX 65536U /* the kernel's limit, of a value and of a list */
 #define ID_BITS		(S_ISUID | S_ISGID)
 /* Told to those who read it, and in no list: `afar umount` waits for this process. */
@@ -21,9 +23,12 @@
 static int get(const struct mount *mount, uint64_t ino, const struct fuse_file_info *info,
 	       struct afar_file_stat *out)
 {
-	struct afar_file *file = file_of(info);
+	struct afar_file *file;
+	int ret = file_of(mount, info, &file);
 
 	*out = (struct afar_file_stat){.size = sizeof(*out)};
+	if (ret)
+		return ret;
 	return file ? afar_file_stat(file, out) : afar_fs_getattr(mount->fs, ino, out);
 }
 
@@ -31,9 +36,8 @@ void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat;
-	int ret = get(mount, ino_of(mount, node), info, &stat);
 
-	answer_attributes(req, ret, &stat);
+	answer_attributes(req, CALL(mount, get(mount, ino_of(mount, node), info, &stat)), &stat);
 }
 
 static int64_t ns_of(struct timespec time)
@@ -94,13 +98,28 @@ static int set(const struct mount *mount, const struct afar_who *who, uint64_t i
 	return ret;
 }
 
+/* Who has it open to write may change the size, whatever has become of the file's mode. */
+static int set_all(const struct mount *mount, const struct afar_who *who, uint64_t ino,
+		   unsigned mask, const struct afar_file_stat *to,
+		   const struct fuse_file_info *info, struct afar_file_stat *out)
+{
+	struct afar_file *file;
+	int ret = file_of(mount, info, &file);
+
+	if (!ret && file && mask & AFAR_SET_SIZE) {
+		ret = afar_file_truncate(file, to->bytes);
+		mask &= ~AFAR_SET_SIZE;
+	}
+	if (ret)
+		return ret;
+	return mask ? set(mount, who, ino, mask, to, out) : get(mount, ino, info, out);
+}
+
 void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 		struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	const uint64_t ino = ino_of(mount, node);
-	struct afar_file *file = file_of(info);
-	unsigned ours = mask_of(mask);
+	const unsigned ours = mask_of(mask);
 	const struct afar_file_stat values = {
 		.size = sizeof(values),
 		.bytes = (uint64_t)to->st_size,
@@ -112,18 +131,12 @@ void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 	};
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	struct asker asker;
-	int ret = 0;
+	const struct afar_who *who = find_asker(req, &asker);
 
-	/* Who has it open to write may do that, whatever has become of the file's mode. */
-	if (ours & AFAR_SET_SIZE && file) {
-		ret = afar_file_truncate(file, values.bytes);
-		ours &= ~AFAR_SET_SIZE;
-	}
-	if (!ret && ours)
-		ret = set(mount, find_asker(req, &asker), ino, ours, &values, &stat);
-	else if (!ret)
-		ret = get(mount, ino, info, &stat);
-	answer_attributes(req, ret, &stat);
+	answer_attributes(
+		req,
+		CALL(mount, set_all(mount, who, ino_of(mount, node), ours, &values, info, &stat)),
+		&stat);
 }
 
 /* ---- Of the file system */
@@ -131,8 +144,9 @@ void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 void do_statfs(fuse_req_t req, fuse_ino_t node)
 {
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_stat(mount_of(req)->fs, &stat);
-	uint64_t room = stat.room_bytes, free_bytes;
+	struct mount *mount = mount_of(req);
+	int64_t ret = CALL(mount, afar_fs_stat(mount->fs, &stat));
+	uint64_t room, free_bytes;
 	struct statvfs out;
 
 	(void)node;
@@ -140,6 +154,7 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 		answer(req, ret);
 		return;
 	}
+	room = stat.room_bytes;
 	if (stat.max_bytes && room > stat.max_bytes - stat.pool_bytes)
 		room = stat.max_bytes > stat.pool_bytes ? stat.max_bytes - stat.pool_bytes : 0;
 	free_bytes = stat.free_bytes + stat.pending_bytes + room;
@@ -176,16 +191,17 @@ void do_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 {
 	struct mount *mount = mount_of(req);
 	struct asker asker;
-	int ret = refuse_name(name) ? -EOPNOTSUPP : 0;
+	const struct afar_who *who = find_asker(req, &asker);
 
-	if (!ret)
-		ret = afar_fs_setxattr(mount->fs, find_asker(req, &asker), ino_of(mount, node),
-				       name, value, size, flags);
-	answer(req, ret);
+	if (refuse_name(name))
+		fuse_reply_err(req, EOPNOTSUPP);
+	else
+		answer(req, CALL(mount, afar_fs_setxattr(mount->fs, who, ino_of(mount, node), name,
+							 value, size, flags)));
 }
 
 /* Answers with `length` bytes, or with how many they are if no more was asked. */
-static void answer_bytes(fuse_req_t req, ssize_t length, const char *bytes, size_t size)
+static void answer_bytes(fuse_req_t req, int64_t length, const char *bytes, size_t size)
 {
 	if (length < 0)
 		answer(req, length);
@@ -200,24 +216,20 @@ static void answer_bytes(fuse_req_t req, ssize_t length, const char *bytes, size
 void do_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 {
 	struct mount *mount = mount_of(req);
-	char process[16], *value;
 	struct asker asker;
-	ssize_t length = refuse_name(name);
+	const struct afar_who *who = find_asker(req, &asker);
+	int64_t length = refuse_name(name);
+	char *value;
 
 	if (length < 0) {
 		fuse_reply_err(req, (int)-length);
 		return;
 	}
-	if (node == FUSE_ROOT_ID && strcmp(name, XATTR_PROCESS) == 0) {
-		length = snprintf(process, sizeof(process), "%d", (int)getpid());
-		answer_bytes(req, length, process, size);
-		return;
-	}
 	if (size > XATTR_BYTES_MAX)
 		size = XATTR_BYTES_MAX;
 	value = malloc(size ? size : 1);
-	length = value ? afar_fs_getxattr(mount->fs, find_asker(req, &asker), ino_of(mount, node),
-					  name, value, size)
+	length = value ? CALL(mount, afar_fs_getxattr(mount->fs, who, ino_of(mount, node), name,
+						      value, size))
 		       : -ENOMEM;
 	answer_bytes(req, length, value, size);
 	free(value);
@@ -227,14 +239,15 @@ void do_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
 {
 	struct mount *mount = mount_of(req);
 	struct asker asker;
-	ssize_t length;
+	const struct afar_who *who = find_asker(req, &asker);
+	int64_t length;
 	char *names;
 
 	if (size > XATTR_BYTES_MAX)
 		size = XATTR_BYTES_MAX;
 	names = malloc(size ? size : 1);
-	length = names ? afar_fs_listxattr(mount->fs, find_asker(req, &asker), ino_of(mount, node),
-					   names, size)
+	length = names ? CALL(mount,
+			      afar_fs_listxattr(mount->fs, who, ino_of(mount, node), names, size))
 		       : -ENOMEM;
 	answer_bytes(req, length, names, size);
 	free(names);
@@ -244,10 +257,12 @@ void do_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 {
 	struct mount *mount = mount_of(req);
 	struct asker asker;
-	int ret = refuse_name(name);
+	const struct afar_who *who = find_asker(req, &asker);
+	const int ret = refuse_name(name);
 
-	if (!ret)
-		ret = afar_fs_removexattr(mount->fs, find_asker(req, &asker), ino_of(mount, node),
-					  name);
-	answer(req, ret);
+	if (ret)
+		fuse_reply_err(req, -ret);
+	else
+		answer(req,
+		       CALL(mount, afar_fs_removexattr(mount->fs, who, ino_of(mount, node), name)));
 }

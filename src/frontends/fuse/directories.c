@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "session.h"
+
 #define BATCH	256U	    /* names that are asked for at once */
 #define UNKNOWN 0xffffffffU /* an inode number that nobody looks at; 0 would hide the name */
 #define NR_DOTS 2	    /* "." and ".." are the first two places */
@@ -140,18 +142,19 @@ static const char *name_at(const struct open_directory *directory, size_t place)
 }
 
 /* Asks for the names behind the list. */
-static int extend(const struct mount *mount, struct open_directory *directory, bool is_plus)
+static int extend(struct mount *mount, struct open_directory *directory, bool is_plus)
 {
 	const size_t before = directory->nr_shown;
 	const char *after = before ? name_at(directory, before - 1) : NULL;
-	int nr, ret = 0;
+	int64_t nr;
+	int ret = 0;
 
 	directory->batch_nr = 0;
 	directory->batch[0].stat.size = sizeof(directory->batch[0].stat);
-	nr = afar_fs_readdir(mount->fs, &directory->asker.who, directory->ino, after, is_plus,
-			     directory->batch, BATCH);
+	nr = CALL(mount, afar_fs_readdir(mount->fs, &directory->asker.who, directory->ino, after,
+					 is_plus, directory->batch, BATCH));
 	if (nr < 0)
-		return nr;
+		return (int)nr;
 	directory->is_whole = nr == 0;
 	for (int i = 0; i < nr && !ret; i++)
 		ret = append(directory, &directory->batch[i]);

@@ -22,19 +22,21 @@
 #include <unistd.h>
 #include <urcu/list.h>
 
+#include "session.h"
+
 #define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
 
 struct open_file {
 	struct cds_list_head link;
 	uint64_t ino;
 	int flags; /* as it was opened */
-	struct afar_file *file;
-	/* Opened when it is first needed: with O_APPEND if `file` is without, and the other way
-	 * round. A program may change the flag, and the kernel writes mapped pages to their place
-	 * through any handle. */
-	struct afar_file *second;
-	pthread_mutex_t mutex;	 /* of opening `second` */
+	/* The second one is opened when it is first needed: with O_APPEND if the first is without, and the
+	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
+	 * place through any handle. Both are NULL after the session has ended. */
+	struct afar_file *first, *second;
+	pthread_mutex_t mutex;	 /* of both */
 	atomic_bool is_written;	 /* since its size was committed */
+	atomic_bool has_lost;	 /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_dropped; /* setuid and setgid, if there were any */
 };
 
@@ -46,9 +48,32 @@ static struct open_file *open_of(const struct fuse_file_info *info)
 	return (struct open_file *)(uintptr_t)info->fh;
 }
 
-struct afar_file *file_of(const struct fuse_file_info *info)
+/* Gives the library's file that appends, or the one that does not. Call it inside of CALL(). */
+static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
+		     struct afar_file **out)
 {
-	return info && info->fh ? open_of(info)->file : NULL;
+	int flags = (open->flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | (is_append ? O_APPEND : 0);
+	struct afar_file **file =
+		is_append == !!(open->flags & O_APPEND) ? &open->first : &open->second;
+	int ret = 0;
+
+	pthread_mutex_lock(&open->mutex);
+	if (!*file)
+		ret = afar_file_open(mount->fs, &superuser, open->ino, flags, file);
+	*out = *file;
+	pthread_mutex_unlock(&open->mutex);
+	return ret;
+}
+
+static int find_first(const struct mount *mount, struct open_file *open, struct afar_file **out)
+{
+	return find_file(mount, open, open->flags & O_APPEND, out);
+}
+
+int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out)
+{
+	*out = NULL;
+	return info && info->fh ? find_first(mount, open_of(info), out) : 0;
 }
 
 /* ---- Opening */
@@ -70,10 +95,17 @@ static void free_open(struct open_file *open)
 	free(open);
 }
 
+static int close_one(struct afar_file **file)
+{
+	int ret = *file ? afar_file_close(*file) : 0;
+
+	*file = NULL;
+	return ret;
+}
+
 static int close_files(struct open_file *open)
 {
-	int second = open->second ? afar_file_close(open->second) : 0;
-	int ret = afar_file_close(open->file);
+	int second = close_one(&open->second), ret = close_one(&open->first);
 
 	return ret ? ret : second;
 }
@@ -97,13 +129,22 @@ static void add_to_list(struct open_file *open)
 	pthread_mutex_unlock(&all_open_mutex);
 }
 
-static void end_open(struct open_file *open)
+/* It stays in the list until its files are closed: an end of the session would find them there. */
+static void end_open(struct mount *mount, struct open_file *open)
 {
+	CALL(mount, close_files(open));
 	pthread_mutex_lock(&all_open_mutex);
 	cds_list_del(&open->link);
 	pthread_mutex_unlock(&all_open_mutex);
-	close_files(open);
 	free_open(open);
+}
+
+/* Answers an open or a create that has failed. */
+static void refuse(fuse_req_t req, struct open_file *open, int64_t ret)
+{
+	if (open)
+		free_open(open);
+	answer(req, ret);
 }
 
 void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
@@ -112,25 +153,24 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 	struct open_file *open = new_open(info->flags);
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
-	int ret = -ENOMEM;
+	int64_t ret = -ENOMEM;
 
 	/* To run a program it need not be readable; the kernel has seen that it may be run. */
 	if (info->flags & EXECUTES)
 		who = &superuser;
 	if (open) {
 		open->ino = ino_of(mount, node);
-		ret = afar_file_open(mount->fs, who, open->ino, info->flags, &open->file);
+		ret = CALL(mount,
+			   afar_file_open(mount->fs, who, open->ino, info->flags, &open->first));
 	}
 	if (ret) {
-		if (open)
-			free_open(open);
-		answer(req, ret);
+		refuse(req, open, ret);
 		return;
 	}
 	add_to_list(open);
 	fill_info(mount, open, info);
 	if (fuse_reply_open(req, info) == -ENOENT)
-		end_open(open); /* the program was interrupted, and will not release it */
+		end_open(mount, open); /* the program was interrupted, and will not release it */
 }
 
 void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -141,15 +181,14 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct open_file *open = new_open(info->flags);
 	struct fuse_entry_param entry;
 	struct asker asker;
-	int ret = -ENOMEM;
+	const struct afar_who *who = find_asker(req, &asker);
+	int64_t ret = -ENOMEM;
 
 	if (open)
-		ret = afar_file_create(mount->fs, find_asker(req, &asker), ino_of(mount, parent),
-				       name, mode, info->flags, &open->file, &stat);
+		ret = CALL(mount, afar_file_create(mount->fs, who, ino_of(mount, parent), name,
+						   mode, info->flags, &open->first, &stat));
 	if (ret) {
-		if (open)
-			free_open(open);
-		answer(req, ret);
+		refuse(req, open, ret);
 		return;
 	}
 	open->ino = stat.ino;
@@ -157,25 +196,7 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	fill_info(mount, open, info);
 	fill_entry(mount, &stat, &entry);
 	if (fuse_reply_create(req, &entry, info) == -ENOENT)
-		end_open(open);
-}
-
-/* Gives the handle that appends, or the one that does not. */
-static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
-		     struct afar_file **out)
-{
-	int flags = (open->flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | (is_append ? O_APPEND : 0);
-	int ret = 0;
-
-	*out = open->file;
-	if (is_append == !!(open->flags & O_APPEND))
-		return 0;
-	pthread_mutex_lock(&open->mutex);
-	if (!open->second)
-		ret = afar_file_open(mount->fs, &superuser, open->ino, flags, &open->second);
-	*out = open->second;
-	pthread_mutex_unlock(&open->mutex);
-	return ret;
+		end_open(mount, open);
 }
 
 /* ---- Reading and writing */
@@ -210,17 +231,27 @@ static void *buffer_of_thread(void)
 	return buffer;
 }
 
+static ssize_t read_file(const struct mount *mount, struct open_file *open, void *buffer,
+			 size_t size, off_t offset)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_pread(file, buffer, size, (uint64_t)offset);
+}
+
 void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info)
 {
+	struct mount *mount = mount_of(req);
 	void *buffer = buffer_of_thread();
-	ssize_t length = -ENOMEM;
+	int64_t length = -ENOMEM;
 
 	(void)node;
 	if (size > REQUEST_MAX)
 		size = REQUEST_MAX;
 	if (buffer)
-		length = afar_file_pread(file_of(info), buffer, size, (uint64_t)offset);
+		length = CALL(mount, read_file(mount, open_of(info), buffer, size, offset));
 	if (length < 0)
 		answer(req, length);
 	else
@@ -229,18 +260,12 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 
 /* Drops setuid and setgid before somebody's first write that does not go through the kernel's pages. The
  * kernel drops them only before those that do. */
-static int drop_ids(fuse_req_t req, struct open_file *open, const struct fuse_file_info *info)
+static int drop_ids(const struct mount *mount, struct open_file *open, struct afar_file *file)
 {
-	const struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	unsigned drop = S_ISUID;
-	int ret;
+	int ret = afar_file_stat(file, &stat);
 
-	if (!(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) ||
-	    info->writepage || fuse_req_ctx(req)->uid == 0 ||
-	    atomic_exchange(&open->has_dropped, true))
-		return 0;
-	ret = afar_file_stat(open->file, &stat);
 	/* Without x for the group, setgid is no right. */
 	if (stat.mode & S_IXGRP)
 		drop |= S_ISGID;
@@ -250,21 +275,34 @@ static int drop_ids(fuse_req_t req, struct open_file *open, const struct fuse_fi
 	return afar_fs_setattr(mount->fs, &superuser, open->ino, AFAR_SET_MODE, &stat, NULL);
 }
 
-/* A page of a shared mapping has its place. */
+static ssize_t write_file(const struct mount *mount, struct open_file *open, bool is_append,
+			  bool is_dropping, const void *data, size_t size, off_t offset)
+{
+	struct afar_file *file;
+	int ret = find_file(mount, open, is_append, &file);
+
+	if (!ret && is_dropping && !open->has_dropped) {
+		ret = drop_ids(mount, open, file);
+		open->has_dropped = !ret;
+	}
+	return ret ? ret : afar_file_pwrite(file, data, size, (uint64_t)offset);
+}
+
+/* A page of a shared mapping has its place, whatever the handle's flags are. */
 void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *info)
 {
+	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
 	const bool is_append = info->flags & O_APPEND && !info->writepage;
-	struct afar_file *file;
-	ssize_t length = find_file(mount_of(req), open, is_append, &file);
+	const bool is_dropping =
+		(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) &&
+		!info->writepage && fuse_req_ctx(req)->uid != 0;
+	int64_t length;
 
 	(void)node;
 	open->is_written = true;
-	if (!length)
-		length = drop_ids(req, open, info);
-	if (!length)
-		length = afar_file_pwrite(file, data, size, (uint64_t)offset);
+	length = CALL(mount, write_file(mount, open, is_append, is_dropping, data, size, offset));
 	if (length < 0)
 		answer(req, length);
 	else
@@ -273,44 +311,70 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 
 /* ---- Committing */
 
+static int sync_one(struct afar_file *file)
+{
+	return file ? afar_file_sync(file) : 0;
+}
+
 static int sync_files(struct open_file *open)
 {
+	const bool is_written = atomic_exchange(&open->is_written, false);
 	int second, ret;
 
 	pthread_mutex_lock(&open->mutex);
-	second = open->second ? afar_file_sync(open->second) : 0;
+	second = sync_one(open->second);
+	ret = sync_one(open->first);
 	pthread_mutex_unlock(&open->mutex);
-	ret = afar_file_sync(open->file);
-	return ret ? ret : second;
+	ret = ret ? ret : second;
+	if (ret && is_written)
+		open->is_written = true;
+	if (!ret && atomic_exchange(&open->has_lost, false))
+		ret = -EIO;
+	return ret;
 }
 
 /* Each close(2) of a descriptor comes here, also where others of it stay open. */
 void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
+	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
-	int ret = 0;
+	int64_t ret = 0;
 
 	(void)node;
-	if (atomic_exchange(&open->is_written, false))
-		ret = sync_files(open);
+	if (open->is_written || open->has_lost)
+		ret = CALL(mount, sync_files(open));
 	answer(req, ret);
 }
 
 void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info)
 {
+	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
+	struct afar_file *file;
 
 	(void)node;
 	(void)is_data_only;
-	open->is_written = false;
-	answer(req, sync_files(open));
+	answer(req, CALL(mount, find_first(mount, open, &file) ?: sync_files(open)));
 }
 
 void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	(void)node;
-	end_open(open_of(info));
+	end_open(mount_of(req), open_of(info));
 	fuse_reply_err(req, 0);
+}
+
+void files_leave(void)
+{
+	struct open_file *open;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link) {
+		close_files(open);
+		if (open->is_written)
+			open->has_lost = true;
+	}
+	pthread_mutex_unlock(&all_open_mutex);
 }
 
 int files_end(void)
@@ -331,6 +395,15 @@ int files_end(void)
 
 /* ---- Room */
 
+static int allocate(const struct mount *mount, struct open_file *open, unsigned flags, off_t offset,
+		    off_t length)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_allocate(file, flags, (uint64_t)offset, (uint64_t)length);
+}
+
 void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t length,
 		  struct fuse_file_info *info)
 {
@@ -342,6 +415,7 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 		{FALLOC_FL_PUNCH_HOLE, AFAR_ALLOCATE_PUNCH},
 		{FALLOC_FL_ZERO_RANGE, AFAR_ALLOCATE_ZERO},
 	};
+	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
 	unsigned flags = 0;
 
@@ -356,12 +430,21 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 		return;
 	}
 	open->is_written = true;
-	answer(req, afar_file_allocate(open->file, flags, (uint64_t)offset, (uint64_t)length));
+	answer(req, CALL(mount, allocate(mount, open, flags, offset, length)));
+}
+
+static int64_t seek(const struct mount *mount, struct open_file *open, off_t offset, bool is_hole)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_seek(file, (uint64_t)offset, is_hole);
 }
 
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info)
 {
+	struct mount *mount = mount_of(req);
 	int64_t found;
 
 	(void)node;
@@ -370,7 +453,7 @@ void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 		return;
 	}
 	found = offset < 0 ? -ENXIO
-			   : afar_file_seek(file_of(info), (uint64_t)offset, whence == SEEK_HOLE);
+			   : CALL(mount, seek(mount, open_of(info), offset, whence == SEEK_HOLE));
 	if (found < 0)
 		answer(req, found);
 	else

@@ -23,54 +23,13 @@
 #include "place.h"
 #include "presence.h"
 #include "say.h"
+#include "session.h"
 
 #define INTERRUPTED    130
 #define BACKGROUND_MAX 64 /* reads ahead and the like that the kernel has under way */
 #define READY	       '\n'
 
 /* ---- The file system */
-
-static void close_all(struct mount *mount)
-{
-	if (mount->fs)
-		afar_fs_close(mount->fs);
-	if (mount->session)
-		afar_session_close(mount->session);
-	mount->fs = NULL;
-	mount->session = NULL;
-}
-
-static int open_session(struct mount *mount)
-{
-	const struct mount_options *options = mount->options;
-	const struct afar_session_options session_options = {
-		.size = sizeof(session_options),
-		.key_file = options->key_file,
-		.timeout_ms = options->timeout_s * 1000,
-		.path = options->path,
-	};
-
-	return afar_session_open(options->cluster, &session_options, &mount->session);
-}
-
-static int open_fs(struct mount *mount)
-{
-	const struct mount_options *options = mount->options;
-	const struct afar_fs_options fs_options = {
-		.size = sizeof(fs_options),
-		.flags = options->is_read_only ? AFAR_FS_READ_ONLY : 0,
-		.retry_ms = options->retry_ms,
-	};
-	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret;
-
-	ret = afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);
-	if (!ret)
-		ret = afar_fs_stat(mount->fs, &stat);
-	mount->root = stat.root;
-	mount->is_flash = stat.tier == AFAR_TIER_FLASH;
-	return ret;
-}
 
 /* Finds the directory of it that is to be shown. Returns EXIT_FAILED with a line if it is none. */
 static int find_root(struct mount *mount)
@@ -93,13 +52,15 @@ static int find_root(struct mount *mount)
 
 static int open_all(struct mount *mount)
 {
-	int ret = open_session(mount);
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	int ret = session_begin(mount);
 
 	if (!ret)
-		ret = open_fs(mount);
+		ret = afar_fs_stat(mount->fs, &stat);
 	if (ret)
 		return say_failed("%s: %s", mount->options->asked,
 				  *afar_last_error() ? afar_last_error() : afar_strerror(ret));
+	mount->root = stat.root;
 	return find_root(mount);
 }
 
@@ -259,7 +220,7 @@ static int end_all(struct mount *mount)
 	if (ret)
 		say_failed("%s: at its end: %s", mount->options->asked,
 			   *afar_last_error() ? afar_last_error() : afar_strerror(ret));
-	close_all(mount);
+	session_end(mount);
 	return ret ? EXIT_FAILED : 0;
 }
 
@@ -275,6 +236,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 		goto out_close;
 	ret = EXIT_FAILED;
 	session = new_session(&mount);
+	mount.fuse = session;
 	if (!session) {
 		say_failed("%s: libfuse: %s", options->asked, say_kept());
 		goto out_close;

@@ -77,8 +77,9 @@ static void say_why(int error)
 
 /* ---- Answers */
 
-static void answer_error(fuse_req_t req, int error)
+static void answer_error(fuse_req_t req, int64_t ret)
 {
+	const int error = (int)ret;
 	int as = errno_of(error);
 
 	if (as != -error || as == EIO)
@@ -89,7 +90,7 @@ static void answer_error(fuse_req_t req, int error)
 void answer(fuse_req_t req, int64_t ret)
 {
 	if (ret < 0)
-		answer_error(req, (int)ret);
+		answer_error(req, ret);
 	else
 		fuse_reply_err(req, 0);
 }
@@ -134,7 +135,7 @@ void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 	fill_stat(stat, &out->attr);
 }
 
-void answer_entry(fuse_req_t req, int ret, const struct afar_file_stat *stat)
+void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
 {
 	struct fuse_entry_param entry;
 
@@ -146,7 +147,7 @@ void answer_entry(fuse_req_t req, int ret, const struct afar_file_stat *stat)
 	fuse_reply_entry(req, &entry);
 }
 
-void answer_attributes(fuse_req_t req, int ret, const struct afar_file_stat *stat)
+void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
 {
 	struct stat attributes;
 

@@ -11,6 +11,8 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+#include <pthread.h>
+
 #include <afar/file.h>
 
 #include "options.h"
@@ -21,10 +23,13 @@
 
 struct mount {
 	const struct mount_options *options;
+	struct fuse_session *fuse;
+	uint64_t root; /* inode number of what the mount shows as its root */
+	/* session.c's; calls use `fs` inside of CALL() */
+	pthread_rwlock_t lock;
 	struct afar_session *session; /* NULL: not open */
 	struct afar_fs *fs;	      /* NULL: not open */
-	uint64_t root;		      /* inode number of what the mount shows as its root */
-	bool is_flash;
+	unsigned epoch;		      /* which session it is */
 };
 
 static inline struct mount *mount_of(fuse_req_t req)
@@ -61,8 +66,8 @@ int errno_of(int error);
 /* Answers with success alone, or with the error if `ret` is negative. */
 void answer(fuse_req_t req, int64_t ret);
 /* Answers with a name's node if `ret` is 0. */
-void answer_entry(fuse_req_t req, int ret, const struct afar_file_stat *stat);
-void answer_attributes(fuse_req_t req, int ret, const struct afar_file_stat *stat);
+void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
 
 void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 		struct fuse_entry_param *out);
@@ -118,8 +123,10 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
 
-/* The open file of a request; NULL: it has none. */
-struct afar_file *file_of(const struct fuse_file_info *info);
+/* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
+int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
+/* The session of all open files has ended: closes them, to be opened again when they are used. */
+void files_leave(void);
 /* Syncs and closes what is still open, once no request is under way. Returns 0 or the first error. */
 int files_end(void);
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "session.h"
+
 #define STAT_INIT                                     \
 	{                                             \
 		.size = sizeof(struct afar_file_stat) \
@@ -17,18 +19,20 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = STAT_INIT;
 	struct asker asker;
-	int ret = afar_fs_lookup(mount->fs, find_asker(req, &asker), ino_of(mount, parent), name,
-				 &stat);
+	const struct afar_who *who = find_asker(req, &asker);
 
-	answer_entry(req, ret, &stat);
+	answer_entry(
+		req,
+		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
+		&stat);
 }
 
 void do_readlink(fuse_req_t req, fuse_ino_t node)
 {
 	struct mount *mount = mount_of(req);
 	char target[AFAR_FILE_PATH_MAX + 1];
-	ssize_t length =
-		afar_fs_readlink(mount->fs, ino_of(mount, node), target, sizeof(target) - 1);
+	int64_t length = CALL(mount, afar_fs_readlink(mount->fs, ino_of(mount, node), target,
+						      sizeof(target) - 1));
 
 	if (length < 0) {
 		answer(req, length);
@@ -44,10 +48,12 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = STAT_INIT;
 	struct asker asker;
-	int ret = afar_fs_make(mount->fs, find_asker(req, &asker), ino_of(mount, parent), name,
-			       mode, rdev, target, &stat);
+	const struct afar_who *who = find_asker(req, &asker);
 
-	answer_entry(req, ret, &stat);
+	answer_entry(req,
+		     CALL(mount, afar_fs_make(mount->fs, who, ino_of(mount, parent), name, mode,
+					      rdev, target, &stat)),
+		     &stat);
 }
 
 void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -69,17 +75,18 @@ void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mount *mount = mount_of(req);
 	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
 
-	answer(req,
-	       afar_fs_unlink(mount->fs, find_asker(req, &asker), ino_of(mount, parent), name));
+	answer(req, CALL(mount, afar_fs_unlink(mount->fs, who, ino_of(mount, parent), name)));
 }
 
 void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mount *mount = mount_of(req);
 	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
 
-	answer(req, afar_fs_rmdir(mount->fs, find_asker(req, &asker), ino_of(mount, parent), name));
+	answer(req, CALL(mount, afar_fs_rmdir(mount->fs, who, ino_of(mount, parent), name)));
 }
 
 void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -88,6 +95,7 @@ void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	struct mount *mount = mount_of(req);
 	unsigned ours = 0;
 	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
 
 	if (flags & RENAME_NOREPLACE)
 		ours |= AFAR_RENAME_NOREPLACE;
@@ -97,8 +105,8 @@ void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	answer(req, afar_fs_rename(mount->fs, find_asker(req, &asker), ino_of(mount, parent), name,
-				   ino_of(mount, new_parent), new_name, ours));
+	answer(req, CALL(mount, afar_fs_rename(mount->fs, who, ino_of(mount, parent), name,
+					       ino_of(mount, new_parent), new_name, ours)));
 }
 
 void do_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name)
@@ -106,8 +114,10 @@ void do_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *nam
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = STAT_INIT;
 	struct asker asker;
-	int ret = afar_fs_link(mount->fs, find_asker(req, &asker), ino_of(mount, node),
-			       ino_of(mount, parent), name, &stat);
+	const struct afar_who *who = find_asker(req, &asker);
 
-	answer_entry(req, ret, &stat);
+	answer_entry(req,
+		     CALL(mount, afar_fs_link(mount->fs, who, ino_of(mount, node),
+					      ino_of(mount, parent), name, &stat)),
+		     &stat);
 }
