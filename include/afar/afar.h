@@ -161,6 +161,8 @@ int afar_session_stat(struct afar_session *session, struct afar_session_stat *ou
 
 #define AFAR_KEY_SERVER	  0x1U /* a server's key: joins the cluster, and does nothing else */
 #define AFAR_KEY_OPERATOR 0x2U /* in the manager's own key file: may do everything */
+#define AFAR_KEY_ANY_UID \
+	0x4U /* may say that it is anybody when it uses files (afar/file.h): for mounts */
 
 struct afar_key_stat {
 	size_t size; /* sizeof(struct afar_key_stat), set by the caller */
@@ -171,7 +173,7 @@ struct afar_key_stat {
 
 /*
  * Makes a principal and its key; for operators only. `name` is 1 to AFAR_PRINCIPAL_MAX bytes of
- * [A-Za-z0-9._@-]. `flags` is 0 or AFAR_KEY_SERVER. `secret` gets 64 lower-case hex digits and a 0;
+ * [A-Za-z0-9._@-]. `flags` is 0, AFAR_KEY_SERVER or AFAR_KEY_ANY_UID. `secret` gets 64 lower-case hex digits and a 0;
  * the cluster never shows them again. A key file is the line "NAME:SECRET" in a file of mode 0600.
  * Errors: -EEXIST, -EINVAL (name, flags).
  */

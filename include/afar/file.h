@@ -105,6 +105,13 @@ int afar_fs_close(struct afar_fs *fs);
 /* Describes the file system as it is now. */
 int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
 
+typedef void afar_fs_say(void *argument, const char *line);
+
+/* Compares what the manager has stored of the file system with itself: names, links, and what each file has
+ * of the pool. Tells `say` a line for each thing that is wrong, at most 100. Returns how many it told. Takes
+ * a second for some 100 000 files, for which other calls wait. */
+int afar_fs_check(struct afar_fs *fs, afar_fs_say *say, void *argument);
+
 /* ---- Names and inodes -------------------------------------------------------------------------- */
 
 /* Who asks: permissions are checked against it, and it owns what is made. NULL where one is asked for:
@@ -116,6 +123,15 @@ struct afar_who {
 	uint32_t nr_groups;	/* at most 64 count */
 	uint32_t reserved;
 };
+
+/*
+ * Makes a principal whose key is for one user: it may say that it is `who`, with these groups or fewer of
+ * them, and nobody else. Otherwise as afar_key_add(), whose keys are for nobody without
+ * AFAR_KEY_ANY_UID: they use regions and volumes, but no files. Operators may say that they are
+ * anybody.
+ */
+int afar_key_add_user(struct afar_session *session, const char *name, const struct afar_who *who,
+		      char secret[AFAR_KEY_HEX_MAX]);
 
 /* Of an inode. Times are nanoseconds since 1970, of the manager's clock. */
 struct afar_file_stat {

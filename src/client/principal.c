@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <afar/file.h>
+
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
@@ -24,26 +26,15 @@ static void print_hex(const uint8_t *bytes, size_t length, char *out)
 	*out = '\0';
 }
 
-PUBLIC_CALL(int, afar_key_add,
-	    (struct afar_session *session, const char *name, unsigned flags,
-	     char secret[AFAR_KEY_HEX_MAX]),
-	    (session, name, flags, secret))
+static int add_key(struct afar_session *session, Afar__KeyAdd *add, char secret[AFAR_KEY_HEX_MAX])
 {
-	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyAdded *added;
 	Afar__Frame *reply;
-	int ret = session_check(session);
+	int ret;
 
-	if (ret)
-		return ret;
-	if (!name || !secret || (flags & ~AFAR_KEY_SERVER))
-		return error_fail(-EINVAL,
-				  "add a key: name or secret is null, or flags are unknown");
-	add.name = (char *)name;
-	add.is_server = (flags & AFAR_KEY_SERVER) != 0;
 	request.call_case = AFAR__REQUEST__CALL_KEY_ADD;
-	request.key_add = &add;
+	request.key_add = add;
 	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_KEY_ADDED, &reply);
 	if (ret)
 		return ret;
@@ -55,6 +46,57 @@ PUBLIC_CALL(int, afar_key_add,
 				 added->secret.len, KEY_BYTES);
 	explicit_bzero(added->secret.data, added->secret.len);
 	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_key_add,
+	    (struct afar_session *session, const char *name, unsigned flags,
+	     char secret[AFAR_KEY_HEX_MAX]),
+	    (session, name, flags, secret))
+{
+	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || !secret || (flags & ~(AFAR_KEY_SERVER | AFAR_KEY_ANY_UID)))
+		return error_fail(-EINVAL,
+				  "add a key: name or secret is null, or flags are unknown");
+	add.name = (char *)name;
+	add.is_server = (flags & AFAR_KEY_SERVER) != 0;
+	add.is_any = (flags & AFAR_KEY_ANY_UID) != 0;
+	return add_key(session, &add, secret);
+}
+
+PUBLIC_CALL(int, afar_key_add_user,
+	    (struct afar_session *session, const char *name, const struct afar_who *who,
+	     char secret[AFAR_KEY_HEX_MAX]),
+	    (session, name, who, secret))
+{
+	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
+	uint32_t *gids;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name || !secret || !who || who->size < sizeof(*who) ||
+	    (who->nr_groups && !who->groups))
+		return error_fail(
+			-EINVAL,
+			"add a key: name, secret or user is null, or its size was not set");
+	gids = calloc((size_t)who->nr_groups + 1, sizeof(*gids));
+	if (!gids)
+		return error_code(-ENOMEM);
+	gids[0] = who->gid;
+	if (who->nr_groups)
+		memcpy(&gids[1], who->groups, who->nr_groups * sizeof(*gids));
+	add.name = (char *)name;
+	add.has_uid = true;
+	add.uid = who->uid;
+	add.gids = gids;
+	add.n_gids = (size_t)who->nr_groups + 1;
+	ret = add_key(session, &add, secret);
+	free(gids);
 	return ret;
 }
 

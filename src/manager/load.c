@@ -52,12 +52,17 @@ static int load_principal(struct state *state, const void *message)
 	int ret;
 
 	if (record->secret.len != KEY_BYTES || !key_is_principal(record->name) ||
-	    record->number == 0)
+	    record->number == 0 || record->n_gids > STATE_GROUPS_MAX)
 		return damaged("principal", record->number);
 	principal = principal_new(record->number, record->name);
 	if (!principal)
 		return error_code(-ENOMEM);
 	principal->is_server = record->is_server;
+	principal->is_any = record->is_any;
+	principal->has_uid = record->has_uid;
+	principal->uid = record->uid;
+	for (size_t i = 0; i < record->n_gids; i++)
+		principal->gids[principal->nr_gids++] = record->gids[i];
 	memcpy(principal->secret, record->secret.data, KEY_BYTES);
 	ret = state_add_principal(state, principal);
 	return ret == -EEXIST ? damaged("principal", record->number) : ret;

@@ -93,8 +93,10 @@ static int change_key(struct core *core, const char *name, const uint8_t *secret
 
 /* ---- Adding */
 
-static int check_addition(const struct core *core, const char *name)
+static int check_addition(const struct core *core, const Afar__KeyAdd *ask)
 {
+	const char *name = ask->name;
+
 	if (!key_is_principal(name))
 		return error_fail(-EINVAL,
 				  "add a key: '%s' is no name for a principal; use 1 to %d of A-Z "
@@ -108,6 +110,12 @@ static int check_addition(const struct core *core, const char *name)
 		return error_fail(-ENOSPC,
 				  "add a key: there are %zu already; revoke some that are not used",
 				  core->state->nr_principals);
+	if (ask->n_gids > STATE_GROUPS_MAX || (ask->n_gids != 0 && !ask->has_uid) ||
+	    (ask->is_server && (ask->has_uid || ask->is_any)))
+		return error_fail(-EINVAL,
+				  "add a key: a client's is for a uid with at most %u groups, a "
+				  "server's for none",
+				  STATE_GROUPS_MAX);
 	return 0;
 }
 
@@ -120,6 +128,11 @@ static struct principal *make_principal(const struct core *core, const Afar__Key
 		return NULL;
 	}
 	principal->is_server = ask->is_server;
+	principal->is_any = ask->is_any;
+	principal->has_uid = ask->has_uid;
+	principal->uid = ask->uid;
+	for (size_t i = 0; i < ask->n_gids; i++)
+		principal->gids[principal->nr_gids++] = ask->gids[i];
 	if (RAND_priv_bytes(principal->secret, sizeof(principal->secret)) == 1)
 		return principal;
 	error_fail(-EIO, "add a key: no random numbers");
@@ -131,7 +144,7 @@ int key_add(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__KeyAdd *ask = event->request->key_add;
 	struct principal *principal;
-	int ret = check_addition(core, ask->name);
+	int ret = check_addition(core, ask);
 
 	(void)session;
 	if (ret < 0)
@@ -174,6 +187,47 @@ int principal_reply(const struct core *core, uint64_t number, Afar__Reply *reply
 		return error_code(-ENOMEM);
 	memcpy(added->secret.data, principal->secret, KEY_BYTES);
 	added->secret.len = KEY_BYTES;
+	return 0;
+}
+
+/* ---- Whom it may say that it is */
+
+static bool has_group(const struct principal *principal, uint32_t gid)
+{
+	for (uint32_t i = 0; i < principal->nr_gids; i++)
+		if (principal->gids[i] == gid)
+			return true;
+	return false;
+}
+
+static int fail_group(const char *name, uint32_t gid)
+{
+	return error_fail(-EACCES,
+			  "use files as a member of group %u: the key of '%s' is not for that; an "
+			  "operator can add one with 'afar key add --gid'",
+			  gid, name);
+}
+
+int principal_check_who(const struct core *core, const char *name, uint32_t uid, uint32_t gid,
+			const uint32_t *groups, size_t nr_groups)
+{
+	const struct principal *principal = state_principal_named(core->state, name);
+
+	if (core_principal_kind(core, name) == PRINCIPAL_OPERATOR ||
+	    (principal && principal->is_any))
+		return 0;
+	if (!principal || !principal->has_uid || principal->uid != uid)
+		return error_fail(
+			-EACCES,
+			"use files as uid %u: the key of '%s' is not for that; an "
+			"operator can add one with 'afar key add --uid', or --any-uid for "
+			"a mount",
+			uid, name);
+	if (!has_group(principal, gid))
+		return fail_group(name, gid);
+	for (size_t i = 0; i < nr_groups; i++)
+		if (!has_group(principal, groups[i]))
+			return fail_group(name, groups[i]);
 	return 0;
 }
 

@@ -12,6 +12,9 @@ core_operation key_add, key_list, key_revoke;
 core_wait key_wait;
 /* Tells what a principal is now. That may have changed since its handshake. */
 enum principal_kind core_principal_kind(const struct core *core, const char *name);
+/* Checks whom a client says that it is when it uses files. -EACCES with a sentence. */
+int principal_check_who(const struct core *core, const char *name, uint32_t uid, uint32_t gid,
+			const uint32_t *groups, size_t nr_groups);
 /* Fills in all principals, by name. -ENOMEM with a sentence. */
 int principals_list(const struct core *core, Afar__KeyInfos *infos);
 /* The reply to an addition, also to one that came again. -ENOENT, -ENOMEM with a sentence. */

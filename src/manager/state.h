@@ -28,6 +28,7 @@
 #include "rpc/layout.h"
 
 #define STATE_SECRET_BYTES 16
+#define STATE_GROUPS_MAX   64U
 #define STATE_LANES_MAX	   64U /* of a server */
 #define STATE_CLUSTER_MAX  32
 
@@ -117,6 +118,11 @@ struct principal {
 	char name[KEY_PRINCIPAL_MAX + 1];
 	bool is_server;
 	uint8_t secret[KEY_BYTES];
+	/* Whom it may say that it is when it uses files: anybody, or this uid and these groups. */
+	bool is_any, has_uid;
+	uint32_t uid;
+	uint32_t gids[STATE_GROUPS_MAX];
+	uint32_t nr_gids;
 };
 
 /* The rights of another than the owner on a namespace; not 0. */

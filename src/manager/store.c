@@ -203,6 +203,11 @@ void store_put_principal(struct store *store, const struct principal *principal)
 	record.is_server = principal->is_server;
 	record.secret.data = (uint8_t *)(uintptr_t)principal->secret;
 	record.secret.len = sizeof(principal->secret);
+	record.is_any = principal->is_any;
+	record.has_uid = principal->has_uid;
+	record.uid = principal->uid;
+	record.gids = (uint32_t *)(uintptr_t)principal->gids;
+	record.n_gids = principal->nr_gids;
 	store_put_message(store, STORE_KEY(STORE_PRINCIPAL, principal->number), &record.base);
 }
 

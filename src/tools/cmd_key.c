@@ -11,9 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <afar/file.h>
+
 #include "cli.h"
 
 #define LIST_MAX     64
+#define GROUPS_MAX   63U
 #define NAME_COLUMNS 32
 #define LINE_BYTES   (AFAR_PRINCIPAL_MAX + 1 + AFAR_KEY_HEX_MAX + 1)
 
@@ -75,7 +78,22 @@ static int undo_add(struct cli *cli, const char *name, const char *where, int er
 				  : "it is lost, revoke it with 'afar key revoke'");
 }
 
-static int add(struct cli *cli, const char *name, unsigned flags, const char *path)
+/* What kind of key is wanted. */
+struct wanted {
+	unsigned flags;
+	bool has_user;
+	struct afar_who user;
+	uint32_t groups[GROUPS_MAX];
+};
+
+static int make_key(struct cli *cli, const char *name, const struct wanted *wanted,
+		    char secret[AFAR_KEY_HEX_MAX])
+{
+	return wanted->has_user ? afar_key_add_user(cli->session, name, &wanted->user, secret)
+				: afar_key_add(cli->session, name, wanted->flags, secret);
+}
+
+static int add(struct cli *cli, const char *name, const struct wanted *wanted, const char *path)
 {
 	char secret[AFAR_KEY_HEX_MAX];
 	int fd = STDOUT_FILENO, ret, status = 0;
@@ -87,7 +105,7 @@ static int add(struct cli *cli, const char *name, unsigned flags, const char *pa
 	if (fd < 0)
 		return path ? CLI_FAILED
 			    : cli_fail("key add: standard output is closed; use --out FILE");
-	ret = afar_key_add(cli->session, name, flags, secret);
+	ret = make_key(cli, name, wanted, secret);
 	if (ret) {
 		close(fd);
 		status = cli_fail_last(ret);
@@ -102,12 +120,58 @@ static int add(struct cli *cli, const char *name, unsigned flags, const char *pa
 	return status;
 }
 
+static bool parse_id(const char *text, const char **end, uint32_t *out)
+{
+	char *after;
+	unsigned long value;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	value = strtoul(text, &after, 10);
+	*end = after;
+	*out = (uint32_t)value;
+	return !errno && value < UINT32_MAX;
+}
+
+/* "N", or "N,N,…": the first is the group of what the user makes. */
+static int parse_user(const struct cli_command *command, const char *uid, const char *gids,
+		      struct wanted *wanted)
+{
+	const char *end = uid;
+	uint32_t gid;
+
+	wanted->has_user = true;
+	wanted->user.size = sizeof(wanted->user);
+	wanted->user.groups = wanted->groups;
+	if (!parse_id(uid, &end, &wanted->user.uid) || *end)
+		return cli_misuse(command, "key add --uid %s: give the number of a user", uid);
+	for (bool is_first = true; is_first || *end == ','; is_first = false) {
+		if (!parse_id(is_first ? gids : end + 1, &end, &gid) || (*end && *end != ',') ||
+		    wanted->user.nr_groups == GROUPS_MAX)
+			return cli_misuse(
+				command,
+				"key add --gid %s: give the numbers of at most %u groups, "
+				"with commas between them",
+				gids, GROUPS_MAX);
+		if (is_first)
+			wanted->user.gid = gid;
+		else
+			wanted->groups[wanted->user.nr_groups++] = gid;
+	}
+	return 0;
+}
+
 static int key_add(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *is_server = NULL, *path = NULL;
+	const char *is_server = NULL, *path = NULL, *uid = NULL, *gids = NULL, *is_any = NULL;
+	struct wanted wanted = {0};
 	const struct cli_flag flags[] = {
 		{"server", NULL, "for a server to join with, and for nothing else", &is_server},
+		{"uid", "N", "it may use files as this user", &uid},
+		{"gid", "N,…", "and as a member of these groups", &gids},
+		{"any-uid", NULL, "it may use files as anybody: for mounts", &is_any},
 		{"out", "FILE", "write the key there, readable by you alone", &path},
 		{0},
 	};
@@ -115,10 +179,18 @@ static int key_add(struct cli *cli, const struct cli_command *command, int argc,
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &ret) < 0)
 		return ret;
+	if (!uid != !gids || (uid && (is_any || is_server)) || (is_any && is_server))
+		return cli_misuse(command,
+				  "key add: use --uid with --gid, or --any-uid, or --server");
+	if (uid)
+		ret = parse_user(command, uid, gids, &wanted);
+	if (ret)
+		return ret;
+	wanted.flags = (is_server ? AFAR_KEY_SERVER : 0) | (is_any ? AFAR_KEY_ANY_UID : 0);
 	ret = cli_open(cli);
 	if (ret)
 		return ret;
-	ret = add(cli, arguments[0], is_server ? AFAR_KEY_SERVER : 0, path);
+	ret = add(cli, arguments[0], &wanted, path);
 	return cli_close(cli, ret);
 }
 
@@ -196,8 +268,8 @@ static int key_revoke(struct cli *cli, const struct cli_command *command, int ar
 }
 
 const struct cli_command key_commands[] = {
-	{"key add", "[--server] NAME [--out FILE]", "make a principal and show its key, once",
-	 key_add},
+	{"key add", "[--server | --any-uid | --uid N --gid N,…] NAME [--out FILE]",
+	 "make a principal and show its key, once", key_add},
 	{"key ls", "[--json]", "list the principals", key_ls},
 	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},
 	{0},

@@ -192,6 +192,9 @@ bool fixture_serve(struct fixture *fixture)
 				Afar__Reply *given_up = MESSAGE_NEW(afar__reply, Afar__Reply);
 
 				fixture->nr_recalls++;
+				if (fixture->recalled != NULL)
+					fixture->recalled(call->outgoing->session,
+							  call->request->file_recall->ino);
 				end_call(fixture, call, given_up, 0);
 				return true;
 			}

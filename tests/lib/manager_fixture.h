@@ -50,10 +50,11 @@ struct fixture {
 	 * to ask.
 	 */
 	const Afar__Reply *look_answer;
-	bool are_clients_silent; /* they keep it, as servers do */
-	unsigned nr_looks;	 /* at clients */
-	unsigned nr_recalls;	 /* of files, that clients have given up */
-	bool does_drop_answers;	 /* without looking at them: they are large and the time counts */
+	bool are_clients_silent;			  /* they keep it, as servers do */
+	unsigned nr_looks;				  /* at clients */
+	unsigned nr_recalls;				  /* of files, that clients have given up */
+	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
+	bool does_drop_answers; /* without looking at them: they are large and the time counts */
 };
 
 void fixture_open(struct fixture *fixture);

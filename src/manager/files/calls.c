@@ -314,6 +314,12 @@ static struct who who_from(const Afar__FileWho *ask)
 	return who;
 }
 
+static int check_who(const struct core *core, const struct session *session, const struct who *who)
+{
+	return principal_check_who(core, session->principal, who->uid, who->gid, who->groups,
+				   who->nr_groups);
+}
+
 static int find_fs(const struct core *core, const struct session *session, uint64_t number,
 		   uint32_t rights, size_t nr, struct fs **out)
 {
@@ -375,6 +381,46 @@ static int end_operation(struct core *core, size_t mark, int ret, struct event *
 	return failed->message ? 0 : error_code(-ENOMEM);
 }
 
+/* True: permissions of who asks matter for one of the operations. */
+static bool looks_ask_who(const Afar__FilesLook *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_LOOK__WHAT_STAT:
+		case AFAR__FILE_LOOK__WHAT_READ_LINK:
+		case AFAR__FILE_LOOK__WHAT_MAP:
+		case AFAR__FILE_LOOK__WHAT_SYSTEM:
+		case AFAR__FILE_LOOK__WHAT_CHECK:
+			break;
+		default:
+			return true;
+		}
+	return false;
+}
+
+static bool holds_ask_who(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+			return true;
+	return false;
+}
+
+/* The others are for files that the session has opened. */
+static bool changes_ask_who(const Afar__FilesChange *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_CHANGE__WHAT_EXTEND:
+		case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		case AFAR__FILE_CHANGE__WHAT_SYNC:
+			break;
+		default:
+			return true;
+		}
+	return false;
+}
+
 int files_look(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
@@ -382,6 +428,8 @@ int files_look(struct core *core, struct session *session, struct event *event)
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, RIGHT_READ, ask->n_operations, &fs);
 
+	if (ret == 0 && looks_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
@@ -416,6 +464,8 @@ int files_hold(struct core *core, struct session *session, struct event *event)
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, rights_to_hold(ask), ask->n_operations, &fs);
 
+	if (ret == 0 && holds_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
@@ -437,6 +487,8 @@ int files_change(struct core *core, struct session *session, struct event *event
 	struct fs *fs;
 	int ret = find_fs(core, session, ask->fs, RIGHT_ALL, ask->n_operations, &fs);
 
+	if (ret == 0 && changes_ask_who(ask))
+		ret = check_who(core, session, &who);
 	if (ret == 0)
 		ret = begin_results(event, ask->n_operations);
 	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include <afar/afar.h>
+
+#include "manager/servers.h"
 #include "manager/volumes.h"
 
 #define ROOT_INO       1U
@@ -179,6 +182,33 @@ int files_delete(struct core *core, const struct namespace *ns)
 	return 0;
 }
 
+static uint64_t pool_room(const struct pool *pool)
+{
+	uint64_t taken = pool->granted_bytes + pool->pending_bytes;
+
+	return pool_is_writable(pool) && pool->capacity_bytes > taken ? pool->capacity_bytes - taken
+								      : 0;
+}
+
+/* What servers, or stores, could still lend. */
+static uint64_t room_of(const struct core *core, const struct namespace *ns)
+{
+	const struct flash_store *store;
+	const struct server *server;
+	uint64_t room = 0, limit;
+
+	cds_list_for_each_entry (server, &core->state->servers, node)
+		if (ns->tier == AFAR_TIER_DRAM)
+			room += pool_room(&server->dram);
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (ns->tier == AFAR_TIER_FLASH)
+			room += pool_room(&store->pool);
+	if (ns->max_bytes == 0)
+		return room;
+	limit = ns->max_bytes > ns->reserved_bytes ? ns->max_bytes - ns->reserved_bytes : 0;
+	return room < limit ? room : limit;
+}
+
 Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace *ns)
 {
 	Afar__FileSystemInfo *info = MESSAGE_NEW(afar__file_system_info, Afar__FileSystemInfo);
@@ -194,6 +224,7 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	if (info->pool_bytes > fs->space.length)
 		info->free_bytes += info->pool_bytes - fs->space.length;
 	info->pending_bytes = fs->pending_bytes;
+	info->room_bytes = room_of(core, ns);
 	info->nr_inodes = fs->nr_inodes;
 	info->region_address = region ? region->address : 0;
 	info->now = files_now();
