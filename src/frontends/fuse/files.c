@@ -29,7 +29,8 @@
 struct open_file {
 	struct cds_list_head link;
 	uint64_t ino;
-	int flags; /* as it was opened */
+	int flags;	    /* as it was opened */
+	struct asker asker; /* by whom */
 	/* The second one is opened when it is first needed: with O_APPEND if the first is without, and the
 	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
 	 * place through any handle. Both are NULL after the session has ended. */
@@ -48,6 +49,18 @@ static struct open_file *open_of(const struct fuse_file_info *info)
 	return (struct open_file *)(uintptr_t)info->fh;
 }
 
+/* Opens what its user has open already, so the mode does not matter any more. A key that is for one user may
+ * not say that it is the superuser. */
+static int open_again(const struct mount *mount, const struct open_file *open, int flags,
+		      struct afar_file **out)
+{
+	int ret = afar_file_open(mount->fs, &superuser, open->ino, flags, out);
+
+	if (ret == -EACCES)
+		ret = afar_file_open(mount->fs, &open->asker.who, open->ino, flags, out);
+	return ret;
+}
+
 /* Gives the library's file that appends, or the one that does not. Call it inside of CALL(). */
 static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
 		     struct afar_file **out)
@@ -59,7 +72,7 @@ static int find_file(const struct mount *mount, struct open_file *open, bool is_
 
 	pthread_mutex_lock(&open->mutex);
 	if (!*file)
-		ret = afar_file_open(mount->fs, &superuser, open->ino, flags, file);
+		ret = open_again(mount, open, flags, file);
 	*out = *file;
 	pthread_mutex_unlock(&open->mutex);
 	return ret;
@@ -78,13 +91,14 @@ int file_of(const struct mount *mount, const struct fuse_file_info *info, struct
 
 /* ---- Opening */
 
-static struct open_file *new_open(int flags)
+static struct open_file *new_open(fuse_req_t req, int flags)
 {
 	struct open_file *open = calloc(1, sizeof(*open));
 
 	if (!open)
 		return NULL;
 	open->flags = flags;
+	find_asker(req, &open->asker);
 	pthread_mutex_init(&open->mutex, NULL);
 	return open;
 }
@@ -150,9 +164,8 @@ static void refuse(fuse_req_t req, struct open_file *open, int64_t ret)
 void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = new_open(info->flags);
-	struct asker asker;
-	const struct afar_who *who = find_asker(req, &asker);
+	struct open_file *open = new_open(req, info->flags);
+	const struct afar_who *who = open ? &open->asker.who : NULL;
 	int64_t ret = -ENOMEM;
 
 	/* To run a program it need not be readable; the kernel has seen that it may be run. */
@@ -178,15 +191,14 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = {.size = sizeof(stat)};
-	struct open_file *open = new_open(info->flags);
+	struct open_file *open = new_open(req, info->flags);
 	struct fuse_entry_param entry;
-	struct asker asker;
-	const struct afar_who *who = find_asker(req, &asker);
 	int64_t ret = -ENOMEM;
 
 	if (open)
-		ret = CALL(mount, afar_file_create(mount->fs, who, ino_of(mount, parent), name,
-						   mode, info->flags, &open->first, &stat));
+		ret = CALL(mount,
+			   afar_file_create(mount->fs, &open->asker.who, ino_of(mount, parent),
+					    name, mode, info->flags, &open->first, &stat));
 	if (ret) {
 		refuse(req, open, ret);
 		return;

@@ -220,6 +220,8 @@ int place_prepare(struct mount_options *options)
 	char *whole = find_whole(options->place), *real;
 	int ret = whole ? clear_dead(whole) : errno;
 
+	if (!whole && !ret)
+		ret = ENOMEM;
 	if (ret == ENOENT || ret == ENOTDIR)
 		return say_failed("%s: there is no such directory; make it: mkdir", options->asked);
 	if (ret == ENOTCONN)
