@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "umount.h"
 
 #define PROGRAM "afar-mount"
 
@@ -216,6 +215,5 @@ const struct cli_command mount_commands[] = {
 	 "FS|URI DIR [--read-only] [--direct] [--allow-other] [--foreground] [--subdir SUBDIR] "
 	 "[--retry SECONDS] [--options OPTION,…]",
 	 "mount a file system at a directory", run_mount},
-	{"umount", "DIR [--lazy]", "unmount it", umount_run},
 	{0},
 };

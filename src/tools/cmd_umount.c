@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "umount.h"
 
 #define MOUNT_TYPE "fuse.afar"
 #define USERS_MAX  5 /* that are named */
@@ -265,7 +264,7 @@ static int unmount(const struct mounted *mounted, bool is_lazy)
 	return umount2(mounted->place, UMOUNT_NOFOLLOW | (is_lazy ? MNT_DETACH : 0)) ? errno : 0;
 }
 
-int umount_run(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+static int run_umount(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX], *is_lazy = NULL;
 	const struct cli_flag flags[] = {
@@ -301,3 +300,8 @@ int umount_run(struct cli *cli, const struct cli_command *command, int argc, cha
 	return cli_fail("umount %s: it is in use by %s; end that first, or say --lazy",
 			arguments[0], users);
 }
+
+const struct cli_command umount_commands[] = {
+	{"umount", "DIR [--lazy]", "unmount a file system", run_umount},
+	{0},
+};
