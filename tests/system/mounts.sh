@@ -34,10 +34,14 @@ trap end_mounts EXIT
 # start_flash_cluster: two servers with memory and flash.
 start_flash_cluster() {
 	start_manager
-	for name in one two; do
-		start_daemon "$name" --role server --data "$scratch/$name" --name "$name" --data-listen tcp:127.0.0.1:0 \
-			--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 512M --flash "${1:-1G}"
-	done
+	start_flash_server one
+	start_flash_server two
+}
+
+# start_flash_server NAME: also again, on what it had.
+start_flash_server() {
+	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 512M --flash 1G
 }
 
 is_mounted() {
