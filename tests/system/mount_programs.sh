@@ -6,6 +6,7 @@
 # shellcheck source=tests/system/mounts.sh
 . "$(dirname "$0")/mounts.sh"
 
+command -v fio >/dev/null || skip "fio is not there (apt install fio)"
 start_flash_cluster
 "$AFAR" fs create f --tier "$1"
 start_mount m f
@@ -120,6 +121,16 @@ file.flush()
 file.seek(0)
 assert file.read() == b"x" * 100000 and os.fstat(file.fileno()).st_nlink == 0
 END
+
+# ---- Random reads and writes by several, each of which must find what was written last
+
+for engine in psync mmap libaio; do
+	flags=--blocksize_unaligned=1
+	[ "$engine" != libaio ] || flags=--iodepth=8
+	fio --name="$engine" --directory="$scratch/m" --ioengine="$engine" $flags --rw=randrw --bsrange=512-300k --size=6m --numjobs=2 \
+		--verify=crc32c --verify_fatal=1 --end_fsync=1 --randseed=5 >fio.out 2>&1 || fail "fio $engine: $(cat fio.out)"
+	rm m/"$engine".*
+done
 
 # ---- A database
 
