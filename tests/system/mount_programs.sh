@@ -101,7 +101,7 @@ same tree/hole m/hole
 sed -i 's/some/SOME/' m/log
 [ "$(grep -c SOME m/log)" -eq 800 ] || fail "sed -i"
 flock m/lock -c 'flock -n m/lock -c true && exit 1 || exit 0' || fail "flock"
-df m | tail -1 | grep -q "$scratch/m" || fail "df: $(df m)"
+df m | tail -1 | grep -q "$PWD/m" || fail "df: $(df m)"
 
 python3 - <<'END' || fail "mmap"
 import mmap, os
@@ -127,7 +127,7 @@ END
 for engine in psync mmap libaio; do
 	flags=--blocksize_unaligned=1
 	[ "$engine" != libaio ] || flags=--iodepth=8
-	fio --name="$engine" --directory="$scratch/m" --ioengine="$engine" $flags --rw=randrw --bsrange=512-300k --size=6m --numjobs=2 \
+	fio --name="$engine" --directory="$PWD/m" --ioengine="$engine" $flags --rw=randrw --bsrange=512-300k --size=6m --numjobs=2 \
 		--verify=crc32c --verify_fatal=1 --end_fsync=1 --randseed=5 >fio.out 2>&1 || fail "fio $engine: $(cat fio.out)"
 	rm m/"$engine".*
 done
