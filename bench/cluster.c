@@ -52,6 +52,7 @@ struct cluster {
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
 	const char *flash;     /* that its server lends; NULL: none */
+	const char *scrub;     /* the rate; NULL: the usual one */
 	bool is_sleepy;
 };
 
@@ -295,6 +296,8 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 		add(arguments, "--flash", cluster->flash);
 	else if (cluster->flash_bytes)
 		add(arguments, "--flash", arguments->flash);
+	if (cluster->scrub)
+		add(arguments, "--scrub", cluster->scrub);
 	if (cluster->is_sleepy)
 		add(arguments, "--spin-us", "0");
 }
@@ -535,6 +538,11 @@ void cluster_stop_server(struct cluster *cluster, unsigned i)
 		return;
 	kill(cluster->servers[i].pid, SIGTERM);
 	reap_daemon(&cluster->servers[i]);
+}
+
+void cluster_set_scrub(struct cluster *cluster, const char *rate)
+{
+	cluster->scrub = rate;
 }
 
 void cluster_move_store(struct cluster *cluster, unsigned i, const char *path)

@@ -62,6 +62,9 @@ void cluster_stop_server(struct cluster *cluster, unsigned i);
 /* Has server `i` open the store at `path`, a file, from its next start on. The string must outlive
  * the cluster. */
 void cluster_move_store(struct cluster *cluster, unsigned i, const char *path);
+/* Has servers scrub their stores at this rate (`afard --scrub`), from their next starts on. The string must outlive
+ * the cluster. */
+void cluster_set_scrub(struct cluster *cluster, const char *rate);
 /* Returns the folder of a server's process. A store of its own is there in server/flash. */
 const char *cluster_server_folder(const struct cluster *cluster, unsigned i);
 

@@ -26,6 +26,7 @@
 struct flash_load {
 	bool is_write;
 	bool is_durable;  /* each write survives a loss of power when it has ended */
+	bool is_checked;  /* with AFAR_OP_CHECKED: of a target on flash, over a queue */
 	bool is_random;	  /* false: one behind the other */
 	uint64_t block;	  /* bytes of one operation                              */
 	unsigned depth;	  /* operations in flight                                */
@@ -36,6 +37,7 @@ struct flash_load {
 struct flash_request {
 	bool is_write;
 	bool is_durable;
+	bool is_checked;
 	uint64_t offset;
 	struct iovec memory;
 	void (*done)(struct flash_request *request, int status);
@@ -90,6 +92,8 @@ extern const struct flash_target flash_target_queue; /* its open() is flash_queu
 /* Opens a queue that is connected to the servers of `target`, of `bytes`. */
 int flash_queue_open(struct afar_session *session, struct afar_target *target, uint64_t bytes,
 		     struct flash_queue **out);
+/* Connects again, after a server was started anew. */
+int flash_queue_connect(struct flash_queue *queue);
 /* NULL is allowed. */
 void flash_queue_close(struct flash_queue *queue);
 

@@ -97,6 +97,7 @@ static int make_workers(struct run *run)
 		run->workers[i] = (struct worker){
 			.request = {.is_write = load->is_write,
 				    .is_durable = load->is_durable,
+				    .is_checked = load->is_checked,
 				    .memory = {run->memory + i * load->block, load->block},
 				    .done = one_ended},
 			.run = run,

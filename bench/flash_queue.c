@@ -31,7 +31,8 @@ static void submit_to_queue(void *target, struct flash_request *request)
 	};
 	queue->waiting[queue->nr_waiting++] = (struct afar_op){
 		.opcode = request->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
-		.flags = request->is_durable ? AFAR_OP_DURABLE : 0,
+		.flags = (request->is_durable ? AFAR_OP_DURABLE : 0) |
+			 (request->is_checked ? AFAR_OP_CHECKED : 0),
 		.nr_iov = 1,
 		.target = queue->target,
 		.offset = request->offset,
@@ -96,6 +97,13 @@ int flash_queue_open(struct afar_session *session, struct afar_target *target, u
 		*out = queue;
 	}
 	return ret;
+}
+
+int flash_queue_connect(struct flash_queue *queue)
+{
+	int ret = afar_queue_connect(queue->queue, queue->target);
+
+	return ret ? scene_fail("connect a queue", ret) : 0;
 }
 
 void flash_queue_close(struct flash_queue *queue)

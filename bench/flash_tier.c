@@ -5,7 +5,7 @@
 static const struct bench_stage *const stages[] = {
 	&flash_layer_writes_stage, &flash_tier_paths_stage,	&flash_tier_durable_stage,
 	&flash_tier_cpu_stage,	   &flash_tier_neighbour_stage, &flash_tier_reserve_stage,
-	&flash_tier_sync_stage,
+	&flash_tier_sync_stage,	   &flash_tier_checks_stage,
 };
 
 const struct bench_suite bench_suite_flash_tier = {

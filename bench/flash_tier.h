@@ -42,6 +42,11 @@ int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct t
 void tier_region_close(struct tier_region *region);
 struct afar_region *tier_region_handle(const struct tier_region *region);
 
+/* Starts the server anew, with `afard --scrub RATE`, and connects the region's queue again. The string
+ * must outlive the cluster. */
+int tier_cluster_restart(struct tier_cluster *cluster, struct tier_region *region,
+			 const char *scrub);
+
 /* Makes a layer in a file like the cluster's, with TIER_BYTES in use, all of them written. */
 int tier_layer_open(struct flash_file *file, void **layer);
 /* Anything that was not made is allowed. */
@@ -55,5 +60,6 @@ extern const struct bench_stage flash_tier_cpu_stage;	    /* flash_tier_cpu.c   
 extern const struct bench_stage flash_tier_neighbour_stage; /* flash_tier_neighbour.c */
 extern const struct bench_stage flash_tier_reserve_stage;   /* flash_tier_reserve.c   */
 extern const struct bench_stage flash_tier_sync_stage;	    /* flash_tier_sync.c      */
+extern const struct bench_stage flash_tier_checks_stage;    /* flash_tier_checks.c    */
 
 #endif

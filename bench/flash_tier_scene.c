@@ -108,6 +108,17 @@ struct afar_region *tier_region_handle(const struct tier_region *region)
 	return region->scene.region;
 }
 
+int tier_cluster_restart(struct tier_cluster *cluster, struct tier_region *region,
+			 const char *scrub)
+{
+	int ret;
+
+	cluster_stop_server(cluster->cluster, 0);
+	cluster_set_scrub(cluster->cluster, scrub);
+	ret = cluster_restart_server(cluster->cluster, 0);
+	return ret ? ret : flash_queue_connect(region->queue);
+}
+
 /* ---- Layers */
 
 int tier_layer_open(struct flash_file *file, void **layer)

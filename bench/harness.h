@@ -116,6 +116,7 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_clients;
 extern const struct bench_suite bench_suite_control;
+extern const struct bench_suite bench_suite_file;
 extern const struct bench_suite bench_suite_flash;
 extern const struct bench_suite bench_suite_flash_tier;
 extern const struct bench_suite bench_suite_limit;

@@ -740,6 +740,19 @@ enum afar_opcode {
  */
 #define AFAR_OP_DURABLE 0x4U
 
+/*
+ * A flag of a read or write on flash: it is checked on the whole way between this memory and the device. The CRC32C
+ * of each block of 4 KiB goes with the bytes. That of a write is made before afar_queue_submit() returns, compared when
+ * the bytes have come, and kept with the block. That of a read is the one that is kept, and is compared when the bytes
+ * are here. The memory must not change meanwhile, and that of a write must be readable, or the process gets a signal.
+ *
+ * Offset and pieces of iov are whole blocks, in multiples of 4096; the last piece may end where the region does. Else
+ * the submit fails with -EINVAL. -EOPNOTSUPP in memory. It completes with -EBADMSG if a block was changed on the way,
+ * or on its device, and afar_queue_explain() says which of the two, and where. The block that a write is refused for
+ * stays as it was; others of the same write are old or new. The connection goes on.
+ */
+#define AFAR_OP_CHECKED 0x8U
+
 struct afar_iov {
 	struct afar_buffer *buffer; /* that contains `addr`; NULL: plain memory, not on verbs */
 	void *addr;
@@ -751,7 +764,7 @@ struct afar_iov {
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
 	uint16_t reserved16;
-	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, AFAR_OP_DURABLE, or 0 */
+	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, AFAR_OP_DURABLE, AFAR_OP_CHECKED, or 0 */
 	uint32_t nr_iov;
 	uint32_t reserved32;
 	struct afar_target *target; /* afar_region_target() */

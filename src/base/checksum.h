@@ -19,6 +19,14 @@ uint32_t checksum_crc32c(const void *data, size_t length);
  * of its own; a start of 0 gives the plain CRC32C. */
 uint32_t checksum_crc32c_seeded(uint32_t start, const void *data, size_t length);
 
+/*
+ * Returns by how much a start changes the sum of a block, whatever is in the block:
+ * seeded(start, block) is crc32c(block) ^ carried(start). CRCs are linear, so no data is needed.
+ */
+uint32_t checksum_carried(uint32_t start);
+
+#define CHECKSUM_OF_ZEROS 0x98f94189U /* the CRC32C of a block of zeros */
+
 /* Returns how many bytes the sums of `length` bytes take, in whole blocks. */
 static inline uint64_t checksum_bytes(uint64_t length)
 {

@@ -26,7 +26,8 @@ struct failure {
 	int status;
 	uint16_t opcode;
 	char ns_name[NS_NAME_MAX + 1];
-	bool was_held; /* it failed with those it waited for: nothing of it was done */
+	bool is_altered; /* -EBADMSG: the store has its bytes, and others have come */
+	bool was_held;	 /* it failed with those it waited for: nothing of it was done */
 };
 
 /* ---- Noting */
@@ -78,6 +79,15 @@ void failure_locate(struct afar_queue *queue, const struct operation *operation,
 		return;
 	failure->bad_offset = transfer->offset;
 	failure->bad_length = transfer->length;
+}
+
+void failure_note_altered(struct afar_queue *queue, const struct operation *operation)
+{
+	struct failure *failure = &queue->failures[(queue->nr_failures - 1) % queue->depth];
+
+	if (queue->nr_failures > 0 && failure->user_data == operation->user_data &&
+	    failure->status == -EBADMSG)
+		failure->is_altered = true;
 }
 
 /* ---- Saying */
@@ -166,7 +176,16 @@ static bool is_stores(const struct failure *failure, const char *asked, int *ret
 
 	if (!failure->peer || failure->peer->store == 0)
 		return false;
-	if (failure->status == -EBADMSG)
+	if (failure->is_altered && failure->opcode == AFAR_OP_READ)
+		what = "has sent other bytes than have come; something on the way changes bytes, "
+		       "or "
+		       "the memory was written meanwhile: look for that, and read again";
+	else if (failure->is_altered)
+		what = "got other bytes than were sent, and did not take them; something on the "
+		       "way "
+		       "changes bytes, or the memory was written meanwhile: look for that, and "
+		       "write again";
+	else if (failure->status == -EBADMSG)
 		what = "has a block there that is not what was written; write it anew, or restore "
 		       "it from a copy";
 	else if (failure->status == -EIO)

@@ -24,5 +24,8 @@ int failure_on_the_way(const struct afar_op *op, uint64_t length, int status, bo
  * transfer. */
 void failure_locate(struct afar_queue *queue, const struct operation *operation,
 		    const struct transfer *transfer);
+/* Says that the failure noted last, if it is the operation's, is of bytes that were changed between us
+ * and its server. */
+void failure_note_altered(struct afar_queue *queue, const struct operation *operation);
 
 #endif

@@ -212,6 +212,19 @@ out_end:
 	hold_end();
 }
 
+/* Its bytes are of whole blocks, as check_op() has seen to, and so is each step of it. */
+static __attribute__((noinline)) int post_checked(const struct operation *operation,
+						  const struct step *step,
+						  const struct fabric_piece *pieces,
+						  unsigned nr_pieces, uint64_t context)
+{
+	if (operation->opcode == AFAR_OP_READ)
+		return fabric_read_checked(step->lane->endpoint, pieces, nr_pieces, step->remote,
+					   step->key, context);
+	return fabric_write_checked(step->lane->endpoint, pieces, nr_pieces, step->remote,
+				    step->key, operation->flags & AFAR_OP_DURABLE, context);
+}
+
 static inline int post(struct afar_queue *queue, struct operation *operation,
 		       const struct step *step, const struct fabric_piece *pieces,
 		       unsigned nr_pieces)
@@ -221,7 +234,9 @@ static inline int post(struct afar_queue *queue, struct operation *operation,
 	uint64_t context = context_of(queue, transfer);
 	int ret;
 
-	if (operation->flags & AFAR_OP_DURABLE)
+	if (operation->flags & AFAR_OP_CHECKED)
+		ret = post_checked(operation, step, pieces, nr_pieces, context);
+	else if (operation->flags & AFAR_OP_DURABLE)
 		ret = fabric_write_durable(step->lane->endpoint, pieces, nr_pieces, step->remote,
 					   step->key, context);
 	else if (operation->opcode == AFAR_OP_WRITE)
@@ -557,7 +572,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		}
 		if (ret == -EAGAIN)
 			return ret;
-		if (ret == -EOPNOTSUPP) {
+		if (ret == -EOPNOTSUPP || ret == -ENOMEM) {
 			operation_fail(queue, operation, ret, step.peer);
 			return 0;
 		}
@@ -715,14 +730,19 @@ static bool is_heard(const struct operation *sync, int status)
 			       (!sync->status || sync->status == -AFAR_EUNSYNCED));
 }
 
-/* Notes the failure of an operation whose target could not carry out this transfer of it. */
-__attribute__((cold)) static void fail_alone(struct afar_queue *queue,
-					     const struct transfer *transfer, int status)
+/* Notes the failure of an operation whose target could not carry out this transfer of it, or has, and
+ * other bytes have come. */
+__attribute__((cold)) static void
+fail_alone(struct afar_queue *queue, const struct transfer *transfer, int status, bool is_altered)
 {
 	struct operation *operation = transfer->operation;
 
 	operation_fail(queue, operation, status, transfer->path->peer);
 	failure_locate(queue, operation, transfer);
+	/* The layer compares a checked write with what it was when it was sent, and nothing else. */
+	if (is_altered || (status == -EBADMSG && operation->opcode == AFAR_OP_WRITE &&
+			   operation->flags & AFAR_OP_CHECKED))
+		failure_note_altered(queue, operation);
 }
 
 /* Takes a reply. 0, or -AFAR_EMALFORMED. */
@@ -737,7 +757,7 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 	if (transfer->operation->opcode == AFAR_OP_SYNC && is_heard(transfer->operation, ret))
 		remember_opening(transfer->operation->target, path, value);
 	if (ret && opcode_is_zero(transfer->operation->opcode))
-		fail_alone(queue, transfer, ret);
+		fail_alone(queue, transfer, ret, false);
 	transfer_end(queue, transfer, ret);
 	return ret == -AFAR_EMALFORMED ? ret : 0;
 }
@@ -784,7 +804,7 @@ static void complete(struct afar_queue *queue, const struct fabric_completion *c
 	if (transfer->generation != (uint32_t)(completion->context >> 32))
 		return; /* its connection was closed, and the transfer ended with it */
 	if (completion->is_alone) {
-		fail_alone(queue, transfer, completion->status);
+		fail_alone(queue, transfer, completion->status, completion->is_altered);
 		transfer_end(queue, transfer, completion->status);
 		return;
 	}

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/buffer.h"
@@ -281,6 +282,29 @@ static int check_atomic(const struct afar_op *op, uint64_t *length)
 	return target_check_atomics(op->target);
 }
 
+/* Checks that a checked operation is of whole blocks, each in one piece of memory. The region's last
+ * one may be shorter. */
+static int check_blocks(const struct afar_op *op, uint64_t length)
+{
+	uint64_t at = op->offset;
+	bool is_whole = at % CHECKSUM_BLOCK == 0;
+
+	for (uint32_t i = 0; i < op->nr_iov && is_whole; i++) {
+		at += op->iov[i].length;
+		is_whole = at % CHECKSUM_BLOCK == 0 ||
+			   (at == op->offset + length && at == op->target->length);
+	}
+	return is_whole ? 0
+			: error_fail(-EINVAL,
+				     "submit a checked operation of %llu bytes at %llu: the offset "
+				     "and the pieces of iov must be multiples of %u, up to the "
+				     "region's end",
+				     (unsigned long long)length, (unsigned long long)op->offset,
+				     CHECKSUM_BLOCK);
+}
+
+#define OP_FLAGS (AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE | AFAR_OP_CHECKED)
+
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
 	bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode);
@@ -289,10 +313,10 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_TRIM)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
-	if (op->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE))
+	if (op->flags & ~OP_FLAGS)
 		return error_fail(-EINVAL,
 				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER, "
-				  "AFAR_OP_DRIVEN and AFAR_OP_DURABLE are known",
+				  "AFAR_OP_DRIVEN, AFAR_OP_DURABLE and AFAR_OP_CHECKED are known",
 				  op->flags);
 	if (op->reserved16 || op->reserved32 || op->reserved[0] || op->reserved[1])
 		return error_fail(-EINVAL, "submit an operation: what is reserved must be 0");
@@ -303,6 +327,11 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	    ((op->opcode != AFAR_OP_WRITE && !is_zero) || op->flags & AFAR_OP_DRIVEN))
 		return error_fail(-EINVAL, "submit an operation: only a write, zero or trim can "
 					   "have AFAR_OP_DURABLE, and not with AFAR_OP_DRIVEN");
+	if (op->flags & AFAR_OP_CHECKED &&
+	    ((op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE) ||
+	     op->flags & AFAR_OP_DRIVEN))
+		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
+					   "AFAR_OP_CHECKED, and not with AFAR_OP_DRIVEN");
 	if (!is_atomic && ((op->operand && !is_zero) || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
 	if (is_zero && op->nr_iov)
@@ -320,6 +349,12 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 			"submit a durable operation: the region at %#llx is in memory, which "
 			"does not survive its server; use a namespace on flash ('afar ns "
 			"create --tier flash')",
+			(unsigned long long)op->target->address);
+	if (op->flags & AFAR_OP_CHECKED && !op->target->is_flash)
+		return error_fail(
+			-EOPNOTSUPP,
+			"submit a checked operation: the region at %#llx is in memory, of which no "
+			"sums are kept; use a namespace on flash ('afar ns create --tier flash')",
 			(unsigned long long)op->target->address);
 	if (op->flags & AFAR_OP_DRIVEN && op->target->is_flash)
 		return target_fail_flash(op->target, "do a server-driven transfer on");
@@ -342,7 +377,7 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 				  "submit an operation of %llu bytes at %llu: the region has %llu",
 				  (unsigned long long)*length, (unsigned long long)op->offset,
 				  (unsigned long long)op->target->length);
-	return 0;
+	return op->flags & AFAR_OP_CHECKED ? check_blocks(op, *length) : 0;
 }
 
 static void let_go(const struct afar_op *op, uint32_t nr_iov)

@@ -96,6 +96,9 @@ struct fabric_completion {
 	/* `status` is of this transfer alone: its target could not carry it out, and the connection
 	 * goes on. */
 	bool is_alone;
+	/* With is_alone, and -EBADMSG: the target has sent the bytes of a checked read, and others
+	 * have come. */
+	bool is_altered;
 };
 
 /* One transfer of a peer to paged memory. It belongs to the transport. */
@@ -106,9 +109,14 @@ struct fabric_paged {
 	uint64_t length; /* 1 to FABRIC_PAGED_MAX */
 	bool is_write;
 	bool is_durable; /* a write: it ends once it survives the loss of power */
+	bool is_checked; /* it begins with a block of CHECKSUM_BLOCK bytes, and has sums */
 	void *addr;	 /* where the bytes are, or are to be: `take` sets it */
-	void *taken;	 /* the pager's own note */
-	int status;	 /* for fabric_paged_ended() */
+	/* If it is checked, where the CRC32C of each block is, or is to be: `take` sets it, too. The
+	 * sum of a block that the transfer has in part is that with zeros behind. A write begins
+	 * with those that its peer has made. A read has those that are kept when it ends. */
+	uint32_t *sums;
+	void *taken;				   /* the pager's own note */
+	int status;				   /* for fabric_paged_ended() */
 	void (*ended)(struct fabric_paged *paged); /* the transport's */
 };
 
@@ -119,7 +127,7 @@ struct fabric_paged {
  * registrations, and until all its transfers have left.
  */
 struct fabric_pager {
-	/* Takes memory for all bytes of the transfer: sets `addr` and `taken`. -EAGAIN: there is
+	/* Takes memory for all bytes of the transfer, and its sums: sets `addr`, `sums` and `taken`. -EAGAIN: there is
 	 * none now; the transfer, and what is behind it on the connection, waits, and each poll of
 	 * the queue asks again, in the order in which connections began to wait. So poll the queue
 	 * when there may be memory again. Another error: the transfer fails with it. */
@@ -367,6 +375,21 @@ struct fabric_ops {
 	 * to other memory it ends the connection. NULL: the transport cannot. */
 	int (*write_durable)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 			     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+	/*
+	 * Transfers that are checked from our memory to what is behind the pager, and back. Sums of
+	 * all blocks go with the bytes: those of a write are made here, before the call returns, so
+	 * its memory must be there; those of a read are compared when its bytes are in our memory.
+	 * A transfer is of FABRIC_PAGED_MAX bytes at most, and begins with a block. It ends inside of
+	 * one only if there are zeros behind, and a write makes them zeros. -EBADMSG alone: some
+	 * block is other than it was sent. For paged memory alone; to other memory it ends the
+	 * connection. -ENOMEM: the transfer was not started, and the endpoint stays. NULL: the
+	 * transport cannot.
+	 */
+	int (*read_checked)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+			    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+	int (*write_checked)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+			     unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
+			     uint64_t context);
 
 	/* Whether NICs carry out atomics, without a target that runs. The first call may try them
 	 * for a moment. Any thread. NULL: no; the next two are then NULL, too, unless
@@ -712,6 +735,31 @@ static inline int fabric_write_durable(struct fabric_endpoint *endpoint,
 	return ops->write_durable
 		       ? ops->write_durable(endpoint, pieces, nr_pieces, remote, key, context)
 		       : -EOPNOTSUPP;
+}
+
+/* -EOPNOTSUPP: the transport cannot. */
+static inline int fabric_read_checked(struct fabric_endpoint *endpoint,
+				      const struct fabric_piece *pieces, unsigned nr_pieces,
+				      uint64_t remote, uint64_t key, uint64_t context)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	return ops->read_checked
+		       ? ops->read_checked(endpoint, pieces, nr_pieces, remote, key, context)
+		       : -EOPNOTSUPP;
+}
+
+/* -EOPNOTSUPP: the transport cannot. */
+static inline int fabric_write_checked(struct fabric_endpoint *endpoint,
+				       const struct fabric_piece *pieces, unsigned nr_pieces,
+				       uint64_t remote, uint64_t key, bool is_durable,
+				       uint64_t context)
+{
+	const struct fabric_ops *ops = endpoint->queue->fabric->ops;
+
+	return ops->write_checked ? ops->write_checked(endpoint, pieces, nr_pieces, remote, key,
+						       is_durable, context)
+				  : -EOPNOTSUPP;
 }
 
 /* The pager says, once, how a transfer that it has begun has ended: 0, or a negative code. The

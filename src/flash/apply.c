@@ -140,17 +140,6 @@ void apply_trim(struct ftl *ftl, uint64_t lba, uint32_t count)
 	}
 }
 
-/* Computes the checksum of the same data at another address. CRCs are linear, so the data does not
- * matter. */
-static uint32_t crc_elsewhere(uint32_t crc, uint64_t source, uint64_t target)
-{
-	static const char zeros[FTL_BLOCK];
-	uint64_t difference = source ^ target;
-	uint32_t raw = ~checksum_crc32c_seeded(~0U, &difference, sizeof(difference));
-
-	return crc ^ ~checksum_crc32c_seeded(~raw, zeros, sizeof(zeros));
-}
-
 static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t source,
 		       struct map_page *page, uint64_t target)
 {
@@ -167,7 +156,7 @@ static int clone_block(struct ftl *ftl, struct format_entry from, uint64_t sourc
 		if (ret)
 			return ret;
 		new.place = from.place;
-		new.crc = crc_elsewhere(from.crc, source, target);
+		new.crc = block_crc_convert(target, block_crc_convert(source, from.crc));
 	}
 	map_set(page, target, new);
 	let_go(ftl, old, target, &(struct loss){.tag = tag_of(ftl)});

@@ -186,6 +186,9 @@ struct ftl_get {
 	size_t length;
 	const struct iovec *iov;
 	unsigned nr_iov;
+	/* NULL, or where the CRC32C of each block's data goes: as the layer keeps it, not as it is
+	 * of what was read. `offset` and `length` are then in whole blocks. */
+	uint32_t *sums;
 	/* NULL, or called for each block, in any order: the block's bytes, `length` from byte `at`
 	 * of the request, are there, or failed. */
 	void (*page)(struct ftl_get *get, size_t at, size_t length, int result);
@@ -221,6 +224,10 @@ struct ftl_put {
 	size_t length;
 	const struct iovec *iov;
 	unsigned nr_iov;
+	/* NULL, or the CRC32C of each block's data, as its maker knows it. A block whose data is
+	 * other than its sum is -EBADMSG, and stays old. The layer keeps what follows from the sum.
+	 * `offset` and `length` are then in whole blocks. */
+	const uint32_t *sums;
 	uint8_t heat; /* FTL_HEAT_UNKNOWN, or as above */
 	void (*done)(struct ftl_put *put);
 	int result;

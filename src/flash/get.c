@@ -33,13 +33,26 @@ static void page_ended(struct ftl *ftl, struct ftl_get *get, size_t at, size_t b
 
 /* ---- what the device has read ---- */
 
+/* Whether a block is what was written; gives its sum, if that is wanted. */
+static bool is_good(const struct read *read, uint32_t i, const void *data)
+{
+	uint64_t lba = read->lba + i;
+	uint32_t *sums = read->get->sums, sum;
+
+	if (!sums)
+		return block_crc(lba, data) == read->crcs[i];
+	sum = block_crc_convert(lba, read->crcs[i]);
+	sums[read->at / FTL_BLOCK + i] = sum;
+	return checksum_crc32c(data, FTL_BLOCK) == sum;
+}
+
 static int check_block(struct read *read, uint32_t i, const void *data)
 {
 	struct ftl *ftl = read->ftl;
 	uint64_t lba = read->lba + i;
 	uint64_t place = read->io.offset / FTL_BLOCK + i;
 
-	if (block_crc(lba, data) == read->crcs[i])
+	if (is_good(read, i, data))
 		return 0;
 	ftl->counts.crc_errors++;
 	return error_fail(-EBADMSG,
@@ -292,6 +305,8 @@ static void read_zeros(struct ftl *ftl, struct ftl_get *get, uint32_t skip)
 	if (bytes > get->length - at)
 		bytes = get->length - at;
 	memory_zero(get->iov, get->iov_index, get->iov_offset, bytes);
+	if (get->sums)
+		get->sums[at / FTL_BLOCK] = CHECKSUM_OF_ZEROS;
 	advance(get, bytes);
 	page_ended(ftl, get, at, bytes, 0);
 }
@@ -335,10 +350,22 @@ void gets_progress(struct ftl *ftl)
 	}
 }
 
-void ftl_get(struct ftl *ftl, struct ftl_get *get)
+static int check_get(const struct ftl_get *get)
 {
 	uint64_t end;
 
+	if (__builtin_add_overflow(get->offset, get->length, &end) ||
+	    !ftl_is_range(get->lba, end / FTL_BLOCK + (end % FTL_BLOCK != 0)))
+		return error_fail(-EINVAL, "read blocks: they are not of one range");
+	if (!memory_is_whole(get->iov, get->nr_iov, get->length))
+		return error_fail(-EINVAL, "read blocks: the memory is not of the length");
+	if (get->sums && (get->offset % FTL_BLOCK || get->length % FTL_BLOCK))
+		return error_fail(-EINVAL, "read blocks with sums: they are not whole");
+	return 0;
+}
+
+void ftl_get(struct ftl *ftl, struct ftl_get *get)
+{
 	ftl->nr_requests++;
 	ftl->counts.gets++;
 	get->ftl = ftl;
@@ -348,12 +375,7 @@ void ftl_get(struct ftl *ftl, struct ftl_get *get)
 	get->iov_offset = 0;
 	get->is_waiting = false;
 	get->is_queued = true;
-	get->result = 0;
-	if (__builtin_add_overflow(get->offset, get->length, &end) ||
-	    !ftl_is_range(get->lba, end / FTL_BLOCK + (end % FTL_BLOCK != 0)))
-		get->result = error_fail(-EINVAL, "read blocks: they are not of one range");
-	else if (!memory_is_whole(get->iov, get->nr_iov, get->length))
-		get->result = error_fail(-EINVAL, "read blocks: the memory is not of the length");
+	get->result = check_get(get);
 	if (get->result)
 		get->started = get->length;
 	cds_list_add_tail(&get->node, &ftl->gets);

@@ -164,6 +164,13 @@ static inline uint32_t block_crc(uint64_t lba, const void *data)
 	return checksum_crc32c_seeded(checksum_crc32c(&lba, sizeof(lba)), data, FTL_BLOCK);
 }
 
+/* Returns the CRC32C of a block's data alone for the checksum that an entry keeps, and the other way
+ * round. */
+static inline uint32_t block_crc_convert(uint64_t lba, uint32_t crc)
+{
+	return crc ^ checksum_carried(checksum_crc32c(&lba, sizeof(lba)));
+}
+
 /* Changes the entry of `lba` in its page, which must be loaded. The page is dirty afterwards. */
 void map_set(struct map_page *page, uint64_t lba, struct format_entry entry);
 

@@ -363,12 +363,33 @@ static bool has_memory(struct piece *piece)
 	return true;
 }
 
-static void make_sums(struct piece *piece)
+/* Makes the checksum of a block of the piece. -EBADMSG: its data is not what the put says. */
+static int make_sum(struct piece *piece, uint32_t i, const void *data)
+{
+	const struct ftl_put *put = piece->put;
+	uint64_t lba = piece->lba + i;
+	uint32_t sum;
+
+	if (!put->sums) {
+		piece->crcs[i] = block_crc(lba, data);
+		return 0;
+	}
+	sum = checksum_crc32c(data, FTL_BLOCK);
+	piece->crcs[i] = block_crc_convert(lba, sum);
+	if (sum == put->sums[lba - put->lba - put->offset / FTL_BLOCK])
+		return 0;
+	return error_fail(-EBADMSG,
+			  "write block %u of range %u: its data has not the sum that it came with",
+			  ftl_lba_block(lba), ftl_lba_range(lba));
+}
+
+static int make_sums(struct piece *piece)
 {
 	unsigned index = piece->iov_index;
 	size_t offset = piece->iov_offset;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < piece->nr_blocks; i++) {
+	for (uint32_t i = 0; i < piece->nr_blocks && !ret; i++) {
 		struct iovec block = {piece->memory ? piece->memory + i * FTL_BLOCK : NULL,
 				      FTL_BLOCK};
 
@@ -376,8 +397,9 @@ static void make_sums(struct piece *piece)
 			memory_iovecs(piece->put->iov, index, offset, FTL_BLOCK, &block, 0);
 			memory_skip(piece->put->iov, &index, &offset, FTL_BLOCK);
 		}
-		piece->crcs[i] = block_crc(piece->lba + i, block.iov_base);
+		ret = make_sum(piece, i, block.iov_base);
 	}
+	return ret;
 }
 
 static bool has_journal(struct piece *piece)
@@ -427,17 +449,21 @@ static void stage_runs(struct ftl *ftl, struct piece *piece)
 static void piece_step(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
-	int refusal = ftl_refusal(ftl);
+	int ret = ftl_refusal(ftl);
 
-	if (refusal) {
-		piece_end(piece, refusal);
+	if (ret) {
+		piece_end(piece, ret);
 		return;
 	}
 	if (!piece->is_ready) {
 		if (!has_pages(piece) || !has_space(piece) || !has_journal(piece) ||
 		    !has_memory(piece))
 			return;
-		make_sums(piece);
+		ret = make_sums(piece);
+		if (ret) {
+			piece_end(piece, ret);
+			return;
+		}
 		policy_put(ftl, piece);
 		piece->is_ready = true;
 	}
@@ -590,6 +616,8 @@ static int check_put(const struct ftl_put *put)
 		return error_fail(-EINVAL, "write blocks: they are not of one range");
 	if (!memory_is_whole(put->iov, put->nr_iov, put->length))
 		return error_fail(-EINVAL, "write blocks: the memory is not of the length");
+	if (put->sums && (put->offset % FTL_BLOCK || put->length % FTL_BLOCK))
+		return error_fail(-EINVAL, "write blocks with sums: they are not whole");
 	return 0;
 }
 

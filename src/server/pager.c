@@ -5,6 +5,7 @@
 #include <afar/error.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ struct page_io {
 	struct zone_buffer *buffer; /* NULL: it has memory of its own: */
 	void *own;
 	struct iovec iov;
+	uint32_t sums[FABRIC_PAGED_MAX / FTL_BLOCK]; /* of a checked one */
 	struct store_work at_layer;
 	bool is_under_way;
 	bool is_lost;	  /* the layer will not end it, and its memory may still be the device's */
@@ -129,6 +131,13 @@ static int take_memory(struct pages *pages, struct page_io *io, uint64_t length)
 	return 0;
 }
 
+/* Returns how many bytes the layer is asked for: it knows sums of whole blocks only. */
+static uint64_t layer_bytes(const struct fabric_paged *paged)
+{
+	return paged->is_checked ? (paged->length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK
+				 : paged->length;
+}
+
 static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 {
 	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
@@ -149,7 +158,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 		return error_code(-ENOMEM);
 	io->extent = extent;
 	io->work = work;
-	ret = take_memory(pages, io, paged->length);
+	ret = take_memory(pages, io, layer_bytes(paged));
 	if (ret != 0) {
 		cds_list_add(&io->node, &pages->spare);
 		return ret;
@@ -159,6 +168,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 	io->is_lost = false;
 	work->nr_under_way++;
 	paged->addr = io->iov.iov_base;
+	paged->sums = io->sums;
 	paged->taken = io;
 	return 0;
 }
@@ -221,26 +231,29 @@ static void on_durable(struct ftl_sync *sync)
 	on_ended(caa_container_of(sync, struct page_io, sync), sync->result);
 }
 
-static void begin_read(struct page_io *io, uint64_t lba, uint64_t offset, size_t length)
+static void begin_read(struct page_io *io, uint64_t lba, uint64_t offset)
 {
 	io->nr_left = 1;
 	io->get = (struct ftl_get){
 		.lba = lba,
 		.offset = offset,
-		.length = length,
+		.length = io->iov.iov_len,
 		.iov = &io->iov,
 		.nr_iov = 1,
+		.sums = io->paged->is_checked ? io->sums : NULL,
 		.done = on_got,
 	};
 	ftl_get(io->extent->store->ftl, &io->get);
 }
 
 /* A durable write's sync follows at once: the layer then writes data and journal at the same time. */
-static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset, size_t length,
-			bool is_durable)
+static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset)
 {
+	const size_t length = io->iov.iov_len, given = io->paged->length;
+	const bool is_durable = io->paged->is_durable;
 	struct ftl *ftl = io->extent->store->ftl;
 
+	memset((char *)io->iov.iov_base + given, 0, length - given);
 	io->nr_left = is_durable ? 2 : 1;
 	io->put = (struct ftl_put){
 		.lba = lba,
@@ -248,6 +261,7 @@ static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset, size_
 		.length = length,
 		.iov = &io->iov,
 		.nr_iov = 1,
+		.sums = io->paged->is_checked ? io->sums : NULL,
 		.heat = FTL_HEAT_UNKNOWN,
 		.done = on_put,
 	};
@@ -278,9 +292,9 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	io->at_layer = (struct store_work){.give_up = give_up_io, .forget = forget_io};
 	store_work_begin(extent->store, &io->at_layer);
 	if (paged->is_write)
-		begin_write(io, lba, offset, paged->length, paged->is_durable);
+		begin_write(io, lba, offset);
 	else
-		begin_read(io, lba, offset, paged->length);
+		begin_read(io, lba, offset);
 }
 
 void pages_begin(struct store_extent *extent)

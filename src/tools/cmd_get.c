@@ -187,13 +187,13 @@ static int copy_pieces(struct transfer *transfer, const struct region_name *sour
 }
 
 static int copy(struct cli *cli, struct afar_region *region, uint64_t length,
-		const struct region_name *source, struct sink *sink)
+		const struct region_name *source, uint32_t op_flags, struct sink *sink)
 {
 	struct transfer transfer;
 	char summary[128];
 	int ret, status;
 
-	ret = transfer_open(cli->session, region, length, &transfer);
+	ret = transfer_open(cli->session, region, length, op_flags, &transfer);
 	if (ret)
 		return fail_transfer(source, ret);
 	status = copy_pieces(&transfer, source, sink);
@@ -227,7 +227,7 @@ static int measure(struct afar_region *region, const struct region_name *source,
 }
 
 static int get(struct cli *cli, const struct region_name *source, const char *file,
-	       bool may_be_partial)
+	       bool may_be_partial, uint32_t op_flags)
 {
 	struct afar_namespace *ns;
 	struct afar_region *region;
@@ -247,7 +247,7 @@ static int get(struct cli *cli, const struct region_name *source, const char *fi
 	if (!status)
 		status = sink_open(file, &sink);
 	if (!status) {
-		status = copy(cli, region, length, source, &sink);
+		status = copy(cli, region, length, source, op_flags, &sink);
 		if (status)
 			sink_abandon(&sink);
 	}
@@ -260,9 +260,11 @@ out_namespace:
 int region_get(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *partial = NULL;
+	const char *partial = NULL, *checked = NULL;
 	const struct cli_flag flags[] = {
 		{"partial", NULL, "what is there of it, if it is unfinished", &partial},
+		{"checked", NULL, "sums come with its bytes, from the device to here, on flash",
+		 &checked},
 		{0},
 	};
 	struct region_name source;
@@ -275,5 +277,7 @@ int region_get(struct cli *cli, const struct cli_command *command, int argc, cha
 		return ret;
 	catch_interrupts();
 	ret = cli_open(cli);
-	return ret ? ret : cli_close(cli, get(cli, &source, arguments[1], partial));
+	return ret ? ret
+		   : cli_close(cli, get(cli, &source, arguments[1], partial,
+					checked ? AFAR_OP_CHECKED : 0));
 }

@@ -347,12 +347,12 @@ static int copy_pieces(struct transfer *transfer, const struct source *source,
 }
 
 static int copy(struct cli *cli, const struct source *source, const struct region_name *target,
-		struct afar_region *region, char summary[SUMMARY_MAX])
+		struct afar_region *region, uint32_t op_flags, char summary[SUMMARY_MAX])
 {
 	struct transfer transfer;
 	int ret, status;
 
-	ret = transfer_open(cli->session, region, source->length, &transfer);
+	ret = transfer_open(cli->session, region, source->length, op_flags, &transfer);
 	if (ret)
 		return fail_transfer(source, target, ret);
 	status = copy_pieces(&transfer, source, target);
@@ -386,23 +386,29 @@ static void note_width(struct afar_namespace *ns, const struct region_name *targ
 struct put_options {
 	bool may_replace;
 	bool does_seal;
+	bool is_checked;
 	unsigned flags; /* AFAR_ALLOC_… */
 	uint64_t started_ns;
 };
 
-/* Refuses --seal where it would fail, before anything is transferred. */
-static int check_seal(struct afar_namespace *ns, const struct region_name *target)
+/* Refuses --seal and --checked where they would fail, before anything is transferred. */
+static int check_tier(struct afar_namespace *ns, const struct region_name *target,
+		      const struct put_options *options)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	int ret = afar_namespace_stat(ns, &stat);
 
 	if (ret)
 		return cli_fail_last(ret);
-	if (stat.tier == AFAR_TIER_FLASH)
+	if (stat.tier == AFAR_TIER_FLASH && options->does_seal)
 		return cli_fail(
 			"put %s with --seal: its namespace is on flash, and only regions in "
 			"memory can be sealed; leave --seal out",
 			target->text);
+	if (stat.tier != AFAR_TIER_FLASH && options->is_checked)
+		return cli_fail("put %s with --checked: its namespace is in memory, and sums are "
+				"kept on flash only; leave --checked out, or --seal it",
+				target->text);
 	return 0;
 }
 
@@ -417,7 +423,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	ret = region_open_namespace(cli, target, &room.ns);
 	if (ret)
 		return ret;
-	ret = options->does_seal ? check_seal(room.ns, target) : 0;
+	ret = options->does_seal || options->is_checked ? check_tier(room.ns, target, options) : 0;
 	if (ret) {
 		afar_namespace_close(room.ns);
 		return ret;
@@ -425,7 +431,8 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	ret = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!ret) {
 		note_width(room.ns, target, region);
-		ret = copy(cli, source, target, region, summary);
+		ret = copy(cli, source, target, region, options->is_checked ? AFAR_OP_CHECKED : 0,
+			   summary);
 		if (!ret)
 			ret = finish(region, options->does_seal);
 		if (ret)
@@ -447,12 +454,15 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	const char *replace = NULL, *size = NULL, *nic_atomics = NULL, *sealed = NULL;
+	const char *checked = NULL;
 	const struct cli_flag flags[] = {
 		{"replace", NULL, "free the region of that name first, if there is one", &replace},
 		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
 		{"nic-atomics", NULL, "the servers' network cards do its atomics, over verbs alone",
 		 &nic_atomics},
 		{"seal", NULL, "make it immutable when it is there", &sealed},
+		{"checked", NULL, "sums go with its bytes, from here to the device, on flash",
+		 &checked},
 		{0},
 	};
 	struct put_options options;
@@ -477,6 +487,7 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	options = (struct put_options){
 		.may_replace = replace,
 		.does_seal = sealed,
+		.is_checked = checked,
 		.flags = AFAR_ALLOC_UNFINISHED | (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0),
 		.started_ns = clock_ns(),
 	};

@@ -384,9 +384,11 @@ static int region_verify(struct cli *cli, const struct cli_command *command, int
 }
 
 const struct cli_command region_commands[] = {
-	{"region put", "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal]",
+	{"region put",
+	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked]",
 	 "a file into a new region", region_put},
-	{"region get", "NS:NAME FILE|- [--partial]", "a region into a file", region_get},
+	{"region get", "NS:NAME FILE|- [--partial] [--checked]", "a region into a file",
+	 region_get},
 	{"region ls", "NS [--json]", "list a namespace's regions", region_ls},
 	{"region stat", "NS:NAME [--json]", "show one region", region_stat},
 	{"region seal", "NS:NAME", "make a region immutable, for good", region_seal},

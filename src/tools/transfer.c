@@ -34,7 +34,7 @@ static int open_slots(struct afar_session *session, struct transfer *transfer)
 }
 
 int transfer_open(struct afar_session *session, struct afar_region *region, uint64_t length,
-		  struct transfer *out)
+		  uint32_t flags, struct transfer *out)
 {
 	const struct afar_queue_options options = {
 		.size = sizeof(options),
@@ -45,6 +45,7 @@ int transfer_open(struct afar_session *session, struct afar_region *region, uint
 	*out = (struct transfer){
 		.region = region,
 		.length = length,
+		.flags = flags,
 		.slot_bytes = length < TRANSFER_SLOT_BYTES ? length : TRANSFER_SLOT_BYTES,
 		.is_terminal = isatty(STDERR_FILENO) == 1,
 	};
@@ -114,6 +115,7 @@ int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index)
 	struct transfer_slot *slot = transfer_slot(transfer, index);
 	const struct afar_op op = {
 		.opcode = opcode,
+		.flags = transfer->flags,
 		.nr_iov = 1,
 		.target = afar_region_target(transfer->region),
 		.offset = index * transfer->slot_bytes,

@@ -30,14 +30,15 @@ struct transfer {
 	unsigned nr_slots;
 	uint64_t slot_bytes;
 	uint64_t length; /* of the region */
+	uint32_t flags;	 /* of its operations: AFAR_OP_… */
 	uint64_t started_ns, shown_ns;
 	bool is_terminal, is_shown;
 };
 
-/* Gets the queue, connections and buffers for `length` bytes of `region`. Returns 0, or the
- * library's error with nothing left to close. */
+/* Gets the queue, connections and buffers for `length` bytes of `region`. `flags` are those of its
+ * operations. Returns 0, or the library's error with nothing left to close. */
 int transfer_open(struct afar_session *session, struct afar_region *region, uint64_t length,
-		  struct transfer *out);
+		  uint32_t flags, struct transfer *out);
 /* Waits for operations in flight and frees everything. */
 void transfer_close(struct transfer *transfer);
 

@@ -26,6 +26,8 @@ struct relayed {
 	bool is_swallowing;
 	uint8_t swallowed[SWALLOWED_MAX];
 	size_t nr_swallowed;
+	bool is_to_client;
+	int64_t change_in; /* so many bytes; negative: it is done, or none was wanted */
 };
 
 static struct {
@@ -80,7 +82,8 @@ static void take_connection(void)
 	const struct sockaddr_in *target = &relay.targets[relay.nr_connections];
 
 	*relayed = (struct relayed){.client = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC),
-				    .server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+				    .server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+				    .change_in = -1};
 	relay.nr_connections++;
 	if (real_connect(relayed->server, target, sizeof(*target)) != 0) {
 		end(&relayed->client);
@@ -101,6 +104,16 @@ static bool send_all(int fd, const uint8_t *bytes, size_t length)
 	return true;
 }
 
+/* Changes a byte of these, if it is the one. */
+static void change(struct relayed *relayed, bool is_to_client, uint8_t *bytes, ssize_t nr)
+{
+	if (relayed->change_in < 0 || relayed->is_to_client != is_to_client || nr <= 0)
+		return;
+	if (relayed->change_in < nr)
+		bytes[relayed->change_in] ^= 0x10;
+	relayed->change_in -= nr;
+}
+
 static void carry_to_server(struct relayed *relayed)
 {
 	uint8_t *swallowed = relayed->swallowed + relayed->nr_swallowed;
@@ -109,6 +122,8 @@ static void carry_to_server(struct relayed *relayed)
 		relayed->is_swallowing ? SWALLOWED_MAX - relayed->nr_swallowed : sizeof(bytes);
 	ssize_t nr = recv(relayed->client, relayed->is_swallowing ? swallowed : bytes, room, 0);
 
+	if (!relayed->is_swallowing)
+		change(relayed, false, bytes, nr);
 	if (nr > 0 && relayed->is_swallowing) {
 		relayed->nr_swallowed += (size_t)nr;
 		pthread_cond_broadcast(&relay.changed);
@@ -124,6 +139,7 @@ static void carry_to_client(struct relayed *relayed)
 	uint8_t bytes[SWALLOWED_MAX];
 	ssize_t nr = recv(relayed->server, bytes, sizeof(bytes), 0);
 
+	change(relayed, true, bytes, nr);
 	if (nr <= 0 || !send_all(relayed->client, bytes, (size_t)nr)) {
 		end(&relayed->client);
 		end(&relayed->server);
@@ -257,4 +273,23 @@ bool relay_release(unsigned connection)
 	/* The thread does not look at one that has lost an end. */
 	return send_all(relayed->server, relayed->swallowed, relayed->nr_swallowed) &&
 	       recv(relayed->server, &byte, 1, 0) == 1;
+}
+
+void relay_change(unsigned connection, bool is_to_client, uint32_t skip)
+{
+	pthread_mutex_lock(&relay.lock);
+	assert_true(connection < relay.nr_connections);
+	relay.connections[connection].is_to_client = is_to_client;
+	relay.connections[connection].change_in = skip;
+	pthread_mutex_unlock(&relay.lock);
+}
+
+bool relay_has_changed(unsigned connection)
+{
+	bool has_changed;
+
+	pthread_mutex_lock(&relay.lock);
+	has_changed = relay.connections[connection].change_in < 0;
+	pthread_mutex_unlock(&relay.lock);
+	return has_changed;
 }

@@ -23,7 +23,7 @@
 #define MESSAGE_BYTES 40U
 #define STEPS_MAX     1000000U
 #define PAGES	      2U
-/* What the pager does is in the offset: */
+/* What the pager does is in the offset, or, as checked transfers have but one, in their length: */
 #define OFFSET_REFUSE 64U /* takes no such transfer  */
 #define OFFSET_LATE   1U  /* ends it in the next step */
 #define OFFSET_FAIL   2U  /* ends it with an error    */
@@ -79,6 +79,11 @@ static unsigned find_page(const struct fabric_paged *paged)
 	return PAGES;
 }
 
+static uint64_t wish_of(const struct fabric_paged *paged)
+{
+	return paged->is_checked ? paged->length : paged->offset;
+}
+
 static int take(struct fabric_pager *pager, struct fabric_paged *paged)
 {
 	unsigned index = find_page(NULL);
@@ -86,7 +91,8 @@ static int take(struct fabric_pager *pager, struct fabric_paged *paged)
 	(void)pager;
 	require(paged->length > 0 && paged->offset < LENT_BYTES &&
 		paged->length <= LENT_BYTES - paged->offset);
-	if ((paged->offset & OFFSET_REFUSE) != 0)
+	require(!paged->is_checked || paged->offset == 0);
+	if ((wish_of(paged) & OFFSET_REFUSE) != 0)
 		return -EIO;
 	if (index == PAGES)
 		return -EAGAIN;
@@ -95,6 +101,8 @@ static int take(struct fabric_pager *pager, struct fabric_paged *paged)
 	paged->addr = malloc(paged->length);
 	paged->taken = paged->addr;
 	require(paged->addr != NULL);
+	if (paged->is_checked)
+		paged->sums = calloc(1, tcp_sums_bytes(paged->length));
 	return 0;
 }
 
@@ -106,13 +114,16 @@ static void end_page(struct fabric_paged *paged)
 		memcpy(stored, paged->addr, paged->length);
 	else
 		memcpy(paged->addr, stored, paged->length);
-	fabric_paged_ended(paged, (paged->offset & OFFSET_FAIL) != 0 ? -EIO : 0);
+	/* There is one, whichever it is. */
+	if (paged->is_checked)
+		paged->sums[0] ^= checksum_crc32c(paged->addr, paged->length);
+	fabric_paged_ended(paged, (wish_of(paged) & OFFSET_FAIL) != 0 ? -EIO : 0);
 }
 
 static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
 {
 	(void)pager;
-	if ((paged->offset & OFFSET_LATE) != 0)
+	if ((wish_of(paged) & OFFSET_LATE) != 0)
 		world.is_late[find_page(paged)] = true;
 	else
 		end_page(paged);
@@ -126,6 +137,7 @@ static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
 	require(index < PAGES);
 	world.pages[index] = NULL;
 	free(paged->taken);
+	free(paged->sums);
 }
 
 static void end_late_pages(void)
@@ -206,6 +218,8 @@ static struct fabric_endpoint *accept_peer(void)
 	}
 	fabric_read(endpoint, &(struct fabric_piece){world.wanted.lent, 64, NULL}, 1, 0, 7, 2);
 	fabric_write(endpoint, &(struct fabric_piece){world.wanted.lent, 8, NULL}, 1, 0, 7, 3);
+	fabric_read_checked(endpoint, &(struct fabric_piece){world.wanted.lent, 64, NULL}, 1, 0, 7,
+			    4);
 	return endpoint;
 }
 

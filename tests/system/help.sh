@@ -216,7 +216,7 @@ scratch scratch2|
 scratch2:|-o nospace
 first a\ name:\ with\ spaces|
 first|
---partial --cluster --key --path --timeout --help|
+--partial --checked --cluster --key --path --timeout --help|
 scratch:first|
 |
 END

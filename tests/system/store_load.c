@@ -283,6 +283,7 @@ static void add_to_batch(struct client *client, struct slot *slot, struct batch 
 	unsigned i = batch->nr, block = dice(client, slot->nr_blocks);
 	uint8_t *data = client->memory + (size_t)i * BLOCK;
 	bool is_read = dice(client, 3) == 0, is_zero = !is_read && dice(client, 4) == 0;
+	bool is_checked = !is_zero && dice(client, 2) == 0;
 
 	if (is_taken(batch, block))
 		return;
@@ -292,7 +293,8 @@ static void add_to_batch(struct client *client, struct slot *slot, struct batch 
 		.opcode = is_read   ? AFAR_OP_READ
 			  : is_zero ? AFAR_OP_ZERO
 				    : AFAR_OP_WRITE,
-		.flags = !is_read && dice(client, 3) == 0 ? AFAR_OP_DURABLE : 0,
+		.flags = (!is_read && dice(client, 3) == 0 ? AFAR_OP_DURABLE : 0) |
+			 (is_checked ? AFAR_OP_CHECKED : 0),
 		.target = afar_region_target(slot->region),
 		.offset = (uint64_t)block * BLOCK,
 		.iov = is_zero ? NULL : &batch->iov[i],

@@ -123,10 +123,10 @@ static void refuses_ranges_that_wrap_around(void **state)
 
 static void refuses_headers_that_are_none(void **state)
 {
-	static const uint32_t types[] = {
-		0,	   TCP_READ_REPLY, TCP_WRITE_ACK, TCP_FAILED, TCP_WRITE_DURABLE + 1,
-		TCP_PUT,   TCP_DROPPED,	   TCP_UNDECIDED, 0x01000000, INT32_MAX,
-		UINT32_MAX};
+	static const uint32_t types[] = {0,	     TCP_READ_REPLY,	TCP_WRITE_ACK,
+					 TCP_FAILED, TCP_CHECKED_REPLY, TCP_CHECKED_REPLY + 1,
+					 TCP_PUT,    TCP_DROPPED,	TCP_UNDECIDED,
+					 0x01000000, INT32_MAX,		UINT32_MAX};
 	static const uint64_t keys[] = {0, 1, INT64_MAX, UINT64_MAX};
 	struct client *client = *state;
 	const uint64_t key = client->target.all.key;
@@ -147,9 +147,12 @@ static void refuses_headers_that_are_none(void **state)
 	}
 	frame = frame_of(TCP_WRITE, client->target.read_only.key, 0, 0);
 	expect_refusal(client, &frame);
-	frame = frame_of(TCP_WRITE_DURABLE, key, 0, 64);
-	expect_refusal(client, &frame);
-	for (uint32_t type = TCP_READ; type <= TCP_WRITE_DURABLE; type++) {
+	/* Those for paged memory alone. */
+	for (uint32_t type = TCP_WRITE_DURABLE; type <= TCP_WRITE_CHECKED_DURABLE; type++) {
+		frame = frame_of(type, key, 0, 64);
+		expect_refusal(client, &frame);
+	}
+	for (uint32_t type = TCP_READ; type <= TCP_CHECKED_REPLY; type++) {
 		frame = frame_of(type, key, 0, 0);
 		frame.reserved = htole32(1);
 		expect_refusal(client, &frame);

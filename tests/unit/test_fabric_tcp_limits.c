@@ -22,7 +22,7 @@
 #include "lib/tcp_peer.h"
 #include "lib/transport.h"
 
-#define PASS_BYTES   ((UINT64_C(1) << 20) + 64) /* a MiB with its header */
+#define PASS_BYTES   ((UINT64_C(1025) << 10) + 64) /* a MiB with its sums and its header */
 #define READ_BYTES   (64U << 10)
 #define NR_READS     200U
 #define NR_STRANGERS 300U

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/checksum.h"
 #include "group.h"
 #include "lib/flash_bed.h"
 
@@ -67,6 +68,176 @@ static void test_bytes(void **state)
 	free(data);
 	free(back);
 }
+
+/* ---- Sums of callers */
+
+#define SUMMED 40U /* blocks: pieces of a put are shorter */
+
+static int put_with_sums(struct bed *bed, uint64_t lba, const uint8_t *data, unsigned nr,
+			 const uint32_t *sums)
+{
+	struct bed_request request;
+
+	bed_prepare_put(&request, lba, 0, data, nr * FTL_BLOCK);
+	request.put.sums = sums;
+	ftl_put(bed->ftl, &request.put);
+	bed_wait(bed, &request);
+	return request.put.result;
+}
+
+static int get_with_sums(struct bed *bed, uint64_t lba, uint64_t offset, uint8_t *data,
+			 size_t length, uint32_t *sums)
+{
+	struct bed_request request = {.iov = {data, length}};
+
+	request.get = (struct ftl_get){.lba = lba,
+				       .offset = offset,
+				       .length = length,
+				       .iov = &request.iov,
+				       .nr_iov = 1,
+				       .sums = sums,
+				       .done = bed_get_done};
+	ftl_get(bed->ftl, &request.get);
+	bed_wait(bed, &request);
+	return request.get.result;
+}
+
+static void make_data(uint8_t *data, unsigned nr, uint32_t *sums, unsigned seed)
+{
+	for (size_t i = 0; i < nr * FTL_BLOCK; i++)
+		data[i] = (uint8_t)rand_r(&seed);
+	for (unsigned i = 0; i < nr; i++)
+		sums[i] = checksum_crc32c(data + i * FTL_BLOCK, FTL_BLOCK);
+}
+
+static void expect_sums(struct bed *bed, uint64_t lba, const uint8_t *data, unsigned nr,
+			const uint32_t *sums)
+{
+	uint8_t *back = flash_memory(nr * FTL_BLOCK + 1);
+	uint32_t got[SUMMED] = {0};
+
+	/* Aligned or not, it is read in other ways. */
+	for (unsigned odd = 0; odd < 2; odd++) {
+		memset(got, 0xee, sizeof(got));
+		assert_int_equal(get_with_sums(bed, lba, 0, back + odd, nr * FTL_BLOCK, got), 0);
+		assert_memory_equal(back + odd, data, nr * FTL_BLOCK);
+		assert_memory_equal(got, sums, nr * sizeof(*sums));
+	}
+	free(back);
+}
+
+/* Sums are those of the data alone, wherever it lies, and whoever made them. */
+static void test_sums_go_in_and_out(void **state)
+{
+	const uint64_t lba = ftl_lba(2, 777), clone = ftl_lba(7, 1);
+	uint8_t *data = flash_memory(SUMMED * FTL_BLOCK + 1), *odd = data + 1;
+	uint32_t sums[SUMMED];
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	make_data(data, SUMMED, sums, 1);
+	assert_int_equal(put_with_sums(&bed, lba, data, SUMMED, sums), 0);
+	expect_sums(&bed, lba, data, SUMMED, sums);
+	make_data(odd, SUMMED, sums, 2);
+	assert_int_equal(put_with_sums(&bed, lba + 3, odd, SUMMED - 3, sums), 0);
+	expect_sums(&bed, lba + 3, odd, SUMMED - 3, sums);
+	make_data(data, SUMMED, sums, 3);
+	assert_int_equal(bed_put(&bed, lba, 0, data, SUMMED * FTL_BLOCK), 0);
+	expect_sums(&bed, lba, data, SUMMED, sums);
+	assert_int_equal(bed_clone(&bed, lba, clone, SUMMED, NULL), 0);
+	expect_sums(&bed, clone, data, SUMMED, sums);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	expect_sums(&bed, clone, data, SUMMED, sums);
+	/* What was never written, too. */
+	assert_int_equal(bed_trim(&bed, lba + 1, 1, NULL), 0);
+	memset(data + FTL_BLOCK, 0, FTL_BLOCK);
+	sums[1] = checksum_crc32c(data + FTL_BLOCK, FTL_BLOCK);
+	expect_sums(&bed, lba, data, SUMMED, sums);
+	bed_close(&bed);
+	free(data);
+}
+
+/* Whichever block it is, and however it is written: it stays old. */
+static void test_a_block_without_its_sum_is_refused(void **state)
+{
+	uint8_t *old = flash_memory(SUMMED * FTL_BLOCK),
+		*new = flash_memory(SUMMED * FTL_BLOCK + 1), *back = flash_memory(FTL_BLOCK);
+	const uint64_t lba = ftl_lba(2, 500);
+	uint32_t sums[SUMMED], sum;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	make_data(old, SUMMED, sums, 1);
+	assert_int_equal(put_with_sums(&bed, lba, old, SUMMED, sums), 0);
+	for (unsigned bad = 0; bad < SUMMED; bad++) {
+		uint8_t *data = new + bad % 2;
+
+		make_data(data, SUMMED, sums, 2 + bad);
+		data[bad * FTL_BLOCK + bad * 100] ^= 1;
+		assert_int_equal(put_with_sums(&bed, lba, data, SUMMED, sums), -EBADMSG);
+		assert_int_equal(get_with_sums(&bed, lba + bad, 0, back, FTL_BLOCK, &sum), 0);
+		assert_memory_equal(back, old + bad * FTL_BLOCK, FTL_BLOCK);
+		assert_int_equal(sum, checksum_crc32c(back, FTL_BLOCK));
+		assert_int_equal(bed_put(&bed, lba, 0, old, SUMMED * FTL_BLOCK), 0);
+	}
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_close(&bed);
+	free(old);
+	free(new);
+	free(back);
+}
+
+/* The sum is what the layer keeps, also of a block that its device has changed. */
+static void test_sums_are_not_of_what_was_read(void **state)
+{
+	uint8_t *data = flash_memory(FTL_BLOCK), *device = flash_memory(8 << 20), *at;
+	const uint64_t lba = ftl_lba(2, 500);
+	uint32_t sum, got = 0;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	make_data(data, 1, &sum, 1);
+	assert_int_equal(put_with_sums(&bed, lba, data, 1, &sum), 0);
+	flash_fake_peek(bed.device, 0, device, 8 << 20);
+	at = memmem(device, 8 << 20, data, FTL_BLOCK);
+	assert_non_null(at);
+	assert_int_equal(flash_fake_poke(bed.device, (uint64_t)(at - device), "what?", 5), 0);
+	assert_int_equal(get_with_sums(&bed, lba, 0, data, FTL_BLOCK, &got), -EBADMSG);
+	assert_int_equal(got, sum);
+	bed_close(&bed);
+	free(data);
+	free(device);
+}
+
+static void test_sums_are_of_whole_blocks(void **state)
+{
+	uint8_t *data = flash_memory(2 * FTL_BLOCK);
+	uint32_t sums[2];
+	struct bed_request request;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	make_data(data, 2, sums, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		bed_prepare_put(&request, 1, i % 2, data, FTL_BLOCK + (i < 2 ? 0 : 1));
+		request.put.sums = sums;
+		ftl_put(bed.ftl, &request.put);
+		bed_wait(&bed, &request);
+		assert_int_equal(request.put.result, i ? -EINVAL : 0);
+		assert_int_equal(
+			get_with_sums(&bed, 1, i % 2, data, FTL_BLOCK + (i < 2 ? 0 : 1), sums),
+			i ? -EINVAL : 0);
+	}
+	bed_close(&bed);
+	free(data);
+}
+
+/* ---- Requests */
 
 static uint64_t pages_seen;
 
@@ -387,6 +558,10 @@ TEST_GROUP(flash_ftl)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_is_zeros),
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_sums_go_in_and_out),
+		cmocka_unit_test(test_a_block_without_its_sum_is_refused),
+		cmocka_unit_test(test_sums_are_not_of_what_was_read),
+		cmocka_unit_test(test_sums_are_of_whole_blocks),
 		cmocka_unit_test(test_each_page_is_told),
 		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_clone),

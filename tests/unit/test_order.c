@@ -450,12 +450,18 @@ static void test_bad_input(void **state)
 	(void)state;
 	order_open(8, false);
 	op.target = narrow;
-	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 8, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 0x10, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flags"));
 	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFTER | 0x8000, narrow), -EINVAL);
 	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFAR_OP_DURABLE, narrow), -EOPNOTSUPP);
 	assert_non_null(strstr(afar_last_error(), "memory"));
 	assert_int_equal(order_submit(0, AFAR_OP_READ, AFAR_OP_DURABLE, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFAR_OP_CHECKED, narrow), -EOPNOTSUPP);
+	assert_non_null(strstr(afar_last_error(), "memory"));
+	assert_int_equal(order_submit(0, AFAR_OP_FLUSH, AFAR_OP_CHECKED, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_ZERO, AFAR_OP_CHECKED, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_READ, AFAR_OP_CHECKED | AFAR_OP_DRIVEN, narrow),
+			 -EINVAL);
 	assert_int_equal(order_submit(0, 0, 0, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "opcode"));
 	assert_int_equal(order_submit(0, AFAR_OP_TRIM + 1, 0, narrow), -EINVAL);

@@ -317,6 +317,7 @@ void tcp_endpoint_close(struct fabric_endpoint *base)
 	tcp_endpoint_break(endpoint);
 	tcp_queue_remove(queue, endpoint);
 	free(endpoint->paging);
+	free(endpoint->sums);
 	free(endpoint);
 }
 
@@ -397,14 +398,16 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 	expected->length = length;
 	expected->context = context;
 	expected->nr_iov = 0;
-	if (type == TCP_READ) {
-		expected->type = TCP_READ_REPLY;
+	if (tcp_is_read(type)) {
+		expected->type = type == TCP_READ ? TCP_READ_REPLY : TCP_CHECKED_REPLY;
 		expected->nr_iov = fill_iov(expected->iov, pieces, nr_pieces);
 	} else {
 		expected->type = TCP_WRITE_ACK;
 		out->nr_iov = fill_iov(out->iov, pieces, nr_pieces);
 	}
-	return push_request(endpoint, is_first, type == TCP_READ ? 0 : length);
+	if (__builtin_expect(tcp_is_checked(type), 0))
+		tcp_sums_prepare(endpoint, expected, out);
+	return push_request(endpoint, is_first, tcp_is_read(type) ? 0 : length);
 }
 
 int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -423,6 +426,44 @@ int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piec
 		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
 	return transfer(endpoint, TCP_WRITE_DURABLE, pieces, nr_pieces, remote, key, context);
+}
+
+/* What is wrong with a checked transfer, if nothing else is. */
+static int check_blocks(struct fabric_endpoint *base, const struct fabric_piece *pieces,
+			unsigned nr_pieces, uint64_t remote)
+{
+	uint64_t length;
+	int ret = sum_lengths(pieces, nr_pieces, &length);
+
+	if (ret != 0)
+		return ret;
+	if (length > FABRIC_PAGED_MAX)
+		return -EMSGSIZE;
+	if (length == 0 || remote % CHECKSUM_BLOCK != 0)
+		return -EINVAL;
+	return tcp_sums_open(tcp_container(base, struct tcp_endpoint));
+}
+
+int tcp_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+{
+	int ret = check_blocks(endpoint, pieces, nr_pieces, remote);
+
+	return ret != 0 ? ret
+			: transfer(endpoint, TCP_READ_CHECKED, pieces, nr_pieces, remote, key,
+				   context);
+}
+
+int tcp_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		      unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
+		      uint64_t context)
+{
+	int ret = check_blocks(endpoint, pieces, nr_pieces, remote);
+
+	return ret != 0 ? ret
+			: transfer(endpoint,
+				   is_durable ? TCP_WRITE_CHECKED_DURABLE : TCP_WRITE_CHECKED,
+				   pieces, nr_pieces, remote, key, context);
 }
 
 int tcp_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)

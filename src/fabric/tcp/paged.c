@@ -32,9 +32,23 @@ static struct tcp_outgoing *push_undecided(struct tcp_endpoint *endpoint, uint64
 static void decide(struct tcp_outgoing *reply, uint32_t wire_type)
 {
 	reply->frame.type = htole32(wire_type);
-	if (wire_type != TCP_READ_REPLY)
-		reply->length = 0; /* of the payload */
+	reply->length = 0; /* of the payload */
+	for (uint32_t i = 0; i < reply->nr_iov; i++)
+		reply->length += reply->iov[i].iov_len;
 	reply->type = TCP_PAGED_REPLY;
+}
+
+/* Has the bytes sent, and their sums, if they are wanted. */
+static void decide_read(struct tcp_outgoing *reply, const struct fabric_paged *base)
+{
+	reply->iov[0] = (struct iovec){base->addr, base->length};
+	reply->nr_iov = 1;
+	if (base->is_checked) {
+		tcp_sums_swap(base->sums, base->length);
+		reply->iov[reply->nr_iov++] =
+			(struct iovec){base->sums, tcp_sums_bytes(base->length)};
+	}
+	decide(reply, base->is_checked ? TCP_CHECKED_REPLY : TCP_READ_REPLY);
 }
 
 static void decide_failed(struct tcp_outgoing *reply, int status)
@@ -57,9 +71,7 @@ static void note_ended(struct fabric_paged *base)
 	} else if (base->is_write) {
 		decide(reply, TCP_WRITE_ACK);
 	} else {
-		reply->iov[0] = (struct iovec){base->addr, base->length};
-		reply->nr_iov = 1;
-		decide(reply, TCP_READ_REPLY);
+		decide_read(reply, base);
 	}
 	/* The next poll sends it: nobody may sleep before. */
 	queue->is_drained = false;
@@ -99,8 +111,9 @@ int tcp_paged_take(struct tcp_endpoint *endpoint, struct fabric_pager *pager,
 		.owner = endpoint->base.owner,
 		.offset = frame->offset,
 		.length = frame->length,
-		.is_write = frame->type != TCP_READ,
-		.is_durable = frame->type == TCP_WRITE_DURABLE,
+		.is_write = !tcp_is_read(frame->type),
+		.is_durable = tcp_is_durable(frame->type),
+		.is_checked = tcp_is_checked(frame->type),
 		.ended = note_ended,
 	};
 	ret = pager->take(pager, &paged->base);
@@ -121,6 +134,8 @@ void tcp_paged_begin(struct tcp_paged *paged)
 
 	paged->reply = push_undecided(paged->endpoint, paged->base.length);
 	paged->reply->paged = paged;
+	if (paged->base.is_checked && paged->base.is_write)
+		tcp_sums_swap(paged->base.sums, paged->base.length);
 	pager->begin(pager, &paged->base);
 }
 

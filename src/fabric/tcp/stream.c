@@ -13,7 +13,7 @@
 #include "fabric/tcp/tcp.h"
 
 #define SEND_IOV      128U /* of one system call: 60 small replies, or so           */
-#define SEND_BYTES    ((1024U << 10) + 64) /* of one system call at most: a MiB with its header */
+#define SEND_BYTES    ((1025U << 10) + 64) /* of one system call at most: a MiB, sums, a header */
 #define LAST_BYTES    ((512U << 10) + 64)  /* the same when nothing else is to be sent          */
 #define RECEIVE_BYTES (1024U << 10) /* of one system call at most, and of one poll, about     */
 #define TAIL_BYTES    64U /* of what follows a payload: the next header comes along with it */
@@ -36,7 +36,7 @@ struct tcp_outgoing *tcp_stream_place(struct tcp_endpoint *endpoint, uint32_t ty
 
 static uint64_t payload_of(const struct tcp_outgoing *out)
 {
-	return out->type == TCP_READ || out->type == TCP_WRITE_ACK ? 0 : out->length;
+	return tcp_is_read(out->type) || out->type == TCP_WRITE_ACK ? 0 : out->length;
 }
 
 /* Adds what is left of a frame, of which `skip` bytes are sent, up to `most` bytes. Returns how many. */
@@ -77,7 +77,7 @@ static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, size_t most
 	for (uint32_t i = endpoint->out_next; i != endpoint->out_end && nr_max-- > 0; i++) {
 		struct tcp_outgoing *out = &endpoint->out[i & endpoint->out_mask];
 
-		if (*nr_iov + 1 + FABRIC_IOV_MAX > SEND_IOV || bytes >= most ||
+		if (*nr_iov + 1 + TCP_IOV_MAX > SEND_IOV || bytes >= most ||
 		    out->type == TCP_UNDECIDED)
 			break;
 		bytes += gather_frame(out, skip, most - bytes, iov, nr_iov);
@@ -181,14 +181,16 @@ enum step {
 	STEP_BROKEN,  /* the peer has said what it may not                   */
 };
 
+/* The frame has a payload of so many bytes. */
 static void expect_payload(struct tcp_endpoint *endpoint, const struct tcp_frame *frame,
-			   const struct iovec *iov, unsigned nr_iov, uint64_t length)
+			   const struct iovec *iov, unsigned nr_iov, uint64_t bytes)
 {
 	struct tcp_incoming *in = &endpoint->in;
 
 	in->is_payload = true;
 	in->type = frame->type;
-	in->length = in->left = length;
+	in->length = frame->length;
+	in->left = bytes;
 	in->iov_first = 0;
 	in->nr_iov = nr_iov;
 	if (nr_iov > 0)
@@ -212,9 +214,11 @@ static void push_reply(struct tcp_endpoint *endpoint, uint32_t type, void *data,
 static void expect_paged(struct tcp_endpoint *endpoint, const struct tcp_frame *frame,
 			 struct tcp_paged *paged, int status)
 {
-	struct iovec iov = {paged ? paged->base.addr : NULL, frame->length};
+	const uint64_t sums = tcp_is_checked(frame->type) ? tcp_sums_bytes(frame->length) : 0;
+	const struct iovec iov[2] = {{paged ? paged->base.addr : NULL, frame->length},
+				     {paged ? paged->base.sums : NULL, sums}};
 
-	expect_payload(endpoint, frame, &iov, paged ? 1 : 0, frame->length);
+	expect_payload(endpoint, frame, iov, !paged ? 0 : sums > 0 ? 2 : 1, frame->length + sums);
 	endpoint->in.type = paged ? TCP_PUT : TCP_DROPPED;
 	endpoint->in.paged = paged;
 	endpoint->in.status = status;
@@ -224,7 +228,7 @@ static void expect_paged(struct tcp_endpoint *endpoint, const struct tcp_frame *
 __attribute__((cold, noinline)) static enum step take_paged(struct tcp_endpoint *endpoint,
 							    const struct tcp_frame *frame)
 {
-	bool is_read = frame->type == TCP_READ;
+	bool is_read = tcp_is_read(frame->type);
 	struct fabric_pager *pager = tcp_memory_find_pager(
 		endpoint->domain, &endpoint->known, frame->key, frame->offset, frame->length,
 		is_read ? FABRIC_REMOTE_READ : FABRIC_REMOTE_WRITE);
@@ -250,10 +254,19 @@ __attribute__((cold, noinline)) static enum step take_paged(struct tcp_endpoint 
 	return STEP_DONE;
 }
 
-static enum step take_durable(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+/* A request that is for paged memory alone. */
+static enum step take_for_paged(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
 {
 	endpoint->lacks_place = !tcp_stream_has_reply_place(endpoint);
 	return endpoint->lacks_place ? STEP_BLOCKED : take_paged(endpoint, frame);
+}
+
+/* It is of whole blocks but for the last one's end, and at least of a part of one. */
+static enum step take_checked(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
+{
+	if (frame->length == 0 || frame->offset % CHECKSUM_BLOCK != 0)
+		return STEP_BROKEN;
+	return take_for_paged(endpoint, frame);
 }
 
 static enum step take_request(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
@@ -284,11 +297,16 @@ static enum step take_reply(struct tcp_endpoint *endpoint, const struct tcp_fram
 	const struct tcp_expected *expected =
 		&endpoint->expected[endpoint->expected_first & endpoint->expected_mask];
 
+	uint64_t bytes = 0;
+
 	if (endpoint->expected_first == endpoint->expected_sent || frame->type != expected->type ||
 	    frame->length != expected->length)
 		return STEP_BROKEN;
-	expect_payload(endpoint, frame, expected->iov, expected->nr_iov,
-		       frame->type == TCP_READ_REPLY ? frame->length : 0);
+	if (frame->type != TCP_WRITE_ACK)
+		bytes = frame->length;
+	if (frame->type == TCP_CHECKED_REPLY)
+		bytes += tcp_sums_bytes(frame->length);
+	expect_payload(endpoint, frame, expected->iov, expected->nr_iov, bytes);
 	return STEP_DONE;
 }
 
@@ -345,12 +363,15 @@ static enum step take_header(struct tcp_endpoint *endpoint)
 	frame.offset = le64toh(frame.offset);
 	if (frame.type == TCP_READ || frame.type == TCP_WRITE)
 		step = take_request(endpoint, &frame);
-	else if (frame.type == TCP_READ_REPLY || frame.type == TCP_WRITE_ACK)
+	else if (frame.type == TCP_READ_REPLY || frame.type == TCP_WRITE_ACK ||
+		 frame.type == TCP_CHECKED_REPLY)
 		step = take_reply(endpoint, &frame);
 	else if (frame.type == TCP_MESSAGE)
 		step = take_message(endpoint, &frame);
 	else if (frame.type == TCP_WRITE_DURABLE)
-		step = take_durable(endpoint, &frame);
+		step = take_for_paged(endpoint, &frame);
+	else if (tcp_is_checked(frame.type))
+		step = take_checked(endpoint, &frame);
 	else if (frame.type == TCP_FAILED)
 		step = take_failure(endpoint, &frame);
 	if (step == STEP_DONE)
@@ -414,6 +435,17 @@ static void finish_request(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 		endpoint->expected_first = endpoint->expected_sent = endpoint->expected_end = 0;
 }
 
+/* The bytes of a checked read are there, and their sums. */
+__attribute__((noinline)) static void finish_checked(struct tcp_endpoint *endpoint,
+						     struct tcp_sink *sink)
+{
+	bool is_good = tcp_sums_fit(endpoint);
+
+	finish_request(endpoint, sink);
+	if (!is_good)
+		tcp_sink_fail_altered(sink);
+}
+
 static void finish_message(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
 	uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
@@ -434,6 +466,8 @@ static void finish_frame(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 		tcp_paged_begin(in->paged);
 	} else if (in->type == TCP_DROPPED) {
 		tcp_paged_refuse(endpoint, in->length, in->status);
+	} else if (in->type == TCP_CHECKED_REPLY) {
+		finish_checked(endpoint, sink);
 	} else {
 		finish_request(endpoint, sink);
 		if (in->type == TCP_FAILED)
@@ -463,7 +497,7 @@ static enum step step(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 static ssize_t receive_payload(struct tcp_endpoint *endpoint, size_t *asked)
 {
 	struct tcp_incoming *in = &endpoint->in;
-	struct iovec iov[FABRIC_IOV_MAX + 1];
+	struct iovec iov[TCP_IOV_MAX + 1];
 	struct msghdr message = {.msg_iov = iov};
 	size_t bytes = 0;
 	ssize_t nr;
@@ -515,7 +549,7 @@ static bool has_place(const struct tcp_incoming *in)
 /* The memory that a payload is for is not there. */
 __attribute__((cold)) static void fail_receiving(struct tcp_endpoint *endpoint)
 {
-	if (endpoint->in.type == TCP_READ_REPLY)
+	if (endpoint->in.type == TCP_READ_REPLY || endpoint->in.type == TCP_CHECKED_REPLY)
 		tcp_endpoint_fault(endpoint, endpoint->expected_first);
 	else
 		tcp_endpoint_break(endpoint);

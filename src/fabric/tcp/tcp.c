@@ -72,6 +72,8 @@ const struct fabric_ops tcp_ops = {
 	.read = tcp_read,
 	.write = tcp_write,
 	.write_durable = tcp_write_durable,
+	.read_checked = tcp_read_checked,
+	.write_checked = tcp_write_checked,
 	.receive = tcp_receive,
 	.send = tcp_send,
 };

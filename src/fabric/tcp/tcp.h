@@ -8,6 +8,7 @@
  *   endpoint.c    connecting, accepting, closing, posting
  *   stream.c      sending and receiving frames
  *   paged.c       peers' transfers to paged memory
+ *   sums.c        sums of checked transfers
  *   queue.c       polling, events, sleeping
  *   listener.c    strangers, and their requests
  *   congestion.c  which congestion control sockets use
@@ -40,6 +41,9 @@
 #define TCP_REPLIES_MAX TCP_DEPTH_MAX
 #define TCP_STAGE_BYTES 8192U /* headers, and small payloads */
 #define TCP_KNOWN	4U    /* registrations that an endpoint finds without the lock */
+
+#define TCP_IOV_MAX  (FABRIC_IOV_MAX + 1)		 /* a transfer's pieces, and its sums */
+#define TCP_SUMS_MAX (FABRIC_PAGED_MAX / CHECKSUM_BLOCK) /* of one transfer */
 
 struct tcp_registration {
 	struct keyed keyed; /* first */
@@ -75,8 +79,8 @@ enum tcp_own_type {
 /* A frame to send. */
 struct tcp_outgoing {
 	struct tcp_frame frame; /* as on the wire */
-	struct iovec iov[FABRIC_IOV_MAX];
-	uint64_t length; /* bytes of the payload */
+	struct iovec iov[TCP_IOV_MAX];
+	uint64_t length; /* bytes of the payload, if it has one */
 	union {
 		uint64_t context;
 		struct tcp_paged *paged; /* TCP_PAGED_REPLY; NULL: the pager did not take it */
@@ -87,8 +91,8 @@ struct tcp_outgoing {
 
 /* A request that waits for its reply. */
 struct tcp_expected {
-	struct iovec iov[FABRIC_IOV_MAX];
-	uint64_t length;
+	struct iovec iov[TCP_IOV_MAX];
+	uint64_t length; /* of the bytes, without their sums */
 	uint64_t context;
 	uint32_t type; /* of the expected reply */
 	uint32_t nr_iov;
@@ -102,13 +106,13 @@ struct tcp_receive {
 
 /* The frame that is being received, and where its payload goes. */
 struct tcp_incoming {
-	bool is_payload; /* false: a header is next */
-	uint32_t type;	 /* enum tcp_frame_type or tcp_own_type */
-	uint64_t length;
-	uint64_t left;
+	bool is_payload;	 /* false: a header is next */
+	uint32_t type;		 /* enum tcp_frame_type or tcp_own_type */
+	uint64_t length;	 /* as the header says */
+	uint64_t left;		 /* of the payload */
 	struct tcp_paged *paged; /* TCP_PUT */
 	int status;		 /* TCP_FAILED, TCP_DROPPED */
-	struct iovec iov[FABRIC_IOV_MAX];
+	struct iovec iov[TCP_IOV_MAX];
 	unsigned iov_first, nr_iov;
 };
 
@@ -172,6 +176,8 @@ struct tcp_endpoint {
 	/* Replies that are due. Their requests are sent up to `expected_sent`. */
 	struct tcp_expected *expected;
 	uint32_t expected_mask, expected_first, expected_sent, expected_end;
+	/* Of checked requests: TCP_SUMS_MAX for each place in `expected`; NULL: there was none. */
+	uint32_t *sums;
 
 	struct tcp_receive receives[FABRIC_RECEIVE_MAX];
 	uint32_t receive_first, receive_end;
@@ -235,6 +241,13 @@ static inline void tcp_sink_fail_alone(struct tcp_sink *sink, int status)
 	sink->out[sink->nr - 1].is_alone = true;
 }
 
+/* The last completion is a read's, whose bytes are not those that the target has. */
+static inline void tcp_sink_fail_altered(struct tcp_sink *sink)
+{
+	tcp_sink_fail_alone(sink, -EBADMSG);
+	sink->out[sink->nr - 1].is_altered = true;
+}
+
 /* tcp.c */
 extern const struct fabric_ops tcp_ops;
 
@@ -269,6 +282,11 @@ int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *piece
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int tcp_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
+int tcp_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
+		      unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
+		      uint64_t context);
 int tcp_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		uint64_t context);
 int tcp_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);
@@ -331,6 +349,17 @@ void tcp_paged_refuse(struct tcp_endpoint *endpoint, uint64_t length, int status
 void tcp_paged_finish(const struct tcp_outgoing *reply);
 /* The connection has ended: takes its transfers away from their pagers. */
 void tcp_paged_end(struct tcp_endpoint *endpoint);
+
+/* sums.c */
+/* Makes room for the sums of the endpoint's requests. -ENOMEM. */
+int tcp_sums_open(struct tcp_endpoint *endpoint);
+/* Adds the sums to a checked request and its reply, both of which are filled in otherwise. */
+void tcp_sums_prepare(const struct tcp_endpoint *endpoint, struct tcp_expected *expected,
+		      struct tcp_outgoing *out);
+/* Whether the bytes of the checked read whose turn it is are those whose sums have come. */
+bool tcp_sums_fit(const struct tcp_endpoint *endpoint);
+/* Changes the sums of so many bytes between our byte order and that of the wire. */
+void tcp_sums_swap(uint32_t *sums, uint64_t length);
 
 /* queue.c */
 int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);

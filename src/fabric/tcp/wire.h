@@ -10,12 +10,13 @@
 #include <endian.h>
 #include <stdint.h>
 
+#include "base/checksum.h"
 #include "fabric/fabric.h"
 
 #define TCP_CODES	 4095U	     /* this many codes of each kind */
 #define TCP_OWN_CODES	 10000U	     /* Afar's own are above this     */
 #define TCP_WIRE_MAGIC	 0x64666161U /* "aafd" */
-#define TCP_WIRE_VERSION 2U
+#define TCP_WIRE_VERSION 3U
 
 /* Private data is sent at its real length, not padded. */
 struct tcp_hello {
@@ -42,6 +43,11 @@ enum tcp_frame_type {
 	TCP_MESSAGE,	   /* followed by the message                  */
 	TCP_FAILED,	   /* instead of another reply: the request could not be carried out */
 	TCP_WRITE_DURABLE, /* as TCP_WRITE; replied to when the bytes survive the loss of power */
+	/* As those without it, with sums: behind the bytes, a CRC32C of each block of them. */
+	TCP_READ_CHECKED,
+	TCP_WRITE_CHECKED,
+	TCP_WRITE_CHECKED_DURABLE,
+	TCP_CHECKED_REPLY, /* to TCP_READ_CHECKED */
 };
 
 struct tcp_frame {
@@ -56,9 +62,31 @@ struct tcp_frame {
 _Static_assert(sizeof(struct tcp_frame) == 32, "as documented");
 _Static_assert(offsetof(struct tcp_frame, key) == TCP_FRAME_SHORT, "as documented");
 
+static inline bool tcp_is_checked(uint32_t type)
+{
+	return type >= TCP_READ_CHECKED && type <= TCP_WRITE_CHECKED_DURABLE;
+}
+
 static inline bool tcp_is_request(uint32_t type)
 {
-	return type == TCP_READ || type == TCP_WRITE || type == TCP_WRITE_DURABLE;
+	return type == TCP_READ || type == TCP_WRITE || type == TCP_WRITE_DURABLE ||
+	       tcp_is_checked(type);
+}
+
+static inline bool tcp_is_read(uint32_t type)
+{
+	return type == TCP_READ || type == TCP_READ_CHECKED;
+}
+
+static inline bool tcp_is_durable(uint32_t type)
+{
+	return type == TCP_WRITE_DURABLE || type == TCP_WRITE_CHECKED_DURABLE;
+}
+
+/* The bytes of the sums of so many bytes, of which there are FABRIC_PAGED_MAX at most. */
+static inline uint64_t tcp_sums_bytes(uint64_t length)
+{
+	return (length + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK * sizeof(uint32_t);
 }
 
 static inline uint32_t tcp_frame_bytes(uint32_t type)

@@ -97,20 +97,22 @@ static bool ask_all(struct file *file, uint64_t caller)
 	return is_any;
 }
 
+static void set_recalled(struct file *file, uint64_t session)
+{
+	struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session)
+			hold->recalled = file->recall;
+}
+
 int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
-	struct hold *hold;
 
-	if (!file || file->recall != outgoing->recall)
-		return 0;
-	cds_list_for_each_entry (hold, &file->holds, node) {
-		if (hold->session != outgoing->session)
-			continue;
-		if (is_done)
-			hold->recalled = file->recall;
-	}
+	if (file && file->recall == outgoing->recall && is_done)
+		set_recalled(file, outgoing->session);
 	return 0;
 }
 
@@ -158,8 +160,12 @@ static bool is_recalled(const struct file *file, const struct core *core, const 
 static uint64_t recall_one(struct core *core, const struct event *event, struct file *file,
 			   uint64_t session)
 {
-	if (is_recalled(file, core, event))
+	if (is_recalled(file, core, event)) {
+		/* It asks for a change of its own, so it has nothing posted: that is as good as an
+		 * answer to what it is asked. */
+		set_recalled(file, session);
 		return file->recall_until;
+	}
 	if (file->recaller != event) {
 		file->recaller = event;
 		file->recall = ++core->files->last_recall;
@@ -190,12 +196,24 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 	return until;
 }
 
+/* True: the session goes on with what it knows until it gives the file up, so it may ask for more. If it
+ * had to wait here, and what it has posted waited for that, it would never give up. */
+static bool goes_on(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session)
+			return hold->recalled != file->recall;
+	return false;
+}
+
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino)
 {
 	const struct file *file = file_cached(fs, ino);
 
-	if (!file || !is_recalled(file, core, event))
+	if (!file || !is_recalled(file, core, event) || goes_on(file, event->session))
 		return 0;
 	return file->recall_until < event->answer_by ? file->recall_until : event->answer_by;
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Suite `file`: files through the library, against regions, single calls, and a database. */
+#include <fcntl.h>
+
+#include "file.h"
+
+int file_fs_join(struct afar_session *session, struct afar_fs **out)
+{
+	int ret = afar_fs_open(session, FILE_FS, NULL, out);
+
+	return ret ? scene_fail("open the file system", ret) : 0;
+}
+
+int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **out)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = {.size = sizeof(policy.pool), .tier = tier},
+	};
+	int ret = afar_fs_create(session, FILE_FS, &policy);
+
+	return ret ? scene_fail("make a file system", ret) : file_fs_join(session, out);
+}
+
+int file_make(struct afar_fs *fs, const char *name, struct afar_file **out)
+{
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	int ret = afar_fs_stat(fs, &stat);
+
+	if (!ret)
+		ret = afar_file_create(fs, NULL, stat.root, name, 0644, O_RDWR, out, NULL);
+	return ret ? scene_fail("make a file", ret) : 0;
+}
+
+static const struct bench_stage *const stages[] = {
+	&file_stream_local_stage,
+	&file_stream_tcp_stage,
+	&file_tiles_stage,
+	&file_create_stage,
+};
+
+const struct bench_suite bench_suite_file = {
+	.name = "file",
+	.summary = "files: streams against regions, lists of ranges, durable creates against LMDB",
+	.stages = stages,
+	.nr_stages = NR_ROWS(stages),
+};
