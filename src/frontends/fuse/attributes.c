@@ -175,14 +175,18 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 
 /* ---- Extended ones */
 
-/* Returns 0 if the library is to be asked, else the error. The kernel asks for capabilities before
- * every write. They have no meaning here, so that costs no call. */
-static int refuse_name(const char *name)
+/* Returns 0 if the library is to be asked about the name, else the error. The kernel asks for
+ * capabilities before every write. They have no meaning here, so that costs no call. */
+static int refuse_name(const char *name, bool is_set)
 {
+	const char *dot = strchr(name, '.');
+
+	if (dot && !dot[1])
+		return EINVAL;
 	if (strncmp(name, "system.", 7) == 0)
-		return -EOPNOTSUPP;
+		return EOPNOTSUPP;
 	if (strcmp(name, XATTR_CAPABILITY) == 0)
-		return -ENODATA;
+		return is_set ? EOPNOTSUPP : ENODATA;
 	return 0;
 }
 
@@ -192,9 +196,10 @@ void do_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 	struct mount *mount = mount_of(req);
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
+	const int refused = refuse_name(name, true);
 
-	if (refuse_name(name))
-		fuse_reply_err(req, EOPNOTSUPP);
+	if (refused)
+		fuse_reply_err(req, refused);
 	else
 		answer(req, CALL(mount, afar_fs_setxattr(mount->fs, who, ino_of(mount, node), name,
 							 value, size, flags)));
@@ -218,11 +223,12 @@ void do_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 	struct mount *mount = mount_of(req);
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
-	int64_t length = refuse_name(name);
+	const int refused = refuse_name(name, false);
+	int64_t length;
 	char *value;
 
-	if (length < 0) {
-		fuse_reply_err(req, (int)-length);
+	if (refused) {
+		fuse_reply_err(req, refused);
 		return;
 	}
 	if (size > XATTR_BYTES_MAX)
@@ -258,10 +264,10 @@ void do_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 	struct mount *mount = mount_of(req);
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
-	const int ret = refuse_name(name);
+	const int refused = refuse_name(name, false);
 
-	if (ret)
-		fuse_reply_err(req, -ret);
+	if (refused)
+		fuse_reply_err(req, refused);
 	else
 		answer(req,
 		       CALL(mount, afar_fs_removexattr(mount->fs, who, ino_of(mount, node), name)));

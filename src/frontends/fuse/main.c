@@ -40,7 +40,7 @@ static int find_root(struct mount *mount)
 
 	if (!options->subdir)
 		return 0;
-	ret = afar_fs_walk(mount->fs, NULL, mount->root, options->subdir, 0, X_OK, &stat);
+	ret = afar_fs_walk(mount->fs, NULL, mount->root, options->subdir, 0, 0, &stat);
 	if (ret)
 		return say_failed("%s: find the directory %s of it: %s", options->asked,
 				  options->subdir, afar_strerror(ret));
@@ -213,9 +213,26 @@ static void leave(void)
 	close(nothing);
 }
 
+/* A sync of any file covers all that was written through its file system. */
+static int sync_all(struct mount *mount)
+{
+	struct afar_file *root;
+	int ret = mount->fs && !mount->options->is_read_only
+			  ? afar_file_open(mount->fs, NULL, mount->root, O_RDONLY, &root)
+			  : -EACCES;
+
+	if (ret)
+		return 0; /* whoever may not even read it has written nothing */
+	ret = afar_file_sync(root);
+	afar_file_close(root);
+	return ret;
+}
+
 static int end_all(struct mount *mount)
 {
-	int ret = files_end();
+	int ret = files_end(), synced = sync_all(mount);
+
+	ret = ret ? ret : synced;
 
 	if (ret)
 		say_failed("%s: at its end: %s", mount->options->asked,
