@@ -27,6 +27,11 @@ void name_copy(char *out, const char *name)
 
 /* ---- Opening, creating, deleting */
 
+static enum namespace_kind kind_of(const Afar__NamespaceInfo *info)
+{
+	return info->files ? NAMESPACE_FILES : info->volume ? NAMESPACE_VOLUME : NAMESPACE_PLAIN;
+}
+
 static int open_from_reply(struct afar_session *session, Afar__Request *request,
 			   struct afar_namespace **out)
 {
@@ -40,6 +45,7 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 	if (ns) {
 		ns->session = session;
 		ns->number = reply->reply->namespace_info->namespace_;
+		ns->kind = kind_of(reply->reply->namespace_info);
 		name_copy(ns->name, reply->reply->namespace_info->name);
 		handle_use(&session->handle);
 		*out = ns;
@@ -48,8 +54,8 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 	return ns ? 0 : error_code(-ENOMEM);
 }
 
-int namespace_make(struct afar_session *session, const char *name, const struct afar_policy *given,
-		   bool is_volume, struct afar_namespace **out)
+int namespace_make(struct afar_session *session, const struct namespace_wish *wish,
+		   struct afar_namespace **out)
 {
 	struct afar_policy policy = {0};
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
@@ -59,11 +65,11 @@ int namespace_make(struct afar_session *session, const char *name, const struct 
 
 	if (ret)
 		return ret;
-	if (!name || !out)
+	if (!wish->name || !out)
 		return error_fail(-EINVAL, "create a namespace: name or out is null");
-	if (given) {
+	if (wish->policy) {
 		ret = abi_take(&policy, sizeof(policy), offsetof(struct afar_policy, max_bytes),
-			       given, "afar_policy");
+			       wish->policy, "afar_policy");
 		if (ret)
 			return ret;
 	}
@@ -71,9 +77,13 @@ int namespace_make(struct afar_session *session, const char *name, const struct 
 	wanted.width = policy.width;
 	wanted.stripe_bytes = policy.stripe_bytes;
 	wanted.max_bytes = policy.max_bytes;
-	create.name = (char *)name;
+	create.name = (char *)wish->name;
 	create.policy = &wanted;
-	create.is_volume = is_volume;
+	create.is_volume = wish->kind != NAMESPACE_PLAIN;
+	create.is_files = wish->kind == NAMESPACE_FILES;
+	create.root_uid = wish->root_uid;
+	create.root_gid = wish->root_gid;
+	create.root_mode = wish->root_mode;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
 	request.namespace_create = &create;
 	return open_from_reply(session, &request, out);
@@ -84,7 +94,9 @@ PUBLIC_CALL(int, afar_namespace_create,
 	     struct afar_namespace **out),
 	    (session, name, policy, out))
 {
-	return namespace_make(session, name, policy, false, out);
+	const struct namespace_wish wish = {.name = name, .policy = policy};
+
+	return namespace_make(session, &wish, out);
 }
 
 PUBLIC_CALL(int, afar_namespace_open,
@@ -123,7 +135,8 @@ PUBLIC_CALL(int, afar_namespace_close, (struct afar_namespace *ns), (ns))
 	return 0;
 }
 
-int namespace_end(struct afar_session *session, const char *name, unsigned flags, bool is_volume)
+int namespace_end(struct afar_session *session, const char *name, unsigned flags,
+		  enum namespace_kind kind)
 {
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -135,7 +148,8 @@ int namespace_end(struct afar_session *session, const char *name, unsigned flags
 		return error_fail(-EINVAL, "delete a namespace: name is null or flags are unknown");
 	delete.name = (char *)name;
 	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
-	delete.is_volume = is_volume;
+	delete.is_volume = kind != NAMESPACE_PLAIN;
+	delete.is_files = kind == NAMESPACE_FILES;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
 	request.namespace_delete = &delete;
 	regions_settle(session, true);
@@ -146,7 +160,7 @@ PUBLIC_CALL(int, afar_namespace_delete,
 	    (struct afar_session *session, const char *name, unsigned flags),
 	    (session, name, flags))
 {
-	return namespace_end(session, name, flags, false);
+	return namespace_end(session, name, flags, NAMESPACE_PLAIN);
 }
 
 /* ---- Looking */

@@ -43,6 +43,14 @@ static const struct target_kind volume_kind = {
 		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,
 };
 
+static const struct target_kind files_kind = {
+	.noun = "file system",
+	.is_named = true,
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
+		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,
+};
+
 /* Rejects a region that is made for atomics that the session cannot do. */
 static int check_atomics(const struct afar_target *target, bool is_made)
 {
@@ -261,6 +269,11 @@ PUBLIC_CALL(int, afar_region_open_at,
 
 /* ---- Volumes */
 
+static const struct target_kind *kind_in(const struct afar_namespace *ns)
+{
+	return ns->kind == NAMESPACE_FILES ? &files_kind : &volume_kind;
+}
+
 int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out)
 {
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
@@ -272,7 +285,7 @@ int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_re
 	alloc.is_unfinished = true;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
-	return open_from_reply(ns, &request, &volume_kind, true, out);
+	return open_from_reply(ns, &request, kind_in(ns), true, out);
 }
 
 int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out)
@@ -284,7 +297,7 @@ int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_reg
 	open.mode = mode;
 	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
 	request.region_open = &open;
-	return open_from_reply(ns, &request, &volume_kind, false, out);
+	return open_from_reply(ns, &request, kind_in(ns), false, out);
 }
 
 /* ---- Closing and ending */

@@ -19,9 +19,9 @@ struct afar_region {
 /* Returns 0, or why the handle cannot be used. */
 int region_check(const struct afar_region *region);
 
-/* Makes the region of a volume, which is open exclusively then. Errors as afar_region_create(). */
+/* Makes the region of a volume, or of a file system, which is open exclusively then. Errors as afar_region_create(). */
 int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out);
-/* Opens the region of a volume. `mode` is of the protocol (VolumeInfo). -EBUSY, with a sentence that
+/* Opens the region of a volume, or of a file system. `mode` is of the protocol (VolumeInfo). -EBUSY, with a sentence that
  * says who has it open. */
 int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out);
 

@@ -15,6 +15,7 @@
 #include "client/abi.h"
 #include "client/attach.h"
 #include "client/call.h"
+#include "client/fs.h"
 #include "client/peer.h"
 #include "client/queue.h"
 #include "client/registrations.h"
@@ -126,6 +127,7 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 			 reply->session_opened->principal);
 	}
 	backoff_reset(&session->retry);
+	fs_session_resumed(session);
 	set_state(session, SESSION_UP, 0);
 }
 
@@ -533,6 +535,7 @@ static struct afar_session *session_new(void)
 	CDS_INIT_LIST_HEAD(&session->calls);
 	CDS_INIT_LIST_HEAD(&session->peers);
 	CDS_INIT_LIST_HEAD(&session->targets);
+	CDS_INIT_LIST_HEAD(&session->file_systems);
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
 	CDS_INIT_LIST_HEAD(&session->lingering);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);

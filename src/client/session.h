@@ -73,7 +73,9 @@ struct afar_session {
 	uint32_t nr_reaches;
 	struct cds_list_head free_reaches;
 
-	struct cds_list_head targets;	/* open regions: struct afar_target */
+	struct cds_list_head targets;	   /* open regions: struct afar_target */
+	struct cds_list_head file_systems; /* open ones: struct afar_fs */
+	_Atomic uint64_t nr_file_handles;  /* numbers that open files have had */
 	struct cds_list_head lingering; /* closed regions that writes may still reach: linger.c */
 	atomic_uint nr_lingering;
 	uint64_t linger_after; /* do not ask servers about them again before this time */

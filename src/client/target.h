@@ -225,6 +225,16 @@ int target_fail_read_only(const struct afar_target *target);
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length);
+/* A range of the target, and the memory that it is read into or written from. */
+struct target_piece {
+	struct afar_iov memory;
+	uint64_t offset; /* in the target */
+	int status;	 /* set: 0, or its failure */
+};
+/* Moves several pieces likewise, as many together as there is room for, in no order. What was written is
+ * then visible on all paths. Returns 0 or a failure; some may have been done then. */
+int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,
+			   struct target_piece *pieces, unsigned nr);
 /* Carries out an operation once, without windows. Does not go on over another connection if one ends,
  * nor with another binding than the one with this serial: -ESTALE then. */
 int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint64_t deadline);

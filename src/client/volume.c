@@ -74,6 +74,11 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
+static bool is_volume(const Afar__NamespaceInfo *info)
+{
+	return info->volume && !info->files;
+}
+
 static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
 {
 	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
@@ -115,7 +120,7 @@ PUBLIC_CALL(int, afar_volume_list,
 		nr_namespaces = infos->n_entries;
 		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
 			name_copy(position, infos->entries[i]->name);
-			if (infos->entries[i]->volume)
+			if (is_volume(infos->entries[i]))
 				give_stat(infos->entries[i], (char *)out + nr++ * size, size);
 		}
 		afar__frame__free_unpacked(reply, NULL);
@@ -134,13 +139,13 @@ static int look(struct afar_session *session, const char *name, Afar__Frame **re
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
 	request.namespace_open = &open;
 	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
-	if (ret || (*reply)->reply->namespace_info->volume)
+	if (ret || is_volume((*reply)->reply->namespace_info))
 		return ret;
+	ret = error_fail(
+		-ENOENT, "look at volume '%s': it is a %s, and no volume; see 'afar volume ls'",
+		name, (*reply)->reply->namespace_info->files ? "file system" : "namespace");
 	afar__frame__free_unpacked(*reply, NULL);
-	return error_fail(-ENOENT,
-			  "look at volume '%s': it is a namespace, and no volume; see 'afar volume "
-			  "ls'",
-			  name);
+	return ret;
 }
 
 static int look_into(struct afar_session *session, const char *name, struct afar_volume_stat *out)
@@ -190,7 +195,7 @@ static int undo_create(struct afar_session *session, const char *name, int statu
 
 	strncpy(why, error_last_line(), sizeof(why) - 1);
 	why[sizeof(why) - 1] = '\0';
-	namespace_end(session, name, AFAR_DELETE_REGIONS, true);
+	namespace_end(session, name, AFAR_DELETE_REGIONS, NAMESPACE_VOLUME);
 	return error_fail(status, "%s", why);
 }
 
@@ -199,6 +204,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 		      const struct afar_policy *policy),
 		     (session, name, bytes, policy))
 {
+	const struct namespace_wish wish = {
+		.name = name, .policy = policy, .kind = NAMESPACE_VOLUME};
 	struct afar_namespace *ns;
 	struct afar_region *region;
 	int ret = check_name(session, name);
@@ -206,7 +213,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 	if (ret == 0)
 		ret = check_bytes("create", name, bytes);
 	if (ret == 0)
-		ret = namespace_make(session, name, policy, true, &ns);
+		ret = namespace_make(session, &wish, &ns);
 	if (ret)
 		return ret;
 	ret = afar_namespace_reserve(ns, bytes);
@@ -225,7 +232,7 @@ PUBLIC_CALL(int, afar_volume_delete, (struct afar_session *session, const char *
 {
 	int ret = check_name(session, name);
 
-	return ret ? ret : namespace_end(session, name, AFAR_DELETE_REGIONS, true);
+	return ret ? ret : namespace_end(session, name, AFAR_DELETE_REGIONS, NAMESPACE_VOLUME);
 }
 
 static int call_resize(struct afar_namespace *ns, uint64_t bytes)
@@ -385,7 +392,12 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 	ret = afar_namespace_open(session, name, &ns);
 	if (ret)
 		return ret;
-	ret = open_in(ns, &options, out);
+	ret = ns->kind != NAMESPACE_FILES
+		      ? open_in(ns, &options, out)
+		      : error_fail(-ENOENT,
+				   "open volume '%s': it is a file system, and no volume; see "
+				   "'afar volume ls'",
+				   name);
 	if (ret)
 		afar_namespace_close(ns);
 	return ret;

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Open files: opening, making, closing, describing and syncing them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "client/call.h"
+#include "client/fs_call.h"
+
+/* ---- Handles */
+
+static int check_file(const struct afar_file *file)
+{
+	if (!handle_is(file, HANDLE_FILE))
+		return error_fail(-EINVAL, "use a file: the handle is null or closed");
+	return session_check(file->fs->ns->session);
+}
+
+int file_enter(struct afar_file *file)
+{
+	int ret = check_file(file);
+
+	if (ret)
+		return ret;
+	return handle_enter(&file->handle) ? 0
+					   : error_fail(-EINVAL, "use a file: it is being closed");
+}
+
+int file_check(const struct afar_file *file, uint32_t access, const char *asked)
+{
+	if ((file->hold->access & access) != access)
+		return error_fail(-EBADF, "%s inode %llu: it is not open for that", asked,
+				  (unsigned long long)file->inode->ino);
+	if (file->is_directory)
+		return error_fail(-EISDIR, "%s inode %llu: it is a directory", asked,
+				  (unsigned long long)file->inode->ino);
+	return 0;
+}
+
+void file_note_write(struct afar_file *file)
+{
+	if (!atomic_load_explicit(&file->is_unsynced, memory_order_relaxed)) {
+		atomic_store(&file->losses, fs_count_losses(file->fs));
+		atomic_store(&file->is_unsynced, true);
+	}
+	atomic_store_explicit(&file->is_touched, true, memory_order_relaxed);
+}
+
+/* ---- Opening */
+
+static uint32_t access_of(int flags)
+{
+	switch (flags & O_ACCMODE) {
+	case O_RDONLY:
+		return R_OK;
+	case O_WRONLY:
+		return W_OK;
+	default:
+		return R_OK | W_OK;
+	}
+}
+
+static int check_flags(const struct afar_fs *fs, int flags)
+{
+	if ((flags & O_ACCMODE) == O_ACCMODE)
+		return error_fail(-EINVAL, "open a file: its access mode is none");
+	if (access_of(flags) & W_OK || flags & O_TRUNC)
+		return fs_check_writable(fs, "open a file to write");
+	return 0;
+}
+
+static struct afar_file *file_new(struct afar_fs *fs, const struct fs_who *who, int flags)
+{
+	struct afar_file *file = handle_new(HANDLE_FILE, sizeof(*file));
+
+	if (!file) {
+		error_code(-ENOMEM);
+		return NULL;
+	}
+	file->fs = fs;
+	file->flags = flags;
+	fs_who_copy(&file->who, who);
+	handle_use(&fs->handle);
+	return file;
+}
+
+/* Frees a file that was not given to the program. */
+static void file_discard(struct afar_file *file)
+{
+	fs_hold_end(file->fs, file->hold);
+	if (file->inode)
+		inode_put(file->inode);
+	handle_unuse(&file->fs->handle);
+	handle_discard(file);
+}
+
+static int call_close(struct afar_fs *fs, uint64_t handle)
+{
+	Afar__FileClose message = AFAR__FILE_CLOSE__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+
+	message.handle = handle;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
+	operation.close = &message;
+	return fs_hold_one(fs, NULL, &operation, NULL);
+}
+
+/* Closes at the manager what cannot be finished here, and keeps the error. */
+static int give_up(struct afar_fs *fs, uint64_t handle, int status)
+{
+	char why[ERROR_LINE_BYTES];
+
+	strncpy(why, error_last_line(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	call_close(fs, handle);
+	return error_fail(status, "%s", why);
+}
+
+static int call_open(struct afar_file *file, struct fs_answer *answer)
+{
+	Afar__FileOpen message = AFAR__FILE_OPEN__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	uint64_t nr_claims = fs_count_claims(file->fs);
+	int ret;
+
+	message.ino = file->inode->ino;
+	message.handle = file->hold->handle;
+	message.access = file->hold->access;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_OPEN;
+	operation.open = &message;
+	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
+	/* The manager was told of it as if it had been opened. */
+	if (ret && nr_claims != fs_count_claims(file->fs))
+		return give_up(file->fs, message.handle, ret);
+	return ret;
+}
+
+/* Takes what the manager has told of a file that is open there. */
+static int finish_open(struct afar_file *file, const Afar__FileResult *result)
+{
+	int ret = inode_take(file->inode, result);
+
+	if (ret)
+		return ret;
+	file->is_directory = S_ISDIR(result->attributes->mode);
+	if (!(file->flags & O_TRUNC) || file->is_directory || result->attributes->size == 0)
+		return 0;
+	return file_resize(file, &file->who, 0);
+}
+
+int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
+	      struct afar_file **out)
+{
+	uint32_t access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
+	struct afar_file *file = file_new(fs, who, flags);
+	struct fs_answer answer;
+	int ret;
+
+	if (!file)
+		return -ENOMEM;
+	file->inode = inode_get(fs, ino);
+	file->hold = file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), access) : NULL;
+	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
+	if (ret)
+		goto out_discard;
+	ret = finish_open(file, answer.results[0]);
+	fs_answer_free(&answer);
+	if (ret) {
+		ret = give_up(fs, file->hold->handle, ret);
+		goto out_discard;
+	}
+	*out = file;
+	return 0;
+
+out_discard:
+	file_discard(file);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_open,
+	    (struct afar_fs *fs, const struct afar_who *given, uint64_t ino, int flags,
+	     struct afar_file **out),
+	    (fs, given, ino, flags, out))
+{
+	struct fs_who who;
+	int ret = fs_who_take(given, &who);
+
+	if (ret == 0)
+		ret = fs_enter(fs);
+	if (ret)
+		return ret;
+	ret = out ? check_flags(fs, flags) : error_fail(-EINVAL, "open a file: out is null");
+	if (ret == 0)
+		ret = file_open(fs, &who, ino, flags, out);
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
+/* ---- Making */
+
+/* Takes a file that the manager has opened. `before`: inodes ended, and holds claimed, before it was
+ * asked. */
+struct before {
+	uint64_t nr_endings, nr_claims;
+};
+
+static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
+		 const struct before *before, const Afar__FileResult *result)
+{
+	int ret = fs_check_attributes(result->attributes);
+
+	if (ret)
+		return ret;
+	file->inode = inode_get(file->fs, result->attributes->ino);
+	file->hold = file->inode ? fs_hold_new(file->inode, handle, access) : NULL;
+	if (!file->hold)
+		return -ENOMEM;
+	if (before->nr_claims != fs_count_claims(file->fs))
+		ret = fs_claim_again(file->fs, file->hold);
+	/* What was told of an inode that was ended meanwhile may be of before. */
+	if (ret == 0 && inode_ended_since(file->inode, before->nr_endings))
+		ret = inode_fetch(file->inode, 0, UINT64_MAX);
+	return ret ? ret : finish_open(file, result);
+}
+
+static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
+		  struct afar_file **out, struct afar_file_stat *stat)
+{
+	const struct before before = {inode_count_endings(fs), fs_count_claims(fs)};
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+	struct afar_file *file = file_new(fs, who, flags);
+	struct fs_answer answer;
+	int ret;
+
+	if (!file)
+		return -ENOMEM;
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
+	operation.make = make;
+	ret = fs_change_one(fs, who, &operation, &answer);
+	if (ret)
+		goto out_discard;
+	ret = adopt(file, make->handle, make->access, &before, answer.results[0]);
+	if (ret == 0 && stat) {
+		fs_give_attributes(answer.results[0]->attributes, stat);
+		if (flags & O_TRUNC)
+			stat->bytes = 0;
+	}
+	fs_answer_free(&answer);
+	if (ret) {
+		ret = give_up(fs, make->handle, ret);
+		goto out_discard;
+	}
+	*out = file;
+	return 0;
+
+out_discard:
+	file_discard(file);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_create,
+	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
+	     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat),
+	    (fs, given, dir, name, mode, flags, out, stat))
+{
+	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
+	struct fs_who who;
+	int ret = fs_who_take(given, &who);
+
+	if (ret == 0)
+		ret = fs_check_stat(stat, true);
+	if (ret == 0 && (!out || !name || strlen(name) > AFAR_FILE_NAME_MAX))
+		ret = out && name ? error_fail(-ENAMETOOLONG,
+					       "create a file: its name has %zu "
+					       "bytes; at most %u",
+					       strlen(name), AFAR_FILE_NAME_MAX)
+				  : error_fail(-EINVAL, "create a file: name or out is null");
+	if (ret == 0)
+		ret = fs_enter(fs);
+	if (ret)
+		return ret;
+	make.dir = dir;
+	make.name = (char *)name;
+	make.mode = S_IFREG | (mode & 07777U);
+	make.may_exist = !(flags & O_EXCL);
+	make.handle = fs_new_handle(fs);
+	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
+	ret = check_flags(fs, flags);
+	if (ret == 0)
+		ret = fs_check_writable(fs, "create a file");
+	if (ret == 0)
+		ret = create(fs, &who, &make, flags, out, stat);
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
+/* ---- Telling the manager of what was written */
+
+/* Has the size and times committed. `close`: a handle to close with that; 0: none. */
+static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
+{
+	Afar__FileSync message = AFAR__FILE_SYNC__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+	struct file_inode *inode = file->inode;
+	struct fs_answer answer;
+	bool is_touched = atomic_exchange(&file->is_touched, false);
+	int ret;
+
+	message.ino = inode->ino;
+	pthread_mutex_lock(&inode->lock);
+	message.end = inode->end;
+	pthread_mutex_unlock(&inode->lock);
+	message.is_written = is_touched;
+	message.close = close;
+	message.is_trimmed = is_trimmed;
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
+	operation.sync = &message;
+	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
+	if (ret) {
+		if (is_touched)
+			atomic_store(&file->is_touched, true);
+		return ret;
+	}
+	/* After a trim the inode is gone here, too. */
+	if (!is_trimmed)
+		ret = inode_take(inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+int file_commit(struct afar_file *file)
+{
+	return commit(file, 0, false);
+}
+
+static int fail_lost(const struct afar_file *file)
+{
+	return error_fail(-AFAR_EUNSYNCED,
+			  "sync inode %llu of file system '%s': a server ended before what was "
+			  "written since the last sync was durable; write it again",
+			  (unsigned long long)file->inode->ino, file->fs->ns->name);
+}
+
+/* ---- Closing */
+
+int file_close(struct afar_file *file)
+{
+	struct afar_fs *fs = file->fs;
+	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
+	bool is_writable = file->hold->access & W_OK;
+	bool is_trimmed =
+		inode_end(file->inode) && is_writable && atomic_load(&file->inode->has_grown);
+	bool is_lost = atomic_load(&file->is_unsynced) &&
+		       atomic_load(&file->losses) != fs_count_losses(fs);
+	int ret = is_trimmed || (is_writable && atomic_load(&file->is_touched))
+			  ? commit(file, handle, is_trimmed)
+			  : call_close(fs, handle);
+
+	if (ret == 0 && is_lost)
+		ret = fail_lost(file);
+	/* The manager may have been told again that it is open. */
+	if (nr_claims != fs_count_claims(fs))
+		call_close(fs, handle);
+	fs_hold_end(fs, file->hold);
+	inode_put(file->inode);
+	handle_unuse(&fs->handle);
+	handle_retire(file);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
+{
+	int ret = check_file(file);
+
+	if (ret)
+		return ret;
+	ret = handle_close(file, HANDLE_FILE);
+	if (ret == -EBUSY)
+		return error_fail(ret, "close a file: calls on it are under way");
+	if (ret)
+		return error_fail(ret, "close a file: it is closed already");
+	return file_close(file);
+}
+
+/* ---- Describing and syncing */
+
+uint64_t afar_file_ino(const struct afar_file *file)
+{
+	return handle_is(file, HANDLE_FILE) ? file->inode->ino : 0;
+}
+
+PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat *out), (file, out))
+{
+	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
+	struct fs_answer answer;
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	stat.ino = file->inode->ino;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
+	operation.stat = &stat;
+	ret = fs_check_stat(out, false);
+	if (ret == 0)
+		ret = fs_look_one(file->fs, NULL, &operation, &answer);
+	if (ret == 0) {
+		ret = fs_give(answer.results[0], out);
+		fs_answer_free(&answer);
+	}
+	handle_unuse(&file->handle);
+	return ret;
+}
+
+/* Has the data made durable. Says once if something of it is lost. */
+static int sync_data(struct afar_file *file)
+{
+	uint64_t losses = atomic_load(&file->losses);
+	/* Before the sync, because writes that begin meanwhile note themselves again. */
+	bool was_unsynced = atomic_exchange(&file->is_unsynced, false);
+	int ret = fs_sync_pool(file->fs);
+
+	if (ret && was_unsynced) {
+		atomic_store(&file->losses, losses);
+		atomic_store(&file->is_unsynced, true);
+	}
+	if (ret == 0 && was_unsynced && losses != fs_count_losses(file->fs))
+		return fail_lost(file);
+	return ret;
+}
+
+static int sync_file(struct afar_file *file)
+{
+	int ret = sync_data(file);
+
+	if (ret == 0 && (file->hold->access & W_OK) && !file->is_directory)
+		ret = file_commit(file);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))
+{
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	ret = sync_file(file);
+	handle_unuse(&file->handle);
+	return ret;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* File systems: the calls that make, find, open and end them. */
+#include "client/fs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "client/abi.h"
+#include "client/call.h"
+
+#define STAT_OLDEST sizeof(struct afar_fs_stat)
+
+/* The pool's modes, as the protocol numbers them (VolumeInfo). */
+#define MODE_SHARED    2U
+#define MODE_READ_ONLY 3U
+
+static int check_fs(const struct afar_fs *fs)
+{
+	if (!handle_is(fs, HANDLE_FS))
+		return error_fail(-EINVAL, "use a file system: the handle is null or closed");
+	return session_check(fs->ns->session);
+}
+
+int fs_enter(struct afar_fs *fs)
+{
+	int ret = check_fs(fs);
+
+	if (ret)
+		return ret;
+	return handle_enter(&fs->handle)
+		       ? 0
+		       : error_fail(-EINVAL, "use a file system: it is being closed");
+}
+
+int fs_check_writable(const struct afar_fs *fs, const char *asked)
+{
+	if (!fs->is_read_only)
+		return 0;
+	return error_fail(-EROFS, "%s in file system '%s': it is open to read alone", asked,
+			  fs->ns->name);
+}
+
+uint64_t fs_deadline(const struct afar_fs *fs)
+{
+	uint64_t usual = session_deadline(fs->ns->session);
+	uint64_t patient = clock_coarse_ns() + CLOCK_TICK_NS + fs->retry_ns;
+
+	return patient > usual ? patient : usual;
+}
+
+static int check_name(const struct afar_session *session, const char *name)
+{
+	int ret = session_check(session);
+
+	if (ret == 0 && (!name || !name[0]))
+		return error_fail(-EINVAL, "use a file system: it needs a name");
+	return ret;
+}
+
+/* ---- Looking */
+
+static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
+{
+	struct afar_fs_stat stat = {
+		.root = info->files->root,
+		.pool_bytes = info->files->pool_bytes,
+		.free_bytes = info->files->free_bytes,
+		.pending_bytes = info->files->pending_bytes,
+		.room_bytes = info->files->room_bytes,
+		.nr_inodes = info->files->nr_inodes,
+		.rights = info->rights,
+	};
+
+	name_copy(stat.name, info->name);
+	memcpy(stat.owner, info->owner, strnlen(info->owner, AFAR_PRINCIPAL_MAX));
+	if (info->policy) {
+		stat.tier = info->policy->tier;
+		stat.stripe_bytes = info->policy->stripe_bytes;
+		stat.max_bytes = info->policy->max_bytes;
+	}
+	if (info->volume) {
+		stat.width = info->volume->width;
+		stat.nr_clients = info->volume->nr_readers + info->volume->nr_writers;
+		stat.is_lost = info->volume->is_lost != 0;
+	}
+	abi_give(out, size, &stat, sizeof(stat));
+}
+
+static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
+{
+	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	list.after = (char *)after;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
+	request.namespace_list = &list;
+	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
+}
+
+PUBLIC_CALL(int, afar_fs_list,
+	    (struct afar_session *session, const char *after, struct afar_fs_stat *out,
+	     unsigned max),
+	    (session, after, out, max))
+{
+	char position[AFAR_NAME_MAX + 1] = "";
+	size_t size, nr_namespaces;
+	unsigned nr = 0;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list file systems: there is no room for them");
+	ret = abi_check_out(out, STAT_OLDEST, "afar_fs_stat");
+	if (ret)
+		return ret;
+	size = out->size;
+	name_copy(position, after ? after : "");
+	do {
+		const Afar__NamespaceInfos *infos;
+		Afar__Frame *reply;
+
+		ret = list_after(session, position, &reply);
+		if (ret)
+			return ret;
+		infos = reply->reply->namespace_infos;
+		nr_namespaces = infos->n_entries;
+		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
+			name_copy(position, infos->entries[i]->name);
+			if (infos->entries[i]->files)
+				give_stat(infos->entries[i], (char *)out + nr++ * size, size);
+		}
+		afar__frame__free_unpacked(reply, NULL);
+	} while (nr_namespaces != 0 && nr < max);
+	return (int)nr;
+}
+
+/* Gets the manager's description of a file system; on 0 `*reply` is the caller's. */
+static int look(struct afar_session *session, const char *name, Afar__Frame **reply)
+{
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret;
+
+	open.name = (char *)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
+	if (ret || (*reply)->reply->namespace_info->files)
+		return ret;
+	ret = error_fail(-ENOENT,
+			 "look at file system '%s': it is a %s, and no file system; see 'afar fs "
+			 "ls'",
+			 name, (*reply)->reply->namespace_info->volume ? "volume" : "namespace");
+	afar__frame__free_unpacked(*reply, NULL);
+	return ret;
+}
+
+static int look_into(struct afar_session *session, const char *name, struct afar_fs_stat *out)
+{
+	Afar__Frame *reply;
+	int ret = out ? abi_check_out(out, STAT_OLDEST, "afar_fs_stat")
+		      : error_fail(-EINVAL, "look at a file system: out is null");
+
+	if (ret == 0)
+		ret = look(session, name, &reply);
+	if (ret)
+		return ret;
+	give_stat(reply->reply->namespace_info, out, out->size);
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}
+
+PUBLIC_CALL(int, afar_fs_look,
+	    (struct afar_session *session, const char *name, struct afar_fs_stat *out),
+	    (session, name, out))
+{
+	int ret = check_name(session, name);
+
+	return ret ? ret : look_into(session, name, out);
+}
+
+PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (fs, out))
+{
+	int ret = fs_enter(fs);
+
+	if (ret)
+		return ret;
+	ret = look_into(fs->ns->session, fs->ns->name, out);
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
+/* ---- Making and ending */
+
+/* Deletes what could not be finished, and keeps the error. */
+static int undo_create(struct afar_session *session, const char *name, int status)
+{
+	char why[ERROR_LINE_BYTES];
+
+	strncpy(why, error_last_line(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	namespace_end(session, name, AFAR_DELETE_REGIONS, NAMESPACE_FILES);
+	return error_fail(status, "%s", why);
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
+		     (struct afar_session *session, const char *name,
+		      const struct afar_fs_policy *given),
+		     (session, name, given))
+{
+	struct afar_fs_policy policy = {0};
+	struct namespace_wish wish = {.name = name, .kind = NAMESPACE_FILES};
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0 && given)
+		ret = abi_take(&policy, sizeof(policy), sizeof(policy), given, "afar_fs_policy");
+	if (ret)
+		return ret;
+	if (policy.reserved || policy.mode > 07777U)
+		return error_fail(-EINVAL,
+				  "create file system '%s': the root's mode is 0%o, or what is "
+				  "reserved is not 0",
+				  name, policy.mode);
+	wish.policy = given ? &policy.pool : NULL;
+	wish.root_uid = policy.uid;
+	wish.root_gid = policy.gid;
+	wish.root_mode = policy.mode != 0 ? policy.mode : 0755U;
+	ret = namespace_make(session, &wish, &ns);
+	if (ret)
+		return ret;
+	ret = fs_make_pool(ns);
+	afar_namespace_close(ns);
+	return ret ? undo_create(session, name, ret) : 0;
+}
+
+PUBLIC_CALL(int, afar_fs_delete, (struct afar_session *session, const char *name), (session, name))
+{
+	int ret = check_name(session, name);
+
+	return ret ? ret : namespace_end(session, name, AFAR_DELETE_REGIONS, NAMESPACE_FILES);
+}
+
+/* ---- Opening and closing */
+
+static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_options *options)
+{
+	struct afar_fs *fs = handle_new(HANDLE_FS, sizeof(*fs));
+
+	if (!fs)
+		return NULL;
+	fs->ns = ns;
+	fs->is_read_only = options->flags & AFAR_FS_READ_ONLY;
+	fs->retry_ns = (uint64_t)options->retry_ms * 1000000U;
+	pthread_mutex_init(&fs->growing, NULL);
+	pthread_mutex_init(&fs->lock, NULL);
+	pthread_cond_init(&fs->changed, NULL);
+	CDS_INIT_LIST_HEAD(&fs->holds);
+	for (unsigned i = 0; i < FS_BUCKETS; i++)
+		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
+	return fs;
+}
+
+static void fs_destroy(struct afar_fs *fs)
+{
+	pthread_cond_destroy(&fs->changed);
+	pthread_mutex_destroy(&fs->lock);
+	pthread_mutex_destroy(&fs->growing);
+}
+
+/* Finds the root. */
+static int look_at_root(struct afar_fs *fs)
+{
+	Afar__Frame *reply;
+	int ret = look(fs->ns->session, fs->ns->name, &reply);
+
+	if (ret)
+		return ret;
+	fs->root = reply->reply->namespace_info->files->root;
+	afar__frame__free_unpacked(reply, NULL);
+	return fs->root != 0 ? 0
+			     : error_fail(-AFAR_EMALFORMED,
+					  "open file system '%s': the manager says it has no root",
+					  fs->ns->name);
+}
+
+static int open_in(struct afar_namespace *ns, const struct afar_fs_options *options,
+		   struct afar_fs **out)
+{
+	struct afar_fs *fs = fs_new(ns, options);
+	int ret;
+
+	if (!fs)
+		return error_code(-ENOMEM);
+	ret = look_at_root(fs);
+	if (ret == 0)
+		ret = fs_join_session(fs);
+	if (ret)
+		goto out_destroy;
+	ret = region_open_volume(ns, fs->is_read_only ? MODE_READ_ONLY : MODE_SHARED, &fs->region);
+	if (ret)
+		goto out_leave;
+	*out = fs;
+	return 0;
+
+out_leave:
+	fs_leave_session(fs);
+out_destroy:
+	fs_destroy(fs);
+	handle_discard(fs);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
+		     (struct afar_session *session, const char *name,
+		      const struct afar_fs_options *given, struct afar_fs **out),
+		     (session, name, given, out))
+{
+	struct afar_fs_options options = {0};
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0 && given)
+		ret = abi_take(&options, sizeof(options), sizeof(options), given,
+			       "afar_fs_options");
+	if (ret)
+		return ret;
+	if (!out || (options.flags & ~AFAR_FS_READ_ONLY))
+		return error_fail(-EINVAL,
+				  "open file system '%s': out is null, or flags are unknown", name);
+	ret = afar_namespace_open(session, name, &ns);
+	if (ret)
+		return ret;
+	ret = open_in(ns, &options, out);
+	if (ret)
+		afar_namespace_close(ns);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
+{
+	int ret = check_fs(fs);
+
+	if (ret)
+		return ret;
+	ret = handle_close(fs, HANDLE_FS);
+	if (ret == -EBUSY)
+		return error_fail(ret,
+				  "close file system '%s': files of it are open, or calls "
+				  "are under way",
+				  fs->ns->name);
+	if (ret)
+		return error_fail(ret, "close a file system: it is closed already");
+	ret = afar_region_close(fs->region);
+	if (ret) {
+		handle_reopen(fs, HANDLE_FS);
+		return ret;
+	}
+	fs_leave_session(fs);
+	afar_namespace_close(fs->ns);
+	fs_destroy(fs);
+	handle_retire(fs);
+	return 0;
+}

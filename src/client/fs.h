@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * File systems as the client knows them: a namespace, its pool, the inodes that files of this process
+ * are open of, and the handles that the manager knows them by.
+ *
+ * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
+ * when this process says so, because the manager refuses that to others while the file is open here.
+ * Whoever moves bytes holds the inode's gate to read; whoever has runs taken away, to write. So
+ * nothing that was posted lands in what has become another file's.
+ *
+ * Locks, in the order in which they are taken: an inode's gate; its extending; the session's lock; the
+ * fs's lock; an inode's lock. The last three are held for moments, and not over calls.
+ */
+#ifndef CLIENT_FS_H
+#define CLIENT_FS_H
+
+#include <pthread.h>
+
+#include <afar/file.h>
+
+#include "client/file_map.h"
+#include "client/region.h"
+
+#define FS_WHO_GROUPS_MAX 64U
+#define FS_BUCKETS	  1024U /* of open inodes */
+#define FS_CALL_MAX	  256U	/* operations of one call */
+
+/* Who asks, as a message. */
+struct fs_who {
+	Afar__FileWho message; /* its groups are those below: fs_who_copy() */
+	uint32_t groups[FS_WHO_GROUPS_MAX];
+};
+
+/* An open file, as the manager knows it, and is told again after it may have restarted. */
+struct fs_hold {
+	struct cds_list_head node; /* of the fs; guarded by its lock */
+	struct file_inode *inode;
+	uint64_t handle;
+	uint32_t access; /* R_OK, W_OK */
+};
+
+struct file_inode {
+	struct cds_list_head node; /* of its bucket; guarded by the fs's lock, as the next two */
+	unsigned nr_users;	   /* open files, and those that are being opened */
+	bool is_ending;		   /* its last file is being closed */
+	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
+	uint64_t ino;
+	struct afar_fs *fs;
+
+	pthread_rwlock_t gate;
+	pthread_mutex_t appending; /* held over a write at the end */
+	pthread_mutex_t extending; /* held over calls that make room */
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t told;
+	struct file_map map;
+	uint64_t layout; /* the number that the map goes by */
+	uint64_t size;	 /* as far as we know: it may be more, if others write */
+	uint64_t end;	 /* that we have told the manager; not more than the size */
+	uint64_t wanted; /* ends that writers have reached, and wait for being told */
+	bool is_telling;
+};
+
+struct fs_syncs {
+	uint64_t nr_begun, nr_ended;
+	bool is_running;
+	int status;	    /* of the last one */
+	uint64_t nr_losses; /* syncs that told of lost writes */
+};
+
+struct afar_fs {
+	struct handle handle;	   /* in use during calls, and by open files */
+	struct cds_list_head node; /* in the session's list; guarded by its lock */
+	struct afar_namespace *ns;
+	struct afar_region *region; /* the pool */
+	bool is_read_only;
+	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
+	uint64_t root;
+	pthread_mutex_t growing; /* held by the one who makes the pool larger */
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t changed;
+	struct cds_list_head holds;
+	uint64_t nr_claims;	    /* times that the manager was told of all holds */
+	uint64_t nr_endings;	    /* inodes whose last file was closed */
+	uint64_t ended[FS_BUCKETS]; /* nr_endings at the last one of a bucket */
+	struct fs_syncs syncs;
+	struct cds_list_head inodes[FS_BUCKETS];
+};
+
+struct afar_file {
+	struct handle handle; /* in use during calls */
+	struct afar_fs *fs;
+	struct file_inode *inode;
+	struct fs_hold *hold;
+	bool is_directory;
+	struct fs_who who;	 /* that opened it */
+	int flags;		 /* of open(2) */
+	atomic_bool is_touched;	 /* written since the manager was told so */
+	atomic_bool is_unsynced; /* written since the last good sync */
+	_Atomic uint64_t losses; /* syncs.nr_losses when that began */
+};
+
+/* ---- fs.c */
+
+/* Counts a call in, against a close in another thread; handle_unuse() counts it out. 0, or why the handle
+ * cannot be used. */
+int fs_enter(struct afar_fs *fs);
+static inline struct afar_target *fs_pool(const struct afar_fs *fs)
+{
+	return &fs->region->target;
+}
+/* -EROFS, if it is open to read alone. */
+int fs_check_writable(const struct afar_fs *fs, const char *asked);
+/* When a call that begins now gives up. */
+uint64_t fs_deadline(const struct afar_fs *fs);
+
+/* ---- fs_grow.c */
+
+/* Makes the pool larger by at least so many bytes, after the manager has said that it is full. It was
+ * `pool_bytes` long then: if it has grown since, that is enough. -ENOSPC, -EDQUOT. */
+int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes);
+/* Makes the pool of a file system that has just been made, a small one. */
+int fs_make_pool(struct afar_namespace *ns);
+
+/* ---- fs_claim.c */
+
+/* Numbers a handle. */
+uint64_t fs_new_handle(struct afar_fs *fs);
+/* Notes a handle that is about to be opened, or has just been. The inode is the caller's to put after
+ * the hold has ended. NULL: no memory. */
+struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t access);
+/* Forgets it. NULL does nothing. */
+void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
+/* How often the manager was told of all holds; compare it before and after a call that opens or
+ * closes: if it differs, the manager may have carried out the call before it restarted. */
+uint64_t fs_count_claims(struct afar_fs *fs);
+/* Tells the manager again of a hold that it may have forgotten. */
+int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold);
+/* Makes the session tell of the file system's holds whenever it resumes, until it leaves. -EBUSY: the
+ * session has it open already. */
+int fs_join_session(struct afar_fs *fs);
+void fs_leave_session(struct afar_fs *fs);
+/* Tells the manager of all holds of the session's file systems. The session's lock is held; calls
+ * that go on come behind it. */
+void fs_session_resumed(struct afar_session *session);
+
+/* ---- fs_inode.c */
+
+/* Gets the inode for a file that is being opened, which is one more user. Waits while its last file is
+ * being closed. NULL: no memory. */
+struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
+/* Drops a user. */
+void inode_put(struct file_inode *inode);
+/* Returns whether the caller, a user, is the last one: then nobody becomes one before
+ * inode_put(). */
+bool inode_end(struct file_inode *inode);
+/* What the manager said of an inode may be out of date if the inode was ended since: whoever hears of
+ * an inode that it did not have before it asked compares. */
+uint64_t inode_count_endings(struct afar_fs *fs);
+bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings);
+
+/* Takes what a result says: attributes, and runs if there are any. Errors: -AFAR_EMALFORMED, -ENOMEM,
+ * those of a call, if the pool has grown meanwhile. */
+int inode_take(struct file_inode *inode, const Afar__FileResult *result);
+/* Asks for the attributes, and the runs of a range. */
+int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length);
+/* Asks for the attributes. */
+int inode_look(struct file_inode *inode);
+/* Takes a result that has taken the units [from, to) away, and says the size. The gate is held to
+ * write. */
+int inode_cut(struct file_inode *inode, const Afar__FileResult *result, uint64_t from, uint64_t to);
+/* Room to make for ranges of a file. */
+struct file_wish {
+	const struct afar_file_vector *vectors;
+	unsigned nr;
+	bool is_exact; /* no more than that */
+	uint64_t size; /* the file's, at least; 0: it stays */
+};
+/* -ENOSPC, -EDQUOT, -EFBIG. */
+int inode_extend(struct file_inode *inode, const struct file_wish *wish);
+/* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
+ * again. */
+int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
+
+/* ---- fs_transfer.c */
+
+/* Moves pieces between memory and the pool, again and again while servers cannot be reached. */
+int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct target_piece *pieces,
+		unsigned nr);
+/* Zeroes a range of the pool likewise. Durably on flash. */
+int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
+/* Has all of the pool made durable. 0 also if something was lost: that counts nr_losses up. */
+int fs_sync_pool(struct afar_fs *fs);
+uint64_t fs_count_losses(struct afar_fs *fs);
+
+/* ---- file.c */
+
+int file_enter(struct afar_file *file);
+/* -EBADF, -EISDIR. */
+int file_check(const struct afar_file *file, uint32_t access, const char *asked);
+/* Notes that the file is being written. */
+void file_note_write(struct afar_file *file);
+/* Opens, without being a public call. */
+int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
+	      struct afar_file **out);
+int file_close(struct afar_file *file);
+/* Has the size and times committed. */
+int file_commit(struct afar_file *file);
+
+/* ---- file_change.c */
+
+/* As afar_file_truncate(), with `who`. */
+int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes);
+
+/* ---- file_transfer.c */
+
+ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
+ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
+
+#endif

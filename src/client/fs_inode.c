@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inodes that this process has open: finding them, and keeping what the manager tells of them. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "client/fs_call.h"
+
+#define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
+
+/* ---- The table */
+
+static struct cds_list_head *bucket_of(struct afar_fs *fs, uint64_t ino)
+{
+	return &fs->inodes[ino % FS_BUCKETS];
+}
+
+static struct file_inode *find(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+
+	cds_list_for_each_entry (inode, bucket_of(fs, ino), node)
+		if (inode->ino == ino)
+			return inode;
+	return NULL;
+}
+
+static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode = calloc(1, sizeof(*inode));
+	pthread_rwlockattr_t attributes;
+
+	if (!inode) {
+		error_code(-ENOMEM);
+		return NULL;
+	}
+	inode->fs = fs;
+	inode->ino = ino;
+	/* Otherwise readers that come one after another would keep a truncation out. */
+	pthread_rwlockattr_init(&attributes);
+	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&inode->gate, &attributes);
+	pthread_rwlockattr_destroy(&attributes);
+	pthread_mutex_init(&inode->appending, NULL);
+	pthread_mutex_init(&inode->extending, NULL);
+	pthread_mutex_init(&inode->lock, NULL);
+	pthread_cond_init(&inode->told, NULL);
+	cds_list_add(&inode->node, bucket_of(fs, ino));
+	return inode;
+}
+
+static void inode_free(struct file_inode *inode)
+{
+	file_map_free(&inode->map);
+	pthread_cond_destroy(&inode->told);
+	pthread_mutex_destroy(&inode->lock);
+	pthread_mutex_destroy(&inode->extending);
+	pthread_mutex_destroy(&inode->appending);
+	pthread_rwlock_destroy(&inode->gate);
+	free(inode);
+}
+
+struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+
+	pthread_mutex_lock(&fs->lock);
+	while ((inode = find(fs, ino)) && inode->is_ending)
+		pthread_cond_wait(&fs->changed, &fs->lock);
+	if (!inode)
+		inode = inode_new(fs, ino);
+	if (inode)
+		inode->nr_users++;
+	pthread_mutex_unlock(&fs->lock);
+	return inode;
+}
+
+void inode_put(struct file_inode *inode)
+{
+	struct afar_fs *fs = inode->fs;
+	bool is_last;
+
+	pthread_mutex_lock(&fs->lock);
+	is_last = --inode->nr_users == 0;
+	if (is_last) {
+		cds_list_del(&inode->node);
+		fs->ended[inode->ino % FS_BUCKETS] = ++fs->nr_endings;
+		pthread_cond_broadcast(&fs->changed);
+	}
+	pthread_mutex_unlock(&fs->lock);
+	if (is_last)
+		inode_free(inode);
+}
+
+bool inode_end(struct file_inode *inode)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&inode->fs->lock);
+	is_last = inode->nr_users == 1;
+	inode->is_ending = is_last;
+	pthread_mutex_unlock(&inode->fs->lock);
+	return is_last;
+}
+
+uint64_t inode_count_endings(struct afar_fs *fs)
+{
+	uint64_t nr;
+
+	pthread_mutex_lock(&fs->lock);
+	nr = fs->nr_endings;
+	pthread_mutex_unlock(&fs->lock);
+	return nr;
+}
+
+bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings)
+{
+	struct afar_fs *fs = inode->fs;
+	bool has_ended;
+
+	pthread_mutex_lock(&fs->lock);
+	has_ended = fs->ended[inode->ino % FS_BUCKETS] > nr_endings;
+	pthread_mutex_unlock(&fs->lock);
+	return has_ended;
+}
+
+/* ---- What the manager tells */
+
+static int check_runs(struct afar_fs *fs, const Afar__FileResult *result)
+{
+	struct afar_target *pool = fs_pool(fs);
+	int ret = file_map_check(result->runs, result->n_runs, pool->length);
+
+	/* Another session may have made the pool larger. */
+	if (ret == -ERANGE) {
+		ret = target_look(pool);
+		if (ret == 0)
+			ret = file_map_check(result->runs, result->n_runs, pool->length);
+	}
+	return ret == -ERANGE ? error_fail(-AFAR_EMALFORMED, "%s", error_last_line()) : ret;
+}
+
+static int check(struct file_inode *inode, const Afar__FileResult *result)
+{
+	int ret = fs_check_attributes(result->attributes);
+
+	if (ret == 0 && result->attributes->ino != inode->ino)
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "use inode %llu: the manager answered about another",
+				 (unsigned long long)inode->ino);
+	return ret == 0 ? check_runs(inode->fs, result) : ret;
+}
+
+/* The inode's lock is held. Sizes only grow while the layout stays the same. */
+static void take_size(struct file_inode *inode, uint64_t size)
+{
+	if (size > inode->size)
+		inode->size = size;
+}
+
+int inode_take(struct file_inode *inode, const Afar__FileResult *result)
+{
+	const Afar__FileAttributes *attributes = result->attributes;
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&inode->lock);
+	if (attributes->layout > inode->layout) {
+		file_map_free(&inode->map);
+		inode->layout = attributes->layout;
+		inode->size = attributes->size;
+	}
+	/* What is of an older layout was overtaken. */
+	if (attributes->layout == inode->layout) {
+		ret = file_map_add(&inode->map, result->runs, result->n_runs);
+		take_size(inode, attributes->size);
+	}
+	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
+
+/* Returns where the runs of a result end, in bytes of the file. */
+static uint64_t end_of_runs(const Afar__FileResult *result)
+{
+	const uint64_t *last = result->n_runs != 0 ? &result->runs[result->n_runs - 3] : NULL;
+
+	return last ? (last[0] + last[2]) * FILE_UNIT : 0;
+}
+
+/* Asks for some of a range. Gives where the rest begins; the range's end: there is none. */
+static int fetch_some(struct file_inode *inode, uint64_t *offset, uint64_t end)
+{
+	Afar__FileMap map = AFAR__FILE_MAP__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	map.ino = inode->ino;
+	map.offset = *offset;
+	map.length = end - *offset;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_MAP;
+	operation.map = &map;
+	ret = fs_look_one(inode->fs, NULL, &operation, &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(inode, answer.results[0]);
+	if (ret == 0 && answer.results[0]->is_more && end_of_runs(answer.results[0]) <= *offset)
+		ret = error_fail(-AFAR_EMALFORMED,
+				 "read where a file is: the manager says nothing new");
+	if (ret == 0)
+		*offset = answer.results[0]->is_more ? end_of_runs(answer.results[0]) : end;
+	fs_answer_free(&answer);
+	return ret;
+}
+
+int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length)
+{
+	uint64_t end = length < UINT64_MAX - offset ? offset + length : UINT64_MAX;
+	int ret;
+
+	do
+		ret = fetch_some(inode, &offset, end);
+	while (ret == 0 && offset < end);
+	return ret;
+}
+
+int inode_look(struct file_inode *inode)
+{
+	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	stat.ino = inode->ino;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
+	operation.stat = &stat;
+	ret = fs_look_one(inode->fs, NULL, &operation, &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+int inode_cut(struct file_inode *inode, const Afar__FileResult *result, uint64_t from, uint64_t to)
+{
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&inode->lock);
+	inode->layout = result->attributes->layout;
+	inode->size = result->attributes->size;
+	if (inode->end > inode->size)
+		inode->end = inode->size;
+	if (inode->wanted > inode->size)
+		inode->wanted = inode->size;
+	if (file_map_cut(&inode->map, from, to))
+		file_map_free(&inode->map); /* it is fetched again */
+	pthread_mutex_unlock(&inode->lock);
+	return 0;
+}
+
+/* ---- Growing */
+
+static bool covers(struct file_inode *inode, const struct afar_file_vector *vector)
+{
+	bool is_covered;
+
+	pthread_mutex_lock(&inode->lock);
+	is_covered = file_map_covers(&inode->map, vector->offset, vector->length);
+	pthread_mutex_unlock(&inode->lock);
+	return is_covered;
+}
+
+struct extension {
+	struct file_inode *inode;
+	Afar__FileExtend extends[FS_CALL_MAX];
+	Afar__FileChange operations[FS_CALL_MAX];
+	Afar__FileChange *list[FS_CALL_MAX];
+	unsigned nr;
+	uint64_t bytes; /* that the failed ones need */
+};
+
+static void extension_add(struct extension *extension, const struct file_wish *wish,
+			  const struct afar_file_vector *vector)
+{
+	unsigned i = extension->nr++;
+	Afar__FileExtend *extend = &extension->extends[i];
+
+	afar__file_extend__init(extend);
+	extend->ino = extension->inode->ino;
+	extend->offset = vector->offset;
+	extend->length = vector->length;
+	extend->is_exact = wish->is_exact;
+	extend->size = wish->size;
+	afar__file_change__init(&extension->operations[i]);
+	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
+	extension->operations[i].extend = extend;
+	extension->list[i] = &extension->operations[i];
+}
+
+/* Asks once. -ENOSPC: some found no room. */
+static int extend_once(struct extension *extension)
+{
+	struct fs_answer answer;
+	int ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
+	int full = 0;
+
+	if (ret)
+		return ret;
+	extension->bytes = 0;
+	for (unsigned i = 0; i < extension->nr && ret == 0; i++) {
+		if (answer.results[i]->status == -ENOSPC) {
+			full = fs_result_fail(answer.results[i]);
+			extension->bytes += extension->extends[i].length + 2 * FILE_UNIT;
+			continue;
+		}
+		ret = fs_result_fail(answer.results[i]);
+		if (ret == 0)
+			ret = inode_take(extension->inode, answer.results[i]);
+	}
+	fs_answer_free(&answer);
+	return ret ? ret : full;
+}
+
+static int extend_some(struct extension *extension)
+{
+	struct afar_fs *fs = extension->inode->fs;
+	int ret = 0;
+
+	atomic_store(&extension->inode->has_grown, true);
+	for (unsigned i = 0; i < EXTEND_ROUNDS; i++) {
+		uint64_t pool_bytes = fs_pool(fs)->length;
+
+		ret = extend_once(extension);
+		if (ret != -ENOSPC)
+			return ret;
+		ret = fs_grow(fs, pool_bytes, extension->bytes);
+		if (ret)
+			return ret;
+	}
+	return error_fail(-ENOSPC,
+			  "make a file of '%s' longer: others take all room that its pool gets",
+			  fs->ns->name);
+}
+
+int inode_extend(struct file_inode *inode, const struct file_wish *wish)
+{
+	struct extension *extension = calloc(1, sizeof(*extension));
+	int ret = 0;
+
+	if (!extension)
+		return error_code(-ENOMEM);
+	extension->inode = inode;
+	pthread_mutex_lock(&inode->extending);
+	for (unsigned i = 0; i < wish->nr && ret == 0; i++) {
+		const struct afar_file_vector *vector = &wish->vectors[i];
+
+		/* Whoever extended before us may have got more than it needed. */
+		if (vector->length == 0 || (wish->size == 0 && covers(inode, vector)))
+			continue;
+		extension_add(extension, wish, vector);
+		if (extension->nr < FS_CALL_MAX)
+			continue;
+		ret = extend_some(extension);
+		extension->nr = 0;
+	}
+	if (ret == 0 && extension->nr != 0)
+		ret = extend_some(extension);
+	pthread_mutex_unlock(&inode->extending);
+	free(extension);
+	return ret;
+}
+
+/* ---- Ends */
+
+static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	uint64_t nr_claims;
+	int ret;
+
+	message.ino = inode->ino;
+	message.end = end;
+	message.layout = layout;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
+	operation.end = &message;
+	do {
+		/* If the manager has restarted since it answered, it was not told of this end. */
+		nr_claims = fs_count_claims(inode->fs);
+		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
+		if (ret)
+			return ret;
+		pthread_mutex_lock(&inode->lock);
+		if (end > inode->end)
+			inode->end = end;
+		pthread_mutex_unlock(&inode->lock);
+	} while (nr_claims != fs_count_claims(inode->fs));
+	return 0;
+}
+
+int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&inode->lock);
+	if (end > inode->wanted)
+		inode->wanted = end;
+	while (inode->size < end && inode->layout == layout && ret == 0) {
+		uint64_t told = inode->wanted;
+
+		/* One thread tells for all that have written meanwhile. */
+		if (inode->is_telling) {
+			pthread_cond_wait(&inode->told, &inode->lock);
+			continue;
+		}
+		inode->is_telling = true;
+		pthread_mutex_unlock(&inode->lock);
+		ret = call_end(inode, told, layout);
+		pthread_mutex_lock(&inode->lock);
+		inode->is_telling = false;
+		if (ret == 0 && inode->layout == layout)
+			take_size(inode, told);
+		pthread_cond_broadcast(&inode->told);
+	}
+	if (ret == 0 && inode->layout != layout)
+		ret = -ESTALE;
+	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
