@@ -147,7 +147,7 @@ if [ "$(id -u)" -eq 0 ]; then
 	setpriv --reuid=1001 --regid=1001 --groups=1002,1003 sh -c 'echo mine >rw/mine; mkdir rw/dir; chgrp 1003 rw/mine' || fail "as another"
 	[ "$(stat -c %u:%g rw/mine rw/dir | tr '\n' ' ')" = '1001:1003 1001:1001 ' ] || fail "owners: $(ls -ln rw)"
 	! setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'ls rw/private' 2>/dev/null || fail "private is not"
-	! setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'chgrp 1003 rw/mine' 2>/dev/null || fail "a foreign group"
+	! setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'chgrp 1004 rw/mine' 2>/dev/null || fail "a foreign group"
 	setpriv --reuid=0 chown 1001 rw/greeting
 	setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo again >>rw/greeting; chmod 600 rw/greeting' || fail "as the owner"
 	end_mount rw

@@ -323,19 +323,17 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 
 /* ---- Committing */
 
-static int sync_one(struct afar_file *file)
-{
-	return file ? afar_file_sync(file) : 0;
-}
+typedef int commit_call(struct afar_file *file);
 
-static int sync_files(struct open_file *open)
+/* Makes the call, afar_file_sync() or afar_file_commit(), for what is open. */
+static int commit_files(struct open_file *open, commit_call *call)
 {
 	const bool is_written = atomic_exchange(&open->is_written, false);
 	int second, ret;
 
 	pthread_mutex_lock(&open->mutex);
-	second = sync_one(open->second);
-	ret = sync_one(open->first);
+	second = open->second ? call(open->second) : 0;
+	ret = open->first ? call(open->first) : 0;
 	pthread_mutex_unlock(&open->mutex);
 	ret = ret ? ret : second;
 	if (ret && is_written)
@@ -354,7 +352,7 @@ void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 
 	(void)node;
 	if (open->is_written || open->has_lost)
-		ret = CALL(mount, sync_files(open));
+		ret = CALL(mount, commit_files(open, afar_file_commit));
 	answer(req, ret);
 }
 
@@ -366,7 +364,8 @@ void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_fil
 
 	(void)node;
 	(void)is_data_only;
-	answer(req, CALL(mount, find_first(mount, open, &file) ?: sync_files(open)));
+	answer(req,
+	       CALL(mount, find_first(mount, open, &file) ?: commit_files(open, afar_file_sync)));
 }
 
 void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
@@ -395,7 +394,7 @@ int files_end(void)
 	int first = 0, ret;
 
 	cds_list_for_each_entry_safe (open, next, &all_open, link) {
-		ret = open->is_written ? sync_files(open) : 0;
+		ret = open->is_written ? commit_files(open, afar_file_sync) : 0;
 		first = first ? first : ret;
 		ret = close_files(open);
 		first = first ? first : ret;
