@@ -181,7 +181,7 @@ static int run_mount(struct cli *cli, const struct cli_command *command, int arg
 		 &request.subdir},
 		{"retry", "SECONDS",
 		 "how long to wait for a server that is away (default: for ever)", &request.retry},
-		{"options", "OPTION,…", "those of mount(8) and afar-mount(8) (-o)",
+		{"options", "OPTIONS", "those of mount(8) and afar-mount(8) (-o)",
 		 &request.options},
 		{0},
 	};
@@ -213,7 +213,7 @@ static int run_mount(struct cli *cli, const struct cli_command *command, int arg
 const struct cli_command mount_commands[] = {
 	{"mount",
 	 "FS|URI DIR [--read-only] [--direct] [--allow-other] [--foreground] [--subdir SUBDIR] "
-	 "[--retry SECONDS] [--options OPTION,…]",
+	 "[--retry SECONDS] [--options OPTIONS]",
 	 "mount a file system at a directory", run_mount},
 	{0},
 };

@@ -151,17 +151,17 @@ if [ "$(id -u)" -eq 0 ]; then
 	setpriv --reuid=0 chown 1001 rw/greeting
 	setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo again >>rw/greeting; chmod 600 rw/greeting' || fail "as the owner"
 	end_mount rw
-	# A user's own mount, by fusermount3.
-	if command -v fusermount3 >/dev/null; then
+	# A user's own mount, by fusermount3, which wants a user with a name.
+	if command -v fusermount3 >/dev/null && getent passwd 65534 >/dev/null; then
 		mkdir -m 755 theirs
-		refused 1 'the directory is not yours to write' setpriv --reuid=1001 --regid=1001 --clear-groups "$AFAR" mount f theirs --key own.key
-		chown 1001 theirs own.key
+		refused 1 'the directory is not yours to write' setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key
+		chown 65534 theirs own.key
 		refused 1 'allow_other is only for root here; have user_allow_other' \
-			setpriv --reuid=1001 --regid=1001 --clear-groups "$AFAR" mount f theirs --key own.key --allow-other
-		setpriv --reuid=1001 --regid=1001 --clear-groups "$AFAR" mount f theirs --key own.key || fail "as a user"
-		setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo theirs >theirs/new; cat theirs/greeting' | grep -q again || fail "their mount"
+			setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key --allow-other
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key || fail "as a user"
+		setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo theirs >theirs/new; cat theirs/new' | grep -q theirs || fail "their mount"
 		! ls theirs 2>/dev/null || fail "root sees a user's mount"
-		setpriv --reuid=1001 --regid=1001 --clear-groups "$AFAR" umount theirs || fail "umount as a user"
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" umount theirs || fail "umount as a user"
 		chown 0 own.key
 	fi
 fi

@@ -12,29 +12,39 @@ port=$(manager_port)
 "$AFAR" fs create f --tier flash
 start_mount m f
 
-# A program that makes a file, writes it, syncs it and reads all of it, again and again; ./count says how often.
+# A program that writes, syncs, renames and reads, again and again; ./count says how often. A sync that fails tells that
+# what was written since the last one may be lost, so that is written again.
 cat >program.py <<'END'
-import os, sys
+import errno, os
+
+def keep(file, at, data):
+    for attempt in range(10):
+        try:
+            assert os.pwrite(file, data, at) == len(data)
+            os.fsync(file)
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+    raise OSError("it never ends well")
+
 data = b""
-with open("m/log", "w+b", buffering=0) as log:
-    number = 0
-    while not os.path.exists("stop"):
-        line = b"line %d of many\n" % number * 50
-        log.write(line)
-        os.fsync(log.fileno())
-        data += line
-        with open("m/new", "wb") as new:
-            new.write(line)
-            new.flush()
-            os.fsync(new.fileno())
-        os.rename("m/new", "m/last")
-        assert open("m/last", "rb").read() == line
-        log.seek(0)
-        assert log.read() == data
-        number += 1
-        with open("count.new", "w") as count:
-            count.write("%d\n" % number)
-        os.rename("count.new", "count")
+log = os.open("m/log", os.O_RDWR | os.O_CREAT)
+number = 0
+while not os.path.exists("stop"):
+    line = b"line %d of many\n" % number * 50
+    keep(log, len(data), line)
+    data += line
+    new = os.open("m/new", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    keep(new, 0, line)
+    os.close(new)
+    os.rename("m/new", "m/last")
+    assert open("m/last", "rb").read() == line
+    assert os.pread(log, len(data) + 1, 0) == data
+    number += 1
+    with open("count.new", "w") as count:
+        count.write("%d\n" % number)
+    os.rename("count.new", "count")
 END
 echo 0 >count
 python3 program.py >program.out 2>program.err &
@@ -76,25 +86,72 @@ is_well
 touch stop
 wait "$pid_program" || fail "the program: $(cat program.err)"
 forget "$pid_program"
+! grep -v 'a server ended before what was written since the last sync was durable' m.err || fail "it said something else"
+: >m.err
 [ "$(grep -c . m/log)" -eq "$(($(cat count) * 50))" ] || fail "$(grep -c . m/log) lines are there of $(cat count) times 50"
 sha256sum m/log m/last >sums
 
-# A machine that slept for longer than the lease: the mount goes on with another session.
-exec 9<m/log
-kill -STOP "$(pid_of m)"
-has_no_session() {
-	! "$AFAR" status --json | grep -q '"client": "[^"]*afar-mount'
+end_mount m
+
+# A machine that was cut off for longer than the lease: the mount goes on with another session. It reaches the manager
+# by a way that can be cut.
+cat >way.py <<'END'
+import os, socket, sys, threading
+here, there = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", here))
+listener.listen(8)
+def pass_on(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
+    for end in a, b:
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+with open("way", "w") as file:
+    file.write("%d\n" % listener.getsockname()[1])
+os.rename("way", "way.port")
+while True:
+    near, _ = listener.accept()
+    far = socket.create_connection(("127.0.0.1", there))
+    threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
+    threading.Thread(target=pass_on, args=(far, near), daemon=True).start()
+END
+# open_way PORT: 0 is any.
+open_way() {
+	rm -f way.port
+	python3 way.py "$1" "$port" 9<&- >>way.out 2>>way.err &
+	eval "pid_way=$!"
+	running="$running $!"
+	eventually test -s way.port
 }
-eventually has_no_session
-kill -CONT "$(pid_of m)"
+nr_sessions() {
+	"$AFAR" status --json | sed -n 's/^ *"nr_sessions": \([0-9]*\).*/\1/p' | tail -n 1
+}
+has_sessions() {
+	[ "$(nr_sessions)" -eq "$1" ]
+}
+
+open_way 0
+start_mount m "afar://127.0.0.1:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
+exec 9<m/log
+way_port=$(cat way.port)
+before=$(nr_sessions)
+kill_daemon way
+eventually has_sessions $((before - 1))
+open_way "$way_port"
 timeout 60 sha256sum -c --quiet sums || fail "after another session"
 [ "$(head -c 6 <&9)" = 'line 0' ] || fail "a file that was open"
 exec 9<&-
-[ "$(cat m.err)" = "afar: note: mount f at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
+[ "$(cat m.err)" = "afar: note: mount afar://127.0.0.1:$way_port/f?key=${AFAR_CLUSTER#*key=} at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
 : >m.err
 echo new >m/new
-"$AFAR" umount m
-has_ended_with 0 m
+end_mount m
 start_mount m f
 sha256sum -c --quiet sums || fail "after a new mount"
 [ "$(cat m/new)" = new ] || fail "what was written after another session: $(cat m/new)"
