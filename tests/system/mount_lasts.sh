@@ -156,4 +156,5 @@ start_mount m f
 sha256sum -c --quiet sums || fail "after a new mount"
 [ "$(cat m/new)" = new ] || fail "what was written after another session: $(cat m/new)"
 end_mount m
+kill_daemon way
 still_works
