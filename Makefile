@@ -5,7 +5,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 
-.PHONY: deps build quickstart check check-verbs check-long check-asan check-tsan fuzz bench lint format install clean
+.PHONY: deps build quickstart check check-verbs check-long check-asan check-tsan fuzz bench bench-guest lint format install clean
 
 build: deps                     # build/afar and build/afard
 	@scripts/build build
@@ -38,6 +38,9 @@ fuzz:                           # every decoder for FUZZ_SECONDS (60) each, guid
 
 bench: build                    # the speed of regions, as ratios to the machine's own
 	@build/afar bench region
+
+bench-guest: deps               # a volume beside the kernel's NVMe over TCP, in an emulated machine
+	@scripts/bench-guest || test $$? = 77
 
 lint:                           # layout, layers, warnings, clang-tidy
 	@scripts/deps lint

@@ -138,10 +138,10 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 	return ret;
 }
 
-/* Takes what the manager has told of a file that is open there. */
-static int finish_open(struct afar_file *file, const Afar__FileResult *result)
+/* Takes what the manager has told of a file that is open there. `before`: as of inode_adopt(). */
+static int finish_open(struct afar_file *file, const Afar__FileResult *result, uint64_t before)
 {
-	int ret = inode_take(file->inode, result);
+	int ret = inode_adopt(file->inode, result, before);
 
 	if (ret)
 		return ret;
@@ -160,6 +160,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 {
 	uint32_t access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	struct afar_file *file = file_new(fs, who, flags);
+	uint64_t before = inode_count_outdated(fs);
 	struct fs_answer answer;
 	int ret;
 
@@ -170,7 +171,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;
-	ret = finish_open(file, answer.results[0]);
+	ret = finish_open(file, answer.results[0], before);
 	fs_answer_free(&answer);
 	if (ret) {
 		ret = give_up(fs, file->hold->handle, ret);
@@ -205,12 +206,12 @@ PUBLIC_CALL(int, afar_file_open,
 
 /* ---- Making */
 
-/* Takes a file that the manager has opened. `before`: inodes ended, and holds claimed, before it was
- * asked. */
+/* How things were before the manager was asked. */
 struct before {
-	uint64_t nr_endings, nr_claims;
+	uint64_t nr_outdated, nr_claims;
 };
 
+/* Takes a file that the manager has opened. */
 static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 		 const struct before *before, const Afar__FileResult *result)
 {
@@ -224,16 +225,13 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 		return -ENOMEM;
 	if (before->nr_claims != fs_count_claims(file->fs))
 		ret = fs_claim_again(file->fs, file->hold);
-	/* What was told of an inode that was ended meanwhile may be of before. */
-	if (ret == 0 && inode_ended_since(file->inode, before->nr_endings))
-		ret = inode_fetch(file->inode, 0, UINT64_MAX);
-	return ret ? ret : finish_open(file, result);
+	return ret ? ret : finish_open(file, result, before->nr_outdated);
 }
 
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
 		  struct afar_file **out, struct afar_file_stat *stat)
 {
-	const struct before before = {inode_count_endings(fs), fs_count_claims(fs)};
+	const struct before before = {inode_count_outdated(fs), fs_count_claims(fs)};
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct afar_file *file = file_new(fs, who, flags);
 	struct fs_answer answer;

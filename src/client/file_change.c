@@ -62,16 +62,23 @@ static int zero_tail(struct file_inode *inode, uint64_t size, struct tail *tail)
 	return ret ? ret : fs_zero(inode->fs, tail->piece.pool_offset, tail->piece.length);
 }
 
-/* Puts the tail back, because the file stays as it was. Keeps the error. */
-static int restore_tail(struct file_inode *inode, struct tail *tail, int status)
+/* Puts the tail back, because the file stays as it was; unless another session has taken it away, which
+ * may be before we fail. Keeps the error. */
+static int restore_tail(struct file_inode *inode, uint64_t size, struct tail *tail, int status)
 {
 	char why[ERROR_LINE_BYTES];
+	struct file_piece now;
 
 	if (tail->piece.is_hole)
 		return status;
 	strncpy(why, error_last_line(), sizeof(why) - 1);
 	why[sizeof(why) - 1] = '\0';
-	move_tail(inode->fs, AFAR_OP_WRITE, tail);
+	inode_forget(inode);
+	if (inode_fetch(inode, size, 1) == 0 && size_of(inode) > size) {
+		now = piece_at(inode, size, tail->piece.length);
+		if (!now.is_hole && now.pool_offset == tail->piece.pool_offset)
+			move_tail(inode->fs, AFAR_OP_WRITE, tail);
+	}
 	return error_fail(status, "%s", why);
 }
 
@@ -91,7 +98,7 @@ static int call_set_size(struct afar_file *file, const struct fs_who *who, uint6
 	ret = fs_change_one(file->fs, who, &operation, &answer);
 	if (ret)
 		return ret;
-	ret = inode_cut(file->inode, answer.results[0], file_units_up(size), UINT64_MAX);
+	ret = inode_retake(file->inode, answer.results[0]);
 	fs_answer_free(&answer);
 	return ret;
 }
@@ -119,7 +126,7 @@ static int resize(struct afar_file *file, const struct fs_who *who, uint64_t byt
 		return ret;
 	lower_ends(file->inode, bytes);
 	ret = call_set_size(file, who, bytes);
-	return ret ? restore_tail(file->inode, &tail, ret) : 0;
+	return ret ? restore_tail(file->inode, bytes, &tail, ret) : 0;
 }
 
 int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes)
@@ -181,7 +188,7 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to)
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
 	if (ret)
 		return ret;
-	ret = inode_cut(file->inode, answer.results[0], from, to);
+	ret = inode_retake(file->inode, answer.results[0]);
 	fs_answer_free(&answer);
 	return ret;
 }
@@ -202,6 +209,9 @@ static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 	if (from >= to)
 		return zero_range(inode, offset, end);
 	ret = call_punch(file, from, to);
+	/* Others may have made it shorter just before. */
+	if (ret == 0)
+		ret = inode_fetch(inode, offset, end - offset);
 	if (ret == 0)
 		ret = zero_range(inode, offset, from * FILE_UNIT);
 	return ret == 0 ? zero_range(inode, to * FILE_UNIT, end) : ret;
@@ -315,9 +325,12 @@ static uint64_t find_hole(const struct file_inode *inode, uint64_t offset)
 static int64_t seek(struct afar_file *file, uint64_t offset, bool is_hole)
 {
 	struct file_inode *inode = file->inode;
-	int64_t ret = inode_fetch(inode, offset, UINT64_MAX);
 	uint64_t found;
+	int64_t ret;
 
+	pthread_rwlock_rdlock(&inode->gate);
+	ret = inode_fetch(inode, offset, UINT64_MAX);
+	pthread_rwlock_unlock(&inode->gate);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&inode->lock);

@@ -301,7 +301,7 @@ static int make_covered(struct writing *writing)
 			      : ret;
 }
 
-/* Writes once. -ESTALE: the file was cut meanwhile, so the bytes may have gone elsewhere. */
+/* Writes once. -ESTALE: the file was made shorter meanwhile, so it has to be done again. */
 static int write_once(struct writing *writing)
 {
 	struct afar_file *file = writing->file;
@@ -318,6 +318,11 @@ static int write_once(struct writing *writing)
 	}
 	if (ret == 0 && writing->has_grown)
 		ret = inode_tell_end(inode, writing->end, writing->layout);
+	if (ret == -ESTALE) {
+		int fetched = fetch(inode, writing->vectors, writing->nr);
+
+		ret = fetched ? fetched : -ESTALE;
+	}
 	pthread_rwlock_unlock(&inode->gate);
 	return ret;
 }
@@ -332,10 +337,6 @@ static int write_all(struct writing *writing)
 		ret = write_once(writing);
 		if (ret != -ESTALE)
 			break;
-		ret = fetch(file->inode, writing->vectors, writing->nr);
-		if (ret)
-			break;
-		ret = -ESTALE;
 	}
 	plan_free(&writing->plan);
 	if (ret == 0 && writing->has_grown && (file->flags & (O_DSYNC | O_SYNC)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* File systems: the calls that make, find, open and end them. */
-#include "client/fs.h"
+#include "client/fs_call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -192,6 +192,44 @@ PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (
 	return ret;
 }
 
+/* Tells the lines, each ended by 0. */
+static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say *say, void *argument)
+{
+	const char *at = (const char *)lines->data, *end = at + lines->len;
+	int nr = 0;
+
+	if (lines->len && end[-1])
+		return error_fail(-AFAR_EMALFORMED,
+				  "check a file system: the manager's last line has no end");
+	for (; at < end; at += strlen(at) + 1) {
+		say(argument, at);
+		nr++;
+	}
+	return nr;
+}
+
+PUBLIC_CALL(int, afar_fs_check, (struct afar_fs *fs, afar_fs_say *say, void *argument),
+	    (fs, say, argument))
+{
+	Afar__FileSystemCheck check = AFAR__FILE_SYSTEM_CHECK__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
+	struct fs_answer answer;
+	int ret = fs_enter(fs);
+
+	if (ret)
+		return ret;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_CHECK;
+	operation.check = &check;
+	ret = say ? fs_look_one(fs, NULL, &operation, &answer)
+		  : error_fail(-EINVAL, "check a file system: there is nobody to tell");
+	if (ret == 0) {
+		ret = say_lines(&answer.results[0]->data, say, argument);
+		fs_answer_free(&answer);
+	}
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
 /* ---- Making and ending */
 
 /* Deletes what could not be finished, and keeps the error. */
@@ -359,6 +397,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 		return ret;
 	}
 	fs_leave_session(fs);
+	fs_await_recalls(fs);
 	afar_namespace_close(fs->ns);
 	fs_destroy(fs);
 	handle_retire(fs);

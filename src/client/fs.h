@@ -4,7 +4,7 @@
  * are open of, and the handles that the manager knows them by.
  *
  * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
- * when this process says so, because the manager refuses that to others while the file is open here.
+ * when this process says so, or when it has given the file up for another (fs_recall.c).
  * Whoever moves bytes holds the inode's gate to read; whoever has runs taken away, to write. So
  * nothing that was posted lands in what has become another file's.
  *
@@ -83,9 +83,12 @@ struct afar_fs {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
 	struct cds_list_head holds;
-	uint64_t nr_claims;	    /* times that the manager was told of all holds */
-	uint64_t nr_endings;	    /* inodes whose last file was closed */
-	uint64_t ended[FS_BUCKETS]; /* nr_endings at the last one of a bucket */
+	uint64_t nr_claims; /* times that the manager was told of all holds */
+	/* Events after which what the manager has said of an inode before may be wrong, because parts
+	 * of the pool were taken from it: its last file was closed, or it was given up. */
+	uint64_t nr_outdated;
+	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
+	unsigned nr_recalls;	       /* files that are being given up now */
 	struct fs_syncs syncs;
 	struct cds_list_head inodes[FS_BUCKETS];
 };
@@ -146,20 +149,31 @@ void fs_leave_session(struct afar_fs *fs);
  * that go on come behind it. */
 void fs_session_resumed(struct afar_session *session);
 
+/* ---- fs_recall.c */
+
+/* The manager asks for a file to be given up. Takes the call over. On the control thread. */
+void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call);
+/* Waits until none is under way, of a file system that has left the session. */
+void fs_await_recalls(struct afar_fs *fs);
+
 /* ---- fs_inode.c */
 
 /* Gets the inode for a file that is being opened, which is one more user. Waits while its last file is
  * being closed. NULL: no memory. */
 struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
+/* Finds one that files are open of, and that is not ending, for a recall: the caller is one more user,
+ * and counted in nr_recalls. Else NULL. Does not wait. */
+struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
+/* Forgets where its bytes are. The gate is held to write. */
+void inode_forget(struct file_inode *inode);
 /* Drops a user. */
 void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
-/* What the manager said of an inode may be out of date if the inode was ended since: whoever hears of
- * an inode that it did not have before it asked compares. */
-uint64_t inode_count_endings(struct afar_fs *fs);
-bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings);
+/* What the manager has said of the inode before may be wrong from now on. */
+void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
+uint64_t inode_count_outdated(struct afar_fs *fs);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
@@ -170,16 +184,20 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
-/* Takes what a result says: attributes, and runs if there are any. Errors: -AFAR_EMALFORMED, -ENOMEM,
- * those of a call, if the pool has grown meanwhile. */
+/* Takes what a result says: attributes, and runs if there are any; then the gate was held since before
+ * the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown
+ * meanwhile. */
 int inode_take(struct file_inode *inode, const Afar__FileResult *result);
-/* Asks for the attributes, and the runs of a range. */
+/* Takes the result of opening it, for which the gate is not held. `before`: inode_count_outdated(),
+ * before the manager was asked. Asks anew if that is out of date. */
+int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64_t before);
+/* Takes the result of a change that may have taken parts of the pool away, and says the size. The gate
+ * is held to write. */
+int inode_retake(struct file_inode *inode, const Afar__FileResult *result);
+/* Asks for the attributes, and the runs of a range. The gate is held. */
 int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length);
 /* Asks for the attributes. */
 int inode_look(struct file_inode *inode);
-/* Takes a result that has taken the units [from, to) away, and says the size. The gate is held to
- * write. */
-int inode_cut(struct file_inode *inode, const Afar__FileResult *result, uint64_t from, uint64_t to);
 /* Room to make for ranges of a file. */
 struct file_wish {
 	const struct afar_file_vector *vectors;

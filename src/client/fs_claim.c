@@ -57,22 +57,19 @@ uint64_t fs_count_claims(struct afar_fs *fs)
 	return nr;
 }
 
-static uint64_t end_of(const struct fs_hold *hold)
+/* Gives the end that we have told of, and the layout that it goes by. */
+static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *layout)
 {
-	uint64_t end;
-
-	if (!(hold->access & W_OK))
-		return 0;
 	pthread_mutex_lock(&hold->inode->lock);
-	end = hold->inode->end;
+	*end = hold->access & W_OK ? hold->inode->end : 0;
+	*layout = hold->inode->layout;
 	pthread_mutex_unlock(&hold->inode->lock);
-	return end;
 }
 
 /* ---- Messages */
 
 struct claim {
-	uint64_t *handles, *inos, *ends;
+	uint64_t *handles, *inos, *ends, *layouts;
 	uint32_t *accesses;
 	size_t nr;
 };
@@ -82,8 +79,11 @@ static int claim_open(struct claim *claim)
 	claim->handles = calloc(CLAIM_MAX, sizeof(*claim->handles));
 	claim->inos = calloc(CLAIM_MAX, sizeof(*claim->inos));
 	claim->ends = calloc(CLAIM_MAX, sizeof(*claim->ends));
+	claim->layouts = calloc(CLAIM_MAX, sizeof(*claim->layouts));
 	claim->accesses = calloc(CLAIM_MAX, sizeof(*claim->accesses));
-	return claim->handles && claim->inos && claim->ends && claim->accesses ? 0 : -ENOMEM;
+	return claim->handles && claim->inos && claim->ends && claim->layouts && claim->accesses
+		       ? 0
+		       : -ENOMEM;
 }
 
 static void claim_close(struct claim *claim)
@@ -91,6 +91,7 @@ static void claim_close(struct claim *claim)
 	free(claim->handles);
 	free(claim->inos);
 	free(claim->ends);
+	free(claim->layouts);
 	free(claim->accesses);
 }
 
@@ -98,7 +99,7 @@ static void claim_add(struct claim *claim, const struct fs_hold *hold)
 {
 	claim->handles[claim->nr] = hold->handle;
 	claim->inos[claim->nr] = hold->inode->ino;
-	claim->ends[claim->nr] = end_of(hold);
+	look_at_end(hold, &claim->ends[claim->nr], &claim->layouts[claim->nr]);
 	claim->accesses[claim->nr] = hold->access;
 	claim->nr++;
 }
@@ -110,20 +111,23 @@ static Afar__FileClaim claim_message(const struct claim *claim, bool is_last)
 	message.handles = claim->handles;
 	message.inos = claim->inos;
 	message.ends = claim->ends;
+	message.layouts = claim->layouts;
 	message.accesses = claim->accesses;
-	message.n_handles = message.n_inos = message.n_ends = message.n_accesses = claim->nr;
+	message.n_handles = message.n_inos = message.n_accesses = claim->nr;
+	message.n_ends = message.n_layouts = claim->nr;
 	message.is_last = is_last;
 	return message;
 }
 
 int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold)
 {
-	uint64_t handle = hold->handle, ino = hold->inode->ino, end = end_of(hold);
+	uint64_t handle = hold->handle, ino = hold->inode->ino, end, layout;
 	uint32_t access = hold->access;
-	const struct claim claim = {&handle, &ino, &end, &access, 1};
+	const struct claim claim = {&handle, &ino, &end, &layout, &access, 1};
 	Afar__FileClaim message = claim_message(&claim, false);
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
+	look_at_end(hold, &end, &layout);
 	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
 	operation.claim = &message;
 	return fs_hold_one(fs, NULL, &operation, NULL);

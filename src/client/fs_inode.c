@@ -76,6 +76,29 @@ struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
 	return inode;
 }
 
+struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = find(fs, ino);
+	if (inode && inode->is_ending)
+		inode = NULL;
+	if (inode) {
+		inode->nr_users++;
+		fs->nr_recalls++;
+	}
+	pthread_mutex_unlock(&fs->lock);
+	return inode;
+}
+
+void inode_forget(struct file_inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	file_map_free(&inode->map);
+	pthread_mutex_unlock(&inode->lock);
+}
+
 void inode_put(struct file_inode *inode)
 {
 	struct afar_fs *fs = inode->fs;
@@ -85,7 +108,7 @@ void inode_put(struct file_inode *inode)
 	is_last = --inode->nr_users == 0;
 	if (is_last) {
 		cds_list_del(&inode->node);
-		fs->ended[inode->ino % FS_BUCKETS] = ++fs->nr_endings;
+		fs->outdated[inode->ino % FS_BUCKETS] = ++fs->nr_outdated;
 		pthread_cond_broadcast(&fs->changed);
 	}
 	pthread_mutex_unlock(&fs->lock);
@@ -104,25 +127,21 @@ bool inode_end(struct file_inode *inode)
 	return is_last;
 }
 
-uint64_t inode_count_endings(struct afar_fs *fs)
+void inode_set_outdated(struct afar_fs *fs, uint64_t ino)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->outdated[ino % FS_BUCKETS] = ++fs->nr_outdated;
+	pthread_mutex_unlock(&fs->lock);
+}
+
+uint64_t inode_count_outdated(struct afar_fs *fs)
 {
 	uint64_t nr;
 
 	pthread_mutex_lock(&fs->lock);
-	nr = fs->nr_endings;
+	nr = fs->nr_outdated;
 	pthread_mutex_unlock(&fs->lock);
 	return nr;
-}
-
-bool inode_ended_since(struct file_inode *inode, uint64_t nr_endings)
-{
-	struct afar_fs *fs = inode->fs;
-	bool has_ended;
-
-	pthread_mutex_lock(&fs->lock);
-	has_ended = fs->ended[inode->ino % FS_BUCKETS] > nr_endings;
-	pthread_mutex_unlock(&fs->lock);
-	return has_ended;
 }
 
 /* ---- Writes that the manager has not been told of */
@@ -211,24 +230,75 @@ static void take_size(struct file_inode *inode, uint64_t size)
 		inode->size = size;
 }
 
-int inode_take(struct file_inode *inode, const Afar__FileResult *result)
+/* Takes another layout's number and size, and forgets the runs. The inode's lock is held. */
+static void change_layout(struct file_inode *inode, const Afar__FileAttributes *attributes)
+{
+	file_map_free(&inode->map);
+	inode->layout = attributes->layout;
+	inode->size = attributes->size;
+	if (inode->end > inode->size)
+		inode->end = inode->size;
+	if (inode->wanted > inode->size)
+		inode->wanted = inode->size;
+}
+
+static int take(struct file_inode *inode, const Afar__FileResult *result)
 {
 	const Afar__FileAttributes *attributes = result->attributes;
-	int ret = check(inode, result);
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	pthread_mutex_lock(&inode->lock);
-	if (attributes->layout > inode->layout) {
-		file_map_free(&inode->map);
-		inode->layout = attributes->layout;
-		inode->size = attributes->size;
-	}
+	if (attributes->layout > inode->layout)
+		change_layout(inode, attributes);
 	/* What is of an older layout was overtaken. */
 	if (attributes->layout == inode->layout) {
 		ret = file_map_add(&inode->map, result->runs, result->n_runs);
 		take_size(inode, attributes->size);
 	}
+	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
+
+int inode_take(struct file_inode *inode, const Afar__FileResult *result)
+{
+	int ret = check(inode, result);
+
+	return ret ? ret : take(inode, result);
+}
+
+int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64_t before)
+{
+	struct afar_fs *fs = inode->fs;
+	bool is_outdated;
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&fs->lock);
+	is_outdated = fs->outdated[inode->ino % FS_BUCKETS] > before;
+	if (!is_outdated)
+		ret = take(inode, result);
+	pthread_mutex_unlock(&fs->lock);
+	if (ret || (!is_outdated && !result->is_more))
+		return ret;
+	pthread_rwlock_rdlock(&inode->gate);
+	ret = inode_fetch(inode, 0, UINT64_MAX);
+	pthread_rwlock_unlock(&inode->gate);
+	return ret;
+}
+
+int inode_retake(struct file_inode *inode, const Afar__FileResult *result)
+{
+	int ret = check(inode, result);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&inode->lock);
+	/* Others may have made it shorter just before, so what is left of the runs is not known. */
+	if (result->attributes->layout != inode->layout)
+		change_layout(inode, result->attributes);
+	inode->size = result->attributes->size;
+	ret = file_map_add(&inode->map, result->runs, result->n_runs);
 	pthread_mutex_unlock(&inode->lock);
 	return ret;
 }
@@ -294,25 +364,6 @@ int inode_look(struct file_inode *inode)
 	ret = inode_take(inode, answer.results[0]);
 	fs_answer_free(&answer);
 	return ret;
-}
-
-int inode_cut(struct file_inode *inode, const Afar__FileResult *result, uint64_t from, uint64_t to)
-{
-	int ret = check(inode, result);
-
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&inode->lock);
-	inode->layout = result->attributes->layout;
-	inode->size = result->attributes->size;
-	if (inode->end > inode->size)
-		inode->end = inode->size;
-	if (inode->wanted > inode->size)
-		inode->wanted = inode->size;
-	if (file_map_cut(&inode->map, from, to))
-		file_map_free(&inode->map); /* it is fetched again */
-	pthread_mutex_unlock(&inode->lock);
-	return 0;
 }
 
 /* ---- Growing */

@@ -33,7 +33,7 @@ struct round {
 	const struct fs_who *who;
 	bool is_writing;
 	uint64_t nr_claims; /* when it began */
-	uint64_t nr_endings;
+	uint64_t nr_outdated;
 	unsigned nr;
 	struct small smalls[ROUND_FILES];
 	struct plan plan;
@@ -78,10 +78,7 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 	if (!S_ISREG(result->attributes->mode))
 		return error_fail(-EISDIR, "read inode %llu: it is no file",
 				  (unsigned long long)small->inode->ino);
-	ret = inode_take(small->inode, result);
-	if (ret == 0 && (result->is_more || inode_ended_since(small->inode, round->nr_endings)))
-		ret = inode_fetch(small->inode, 0, UINT64_MAX);
-	return ret;
+	return inode_adopt(small->inode, result, round->nr_outdated);
 }
 
 struct making {
@@ -251,6 +248,7 @@ static int plan_small(struct round *round, struct small *small)
 
 	pthread_mutex_lock(&inode->lock);
 	small->length = small->file->length;
+	small->nr_pieces = 0;
 	if (!round->is_writing && inode->size < small->length)
 		small->length = inode->size;
 	range.length = small->length;
@@ -504,7 +502,7 @@ static void run(struct round *round)
 	int ret;
 
 	round->nr_claims = fs_count_claims(round->fs);
-	round->nr_endings = inode_count_endings(round->fs);
+	round->nr_outdated = inode_count_outdated(round->fs);
 	plan_init(&round->plan);
 	ret = round->is_writing ? make_files(round) : open_files(round);
 	if (ret)

@@ -229,12 +229,14 @@ static void manager_closed(struct rpc_connection *connection, int status)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
 
-/* Answers requests of the manager. It has only one kind. */
+/* Answers requests of the manager. */
 static void manager_asks(struct rpc_connection *connection, const Afar__Frame *frame,
 			 struct rpc_call *call)
 {
 	if (frame->request->call_case == AFAR__REQUEST__CALL_LOOK)
 		counts_answer(rpc_connection_context(connection), call);
+	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL)
+		fs_recall(rpc_connection_context(connection), frame->request->file_recall, call);
 	else
 		rpc_reply_status(call, 0,
 				 error_fail(-EOPNOTSUPP, "call %d: a client does not take it",

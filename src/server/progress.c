@@ -27,6 +27,7 @@
 #define SILENCE_MS	  10000 /* from connecting to showing a ticket */
 #define HASTY_SPINS	  64U /* one behind the other, then it is looked whether the core is free */
 #define HOGGED_NS	  500000U /* a yield that takes longer gave a time slice away */
+#define ALONE_SPINS	  4U	  /* as long as others are spins for an engine's only request */
 
 /* ---- Commands */
 
@@ -245,6 +246,19 @@ static uint64_t spin_time_ns(struct progress_thread *thread)
 	return options->spin_us * (uint64_t)1000;
 }
 
+/*
+ * When a spin without anything to do is over. It is longer while a client waits for an engine's only
+ * request. A device takes longer than a round trip, and a durable write waits for it twice. A core that
+ * has slept wakes up late, in a virtual machine all the more.
+ */
+static uint64_t spin_deadline(struct progress_thread *thread, uint64_t now, uint64_t spin_ns)
+{
+	const struct progress_engine *engine = thread->progress->options.engine;
+	bool is_alone = spin_ns > 0 && engine && engine->is_alone(engine->context);
+
+	return now + (is_alone ? ALONE_SPINS * spin_ns : spin_ns);
+}
+
 /* Pauses between two looks, and learns whether that costs a time slice. */
 static uint64_t pause_spin(struct progress_thread *thread, uint64_t now)
 {
@@ -261,7 +275,7 @@ static bool spin(struct progress_thread *thread)
 {
 	const uint64_t spin_ns = spin_time_ns(thread);
 	uint64_t now = clock_ns();
-	uint64_t deadline = now + spin_ns, last = now + SPIN_NS_MAX;
+	uint64_t deadline = spin_deadline(thread, now, spin_ns), last = now + SPIN_NS_MAX;
 
 	spin_begin(&thread->spin, now);
 	do {
@@ -272,7 +286,7 @@ static bool spin(struct progress_thread *thread)
 		has_moved |= move_data(thread);
 		now = clock_ns();
 		if (has_moved) {
-			deadline = now + spin_ns;
+			deadline = spin_deadline(thread, now, spin_ns);
 			spin_begin(&thread->spin, now);
 		} else if (spin_ns > 0) {
 			now = pause_spin(thread, now);

@@ -47,6 +47,8 @@ struct progress_engine {
 	/* When `poll` is to be called again, even if the descriptor says nothing: on clock_ns();
 	 * CLOCK_NEVER: not before that. NULL: never. */
 	uint64_t (*due)(void *context);
+	/* Whether it has one request under way, which `poll` will end, and no other. */
+	bool (*is_alone)(void *context);
 	/* The connection is over: nothing is under way for it. */
 	void (*left)(void *context, struct progress_work *work);
 	/* Runs when all connections are over; may block. */

@@ -543,6 +543,15 @@ static uint64_t engine_due(void *context)
 	return due;
 }
 
+/* With several under way the time of one counts less, and the cores are wanted for the others. */
+static bool engine_is_alone(void *context)
+{
+	const struct store *store = context;
+	const struct cds_list_head *all = &store->under_way;
+
+	return !store->is_gone && all->next != all && all->next == all->prev;
+}
+
 static int engine_fd(void *context)
 {
 	struct store *store = context;
@@ -703,6 +712,7 @@ static int start_thread(struct store *store)
 		.poll = engine_poll,
 		.fd = engine_fd,
 		.due = engine_due,
+		.is_alone = engine_is_alone,
 		.left = pages_left,
 		.close = engine_close,
 		.context = store,

@@ -223,8 +223,18 @@ static void test_two_sessions(void **state)
 	data[1000] ^= 1;
 	write_bytes(file, data + 1000, 1, 1000);
 	expect_content(here, data, sizeof(data));
-	/* What another session has open is not taken away, and stays as it was. */
-	expect_error(afar_file_truncate(here, 1000), -EBUSY);
+	/* Others give it up when it is made shorter, and go on with what is left. */
+	assert_int_equal(afar_file_truncate(here, 70001), 0);
+	expect_content(file, data, 70001);
+	memset(data + 70001, 0, sizeof(data) - 70001);
+	data[sizeof(data) - 1] = 9;
+	write_bytes(file, data + sizeof(data) - 1, 1, sizeof(data) - 1);
+	expect_content(here, data, sizeof(data));
+	assert_int_equal(afar_file_allocate(file, AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_KEEP_SIZE,
+					    10000, 30000),
+			 0);
+	memset(data + 10000, 0, 30000);
+	expect_content(here, data, sizeof(data));
 	expect_content(file, data, sizeof(data));
 	/* The file outlives its name. */
 	assert_int_equal(afar_fs_unlink(fs, NULL, root, "shared"), 0);

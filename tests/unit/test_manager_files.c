@@ -655,7 +655,7 @@ static void test_two_make_it_shorter(void **state)
 
 /* ---- Ends of the manager */
 
-static Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
+static Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout)
 {
 	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_CLAIM);
 	Afar__FileClaim *claim = MESSAGE_NEW(afar__file_claim, Afar__FileClaim);
@@ -668,12 +668,20 @@ static Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
 	claim->inos = calloc(1, sizeof(uint64_t));
 	claim->accesses = calloc(1, sizeof(uint32_t));
 	claim->ends = calloc(1, sizeof(uint64_t));
+	claim->layouts = calloc(1, sizeof(uint64_t));
 	claim->n_handles = claim->n_inos = claim->n_accesses = claim->n_ends = 1;
+	claim->n_layouts = 1;
 	claim->handles[0] = handle;
 	claim->inos[0] = ino;
 	claim->accesses[0] = R_OK | W_OK;
 	claim->ends[0] = size;
+	claim->layouts[0] = layout;
 	return request;
+}
+
+static Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
+{
+	return ask_claim_of(handle, ino, size, 0);
 }
 
 static void restart(void)
@@ -705,6 +713,8 @@ static void test_claims(void **state)
 	FILE_DO(ask_claim(0, 0, 0), 0);
 	assert_null(waiting);
 	FILE_DO(ask_stat(file), 0);
+	/* An end of another layout is one from before somebody made the file shorter. */
+	assert_int_equal(file_do(&other, ask_claim_of(5, file, 7000, 3), NULL), 0);
 	assert_int_equal(file_do(&other, ask_claim(5, file, 5000), NULL), 0);
 	fixture_pump(&fixture);
 	expect_answer(waiting, 0, NULL);
@@ -1020,6 +1030,7 @@ static void claim(struct actor *actor)
 	ask->inos = calloc(NR_INODES, sizeof(uint64_t));
 	ask->accesses = calloc(NR_INODES, sizeof(uint32_t));
 	ask->ends = calloc(NR_INODES, sizeof(uint64_t));
+	ask->layouts = calloc(NR_INODES, sizeof(uint64_t));
 	for (size_t i = 0; i < NR_INODES; i++) {
 		if (actor->opened[i].handle == 0)
 			continue;
@@ -1027,6 +1038,7 @@ static void claim(struct actor *actor)
 		ask->inos[ask->n_inos++] = actor->opened[i].ino;
 		ask->accesses[ask->n_accesses++] = R_OK | W_OK;
 		ask->ends[ask->n_ends++] = random_below(100000);
+		ask->layouts[ask->n_layouts++] = random_below(3);
 	}
 	assert_int_equal(file_do(actor->client, request, NULL), 0);
 }

@@ -202,6 +202,9 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)
 		return ret;
+	/* It was made shorter, and the session has not heard of that yet. */
+	if (ask->layouts[i] != file->inode->layout)
+		return 0;
 	inode = file_edit(file);
 	if (!inode)
 		return error_code(-ENOMEM);
@@ -215,7 +218,8 @@ int hold_claim(struct fs *fs, const struct session *session, const Afar__FileCla
 	int ret = 0;
 
 	if (ask->n_handles != ask->n_inos || ask->n_handles != ask->n_accesses ||
-	    ask->n_handles != ask->n_ends || ask->n_handles > HOLDS_MAX)
+	    ask->n_handles != ask->n_ends || ask->n_handles != ask->n_layouts ||
+	    ask->n_handles > HOLDS_MAX)
 		return error_fail(-EINVAL, "claim open files: the lists have different lengths");
 	for (size_t i = 0; i < ask->n_handles && ret == 0; i++)
 		ret = claim_one(fs, session, ask, i);

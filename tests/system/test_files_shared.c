@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files under several sessions at once, while daemons are killed. Each session makes, writes, makes
+ * shorter, extends, renames and removes the same few files at random. Each block that is written names its
+ * inode, its place in the file and its writer. So whatever anybody reads must be zeros, or what was
+ * written to that place of that inode: never another file's bytes, or those of a file that has gone.
+ *
+ * At the end the manager's records agree with each other.
+ *
+ * The argument: `memory`, where the manager alone is killed, or `flash`, where servers are, too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <afar/file.h>
+
+#include "lib/api.h"
+#include "lib/effort.h"
+#include "lib/processes.h"
+
+#define NR_SESSIONS 4U
+#define NR_NAMES    4U
+#define BLOCK	    AFAR_FILE_BLOCK
+#define BLOCKS_MAX  96U
+#define NR_STEPS    100U /* of each session */
+#define NR_KILLS    4U
+#define FLASH_BYTES (256 * MIB)
+
+static uint32_t tier;
+
+/* ---- What is in a block */
+
+struct mark {
+	uint64_t ino, block, writer, version;
+};
+
+static void fill_block(uint8_t *bytes, const struct mark *mark)
+{
+	for (size_t i = 0; i < BLOCK; i += sizeof(*mark))
+		memcpy(bytes + i, mark, sizeof(*mark));
+}
+
+/* Each byte is zero, or what is written there; versions may be mixed, because reads may tear. */
+static bool is_good(const uint8_t *bytes, size_t length, uint64_t ino, uint64_t block)
+{
+	const struct mark expected = {ino, block, block % NR_SESSIONS, 0};
+	const uint8_t *wanted = (const uint8_t *)&expected;
+
+	for (size_t i = 0; i < length; i++) {
+		size_t at = i % sizeof(expected);
+
+		if (at < offsetof(struct mark, version) && bytes[i] != 0 && bytes[i] != wanted[at])
+			return false;
+	}
+	return true;
+}
+
+/* ---- One session */
+
+struct actor {
+	unsigned number;
+	struct afar_session *session;
+	struct afar_fs *fs;
+	uint64_t root;
+	uint64_t seed;
+	uint64_t version;
+	uint64_t nr_good; /* steps that went well */
+	uint8_t bytes[BLOCKS_MAX * BLOCK];
+	char failure[256]; /* empty: none */
+};
+
+static atomic_bool is_over;
+
+static uint64_t below(struct actor *actor, uint64_t limit)
+{
+	actor->seed = actor->seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (actor->seed >> 33) % limit;
+}
+
+static void complain(struct actor *actor, const char *what, long long number)
+{
+	if (actor->failure[0] == '\0')
+		snprintf(actor->failure, sizeof(actor->failure), "session %u: %s: %lld (%s)",
+			 actor->number, what, number, afar_last_error());
+}
+
+/* Tells what is there, at the first place that is not zero. */
+static void complain_of_block(struct actor *actor, uint64_t ino, uint64_t block,
+			      const uint8_t *bytes)
+{
+	struct mark mark = {0};
+	size_t at = 0;
+
+	while (at + sizeof(mark) < BLOCK && mark.ino == 0 && mark.writer == 0) {
+		memcpy(&mark, bytes + at, sizeof(mark));
+		at += sizeof(mark);
+	}
+	if (actor->failure[0] == '\0')
+		snprintf(actor->failure, sizeof(actor->failure),
+			 "session %u reads in block %llu of inode %llu what session %llu wrote to "
+			 "block %llu of inode %llu, as its %llu., at byte %zu",
+			 actor->number, (unsigned long long)block, (unsigned long long)ino,
+			 (unsigned long long)mark.writer, (unsigned long long)mark.block,
+			 (unsigned long long)mark.ino, (unsigned long long)mark.version, at);
+}
+
+/* Errors that others, or a server that was killed, may cause. */
+static bool is_allowed(int status)
+{
+	return status == -ENOENT || status == -EEXIST || status == -ESTALE || status == -EBUSY ||
+	       (tier == AFAR_TIER_FLASH && status == -AFAR_EUNSYNCED);
+}
+
+static void note(struct actor *actor, const char *what, int status)
+{
+	if (status >= 0)
+		actor->nr_good++;
+	else if (!is_allowed(status))
+		complain(actor, what, status);
+}
+
+static void write_blocks(struct actor *actor, struct afar_file *file)
+{
+	uint64_t first = below(actor, BLOCKS_MAX), nr = 1 + below(actor, BLOCKS_MAX - first);
+	uint64_t ino = afar_file_ino(file);
+
+	nr = nr > 16 ? 16 : nr;
+	for (uint64_t i = 0; i < nr; i++) {
+		/* Each block has one writer, so that no two tear each other's. */
+		const struct mark mark = {ino, first + i, actor->number, ++actor->version};
+
+		if ((first + i) % NR_SESSIONS != actor->number)
+			continue;
+		fill_block(actor->bytes, &mark);
+		note(actor, "write",
+		     (int)afar_file_pwrite(file, actor->bytes, BLOCK, (first + i) * BLOCK));
+	}
+}
+
+static void read_blocks(struct actor *actor, struct afar_file *file)
+{
+	uint64_t ino = afar_file_ino(file);
+	ssize_t nr = afar_file_pread(file, actor->bytes, sizeof(actor->bytes), 0);
+
+	note(actor, "read", (int)nr);
+	for (ssize_t at = 0; at < nr; at += BLOCK) {
+		size_t length = nr - at < (ssize_t)BLOCK ? (size_t)(nr - at) : BLOCK;
+
+		if (!is_good(actor->bytes + at, length, ino, (uint64_t)at / BLOCK))
+			complain_of_block(actor, ino, (uint64_t)at / BLOCK, actor->bytes + at);
+	}
+}
+
+static void change_file(struct actor *actor, struct afar_file *file)
+{
+	uint64_t bytes = below(actor, BLOCKS_MAX * BLOCK);
+
+	switch (below(actor, 8)) {
+	case 0:
+	case 1:
+	case 2:
+		write_blocks(actor, file);
+		break;
+	case 3:
+	case 4:
+		read_blocks(actor, file);
+		break;
+	case 5:
+		note(actor, "truncate", afar_file_truncate(file, bytes));
+		break;
+	case 6:
+		note(actor, "sync", afar_file_sync(file));
+		break;
+	default:
+		note(actor, "punch",
+		     afar_file_allocate(file, AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_KEEP_SIZE, bytes,
+					1 + below(actor, 64 * KIB)));
+	}
+}
+
+static void open_and_change(struct actor *actor, const char *name)
+{
+	struct afar_file *file;
+	int ret = afar_file_create(actor->fs, NULL, actor->root, name, 0600, O_RDWR, &file, NULL);
+
+	note(actor, "open", ret);
+	if (ret < 0)
+		return;
+	for (uint64_t i = 1 + below(actor, 24); i > 0; i--)
+		change_file(actor, file);
+	note(actor, "close", afar_file_close(file));
+}
+
+static void step(struct actor *actor)
+{
+	char name[8], other[8];
+
+	snprintf(name, sizeof(name), "f%u", (unsigned)below(actor, NR_NAMES));
+	snprintf(other, sizeof(other), "f%u", (unsigned)below(actor, NR_NAMES));
+	switch (below(actor, 8)) {
+	case 0:
+		note(actor, "unlink", afar_fs_unlink(actor->fs, NULL, actor->root, name));
+		break;
+	case 1:
+		note(actor, "rename",
+		     afar_fs_rename(actor->fs, NULL, actor->root, name, actor->root, other, 0));
+		break;
+	default:
+		open_and_change(actor, name);
+	}
+}
+
+static void *act(void *argument)
+{
+	struct actor *actor = argument;
+
+	for (unsigned i = 0; (i < NR_STEPS || !is_over) && actor->failure[0] == '\0'; i++)
+		step(actor);
+	return NULL;
+}
+
+static void open_actor(struct actor *actor, unsigned number)
+{
+	const struct afar_fs_options options = {.size = sizeof(options), .retry_ms = 60000};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+
+	actor->number = number;
+	actor->seed = number + 1;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &actor->session), 0);
+	assert_int_equal(afar_fs_open(actor->session, "shared", &options, &actor->fs), 0);
+	assert_int_equal(afar_fs_stat(actor->fs, &stat), 0);
+	actor->root = stat.root;
+}
+
+/* ---- The test */
+
+static void print_line(void *argument, const char *line)
+{
+	(void)argument;
+	print_message("%s\n", line);
+}
+
+/* Waits until so many more steps have gone well, or one has failed. */
+static void await_steps(const struct actor *actors, uint64_t more)
+{
+	uint64_t before = 0, now;
+
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		before += actors[i].nr_good;
+	do {
+		now = 0;
+		test_pause();
+		for (unsigned i = 0; i < NR_SESSIONS; i++) {
+			now += actors[i].nr_good;
+			if (actors[i].failure[0] != '\0')
+				return;
+		}
+	} while (now < before + more);
+}
+
+static void kill_daemons(const struct actor *actors)
+{
+	unsigned nr = (unsigned)test_effort(NR_KILLS, 4 * NR_KILLS, 200);
+
+	for (unsigned i = 0; i < nr; i++) {
+		await_steps(actors, 200);
+		if (tier == AFAR_TIER_FLASH && i % 2 == 1) {
+			cluster_kill_server(cluster, i / 2 % 2);
+			assert_int_equal(cluster_restart_server(cluster, i / 2 % 2), 0);
+		} else {
+			cluster_kill_manager(cluster);
+			assert_int_equal(cluster_restart_manager(cluster), 0);
+		}
+	}
+}
+
+static void test_everybody_at_once(void **state)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
+		.uid = geteuid(),
+		.gid = getegid(),
+	};
+	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
+	pthread_t threads[NR_SESSIONS];
+
+	(void)state;
+	assert_non_null(actors);
+	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		open_actor(&actors[i], i);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, act, &actors[i]), 0);
+	kill_daemons(actors);
+	is_over = true;
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		if (actors[i].failure[0] != '\0')
+			fail_msg("%s", actors[i].failure);
+	assert_int_equal(afar_fs_check(actors[0].fs, print_line, NULL), 0);
+	for (unsigned i = 0; i < NR_SESSIONS; i++) {
+		assert_int_equal(afar_fs_close(actors[i].fs), 0);
+		assert_int_equal(afar_session_close(actors[i].session), 0);
+	}
+	assert_int_equal(afar_fs_delete(session, "shared"), 0);
+	free(actors);
+}
+
+static int start_flash(void **state)
+{
+	(void)state;
+	assert_int_equal(cluster_start_flash(2, 64 * MIB, FLASH_BYTES, &cluster), 0);
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_everybody_at_once),
+	};
+
+	tier = argc > 1 && strcmp(argv[1], "flash") == 0 ? AFAR_TIER_FLASH : AFAR_TIER_DRAM;
+	return cmocka_run_group_tests(tests, tier == AFAR_TIER_FLASH ? start_flash : start, stop);
+}
