@@ -246,6 +246,9 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
  */
 int afar_file_close(struct afar_file *file);
 
+/* Commits the size and times as closing does, and fails as that does, but leaves the handle open. */
+int afar_file_commit(struct afar_file *file);
+
 uint64_t afar_file_ino(const struct afar_file *file);
 /* Describes it as it is now. */
 int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);

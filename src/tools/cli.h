@@ -64,6 +64,8 @@ extern const struct cli_command volume_commands[];
 extern const struct cli_command fs_commands[];
 extern const struct cli_command files_commands[];
 extern const struct cli_command export_commands[];
+extern const struct cli_command mount_commands[];
+extern const struct cli_command umount_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command store_commands[];
 extern const struct cli_command flash_commands[];

@@ -279,7 +279,7 @@ static void offer_kind(const struct completion *completion, const char *kind)
 		{"/FS/PATH", offer_paths},
 	};
 
-	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH"))
+	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH") || !strcmp(kind, "DIR"))
 		puts(FILES);
 	else if (*kind >= 'a' && *kind <= 'z')
 		offer(completion, "", kind);
