@@ -112,6 +112,11 @@ typedef void afar_fs_say(void *argument, const char *line);
  * a second for some 100 000 files, for which other calls wait. */
 int afar_fs_check(struct afar_fs *fs, afar_fs_say *say, void *argument);
 
+/* On flash: all that this handle's files had written survives the end of servers, and the loss of power;
+ * -AFAR_EUNSYNCED, once, if some of it may have been lost before. Sizes and times of files that are
+ * open are not committed. On dram: nothing. */
+int afar_fs_sync(struct afar_fs *fs);
+
 /* ---- Names and inodes -------------------------------------------------------------------------- */
 
 /* Who asks: permissions are checked against it, and it owns what is made. NULL where one is asked for:
@@ -240,6 +245,9 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
  * that was written is known to be lost. Does not make the data durable.
  */
 int afar_file_close(struct afar_file *file);
+
+/* Commits the size and times as closing does, and fails as that does, but leaves the handle open. */
+int afar_file_commit(struct afar_file *file);
 
 uint64_t afar_file_ino(const struct afar_file *file);
 /* Describes it as it is now. */

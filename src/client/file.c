@@ -46,7 +46,7 @@ void file_note_write(struct afar_file *file)
 		atomic_store(&file->losses, fs_count_losses(file->fs));
 		atomic_store(&file->is_unsynced, true);
 	}
-	atomic_store_explicit(&file->is_touched, true, memory_order_relaxed);
+	inode_touch(file->inode);
 }
 
 /* ---- Opening */
@@ -146,9 +146,13 @@ static int finish_open(struct afar_file *file, const Afar__FileResult *result, u
 	if (ret)
 		return ret;
 	file->is_directory = S_ISDIR(result->attributes->mode);
-	if (!(file->flags & O_TRUNC) || file->is_directory || result->attributes->size == 0)
+	if (!(file->flags & O_TRUNC) || file->is_directory)
 		return 0;
-	return file_resize(file, &file->who, 0);
+	if (result->attributes->size != 0)
+		return file_resize(file, &file->who, 0);
+	/* It is no shorter, but it counts as changed. */
+	inode_touch(file->inode);
+	return 0;
 }
 
 int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
@@ -304,7 +308,7 @@ static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct file_inode *inode = file->inode;
 	struct fs_answer answer;
-	bool is_touched = atomic_exchange(&file->is_touched, false);
+	bool is_touched = atomic_exchange(&inode->is_touched, false);
 	int ret;
 
 	message.ino = inode->ino;
@@ -319,7 +323,7 @@ static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
 	if (ret) {
 		if (is_touched)
-			atomic_store(&file->is_touched, true);
+			atomic_store(&inode->is_touched, true);
 		return ret;
 	}
 	/* After a trim the inode is gone here, too. */
@@ -342,6 +346,13 @@ static int fail_lost(const struct afar_file *file)
 			  (unsigned long long)file->inode->ino, file->fs->ns->name);
 }
 
+/* Returns whether a sync has told that something may be lost since this file was written and not synced. */
+static bool has_lost(const struct afar_file *file)
+{
+	return atomic_load(&file->is_unsynced) &&
+	       atomic_load(&file->losses) != fs_count_losses(file->fs);
+}
+
 /* ---- Closing */
 
 int file_close(struct afar_file *file)
@@ -351,9 +362,8 @@ int file_close(struct afar_file *file)
 	bool is_writable = file->hold->access & W_OK;
 	bool is_trimmed =
 		inode_end(file->inode) && is_writable && atomic_load(&file->inode->has_grown);
-	bool is_lost = atomic_load(&file->is_unsynced) &&
-		       atomic_load(&file->losses) != fs_count_losses(fs);
-	int ret = is_trimmed || (is_writable && atomic_load(&file->is_touched))
+	bool is_lost = has_lost(file);
+	int ret = is_trimmed || (is_writable && atomic_load(&file->inode->is_touched))
 			  ? commit(file, handle, is_trimmed)
 			  : call_close(fs, handle);
 
@@ -409,6 +419,8 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 		ret = fs_give(answer.results[0], out);
 		fs_answer_free(&answer);
 	}
+	if (ret == 0)
+		inode_add_writes(file->fs, out);
 	handle_unuse(&file->handle);
 	return ret;
 }
@@ -446,6 +458,20 @@ PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))
 	if (ret)
 		return ret;
 	ret = sync_file(file);
+	handle_unuse(&file->handle);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_commit, (struct afar_file *file), (file))
+{
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	if ((file->hold->access & W_OK) && atomic_load(&file->inode->is_touched))
+		ret = file_commit(file);
+	if (ret == 0 && has_lost(file))
+		ret = fail_lost(file);
 	handle_unuse(&file->handle);
 	return ret;
 }

@@ -192,6 +192,35 @@ PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (
 	return ret;
 }
 
+/* Fails if writes are known to be lost that this has not been said of. */
+static int tell_losses(struct afar_fs *fs)
+{
+	bool is_lost;
+
+	pthread_mutex_lock(&fs->lock);
+	is_lost = fs->syncs.nr_told != fs->syncs.nr_losses;
+	fs->syncs.nr_told = fs->syncs.nr_losses;
+	pthread_mutex_unlock(&fs->lock);
+	return is_lost ? error_fail(-AFAR_EUNSYNCED,
+				    "sync file system '%s': a server ended before what was written "
+				    "was durable; write it again",
+				    fs->ns->name)
+		       : 0;
+}
+
+PUBLIC_CALL(int, afar_fs_sync, (struct afar_fs *fs), (fs))
+{
+	int ret = fs_enter(fs);
+
+	if (ret)
+		return ret;
+	ret = fs_sync_pool(fs);
+	if (ret == 0)
+		ret = tell_losses(fs);
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
 /* Tells the lines, each ended by 0. */
 static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say *say, void *argument)
 {

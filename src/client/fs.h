@@ -44,6 +44,8 @@ struct file_inode {
 	unsigned nr_users;	   /* open files, and those that are being opened */
 	bool is_ending;		   /* its last file is being closed */
 	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
+	atomic_bool is_touched;	   /* written since the manager was told so */
+	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;
 	struct afar_fs *fs;
 
@@ -66,6 +68,7 @@ struct fs_syncs {
 	bool is_running;
 	int status;	    /* of the last one */
 	uint64_t nr_losses; /* syncs that told of lost writes */
+	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
 };
 
 struct afar_fs {
@@ -99,7 +102,6 @@ struct afar_file {
 	bool is_directory;
 	struct fs_who who;	 /* that opened it */
 	int flags;		 /* of open(2) */
-	atomic_bool is_touched;	 /* written since the manager was told so */
 	atomic_bool is_unsynced; /* written since the last good sync */
 	_Atomic uint64_t losses; /* syncs.nr_losses when that began */
 };
@@ -173,6 +175,15 @@ bool inode_end(struct file_inode *inode);
 /* What the manager has said of the inode before may be wrong from now on. */
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
 uint64_t inode_count_outdated(struct afar_fs *fs);
+
+/* Notes that an inode is being written. */
+void inode_touch(struct file_inode *inode);
+/* Forgets that an inode was written, if it is open, because its times are being set. Returns whether it
+ * had been; inode_touch_again() takes that back. */
+bool inode_untouch(struct afar_fs *fs, uint64_t ino);
+void inode_touch_again(struct afar_fs *fs, uint64_t ino);
+/* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
+void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
 /* Takes what a result says: attributes, and runs if there are any; then the gate was held since before
  * the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown

@@ -2,6 +2,7 @@
 /* Inodes that this process has open: finding them, and keeping what the manager tells of them. */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "client/fs_call.h"
@@ -141,6 +142,58 @@ uint64_t inode_count_outdated(struct afar_fs *fs)
 	nr = fs->nr_outdated;
 	pthread_mutex_unlock(&fs->lock);
 	return nr;
+}
+
+/* ---- Writes that the manager has not been told of */
+
+void inode_touch(struct file_inode *inode)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	atomic_store_explicit(&inode->written_at, now.tv_sec * 1000000000LL + now.tv_nsec,
+			      memory_order_relaxed);
+	atomic_store_explicit(&inode->is_touched, true, memory_order_release);
+}
+
+/* Sets whether the inode was written, if it is open. Returns what it was. */
+static bool set_touched(struct afar_fs *fs, uint64_t ino, bool is_touched)
+{
+	struct file_inode *inode;
+	bool was = false;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = find(fs, ino);
+	if (inode)
+		was = atomic_exchange(&inode->is_touched, is_touched);
+	pthread_mutex_unlock(&fs->lock);
+	return was;
+}
+
+bool inode_untouch(struct afar_fs *fs, uint64_t ino)
+{
+	return set_touched(fs, ino, false);
+}
+
+void inode_touch_again(struct afar_fs *fs, uint64_t ino)
+{
+	set_touched(fs, ino, true);
+}
+
+void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
+{
+	struct file_inode *inode;
+	int64_t written_at = INT64_MIN;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = find(fs, stat->ino);
+	if (inode && atomic_load(&inode->is_touched))
+		written_at = atomic_load(&inode->written_at);
+	pthread_mutex_unlock(&fs->lock);
+	if (stat->mtime < written_at)
+		stat->mtime = written_at;
+	if (stat->ctime < written_at)
+		stat->ctime = written_at;
 }
 
 /* ---- What the manager tells */

@@ -54,6 +54,8 @@ static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__Fil
 		ret = fs_give(answer.results[0], out);
 		fs_answer_free(&answer);
 	}
+	if (ret == 0)
+		inode_add_writes(fs, out);
 	handle_unuse(&fs->handle);
 	return ret;
 }
@@ -424,6 +426,7 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 	Afar__FileSet message = message_of(ino, rest, to);
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_answer answer;
+	bool is_touched;
 	int ret = mask & AFAR_SET_SIZE ? set_size(fs, who, ino, to->bytes) : 0;
 
 	if (ret || (rest == 0 && !out))
@@ -440,12 +443,18 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 	} else {
 		operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
 		operation.set = &message;
+		/* What was written before comes no later than the time that is set now. */
+		is_touched = rest & (AFAR_SET_MTIME | AFAR_SET_MTIME_NOW) && inode_untouch(fs, ino);
 		ret = fs_change_one(fs, who, &operation, &answer);
+		if (ret && is_touched)
+			inode_touch_again(fs, ino);
 	}
 	if (ret)
 		return ret;
 	ret = fs_give(answer.results[0], out);
 	fs_answer_free(&answer);
+	if (ret == 0 && out)
+		inode_add_writes(fs, out);
 	return ret;
 }
 

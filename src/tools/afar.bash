@@ -31,7 +31,7 @@ _afar()
 		printf -v candidate %q "${candidate#"$cut"}"
 		COMPREPLY+=("$candidate")
 	done <<<"$candidates"
-	# Behind a namespace comes its region.
-	[[ ${#COMPREPLY[@]} -ne 1 || ${COMPREPLY[0]} != *: ]] || compopt -o nospace
+	# Behind a namespace comes its region, behind a directory what is in it.
+	[[ ${#COMPREPLY[@]} -ne 1 || ${COMPREPLY[0]} != *[:/] ]] || compopt -o nospace
 }
 complete -F _afar afar

@@ -7,7 +7,7 @@ candidates=(${(f)"$($words[1] complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}
 if [[ $candidates == :file ]]; then
 	_files
 else
-	# Behind a namespace comes its region.
-	compadd -S '' -- ${(M)candidates:#*:}
-	compadd -- ${candidates:#*:}
+	# Behind a namespace comes its region, behind a directory what is in it.
+	compadd -S '' -- ${(M)candidates:#*[:/]}
+	compadd -- ${candidates:#*[:/]}
 fi

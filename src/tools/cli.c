@@ -100,20 +100,46 @@ int cli_set_timeout(struct cli *cli, const char *value)
 	return 0;
 }
 
-static void fill_options(const struct cli_flag *flags, struct option options[FLAGS_MAX + 6])
+static bool is_letter(const struct cli_flag *flag)
+{
+	return !flag->name[1];
+}
+
+/* Fills in what getopt_long() wants of the flags: `letters`, and long ones. */
+static void fill_options(const struct cli_flag *flags, char letters[2 * FLAGS_MAX + 2],
+			 struct option options[FLAGS_MAX + 6])
 {
 	size_t n = 0;
 
-	for (; flags && flags[n].name && n < FLAGS_MAX; n++)
-		options[n] = (struct option){flags[n].name,
-					     flags[n].argument ? required_argument : no_argument,
-					     NULL, (int)n};
+	*letters++ = ':';
+	for (int i = 0; flags && flags[i].name && i < FLAGS_MAX; i++) {
+		if (!is_letter(&flags[i])) {
+			options[n++] = (struct option){
+				flags[i].name, flags[i].argument ? required_argument : no_argument,
+				NULL, i};
+			continue;
+		}
+		*letters++ = *flags[i].name;
+		if (flags[i].argument)
+			*letters++ = ':';
+	}
+	*letters = '\0';
 	options[n++] = (struct option){"cluster", required_argument, NULL, FLAG_CLUSTER};
 	options[n++] = (struct option){"key", required_argument, NULL, FLAG_KEY};
 	options[n++] = (struct option){"path", required_argument, NULL, FLAG_PATH};
 	options[n++] = (struct option){"timeout", required_argument, NULL, FLAG_TIMEOUT};
 	options[n++] = (struct option){"help", no_argument, NULL, FLAG_HELP};
 	options[n] = (struct option){0};
+}
+
+/* Returns which of the flags is the letter, which is one of them. */
+static int index_of(const struct cli_flag *flags, int letter)
+{
+	for (int i = 0; flags[i].name; i++) {
+		if (is_letter(&flags[i]) && *flags[i].name == letter)
+			return i;
+	}
+	return 0;
 }
 
 /* Takes one flag. Returns 0 to go on, else -1 with `*status`. */
@@ -144,22 +170,25 @@ static int take_flag(struct cli *cli, const struct cli_command *command,
 		*status = cli_misuse(command, "unknown flag %.64s", typed);
 		return -1;
 	default:
+		if (flag >= FLAGS_MAX)
+			flag = index_of(flags, flag);
 		*flags[flag].value = optarg ? optarg : "";
 		return 0;
 	}
 }
 
-int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
-		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
-		  int *status)
+int cli_argument_list(struct cli *cli, const struct cli_command *command,
+		      const struct cli_flag *flags, int argc, char **argv, int min, int max,
+		      char ***arguments, int *status)
 {
 	struct option options[FLAGS_MAX + 6];
-	int flag, n = 0;
+	char letters[2 * FLAGS_MAX + 2];
+	int flag, n;
 
-	fill_options(flags, options);
+	fill_options(flags, letters, options);
 	optind = 0;
 	opterr = 0;
-	while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while ((flag = getopt_long(argc, argv, letters, options, NULL)) != -1) {
 		if (flag == '?' && optopt >= ' ' && optopt < 0x7f) {
 			*status = cli_misuse(command, "unknown flag -%c", optopt);
 			return -1;
@@ -167,16 +196,28 @@ int cli_arguments(struct cli *cli, const struct cli_command *command, const stru
 		if (take_flag(cli, command, flags, flag, argv[optind - 1], status))
 			return -1;
 	}
-	for (; optind < argc && n < max; optind++)
-		arguments[n++] = argv[optind];
-	if (optind < argc) {
-		*status = cli_misuse(command, "unexpected argument '%.64s'", argv[optind]);
+	n = argc - optind;
+	*arguments = argv + optind;
+	if (max >= 0 && n > max) {
+		*status = cli_misuse(command, "unexpected argument '%.64s'", (*arguments)[max]);
 		return -1;
 	}
 	if (n < min) {
 		*status = cli_misuse(command, "too few arguments");
 		return -1;
 	}
+	return n;
+}
+
+int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
+		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
+		  int *status)
+{
+	char **list;
+	int n = cli_argument_list(cli, command, flags, argc, argv, min, max, &list, status);
+
+	for (int i = 0; i < n; i++)
+		arguments[i] = list[i];
 	return n;
 }
 

@@ -44,8 +44,8 @@ struct cli_command {
 	int (*run)(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 };
 
-/* A flag of one command. `*value` becomes its argument, or "" for a switch. It stays NULL if the
- * flag is not given. */
+/* A flag of one command, --NAME; a name of one letter is given as -N. `*value` becomes its argument, or ""
+ * for a switch. It stays NULL if the flag is not given. */
 struct cli_flag {
 	const char *name;
 	const char *argument; /* NULL: a switch */
@@ -61,7 +61,11 @@ extern const struct cli_command ns_commands[];
 extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
 extern const struct cli_command volume_commands[];
+extern const struct cli_command fs_commands[];
+extern const struct cli_command files_commands[];
 extern const struct cli_command export_commands[];
+extern const struct cli_command mount_commands[];
+extern const struct cli_command umount_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command store_commands[];
 extern const struct cli_command flash_commands[];
@@ -90,6 +94,14 @@ int complete_main(struct cli *cli, int argc, char **argv);
 int cli_arguments(struct cli *cli, const struct cli_command *command, const struct cli_flag *flags,
 		  int argc, char **argv, int min, int max, const char *arguments[CLI_ARGUMENTS_MAX],
 		  int *status);
+
+/*
+ * The same for any number of arguments from `min` on (`max` -1: no limit), which `*arguments` then shows,
+ * inside of `argv`.
+ */
+int cli_argument_list(struct cli *cli, const struct cli_command *command,
+		      const struct cli_flag *flags, int argc, char **argv, int min, int max,
+		      char ***arguments, int *status);
 
 /* Keeps --timeout's value. Returns 0, or CLI_USAGE with a line. */
 int cli_set_timeout(struct cli *cli, const char *value);

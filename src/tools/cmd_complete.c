@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <afar/volume.h>
 
 #include "cli.h"
+#include "files.h"
+#include "files_walk.h"
 
 #define LIST_MAX   64
 #define TIMEOUT_MS 500 /* of a call; short, because a person waits */
@@ -128,6 +131,77 @@ static void offer_volumes(const struct completion *completion)
 	} while (n > 0);
 }
 
+/* Offers the file systems, each with `before` and `behind` its name. */
+static void offer_roots(const struct completion *completion, const char *before, const char *behind)
+{
+	struct afar_fs_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_fs_list(completion->cli->session, *after ? after : NULL, entries,
+				 LIST_MAX);
+		for (int i = 0; i < n; i++)
+			offer_name(completion, before, entries[i].name, behind);
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+}
+
+static void offer_file_systems(const struct completion *completion)
+{
+	offer_roots(completion, "", "");
+}
+
+struct folder {
+	const struct completion *completion;
+	size_t length; /* of the part of the word that names the folder, with its slash */
+};
+
+/* Offers a name in the folder. Leaves out one that nobody can type. */
+static int offer_entry(const struct afar_dirent *entry, void *context)
+{
+	const struct folder *folder = context;
+	const char *word = folder->completion->word;
+	char *printable = cli_printable(entry->name, NULL);
+
+	if (printable && !strcmp(printable, entry->name) &&
+	    !strncmp(entry->name, word + folder->length, strlen(word + folder->length)))
+		printf("%.*s%s%s\n", (int)folder->length, word, entry->name,
+		       S_ISDIR(entry->stat.mode) ? "/" : "");
+	free(printable);
+	return 0;
+}
+
+/* Offers file systems, and behind one's name what is in it. */
+static void offer_paths(const struct completion *completion)
+{
+	const char *slash = strrchr(completion->word, '/');
+	struct folder folder = {completion, slash ? (size_t)(slash - completion->word) + 1 : 0};
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct files_path path = {.is_folder = true};
+	const char *name = completion->word + 1;
+	size_t length = strcspn(name, "/");
+	const struct afar_fs_options options = {.size = sizeof(options),
+						.flags = AFAR_FS_READ_ONLY};
+	struct afar_fs *fs;
+
+	if (folder.length <= 1) {
+		offer_roots(completion, "/", "/");
+		return;
+	}
+	if (length > AFAR_NAME_MAX || folder.length - length > AFAR_FILE_PATH_MAX)
+		return;
+	memcpy(path.fs, name, length);
+	memcpy(path.path, name + length, folder.length - 1 - length);
+	if (afar_fs_open(completion->cli->session, path.fs, &options, &fs))
+		return;
+	if (files_walk(fs, &path, 0, &stat) == 0)
+		files_list(fs, stat.ino, offer_entry, &folder);
+	afar_fs_close(fs);
+}
+
 /* Offers what the entries of a list of the status are called by. */
 static void offer_listed(const struct completion *completion, const char *list, const char *field)
 {
@@ -201,10 +275,11 @@ static void offer_kind(const struct completion *completion, const char *kind)
 	} names[] = {
 		{"NS", offer_namespaces_alone}, {"NS:NAME", offer_regions},
 		{"SERVER", offer_servers},	{"STORE", offer_stores},
-		{"VOLUME", offer_volumes},
+		{"VOLUME", offer_volumes},	{"FS", offer_file_systems},
+		{"/FS/PATH", offer_paths},
 	};
 
-	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH"))
+	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH") || !strcmp(kind, "DIR"))
 		puts(FILES);
 	else if (*kind >= 'a' && *kind <= 'z')
 		offer(completion, "", kind);
@@ -220,6 +295,12 @@ static void offer_kinds(const struct completion *completion, char *kinds)
 {
 	char *rest;
 
+	/* Where both a file of this machine and one of a file system may stand, a word that begins with '/'
+	 * is taken for the latter: the shells complete files all by themselves, or not at all. */
+	if (strstr(kinds, "/FS/PATH") && strstr(kinds, "FILE")) {
+		offer_kind(completion, *completion->word == '/' ? "/FS/PATH" : "FILE");
+		return;
+	}
 	for (char *kind = strtok_r(kinds, "|", &rest); kind; kind = strtok_r(NULL, "|", &rest))
 		offer_kind(completion, kind);
 }
@@ -250,7 +331,7 @@ static void offer_flags(const struct completion *completion, const char *usage)
 		return;
 	}
 	while (next_word(&usage, word)) {
-		if (word[0] == '-' && word[1] == '-')
+		if (word[0] == '-' && word[1])
 			offer(completion, "", word);
 	}
 	for (const struct cli_flag *flag = cli_global_flags; flag->name; flag++)
@@ -287,21 +368,38 @@ static bool takes_value(const char *usage, const char *word, char kinds[64])
 	return false;
 }
 
-/* Finds the `n`th of the arguments that are no flags. */
+/* Takes "..." off the word's end. Returns whether it was there: such an argument is repeated. */
+static bool is_repeated(char word[64])
+{
+	size_t length = strlen(word);
+
+	if (length < 3 || strcmp(word + length - 3, "...") != 0)
+		return false;
+	word[length - 3] = '\0';
+	return true;
+}
+
+/* Finds the kinds of the `n`th of the arguments that are no flags. Behind a repeated one it may be that, or
+ * one of those that follow. */
 static bool find_argument(const char *usage, int n, char kinds[64])
 {
+	bool is_behind = false;
 	char word[64];
+	int at = 0;
 
-	while (next_word(&usage, word)) {
-		if (word[0] == '-' && word[1] == '-') {
+	*kinds = '\0';
+	while (at <= n && next_word(&usage, word)) {
+		if (word[0] == '-' && word[1]) {
 			if (has_value(usage))
 				next_word(&usage, word);
-		} else if (n-- == 0) {
-			snprintf(kinds, 64, "%s", word);
-			return true;
+			continue;
 		}
+		is_behind = is_repeated(word) || is_behind;
+		if (at++ == n || is_behind)
+			snprintf(kinds + strlen(kinds), 64 - strlen(kinds), "%s%s",
+				 *kinds ? "|" : "", word);
 	}
-	return false;
+	return *kinds;
 }
 
 /* ---- The line */
@@ -340,8 +438,23 @@ static void complete_argument(const struct completion *completion, const char *u
 		offer_kinds(completion, kinds);
 }
 
+/* Offers the first words of a table's commands, each once. */
+static void offer_first_words(const struct completion *completion,
+			      const struct cli_command *command)
+{
+	char before[64] = "", word[64];
+
+	for (; command->name; command++) {
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(command->name, " "),
+			 command->name);
+		if (strcmp(word, before) != 0)
+			offer(completion, "", word);
+		strcpy(before, word);
+	}
+}
+
 /* Offers the first words of all commands, or, after `group`, the second words of that group's. Each
- * table is one group. */
+ * table is one group, or has commands of one word alone. */
 static void offer_commands(const struct completion *completion, const char *group)
 {
 	for (size_t i = 0; cli_groups[i]; i++) {
@@ -351,7 +464,7 @@ static void offer_commands(const struct completion *completion, const char *grou
 
 		snprintf(word, sizeof(word), "%.*s", (int)length, command->name);
 		if (!group)
-			offer(completion, "", word);
+			offer_first_words(completion, command);
 		else if (!strcmp(word, group) && command->name[length])
 			for (; command->name; command++)
 				offer(completion, "", command->name + length + 1);

@@ -268,7 +268,7 @@ static int key_revoke(struct cli *cli, const struct cli_command *command, int ar
 }
 
 const struct cli_command key_commands[] = {
-	{"key add", "[--server | --any-uid | --uid N --gid N,…] NAME [--out FILE]",
+	{"key add", "[--server] [--any-uid] [--uid N --gid N,…] NAME [--out FILE]",
 	 "make a principal and show its key, once", key_add},
 	{"key ls", "[--json]", "list the principals", key_ls},
 	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},

@@ -16,8 +16,8 @@ static void print_flags(const struct cli_flag *flags)
 	char name[64];
 
 	for (; flags && flags->name; flags++) {
-		snprintf(name, sizeof(name), "--%s%s%s", flags->name, flags->argument ? " " : "",
-			 flags->argument ? flags->argument : "");
+		snprintf(name, sizeof(name), "%s%s%s%s", flags->name[1] ? "--" : "-", flags->name,
+			 flags->argument ? " " : "", flags->argument ? flags->argument : "");
 		wrap_entry(name, FLAG_COLUMNS, flags->help);
 	}
 }

@@ -110,9 +110,9 @@ while read -r group; do
 done <groups
 while read -r group command; do
 	# shellcheck disable=SC2086 # a command has one word or two
-	"$AFAR" help $group $command | sed -n 's/^  \(--[a-z-]*\).*/\1/p' >in_order
+	"$AFAR" help $group $command | sed -n 's/^  \(-[a-zA-Z]\|--[a-z0-9-]*\)\( .*\|$\)/\1/p' >in_order
 	sort in_order >flags
-	"$AFAR" complete "$group" ${command:+"$command"} -- | sort >offered
+	"$AFAR" complete "$group" ${command:+"$command"} - | sort >offered
 	comm -23 flags offered >missing
 	[ ! -s missing ] || fail "flags of $group $command: $(cat missing)"
 	cat flags >>all_flags
@@ -124,10 +124,10 @@ import re, sys
 
 manual = open(sys.argv[2]).read()
 for line in open(sys.argv[1]):
-    command = re.sub(" *--.*", "", line).strip()
+    command = re.sub(" +-.*", "", line).strip()
     entry = re.search(rf"^\*afar {command}\*(?: .*|)$", manual, re.M)
     assert entry, f"afar(1) has no 'afar {command}'"
-    for flag in re.findall("--[a-z-]+", line):
+    for flag in re.findall("(?<= )--?[a-zA-Z0-9-]+", line):
         assert re.search(rf"\*{flag}[* ]", entry[0]), f"afar(1) has no {flag} of 'afar {command}'"
 END
 offers put region ''
@@ -169,6 +169,20 @@ offers_only 'disk' export d
 offers_only 'dram flash' volume create some 1M --tier ''
 offers_only ':file' export disk --socket ''
 "$AFAR" volume rm disk
+"$AFAR" fs create home
+"$AFAR" mkdir -p /home/dir/sub
+"$AFAR" touch /home/file '/home/two words' "/home/$(printf 'new\nline')"
+offers_only 'home' fs stat ''
+offers_only '/home/' ls /
+offers_only '/home/dir/ /home/file /home/two words' cat /home/
+offers_only '/home/dir/sub/' cat /home/file /home/dir/
+offers_only ':file' put ''
+offers_only ':file' put /home
+offers_only '/home/' put file /ho
+offers_only ':file' put file more
+offers_only ':file' get /home/file ''
+offers_only '' cat /nowhere/
+"$AFAR" fs rm home --force
 offers 'scratch:a name: with spaces' region stat scratch:
 [ "$(wc -l <offered)" -eq 2 ] || fail "names that cannot be typed: $(cat offered)"
 uri=$AFAR_CLUSTER

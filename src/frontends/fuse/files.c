@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Open files: reading and writing go between the kernel's request and the servers with one copy,
+ * which is the kernel's own. Writes are sent from where libfuse has received them. Reads go to a
+ * buffer of the thread's and from there to the kernel.
+ *
+ * close(2) ends in a flush, whose error the program gets; the release comes later, and nobody waits
+ * for it. So the flush commits the size.
+ *
+ * libfuse's threads call this. It owns the list of what is open.
+ */
+#include "mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <urcu/list.h>
+
+#include "session.h"
+
+#define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
+
+struct open_file {
+	struct cds_list_head link;
+	uint64_t ino;
+	int flags;	    /* as it was opened */
+	struct asker asker; /* by whom */
+	/* The second one is opened when it is first needed: with O_APPEND if the first is without, and the
+	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
+	 * place through any handle. Both are NULL after the session has ended. */
+	struct afar_file *first, *second;
+	pthread_mutex_t mutex;	 /* of both */
+	atomic_bool is_written;	 /* since its size was committed */
+	atomic_bool has_lost;	 /* maybe: it was written when the session ended. Said once */
+	atomic_bool has_dropped; /* setuid and setgid, if there were any */
+};
+
+static CDS_LIST_HEAD(all_open);
+static pthread_mutex_t all_open_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static struct open_file *open_of(const struct fuse_file_info *info)
+{
+	return (struct open_file *)(uintptr_t)info->fh;
+}
+
+/* Opens what its user has open already, so the mode does not matter any more. A key that is for one user may
+ * not say that it is the superuser. */
+static int open_again(const struct mount *mount, const struct open_file *open, int flags,
+		      struct afar_file **out)
+{
+	int ret = afar_file_open(mount->fs, &superuser, open->ino, flags, out);
+
+	if (ret == -EACCES)
+		ret = afar_file_open(mount->fs, &open->asker.who, open->ino, flags, out);
+	return ret;
+}
+
+/* Gives the library's file that appends, or the one that does not. Call it inside of CALL(). */
+static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
+		     struct afar_file **out)
+{
+	int flags = (open->flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | (is_append ? O_APPEND : 0);
+	struct afar_file **file =
+		is_append == !!(open->flags & O_APPEND) ? &open->first : &open->second;
+	int ret = 0;
+
+	pthread_mutex_lock(&open->mutex);
+	if (!*file)
+		ret = open_again(mount, open, flags, file);
+	*out = *file;
+	pthread_mutex_unlock(&open->mutex);
+	return ret;
+}
+
+static int find_first(const struct mount *mount, struct open_file *open, struct afar_file **out)
+{
+	return find_file(mount, open, open->flags & O_APPEND, out);
+}
+
+int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out)
+{
+	*out = NULL;
+	return info && info->fh ? find_first(mount, open_of(info), out) : 0;
+}
+
+/* ---- Opening */
+
+static struct open_file *new_open(fuse_req_t req, int flags)
+{
+	struct open_file *open = calloc(1, sizeof(*open));
+
+	if (!open)
+		return NULL;
+	open->flags = flags;
+	find_asker(req, &open->asker);
+	pthread_mutex_init(&open->mutex, NULL);
+	return open;
+}
+
+static void free_open(struct open_file *open)
+{
+	pthread_mutex_destroy(&open->mutex);
+	free(open);
+}
+
+static int close_one(struct afar_file **file)
+{
+	int ret = *file ? afar_file_close(*file) : 0;
+
+	*file = NULL;
+	return ret;
+}
+
+static int close_files(struct open_file *open)
+{
+	int second = close_one(&open->second), ret = close_one(&open->first);
+
+	return ret ? ret : second;
+}
+
+/* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
+ * close-to-open means. What is appended goes to where the file ends when it is written, which the
+ * kernel does not know: so not through its pages. */
+static void fill_info(const struct mount *mount, struct open_file *open,
+		      struct fuse_file_info *info)
+{
+	info->fh = (uintptr_t)open;
+	info->keep_cache = 0;
+	info->direct_io = mount->options->is_direct || open->flags & O_APPEND;
+	info->noflush = (open->flags & O_ACCMODE) == O_RDONLY;
+}
+
+static void add_to_list(struct open_file *open)
+{
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_add(&open->link, &all_open);
+	pthread_mutex_unlock(&all_open_mutex);
+}
+
+/* It stays in the list until its files are closed: an end of the session would find them there. */
+static void end_open(struct mount *mount, struct open_file *open)
+{
+	CALL(mount, close_files(open));
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_del(&open->link);
+	pthread_mutex_unlock(&all_open_mutex);
+	free_open(open);
+}
+
+/* Answers an open or a create that has failed. */
+static void refuse(fuse_req_t req, struct open_file *open, int64_t ret)
+{
+	if (open)
+		free_open(open);
+	answer(req, ret);
+}
+
+void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = new_open(req, info->flags);
+	const struct afar_who *who = open ? &open->asker.who : NULL;
+	int64_t ret = -ENOMEM;
+
+	/* To run a program it need not be readable; the kernel has seen that it may be run. */
+	if (info->flags & EXECUTES)
+		who = &superuser;
+	if (open) {
+		open->ino = ino_of(mount, node);
+		ret = CALL(mount,
+			   afar_file_open(mount->fs, who, open->ino, info->flags, &open->first));
+	}
+	if (ret) {
+		refuse(req, open, ret);
+		return;
+	}
+	add_to_list(open);
+	fill_info(mount, open, info);
+	if (fuse_reply_open(req, info) == -ENOENT)
+		end_open(mount, open); /* the program was interrupted, and will not release it */
+}
+
+void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct open_file *open = new_open(req, info->flags);
+	struct fuse_entry_param entry;
+	int64_t ret = -ENOMEM;
+
+	if (open)
+		ret = CALL(mount,
+			   afar_file_create(mount->fs, &open->asker.who, ino_of(mount, parent),
+					    name, mode, info->flags, &open->first, &stat));
+	if (ret) {
+		refuse(req, open, ret);
+		return;
+	}
+	open->ino = stat.ino;
+	add_to_list(open);
+	fill_info(mount, open, info);
+	fill_entry(mount, &stat, &entry);
+	if (fuse_reply_create(req, &entry, info) == -ENOENT)
+		end_open(mount, open);
+}
+
+/* ---- Reading and writing */
+
+static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
+static pthread_key_t buffers;
+
+static void free_buffer(void *buffer)
+{
+	munmap(buffer, REQUEST_MAX);
+}
+
+static void begin_buffers(void)
+{
+	pthread_key_create(&buffers, free_buffer);
+}
+
+/* Returns the calling thread's own buffer of REQUEST_MAX bytes; NULL: no memory. */
+static void *buffer_of_thread(void)
+{
+	void *buffer;
+
+	pthread_once(&buffers_once, begin_buffers);
+	buffer = pthread_getspecific(buffers);
+	if (buffer)
+		return buffer;
+	buffer =
+		mmap(NULL, REQUEST_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buffer == MAP_FAILED)
+		return NULL;
+	pthread_setspecific(buffers, buffer);
+	return buffer;
+}
+
+static ssize_t read_file(const struct mount *mount, struct open_file *open, void *buffer,
+			 size_t size, off_t offset)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_pread(file, buffer, size, (uint64_t)offset);
+}
+
+void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+	     struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	void *buffer = buffer_of_thread();
+	int64_t length = -ENOMEM;
+
+	(void)node;
+	if (size > REQUEST_MAX)
+		size = REQUEST_MAX;
+	if (buffer)
+		length = CALL(mount, read_file(mount, open_of(info), buffer, size, offset));
+	if (length < 0)
+		answer(req, length);
+	else
+		fuse_reply_buf(req, buffer, (size_t)length);
+}
+
+/* Drops setuid and setgid before somebody's first write that does not go through the kernel's pages. The
+ * kernel drops them only before those that do. */
+static int drop_ids(const struct mount *mount, struct open_file *open, struct afar_file *file)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	unsigned drop = S_ISUID;
+	int ret = afar_file_stat(file, &stat);
+
+	/* Without x for the group, setgid is no right. */
+	if (stat.mode & S_IXGRP)
+		drop |= S_ISGID;
+	if (ret || !(stat.mode & drop))
+		return ret;
+	stat.mode &= ~drop;
+	return afar_fs_setattr(mount->fs, &superuser, open->ino, AFAR_SET_MODE, &stat, NULL);
+}
+
+static ssize_t write_file(const struct mount *mount, struct open_file *open, bool is_append,
+			  bool is_dropping, const void *data, size_t size, off_t offset)
+{
+	struct afar_file *file;
+	int ret = find_file(mount, open, is_append, &file);
+
+	if (!ret && is_dropping && !open->has_dropped) {
+		ret = drop_ids(mount, open, file);
+		open->has_dropped = !ret;
+	}
+	return ret ? ret : afar_file_pwrite(file, data, size, (uint64_t)offset);
+}
+
+/* A page of a shared mapping has its place, whatever the handle's flags are. */
+void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, off_t offset,
+	      struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	const bool is_append = info->flags & O_APPEND && !info->writepage;
+	const bool is_dropping =
+		(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) &&
+		!info->writepage && fuse_req_ctx(req)->uid != 0;
+	int64_t length;
+
+	(void)node;
+	open->is_written = true;
+	length = CALL(mount, write_file(mount, open, is_append, is_dropping, data, size, offset));
+	if (length < 0)
+		answer(req, length);
+	else
+		fuse_reply_write(req, (size_t)length);
+}
+
+/* ---- Committing */
+
+typedef int commit_call(struct afar_file *file);
+
+/* Makes the call, afar_file_sync() or afar_file_commit(), for what is open. */
+static int commit_files(struct open_file *open, commit_call *call)
+{
+	const bool is_written = atomic_exchange(&open->is_written, false);
+	int second, ret;
+
+	pthread_mutex_lock(&open->mutex);
+	second = open->second ? call(open->second) : 0;
+	ret = open->first ? call(open->first) : 0;
+	pthread_mutex_unlock(&open->mutex);
+	ret = ret ? ret : second;
+	if (ret && is_written)
+		open->is_written = true;
+	if (!ret && atomic_exchange(&open->has_lost, false))
+		ret = -EIO;
+	return ret;
+}
+
+/* Each close(2) of a descriptor comes here, also where others of it stay open. */
+void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	int64_t ret = 0;
+
+	(void)node;
+	if (open->is_written || open->has_lost)
+		ret = CALL(mount, commit_files(open, afar_file_commit));
+	answer(req, ret);
+}
+
+void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	struct afar_file *file;
+
+	(void)node;
+	(void)is_data_only;
+	answer(req,
+	       CALL(mount, find_first(mount, open, &file) ?: commit_files(open, afar_file_sync)));
+}
+
+void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+	(void)node;
+	end_open(mount_of(req), open_of(info));
+	fuse_reply_err(req, 0);
+}
+
+void files_leave(void)
+{
+	struct open_file *open;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link) {
+		close_files(open);
+		if (open->is_written)
+			open->has_lost = true;
+	}
+	pthread_mutex_unlock(&all_open_mutex);
+}
+
+int files_end(void)
+{
+	struct open_file *open, *next;
+	int first = 0, ret;
+
+	cds_list_for_each_entry_safe (open, next, &all_open, link) {
+		ret = open->is_written ? commit_files(open, afar_file_sync) : 0;
+		first = first ? first : ret;
+		ret = close_files(open);
+		first = first ? first : ret;
+		cds_list_del(&open->link);
+		free_open(open);
+	}
+	return first;
+}
+
+/* ---- Room */
+
+static int allocate(const struct mount *mount, struct open_file *open, unsigned flags, off_t offset,
+		    off_t length)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_allocate(file, flags, (uint64_t)offset, (uint64_t)length);
+}
+
+void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t length,
+		  struct fuse_file_info *info)
+{
+	static const struct {
+		int theirs;
+		unsigned ours;
+	} bits[] = {
+		{FALLOC_FL_KEEP_SIZE, AFAR_ALLOCATE_KEEP_SIZE},
+		{FALLOC_FL_PUNCH_HOLE, AFAR_ALLOCATE_PUNCH},
+		{FALLOC_FL_ZERO_RANGE, AFAR_ALLOCATE_ZERO},
+	};
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	unsigned flags = 0;
+
+	(void)node;
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
+		if (mode & bits[i].theirs)
+			flags |= bits[i].ours;
+		mode &= ~bits[i].theirs;
+	}
+	if (mode) {
+		fuse_reply_err(req, EOPNOTSUPP);
+		return;
+	}
+	open->is_written = true;
+	answer(req, CALL(mount, allocate(mount, open, flags, offset, length)));
+}
+
+static int64_t seek(const struct mount *mount, struct open_file *open, off_t offset, bool is_hole)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_seek(file, (uint64_t)offset, is_hole);
+}
+
+void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
+	      struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	int64_t found;
+
+	(void)node;
+	if (whence != SEEK_DATA && whence != SEEK_HOLE) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	found = offset < 0 ? -ENXIO
+			   : CALL(mount, seek(mount, open_of(info), offset, whence == SEEK_HOLE));
+	if (found < 0)
+		answer(req, found);
+	else
+		fuse_reply_lseek(req, found);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the requests of one mount share: the open file system, who asks, and how answers are given.
+ *
+ * The kernel's node numbers are Afar's inode numbers, but for 1, which is the mount's root. Inode
+ * numbers are never used twice, so nothing is kept of a node, and forgetting one does nothing.
+ */
+#ifndef FUSE_MOUNT_H
+#define FUSE_MOUNT_H
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include <pthread.h>
+
+#include <afar/file.h>
+
+#include "options.h"
+
+#define GROUPS_MAX  64U
+#define REQUEST_MAX (1U << 20) /* bytes of a read or a write */
+#define SECOND_NS   1000000000
+
+struct mount {
+	const struct mount_options *options;
+	struct fuse_session *fuse;
+	uint64_t root; /* inode number of what the mount shows as its root */
+	/* session.c's; calls use `fs` inside of CALL() */
+	pthread_rwlock_t lock;
+	struct afar_session *session; /* NULL: not open */
+	struct afar_fs *fs;	      /* NULL: not open */
+	unsigned epoch;		      /* which session it is */
+};
+
+static inline struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static inline uint64_t ino_of(const struct mount *mount, fuse_ino_t node)
+{
+	return node == FUSE_ROOT_ID ? mount->root : node;
+}
+
+static inline fuse_ino_t node_of(const struct mount *mount, uint64_t ino)
+{
+	return ino == mount->root ? FUSE_ROOT_ID : ino;
+}
+
+/* ---- Who asks (mount.c) */
+
+struct asker {
+	struct afar_who who;
+	uint32_t groups[GROUPS_MAX];
+};
+
+/* Returns who the request is from, in `*asker`. */
+const struct afar_who *find_asker(fuse_req_t req, struct asker *asker);
+/* May do everything: for what the kernel has checked by rules that the manager does not know. */
+extern const struct afar_who superuser;
+
+/* ---- Answers (mount.c): each ends its request */
+
+/* Returns the errno for a library's negative code. */
+int errno_of(int error);
+/* Answers with success alone, or with the error if `ret` is negative. */
+void answer(fuse_req_t req, int64_t ret);
+/* Answers with a name's node if `ret` is 0. */
+void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+
+void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
+		struct fuse_entry_param *out);
+void fill_stat(const struct afar_file_stat *stat, struct stat *out);
+
+/* ---- The requests, by rooms; each is as libfuse says of the one of its name */
+
+/* names.c */
+void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void do_readlink(fuse_req_t req, fuse_ino_t node);
+void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned flags);
+void do_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name);
+
+/* attributes.c */
+void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
+		struct fuse_file_info *info);
+void do_statfs(fuse_req_t req, fuse_ino_t node);
+void do_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *value, size_t size,
+		 int flags);
+void do_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size);
+void do_listxattr(fuse_req_t req, fuse_ino_t node, size_t size);
+void do_removexattr(fuse_req_t req, fuse_ino_t node, const char *name);
+
+/* directories.c */
+void do_opendir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+		struct fuse_file_info *info);
+void do_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+		    struct fuse_file_info *info);
+void do_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_fsyncdir(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info);
+
+/* files.c */
+void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *info);
+void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+	     struct fuse_file_info *info);
+void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, off_t offset,
+	      struct fuse_file_info *info);
+void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info);
+void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t length,
+		  struct fuse_file_info *info);
+void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
+	      struct fuse_file_info *info);
+
+/* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
+int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
+/* The session of all open files has ended: closes them, to be opened again when they are used. */
+void files_leave(void);
+/* Syncs and closes what is still open, once no request is under way. Returns 0 or the first error. */
+int files_end(void);
+
+#endif

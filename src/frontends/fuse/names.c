@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests about names: one call of the library each, in the name of whoever asks. */
+#include "mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "session.h"
+
+#define STAT_INIT                                     \
+	{                                             \
+		.size = sizeof(struct afar_file_stat) \
+	}
+
+void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = STAT_INIT;
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	answer_entry(
+		req,
+		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
+		&stat);
+}
+
+void do_readlink(fuse_req_t req, fuse_ino_t node)
+{
+	struct mount *mount = mount_of(req);
+	char target[AFAR_FILE_PATH_MAX + 1];
+	int64_t length = CALL(mount, afar_fs_readlink(mount->fs, ino_of(mount, node), target,
+						      sizeof(target) - 1));
+
+	if (length < 0) {
+		answer(req, length);
+		return;
+	}
+	target[length] = '\0';
+	fuse_reply_readlink(req, target);
+}
+
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
+		 const char *target)
+{
+	struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = STAT_INIT;
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	answer_entry(req,
+		     CALL(mount, afar_fs_make(mount->fs, who, ino_of(mount, parent), name, mode,
+					      rdev, target, &stat)),
+		     &stat);
+}
+
+void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	make(req, parent, name, mode, S_ISCHR(mode) || S_ISBLK(mode) ? rdev : 0, NULL);
+}
+
+void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	make(req, parent, name, S_IFDIR | mode, 0, NULL);
+}
+
+void do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	make(req, parent, name, S_IFLNK | 0777, 0, target);
+}
+
+void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mount *mount = mount_of(req);
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	answer(req, CALL(mount, afar_fs_unlink(mount->fs, who, ino_of(mount, parent), name)));
+}
+
+void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mount *mount = mount_of(req);
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	answer(req, CALL(mount, afar_fs_rmdir(mount->fs, who, ino_of(mount, parent), name)));
+}
+
+void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned flags)
+{
+	struct mount *mount = mount_of(req);
+	unsigned ours = 0;
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	if (flags & RENAME_NOREPLACE)
+		ours |= AFAR_RENAME_NOREPLACE;
+	if (flags & RENAME_EXCHANGE)
+		ours |= AFAR_RENAME_EXCHANGE;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	answer(req, CALL(mount, afar_fs_rename(mount->fs, who, ino_of(mount, parent), name,
+					       ino_of(mount, new_parent), new_name, ours)));
+}
+
+void do_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name)
+{
+	struct mount *mount = mount_of(req);
+	struct afar_file_stat stat = STAT_INIT;
+	struct asker asker;
+	const struct afar_who *who = find_asker(req, &asker);
+
+	answer_entry(req,
+		     CALL(mount, afar_fs_link(mount->fs, who, ino_of(mount, node),
+					      ino_of(mount, parent), name, &stat)),
+		     &stat);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See session.h. Calls hold the lock to read, so whoever has it to write is alone with the session:
+ * all calls of one that has ended come back soon. Owns session and file system.
+ */
+#include "session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+
+#include "say.h"
+
+#define PAUSE_MS 1000
+
+static int open_session(struct mount *mount)
+{
+	const struct mount_options *options = mount->options;
+	const struct afar_session_options session_options = {
+		.size = sizeof(session_options),
+		.key_file = options->key_file,
+		.timeout_ms = options->timeout_s * 1000,
+		.path = options->path,
+	};
+
+	return afar_session_open(options->cluster, &session_options, &mount->session);
+}
+
+static int open_fs(struct mount *mount)
+{
+	const struct mount_options *options = mount->options;
+	const struct afar_fs_options fs_options = {
+		.size = sizeof(fs_options),
+		.flags = options->is_read_only ? AFAR_FS_READ_ONLY : 0,
+		.retry_ms = options->retry_ms,
+	};
+
+	return afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);
+}
+
+static void close_both(struct mount *mount)
+{
+	if (mount->fs)
+		afar_fs_close(mount->fs);
+	if (mount->session)
+		afar_session_close(mount->session);
+	mount->fs = NULL;
+	mount->session = NULL;
+}
+
+static int open_both(struct mount *mount)
+{
+	int ret = open_session(mount);
+
+	if (!ret)
+		ret = open_fs(mount);
+	if (ret)
+		close_both(mount);
+	return ret;
+}
+
+int session_begin(struct mount *mount)
+{
+	pthread_rwlockattr_t attributes;
+
+	/* Whoever renews the session must not wait for ever behind those who would use it. */
+	pthread_rwlockattr_init(&attributes);
+	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&mount->lock, &attributes);
+	pthread_rwlockattr_destroy(&attributes);
+	return open_both(mount);
+}
+
+void session_end(struct mount *mount)
+{
+	close_both(mount);
+	pthread_rwlock_destroy(&mount->lock);
+}
+
+/* Returns whether it may be otherwise later: nobody answers, or not in time. */
+static bool may_pass(int error)
+{
+	return error == -AFAR_EMANAGER || error == -AFAR_ESERVER || error == -ETIMEDOUT ||
+	       error == -AFAR_ESESSION;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Opens another session, as long as calls may wait. The caller has the lock to write. */
+static int renew(struct mount *mount)
+{
+	const uint64_t until = now_ms() + mount->options->retry_ms;
+	int ret;
+
+	files_leave();
+	close_both(mount);
+	for (;;) {
+		ret = open_both(mount);
+		if (!ret)
+			break;
+		if (!may_pass(ret) || now_ms() >= until || fuse_session_exited(mount->fuse)) {
+			say_failed("%s: its session has ended, and there is no other: %s",
+				   mount->options->asked, afar_strerror(ret));
+			return ret;
+		}
+		poll(NULL, 0, PAUSE_MS);
+	}
+	mount->epoch++;
+	say_note("%s: its session had ended; it goes on with another", mount->options->asked);
+	return 0;
+}
+
+int session_enter(struct mount *mount)
+{
+	pthread_rwlock_rdlock(&mount->lock);
+	return mount->fs ? 0 : -AFAR_ESESSION;
+}
+
+bool session_leave(struct mount *mount, int64_t ret)
+{
+	const unsigned epoch = mount->epoch;
+	bool is_renewed;
+
+	pthread_rwlock_unlock(&mount->lock);
+	if (ret != -AFAR_ESESSION)
+		return false;
+	pthread_rwlock_wrlock(&mount->lock);
+	/* Somebody else may have been quicker. */
+	is_renewed = mount->epoch != epoch || renew(mount) == 0;
+	pthread_rwlock_unlock(&mount->lock);
+	return is_renewed;
+}

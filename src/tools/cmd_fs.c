@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `afar fs …` and `afar df`: makes, lists, shows and removes file systems. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd_fs.h"
+#include "files.h"
+#include "policy.h"
+
+#define LIST_MAX     64
+#define NAME_COLUMNS 24
+#define MODE_MAX     07777
+
+/* ---- Making and removing */
+
+struct owner_flags {
+	const char *uid, *gid, *mode;
+};
+
+/* Parses a number up to `max`; `out` stays as it is if none is given. Returns 0, or CLI_USAGE with a line. */
+static int read_id(const struct cli_command *command, const char *flag, const char *text,
+		   uint32_t *out)
+{
+	uint64_t value;
+
+	if (!text)
+		return 0;
+	if (number_parse(text, UINT32_MAX - 1, &value))
+		return cli_misuse(command, "%s '%.64s' is not a number up to %u", flag, text,
+				  UINT32_MAX - 1);
+	*out = (uint32_t)value;
+	return 0;
+}
+
+int fs_mode_parse(const char *text, uint32_t *out)
+{
+	unsigned long value = 0;
+
+	if (!*text || strlen(text) > 5 || text[strspn(text, "01234567")])
+		return -EINVAL;
+	value = strtoul(text, NULL, 8);
+	if (value > MODE_MAX)
+		return -EINVAL;
+	*out = (uint32_t)value;
+	return 0;
+}
+
+static int read_owner(const struct cli_command *command, const struct owner_flags *flags,
+		      struct afar_fs_policy *out)
+{
+	int status;
+
+	out->uid = geteuid();
+	out->gid = getegid();
+	status = read_id(command, "--uid", flags->uid, &out->uid);
+	if (!status)
+		status = read_id(command, "--gid", flags->gid, &out->gid);
+	if (status || !flags->mode)
+		return status;
+	/* 0 would stand for the default. */
+	if (fs_mode_parse(flags->mode, &out->mode) || !out->mode)
+		return cli_misuse(command, "--mode '%.64s' is not an octal number from 1 to 7777",
+				  flags->mode);
+	return 0;
+}
+
+static int fs_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct policy_flags given = {0};
+	struct owner_flags owner = {0};
+	const char *max = NULL;
+	const struct cli_flag flags[] = {
+		{"tier", "TIER",
+		 "where its bytes are: dram (default), or flash, which survives its servers",
+		 &given.tier},
+		{"width", "N", "servers that a large file is striped over (default: all)",
+		 &given.width},
+		{"stripe", "SIZE", "bytes on one server before the next (default 1M)",
+		 &given.stripe},
+		{"max", "SIZE", "that it may have at most (default: what there is)", &max},
+		{"uid", "N", "who owns its root directory (default: you)", &owner.uid},
+		{"gid", "N", "its group (default: yours)", &owner.gid},
+		{"mode", "OCTAL", "its permissions (default 0755)", &owner.mode},
+		{0},
+	};
+	struct afar_fs_policy policy = {.size = sizeof(policy)};
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = policy_read(command, &given, &policy.pool);
+	if (!status && max)
+		status = cli_size(command, "--max", max, &policy.pool.max_bytes);
+	if (!status)
+		status = read_owner(command, &owner, &policy);
+	if (!status)
+		status = cli_open(cli);
+	if (status)
+		return status;
+	ret = afar_fs_create(cli->session, arguments[0], &policy);
+	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
+}
+
+/* Refuses one with files. Their number may be another a moment later; those who have it open are the
+ * manager's to ask about. Returns 0, or CLI_FAILED with a line. */
+static int check_empty(struct cli *cli, const char *name)
+{
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	int ret = afar_fs_look(cli->session, name, &stat);
+
+	if (ret)
+		return cli_fail_last(ret);
+	if (stat.nr_inodes <= 1)
+		return 0;
+	return cli_fail("remove the file system %s: it has %" PRIu64
+			" files and directories; --force removes them, too",
+			name, stat.nr_inodes - 1);
+}
+
+static int fs_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *force = NULL;
+	const struct cli_flag flags[] = {
+		{"force", NULL, "with the files that are in it", &force},
+		{0},
+	};
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	if (!force)
+		status = check_empty(cli, arguments[0]);
+	if (!status) {
+		ret = afar_fs_delete(cli->session, arguments[0]);
+		status = ret ? cli_fail_last(ret) : 0;
+	}
+	return cli_close(cli, status);
+}
+
+/* ---- Listing and showing */
+
+/* What files have. The manager's figures are of one moment, but are checked like all that a peer says. */
+static uint64_t used_bytes(const struct afar_fs_stat *stat)
+{
+	uint64_t unused = stat->free_bytes + stat->pending_bytes;
+
+	return unused > stat->pool_bytes ? 0 : stat->pool_bytes - unused;
+}
+
+/* What files could have at most: what there is and what can be added, up to the limit. */
+static uint64_t whole_bytes(const struct afar_fs_stat *stat)
+{
+	uint64_t whole;
+
+	if (__builtin_add_overflow(stat->pool_bytes, stat->room_bytes, &whole))
+		whole = UINT64_MAX;
+	return stat->max_bytes && stat->max_bytes < whole ? stat->max_bytes : whole;
+}
+
+static uint64_t available_bytes(const struct afar_fs_stat *stat)
+{
+	uint64_t whole = whole_bytes(stat), used = used_bytes(stat);
+
+	return used > whole ? 0 : whole - used;
+}
+
+static void print_header(void)
+{
+	printf("%-*s %11s %11s %10s %-5s %5s %-6s %-5s %4s  %s\n", NAME_COLUMNS, "FILE-SYSTEM",
+	       "USED", "AVAILABLE", "INODES", "TIER", "WIDTH", "RIGHTS", "STATE", "OPEN", "OWNER");
+}
+
+static void print_width(uint32_t width, int columns)
+{
+	if (width && width < CLI_WIDTH_ALL)
+		printf("%*u", columns, width);
+	else
+		printf("%*s", columns, "all");
+}
+
+static void print_entry(const struct afar_fs_stat *entry)
+{
+	char used[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX];
+
+	cli_print_padded(entry->name, NAME_COLUMNS);
+	printf(" %11s %11s %10" PRIu64 " %-5s ", size_text(used_bytes(entry), used),
+	       size_text(available_bytes(entry), available), entry->nr_inodes,
+	       policy_tier(entry->tier));
+	print_width(entry->width, 5);
+	printf(" %-6s %-5s %4u  ", policy_rights(entry->rights), entry->is_lost ? "lost" : "ok",
+	       entry->nr_clients);
+	cli_print(*entry->owner ? entry->owner : "-");
+	putchar('\n');
+}
+
+static json_t *entry_to_json(const struct afar_fs_stat *entry)
+{
+	return json_pack(
+		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "name",
+		cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
+		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
+		"pool_bytes", cli_json_number(entry->pool_bytes), "free_bytes",
+		cli_json_number(entry->free_bytes), "pending_bytes",
+		cli_json_number(entry->pending_bytes), "room_bytes",
+		cli_json_number(entry->room_bytes), "max_bytes", cli_json_number(entry->max_bytes),
+		"nr_inodes", cli_json_number(entry->nr_inodes), "rights",
+		entry->rights ? policy_rights(entry->rights) : "", "nr_clients",
+		cli_json_number(entry->nr_clients), "is_lost", (int)entry->is_lost, "owner",
+		cli_json_text(entry->owner));
+}
+
+/* Calls `show` for each file system. Returns 0 or the library's error. */
+static int each(struct cli *cli, void (*show)(const struct afar_fs_stat *entry, void *context),
+		void *context)
+{
+	struct afar_fs_stat entries[LIST_MAX];
+	char after[AFAR_NAME_MAX + 1] = "";
+	int n;
+
+	do {
+		entries[0].size = sizeof(entries[0]);
+		n = afar_fs_list(cli->session, *after ? after : NULL, entries, LIST_MAX);
+		for (int i = 0; i < n; i++)
+			show(&entries[i], context);
+		if (n > 0)
+			memcpy(after, entries[n - 1].name, sizeof(after));
+	} while (n > 0);
+	return n;
+}
+
+static void show_entry(const struct afar_fs_stat *entry, void *context)
+{
+	if (context)
+		json_array_append_new(context, entry_to_json(entry));
+	else
+		print_entry(entry);
+}
+
+int fs_list(struct cli *cli, json_t *json)
+{
+	if (!json)
+		print_header();
+	return each(cli, show_entry, json);
+}
+
+static void show_name(const struct afar_fs_stat *entry, void *context)
+{
+	(void)context;
+	cli_print(entry->name);
+	putchar('\n');
+}
+
+int fs_list_names(struct cli *cli)
+{
+	return each(cli, show_name, NULL);
+}
+
+static int fs_ls(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	return cli_list(cli, command, argc, argv, fs_list);
+}
+
+static void print_bytes(const char *what, uint64_t bytes)
+{
+	char text[SIZE_TEXT_MAX];
+
+	printf("%-11s %" PRIu64 " (%s)\n", what, bytes, size_text(bytes, text));
+}
+
+static void print_stat(const struct afar_fs_stat *stat)
+{
+	char text[SIZE_TEXT_MAX];
+
+	printf("%-11s ", "name");
+	cli_print(stat->name);
+	printf("\n%-11s %s\n", "tier", policy_tier(stat->tier));
+	printf("%-11s ", "width");
+	print_width(stat->width, 0);
+	printf("\n%-11s %s\n", "stripe", size_text(stat->stripe_bytes, text));
+	print_bytes("used", used_bytes(stat));
+	print_bytes("available", available_bytes(stat));
+	print_bytes("pool", stat->pool_bytes);
+	print_bytes("free", stat->free_bytes);
+	print_bytes("pending", stat->pending_bytes);
+	if (stat->max_bytes)
+		print_bytes("max", stat->max_bytes);
+	printf("%-11s %" PRIu64 "\n", "inodes", stat->nr_inodes);
+	printf("%-11s ", "owner");
+	cli_print(*stat->owner ? stat->owner : "-");
+	printf("\n%-11s %s\n", "rights", policy_rights(stat->rights));
+	printf("%-11s %u\n", "open", stat->nr_clients);
+	printf("%-11s %s\n", "state", stat->is_lost ? "lost" : "ok");
+}
+
+static int fs_stat(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	ret = afar_fs_look(cli->session, arguments[0], &stat);
+	if (ret)
+		status = cli_fail_last(ret);
+	else if (as_json)
+		status = cli_print_json(entry_to_json(&stat));
+	else
+		print_stat(&stat);
+	return cli_close(cli, status);
+}
+
+/* ---- Room */
+
+static void df_header(void)
+{
+	printf("%-*s %11s %11s %11s %5s %10s\n", NAME_COLUMNS, "FILE-SYSTEM", "SIZE", "USED",
+	       "AVAILABLE", "USE", "INODES");
+}
+
+static void df_entry(const struct afar_fs_stat *entry, void *context)
+{
+	char whole[SIZE_TEXT_MAX], used[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX];
+	double size = (double)whole_bytes(entry);
+
+	(void)context;
+	cli_print_padded(entry->name, NAME_COLUMNS);
+	printf(" %11s %11s %11s %4.0f%% %10" PRIu64 "\n", size_text(whole_bytes(entry), whole),
+	       size_text(used_bytes(entry), used), size_text(available_bytes(entry), available),
+	       size > 0 ? 100.0 * (double)used_bytes(entry) / size : 0.0, entry->nr_inodes);
+}
+
+/* `name` may be a path in the file system, as df takes one. Returns an exit status. */
+static int df_one(struct cli *cli, const struct cli_command *command, const char *name)
+{
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct files_path path;
+	int ret, status;
+
+	if (*name == '/') {
+		status = files_path_parse(command, name, &path);
+		if (status)
+			return status;
+		name = path.fs;
+	}
+	ret = afar_fs_look(cli->session, name, &stat);
+	if (ret)
+		return cli_fail_last(ret);
+	df_header();
+	df_entry(&stat, NULL);
+	return 0;
+}
+
+int files_df(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int n, ret, status;
+
+	n = cli_arguments(cli, command, NULL, argc, argv, 0, 1, arguments, &status);
+	if (n < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	if (n)
+		return cli_close(cli, df_one(cli, command, arguments[0]));
+	df_header();
+	ret = each(cli, df_entry, NULL);
+	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
+}
+
+const struct cli_command fs_commands[] = {
+	{"fs create",
+	 "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE] [--uid N] [--gid N] "
+	 "[--mode OCTAL]",
+	 "make a file system with an empty root directory", fs_create},
+	{"fs ls", "[--json]", "list the file systems", fs_ls},
+	{"fs stat", "FS [--json]", "show one file system", fs_stat},
+	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
+	{0},
+};

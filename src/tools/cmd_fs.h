@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `afar fs` shares with the commands on files. */
+#ifndef TOOLS_CMD_FS_H
+#define TOOLS_CMD_FS_H
+
+#include "cli.h"
+
+/* Lists the file systems as `afar fs ls` does, or their names alone. Return 0 or the library's error. */
+int fs_list(struct cli *cli, json_t *json);
+int fs_list_names(struct cli *cli);
+
+/* Parses permissions, an octal number up to 7777. Returns 0 or -EINVAL. */
+int fs_mode_parse(const char *text, uint32_t *out);
+
+#endif

@@ -1,0 +1,197 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Mounting and unmounting: options, the background, who may use it, how it ends, and what is refused.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+# shellcheck source=tests/system/mounts.sh
+. "$(dirname "$0")/mounts.sh"
+
+start_cluster
+"$AFAR" fs create f --mode 777
+MOUNT_AFAR=$scratch/mount.afar
+ln -s "$AFAR_MOUNT" "$MOUNT_AFAR"
+
+options_of() {
+	sed -n "s|^[^ ]* $scratch/$1 fuse.afar \([^ ]*\) .*|,\1,|p" /proc/self/mounts
+}
+
+# has_options PLACE OPTION…
+has_options() {
+	place=$1
+	shift
+	for option; do
+		case $(options_of "$place") in
+		*,"$option",*) ;;
+		*) fail "$place has not $option: $(options_of "$place")" ;;
+		esac
+	done
+}
+
+# ---- In the background
+
+mkdir place
+"$AFAR" mount f place
+is_mounted place || fail "nothing is mounted"
+has_options place rw nosuid nodev default_permissions
+[ "$(id -u)" -ne 0 ] || has_options place allow_other
+echo hello >place/greeting
+[ "$(cat place/greeting)" = hello ] || fail "it reads $(cat place/greeting)"
+stat -f -c %T place | grep -q fuse || fail "no fuse"
+refused 1 'is mounted there; unmount it first: afar umount' "$AFAR" mount f place
+"$AFAR" umount place
+[ -z "$(ls place)" ] || fail "after umount: $(ls place)"
+refused 1 'no file system of Afar is mounted there' "$AFAR" umount place
+refused 1 'no file system of Afar is mounted there' "$AFAR" umount /
+refused 1 'no file system of Afar is mounted there' "$AFAR" umount no/such
+
+# From another folder, by relative names, with a key and the cluster in the URI, as mount(8) does.
+mkdir sub
+cp "${AFAR_CLUSTER#*key=}" own.key
+chmod 600 own.key
+(
+	cluster=${AFAR_CLUSTER%%\?*}
+	unset AFAR_CLUSTER
+	cd sub || exit
+	"$MOUNT_AFAR" "$cluster/f" ../place -o rw,_netdev,nofail,x-systemd.automount,noatime,key=../own.key
+)
+has_options place noatime
+grep -q "^${AFAR_CLUSTER%%\?*}/f " /proc/self/mounts || fail "the source: $(grep "$scratch" /proc/self/mounts)"
+[ "$(cat place/greeting)" = hello ] || fail "it reads $(cat place/greeting)"
+"$AFAR" umount place/
+"$MOUNT_AFAR" "${AFAR_CLUSTER%%\?*}/f?key=$scratch/own.key" place -v -n -o fsname=named
+grep -q "^named $scratch/place " /proc/self/mounts || fail "fsname: $(grep "$scratch" /proc/self/mounts)"
+"$AFAR" umount place
+
+# ---- Options
+
+start_mount ro f --read-only
+has_options ro ro
+[ "$(cat ro/greeting)" = hello ] || fail "it reads $(cat ro/greeting)"
+! touch ro/new 2>/dev/null || fail "a file was made through a mount that is read-only"
+! (echo x >>ro/greeting) 2>/dev/null || fail "written through a mount that is read-only"
+start_mount rw f
+mkdir -p rw/a/b
+echo deep >rw/a/b/c
+ln -s ../../greeting rw/a/out
+start_mount part f/a/b
+[ "$(cat part/c)" = deep ] || fail "the subdirectory has $(ls part)"
+[ "$(ls -a part | tr '\n' ' ')" = '. .. c ' ] || fail "the subdirectory has $(ls -a part)"
+end_mount part
+start_mount part f -o subdir=/a/b,direct
+[ "$(cat part/c)" = deep ] || fail "the subdirectory has $(ls part)"
+end_mount part
+refused 1 'mount f/none at .*: find the directory none of it: ' "$AFAR" mount f/none place
+refused 1 'greeting is no directory' "$AFAR" mount f/greeting place
+
+# What one mount has closed, the other sees when it opens.
+echo first >rw/shared
+[ "$(cat ro/shared)" = first ] || fail "the other mount has $(cat ro/shared)"
+echo second, longer >rw/shared
+[ "$(cat ro/shared)" = 'second, longer' ] || fail "the other mount has $(cat ro/shared)"
+mv rw/shared rw/renamed
+[ "$(ls ro)" = "$(ls rw)" ] || fail "the other mount lists $(ls ro)"
+rm rw/renamed
+[ ! -e ro/renamed ] || fail "it is still there in the other mount"
+end_mount ro
+
+# ---- In use
+
+tail -f rw/greeting >/dev/null &
+user=$!
+running="$running $!"
+refused 1 "in use by tail \\($user\\); end that first, or say --lazy" "$AFAR" umount "$scratch/rw"
+kill "$user"
+wait "$user" || :
+forget "$user"
+end_mount rw
+start_mount rw f
+exec 9>rw/open
+echo unsaved >&9
+"$AFAR" umount --lazy rw
+! is_mounted rw || fail "still there"
+echo more >&9
+exec 9>&-
+has_ended_with 0 rw
+start_mount rw f
+[ "$(cat rw/open)" = 'unsaved
+more' ] || fail "after a lazy umount: $(cat rw/open)"
+
+# ---- Signals: it unmounts, and what is open is kept
+
+exec 9>rw/open
+echo kept >&9
+kill -TERM "$(pid_of rw)"
+has_ended_with 0 rw
+! (echo lost >&9) 2>/dev/null || fail "written to a mount that has ended"
+exec 9>&-
+start_mount rw f
+[ "$(cat rw/open)" = kept ] || fail "after SIGTERM: $(cat rw/open)"
+
+# ---- A dead mount is cleared away by the next one
+
+kill -9 "$(pid_of rw)"
+wait "$(pid_of rw)" 2>/dev/null || :
+forget "$(pid_of rw)"
+! ls rw 2>/dev/null || fail "a dead mount lists"
+"$AFAR" mount f rw 2>note
+grep -q "^afar: note: $scratch/rw: cleared away a mount whose process had died$" note || fail "note: $(cat note)"
+[ "$(cat rw/greeting)" = hello ] || fail "it reads $(cat rw/greeting)"
+"$AFAR" umount rw
+
+# ---- Other users
+
+if [ "$(id -u)" -eq 0 ]; then
+	start_mount rw f
+	chmod 755 "$scratch"
+	mkdir -m 700 rw/private
+	setpriv --reuid=1001 --regid=1001 --groups=1002,1003 sh -c 'echo mine >rw/mine; mkdir rw/dir; chgrp 1003 rw/mine' || fail "as another"
+	[ "$(stat -c %u:%g rw/mine rw/dir | tr '\n' ' ')" = '1001:1003 1001:1001 ' ] || fail "owners: $(ls -ln rw)"
+	! setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'ls rw/private' 2>/dev/null || fail "private is not"
+	! setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'chgrp 1004 rw/mine' 2>/dev/null || fail "a foreign group"
+	setpriv --reuid=0 chown 1001 rw/greeting
+	setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo again >>rw/greeting; chmod 600 rw/greeting' || fail "as the owner"
+	end_mount rw
+	# A user's own mount, by fusermount3, which wants a user with a name.
+	if command -v fusermount3 >/dev/null && getent passwd 65534 >/dev/null; then
+		mkdir -m 755 theirs
+		refused 1 'the directory is not yours to write' setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key
+		chown 65534 theirs own.key
+		refused 1 'allow_other is only for root here; have user_allow_other' \
+			setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key --allow-other
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" mount f theirs --key own.key || fail "as a user"
+		setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo theirs >theirs/new; cat theirs/new' | grep -q theirs || fail "their mount"
+		! ls theirs 2>/dev/null || fail "root sees a user's mount"
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" umount theirs || fail "umount as a user"
+		chown 0 own.key
+	fi
+fi
+
+# ---- What is refused
+
+refused 1 "nowhere" "$AFAR" mount nowhere place
+refused 1 'there is no such directory; make it: mkdir' "$AFAR" mount f no-such-place
+refused 1 'it is no directory' "$AFAR" mount f own.key
+touch place/occupied
+refused 1 'the directory is not empty; choose an empty one, or say -o nonempty' "$AFAR" mount f place
+"$AFAR" mount f place -o nonempty
+[ ! -e place/occupied ] || fail "what is mounted over is seen"
+"$AFAR" umount place
+rm place/occupied
+refused 2 'unknown option colour' "$AFAR" mount f place -o colour
+refused 2 'unknown option colour=blue' "$AFAR" mount f place -o ro,colour=blue
+refused 2 'retry=soon is not a number of seconds' "$AFAR" mount f place --retry soon
+refused 2 'threads=1 is not a number from 2' "$AFAR" mount f place -o threads=1
+refused 2 'age=old is not' "$AFAR" mount f place -o age=old
+refused 2 'exclude each other' "$AFAR" mount f place --direct -o cached
+refused 2 'names no file system' "$AFAR" mount afar://127.0.0.1 place
+refused 2 'names no file system' "$AFAR" mount / place
+refused 2 'uri= another' "$AFAR" mount afar://127.0.0.1/f place --cluster afar://127.0.0.1
+refused 2 'subdir= another' "$AFAR" mount f/a place --subdir b
+refused 2 'too few arguments' "$AFAR" mount f
+refused 2 '-o needs a value' "$AFAR" mount f place -o
+refused 2 'too few arguments' "$MOUNT_AFAR" f
+refused 2 'unmount it, and mount it anew' "$MOUNT_AFAR" f place -o remount,ro
+refused 1 'key' "$AFAR" mount f place --key /nowhere/key
+"$MOUNT_AFAR" --help | grep -q 'nobody can write through it' || fail "help"
+
+still_works

@@ -1,0 +1,160 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# A mount on flash outlives its servers, the manager and its own session: programs stop, go on, and lose nothing that
+# was durable.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+# shellcheck source=tests/system/mounts.sh
+. "$(dirname "$0")/mounts.sh"
+
+start_flash_cluster
+port=$(manager_port)
+"$AFAR" fs create f --tier flash
+start_mount m f
+
+# A program that writes, syncs, renames and reads, again and again; ./count says how often. A sync that fails tells that
+# what was written since the last one may be lost, so that is written again.
+cat >program.py <<'END'
+import errno, os
+
+def keep(file, at, data):
+    for attempt in range(10):
+        try:
+            assert os.pwrite(file, data, at) == len(data)
+            os.fsync(file)
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+    raise OSError("it never ends well")
+
+data = b""
+log = os.open("m/log", os.O_RDWR | os.O_CREAT)
+number = 0
+while not os.path.exists("stop"):
+    line = b"line %d of many\n" % number * 50
+    keep(log, len(data), line)
+    data += line
+    new = os.open("m/new", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    keep(new, 0, line)
+    os.close(new)
+    os.rename("m/new", "m/last")
+    assert open("m/last", "rb").read() == line
+    assert os.pread(log, len(data) + 1, 0) == data
+    number += 1
+    with open("count.new", "w") as count:
+        count.write("%d\n" % number)
+    os.rename("count.new", "count")
+END
+echo 0 >count
+python3 program.py >program.out 2>program.err &
+pid_program=$!
+running="$running $!"
+
+# goes_on: the program does something more.
+goes_on() {
+	count=$(cat count)
+	eventually has_more
+}
+has_more() {
+	[ "$(cat count)" -gt "$((count + 3))" ] || has_ended "$pid_program"
+}
+is_well() {
+	! has_ended "$pid_program" || fail "the program ended: $(cat program.err)"
+}
+
+goes_on
+is_well
+for name in one two one; do
+	kill_daemon "$name"
+	start_flash_server "$name"
+	goes_on
+	is_well
+done
+kill_daemon manager
+start_manager "$port"
+goes_on
+is_well
+kill_daemon one
+kill_daemon manager
+kill_daemon two
+start_manager "$port"
+start_flash_server two
+start_flash_server one
+goes_on
+is_well
+touch stop
+wait "$pid_program" || fail "the program: $(cat program.err)"
+forget "$pid_program"
+! grep -v 'a server ended before what was written since the last sync was durable' m.err || fail "it said something else"
+: >m.err
+[ "$(grep -c . m/log)" -eq "$(($(cat count) * 50))" ] || fail "$(grep -c . m/log) lines are there of $(cat count) times 50"
+sha256sum m/log m/last >sums
+
+end_mount m
+
+# A machine that was cut off for longer than the lease: the mount goes on with another session. It reaches the manager
+# by a way that can be cut.
+cat >way.py <<'END'
+import os, socket, sys, threading
+here, there = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", here))
+listener.listen(8)
+def pass_on(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
+    for end in a, b:
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+with open("way", "w") as file:
+    file.write("%d\n" % listener.getsockname()[1])
+os.rename("way", "way.port")
+while True:
+    near, _ = listener.accept()
+    far = socket.create_connection(("127.0.0.1", there))
+    threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
+    threading.Thread(target=pass_on, args=(far, near), daemon=True).start()
+END
+# open_way PORT: 0 is any.
+open_way() {
+	rm -f way.port
+	python3 way.py "$1" "$port" 9<&- >>way.out 2>>way.err &
+	eval "pid_way=$!"
+	running="$running $!"
+	eventually test -s way.port
+}
+nr_sessions() {
+	"$AFAR" status --json | sed -n 's/^ *"nr_sessions": \([0-9]*\).*/\1/p' | tail -n 1
+}
+has_sessions() {
+	[ "$(nr_sessions)" -eq "$1" ]
+}
+
+open_way 0
+start_mount m "afar://127.0.0.1:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
+exec 9<m/log
+way_port=$(cat way.port)
+before=$(nr_sessions)
+kill_daemon way
+eventually has_sessions $((before - 1))
+open_way "$way_port"
+timeout 60 sha256sum -c --quiet sums || fail "after another session"
+[ "$(head -c 6 <&9)" = 'line 0' ] || fail "a file that was open"
+exec 9<&-
+[ "$(cat m.err)" = "afar: note: mount afar://127.0.0.1:$way_port/f?key=${AFAR_CLUSTER#*key=} at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
+: >m.err
+echo new >m/new
+end_mount m
+start_mount m f
+sha256sum -c --quiet sums || fail "after a new mount"
+[ "$(cat m/new)" = new ] || fail "what was written after another session: $(cat m/new)"
+end_mount m
+kill_daemon way
+still_works
