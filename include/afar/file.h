@@ -105,12 +105,12 @@ int afar_fs_close(struct afar_fs *fs);
 /* Describes the file system as it is now. */
 int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
 
-typedef void afar_fs_say(void *argument, const char *line);
+typedef void (*afar_fs_say)(void *argument, const char *line);
 
 /* Compares what the manager has stored of the file system with itself: names, links, and what each file has
  * of the pool. Tells `say` a line for each thing that is wrong, at most 100. Returns how many it told. Takes
  * a second for some 100 000 files, for which other calls wait. */
-int afar_fs_check(struct afar_fs *fs, afar_fs_say *say, void *argument);
+int afar_fs_check(struct afar_fs *fs, afar_fs_say say, void *argument);
 
 /* On flash: all that this handle's files had written survives the end of servers, and the loss of power;
  * -AFAR_EUNSYNCED, once, if some of it may have been lost before. Sizes and times of files that are

@@ -222,7 +222,7 @@ PUBLIC_CALL(int, afar_fs_sync, (struct afar_fs *fs), (fs))
 }
 
 /* Tells the lines, each ended by 0. */
-static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say *say, void *argument)
+static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say say, void *argument)
 {
 	const char *at = (const char *)lines->data, *end = at + lines->len;
 	int nr = 0;
@@ -237,7 +237,7 @@ static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say *say, void *a
 	return nr;
 }
 
-PUBLIC_CALL(int, afar_fs_check, (struct afar_fs *fs, afar_fs_say *say, void *argument),
+PUBLIC_CALL(int, afar_fs_check, (struct afar_fs *fs, afar_fs_say say, void *argument),
 	    (fs, say, argument))
 {
 	Afar__FileSystemCheck check = AFAR__FILE_SYSTEM_CHECK__INIT;

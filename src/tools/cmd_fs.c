@@ -327,6 +327,48 @@ static int fs_stat(struct cli *cli, const struct cli_command *command, int argc,
 	return cli_close(cli, status);
 }
 
+/* ---- Checking */
+
+static void print_line(void *argument, const char *line)
+{
+	(void)argument;
+	cli_print(line);
+	putchar('\n');
+}
+
+/* Returns an exit status. */
+static int check(struct cli *cli, const char *name)
+{
+	const struct afar_fs_options options = {.size = sizeof(options),
+						.flags = AFAR_FS_READ_ONLY};
+	struct afar_fs *fs;
+	int ret = afar_fs_open(cli->session, name, &options, &fs);
+
+	if (ret)
+		return cli_fail_last(ret);
+	ret = afar_fs_check(fs, print_line, NULL);
+	afar_fs_close(fs);
+	if (ret < 0)
+		return cli_fail_last(ret);
+	if (ret > 0)
+		return cli_fail("check file system '%s': its records do not agree, as shown; keep "
+				"a copy of the manager's folder",
+				name);
+	printf("%s: its records agree\n", name);
+	return 0;
+}
+
+static int fs_check(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	return status ? status : cli_close(cli, check(cli, arguments[0]));
+}
+
 /* ---- Room */
 
 static void df_header(void)
@@ -393,6 +435,7 @@ const struct cli_command fs_commands[] = {
 	 "make a file system with an empty root directory", fs_create},
 	{"fs ls", "[--json]", "list the file systems", fs_ls},
 	{"fs stat", "FS [--json]", "show one file system", fs_stat},
+	{"fs check", "FS", "compare what is stored of a file system with itself", fs_check},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
 	{0},
 };

@@ -4,7 +4,7 @@
  * If the mount is in use, says by whom.
  *
  * The process listens at an abstract socket that is called after the mount's device
- * (src/frontends/fuse/presence.c). Nothing is said there: the connection ends when the process does.
+ * (src/frontends/fuse/device.c). Nothing is said there: the connection ends when the process does.
  */
 #include <ctype.h>
 #include <dirent.h>

@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "place.h"
-#include "presence.h"
 #include "say.h"
 #include "session.h"
 
@@ -265,7 +265,8 @@ static int serve(const struct mount_options *options, int ready_fd)
 	if (mount_session(&mount, session))
 		goto out_signals;
 	say_keep_no_more();
-	presence_begin(options->place);
+	device_listen(options->place);
+	device_read_ahead(options->place);
 	if (chdir("/"))
 		say_note("%s: go to the root folder: %s", options->asked, strerror(errno));
 	if (ready_fd >= 0) {

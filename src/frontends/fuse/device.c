@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See presence.h. The socket is abstract: no file is left of it. The process's end closes it. */
-#include "presence.h"
+/* See device.h. Called by main() when it has mounted. Owns the socket, which is abstract: no file is left of it,
+ * and the process's end closes it. */
+#include "device.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define WAITING_MAX 16
+#define WAITING_MAX   16
+#define READ_AHEAD_KB "1024\n"
 
 /* Turns the \NNN that the kernel writes for blanks into bytes, in place. */
 static void unescape(char *text)
@@ -56,7 +59,7 @@ static bool find_device(const char *place, unsigned *major, unsigned *minor)
 	return is_found;
 }
 
-void presence_begin(const char *place)
+void device_listen(const char *place)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	unsigned major, minor;
@@ -73,4 +76,22 @@ void presence_begin(const char *place)
 		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) ||
 	    listen(fd, WAITING_MAX))
 		close(fd);
+}
+
+void device_read_ahead(const char *place)
+{
+	char path[64];
+	unsigned major, minor;
+	ssize_t written;
+	int fd;
+
+	if (!find_device(place, &major, &minor))
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major, minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	written = write(fd, READ_AHEAD_KB, strlen(READ_AHEAD_KB));
+	(void)written;
+	close(fd);
 }
