@@ -30,7 +30,7 @@ static uint64_t size_of(struct file_inode *inode)
 	return size;
 }
 
-/* ---- Setting the size. The gate is held to write. */
+/* ---- Setting the size. The gate is shut. */
 
 /* The bytes behind a new end, up to the end of its unit. They are zeroed before the file gets
  * shorter, because they would show again when it grows. */
@@ -193,7 +193,7 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to)
 	return ret;
 }
 
-/* Gives whole units back, and zeroes the rest of the range. The gate is held to write. */
+/* Gives whole units back, and zeroes the rest of the range. The gate is shut. */
 static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 {
 	struct file_inode *inode = file->inode;
@@ -230,7 +230,7 @@ static int make_room(struct afar_file *file, unsigned flags, uint64_t offset, ui
 	return inode_extend(file->inode, &wish);
 }
 
-/* Zeroes what has room, and then makes room, which is zeros. The gate is held to write. */
+/* Zeroes what has room, and then makes room, which is zeros. The gate is shut. */
 static int clear(struct afar_file *file, unsigned flags, uint64_t offset, uint64_t length)
 {
 	int ret = inode_fetch(file->inode, offset, length);
@@ -248,9 +248,9 @@ static int allocate(struct afar_file *file, unsigned flags, uint64_t offset, uin
 	int ret;
 
 	if (!(flags & (AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO))) {
-		pthread_rwlock_rdlock(&inode->gate);
+		inode_enter(inode);
 		ret = make_room(file, flags, offset, length);
-		pthread_rwlock_unlock(&inode->gate);
+		inode_leave(inode);
 		return ret;
 	}
 	inode_shut(inode);
@@ -327,9 +327,9 @@ static int64_t seek(struct afar_file *file, uint64_t offset, bool is_hole)
 	uint64_t found;
 	int64_t ret;
 
-	pthread_rwlock_rdlock(&inode->gate);
+	inode_enter(inode);
 	ret = inode_fetch(inode, offset, UINT64_MAX);
-	pthread_rwlock_unlock(&inode->gate);
+	inode_leave(inode);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&inode->lock);

@@ -232,13 +232,13 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	int ret = 0;
 
 	plan_init(&plan);
-	pthread_rwlock_rdlock(&inode->gate);
+	inode_enter(inode);
 	sum = plan_known(&plan, inode, vectors, nr);
 	if (sum > 0) {
 		plan_fill_holes(&plan, 0);
 		ret = fs_transfer(file->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
 	}
-	pthread_rwlock_unlock(&inode->gate);
+	inode_leave(inode);
 	plan_free(&plan);
 	return ret ? ret : sum;
 }
@@ -359,7 +359,7 @@ static int write_once(struct writing *writing)
 	bool is_durable = fs_pool(file->fs)->is_flash && (file->flags & (O_DSYNC | O_SYNC));
 	int ret;
 
-	pthread_rwlock_rdlock(&inode->gate);
+	inode_enter(inode);
 	ret = make_covered(writing);
 	if (ret == 0) {
 		file_note_write(file);
@@ -373,7 +373,7 @@ static int write_once(struct writing *writing)
 
 		ret = fetched ? fetched : -ESTALE;
 	}
-	pthread_rwlock_unlock(&inode->gate);
+	inode_leave(inode);
 	return ret;
 }
 

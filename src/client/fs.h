@@ -5,7 +5,7 @@
  *
  * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
  * when this process says so, or when it has given the file up for another (fs_recall.c).
- * Whoever moves bytes holds the inode's gate to read; whoever has runs taken away, to write. So
+ * Whoever moves bytes is inside the inode's gate; whoever has runs taken away has shut it. So
  * nothing that was posted lands in what has become another file's.
  *
  * Locks, in the order in which they are taken: an inode's gate; its extending; the session's lock; the
@@ -50,13 +50,15 @@ struct file_inode {
 	uint64_t ino;
 	struct afar_fs *fs;
 
-	struct file_glance glance; /* set with the gate held to read, and the lock held */
-	pthread_rwlock_t gate;
+	struct file_glance glance; /* set from inside the gate, with the lock held */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t told;
+	pthread_cond_t gate_changed;
+	unsigned nr_inside; /* the gate: threads that move bytes */
+	bool is_shut;
 	struct file_map map;
 	uint64_t layout; /* the number that the map goes by */
 	uint64_t size;	 /* as far as we know: it may be more, if others write */
@@ -169,12 +171,18 @@ struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
 /* Finds one that files are open of, and that is not ending, for a recall: the caller is one more user,
  * and counted in nr_recalls. Else NULL. Does not wait. */
 struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
-/* Takes the gate to write: nobody moves bytes any more. */
+/* Goes through the gate, waiting while it is shut, and out again. One thread may be inside the gates of
+ * several inodes, if it waits for none of them. */
+void inode_enter(struct file_inode *inode);
+bool inode_try_enter(struct file_inode *inode);
+void inode_leave(struct file_inode *inode);
+/* Shuts the gate, and waits until nobody is inside. */
 void inode_shut(struct file_inode *inode);
 void inode_reopen(struct file_inode *inode);
-/* Notes which run was used last, for those that go on there. The lock is held, and the gate to read. */
+/* Notes which run was used last, for those that go on there. The lock is held; from inside the
+ * gate. */
 void inode_set_glance(struct file_inode *inode, uint64_t offset);
-/* Forgets where its bytes are. The gate is held to write. */
+/* Forgets where its bytes are. The gate is shut. */
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
 void inode_put(struct file_inode *inode);
@@ -194,17 +202,17 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
-/* Takes what a result says: attributes, and runs if there are any; then the gate was held since before
- * the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown
+/* Takes what a result says: attributes, and runs if there are any; then the caller was inside the
+ * gate, or had shut it, since before the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown
  * meanwhile. */
 int inode_take(struct file_inode *inode, const Afar__FileResult *result);
-/* Takes the result of opening it, for which the gate is not held. `before`: inode_count_outdated(),
+/* Takes the result of opening it, which is from outside the gate. `before`: inode_count_outdated(),
  * before the manager was asked. Asks anew if that is out of date. */
 int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64_t before);
 /* Takes the result of a change that may have taken parts of the pool away, and says the size. The gate
- * is held to write. */
+ * is shut. */
 int inode_retake(struct file_inode *inode, const Afar__FileResult *result);
-/* Asks for the attributes, and the runs of a range. The gate is held. */
+/* Asks for the attributes, and the runs of a range. From inside the gate, or with it shut. */
 int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length);
 /* Asks for the attributes. */
 int inode_look(struct file_inode *inode);

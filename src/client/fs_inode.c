@@ -29,7 +29,6 @@ static struct file_inode *find(struct afar_fs *fs, uint64_t ino)
 static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 {
 	struct file_inode *inode = calloc(1, sizeof(*inode));
-	pthread_rwlockattr_t attributes;
 
 	if (!inode) {
 		error_code(-ENOMEM);
@@ -37,15 +36,11 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	}
 	inode->fs = fs;
 	inode->ino = ino;
-	/* Otherwise readers that come one after another would keep a truncation out. */
-	pthread_rwlockattr_init(&attributes);
-	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&inode->gate, &attributes);
-	pthread_rwlockattr_destroy(&attributes);
 	pthread_mutex_init(&inode->appending, NULL);
 	pthread_mutex_init(&inode->extending, NULL);
 	pthread_mutex_init(&inode->lock, NULL);
 	pthread_cond_init(&inode->told, NULL);
+	pthread_cond_init(&inode->gate_changed, NULL);
 	cds_list_add(&inode->node, bucket_of(fs, ino));
 	return inode;
 }
@@ -58,7 +53,7 @@ static void inode_free(struct file_inode *inode)
 	pthread_mutex_destroy(&inode->lock);
 	pthread_mutex_destroy(&inode->extending);
 	pthread_mutex_destroy(&inode->appending);
-	pthread_rwlock_destroy(&inode->gate);
+	pthread_cond_destroy(&inode->gate_changed);
 	free(inode);
 }
 
@@ -93,16 +88,57 @@ struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
 	return inode;
 }
 
+/* ---- Gates */
+
+void inode_enter(struct file_inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	while (inode->is_shut)
+		pthread_cond_wait(&inode->gate_changed, &inode->lock);
+	inode->nr_inside++;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+bool inode_try_enter(struct file_inode *inode)
+{
+	bool is_inside;
+
+	pthread_mutex_lock(&inode->lock);
+	is_inside = !inode->is_shut;
+	inode->nr_inside += is_inside;
+	pthread_mutex_unlock(&inode->lock);
+	return is_inside;
+}
+
+void inode_leave(struct file_inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	if (--inode->nr_inside == 0 && inode->is_shut)
+		pthread_cond_broadcast(&inode->gate_changed);
+	pthread_mutex_unlock(&inode->lock);
+}
+
 void inode_shut(struct file_inode *inode)
 {
-	pthread_rwlock_wrlock(&inode->gate);
+	pthread_mutex_lock(&inode->lock);
+	while (inode->is_shut)
+		pthread_cond_wait(&inode->gate_changed, &inode->lock);
+	inode->is_shut = true;
+	while (inode->nr_inside != 0)
+		pthread_cond_wait(&inode->gate_changed, &inode->lock);
+	pthread_mutex_unlock(&inode->lock);
 	glance_close(&inode->glance);
 }
 
 void inode_reopen(struct file_inode *inode)
 {
-	pthread_rwlock_unlock(&inode->gate);
+	pthread_mutex_lock(&inode->lock);
+	inode->is_shut = false;
+	pthread_cond_broadcast(&inode->gate_changed);
+	pthread_mutex_unlock(&inode->lock);
 }
+
+/* ---- What is forgotten and remembered */
 
 void inode_set_glance(struct file_inode *inode, uint64_t offset)
 {
@@ -302,9 +338,9 @@ int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64
 	pthread_mutex_unlock(&fs->lock);
 	if (ret || (!is_outdated && !result->is_more))
 		return ret;
-	pthread_rwlock_rdlock(&inode->gate);
+	inode_enter(inode);
 	ret = inode_fetch(inode, 0, UINT64_MAX);
-	pthread_rwlock_unlock(&inode->gate);
+	inode_leave(inode);
 	return ret;
 }
 

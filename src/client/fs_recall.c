@@ -2,7 +2,7 @@
 /*
  * Giving a file up. Another session makes it shorter: the manager asks all that have it open to end what
  * they have posted, and to forget where its bytes are. The control thread must not wait for that, so a
- * thread of its own takes the inode's gate to write, as whoever makes a file shorter here does.
+ * thread of its own shuts the inode's gate, as whoever makes a file shorter here does.
  */
 #include <errno.h>
 #include <signal.h>

@@ -23,7 +23,7 @@ struct small {
 	struct file_inode *inode;
 	struct fs_hold *hold;
 	bool is_open;	    /* at the manager */
-	bool has_gate;	    /* we hold the inode's gate to read */
+	bool is_inside;	    /* we are inside the inode's gate */
 	uint64_t length;    /* to move */
 	unsigned nr_pieces; /* of the plan */
 };
@@ -238,7 +238,7 @@ static void claim_again(struct round *round)
 
 /* ---- Moving */
 
-/* Adds what a file moves to the plan. The inode's gate is held. */
+/* Adds what a file moves to the plan. From inside its gate. */
 static int plan_small(struct round *round, struct small *small)
 {
 	struct file_inode *inode = small->inode;
@@ -274,22 +274,22 @@ static int transfer(struct round *round)
 			   round->plan.pieces, round->plan.nr);
 }
 
-/* Moves the bytes of one file, whose gate was not free. */
+/* Moves the bytes of one file, whose gate was shut. */
 static void move_one(struct round *round, struct small *small)
 {
 	int ret;
 
-	pthread_rwlock_rdlock(&small->inode->gate);
+	inode_enter(small->inode);
 	round->plan.nr = 0;
 	ret = plan_small(round, small);
 	if (ret == 0)
 		ret = transfer(round);
-	pthread_rwlock_unlock(&small->inode->gate);
+	inode_leave(small->inode);
 	if (ret)
 		fail(round, small, ret);
 }
 
-/* Whoever waits for a gate must hold none, so the round takes those that are free. */
+/* Whoever waits for a gate must be inside none, so the round leaves those that are shut. */
 static void plan_free_ones(struct round *round)
 {
 	round->plan.nr = 0;
@@ -299,14 +299,14 @@ static void plan_free_ones(struct round *round)
 
 		if (small->file->status != 0)
 			continue;
-		small->has_gate = pthread_rwlock_tryrdlock(&small->inode->gate) == 0;
-		ret = small->has_gate ? plan_small(round, small) : 0;
+		small->is_inside = inode_try_enter(small->inode);
+		ret = small->is_inside ? plan_small(round, small) : 0;
 		if (ret)
 			fail(round, small, ret);
 	}
 }
 
-/* Gives each file whose pieces were moved what has become of them, and lets its gate go. */
+/* Gives each file whose pieces were moved what has become of them, and leaves its gate. */
 static void end_pieces(struct round *round, int status)
 {
 	unsigned next = 0;
@@ -314,7 +314,7 @@ static void end_pieces(struct round *round, int status)
 	for (unsigned i = 0; i < round->nr; i++) {
 		struct small *small = &round->smalls[i];
 
-		if (!small->has_gate)
+		if (!small->is_inside)
 			continue;
 		for (unsigned p = 0; p < small->nr_pieces; p++) {
 			int ret = round->plan.pieces[next++].status;
@@ -322,7 +322,7 @@ static void end_pieces(struct round *round, int status)
 			if (status && ret && small->file->status == 0)
 				fail(round, small, ret);
 		}
-		pthread_rwlock_unlock(&small->inode->gate);
+		inode_leave(small->inode);
 	}
 }
 
@@ -333,7 +333,7 @@ static void move_files(struct round *round)
 	for (unsigned i = 0; i < round->nr; i++) {
 		struct small *small = &round->smalls[i];
 
-		if (small->file->status == 0 && !small->has_gate)
+		if (small->file->status == 0 && !small->is_inside)
 			move_one(round, small);
 	}
 }
