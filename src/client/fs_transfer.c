@@ -99,6 +99,7 @@ int fs_sync_pool(struct afar_fs *fs)
 {
 	struct fs_syncs *syncs = &fs->syncs;
 	uint64_t wanted, number;
+	bool is_ours = false;
 	int ret;
 
 	if (!fs_pool(fs)->is_flash)
@@ -113,7 +114,7 @@ int fs_sync_pool(struct afar_fs *fs)
 			pthread_cond_wait(&fs->changed, &fs->lock);
 			continue;
 		}
-		syncs->is_running = true;
+		syncs->is_running = is_ours = true;
 		number = ++syncs->nr_begun;
 		pthread_mutex_unlock(&fs->lock);
 		ret = sync_once(fs, &nr_losses);
@@ -126,8 +127,11 @@ int fs_sync_pool(struct afar_fs *fs)
 	}
 	ret = syncs->status;
 	pthread_mutex_unlock(&fs->lock);
-	return ret ? error_fail(ret, "sync file system '%s': %s", fs->ns->name, afar_strerror(ret))
-		   : 0;
+	/* Whoever has synced has left the line. */
+	if (ret && !is_ours)
+		return error_fail(ret, "sync file system '%s': %s", fs->ns->name,
+				  afar_strerror(ret));
+	return ret;
 }
 
 uint64_t fs_count_losses(struct afar_fs *fs)

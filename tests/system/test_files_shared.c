@@ -70,9 +70,10 @@ struct actor {
 	uint64_t root;
 	uint64_t seed;
 	uint64_t version;
-	uint64_t nr_good; /* steps that went well */
+	_Atomic uint64_t nr_good; /* steps that went well */
 	uint8_t bytes[BLOCKS_MAX * BLOCK];
 	char failure[256]; /* empty: none */
+	atomic_bool has_failed;
 };
 
 static atomic_bool is_over;
@@ -88,6 +89,7 @@ static void complain(struct actor *actor, const char *what, long long number)
 	if (actor->failure[0] == '\0')
 		snprintf(actor->failure, sizeof(actor->failure), "session %u: %s: %lld (%s)",
 			 actor->number, what, number, afar_last_error());
+	actor->has_failed = true;
 }
 
 /* Tells what is there, at the first place that is not zero. */
@@ -108,6 +110,7 @@ static void complain_of_block(struct actor *actor, uint64_t ino, uint64_t block,
 			 actor->number, (unsigned long long)block, (unsigned long long)ino,
 			 (unsigned long long)mark.writer, (unsigned long long)mark.block,
 			 (unsigned long long)mark.ino, (unsigned long long)mark.version, at);
+	actor->has_failed = true;
 }
 
 /* Errors that others, or a server that was killed, may cause. */
@@ -258,7 +261,7 @@ static void await_steps(const struct actor *actors, uint64_t more)
 		test_pause();
 		for (unsigned i = 0; i < NR_SESSIONS; i++) {
 			now += actors[i].nr_good;
-			if (actors[i].failure[0] != '\0')
+			if (actors[i].has_failed)
 				return;
 		}
 	} while (now < before + more);
