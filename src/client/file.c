@@ -12,7 +12,7 @@
 
 /* ---- Handles */
 
-static int check_file(const struct afar_file *file)
+int file_check_handle(const struct afar_file *file)
 {
 	if (!handle_is(file, HANDLE_FILE))
 		return error_fail(-EINVAL, "use a file: the handle is null or closed");
@@ -21,7 +21,7 @@ static int check_file(const struct afar_file *file)
 
 int file_enter(struct afar_file *file)
 {
-	int ret = check_file(file);
+	int ret = file_check_handle(file);
 
 	if (ret)
 		return ret;
@@ -31,7 +31,7 @@ int file_enter(struct afar_file *file)
 
 int file_check(const struct afar_file *file, uint32_t access, const char *asked)
 {
-	if ((file->hold->access & access) != access)
+	if ((file->access & access) != access)
 		return error_fail(-EBADF, "%s inode %llu: it is not open for that", asked,
 				  (unsigned long long)file->inode->ino);
 	if (file->is_directory)
@@ -82,6 +82,7 @@ static struct afar_file *file_new(struct afar_fs *fs, const struct fs_who *who, 
 	}
 	file->fs = fs;
 	file->flags = flags;
+	file->access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	fs_who_copy(&file->who, who);
 	handle_use(&fs->handle);
 	return file;
@@ -128,7 +129,7 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 
 	message.ino = file->inode->ino;
 	message.handle = file->hold->handle;
-	message.access = file->hold->access;
+	message.access = file->access;
 	operation.what_case = AFAR__FILE_HOLD__WHAT_OPEN;
 	operation.open = &message;
 	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
@@ -158,7 +159,6 @@ static int finish_open(struct afar_file *file, const Afar__FileResult *result, u
 int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
 	      struct afar_file **out)
 {
-	uint32_t access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	struct afar_file *file = file_new(fs, who, flags);
 	uint64_t before = inode_count_outdated(fs);
 	struct fs_answer answer;
@@ -167,7 +167,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	if (!file)
 		return -ENOMEM;
 	file->inode = inode_get(fs, ino);
-	file->hold = file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), access) : NULL;
+	file->hold = file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), file->access) : NULL;
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;
@@ -359,7 +359,7 @@ int file_close(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
 	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
-	bool is_writable = file->hold->access & W_OK;
+	bool is_writable = file->access & W_OK;
 	bool is_trimmed =
 		inode_end(file->inode) && is_writable && atomic_load(&file->inode->has_grown);
 	bool is_lost = has_lost(file);
@@ -381,7 +381,7 @@ int file_close(struct afar_file *file)
 
 PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
 {
-	int ret = check_file(file);
+	int ret = file_check_handle(file);
 
 	if (ret)
 		return ret;
@@ -446,7 +446,7 @@ static int sync_file(struct afar_file *file)
 {
 	int ret = sync_data(file);
 
-	if (ret == 0 && (file->hold->access & W_OK) && !file->is_directory)
+	if (ret == 0 && (file->access & W_OK) && !file->is_directory)
 		ret = file_commit(file);
 	return ret;
 }
@@ -468,7 +468,7 @@ PUBLIC_CALL(int, afar_file_commit, (struct afar_file *file), (file))
 
 	if (ret)
 		return ret;
-	if ((file->hold->access & W_OK) && atomic_load(&file->inode->is_touched))
+	if ((file->access & W_OK) && atomic_load(&file->inode->is_touched))
 		ret = file_commit(file);
 	if (ret == 0 && has_lost(file))
 		ret = fail_lost(file);

@@ -137,9 +137,9 @@ int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes
 		return error_fail(-EFBIG, "make inode %llu %llu bytes long: a file can have %llu",
 				  (unsigned long long)file->inode->ino, (unsigned long long)bytes,
 				  (unsigned long long)FILE_BYTES_MAX);
-	pthread_rwlock_wrlock(&file->inode->gate);
+	inode_shut(file->inode);
 	ret = resize(file, who, bytes);
-	pthread_rwlock_unlock(&file->inode->gate);
+	inode_reopen(file->inode);
 	return ret;
 }
 
@@ -244,20 +244,19 @@ static int clear(struct afar_file *file, unsigned flags, uint64_t offset, uint64
 
 static int allocate(struct afar_file *file, unsigned flags, uint64_t offset, uint64_t length)
 {
-	pthread_rwlock_t *gate = &file->inode->gate;
+	struct file_inode *inode = file->inode;
 	int ret;
 
-	if (flags & (AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO))
-		pthread_rwlock_wrlock(gate);
-	else
-		pthread_rwlock_rdlock(gate);
-	if (flags & AFAR_ALLOCATE_PUNCH)
-		ret = punch(file, offset, offset + length);
-	else if (flags & AFAR_ALLOCATE_ZERO)
-		ret = clear(file, flags, offset, length);
-	else
+	if (!(flags & (AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO))) {
+		pthread_rwlock_rdlock(&inode->gate);
 		ret = make_room(file, flags, offset, length);
-	pthread_rwlock_unlock(gate);
+		pthread_rwlock_unlock(&inode->gate);
+		return ret;
+	}
+	inode_shut(inode);
+	ret = flags & AFAR_ALLOCATE_PUNCH ? punch(file, offset, offset + length)
+					  : clear(file, flags, offset, length);
+	inode_reopen(inode);
 	return ret;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/near.h"
 
 #define STALE_ROUNDS 16 /* a write is made again so often because the file was cut meanwhile */
 
@@ -107,6 +108,46 @@ static int check_vectors(const struct afar_file *file, const char *verb,
 	return 0;
 }
 
+/* ---- Near bytes */
+
+struct near_range {
+	const struct afar_file *file;
+	uint64_t offset, length;
+	bool is_write;
+};
+
+/* Within a hold: the file stays as long as its handle is open, and the glance as it is. */
+static bool find_near(const void *argument, uint64_t *pool_offset)
+{
+	const struct near_range *range = argument;
+	const struct afar_file *file = range->file;
+
+	if (handle_is_shut(&file->handle) ||
+	    !glance_find(&file->inode->glance, range->offset, range->length, pool_offset))
+		return false;
+	if (!range->is_write)
+		return true;
+	/* The first write since a sync notes more. */
+	if (!atomic_load_explicit(&file->is_unsynced, memory_order_relaxed))
+		return false;
+	inode_touch(file->inode);
+	return true;
+}
+
+/* Moves bytes that are near, in the run that was used last. False: it has to go the long way. */
+static bool move_near(struct afar_file *file, void *data, size_t length, uint64_t offset,
+		      bool is_write)
+{
+	const struct near_range range = {file, offset, length, is_write};
+	uint32_t access = is_write ? W_OK : R_OK;
+
+	if (!data || length == 0 || length > NEAR_CHOSEN_MAX || !(file->access & access) ||
+	    (is_write && (file->flags & (O_APPEND | O_DSYNC | O_SYNC))))
+		return false;
+	return near_transfer_chosen(fs_pool(file->fs), is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
+				    data, length, find_near, &range);
+}
+
 /* ---- Reading */
 
 /* Returns how much of a range is inside so many bytes. */
@@ -177,6 +218,8 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 		pthread_mutex_lock(&inode->lock);
 	}
 	ret = plan_read(plan, inode, vectors, nr);
+	if (nr == 1 && ret > 0)
+		inode_set_glance(inode, vectors[0].offset);
 	pthread_mutex_unlock(&inode->lock);
 	return ret;
 }
@@ -228,8 +271,13 @@ PUBLIC_CALL(ssize_t, afar_file_pread,
 	    (file, data, length, offset))
 {
 	const struct afar_file_vector vector = {.offset = offset, .data = data, .length = length};
-	ssize_t ret = file_enter(file);
+	ssize_t ret = file_check_handle(file);
 
+	if (ret)
+		return ret;
+	if (move_near(file, data, length, offset, false))
+		return (ssize_t)length;
+	ret = file_enter(file);
 	if (ret)
 		return ret;
 	ret = read_entered(file, &vector, 1);
@@ -270,6 +318,8 @@ static int plan_write(struct writing *writing)
 		ret = -EAGAIN;
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);
+	if (ret == 0 && writing->nr == 1)
+		inode_set_glance(inode, writing->vectors[0].offset);
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
 	pthread_mutex_unlock(&inode->lock);
@@ -440,8 +490,13 @@ PUBLIC_CALL(ssize_t, afar_file_pwrite,
 {
 	const struct afar_file_vector vector = {
 		.offset = offset, .data = (void *)data, .length = length};
-	ssize_t ret = file_enter(file);
+	ssize_t ret = file_check_handle(file);
 
+	if (ret)
+		return ret;
+	if (move_near(file, (void *)data, length, offset, true))
+		return (ssize_t)length;
+	ret = file_enter(file);
 	if (ret)
 		return ret;
 	ret = write_entered(file, &vector, 1);

@@ -18,6 +18,7 @@
 
 #include <afar/file.h>
 
+#include "client/file_glance.h"
 #include "client/file_map.h"
 #include "client/region.h"
 
@@ -40,15 +41,16 @@ struct fs_hold {
 };
 
 struct file_inode {
-	struct cds_list_head node; /* of its bucket; guarded by the fs's lock, as the next two */
-	unsigned nr_users;	   /* open files, and those that are being opened */
-	bool is_ending;		   /* its last file is being closed */
-	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
-	atomic_bool is_touched;	   /* written since the manager was told so */
+	struct cds_list_head node;  /* of its bucket; guarded by the fs's lock, as the next two */
+	unsigned nr_users;	    /* open files, and those that are being opened */
+	bool is_ending;		    /* its last file is being closed */
+	atomic_bool has_grown;	    /* it may have room behind its end that we asked for */
+	atomic_bool is_touched;	    /* written since the manager was told so */
 	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;
 	struct afar_fs *fs;
 
+	struct file_glance glance; /* set with the gate held to read, and the lock held */
 	pthread_rwlock_t gate;
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
@@ -61,6 +63,7 @@ struct file_inode {
 	uint64_t end;	 /* that we have told the manager; not more than the size */
 	uint64_t wanted; /* ends that writers have reached, and wait for being told */
 	bool is_telling;
+	unsigned nr_long_ways; /* reads and writes that took the lock */
 };
 
 struct fs_syncs {
@@ -99,6 +102,7 @@ struct afar_file {
 	struct afar_fs *fs;
 	struct file_inode *inode;
 	struct fs_hold *hold;
+	uint32_t access; /* R_OK, W_OK */
 	bool is_directory;
 	struct fs_who who;	 /* that opened it */
 	int flags;		 /* of open(2) */
@@ -165,6 +169,11 @@ struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
 /* Finds one that files are open of, and that is not ending, for a recall: the caller is one more user,
  * and counted in nr_recalls. Else NULL. Does not wait. */
 struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
+/* Takes the gate to write: nobody moves bytes any more. */
+void inode_shut(struct file_inode *inode);
+void inode_reopen(struct file_inode *inode);
+/* Notes which run was used last, for those that go on there. The lock is held, and the gate to read. */
+void inode_set_glance(struct file_inode *inode, uint64_t offset);
 /* Forgets where its bytes are. The gate is held to write. */
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
@@ -225,6 +234,9 @@ uint64_t fs_count_losses(struct afar_fs *fs);
 
 /* ---- file.c */
 
+/* Returns 0, or why the handle cannot be used. */
+int file_check_handle(const struct afar_file *file);
+/* Counts a call in, as fs_enter(). */
 int file_enter(struct afar_file *file);
 /* -EBADF, -EISDIR. */
 int file_check(const struct afar_file *file, uint32_t access, const char *asked);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "client/fs_call.h"
 
+#define GLANCE_AFTER  4	 /* reads and writes that went the long way */
 #define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
 
 /* ---- The table */
@@ -52,6 +53,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 
 static void inode_free(struct file_inode *inode)
 {
+	glance_close(&inode->glance);
 	file_map_free(&inode->map);
 	pthread_cond_destroy(&inode->told);
 	pthread_mutex_destroy(&inode->lock);
@@ -90,6 +92,33 @@ struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
 	}
 	pthread_mutex_unlock(&fs->lock);
 	return inode;
+}
+
+void inode_shut(struct file_inode *inode)
+{
+	pthread_rwlock_wrlock(&inode->gate);
+	glance_close(&inode->glance);
+}
+
+void inode_reopen(struct file_inode *inode)
+{
+	pthread_rwlock_unlock(&inode->gate);
+}
+
+void inode_set_glance(struct file_inode *inode, uint64_t offset)
+{
+	const struct file_run *run = file_map_find(&inode->map, offset / FILE_UNIT);
+	uint64_t begin, end;
+
+	/* An inode that is used a few times and closed would wait for holds, for nothing. */
+	if (!run || !atomic_load_explicit(&fs_pool(inode->fs)->near, memory_order_relaxed) ||
+	    inode->nr_long_ways++ < GLANCE_AFTER)
+		return;
+	begin = run->unit * FILE_UNIT;
+	end = begin + run->nr * FILE_UNIT;
+	end = end < inode->size ? end : inode->size;
+	if (begin <= offset && offset < end)
+		glance_set(&inode->glance, begin, end, run->pool_unit * FILE_UNIT);
 }
 
 void inode_forget(struct file_inode *inode)
@@ -150,7 +179,7 @@ void inode_touch(struct file_inode *inode)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	atomic_store_explicit(&inode->written_at, now.tv_sec * 1000000000LL + now.tv_nsec,
 			      memory_order_relaxed);
 	atomic_store_explicit(&inode->is_touched, true, memory_order_release);

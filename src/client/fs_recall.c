@@ -38,10 +38,10 @@ static void *give_up(void *argument)
 	struct file_inode *inode = recall->inode;
 	struct afar_fs *fs = inode->fs;
 
-	pthread_rwlock_wrlock(&inode->gate);
+	inode_shut(inode);
 	inode_forget(inode);
 	rpc_reply_status(recall->call, 0, 0);
-	pthread_rwlock_unlock(&inode->gate);
+	inode_reopen(inode);
 	inode_put(inode);
 	end(fs);
 	free(recall);

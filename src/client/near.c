@@ -22,7 +22,7 @@
 #include "base/hold.h"
 #include "client/buffer.h"
 
-#define HELD_MAX (UINT64_C(8) << 20) /* copied within one hold, because others wait for holds */
+#define HELD_MAX NEAR_CHOSEN_MAX /* copied within one hold, because others wait for holds */
 
 struct near_server {
 	struct fabric_gate *gate; /* NULL: it is not near */
@@ -157,6 +157,35 @@ bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afa
 			near_counts_end(&near->counts, opcode, began);
 		hold_end();
 	}
+	return is_done;
+}
+
+bool near_transfer_chosen(struct afar_target *target, uint16_t opcode, void *data, uint64_t length,
+			  near_choose *choose, const void *argument)
+{
+	const bool is_write = opcode == AFAR_OP_WRITE;
+	const struct afar_iov iov = {.addr = data, .length = length};
+	struct near_place place = {.iov = &iov};
+	uint64_t offset, end, began = 0;
+	struct near *near;
+	bool is_done;
+
+	hold_begin();
+	near = find(target, is_write);
+	is_done = near && choose(argument, &offset);
+	if (is_done) {
+		began = near_counts_begin(&near->counts, opcode);
+		for (end = offset + length; is_done && offset < end;) {
+			const struct layout_piece at =
+				layout_piece_at(near->layout, offset, end - offset);
+
+			is_done = copy_piece(near, &place, &at, is_write);
+			offset += at.length;
+		}
+	}
+	if (is_done)
+		near_counts_end(&near->counts, opcode, began);
+	hold_end();
 	return is_done;
 }
 

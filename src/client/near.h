@@ -17,6 +17,14 @@
 bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afar_iov *iov,
 		   uint32_t nr_iov, uint64_t offset, uint64_t length);
 
+/* Transfers a range that is chosen within the hold, because it may be taken away. `choose` gives its
+ * offset, waits for nothing and returns false if it does not know. Plain memory of at most NEAR_CHOSEN_MAX
+ * bytes. False: nothing, or any part, was done. */
+#define NEAR_CHOSEN_MAX (UINT64_C(8) << 20)
+typedef bool near_choose(const void *argument, uint64_t *offset);
+bool near_transfer_chosen(struct afar_target *target, uint16_t opcode, void *data, uint64_t length,
+			  near_choose *choose, const void *argument);
+
 /* Does an atomic like target_atomic(). -EAGAIN: nothing was done; use a queue. -AFAR_ESERVER: it
  * may have been done. */
 int near_atomic(const struct afar_op *op);
