@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/error.h"
+#include "client/blocking.h"
 #include "client/buffer.h"
 #include "client/failures.h"
 #include "client/near.h"
@@ -77,7 +78,7 @@ static void return_queue(struct afar_session *session, struct afar_queue *queue)
 	pthread_mutex_unlock(&session->lock);
 }
 
-static void end_blocking(struct afar_target *target, struct afar_queue *queue)
+void blocking_end(struct afar_target *target, struct afar_queue *queue)
 {
 	return_queue(target->session, queue);
 	handle_unuse(&target->handle);
@@ -133,9 +134,7 @@ static int enter_memory(const struct afar_op *op)
 	return 0;
 }
 
-/* Counts the caller into the target, which then cannot be closed, and borrows a queue that is
- * connected to its servers. */
-static int begin_blocking(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
+int blocking_begin(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
 {
 	int ret;
 
@@ -148,7 +147,7 @@ static int begin_blocking(struct afar_target *target, uint64_t deadline, struct 
 	}
 	ret = make_ready(*queue, target, deadline);
 	if (ret)
-		end_blocking(target, *queue);
+		blocking_end(target, *queue);
 	return ret;
 }
 
@@ -185,8 +184,8 @@ static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t leng
  * away. Once a new connection stands, nothing posted on the old one can land, so the operation may
  * begin again. So may a sync: a store that has restarted meanwhile tells the later one.
  */
-static int transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
-		    uint64_t deadline)
+int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+		      uint64_t deadline)
 {
 	int ret = run(queue, op, length, deadline);
 
@@ -211,7 +210,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
-	ret = begin_blocking(op->target, deadline, &queue);
+	ret = blocking_begin(op->target, deadline, &queue);
 	if (ret)
 		return failure_on_the_way(op, length, ret, false);
 	ret = enter_memory(op);
@@ -220,7 +219,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	ret = plain_begin(&plain, queue, op, length);
 	if (!ret) {
 		do
-			ret = transfer(queue, &plain.ready, plain.length, deadline);
+			ret = blocking_transfer(queue, &plain.ready, plain.length, deadline);
 		while (plain_go_on(&plain, ret));
 		plain_end(&plain);
 	}
@@ -228,7 +227,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 		near_look(op->target, queue);
 	leave_memory(op, op->nr_iov);
 out_end:
-	end_blocking(op->target, queue);
+	blocking_end(op->target, queue);
 	return ret;
 }
 
@@ -245,7 +244,7 @@ int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint6
 {
 	struct afar_queue *queue;
 	struct plain plain;
-	int ret = begin_blocking(op->target, deadline, &queue);
+	int ret = blocking_begin(op->target, deadline, &queue);
 
 	if (ret)
 		return ret;
@@ -264,7 +263,7 @@ int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint6
 	} while (plain_go_on(&plain, ret));
 	plain_end(&plain);
 out_end:
-	end_blocking(op->target, queue);
+	blocking_end(op->target, queue);
 	return ret;
 }
 
@@ -283,7 +282,7 @@ int target_reconnect(struct afar_target *target, uint64_t deadline, uint64_t *se
 	queue_refresh(queue);
 	ret = queue_connect(queue, target, deadline);
 	*serial = serial_of(target);
-	end_blocking(target, queue);
+	blocking_end(target, queue);
 	return ret;
 }
 
@@ -318,208 +317,6 @@ int target_zero(struct afar_target *target, uint16_t opcode, uint32_t flags, uin
 	return transfer_by_queue(&op, length);
 }
 
-/* ---- Several pieces */
-
-#define PIECE_LEFT 1 /* a status: it has not been done */
-
-struct batch {
-	struct afar_target *target;
-	uint16_t opcode;
-	uint32_t flags;
-	struct target_piece *pieces;
-	unsigned nr;
-	uint64_t deadline;
-	int status; /* the first failure that trying again does not mend */
-};
-
-static struct afar_op piece_op(const struct batch *batch, unsigned i)
-{
-	return (struct afar_op){
-		.opcode = batch->opcode,
-		.flags = batch->flags,
-		.nr_iov = 1,
-		.target = batch->target,
-		.offset = batch->pieces[i].offset,
-		.iov = &batch->pieces[i].memory,
-		.user_data = i,
-	};
-}
-
-/* Starts pieces from `next` on while the queue has room. Returns where it stopped. */
-static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch, unsigned next)
-{
-	queue_hold(queue);
-	for (; next < batch->nr && !cds_list_empty(&queue->free_operations); next++) {
-		const struct afar_op op = piece_op(batch, next);
-
-		if (batch->pieces[next].status != PIECE_LEFT)
-			continue;
-		handle_use(&batch->target->handle);
-		queue_start(queue, &op, op.iov->length, batch->deadline);
-	}
-	queue_release(queue);
-	return next;
-}
-
-static void end_piece(struct afar_queue *queue, struct batch *batch)
-{
-	const struct afar_completion completion =
-		queue_reap(queue, cds_list_first_entry(&queue->done, struct operation, node));
-	struct target_piece *piece = &batch->pieces[completion.user_data];
-
-	piece->status = completion.result < 0 ? (int)completion.result : 0;
-	if (piece->status == 0)
-		return;
-	if (piece->status == -EROFS)
-		target_fail_read_only(batch->target);
-	else
-		failure_say(queue, &completion, "try again");
-	if (piece->status != -AFAR_ESERVER && batch->status == 0)
-		batch->status = piece->status;
-}
-
-/* Carries out what is left over the connections that stand. */
-static void run_pieces(struct afar_queue *queue, struct batch *batch)
-{
-	unsigned next = start_pieces(queue, batch, 0);
-
-	while (queue->nr_active != 0 || queue->nr_done != 0) {
-		while (queue->nr_done == 0)
-			queue_wait_progress(queue, CLOCK_NEVER);
-		while (queue->nr_done != 0)
-			end_piece(queue, batch);
-		next = start_pieces(queue, batch, next);
-	}
-}
-
-/* Marks what has failed with its connection as left. Returns whether there is any. */
-static bool leave_failed(struct batch *batch)
-{
-	bool is_any = false;
-
-	for (unsigned i = 0; i < batch->nr; i++) {
-		if (batch->pieces[i].status != -AFAR_ESERVER)
-			continue;
-		batch->pieces[i].status = PIECE_LEFT;
-		is_any = true;
-	}
-	return is_any;
-}
-
-/* Gives all that is left this status. */
-static int fail_left(struct batch *batch, int status)
-{
-	const struct afar_op *first = NULL;
-	struct afar_op op;
-
-	for (unsigned i = 0; i < batch->nr; i++) {
-		if (batch->pieces[i].status != PIECE_LEFT)
-			continue;
-		op = piece_op(batch, i);
-		first = &op;
-		batch->pieces[i].status = status;
-	}
-	return first ? failure_on_the_way(first, first->iov->length, status, true) : status;
-}
-
-/* As transfer() does one operation. */
-static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
-{
-	int ret = 0;
-
-	for (;;) {
-		run_pieces(queue, batch);
-		if (!leave_failed(batch))
-			return batch->status;
-		ret = clock_ns() < batch->deadline
-			      ? queue_connect(queue, batch->target, batch->deadline)
-			      : -AFAR_ESERVER;
-		if (ret)
-			return fail_left(batch, ret);
-	}
-}
-
-/* Over transports that want memory registered, because a queue has one buffer for what is not. */
-static int transfer_each(struct afar_queue *queue, struct batch *batch)
-{
-	for (unsigned i = 0; i < batch->nr; i++) {
-		const struct afar_op op = piece_op(batch, i);
-		struct plain plain;
-		int ret;
-
-		if (batch->pieces[i].status != PIECE_LEFT)
-			continue;
-		ret = plain_begin(&plain, queue, &op, op.iov->length);
-		if (ret == 0) {
-			do
-				ret = transfer(queue, &plain.ready, plain.length, batch->deadline);
-			while (plain_go_on(&plain, ret));
-			plain_end(&plain);
-		}
-		batch->pieces[i].status = ret;
-		if (ret && batch->status == 0)
-			batch->status = ret;
-	}
-	return batch->status;
-}
-
-/* Gives all pieces the status of the flush behind them, if it failed. */
-static int fail_unseen(struct batch *batch, int status)
-{
-	for (unsigned i = 0; i < batch->nr && status; i++)
-		batch->pieces[i].status = status;
-	return status;
-}
-
-static int transfer_left(struct batch *batch)
-{
-	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = batch->target};
-	struct afar_queue *queue;
-	int ret =
-		target_may(batch->target, batch->opcode) ? 0 : target_fail_read_only(batch->target);
-
-	if (ret == 0)
-		ret = begin_blocking(batch->target, batch->deadline, &queue);
-	if (ret)
-		return fail_left(batch, ret);
-	ret = batch->target->session->fabrics.needs_registration ? transfer_each(queue, batch)
-								 : transfer_pieces(queue, batch);
-	/* The queue has a scratch if a transport of it completes writes before all see them. */
-	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)
-		ret = fail_unseen(batch, transfer(queue, &flush, 0, batch->deadline));
-	if (ret == 0)
-		near_look(batch->target, queue);
-	end_blocking(batch->target, queue);
-	return ret;
-}
-
-int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,
-			   struct target_piece *pieces, unsigned nr)
-{
-	struct batch batch = {
-		.target = target,
-		.opcode = opcode,
-		.flags = flags,
-		.pieces = pieces,
-		.nr = nr,
-	};
-	unsigned nr_left = 0;
-
-	for (unsigned i = 0; i < nr; i++) {
-		struct target_piece *piece = &pieces[i];
-
-		piece->status = !flags && near_transfer(target, opcode, &piece->memory, 1,
-							piece->offset, piece->memory.length)
-					? 0
-					: PIECE_LEFT;
-		nr_left += piece->status == PIECE_LEFT;
-	}
-	if (nr_left == 0)
-		return 0;
-	batch.deadline = session_deadline(target->session);
-	return transfer_left(&batch);
-}
-
 /* Fails an atomic. `queue`: the one it was done over; NULL: none. */
 static int fail_atomic(const struct afar_queue *queue, const struct afar_op *op, int status)
 {
@@ -537,7 +334,7 @@ static int atomic_by_queue(const struct afar_op *op)
 {
 	uint64_t deadline = session_deadline(op->target->session);
 	struct afar_queue *queue;
-	int ret = begin_blocking(op->target, deadline, &queue);
+	int ret = blocking_begin(op->target, deadline, &queue);
 
 	if (ret)
 		return failure_on_the_way(op, sizeof(uint64_t), ret, false);
@@ -546,7 +343,7 @@ static int atomic_by_queue(const struct afar_op *op)
 		ret = fail_atomic(queue, op, ret);
 	else
 		near_look(op->target, queue);
-	end_blocking(op->target, queue);
+	blocking_end(op->target, queue);
 	return ret;
 }
 
@@ -579,12 +376,12 @@ int target_sync(struct afar_target *target)
 	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = target};
 	uint64_t deadline = session_deadline(target->session);
 	struct afar_queue *queue;
-	int ret = begin_blocking(target, deadline, &queue);
+	int ret = blocking_begin(target, deadline, &queue);
 
 	if (ret)
 		return failure_on_the_way(&sync, 0, ret, false);
-	ret = transfer(queue, &sync, 0, deadline);
-	end_blocking(target, queue);
+	ret = blocking_transfer(queue, &sync, 0, deadline);
+	blocking_end(target, queue);
 	return ret;
 }
 
@@ -609,12 +406,12 @@ void target_flush(struct afar_target *target)
 int target_connect(struct afar_target *target)
 {
 	struct afar_queue *queue;
-	int ret = begin_blocking(target, session_deadline(target->session), &queue);
+	int ret = blocking_begin(target, session_deadline(target->session), &queue);
 
 	if (ret)
 		return ret;
 	near_look(target, queue);
-	end_blocking(target, queue);
+	blocking_end(target, queue);
 	return 0;
 }
 

@@ -208,6 +208,16 @@ int inode_retake(struct file_inode *inode, const Afar__FileResult *result);
 int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length);
 /* Asks for the attributes. */
 int inode_look(struct file_inode *inode);
+/* Takes a size that the manager has told, of the layout that we know: it only grows meanwhile. The
+ * lock is held. */
+static inline void inode_take_size(struct file_inode *inode, uint64_t size)
+{
+	if (size > inode->size)
+		inode->size = size;
+}
+
+/* ---- fs_extend.c */
+
 /* Room to make for ranges of a file. */
 struct file_wish {
 	const struct afar_file_vector *vectors;

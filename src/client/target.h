@@ -225,7 +225,7 @@ int target_fail_read_only(const struct afar_target *target);
  */
 int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		    const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset, uint64_t length);
-/* A range of the target, and the memory that it is read into or written from. */
+/* pieces.c: a range of the target, and the memory that it is read into or written from. */
 struct target_piece {
 	struct afar_iov memory;
 	uint64_t offset; /* in the target */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What blocking transfers have in common: a queue of the session's, borrowed for one of them. */
+#ifndef CLIENT_BLOCKING_H
+#define CLIENT_BLOCKING_H
+
+#include "client/queue.h"
+
+/* Counts the caller into the target, which then cannot be closed, and borrows a queue that is
+ * connected to its servers. Blocks, until `deadline`. */
+int blocking_begin(struct afar_target *target, uint64_t deadline, struct afar_queue **queue);
+void blocking_end(struct afar_target *target, struct afar_queue *queue);
+/* Carries out one operation on a borrowed queue, and begins it again when a server has closed the
+ * connection. Its memory needs no more registering. */
+int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+		      uint64_t deadline);
+
+#endif

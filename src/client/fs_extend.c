@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that grow: getting room for them, and telling the manager how far they have been written. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "client/fs_call.h"
+
+#define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
+
+/* ---- Room */
+
+static bool covers(struct file_inode *inode, const struct afar_file_vector *vector)
+{
+	bool is_covered;
+
+	pthread_mutex_lock(&inode->lock);
+	is_covered = file_map_covers(&inode->map, vector->offset, vector->length);
+	pthread_mutex_unlock(&inode->lock);
+	return is_covered;
+}
+
+struct extension {
+	struct file_inode *inode;
+	Afar__FileExtend extends[FS_CALL_MAX];
+	Afar__FileChange operations[FS_CALL_MAX];
+	Afar__FileChange *list[FS_CALL_MAX];
+	unsigned nr;
+	uint64_t bytes; /* that the failed ones need */
+};
+
+static void extension_add(struct extension *extension, const struct file_wish *wish,
+			  const struct afar_file_vector *vector)
+{
+	unsigned i = extension->nr++;
+	Afar__FileExtend *extend = &extension->extends[i];
+
+	afar__file_extend__init(extend);
+	extend->ino = extension->inode->ino;
+	extend->offset = vector->offset;
+	extend->length = vector->length;
+	extend->is_exact = wish->is_exact;
+	extend->size = wish->size;
+	afar__file_change__init(&extension->operations[i]);
+	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
+	extension->operations[i].extend = extend;
+	extension->list[i] = &extension->operations[i];
+}
+
+/* Asks once. -ENOSPC: some found no room. */
+static int extend_once(struct extension *extension)
+{
+	struct fs_answer answer;
+	int ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
+	int full = 0;
+
+	if (ret)
+		return ret;
+	extension->bytes = 0;
+	for (unsigned i = 0; i < extension->nr && ret == 0; i++) {
+		if (answer.results[i]->status == -ENOSPC) {
+			full = fs_result_fail(answer.results[i]);
+			extension->bytes += extension->extends[i].length + 2 * FILE_UNIT;
+			continue;
+		}
+		ret = fs_result_fail(answer.results[i]);
+		if (ret == 0)
+			ret = inode_take(extension->inode, answer.results[i]);
+	}
+	fs_answer_free(&answer);
+	return ret ? ret : full;
+}
+
+static int extend_some(struct extension *extension)
+{
+	struct afar_fs *fs = extension->inode->fs;
+	int ret = 0;
+
+	atomic_store(&extension->inode->has_grown, true);
+	for (unsigned i = 0; i < EXTEND_ROUNDS; i++) {
+		uint64_t pool_bytes = fs_pool(fs)->length;
+
+		ret = extend_once(extension);
+		if (ret != -ENOSPC)
+			return ret;
+		ret = fs_grow(fs, pool_bytes, extension->bytes);
+		if (ret)
+			return ret;
+	}
+	return error_fail(-ENOSPC,
+			  "make a file of '%s' longer: others take all room that its pool gets",
+			  fs->ns->name);
+}
+
+int inode_extend(struct file_inode *inode, const struct file_wish *wish)
+{
+	struct extension *extension = calloc(1, sizeof(*extension));
+	int ret = 0;
+
+	if (!extension)
+		return error_code(-ENOMEM);
+	extension->inode = inode;
+	pthread_mutex_lock(&inode->extending);
+	for (unsigned i = 0; i < wish->nr && ret == 0; i++) {
+		const struct afar_file_vector *vector = &wish->vectors[i];
+
+		/* Whoever extended before us may have got more than it needed. */
+		if (vector->length == 0 || (wish->size == 0 && covers(inode, vector)))
+			continue;
+		extension_add(extension, wish, vector);
+		if (extension->nr < FS_CALL_MAX)
+			continue;
+		ret = extend_some(extension);
+		extension->nr = 0;
+	}
+	if (ret == 0 && extension->nr != 0)
+		ret = extend_some(extension);
+	pthread_mutex_unlock(&inode->extending);
+	free(extension);
+	return ret;
+}
+
+/* ---- Ends */
+
+static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	uint64_t nr_claims;
+	int ret;
+
+	message.ino = inode->ino;
+	message.end = end;
+	message.layout = layout;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
+	operation.end = &message;
+	do {
+		/* If the manager has restarted since it answered, it was not told of this end. */
+		nr_claims = fs_count_claims(inode->fs);
+		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
+		if (ret)
+			return ret;
+		pthread_mutex_lock(&inode->lock);
+		if (end > inode->end)
+			inode->end = end;
+		pthread_mutex_unlock(&inode->lock);
+	} while (nr_claims != fs_count_claims(inode->fs));
+	return 0;
+}
+
+int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&inode->lock);
+	if (end > inode->wanted)
+		inode->wanted = end;
+	while (inode->size < end && inode->layout == layout && ret == 0) {
+		uint64_t told = inode->wanted;
+
+		/* One thread tells for all that have written meanwhile. */
+		if (inode->is_telling) {
+			pthread_cond_wait(&inode->told, &inode->lock);
+			continue;
+		}
+		inode->is_telling = true;
+		pthread_mutex_unlock(&inode->lock);
+		ret = call_end(inode, told, layout);
+		pthread_mutex_lock(&inode->lock);
+		inode->is_telling = false;
+		if (ret == 0 && inode->layout == layout)
+			inode_take_size(inode, told);
+		pthread_cond_broadcast(&inode->told);
+	}
+	if (ret == 0 && inode->layout != layout)
+		ret = -ESTALE;
+	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}

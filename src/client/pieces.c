@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocking transfers of several pieces: near ones are copied, and all others go over one borrowed queue
+ * together. Files move their bytes so (fs_transfer.c).
+ */
+#include <errno.h>
+
+#include "base/error.h"
+#include "client/blocking.h"
+#include "client/failures.h"
+#include "client/near.h"
+#include "client/plain.h"
+
+#define PIECE_LEFT 1 /* a status: it has not been done */
+
+struct batch {
+	struct afar_target *target;
+	uint16_t opcode;
+	uint32_t flags;
+	struct target_piece *pieces;
+	unsigned nr;
+	uint64_t deadline;
+	int status; /* the first failure that trying again does not mend */
+};
+
+static struct afar_op piece_op(const struct batch *batch, unsigned i)
+{
+	return (struct afar_op){
+		.opcode = batch->opcode,
+		.flags = batch->flags,
+		.nr_iov = 1,
+		.target = batch->target,
+		.offset = batch->pieces[i].offset,
+		.iov = &batch->pieces[i].memory,
+		.user_data = i,
+	};
+}
+
+/* Starts pieces from `next` on while the queue has room. Returns where it stopped. */
+static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch, unsigned next)
+{
+	queue_hold(queue);
+	for (; next < batch->nr && !cds_list_empty(&queue->free_operations); next++) {
+		const struct afar_op op = piece_op(batch, next);
+
+		if (batch->pieces[next].status != PIECE_LEFT)
+			continue;
+		handle_use(&batch->target->handle);
+		queue_start(queue, &op, op.iov->length, batch->deadline);
+	}
+	queue_release(queue);
+	return next;
+}
+
+static void end_piece(struct afar_queue *queue, struct batch *batch)
+{
+	const struct afar_completion completion =
+		queue_reap(queue, cds_list_first_entry(&queue->done, struct operation, node));
+	struct target_piece *piece = &batch->pieces[completion.user_data];
+
+	piece->status = completion.result < 0 ? (int)completion.result : 0;
+	if (piece->status == 0)
+		return;
+	if (piece->status == -EROFS)
+		target_fail_read_only(batch->target);
+	else
+		failure_say(queue, &completion, "try again");
+	if (piece->status != -AFAR_ESERVER && batch->status == 0)
+		batch->status = piece->status;
+}
+
+/* Carries out what is left over the connections that stand. */
+static void run_pieces(struct afar_queue *queue, struct batch *batch)
+{
+	unsigned next = start_pieces(queue, batch, 0);
+
+	while (queue->nr_active != 0 || queue->nr_done != 0) {
+		while (queue->nr_done == 0)
+			queue_wait_progress(queue, CLOCK_NEVER);
+		while (queue->nr_done != 0)
+			end_piece(queue, batch);
+		next = start_pieces(queue, batch, next);
+	}
+}
+
+/* Marks what has failed with its connection as left. Returns whether there is any. */
+static bool leave_failed(struct batch *batch)
+{
+	bool is_any = false;
+
+	for (unsigned i = 0; i < batch->nr; i++) {
+		if (batch->pieces[i].status != -AFAR_ESERVER)
+			continue;
+		batch->pieces[i].status = PIECE_LEFT;
+		is_any = true;
+	}
+	return is_any;
+}
+
+/* Gives all that is left this status. */
+static int fail_left(struct batch *batch, int status)
+{
+	const struct afar_op *first = NULL;
+	struct afar_op op;
+
+	for (unsigned i = 0; i < batch->nr; i++) {
+		if (batch->pieces[i].status != PIECE_LEFT)
+			continue;
+		op = piece_op(batch, i);
+		first = &op;
+		batch->pieces[i].status = status;
+	}
+	return first ? failure_on_the_way(first, first->iov->length, status, true) : status;
+}
+
+/* As blocking_transfer() does one operation. */
+static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
+{
+	int ret = 0;
+
+	for (;;) {
+		run_pieces(queue, batch);
+		if (!leave_failed(batch))
+			return batch->status;
+		ret = clock_ns() < batch->deadline
+			      ? queue_connect(queue, batch->target, batch->deadline)
+			      : -AFAR_ESERVER;
+		if (ret)
+			return fail_left(batch, ret);
+	}
+}
+
+/* Over transports that want memory registered, because a queue has one buffer for what is not. */
+static int transfer_each(struct afar_queue *queue, struct batch *batch)
+{
+	for (unsigned i = 0; i < batch->nr; i++) {
+		const struct afar_op op = piece_op(batch, i);
+		struct plain plain;
+		int ret;
+
+		if (batch->pieces[i].status != PIECE_LEFT)
+			continue;
+		ret = plain_begin(&plain, queue, &op, op.iov->length);
+		if (ret == 0) {
+			do
+				ret = blocking_transfer(queue, &plain.ready, plain.length,
+							batch->deadline);
+			while (plain_go_on(&plain, ret));
+			plain_end(&plain);
+		}
+		batch->pieces[i].status = ret;
+		if (ret && batch->status == 0)
+			batch->status = ret;
+	}
+	return batch->status;
+}
+
+/* Gives all pieces the status of the flush behind them, if it failed. */
+static int fail_unseen(struct batch *batch, int status)
+{
+	for (unsigned i = 0; i < batch->nr && status; i++)
+		batch->pieces[i].status = status;
+	return status;
+}
+
+static int transfer_left(struct batch *batch)
+{
+	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = batch->target};
+	struct afar_queue *queue;
+	int ret =
+		target_may(batch->target, batch->opcode) ? 0 : target_fail_read_only(batch->target);
+
+	if (ret == 0)
+		ret = blocking_begin(batch->target, batch->deadline, &queue);
+	if (ret)
+		return fail_left(batch, ret);
+	ret = batch->target->session->fabrics.needs_registration ? transfer_each(queue, batch)
+								 : transfer_pieces(queue, batch);
+	/* The queue has a scratch if a transport of it completes writes before all see them. */
+	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)
+		ret = fail_unseen(batch, blocking_transfer(queue, &flush, 0, batch->deadline));
+	if (ret == 0)
+		near_look(batch->target, queue);
+	blocking_end(batch->target, queue);
+	return ret;
+}
+
+int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,
+			   struct target_piece *pieces, unsigned nr)
+{
+	struct batch batch = {
+		.target = target,
+		.opcode = opcode,
+		.flags = flags,
+		.pieces = pieces,
+		.nr = nr,
+	};
+	unsigned nr_left = 0;
+
+	for (unsigned i = 0; i < nr; i++) {
+		struct target_piece *piece = &pieces[i];
+
+		piece->status = !flags && near_transfer(target, opcode, &piece->memory, 1,
+							piece->offset, piece->memory.length)
+					? 0
+					: PIECE_LEFT;
+		nr_left += piece->status == PIECE_LEFT;
+	}
+	if (nr_left == 0)
+		return 0;
+	batch.deadline = session_deadline(target->session);
+	return transfer_left(&batch);
+}
