@@ -127,15 +127,20 @@ exec 9>&-
 start_mount rw f
 [ "$(cat rw/open)" = kept ] || fail "after SIGTERM: $(cat rw/open)"
 
-# ---- A dead mount is cleared away by the next one
+# ---- A dead mount is cleared away by the next one, and what programs had written is there
 
+exec 9>>rw/open
+echo written >&9
 kill -9 "$(pid_of rw)"
 wait "$(pid_of rw)" 2>/dev/null || :
 forget "$(pid_of rw)"
 ! ls rw 2>/dev/null || fail "a dead mount lists"
+exec 9>&- || :
 "$AFAR" mount f rw 2>note
 grep -q "^afar: note: $scratch/rw: cleared away a mount whose process had died$" note || fail "note: $(cat note)"
 [ "$(cat rw/greeting)" = hello ] || fail "it reads $(cat rw/greeting)"
+[ "$(cat rw/open)" = 'kept
+written' ] || fail "after a mount was killed: $(cat rw/open)"
 "$AFAR" umount rw
 
 # ---- Other users
