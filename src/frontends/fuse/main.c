@@ -332,7 +332,7 @@ static int serve_in_background(const struct mount_options *options)
 
 int main(int argc, char **argv)
 {
-	struct mount_options options;
+	static struct mount_options options;
 	bool is_done;
 	int ret = options_parse(argc, argv, &options, &is_done);
 
