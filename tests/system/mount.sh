@@ -99,6 +99,10 @@ end_mount ro
 tail -f rw/greeting >/dev/null &
 user=$!
 running="$running $!"
+has_it_open() {
+	readlink "/proc/$user"/fd/* | grep -q "^$scratch/rw/greeting$"
+}
+eventually has_it_open
 refused 1 "in use by tail \\($user\\); end that first, or say --lazy" "$AFAR" umount "$scratch/rw"
 kill "$user"
 wait "$user" || :
