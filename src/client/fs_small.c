@@ -79,7 +79,7 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 	if (small->inode && !small->hold)
 		small->hold =
 			fs_hold_new(small->inode, small->handle, round->is_writing ? W_OK : R_OK);
-	if (!small->hold)
+	if (!small->inode || !small->hold)
 		return -ENOMEM;
 	if (!S_ISREG(result->attributes->mode))
 		return error_fail(-EISDIR, "read inode %llu: it is no file",

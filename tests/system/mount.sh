@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Mounting and unmounting: options, the background, who may use it, how it ends, and what is refused.
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh
