@@ -279,7 +279,8 @@ ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *
  * the loss of power; -AFAR_EUNSYNCED, once for each open file, if some of it may have been lost
  * before. On dram: commits the size and times. */
 int afar_file_sync(struct afar_file *file);
-/* Makes it shorter, or longer with zeros. -EBUSY: another session has the file open. */
+/* Makes it shorter, or longer with zeros. Other sessions that have it open go on with what is left. -EBUSY: one
+ * of them does not answer. */
 int afar_file_truncate(struct afar_file *file, uint64_t bytes);
 
 #define AFAR_ALLOCATE_KEEP_SIZE 0x1U

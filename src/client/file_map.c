@@ -51,7 +51,7 @@ struct file_piece file_map_piece(const struct file_map *map, uint64_t offset, ui
 	const struct file_run *run = file_map_find(map, offset / FILE_UNIT);
 	uint64_t begin = run ? run->unit * FILE_UNIT : UINT64_MAX;
 
-	if (begin > offset)
+	if (!run || begin > offset)
 		return (struct file_piece){.length = smaller(length, begin - offset),
 					   .is_hole = true};
 	return (struct file_piece){

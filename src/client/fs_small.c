@@ -60,6 +60,12 @@ static void fail_all(struct round *round, int status)
 
 /* ---- Opening */
 
+/* If the manager has not answered about one file, each of the others would wait as long for it. */
+static bool is_manager_gone(int status)
+{
+	return status == -AFAR_EMANAGER || status == -AFAR_ESESSION || status == -ETIMEDOUT;
+}
+
 /* Takes what the manager has told of a file that it has opened. */
 static int adopt(struct round *round, struct small *small, const Afar__FileResult *result)
 {
@@ -73,11 +79,13 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 	if (small->inode && !small->hold)
 		small->hold =
 			fs_hold_new(small->inode, small->handle, round->is_writing ? W_OK : R_OK);
-	if (!small->hold)
+	if (!small->inode || !small->hold)
 		return -ENOMEM;
 	if (!S_ISREG(result->attributes->mode))
 		return error_fail(-EISDIR, "read inode %llu: it is no file",
 				  (unsigned long long)small->inode->ino);
+	if (is_manager_gone(round->status))
+		return round->status;
 	return inode_adopt(small->inode, result, round->nr_outdated);
 }
 

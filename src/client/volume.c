@@ -267,14 +267,14 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 static int shrink(struct afar_namespace *ns, uint64_t bytes)
 {
 	uint64_t old_bytes;
-	struct afar_volume *volume;
+	struct afar_volume *volume = NULL;
 	struct afar_target *target;
 	int ret = afar_volume_open(ns->session, ns->name, NULL, &volume);
 
 	if (ret == -EBUSY)
 		return error_fail(ret, "resize volume '%s' to %llu bytes, which are fewer: %s",
 				  ns->name, (unsigned long long)bytes, error_last_line());
-	if (ret)
+	if (ret || !volume)
 		return ret;
 	/* Somebody may have resized it since we looked. Nobody else writes to it from now on. */
 	target = &volume->region->target;

@@ -45,6 +45,7 @@ static bool is_final(int error)
 	case EDQUOT:
 	case EROFS:
 	case ENOMEM:
+	case ETIMEDOUT:
 	case AFAR_EMANAGER:
 	case AFAR_ESESSION:
 		return true;

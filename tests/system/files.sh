@@ -63,10 +63,12 @@ for name in '' .. .hidden a/b 'two words' "$(head -c 256 /dev/zero | tr '\0' n)"
 	refused 1 '' "$AFAR" fs create "$name"
 done
 refused 1 'nowhere' "$AFAR" fs stat nowhere
+refused 1 'nowhere' "$AFAR" fs check nowhere
+"$AFAR" fs check work | grep -q "records agree" || fail "fs check"
 refused 1 'nowhere' "$AFAR" fs rm nowhere
 refused 1 'nowhere' "$AFAR" ls /nowhere
 refused 1 'nowhere' "$AFAR" df nowhere
-refused 2 'create, ls, stat, rm' "$AFAR" fs
+refused 2 'create, ls, stat, check, rm' "$AFAR" fs
 "$AFAR" df | grep -q '^home ' || fail "df: $("$AFAR" df)"
 [ "$("$AFAR" df /home/any | wc -l)" -eq 2 ] || fail "df of one"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Mounting and unmounting: options, the background, who may use it, how it ends, and what is refused.
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh
@@ -99,6 +100,10 @@ end_mount ro
 tail -f rw/greeting >/dev/null &
 user=$!
 running="$running $!"
+has_it_open() {
+	readlink "/proc/$user"/fd/* | grep -q "^$scratch/rw/greeting$"
+}
+eventually has_it_open
 refused 1 "in use by tail \\($user\\); end that first, or say --lazy" "$AFAR" umount "$scratch/rw"
 kill "$user"
 wait "$user" || :
@@ -127,15 +132,20 @@ exec 9>&-
 start_mount rw f
 [ "$(cat rw/open)" = kept ] || fail "after SIGTERM: $(cat rw/open)"
 
-# ---- A dead mount is cleared away by the next one
+# ---- A dead mount is cleared away by the next one, and what programs had written is there
 
+exec 9>>rw/open
+echo written >&9
 kill -9 "$(pid_of rw)"
 wait "$(pid_of rw)" 2>/dev/null || :
 forget "$(pid_of rw)"
 ! ls rw 2>/dev/null || fail "a dead mount lists"
+exec 9>&- || :
 "$AFAR" mount f rw 2>note
 grep -q "^afar: note: $scratch/rw: cleared away a mount whose process had died$" note || fail "note: $(cat note)"
 [ "$(cat rw/greeting)" = hello ] || fail "it reads $(cat rw/greeting)"
+[ "$(cat rw/open)" = 'kept
+written' ] || fail "after a mount was killed: $(cat rw/open)"
 "$AFAR" umount rw
 
 # ---- Other users

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A mount on flash outlives its servers, the manager and its own session: programs stop, go on, and lose nothing that
 # was durable.
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh

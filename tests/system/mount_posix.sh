@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # mount_posix.sh TIER: the same calls in a mount and in the folder of this test, whose file system is trusted (tests/posix).
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # mount_programs.sh TIER: programs that know nothing of Afar, in a mount: what they make is as on any other file system.
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh

@@ -85,6 +85,7 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 	else
 		connection->want &= ~plus;
 	connection->max_write = REQUEST_MAX;
+	connection->max_readahead = REQUEST_MAX; /* as device_read_ahead() asks for */
 	connection->max_background = BACKGROUND_MAX;
 	connection->congestion_threshold = BACKGROUND_MAX * 3 / 4;
 	connection->time_gran = 1;
@@ -331,7 +332,7 @@ static int serve_in_background(const struct mount_options *options)
 
 int main(int argc, char **argv)
 {
-	struct mount_options options;
+	static struct mount_options options;
 	bool is_done;
 	int ret = options_parse(argc, argv, &options, &is_done);
 

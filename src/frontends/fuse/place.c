@@ -232,6 +232,8 @@ int place_prepare(struct mount_options *options)
 		return say_failed("%s: find the directory: %s", options->asked, afar_strerror(ret));
 	/* It may be a symbolic link. */
 	real = realpath(whole, NULL);
+	if (real)
+		free(whole);
 	options->place = real ? real : whole;
 	ret = check_machine(options);
 	return ret ? ret : check_directory(options);

@@ -240,7 +240,7 @@ int file_get_xattr(struct fs *fs, const struct who *who, const Afar__FileGetXatt
 		ret = check_xattr(who, file->inode, ask->name, R_OK);
 	if (ret == 0)
 		ret = record_get_xattr(fs, ask->ino, ask->name, &value, &length);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	result->data.data = value;
 	result->data.len = length;
@@ -311,7 +311,7 @@ int file_set_xattr(struct fs *fs, const struct who *who, const Afar__FileSetXatt
 
 	if (ret == 0)
 		ret = check_xattr(who, file->inode, ask->name, W_OK);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (ask->value.len > XATTR_VALUE_MAX)
 		return error_fail(-E2BIG, "set '%s': %zu bytes; at most %u can be stored",
@@ -344,7 +344,7 @@ int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemo
 		ret = check_xattr(who, file->inode, ask->name, W_OK);
 	if (ret == 0)
 		ret = record_get_xattr(fs, ask->ino, ask->name, &old, &length);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	free(old);
 	record_delete_xattr(fs, ask->ino, ask->name);

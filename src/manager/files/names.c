@@ -57,12 +57,12 @@ static int find_entry(struct fs *fs, const struct who *who, uint64_t dir, const 
 		ret = check_access(who, out->dir->inode, X_OK);
 	if (ret == 0 && out->dir->inode->nlink == 0)
 		ret = error_code(-ENOENT);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	ret = record_get_name(fs, dir, name, &ino, &type);
 	if (ret == -ENOENT)
 		return 0;
-	return ret < 0 ? ret : file_get(fs, ino, &out->file);
+	return ret != 0 ? ret : file_get(fs, ino, &out->file);
 }
 
 static int fail_no_name(const char *name)
@@ -173,7 +173,7 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 	if (strcmp(ask->name, ".") == 0 || strcmp(ask->name, "..") == 0)
 		return error_fail(-EEXIST, "make '%s': it is always there", ask->name);
 	ret = find_entry(fs, who, ask->dir, ask->name, &entry);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (entry.file) {
 		*out = entry.file;
@@ -186,7 +186,7 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 		ret = check_type(who, type, ask->target);
 	if (ret == 0)
 		ret = make_inode(who, ask, entry.dir, out);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	record_put_name(fs, ask->dir, ask->name, (*out)->ino, type);
 	*is_made = true;
@@ -201,7 +201,7 @@ static int drop_link(struct file *file)
 	struct inode *inode = file_edit(file);
 	int ret = inode ? 0 : error_code(-ENOMEM);
 
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	inode->nlink = inode_is_directory(inode) ? 0 : inode->nlink - 1;
 	inode_touch_change(inode);
@@ -237,7 +237,7 @@ int name_remove(struct fs *fs, const struct who *who, const Afar__FileRemove *as
 		ret = check_sticky(who, &entry);
 	if (ret == 0)
 		ret = check_kind(&entry, ask->is_directory);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	is_directory = inode_is_directory(entry.file->inode);
 	record_delete_name(fs, ask->dir, ask->name);
@@ -394,7 +394,7 @@ int name_rename(struct fs *fs, const struct who *who, const Afar__FileRename *as
 		ret = find_entry(fs, who, ask->new_dir, ask->new_name, &to);
 	if (ret == 0)
 		ret = check_rename(fs, who, &from, &to, ask->flags);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	/* Two names of one file: POSIX leaves both. */
 	if (from.file == to.file)
@@ -412,12 +412,12 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 
 	if (ret == 0)
 		ret = find_entry(fs, who, ask->dir, ask->name, &entry);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (entry.file)
 		return error_fail(-EEXIST, "link to '%s': it is there", ask->name);
 	ret = check_access(who, entry.dir->inode, W_OK);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (inode_is_directory((*out)->inode))
 		return error_fail(-EPERM, "link to '%s': directories have one name", ask->name);

@@ -349,7 +349,7 @@ int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out
 
 	if (ret == 0)
 		ret = find_place(fs, fs->next_ino, out);
-	if (ret < 0) {
+	if (ret != 0) {
 		free(inode);
 		free(runs);
 		return ret;
@@ -365,7 +365,7 @@ int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out
 	inode_touch(inode);
 	inode->atime = inode->mtime;
 	ret = set_runs(*out, runs);
-	if (ret < 0) {
+	if (ret != 0) {
 		free(inode);
 		return ret;
 	}

@@ -30,7 +30,7 @@ int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *
 		ret = record_get_name(fs, dir, name, &ino, &type);
 	if (ret == -ENOENT)
 		return error_fail(ret, "find '%s': there is no such name", name);
-	return ret < 0 ? ret : file_get(fs, ino, out);
+	return ret != 0 ? ret : file_get(fs, ino, out);
 }
 
 /* A path that is being walked. */
@@ -86,7 +86,7 @@ static int step(struct walk *walk, const char *name, bool is_following, bool is_
 	struct file *dir = walk->at;
 	int ret = name_lookup(walk->fs, walk->who, dir->ino, name, &walk->at);
 
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (S_ISLNK(walk->at->inode->mode) && is_following)
 		return follow(walk, dir, walk->at->inode, is_directory);
@@ -179,7 +179,7 @@ int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
 
 	if (ret == 0)
 		ret = check_access(who, dir->inode, R_OK);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	result->entries = calloc(listing.max + 1, sizeof(*result->entries));
 	if (!result->entries)
