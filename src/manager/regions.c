@@ -408,6 +408,14 @@ int region_open(struct core *core, struct session *session, struct event *event)
 		ret = find_region(ns, "open", ask->name, ask->address, &region);
 	if (ret != 0)
 		return ret;
+	if (region->is_lost && ns->is_files)
+		return error_fail(-AFAR_ELOST,
+				  "open file system '%s': a part of it is lost, for %s; remove it "
+				  "('afar fs rm --force') and make it anew",
+				  ns->name,
+				  ns->tier == AFAR_TIER_FLASH
+					  ? "a store that held it was forgotten"
+					  : "a server that held it in memory has ended");
 	if (region->is_lost)
 		return error_fail(
 			-AFAR_ELOST,
