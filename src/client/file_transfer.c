@@ -435,17 +435,24 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	if (!placed)
 		return error_code(-ENOMEM);
 	pthread_mutex_lock(&inode->appending);
-	ret = inode_look(inode);
+	ret = inode_begin_append(inode);
+	if (ret)
+		goto out_free;
 	pthread_mutex_lock(&inode->lock);
 	offset = inode->size;
-	pthread_mutex_unlock(&inode->lock);
 	for (unsigned i = 0; i < nr; i++) {
 		placed[i] = vectors[i];
 		placed[i].offset = offset;
 		offset += vectors[i].length;
 	}
-	if (ret == 0)
-		ret = write_at(file, placed, nr);
+	inode->appending_to = offset;
+	pthread_mutex_unlock(&inode->lock);
+	ret = write_at(file, placed, nr);
+	pthread_mutex_lock(&inode->lock);
+	inode->appending_to = 0;
+	pthread_mutex_unlock(&inode->lock);
+	inode_end_append(inode);
+out_free:
 	pthread_mutex_unlock(&inode->appending);
 	free(placed);
 	return ret;

@@ -60,10 +60,11 @@ struct file_inode {
 	unsigned nr_inside; /* the gate: threads that move bytes */
 	bool is_shut;
 	struct file_map map;
-	uint64_t layout; /* the number that the map goes by */
-	uint64_t size;	 /* as far as we know: it may be more, if others write */
-	uint64_t end;	 /* that we have told the manager; not more than the size */
-	uint64_t wanted; /* ends that writers have reached, and wait for being told */
+	uint64_t layout;       /* the number that the map goes by */
+	uint64_t size;	       /* as far as we know: it may be more, if others write */
+	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
+	uint64_t end;	       /* that we have told the manager; not more than the size */
+	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
 	unsigned nr_long_ways; /* reads and writes that took the lock */
 };
@@ -235,6 +236,10 @@ struct file_wish {
 };
 /* -ENOSPC, -EDQUOT, -EFBIG. */
 int inode_extend(struct file_inode *inode, const struct file_wish *wish);
+/* Take the end of the file for this session, which then knows the size, and let it go again. The former
+ * waits for another session that has it. -EBUSY: that does not end. */
+int inode_begin_append(struct file_inode *inode);
+void inode_end_append(struct file_inode *inode);
 /* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);

@@ -62,6 +62,9 @@ static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *lay
 {
 	pthread_mutex_lock(&hold->inode->lock);
 	*end = hold->access & W_OK ? hold->inode->end : 0;
+	/* Others append behind what we are appending, if the manager has forgotten of it. */
+	if ((hold->access & W_OK) && hold->inode->appending_to > *end)
+		*end = hold->inode->appending_to;
 	*layout = hold->inode->layout;
 	pthread_mutex_unlock(&hold->inode->lock);
 }

@@ -148,6 +148,43 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	return 0;
 }
 
+int inode_begin_append(struct file_inode *inode)
+{
+	Afar__FileAppend message = AFAR__FILE_APPEND__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	message.ino = inode->ino;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_APPEND;
+	operation.append = &message;
+	ret = fs_hold_one(inode->fs, NULL, &operation, &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+void inode_end_append(struct file_inode *inode)
+{
+	Afar__FileAppended message = AFAR__FILE_APPENDED__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
+	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.ino = inode->ino;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_APPENDED;
+	operation.appended = &message;
+	hold.fs = inode->fs->ns->number;
+	hold.operations = &operations;
+	hold.n_operations = 1;
+	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
+	request.files_hold = &hold;
+	/* Nobody waits for the answer. If it does not arrive, the claim that follows lets go. */
+	session_tell(inode->fs->ns->session, &request);
+}
+
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 {
 	int ret = 0;

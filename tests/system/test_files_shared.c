@@ -317,6 +317,93 @@ static void test_everybody_at_once(void **state)
 	free(actors);
 }
 
+/* ---- Appending */
+
+#define NR_RECORDS   400U /* of each session */
+#define RECORD_BYTES 100U
+
+static void make_record(char record[RECORD_BYTES + 1], unsigned writer, unsigned number)
+{
+	snprintf(record, RECORD_BYTES + 1, "%-49u%-50u\n", writer, number);
+}
+
+static void *append(void *argument)
+{
+	struct actor *actor = argument;
+	char record[RECORD_BYTES + 1];
+	struct afar_file *file;
+	int ret = afar_file_create(actor->fs, NULL, actor->root, "log", 0600, O_WRONLY | O_APPEND,
+				   &file, NULL);
+
+	note(actor, "open", ret);
+	for (unsigned i = 0; i < NR_RECORDS && ret == 0 && actor->failure[0] == '\0'; i++) {
+		make_record(record, actor->number, i);
+		note(actor, "append", (int)afar_file_pwrite(file, record, RECORD_BYTES, 0));
+	}
+	if (ret == 0)
+		note(actor, "close", afar_file_close(file));
+	return NULL;
+}
+
+static void check_records(struct actor *actor)
+{
+	unsigned next[NR_SESSIONS] = {0};
+	const size_t length = (size_t)NR_SESSIONS * NR_RECORDS * RECORD_BYTES;
+	char *bytes = malloc(length + RECORD_BYTES), expected[RECORD_BYTES + 1];
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct afar_file *file;
+
+	assert_non_null(bytes);
+	assert_int_equal(afar_fs_lookup(actor->fs, NULL, actor->root, "log", &stat), 0);
+	assert_int_equal(afar_file_open(actor->fs, NULL, stat.ino, O_RDONLY, &file), 0);
+	assert_int_equal(afar_file_pread(file, bytes, length + RECORD_BYTES, 0), length);
+	for (size_t at = 0; at < length; at += RECORD_BYTES) {
+		unsigned writer = (unsigned)strtoul(bytes + at, NULL, 10);
+
+		assert_true(writer < NR_SESSIONS);
+		make_record(expected, writer, next[writer]++);
+		assert_memory_equal(bytes + at, expected, RECORD_BYTES);
+	}
+	assert_int_equal(afar_file_close(file), 0);
+	free(bytes);
+}
+
+/* None is lost, torn or twice there, and each session's are in order; the manager is killed meanwhile. */
+static void test_all_append(void **state)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
+		.uid = geteuid(),
+		.gid = getegid(),
+	};
+	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
+	pthread_t threads[NR_SESSIONS];
+
+	(void)state;
+	assert_non_null(actors);
+	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		open_actor(&actors[i], i);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, append, &actors[i]), 0);
+	await_steps(actors, NR_RECORDS / 2);
+	cluster_kill_manager(cluster);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		if (actors[i].failure[0] != '\0')
+			fail_msg("%s", actors[i].failure);
+	check_records(&actors[0]);
+	for (unsigned i = 0; i < NR_SESSIONS; i++) {
+		assert_int_equal(afar_fs_close(actors[i].fs), 0);
+		assert_int_equal(afar_session_close(actors[i].session), 0);
+	}
+	assert_int_equal(afar_fs_delete(session, "shared"), 0);
+	free(actors);
+}
+
 static int start_flash(void **state)
 {
 	(void)state;
@@ -329,6 +416,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_everybody_at_once),
+		cmocka_unit_test(test_all_append),
 	};
 
 	tier = argc > 1 && strcmp(argv[1], "flash") == 0 ? AFAR_TIER_FLASH : AFAR_TIER_DRAM;

@@ -653,6 +653,68 @@ static void test_two_make_it_shorter(void **state)
 	fixture.time_ns = 0;
 }
 
+/* ---- Appending */
+
+static Afar__Request *ask_append(uint64_t ino)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_APPEND);
+
+	hold_of(request)->append = MESSAGE_NEW(afar__file_append, Afar__FileAppend);
+	hold_of(request)->append->ino = ino;
+	return request;
+}
+
+static Afar__Request *ask_appended(uint64_t ino)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_APPENDED);
+
+	hold_of(request)->appended = MESSAGE_NEW(afar__file_appended, Afar__FileAppended);
+	hold_of(request)->appended->ino = ino;
+	return request;
+}
+
+static void test_one_appends_at_a_time(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Reply *waiting = NULL;
+
+	(void)state;
+	FILE_DO(ask_append(file), -EBADF);
+	FILE_DO(ask_file_open(file, 1), 0);
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_append(file), 0); /* it came again */
+	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
+	fixture_pump(&fixture);
+	assert_null(waiting);
+	FILE_DO(ask_end(file, 500, 0), 0);
+	assert_null(waiting);
+	FILE_DO(ask_appended(file), 0);
+	assert_non_null(waiting);
+	assert_int_equal(waiting->file_results->results[0]->status, 0);
+	assert_int_equal(waiting->file_results->results[0]->attributes->size, 500);
+	drop(waiting);
+	waiting = NULL;
+	/* It goes with the last handle, and with the session. */
+	fixture_send(&fixture, &client, ++client.next_id, ask_append(file), &waiting);
+	fixture_pump(&fixture);
+	assert_null(waiting);
+	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+	assert_non_null(waiting);
+	drop(waiting);
+	waiting = NULL;
+	assert_int_equal(file_do(&other, ask_file_open(file, 2), NULL), 0);
+	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
+	fixture_pump(&fixture);
+	client_lose(&fixture, &client);
+	assert_null(waiting);
+	fixture_advance(&fixture, 10000);
+	assert_non_null(waiting);
+	drop(waiting);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+}
+
 /* ---- Ends of the manager */
 
 static Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout)
@@ -1126,6 +1188,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_another_session_is_not_hurt),
 		FILES_TEST(test_a_session_that_is_stopped),
 		FILES_TEST(test_two_make_it_shorter),
+		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_claims),
 		FILES_TEST(test_nobody_claims),
 		FILES_TEST(test_what_comes_again_is_answered_again),

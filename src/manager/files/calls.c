@@ -141,6 +141,11 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		return ret == 0 ? tell(file, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_CLOSE:
 		return hold_close(fs, session, ask->close->handle);
+	case AFAR__FILE_HOLD__WHAT_APPEND:
+		ret = hold_append(fs, session, ask->append->ino, &file);
+		return ret == 0 ? tell(file, result) : ret;
+	case AFAR__FILE_HOLD__WHAT_APPENDED:
+		return hold_appended(fs, session, ask->appended->ino);
 	case AFAR__FILE_HOLD__WHAT_CLAIM:
 		return hold_claim(fs, session, ask->claim);
 	default:
@@ -450,6 +455,7 @@ static uint32_t rights_to_hold(const Afar__FilesHold *ask)
 		const Afar__FileHold *operation = ask->operations[i];
 
 		if (operation->what_case == AFAR__FILE_HOLD__WHAT_END ||
+		    operation->what_case == AFAR__FILE_HOLD__WHAT_APPEND ||
 		    (operation->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
 		     (operation->open->access & W_OK)))
 			return RIGHT_ALL;
@@ -554,10 +560,12 @@ static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
 	return wanted > has && wanted <= has + fs->pending_bytes;
 }
 
+/* True: it is not about who has what open, or where that ends, which others have still to tell. */
 static bool is_claim(const Afar__FilesHold *ask)
 {
 	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN ||
+		    ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
 			return false;
 	return true;
 }
@@ -578,6 +586,14 @@ static uint64_t look_wait(struct core *core, const struct event *event)
 	return until;
 }
 
+static uint64_t append_wait(const struct event *event, const struct fs *fs, uint64_t ino)
+{
+	const struct file *file = file_cached(fs, ino);
+
+	return file && file->appender != 0 && file->appender != event->session ? event->answer_by
+									       : 0;
+}
+
 static uint64_t hold_wait(struct core *core, const struct event *event)
 {
 	const Afar__FilesHold *ask = event->request->files_hold;
@@ -587,9 +603,12 @@ static uint64_t hold_wait(struct core *core, const struct event *event)
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
-		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
+		else if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
+			wait = append_wait(event, fs, ask->operations[i]->append->ino);
+		else
 			continue;
-		wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
 		until = wait > until ? wait : until;
 	}
 	return until;

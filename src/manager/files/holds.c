@@ -91,6 +91,54 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 	return ret == 0 ? hold_add(*out, session, ask->handle, ask->access) : ret;
 }
 
+/* ---- The end of a file, for whoever appends */
+
+static int set_appender(struct file *file, uint64_t session)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = undo_room(undo, 1);
+
+	if (ret == 0)
+		undo_set(undo, file->appender, session);
+	return ret;
+}
+
+int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
+{
+	const struct hold *hold;
+	int ret = file_get(fs, ino, out);
+
+	if (ret != 0)
+		return ret;
+	if ((*out)->appender != 0 && (*out)->appender != session->number)
+		return error_fail(-EBUSY,
+				  "append to inode %llu: session %llx is appending, and does not "
+				  "end; try again",
+				  (unsigned long long)ino, (unsigned long long)(*out)->appender);
+	cds_list_for_each_entry (hold, &(*out)->holds, node)
+		if (hold->session == session->number && (hold->access & W_OK))
+			return set_appender(*out, session->number);
+	return error_fail(-EBADF, "append to inode %llu: the session has not opened it to write",
+			  (unsigned long long)ino);
+}
+
+int hold_appended(struct fs *fs, const struct session *session, uint64_t ino)
+{
+	struct file *file = file_cached(fs, ino);
+
+	return file && file->appender == session->number ? set_appender(file, 0) : 0;
+}
+
+static bool holds(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session)
+			return true;
+	return false;
+}
+
 /* ---- Closing */
 
 static int drop(struct hold *hold)
@@ -104,6 +152,11 @@ static int drop(struct hold *hold)
 	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
 	undo_unlink(undo, &hold->node);
 	undo_gone(undo, hold, free);
+	if (file->appender == hold->session && !holds(file, hold->session)) {
+		ret = set_appender(file, 0);
+		if (ret != 0)
+			return ret;
+	}
 	if (file->is_dirty && file->inode && !file_is_held(file))
 		file_put(file);
 	return file_settle(file);
@@ -200,6 +253,9 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 		return 0;
 	if (ret == 0)
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
+	/* What it was appending counts in the end that it claims, and others go on behind that. */
+	if (ret == 0 && file->appender == session->number)
+		ret = set_appender(file, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)
 		return ret;
 	/* It was made shorter, and the session has not heard of that yet. */

@@ -63,6 +63,7 @@ struct file {
 	struct runs *runs;	    /* NULL: not read yet */
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
 	struct cds_list_head holds; /* struct hold */
+	uint64_t appender; /* the session that has its end for itself; 0: none. In memory alone */
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
 	const void *recaller; /* the event; NULL: nobody */
@@ -308,6 +309,9 @@ struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
+/* Takes the end of a file for the session, and lets it go. -EBUSY: another one has it. */
+int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);
+int hold_appended(struct fs *fs, const struct session *session, uint64_t ino);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* True: another session has it open. */
 bool file_is_shared(const struct file *file, const struct session *session);
