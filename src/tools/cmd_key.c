@@ -182,8 +182,7 @@ static int key_add(struct cli *cli, const struct cli_command *command, int argc,
 	if (!uid != !gids || (uid && (is_any || is_server)) || (is_any && is_server))
 		return cli_misuse(command,
 				  "key add: use --uid with --gid, or --any-uid, or --server");
-	if (uid)
-		ret = parse_user(command, uid, gids, &wanted);
+	ret = uid ? parse_user(command, uid, gids, &wanted) : 0;
 	if (ret)
 		return ret;
 	wanted.flags = (is_server ? AFAR_KEY_SERVER : 0) | (is_any ? AFAR_KEY_ANY_UID : 0);
