@@ -170,7 +170,7 @@ static int key_add(struct cli *cli, const struct cli_command *command, int argc,
 	const struct cli_flag flags[] = {
 		{"server", NULL, "for a server to join with, and for nothing else", &is_server},
 		{"uid", "N", "it may use files as this user", &uid},
-		{"gid", "N,…", "and as a member of these groups", &gids},
+		{"gid", "N,N", "and as a member of these groups", &gids},
 		{"any-uid", NULL, "it may use files as anybody: for mounts", &is_any},
 		{"out", "FILE", "write the key there, readable by you alone", &path},
 		{0},
@@ -267,7 +267,7 @@ static int key_revoke(struct cli *cli, const struct cli_command *command, int ar
 }
 
 const struct cli_command key_commands[] = {
-	{"key add", "[--server] [--any-uid] [--uid N --gid N,…] NAME [--out FILE]",
+	{"key add", "[--server] [--any-uid] [--uid N --gid N,N] NAME [--out FILE]",
 	 "make a principal and show its key, once", key_add},
 	{"key ls", "[--json]", "list the principals", key_ls},
 	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},
