@@ -4,9 +4,11 @@
  * together. Files move their bytes so (fs_transfer.c).
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "client/blocking.h"
+#include "client/buffer.h"
 #include "client/failures.h"
 #include "client/near.h"
 #include "client/plain.h"
@@ -46,6 +48,8 @@ static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch
 		if (batch->pieces[next].status != PIECE_LEFT)
 			continue;
 		handle_use(&batch->target->handle);
+		if (op.iov->buffer)
+			handle_use(&op.iov->buffer->handle);
 		queue_start(queue, &op, op.iov->length, batch->deadline);
 	}
 	queue_release(queue);
@@ -130,30 +134,103 @@ static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 	}
 }
 
-/* Over transports that want memory registered, because a queue has one buffer for what is not. */
-static int transfer_each(struct afar_queue *queue, struct batch *batch)
-{
-	for (unsigned i = 0; i < batch->nr; i++) {
-		const struct afar_op op = piece_op(batch, i);
-		struct plain plain;
-		int ret;
+/* ---- Over transports that want memory registered */
 
-		if (batch->pieces[i].status != PIECE_LEFT)
+#define PACK_MAX 64U
+
+/* Pieces that go together through the queue's buffer. */
+struct pack {
+	struct target_piece pieces[PACK_MAX];
+	unsigned index[PACK_MAX]; /* of the batch */
+	unsigned nr;
+	uint64_t length;
+};
+
+/* Packs pieces from `next` on while there is room. Returns where it stopped. */
+static unsigned pack_pieces(struct pack *pack, const struct batch *batch, unsigned next,
+			    struct afar_buffer *bounce)
+{
+	pack->nr = 0;
+	pack->length = 0;
+	for (; next < batch->nr && pack->nr < PACK_MAX; next++) {
+		const struct target_piece *piece = &batch->pieces[next];
+		uint8_t *place = (uint8_t *)bounce->addr + pack->length;
+
+		if (piece->status != PIECE_LEFT || piece->memory.length > bounce->length)
 			continue;
-		ret = plain_begin(&plain, queue, &op, op.iov->length);
-		if (ret == 0) {
-			do
-				ret = blocking_transfer(queue, &plain.ready, plain.length,
-							batch->deadline);
-			while (plain_go_on(&plain, ret));
-			plain_end(&plain);
-		}
-		batch->pieces[i].status = ret;
-		if (ret && batch->status == 0)
-			batch->status = ret;
+		if (piece->memory.length > bounce->length - pack->length)
+			break;
+		if (batch->opcode == AFAR_OP_WRITE)
+			memcpy(place, piece->memory.addr, piece->memory.length);
+		pack->index[pack->nr] = next;
+		pack->pieces[pack->nr++] = (struct target_piece){
+			.memory = {bounce, place, piece->memory.length},
+			.offset = piece->offset,
+			.status = PIECE_LEFT,
+		};
+		pack->length += piece->memory.length;
 	}
-	return batch->status;
+	return next;
 }
+
+static void unpack_pieces(const struct pack *pack, struct batch *batch)
+{
+	for (unsigned i = 0; i < pack->nr; i++) {
+		const struct target_piece *packed = &pack->pieces[i];
+		struct target_piece *piece = &batch->pieces[pack->index[i]];
+
+		piece->status = packed->status;
+		if (piece->status == 0 && batch->opcode == AFAR_OP_READ)
+			memcpy(piece->memory.addr, packed->memory.addr, piece->memory.length);
+	}
+}
+
+/* Moves the short ones. */
+static int transfer_packed(struct afar_queue *queue, struct batch *batch)
+{
+	struct pack pack;
+	int ret = plain_make_bounce(queue);
+
+	for (unsigned next = 0; next < batch->nr && ret == 0;) {
+		struct batch part = *batch;
+
+		next = pack_pieces(&pack, batch, next, queue->bounce);
+		part.pieces = pack.pieces;
+		part.nr = pack.nr;
+		ret = transfer_pieces(queue, &part);
+		unpack_pieces(&pack, batch);
+	}
+	return ret;
+}
+
+/* Moves one that is too long for the buffer. */
+static int transfer_long(struct afar_queue *queue, const struct batch *batch, unsigned i)
+{
+	const struct afar_op op = piece_op(batch, i);
+	struct plain plain;
+	int ret = plain_begin(&plain, queue, &op, op.iov->length);
+
+	if (ret)
+		return ret;
+	do
+		ret = blocking_transfer(queue, &plain.ready, plain.length, batch->deadline);
+	while (plain_go_on(&plain, ret));
+	plain_end(&plain);
+	return ret;
+}
+
+static int transfer_registered(struct afar_queue *queue, struct batch *batch)
+{
+	int ret = transfer_packed(queue, batch);
+
+	for (unsigned i = 0; i < batch->nr && ret == 0; i++) {
+		if (batch->pieces[i].status == PIECE_LEFT)
+			ret = batch->pieces[i].status = transfer_long(queue, batch, i);
+	}
+	return ret ? fail_left(batch, ret) : 0;
+}
+
+/* ---- All pieces */
 
 /* Gives all pieces the status of the flush behind them, if it failed. */
 static int fail_unseen(struct batch *batch, int status)
@@ -174,7 +251,7 @@ static int transfer_left(struct batch *batch)
 		ret = blocking_begin(batch->target, batch->deadline, &queue);
 	if (ret)
 		return fail_left(batch, ret);
-	ret = batch->target->session->fabrics.needs_registration ? transfer_each(queue, batch)
+	ret = batch->target->session->fabrics.needs_registration ? transfer_registered(queue, batch)
 								 : transfer_pieces(queue, batch);
 	/* The queue has a scratch if a transport of it completes writes before all see them. */
 	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)

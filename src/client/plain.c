@@ -68,11 +68,10 @@ static void bounce_part(struct plain *plain)
 		copy_part(plain);
 }
 
-/* Makes the bounce buffer, of as many bytes as can be pinned. */
-static int make_bounce(struct afar_queue *queue)
+int plain_make_bounce(struct afar_queue *queue)
 {
 	uint64_t length = PLAIN_BOUNCE_MAX;
-	int ret = buffer_new(queue->session, length, &queue->bounce);
+	int ret = queue->bounce ? 0 : buffer_new(queue->session, length, &queue->bounce);
 
 	while (is_want_of_memory(ret) && length > PLAIN_BOUNCE_MIN) {
 		warn_once(queue->session);
@@ -84,7 +83,7 @@ static int make_bounce(struct afar_queue *queue)
 
 static int bounce(struct plain *plain, struct afar_queue *queue)
 {
-	int ret = queue->bounce ? 0 : make_bounce(queue);
+	int ret = plain_make_bounce(queue);
 
 	if (ret)
 		return ret;

@@ -36,6 +36,10 @@ int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar
  * there is another part, which is then ready. */
 bool plain_go_on(struct plain *plain, int status);
 
+/* Makes the queue's buffer, of as many bytes as can be pinned, unless it has one. Errors as
+ * buffer_new(). */
+int plain_make_bounce(struct afar_queue *queue);
+
 /* Ends the transfer, after the last part. */
 void plain_end(struct plain *plain);
 

@@ -231,6 +231,54 @@ static void test_registers_what_is_long(void **state)
 	assert_int_equal(fabric.nr, 0);
 }
 
+/* Short ones go together through the queue's buffer, long ones each by themselves. */
+static void check_pieces(unsigned nr, size_t length)
+{
+	struct target_piece pieces[100] = {0};
+
+	fill(here, BYTES, nr);
+	memset(there, 0, BYTES);
+	for (unsigned i = 0; i < nr; i++)
+		pieces[i] = (struct target_piece){
+			.memory = {.addr = here + i * 10007, .length = i == 7 ? 70000 : length},
+			.offset = (nr - 1 - i) * 10000,
+		};
+	pieces[7].offset = 930000;
+	assert_int_equal(target_transfer_pieces(target, AFAR_OP_WRITE, 0, pieces, nr), 0);
+	for (unsigned i = 0; i < nr; i++) {
+		assert_int_equal(pieces[i].status, 0);
+		assert_memory_equal(there + pieces[i].offset, pieces[i].memory.addr,
+				    pieces[i].memory.length);
+		pieces[i].memory.addr = here + pieces[i].offset;
+	}
+	memset(here, 0x55, BYTES);
+	assert_int_equal(target_transfer_pieces(target, AFAR_OP_READ, 0, pieces, nr), 0);
+	for (unsigned i = 0; i < nr; i++)
+		assert_memory_equal(there + pieces[i].offset, pieces[i].memory.addr,
+				    pieces[i].memory.length);
+	assert_int_equal(here[BYTES - 1], 0x55);
+}
+
+static void test_packs_pieces(void **state)
+{
+	(void)state;
+	check_pieces(90, 1000);
+	check_pieces(9, 9999);
+	check_pieces(30, 1);
+	assert_int_equal(fabric.nr_ever, 1 + 3 * 2);
+	assert_int_equal(fabric.nr, 1); /* the queue's own */
+}
+
+static void test_some_pieces_refused(void **state)
+{
+	(void)state;
+	catch_warnings();
+	fabric.bytes_max = 20000;
+	check_pieces(90, 1000);
+	check_pieces(9, 9999);
+	assert_int_equal(stop_catching(), 1);
+}
+
 /* It has no memory. */
 static void test_zeros_register_nothing(void **state)
 {
@@ -349,6 +397,8 @@ TEST_GROUP(plain)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(test_registers_what_is_long),
+		world_test(test_packs_pieces),
+		world_test(test_some_pieces_refused),
 		world_test(test_zeros_register_nothing),
 		world_test(test_refused),
 		world_test(test_refused_for_now),
