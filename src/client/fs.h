@@ -59,6 +59,7 @@ struct file_inode {
 	pthread_cond_t gate_changed;
 	unsigned nr_inside; /* the gate: threads that move bytes */
 	bool is_shut;
+	bool has_been_shut; /* so parts of it may have been taken away */
 	struct file_map map;
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
@@ -92,7 +93,7 @@ struct afar_fs {
 	struct cds_list_head holds;
 	uint64_t nr_claims; /* times that the manager was told of all holds */
 	/* Events after which what the manager has said of an inode before may be wrong, because parts
-	 * of the pool were taken from it: its last file was closed, or it was given up. */
+	 * of the pool were taken from it: it was trimmed or cut here and closed, or given up. */
 	uint64_t nr_outdated;
 	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
 	unsigned nr_recalls;	       /* files that are being given up now */
@@ -193,6 +194,9 @@ bool inode_end(struct file_inode *inode);
 /* What the manager has said of the inode before may be wrong from now on. */
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
 uint64_t inode_count_outdated(struct afar_fs *fs);
+/* Returns whether it may be wrong what the manager said when that was `before`. From inside the gate the
+ * answer stays true. */
+bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);

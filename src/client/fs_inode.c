@@ -124,6 +124,7 @@ void inode_shut(struct file_inode *inode)
 	while (inode->is_shut)
 		pthread_cond_wait(&inode->gate_changed, &inode->lock);
 	inode->is_shut = true;
+	inode->has_been_shut = true;
 	while (inode->nr_inside != 0)
 		pthread_cond_wait(&inode->gate_changed, &inode->lock);
 	pthread_mutex_unlock(&inode->lock);
@@ -132,6 +133,8 @@ void inode_shut(struct file_inode *inode)
 
 void inode_reopen(struct file_inode *inode)
 {
+	/* Whoever comes in has to see that. */
+	inode_set_outdated(inode->fs, inode->ino);
 	pthread_mutex_lock(&inode->lock);
 	inode->is_shut = false;
 	pthread_cond_broadcast(&inode->gate_changed);
@@ -172,7 +175,8 @@ void inode_put(struct file_inode *inode)
 	is_last = --inode->nr_users == 0;
 	if (is_last) {
 		cds_list_del(&inode->node);
-		fs->outdated[inode->ino % FS_BUCKETS] = ++fs->nr_outdated;
+		if (atomic_load(&inode->has_grown) || inode->has_been_shut)
+			fs->outdated[inode->ino % FS_BUCKETS] = ++fs->nr_outdated;
 		pthread_cond_broadcast(&fs->changed);
 	}
 	pthread_mutex_unlock(&fs->lock);
@@ -321,6 +325,17 @@ int inode_take(struct file_inode *inode, const Afar__FileResult *result)
 	int ret = check(inode, result);
 
 	return ret ? ret : take(inode, result);
+}
+
+bool inode_is_outdated(struct file_inode *inode, uint64_t before)
+{
+	struct afar_fs *fs = inode->fs;
+	bool is_outdated;
+
+	pthread_mutex_lock(&fs->lock);
+	is_outdated = fs->outdated[inode->ino % FS_BUCKETS] > before;
+	pthread_mutex_unlock(&fs->lock);
+	return is_outdated;
 }
 
 int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64_t before)

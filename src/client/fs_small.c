@@ -282,19 +282,33 @@ static int transfer(struct round *round)
 			   round->plan.pieces, round->plan.nr);
 }
 
-/* Moves the bytes of one file, whose gate was shut. */
+/* Moves the bytes of one file by itself, as any file's: others make it shorter meanwhile. */
 static void move_one(struct round *round, struct small *small)
 {
-	int ret;
+	struct afar_file file = {
+		.fs = round->fs,
+		.inode = small->inode,
+		.access = round->is_writing ? W_OK : R_OK,
+	};
+	const struct afar_file_vector all = {.data = small->file->data,
+					     .length = small->file->length};
+	ssize_t ret = round->is_writing ? file_write(&file, &all, 1) : file_read(&file, &all, 1);
 
-	inode_enter(small->inode);
-	round->plan.nr = 0;
-	ret = plan_small(round, small);
-	if (ret == 0)
-		ret = transfer(round);
-	inode_leave(small->inode);
-	if (ret)
-		fail(round, small, ret);
+	if (ret < 0)
+		fail(round, small, (int)ret);
+	else
+		small->length = (uint64_t)ret;
+}
+
+/* Goes inside, if the gate is open, and what we know of the file counts. */
+static bool enter(const struct round *round, struct file_inode *inode)
+{
+	if (!inode_try_enter(inode))
+		return false;
+	if (!inode_is_outdated(inode, round->nr_outdated))
+		return true;
+	inode_leave(inode);
+	return false;
 }
 
 /* Whoever waits for a gate must be inside none, so the round leaves those that are shut. */
@@ -307,7 +321,7 @@ static void plan_free_ones(struct round *round)
 
 		if (small->file->status != 0)
 			continue;
-		small->is_inside = inode_try_enter(small->inode);
+		small->is_inside = enter(round, small->inode);
 		ret = small->is_inside ? plan_small(round, small) : 0;
 		if (ret)
 			fail(round, small, ret);

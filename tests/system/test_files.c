@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -654,6 +655,97 @@ static void test_small_files(void **state)
 	free(files);
 }
 
+#define NR_CUT	  40U
+#define CUT_BYTES (5 * UNIT + 100)
+
+struct cutter {
+	pthread_t thread;
+	struct afar_fs *fs;
+	const uint64_t *inos;
+	const uint8_t *data;
+	unsigned first; /* it cuts every second file */
+	atomic_bool is_over;
+	atomic_uint nr_cuts;
+	int status;
+};
+
+/* Makes files shorter, by whole units, and writes the same again. */
+static void *cut_files(void *argument)
+{
+	struct cutter *cutter = argument;
+
+	for (unsigned i = cutter->first; !cutter->is_over && cutter->status == 0; i += 2) {
+		struct afar_file *file;
+
+		cutter->status =
+			afar_file_open(cutter->fs, NULL, cutter->inos[i % NR_CUT], O_RDWR, &file);
+		if (cutter->status)
+			break;
+		cutter->status = afar_file_truncate(file, i / 2 % 4 * UNIT);
+		if (cutter->status == 0 &&
+		    afar_file_pwrite(file, cutter->data, CUT_BYTES, 0) != (ssize_t)CUT_BYTES)
+			cutter->status = -EIO;
+		if (afar_file_close(file) != 0)
+			cutter->status = -EIO;
+		cutter->nr_cuts++;
+	}
+	return NULL;
+}
+
+/* Small files are read while this session and another one make them shorter and longer: what is read is
+ * what was written, as far as it goes. */
+static void test_small_files_that_are_cut(void **state)
+{
+	static uint8_t data[CUT_BYTES], got[NR_CUT * CUT_BYTES];
+	struct afar_small_file files[NR_CUT] = {0};
+	struct cutter cutters[2] = {0};
+	struct afar_session *another;
+	struct afar_fs *there;
+	uint64_t inos[NR_CUT];
+	char names[NR_CUT][16];
+
+	(void)state;
+	fill(data, sizeof(data), 12);
+	for (unsigned i = 0; i < NR_CUT; i++) {
+		snprintf(names[i], sizeof(names[i]), "cut-%u", i);
+		files[i] = (struct afar_small_file){.dir = root,
+						    .name = names[i],
+						    .mode = 0600,
+						    .data = data,
+						    .length = CUT_BYTES};
+	}
+	assert_int_equal(afar_fs_write_files(fs, NULL, files, NR_CUT), 0);
+	for (unsigned i = 0; i < NR_CUT; i++)
+		inos[i] = files[i].ino;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	open_in(another, 0, &there);
+	for (unsigned i = 0; i < 2; i++) {
+		cutters[i].fs = i == 0 ? fs : there;
+		cutters[i].inos = inos;
+		cutters[i].data = data;
+		cutters[i].first = i;
+		assert_int_equal(pthread_create(&cutters[i].thread, NULL, cut_files, &cutters[i]),
+				 0);
+	}
+	while ((cutters[0].nr_cuts < 300 || cutters[1].nr_cuts < 300) && cutters[0].status == 0 &&
+	       cutters[1].status == 0) {
+		for (unsigned i = 0; i < NR_CUT; i++) {
+			files[i].data = got + i * CUT_BYTES;
+			files[i].length = CUT_BYTES;
+		}
+		assert_int_equal(afar_fs_read_files(fs, NULL, files, NR_CUT), 0);
+		for (unsigned i = 0; i < NR_CUT; i++)
+			assert_memory_equal(files[i].data, data, files[i].length);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		cutters[i].is_over = true;
+		pthread_join(cutters[i].thread, NULL);
+		assert_int_equal(cutters[i].status, 0);
+	}
+	assert_int_equal(afar_fs_close(there), 0);
+	assert_int_equal(afar_session_close(another), 0);
+}
+
 /* ---- What else is a namespace */
 
 static void test_kinds(void **state)
@@ -690,7 +782,8 @@ int main(int argc, char **argv)
 		FILES_TEST(test_grows),		 FILES_TEST(test_limit),
 		FILES_TEST(test_appends),	 FILES_TEST(test_parallel_writers),
 		FILES_TEST(test_names),		 FILES_TEST(test_permissions),
-		FILES_TEST(test_small_files),	 FILES_TEST(test_kinds),
+		FILES_TEST(test_small_files),	 FILES_TEST(test_small_files_that_are_cut),
+		FILES_TEST(test_kinds),
 	};
 
 	if (argc > 2) /* one of them */
