@@ -241,6 +241,50 @@ static void open_actor(struct actor *actor, unsigned number)
 	actor->root = stat.root;
 }
 
+/* Makes the file system, and opens it in each session. */
+static struct actor *open_actors(void)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
+		.uid = geteuid(),
+		.gid = getegid(),
+	};
+	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
+
+	assert_non_null(actors);
+	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		open_actor(&actors[i], i);
+	return actors;
+}
+
+static void start_actors(struct actor *actors, pthread_t *threads, void *(*run)(void *argument))
+{
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, run, &actors[i]), 0);
+}
+
+/* None of them may have failed. */
+static void join_actors(const struct actor *actors, const pthread_t *threads)
+{
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < NR_SESSIONS; i++)
+		if (actors[i].failure[0] != '\0')
+			fail_msg("%s", actors[i].failure);
+}
+
+static void close_actors(struct actor *actors)
+{
+	for (unsigned i = 0; i < NR_SESSIONS; i++) {
+		assert_int_equal(afar_fs_close(actors[i].fs), 0);
+		assert_int_equal(afar_session_close(actors[i].session), 0);
+	}
+	assert_int_equal(afar_fs_delete(session, "shared"), 0);
+	free(actors);
+}
+
 /* ---- The test */
 
 static void print_line(void *argument, const char *line)
@@ -285,36 +329,16 @@ static void kill_daemons(const struct actor *actors)
 
 static void test_everybody_at_once(void **state)
 {
-	const struct afar_fs_policy policy = {
-		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
-		.uid = geteuid(),
-		.gid = getegid(),
-	};
-	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
+	struct actor *actors = open_actors();
 	pthread_t threads[NR_SESSIONS];
 
 	(void)state;
-	assert_non_null(actors);
-	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		open_actor(&actors[i], i);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, act, &actors[i]), 0);
+	start_actors(actors, threads, act);
 	kill_daemons(actors);
 	is_over = true;
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		pthread_join(threads[i], NULL);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		if (actors[i].failure[0] != '\0')
-			fail_msg("%s", actors[i].failure);
+	join_actors(actors, threads);
 	assert_int_equal(afar_fs_check(actors[0].fs, print_line, NULL), 0);
-	for (unsigned i = 0; i < NR_SESSIONS; i++) {
-		assert_int_equal(afar_fs_close(actors[i].fs), 0);
-		assert_int_equal(afar_session_close(actors[i].session), 0);
-	}
-	assert_int_equal(afar_fs_delete(session, "shared"), 0);
-	free(actors);
+	close_actors(actors);
 }
 
 /* ---- Appending */
@@ -371,37 +395,17 @@ static void check_records(struct actor *actor)
 /* None is lost, torn or twice there, and each session's are in order; the manager is killed meanwhile. */
 static void test_all_append(void **state)
 {
-	const struct afar_fs_policy policy = {
-		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
-		.uid = geteuid(),
-		.gid = getegid(),
-	};
-	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
+	struct actor *actors = open_actors();
 	pthread_t threads[NR_SESSIONS];
 
 	(void)state;
-	assert_non_null(actors);
-	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		open_actor(&actors[i], i);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, append, &actors[i]), 0);
+	start_actors(actors, threads, append);
 	await_steps(actors, NR_RECORDS / 2);
 	cluster_kill_manager(cluster);
 	assert_int_equal(cluster_restart_manager(cluster), 0);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		pthread_join(threads[i], NULL);
-	for (unsigned i = 0; i < NR_SESSIONS; i++)
-		if (actors[i].failure[0] != '\0')
-			fail_msg("%s", actors[i].failure);
+	join_actors(actors, threads);
 	check_records(&actors[0]);
-	for (unsigned i = 0; i < NR_SESSIONS; i++) {
-		assert_int_equal(afar_fs_close(actors[i].fs), 0);
-		assert_int_equal(afar_session_close(actors[i].session), 0);
-	}
-	assert_int_equal(afar_fs_delete(session, "shared"), 0);
-	free(actors);
+	close_actors(actors);
 }
 
 static int start_flash(void **state)
