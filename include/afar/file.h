@@ -97,7 +97,8 @@ struct afar_fs_options {
 };
 
 /* Opens a file system. `options` may be NULL. It is the caller's until afar_fs_close(); the session
- * cannot be closed before. Errors: -ENOENT, -EACCES, -AFAR_ESERVER. */
+ * cannot be closed before. Errors: -ENOENT, -EACCES, -EBUSY (this session has it open already),
+ * -AFAR_ELOST, -AFAR_ESERVER. */
 int afar_fs_open(struct afar_session *session, const char *name,
 		 const struct afar_fs_options *options, struct afar_fs **out);
 /* Closes the handle. -EBUSY while files of it are open. */

@@ -79,7 +79,8 @@ static inline bool leave_piece(const struct near *near, const struct layout_piec
 /* A place in the caller's memory. */
 struct near_place {
 	const struct afar_iov *iov;
-	size_t done; /* bytes of this iov that are done */
+	uint32_t nr_iov; /* this one, and those behind it */
+	size_t done;	 /* bytes of this one that are done */
 };
 
 static inline void copy_bytes(uint8_t *remote, uint8_t *ours, uint64_t length, bool is_write)
@@ -92,7 +93,7 @@ static inline void copy_bytes(uint8_t *remote, uint8_t *ours, uint64_t length, b
 
 static inline void copy(struct near_place *place, uint8_t *remote, uint64_t length, bool is_write)
 {
-	while (length > 0) {
+	while (length > 0 && place->nr_iov > 0) {
 		uint64_t left = place->iov->length - place->done;
 		uint64_t take = left < length ? left : length;
 
@@ -103,7 +104,7 @@ static inline void copy(struct near_place *place, uint8_t *remote, uint64_t leng
 		length -= take;
 		place->done += take;
 		if (take == left)
-			*place = (struct near_place){.iov = place->iov + 1};
+			*place = (struct near_place){place->iov + 1, place->nr_iov - 1, 0};
 	}
 }
 
@@ -135,7 +136,7 @@ bool near_transfer(struct afar_target *target, uint16_t opcode, const struct afa
 		   uint32_t nr_iov, uint64_t offset, uint64_t length)
 {
 	const bool is_write = opcode == AFAR_OP_WRITE;
-	struct near_place place = {.iov = iov};
+	struct near_place place = {.iov = iov, .nr_iov = nr_iov};
 	uint64_t began = 0;
 	bool is_done = length > 0;
 
@@ -165,7 +166,7 @@ bool near_transfer_chosen(struct afar_target *target, uint16_t opcode, void *dat
 {
 	const bool is_write = opcode == AFAR_OP_WRITE;
 	const struct afar_iov iov = {.addr = data, .length = length};
-	struct near_place place = {.iov = &iov};
+	struct near_place place = {.iov = &iov, .nr_iov = 1};
 	uint64_t offset, end, began = 0;
 	struct near *near;
 	bool is_done;
