@@ -108,7 +108,7 @@ int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
 
 typedef void (*afar_fs_say)(void *argument, const char *line);
 
-/* Compares what the manager has stored of the file system with itself: names, links, and what each file has
+/* For its owner and operators. Compares what the manager has stored of the file system with itself: names, links, and what each file has
  * of the pool. Tells `say` a line for each thing that is wrong, at most 100. Returns how many it told. Takes
  * a second for some 100 000 files, for which other calls wait. */
 int afar_fs_check(struct afar_fs *fs, afar_fs_say say, void *argument);

@@ -426,12 +426,21 @@ static bool changes_ask_who(const Afar__FilesChange *ask)
 	return false;
 }
 
+/* It reads everything, and others wait meanwhile. */
+static uint32_t rights_to_look(const Afar__FilesLook *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_CHECK)
+			return RIGHT_READ | RIGHT_OWN;
+	return RIGHT_READ;
+}
+
 int files_look(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
 	const struct who who = who_from(ask->who);
 	struct fs *fs;
-	int ret = find_fs(core, session, ask->fs, RIGHT_READ, ask->n_operations, &fs);
+	int ret = find_fs(core, session, ask->fs, rights_to_look(ask), ask->n_operations, &fs);
 
 	if (ret == 0 && looks_ask_who(ask))
 		ret = check_who(core, session, &who);

@@ -169,9 +169,12 @@ int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
 	return hold ? drop(hold) : 0;
 }
 
+/* The holds of one session. */
 struct search {
 	uint64_t session;
-	struct hold *found;
+	struct hold **found;
+	size_t nr, max;
+	int status;
 };
 
 static bool find_of_session(void *argument, void *row)
@@ -179,9 +182,21 @@ static bool find_of_session(void *argument, void *row)
 	struct search *search = argument;
 	struct hold *hold = row;
 
-	if (hold->session == search->session)
-		search->found = hold;
-	return !search->found;
+	if (hold->session != search->session)
+		return hold->session < search->session;
+	if (search->nr == search->max) {
+		size_t max = 2 * search->max + 16;
+		struct hold **more = reallocarray(search->found, max, sizeof(*more));
+
+		if (!more) {
+			search->status = error_code(-ENOMEM);
+			return false;
+		}
+		search->found = more;
+		search->max = max;
+	}
+	search->found[search->nr++] = hold;
+	return true;
 }
 
 static void set_claimed(struct fs *fs, uint64_t session)
@@ -194,19 +209,18 @@ static void set_claimed(struct fs *fs, uint64_t session)
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session)
 {
 	struct fs *fs = files_find(core, ns->number);
-	struct search search;
-	int ret = 0;
+	struct search search = {.session = session};
+	int ret;
 
 	if (!fs)
 		return 0;
 	/* It holds nothing any more, whatever becomes of the batch. */
 	set_claimed(fs, session);
-	do {
-		search = (struct search){.session = session};
-		tree_walk(fs->holds_by_handle, find_of_session, &search);
-		if (search.found)
-			ret = drop(search.found);
-	} while (search.found && ret == 0);
+	tree_walk(fs->holds_by_handle, find_of_session, &search);
+	ret = search.status;
+	for (size_t i = 0; i < search.nr && ret == 0; i++)
+		ret = drop(search.found[i]);
+	free(search.found);
 	return ret;
 }
 
@@ -220,16 +234,17 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 
 	if (ret < 0)
 		return ret;
-	if (!file_is_held(*out))
-		return error_fail(-EBADF,
-				  "tell of what was written to inode %llu: nobody has it open",
-				  (unsigned long long)ask->ino);
+	if (!holds(*out, session->number))
+		return error_fail(
+			-EBADF,
+			"tell of what was written to inode %llu: the session has not opened "
+			"it",
+			(unsigned long long)ask->ino);
 	if (ask->layout != (*out)->inode->layout)
 		return error_fail(-ESTALE,
 				  "tell of what was written to inode %llu: it was made shorter "
 				  "meanwhile; write again",
 				  (unsigned long long)ask->ino);
-	(void)session;
 	inode = file_edit(*out);
 	if (!inode)
 		return error_code(-ENOMEM);

@@ -16,7 +16,8 @@
 #include "manager/servers.h"
 #include "manager/sessions.h"
 
-/* How long a session may take to end what it has posted. */
+/* How long a session may take to end what it has posted. Others who want the file wait no longer for
+ * that either, however patient whoever makes it shorter is. */
 #define RECALL_MS 10000U
 
 static Afar__Request *new_request(const struct file *file)
@@ -120,16 +121,17 @@ bool file_is_kept(const struct file *file, const struct session *session)
 {
 	const struct hold *hold;
 
+	/* What was given up for another change, or for an earlier one, is not given up for this one. */
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session != session->number &&
-		    (file->recall == 0 || hold->recalled != file->recall))
+		    (file->recaller != session->number || hold->recalled != file->recall))
 			return true;
 	return false;
 }
 
 void recall_end(struct file *file)
 {
-	file->recaller = NULL;
+	file->recaller = 0;
 	file->recall_until = 0;
 }
 
@@ -151,9 +153,26 @@ static uint64_t ino_to_recall(const struct fs *fs, const Afar__FileChange *ask)
 	}
 }
 
-static bool is_recalled(const struct file *file, const struct core *core, const void *caller)
+/* The request is the one that others give the file up for. */
+static bool is_recaller(const struct file *file, const struct event *event)
 {
-	return file->recaller && file->recaller != caller && file->recall_until > core_now(core);
+	return file->recaller == event->session && file->recall_request == event->request_id;
+}
+
+static bool is_recalled(const struct file *file, const struct core *core, const struct event *event)
+{
+	return file->recaller != 0 && !is_recaller(file, event) &&
+	       file->recall_until > core_now(core);
+}
+
+static void begin_recall(struct core *core, const struct event *event, struct file *file)
+{
+	uint64_t until = core_now(core) + RECALL_MS * UINT64_C(1000000);
+
+	file->recaller = event->session;
+	file->recall_request = event->request_id;
+	file->recall = ++core->files->last_recall;
+	file->recall_until = until < event->answer_by ? until : event->answer_by;
 }
 
 /* Until when the event waits for sessions to give an inode up. */
@@ -166,12 +185,9 @@ static uint64_t recall_one(struct core *core, const struct event *event, struct 
 		set_recalled(file, session);
 		return file->recall_until;
 	}
-	if (file->recaller != event) {
-		file->recaller = event;
-		file->recall = ++core->files->last_recall;
-	}
-	file->recall_until = event->answer_by;
-	return ask_all(file, session) ? event->answer_by : 0;
+	if (!is_recaller(file, event))
+		begin_recall(core, event, file);
+	return ask_all(file, session) ? file->recall_until : 0;
 }
 
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs)

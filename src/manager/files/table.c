@@ -587,6 +587,13 @@ static int end_unlinked(struct fs *fs)
 	return 0;
 }
 
+/* What failed is tried again, but not at once. */
+static void end_work(struct core *core, size_t mark, int ret)
+{
+	if (undo_end(core->undo, mark, ret) < 0 && core->retry_at == 0)
+		core->retry_at = core_now(core) + CORE_RETRY_NS;
+}
+
 void files_work(struct core *core)
 {
 	struct files *files = core->files;
@@ -596,7 +603,7 @@ void files_work(struct core *core)
 	cds_list_for_each_entry (fs, &files->systems, node) {
 		mark = undo_mark(core->undo);
 		if (fs->nr_unclaimed == 0 && fs->nr_unlinked != 0)
-			undo_end(core->undo, mark, end_unlinked(fs));
+			end_work(core, mark, end_unlinked(fs));
 	}
 	if (files->nr_emptied != 0) {
 		bool is_over = false;
@@ -608,7 +615,7 @@ void files_work(struct core *core)
 			ret = undo_room(core->undo, 1);
 		if (ret == 0 && is_over)
 			undo_set(core->undo, files->nr_emptied, files->nr_emptied - 1);
-		undo_end(core->undo, mark, ret);
+		end_work(core, mark, ret);
 	}
 }
 

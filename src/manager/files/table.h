@@ -66,8 +66,8 @@ struct file {
 	uint64_t appender; /* the session that has its end for itself; 0: none. In memory alone */
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
-	const void *recaller; /* the event; NULL: nobody */
-	uint64_t recall;      /* its number */
+	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
+	uint64_t recall;		   /* its number */
 	uint64_t recall_until;
 	struct cds_list_head idle; /* of the fs: nobody holds it, the last used at the end */
 };
