@@ -9,8 +9,6 @@
 #include "client/abi.h"
 #include "client/call.h"
 
-#define STAT_OLDEST sizeof(struct afar_fs_stat)
-
 /* The pool's modes, as the protocol numbers them (VolumeInfo). */
 #define MODE_SHARED    2U
 #define MODE_READ_ONLY 3U
@@ -87,89 +85,19 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
-static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
-{
-	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-
-	list.after = (char *)after;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
-	request.namespace_list = &list;
-	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
-}
+static const struct namespace_telling telling = {
+	.kind = NAMESPACE_FILES,
+	.name = "afar_fs_stat",
+	.oldest = sizeof(struct afar_fs_stat),
+	.give = give_stat,
+};
 
 PUBLIC_CALL(int, afar_fs_list,
 	    (struct afar_session *session, const char *after, struct afar_fs_stat *out,
 	     unsigned max),
 	    (session, after, out, max))
 {
-	char position[AFAR_NAME_MAX + 1] = "";
-	size_t size, nr_namespaces;
-	unsigned nr = 0;
-	int ret = session_check(session);
-
-	if (ret)
-		return ret;
-	if (!out || max == 0 || max > INT32_MAX)
-		return error_fail(-EINVAL, "list file systems: there is no room for them");
-	ret = abi_check_out(out, STAT_OLDEST, "afar_fs_stat");
-	if (ret)
-		return ret;
-	size = out->size;
-	name_copy(position, after ? after : "");
-	do {
-		const Afar__NamespaceInfos *infos;
-		Afar__Frame *reply;
-
-		ret = list_after(session, position, &reply);
-		if (ret)
-			return ret;
-		infos = reply->reply->namespace_infos;
-		nr_namespaces = infos->n_entries;
-		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
-			name_copy(position, infos->entries[i]->name);
-			if (infos->entries[i]->files)
-				give_stat(infos->entries[i], (char *)out + nr++ * size, size);
-		}
-		afar__frame__free_unpacked(reply, NULL);
-	} while (nr_namespaces != 0 && nr < max);
-	return (int)nr;
-}
-
-/* Gets the manager's description of a file system; on 0 `*reply` is the caller's. */
-static int look(struct afar_session *session, const char *name, Afar__Frame **reply)
-{
-	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	int ret;
-
-	open.name = (char *)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
-	if (ret || (*reply)->reply->namespace_info->files)
-		return ret;
-	ret = error_fail(-ENOENT,
-			 "look at file system '%s': it is a %s, and no file system; see 'afar fs "
-			 "ls'",
-			 name, (*reply)->reply->namespace_info->volume ? "volume" : "namespace");
-	afar__frame__free_unpacked(*reply, NULL);
-	return ret;
-}
-
-static int look_into(struct afar_session *session, const char *name, struct afar_fs_stat *out)
-{
-	Afar__Frame *reply;
-	int ret = out ? abi_check_out(out, STAT_OLDEST, "afar_fs_stat")
-		      : error_fail(-EINVAL, "look at a file system: out is null");
-
-	if (ret == 0)
-		ret = look(session, name, &reply);
-	if (ret)
-		return ret;
-	give_stat(reply->reply->namespace_info, out, out->size);
-	afar__frame__free_unpacked(reply, NULL);
-	return 0;
+	return namespace_tell_all(session, &telling, after, out, max);
 }
 
 PUBLIC_CALL(int, afar_fs_look,
@@ -178,7 +106,7 @@ PUBLIC_CALL(int, afar_fs_look,
 {
 	int ret = check_name(session, name);
 
-	return ret ? ret : look_into(session, name, out);
+	return ret ? ret : namespace_tell(session, &telling, name, out);
 }
 
 PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (fs, out))
@@ -187,7 +115,7 @@ PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (
 
 	if (ret)
 		return ret;
-	ret = look_into(fs->ns->session, fs->ns->name, out);
+	ret = namespace_tell(fs->ns->session, &telling, fs->ns->name, out);
 	handle_unuse(&fs->handle);
 	return ret;
 }
@@ -341,7 +269,7 @@ static void fs_destroy(struct afar_fs *fs)
 static int look_at_root(struct afar_fs *fs)
 {
 	Afar__Frame *reply;
-	int ret = look(fs->ns->session, fs->ns->name, &reply);
+	int ret = namespace_look(fs->ns->session, NAMESPACE_FILES, fs->ns->name, &reply);
 
 	if (ret)
 		return ret;

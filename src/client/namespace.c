@@ -25,12 +25,119 @@ void name_copy(char *out, const char *name)
 	out[length] = '\0';
 }
 
-/* ---- Opening, creating, deleting */
+/* ---- Kinds */
 
 static enum namespace_kind kind_of(const Afar__NamespaceInfo *info)
 {
 	return info->files ? NAMESPACE_FILES : info->volume ? NAMESPACE_VOLUME : NAMESPACE_PLAIN;
 }
+
+/* How a kind is called, and the commands about it. */
+static const struct {
+	const char *noun, *nouns, *command;
+} kinds[] = {
+	[NAMESPACE_PLAIN] = {"namespace", "namespaces", "ns"},
+	[NAMESPACE_VOLUME] = {"volume", "volumes", "volume"},
+	[NAMESPACE_FILES] = {"file system", "file systems", "fs"},
+};
+
+/* ---- Telling */
+
+static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
+{
+	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	list.after = (char *)after;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
+	request.namespace_list = &list;
+	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
+}
+
+/* Each struct of ours begins with its size. */
+static size_t size_of(const void *out)
+{
+	size_t size;
+
+	memcpy(&size, out, sizeof(size));
+	return size;
+}
+
+int namespace_tell_all(struct afar_session *session, const struct namespace_telling *telling,
+		       const char *after, void *out, unsigned max)
+{
+	char position[AFAR_NAME_MAX + 1] = "";
+	size_t size, nr_namespaces;
+	unsigned nr = 0;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!out || max == 0 || max > INT32_MAX)
+		return error_fail(-EINVAL, "list %s: there is no room for them",
+				  kinds[telling->kind].nouns);
+	ret = abi_check_out(out, telling->oldest, telling->name);
+	if (ret)
+		return ret;
+	size = size_of(out);
+	name_copy(position, after ? after : "");
+	do {
+		const Afar__NamespaceInfos *infos;
+		Afar__Frame *reply;
+
+		ret = list_after(session, position, &reply);
+		if (ret)
+			return ret;
+		infos = reply->reply->namespace_infos;
+		nr_namespaces = infos->n_entries;
+		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
+			name_copy(position, infos->entries[i]->name);
+			if (kind_of(infos->entries[i]) == telling->kind)
+				telling->give(infos->entries[i], (char *)out + nr++ * size, size);
+		}
+		afar__frame__free_unpacked(reply, NULL);
+	} while (nr_namespaces != 0 && nr < max);
+	return (int)nr;
+}
+
+int namespace_look(struct afar_session *session, enum namespace_kind kind, const char *name,
+		   Afar__Frame **reply)
+{
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret;
+
+	open.name = (char *)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request.namespace_open = &open;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
+	if (ret || kind_of((*reply)->reply->namespace_info) == kind)
+		return ret;
+	ret = error_fail(-ENOENT, "look at %s '%s': it is a %s, and no %s; see 'afar %s ls'",
+			 kinds[kind].noun, name,
+			 kinds[kind_of((*reply)->reply->namespace_info)].noun, kinds[kind].noun,
+			 kinds[kind].command);
+	afar__frame__free_unpacked(*reply, NULL);
+	return ret;
+}
+
+int namespace_tell(struct afar_session *session, const struct namespace_telling *telling,
+		   const char *name, void *out)
+{
+	Afar__Frame *reply;
+	int ret = out ? abi_check_out(out, telling->oldest, telling->name)
+		      : error_fail(-EINVAL, "look at a %s: out is null", kinds[telling->kind].noun);
+
+	if (ret == 0)
+		ret = namespace_look(session, telling->kind, name, &reply);
+	if (ret)
+		return ret;
+	telling->give(reply->reply->namespace_info, out, size_of(out));
+	afar__frame__free_unpacked(reply, NULL);
+	return 0;
+}
+
+/* ---- Opening, creating, deleting */
 
 static int open_from_reply(struct afar_session *session, Afar__Request *request,
 			   struct afar_namespace **out)

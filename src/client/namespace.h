@@ -35,6 +35,28 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 int namespace_end(struct afar_session *session, const char *name, unsigned flags,
 		  enum namespace_kind kind);
 
+/* Gives a program what the manager has told of a namespace, in its struct of `size` bytes. */
+typedef void namespace_give(const Afar__NamespaceInfo *info, void *out, size_t size);
+
+/* How namespaces of a kind are told: by a struct that is `name`, and had `oldest` bytes at first. */
+struct namespace_telling {
+	enum namespace_kind kind;
+	const char *name;
+	size_t oldest;
+	namespace_give *give;
+};
+
+/* Puts up to `max` of those behind the name `after` (NULL: from the first) into the array `out`, whose
+ * first entry has its size set. Returns how many; 0 at the end. */
+int namespace_tell_all(struct afar_session *session, const struct namespace_telling *telling,
+		       const char *after, void *out, unsigned max);
+/* Fills `out` in for the one of this name. -ENOENT, also if it is of another kind. */
+int namespace_tell(struct afar_session *session, const struct namespace_telling *telling,
+		   const char *name, void *out);
+/* The same, as the manager's message; on 0 `*reply` is the caller's. */
+int namespace_look(struct afar_session *session, enum namespace_kind kind, const char *name,
+		   Afar__Frame **reply);
+
 /* Copies a name from a message into `out` (AFAR_NAME_MAX + 1 bytes), cut if it is too long. */
 void name_copy(char *out, const char *name);
 

@@ -49,8 +49,6 @@ static int check_bytes(const char *asked, const char *name, uint64_t bytes)
 
 /* ---- Looking */
 
-#define STAT_OLDEST sizeof(struct afar_volume_stat)
-
 static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 {
 	struct afar_volume_stat stat = {
@@ -74,93 +72,19 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
-static bool is_volume(const Afar__NamespaceInfo *info)
-{
-	return info->volume && !info->files;
-}
-
-static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
-{
-	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-
-	list.after = (char *)after;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
-	request.namespace_list = &list;
-	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
-}
+static const struct namespace_telling telling = {
+	.kind = NAMESPACE_VOLUME,
+	.name = "afar_volume_stat",
+	.oldest = sizeof(struct afar_volume_stat),
+	.give = give_stat,
+};
 
 PUBLIC_CALL(int, afar_volume_list,
 	    (struct afar_session *session, const char *after, struct afar_volume_stat *out,
 	     unsigned max),
 	    (session, after, out, max))
 {
-	char position[AFAR_NAME_MAX + 1] = "";
-	size_t size, nr_namespaces;
-	unsigned nr = 0;
-	int ret = session_check(session);
-
-	if (ret)
-		return ret;
-	if (!out || max == 0 || max > INT32_MAX)
-		return error_fail(-EINVAL, "list volumes: there is no room for them");
-	ret = abi_check_out(out, STAT_OLDEST, "afar_volume_stat");
-	if (ret)
-		return ret;
-	size = out->size;
-	name_copy(position, after ? after : "");
-	do {
-		const Afar__NamespaceInfos *infos;
-		Afar__Frame *reply;
-
-		ret = list_after(session, position, &reply);
-		if (ret)
-			return ret;
-		infos = reply->reply->namespace_infos;
-		nr_namespaces = infos->n_entries;
-		for (size_t i = 0; i < nr_namespaces && nr < max; i++) {
-			name_copy(position, infos->entries[i]->name);
-			if (is_volume(infos->entries[i]))
-				give_stat(infos->entries[i], (char *)out + nr++ * size, size);
-		}
-		afar__frame__free_unpacked(reply, NULL);
-	} while (nr_namespaces != 0 && nr < max);
-	return (int)nr;
-}
-
-/* Gets the manager's description of a volume; on 0 `*reply` is the caller's. */
-static int look(struct afar_session *session, const char *name, Afar__Frame **reply)
-{
-	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	int ret;
-
-	open.name = (char *)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
-	if (ret || is_volume((*reply)->reply->namespace_info))
-		return ret;
-	ret = error_fail(
-		-ENOENT, "look at volume '%s': it is a %s, and no volume; see 'afar volume ls'",
-		name, (*reply)->reply->namespace_info->files ? "file system" : "namespace");
-	afar__frame__free_unpacked(*reply, NULL);
-	return ret;
-}
-
-static int look_into(struct afar_session *session, const char *name, struct afar_volume_stat *out)
-{
-	Afar__Frame *reply;
-	int ret = out ? abi_check_out(out, STAT_OLDEST, "afar_volume_stat")
-		      : error_fail(-EINVAL, "look at a volume: out is null");
-
-	if (ret == 0)
-		ret = look(session, name, &reply);
-	if (ret)
-		return ret;
-	give_stat(reply->reply->namespace_info, out, out->size);
-	afar__frame__free_unpacked(reply, NULL);
-	return 0;
+	return namespace_tell_all(session, &telling, after, out, max);
 }
 
 PUBLIC_CALL(int, afar_volume_look,
@@ -169,7 +93,7 @@ PUBLIC_CALL(int, afar_volume_look,
 {
 	int ret = check_name(session, name);
 
-	return ret ? ret : look_into(session, name, out);
+	return ret ? ret : namespace_tell(session, &telling, name, out);
 }
 
 PUBLIC_CALL(int, afar_volume_stat, (struct afar_volume *volume, struct afar_volume_stat *out),
@@ -179,7 +103,7 @@ PUBLIC_CALL(int, afar_volume_stat, (struct afar_volume *volume, struct afar_volu
 
 	if (ret)
 		return ret;
-	ret = look_into(volume->ns->session, volume->ns->name, out);
+	ret = namespace_tell(volume->ns->session, &telling, volume->ns->name, out);
 	if (ret == 0 && out->bytes > volume->region->target.length)
 		ret = target_look(&volume->region->target);
 	handle_unuse(&volume->handle);
