@@ -29,26 +29,26 @@ is_field() {
 is '' ls
 [ "$("$AFAR" fs ls --json)" = "[]" ] || fail "file systems before there are any"
 "$AFAR" fs create home
-"$AFAR" fs create work --tier flash --stripe 64K --width 1 --max 64M --uid 7 --gid 8 --mode 1777
+"$AFAR" fs create team --tier flash --stripe 64K --width 1 --max 64M --uid 7 --gid 8 --mode 1777
 is 'home
-work' ls
+team' ls
 is 'home
-work' ls /
+team' ls /
 "$AFAR" fs ls | grep -Eq '^home .* dram .* rw ' || fail "fs ls: $("$AFAR" fs ls)"
-"$AFAR" fs stat work >shown
+"$AFAR" fs stat team >shown
 grep -q '^tier *flash$' shown || fail "fs stat: $(cat shown)"
 grep -q '^stripe *64 KiB$' shown || fail "fs stat: $(cat shown)"
 grep -q '^max *67108864 (64 MiB)$' shown || fail "fs stat: $(cat shown)"
-"$AFAR" fs stat work --json | python3 -c '
+"$AFAR" fs stat team --json | python3 -c '
 import json, sys
 fs = json.load(sys.stdin)
-assert fs["name"] == "work" and fs["max_bytes"] == 64 << 20 and fs["tier"] == "flash" and not fs["is_lost"], fs' || fail "fs stat --json"
+assert fs["name"] == "team" and fs["max_bytes"] == 64 << 20 and fs["tier"] == "flash" and not fs["is_lost"], fs' || fail "fs stat --json"
 "$AFAR" fs ls --json | python3 -c '
 import json, sys
-assert [fs["name"] for fs in json.load(sys.stdin)] == ["home", "work"]' || fail "fs ls --json"
-is_field /work uid 7
-is_field /work gid 8
-is_field /work mode 1777
+assert [fs["name"] for fs in json.load(sys.stdin)] == ["home", "team"]' || fail "fs ls --json"
+is_field /team uid 7
+is_field /team gid 8
+is_field /team mode 1777
 is_field /home mode 0755
 is_field /home type directory
 refused 1 'home' "$AFAR" fs create home
@@ -64,7 +64,7 @@ for name in '' .. .hidden a/b 'two words' "$(head -c 256 /dev/zero | tr '\0' n)"
 done
 refused 1 'nowhere' "$AFAR" fs stat nowhere
 refused 1 'nowhere' "$AFAR" fs check nowhere
-"$AFAR" fs check work | grep -q "records agree" || fail "fs check"
+"$AFAR" fs check team | grep -q "records agree" || fail "fs check"
 refused 1 'nowhere' "$AFAR" fs rm nowhere
 refused 1 'nowhere' "$AFAR" ls /nowhere
 refused 1 'nowhere' "$AFAR" df nowhere
@@ -200,7 +200,7 @@ masked' ls /home/d
 refused 1 'something of that name' "$AFAR" mv -n /home/d/masked /home/kept
 "$AFAR" mv /home/d/masked /home/kept
 is_field /home/kept mode 0700
-refused 1 'file systems' "$AFAR" mv /home/kept /work
+refused 1 'file systems' "$AFAR" mv /home/kept /team
 refused 1 'into itself' "$AFAR" mv /home/one /home/one/2/it
 refused 1 'no directory' "$AFAR" mv /home/kept /home/in /home/small
 refused 1 'last part is no name' "$AFAR" mv /home /home/d
@@ -209,7 +209,7 @@ refused 1 'last part is no name' "$AFAR" mv /home /home/d
 is_field /home/kept nr_links 2
 [ "$(field /home/kept ino)" = "$(field /home/d/kept ino)" ] || fail "ln made another file"
 refused 1 'one name alone' "$AFAR" ln /home/d /home/again
-refused 1 'file system' "$AFAR" ln /home/kept /work/kept
+refused 1 'file system' "$AFAR" ln /home/kept /team/kept
 refused 1 'something of that name' "$AFAR" ln /home/kept /home/in
 "$AFAR" ln -s ../kept /home/d/link
 "$AFAR" ln -s nowhere /home/broken
@@ -372,7 +372,7 @@ fi
 
 refused 1 'force' "$AFAR" fs rm home
 "$AFAR" fs rm home --force
-"$AFAR" fs rm work
+"$AFAR" fs rm team
 is '' ls
 "$AFAR" ns ls | awk 'NR > 1 { exit 1 }' || fail "left: $("$AFAR" ns ls)"
 still_works

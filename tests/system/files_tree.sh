@@ -79,8 +79,11 @@ random_file large 50000000
 "$AFAR" put large /home/large &
 putting=$!
 running="$running $putting"
-sleep 0.02
-kill -9 "$putting"
+# It is under way when there is a file that is not whole yet.
+until "$AFAR" ls -a /home | grep -q '^\.afar-' || ! kill -0 "$putting" 2>/dev/null; do
+	:
+done
+kill -9 "$putting" 2>/dev/null || :
 wait "$putting" 2>/dev/null || :
 forget "$putting"
 if "$AFAR" get /home/large back 2>/dev/null; then

@@ -435,26 +435,56 @@ static uint32_t rights_to_look(const Afar__FilesLook *ask)
 	return RIGHT_READ;
 }
 
-int files_look(struct core *core, struct session *session, struct event *event)
-{
-	const Afar__FilesLook *ask = event->request->files_look;
-	const struct who who = who_from(ask->who);
-	struct fs *fs;
-	int ret = find_fs(core, session, ask->fs, rights_to_look(ask), ask->n_operations, &fs);
+/* A call, whichever of the three it is. */
+struct call {
+	uint64_t fs;
+	const Afar__FileWho *who;
+	size_t nr;
+	uint32_t rights; /* on the namespace */
+	bool asks_who;	 /* permissions matter */
+	/* Carries out one of its operations. */
+	int (*run)(struct fs *fs, const struct who *who, const struct session *session,
+		   const Afar__Request *request, size_t i, Afar__FileResult *result);
+};
 
-	if (ret == 0 && looks_ask_who(ask))
+static int run_call(struct core *core, struct session *session, struct event *event,
+		    const struct call *call)
+{
+	const struct who who = who_from(call->who);
+	struct fs *fs;
+	int ret = find_fs(core, session, call->fs, call->rights, call->nr, &fs);
+
+	if (ret == 0 && call->asks_who)
 		ret = check_who(core, session, &who);
 	if (ret == 0)
-		ret = begin_results(event, ask->n_operations);
-	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
+		ret = begin_results(event, call->nr);
+	for (size_t i = 0; i < call->nr && ret == 0; i++) {
 		size_t mark = undo_mark(core->undo);
 		Afar__FileResult *result = add_result(event);
 
-		ret = result ? end_operation(core, mark, look(fs, &who, ask->operations[i], result),
-					     event)
-			     : error_code(-ENOMEM);
+		if (!result)
+			return error_code(-ENOMEM);
+		ret = call->run(fs, &who, session, event->request, i, result);
+		ret = end_operation(core, mark, ret, event);
 	}
 	return ret;
+}
+
+static int run_look(struct fs *fs, const struct who *who, const struct session *session,
+		    const Afar__Request *request, size_t i, Afar__FileResult *result)
+{
+	(void)session;
+	return look(fs, who, request->files_look->operations[i], result);
+}
+
+int files_look(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct call call = {
+		ask->fs, ask->who, ask->n_operations, rights_to_look(ask), looks_ask_who(ask),
+		run_look};
+
+	return run_call(core, session, event, &call);
 }
 
 /* Those that only read open files to read. */
@@ -472,52 +502,37 @@ static uint32_t rights_to_hold(const Afar__FilesHold *ask)
 	return RIGHT_READ;
 }
 
+static int run_hold(struct fs *fs, const struct who *who, const struct session *session,
+		    const Afar__Request *request, size_t i, Afar__FileResult *result)
+{
+	return hold(fs, who, session, request->files_hold->operations[i], result);
+}
+
 int files_hold(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__FilesHold *ask = event->request->files_hold;
-	const struct who who = who_from(ask->who);
-	struct fs *fs;
-	int ret = find_fs(core, session, ask->fs, rights_to_hold(ask), ask->n_operations, &fs);
+	const struct call call = {
+		ask->fs, ask->who, ask->n_operations, rights_to_hold(ask), holds_ask_who(ask),
+		run_hold};
 
-	if (ret == 0 && holds_ask_who(ask))
-		ret = check_who(core, session, &who);
-	if (ret == 0)
-		ret = begin_results(event, ask->n_operations);
-	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
-		size_t mark = undo_mark(core->undo);
-		Afar__FileResult *result = add_result(event);
+	return run_call(core, session, event, &call);
+}
 
-		ret = result ? end_operation(core, mark,
-					     hold(fs, &who, session, ask->operations[i], result),
-					     event)
-			     : error_code(-ENOMEM);
-	}
-	return ret;
+static int run_change(struct fs *fs, const struct who *who, const struct session *session,
+		      const Afar__Request *request, size_t i, Afar__FileResult *result)
+{
+	return change(fs, who, session, request->files_change->operations[i], result);
 }
 
 int files_change(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
-	const struct who who = who_from(ask->who);
-	struct fs *fs;
-	int ret = find_fs(core, session, ask->fs, RIGHT_ALL, ask->n_operations, &fs);
+	const struct call call = {
+		ask->fs, ask->who, ask->n_operations, RIGHT_ALL, changes_ask_who(ask), run_change};
 
-	if (ret == 0 && changes_ask_who(ask))
-		ret = check_who(core, session, &who);
-	if (ret == 0)
-		ret = begin_results(event, ask->n_operations);
-	for (size_t i = 0; i < ask->n_operations && ret == 0; i++) {
-		size_t mark = undo_mark(core->undo);
-		Afar__FileResult *result = add_result(event);
-
-		ret = result ? end_operation(core, mark,
-					     change(fs, &who, session, ask->operations[i], result),
-					     event)
-			     : error_code(-ENOMEM);
-	}
 	event->outcome_kind = OUTCOME_RESULTS;
 	event->outcome_value = event->request_id;
-	return ret;
+	return run_call(core, session, event, &call);
 }
 
 int files_reply(struct core *core, const struct session *session, uint64_t request_id,
@@ -538,119 +553,4 @@ int files_reply(struct core *core, const struct session *session, uint64_t reque
 		return error_code(-EIO);
 	reply->result_case = AFAR__REPLY__RESULT_FILE_RESULTS;
 	return 0;
-}
-
-/* ---- Waiting */
-
-static uint64_t bytes_wanted(const Afar__FilesChange *ask)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < ask->n_operations; i++) {
-		const Afar__FileChange *operation = ask->operations[i];
-
-		if (operation->what_case == AFAR__FILE_CHANGE__WHAT_EXTEND)
-			bytes += operation->extend->length + FILE_UNIT;
-		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
-			bytes += operation->make->bytes + (operation->make->bytes ? FILE_UNIT : 0);
-	}
-	return bytes;
-}
-
-/* An allocation that will fit when what is being zeroed is free waits for that. */
-static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
-{
-	uint64_t wanted, has = fs->space.free_bytes;
-	const struct namespace *ns = fs_namespace(fs);
-
-	if (fs->sweep == 0 || !ns)
-		return false;
-	wanted = bytes_wanted(ask);
-	return wanted > has && wanted <= has + fs->pending_bytes;
-}
-
-/* True: it is not about who has what open, or where that ends, which others have still to tell. */
-static bool is_claim(const Afar__FilesHold *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN ||
-		    ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
-			return false;
-	return true;
-}
-
-/* Those that ask where bytes are wait while these are being taken away. */
-static uint64_t look_wait(struct core *core, const struct event *event)
-{
-	const Afar__FilesLook *ask = event->request->files_look;
-	const struct fs *fs = files_find(core, ask->fs);
-	uint64_t until = 0, wait;
-
-	for (size_t i = 0; i < ask->n_operations && fs; i++) {
-		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
-			continue;
-		wait = recall_wait_for(core, event, fs, ask->operations[i]->map->ino);
-		until = wait > until ? wait : until;
-	}
-	return until;
-}
-
-static uint64_t append_wait(const struct event *event, const struct fs *fs, uint64_t ino)
-{
-	const struct file *file = file_cached(fs, ino);
-
-	return file && file->appender != 0 && file->appender != event->session ? event->answer_by
-									       : 0;
-}
-
-static uint64_t hold_wait(struct core *core, const struct event *event)
-{
-	const Afar__FilesHold *ask = event->request->files_hold;
-	const struct fs *fs = files_find(core, ask->fs);
-	uint64_t until = 0, wait;
-
-	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
-		return event->answer_by;
-	for (size_t i = 0; i < ask->n_operations && fs; i++) {
-		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
-			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
-		else if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
-			wait = append_wait(event, fs, ask->operations[i]->append->ino);
-		else
-			continue;
-		until = wait > until ? wait : until;
-	}
-	return until;
-}
-
-static uint64_t change_wait(struct core *core, const struct event *event)
-{
-	const Afar__FilesChange *ask = event->request->files_change;
-	const struct fs *fs = files_find(core, ask->fs);
-	uint64_t until, wait;
-
-	if (!fs)
-		return 0;
-	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
-		return event->answer_by;
-	until = recalls_wait(core, event, fs);
-	for (size_t i = 0; i < ask->n_operations; i++) {
-		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
-			continue;
-		wait = recall_wait_for(core, event, fs, ask->operations[i]->extend->ino);
-		until = wait > until ? wait : until;
-	}
-	return until;
-}
-
-uint64_t files_wait(struct core *core, struct event *event)
-{
-	switch (event->request->call_case) {
-	case AFAR__REQUEST__CALL_FILES_LOOK:
-		return look_wait(core, event);
-	case AFAR__REQUEST__CALL_FILES_HOLD:
-		return hold_wait(core, event);
-	default:
-		return change_wait(core, event);
-	}
 }

@@ -16,6 +16,7 @@
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
  *   calls.c     the three calls
+ *   waits.c     which of them wait, and for what
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
  * wanted, and kept as long as somebody has them open, or until there are too many.

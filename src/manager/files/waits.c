@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which calls about files wait, for what, and until when. */
+#include "manager/files/table.h"
+
+static uint64_t bytes_wanted(const Afar__FilesChange *ask)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		const Afar__FileChange *operation = ask->operations[i];
+
+		if (operation->what_case == AFAR__FILE_CHANGE__WHAT_EXTEND)
+			bytes += operation->extend->length + FILE_UNIT;
+		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
+			bytes += operation->make->bytes + (operation->make->bytes ? FILE_UNIT : 0);
+	}
+	return bytes;
+}
+
+/* An allocation that will fit when what is being zeroed is free waits for that. */
+static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
+{
+	uint64_t wanted, has = fs->space.free_bytes;
+	const struct namespace *ns = fs_namespace(fs);
+
+	if (fs->sweep == 0 || !ns)
+		return false;
+	wanted = bytes_wanted(ask);
+	return wanted > has && wanted <= has + fs->pending_bytes;
+}
+
+/* True: it is not about who has what open, or where that ends, which others have still to tell. */
+static bool is_claim(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN ||
+		    ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
+			return false;
+	return true;
+}
+
+/* Those that ask where bytes are wait while these are being taken away. */
+static uint64_t look_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->map->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t append_wait(const struct event *event, const struct fs *fs, uint64_t ino)
+{
+	const struct file *file = file_cached(fs, ino);
+
+	return file && file->appender != 0 && file->appender != event->session ? event->answer_by
+									       : 0;
+}
+
+static uint64_t hold_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until = 0, wait;
+
+	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
+		return event->answer_by;
+	for (size_t i = 0; i < ask->n_operations && fs; i++) {
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
+			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
+		else if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
+			wait = append_wait(event, fs, ask->operations[i]->append->ino);
+		else
+			continue;
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t change_wait(struct core *core, const struct event *event)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	const struct fs *fs = files_find(core, ask->fs);
+	uint64_t until, wait;
+
+	if (!fs)
+		return 0;
+	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
+		return event->answer_by;
+	until = recalls_wait(core, event, fs);
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
+			continue;
+		wait = recall_wait_for(core, event, fs, ask->operations[i]->extend->ino);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t files_wait(struct core *core, struct event *event)
+{
+	switch (event->request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return look_wait(core, event);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return hold_wait(core, event);
+	default:
+		return change_wait(core, event);
+	}
+}
