@@ -347,10 +347,11 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 
 		ftl_progress(ftl);
 		nr = deliver_all(ftl);
-		ret = flash_device_poll(ftl->device, nr ? 0 : clock_remaining_ms(deadline));
+		ret = flash_device_poll(ftl->device,
+					nr || ftl->has_steps ? 0 : clock_remaining_ms(deadline));
 		if (ret < 0)
 			return ret;
-		ftl->has_moved = ret > 0;
+		ftl->has_moved = ret > 0 || ftl->has_steps;
 		if (ret > 0) {
 			ftl_progress(ftl);
 			nr += deliver_all(ftl);

@@ -124,8 +124,8 @@ void ftl_abandon(struct ftl *ftl);
  */
 int ftl_poll(struct ftl *ftl, int timeout_ms);
 
-/* Returns whether the device has ended anything in the last poll, also if no request ended. More may
- * have ended already, and more may be ready to start. */
+/* Returns whether anything has moved on in the last poll, also if no request ended. More may have ended
+ * at the device already, and more may be ready to start: poll again. */
 bool ftl_has_moved(const struct ftl *ftl);
 
 /* A descriptor that is readable when ftl_poll() would find something; -1: the device has none.

@@ -33,6 +33,7 @@ struct ftl {
 	bool has_moved;	   /* the device ended something in the last poll */
 	bool is_abandoned; /* nobody is called any more                     */
 	bool is_unblocked; /* something ended that may have blocked a piece */
+	bool has_steps;	   /* a sweep goes on with the next poll, without waiting */
 	bool is_starved;   /* users wait for a free segment                 */
 	bool is_mixing;	   /* the cleaner can make none free: they go to what is open */
 	unsigned nr_spare_pieces;

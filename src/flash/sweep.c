@@ -175,9 +175,9 @@ static void finish(struct ftl *ftl, struct ftl_sweep *sweep)
 
 static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
 {
-	for (unsigned i = 0; i < STEPS_AT_ONCE && !sweep->result; i++) {
-		enum outcome outcome;
+	enum outcome outcome = STEPPED;
 
+	for (unsigned i = 0; i < STEPS_AT_ONCE && outcome == STEPPED && !sweep->result; i++) {
 		if (sweep->is_waiting)
 			return;
 		if (sweep->position == sweep->order.count[0]) {
@@ -185,11 +185,11 @@ static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
 			return;
 		}
 		outcome = sweep->is_clone ? step_clone(ftl, sweep) : step_trim(ftl, sweep);
-		if (outcome != STEPPED)
-			break;
 	}
 	if (sweep->result && !sweep->is_waiting)
 		end(ftl, sweep, sweep->result);
+	else if (outcome == STEPPED)
+		ftl->has_steps = true;
 }
 
 /*
@@ -245,6 +245,7 @@ void sweeps_progress(struct ftl *ftl)
 {
 	struct ftl_sweep *sweep, *next;
 
+	ftl->has_steps = false;
 	cds_list_for_each_entry_safe (sweep, next, &ftl->sweeps, node) {
 		int refusal = ftl_refusal(ftl);
 
