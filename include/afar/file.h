@@ -247,8 +247,10 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
  */
 int afar_file_close(struct afar_file *file);
 
-/* Commits the size and times as closing does, and fails as that does, but leaves the handle open. */
-int afar_file_commit(struct afar_file *file);
+/* Has everybody see the size and times as they are after what was written through any handle of this
+ * session, and fails as closing does, but leaves the handle open. They are committed later, at the
+ * latest when the last handle is closed. */
+int afar_file_flush(struct afar_file *file);
 
 uint64_t afar_file_ino(const struct afar_file *file);
 /* Describes it as it is now. */

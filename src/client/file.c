@@ -228,6 +228,14 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	return ret ? ret : finish_open(file, result, before->nr_outdated);
 }
 
+/* What is there, and counts as nobody's, came with the making. */
+static void note_prepared(struct file_inode *inode, const Afar__FileResult *result)
+{
+	atomic_store(&inode->has_grown, true);
+	if (result->n_runs != 0 && result->attributes->allocated == 0)
+		atomic_store(&inode->is_prepared, true);
+}
+
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
 		  struct afar_file **out, struct afar_file_stat *stat)
 {
@@ -242,9 +250,16 @@ static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
 	operation.make = make;
 	ret = fs_change_one(fs, who, &operation, &answer);
+	/* It may become no file of bytes. Who writes makes room then, or hears that there is none. */
+	if (ret == -ENOSPC && make->bytes != 0) {
+		make->bytes = 0;
+		ret = fs_change_one(fs, who, &operation, &answer);
+	}
 	if (ret)
 		goto out_discard;
 	ret = adopt(file, make->handle, make->access, &before, answer.results[0]);
+	if (ret == 0 && make->bytes != 0)
+		note_prepared(file->inode, answer.results[0]);
 	if (ret == 0 && stat) {
 		fs_give_attributes(answer.results[0]->attributes, stat);
 		if (flags & O_TRUNC)
@@ -290,6 +305,8 @@ PUBLIC_CALL(int, afar_file_create,
 	make.may_exist = !(flags & O_EXCL);
 	make.handle = fs_new_handle(fs);
 	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
+	/* Most files are written at once, and small. */
+	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
 	ret = check_flags(fs, flags);
 	if (ret == 0)
 		ret = fs_check_writable(fs, "create a file");
@@ -301,6 +318,14 @@ PUBLIC_CALL(int, afar_file_create,
 
 /* ---- Telling the manager of what was written */
 
+/* A commit has failed. What was written meanwhile counts more. */
+static void touch_again(struct file_inode *inode, enum inode_touched touched)
+{
+	enum inode_touched untouched = INODE_UNTOUCHED;
+
+	atomic_compare_exchange_strong(&inode->touched, &untouched, touched);
+}
+
 /* Has the size and times committed. `close`: a handle to close with that; 0: none. */
 static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 {
@@ -308,22 +333,21 @@ static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct file_inode *inode = file->inode;
 	struct fs_answer answer;
-	bool is_touched = atomic_exchange(&inode->is_touched, false);
+	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
 	int ret;
 
 	message.ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
 	message.end = inode->end;
 	pthread_mutex_unlock(&inode->lock);
-	message.is_written = is_touched;
+	message.is_written = touched == INODE_UNTOLD;
 	message.close = close;
 	message.is_trimmed = is_trimmed;
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
 	operation.sync = &message;
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
 	if (ret) {
-		if (is_touched)
-			atomic_store(&inode->is_touched, true);
+		touch_again(inode, touched);
 		return ret;
 	}
 	/* After a trim the inode is gone here, too. */
@@ -360,12 +384,12 @@ int file_close(struct afar_file *file)
 	struct afar_fs *fs = file->fs;
 	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
 	bool is_writable = file->access & W_OK;
-	bool is_trimmed =
-		inode_end(file->inode) && is_writable && atomic_load(&file->inode->has_grown);
+	bool is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
 	bool is_lost = has_lost(file);
-	int ret = is_trimmed || (is_writable && atomic_load(&file->inode->is_touched))
-			  ? commit(file, handle, is_trimmed)
-			  : call_close(fs, handle);
+	int ret =
+		is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
+			? commit(file, handle, is_trimmed)
+			: call_close(fs, handle);
 
 	if (ret == 0 && is_lost)
 		ret = fail_lost(file);
@@ -462,13 +486,13 @@ PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))
 	return ret;
 }
 
-PUBLIC_CALL(int, afar_file_commit, (struct afar_file *file), (file))
+PUBLIC_CALL(int, afar_file_flush, (struct afar_file *file), (file))
 {
 	int ret = file_enter(file);
 
 	if (ret)
 		return ret;
-	if ((file->access & W_OK) && atomic_load(&file->inode->is_touched))
+	if ((file->access & W_OK) && atomic_load(&file->inode->touched) == INODE_UNTOLD)
 		ret = file_commit(file);
 	if (ret == 0 && has_lost(file))
 		ret = fail_lost(file);

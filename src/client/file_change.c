@@ -137,6 +137,8 @@ int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes
 		return error_fail(-EFBIG, "make inode %llu %llu bytes long: a file can have %llu",
 				  (unsigned long long)file->inode->ino, (unsigned long long)bytes,
 				  (unsigned long long)FILE_BYTES_MAX);
+	if (atomic_load(&file->inode->is_prepared) && bytes != 0)
+		file_unprepare(file);
 	inode_shut(file->inode);
 	ret = resize(file, who, bytes);
 	inode_reopen(file->inode);
@@ -193,6 +195,14 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to)
 	return ret;
 }
 
+void file_unprepare(struct afar_file *file)
+{
+	inode_shut(file->inode);
+	if (atomic_exchange(&file->inode->is_prepared, false))
+		call_punch(file, 0, 1);
+	inode_reopen(file->inode);
+}
+
 /* Gives whole units back, and zeroes the rest of the range. The gate is shut. */
 static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 {
@@ -203,8 +213,8 @@ static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 	if (ret)
 		return ret;
 	file_note_write(file);
-	/* The file's last unit goes as a whole. */
-	if (end >= size_of(inode))
+	/* The file's last unit goes as a whole if the range goes on behind the end. */
+	if (end > size_of(inode))
 		to = file_units_up(end);
 	if (from >= to)
 		return zero_range(inode, offset, end);
@@ -247,6 +257,8 @@ static int allocate(struct afar_file *file, unsigned flags, uint64_t offset, uin
 	struct file_inode *inode = file->inode;
 	int ret;
 
+	if (atomic_load(&inode->is_prepared))
+		file_unprepare(file);
 	if (!(flags & (AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO))) {
 		inode_enter(inode);
 		ret = make_room(file, flags, offset, length);

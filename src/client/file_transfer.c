@@ -297,6 +297,14 @@ struct writing {
 	struct plan plan;
 };
 
+static bool uses_first_unit(const struct writing *writing)
+{
+	for (unsigned i = 0; i < writing->nr; i++)
+		if (writing->vectors[i].length != 0 && writing->vectors[i].offset < FILE_UNIT)
+			return true;
+	return false;
+}
+
 static bool covers_all(const struct file_inode *inode, const struct writing *writing)
 {
 	for (unsigned i = 0; i < writing->nr; i++)
@@ -322,6 +330,8 @@ static int plan_write(struct writing *writing)
 		inode_set_glance(inode, writing->vectors[0].offset);
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
+	if (ret == 0 && uses_first_unit(writing))
+		atomic_store(&inode->is_prepared, false);
 	pthread_mutex_unlock(&inode->lock);
 	return ret;
 }
@@ -382,6 +392,8 @@ static int write_all(struct writing *writing)
 	struct afar_file *file = writing->file;
 	int ret;
 
+	if (atomic_load(&file->inode->is_prepared) && !uses_first_unit(writing))
+		file_unprepare(file);
 	plan_init(&writing->plan);
 	for (unsigned i = 0; i < STALE_ROUNDS; i++) {
 		ret = write_once(writing);

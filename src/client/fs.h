@@ -40,12 +40,20 @@ struct fs_hold {
 	uint32_t access; /* R_OK, W_OK */
 };
 
+/* Whether an inode was written since its size and times were committed. */
+enum inode_touched {
+	INODE_UNTOUCHED,
+	INODE_TOLD,   /* and the manager knows when, but has not committed it */
+	INODE_UNTOLD, /* and the manager does not know when */
+};
+
 struct file_inode {
-	struct cds_list_head node;  /* of its bucket; guarded by the fs's lock, as the next two */
-	unsigned nr_users;	    /* open files, and those that are being opened */
-	bool is_ending;		    /* its last file is being closed */
-	atomic_bool has_grown;	    /* it may have room behind its end that we asked for */
-	atomic_bool is_touched;	    /* written since the manager was told so */
+	struct cds_list_head node; /* of its bucket; guarded by the fs's lock, as the next two */
+	unsigned nr_users;	   /* open files, and those that are being opened */
+	bool is_ending;		   /* its last file is being closed */
+	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
+	_Atomic enum inode_touched touched;
+	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;
 	struct afar_fs *fs;
@@ -191,6 +199,8 @@ void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
+/* Returns whether it may have room behind its end that this process asked for. */
+bool inode_has_spare(struct file_inode *inode);
 /* What the manager has said of the inode before may be wrong from now on. */
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
 uint64_t inode_count_outdated(struct afar_fs *fs);
@@ -200,8 +210,8 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
-/* Forgets that an inode was written, if it is open, because its times are being set. Returns whether it
- * had been; inode_touch_again() takes that back. */
+/* The manager need not be told any more that an inode was written, if it is open, because its times are
+ * being set. Returns whether that was so; inode_touch_again() takes it back. */
 bool inode_untouch(struct afar_fs *fs, uint64_t ino);
 void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
@@ -280,6 +290,9 @@ int file_commit(struct afar_file *file);
 
 /* As afar_file_truncate(), with `who`. */
 int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes);
+/* Gives back the first unit of a file that was prepared, because it gets its bytes elsewhere first. From outside
+ * the gate. If that fails, a unit of zeros stays. */
+void file_unprepare(struct afar_file *file);
 
 /* ---- file_transfer.c */
 

@@ -129,6 +129,9 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	uint64_t nr_claims;
 	int ret;
 
+	/* With the end it hears that the file was written. */
+	atomic_store(&inode->touched, INODE_TOLD);
+
 	message.ino = inode->ino;
 	message.end = end;
 	message.layout = layout;
@@ -138,8 +141,10 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		/* If the manager has restarted since it answered, it was not told of this end. */
 		nr_claims = fs_count_claims(inode->fs);
 		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
-		if (ret)
+		if (ret) {
+			atomic_store(&inode->touched, INODE_UNTOLD);
 			return ret;
+		}
 		pthread_mutex_lock(&inode->lock);
 		if (end > inode->end)
 			inode->end = end;

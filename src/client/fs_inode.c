@@ -195,6 +195,20 @@ bool inode_end(struct file_inode *inode)
 	return is_last;
 }
 
+bool inode_has_spare(struct file_inode *inode)
+{
+	bool has_spare;
+
+	if (!atomic_load(&inode->has_grown))
+		return false;
+	pthread_mutex_lock(&inode->lock);
+	/* What it has forgotten may be behind the end. */
+	has_spare = inode->has_been_shut ||
+		    file_map_find(&inode->map, file_units_up(inode->size)) != NULL;
+	pthread_mutex_unlock(&inode->lock);
+	return has_spare;
+}
+
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino)
 {
 	pthread_mutex_lock(&fs->lock);
@@ -221,31 +235,31 @@ void inode_touch(struct file_inode *inode)
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	atomic_store_explicit(&inode->written_at, now.tv_sec * 1000000000LL + now.tv_nsec,
 			      memory_order_relaxed);
-	atomic_store_explicit(&inode->is_touched, true, memory_order_release);
+	atomic_store_explicit(&inode->touched, INODE_UNTOLD, memory_order_release);
 }
 
-/* Sets whether the inode was written, if it is open. Returns what it was. */
-static bool set_touched(struct afar_fs *fs, uint64_t ino, bool is_touched)
+/* Changes what the manager knows of writes, if the inode is open and that is `from`. */
+static bool change_touched(struct afar_fs *fs, uint64_t ino, enum inode_touched from,
+			   enum inode_touched to)
 {
 	struct file_inode *inode;
-	bool was = false;
+	bool is_changed;
 
 	pthread_mutex_lock(&fs->lock);
 	inode = find(fs, ino);
-	if (inode)
-		was = atomic_exchange(&inode->is_touched, is_touched);
+	is_changed = inode && atomic_compare_exchange_strong(&inode->touched, &from, to);
 	pthread_mutex_unlock(&fs->lock);
-	return was;
+	return is_changed;
 }
 
 bool inode_untouch(struct afar_fs *fs, uint64_t ino)
 {
-	return set_touched(fs, ino, false);
+	return change_touched(fs, ino, INODE_UNTOLD, INODE_TOLD);
 }
 
 void inode_touch_again(struct afar_fs *fs, uint64_t ino)
 {
-	set_touched(fs, ino, true);
+	change_touched(fs, ino, INODE_TOLD, INODE_UNTOLD);
 }
 
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
@@ -255,7 +269,7 @@ void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 
 	pthread_mutex_lock(&fs->lock);
 	inode = find(fs, stat->ino);
-	if (inode && atomic_load(&inode->is_touched))
+	if (inode && atomic_load(&inode->touched) == INODE_UNTOLD)
 		written_at = atomic_load(&inode->written_at);
 	pthread_mutex_unlock(&fs->lock);
 	if (stat->mtime < written_at)

@@ -392,7 +392,7 @@ static void test_limit(void **state)
 		.uid = geteuid(),
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	struct afar_file *file;
+	struct afar_file *file, *empty;
 	struct afar_fs *small;
 	static uint8_t data[5 * MIB];
 
@@ -407,10 +407,68 @@ static void test_limit(void **state)
 	expect_error(afar_file_pwrite(file, data, sizeof(data), 0), -EDQUOT);
 	assert_int_equal(size_of(small, afar_file_ino(file)), 0);
 	write_bytes(file, data, 3 * MIB, 0);
+	/* A file without bytes needs no room. */
+	assert_int_equal(afar_file_allocate(file, AFAR_ALLOCATE_KEEP_SIZE, 0, 4 * MIB), 0);
+	assert_int_equal(
+		afar_file_create(small, NULL, stat.root, "empty", 0600, O_RDWR, &empty, NULL), 0);
+	expect_error(afar_file_pwrite(empty, data, 1, 0), -EDQUOT);
+	close_file(empty);
 	close_file(file);
 	assert_int_equal(afar_fs_close(small), 0);
 	assert_int_equal(afar_fs_delete(session, "limited"), 0);
 	expect_error(afar_fs_look(session, "limited", &stat), -ENOENT);
+}
+
+/* ---- What others see */
+
+static struct afar_file_stat stat_of(struct afar_fs *in, uint64_t ino)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+
+	assert_int_equal(afar_fs_getattr(in, ino, &stat), 0);
+	return stat;
+}
+
+/* A new file has its first unit when it is made, but shows that to nobody. */
+static void test_first_unit(void **state)
+{
+	struct afar_file *file = make_file("first", O_RDWR);
+	const uint64_t ino = afar_file_ino(file);
+
+	(void)state;
+	assert_int_equal(stat_of(fs, ino).allocated, 0);
+	write_bytes(file, (const uint8_t *)"x", 1, MIB);
+	assert_int_equal(afar_file_seek(file, 0, false), MIB);
+	assert_int_equal(stat_of(fs, ino).allocated, AFAR_FILE_BLOCK);
+	close_file(file);
+	file = make_file("empty", O_WRONLY);
+	close_file(file);
+	file = make_file("small", O_WRONLY);
+	write_bytes(file, (const uint8_t *)"x", 1, 0);
+	assert_int_equal(stat_of(fs, afar_file_ino(file)).allocated, AFAR_FILE_BLOCK);
+	close_file(file);
+}
+
+static void test_flush(void **state)
+{
+	struct afar_session *another;
+	struct afar_fs *there;
+	struct afar_file *file = make_file("flushed", O_RDWR);
+	const uint64_t ino = afar_file_ino(file);
+	int64_t before;
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	open_in(another, 0, &there);
+	write_bytes(file, (const uint8_t *)"xy", 2, 0);
+	assert_int_equal(afar_file_flush(file), 0);
+	before = stat_of(there, ino).mtime;
+	write_bytes(file, (const uint8_t *)"z", 1, 1);
+	assert_int_equal(afar_file_flush(file), 0);
+	assert_true(stat_of(there, ino).mtime > before);
+	close_file(file);
+	assert_int_equal(afar_fs_close(there), 0);
+	assert_int_equal(afar_session_close(another), 0);
 }
 
 /* ---- Threads */
@@ -792,6 +850,7 @@ int main(int argc, char **argv)
 		FILES_TEST(test_once_a_session), FILES_TEST(test_truncates),
 		FILES_TEST(test_holes),		 FILES_TEST(test_frees),
 		FILES_TEST(test_grows),		 FILES_TEST(test_limit),
+		FILES_TEST(test_first_unit),	 FILES_TEST(test_flush),
 		FILES_TEST(test_appends),	 FILES_TEST(test_parallel_writers),
 		FILES_TEST(test_names),		 FILES_TEST(test_permissions),
 		FILES_TEST(test_small_files),	 FILES_TEST(test_small_files_that_are_cut),

@@ -128,6 +128,14 @@ static uint64_t free_units(void)
 	       FILE_UNIT;
 }
 
+static void expect_allocated(uint64_t ino, uint64_t bytes)
+{
+	Afar__FileAttributes attributes;
+
+	assert_int_equal(file_do(&client, ask_stat(ino), &attributes), 0);
+	assert_int_equal(attributes.allocated, bytes);
+}
+
 static void test_room_comes_back_zeroed(void **state)
 {
 	uint64_t all = POOL_BYTES / FILE_UNIT;
@@ -137,8 +145,13 @@ static void test_room_comes_back_zeroed(void **state)
 	assert_int_equal(file_do(&client, ask_make(ROOT, "f", S_IFREG | 0644, 7, 100 * FILE_UNIT),
 				 &attributes),
 			 0);
-	assert_int_equal(attributes.allocated, 100 * FILE_UNIT);
+	/* It is told of what was asked for later, or written. */
+	assert_int_equal(attributes.allocated, 0);
 	assert_int_equal(free_units(), all - 100);
+	FILE_DO(ask_extend(attributes.ino, 0, 10 * FILE_UNIT), 0);
+	expect_allocated(attributes.ino, 10 * FILE_UNIT);
+	FILE_DO(ask_end(attributes.ino, 20 * FILE_UNIT, attributes.layout), 0);
+	expect_allocated(attributes.ino, 20 * FILE_UNIT);
 	fixture.servers[0].refuse_to_zero = -EIO;
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	assert_int_equal(free_units(), all - 100); /* it is open */

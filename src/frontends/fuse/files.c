@@ -5,7 +5,7 @@
  * buffer of the thread's and from there to the kernel.
  *
  * close(2) ends in a flush, whose error the program gets; the release comes later, and nobody waits
- * for it. So the flush commits the size.
+ * for it. So after the flush everybody sees the file as it is now, and the release commits that.
  *
  * libfuse's threads call this. It owns the list of what is open.
  */
@@ -36,7 +36,7 @@ struct open_file {
 	 * place through any handle. Both are NULL after the session has ended. */
 	struct afar_file *first, *second;
 	pthread_mutex_t mutex;	 /* of both */
-	atomic_bool is_written;	 /* since its size was committed */
+	atomic_bool is_written;	 /* since it was synced */
 	atomic_bool has_lost;	 /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_dropped; /* setuid and setgid, if there were any */
 };
@@ -321,14 +321,11 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 		fuse_reply_write(req, (size_t)length);
 }
 
-/* ---- Committing */
+/* ---- Flushing and syncing */
 
-typedef int commit_call(struct afar_file *file);
-
-/* Makes the call, afar_file_sync() or afar_file_commit(), for what is open. */
-static int commit_files(struct open_file *open, commit_call *call)
+/* Makes the call for what is open. Says once that something may be lost. */
+static int call_both(struct open_file *open, int (*call)(struct afar_file *file))
 {
-	const bool is_written = atomic_exchange(&open->is_written, false);
 	int second, ret;
 
 	pthread_mutex_lock(&open->mutex);
@@ -336,10 +333,16 @@ static int commit_files(struct open_file *open, commit_call *call)
 	ret = open->first ? call(open->first) : 0;
 	pthread_mutex_unlock(&open->mutex);
 	ret = ret ? ret : second;
+	return !ret && atomic_exchange(&open->has_lost, false) ? -EIO : ret;
+}
+
+static int sync_files(struct open_file *open)
+{
+	const bool is_written = atomic_exchange(&open->is_written, false);
+	const int ret = call_both(open, afar_file_sync);
+
 	if (ret && is_written)
 		open->is_written = true;
-	if (!ret && atomic_exchange(&open->has_lost, false))
-		ret = -EIO;
 	return ret;
 }
 
@@ -352,7 +355,7 @@ void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 
 	(void)node;
 	if (open->is_written || open->has_lost)
-		ret = CALL(mount, commit_files(open, afar_file_commit));
+		ret = CALL(mount, call_both(open, afar_file_flush));
 	answer(req, ret);
 }
 
@@ -364,8 +367,7 @@ void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_fil
 
 	(void)node;
 	(void)is_data_only;
-	answer(req,
-	       CALL(mount, find_first(mount, open, &file) ?: commit_files(open, afar_file_sync)));
+	answer(req, CALL(mount, find_first(mount, open, &file) ?: sync_files(open)));
 }
 
 void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
@@ -394,7 +396,7 @@ int files_end(void)
 	int first = 0, ret;
 
 	cds_list_for_each_entry_safe (open, next, &all_open, link) {
-		ret = open->is_written ? commit_files(open, afar_file_sync) : 0;
+		ret = open->is_written ? sync_files(open) : 0;
 		first = first ? first : ret;
 		ret = close_files(open);
 		first = first ? first : ret;

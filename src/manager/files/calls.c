@@ -29,7 +29,7 @@ Afar__FileAttributes *attributes_of(const struct file *file)
 	attributes->gid = inode->gid;
 	attributes->rdev = inode->rdev;
 	attributes->size = inode_is_directory(inode) ? FILE_UNIT : inode->size;
-	attributes->allocated = inode->nr_units * FILE_UNIT;
+	attributes->allocated = inode_asked_units(inode) * FILE_UNIT;
 	attributes->atime = inode->atime;
 	attributes->mtime = inode->mtime;
 	attributes->ctime = inode->ctime;

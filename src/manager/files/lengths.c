@@ -55,15 +55,46 @@ static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
 	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
 }
 
+static int set_spare(struct file *file, uint64_t from, uint64_t to)
+{
+	struct inode *inode = file_edit(file);
+
+	if (!inode)
+		return error_code(-ENOMEM);
+	inode->spare_from = from;
+	inode->spare_to = to;
+	return 0;
+}
+
+uint64_t inode_asked_units(const struct inode *inode)
+{
+	uint64_t end = units_up(inode->size);
+	uint64_t from = inode->spare_from > end ? inode->spare_from : end;
+
+	return inode->nr_units - (inode->spare_to > from ? inode->spare_to - from : 0);
+}
+
 /* A file that grows gets as much again as it has, so that it has few runs. Goes without. */
 static int take_ahead(struct file *file, uint64_t end)
 {
 	uint64_t has = file->inode->nr_units, ahead = has < AHEAD_UNITS_MAX ? has : AHEAD_UNITS_MAX;
 	struct fs *fs = file->fs;
+	int ret;
 
 	if (ahead > fs->space.longest / FILE_UNIT / 4)
 		ahead = fs->space.longest / FILE_UNIT / 4;
-	return ahead != 0 ? fill_hole(file, end, ahead) : 0;
+	ret = ahead != 0 ? fill_hole(file, end, ahead) : 0;
+	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
+}
+
+/* Somebody has asked for all units before that. */
+static int use_spare(struct file *file, uint64_t end)
+{
+	const struct inode *inode = file->inode;
+
+	return end > inode->spare_from && inode->spare_from < inode->spare_to
+		       ? set_spare(file, end, inode->spare_to)
+		       : 0;
 }
 
 static bool is_at_end(const struct runs *runs, uint64_t end)
@@ -94,9 +125,18 @@ int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exa
 		ret = fill_hole(file, from, next - from);
 		has_grown = true;
 	}
+	if (ret == 0)
+		ret = use_spare(file, end);
 	if (ret == 0 && has_grown && !is_exact && is_at_end(file->runs, end))
 		ret = take_ahead(file, end);
 	return ret;
+}
+
+int file_prepare(struct file *file, uint64_t bytes)
+{
+	int ret = file_extend(file, 0, bytes, true);
+
+	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
 
 /* ---- Shrinking */
@@ -127,6 +167,8 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);
 	inode->layout++;
+	if (inode->spare_to > from && inode->spare_from < to)
+		inode->spare_to = from;
 	return 0;
 }
 

@@ -156,7 +156,7 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 		inode->parent = dir->ino;
 	}
 	if (type == S_IFREG && ask->bytes != 0)
-		ret = file_extend(*out, 0, ask->bytes, true);
+		ret = file_prepare(*out, ask->bytes);
 	if (ret == 0)
 		file_put(*out);
 	return ret;

@@ -34,6 +34,9 @@ struct inode {
 	uint64_t rdev;
 	uint64_t size;
 	uint64_t nr_units; /* of its runs, together */
+	/* Units that it has got before anybody wrote there, as long as the size does not reach them. In
+	 * memory alone: after a restart they count as any others. */
+	uint64_t spare_from, spare_to;
 	int64_t atime, mtime, ctime;
 	uint64_t change;
 	uint64_t layout; /* grows when runs go away */
@@ -293,6 +296,10 @@ int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
 /* ---- lengths.c */
 
 int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact);
+/* Makes room at the beginning of a new file, which it is not yet told of as its own. */
+int file_prepare(struct file *file, uint64_t bytes);
+/* Returns how many units a file has, without those that nobody has asked for yet. */
+uint64_t inode_asked_units(const struct inode *inode);
 /* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
 int file_resize(struct file *file, const struct session *session, uint64_t size);
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
