@@ -44,15 +44,27 @@ struct afar_fs_policy {
 	uint32_t uid, gid; /* of the root directory */
 	uint32_t mode;	   /* its permissions; 0: 0755 */
 	uint32_t reserved;
+	uint64_t
+		max_inodes; /* files and directories, besides the root; 0: as many as there is room for */
 };
 
 /*
  * Makes a file system with an empty root directory. It takes room as files need it, up to the pool's
- * max_bytes. `policy` may be NULL: dram tier, defaults, a root directory of uid 0.
+ * max_bytes: more is -EDQUOT, as more files than max_inodes are. `policy` may be NULL: dram tier, defaults, a root directory of uid 0.
  * Errors: -EINVAL (name, policy), -EEXIST, -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
  */
 int afar_fs_create(struct afar_session *session, const char *name,
 		   const struct afar_fs_policy *policy);
+
+struct afar_fs_limits {
+	size_t size; /* sizeof(struct afar_fs_limits) */
+	uint64_t max_bytes, max_inodes;
+};
+
+/* Sets what a file system may have at most, both as in its policy; for its owner and operators. What it
+ * has stays, also beyond that. Errors: -ENOENT, -EACCES, -EINVAL. */
+int afar_fs_set_limits(struct afar_session *session, const char *name,
+		       const struct afar_fs_limits *limits);
 
 /* Deletes a file system with all that is in it; for its owner and operators. Errors: -ENOENT,
  * -EBUSY (somebody has it open: the sentence says who). */
@@ -67,7 +79,8 @@ struct afar_fs_stat {
 	uint64_t pending_bytes; /* of these, given back by files, not yet zeroed */
 	uint64_t room_bytes;	/* that the cluster could add */
 	uint64_t nr_inodes;
-	uint64_t max_bytes; /* that it may have; 0: no limit */
+	uint64_t max_bytes;  /* that it may have; 0: no limit */
+	uint64_t max_inodes; /* besides the root; 0: no limit */
 	uint64_t stripe_bytes;
 	uint32_t tier;	     /* enum afar_tier */
 	uint32_t width;	     /* servers, or stores, that it is striped over */

@@ -251,7 +251,7 @@ static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *
 	operation.make = make;
 	ret = fs_change_one(fs, who, &operation, &answer);
 	/* It may become no file of bytes. Who writes makes room then, or hears that there is none. */
-	if (ret == -ENOSPC && make->bytes != 0) {
+	if ((ret == -ENOSPC || ret == -EDQUOT) && make->bytes != 0) {
 		make->bytes = 0;
 		ret = fs_change_one(fs, who, &operation, &answer);
 	}

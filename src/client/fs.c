@@ -67,6 +67,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 		.pending_bytes = info->files->pending_bytes,
 		.room_bytes = info->files->room_bytes,
 		.nr_inodes = info->files->nr_inodes,
+		.max_inodes = info->files->max_inodes,
 		.rights = info->rights,
 	};
 
@@ -117,6 +118,38 @@ PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (
 		return ret;
 	ret = namespace_tell(fs->ns->session, &telling, fs->ns->name, out);
 	handle_unuse(&fs->handle);
+	return ret;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
+		     (struct afar_session *session, const char *name,
+		      const struct afar_fs_limits *limits),
+		     (session, name, limits))
+{
+	Afar__FilesLimit ask = AFAR__FILES_LIMIT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct afar_fs_limits wanted = {0};
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0)
+		ret = limits ? abi_take(&wanted, sizeof(wanted), sizeof(wanted), limits,
+					"afar_fs_limits")
+			     : error_fail(-EINVAL, "limit file system '%s': limits is null", name);
+	if (ret == 0)
+		ret = afar_fs_look(session, name, &stat);
+	if (ret == 0)
+		ret = afar_namespace_open(session, name, &ns);
+	if (ret)
+		return ret;
+	ask.fs = ns->number;
+	ask.max_bytes = wanted.max_bytes;
+	ask.max_inodes = wanted.max_inodes;
+	request.call_case = AFAR__REQUEST__CALL_FILES_LIMIT;
+	request.files_limit = &ask;
+	ret = session_call(session, &request, NULL);
+	afar_namespace_close(ns);
 	return ret;
 }
 
@@ -223,6 +256,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 	wish.root_uid = policy.uid;
 	wish.root_gid = policy.gid;
 	wish.root_mode = policy.mode != 0 ? policy.mode : 0755U;
+	wish.max_inodes = policy.max_inodes;
 	ret = namespace_make(session, &wish, &ns);
 	if (ret)
 		return ret;

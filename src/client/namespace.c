@@ -191,6 +191,7 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 	create.root_uid = wish->root_uid;
 	create.root_gid = wish->root_gid;
 	create.root_mode = wish->root_mode;
+	create.max_inodes = wish->max_inodes;
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
 	request.namespace_create = &create;
 	return open_from_reply(session, &request, out);

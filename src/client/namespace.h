@@ -26,7 +26,9 @@ struct namespace_wish {
 	const char *name;
 	const struct afar_policy *policy; /* NULL: defaults */
 	enum namespace_kind kind;
-	uint32_t root_uid, root_gid, root_mode; /* of a file system's root */
+	/* A file system's: */
+	uint32_t root_uid, root_gid, root_mode;
+	uint64_t max_inodes;
 };
 
 /* afar_namespace_create() and afar_namespace_delete(), of all kinds. */

@@ -217,6 +217,7 @@ static const struct operation operations[] = {
 	{CALL(FILES_LOOK), OPERATION_READ, FOR_CLIENT, files_wait, files_look},
 	{CALL(FILES_HOLD), OPERATION_CHANGE, FOR_CLIENT, files_wait, files_hold},
 	{CALL(FILES_CHANGE), OPERATION_ONCE, FOR_CLIENT, files_wait, files_change},
+	{CALL(FILES_LIMIT), OPERATION_ONCE, FOR_CLIENT, NULL, files_limit},
 	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},
 	{CALL(KEY_LIST), OPERATION_READ, FOR_OPERATOR, NULL, key_list},
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},

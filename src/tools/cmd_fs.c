@@ -68,12 +68,36 @@ static int read_owner(const struct cli_command *command, const struct owner_flag
 	return 0;
 }
 
+struct limit_flags {
+	const char *max, *max_files;
+};
+
+/* Parses those that are given. "none" is no limit. Returns 0, or CLI_USAGE with a line. */
+static int read_limits(const struct cli_command *command, const struct limit_flags *flags,
+		       uint64_t *max_bytes, uint64_t *max_inodes)
+{
+	int status = 0;
+
+	if (flags->max && strcmp(flags->max, "none") == 0)
+		*max_bytes = 0;
+	else if (flags->max)
+		status = cli_size(command, "--max", flags->max, max_bytes);
+	if (status || !flags->max_files)
+		return status;
+	if (strcmp(flags->max_files, "none") == 0)
+		*max_inodes = 0;
+	else if (number_parse(flags->max_files, UINT64_MAX, max_inodes) || !*max_inodes)
+		return cli_misuse(command, "--max-files '%.64s' is not a number from 1 on, or none",
+				  flags->max_files);
+	return 0;
+}
+
 static int fs_create(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	struct policy_flags given = {0};
 	struct owner_flags owner = {0};
-	const char *max = NULL;
+	struct limit_flags limits = {0};
 	const struct cli_flag flags[] = {
 		{"tier", "TIER",
 		 "where its bytes are: dram (default), or flash, which survives its servers",
@@ -82,7 +106,9 @@ static int fs_create(struct cli *cli, const struct cli_command *command, int arg
 		 &given.width},
 		{"stripe", "SIZE", "bytes on one server before the next (default 1M)",
 		 &given.stripe},
-		{"max", "SIZE", "that it may have at most (default: what there is)", &max},
+		{"max", "SIZE", "that it may have at most (default: what there is)", &limits.max},
+		{"max-files", "N", "files and directories at most (default: no limit)",
+		 &limits.max_files},
 		{"uid", "N", "who owns its root directory (default: you)", &owner.uid},
 		{"gid", "N", "its group (default: yours)", &owner.gid},
 		{"mode", "OCTAL", "its permissions (default 0755)", &owner.mode},
@@ -94,8 +120,8 @@ static int fs_create(struct cli *cli, const struct cli_command *command, int arg
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
 	status = policy_read(command, &given, &policy.pool);
-	if (!status && max)
-		status = cli_size(command, "--max", max, &policy.pool.max_bytes);
+	if (!status)
+		status = read_limits(command, &limits, &policy.pool.max_bytes, &policy.max_inodes);
 	if (!status)
 		status = read_owner(command, &owner, &policy);
 	if (!status)
@@ -104,6 +130,43 @@ static int fs_create(struct cli *cli, const struct cli_command *command, int arg
 		return status;
 	ret = afar_fs_create(cli->session, arguments[0], &policy);
 	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
+}
+
+static int set_limits(struct cli *cli, const struct cli_command *command, const char *name,
+		      const struct limit_flags *given)
+{
+	struct afar_fs_limits limits = {.size = sizeof(limits)};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	int ret = afar_fs_look(cli->session, name, &stat), status;
+
+	if (ret)
+		return cli_fail_last(ret);
+	limits.max_bytes = stat.max_bytes;
+	limits.max_inodes = stat.max_inodes;
+	status = read_limits(command, given, &limits.max_bytes, &limits.max_inodes);
+	if (status)
+		return status;
+	ret = afar_fs_set_limits(cli->session, name, &limits);
+	return ret ? cli_fail_last(ret) : 0;
+}
+
+static int fs_set(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct limit_flags given = {0};
+	const struct cli_flag flags[] = {
+		{"max", "SIZE", "that it may have at most, or none", &given.max},
+		{"max-files", "N", "files and directories at most, or none", &given.max_files},
+		{0},
+	};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!given.max && !given.max_files)
+		return cli_misuse(command, "say what to set: --max SIZE, --max-files N");
+	status = cli_open(cli);
+	return status ? status : cli_close(cli, set_limits(cli, command, arguments[0], &given));
 }
 
 /* Refuses one with files. Their number may be another a moment later; those who have it open are the
@@ -205,14 +268,15 @@ static void print_entry(const struct afar_fs_stat *entry)
 static json_t *entry_to_json(const struct afar_fs_stat *entry)
 {
 	return json_pack(
-		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "name",
-		cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
+		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:o}",
+		"name", cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
 		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
 		"pool_bytes", cli_json_number(entry->pool_bytes), "free_bytes",
 		cli_json_number(entry->free_bytes), "pending_bytes",
 		cli_json_number(entry->pending_bytes), "room_bytes",
 		cli_json_number(entry->room_bytes), "max_bytes", cli_json_number(entry->max_bytes),
-		"nr_inodes", cli_json_number(entry->nr_inodes), "rights",
+		"nr_inodes", cli_json_number(entry->nr_inodes), "max_inodes",
+		cli_json_number(entry->max_inodes), "rights",
 		entry->rights ? policy_rights(entry->rights) : "", "nr_clients",
 		cli_json_number(entry->nr_clients), "is_lost", (int)entry->is_lost, "owner",
 		cli_json_text(entry->owner));
@@ -294,6 +358,8 @@ static void print_stat(const struct afar_fs_stat *stat)
 	if (stat->max_bytes)
 		print_bytes("max", stat->max_bytes);
 	printf("%-11s %" PRIu64 "\n", "inodes", stat->nr_inodes);
+	if (stat->max_inodes)
+		printf("%-11s %" PRIu64 " besides the root\n", "max files", stat->max_inodes);
 	printf("%-11s ", "owner");
 	cli_print(*stat->owner ? stat->owner : "-");
 	printf("\n%-11s %s\n", "rights", policy_rights(stat->rights));
@@ -430,12 +496,14 @@ int files_df(struct cli *cli, const struct cli_command *command, int argc, char 
 
 const struct cli_command fs_commands[] = {
 	{"fs create",
-	 "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE] [--uid N] [--gid N] "
-	 "[--mode OCTAL]",
+	 "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE] [--max-files N] "
+	 "[--uid N] [--gid N] [--mode OCTAL]",
 	 "make a file system with an empty root directory", fs_create},
 	{"fs ls", "[--json]", "list the file systems", fs_ls},
 	{"fs stat", "FS [--json]", "show one file system", fs_stat},
 	{"fs check", "FS", "compare what is stored of a file system with itself", fs_check},
+	{"fs set", "FS [--max SIZE|none] [--max-files N|none]", "change what it may have at most",
+	 fs_set},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
 	{0},
 };

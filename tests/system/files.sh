@@ -59,6 +59,27 @@ refused 2 'octal' "$AFAR" fs create bad --mode 888
 refused 2 'octal' "$AFAR" fs create bad --mode 10000
 refused 2 'not a number' "$AFAR" fs create bad --uid me
 refused 2 'not a size' "$AFAR" fs create bad --max much
+refused 2 'not a number' "$AFAR" fs create bad --max-files 0
+
+# Limits, which stay when the manager starts again.
+"$AFAR" fs create few --max-files 2
+"$AFAR" mkdir /few/one
+echo two | "$AFAR" put - /few/two
+refused 1 'may have' "$AFAR" mkdir /few/three
+kill_daemon manager
+start_manager "$(manager_port)"
+refused 1 'may have' "$AFAR" touch /few/three
+"$AFAR" fs set few --max-files 3
+"$AFAR" mkdir /few/three
+"$AFAR" fs set few --max-files 1
+refused 1 'may have' "$AFAR" mkdir /few/four
+"$AFAR" fs set few --max 64M --max-files none
+"$AFAR" mkdir /few/four
+refused 1 'may have' sh -c 'head -c 100000000 /dev/zero | "$AFAR" put - /few/five'
+[ "$("$AFAR" fs stat few --json | python3 -c 'import json, sys; fs = json.load(sys.stdin); print(fs["max_bytes"], fs["max_inodes"])')" = '67108864 0' ] || fail "fs set: $("$AFAR" fs stat few --json)"
+refused 2 'say what' "$AFAR" fs set few
+refused 1 'nothing' "$AFAR" fs set nothing --max 1G
+"$AFAR" fs rm few --force
 for name in '' .. .hidden a/b 'two words' "$(head -c 256 /dev/zero | tr '\0' n)"; do
 	refused 1 '' "$AFAR" fs create "$name"
 done

@@ -146,7 +146,7 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	struct mount *mount = mount_of(req);
 	int64_t ret = CALL(mount, afar_fs_stat(mount->fs, &stat));
-	uint64_t room, free_bytes;
+	uint64_t room, free_bytes, free_inodes;
 	struct statvfs out;
 
 	(void)node;
@@ -158,16 +158,20 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 	if (stat.max_bytes && room > stat.max_bytes - stat.pool_bytes)
 		room = stat.max_bytes > stat.pool_bytes ? stat.max_bytes - stat.pool_bytes : 0;
 	free_bytes = stat.free_bytes + stat.pending_bytes + room;
+	/* Each inode that has bytes takes a block at least. */
+	free_inodes = free_bytes / AFAR_FILE_BLOCK;
+	if (stat.max_inodes && free_inodes + stat.nr_inodes > stat.max_inodes + 1)
+		free_inodes =
+			stat.nr_inodes > stat.max_inodes ? 0 : stat.max_inodes + 1 - stat.nr_inodes;
 	out = (struct statvfs){
 		.f_bsize = AFAR_FILE_BLOCK,
 		.f_frsize = AFAR_FILE_BLOCK,
 		.f_blocks = (stat.pool_bytes + room) / AFAR_FILE_BLOCK,
 		.f_bfree = free_bytes / AFAR_FILE_BLOCK,
 		.f_bavail = free_bytes / AFAR_FILE_BLOCK,
-		/* Inodes have no limit of their own; each that has bytes takes a block at least. */
-		.f_files = stat.nr_inodes + free_bytes / AFAR_FILE_BLOCK,
-		.f_ffree = free_bytes / AFAR_FILE_BLOCK,
-		.f_favail = free_bytes / AFAR_FILE_BLOCK,
+		.f_files = stat.nr_inodes + free_inodes,
+		.f_ffree = free_inodes,
+		.f_favail = free_inodes,
 		.f_namemax = AFAR_FILE_NAME_MAX,
 	};
 	fuse_reply_statfs(req, &out);

@@ -11,6 +11,7 @@
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
+ *   limits.c    what a file system may have at most
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
  *   check.c     comparing the records with each other
@@ -26,7 +27,7 @@
 
 #include "manager/core_private.h"
 
-core_operation files_look, files_hold, files_change;
+core_operation files_look, files_hold, files_change, files_limit;
 /* After a restart of the manager, changes wait until the sessions of before have told what they have
  * open. An allocation waits for what is being zeroed, if it needs that. */
 core_wait files_wait;

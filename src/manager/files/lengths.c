@@ -48,8 +48,10 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
 {
 	struct growth growth = {file, from};
-	int64_t taken = pool_take(file->fs, place_near(file->runs, from), nr, take_run, &growth);
+	int64_t taken = limits_check_units(file->fs, nr);
 
+	if (taken == 0)
+		taken = pool_take(file->fs, place_near(file->runs, from), nr, take_run, &growth);
 	if (taken < 0)
 		return (int)taken;
 	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
@@ -83,6 +85,8 @@ static int take_ahead(struct file *file, uint64_t end)
 
 	if (ahead > fs->space.longest / FILE_UNIT / 4)
 		ahead = fs->space.longest / FILE_UNIT / 4;
+	if (ahead > limits_room(fs))
+		ahead = limits_room(fs);
 	ret = ahead != 0 ? fill_hole(file, end, ahead) : 0;
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }

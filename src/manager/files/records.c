@@ -430,6 +430,7 @@ void record_put_system(const struct fs *fs)
 	record.root = fs->root;
 	record.next_ino = fs->next_ino;
 	record.nr_inodes = fs->nr_inodes;
+	record.max_inodes = fs->max_inodes;
 	record.next_scrub = fs->next_scrub;
 	store_put_message(store_of(fs), STORE_KEY(RECORD_SYSTEM, fs->number), &record.base);
 }
@@ -455,6 +456,7 @@ static int load_system(struct fs *fs)
 	fs->root = record->root;
 	fs->next_ino = record->next_ino;
 	fs->nr_inodes = record->nr_inodes;
+	fs->max_inodes = record->max_inodes;
 	fs->next_scrub = record->next_scrub;
 	stored__file_system__free_unpacked(record, NULL);
 	return 0;

@@ -144,6 +144,7 @@ int files_create(struct core *core, const struct namespace *ns, const Afar__Name
 	undo_link(core->undo, &fs->node, &core->files->systems);
 	fs->root = fs->next_ino = ROOT_INO;
 	fs->next_scrub = 1;
+	fs->max_inodes = ask->max_inodes;
 	ret = file_new(fs, S_IFDIR | (ask->root_mode ? ask->root_mode & 07777U : ROOT_MODE), NULL,
 		       &root);
 	inode = ret == 0 ? file_edit(root) : NULL;
@@ -226,6 +227,7 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	info->pending_bytes = fs->pending_bytes;
 	info->room_bytes = room_of(core, ns);
 	info->nr_inodes = fs->nr_inodes;
+	info->max_inodes = fs->max_inodes;
 	info->region_address = region ? region->address : 0;
 	info->now = files_now();
 	return info;
@@ -347,6 +349,8 @@ int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out
 	struct runs *runs = calloc(1, sizeof(*runs));
 	int ret = inode && runs ? undo_room(undo_of(fs), 2) : error_code(-ENOMEM);
 
+	if (ret == 0)
+		ret = limits_check_inodes(fs);
 	if (ret == 0)
 		ret = find_place(fs, fs->next_ino, out);
 	if (ret != 0) {

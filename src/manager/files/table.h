@@ -104,6 +104,7 @@ struct fs {
 	uint64_t root;
 	uint64_t next_ino;
 	uint64_t nr_inodes;
+	uint64_t max_inodes; /* besides the root; 0: no limit */
 	uint64_t next_scrub;
 	bool is_deleted;
 
@@ -292,6 +293,15 @@ int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *
 int name_walk(struct fs *fs, const struct who *who, const Afar__FileWalk *ask, struct file **out);
 int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
 	      Afar__FileResult *result);
+
+/* ---- limits.c */
+
+/* -EDQUOT: no inode can be made. */
+int limits_check_inodes(const struct fs *fs);
+/* Returns how many units more its files may have. */
+uint64_t limits_room(const struct fs *fs);
+/* -EDQUOT: they may not have so many more. */
+int limits_check_units(const struct fs *fs, uint64_t nr);
 
 /* ---- lengths.c */
 

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a file system may have at most: bytes and inodes. Its pool may have more than its files are allowed,
+ * because the limit was lowered. */
+#include <errno.h>
+
+#include <afar/afar.h>
+
+#include "base/log.h"
+#include "manager/files/table.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+
+int limits_check_inodes(const struct fs *fs)
+{
+	/* The root directory is not counted: nobody has made it. */
+	if (fs->max_inodes == 0 || fs->nr_inodes <= fs->max_inodes)
+		return 0;
+	return error_fail(-EDQUOT,
+			  "make a file in file system '%s': it has the %llu files and directories "
+			  "that it may have; remove some, or see 'afar fs set --max-files'",
+			  fs_namespace(fs)->name, (unsigned long long)fs->max_inodes);
+}
+
+uint64_t limits_room(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	uint64_t used = fs->space.length - fs->space.free_bytes - fs->pending_bytes;
+
+	if (ns->max_bytes == 0)
+		return UINT64_MAX;
+	return used < ns->max_bytes ? (ns->max_bytes - used) / FILE_UNIT : 0;
+}
+
+int limits_check_units(const struct fs *fs, uint64_t nr)
+{
+	if (nr <= limits_room(fs))
+		return 0;
+	return error_fail(
+		-EDQUOT,
+		"make room for %llu KiB in file system '%s': it may have %llu MiB; remove "
+		"files, or see 'afar fs set --max'",
+		(unsigned long long)(nr * FILE_UNIT >> 10), fs_namespace(fs)->name,
+		(unsigned long long)(fs_namespace(fs)->max_bytes >> 20));
+}
+
+int files_limit(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__FilesLimit *ask = event->request->files_limit;
+	struct namespace *ns;
+	struct fs *fs;
+	int ret = core_namespace(core, session, "limit a file system", ask->fs, RIGHT_OWN, &ns);
+
+	if (ret < 0)
+		return ret;
+	fs = files_find(core, ask->fs);
+	if (!fs)
+		return error_fail(-EINVAL, "limit '%s': it is no file system; see 'afar fs ls'",
+				  ns->name);
+	ret = undo_room(core->undo, 2);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, ns->max_bytes, ask->max_bytes);
+	undo_set(core->undo, fs->max_inodes, ask->max_inodes);
+	store_put_namespace(core->store, ns);
+	fs_put(fs);
+	log_info("file system '%s' may have %llu bytes and %llu files now (0: no limit)", ns->name,
+		 (unsigned long long)ask->max_bytes, (unsigned long long)ask->max_inodes);
+	return 0;
+}
