@@ -9,6 +9,7 @@
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
  *   lost.c      what servers have lost of it
+ *   lost_list.c   which files that is of
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes

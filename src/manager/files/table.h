@@ -270,6 +270,11 @@ int lost_load(struct fs *fs);
 /* Files have so many lost units from now on. -ENOMEM. */
 int lost_count(struct fs *fs, uint64_t nr_units);
 
+/* ---- lost_list.c */
+
+/* Lists the names of files that have lost something, of inodes above `after`. */
+int lost_list(struct fs *fs, uint64_t after, Afar__FileResult *result);
+
 /* ---- attributes.c */
 
 bool who_may(const struct who *who, const struct inode *inode, uint32_t access);
