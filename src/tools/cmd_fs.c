@@ -460,7 +460,7 @@ const struct cli_command fs_commands[] = {
 	 "make a file system with an empty root directory", fs_create},
 	{"fs ls", "[--json]", "list the file systems", fs_ls},
 	{"fs stat", "FS [--json]", "show one file system", fs_stat},
-	{"fs check", "FS [--lost [--remove [--yes]|--json]]",
+	{"fs check", "FS [--lost] [--json] [--remove] [--yes]",
 	 "compare what is stored of a file system with itself, or find files that have lost bytes",
 	 fs_check},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
