@@ -89,6 +89,7 @@ struct afar_fs_stat {
 	uint8_t is_lost;     /* a part of it is gone for good */
 	uint8_t reserved8[7];
 	char owner[AFAR_PRINCIPAL_MAX + 1];
+	uint64_t lost_bytes; /* that files had in the memory of servers that have ended */
 };
 
 /* Lists file systems in order of name. Puts up to `max` entries after the name `after` (NULL: from
@@ -125,6 +126,25 @@ typedef void (*afar_fs_say)(void *argument, const char *line);
  * of the pool. Tells `say` a line for each thing that is wrong, at most 100. Returns how many it told. Takes
  * a second for some 100 000 files, for which other calls wait. */
 int afar_fs_check(struct afar_fs *fs, afar_fs_say say, void *argument);
+
+/* A name of a file that has lost bytes, because a server that held them in memory has ended. */
+struct afar_lost_file {
+	size_t size; /* sizeof(struct afar_lost_file) */
+	uint64_t ino;
+	uint64_t lost_bytes;
+	uint64_t
+		dir; /* inode number of the directory that has the name; 0: it has none, and is open */
+	const char *
+		name; /* this and the next are the library's, until the call returns; "": it has none */
+	const char *path; /* from the root of the file system: "/dir/name" */
+};
+
+typedef void (*afar_fs_say_lost)(void *argument, const struct afar_lost_file *file);
+
+/* For its owner and operators. Tells `say` of each name of each file that has lost bytes: reading them
+ * answers -EIO, and so does writing there until the file has been made shorter than that, or a hole is
+ * punched. Returns how many it told. Takes as long as afar_fs_check() if there are any. */
+int64_t afar_fs_list_lost(struct afar_fs *fs, afar_fs_say_lost say, void *argument);
 
 /* On flash: all that this handle's files had written survives the end of servers, and the loss of power;
  * -AFAR_EUNSYNCED, once, if some of it may have been lost before. Sizes and times of files that are
@@ -203,6 +223,9 @@ int afar_fs_make(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, c
 /* Removes a name that is no directory's. The file goes when its last name has gone, and nobody has it
  * open any more. */
 int afar_fs_unlink(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name);
+/* Removes a name of a file that has lost bytes likewise. -ESTALE: another file has it now. */
+int afar_fs_unlink_lost(struct afar_fs *fs, const struct afar_who *who,
+			const struct afar_lost_file *file);
 /* Removes an empty directory. */
 int afar_fs_rmdir(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name);
 /* Gives a file one more name. `out` may be NULL. */
@@ -272,7 +295,8 @@ int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
 /* Read into, or write from, any memory. Reading returns how much: less than `length` at the end of
  * the file alone. Writing returns `length`, and makes the file longer if need be; with O_APPEND
  * `offset` does not matter. When it returns, whoever reads reads that. -ENOSPC, -EDQUOT, -EFBIG:
- * nothing was written. Errors of the data path: -AFAR_ESERVER, -AFAR_ELOST, -EBADMSG, -ETIMEDOUT. */
+ * nothing was written. Errors of the data path: -EIO (a part is lost, with a server that held it in
+ * memory), -AFAR_ESERVER, -EBADMSG, -ETIMEDOUT. */
 ssize_t afar_file_pread(struct afar_file *file, void *data, size_t length, uint64_t offset);
 ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length, uint64_t offset);
 

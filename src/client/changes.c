@@ -186,12 +186,17 @@ out_unref:
 	return ret;
 }
 
+int target_refresh(struct afar_target *target, uint64_t deadline)
+{
+	return target->is_fixed ? error_code(-ESTALE) : look(target, deadline, target_take_layout);
+}
+
 int target_look(struct afar_target *target)
 {
 	int ret;
 
 	pthread_mutex_lock(&target->lock);
-	ret = look(target, session_deadline(target->session), target_take_layout);
+	ret = target_refresh(target, session_deadline(target->session));
 	pthread_mutex_unlock(&target->lock);
 	return ret;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "client/call.h"
 #include "client/fs_call.h"
+#include "client/fs_lost.h"
 
 #define ALLOCATE_FLAGS (AFAR_ALLOCATE_KEEP_SIZE | AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO)
 
@@ -52,6 +53,7 @@ static int move_tail(struct afar_fs *fs, uint16_t opcode, struct tail *tail)
 static int zero_tail(struct file_inode *inode, uint64_t size, struct tail *tail)
 {
 	uint64_t length = FILE_UNIT - size % FILE_UNIT;
+	struct fs_loss loss;
 	int ret;
 
 	tail->piece = length < FILE_UNIT ? piece_at(inode, size, length)
@@ -59,7 +61,15 @@ static int zero_tail(struct file_inode *inode, uint64_t size, struct tail *tail)
 	if (tail->piece.is_hole)
 		return 0;
 	ret = move_tail(inode->fs, AFAR_OP_READ, tail);
-	return ret ? ret : fs_zero(inode->fs, tail->piece.pool_offset, tail->piece.length);
+	if (ret == 0)
+		ret = fs_zero(inode->fs, tail->piece.pool_offset, tail->piece.length);
+	/* What is lost never shows again. */
+	if (ret == -AFAR_ELOST &&
+	    fs_find_loss(inode->fs, tail->piece.pool_offset, tail->piece.length, &loss)) {
+		tail->piece.is_hole = true;
+		return 0;
+	}
+	return ret;
 }
 
 /* Puts the tail back, because the file stays as it was; unless another session has taken it away, which
@@ -169,7 +179,8 @@ static int zero_range(struct file_inode *inode, uint64_t offset, uint64_t end)
 		const struct file_piece piece = piece_at(inode, offset, end - offset);
 
 		if (!piece.is_hole)
-			ret = fs_zero(inode->fs, piece.pool_offset, piece.length);
+			ret = inode_fail_lost(inode, "zero", offset, &piece,
+					      fs_zero(inode->fs, piece.pool_offset, piece.length));
 		offset += piece.length;
 	}
 	return ret;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/fs_lost.h"
 #include "client/near.h"
 
 #define STALE_ROUNDS 16 /* a write is made again so often because the file was cut meanwhile */
@@ -85,6 +86,35 @@ void plan_fill_holes(struct plan *plan, unsigned from)
 			plan->pieces[nr++] = *piece;
 	}
 	plan->nr = nr;
+}
+
+/* Where in the file a piece is, by the range that its memory is of. */
+static uint64_t offset_of(const struct target_piece *piece, const struct afar_file_vector *vectors,
+			  unsigned nr)
+{
+	uintptr_t at = (uintptr_t)piece->memory.addr;
+
+	for (unsigned i = 0; i < nr; i++) {
+		uintptr_t begin = (uintptr_t)vectors[i].data;
+
+		if (at >= begin && at - begin < vectors[i].length)
+			return vectors[i].offset + (at - begin);
+	}
+	return 0;
+}
+
+int plan_fail(struct file_inode *inode, const char *verb, const struct target_piece *pieces,
+	      unsigned nr_pieces, const struct afar_file_vector *vectors, unsigned nr, int status)
+{
+	for (unsigned i = 0; i < nr_pieces && status == -AFAR_ELOST; i++) {
+		const struct file_piece piece = {.length = pieces[i].memory.length,
+						 .pool_offset = pieces[i].offset};
+
+		if (pieces[i].status == -AFAR_ELOST)
+			status = inode_fail_lost(inode, verb, offset_of(&pieces[i], vectors, nr),
+						 &piece, status);
+	}
+	return status;
 }
 
 /* ---- What both directions check */
@@ -237,6 +267,7 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	if (sum > 0) {
 		plan_fill_holes(&plan, 0);
 		ret = fs_transfer(file->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
+		ret = plan_fail(inode, "read", plan.pieces, plan.nr, vectors, nr, ret);
 	}
 	inode_leave(inode);
 	plan_free(&plan);
@@ -375,6 +406,8 @@ static int write_once(struct writing *writing)
 		file_note_write(file);
 		ret = fs_transfer(file->fs, AFAR_OP_WRITE, is_durable ? AFAR_OP_DURABLE : 0,
 				  writing->plan.pieces, writing->plan.nr);
+		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
+				writing->vectors, writing->nr, ret);
 	}
 	if (ret == 0 && writing->has_grown)
 		ret = inode_tell_end(inode, writing->end, writing->layout);

@@ -19,5 +19,9 @@ void plan_free(struct plan *plan);
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */
 void plan_fill_holes(struct plan *plan, unsigned from);
+/* Gives the failure of moving pieces of ranges of a file: `status`, or -EIO with the sentence if a piece of
+ * them is lost. */
+int plan_fail(struct file_inode *inode, const char *verb, const struct target_piece *pieces,
+	      unsigned nr_pieces, const struct afar_file_vector *vectors, unsigned nr, int status);
 
 #endif

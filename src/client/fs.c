@@ -3,6 +3,7 @@
 #include "client/fs_call.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -68,6 +69,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 		.room_bytes = info->files->room_bytes,
 		.nr_inodes = info->files->nr_inodes,
 		.max_inodes = info->files->max_inodes,
+		.lost_bytes = info->files->lost_bytes,
 		.rights = info->rights,
 	};
 
@@ -89,7 +91,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 static const struct namespace_telling telling = {
 	.kind = NAMESPACE_FILES,
 	.name = "afar_fs_stat",
-	.oldest = sizeof(struct afar_fs_stat),
+	.oldest = offsetof(struct afar_fs_stat, lost_bytes),
 	.give = give_stat,
 };
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
-#include "client/fs.h"
+#include "client/fs_lost.h"
 
 #define STEP_BYTES  ((uint64_t)64 << 20) /* that a pool gets at least, on each server */
 #define EXTENT_UNIT ((uint64_t)2 << 20)	 /* that reserving rounds up to */
@@ -97,7 +97,8 @@ static int fail_limit(const struct afar_fs *fs, uint64_t max_bytes)
 			  fs->ns->name, (unsigned long long)(max_bytes >> 20));
 }
 
-/* Chooses how long the pool is to become, and at least. */
+/* Chooses how long the pool is to become, and at least; `has`: what it has now. All without what is
+ * lost. */
 static int choose(const struct afar_fs *fs, const struct afar_namespace_stat *stat, uint64_t has,
 		  uint64_t bytes, uint64_t *wanted, uint64_t *least)
 {
@@ -117,7 +118,8 @@ static int choose(const struct afar_fs *fs, const struct afar_namespace_stat *st
 static int grow(struct afar_fs *fs, uint64_t bytes)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
-	uint64_t has = fs_pool(fs)->length, wanted, least, missing;
+	uint64_t lost = fs_lost_bytes(fs), has = fs_pool(fs)->length - lost;
+	uint64_t wanted, least, missing;
 	int ret;
 
 	call_nest();
@@ -139,7 +141,7 @@ static int grow(struct afar_fs *fs, uint64_t bytes)
 			ret = 0;
 		}
 	}
-	return ret == 0 ? call_resize(fs, wanted) : ret;
+	return ret == 0 ? call_resize(fs, wanted + lost) : ret;
 }
 
 int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes)

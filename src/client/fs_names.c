@@ -306,23 +306,18 @@ PUBLIC_CALL(int, afar_fs_make,
 	return change_for_stat(fs, &who, &operation, out);
 }
 
-static int remove_name(struct afar_fs *fs, const struct afar_who *given, uint64_t dir,
-		       const char *name, bool is_directory)
+static int remove_name(struct afar_fs *fs, const struct afar_who *given, Afar__FileRemove *message)
 {
-	Afar__FileRemove message = AFAR__FILE_REMOVE__INIT;
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
-	int ret = check_name(name);
+	int ret = check_name(message->name);
 
 	if (ret == 0)
 		ret = begin(fs, given, &who);
 	if (ret)
 		return ret;
-	message.dir = dir;
-	message.name = (char *)name;
-	message.is_directory = is_directory;
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_REMOVE;
-	operation.remove = &message;
+	operation.remove = message;
 	return change(fs, &who, &operation);
 }
 
@@ -330,14 +325,37 @@ PUBLIC_CALL(int, afar_fs_unlink,
 	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name),
 	    (fs, given, dir, name))
 {
-	return remove_name(fs, given, dir, name, false);
+	Afar__FileRemove message = AFAR__FILE_REMOVE__INIT;
+
+	message.dir = dir;
+	message.name = (char *)name;
+	return remove_name(fs, given, &message);
 }
 
 PUBLIC_CALL(int, afar_fs_rmdir,
 	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name),
 	    (fs, given, dir, name))
 {
-	return remove_name(fs, given, dir, name, true);
+	Afar__FileRemove message = AFAR__FILE_REMOVE__INIT;
+
+	message.dir = dir;
+	message.name = (char *)name;
+	message.is_directory = true;
+	return remove_name(fs, given, &message);
+}
+
+PUBLIC_CALL(int, afar_fs_unlink_lost,
+	    (struct afar_fs *fs, const struct afar_who *given, const struct afar_lost_file *file),
+	    (fs, given, file))
+{
+	Afar__FileRemove message = AFAR__FILE_REMOVE__INIT;
+
+	if (!file || file->size < sizeof(*file) || file->ino == 0)
+		return error_fail(-EINVAL, "remove a file that has lost bytes: it is none");
+	message.dir = file->dir;
+	message.name = (char *)file->name;
+	message.ino = file->ino;
+	return remove_name(fs, given, &message);
 }
 
 PUBLIC_CALL(int, afar_fs_link,

@@ -328,22 +328,33 @@ static void plan_free_ones(struct round *round)
 	}
 }
 
+/* Gives a file the failure of its pieces, if there is one. */
+static void fail_pieces(struct round *round, struct small *small, const struct target_piece *pieces)
+{
+	const struct afar_file_vector all = {.data = small->file->data, .length = small->length};
+
+	for (unsigned p = 0; p < small->nr_pieces && small->file->status == 0; p++) {
+		if (pieces[p].status == 0)
+			continue;
+		fail(round, small,
+		     plan_fail(small->inode, round->is_writing ? "write" : "read", &pieces[p], 1,
+			       &all, 1, pieces[p].status));
+	}
+}
+
 /* Gives each file whose pieces were moved what has become of them, and leaves its gate. */
 static void end_pieces(struct round *round, int status)
 {
-	unsigned next = 0;
+	const struct target_piece *next = round->plan.pieces;
 
 	for (unsigned i = 0; i < round->nr; i++) {
 		struct small *small = &round->smalls[i];
 
 		if (!small->is_inside)
 			continue;
-		for (unsigned p = 0; p < small->nr_pieces; p++) {
-			int ret = round->plan.pieces[next++].status;
-
-			if (status && ret && small->file->status == 0)
-				fail(round, small, ret);
-		}
+		if (status)
+			fail_pieces(round, small, next);
+		next += small->nr_pieces;
 		inode_leave(small->inode);
 	}
 }

@@ -69,7 +69,8 @@ static void end_piece(struct afar_queue *queue, struct batch *batch)
 		target_fail_read_only(batch->target);
 	else
 		failure_say(queue, &completion, "try again");
-	if (piece->status != -AFAR_ESERVER && batch->status == 0)
+	/* What is lost keeps nothing else from being done. */
+	if (piece->status != -AFAR_ESERVER && piece->status != -AFAR_ELOST && batch->status == 0)
 		batch->status = piece->status;
 }
 
@@ -224,8 +225,11 @@ static int transfer_registered(struct afar_queue *queue, struct batch *batch)
 	int ret = transfer_packed(queue, batch);
 
 	for (unsigned i = 0; i < batch->nr && ret == 0; i++) {
-		if (batch->pieces[i].status == PIECE_LEFT)
-			ret = batch->pieces[i].status = transfer_long(queue, batch, i);
+		if (batch->pieces[i].status != PIECE_LEFT)
+			continue;
+		ret = batch->pieces[i].status = transfer_long(queue, batch, i);
+		if (ret == -AFAR_ELOST)
+			ret = 0;
 	}
 	return ret ? fail_left(batch, ret) : 0;
 }
@@ -238,6 +242,15 @@ static int fail_unseen(struct batch *batch, int status)
 	for (unsigned i = 0; i < batch->nr && status; i++)
 		batch->pieces[i].status = status;
 	return status;
+}
+
+/* Some pieces may be lost though all else has gone well. Their line was left. */
+static int find_lost(const struct batch *batch)
+{
+	for (unsigned i = 0; i < batch->nr; i++)
+		if (batch->pieces[i].status == -AFAR_ELOST)
+			return -AFAR_ELOST;
+	return 0;
 }
 
 static int transfer_left(struct batch *batch)
@@ -259,7 +272,7 @@ static int transfer_left(struct batch *batch)
 	if (ret == 0)
 		near_look(batch->target, queue);
 	blocking_end(batch->target, queue);
-	return ret;
+	return ret ? ret : find_lost(batch);
 }
 
 int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,

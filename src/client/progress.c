@@ -170,7 +170,8 @@ struct step {
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
-	bool is_hole;  /* then only the length counts */
+	bool is_hole;  /* then only the length counts, and: */
+	bool is_lost;  /* it is no hole: its bytes are lost */
 	bool is_ready; /* the binding is: its keys may be used */
 	bool is_sealed;
 };
@@ -186,7 +187,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
 	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
 	if (__builtin_expect(!at.copy, 0)) {
-		*out = (struct step){.length = at.length, .is_hole = true};
+		*out = (struct step){.length = at.length, .is_hole = true, .is_lost = at.lost};
 		goto out_end;
 	}
 	*out = (struct step){
@@ -357,7 +358,7 @@ static inline int post_atomic(struct afar_queue *queue, struct operation *operat
 __attribute__((cold)) static int why_not(const struct afar_target *target, const struct path *path,
 					 const struct peer *peer)
 {
-	if (target->is_lost || (peer->is_lost && !peer->store))
+	if (target->is_lost || (peer->is_lost && !peer->store && !target->kind->outlives_servers))
 		return -AFAR_ELOST;
 	/* Either the path broke, or there never was one. */
 	return path && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
@@ -500,10 +501,17 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 
 /* ---- Moving operations on */
 
-/* Reads zeros from a hole. False: the operation has failed because it writes. */
+/* Reads zeros from a hole. False: the operation has failed because it writes, or what is there is
+ * lost. */
 __attribute__((cold)) static bool pass_hole(struct afar_queue *queue, struct operation *operation,
-					    uint64_t length)
+					    const struct step *step)
 {
+	uint64_t length = step->length;
+
+	if (step->is_lost) {
+		operation_fail(queue, operation, -AFAR_ELOST, NULL);
+		return false;
+	}
 	if (opcode_writes(operation->opcode)) {
 		operation_fail(queue, operation, -ENXIO, NULL);
 		return false;
@@ -538,7 +546,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 
 		find_step(queue, operation, &step);
 		if (step.is_hole) {
-			if (pass_hole(queue, operation, step.length))
+			if (pass_hole(queue, operation, &step))
 				continue;
 			return 0;
 		}

@@ -46,6 +46,7 @@ static const struct target_kind volume_kind = {
 static const struct target_kind files_kind = {
 	.noun = "file system",
 	.is_named = true,
+	.outlives_servers = true,
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
 		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,

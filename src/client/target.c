@@ -264,10 +264,41 @@ static int fail_away(const struct binding *binding, uint32_t index)
 		server->peer->device);
 }
 
+/* Returns whether the target may go on without what was in the server's memory. */
+static bool goes_on(const struct afar_target *target, const struct peer *peer)
+{
+	return target->kind->outlives_servers && !peer->store;
+}
+
+/* The manager was asked for accesses, with this result. Finds out whether the target is lost with the
+ * server. */
+static bool find_lost(struct binding *binding, uint32_t index, uint64_t deadline, int asked)
+{
+	struct afar_target *target = binding->target;
+	const struct peer *peer = binding->servers[index].peer;
+	bool is_unknown = !asked && !binding->servers[index].access.expiry;
+
+	if (goes_on(target, peer))
+		return (peer->is_lost || is_unknown) && ask_lost(target, deadline);
+	return peer->is_lost || asked == -AFAR_ELOST || (is_unknown && ask_lost(target, deadline));
+}
+
+/* Likewise finds out whether the target goes on without the server: it has another binding then. */
+static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadline, int asked)
+{
+	struct afar_target *target = binding->target;
+	const struct binding_server *server = &binding->servers[index];
+
+	return goes_on(target, server->peer) &&
+	       (server->peer->is_lost || (!asked && !server->access.expiry)) &&
+	       target_refresh(target, deadline) == 0 && target->binding != binding;
+}
+
 /*
  * Gets a new access and asks the server once more, after it failed with `status`. A server that
  * refuses may have restarted; one that cannot be reached may have restarted elsewhere. The manager
- * knows: if so, the target is lost. The caller holds the target's lock.
+ * knows: if so, the target is lost, or it has another binding and this answers -ESTALE. The caller holds
+ * the target's lock, and a reference to the binding.
  */
 static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline, int status,
 		     struct peer_ticket *ticket)
@@ -281,6 +312,8 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 
 	if (peer->store && peer->is_lost)
 		return peer_fail_lost(peer);
+	if (status == -AFAR_ELOST && goes_on(target, peer))
+		status = -AFAR_ESERVER;
 	/* The server cannot be reached. Do not wait for a manager that is away, too. */
 	if (!is_refused && (status != -AFAR_ESERVER || !session_is_up(target->session)))
 		return status;
@@ -289,8 +322,9 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	ret = ask_accesses(binding, deadline);
 	if (peer->store && peer->is_lost)
 		return peer_fail_lost(peer);
-	if (peer->is_lost || ret == -AFAR_ELOST ||
-	    (!ret && !access->expiry && ask_lost(target, deadline))) {
+	if (find_moved(binding, index, deadline, ret))
+		return error_code(-ESTALE);
+	if (find_lost(binding, index, deadline, ret)) {
 		target->is_lost = true;
 		return fail_lost(target);
 	}
@@ -351,16 +385,28 @@ static int rebind(struct afar_target *target, uint64_t deadline)
 	return ret ? ret : check_stores(target->binding);
 }
 
+/* Gets the keys of the present binding. `*has_moved`: there is another one since. */
+static int get_present_keys(struct afar_target *target, uint64_t deadline, bool *has_moved)
+{
+	struct binding *binding = target_binding(target);
+	int ret = fill_in_keys(binding, deadline);
+
+	*has_moved = target->binding != binding;
+	binding_unref(binding);
+	return ret == -ESTALE && *has_moved ? 0 : ret;
+}
+
 int target_get_keys(struct afar_target *target, uint64_t deadline)
 {
+	bool has_moved = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&target->lock);
 	while (!ret && !target->binding->is_ready) {
 		ret = target_heed_changes(target, deadline);
 		if (!ret)
-			ret = fill_in_keys(target->binding, deadline);
-		if (!ret)
+			ret = get_present_keys(target, deadline, &has_moved);
+		if (!ret && !has_moved)
 			target_set_ready(target);
 		if (ret == -ESTALE && target->is_flash)
 			ret = rebind(target, deadline);

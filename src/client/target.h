@@ -20,8 +20,9 @@ struct near;
 
 /* Static, one for each kind of target. */
 struct target_kind {
-	const char *noun;	 /* for error lines */
-	bool is_named;		 /* its namespace's name is its own */
+	const char *noun;      /* for error lines */
+	bool is_named;	       /* its namespace's name is its own */
+	bool outlives_servers; /* in memory, it goes on without what a server had that has ended */
 	enum handle_kind handle; /* of the public struct */
 	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
 };
@@ -178,6 +179,9 @@ void target_unlist(struct afar_target *target);
 /* Asks the manager for the layout if a server has told of a change that the binding may not
  * include. The caller holds the target's lock. Blocks, until `deadline`. */
 int target_heed_changes(struct afar_target *target, uint64_t deadline);
+/* Asks the manager for the layout, and takes it if it is newer than the binding's. The caller holds the
+ * target's lock. Blocks, until `deadline`. */
+int target_refresh(struct afar_target *target, uint64_t deadline);
 /* Asks the manager for the layout in any case. Call it without the lock. Blocks. */
 int target_look(struct afar_target *target);
 /* Makes a new binding of what the manager tells now, because a store's server has restarted or

@@ -386,6 +386,10 @@ uint64_t servers_next_drive(const struct core *core)
 
 int server_remove_extent(struct core *core, struct extent *extent)
 {
+	int ret = files_lose(core, extent);
+
+	if (ret < 0)
+		return ret;
 	store_delete_extent(core->store, extent);
 	return state_remove_extent(core->state, extent);
 }

@@ -69,7 +69,8 @@ bool pool_is_up(const struct pool *pool);
 bool pool_is_writable(const struct pool *pool);
 /* The server's connection is lost, or replaced. */
 void server_down(struct core *core, struct live_server *live);
-/* Removes an extent that its server does not have any more. Regions that use it are lost.
+/* Removes an extent that its server does not have any more. Regions that use it are lost; of a file system
+ * in memory, the chunks that lie there.
  * -ENOMEM. */
 int server_remove_extent(struct core *core, struct extent *extent);
 /* The incarnation has ended, and nothing of sessions is left there: no fence waits for it any more.

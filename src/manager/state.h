@@ -479,6 +479,9 @@ int state_replace_layout(struct state *state, struct region *region, struct layo
  * the new one has must be taken already; chunks that only the old one has are given back. Both share
  * whole groups from the first on. */
 int state_resize_region(struct state *state, struct region *region, struct layout *layout);
+/* Replaces the region's layout with one of which chunks are lost, and takes that over. Their extent is about
+ * to be removed: nothing is given back. */
+int state_lose_chunks(struct state *state, struct region *region, struct layout *layout);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`; NULL: there is none. */

@@ -517,6 +517,22 @@ int state_resize_region(struct state *state, struct region *region, struct layou
 	return 0;
 }
 
+int state_lose_chunks(struct state *state, struct region *region, struct layout *layout)
+{
+	struct undo *undo = state->undo;
+	int ret = undo_room(undo, 4);
+
+	if (ret < 0) {
+		layout_free(layout);
+		return ret;
+	}
+	undo_made(undo, layout, destroy_layout);
+	undo_gone(undo, region->layout, destroy_layout);
+	undo_set(undo, region->layout, layout);
+	undo_set(undo, region->layout_number, region->layout_number + 1);
+	return 0;
+}
+
 int state_remove_region(struct state *state, struct region *region)
 {
 	struct undo *undo = state->undo;

@@ -10,6 +10,11 @@
 #include "base/error.h"
 #include "rpc/protobuf.h"
 
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* ---- Arrays, which have room for a power of two of entries */
 
 static uint32_t room_for(uint32_t nr)
@@ -115,6 +120,18 @@ static bool find_home(const struct layout *layout, const struct layout_home *hom
 	return false;
 }
 
+/* Adds a chunk without copies; the group covers what it did. */
+static int add_lost(struct layout *layout, uint64_t server)
+{
+	struct layout_group *group = &layout->groups[layout->nr_groups - 1];
+
+	if (!grow(&layout->chunks, layout->nr_chunks, sizeof(*layout->chunks)))
+		return error_code(-ENOMEM);
+	layout->chunks[layout->nr_chunks++] = (struct layout_chunk){.lost_server = server};
+	group->nr_chunks++;
+	return 0;
+}
+
 /* Adds a chunk of one copy; the group covers what it did. */
 static int add_copy(struct layout *layout, uint32_t home, uint64_t extent, uint64_t offset)
 {
@@ -147,6 +164,16 @@ int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint
 	return ret;
 }
 
+int layout_add_lost_chunk(struct layout *layout, uint64_t server)
+{
+	const struct layout_group *group = &layout->groups[layout->nr_groups - 1];
+	int ret = add_lost(layout, server);
+
+	if (ret == 0)
+		layout_set_last(layout, group->length + group->chunk_bytes);
+	return ret;
+}
+
 void layout_set_last(struct layout *layout, uint64_t length)
 {
 	struct layout_group *group = &layout->groups[layout->nr_groups - 1];
@@ -155,7 +182,33 @@ void layout_set_last(struct layout *layout, uint64_t length)
 	layout->length = group->start + length;
 }
 
-int layout_append(struct layout *layout, const struct layout *from, uint64_t length)
+/* What of a layout is lost when another is made like it. */
+struct loss {
+	const struct layout_home *home; /* NULL: nothing more than before */
+	uint64_t extent;
+};
+
+static bool is_in(const struct layout *layout, const struct layout_copy *copy,
+		  const struct loss *loss)
+{
+	return loss->home && copy->extent == loss->extent &&
+	       layout_home_is(layout_home_of(layout, copy), loss->home);
+}
+
+static int append_chunk(struct layout *layout, const struct layout *from,
+			const struct layout_chunk *chunk, const struct loss *loss)
+{
+	const struct layout_copy *copy = &from->copies[chunk->first_copy];
+
+	if (chunk->nr_copies == 0)
+		return layout_add_lost_chunk(layout, chunk->lost_server);
+	if (is_in(from, copy, loss))
+		return layout_add_lost_chunk(layout, loss->home->server);
+	return layout_add_chunk(layout, layout_home_of(from, copy), copy->extent, copy->offset);
+}
+
+static int append(struct layout *layout, const struct layout *from, uint64_t length,
+		  const struct loss *loss)
 {
 	uint64_t end = layout->length + length;
 	int ret = 0;
@@ -166,17 +219,36 @@ int layout_append(struct layout *layout, const struct layout *from, uint64_t len
 
 		ret = layout_add_group(layout, group->chunk_bytes,
 				       UINT64_C(1) << group->unit_shift);
-		for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++) {
-			const struct layout_chunk *chunk = &from->chunks[group->first_chunk + c];
-			const struct layout_copy *copy = &from->copies[chunk->first_copy];
-
-			ret = layout_add_chunk(layout, layout_home_of(from, copy), copy->extent,
-					       copy->offset);
-		}
+		for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++)
+			ret = append_chunk(layout, from, &from->chunks[group->first_chunk + c],
+					   loss);
 		if (ret == 0)
 			layout_set_last(layout, group->length < left ? group->length : left);
 	}
 	return ret;
+}
+
+int layout_append(struct layout *layout, const struct layout *from, uint64_t length)
+{
+	const struct loss nothing = {.home = NULL};
+
+	return append(layout, from, length, &nothing);
+}
+
+int layout_without(const struct layout *layout, const struct layout_home *home, uint64_t extent,
+		   struct layout **out)
+{
+	const struct loss loss = {home, extent};
+	struct layout *made = layout_new();
+	int ret = made ? append(made, layout, layout->length, &loss) : error_code(-ENOMEM);
+
+	if (ret < 0) {
+		layout_free(made);
+		return ret;
+	}
+	made->is_sealed = layout->is_sealed;
+	*out = made;
+	return 0;
 }
 
 uint64_t layout_spare(const struct layout *layout)
@@ -218,14 +290,15 @@ static Layout__Chunk *pack_chunk(const struct layout *layout, const struct layou
 
 	if (!message)
 		return NULL;
-	message->copies = calloc(chunk->nr_copies, sizeof(*message->copies));
+	message->lost_server = chunk->lost_server;
+	message->copies = calloc((size_t)chunk->nr_copies + 1, sizeof(*message->copies));
 	for (uint32_t i = 0; i < chunk->nr_copies && message->copies; i++) {
 		message->copies[i] = pack_copy(&layout->copies[chunk->first_copy + i]);
 		if (!message->copies[i])
 			break;
 		message->n_copies++;
 	}
-	if (message->n_copies == chunk->nr_copies)
+	if (message->copies && message->n_copies == chunk->nr_copies)
 		return message;
 	layout__chunk__free_unpacked(message, NULL);
 	return NULL;
@@ -315,8 +388,11 @@ static int unpack_chunk(struct layout *layout, const Layout__Group *group,
 	const Layout__Copy *copy;
 	uint64_t end;
 
-	if (chunk->n_copies != 1)
-		return refuse(why, "a chunk has not exactly one copy");
+	if (chunk->n_copies > 1)
+		return refuse(why, "a chunk has more than one copy");
+	if (chunk->n_copies == 0)
+		return layout->is_sealed ? refuse(why, "a chunk of what is sealed has no copy")
+					 : add_lost(layout, chunk->lost_server);
 	copy = chunk->copies[0];
 	if (copy->home >= layout->nr_homes)
 		return refuse(why, "a chunk names a server that is not listed");
@@ -392,6 +468,34 @@ uint64_t layout_copy_span(const struct layout *layout, const struct layout_copy 
 	const uint64_t bytes = layout->groups[copy->group].chunk_bytes;
 
 	return bytes + (layout->is_sealed ? checksum_bytes(bytes) : 0);
+}
+
+/* How many bytes of a group its chunk number `index` has. */
+static uint64_t bytes_of_chunk(const struct layout_group *group, uint32_t index)
+{
+	uint64_t row, rest, before;
+
+	if (group->nr_chunks == 1)
+		return group->length;
+	row = (uint64_t)group->nr_chunks << group->unit_shift;
+	rest = group->length % row;
+	before = (uint64_t)index << group->unit_shift;
+	rest = rest > before ? min_u64(rest - before, UINT64_C(1) << group->unit_shift) : 0;
+	return (group->length / row << group->unit_shift) + rest;
+}
+
+uint64_t layout_lost_bytes(const struct layout *layout)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t g = 0; g < layout->nr_groups; g++) {
+		const struct layout_group *group = &layout->groups[g];
+
+		for (uint32_t i = 0; i < group->nr_chunks; i++)
+			if (layout->chunks[group->first_chunk + i].nr_copies == 0)
+				bytes += bytes_of_chunk(group, i);
+	}
+	return bytes;
 }
 
 const struct layout_copy *layout_copy_at(const struct layout *layout, uint32_t home)
@@ -505,9 +609,16 @@ static const struct layout_group *group_at(const struct layout *layout, uint64_t
 	return &layout->groups[low];
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
+static struct layout_piece piece_of(const struct layout *layout, const struct layout_chunk *chunk,
+				    uint64_t offset, uint64_t length)
 {
-	return a < b ? a : b;
+	struct layout_piece piece = {.offset = offset, .length = length};
+
+	if (chunk->nr_copies != 0)
+		piece.copy = &layout->copies[chunk->first_copy];
+	else
+		piece.lost = chunk;
+	return piece;
 }
 
 struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
@@ -520,16 +631,14 @@ struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset
 	uint64_t unit, in_unit, unit_bytes;
 
 	if (group->nr_chunks == 0)
-		return (struct layout_piece){NULL, inside, left};
+		return (struct layout_piece){.offset = inside, .length = left};
 	if (group->nr_chunks == 1)
-		return (struct layout_piece){&layout->copies[chunks->first_copy], inside, left};
+		return piece_of(layout, chunks, inside, left);
 
 	unit_bytes = UINT64_C(1) << group->unit_shift;
 	unit = inside >> group->unit_shift;
 	in_unit = inside & (unit_bytes - 1);
-	return (struct layout_piece){
-		.copy = &layout->copies[chunks[unit % group->nr_chunks].first_copy],
-		.offset = (unit / group->nr_chunks << group->unit_shift) + in_unit,
-		.length = min_u64(unit_bytes - in_unit, left),
-	};
+	return piece_of(layout, &chunks[unit % group->nr_chunks],
+			(unit / group->nr_chunks << group->unit_shift) + in_unit,
+			min_u64(unit_bytes - in_unit, left));
 }

@@ -6,7 +6,8 @@
  *   layout   groups, one behind the other, cover the target
  *   group    its chunks, all of one length, share its bytes in turns of one stripe unit.
  *            Without chunks it is a hole: it reads as zeros, and nobody can write there
- *   chunk    a set of copies, which hold the same bytes; one, for now
+ *   chunk    a set of copies, which hold the same bytes; one, for now. Without copies its bytes are
+ *            lost: nobody can read or write there
  *   copy     a contiguous run in an extent
  *   home     what holds extents, and the life that they have there: a server's DRAM, for as long
  *            as its incarnation lasts; or a store, for as long as its device lasts, whichever
@@ -51,8 +52,9 @@ struct layout_copy {
 };
 
 struct layout_chunk {
-	uint32_t first_copy; /* index into the layout's copies */
-	uint32_t nr_copies;
+	uint32_t first_copy;  /* index into the layout's copies */
+	uint32_t nr_copies;   /* 0: it is lost */
+	uint64_t lost_server; /* then: the number of the server that had it */
 };
 
 /* Covers [start, start + length) of the target in units of 1 << unit_shift bytes. Unit i is in
@@ -78,8 +80,9 @@ struct layout {
 
 /* A part of a range that is contiguous in each copy, or in a hole. */
 struct layout_piece {
-	const struct layout_copy *copy; /* the chunk's first; NULL: a hole */
-	uint64_t offset;		/* into the chunk */
+	const struct layout_copy *copy;	 /* the chunk's first; NULL: a hole, or lost */
+	const struct layout_chunk *lost; /* the chunk, if it is lost; else NULL */
+	uint64_t offset;		 /* into the chunk */
 	uint64_t length;
 };
 
@@ -104,14 +107,22 @@ int layout_add_group(struct layout *layout, uint64_t chunk_bytes, uint64_t unit_
  * more than LAYOUT_HOMES_MAX homes; -ENOMEM. */
 int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint64_t extent,
 		     uint64_t offset);
+/* Adds a chunk that is lost likewise. -ENOMEM. */
+int layout_add_lost_chunk(struct layout *layout, uint64_t server);
 /* The last group covers `length` bytes: fewer than its chunks hold, or of a hole. */
 void layout_set_last(struct layout *layout, uint64_t length);
 
 /* Adds groups like those of `from`, up to `length` bytes of it, which it has. -E2BIG: as
  * layout_add_chunk(); -ENOMEM. */
 int layout_append(struct layout *layout, const struct layout *from, uint64_t length);
-/* How many more bytes the chunks of the last group hold than it covers. The layout is not empty. */
+/* How many more bytes the chunks of the last group hold than it covers, lost ones too. The layout is not
+ * empty. */
 uint64_t layout_spare(const struct layout *layout);
+
+/* Makes a layout of the same bytes, of which those of an extent are lost, for layout_free(). Homes that
+ * nothing is left of are left out. -ENOMEM. */
+int layout_without(const struct layout *layout, const struct layout_home *home, uint64_t extent,
+		   struct layout **out);
 
 /* ---- Coding */
 
@@ -141,6 +152,9 @@ static inline const struct layout_home *layout_home_of(const struct layout *layo
 
 /* How many bytes of its extent a copy takes, including the sums behind it, if there are any. */
 uint64_t layout_copy_span(const struct layout *layout, const struct layout_copy *copy);
+
+/* How many bytes of it are lost. */
+uint64_t layout_lost_bytes(const struct layout *layout);
 
 /* Any copy that is at home there; NULL: there is none. */
 const struct layout_copy *layout_copy_at(const struct layout *layout, uint32_t home);

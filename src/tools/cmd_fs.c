@@ -238,8 +238,9 @@ static uint64_t available_bytes(const struct afar_fs_stat *stat)
 
 static void print_header(void)
 {
-	printf("%-*s %11s %11s %10s %-5s %5s %-6s %-5s %4s  %s\n", NAME_COLUMNS, "FILE-SYSTEM",
-	       "USED", "AVAILABLE", "INODES", "TIER", "WIDTH", "RIGHTS", "STATE", "OPEN", "OWNER");
+	printf("%-*s %11s %11s %11s %10s %-5s %5s %-6s %-5s %4s  %s\n", NAME_COLUMNS, "FILE-SYSTEM",
+	       "USED", "AVAILABLE", "LOST", "INODES", "TIER", "WIDTH", "RIGHTS", "STATE", "OPEN",
+	       "OWNER");
 }
 
 static void print_width(uint32_t width, int columns)
@@ -252,11 +253,12 @@ static void print_width(uint32_t width, int columns)
 
 static void print_entry(const struct afar_fs_stat *entry)
 {
-	char used[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX];
+	char used[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX], lost[SIZE_TEXT_MAX];
 
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %11s %11s %10" PRIu64 " %-5s ", size_text(used_bytes(entry), used),
-	       size_text(available_bytes(entry), available), entry->nr_inodes,
+	printf(" %11s %11s %11s %10" PRIu64 " %-5s ", size_text(used_bytes(entry), used),
+	       size_text(available_bytes(entry), available),
+	       entry->lost_bytes ? size_text(entry->lost_bytes, lost) : "-", entry->nr_inodes,
 	       policy_tier(entry->tier));
 	print_width(entry->width, 5);
 	printf(" %-6s %-5s %4u  ", policy_rights(entry->rights), entry->is_lost ? "lost" : "ok",
@@ -268,7 +270,7 @@ static void print_entry(const struct afar_fs_stat *entry)
 static json_t *entry_to_json(const struct afar_fs_stat *entry)
 {
 	return json_pack(
-		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:o}",
+		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:o, s:o}",
 		"name", cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
 		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
 		"pool_bytes", cli_json_number(entry->pool_bytes), "free_bytes",
@@ -278,8 +280,8 @@ static json_t *entry_to_json(const struct afar_fs_stat *entry)
 		"nr_inodes", cli_json_number(entry->nr_inodes), "max_inodes",
 		cli_json_number(entry->max_inodes), "rights",
 		entry->rights ? policy_rights(entry->rights) : "", "nr_clients",
-		cli_json_number(entry->nr_clients), "is_lost", (int)entry->is_lost, "owner",
-		cli_json_text(entry->owner));
+		cli_json_number(entry->nr_clients), "is_lost", (int)entry->is_lost, "lost_bytes",
+		cli_json_number(entry->lost_bytes), "owner", cli_json_text(entry->owner));
 }
 
 /* Calls `show` for each file system. Returns 0 or the library's error. */
@@ -355,6 +357,8 @@ static void print_stat(const struct afar_fs_stat *stat)
 	print_bytes("pool", stat->pool_bytes);
 	print_bytes("free", stat->free_bytes);
 	print_bytes("pending", stat->pending_bytes);
+	if (stat->lost_bytes)
+		print_bytes("lost", stat->lost_bytes);
 	if (stat->max_bytes)
 		print_bytes("max", stat->max_bytes);
 	printf("%-11s %" PRIu64 "\n", "inodes", stat->nr_inodes);
@@ -427,12 +431,33 @@ static int check(struct cli *cli, const char *name)
 static int fs_check(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *lost = NULL, *removes = NULL, *yes = NULL, *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"lost", NULL, "list the files that have lost bytes with a server instead", &lost},
+		{"remove", NULL, "with --lost: remove them", &removes},
+		{"yes", NULL, "with --remove: nobody needs what is left of them", &yes},
+		{"json", NULL, "with --lost: list as JSON", &as_json},
+		{0},
+	};
 	int status;
 
-	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
+	if ((removes || as_json) && !lost)
+		return cli_misuse(command, "%s goes with --lost", removes ? "--remove" : "--json");
+	if (yes && !removes)
+		return cli_misuse(command, "--yes goes with --remove");
+	if (removes && as_json)
+		return cli_misuse(command, "--remove and --json do not go together");
 	status = cli_open(cli);
-	return status ? status : cli_close(cli, check(cli, arguments[0]));
+	if (status)
+		return status;
+	if (lost)
+		status = fs_check_lost(cli, arguments[0],
+				       &(struct fs_lost_wish){removes, yes, as_json});
+	else
+		status = check(cli, arguments[0]);
+	return cli_close(cli, status);
 }
 
 /* ---- Room */
@@ -501,7 +526,9 @@ const struct cli_command fs_commands[] = {
 	 "make a file system with an empty root directory", fs_create},
 	{"fs ls", "[--json]", "list the file systems", fs_ls},
 	{"fs stat", "FS [--json]", "show one file system", fs_stat},
-	{"fs check", "FS", "compare what is stored of a file system with itself", fs_check},
+	{"fs check", "FS [--lost] [--json] [--remove] [--yes]",
+	 "compare what is stored of a file system with itself, or find files that have lost bytes",
+	 fs_check},
 	{"fs set", "FS [--max SIZE|none] [--max-files N|none]", "change what it may have at most",
 	 fs_set},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},

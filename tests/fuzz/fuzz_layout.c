@@ -26,6 +26,7 @@ static void check_packing(const struct layout *layout)
 	const char *why;
 
 	if (!message || layout_unpack(message, &again, &why) || again->length != layout->length ||
+	    layout_lost_bytes(again) != layout_lost_bytes(layout) ||
 	    again->nr_copies != layout->nr_copies || again->nr_homes != layout->nr_homes)
 		abort();
 	layout_free(again);
@@ -42,7 +43,7 @@ static void check_pieces(const struct layout *layout)
 
 		if (piece.length == 0 || piece.length > layout->length - offset)
 			abort();
-		if (piece.copy && !is_inside(layout, &piece))
+		if (piece.copy && (piece.lost || !is_inside(layout, &piece)))
 			abort();
 		if (offset > UINT64_MAX - step)
 			break;

@@ -243,7 +243,8 @@ static void test_lies_are_refused(void **state)
 	LIE(message.groups[0].chunk_bytes = 16384 + 512);
 	LIE(message.groups[0].chunk_bytes = UINT64_MAX / 2);
 	LIE(message.groups[1].chunk_bytes = 0);
-	LIE(message.chunks[0][1].n_copies = 0);
+	LIE(message.chunks[0][1].n_copies = 2);
+	LIE(message.chunks[0][1].n_copies = 0; message.layout.is_sealed = true);
 	LIE(message.copies[0][1].home = 3);
 	LIE(message.copies[0][1].home = UINT32_MAX);
 	LIE(message.copies[1][0].offset = UINT64_MAX - 10);
@@ -441,6 +442,60 @@ static void test_spare(void **state)
 	layout_free(layout);
 }
 
+/* Without an extent its chunks are lost: every other byte is where it was, and what is lost is counted as it
+ * is found. Homes that nothing is left of go. */
+static void test_losing_an_extent(void **state)
+{
+	const struct layout_home home = {.server = 101, .life = 1001};
+	struct message message = {0};
+	struct layout *layout, *left, *more;
+	uint64_t nr_lost = 0, next;
+
+	(void)state;
+	sound_message(&message);
+	layout = must_unpack(&message);
+	assert_int_equal(layout_without(layout, &home, 1, &left), 0);
+	assert_int_equal(left->length, SOUND_LENGTH);
+	assert_int_equal(left->nr_copies, 3);
+	assert_int_equal(left->nr_homes, 3); /* the second group is there, too */
+	for (uint64_t at = 0; at < SOUND_LENGTH; at = next) {
+		struct layout_piece is = layout_piece_at(left, at, UINT64_MAX);
+		struct layout_piece was = layout_piece_at(layout, at, UINT64_MAX);
+
+		assert_int_equal(is.offset, was.offset);
+		assert_int_equal(is.length, was.length);
+		assert_true(is.copy == NULL || is.lost == NULL);
+		assert_int_equal(is.lost != NULL, was.copy->extent == 1);
+		if (is.lost) {
+			assert_int_equal(is.lost->lost_server, 101);
+			nr_lost += is.length;
+		} else {
+			assert_int_equal(is.copy->extent, was.copy->extent);
+			assert_int_equal(is.copy->offset, was.copy->offset);
+		}
+		next = at + is.length;
+	}
+	assert_int_equal(layout_lost_bytes(layout), 0);
+	assert_int_equal(layout_lost_bytes(left), nr_lost);
+	assert_int_equal(layout_spare(left), layout_spare(layout));
+	expect_sound(left);
+	/* The rest of the home goes, and what was lost before stays. */
+	assert_int_equal(layout_without(left, &home, 10, &more), 0);
+	assert_int_equal(more->nr_homes, 2);
+	assert_int_equal(layout_lost_bytes(more), nr_lost + 5000);
+	expect_sound(more);
+	layout_free(more);
+	/* Of another life, or another extent: nothing. */
+	assert_int_equal(
+		layout_without(layout, &(struct layout_home){.server = 101, .life = 7}, 1, &more),
+		0);
+	assert_int_equal(layout_lost_bytes(more), 0);
+	expect_same(more, layout);
+	layout_free(more);
+	layout_free(left);
+	layout_free(layout);
+}
+
 TEST_GROUP(layout)
 {
 	const struct CMUnitTest tests[] = {
@@ -449,6 +504,7 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_units_go_round),
 		cmocka_unit_test(test_extents_of_a_server),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_losing_an_extent),
 		cmocka_unit_test(test_lies_are_refused),
 		cmocka_unit_test(test_packing),
 		cmocka_unit_test(test_appending),

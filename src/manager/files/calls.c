@@ -115,6 +115,8 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 		return ret == 0 ? tell_both(file, ask->map->offset, ask->map->length, result) : ret;
 	case AFAR__FILE_LOOK__WHAT_CHECK:
 		return files_check(fs, result);
+	case AFAR__FILE_LOOK__WHAT_LOST:
+		return lost_list(fs, ask->lost->after, result);
 	case AFAR__FILE_LOOK__WHAT_SYSTEM:
 		result->system = files_info(fs_core(fs), fs_namespace(fs));
 		return result->system ? 0 : error_code(-ENOMEM);
@@ -396,6 +398,7 @@ static bool looks_ask_who(const Afar__FilesLook *ask)
 		case AFAR__FILE_LOOK__WHAT_MAP:
 		case AFAR__FILE_LOOK__WHAT_SYSTEM:
 		case AFAR__FILE_LOOK__WHAT_CHECK:
+		case AFAR__FILE_LOOK__WHAT_LOST:
 			break;
 		default:
 			return true;
@@ -430,7 +433,8 @@ static bool changes_ask_who(const Afar__FilesChange *ask)
 static uint32_t rights_to_look(const Afar__FilesLook *ask)
 {
 	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_CHECK)
+		if (ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_CHECK ||
+		    ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_LOST)
 			return RIGHT_READ | RIGHT_OWN;
 	return RIGHT_READ;
 }

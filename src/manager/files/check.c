@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "manager/files/table.h"
+#include "manager/volumes.h"
 
 #define FAULTS_MAX	100U
 #define FAULT_BYTES_MAX 256U
@@ -181,6 +182,31 @@ static int take_scrubs(struct check *check)
 	return ret;
 }
 
+/* What servers have lost is in files, or nobody's. Takes the latter, and compares how many files have. */
+static int take_lost(struct check *check)
+{
+	const struct namespace *ns = fs_namespace(check->fs);
+	const struct region *region = ns ? volume_region(ns) : NULL;
+	uint64_t nr_in_files = 0, end = check->nr_units * FILE_UNIT, offset = 0;
+
+	if (!region || layout_lost_bytes(region->layout) == 0)
+		end = 0;
+	while (offset < end) {
+		struct layout_piece piece = layout_piece_at(region->layout, offset, end - offset);
+		uint64_t unit = offset / FILE_UNIT, behind = unit + piece.length / FILE_UNIT;
+
+		for (; piece.lost && unit < behind; unit++) {
+			nr_in_files += (check->taken[unit / 8] & 1U << unit % 8) != 0;
+			check->taken[unit / 8] |= (uint8_t)(1U << unit % 8);
+		}
+		offset += piece.length;
+	}
+	if (nr_in_files == check->fs->nr_lost_units)
+		return 0;
+	return fault(check, "files have %llu units that are lost, and the file system says %llu",
+		     printable(nr_in_files), printable(check->fs->nr_lost_units));
+}
+
 /* What is left must be what is free. */
 static int take_free(struct check *check)
 {
@@ -258,6 +284,8 @@ int files_check(struct fs *fs, Afar__FileResult *result)
 		ret = record_range_unlinked(fs, take_unlinked, &check);
 	if (ret == 0)
 		ret = record_range_all_runs(fs, take_run, &check);
+	if (ret == 0)
+		ret = take_lost(&check);
 	if (ret == 0)
 		ret = take_scrubs(&check);
 	if (ret == 0)

@@ -8,6 +8,8 @@
  *   runs.c      which parts of the pool a file has
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
+ *   lost.c      what servers have lost of it
+ *   lost_list.c   which files that is of
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
@@ -49,6 +51,10 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
 /* A server has zeroed what it was told to, or failed. */
 int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
+
+/* An extent of a file system in memory is about to go with its server: files keep what they had there, as
+ * lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */
+int files_lose(struct core *core, const struct extent *extent);
 
 /* Reads what there is of file systems. Errors as store_load(). */
 int files_start(struct core *core);

@@ -9,6 +9,7 @@
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
+#include "manager/volumes.h"
 
 int limits_check_inodes(const struct fs *fs)
 {
@@ -24,10 +25,14 @@ int limits_check_inodes(const struct fs *fs)
 uint64_t limits_room(const struct fs *fs)
 {
 	const struct namespace *ns = fs_namespace(fs);
-	uint64_t used = fs->space.length - fs->space.free_bytes - fs->pending_bytes;
+	const struct region *region = volume_region(ns);
+	uint64_t used;
 
-	if (ns->max_bytes == 0)
+	if (ns->max_bytes == 0 || !region)
 		return UINT64_MAX;
+	/* What was lost is neither free nor used. */
+	used = fs->space.length - layout_lost_bytes(region->layout) - fs->space.free_bytes -
+	       fs->pending_bytes;
 	return used < ns->max_bytes ? (ns->max_bytes - used) / FILE_UNIT : 0;
 }
 

@@ -231,6 +231,8 @@ int name_remove(struct fs *fs, const struct who *who, const Afar__FileRemove *as
 
 	if (ret == 0 && !entry.file)
 		ret = fail_no_name(ask->name);
+	if (ret == 0 && ask->ino != 0 && entry.file->ino != ask->ino)
+		ret = error_fail(-ESTALE, "remove '%s': it is another file now", ask->name);
 	if (ret == 0)
 		ret = check_access(who, entry.dir->inode, W_OK);
 	if (ret == 0)

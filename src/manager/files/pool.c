@@ -29,7 +29,11 @@ int pool_look(struct fs *fs)
 	if (ret < 0)
 		return ret;
 	undo_set(undo, fs->space.length, length);
-	return undo_space_give(undo, &fs->space, old, length - old);
+	ret = undo_space_give(undo, &fs->space, old, length - old);
+	/* A server may have ended while the pool was being made, or with room behind its end. */
+	if (ret == 0 && layout_lost_bytes(region->layout) != 0)
+		ret = lost_leave_space(fs);
+	return ret;
 }
 
 static int take_run(struct fs *fs, uint64_t near, uint64_t bytes, uint64_t *offset)
@@ -94,13 +98,25 @@ static int give(struct fs *fs, const struct run *runs, size_t nr)
 	return 0;
 }
 
+/* Units that are lost are nobody's from now on. */
+static int forget_lost(struct fs *fs, struct run **runs, size_t *nr)
+{
+	uint64_t nr_lost;
+	int ret;
+
+	if (fs->nr_lost_units == 0)
+		return 0;
+	ret = lost_leave_out(fs, runs, nr, &nr_lost);
+	return ret == 0 && nr_lost != 0 ? lost_count(fs, fs->nr_lost_units - nr_lost) : ret;
+}
+
 /* In parts that one order has room for, whatever their stripes are. */
 int pool_give(struct fs *fs, struct run *runs, size_t nr)
 {
 	struct run part[SCRUB_RUNS_MAX];
 	uint64_t units = 0;
 	size_t nr_part = 0;
-	int ret = 0;
+	int ret = forget_lost(fs, &runs, &nr);
 
 	for (size_t i = 0; i < nr && ret == 0;) {
 		uint64_t left = SCRUB_UNITS_MAX - units;

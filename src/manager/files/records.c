@@ -432,6 +432,7 @@ void record_put_system(const struct fs *fs)
 	record.nr_inodes = fs->nr_inodes;
 	record.max_inodes = fs->max_inodes;
 	record.next_scrub = fs->next_scrub;
+	record.nr_lost_units = fs->nr_lost_units;
 	store_put_message(store_of(fs), STORE_KEY(RECORD_SYSTEM, fs->number), &record.base);
 }
 
@@ -458,6 +459,7 @@ static int load_system(struct fs *fs)
 	fs->nr_inodes = record->nr_inodes;
 	fs->max_inodes = record->max_inodes;
 	fs->next_scrub = record->next_scrub;
+	fs->nr_lost_units = record->nr_lost_units;
 	stored__file_system__free_unpacked(record, NULL);
 	return 0;
 }

@@ -224,6 +224,9 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	/* What the pool has grown by is looked at when something is allocated. */
 	if (info->pool_bytes > fs->space.length)
 		info->free_bytes += info->pool_bytes - fs->space.length;
+	info->lost_bytes = fs->nr_lost_units * FILE_UNIT;
+	if (region)
+		info->pool_bytes -= layout_lost_bytes(region->layout);
 	info->pending_bytes = fs->pending_bytes;
 	info->room_bytes = room_of(core, ns);
 	info->nr_inodes = fs->nr_inodes;
@@ -517,6 +520,8 @@ static int load(struct files *files, const struct namespace *ns)
 	}
 	if (ret == 0)
 		ret = record_load_system(fs);
+	if (ret == 0)
+		ret = lost_load(fs);
 	if (ret == 0 && region)
 		ret = find_unclaimed(fs, region);
 	if (ret < 0) {

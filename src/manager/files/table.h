@@ -111,6 +111,7 @@ struct fs {
 	struct space space; /* of the pool, in bytes: what no file has, and is zeros */
 	struct cds_list_head scrubs;
 	uint64_t pending_bytes; /* in them */
+	uint64_t nr_lost_units; /* of the pool, that files have (lost.c) */
 	uint64_t sweep;		/* that is under way: its number; 0: none. Never taken back */
 	uint64_t last_sweep;
 	size_t nr_awaited; /* servers of the sweep */
@@ -260,6 +261,23 @@ int pool_give(struct fs *fs, struct run *runs, size_t nr);
 int pool_give_zeroed(struct scrub *scrub);
 /* The pool may have grown since. -ENOMEM. */
 int pool_look(struct fs *fs);
+
+/* ---- lost.c */
+
+/* Takes out of a list of runs what is lost, and says how many units that was. The list stays the caller's,
+ * and may be another one afterwards. */
+int lost_leave_out(const struct fs *fs, struct run **runs, size_t *nr, uint64_t *nr_lost);
+/* Takes it out of what is free. -ENOMEM. */
+int lost_leave_space(struct fs *fs);
+/* The same when the file system has just been read: nothing is noted. */
+int lost_load(struct fs *fs);
+/* Files have so many lost units from now on. -ENOMEM. */
+int lost_count(struct fs *fs, uint64_t nr_units);
+
+/* ---- lost_list.c */
+
+/* Lists the names of files that have lost something, of inodes above `after`. */
+int lost_list(struct fs *fs, uint64_t after, Afar__FileResult *result);
 
 /* ---- attributes.c */
 
