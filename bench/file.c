@@ -55,6 +55,9 @@ static const struct bench_stage *const stages[] = {
 	&file_fuse_dram_direct_stage,
 	&file_fuse_flash_cached_stage,
 	&file_fuse_flash_direct_stage,
+	&file_names_dirsync_stage,
+	&file_names_plain_stage,
+	&file_names_ganesha_stage,
 };
 
 const struct bench_suite bench_suite_file = {
