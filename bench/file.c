@@ -61,6 +61,9 @@ static const struct bench_stage *const stages[] = {
 	&file_cpu_local_stage,
 	&file_cpu_tcp_stage,
 	&file_zipf_stage,
+	&file_servers_1_stage,
+	&file_servers_2_stage,
+	&file_servers_4_stage,
 };
 
 const struct bench_suite bench_suite_file = {

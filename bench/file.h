@@ -37,5 +37,8 @@ extern const struct bench_stage file_names_ganesha_stage;
 extern const struct bench_stage file_cpu_local_stage; /* file_network.c */
 extern const struct bench_stage file_cpu_tcp_stage;
 extern const struct bench_stage file_zipf_stage;
+extern const struct bench_stage file_servers_1_stage; /* file_servers.c */
+extern const struct bench_stage file_servers_2_stage;
+extern const struct bench_stage file_servers_4_stage;
 
 #endif
