@@ -200,7 +200,7 @@ static int start_members(struct crew *crew)
 static void look_for_mpi(const struct crew_kind *kind)
 {
 	if (!mpi_is_here(kind->mpi))
-		peers_skip(kind->mpi_row, 1, kind->mpi->missing);
+		bench_skip(kind->mpi_row, 1, kind->mpi->missing);
 	else if (kind->nr_members > sysconf(_SC_NPROCESSORS_ONLN))
 		kind->mpi_row->bar = PEERS_BAR;
 }

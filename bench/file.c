@@ -22,6 +22,20 @@ int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **o
 	return ret ? scene_fail("make a file system", ret) : file_fs_join(session, out);
 }
 
+int file_fs_make(const char *uri, uint32_t tier)
+{
+	struct scene scene = {0};
+	struct afar_fs *fs = NULL;
+	int ret = scene_open(&scene, uri, 0);
+
+	if (!ret)
+		ret = file_fs_open(scene.session, tier, &fs);
+	if (fs)
+		afar_fs_close(fs);
+	scene_close(&scene);
+	return ret;
+}
+
 int file_make(struct afar_fs *fs, const char *name, struct afar_file **out)
 {
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
@@ -37,6 +51,19 @@ static const struct bench_stage *const stages[] = {
 	&file_stream_tcp_stage,
 	&file_tiles_stage,
 	&file_create_stage,
+	&file_fuse_dram_cached_stage,
+	&file_fuse_dram_direct_stage,
+	&file_fuse_flash_cached_stage,
+	&file_fuse_flash_direct_stage,
+	&file_names_dirsync_stage,
+	&file_names_plain_stage,
+	&file_names_ganesha_stage,
+	&file_cpu_local_stage,
+	&file_cpu_tcp_stage,
+	&file_zipf_stage,
+	&file_servers_1_stage,
+	&file_servers_2_stage,
+	&file_servers_4_stage,
 };
 
 const struct bench_suite bench_suite_file = {

@@ -143,8 +143,6 @@ int flash_rows_run_ours(void *stage, const struct bench_row *row, unsigned repet
 			double *value);
 int flash_rows_run_fio(void *stage, const struct bench_row *row, unsigned repetition,
 		       double *value);
-/* Marks rows that cannot be measured here. */
-void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why);
 
 #define FLASH_LOAD(...) (&(const struct flash_load){__VA_ARGS__})
 #define FLASH_FIO	"fio on a raw file: io_uring, O_DIRECT, same size and depth"

@@ -299,7 +299,7 @@ static int setup(void **state)
 	int ret;
 
 	if (flash_fio_missing()) {
-		flash_rows_skip(rows, NR_ROWS(rows), flash_fio_missing());
+		bench_skip(rows, NR_ROWS(rows), flash_fio_missing());
 		return 0;
 	}
 	stage = calloc(1, sizeof(*stage));

@@ -51,12 +51,3 @@ int flash_rows_run_fio(void *state, const struct bench_row *row, unsigned repeti
 	note(stage);
 	return ret;
 }
-
-void flash_rows_skip(struct bench_row *rows, unsigned nr, const char *why)
-{
-	for (unsigned i = 0; i < nr; i++) {
-		rows[i].reference_is = why;
-		rows[i].run_ours = NULL;
-		rows[i].run_reference = NULL;
-	}
-}

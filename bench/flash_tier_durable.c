@@ -111,7 +111,7 @@ static int setup(void **state)
 	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	if (flash_fio_missing())
-		flash_rows_skip(rows, NR_AGAINST_FIO, flash_fio_missing());
+		bench_skip(rows, NR_AGAINST_FIO, flash_fio_missing());
 	ret = tier_cluster_start(&stage->cluster, TIER_FILE_BYTES, false, MEMORY_BYTES);
 	if (!ret)
 		ret = flash_file_make(&stage->file, TIER_BYTES);

@@ -78,7 +78,7 @@ static int setup(void **state)
 	int ret;
 
 	if (machine_memory_bytes() < LEAST_MEMORY) {
-		flash_rows_skip(rows, NR_ROWS(rows), "skipped: needs 4 GiB of memory");
+		bench_skip(rows, NR_ROWS(rows), "skipped: needs 4 GiB of memory");
 		return 0;
 	}
 	stage = calloc(1, sizeof(*stage));

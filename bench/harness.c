@@ -59,6 +59,15 @@ void bench_note(const char *format, ...)
 	va_end(arguments);
 }
 
+void bench_skip(struct bench_row *rows, unsigned nr, const char *why)
+{
+	for (unsigned i = 0; i < nr; i++) {
+		rows[i].reference_is = why;
+		rows[i].run_ours = NULL;
+		rows[i].run_reference = NULL;
+	}
+}
+
 unsigned bench_repetitions(void)
 {
 	return repetitions_now;

@@ -77,6 +77,9 @@ int bench_fail(int status, const char *format, ...) __attribute__((format(printf
 /* Puts a line below the table, about the row being measured. A later one replaces it. */
 void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Leaves rows out, and says why instead of naming their reference; for setups. */
+void bench_skip(struct bench_row *rows, unsigned nr, const char *why);
+
 /* Returns how many repetitions are counted, for stages that divide a span among them. */
 unsigned bench_repetitions(void);
 

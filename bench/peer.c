@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Starts, watches and ends other people's programs for suite `peers`. */
+/* Starts, watches and ends other people's programs for suites `peers` and `file`. */
 #include "peer.h"
 
 #include <errno.h>
@@ -34,6 +34,20 @@ bool peer_is_installed(const char *program)
 		folders += length + (folders[length] == ':');
 	}
 	return false;
+}
+
+int peer_find_built(const char *name, char out[PATH_MAX])
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (length < 0)
+		return -ENOENT;
+	self[length] = '\0';
+	*strrchr(self, '/') = '\0';
+	if (snprintf(out, PATH_MAX, "%s/../../bench/%s", self, name) >= PATH_MAX)
+		return -ENOENT;
+	return access(out, X_OK) ? -ENOENT : 0;
 }
 
 int peer_open(struct peer *peer)
@@ -134,10 +148,15 @@ static void end_group(struct peer *peer)
 	peer->pid = 0;
 }
 
-void peer_close(struct peer *peer)
+void peer_stop(struct peer *peer)
 {
 	if (peer_is_alive(peer))
 		end_group(peer);
+}
+
+void peer_close(struct peer *peer)
+{
+	peer_stop(peer);
 	if (peer->folder[0])
 		nftw(peer->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	peer->folder[0] = '\0';

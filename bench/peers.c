@@ -5,15 +5,6 @@
  */
 #include "peers.h"
 
-void peers_skip(struct bench_row *rows, unsigned nr_rows, const char *why)
-{
-	for (unsigned i = 0; i < nr_rows; i++) {
-		rows[i].reference_is = why;
-		rows[i].run_ours = NULL;
-		rows[i].run_reference = NULL;
-	}
-}
-
 static const struct bench_stage *const stages[] = {
 	&peers_mpich_memory_stage,   &peers_mpich_tcp_stage,	 &peers_open_mpi_memory_stage,
 	&peers_open_mpi_tcp_stage,   &peers_redis_unix_stage,	 &peers_redis_tcp_stage,

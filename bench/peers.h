@@ -57,7 +57,4 @@ extern const struct bench_stage peers_lanes_stage;
 
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-/* Leaves rows out, and says why instead of naming their reference. */
-void peers_skip(struct bench_row *rows, unsigned nr_rows, const char *why);
-
 #endif

@@ -112,7 +112,7 @@ static void close_side(struct side *side)
 				  .window_bytes = REGION_BYTES, \
 				  .nr = 1})
 
-/* Not constant: peers_skip(). */
+/* Not constant: bench_skip(). */
 static struct bench_row rows[] = {
 	{"read 64 MiB, two lanes / one", "GB/s", BENCH_HIGHER, ONE_LANE, LANES_BAR, WHOLE(false),
 	 run_two, run_one},
@@ -139,7 +139,7 @@ static int setup(void **stage)
 	int ret;
 
 	if (obstacle) {
-		peers_skip(rows, NR_ROWS(rows), obstacle);
+		bench_skip(rows, NR_ROWS(rows), obstacle);
 		return 0;
 	}
 	state = calloc(1, sizeof(*state));

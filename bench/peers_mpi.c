@@ -97,7 +97,7 @@ static int run_ours_computing(void *stage, const struct bench_row *row, unsigned
 
 #define REFERENCE(name, way) name " " way ": MPI_Get and MPI_Win_flush_local, target in MPI_Wait"
 
-/* Not constant: peers_skip(). */
+/* Not constant: bench_skip(). */
 static struct bench_row mpich_memory_rows[] =
 	MPI_ROWS("MPICH memory", REFERENCE("MPICH", "over shared memory"));
 static struct bench_row mpich_tcp_rows[] =
@@ -135,7 +135,7 @@ static int setup(const struct mpi_rows *rows, void **stage)
 	int status;
 
 	if (!mpi_is_here(rows->mpi)) {
-		peers_skip(rows->rows, rows->nr_rows, rows->mpi->missing);
+		bench_skip(rows->rows, rows->nr_rows, rows->mpi->missing);
 		return 0;
 	}
 	state = calloc(1, sizeof(*state));

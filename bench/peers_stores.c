@@ -34,7 +34,7 @@ static int run_store(void *stage, const struct bench_row *row, unsigned repetiti
 	return ret;
 }
 
-/* Not constant: peers_skip(). */
+/* Not constant: bench_skip(). */
 static struct bench_row redis_unix_rows[] = {
 	PEERS_READS("Redis unix", "Redis over a Unix socket: GET, one at a time", run_store)};
 static struct bench_row redis_tcp_rows[] = {
@@ -84,7 +84,7 @@ static int setup(const struct peer_store *peer, void **stage)
 	int ret;
 
 	if (!peer_is_installed(store_program(peer->kind))) {
-		peers_skip(peer->rows, peer->nr_rows, peer->missing);
+		bench_skip(peer->rows, peer->nr_rows, peer->missing);
 		return 0;
 	}
 	state = calloc(1, sizeof(*state));

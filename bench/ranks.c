@@ -49,27 +49,11 @@ const struct mpi mpi_open_mpi_memory = {
 const struct mpi mpi_open_mpi_tcp = {"peer_open_mpi",	   "mpiexec.openmpi",	 true,
 				     open_mpi_tcp_options, open_mpi_environment, OPEN_MPI_MISSING};
 
-/* The programs stay where they were built, below the folder of this one's. */
-static int find_program(const char *name, char *out, size_t size)
-{
-	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (length < 0)
-		return -ENOENT;
-	self[length] = '\0';
-	*strrchr(self, '/') = '\0';
-	if (snprintf(out, size, "%s/../../bench/%s", self, name) >= (int)size)
-		return -ENOENT;
-	return access(out, X_OK) ? -ENOENT : 0;
-}
-
 bool mpi_is_here(const struct mpi *mpi)
 {
 	char program[PATH_MAX];
 
-	return find_program(mpi->program, program, sizeof(program)) == 0 &&
-	       peer_is_installed(mpi->launcher);
+	return peer_find_built(mpi->program, program) == 0 && peer_is_installed(mpi->launcher);
 }
 
 /* ---- Starting */
@@ -103,7 +87,7 @@ static int launch(struct mpi_ranks *ranks, const struct mpi *mpi, unsigned nr,
 	const char *arguments[ARGUMENTS_MAX];
 	char program[PATH_MAX], count[16], host[32], bytes[32];
 	unsigned nr_arguments = 0;
-	int status = find_program(mpi->program, program, sizeof(program));
+	int status = peer_find_built(mpi->program, program);
 
 	if (status)
 		return bench_fail(status, "MPI: %s", mpi->missing);

@@ -72,7 +72,7 @@ static int setup(void **state)
 	int ret;
 
 	if (volume_nbd_missing()) {
-		flash_rows_skip(rows, NR_ROWS(rows), volume_nbd_missing());
+		bench_skip(rows, NR_ROWS(rows), volume_nbd_missing());
 		return 0;
 	}
 	stage = calloc(1, sizeof(*stage));

@@ -106,11 +106,11 @@ static int setup(void **state)
 	int ret;
 
 	if (volume_nbd_missing()) {
-		flash_rows_skip(rows, NR_ROWS(rows), volume_nbd_missing());
+		bench_skip(rows, NR_ROWS(rows), volume_nbd_missing());
 		return 0;
 	}
 	if (volume_qemu_missing())
-		flash_rows_skip(&rows[NR_ROWS(rows) - NR_LENT], NR_LENT, volume_qemu_missing());
+		bench_skip(&rows[NR_ROWS(rows) - NR_LENT], NR_LENT, volume_qemu_missing());
 	stage = calloc(1, sizeof(*stage));
 	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
