@@ -317,7 +317,8 @@ ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *
 
 /* On flash: all that had completed on the file survives the end of servers and of the manager, and
  * the loss of power; -AFAR_EUNSYNCED, once for each open file, if some of it may have been lost
- * before. On dram: commits the size and times. */
+ * before, whoever of this session wrote it. If it was closed, whoever opens it next and syncs hears that.
+ * On dram: commits the size and times. */
 int afar_file_sync(struct afar_file *file);
 /* Makes it shorter, or longer with zeros. Other sessions that have it open go on with what is left. -EBUSY: one
  * of them does not answer. */

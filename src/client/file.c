@@ -40,13 +40,13 @@ int file_check(const struct afar_file *file, uint32_t access, const char *asked)
 	return 0;
 }
 
-void file_note_write(struct afar_file *file)
+int file_note_write(struct afar_file *file)
 {
-	if (!atomic_load_explicit(&file->is_unsynced, memory_order_relaxed)) {
-		atomic_store(&file->losses, fs_count_losses(file->fs));
-		atomic_store(&file->is_unsynced, true);
-	}
-	inode_touch(file->inode);
+	int ret = inode_note_write(file->inode);
+
+	if (ret == 0)
+		inode_touch(file->inode);
+	return ret;
 }
 
 /* ---- Opening */
@@ -171,6 +171,7 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;
+	file_begin_losses(file);
 	ret = finish_open(file, answer.results[0], before);
 	fs_answer_free(&answer);
 	if (ret) {
@@ -223,6 +224,7 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	file->hold = file->inode ? fs_hold_new(file->inode, handle, access) : NULL;
 	if (!file->hold)
 		return -ENOMEM;
+	file_begin_losses(file);
 	if (before->nr_claims != fs_count_claims(file->fs))
 		ret = fs_claim_again(file->fs, file->hold);
 	return ret ? ret : finish_open(file, result, before->nr_outdated);
@@ -370,13 +372,6 @@ static int fail_lost(const struct afar_file *file)
 			  (unsigned long long)file->inode->ino, file->fs->ns->name);
 }
 
-/* Returns whether a sync has told that something may be lost since this file was written and not synced. */
-static bool has_lost(const struct afar_file *file)
-{
-	return atomic_load(&file->is_unsynced) &&
-	       atomic_load(&file->losses) != fs_count_losses(file->fs);
-}
-
 /* ---- Closing */
 
 int file_close(struct afar_file *file)
@@ -385,7 +380,7 @@ int file_close(struct afar_file *file)
 	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
 	bool is_writable = file->access & W_OK;
 	bool is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
-	bool is_lost = has_lost(file);
+	bool is_lost = file_take_loss(file, false);
 	int ret =
 		is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
 			? commit(file, handle, is_trimmed)
@@ -398,6 +393,8 @@ int file_close(struct afar_file *file)
 		call_close(fs, handle);
 	fs_hold_end(fs, file->hold);
 	inode_put(file->inode);
+	if (fs_has_many_unsynced(fs))
+		fs_sync_pool(fs);
 	handle_unuse(&fs->handle);
 	handle_retire(file);
 	return ret;
@@ -452,18 +449,9 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 /* Has the data made durable. Says once if something of it is lost. */
 static int sync_data(struct afar_file *file)
 {
-	uint64_t losses = atomic_load(&file->losses);
-	/* Before the sync, because writes that begin meanwhile note themselves again. */
-	bool was_unsynced = atomic_exchange(&file->is_unsynced, false);
 	int ret = fs_sync_pool(file->fs);
 
-	if (ret && was_unsynced) {
-		atomic_store(&file->losses, losses);
-		atomic_store(&file->is_unsynced, true);
-	}
-	if (ret == 0 && was_unsynced && losses != fs_count_losses(file->fs))
-		return fail_lost(file);
-	return ret;
+	return ret == 0 && file_take_loss(file, true) ? fail_lost(file) : ret;
 }
 
 static int sync_file(struct afar_file *file)
@@ -494,7 +482,7 @@ PUBLIC_CALL(int, afar_file_flush, (struct afar_file *file), (file))
 		return ret;
 	if ((file->access & W_OK) && atomic_load(&file->inode->touched) == INODE_UNTOLD)
 		ret = file_commit(file);
-	if (ret == 0 && has_lost(file))
+	if (ret == 0 && file_take_loss(file, false))
 		ret = fail_lost(file);
 	handle_unuse(&file->handle);
 	return ret;

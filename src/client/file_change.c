@@ -221,9 +221,10 @@ static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 	uint64_t from = file_units_up(offset), to = end / FILE_UNIT;
 	int ret = inode_fetch(inode, offset, end - offset);
 
+	if (ret == 0)
+		ret = file_note_write(file);
 	if (ret)
 		return ret;
-	file_note_write(file);
 	/* The file's last unit goes as a whole if the range goes on behind the end. */
 	if (end > size_of(inode))
 		to = file_units_up(end);
@@ -256,9 +257,10 @@ static int clear(struct afar_file *file, unsigned flags, uint64_t offset, uint64
 {
 	int ret = inode_fetch(file->inode, offset, length);
 
+	if (ret == 0)
+		ret = file_note_write(file);
 	if (ret)
 		return ret;
-	file_note_write(file);
 	ret = zero_range(file->inode, offset, offset + length);
 	return ret == 0 ? make_room(file, flags, offset, length) : ret;
 }

@@ -158,7 +158,7 @@ static bool find_near(const void *argument, uint64_t *pool_offset)
 	if (!range->is_write)
 		return true;
 	/* The first write since a sync notes more. */
-	if (!atomic_load_explicit(&file->is_unsynced, memory_order_relaxed))
+	if (!atomic_load_explicit(&file->inode->is_unsynced, memory_order_relaxed))
 		return false;
 	inode_touch(file->inode);
 	return true;
@@ -402,10 +402,12 @@ static int write_once(struct writing *writing)
 
 	inode_enter(inode);
 	ret = make_covered(writing);
+	if (ret == 0)
+		ret = file_note_write(file);
 	if (ret == 0) {
-		file_note_write(file);
 		ret = fs_transfer(file->fs, AFAR_OP_WRITE, is_durable ? AFAR_OP_DURABLE : 0,
 				  writing->plan.pieces, writing->plan.nr);
+		inode_note_write(inode);
 		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
 				writing->vectors, writing->nr, ret);
 	}

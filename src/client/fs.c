@@ -291,11 +291,13 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	CDS_INIT_LIST_HEAD(&fs->holds);
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
+	writes_init(&fs->writes);
 	return fs;
 }
 
 static void fs_destroy(struct afar_fs *fs)
 {
+	writes_free(&fs->writes);
 	pthread_cond_destroy(&fs->changed);
 	pthread_mutex_destroy(&fs->lock);
 	pthread_mutex_destroy(&fs->growing);

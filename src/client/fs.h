@@ -54,6 +54,8 @@ struct file_inode {
 	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
 	_Atomic enum inode_touched touched;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
+	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
+	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
 	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;
 	struct afar_fs *fs;
@@ -86,6 +88,13 @@ struct fs_syncs {
 	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
 };
 
+/* Inodes with writes that no sync covers, or with losses that nobody was told of. */
+struct fs_writes {
+	struct cds_list_head unsynced, syncing, settled;
+	struct cds_list_head buckets[FS_BUCKETS];
+	size_t nr_closed; /* of inodes that are not open */
+};
+
 struct afar_fs {
 	struct handle handle;	   /* in use during calls, and by open files */
 	struct cds_list_head node; /* in the session's list; guarded by its lock */
@@ -106,6 +115,7 @@ struct afar_fs {
 	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
 	unsigned nr_recalls;	       /* files that are being given up now */
 	struct fs_syncs syncs;
+	struct fs_writes writes;
 	struct cds_list_head inodes[FS_BUCKETS];
 };
 
@@ -116,10 +126,10 @@ struct afar_file {
 	struct fs_hold *hold;
 	uint32_t access; /* R_OK, W_OK */
 	bool is_directory;
-	struct fs_who who;	 /* that opened it */
-	int flags;		 /* of open(2) */
-	atomic_bool is_unsynced; /* written since the last good sync */
-	_Atomic uint64_t losses; /* syncs.nr_losses when that began */
+	struct fs_who who; /* that opened it */
+	int flags;	   /* of open(2) */
+	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
+	uint64_t losses_synced, losses_flushed;
 };
 
 /* ---- fs.c */
@@ -265,9 +275,30 @@ int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct targ
 		unsigned nr);
 /* Zeroes a range of the pool likewise. Durably on flash. */
 int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
-/* Has all of the pool made durable. 0 also if something was lost: that counts nr_losses up. */
+/* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
 int fs_sync_pool(struct afar_fs *fs);
-uint64_t fs_count_losses(struct afar_fs *fs);
+
+/* ---- fs_losses.c */
+
+/* The fs's lock is held for those that begin with writes_. */
+void writes_init(struct fs_writes *all);
+void writes_free(struct fs_writes *all);
+/* Between the first user of an inode and the last. */
+void writes_attach(struct file_inode *inode);
+void writes_detach(struct file_inode *inode);
+/* Around each sync of the pool. `is_done`: it has covered all; `has_lost`: something was lost before it. */
+void writes_begin_sync(struct fs_writes *all);
+void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
+/* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
+ * arrived, because a sync may have begun meanwhile; the second time it does not fail. -ENOMEM. */
+int inode_note_write(struct file_inode *inode);
+/* Returns whether a sync is due because too much is to be remembered of what was closed. */
+bool fs_has_many_unsynced(struct afar_fs *fs);
+/* A file has been opened: its first sync tells of what nobody was told of, its flushes of later losses. */
+void file_begin_losses(struct afar_file *file);
+/* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
+ * nobody who opens it later is told of it. */
+bool file_take_loss(struct afar_file *file, bool is_sync);
 
 /* ---- file.c */
 
@@ -277,8 +308,8 @@ int file_check_handle(const struct afar_file *file);
 int file_enter(struct afar_file *file);
 /* -EBADF, -EISDIR. */
 int file_check(const struct afar_file *file, uint32_t access, const char *asked);
-/* Notes that the file is being written. */
-void file_note_write(struct afar_file *file);
+/* Notes that the file is being written, as inode_note_write(). */
+int file_note_write(struct afar_file *file);
 /* Opens, without being a public call. */
 int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
 	      struct afar_file **out);

@@ -42,6 +42,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	pthread_cond_init(&inode->told, NULL);
 	pthread_cond_init(&inode->gate_changed, NULL);
 	cds_list_add(&inode->node, bucket_of(fs, ino));
+	writes_attach(inode);
 	return inode;
 }
 
@@ -175,6 +176,7 @@ void inode_put(struct file_inode *inode)
 	is_last = --inode->nr_users == 0;
 	if (is_last) {
 		cds_list_del(&inode->node);
+		writes_detach(inode);
 		if (atomic_load(&inode->has_grown) || inode->has_been_shut)
 			fs->outdated[inode->ino % FS_BUCKETS] = ++fs->nr_outdated;
 		pthread_cond_broadcast(&fs->changed);

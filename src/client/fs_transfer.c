@@ -116,12 +116,14 @@ int fs_sync_pool(struct afar_fs *fs)
 		}
 		syncs->is_running = is_ours = true;
 		number = ++syncs->nr_begun;
+		writes_begin_sync(&fs->writes);
 		pthread_mutex_unlock(&fs->lock);
 		ret = sync_once(fs, &nr_losses);
 		pthread_mutex_lock(&fs->lock);
 		syncs->is_running = false;
 		syncs->nr_ended = number;
 		syncs->nr_losses += nr_losses;
+		writes_end_sync(&fs->writes, ret == 0, nr_losses != 0);
 		syncs->status = ret;
 		pthread_cond_broadcast(&fs->changed);
 	}
@@ -132,14 +134,4 @@ int fs_sync_pool(struct afar_fs *fs)
 		return error_fail(ret, "sync file system '%s': %s", fs->ns->name,
 				  afar_strerror(ret));
 	return ret;
-}
-
-uint64_t fs_count_losses(struct afar_fs *fs)
-{
-	uint64_t nr;
-
-	pthread_mutex_lock(&fs->lock);
-	nr = fs->syncs.nr_losses;
-	pthread_mutex_unlock(&fs->lock);
-	return nr;
 }

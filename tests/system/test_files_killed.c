@@ -261,6 +261,48 @@ static void test_losses(void **state)
 	end();
 }
 
+static struct afar_file *open_file(uint64_t ino)
+{
+	struct afar_file *file;
+
+	assert_int_equal(afar_file_open(fs, NULL, ino, O_RDWR, &file), 0);
+	return file;
+}
+
+/* Whoever syncs hears of losses, not only who has written; also if the file was closed meanwhile. */
+static void test_losses_of_others(void **state)
+{
+	struct afar_file *writer, *syncer, *later, *another;
+	uint64_t closed, ino;
+
+	(void)state;
+	begin(AFAR_TIER_FLASH, 60000);
+	writer = make_file("closed");
+	closed = afar_file_ino(writer);
+	write_all(writer, LENGTH);
+	assert_int_equal(afar_file_close(writer), 0);
+	writer = make_file("file");
+	ino = afar_file_ino(writer);
+	write_all(writer, LENGTH);
+	syncer = open_file(ino);
+	for (unsigned i = 0; i < NR_SERVERS; i++)
+		restart_server(i);
+	expect_error(afar_file_sync(syncer), -AFAR_EUNSYNCED);
+	assert_int_equal(afar_file_sync(syncer), 0);
+	later = open_file(ino);
+	assert_int_equal(afar_file_sync(later), 0);
+	assert_int_equal(afar_file_close(later), 0);
+	expect_error(afar_file_sync(writer), -AFAR_EUNSYNCED);
+	assert_int_equal(afar_file_sync(writer), 0);
+	another = open_file(closed);
+	expect_error(afar_file_sync(another), -AFAR_EUNSYNCED);
+	assert_int_equal(afar_file_sync(another), 0);
+	assert_int_equal(afar_file_close(another), 0);
+	assert_int_equal(afar_file_close(writer), 0);
+	assert_int_equal(afar_file_close(syncer), 0);
+	end();
+}
+
 /* What was synced, or written with O_DSYNC, survives all of them. */
 static void test_synced(void **state)
 {
@@ -302,7 +344,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_manager_killed), cmocka_unit_test(test_manager_away),
 		cmocka_unit_test(test_server_away),    cmocka_unit_test(test_server_gone),
-		cmocka_unit_test(test_losses),	       cmocka_unit_test(test_synced),
+		cmocka_unit_test(test_losses),	       cmocka_unit_test(test_losses_of_others),
+		cmocka_unit_test(test_synced),
 	};
 
 	if (argc > 1) /* one of them */
