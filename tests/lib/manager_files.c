@@ -256,6 +256,15 @@ Afar__Request *ask_check(void)
 	return request;
 }
 
+Afar__Request *ask_lost(uint64_t after)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_LOST);
+
+	look_of(request)->lost = MESSAGE_NEW(afar__file_system_lost, Afar__FileSystemLost);
+	look_of(request)->lost->after = after;
+	return request;
+}
+
 /* ---- Requests on behalf of users, and of sessions */
 
 Afar__Request *ask_as(Afar__Request *request, uint32_t uid, uint32_t gid, uint32_t group)

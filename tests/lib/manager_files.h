@@ -39,6 +39,8 @@ Afar__Request *ask_file_close(uint64_t handle);
 Afar__Request *ask_stat(uint64_t ino);
 Afar__Request *ask_walk(const char *path, bool is_following);
 Afar__Request *ask_check(void);
+/* Which files have lost something, of inodes above `after`. */
+Afar__Request *ask_lost(uint64_t after);
 /* Says who asks; returns the request. `group`: 0: none. */
 Afar__Request *ask_as(Afar__Request *request, uint32_t uid, uint32_t gid, uint32_t group);
 Afar__Request *ask_user_key(const char *name, uint32_t uid, uint32_t gid);

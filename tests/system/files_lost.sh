@@ -79,6 +79,15 @@ sort broken >expected
 listed f >found
 diff expected found || fail "fs check --lost lists others"
 agrees f
+# A tree is copied but for what is lost, though small files travel together.
+status=0
+"$AFAR" get -r /f/in tree >got.out 2>line || status=$?
+[ "$status" -eq 1 ] || fail "get -r of what has lost something ended with $status"
+[ "$(find tree -type f | wc -l)" -eq "$whole" ] || fail "get -r gets $(find tree -type f | wc -l) files of $whole"
+for path in tree/*; do
+	same "$path" "in/$(basename "$path")"
+done
+[ "$(grep -c 'are lost, with server' line)" -eq "$nr_broken" ] || fail "get -r says: $(cat line)"
 lost=$(field f lost_bytes)
 "$AFAR" fs check f --lost >shown
 grep -q "^ *LOST  PATH$" shown || fail "$(cat shown)"

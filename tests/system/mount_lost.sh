@@ -132,10 +132,22 @@ mv first/in/large2 first/in/moved
 : >first/in/moved
 cp in/large2 first/in/moved
 same in/large2 second/in/moved
-for bytes in 1900001 65536 1; do
+# Also to an end in the middle of a block that is lost, and further.
+inside=$(python3 -c '
+import os
+fd = os.open("first/in/large3", os.O_RDONLY)
+for at in reversed(range(0, 3000000, 4096)):
+    try:
+        os.pread(fd, 4096, at)
+    except OSError:
+        print(at + 100)
+        break')
+for bytes in "$inside" 65636 4097 1; do
 	truncate -s "$bytes" first/in/large3
 	[ "$(stat -c %s second/in/large3)" -eq "$bytes" ] || fail "it cannot be made $bytes bytes long"
 done
+truncate -s 10000 first/in/large3
+[ "$(tail -c +4097 second/in/large3 | tr -d '\0' | wc -c)" -eq 0 ] || fail "what was cut off shows again"
 rm first/in/large4
 cp -r in first/new
 diff -r in second/new || fail "new files differ"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files as the manager keeps them, at random: two sessions, commits that fail, restarts, sessions that
- * end while a server is silent. After every step no client believes in a part of the pool that is not
+ * Files as the manager keeps them, at random: two sessions, commits that fail, restarts, servers that end,
+ * sessions that end while a server is silent. After every step no client believes in a part of the pool that is not
  * its file's, and the records are compared with each other (files/check.c).
  */
 #include "lib/manager_files.h"
@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "group.h"
+#include "manager/volumes.h"
 
 #define NR_INODES  48U
 #define NR_NAMES   6U
 #define NR_STEPS   20000U
-#define POOL_UNITS (POOL_BYTES / FILE_UNIT)
+#define NR_LOSSES  6U /* of servers */
+#define GROWTH	   (POOL_BYTES / 2)
+#define POOL_UNITS ((POOL_BYTES + NR_LOSSES * GROWTH) / FILE_UNIT)
 
 /*
  * What a client believes: the parts of the pool that it would write to, of the files that it has open. None
@@ -41,6 +44,7 @@ static struct actor {
 } actors[2];
 
 static uint64_t inodes[NR_INODES]; /* numbers that were given */
+static unsigned nr_losses;
 static uint64_t next_handle;
 
 static uint64_t any_inode(void)
@@ -323,12 +327,38 @@ static void lose(struct actor *actor)
 	open_pool(actor->client);
 }
 
+/* A server ends, and begins anew with nothing. The commit of that may fail. The pool grows by as much
+ * elsewhere, or there. */
+static void lose_server(void)
+{
+	size_t index = random_below(2);
+	uint64_t bytes;
+
+	fixture_kill(&fixture, index);
+	if (random_below(2)) {
+		fixture.store.fail_at = 1;
+		fixture.store.failure = -ENOSPC;
+		assert_int_equal(fixture_join(&fixture, index, 64 * MIB), -ENOSPC);
+		fixture.store.fail_at = 0;
+		check_files();
+	}
+	assert_int_equal(fixture_join(&fixture, index, 64 * MIB), 0);
+	check_beliefs();
+	check_files();
+	bytes = volume_region(ns_of(fs_number))->length + GROWTH;
+	EXPECT(actors[0].client, ask_reserve(fs_number, GROWTH), 0);
+	EXPECT(actors[0].client, ask_resize(fs_number, bytes), 0);
+	nr_losses++;
+}
+
 static void disturb(void)
 {
 	if (random_below(512) == 0)
 		restart_and_claim();
 	if (random_below(1024) == 0)
 		lose(&actors[1]);
+	if (random_below(2048) == 0 && nr_losses < NR_LOSSES)
+		lose_server();
 	if (random_below(64) == 0)
 		fixture.servers[0].refuse_to_zero = random_below(2) ? -EIO : 0;
 	if (random_below(64) == 0)
@@ -342,6 +372,7 @@ static void test_at_random(void **state)
 	actors[0].client = &client;
 	actors[1].client = &other;
 	fixture.recalled = note_recall;
+	nr_losses = 0;
 	for (size_t i = 0; i < NR_INODES; i++)
 		inodes[i] = ROOT;
 	for (unsigned i = 0; i < NR_STEPS; i++) {
@@ -361,6 +392,7 @@ static void test_at_random(void **state)
 	fixture_advance(&fixture, 3000);
 	check_files();
 	assert_int_equal(fs_of()->pending_bytes, 0);
+	assert_true(nr_losses > 0);
 }
 
 TEST_GROUP(manager_files_random)

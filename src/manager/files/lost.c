@@ -220,13 +220,14 @@ static int leave_scrub(struct scrub *scrub, uint64_t *nr_lost)
 	if (left) {
 		undo_made(undo, left, free);
 		undo_link(undo, &left->node, &scrub->node);
-		record_put_scrub(left);
-	} else {
-		record_delete_scrub(scrub);
 	}
 	undo_unlink(undo, &scrub->node);
 	undo_gone(undo, scrub, free);
 	undo_set(undo, fs->pending_bytes, fs->pending_bytes - *nr_lost * FILE_UNIT);
+	if (left)
+		record_put_scrub(left);
+	else
+		record_delete_scrub(scrub);
 	return 0;
 }
 
