@@ -58,6 +58,7 @@ static const struct bench_stage *const stages[] = {
 	&file_names_dirsync_stage,
 	&file_names_plain_stage,
 	&file_names_ganesha_stage,
+	&file_names_gluster_stage,
 	&file_cpu_local_stage,
 	&file_cpu_tcp_stage,
 	&file_zipf_stage,

@@ -34,6 +34,7 @@ extern const struct bench_stage file_fuse_flash_direct_stage;
 extern const struct bench_stage file_names_dirsync_stage; /* file_names.c */
 extern const struct bench_stage file_names_plain_stage;
 extern const struct bench_stage file_names_ganesha_stage;
+extern const struct bench_stage file_names_gluster_stage;
 extern const struct bench_stage file_cpu_local_stage; /* file_network.c */
 extern const struct bench_stage file_cpu_tcp_stage;
 extern const struct bench_stage file_zipf_stage;

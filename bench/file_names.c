@@ -19,6 +19,7 @@
 #include "folder.h"
 #include "fuse_mount.h"
 #include "ganesha.h"
+#include "gluster.h"
 
 #define NR_FILES   100000U
 #define FILE_BYTES 4096U
@@ -220,8 +221,11 @@ static int run_job(struct target *target, enum job job, double *value)
 
 /* ---- The stages */
 
+enum peer_kind { PASSTHROUGH, GANESHA, GLUSTER };
+
 struct names_peer {
-	bool is_dirsync, is_exported;
+	enum peer_kind kind;
+	bool is_dirsync;
 	struct bench_row *rows;
 	unsigned nr_rows;
 };
@@ -231,6 +235,7 @@ struct names_stage {
 	struct folder folder; /* the peer's files */
 	struct fuse_mount mount, peer_mount;
 	struct ganesha *ganesha;
+	struct gluster gluster;
 	struct target ours, peer;
 };
 
@@ -276,6 +281,7 @@ static void teardown(void *state)
 	fuse_mount_end(&stage->mount);
 	fuse_mount_end(&stage->peer_mount);
 	ganesha_close(stage->ganesha);
+	gluster_close(&stage->gluster);
 	folder_remove(&stage->folder);
 	cluster_stop(stage->cluster);
 	free(stage->ours.parts);
@@ -289,15 +295,20 @@ static int open_peer(struct names_stage *stage, const struct names_peer *peer)
 
 	if (ret)
 		return ret;
-	if (peer->is_exported) {
+	stage->peer.calls = mounted_calls;
+	switch (peer->kind) {
+	case GANESHA:
 		ret = ganesha_open(stage->folder.path, &stage->ganesha);
 		stage->peer.calls = exported_calls;
 		stage->peer.handle = stage->ganesha;
 		return ret;
+	case GLUSTER:
+		stage->peer.handle = &stage->gluster.mount;
+		return gluster_open(stage->folder.path, &stage->gluster);
+	default:
+		stage->peer.handle = &stage->peer_mount;
+		return fuse_mount_passthrough_paths(&stage->peer_mount, stage->folder.path);
 	}
-	stage->peer.calls = mounted_calls;
-	stage->peer.handle = &stage->peer_mount;
-	return fuse_mount_passthrough_paths(&stage->peer_mount, stage->folder.path);
 }
 
 static int open_ours(struct names_stage *stage)
@@ -314,10 +325,15 @@ static int open_ours(struct names_stage *stage)
 
 static const char *what_is_missing(const struct names_peer *peer)
 {
+	static const char *(*const is_missing[])(void) = {
+		[PASSTHROUGH] = fuse_passthrough_missing,
+		[GANESHA] = ganesha_missing,
+		[GLUSTER] = gluster_missing,
+	};
 	const char *missing = fuse_mount_missing();
 
 	if (!missing)
-		missing = peer->is_exported ? ganesha_missing() : fuse_passthrough_missing();
+		missing = is_missing[peer->kind]();
 	return missing ? missing : folder_ext4_missing();
 }
 
@@ -362,9 +378,9 @@ static const enum job make = MAKE, look = LOOK, take = READ, drop = REMOVE;
 		JOB("unlink 4 KiB files, fuse / " against, reference, bar, drop)
 
 /* file_names_NAME_stage. Its rows are not constant: bench_skip(). */
-#define STAGE(name, is_dirsync, is_exported, ...)                                                  \
+#define STAGE(name, kind, is_dirsync, ...)                                                         \
 	static struct bench_row name##_rows[] = {JOBS(__VA_ARGS__)};                               \
-	static const struct names_peer name = {is_dirsync, is_exported, name##_rows,               \
+	static const struct names_peer name = {kind, is_dirsync, name##_rows,                      \
 					       NR_ROWS(name##_rows)};                              \
 	static int setup_##name(void **state)                                                      \
 	{                                                                                          \
@@ -373,6 +389,8 @@ static const enum job make = MAKE, look = LOOK, take = READ, drop = REMOVE;
 	const struct bench_stage file_names_##name##_stage = {setup_##name, teardown, name##_rows, \
 							      NR_ROWS(name##_rows)};
 
-STAGE(dirsync, true, false, "ext4 dirsync", "libfuse's passthrough over ext4 with dirsync", 1.0)
-STAGE(plain, false, false, "ext4", "libfuse's passthrough over ext4", BENCH_REPORTED)
-STAGE(ganesha, false, true, "NFS", "NFS-Ganesha over ext4, by libnfs", 1.0)
+STAGE(dirsync, PASSTHROUGH, true, "ext4 dirsync", "libfuse's passthrough over ext4 with dirsync",
+      1.0)
+STAGE(plain, PASSTHROUGH, false, "ext4", "libfuse's passthrough over ext4", BENCH_REPORTED)
+STAGE(ganesha, GANESHA, false, "NFS", "NFS-Ganesha over ext4, by libnfs", 1.0)
+STAGE(gluster, GLUSTER, false, "GlusterFS", "GlusterFS over ext4, one brick, by its own mount", 1.0)

@@ -175,3 +175,20 @@ int fuse_mount_passthrough_paths(struct fuse_mount *mount, const char *folder)
 	snprintf(options, sizeof(options), "modules=subdir,subdir=%s", folder);
 	return mount_example(mount, "peer_" BY_PATHS, options);
 }
+
+int fuse_mount_gluster(struct fuse_mount *mount, const char *volume)
+{
+	const char *const arguments[] = {"glusterfs",
+					 "--no-daemon",
+					 "--volfile",
+					 volume,
+					 "--log-file",
+					 "/dev/stderr",
+					 "--attribute-timeout=0",
+					 "--entry-timeout=0",
+					 mount->place,
+					 NULL};
+	int ret = open_place(mount);
+
+	return ret ? ret : run(mount, arguments, "GlusterFS did not mount");
+}

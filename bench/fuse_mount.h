@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mounts through FUSE, for the length of a stage: Afar's, and those of libfuse's examples. */
+/* Mounts through FUSE, for the length of a stage: Afar's, those of libfuse's examples, and GlusterFS's. */
 #ifndef BENCH_FUSE_MOUNT_H
 #define BENCH_FUSE_MOUNT_H
 
@@ -25,6 +25,8 @@ int fuse_mount_passthrough(struct fuse_mount *mount, const char *folder, const c
 /* Mounts `folder` by libfuse's passthrough_fh: inodes by paths, in a table, so that there may be many. Names
  * and attributes are asked for each time here, too. */
 int fuse_mount_passthrough_paths(struct fuse_mount *mount, const char *folder);
+/* Mounts what a volume file of GlusterFS describes. Names and attributes are asked for each time here, too. */
+int fuse_mount_gluster(struct fuse_mount *mount, const char *volume);
 /* Takes the mount away, ends its process, and removes the folder. A zeroed one is allowed. */
 void fuse_mount_end(struct fuse_mount *mount);
 

@@ -2,12 +2,10 @@
 /* See ganesha.h. The server is a process of its own, which ends with this one. */
 #include "ganesha.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <nfsc/libnfs.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -88,24 +86,6 @@ static int fail(const struct ganesha *ganesha, const char *what, const char *nam
 
 /* ---- The server */
 
-/* It cannot be told to take any port and to say which. */
-static int find_port(uint16_t *port)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof(address);
-	int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int ret = 0;
-
-	if (probe < 0 || bind(probe, (const struct sockaddr *)&address, sizeof(address)) ||
-	    getsockname(probe, (struct sockaddr *)&address, &length))
-		ret = bench_fail(-errno, "a free port: %s", strerror(errno));
-	if (probe >= 0)
-		close(probe);
-	*port = ntohs(address.sin_port);
-	return ret;
-}
-
 /*
  * Returns its line about the address to listen at. It looks for one as other machines would reach it, and finds none
  * where there is only the loopback interface, as in the bench's own network. There it may listen everywhere.
@@ -148,7 +128,7 @@ static int start(struct ganesha *ganesha, const char *folder)
 	int ret = peer_open(&ganesha->peer);
 
 	if (!ret)
-		ret = find_port(&ganesha->port);
+		ret = peer_find_port(&ganesha->port);
 	if (ret)
 		return ret;
 	snprintf(configuration, sizeof(configuration), "%s/conf", ganesha->peer.folder);

@@ -2,15 +2,18 @@
 /* Starts, watches and ends other people's programs for suites `peers` and `file`. */
 #include "peer.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +51,23 @@ int peer_find_built(const char *name, char out[PATH_MAX])
 	if (snprintf(out, PATH_MAX, "%s/../../bench/%s", self, name) >= PATH_MAX)
 		return -ENOENT;
 	return access(out, X_OK) ? -ENOENT : 0;
+}
+
+int peer_find_port(uint16_t *port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(address);
+	int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int ret = 0;
+
+	if (probe < 0 || bind(probe, (const struct sockaddr *)&address, sizeof(address)) ||
+	    getsockname(probe, (struct sockaddr *)&address, &length))
+		ret = bench_fail(-errno, "a free port: %s", strerror(errno));
+	if (probe >= 0)
+		close(probe);
+	*port = ntohs(address.sin_port);
+	return ret;
 }
 
 int peer_open(struct peer *peer)

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct peer {
@@ -19,6 +20,9 @@ bool peer_is_installed(const char *program);
 
 /* Finds a peer that was built with this program, and stays where it was built. -ENOENT: it was not. */
 int peer_find_built(const char *name, char out[PATH_MAX]);
+
+/* Finds a free port of 127.0.0.1, for programs that cannot be told to take any port and to say which. */
+int peer_find_port(uint16_t *port);
 
 /* Makes the folder, in /tmp. It is there before the program runs, so the program's arguments may
  * name it. */

@@ -200,28 +200,18 @@ int store_run(struct store *store, const struct transfer *transfer, uint64_t *el
 
 /* ---- The server */
 
-/* Neither of the two can be told to take any port and to say which. */
-static int find_port(struct sockaddr_in *address)
-{
-	socklen_t length = sizeof(*address);
-	int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int ret = 0;
-
-	*address = (struct sockaddr_in){.sin_family = AF_INET,
-					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	if (probe < 0 || bind(probe, (const struct sockaddr *)address, sizeof(*address)) ||
-	    getsockname(probe, (struct sockaddr *)address, &length))
-		ret = bench_fail(-errno, "a free port: %s", strerror(errno));
-	if (probe >= 0)
-		close(probe);
-	return ret;
-}
-
 static int choose_address(struct store *store, bool is_unix)
 {
+	uint16_t port;
+	int ret;
+
 	if (!is_unix) {
+		ret = peer_find_port(&port);
+		store->address.in = (struct sockaddr_in){.sin_family = AF_INET,
+							 .sin_port = htons(port),
+							 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 		store->address_length = sizeof(store->address.in);
-		return find_port(&store->address.in);
+		return ret;
 	}
 	store->address.un.sun_family = AF_UNIX;
 	snprintf(store->address.un.sun_path, sizeof(store->address.un.sun_path), "%s/socket",
