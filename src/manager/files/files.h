@@ -13,6 +13,7 @@
  *   attributes.c  permissions, times, extended attributes
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
+ *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
  *   calls.c     the three calls
