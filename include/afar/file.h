@@ -313,15 +313,16 @@ struct afar_lock {
 	uint32_t mode;	   /* AFAR_LOCK_…; NONE unlocks */
 	uint32_t is_whole; /* not 0: of the whole file; start and length do not matter */
 	uint64_t owner;
-	uint64_t start;	       /* bytes */
-	uint64_t length;       /* bytes; 0: to the end, however long the file becomes */
-	uint32_t pid;	       /* whatever the program wants to be told of who is in the way */
-	uint32_t is_cancelled; /* 0; afar_file_lock_cancel() sets it */
+	uint64_t start;	 /* bytes */
+	uint64_t length; /* bytes; 0: to the end, however long the file becomes */
+	uint32_t pid;	 /* whatever the program wants to be told of who is in the way */
+	uint32_t reserved;
+	uint32_t *is_cancelled; /* for afar_file_lock_cancel(); may be NULL */
 };
 
 /*
  * Locks or unlocks. While another owner's lock is in the way, waits for `timeout_ms` milliseconds (0: not at all, -1:
- * no limit); who came first is first. `*lock` stays as it is until the call returns. A shared range needs a file
+ * no limit); who came first is first. A shared range needs a file
  * that is open to read, an exclusive one a file that is open to write; a lock of the whole file any. A lock of the whole
  * file that changes its mode is given up first, as flock(2) says, also if the call fails then.
  *
@@ -331,10 +332,13 @@ struct afar_lock {
  * -EDEADLK (of ranges: all would wait for each other), -EINTR (it was cancelled), -ENOLCK (the session has locked
  * 16 384 ranges), -EBADF (not open for that), -EINVAL.
  */
-int afar_file_lock(struct afar_file *file, struct afar_lock *lock, int timeout_ms);
-/* Ends an afar_file_lock() with this `lock` that waits in another thread, or is about to: it fails with -EINTR, or
- * it has succeeded. `*lock` must be there until this returns. Does not wait. */
-int afar_file_lock_cancel(struct afar_file *file, struct afar_lock *lock);
+int afar_file_lock(struct afar_file *file, const struct afar_lock *lock, int timeout_ms);
+/*
+ * Sets `*is_cancelled`, which was 0, to 1. An afar_file_lock() with this address that waits in another thread, or is
+ * about to wait, ends then: with -EINTR, or because it has the lock. A program may set it by itself, atomically; then the
+ * wait ends within seconds. Does not wait. Errors: -EINVAL.
+ */
+int afar_file_lock_cancel(struct afar_file *file, uint32_t *is_cancelled);
 /* Says in `*lock` which other owner's lock is in the way of `*lock`; its mode becomes NONE if there is none. Owner
  * and pid become 0 if it is another session's. */
 int afar_file_lock_look(struct afar_file *file, struct afar_lock *lock);

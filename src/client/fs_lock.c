@@ -16,23 +16,23 @@
 
 #define LOCK_OLDEST sizeof(struct afar_lock)
 #define LAST_BYTE   ((uint64_t)INT64_MAX)
-/* Of one call. A cancellation that the manager gets before the call ends no call, but the next one is not
- * made. */
+/* Of one call. If the manager hears of a cancellation before it hears of the call, the wait ends with the call. */
 #define WAIT_MS 5000U
 
 /* What a program asks for. */
 struct asking {
 	struct afar_file *file;
 	struct fs_lock lock;
-	struct fs_lock *spares[2]; /* for the notes, which must not fail */
-	uint64_t wait;		   /* its number */
+	struct fs_lock *spares[2];    /* for the notes, which must not fail */
+	const uint32_t *is_cancelled; /* may be NULL */
+	uint64_t wait;		      /* its number */
 	uint64_t began;
 };
 
 /* A thread waits in afar_file_lock(). */
 struct fs_lock_wait {
 	struct cds_list_head node; /* of the fs; guarded by its lock */
-	const struct afar_lock *given;
+	const uint32_t *is_cancelled;
 	uint64_t number;
 };
 
@@ -228,18 +228,18 @@ static int unlock_to_convert(struct asking *asking)
 
 /* ---- Waiting */
 
-static bool is_cancelled(const struct afar_lock *given)
+static bool is_cancelled(const struct asking *asking)
 {
-	return __atomic_load_n(&given->is_cancelled, __ATOMIC_ACQUIRE) != 0;
+	return asking->is_cancelled && __atomic_load_n(asking->is_cancelled, __ATOMIC_ACQUIRE) != 0;
 }
 
-static int wait_for(struct asking *asking, const struct afar_lock *given, uint64_t deadline)
+static int wait_for(struct asking *asking, uint64_t deadline)
 {
 	const unsigned long long ino = asking->file->inode->ino;
 	int ret = -EAGAIN, left;
 
 	while (ret == -EAGAIN) {
-		if (is_cancelled(given))
+		if (is_cancelled(asking))
 			return error_fail(-EINTR, "lock inode %llu: the wait was cancelled", ino);
 		left = clock_remaining_ms(deadline);
 		if (left == 0)
@@ -252,39 +252,41 @@ static int wait_for(struct asking *asking, const struct afar_lock *given, uint64
 }
 
 /* Waits where a cancellation finds it. */
-static int wait_listed(struct asking *asking, const struct afar_lock *given, int timeout_ms)
+static int wait_listed(struct asking *asking, int timeout_ms)
 {
 	struct afar_fs *fs = asking->file->fs;
-	struct fs_lock_wait wait = {.given = given, .number = fs_new_handle(fs)};
+	struct fs_lock_wait wait = {.is_cancelled = asking->is_cancelled,
+				    .number = fs_new_handle(fs)};
 	int ret;
 
 	asking->wait = wait.number;
 	pthread_mutex_lock(&fs->lock);
 	cds_list_add(&wait.node, &fs->lock_waits);
 	pthread_mutex_unlock(&fs->lock);
-	ret = wait_for(asking, given, clock_deadline_ms(timeout_ms));
+	ret = wait_for(asking, clock_deadline_ms(timeout_ms));
 	pthread_mutex_lock(&fs->lock);
 	cds_list_del(&wait.node);
 	pthread_mutex_unlock(&fs->lock);
 	return ret;
 }
 
-static int lock(struct asking *asking, const struct afar_lock *given, int timeout_ms)
+static int lock(struct asking *asking, int timeout_ms)
 {
 	int ret;
 
-	if (given->mode == AFAR_LOCK_NONE)
+	if (asking->lock.mode == AFAR_LOCK_NONE)
 		return unlock(asking);
 	ret = unlock_to_convert(asking);
 	if (ret)
 		return ret;
 	/* Whoever need not wait is not listed. */
 	ret = call_lock(asking, 0);
-	return ret == -EAGAIN && timeout_ms != 0 ? wait_listed(asking, given, timeout_ms) : ret;
+	return ret == -EAGAIN && timeout_ms != 0 ? wait_listed(asking, timeout_ms) : ret;
 }
 
 /* ---- The program's calls */
 
+/* Checks what the program gives, and takes it over. */
 static int take(const struct afar_file *file, const struct afar_lock *given, struct fs_lock *out)
 {
 	struct afar_lock ask;
@@ -293,8 +295,10 @@ static int take(const struct afar_file *file, const struct afar_lock *given, str
 
 	if (ret)
 		return ret;
-	if (ask.mode > AFAR_LOCK_EXCLUSIVE || ask.is_whole > 1)
-		return error_fail(-EINVAL, "lock inode %llu: its mode or is_whole is none",
+	if (ask.mode > AFAR_LOCK_EXCLUSIVE || ask.is_whole > 1 || ask.reserved)
+		return error_fail(-EINVAL,
+				  "lock inode %llu: its mode or is_whole is none, or what is "
+				  "reserved is not 0",
 				  (unsigned long long)file->inode->ino);
 	if (!ask.is_whole && (ask.start > LAST_BYTE || ask.length > LAST_BYTE - ask.start + 1))
 		return error_fail(-EINVAL,
@@ -329,7 +333,7 @@ static bool has_spares(struct asking *asking)
 }
 
 PUBLIC_CALL(int, afar_file_lock,
-	    (struct afar_file *file, struct afar_lock *given, int timeout_ms),
+	    (struct afar_file *file, const struct afar_lock *given, int timeout_ms),
 	    (file, given, timeout_ms))
 {
 	struct asking asking = {.file = file, .began = clock_ns()};
@@ -341,7 +345,9 @@ PUBLIC_CALL(int, afar_file_lock,
 	if (ret == 0 && !has_spares(&asking))
 		ret = error_code(-ENOMEM);
 	if (ret == 0)
-		ret = lock(&asking, given, timeout_ms);
+		asking.is_cancelled = given->is_cancelled;
+	if (ret == 0)
+		ret = lock(&asking, timeout_ms);
 	free(asking.spares[0]);
 	free(asking.spares[1]);
 	handle_unuse(&file->handle);
@@ -349,14 +355,14 @@ PUBLIC_CALL(int, afar_file_lock,
 }
 
 /* Returns the number of a wait; 0: there is none. */
-static uint64_t find_wait(struct afar_fs *fs, const struct afar_lock *given)
+static uint64_t find_wait(struct afar_fs *fs, const uint32_t *is_cancelled)
 {
 	const struct fs_lock_wait *wait;
 	uint64_t number = 0;
 
 	pthread_mutex_lock(&fs->lock);
 	cds_list_for_each_entry (wait, &fs->lock_waits, node)
-		if (wait->given == given)
+		if (wait->is_cancelled == is_cancelled)
 			number = wait->number;
 	pthread_mutex_unlock(&fs->lock);
 	return number;
@@ -381,21 +387,21 @@ static void tell_cancelled(struct afar_fs *fs, uint64_t number)
 	session_tell(fs->ns->session, &request);
 }
 
-PUBLIC_CALL(int, afar_file_lock_cancel, (struct afar_file *file, struct afar_lock *given),
-	    (file, given))
+PUBLIC_CALL(int, afar_file_lock_cancel, (struct afar_file *file, uint32_t *is_cancelled),
+	    (file, is_cancelled))
 {
 	uint64_t number;
 	int ret = file_enter(file);
 
 	if (ret)
 		return ret;
-	if (given) {
-		__atomic_store_n(&given->is_cancelled, 1U, __ATOMIC_RELEASE);
-		number = find_wait(file->fs, given);
+	if (is_cancelled) {
+		__atomic_store_n(is_cancelled, 1U, __ATOMIC_RELEASE);
+		number = find_wait(file->fs, is_cancelled);
 		if (number != 0)
 			tell_cancelled(file->fs, number);
 	} else {
-		ret = error_fail(-EINVAL, "cancel the wait for a lock: the lock is null");
+		ret = error_fail(-EINVAL, "cancel the wait for a lock: is_cancelled is null");
 	}
 	handle_unuse(&file->handle);
 	return ret;

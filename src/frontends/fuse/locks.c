@@ -28,6 +28,7 @@ struct wait {
 	fuse_req_t req;
 	struct fuse_file_info info; /* the kernel keeps its file open meanwhile */
 	struct afar_lock lock;
+	uint32_t is_cancelled;
 };
 
 static CDS_LIST_HEAD(all_waits);
@@ -39,7 +40,7 @@ static pthread_cond_t waits_changed = PTHREAD_COND_INITIALIZER;
 
 /* What others see who lock next must be what was written under this lock. So its size and times go first. */
 static int set_lock(const struct mount *mount, const struct fuse_file_info *info,
-		    struct afar_lock *lock, int timeout_ms)
+		    const struct afar_lock *lock, int timeout_ms)
 {
 	struct afar_file *file;
 	int ret = file_of(mount, info, &file);
@@ -73,11 +74,11 @@ static void cancel(struct wait *wait)
 	struct afar_file *file;
 
 	/* Also where there is no session just now: the wait is not begun again. */
-	__atomic_store_n(&wait->lock.is_cancelled, 1U, __ATOMIC_RELEASE);
+	__atomic_store_n(&wait->is_cancelled, 1U, __ATOMIC_RELEASE);
 	if (!session_enter(wait->mount)) {
 		file = file_if_open(&wait->info);
 		if (file)
-			afar_file_lock_cancel(file, &wait->lock);
+			afar_file_lock_cancel(file, &wait->is_cancelled);
 	}
 	session_leave(wait->mount, 0);
 }
@@ -144,6 +145,7 @@ static int start_wait(fuse_req_t req, const struct fuse_file_info *info,
 	wait->req = req;
 	wait->info = *info;
 	wait->lock = *lock;
+	wait->lock.is_cancelled = &wait->is_cancelled;
 	if (!add_wait(wait)) {
 		free(wait);
 		return -ENOLCK;
@@ -170,7 +172,7 @@ void locks_end(void)
 
 /* Locks, or unlocks, and answers; a thread does if that takes long. */
 static void set_and_answer(fuse_req_t req, const struct fuse_file_info *info,
-			   struct afar_lock *lock, bool is_waiting)
+			   const struct afar_lock *lock, bool is_waiting)
 {
 	struct mount *mount = mount_of(req);
 	int64_t ret = CALL(mount, set_lock(mount, info, lock, 0));
