@@ -166,35 +166,38 @@ static void test_no_more_than_so_many(void **state)
 
 /* ---- Waiting */
 
+/* Asks for all of the file, having waited so long in earlier calls. */
+static void begin_again(struct fake_client *who, uint64_t owner, uint32_t waited_ms,
+			Afar__Reply **answer)
+{
+	Afar__Request *request = ask_lock(1, owner, EXCLUDED, 0, 0, LONG_MS);
+
+	hold_of(request)->lock->waited_ms = waited_ms;
+	begin(who, request, answer);
+	assert_null(*answer);
+}
+
 static void test_who_came_first_is_first(void **state)
 {
-	Afar__Reply *first, *second, *third;
-	Afar__Request *request;
+	Afar__Reply *answers[4];
 
 	(void)state;
 	open_files();
-	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
+	FILE_DO(ask_lock(1, 9, EXCLUDED, 0, 10, 0), 0);
 	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 5, 10, 0), NULL), -EAGAIN);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &first);
-	fixture_advance(&fixture, 10);
-	begin(&client, ask_lock(1, 2, EXCLUDED, 0, 10, LONG_MS), &second);
-	fixture_advance(&fixture, 10);
-	/* It has waited longer, in an earlier call. */
-	request = ask_lock(1, 3, SHARED, 9, 1, LONG_MS);
-	hold_of(request)->lock->waited_ms = 15;
-	begin(&client, request, &third);
-	assert_null(first);
-	assert_null(second);
-	assert_null(third);
-	FILE_DO(ask_lock(1, 1, 0, 0, 10, 0), 0);
-	expect_result(&first, 0);
-	assert_null(second);
-	assert_null(third);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, 0, 0, 0, 0), NULL), 0);
-	expect_result(&third, 0);
-	assert_null(second);
-	FILE_DO(ask_lock(1, 3, 0, 0, 0, 0), 0);
-	expect_result(&second, 0);
+	fixture_advance(&fixture, 100);
+	begin_again(&other, 3, 0, &answers[3]);
+	begin_again(&client, 2, 20, &answers[2]);
+	begin_again(&client, 0, UINT32_MAX, &answers[0]);
+	begin_again(&other, 1, 50, &answers[1]);
+	FILE_DO(ask_lock(1, 9, 0, 0, 0, 0), 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		for (uint64_t j = i + 1; j < 4; j++)
+			assert_null(answers[j]);
+		expect_result(&answers[i], 0);
+		assert_int_equal(
+			file_do(i % 2 ? &other : &client, ask_lock(1, i, 0, 0, 0, 0), NULL), 0);
+	}
 }
 
 /* In one batch: it is unlocked, and another asks, while somebody waits. */
@@ -220,7 +223,7 @@ static void test_nobody_overtakes(void **state)
 
 static void test_waits_end(void **state)
 {
-	Afar__Reply *waiting;
+	Afar__Reply *waiting, *unnumbered;
 	Afar__Request *request;
 
 	(void)state;
@@ -234,16 +237,19 @@ static void test_waits_end(void **state)
 	request = ask_lock(1, 1, SHARED, 5, 10, LONG_MS);
 	hold_of(request)->lock->wait = 7;
 	begin(&other, request, &waiting);
+	begin(&other, ask_lock(1, 2, SHARED, 5, 10, LONG_MS), &unnumbered);
 	FILE_DO(ask_lock_cancel(7), 0); /* it is another session's */
 	assert_int_equal(file_do(&other, ask_lock_cancel(8), NULL), 0);
 	assert_int_equal(file_do(&other, ask_lock_cancel(0), NULL), 0);
 	assert_null(waiting);
+	assert_null(unnumbered);
 	assert_int_equal(file_do(&other, ask_lock_cancel(7), NULL), 0);
 	expect_result(&waiting, -EAGAIN);
 	/* With the handle's end. */
 	begin(&other, ask_lock(1, 1, SHARED, 5, 10, LONG_MS), &waiting);
 	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
 	expect_result(&waiting, -EBADF);
+	expect_result(&unnumbered, -EBADF);
 }
 
 /* What a batch has changed is taken back if it cannot be committed, and nobody believes it. */
@@ -271,6 +277,28 @@ static void test_a_batch_fails(void **state)
 	expect_result(&waiting, 0);
 	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 19, 1, 0), NULL), -EAGAIN);
 	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 12, 3, 0), NULL), 0);
+}
+
+/* One who waits for what that batch has locked is given it. */
+static void test_a_batch_that_locks_fails(void **state)
+{
+	Afar__Reply *locked = NULL, *waiting = NULL, *made = NULL;
+
+	(void)state;
+	open_files();
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	fixture_send(&fixture, &client, ++client.next_id, ask_lock(1, 1, EXCLUDED, 0, 10, 0),
+		     &locked);
+	fixture_send(&fixture, &other, ++other.next_id, ask_lock(1, 1, EXCLUDED, 0, 10, LONG_MS),
+		     &waiting);
+	fixture_send(&fixture, &client, ++client.next_id, ask_make(ROOT, "x", S_IFREG, 0, 0),
+		     &made);
+	fixture_pump(&fixture);
+	fixture.store.fail_at = 0;
+	expect_answer(locked, -ENOSPC, NULL);
+	expect_answer(made, -ENOSPC, NULL);
+	expect_result(&waiting, 0);
 }
 
 /* ---- Circles */
@@ -375,6 +403,11 @@ static void test_a_wait_ends_with_its_session(void **state)
 	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
+	/* One of a connection that was lost is nobody's any more; its caller asks again. */
+	client_lose(&fixture, &other);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	expect_answer(waiting, -AFAR_ESESSION, NULL);
+	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 10 * FIXTURE_LEASE_MS);
 	FILE_DO(ask_lock(1, 1, 0, 0, 10, 0), 0);
@@ -441,6 +474,13 @@ static void test_nobody_claims_a_lock(void **state)
 	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 5, 10, 0), NULL), 0);
 	restart();
 	FILE_DO(ask_claim_both(true), 0);
+	/* A caller that does not wait so long is told before its time is over. */
+	fixture.time_ns = UINT64_C(400000000);
+	begin(&client, ask_lock(1, 1, SHARED, 100, 1, LONG_MS), &waiting);
+	assert_null(waiting);
+	fixture_advance(&fixture, 300);
+	expect_result(&waiting, -EAGAIN);
+	fixture.time_ns = 0;
 	begin(&client, ask_lock(1, 1, EXCLUDED, 5, 1, LONG_MS), &waiting);
 	fixture.servers[0].is_silent = true;
 	client_lose(&fixture, &other);
@@ -591,6 +631,7 @@ TEST_GROUP(manager_locks)
 		FILES_TEST(test_nobody_overtakes),
 		FILES_TEST(test_waits_end),
 		FILES_TEST(test_a_batch_fails),
+		FILES_TEST(test_a_batch_that_locks_fails),
 		FILES_TEST(test_two_wait_for_each_other),
 		FILES_TEST(test_many_wait_for_each_other),
 		FILES_TEST(test_closing_unlocks),
