@@ -334,6 +334,58 @@ int afar_file_allocate(struct afar_file *file, unsigned flags, uint64_t offset, 
  * is none. The end of a file counts as a hole. */
 int64_t afar_file_seek(struct afar_file *file, uint64_t offset, bool is_hole);
 
+/* ---- Locks ------------------------------------------------------------------------------------- */
+
+#define AFAR_LOCK_NONE	    0U
+#define AFAR_LOCK_SHARED    1U
+#define AFAR_LOCK_EXCLUSIVE 2U
+
+/*
+ * A lock of a file, held at the manager: all sessions see it. Locks are advice: they keep nobody from reading and
+ * writing. They are of two kinds, which know nothing of each other: of ranges of bytes, as fcntl(2) has them,
+ * and of whole files, as flock(2) has them.
+ *
+ * A lock belongs to an owner, a number of the program's choice. Locks of one owner of a session never exclude each
+ * other. In its range a lock takes the place of all that its owner had locked there.
+ */
+struct afar_lock {
+	size_t size;	   /* sizeof(struct afar_lock) */
+	uint32_t mode;	   /* AFAR_LOCK_…; NONE unlocks */
+	uint32_t is_whole; /* not 0: of the whole file; start and length do not matter */
+	uint64_t owner;
+	uint64_t start;	 /* bytes */
+	uint64_t length; /* bytes; 0: to the end, however long the file becomes */
+	uint32_t pid;	 /* whatever the program wants to be told of who is in the way */
+	uint32_t reserved;
+	uint32_t *is_cancelled; /* for afar_file_lock_cancel(); may be NULL */
+};
+
+/*
+ * Locks or unlocks. While another owner's lock is in the way, waits for `timeout_ms` milliseconds (0: not at all, -1:
+ * no limit); who came first is first. A shared range needs a file
+ * that is open to read, an exclusive one a file that is open to write; a lock of the whole file any. A lock of the whole
+ * file that changes its mode is given up first, as flock(2) says, also if the call fails then.
+ *
+ * Locks go when the file that they were taken through is closed. Those of a session that ends go when nothing that
+ * it has written under them can land any more. A manager that restarts is told of them again.
+ * Errors: -EAGAIN (timeout_ms is 0, and another owner's lock is in the way), -ETIMEDOUT (the time is over),
+ * -EDEADLK (of ranges: all would wait for each other), -EINTR (it was cancelled), -ENOLCK (the session has locked
+ * 16 384 ranges), -EBADF (not open for that), -EINVAL.
+ */
+int afar_file_lock(struct afar_file *file, const struct afar_lock *lock, int timeout_ms);
+/*
+ * Sets `*is_cancelled`, which was 0, to 1. An afar_file_lock() with this address that waits in another thread, or is
+ * about to wait, ends then: with -EINTR, or because it has the lock. A program may set it by itself, atomically; then the
+ * wait ends within seconds. Does not wait. Errors: -EINVAL.
+ */
+int afar_file_lock_cancel(struct afar_file *file, uint32_t *is_cancelled);
+/* Says in `*lock` which other owner's lock is in the way of `*lock`; its mode becomes NONE if there is none. Owner
+ * and pid become 0 if it is another session's. */
+int afar_file_lock_look(struct afar_file *file, struct afar_lock *lock);
+/* Returns how many ranges are locked through this file, a whole file being one. Asks nobody, also when the session has
+ * ended. */
+int afar_file_nr_locks(struct afar_file *file);
+
 /* ---- Many small files at once ------------------------------------------------------------------- */
 
 struct afar_small_file {

@@ -289,6 +289,7 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	pthread_mutex_init(&fs->lock, NULL);
 	pthread_cond_init(&fs->changed, NULL);
 	CDS_INIT_LIST_HEAD(&fs->holds);
+	CDS_INIT_LIST_HEAD(&fs->lock_waits);
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
 	writes_init(&fs->writes);

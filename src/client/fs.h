@@ -47,11 +47,26 @@ enum inode_touched {
 	INODE_UNTOLD, /* and the manager does not know when */
 };
 
+#define FS_LOCK_RANGE 1U
+#define FS_LOCK_FILE  2U
+
+/* What an owner has locked of a file, as the manager is told again, too. */
+struct fs_lock {
+	struct cds_list_head node; /* of the inode */
+	uint64_t handle, owner;
+	uint32_t kind; /* FS_LOCK_… */
+	uint32_t mode; /* AFAR_LOCK_… */
+	uint32_t pid;
+	uint64_t first, last; /* bytes, both are in it */
+};
+
 struct file_inode {
-	struct cds_list_head node; /* of its bucket; guarded by the fs's lock, as the next two */
-	unsigned nr_users;	   /* open files, and those that are being opened */
-	bool is_ending;		   /* its last file is being closed */
-	atomic_bool has_grown;	   /* it may have room behind its end that we asked for */
+	struct cds_list_head node;    /* of its bucket; guarded by the fs's lock, as the next two */
+	unsigned nr_users;	      /* open files, and those that are being opened */
+	bool is_ending;		      /* its last file is being closed */
+	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
+	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
+	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
 	_Atomic enum inode_touched touched;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
@@ -108,7 +123,8 @@ struct afar_fs {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
 	struct cds_list_head holds;
-	uint64_t nr_claims; /* times that the manager was told of all holds */
+	struct cds_list_head lock_waits; /* struct fs_lock_wait: fs_lock.c */
+	uint64_t nr_claims;		 /* times that the manager was told of all holds */
 	/* Events after which what the manager has said of an inode before may be wrong, because parts
 	 * of the pool were taken from it: it was trimmed or cut here and closed, or given up. */
 	uint64_t nr_outdated;
@@ -175,6 +191,12 @@ void fs_leave_session(struct afar_fs *fs);
 /* Tells the manager of all holds of the session's file systems. The session's lock is held; calls
  * that go on come behind it. */
 void fs_session_resumed(struct afar_session *session);
+
+/* ---- fs_lock.c */
+
+/* Forgets what was locked through a handle that is closed. The fs's lock is held. */
+void fs_locks_end(const struct fs_hold *hold);
+void fs_lock_message(const struct fs_lock *lock, Afar__FileLock *out);
 
 /* ---- fs_recall.c */
 

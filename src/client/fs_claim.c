@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager is told of open files after it may have restarted. It keeps in memory who has which
+ * What the manager is told of open files and their locks after it may have restarted. It keeps in memory who has which
  * file open, and forgets that when it ends; until all sessions have told it again, it changes nothing.
  * The control thread tells it when the session resumes, before any other call goes on.
  */
@@ -11,7 +11,8 @@
 #include "base/error.h"
 #include "client/fs_call.h"
 
-#define CLAIM_MAX 65536U /* holds of one message */
+#define CLAIM_MAX	65536U /* holds of one message */
+#define CLAIM_LOCKS_MAX 4096U
 
 /* ---- Holds */
 
@@ -43,6 +44,7 @@ void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold)
 		return;
 	pthread_mutex_lock(&fs->lock);
 	cds_list_del(&hold->node);
+	fs_locks_end(hold);
 	pthread_mutex_unlock(&fs->lock);
 	free(hold);
 }
@@ -75,6 +77,8 @@ struct claim {
 	uint64_t *handles, *inos, *ends, *layouts;
 	uint32_t *accesses;
 	size_t nr;
+	Afar__FileLock *locks, **lock_list; /* the latter points into the former */
+	size_t nr_locks;
 };
 
 static int claim_open(struct claim *claim)
@@ -84,7 +88,10 @@ static int claim_open(struct claim *claim)
 	claim->ends = calloc(CLAIM_MAX, sizeof(*claim->ends));
 	claim->layouts = calloc(CLAIM_MAX, sizeof(*claim->layouts));
 	claim->accesses = calloc(CLAIM_MAX, sizeof(*claim->accesses));
-	return claim->handles && claim->inos && claim->ends && claim->layouts && claim->accesses
+	claim->locks = calloc(CLAIM_LOCKS_MAX, sizeof(*claim->locks));
+	claim->lock_list = calloc(CLAIM_LOCKS_MAX, sizeof(*claim->lock_list));
+	return claim->handles && claim->inos && claim->ends && claim->layouts && claim->accesses &&
+			       claim->locks && claim->lock_list
 		       ? 0
 		       : -ENOMEM;
 }
@@ -96,6 +103,8 @@ static void claim_close(struct claim *claim)
 	free(claim->ends);
 	free(claim->layouts);
 	free(claim->accesses);
+	free(claim->locks);
+	free(claim->lock_list);
 }
 
 static void claim_add(struct claim *claim, const struct fs_hold *hold)
@@ -118,6 +127,8 @@ static Afar__FileClaim claim_message(const struct claim *claim, bool is_last)
 	message.accesses = claim->accesses;
 	message.n_handles = message.n_inos = message.n_accesses = claim->nr;
 	message.n_ends = message.n_layouts = claim->nr;
+	message.locks = claim->lock_list;
+	message.n_locks = claim->nr_locks;
 	message.is_last = is_last;
 	return message;
 }
@@ -126,7 +137,12 @@ int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold)
 {
 	uint64_t handle = hold->handle, ino = hold->inode->ino, end, layout;
 	uint32_t access = hold->access;
-	const struct claim claim = {&handle, &ino, &end, &layout, &access, 1};
+	const struct claim claim = {.handles = &handle,
+				    .inos = &ino,
+				    .ends = &end,
+				    .layouts = &layout,
+				    .accesses = &access,
+				    .nr = 1};
 	Afar__FileClaim message = claim_message(&claim, false);
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
@@ -186,23 +202,61 @@ static int send_claim(struct afar_fs *fs, const struct claim *claim, bool is_las
 	return rpc_send(session->manager, &envelope, &request, claimed, session);
 }
 
-static int claim_all(struct afar_fs *fs, struct claim *claim)
+/* Sends what is in it, if that is anything, or `max` of it. */
+static int claim_flush(struct afar_fs *fs, struct claim *claim, size_t nr, size_t max)
+{
+	int ret = nr >= max ? send_claim(fs, claim, false) : 0;
+
+	if (nr >= max)
+		claim->nr = claim->nr_locks = 0;
+	return ret;
+}
+
+static int claim_holds(struct afar_fs *fs, struct claim *claim)
 {
 	const struct fs_hold *hold;
 	int ret = 0;
 
-	pthread_mutex_lock(&fs->lock);
-	fs->nr_claims++;
-	claim->nr = 0;
 	cds_list_for_each_entry (hold, &fs->holds, node) {
 		claim_add(claim, hold);
-		if (claim->nr < CLAIM_MAX)
-			continue;
-		ret = send_claim(fs, claim, false);
+		ret = claim_flush(fs, claim, claim->nr, CLAIM_MAX);
 		if (ret)
 			break;
-		claim->nr = 0;
 	}
+	return ret ? ret : claim_flush(fs, claim, claim->nr, 1);
+}
+
+/* Behind the handles that they were taken through. */
+static int claim_locks(struct afar_fs *fs, struct claim *claim)
+{
+	const struct file_inode *inode;
+	const struct fs_lock *lock;
+	int ret = 0;
+
+	for (unsigned i = 0; i < FS_BUCKETS; i++)
+		cds_list_for_each_entry (inode, &fs->inodes[i], node)
+			cds_list_for_each_entry (lock, &inode->locks, node) {
+				Afar__FileLock *message = &claim->locks[claim->nr_locks];
+
+				fs_lock_message(lock, message);
+				claim->lock_list[claim->nr_locks++] = message;
+				ret = claim_flush(fs, claim, claim->nr_locks, CLAIM_LOCKS_MAX);
+				if (ret)
+					return ret;
+			}
+	return 0;
+}
+
+static int claim_all(struct afar_fs *fs, struct claim *claim)
+{
+	int ret;
+
+	pthread_mutex_lock(&fs->lock);
+	fs->nr_claims++;
+	claim->nr = claim->nr_locks = 0;
+	ret = claim_holds(fs, claim);
+	if (ret == 0)
+		ret = claim_locks(fs, claim);
 	if (ret == 0)
 		ret = send_claim(fs, claim, true);
 	pthread_mutex_unlock(&fs->lock);

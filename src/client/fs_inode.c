@@ -36,6 +36,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	}
 	inode->fs = fs;
 	inode->ino = ino;
+	CDS_INIT_LIST_HEAD(&inode->locks);
 	pthread_mutex_init(&inode->appending, NULL);
 	pthread_mutex_init(&inode->extending, NULL);
 	pthread_mutex_init(&inode->lock, NULL);

@@ -72,6 +72,14 @@ struct event {
 	uint64_t answer_by;
 	/* How long a Status waits for the counts of others; 0: they were not asked yet. */
 	uint64_t looked_until;
+	struct {
+		/* How long a FileLock waits, and since when, which says who is first; 0: it does not. */
+		uint64_t until, since;
+		uint64_t version; /* of the file's locks, when another one was seen in the way */
+		uint64_t
+			round; /* the last search for circles that came here, and where it goes on */
+		struct event *next;
+	} lock;
 	Afar__Request *request;
 	Afar__Reply *reply; /* in the making */
 	uint32_t outcome_kind;

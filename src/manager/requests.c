@@ -381,6 +381,23 @@ static uint64_t waits_until(struct core *core, struct event *event)
 	return operation && operation->wait ? operation->wait(core, event) : 0;
 }
 
+/* Those who wait for locks are in the order in which they came, also when they ask again. */
+static void add_waiting(struct core *core, struct event *event)
+{
+	struct cds_list_head *next = &core->waiting;
+	struct event *other;
+
+	cds_list_for_each_entry_reverse(other, &core->waiting, node)
+	{
+		if (event->lock.since == 0 ||
+		    (other->lock.since != 0 && other->lock.since <= event->lock.since))
+			break;
+		if (other->lock.since != 0)
+			next = &other->node;
+	}
+	cds_list_add_tail(&event->node, next);
+}
+
 void request_handle(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
@@ -389,7 +406,7 @@ void request_handle(struct core *core, struct event *event)
 	if (event->answer_by == 0)
 		event->answer_by = answer_by(core, event);
 	if (waits_until(core, event) > core_now(core)) {
-		cds_list_add_tail(&event->node, &core->waiting);
+		add_waiting(core, event);
 		return;
 	}
 	if (operation && operation->kind == OPERATION_READ) {

@@ -352,6 +352,60 @@ Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
 	return ask_claim_of(handle, ino, size, 0);
 }
 
+static Afar__FileLock *new_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
+				uint64_t length)
+{
+	Afar__FileLock *lock = MESSAGE_NEW(afar__file_lock, Afar__FileLock);
+
+	lock->handle = handle;
+	lock->owner = owner;
+	lock->kind = 1;
+	lock->mode = mode;
+	lock->start = start;
+	lock->length = length;
+	lock->pid = (uint32_t)owner;
+	return lock;
+}
+
+Afar__Request *ask_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
+			uint64_t length, uint32_t wait_ms)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_LOCK);
+
+	hold_of(request)->lock = new_lock(handle, owner, mode, start, length);
+	hold_of(request)->lock->wait_ms = wait_ms;
+	return request;
+}
+
+Afar__Request *ask_lock_look(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
+			     uint64_t length)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_LOCK_LOOK);
+
+	hold_of(request)->lock_look = MESSAGE_NEW(afar__file_lock_look, Afar__FileLockLook);
+	hold_of(request)->lock_look->lock = new_lock(handle, owner, mode, start, length);
+	return request;
+}
+
+Afar__Request *ask_lock_cancel(uint64_t wait)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_LOCK_CANCEL);
+
+	hold_of(request)->lock_cancel = MESSAGE_NEW(afar__file_lock_cancel, Afar__FileLockCancel);
+	hold_of(request)->lock_cancel->wait = wait;
+	return request;
+}
+
+void claim_lock(Afar__Request *request, uint64_t handle, uint64_t owner, uint32_t mode,
+		uint64_t start, uint64_t length)
+{
+	Afar__FileClaim *claim = hold_of(request)->claim;
+
+	claim->locks = reallocarray(claim->locks, claim->n_locks + 1, sizeof(*claim->locks));
+	assert_non_null(claim->locks);
+	claim->locks[claim->n_locks++] = new_lock(handle, owner, mode, start, length);
+}
+
 void restart(void)
 {
 	fixture_restart(&fixture);

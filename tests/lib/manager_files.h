@@ -50,6 +50,16 @@ Afar__Request *ask_appended(uint64_t ino);
 /* Claims one handle, and that it is the last; of layout 0. `handle`: 0: none. */
 Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout);
 Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size);
+/* `mode`: 0: unlocked, 1: shared, 2: exclusive; of ranges. `wait_ms`: 0: it does not wait. */
+Afar__Request *ask_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
+			uint64_t length, uint32_t wait_ms);
+/* What is in the way of such a lock. */
+Afar__Request *ask_lock_look(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
+			     uint64_t length);
+Afar__Request *ask_lock_cancel(uint64_t wait);
+/* Adds one to a claim. */
+void claim_lock(Afar__Request *request, uint64_t handle, uint64_t owner, uint32_t mode,
+		uint64_t start, uint64_t length);
 /* Adds the operations of `more` to the request, and takes it over. */
 void add_operations(Afar__Request *request, Afar__Request *more);
 

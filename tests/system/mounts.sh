@@ -81,3 +81,47 @@ end_mount() {
 	has_ended_with 0 "$1"
 	[ ! -s "$scratch/$1.err" ] || fail "the mount $1 said: $(cat "$scratch/$1.err")"
 }
+
+# ---- A way to the manager that can be cut, as a machine's can: kill_daemon way
+
+# open_way PORT: 0 is any; its port is in ./way.port. The manager's is in $port.
+open_way() {
+	cat >way.py <<'END'
+import os, socket, sys, threading
+here, there = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", here))
+listener.listen(8)
+def pass_on(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
+    for end in a, b:
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+with open("way", "w") as file:
+    file.write("%d\n" % listener.getsockname()[1])
+os.rename("way", "way.port")
+while True:
+    near, _ = listener.accept()
+    far = socket.create_connection(("127.0.0.1", there))
+    threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
+    threading.Thread(target=pass_on, args=(far, near), daemon=True).start()
+END
+	rm -f way.port
+	python3 way.py "$1" "$port" 9<&- >>way.out 2>>way.err &
+	eval "pid_way=$!"
+	running="$running $!"
+	eventually test -s way.port
+}
+nr_sessions() {
+	"$AFAR" status --json | sed -n 's/^ *"nr_sessions": \([0-9]*\).*/\1/p' | tail -n 1
+}
+has_sessions() {
+	[ "$(nr_sessions)" -eq "$1" ]
+}

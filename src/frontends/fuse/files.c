@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <urcu/list.h>
 
+#include "locks.h"
 #include "session.h"
 
 #define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
@@ -35,10 +36,11 @@ struct open_file {
 	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
 	 * place through any handle. Both are NULL after the session has ended. */
 	struct afar_file *first, *second;
-	pthread_mutex_t mutex;	 /* of both */
-	atomic_bool is_written;	 /* since it was synced */
-	atomic_bool has_lost;	 /* maybe: it was written when the session ended. Said once */
-	atomic_bool has_dropped; /* setuid and setgid, if there were any */
+	pthread_mutex_t mutex;	    /* of both */
+	atomic_bool is_written;	    /* since it was synced */
+	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
+	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
+	atomic_bool has_dropped;    /* setuid and setgid, if there were any */
 };
 
 static CDS_LIST_HEAD(all_open);
@@ -70,6 +72,9 @@ static int find_file(const struct mount *mount, struct open_file *open, bool is_
 		is_append == !!(open->flags & O_APPEND) ? &open->first : &open->second;
 	int ret = 0;
 
+	/* Others may have locked and changed what its program believes to have for itself. */
+	if (open->has_lost_locks)
+		return -EIO;
 	pthread_mutex_lock(&open->mutex);
 	if (!*file)
 		ret = open_again(mount, open, flags, file);
@@ -87,6 +92,17 @@ int file_of(const struct mount *mount, const struct fuse_file_info *info, struct
 {
 	*out = NULL;
 	return info && info->fh ? find_first(mount, open_of(info), out) : 0;
+}
+
+struct afar_file *file_if_open(const struct fuse_file_info *info)
+{
+	struct open_file *open = open_of(info);
+	struct afar_file *file;
+
+	pthread_mutex_lock(&open->mutex);
+	file = open->first;
+	pthread_mutex_unlock(&open->mutex);
+	return file;
 }
 
 /* ---- Opening */
@@ -133,7 +149,8 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 	info->fh = (uintptr_t)open;
 	info->keep_cache = 0;
 	info->direct_io = mount->options->is_direct || open->flags & O_APPEND;
-	info->noflush = (open->flags & O_ACCMODE) == O_RDONLY;
+	/* A flush unlocks, too. */
+	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }
 
 static void add_to_list(struct open_file *open)
@@ -346,17 +363,29 @@ static int sync_files(struct open_file *open)
 	return ret;
 }
 
+int file_flush(const struct fuse_file_info *info)
+{
+	struct open_file *open = open_of(info);
+
+	return open->is_written || open->has_lost ? call_both(open, afar_file_flush) : 0;
+}
+
+/* What its program has locked goes also if the flush fails. */
+static int flush(const struct mount *mount, const struct fuse_file_info *info)
+{
+	int ret = file_flush(info);
+	int unlocked = locks_unlock(mount, file_if_open(info), info->lock_owner);
+
+	return ret ? ret : unlocked;
+}
+
 /* Each close(2) of a descriptor comes here, also where others of it stay open. */
 void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
-	int64_t ret = 0;
 
 	(void)node;
-	if (open->is_written || open->has_lost)
-		ret = CALL(mount, call_both(open, afar_file_flush));
-	answer(req, ret);
+	answer(req, CALL(mount, flush(mount, info)));
 }
 
 void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info)
@@ -383,6 +412,8 @@ void files_leave(void)
 
 	pthread_mutex_lock(&all_open_mutex);
 	cds_list_for_each_entry (open, &all_open, link) {
+		if (open->first && afar_file_nr_locks(open->first) > 0)
+			open->has_lost_locks = true;
 		close_files(open);
 		if (open->is_written)
 			open->has_lost = true;

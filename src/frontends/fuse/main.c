@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "locks.h"
 #include "place.h"
 #include "say.h"
 #include "session.h"
@@ -84,6 +85,9 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 		connection->want |= connection->capable & plus;
 	else
 		connection->want &= ~plus;
+	/* The kernel's own, among the programs of this mount. */
+	if (mount->options->are_locks_local)
+		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	connection->max_write = REQUEST_MAX;
 	connection->max_readahead = REQUEST_MAX; /* as device_read_ahead() asks for */
 	connection->max_background = BACKGROUND_MAX;
@@ -91,8 +95,7 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 	connection->time_gran = 1;
 }
 
-/* Locks are the kernel's own, among the programs of this mount. Nothing is ever invalidated from
- * inside a request: the kernel's answer may wait for a page whose reader waits for us. */
+/* Nothing is ever invalidated from inside a request: the kernel's answer may wait for a page whose reader waits for us. */
 static const struct fuse_lowlevel_ops operations = {
 	.init = set_up_connection,
 	.lookup = do_lookup,
@@ -125,6 +128,9 @@ static const struct fuse_lowlevel_ops operations = {
 	.release = do_release,
 	.fallocate = do_fallocate,
 	.lseek = do_lseek,
+	.getlk = do_getlk,
+	.setlk = do_setlk,
+	.flock = do_flock,
 };
 
 static struct fuse_session *new_session(struct mount *mount)
@@ -279,6 +285,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 		ret = say_failed("%s: read requests: %s", options->asked, strerror(-ret));
 	else
 		ret = 0; /* a signal that ends it ends it well */
+	locks_end();
 	fuse_session_unmount(session);
 out_signals:
 	fuse_remove_signal_handlers(session);

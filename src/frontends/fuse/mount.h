@@ -125,6 +125,10 @@ void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 
 /* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
 int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
+/* The same, if it is open just now, without asking for that; else NULL. */
+struct afar_file *file_if_open(const struct fuse_file_info *info);
+/* Has others see what was written through it, if something was: size and times. Inside of CALL(). */
+int file_flush(const struct fuse_file_info *info);
 /* The session of all open files has ended: closes them, to be opened again when they are used. */
 void files_leave(void);
 /* Syncs and closes what is still open, once no request is under way. Returns 0 or the first error. */

@@ -29,7 +29,8 @@
 /* As they are written; NULL or 0: not given. */
 struct texts {
 	char *uri, *key, *path, *timeout, *retry, *subdir, *age, *threads, *fsname;
-	int is_read_only, is_cached, is_direct, is_for_others, is_over_others, is_foreground;
+	int is_read_only, is_cached, is_direct, are_locks_local, is_for_others, is_over_others,
+		is_foreground;
 	int is_help, is_remount, has_dev, has_suid;
 	char *words[2]; /* SOURCE and PLACE */
 	int nr_words;
@@ -66,6 +67,8 @@ static const struct fuse_opt known[] = {
 	CLEAR("rw", is_read_only),
 	SWITCH("cached", is_cached),
 	SWITCH("direct", is_direct),
+	SWITCH("nolock", are_locks_local),
+	CLEAR("lock", are_locks_local),
 	SWITCH("allow_other", is_for_others),
 	SWITCH("nonempty", is_over_others),
 	SWITCH("dev", has_dev),
@@ -307,6 +310,7 @@ static int read_texts(struct texts *texts, struct mount_options *out)
 	out->path = texts->path;
 	out->is_read_only = texts->is_read_only;
 	out->is_direct = texts->is_direct;
+	out->are_locks_local = texts->are_locks_local;
 	out->is_for_others = texts->is_for_others || geteuid() == 0;
 	out->is_over_others = texts->is_over_others;
 	out->is_foreground = texts->is_foreground;
@@ -329,6 +333,7 @@ static void print_help(void)
 	     "  ro              nobody can write through it\n"
 	     "  subdir=DIR      show this directory of it\n"
 	     "  cached, direct  with the kernel's page cache (default), or without\n"
+	     "  nolock          locks hold in this mount alone, others do not see them\n"
 	     "  allow_other     for all users; root's mounts are\n"
 	     "  retry=SECONDS   wait so long for a server that is away (default: for ever)\n"
 	     "  age=SECONDS     names and attributes may be so old (default 0)\n"

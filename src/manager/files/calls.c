@@ -150,6 +150,13 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		return hold_appended(fs, session, ask->appended->ino);
 	case AFAR__FILE_HOLD__WHAT_CLAIM:
 		return hold_claim(fs, session, ask->claim);
+	case AFAR__FILE_HOLD__WHAT_LOCK:
+		return lock_set(fs, session, ask->lock);
+	case AFAR__FILE_HOLD__WHAT_LOCK_LOOK:
+		return lock_look(fs, session, ask->lock_look->lock, result);
+	case AFAR__FILE_HOLD__WHAT_LOCK_CANCEL:
+		lock_cancel(fs, session, ask->lock_cancel);
+		return 0;
 	default:
 		return error_fail(-EOPNOTSUPP, "hold a file: the manager does not know this");
 	}

@@ -16,6 +16,7 @@
  *   limits.c    what a file system may have at most
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
+ *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
  *   calls.c     the three calls

@@ -145,8 +145,10 @@ static int drop(struct hold *hold)
 {
 	struct file *file = hold->file;
 	struct undo *undo = fs_core(file->fs)->undo;
-	int ret = undo_room(undo, 4);
+	int ret = locks_drop(hold);
 
+	if (ret == 0)
+		ret = undo_room(undo, 4);
 	if (ret < 0)
 		return ret;
 	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
@@ -294,6 +296,8 @@ int hold_claim(struct fs *fs, const struct session *session, const Afar__FileCla
 		return error_fail(-EINVAL, "claim open files: the lists have different lengths");
 	for (size_t i = 0; i < ask->n_handles && ret == 0; i++)
 		ret = claim_one(fs, session, ask, i);
+	for (size_t i = 0; i < ask->n_locks && ret == 0; i++)
+		ret = lock_claim(fs, session, ask->locks[i]);
 	if (ret == 0 && ask->is_last)
 		set_claimed(fs, session->number);
 	return ret;

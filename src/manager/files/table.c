@@ -87,6 +87,7 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 
 static void file_free(struct file *file)
 {
+	locks_free(file);
 	free(file->inode);
 	free(file->runs);
 	free(file);
@@ -261,6 +262,7 @@ static int find_place(struct fs *fs, uint64_t ino, struct file **out)
 	file->fs = fs;
 	file->ino = ino;
 	CDS_INIT_LIST_HEAD(&file->holds);
+	CDS_INIT_LIST_HEAD(&file->locks);
 	ret = tree_add(&fs->files_by_ino, file, compare_files, &hidden);
 	if (ret < 0) {
 		free(file);

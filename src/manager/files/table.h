@@ -66,6 +66,8 @@ struct file {
 	struct runs *runs;	    /* NULL: not read yet */
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
 	struct cds_list_head holds; /* struct hold */
+	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
+	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
 	uint64_t appender; /* the session that has its end for itself; 0: none. In memory alone */
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
@@ -135,6 +137,8 @@ struct files {
 	uint64_t *emptied;	      /* numbers of deleted ones whose records are still there */
 	size_t nr_emptied;
 	uint64_t last_recall;
+	uint64_t last_locks_version;
+	uint64_t last_search; /* for those who wait for each other: locks.c */
 };
 
 struct fs *files_find(const struct core *core, uint64_t number);
@@ -362,6 +366,24 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
+
+/* ---- locks.c */
+
+/* -EAGAIN, -EDEADLK, -ENOLCK, -EBADF. */
+int lock_set(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
+/* Tells what is in the way. */
+int lock_look(struct fs *fs, const struct session *session, const Afar__FileLock *ask,
+	      Afar__FileResult *result);
+void lock_cancel(struct fs *fs, const struct session *session, const Afar__FileLockCancel *ask);
+/* What the session has had before a restart. */
+int lock_claim(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
+/* Unlocks what was locked through a handle that is being closed. -ENOMEM. */
+int locks_drop(const struct hold *hold);
+/* Frees all of a file that is being forgotten. */
+void locks_free(struct file *file);
+/* Until when somebody waits for a lock. */
+uint64_t lock_wait_for(struct core *core, struct event *event, struct fs *fs,
+		       const Afar__FileLock *ask);
 
 /* ---- scrubs.c */
 

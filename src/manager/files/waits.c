@@ -29,12 +29,25 @@ static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
 	return wanted > has && wanted <= has + fs->pending_bytes;
 }
 
-/* True: it is not about who has what open, or where that ends, which others have still to tell. */
+/* True: it is about who has what open or locked, or where that ends, which others have still to tell. */
+static bool is_about_others(const Afar__FileHold *operation)
+{
+	switch (operation->what_case) {
+	case AFAR__FILE_HOLD__WHAT_OPEN:
+	case AFAR__FILE_HOLD__WHAT_APPEND:
+	case AFAR__FILE_HOLD__WHAT_LOCK_LOOK:
+		return true;
+	case AFAR__FILE_HOLD__WHAT_LOCK:
+		return operation->lock->mode != 0;
+	default:
+		return false;
+	}
+}
+
 static bool is_claim(const Afar__FilesHold *ask)
 {
 	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN ||
-		    ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
+		if (is_about_others(ask->operations[i]))
 			return false;
 	return true;
 }
@@ -63,10 +76,10 @@ static uint64_t append_wait(const struct event *event, const struct fs *fs, uint
 									       : 0;
 }
 
-static uint64_t hold_wait(struct core *core, const struct event *event)
+static uint64_t hold_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesHold *ask = event->request->files_hold;
-	const struct fs *fs = files_find(core, ask->fs);
+	struct fs *fs = files_find(core, ask->fs);
 	uint64_t until = 0, wait;
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
@@ -76,6 +89,8 @@ static uint64_t hold_wait(struct core *core, const struct event *event)
 			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
 		else if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
 			wait = append_wait(event, fs, ask->operations[i]->append->ino);
+		else if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_LOCK)
+			wait = lock_wait_for(core, event, fs, ask->operations[i]->lock);
 		else
 			continue;
 		until = wait > until ? wait : until;
