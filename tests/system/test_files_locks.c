@@ -246,6 +246,38 @@ static void test_circle(void **state)
 	assert_int_equal(unlock_all(files[1], 1), 0);
 }
 
+/* ---- The manager is killed */
+
+/* It is told again of all that is locked, also of what waits meanwhile. */
+static void test_locks_outlive_the_manager(void **state)
+{
+	struct waiter waiter = {.file = files[2], .lock = range(AFAR_LOCK_EXCLUSIVE, 1, 0, 30)};
+	struct afar_file *closed;
+	pthread_t thread;
+
+	(void)state;
+	open_file(0, O_RDWR, &closed);
+	assert_int_equal(lock_range(files[0], AFAR_LOCK_EXCLUSIVE, 1, 0, 30, 0), 0);
+	assert_int_equal(lock_range(files[0], AFAR_LOCK_SHARED, 1, 10, 10, 0), 0);
+	assert_int_equal(lock_range(closed, AFAR_LOCK_EXCLUSIVE, 1, 50, 10, 0), 0);
+	assert_int_equal(lock_whole(files[0], AFAR_LOCK_SHARED, 0), 0);
+	assert_int_equal(afar_file_close(closed), 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &waiter), 0);
+	cluster_kill_manager(cluster);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+	expect_error(lock_range(files[1], AFAR_LOCK_SHARED, 1, 9, 1, 0), -EAGAIN);
+	expect_error(lock_range(files[1], AFAR_LOCK_EXCLUSIVE, 1, 19, 1, 0), -EAGAIN);
+	expect_error(lock_range(files[1], AFAR_LOCK_SHARED, 1, 20, 1, 0), -EAGAIN);
+	expect_error(lock_whole(files[1], AFAR_LOCK_EXCLUSIVE, 0), -EAGAIN);
+	assert_int_equal(lock_range(files[1], AFAR_LOCK_SHARED, 1, 10, 10, 0), 0);
+	assert_int_equal(lock_range(files[1], AFAR_LOCK_SHARED, 1, 30, 0, 0), 0);
+	assert_int_equal(lock_whole(files[1], AFAR_LOCK_SHARED, 0), 0);
+	assert_int_equal(unlock_all(files[1], 1), 0);
+	assert_int_equal(unlock_all(files[0], 1), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(waiter.status, 0);
+}
+
 /* ---- Many at once, while the manager is killed */
 
 static atomic_bool is_over;
@@ -371,6 +403,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_whole_files, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_cancelled, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_circle, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_locks_outlive_the_manager, open_all,
+						close_all),
 		cmocka_unit_test_setup_teardown(test_nobody_is_in_with_another, open_all,
 						close_all),
 	};
