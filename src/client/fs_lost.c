@@ -81,6 +81,7 @@ struct lost_listing {
 	struct afar_fs *fs;
 	afar_fs_say_lost say;
 	void *argument;
+	uint64_t asked; /* for inodes above this one */
 	uint64_t after; /* the inode told of last */
 	int64_t nr;
 };
@@ -96,7 +97,7 @@ static int tell(struct lost_listing *listing, const Afar__FileLost *lost)
 		.path = lost->path,
 	};
 
-	if (lost->ino < listing->after)
+	if (lost->ino < listing->after || lost->ino <= listing->asked)
 		return error_fail(
 			-AFAR_EMALFORMED,
 			"list files that have lost bytes: they do not ascend; the manager "
@@ -116,7 +117,7 @@ static int list_some(struct lost_listing *listing, bool *is_over)
 	struct fs_answer answer;
 	int ret;
 
-	message.after = listing->after;
+	message.after = listing->asked = listing->after;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_LOST;
 	operation.lost = &message;
 	ret = fs_look_one(listing->fs, NULL, &operation, &answer);

@@ -314,8 +314,7 @@ static void test_they_are_listed(void **state)
 	assert_int_equal(list_lost(one).nr, 1);
 	assert_string_equal(list_lost(one).paths, "/dir/moved\n");
 	assert_int_equal(list_lost(two).nr, 0);
-	assert_int_equal((count_units().lost_in_files) * FILE_UNIT,
-			 fs_of()->nr_lost_units * FILE_UNIT);
+	check_units();
 	/* One that is open outlives its name. */
 	FILE_DO(ask_file_open(two, 5), 0);
 	FILE_DO(ask_remove(dir, "moved", false), 0);
@@ -335,6 +334,42 @@ static void test_they_are_listed(void **state)
 	EXPECT(&guest, ask_lost(0), -EACCES);
 	client_lose(&fixture, &guest);
 	EXPECT(&client, ask_key_revoke("guest"), 0);
+}
+
+/* More than one answer tells of: each once, in order. */
+static void test_a_long_list_comes_in_parts(void **state)
+{
+	const uint64_t nr = 9000;
+	uint64_t after = 0, nr_listed = 0, nr_parts = 0;
+	bool is_more = true;
+	char name[16];
+
+	(void)state;
+	EXPECT(&client, ask_reserve(fs_number, 40 * MIB), 0);
+	EXPECT(&client, ask_resize(fs_number, 40 * MIB), 0);
+	for (uint64_t i = 0; i < nr; i++) {
+		snprintf(name, sizeof(name), "%u", (unsigned)i);
+		FILE_DO(ask_make(ROOT, name, S_IFREG | 0644, 0, FILE_UNIT), 0);
+	}
+	lose_server(1);
+	while (is_more) {
+		Afar__Reply *reply = must(&client, ask_lost(after));
+		const Afar__FileResult *result = reply->file_results->results[0];
+
+		assert_int_equal(result->status, 0);
+		for (size_t i = 0; i < result->n_lost; i++) {
+			assert_true(result->lost[i]->ino > after);
+			assert_int_equal(result->lost[i]->bytes, FILE_UNIT);
+			after = result->lost[i]->ino;
+			nr_listed++;
+		}
+		is_more = result->is_more;
+		nr_parts++;
+		drop(reply);
+	}
+	assert_true(nr_parts > 1);
+	assert_int_equal(nr_listed, fs_of()->nr_lost_units);
+	check_units();
 }
 
 static void test_removing_another_file_is_refused(void **state)
@@ -362,6 +397,7 @@ TEST_GROUP(manager_files_lost)
 		FILES_TEST(test_a_commit_that_fails),
 		FILES_TEST(test_while_it_is_made),
 		FILES_TEST(test_they_are_listed),
+		FILES_TEST(test_a_long_list_comes_in_parts),
 		FILES_TEST(test_removing_another_file_is_refused),
 	};
 

@@ -97,6 +97,8 @@ static const struct lost_file *find_file(const struct listing *listing, uint64_t
 
 static int add_name(struct lost_names *names, uint64_t ino, uint64_t dir, const char *name)
 {
+	char *copy;
+
 	if (names->nr == names->max) {
 		size_t max = names->max * 2 + 64;
 		struct lost_name *more = reallocarray(names->entry, max, sizeof(*more));
@@ -106,8 +108,11 @@ static int add_name(struct lost_names *names, uint64_t ino, uint64_t dir, const 
 		names->entry = more;
 		names->max = max;
 	}
-	names->entry[names->nr] = (struct lost_name){ino, dir, strdup(name)};
-	return names->entry[names->nr].name ? (names->nr++, 0) : error_code(-ENOMEM);
+	copy = strdup(name);
+	if (!copy)
+		return error_code(-ENOMEM);
+	names->entry[names->nr++] = (struct lost_name){ino, dir, copy};
+	return 0;
 }
 
 static int take_name(void *argument, uint64_t dir, const char *name, uint64_t ino, uint32_t type)
