@@ -74,7 +74,8 @@ static int measure(struct fuse_stage *stage, const struct fuse_mount *mount,
 		   const struct bench_row *row, double *value)
 {
 	const struct fuse_stream *stream = row->parameters;
-	const uint64_t bytes = stream->size < 64 * KIB ? SMALL_BYTES : BYTES;
+	const uint64_t bytes =
+		bench_bytes(stream->size < 64 * KIB ? SMALL_BYTES : BYTES, MEMORY_MAX);
 	char path[sizeof(mount->place) + sizeof(NAME) + 1];
 	uint64_t begin = clock_ns();
 	int fd, ret;
@@ -147,7 +148,8 @@ static int fill(struct fuse_stage *stage, const struct fuse_mount *mount)
 
 	snprintf(path, sizeof(path), "%s/" NAME, mount->place);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	ret = fd < 0 ? -errno : move_all(fd, &stream, BYTES, stage->memory, true);
+	ret = fd < 0 ? -errno
+		     : move_all(fd, &stream, bench_bytes(BYTES, MEMORY_MAX), stage->memory, true);
 	if (fd >= 0 && close(fd) && !ret)
 		ret = -errno;
 	return ret ? bench_fail(ret, "fill %s: %s", path, strerror(-ret)) : 0;

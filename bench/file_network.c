@@ -132,36 +132,38 @@ static uint64_t own_cpu_ns(void)
 }
 
 /* Of all threads of this process, the library's among them; milliseconds for a GB. */
-static double cpu_ms(uint64_t begin)
+static double cpu_ms(uint64_t begin, uint64_t bytes)
 {
-	return (double)(own_cpu_ns() - begin) / 1e6 / ((double)STREAM_BYTES / 1e9);
+	return (double)(own_cpu_ns() - begin) / 1e6 / ((double)bytes / 1e9);
 }
 
 static int read_afar(void *state, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct network_stage *stage = state;
+	const uint64_t bytes = bench_bytes(STREAM_BYTES, MIB);
 	uint64_t begin = own_cpu_ns();
 
 	(void)repetition;
-	for (uint64_t done = 0; done < STREAM_BYTES; done += MIB) {
+	for (uint64_t done = 0; done < bytes; done += MIB) {
 		ssize_t nr = afar_file_pread(stage->file, stage->memory, MIB, done);
 
 		if (nr != (ssize_t)MIB)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
 	}
-	*value = cpu_ms(begin);
+	*value = cpu_ms(begin, bytes);
 	return 0;
 }
 
 static int read_nfs(void *state, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct network_stage *stage = state;
+	const uint64_t bytes = bench_bytes(STREAM_BYTES, MIB);
 	uint64_t begin = own_cpu_ns();
-	int ret = ganesha_stream(stage->ganesha, STREAM_NAME, stage->memory, MIB, STREAM_BYTES);
+	int ret = ganesha_stream(stage->ganesha, STREAM_NAME, stage->memory, MIB, bytes);
 
 	(void)row;
 	(void)repetition;
-	*value = cpu_ms(begin);
+	*value = cpu_ms(begin, bytes);
 	return ret;
 }
 

@@ -13,7 +13,7 @@
 #include "file.h"
 #include "process.h"
 
-#define NR_CLIENTS  4U
+#define NR_CLIENTS  4U		/* divides what they move */
 #define BYTES	    (128 * MIB) /* of a client's file */
 #define CALL_BYTES  (4 * MIB)
 #define ALL_BYTES   (NR_CLIENTS * BYTES)
@@ -131,7 +131,8 @@ static void close_crowd(struct crowd *crowd)
 /* `*value`: GB/s of the first `nr` clients together. */
 static int run_crowd(const struct crowd *crowd, unsigned nr, bool is_write, double *value)
 {
-	const struct stream_order order = {.bytes = ROUND_BYTES / nr, .is_write = is_write};
+	const uint64_t bytes = bench_bytes(ROUND_BYTES, NR_CLIENTS * CALL_BYTES);
+	const struct stream_order order = {.bytes = bytes / nr, .is_write = is_write};
 	uint64_t begin = clock_ns();
 	int ret = 0;
 
@@ -144,7 +145,7 @@ static int run_crowd(const struct crowd *crowd, unsigned nr, bool is_write, doub
 
 		ret = ret ? ret : status;
 	}
-	*value = (double)ROUND_BYTES / (double)(clock_ns() - begin);
+	*value = (double)bytes / (double)(clock_ns() - begin);
 	return ret;
 }
 

@@ -81,6 +81,16 @@ uint64_t bench_span_ns(uint64_t usual_ns)
 	return span_ms > 0 ? span_ms * UINT64_C(1000000) : usual_ns;
 }
 
+uint64_t bench_bytes(uint64_t usual, uint64_t step)
+{
+	const uint64_t second_ns = UINT64_C(1000000000), span_ns = bench_span_ns(second_ns);
+	uint64_t steps = usual / step;
+
+	if (span_ns < second_ns)
+		steps = steps * (span_ns / 1000) / (second_ns / 1000);
+	return steps ? steps * step : step;
+}
+
 static int run_ours(void *stage, struct bench_result *result, unsigned repetition, double *value)
 {
 	return result->row->run_ours(stage, result->row, repetition, value);

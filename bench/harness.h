@@ -84,8 +84,11 @@ void bench_skip(struct bench_row *rows, unsigned nr, const char *why);
 unsigned bench_repetitions(void);
 
 /* Returns how long one measurement lasts: `usual_ns`, or $AFAR_BENCH_SPAN_MS, with which a suite is
- * tried out and nothing is measured. Suite `volume` asks. */
+ * tried out and nothing is measured. Suites `volume` and `file` ask. */
 uint64_t bench_span_ns(uint64_t usual_ns);
+/* Returns how many bytes one measurement moves: `usual`, a multiple of `step`, or less of these if
+ * $AFAR_BENCH_SPAN_MS is less than a second. */
+uint64_t bench_bytes(uint64_t usual, uint64_t step);
 
 /* True when the user has interrupted the run (SIGINT, SIGTERM). Then loops that wait must end, and
  * setups fail. */

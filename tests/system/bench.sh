@@ -10,7 +10,7 @@ if "$AFAR" bench 2>&1 | grep 'without benchmarks'; then
 	exit 77
 fi
 "$AFAR" bench >suites
-for suite in barrier clients control flash flash-tier limit local peers queue region registration rights verbs volume; do
+for suite in barrier clients control file flash flash-tier limit local peers queue region registration rights verbs volume; do
 	grep -q "^  $suite " suites || fail "suite $suite is not listed"
 done
 
