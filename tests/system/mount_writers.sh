@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Writers on two mounts of one file system: appended records are all there and whole, and a size is never less than
+# what was acknowledged, also if the writer is killed.
+# AFAR_RECORDS: appended, 2000 by default.
+# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/system/cluster.sh
+. "$here/cluster.sh"
+# shellcheck source=tests/system/mounts.sh
+. "$here/mounts.sh"
+
+start_flash_cluster
+"$AFAR" fs create f --tier flash
+start_mount here f
+start_mount there f
+python3 "$here/mount_writers.py" append "${AFAR_RECORDS:-2000}" here/log there/log || fail "two append"
+for round in 1 2 3; do
+	python3 "$here/mount_writers.py" watch 300 "here/watched $round" "there/watched $round" || fail "one looks at what the other writes"
+done
+end_mount there
+end_mount here
+still_works
