@@ -186,7 +186,8 @@ static int zero_range(struct file_inode *inode, uint64_t offset, uint64_t end)
 	return ret;
 }
 
-static int call_punch(struct afar_file *file, uint64_t from, uint64_t to)
+/* `is_spare`: only if nobody has used it yet, in any session. */
+static int call_punch(struct afar_file *file, uint64_t from, uint64_t to, bool is_spare)
 {
 	Afar__FilePunch message = AFAR__FILE_PUNCH__INIT;
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
@@ -196,6 +197,7 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to)
 	message.ino = file->inode->ino;
 	message.offset = from * FILE_UNIT;
 	message.length = (to - from) * FILE_UNIT;
+	message.is_spare = is_spare;
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_PUNCH;
 	operation.punch = &message;
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
@@ -210,7 +212,7 @@ void file_unprepare(struct afar_file *file)
 {
 	inode_shut(file->inode);
 	if (atomic_exchange(&file->inode->is_prepared, false))
-		call_punch(file, 0, 1);
+		call_punch(file, 0, 1, true);
 	inode_reopen(file->inode);
 }
 
@@ -230,7 +232,7 @@ static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 		to = file_units_up(end);
 	if (from >= to)
 		return zero_range(inode, offset, end);
-	ret = call_punch(file, from, to);
+	ret = call_punch(file, from, to, false);
 	/* Others may have made it shorter just before. */
 	if (ret == 0)
 		ret = inode_fetch(inode, offset, end - offset);

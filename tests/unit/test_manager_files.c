@@ -183,6 +183,51 @@ static void test_full(void **state)
 	EXPECT(&client, ask_resize(fs_number, POOL_BYTES), -EINVAL);
 }
 
+static Afar__Request *ask_unprepare(uint64_t ino)
+{
+	Afar__Request *request = ask_punch(ino, 0, FILE_UNIT);
+
+	change_of(request)->punch->is_spare = true;
+	return request;
+}
+
+static void test_what_came_with_the_making_goes_if_nobody_has_used_it(void **state)
+{
+	uint64_t all = POOL_BYTES / FILE_UNIT, file;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "f", S_IFREG | 0644, 1, FILE_UNIT), &attributes),
+		0);
+	FILE_DO(ask_unprepare(attributes.ino), 0);
+	assert_int_equal(free_units(), all);
+
+	/* Another session opens it, and writes: that is not taken away again. */
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "g", S_IFREG | 0644, 2, FILE_UNIT), &attributes),
+		0);
+	file = attributes.ino;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), &attributes), 0);
+	assert_int_equal(file_do(&other, ask_end(file, 100, attributes.layout), NULL), 0);
+	FILE_DO(ask_unprepare(file), 0);
+	assert_int_equal(free_units(), all - 1);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 100);
+	expect_allocated(file, FILE_UNIT);
+
+	/* Nor is what another one has asked room for. */
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "h", S_IFREG | 0644, 3, FILE_UNIT), &attributes),
+		0);
+	file = attributes.ino;
+	assert_int_equal(file_do(&other, ask_file_open(file, 2), NULL), 0);
+	assert_int_equal(file_do(&other, ask_extend(file, 0, 1), NULL), 0);
+	FILE_DO(ask_unprepare(file), 0);
+	expect_allocated(file, FILE_UNIT);
+	check_files();
+}
+
 static void test_another_session_is_not_hurt(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
@@ -459,6 +504,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_nobody_is_believed_to_be_another),
 		FILES_TEST(test_room_comes_back_zeroed),
 		FILES_TEST(test_full),
+		FILES_TEST(test_what_came_with_the_making_goes_if_nobody_has_used_it),
 		FILES_TEST(test_another_session_is_not_hurt),
 		FILES_TEST(test_a_session_that_is_stopped),
 		FILES_TEST(test_two_make_it_shorter),

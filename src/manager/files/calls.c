@@ -250,7 +250,8 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 	struct file *file;
 	int ret = find_held(fs, session, ask->ino, &file);
 
-	if (ret == 0)
+	/* Others may have written there since who asks was told that nobody had. */
+	if (ret == 0 && (!ask->is_spare || file_is_spare(file, ask->offset, ask->length)))
 		ret = file_punch(file, session, ask->offset, ask->length);
 	end_recall(fs, ask->ino);
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;

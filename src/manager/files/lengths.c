@@ -136,6 +136,15 @@ int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exa
 	return ret;
 }
 
+bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length)
+{
+	const struct inode *inode = file->inode;
+
+	return inode->size == 0 && offset / FILE_UNIT >= inode->spare_from &&
+	       length <= FILE_SIZE_MAX && offset <= FILE_SIZE_MAX &&
+	       units_up(offset + length) <= inode->spare_to;
+}
+
 int file_prepare(struct file *file, uint64_t bytes)
 {
 	int ret = file_extend(file, 0, bytes, true);

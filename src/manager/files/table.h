@@ -330,6 +330,8 @@ int limits_check_units(const struct fs *fs, uint64_t nr);
 int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
 int file_prepare(struct file *file, uint64_t bytes);
+/* Returns whether a range of an empty file is room that nobody has asked for, or written, since it was made. */
+bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length);
 /* Returns how many units a file has, without those that nobody has asked for yet. */
 uint64_t inode_asked_units(const struct inode *inode);
 /* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
