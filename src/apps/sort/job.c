@@ -109,6 +109,20 @@ static int make_plan(struct afar_session *session, const struct sort_options *op
 			       options->bucket_bytes, out);
 }
 
+/* Fails if there is no such namespace. */
+static int look_for_namespace(struct afar_session *session, const struct sort_options *options,
+			      const char *name)
+{
+	struct afar_namespace *ns;
+	char what[600];
+	int ret = afar_namespace_open(session, name, &ns);
+
+	if (!ret)
+		return afar_namespace_close(ns);
+	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
+	return sort_fail_last(ret, what);
+}
+
 int sort_look(struct afar_session *session, const struct sort_options *options,
 	      struct sort_needs *out)
 {
@@ -122,6 +136,12 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 	if (!ret)
 		ret = choose_namespace(options, out->ns);
 	if (!ret)
+		ret = look_for_namespace(session, options, out->ns);
+	if (!ret && place_is_region(options->output))
+		ret = place_namespace(options->output, output_ns);
+	if (!ret && place_is_region(options->output))
+		ret = look_for_namespace(session, options, output_ns);
+	if (!ret)
 		ret = place_open(session, options->input, &input);
 	if (ret)
 		return ret;
@@ -134,8 +154,7 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 	out->output_bytes = plan.output_bytes;
 	out->worker_bytes = plan_worker_bytes(&plan);
 	out->ns_bytes = layout.bytes;
-	if (place_is_region(options->output) && !place_namespace(options->output, output_ns) &&
-	    !strcmp(output_ns, out->ns))
+	if (place_is_region(options->output) && !strcmp(output_ns, out->ns))
 		out->ns_bytes += plan.output_bytes;
 	return 0;
 }
@@ -281,6 +300,7 @@ static int await_meeting(struct sort_job *job)
 
 	for (;;) {
 		ret = afar_region_open(job->meeting.ns, job->options.job, &job->meeting.region);
+		job->is_named = ret == 0;
 		if (ret != -ENOENT)
 			return ret ? fail_meeting(job, ret) : 0;
 		if (job->options.is_ended && job->options.is_ended(job->options.context))
@@ -325,7 +345,7 @@ void sort_end(struct sort_job *job)
 		afar_barrier_close(job->barrier);
 	if (!job->is_done)
 		place_discard(&job->output);
-	if (job->is_named && does_lead)
+	if (job->is_named)
 		place_discard(&job->meeting);
 	place_close(&job->input);
 	place_close(&job->output);

@@ -169,8 +169,10 @@ int job_meet(struct sort_job *job)
 
 	if (ret)
 		return ret;
-	if (!does_lead(job))
+	if (!does_lead(job)) {
+		job->is_named = false; /* worker 0 sees to it */
 		return get_plan(job);
+	}
 	ret = forget_name(job);
 	return ret ? ret : send_plan(job);
 }

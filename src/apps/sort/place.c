@@ -246,9 +246,11 @@ int place_finish(struct place *place)
 
 void place_discard(struct place *place)
 {
-	if (place->region)
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+
+	if (place->region && !afar_region_stat(place->region, &stat) && stat.is_unfinished)
 		afar_region_free(place->region);
-	else if (place->part[0])
+	if (place->part[0])
 		unlink(place->part);
 }
 

@@ -36,7 +36,7 @@ int place_join(struct afar_session *session, const char *text, const char *job, 
 
 /* Says that it is complete: makes it durable where it is on flash, and gives a file its name. */
 int place_finish(struct place *place);
-/* Removes what was made or joined, and not finished. Does nothing if it is gone. */
+/* Removes what was made or joined, and not finished by anybody. Does nothing if it is gone. */
 void place_discard(struct place *place);
 void place_close(struct place *place);
 

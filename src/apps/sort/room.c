@@ -2,11 +2,18 @@
 /* Reservations; see room.h. Called by job.c and generate.c. */
 #include "room.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "failure.h"
 
 #define UNIT ((uint64_t)2 << 20) /* the unit of reservations */
+#define RELEASE_MS \
+	12000 /* longer than a session outlives its process, unless it is told otherwise */
+#define PAUSE_NS 50000000
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -70,13 +77,38 @@ int room_get_whole(struct afar_session *session, uint64_t bytes, struct room *ro
 	return with_namespace(session, bytes, room, reserve);
 }
 
+/*
+ * Releases until `bytes` less are reserved. Memory that a killed process had open is free when its session has ended. A
+ * release whose outcome is unknown shows in what is reserved.
+ */
+static void release(struct afar_namespace *ns, uint64_t bytes)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t deadline = clock_deadline_ms(RELEASE_MS), goal = 0;
+	int ret;
+
+	for (bool is_first = true; !afar_namespace_stat(ns, &stat); is_first = false) {
+		if (is_first)
+			goal = stat.reserved_bytes - bytes;
+		if (stat.reserved_bytes <= goal || clock_ns() > deadline)
+			return;
+		ret = afar_namespace_release(ns, stat.reserved_bytes - goal, NULL);
+		if (ret && ret != -ETIMEDOUT)
+			return;
+		if (!is_first)
+			nanosleep(&pause, NULL);
+	}
+}
+
 void room_give_back(struct afar_session *session, struct room *room, uint64_t used)
 {
 	struct afar_namespace *ns;
+	uint64_t kept = round_up(used);
 
-	if (room->reserved <= used || afar_namespace_open(session, room->ns, &ns))
+	if (room->reserved <= kept || afar_namespace_open(session, room->ns, &ns))
 		return;
-	afar_namespace_release(ns, room->reserved - round_up(used), NULL);
+	release(ns, room->reserved - kept);
 	afar_namespace_close(ns);
 	room->reserved = 0;
 }

@@ -250,6 +250,24 @@ static int sort(struct worker *worker)
 
 /* ---- All of it */
 
+/* Worker 0 makes the output complete. The others wait for that: whoever is left removes the output of a job that ended
+ * before. */
+static int finish(struct worker *worker)
+{
+	int ret;
+
+	if (worker->job->options.worker == 0) {
+		ret = place_finish(&worker->job->output);
+		worker->job->is_done = !ret;
+		if (!ret)
+			meet_again(worker); /* whoever has died by now is not needed any more */
+		return ret;
+	}
+	ret = meet_again(worker);
+	worker->job->is_done = !ret;
+	return ret;
+}
+
 static int run(struct worker *worker)
 {
 	int ret = meet(worker);
@@ -260,11 +278,7 @@ static int run(struct worker *worker)
 		ret = distribute(worker);
 	if (!ret)
 		ret = sort(worker);
-	if (!ret && worker->job->options.worker == 0)
-		ret = place_finish(&worker->job->output);
-	if (!ret)
-		worker->job->is_done = true;
-	return ret;
+	return ret ? ret : finish(worker);
 }
 
 static void tell_times(const struct worker *worker)
