@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keeps the line about the last failure; see failure.h. Called by every room of the program. */
+#include "failure.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <afar/afar.h>
+
+#include "sort.h"
+
+static char line[1024];
+
+int sort_fail(int error, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	return error;
+}
+
+int sort_fail_last(int error, const char *what)
+{
+	const char *said = afar_last_error();
+
+	return sort_fail(error, "%s: %s", what, *said ? said : afar_strerror(error));
+}
+
+const char *sort_failure(void)
+{
+	return line;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The line about what has failed, for whoever started the sort to show. There is one in a process, because a worker is a
+ * process of one thread. */
+#ifndef APPS_SORT_FAILURE_H
+#define APPS_SORT_FAILURE_H
+
+/* Keeps a line about a failure: what was asked, what is wrong, what to do. Returns `error`, a negative code. */
+__attribute__((format(printf, 2, 3))) int sort_fail(int error, const char *format, ...);
+/* Does so with the library's own line behind `what`: "read in:put". */
+int sort_fail_last(int error, const char *what);
+
+#endif

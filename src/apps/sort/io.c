@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests in flight; see io.h. Called by the rooms that move items; owns the queue. */
+#include "io.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "failure.h"
+
+#define SLICE_MS    200 /* after so long, a wait asks whether the job is to end */
+#define REPEATS_MAX 3
+#define REAPED_MAX  64
+
+int io_open(struct io *io, struct afar_session *session, bool (*is_ended)(void *context),
+	    void *context)
+{
+	const struct afar_queue_options options = {.size = sizeof(options), .depth = IO_DEPTH};
+	int ret;
+
+	*io = (struct io){.is_ended = is_ended, .context = context};
+	ret = afar_queue_open(session, &options, &io->queue);
+	return ret ? sort_fail_last(ret, "open a queue") : 0;
+}
+
+int io_connect(struct io *io, const struct place *place)
+{
+	int ret = place->region ? afar_queue_connect(io->queue, afar_region_target(place->region))
+				: 0;
+
+	return ret ? sort_fail_last(ret, place->text) : 0;
+}
+
+/* Takes completions, and waits up to `timeout_ms` for `min` of them. */
+static int reap(struct io *io, unsigned min, int timeout_ms)
+{
+	struct afar_completion completions[REAPED_MAX];
+	int n = afar_queue_wait(io->queue, completions, REAPED_MAX, min, timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		struct io_request *request =
+			(struct io_request *)(uintptr_t)completions[i].user_data;
+
+		request->result = completions[i].result;
+		request->is_busy = false;
+		io->nr_busy--;
+	}
+	return n < 0 && n != -EINTR ? sort_fail_last(n, "wait for transfers") : 0;
+}
+
+static int await_some(struct io *io)
+{
+	if (io->is_ended && io->is_ended(io->context))
+		return -ECANCELED;
+	return reap(io, 1, SLICE_MS);
+}
+
+void io_drain(struct io *io)
+{
+	while (io->nr_busy && reap(io, 1, -1) == 0)
+		;
+}
+
+void io_close(struct io *io)
+{
+	io_drain(io);
+	if (io->queue)
+		afar_queue_close(io->queue);
+	io->queue = NULL;
+}
+
+/* ---- Files */
+
+static int64_t move_file(const struct io_request *request)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < request->iov.length) {
+		char *at = (char *)request->iov.addr + done;
+		size_t left = request->iov.length - done;
+		off_t offset = (off_t)(request->offset + done);
+
+		n = request->opcode == AFAR_OP_READ ? pread(request->place->fd, at, left, offset)
+						    : pwrite(request->place->fd, at, left, offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO; /* shorter than it was */
+		done += (size_t)n;
+	}
+	return (int64_t)done;
+}
+
+/* ---- Regions */
+
+static int submit(struct io *io, struct io_request *request)
+{
+	const struct afar_op op = {
+		.opcode = request->opcode,
+		.nr_iov = request->opcode == AFAR_OP_FLUSH ? 0 : 1,
+		.target = afar_region_target(request->place->region),
+		.offset = request->offset,
+		.iov = request->opcode == AFAR_OP_FLUSH ? NULL : &request->iov,
+		.user_data = (uintptr_t)request,
+	};
+	int taken, ret;
+
+	while ((taken = afar_queue_submit(io->queue, &op, 1)) == 0) {
+		ret = await_some(io); /* the queue is full */
+		if (ret)
+			return ret;
+	}
+	if (taken < 0)
+		return sort_fail_last(taken, request->place->text);
+	request->is_busy = true;
+	io->nr_busy++;
+	return 0;
+}
+
+static int start(struct io *io, struct io_request *request)
+{
+	request->nr_repeats = 0;
+	if (request->place->region)
+		return submit(io, request);
+	request->result = move_file(request);
+	return 0;
+}
+
+int io_read(struct io *io, struct io_request *request, const struct place *place, uint64_t offset,
+	    struct afar_buffer *buffer, void *data, size_t length)
+{
+	*request = (struct io_request){.place = place,
+				       .opcode = AFAR_OP_READ,
+				       .offset = offset,
+				       .iov = {buffer, data, length}};
+	return start(io, request);
+}
+
+int io_write(struct io *io, struct io_request *request, const struct place *place, uint64_t offset,
+	     struct afar_buffer *buffer, void *data, size_t length)
+{
+	*request = (struct io_request){.place = place,
+				       .opcode = AFAR_OP_WRITE,
+				       .offset = offset,
+				       .iov = {buffer, data, length}};
+	return start(io, request);
+}
+
+static int fail(struct io *io, const struct io_request *request)
+{
+	const struct afar_completion done = {.user_data = (uintptr_t)request,
+					     .result = request->result};
+
+	if (!request->place->region)
+		return sort_fail((int)request->result, "%s %s: %s",
+				 request->opcode == AFAR_OP_READ ? "read" : "write",
+				 request->place->text, afar_strerror((int)request->result));
+	return sort_fail_last(afar_queue_explain(io->queue, &done), request->place->text);
+}
+
+/* A server closes connections when memory that they could reach becomes another's. These operations may be repeated,
+ * because nobody else writes where they write. */
+static bool is_worth_repeating(const struct io_request *request)
+{
+	return request->place->region && request->nr_repeats < REPEATS_MAX &&
+	       (request->result == -AFAR_ESERVER || request->result == -ENOTCONN ||
+		request->result == -ECANCELED);
+}
+
+int io_wait(struct io *io, struct io_request *request)
+{
+	int ret;
+
+	for (;;) {
+		while (request->is_busy) {
+			ret = await_some(io);
+			if (ret)
+				return ret;
+		}
+		if (request->result >= 0)
+			return 0;
+		if (!is_worth_repeating(request))
+			return fail(io, request);
+		request->nr_repeats++;
+		ret = io_connect(io, request->place);
+		if (!ret)
+			ret = submit(io, request);
+		if (ret)
+			return ret;
+	}
+}
+
+int io_flush(struct io *io, const struct place *place)
+{
+	struct io_request request = {.place = place, .opcode = AFAR_OP_FLUSH};
+	int ret;
+
+	if (!place->region)
+		return 0;
+	ret = submit(io, &request);
+	if (!ret)
+		ret = io_wait(io, &request);
+	if (ret)
+		io_drain(io); /* the request is on this stack */
+	return ret;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preparing, joining and ending a sort; see job.h and sort.h. How its workers wait for each other is in meeting.c. */
+#include "job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "failure.h"
+#include "plan.h"
+
+#define RETRY_NS 20000000 /* between two looks for the region of the job */
+
+/* ---- What there is to do */
+
+static int check_options(const struct sort_options *options)
+{
+	if (!options->nr_workers || options->nr_workers > SORT_WORKERS_MAX ||
+	    options->worker >= options->nr_workers)
+		return sort_fail(
+			-EINVAL,
+			"sort %s: worker %u of %u cannot be; there are 1 to %u, numbered from 0",
+			options->input, options->worker, options->nr_workers, SORT_WORKERS_MAX);
+	if (place_is_region(options->output) && !strcmp(options->input, options->output))
+		return sort_fail(-EINVAL, "sort %s into itself: choose another name for the output",
+				 options->input);
+	return 0;
+}
+
+/* The namespace for the buckets. */
+static int choose_namespace(const struct sort_options *options, char out[AFAR_NAME_MAX + 1])
+{
+	if (options->ns) {
+		snprintf(out, AFAR_NAME_MAX + 1, "%s", options->ns);
+		return 0;
+	}
+	if (place_is_region(options->output))
+		return place_namespace(options->output, out);
+	if (place_is_region(options->input))
+		return place_namespace(options->input, out);
+	return sort_fail(-EINVAL,
+			 "sort %s into %s: the buckets need a namespace; name one with --ns",
+			 options->input, options->output);
+}
+
+/* Whether the input's last line lacks its end, which the output gets. */
+static int lacks_newline(const struct place *input, struct io *io, bool *out)
+{
+	struct io_request request;
+	char last;
+	int ret;
+
+	*out = false;
+	if (!input->length)
+		return 0;
+	ret = io_connect(io, input);
+	if (!ret)
+		ret = io_read(io, &request, input, input->length - 1, NULL, &last, 1);
+	if (!ret)
+		ret = io_wait(io, &request);
+	if (!ret)
+		*out = last != '\n';
+	return ret;
+}
+
+static int measure(struct afar_session *session, const struct sort_options *options,
+		   const struct place *input, uint64_t *output_bytes)
+{
+	uint64_t rest = input->length % SORT_RECORD_BYTES;
+	bool is_unended;
+	struct io io;
+	int ret;
+
+	*output_bytes = input->length;
+	if (!options->is_lines) {
+		if (rest)
+			return sort_fail(
+				-EINVAL,
+				"sort %s: it has %llu bytes, which are no whole records of %u: "
+				"%llu are left over; give the whole input, or --lines",
+				options->input, (unsigned long long)input->length,
+				SORT_RECORD_BYTES, (unsigned long long)rest);
+		return 0;
+	}
+	ret = io_open(&io, session, NULL, NULL);
+	if (!ret)
+		ret = lacks_newline(input, &io, &is_unended);
+	io_close(&io);
+	if (!ret)
+		*output_bytes += is_unended;
+	return ret;
+}
+
+static int make_plan(struct afar_session *session, const struct sort_options *options,
+		     const struct place *input, struct plan *out)
+{
+	uint64_t output_bytes;
+	int ret = measure(session, options, input, &output_bytes);
+
+	if (!ret && !output_bytes && place_is_region(options->output))
+		ret = sort_fail(-ENODATA,
+				"sort %s into %s: it is empty, and a region has at least 1 byte",
+				options->input, options->output);
+	return ret ? ret
+		   : plan_make(input->length, output_bytes, options->is_lines, options->nr_workers,
+			       options->bucket_bytes, out);
+}
+
+/* Fails if there is no such namespace. */
+static int look_for_namespace(struct afar_session *session, const struct sort_options *options,
+			      const char *name)
+{
+	struct afar_namespace *ns;
+	char what[600];
+	int ret = afar_namespace_open(session, name, &ns);
+
+	if (!ret)
+		return afar_namespace_close(ns);
+	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
+	return sort_fail_last(ret, what);
+}
+
+int sort_look(struct afar_session *session, const struct sort_options *options,
+	      struct sort_needs *out)
+{
+	char output_ns[AFAR_NAME_MAX + 1];
+	struct job_layout layout;
+	struct place input;
+	struct plan plan;
+	int ret = check_options(options);
+
+	*out = (struct sort_needs){0};
+	if (!ret)
+		ret = choose_namespace(options, out->ns);
+	if (!ret)
+		ret = look_for_namespace(session, options, out->ns);
+	if (!ret && place_is_region(options->output))
+		ret = place_namespace(options->output, output_ns);
+	if (!ret && place_is_region(options->output))
+		ret = look_for_namespace(session, options, output_ns);
+	if (!ret)
+		ret = place_open(session, options->input, &input);
+	if (ret)
+		return ret;
+	ret = make_plan(session, options, &input, &plan);
+	place_close(&input);
+	if (ret)
+		return ret;
+	job_lay_out(&plan, &layout);
+	out->input_bytes = plan.input_bytes;
+	out->output_bytes = plan.output_bytes;
+	out->worker_bytes = plan_worker_bytes(&plan);
+	out->ns_bytes = layout.bytes;
+	if (place_is_region(options->output) && !strcmp(output_ns, out->ns))
+		out->ns_bytes += plan.output_bytes;
+	return 0;
+}
+
+/* ---- Preparing */
+
+/* Makes the output, and reserves what its namespace lacks. */
+static int create_output(struct sort_job *job)
+{
+	const struct sort_options *options = &job->options;
+	const uint64_t bytes = job->plan.output_bytes;
+	char ns[AFAR_NAME_MAX + 1];
+	int ret = 0;
+
+	if (place_is_region(options->output)) {
+		ret = place_namespace(options->output, ns);
+		if (!ret)
+			ret = room_get(job->session, ns, bytes, &job->output_room);
+	}
+	if (ret)
+		return ret;
+	ret = place_create(job->session, options->output, bytes, options->job, options->may_replace,
+			   &job->output);
+	if (ret != -AFAR_ERESERVE)
+		return ret;
+	ret = room_get_whole(job->session, bytes, &job->output_room);
+	return ret ? ret
+		   : place_create(job->session, options->output, bytes, options->job,
+				  options->may_replace, &job->output);
+}
+
+static int fail_meeting(const struct sort_job *job, int error)
+{
+	char what[2 * AFAR_NAME_MAX + 100];
+
+	snprintf(what, sizeof(what), "meet in the region %s", job->meeting.text);
+	return sort_fail_last(error, what);
+}
+
+static int open_namespace(struct sort_job *job, char name[AFAR_NAME_MAX + 1])
+{
+	int ret = choose_namespace(&job->options, name);
+
+	if (ret)
+		return ret;
+	job->meeting.text = job->options.job;
+	ret = afar_namespace_open(job->session, name, &job->meeting.ns);
+	return ret ? fail_meeting(job, ret) : 0;
+}
+
+static int create_region(struct sort_job *job)
+{
+	return afar_region_create(job->meeting.ns, job->options.job, job->layout.bytes,
+				  AFAR_ALLOC_UNFINISHED, &job->meeting.region);
+}
+
+static int create_meeting(struct sort_job *job)
+{
+	char name[AFAR_NAME_MAX + 1];
+	int ret = open_namespace(job, name);
+
+	if (!ret)
+		ret = room_get(job->session, name, job->layout.bytes, &job->meeting_room);
+	if (ret)
+		return ret;
+	ret = create_region(job);
+	if (ret == -AFAR_ERESERVE) {
+		ret = room_get_whole(job->session, job->layout.bytes, &job->meeting_room);
+		if (ret)
+			return ret;
+		ret = create_region(job);
+	}
+	if (ret == -EEXIST)
+		return sort_fail(ret,
+				 "sort %s: there is a job %s already, which runs or was killed; "
+				 "choose another name, or remove it with 'afar region rm %s:%s'",
+				 job->options.input, job->options.job, name, job->options.job);
+	if (ret)
+		return fail_meeting(job, ret);
+	job->is_named = true;
+	return 0;
+}
+
+static int begin(struct afar_session *session, const struct sort_options *options,
+		 struct sort_job **out)
+{
+	struct sort_job *job;
+	int ret = check_options(options);
+
+	if (ret)
+		return ret;
+	job = calloc(1, sizeof(*job));
+	*out = job;
+	if (!job)
+		return sort_fail(-ENOMEM, "sort %s: out of memory", options->input);
+	job->options = *options;
+	job->session = session;
+	job->input = job->output = job->meeting = (struct place){.text = "", .fd = -1};
+	job->heard = calloc(options->nr_workers, sizeof(*job->heard));
+	if (!job->heard)
+		return sort_fail(-ENOMEM, "sort %s: out of memory", options->input);
+	return place_open(session, options->input, &job->input);
+}
+
+/* Ends it if `ret` is an error, and passes that on. */
+static int begun(struct sort_job **out, int ret)
+{
+	if (ret) {
+		sort_end(*out);
+		*out = NULL;
+	}
+	return ret;
+}
+
+int sort_prepare(struct afar_session *session, const struct sort_options *options,
+		 struct sort_job **out)
+{
+	struct sort_job *job;
+	int ret;
+
+	*out = NULL;
+	ret = begin(session, options, out);
+	job = *out;
+	if (!ret)
+		ret = make_plan(session, options, &job->input, &job->plan);
+	if (!ret) {
+		job_lay_out(&job->plan, &job->layout);
+		ret = create_output(job);
+	}
+	if (!ret)
+		ret = create_meeting(job);
+	return begun(out, ret);
+}
+
+/* ---- Joining */
+
+/* Opens the region of the job as soon as worker 0 has made it. */
+static int await_meeting(struct sort_job *job)
+{
+	const struct timespec pause = {.tv_nsec = RETRY_NS};
+	uint64_t deadline = clock_deadline_ms(job->options.patience_ms);
+	int ret;
+
+	for (;;) {
+		ret = afar_region_open(job->meeting.ns, job->options.job, &job->meeting.region);
+		job->is_named = ret == 0;
+		if (ret != -ENOENT)
+			return ret ? fail_meeting(job, ret) : 0;
+		if (job->options.is_ended && job->options.is_ended(job->options.context))
+			return -ECANCELED;
+		if (clock_ns() > deadline)
+			return sort_fail(-ETIMEDOUT,
+					 "sort %s: worker 0 of the job %s has not come within %u s",
+					 job->options.input, job->options.job,
+					 job->options.patience_ms / 1000);
+		nanosleep(&pause, NULL);
+	}
+}
+
+int sort_join(struct afar_session *session, const struct sort_options *options,
+	      struct sort_job **out)
+{
+	char name[AFAR_NAME_MAX + 1];
+	struct sort_job *job;
+	int ret;
+
+	*out = NULL;
+	ret = begin(session, options, out);
+	job = *out;
+	if (!ret)
+		ret = open_namespace(job, name);
+	if (!ret)
+		ret = await_meeting(job);
+	if (!ret)
+		ret = place_join(session, options->output, options->job, &job->output);
+	return begun(out, ret);
+}
+
+/* ---- Ending */
+
+void sort_end(struct sort_job *job)
+{
+	const bool does_lead = job && job->options.worker == 0;
+
+	if (!job)
+		return;
+	if (job->barrier)
+		afar_barrier_close(job->barrier);
+	if (!job->is_done)
+		place_discard(&job->output);
+	if (job->is_named)
+		place_discard(&job->meeting);
+	place_close(&job->input);
+	place_close(&job->output);
+	place_close(&job->meeting);
+	if (does_lead) {
+		room_give_back(job->session, &job->meeting_room, 0);
+		room_give_back(job->session, &job->output_room,
+			       job->is_done ? job->plan.output_bytes : 0);
+	}
+	free(job->heard);
+	free(job);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions and files as inputs and outputs; see place.h. Called by job.c, generate.c and verify.c. */
+#include "place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "failure.h"
+
+bool place_is_region(const char *text)
+{
+	size_t before = strcspn(text, ":/");
+
+	return text[before] == ':';
+}
+
+int place_namespace(const char *text, char out[AFAR_NAME_MAX + 1])
+{
+	size_t length = strcspn(text, ":");
+
+	if (!length || length > AFAR_NAME_MAX || !text[length + 1])
+		return sort_fail(-EINVAL,
+				 "'%.64s' is not NAMESPACE:NAME; a file's name with a colon needs "
+				 "a slash before it",
+				 text);
+	memcpy(out, text, length);
+	out[length] = '\0';
+	return 0;
+}
+
+/* ---- Regions */
+
+static const char *region_part(const char *text)
+{
+	return strchr(text, ':') + 1;
+}
+
+static int fail_region(int error, const char *verb, const char *text)
+{
+	char what[600];
+
+	snprintf(what, sizeof(what), "%s %s", verb, text);
+	return sort_fail_last(error, what);
+}
+
+static int open_namespace(struct afar_session *session, struct place *place)
+{
+	char name[AFAR_NAME_MAX + 1];
+	int ret = place_namespace(place->text, name);
+
+	if (ret)
+		return ret;
+	ret = afar_namespace_open(session, name, &place->ns);
+	return ret ? fail_region(ret, "open", place->text) : 0;
+}
+
+/* Opens "NAME" or "@0xADDRESS". */
+static int open_region(struct place *place)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	const char *name = region_part(place->text);
+	unsigned long long address;
+	int end = 0, ret;
+
+	if (sscanf(name, "@0x%llx%n", &address, &end) == 1 && !name[end])
+		ret = afar_region_open_at(place->ns, address, &place->region);
+	else
+		ret = afar_region_open(place->ns, name, &place->region);
+	if (!ret)
+		ret = afar_region_stat(place->region, &stat);
+	place->length = stat.length;
+	return ret ? fail_region(ret, "open", place->text) : 0;
+}
+
+static int create_region(struct place *place, uint64_t bytes, bool may_replace)
+{
+	const char *name = region_part(place->text);
+	int ret;
+
+	if (name[0] == '@')
+		return sort_fail(-EINVAL,
+				 "write into %s: a new region needs a name, not an address",
+				 place->text);
+	if (!bytes)
+		return sort_fail(-ENODATA,
+				 "write into %s: there is nothing to write, and a region has at "
+				 "least 1 byte",
+				 place->text);
+	ret = may_replace ? afar_region_delete(place->ns, name) : 0;
+	if (ret && ret != -ENOENT)
+		return fail_region(ret, "replace", place->text);
+	ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_UNFINISHED, &place->region);
+	if (ret == -EEXIST)
+		return sort_fail(ret,
+				 "write into %s: there is a region of that name; choose another "
+				 "name, or use --replace",
+				 place->text);
+	return ret ? fail_region(ret, "make", place->text) : 0;
+}
+
+/* ---- Files */
+
+static int fail_file(int error, const char *verb, const char *path)
+{
+	return sort_fail(error, "%s %s: %s", verb, path, afar_strerror(error));
+}
+
+static int open_file(struct place *place)
+{
+	struct stat status;
+
+	place->fd = open(place->text, O_RDONLY | O_CLOEXEC);
+	if (place->fd < 0 || fstat(place->fd, &status))
+		return fail_file(-errno, "open", place->text);
+	if (!S_ISREG(status.st_mode))
+		return sort_fail(-EINVAL,
+				 "open %s: it is no ordinary file, and workers read it in several "
+				 "places at once",
+				 place->text);
+	place->length = (uint64_t)status.st_size;
+	return 0;
+}
+
+/* The file has another name until it is complete. */
+static int name_part(struct place *place, const char *job)
+{
+	int length = snprintf(place->part, sizeof(place->part), "%s.%s.part", place->text, job);
+
+	if (length < (int)sizeof(place->part))
+		return 0;
+	place->part[0] = '\0';
+	return fail_file(-ENAMETOOLONG, "write", place->text);
+}
+
+static int create_file(struct place *place, uint64_t bytes, const char *job)
+{
+	int ret = name_part(place, job);
+
+	if (ret)
+		return ret;
+	place->fd = open(place->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (place->fd < 0) {
+		ret = fail_file(-errno, "make", place->part);
+		place->part[0] = '\0'; /* it is not ours to remove */
+		return ret;
+	}
+	/* Finds out now whether it fits. A file system that cannot tell is asked by the writes. */
+	if (bytes && fallocate(place->fd, 0, 0, (off_t)bytes) && errno != EOPNOTSUPP)
+		return fail_file(-errno, "get room for", place->text);
+	return ftruncate(place->fd, (off_t)bytes) ? fail_file(-errno, "make", place->text) : 0;
+}
+
+static int join_file(struct place *place, const char *job)
+{
+	int ret = name_part(place, job);
+
+	if (ret)
+		return ret;
+	place->fd = open(place->part, O_WRONLY | O_CLOEXEC);
+	if (place->fd >= 0)
+		return 0;
+	ret = fail_file(-errno, "open", place->part);
+	place->part[0] = '\0';
+	return ret;
+}
+
+/* ---- Both */
+
+/* Closes what was opened if `ret` is an error, and passes that on. */
+static int opened(struct place *place, int ret)
+{
+	if (ret) {
+		place_discard(place);
+		place_close(place);
+	}
+	return ret;
+}
+
+int place_open(struct afar_session *session, const char *text, struct place *out)
+{
+	int ret;
+
+	*out = (struct place){.text = text, .fd = -1};
+	if (!place_is_region(text)) {
+		ret = open_file(out);
+	} else {
+		ret = open_namespace(session, out);
+		if (!ret)
+			ret = open_region(out);
+	}
+	if (ret)
+		place_close(out);
+	return ret;
+}
+
+int place_create(struct afar_session *session, const char *text, uint64_t bytes, const char *job,
+		 bool may_replace, struct place *out)
+{
+	int ret;
+
+	*out = (struct place){.text = text, .fd = -1, .length = bytes};
+	if (!place_is_region(text))
+		return opened(out, create_file(out, bytes, job));
+	ret = open_namespace(session, out);
+	if (!ret)
+		ret = create_region(out, bytes, may_replace);
+	return opened(out, ret);
+}
+
+int place_join(struct afar_session *session, const char *text, const char *job, struct place *out)
+{
+	int ret;
+
+	*out = (struct place){.text = text, .fd = -1};
+	if (!place_is_region(text))
+		return opened(out, join_file(out, job));
+	ret = open_namespace(session, out);
+	if (!ret)
+		ret = open_region(out);
+	if (ret)
+		place_close(out); /* what is there may be somebody else's */
+	return ret;
+}
+
+int place_finish(struct place *place)
+{
+	int ret;
+
+	if (place->region) {
+		ret = afar_region_sync(place->region);
+		if (!ret)
+			ret = afar_region_finish(place->region);
+		return ret ? fail_region(ret, "complete", place->text) : 0;
+	}
+	if (rename(place->part, place->text))
+		return fail_file(-errno, "write", place->text);
+	place->part[0] = '\0';
+	return 0;
+}
+
+void place_discard(struct place *place)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+
+	if (place->region && !afar_region_stat(place->region, &stat) && stat.is_unfinished)
+		afar_region_free(place->region);
+	if (place->part[0])
+		unlink(place->part);
+}
+
+void place_close(struct place *place)
+{
+	if (place->region)
+		afar_region_close(place->region);
+	if (place->ns)
+		afar_namespace_close(place->ns);
+	if (place->fd >= 0)
+		close(place->fd);
+	*place = (struct place){.text = place->text, .fd = -1};
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reservations; see room.h. Called by job.c and generate.c. */
+#include "room.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "failure.h"
+
+#define UNIT ((uint64_t)2 << 20) /* the unit of reservations */
+#define RELEASE_MS \
+	12000 /* longer than a session outlives its process, unless it is told otherwise */
+#define PAUSE_NS 50000000
+
+static uint64_t round_up(uint64_t bytes)
+{
+	return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+static int fail(int error, const char *ns, uint64_t bytes)
+{
+	char what[AFAR_NAME_MAX + 100];
+
+	snprintf(what, sizeof(what), "get %llu bytes ready in %s", (unsigned long long)bytes, ns);
+	return sort_fail_last(error, what);
+}
+
+static int reserve(struct afar_namespace *ns, uint64_t bytes, struct room *room)
+{
+	int ret = afar_namespace_reserve(ns, round_up(bytes));
+
+	if (!ret)
+		room->reserved += round_up(bytes);
+	return ret;
+}
+
+static int reserve_missing(struct afar_namespace *ns, uint64_t bytes, struct room *room)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t has;
+	int ret = afar_namespace_stat(ns, &stat);
+
+	if (ret)
+		return ret;
+	has = stat.reserved_bytes > stat.allocated_bytes
+		      ? stat.reserved_bytes - stat.allocated_bytes
+		      : 0;
+	return has < bytes ? reserve(ns, bytes - has, room) : 0;
+}
+
+static int with_namespace(struct afar_session *session, uint64_t bytes, struct room *room,
+			  int (*act)(struct afar_namespace *ns, uint64_t bytes, struct room *room))
+{
+	struct afar_namespace *ns;
+	int ret = afar_namespace_open(session, room->ns, &ns);
+
+	if (ret)
+		return fail(ret, room->ns, bytes);
+	ret = act(ns, bytes, room);
+	if (ret)
+		ret = fail(ret, room->ns, bytes);
+	afar_namespace_close(ns);
+	return ret;
+}
+
+int room_get(struct afar_session *session, const char *ns, uint64_t bytes, struct room *room)
+{
+	snprintf(room->ns, sizeof(room->ns), "%s", ns);
+	return with_namespace(session, bytes, room, reserve_missing);
+}
+
+int room_get_whole(struct afar_session *session, uint64_t bytes, struct room *room)
+{
+	return with_namespace(session, bytes, room, reserve);
+}
+
+/*
+ * Releases until `bytes` less are reserved. Memory that a killed process had open is free when its session has ended. A
+ * release whose outcome is unknown shows in what is reserved.
+ */
+static void release(struct afar_namespace *ns, uint64_t bytes)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t deadline = clock_deadline_ms(RELEASE_MS), goal = 0;
+	int ret;
+
+	for (bool is_first = true; !afar_namespace_stat(ns, &stat); is_first = false) {
+		if (is_first)
+			goal = stat.reserved_bytes - bytes;
+		if (stat.reserved_bytes <= goal || clock_ns() > deadline)
+			return;
+		ret = afar_namespace_release(ns, stat.reserved_bytes - goal, NULL);
+		if (ret && ret != -ETIMEDOUT)
+			return;
+		if (!is_first)
+			nanosleep(&pause, NULL);
+	}
+}
+
+void room_give_back(struct afar_session *session, struct room *room, uint64_t used)
+{
+	struct afar_namespace *ns;
+	uint64_t kept = round_up(used);
+
+	if (room->reserved <= kept || afar_namespace_open(session, room->ns, &ns))
+		return;
+	release(ns, room->reserved - kept);
+	afar_namespace_close(ns);
+	room->reserved = 0;
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `afar sort …`: makes records, sorts regions and files by several workers, and looks whether they are sorted. The sort
+ * itself is src/apps/sort. Here are the command line, the workers' processes, and what people see.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli.h"
+#include "interrupts.h"
+#include "sort.h"
+#include "sort_workers.h"
+
+#define SHOW_NS	    100000000U
+#define PATIENCE_MS 30000
+#define MEMBER_MS   2000 /* for a worker that has told of its failure to end */
+
+/* ---- What people see, and when to end: the context of the functions that the sort calls */
+
+struct watch {
+	struct sort_workers *workers; /* NULL: there are none */
+	uint64_t shown_ns;
+	bool is_terminal, is_shown;
+};
+
+static bool is_ended(void *context)
+{
+	struct watch *watch = context;
+
+	return is_interrupted() || (watch->workers && sort_workers_look(watch->workers));
+}
+
+static void show(void *context, const char *step, double part)
+{
+	struct watch *watch = context;
+	uint64_t now = clock_ns();
+
+	if (!watch->is_terminal || now - watch->shown_ns < SHOW_NS)
+		return;
+	fprintf(stderr, "\r%s  %3.0f %%\033[K", step, 100 * part);
+	watch->shown_ns = now;
+	watch->is_shown = true;
+}
+
+static void watch_begin(struct watch *watch)
+{
+	*watch = (struct watch){.is_terminal = isatty(STDERR_FILENO) == 1, .shown_ns = clock_ns()};
+	catch_interrupts();
+}
+
+static void watch_end(struct watch *watch)
+{
+	if (watch->is_shown)
+		fputs("\r\033[K", stderr);
+	watch->is_shown = false;
+}
+
+static void say_done(const char *what, uint64_t bytes, uint64_t started_ns)
+{
+	double seconds = (double)(clock_ns() - started_ns) / 1e9;
+	char size[SIZE_TEXT_MAX];
+
+	cli_print(what);
+	printf(": %s in %.3f s, %.0f MB/s\n", size_text(bytes, size), seconds,
+	       (double)bytes / seconds / 1e6);
+}
+
+/* Fails with the sort's line, or silently after an interrupt. */
+static int fail(void)
+{
+	return is_interrupted() ? CLI_INTERRUPTED : cli_fail("%s", sort_failure());
+}
+
+static int parse_count(const struct cli_command *command, const char *what, const char *text,
+		       uint64_t max, uint64_t *out)
+{
+	if (number_parse(text, max, out) || !*out)
+		return cli_misuse(command, "%s '%.64s' is not a number from 1 to %" PRIu64, what,
+				  text, max);
+	return 0;
+}
+
+/* ---- Generating */
+
+static int sort_make(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *records = NULL, *seed = NULL, *skew = NULL, *replace = NULL;
+	const struct cli_flag flags[] = {
+		{"records", "N", "how many; 100 bytes each", &records},
+		{"seed", "N", "equal seeds make equal records (default 0)", &seed},
+		{"skew", NULL, "half of the keys begin with one of few prefixes", &skew},
+		{"replace", NULL, "a region of that name", &replace},
+		{0},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct watch watch;
+	struct sort_made made = {.is_ended = is_ended, .show = show, .context = &watch};
+	uint64_t started_ns = clock_ns();
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!records)
+		return cli_misuse(command, "how many? Give --records");
+	if (parse_count(command, "--records", records, INT64_MAX / SORT_RECORD_BYTES,
+			&made.nr_records))
+		return CLI_USAGE;
+	if (seed && number_parse(seed, UINT64_MAX, &made.seed))
+		return cli_misuse(command, "--seed '%.64s' is not a number", seed);
+	made.is_skewed = skew != NULL;
+	made.may_replace = replace != NULL;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	watch_begin(&watch);
+	ret = sort_generate(cli->session, arguments[0], &made);
+	watch_end(&watch);
+	if (ret)
+		return cli_close(cli, fail());
+	say_done(arguments[0], made.nr_records * SORT_RECORD_BYTES, started_ns);
+	return cli_close(cli, 0);
+}
+
+/* ---- Verifying */
+
+static int look_at(struct cli *cli, const char *name, bool is_lines, struct watch *watch,
+		   struct sort_found *out)
+{
+	const struct sort_options options = {
+		.input = name,
+		.is_lines = is_lines,
+		.is_ended = is_ended,
+		.show = show,
+		.context = watch,
+	};
+	int ret = sort_verify(cli->session, &options, out);
+
+	watch_end(watch);
+	return ret ? fail() : 0;
+}
+
+static int judge(const char *name, const struct sort_found *found, const char *against,
+		 const struct sort_found *expected)
+{
+	if (found->nr_unsorted)
+		return cli_fail(
+			"verify %s: %" PRIu64 " of %" PRIu64
+			" items are less than the one before, the first of them item %" PRIu64
+			" counted from 0",
+			name, found->nr_unsorted, found->nr_items, found->first_unsorted);
+	if (against && found->nr_items != expected->nr_items)
+		return cli_fail("verify %s: it has %" PRIu64 " items, but %s has %" PRIu64, name,
+				found->nr_items, against, expected->nr_items);
+	if (against && found->sum != expected->sum)
+		return cli_fail("verify %s: its items are not those of %s: their sum is %016" PRIx64
+				", not %016" PRIx64,
+				name, against, found->sum, expected->sum);
+	cli_print(name);
+	printf(": %" PRIu64 " items in order, %" PRIu64 " equal to the one before, sum %016" PRIx64
+	       "%s\n",
+	       found->nr_items, found->nr_equal, found->sum, against ? ", as expected" : "");
+	return 0;
+}
+
+static int sort_check(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *lines = NULL, *against = NULL;
+	const struct cli_flag flags[] = {
+		{"lines", NULL, "items are lines, not records of 100 bytes", &lines},
+		{"against", "FILE|NS:NAME", "what was sorted: compare count and sum", &against},
+		{0},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct sort_found found, expected = {0};
+	struct watch watch;
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	watch_begin(&watch);
+	status = look_at(cli, arguments[0], lines != NULL, &watch, &found);
+	if (!status && against)
+		status = look_at(cli, against, lines != NULL, &watch, &expected);
+	if (!status)
+		status = judge(arguments[0], &found, against, &expected);
+	return cli_close(cli, status);
+}
+
+/* ---- Sorting */
+
+/* The flags of `sort run`, as they were typed. */
+struct request {
+	const char *workers, *worker, *job, *ns, *bucket, *lines, *replace, *verbose;
+	char job_name[64];
+};
+
+static unsigned nr_cores(void)
+{
+	cpu_set_t cores;
+
+	return sched_getaffinity(0, sizeof(cores), &cores) ? 1 : (unsigned)CPU_COUNT(&cores);
+}
+
+/* Parses "I/N". */
+static int parse_worker(const struct cli_command *command, const char *text,
+			struct sort_options *options)
+{
+	unsigned worker, nr;
+	int end = 0;
+
+	if (sscanf(text, "%5u/%5u%n", &worker, &nr, &end) != 2 || text[end] || !nr ||
+	    nr > SORT_WORKERS_MAX || worker >= nr)
+		return cli_misuse(command,
+				  "--worker '%.64s' is not I/N: a number from 0 on, and how many "
+				  "there are, up to %u",
+				  text, SORT_WORKERS_MAX);
+	options->worker = worker;
+	options->nr_workers = nr;
+	return 0;
+}
+
+/* A sort of one machine needs a name that nobody else has. */
+static void name_job(struct request *request)
+{
+	uint64_t number = 0;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		number = clock_ns();
+	snprintf(request->job_name, sizeof(request->job_name), "sort-%d-%016" PRIx64, (int)getpid(),
+		 number);
+}
+
+static int take_workers(const struct cli_command *command, struct request *request,
+			struct sort_options *options)
+{
+	uint64_t nr = nr_cores();
+
+	if (!request->worker != !request->job)
+		return cli_misuse(command, "--worker and --job go together: they are for workers "
+					   "that are started one by one");
+	if (request->worker && request->workers)
+		return cli_misuse(command, "--worker says how many there are: leave --workers out");
+	options->job = request->job;
+	if (request->job &&
+	    (!*request->job || strpbrk(request->job, "/:@") || strlen(request->job) > 64))
+		return cli_misuse(command,
+				  "--job '%.64s' is no name: give 1 to 64 bytes without / : @",
+				  request->job);
+	if (request->worker)
+		return parse_worker(command, request->worker, options);
+	if (request->workers &&
+	    parse_count(command, "--workers", request->workers, SORT_WORKERS_MAX, &nr))
+		return CLI_USAGE;
+	name_job(request);
+	options->job = request->job_name;
+	options->nr_workers = (unsigned)(nr < SORT_WORKERS_MAX ? nr : SORT_WORKERS_MAX);
+	return 0;
+}
+
+static int take_options(const struct cli *cli, const struct cli_command *command,
+			struct request *request, struct sort_options *options)
+{
+	options->ns = request->ns;
+	options->is_lines = request->lines != NULL;
+	options->may_replace = request->replace != NULL;
+	options->is_verbose = request->verbose != NULL;
+	options->patience_ms = cli->timeout_ms ? cli->timeout_ms : PATIENCE_MS;
+	if (request->ns && strlen(request->ns) > AFAR_NAME_MAX)
+		return cli_misuse(command, "--ns: a namespace's name has at most %d bytes",
+				  AFAR_NAME_MAX);
+	if (request->bucket &&
+	    cli_size(command, "--bucket", request->bucket, &options->bucket_bytes))
+		return CLI_USAGE;
+	return take_workers(command, request, options);
+}
+
+/* Says what it will take, before anything is made. */
+static int say_needs(struct cli *cli, const struct sort_options *options)
+{
+	char input[SIZE_TEXT_MAX], ns[SIZE_TEXT_MAX], worker[SIZE_TEXT_MAX];
+	struct sort_needs needs;
+
+	if (sort_look(cli->session, options, &needs))
+		return fail();
+	printf("sorting %s with %u worker%s: takes %s of ", size_text(needs.input_bytes, input),
+	       options->nr_workers, options->nr_workers == 1 ? "" : "s",
+	       size_text(needs.ns_bytes, ns));
+	cli_print(needs.ns);
+	printf(", and about %s in each worker\n", size_text(needs.worker_bytes, worker));
+	fflush(stdout);
+	return 0;
+}
+
+/* Says what has gone wrong, in one line of whoever knows. */
+static int complain(const struct sort_options *options, struct sort_workers *workers, int error)
+{
+	if (is_interrupted())
+		return CLI_INTERRUPTED;
+	if (error == -EREMOTEIO)
+		sort_workers_wait(workers, MEMBER_MS);
+	return workers->failed ? sort_workers_complain(workers, options) : fail();
+}
+
+/* Works as worker 0, beside those that it has started. */
+static int lead(struct cli *cli, struct sort_options *options, bool does_start)
+{
+	struct watch *watch = options->context;
+	struct sort_workers workers = {0};
+	uint64_t started_ns = clock_ns(), bytes = 0;
+	struct sort_needs needs;
+	struct sort_job *job;
+	int ret, status;
+
+	if (sort_look(cli->session, options, &needs) || sort_prepare(cli->session, options, &job))
+		return fail();
+	bytes = needs.output_bytes;
+	status = does_start ? sort_workers_start(cli, options, &workers) : 0;
+	watch->workers = &workers;
+	ret = status ? status : sort_work(job);
+	watch_end(watch);
+	if (ret && !status)
+		status = complain(options, &workers, ret);
+	if (ret)
+		sort_workers_stop(&workers);
+	else
+		sort_workers_wait(&workers, (int)options->patience_ms);
+	if (!ret && options->is_verbose)
+		sort_workers_tell(&workers);
+	sort_end(job);
+	sort_workers_free(&workers);
+	watch->workers = NULL;
+	if (!status)
+		say_done(options->output, bytes, started_ns);
+	return status;
+}
+
+static int follow(struct cli *cli, const struct sort_options *options)
+{
+	struct sort_job *job;
+	int ret = sort_join(cli->session, options, &job);
+
+	if (!ret)
+		ret = sort_work(job);
+	if (job)
+		sort_end(job);
+	return ret ? fail() : 0;
+}
+
+static int run(struct cli *cli, struct sort_options *options, bool does_start)
+{
+	int status;
+
+	if (options->worker)
+		return follow(cli, options);
+	status = say_needs(cli, options);
+	return status ? status : lead(cli, options, does_start);
+}
+
+static int sort_run(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	struct request request = {0};
+	const struct cli_flag flags[] = {
+		{"workers", "N", "processes of this machine (default: as many as cores)",
+		 &request.workers},
+		{"lines", NULL, "items are lines, not records of 100 bytes", &request.lines},
+		{"ns", "NS", "for the buckets (default: that of the output, else of the input)",
+		 &request.ns},
+		{"replace", NULL, "a region of that name", &request.replace},
+		{"bucket", "SIZE", "sorted at a time (default 16M)", &request.bucket},
+		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
+		 &request.worker},
+		{"job", "NAME", "what workers on several machines meet by", &request.job},
+		{"verbose", NULL, "say where the time goes", &request.verbose},
+		{0},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct watch watch;
+	struct sort_options options = {.is_ended = is_ended, .show = show, .context = &watch};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	options.input = arguments[0];
+	options.output = arguments[1];
+	status = take_options(cli, command, &request, &options);
+	if (!status)
+		status = cli_open(cli);
+	if (status)
+		return status;
+	watch_begin(&watch);
+	status = run(cli, &options, !request.worker);
+	watch_end(&watch);
+	return cli_close(cli, status);
+}
+
+const struct cli_command sort_commands[] = {
+	{"sort run",
+	 "FILE|NS:NAME FILE|NS:NAME [--workers N] [--lines] [--ns NS] [--replace] [--bucket SIZE] "
+	 "[--worker I/N --job NAME] [--verbose]",
+	 "sort a region or file into another", sort_run},
+	{"sort generate", "FILE|NS:NAME --records N [--seed N] [--skew] [--replace]",
+	 "make records to sort", sort_make},
+	{"sort verify", "FILE|NS:NAME [--against FILE|NS:NAME] [--lines]",
+	 "look whether a region or file is sorted", sort_check},
+	{0},
+};
