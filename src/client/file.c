@@ -454,13 +454,35 @@ static int sync_data(struct afar_file *file)
 	return ret == 0 && file_take_loss(file, true) ? fail_lost(file) : ret;
 }
 
+/* Has committed what the manager has been told of an inode that is open here to read. */
+static int commit_told(struct afar_file *file)
+{
+	Afar__FileSync message = AFAR__FILE_SYNC__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	message.ino = file->inode->ino;
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
+	operation.sync = &message;
+	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(file->inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
 static int sync_file(struct afar_file *file)
 {
 	int ret = sync_data(file);
 
-	if (ret == 0 && (file->access & W_OK) && !file->is_directory)
-		ret = file_commit(file);
-	return ret;
+	if (ret || file->is_directory)
+		return ret;
+	if (file->access & W_OK)
+		return file_commit(file);
+	/* Others of this process may have written, and not committed that yet. */
+	return inode_is_written(file->inode) ? commit_told(file) : 0;
 }
 
 PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))

@@ -233,6 +233,8 @@ void inode_put(struct file_inode *inode);
 bool inode_end(struct file_inode *inode);
 /* Returns whether it may have room behind its end that this process asked for. */
 bool inode_has_spare(struct file_inode *inode);
+/* Returns whether this process may have made it longer, or written it, and not committed that. */
+bool inode_is_written(struct file_inode *inode);
 /* What the manager has said of the inode before may be wrong from now on. */
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
 uint64_t inode_count_outdated(struct afar_fs *fs);

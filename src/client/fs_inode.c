@@ -212,6 +212,11 @@ bool inode_has_spare(struct file_inode *inode)
 	return has_spare;
 }
 
+bool inode_is_written(struct file_inode *inode)
+{
+	return atomic_load(&inode->has_grown) || atomic_load(&inode->touched) != INODE_UNTOUCHED;
+}
+
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino)
 {
 	pthread_mutex_lock(&fs->lock);

@@ -94,6 +94,35 @@ sha256sum m/log m/last >sums
 
 end_mount m
 
+# What was synced outlives the manager and the mount, also if whoever synced it had the file open to read, and another
+# one had written it, who has not closed it yet.
+start_mount m f
+cat >reader.py <<'END'
+import os, time
+writer = os.open("m/told", os.O_WRONLY | os.O_CREAT)
+os.write(writer, b"told\n" * 1000)
+os.fsync(os.open("m/told", os.O_RDONLY))
+print("synced", flush=True)
+while True:
+    time.sleep(60)
+END
+python3 reader.py >reader.out 2>reader.err &
+pid_reader=$!
+running="$running $!"
+is_synced() {
+	[ -s reader.out ] || has_ended "$pid_reader"
+}
+eventually is_synced
+[ -s reader.out ] || fail "the reader: $(cat reader.err)"
+kill_daemon manager
+kill_daemon m
+kill_daemon reader
+umount -l m 2>/dev/null || fusermount3 -uz m
+start_manager "$port"
+start_mount m f
+[ "$(grep -c told m/told)" -eq 1000 ] || fail "$(grep -c told m/told) lines of 1000 are there that were synced"
+end_mount m
+
 # A machine that was cut off for longer than the lease: the mount goes on with another session.
 open_way 0
 start_mount m "afar://127.0.0.1:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"

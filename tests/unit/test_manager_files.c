@@ -458,6 +458,36 @@ static void test_claims(void **state)
 	FILE_DO(ask_stat(file), -ESTALE);
 }
 
+static Afar__Request *ask_commit(uint64_t ino, uint64_t end)
+{
+	Afar__Request *request = ask_sync_close(ino, end, 0);
+
+	change_of(request)->sync->is_trimmed = false;
+	return request;
+}
+
+/* Whoever has it open to read may have it committed, and tell nothing of it. */
+static void test_a_reader_commits_what_others_told(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+	Afar__Request *reading = ask_file_open(file, 1);
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_end(file, 500, 0), 0);
+	assert_int_equal(file_do(&other, ask_commit(file, 0), NULL), -EBADF);
+	hold_of(reading)->open->access = R_OK;
+	assert_int_equal(file_do(&other, reading, NULL), 0);
+	assert_int_equal(file_do(&other, ask_commit(file, 600), NULL), -EBADF);
+	assert_int_equal(file_do(&other, ask_commit(file, 0), NULL), 0);
+	restart();
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 500);
+}
+
 static void test_nobody_claims(void **state)
 {
 	Afar__FileAttributes attributes;
@@ -513,6 +543,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_who_may_tell_and_check),
 		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_claims),
+		FILES_TEST(test_a_reader_commits_what_others_told),
 		FILES_TEST(test_nobody_claims),
 		FILES_TEST(test_what_comes_again_is_answered_again),
 	};

@@ -209,8 +209,9 @@ static int set(struct fs *fs, const struct who *who, const struct session *sessi
 	return ret == 0 ? tell(file, result) : ret;
 }
 
-/* Finds a file that the session has open to write. */
-static int find_held(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
+/* Finds a file that the session has open. `access`: as that, at least. */
+static int find_open(struct fs *fs, const struct session *session, uint64_t ino, uint32_t access,
+		     struct file **out)
 {
 	const struct hold *held;
 	int ret = file_get(fs, ino, out);
@@ -218,10 +219,15 @@ static int find_held(struct fs *fs, const struct session *session, uint64_t ino,
 	if (ret < 0)
 		return ret;
 	cds_list_for_each_entry (held, &(*out)->holds, node)
-		if (held->session == session->number && (held->access & W_OK))
+		if (held->session == session->number && (held->access & access) == access)
 			return 0;
-	return error_fail(-EBADF, "change inode %llu: the session has not opened it to write",
-			  (unsigned long long)ino);
+	return error_fail(-EBADF, "change inode %llu: the session has not opened it%s",
+			  (unsigned long long)ino, access & W_OK ? " to write" : "");
+}
+
+static int find_held(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
+{
+	return find_open(fs, session, ino, W_OK, out);
 }
 
 static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
@@ -260,9 +266,11 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 static int sync_file(struct fs *fs, const struct session *session, const Afar__FileSync *ask,
 		     Afar__FileResult *result)
 {
+	/* Else it commits what others have told, no more. */
+	bool is_change = ask->end != 0 || ask->is_written || ask->is_trimmed || ask->close != 0;
 	struct inode *inode;
 	struct file *file;
-	int ret = find_held(fs, session, ask->ino, &file);
+	int ret = find_open(fs, session, ask->ino, is_change ? W_OK : 0, &file);
 
 	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)

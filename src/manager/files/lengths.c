@@ -48,8 +48,11 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
 {
 	struct growth growth = {file, from};
-	int64_t taken = limits_check_units(file->fs, nr);
+	/* A limit counts by what has been looked at. */
+	int64_t taken = pool_look(file->fs);
 
+	if (taken == 0)
+		taken = limits_check_units(file->fs, nr);
 	if (taken == 0)
 		taken = pool_take(file->fs, place_near(file->runs, from), nr, take_run, &growth);
 	if (taken < 0)

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A file system in memory whose server ends, as the manager keeps it; and limits beside that. */
+#include "lib/manager_files.h"
+
+#include <sys/stat.h>
+
+#include "group.h"
+#include "manager/volumes.h"
+
+#define POOL_UNITS (POOL_BYTES / FILE_UNIT)
+
+/* It comes back without its memory. A commit may fail meanwhile: it asks until it is let in. */
+static void restart_server(size_t i)
+{
+	fixture_kill(&fixture, i);
+	while (fixture_join(&fixture, i, 64 * MIB) < 0)
+		;
+}
+
+static uint64_t lost_units(void)
+{
+	return layout_lost_bytes(volume_region(ns_of(fs_number))->layout) / FILE_UNIT;
+}
+
+/* Whatever is lost is a file's, or nobody's; what is not is a file's, free, or being zeroed. */
+static void expect_units(uint64_t in_files, uint64_t lost_in_files)
+{
+	const struct fs *fs = fs_of();
+
+	assert_int_equal(fs->nr_lost_units, lost_in_files);
+	assert_int_equal((fs->space.free_bytes + fs->pending_bytes) / FILE_UNIT + in_files -
+				 lost_in_files,
+			 fs->space.length / FILE_UNIT - lost_units());
+	check_files();
+}
+
+/* All is on the servers in turn: a file has as much on the one as on the other. */
+static void test_a_server_ends(void **state)
+{
+	(void)state;
+	for (uint64_t fails_at = 0; fails_at < 3; fails_at++) {
+		char name[] = {(char)('a' + fails_at), '\0'};
+		Afar__FileAttributes attributes;
+		uint64_t lost_before = lost_units(), has = fs_of()->nr_lost_units, lost;
+
+		assert_int_equal(file_do(&client,
+					 ask_make(ROOT, name, S_IFREG | 0644, 1, POOL_BYTES / 4),
+					 &attributes),
+				 0);
+		FILE_DO(ask_size(attributes.ino, POOL_BYTES / 4), 0);
+		fixture.servers[0].refuse_to_zero = -EIO;
+		FILE_DO(ask_size(attributes.ino, POOL_BYTES / 8), 0);
+		fixture.store.fail_at = fails_at;
+		fixture.store.failure = -ENOSPC;
+		restart_server(1);
+		fixture.store.fail_at = 0;
+		assert_true(lost_units() > lost_before);
+		lost = fs_of()->nr_lost_units - has;
+		assert_true(lost != 0 && lost < POOL_UNITS / 8);
+		expect_units(has + POOL_UNITS / 8, has + lost);
+		restart();
+		FILE_DO(ask_claim(0, 0, 0), 0);
+		assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+		expect_units(has + POOL_UNITS / 8, has + lost);
+		/* What the file gives up there nobody gets. */
+		fixture.servers[0].refuse_to_zero = 0;
+		fixture_advance(&fixture, 2000);
+		FILE_DO(ask_remove(ROOT, name, false), 0);
+		fixture_advance(&fixture, 2000);
+		expect_units(has, has);
+		assert_int_equal(fs_of()->pending_bytes, 0);
+		EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+		EXPECT(&client,
+		       ask_resize(fs_number, volume_region(ns_of(fs_number))->length + POOL_BYTES),
+		       0);
+	}
+}
+
+static Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	assert_non_null(request);
+	request->call_case = AFAR__REQUEST__CALL_FILES_LIMIT;
+	request->files_limit = MESSAGE_NEW(afar__files_limit, Afar__FilesLimit);
+	request->files_limit->fs = fs_number;
+	request->files_limit->max_bytes = max_bytes;
+	request->files_limit->max_inodes = max_inodes;
+	return request;
+}
+
+static void test_limits(void **state)
+{
+	uint64_t file;
+
+	(void)state;
+	EXPECT(&client, ask_limits(MIB, 2), 0);
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	must_make(ROOT, "g", S_IFREG | 0644);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, 0), -EDQUOT);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, MIB + 1), -EDQUOT);
+	FILE_DO(ask_extend(file, 0, MIB), 0);
+	FILE_DO(ask_extend(file, MIB, 1), -EDQUOT);
+	/* A limit below what it has takes nothing away. */
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	EXPECT(&client, ask_limits(FILE_UNIT, 1), -ENOSPC);
+	assert_int_equal(fs_of()->max_inodes, 2);
+	assert_int_equal(ns_of(fs_number)->max_bytes, MIB);
+	EXPECT(&client, ask_limits(FILE_UNIT, 1), 0);
+	FILE_DO(ask_extend(file, 0, MIB), 0);
+	FILE_DO(ask_extend(file, MIB, 1), -EDQUOT);
+	restart();
+	assert_int_equal(fs_of()->max_inodes, 1);
+	assert_int_equal(ns_of(fs_number)->max_bytes, FILE_UNIT);
+}
+
+TEST_GROUP(manager_files_room)
+{
+	const struct CMUnitTest tests[] = {
+		FILES_TEST(test_a_server_ends),
+		FILES_TEST(test_limits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
