@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Suite `file`: files through the library, against regions, single calls, and a database. */
+/* Suite `file`: files through the library, against regions, single calls, a database, and NFS; files through mounts,
+ * against other file systems. */
 #include <fcntl.h>
 
 #include "file.h"
@@ -69,7 +70,8 @@ static const struct bench_stage *const stages[] = {
 
 const struct bench_suite bench_suite_file = {
 	.name = "file",
-	.summary = "files: streams against regions, lists of ranges, durable creates against LMDB",
+	.summary = "files: against regions and LMDB; mounts against passthrough, NFS and "
+		   "GlusterFS; several servers",
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

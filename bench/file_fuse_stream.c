@@ -66,6 +66,8 @@ static int move_all(int fd, const struct fuse_stream *stream, uint64_t bytes, ch
 
 		if (nr != (ssize_t)stream->size)
 			return nr < 0 ? -errno : -EIO;
+		if (bench_is_interrupted())
+			return -EINTR;
 	}
 	return is_durable && stream->is_write && fsync(fd) ? -errno : 0;
 }

@@ -154,6 +154,11 @@ static int do_one(struct target *target, enum job job, unsigned part, unsigned i
 	return target->calls[job](target->handle, name, data);
 }
 
+static bool is_over(uint64_t begin, uint64_t span_ns)
+{
+	return clock_ns() - begin >= span_ns || bench_is_interrupted();
+}
+
 /* Makes files of the part until the time is over. */
 static int fill_part(struct target *target, unsigned part, uint64_t span_ns)
 {
@@ -161,7 +166,7 @@ static int fill_part(struct target *target, unsigned part, uint64_t span_ns)
 	struct part *made = &target->parts[part];
 	int ret = 0;
 
-	while (!ret && made->nr < NR_FILES / nr_parts() && clock_ns() - begin < span_ns) {
+	while (!ret && made->nr < NR_FILES / nr_parts() && !is_over(begin, span_ns)) {
 		ret = do_one(target, MAKE, part, made->nr);
 		made->nr += !ret;
 	}
@@ -176,7 +181,7 @@ static int go_through(struct target *target, enum job job, unsigned part, uint64
 	unsigned i = made->nr_gone;
 	int ret = 0;
 
-	for (; i < made->nr && !ret && clock_ns() - begin < span_ns; i++)
+	for (; i < made->nr && !ret && !is_over(begin, span_ns); i++)
 		ret = do_one(target, job, part, i);
 	*nr_done = i - made->nr_gone;
 	if (job == REMOVE)
@@ -214,6 +219,8 @@ static int run_job(struct target *target, enum job job, double *value)
 		ret = go_through(target, job, part, span_ns, &nr);
 	}
 	*value = nr * 1e6 / (double)(clock_ns() - begin);
+	if (bench_is_interrupted())
+		return -EINTR;
 	if (!ret && !nr)
 		ret = bench_fail(-ENODATA, "there are no files to go through");
 	return ret;
