@@ -74,7 +74,8 @@ static void make_record(const struct sort_made *made, uint64_t number,
 	memset(out + 44, ' ', 2);
 	for (unsigned i = 0; i < 13; i++)
 		memset(out + 46 + 4 * i, 'A' + (int)((bits >> (4 * i)) % 16), 4);
-	memcpy(out + 98, "\r\n", 2);
+	out[98] = '\r';
+	out[99] = '\n';
 }
 
 /* ---- Writing them */

@@ -132,7 +132,8 @@ static int keep_cut(struct reader *reader, const uint8_t *data, size_t length)
 		reader->cut = longer;
 		reader->cut_room = 2 * needed;
 	}
-	memcpy(reader->cut + reader->cut_length, data, length);
+	if (length)
+		memcpy(reader->cut + reader->cut_length, data, length);
 	reader->cut_length = needed;
 	return 0;
 }

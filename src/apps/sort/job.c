@@ -278,6 +278,8 @@ int sort_prepare(struct afar_session *session, const struct sort_options *option
 	*out = NULL;
 	ret = begin(session, options, out);
 	job = *out;
+	if (!job)
+		return ret;
 	if (!ret)
 		ret = make_plan(session, options, &job->input, &job->plan);
 	if (!ret) {
@@ -324,6 +326,8 @@ int sort_join(struct afar_session *session, const struct sort_options *options,
 	*out = NULL;
 	ret = begin(session, options, out);
 	job = *out;
+	if (!job)
+		return ret;
 	if (!ret)
 		ret = open_namespace(job, name);
 	if (!ret)

@@ -90,10 +90,13 @@ static int put(struct writer *writer, const uint8_t *data, size_t length)
 int writer_put(struct writer *writer, const struct bucket *bucket)
 {
 	const uint32_t ending = bucket->job->plan.is_lines ? 1 : 0; /* the newline behind each */
-	const uint8_t *data = bucket->length ? afar_buffer_data(bucket->buffer) : NULL;
+	const uint8_t *data;
 	int ret = 0;
 
 	writer->offset = bucket->offset;
+	if (!bucket->length)
+		return turn_piece(writer);
+	data = afar_buffer_data(bucket->buffer);
 	for (size_t i = 0; i < bucket->nr_items && !ret; i++) {
 		if (i + AHEAD < bucket->nr_items) {
 			const uint8_t *ahead = data + bucket->items[i + AHEAD].at;

@@ -212,9 +212,9 @@ void do_getlk(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info, stru
 		return;
 	}
 	*flock = (struct flock){
-		.l_type = lock.mode == AFAR_LOCK_SHARED	     ? F_RDLCK
-			  : lock.mode == AFAR_LOCK_EXCLUSIVE ? F_WRLCK
-							     : F_UNLCK,
+		.l_type = (short)(lock.mode == AFAR_LOCK_SHARED	     ? F_RDLCK
+				  : lock.mode == AFAR_LOCK_EXCLUSIVE ? F_WRLCK
+								     : F_UNLCK),
 		.l_whence = SEEK_SET,
 		.l_start = (off_t)lock.start,
 		.l_len = (off_t)lock.length,

@@ -7,6 +7,7 @@
  *
  * Called when an extent goes (server_remove_extent()), and by pool.c.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static int add_units(struct making *making, uint64_t pool_unit, uint64_t nr)
 		making->runs = more;
 		making->max = max;
 	}
+	assert(making->runs);
 	making->runs[making->nr++] = (struct run){.pool_unit = pool_unit, .nr = nr};
 	return 0;
 }
@@ -206,7 +208,7 @@ static int leave_scrub(struct scrub *scrub, uint64_t *nr_lost)
 {
 	struct fs *fs = scrub->fs;
 	struct undo *undo = fs_core(fs)->undo;
-	struct scrub *left;
+	struct scrub *left = NULL;
 	int ret = undo_room(undo, 5);
 
 	if (ret == 0)
@@ -283,7 +285,7 @@ int files_lose(struct core *core, const struct extent *extent)
 				: NULL;
 	struct region *region = fs ? volume_region(ns) : NULL;
 	const struct layout_home home = extent_home(extent);
-	struct layout *layout;
+	struct layout *layout = NULL;
 	uint64_t bytes;
 	int ret;
 
@@ -293,7 +295,7 @@ int files_lose(struct core *core, const struct extent *extent)
 	ret = pool_look(fs);
 	if (ret == 0)
 		ret = layout_without(region->layout, &home, extent->number, &layout);
-	if (ret < 0)
+	if (ret != 0 || !layout)
 		return ret;
 	/* Of a reserved extent, which the pool has not grown into. */
 	if (layout->nr_copies == region->layout->nr_copies) {

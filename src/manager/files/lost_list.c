@@ -4,6 +4,7 @@
  * the runs of all files, and if any is lost the names, because an inode does not know them. A long list
  * comes in parts, in order of inode numbers.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,7 @@ static int take_run(void *argument, uint64_t ino, const struct run *run)
 
 	if (nr_units == 0)
 		return 0;
+	assert(listing->files);
 	if (last && last->ino == ino)
 		last->nr_units += nr_units;
 	else if (listing->nr_files == FILES_AT_ONCE)
