@@ -326,6 +326,14 @@ static uint64_t lowest_pending(const struct afar_session *session)
 	return cds_list_first_entry(&session->calls, struct session_pending, node)->request_id;
 }
 
+/* Returns whether the manager keeps no reply to a call, because that may be carried out again. Such calls are in no
+ * window: one that waits long, as for a file's lock, holds up nobody. */
+static bool is_repeatable(const Afar__Request *request)
+{
+	return request->call_case == AFAR__REQUEST__CALL_FILES_LOOK ||
+	       request->call_case == AFAR__REQUEST__CALL_FILES_HOLD;
+}
+
 /* Waits while too many calls follow one that has not ended, because the manager keeps the replies
  * to all of them. */
 static int enter_window(struct afar_session *session, uint64_t deadline)
@@ -352,13 +360,16 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 	int ret;
 
 	pthread_mutex_lock(&session->lock);
-	ret = enter_window(session, envelope.deadline);
+	ret = is_repeatable(request) ? 0 : enter_window(session, envelope.deadline);
 	if (ret) {
 		pthread_mutex_unlock(&session->lock);
 		return ret;
 	}
 	pending.request_id = ++session->next_request_id;
-	cds_list_add_tail(&pending.node, &session->calls);
+	if (is_repeatable(request))
+		CDS_INIT_LIST_HEAD(&pending.node);
+	else
+		cds_list_add_tail(&pending.node, &session->calls);
 	for (;;) {
 		ret = wait_up(session, envelope.deadline, &manager);
 		if (ret) {
@@ -372,7 +383,7 @@ int session_call_until(struct afar_session *session, uint64_t deadline, Afar__Re
 		}
 		envelope.request_id = pending.request_id;
 		envelope.session = session->number;
-		envelope.settled_below = lowest_pending(session);
+		envelope.settled_below = is_repeatable(request) ? 0 : lowest_pending(session);
 		pthread_mutex_unlock(&session->lock);
 
 		was_sent = true;
