@@ -145,8 +145,10 @@ static int add_pieces(struct large *large, uint64_t offset, uint64_t end,
 		      struct pool_worker *worker)
 {
 	struct piece *piece;
+	uint64_t length;
 
-	while (offset < end) {
+	for (; offset < end; offset += length) {
+		length = end - offset < PIECE_BYTES ? end - offset : PIECE_BYTES;
 		piece = calloc(1, sizeof(*piece));
 		if (!piece)
 			return -ENOMEM;
@@ -154,11 +156,10 @@ static int add_pieces(struct large *large, uint64_t offset, uint64_t end,
 			.job = {.run = run_piece},
 			.large = large,
 			.offset = offset,
-			.length = end - offset < PIECE_BYTES ? end - offset : PIECE_BYTES,
+			.length = length,
 		};
 		atomic_fetch_add(&large->references, 1);
-		pool_add_work(worker->pool, &piece->job);
-		offset += piece->length;
+		pool_add_work(worker->pool, &piece->job); /* which frees it */
 	}
 	return 0;
 }
