@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A sort whose worker, first worker or server is killed or stopped, and one that is interrupted: it says so in one line,
 # or ends as interrupts do, and leaves nothing. Workers that are started one by one.
+if [ ! "${AFAR_LONG:-}" ]; then
+	echo "it kills at moments of chance, many times; make check-long runs it"
+	exit 77
+fi
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
-[ "${AFAR_LONG:-}" ] || skip "it kills at moments of chance, many times; make check-long runs it"
 start_cluster
 "$AFAR" ns create s
 "$AFAR" ns create one --width 1
