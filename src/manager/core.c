@@ -207,6 +207,11 @@ void core_run(struct core *core, struct cds_list_head *events)
 	} while (!cds_list_empty(&batch));
 }
 
+bool core_answer(struct core *core, struct event *event)
+{
+	return event->kind == EVENT_REQUEST && request_answer(core, event);
+}
+
 uint64_t core_next_run(struct core *core)
 {
 	uint64_t next = sooner(requests_next(core), jobs_next(core));

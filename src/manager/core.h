@@ -2,8 +2,7 @@
 /*
  * The manager's core. Events go in: requests, servers' answers and lost connections. Replies, calls
  * to servers and closed connections come out through an environment. The core knows neither sockets
- * nor threads nor the clock, so tests drive it by hand. One thread uses it: in the real manager,
- * the writer's.
+ * nor threads nor the clock, so tests drive it by hand. One thread uses it at a time (writer.h).
  *
  * A run takes a batch of events. Each event changes the tables and collects the changes of the
  * store. One commit makes all of them durable, and only then are replies sent. If the commit fails,
@@ -108,6 +107,9 @@ void core_close(struct core *core);
 
 /* Takes the events of the list over, and does what they ask and what is due by the clock. */
 void core_run(struct core *core, struct cds_list_head *events);
+
+/* Answers a request between two runs, if it changes nothing and need not wait. False: core_run() is to have it. */
+bool core_answer(struct core *core, struct event *event);
 
 /* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */
 uint64_t core_next_run(struct core *core);

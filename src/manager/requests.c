@@ -398,14 +398,19 @@ static void add_waiting(struct core *core, struct event *event)
 	cds_list_add_tail(&event->node, next);
 }
 
+static bool has_to_wait(struct core *core, struct event *event)
+{
+	if (event->answer_by == 0)
+		event->answer_by = answer_by(core, event);
+	return waits_until(core, event) > core_now(core);
+}
+
 void request_handle(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
 	int ret;
 
-	if (event->answer_by == 0)
-		event->answer_by = answer_by(core, event);
-	if (waits_until(core, event) > core_now(core)) {
+	if (has_to_wait(core, event)) {
 		add_waiting(core, event);
 		return;
 	}
@@ -426,10 +431,28 @@ void request_handle(struct core *core, struct event *event)
 	cds_list_add_tail(&event->node, &core->answering);
 }
 
+static void answer_read(struct core *core, const struct operation *operation, struct event *event)
+{
+	int ret = run_operation(core, operation, event);
+
+	if (ret < 0)
+		event_fail(event, ret);
+	event_answer(core, event);
+}
+
+bool request_answer(struct core *core, struct event *event)
+{
+	const struct operation *operation = find_operation(event->request);
+
+	if (!operation || operation->kind != OPERATION_READ || has_to_wait(core, event))
+		return false;
+	answer_read(core, operation, event);
+	return true;
+}
+
 void requests_answer(struct core *core)
 {
 	struct event *event, *next;
-	int ret;
 
 	cds_list_for_each_entry_safe (event, next, &core->answering, node) {
 		cds_list_del(&event->node);
@@ -437,10 +460,7 @@ void requests_answer(struct core *core)
 	}
 	cds_list_for_each_entry_safe (event, next, &core->reading, node) {
 		cds_list_del(&event->node);
-		ret = run_operation(core, find_operation(event->request), event);
-		if (ret < 0)
-			event_fail(event, ret);
-		event_answer(core, event);
+		answer_read(core, find_operation(event->request), event);
 	}
 }
 

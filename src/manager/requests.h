@@ -11,6 +11,8 @@
 
 /* Takes the request over: carries it out, or lets it wait. */
 void request_handle(struct core *core, struct event *event);
+/* Answers a request that changes nothing and need not wait. False: it is neither, and request_handle() is to have it. */
+bool request_answer(struct core *core, struct event *event);
 /* Behind the commit: sends what was answered, and then what those read that change nothing. */
 void requests_answer(struct core *core);
 /* Puts those whose wait is over into the next batch. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The writer: the one thread that runs the core. Events queue up while it commits; it takes all of
- * them as its next batch, so the more there is to do, the more one commit does (group commit).
+ * them as its next batch, so the more there is to do, the more one commit does (group commit). While
+ * it sleeps, whoever submits a request that changes nothing answers it: nobody has to wake for that.
  */
 #ifndef MANAGER_WRITER_H
 #define MANAGER_WRITER_H
@@ -12,7 +13,7 @@ struct writer;
 
 /* Starts the thread, signals blocked. The core is its alone until writer_stop(). */
 int writer_start(struct core *core, struct writer **out);
-/* Queues an event, which becomes the core's. Any thread. */
+/* Queues an event, or answers it. It becomes the core's. Any thread; it waits for no commit. */
 void writer_submit(struct writer *writer, struct event *event);
 /* Runs what is queued and ends the thread. Nobody submits any more. */
 void writer_stop(struct writer *writer);
