@@ -25,6 +25,7 @@
 
 #define MOUNT_TYPE "fuse.afar"
 #define USERS_MAX  5 /* that are named */
+#define SAY_MS	   3000
 
 /* ---- What is mounted where */
 
@@ -209,7 +210,7 @@ static void name_users(const char *place, char *out, size_t size)
 /* ---- Unmounting */
 
 /* Returns the mount's process as a connection that ends with it; -1: it cannot be reached. */
-static int connect_to(const struct mounted *mounted)
+static int connect_to(const struct mounted *mounted, pid_t *pid)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
@@ -224,19 +225,37 @@ static int connect_to(const struct mounted *mounted)
 		    0 &&
 	    /* Anybody may take such a name. */
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-	    (peer.uid == 0 || peer.uid == getuid() || getuid() == 0))
+	    (peer.uid == 0 || peer.uid == getuid() || getuid() == 0)) {
+		*pid = peer.pid;
 		return fd;
+	}
 	if (fd >= 0)
 		close(fd);
 	return -1;
 }
 
-static void wait_for_end(int fd)
+/* Returns whether it has ended within `timeout_ms`; -1: whenever that is. */
+static bool has_ended(int fd, int timeout_ms)
 {
 	struct pollfd ended = {.fd = fd, .events = POLLIN};
+	int ret;
 
-	while (poll(&ended, 1, -1) < 0 && errno == EINTR)
-		;
+	do
+		ret = poll(&ended, 1, timeout_ms);
+	while (ret < 0 && errno == EINTR);
+	return ret != 0;
+}
+
+/* Waits for as long as it takes: only the process knows what is not synced yet. */
+static void wait_for_end(const char *place, int fd, pid_t pid)
+{
+	if (has_ended(fd, SAY_MS))
+		return;
+	fprintf(stderr,
+		"afar: umount %s: waiting for process %d, which syncs what was written; if the "
+		"manager or a server is away for good, 'kill -9 %d' gives that up\n",
+		place, (int)pid, (int)pid);
+	has_ended(fd, -1);
 }
 
 /* Users need fusermount3, which is setuid. Returns 0 or an errno. */
@@ -275,6 +294,7 @@ static int run_umount(struct cli *cli, const struct cli_command *command, int ar
 	struct mounted mounted;
 	char users[512];
 	int fd, ret, status;
+	pid_t pid = 0;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
@@ -282,10 +302,10 @@ static int run_umount(struct cli *cli, const struct cli_command *command, int ar
 		return cli_fail("umount %s: no file system of Afar is mounted there; 'findmnt -t "
 				"fuse.afar' lists them",
 				arguments[0]);
-	fd = is_lazy ? -1 : connect_to(&mounted);
+	fd = is_lazy ? -1 : connect_to(&mounted, &pid);
 	ret = unmount(&mounted, is_lazy);
 	if (!ret && fd >= 0)
-		wait_for_end(fd);
+		wait_for_end(arguments[0], fd, pid);
 	if (fd >= 0)
 		close(fd);
 	if (!ret)

@@ -92,7 +92,16 @@ forget "$pid_program"
 [ "$(grep -c . m/log)" -eq "$(($(cat count) * 50))" ] || fail "$(grep -c . m/log) lines are there of $(cat count) times 50"
 sha256sum m/log m/last >sums
 
-end_mount m
+# Unmounting waits for a manager that is away, and says for whom.
+kill_daemon manager
+"$AFAR" umount m 2>umount.err &
+pid_umount=$!
+running="$running $!"
+eventually grep -q "waiting for process $(pid_of m), which syncs" umount.err
+start_manager "$port"
+wait "$pid_umount" || fail "umount: $(cat umount.err)"
+forget "$pid_umount"
+has_ended_with 0 m
 
 # What was synced outlives the manager and the mount, also if whoever synced it had the file open to read, and another
 # one had written it, who has not closed it yet.
