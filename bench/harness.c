@@ -27,7 +27,8 @@ static const struct bench_suite *const suites[] = {
 	&bench_suite_queue,	   &bench_suite_barrier, &bench_suite_clients,
 	&bench_suite_control,	   &bench_suite_verbs,	 &bench_suite_rights,
 	&bench_suite_registration, &bench_suite_flash,	 &bench_suite_flash_tier,
-	&bench_suite_volume,	   &bench_suite_file,	 &bench_suite_limit,
+	&bench_suite_volume,	   &bench_suite_file,	 &bench_suite_apps,
+	&bench_suite_limit,
 };
 #define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
 

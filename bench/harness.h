@@ -119,6 +119,7 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 
 /* ---- The suites */
 
+extern const struct bench_suite bench_suite_apps;
 extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_clients;
 extern const struct bench_suite bench_suite_control;

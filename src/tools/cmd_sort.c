@@ -330,10 +330,10 @@ static int lead(struct cli *cli, struct sort_options *options, bool does_start)
 	watch_end(watch);
 	if (ret && !status)
 		status = complain(options, &workers, ret);
-	if (ret)
-		sort_workers_stop(&workers);
-	else
+	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
+	if (!ret)
 		sort_workers_wait(&workers, (int)options->patience_ms);
+	sort_workers_stop(&workers);
 	if (!ret && options->is_verbose)
 		sort_workers_tell(&workers);
 	sort_end(job);

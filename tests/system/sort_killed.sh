@@ -2,22 +2,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A sort whose worker, first worker or server is killed or stopped, and one that is interrupted: it says so in one line,
 # or ends as interrupts do, and leaves nothing. Workers that are started one by one.
-if [ ! "${AFAR_LONG:-}" ]; then
-	echo "it kills at moments of chance, many times; make check-long runs it"
-	exit 77
-fi
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
 start_cluster
 "$AFAR" ns create s
 "$AFAR" ns create one --width 1
-"$AFAR" sort generate s:in --records 600000 >/dev/null
-"$AFAR" sort generate file --records 600000 >/dev/null
+"$AFAR" sort generate s:in --records 800000 >/dev/null
+"$AFAR" sort generate file --records 800000 >/dev/null
 empty=$(reserved s)
 
 children() {
-	cat /proc/"$1"/task/*/children 2>/dev/null
+	cat /proc/"$1"/task/*/children 2>/dev/null || :
+}
+
+# soon COMMAND: looks without a pause, because a sort takes less than a second.
+soon() {
+	until "$1"; do
+		:
+	done
 }
 
 # sort_in_background OUTPUT FLAG…: returns when its other workers are there.
@@ -27,7 +30,7 @@ sort_in_background() {
 	"$AFAR" sort run s:in "$target" --workers 3 "$@" >sort.said 2>sort.line &
 	sorting=$!
 	running="$running $sorting"
-	eventually has_children
+	soon has_children
 }
 
 has_children() {
@@ -50,7 +53,7 @@ has_met() {
 catch_sort() {
 	for _ in 1 2 3 4 5 6 7 8 9; do
 		sort_in_background "$@"
-		eventually "$when"
+		soon "$when"
 		peers=$(children "$sorting")
 		if kill -STOP "$sorting" && ! has_ended "$sorting" && [ "$(echo "$peers" | wc -w)" -eq 2 ]; then
 			return
@@ -205,4 +208,5 @@ kill_daemon two
 go_on
 eventually has_ended "$sorting"
 wait "$sorting" && fail "it has sorted without servers"
-[ "$(wc -l <sort.line)" -eq 1 ] || fail "it says $(cat sort.line)"
+# What a server has that is away may not be free yet; that is said, too.
+[ "$(grep -vc 'stay reserved' sort.line)" -eq 1 ] || fail "it says $(cat sort.line)"

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "failure.h"
 
-#define UNIT ((uint64_t)2 << 20) /* the unit of reservations */
+#define MIB  ((uint64_t)1 << 20)
+#define UNIT (2 * MIB) /* the unit of reservations */
 #define RELEASE_MS \
 	12000 /* longer than a session outlives its process, unless it is told otherwise */
 #define PAUSE_NS 50000000
@@ -77,38 +78,66 @@ int room_get_whole(struct afar_session *session, uint64_t bytes, struct room *ro
 	return with_namespace(session, bytes, room, reserve);
 }
 
+/* Whether another attempt may end otherwise. */
+static bool is_final(int error)
+{
+	return error == -EACCES || error == -EPERM || error == -ENOENT || error == -EINVAL;
+}
+
 /*
- * Releases until `bytes` less are reserved. Memory that a killed process had open is free when its session has ended. A
- * release whose outcome is unknown shows in what is reserved.
+ * Releases until `bytes` less are reserved, and returns how many bytes were not given back. Memory that a killed process
+ * had open is free when its session has ended, and its servers have said so. Any other failure may pass, too: a manager
+ * that is away comes back. A release whose outcome is unknown shows in what is reserved.
  */
-static void release(struct afar_namespace *ns, uint64_t bytes)
+static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
-	uint64_t deadline = clock_deadline_ms(RELEASE_MS), goal = 0;
-	int ret;
+	uint64_t deadline = clock_deadline_ms(RELEASE_MS), goal = 0, left = bytes;
+	bool is_known = false;
 
-	for (bool is_first = true; !afar_namespace_stat(ns, &stat); is_first = false) {
-		if (is_first)
-			goal = stat.reserved_bytes - bytes;
-		if (stat.reserved_bytes <= goal || clock_ns() > deadline)
-			return;
-		ret = afar_namespace_release(ns, stat.reserved_bytes - goal, NULL);
-		if (ret && ret != -ETIMEDOUT)
-			return;
-		if (!is_first)
-			nanosleep(&pause, NULL);
+	for (;;) {
+		*why = afar_namespace_stat(ns, &stat);
+		if (!*why && !is_known) {
+			goal = stat.reserved_bytes > bytes ? stat.reserved_bytes - bytes : 0;
+			is_known = true;
+		}
+		if (!*why) {
+			left = stat.reserved_bytes > goal ? stat.reserved_bytes - goal : 0;
+			if (!left)
+				return 0;
+			*why = afar_namespace_release(ns, left, NULL);
+		}
+		if (is_final(*why) || clock_ns() > deadline)
+			return left;
+		nanosleep(&pause, NULL);
 	}
+}
+
+static void say_left(const char *ns, uint64_t bytes, int why)
+{
+	fprintf(stderr,
+		"afar: sort: %llu MiB of %s stay reserved, as %s; 'afar ns release %s' gives them "
+		"back\n",
+		(unsigned long long)(bytes / MIB), ns,
+		why ? afar_strerror(why) : "somebody still uses that memory", ns);
 }
 
 void room_give_back(struct afar_session *session, struct room *room, uint64_t used)
 {
+	uint64_t kept = round_up(used), left;
 	struct afar_namespace *ns;
-	uint64_t kept = round_up(used);
+	int why;
 
-	if (room->reserved <= kept || afar_namespace_open(session, room->ns, &ns))
+	if (room->reserved <= kept)
 		return;
-	release(ns, room->reserved - kept);
-	afar_namespace_close(ns);
+	left = room->reserved - kept;
 	room->reserved = 0;
+	why = afar_namespace_open(session, room->ns, &ns);
+	if (!why) {
+		left = release(ns, left, &why);
+		afar_namespace_close(ns);
+	}
+	if (left && why != -ENOENT)
+		say_left(room->ns, left, why);
 }
