@@ -10,7 +10,7 @@ if "$AFAR" bench 2>&1 | grep 'without benchmarks'; then
 	exit 77
 fi
 "$AFAR" bench >suites
-for suite in barrier clients control file flash flash-tier limit local peers queue region registration rights verbs volume; do
+for suite in apps barrier clients control file flash flash-tier limit local peers queue region registration rights verbs volume; do
 	grep -q "^  $suite " suites || fail "suite $suite is not listed"
 done
 
@@ -36,6 +36,12 @@ grep -Eq '^# CPU .*; TCP reno($| for (all, in a network of their own|Afar, [a-z0
 	fail "bench limit: $(cat table)"
 AFAR_CONGESTION=system "$AFAR" bench limit --reps 1 --row 'TCP stream' >table
 grep -Eq '^# CPU .*; TCP [a-z0-9_-]+$' table || fail "bench limit: $(cat table)"
+
+# A suite of whole programs, where there is memory for files.
+[ "$(stat -f -c %T /dev/shm)" != tmpfs ] || {
+	AFAR_BENCH_SPAN_MS=2 "$AFAR" bench apps --reps 1 --row 'sort 1 GiB, local / GNU' --json >sorts
+	python3 -c 'import json; row, = json.load(open("sorts")); assert row["ours"][0] > 0 and row["reference"][0] > 0, row' || fail "bench apps: $(cat sorts)"
+}
 
 # What cannot be measured here is left out, with the reason.
 "$AFAR" bench registration --reps 1 --row ', verbs' --json >rows
