@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A sort whose worker, first worker or server is killed or stopped, and one that is interrupted: it says so in one line,
 # or ends as interrupts do, and leaves nothing. Workers that are started one by one.
+if [ ! "${AFAR_LONG:-}" ]; then
+	echo "it kills at moments of chance, many times; make check-long runs it"
+	exit 77
+fi
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

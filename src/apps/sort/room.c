@@ -13,7 +13,7 @@
 #define MIB  ((uint64_t)1 << 20)
 #define UNIT (2 * MIB) /* the unit of reservations */
 #define RELEASE_MS \
-	30000 /* a session outlives its process by 10 s, unless it is told otherwise; then its servers are asked */
+	15000 /* longer than a session outlives its process, unless it is told otherwise */
 #define PAUSE_NS 50000000
 
 static uint64_t round_up(uint64_t bytes)
