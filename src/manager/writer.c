@@ -113,14 +113,11 @@ static bool take_in(struct writer *writer, struct event *event)
 
 void writer_submit(struct writer *writer, struct event *event)
 {
-	bool is_to_wake;
-
 	pthread_mutex_lock(&writer->lock);
-	is_to_wake = take_in(writer, event);
-	pthread_mutex_unlock(&writer->lock);
-	/* Not before: it would wake only to wait for the lock. */
-	if (is_to_wake)
+	/* With the lock held: the event may be the last one, and the writer gone with it. */
+	if (take_in(writer, event))
 		pthread_cond_signal(&writer->wake);
+	pthread_mutex_unlock(&writer->lock);
 }
 
 void writer_stop(struct writer *writer)
