@@ -70,6 +70,7 @@ extern const struct cli_command server_commands[];
 extern const struct cli_command store_commands[];
 extern const struct cli_command flash_commands[];
 extern const struct cli_command sort_commands[];
+extern const struct cli_command graph_commands[];
 extern const struct cli_command bench_commands[];
 
 /* The tables of all groups, one each; ended by NULL. */

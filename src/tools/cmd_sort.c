@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "cli.h"
+#include "failure.h"
 #include "interrupts.h"
 #include "sort.h"
 #include "sort_workers.h"
@@ -75,7 +76,7 @@ static void say_done(const char *what, uint64_t bytes, uint64_t started_ns)
 /* Fails with the sort's line, or silently after an interrupt. */
 static int fail(void)
 {
-	return is_interrupted() ? CLI_INTERRUPTED : cli_fail("%s", sort_failure());
+	return is_interrupted() ? CLI_INTERRUPTED : cli_fail("%s", app_failure());
 }
 
 static int parse_count(const struct cli_command *command, const char *what, const char *text,

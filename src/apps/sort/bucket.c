@@ -11,10 +11,10 @@
 
 static int fail_memory(const struct bucket *bucket)
 {
-	return sort_fail(-ENOMEM,
-			 "sort %s: out of memory for a bucket of %llu bytes; sort with more "
-			 "workers on more machines, or a smaller --bucket",
-			 bucket->job->options.input, (unsigned long long)bucket->length);
+	return app_fail(-ENOMEM,
+			"sort %s: out of memory for a bucket of %llu bytes; sort with more "
+			"workers on more machines, or a smaller --bucket",
+			bucket->job->options.input, (unsigned long long)bucket->length);
 }
 
 /* ---- Reading */
@@ -24,10 +24,10 @@ static int get_room(struct bucket *bucket)
 	size_t room = bucket->length + bucket->length / 8; /* the next may be a little larger */
 
 	if (bucket->length > UINT32_MAX)
-		return sort_fail(-EFBIG,
-				 "sort %s: a bucket has %llu bytes, more than 4 GiB; give a "
-				 "smaller --bucket",
-				 bucket->job->options.input, (unsigned long long)bucket->length);
+		return app_fail(-EFBIG,
+				"sort %s: a bucket has %llu bytes, more than 4 GiB; give a "
+				"smaller --bucket",
+				bucket->job->options.input, (unsigned long long)bucket->length);
 	if (bucket->room >= bucket->length)
 		return 0;
 	if (bucket->buffer)
@@ -133,10 +133,10 @@ static int find_lines(struct bucket *bucket)
 		at = newline + 1;
 	}
 	if (at < end)
-		return sort_fail(-EBADMSG,
-				 "sort %s: a bucket does not end with a line's end; was the input "
-				 "changed meanwhile?",
-				 bucket->job->options.input);
+		return app_fail(-EBADMSG,
+				"sort %s: a bucket does not end with a line's end; was the input "
+				"changed meanwhile?",
+				bucket->job->options.input);
 	return 0;
 }
 
@@ -148,9 +148,9 @@ int bucket_sort(struct bucket *bucket)
 	if (!bucket->length)
 		return 0;
 	if (!bucket->job->plan.is_lines && bucket->length % SORT_RECORD_BYTES)
-		return sort_fail(-EBADMSG,
-				 "sort %s: a bucket has %llu bytes, which are no whole records",
-				 bucket->job->options.input, (unsigned long long)bucket->length);
+		return app_fail(-EBADMSG,
+				"sort %s: a bucket has %llu bytes, which are no whole records",
+				bucket->job->options.input, (unsigned long long)bucket->length);
 	ret = bucket->job->plan.is_lines ? find_lines(bucket) : find_records(bucket);
 	if (!ret)
 		radix_sort(afar_buffer_data(bucket->buffer), bucket->items, bucket->scratch,

@@ -19,13 +19,13 @@ struct buckets {
 
 static int fail_memory(const struct sort_job *job)
 {
-	return sort_fail(-ENOMEM, "sort %s: out of memory for a table of %u chunks",
-			 job->options.input, job->plan.nr_chunks);
+	return app_fail(-ENOMEM, "sort %s: out of memory for a table of %u chunks",
+			job->options.input, job->plan.nr_chunks);
 }
 
 static int fail_table(const struct sort_job *job, const char *why)
 {
-	return sort_fail(
+	return app_fail(
 		-EBADMSG,
 		"sort %s: the table of chunks cannot be: %s; was the input changed meanwhile?",
 		job->options.input, why);

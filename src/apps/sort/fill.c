@@ -37,8 +37,8 @@ struct filler {
 
 static int fail_memory(const struct sort_job *job)
 {
-	return sort_fail(-ENOMEM, "sort %s: out of memory for %u open chunks of %u bytes",
-			 job->options.input, job->plan.nr_buckets + SPARE, job->plan.chunk_bytes);
+	return app_fail(-ENOMEM, "sort %s: out of memory for %u open chunks of %u bytes",
+			job->options.input, job->plan.nr_buckets + SPARE, job->plan.chunk_bytes);
 }
 
 /* Deals the pages out. */
@@ -109,7 +109,7 @@ static int take_block(struct filler *filler)
 	/* The plan has room for all; so the input has changed since. */
 	if (!ret &&
 	    (block->first > job->plan.nr_chunks || job->plan.nr_chunks - block->first < JOB_BLOCK))
-		ret = sort_fail(
+		ret = app_fail(
 			-EINVAL,
 			"sort %s: it has more bytes than it had; sort it while nobody changes it",
 			job->options.input);

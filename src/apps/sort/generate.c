@@ -148,7 +148,7 @@ static int generate(struct afar_session *session, const char *output, struct gen
 	if (!ret)
 		ret = io_connect(&generator->io, &generator->place);
 	if (!ret && afar_buffer_alloc(session, PIECES * PIECE_BYTES, &generator->buffer))
-		ret = sort_fail(-ENOMEM, "generate %s: out of memory", output);
+		ret = app_fail(-ENOMEM, "generate %s: out of memory", output);
 	if (!ret)
 		ret = put_all(generator);
 	return ret ? ret : place_finish(&generator->place);
@@ -160,8 +160,8 @@ int sort_generate(struct afar_session *session, const char *output, const struct
 	int ret;
 
 	if (!made->nr_records || made->nr_records > INT64_MAX / SORT_RECORD_BYTES)
-		return sort_fail(-EINVAL, "generate %s: %llu records cannot be; give from 1 on",
-				 output, (unsigned long long)made->nr_records);
+		return app_fail(-EINVAL, "generate %s: %llu records cannot be; give from 1 on",
+				output, (unsigned long long)made->nr_records);
 	ret = generate(session, output, &generator);
 	io_close(&generator.io);
 	if (generator.buffer)

@@ -52,7 +52,7 @@ static int open_pieces(struct afar_session *session, struct reader *reader)
 
 	for (unsigned i = 0; i < PIECES && !ret; i++)
 		ret = afar_buffer_alloc(session, PIECE_BYTES, &reader->pieces[i].buffer);
-	return ret ? sort_fail_last(ret, reader->input->place->text) : 0;
+	return ret ? app_fail_last(ret, reader->input->place->text) : 0;
 }
 
 static void close_pieces(struct reader *reader)
@@ -125,10 +125,9 @@ static int keep_cut(struct reader *reader, const uint8_t *data, size_t length)
 	if (needed > reader->cut_room) {
 		longer = realloc(reader->cut, 2 * needed);
 		if (!longer)
-			return sort_fail(
-				-ENOMEM,
-				"sort %s: out of memory for an item of more than %zu bytes",
-				reader->input->place->text, needed);
+			return app_fail(-ENOMEM,
+					"sort %s: out of memory for an item of more than %zu bytes",
+					reader->input->place->text, needed);
 		reader->cut = longer;
 		reader->cut_room = 2 * needed;
 	}

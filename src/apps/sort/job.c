@@ -20,13 +20,13 @@ static int check_options(const struct sort_options *options)
 {
 	if (!options->nr_workers || options->nr_workers > SORT_WORKERS_MAX ||
 	    options->worker >= options->nr_workers)
-		return sort_fail(
+		return app_fail(
 			-EINVAL,
 			"sort %s: worker %u of %u cannot be; there are 1 to %u, numbered from 0",
 			options->input, options->worker, options->nr_workers, SORT_WORKERS_MAX);
 	if (place_is_region(options->output) && !strcmp(options->input, options->output))
-		return sort_fail(-EINVAL, "sort %s into itself: choose another name for the output",
-				 options->input);
+		return app_fail(-EINVAL, "sort %s into itself: choose another name for the output",
+				options->input);
 	return 0;
 }
 
@@ -41,9 +41,9 @@ static int choose_namespace(const struct sort_options *options, char out[AFAR_NA
 		return place_namespace(options->output, out);
 	if (place_is_region(options->input))
 		return place_namespace(options->input, out);
-	return sort_fail(-EINVAL,
-			 "sort %s into %s: the buckets need a namespace; name one with --ns",
-			 options->input, options->output);
+	return app_fail(-EINVAL,
+			"sort %s into %s: the buckets need a namespace; name one with --ns",
+			options->input, options->output);
 }
 
 /* Whether the input's last line lacks its end, which the output gets. */
@@ -77,7 +77,7 @@ static int measure(struct afar_session *session, const struct sort_options *opti
 	*output_bytes = input->length;
 	if (!options->is_lines) {
 		if (rest)
-			return sort_fail(
+			return app_fail(
 				-EINVAL,
 				"sort %s: it has %llu bytes, which are no whole records of %u: "
 				"%llu are left over; give the whole input, or --lines",
@@ -101,9 +101,9 @@ static int make_plan(struct afar_session *session, const struct sort_options *op
 	int ret = measure(session, options, input, &output_bytes);
 
 	if (!ret && !output_bytes && place_is_region(options->output))
-		ret = sort_fail(-ENODATA,
-				"sort %s into %s: it is empty, and a region has at least 1 byte",
-				options->input, options->output);
+		ret = app_fail(-ENODATA,
+			       "sort %s into %s: it is empty, and a region has at least 1 byte",
+			       options->input, options->output);
 	return ret ? ret
 		   : plan_make(input->length, output_bytes, options->is_lines, options->nr_workers,
 			       options->bucket_bytes, out);
@@ -120,7 +120,7 @@ static int look_for_namespace(struct afar_session *session, const struct sort_op
 	if (!ret)
 		return afar_namespace_close(ns);
 	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
-	return sort_fail_last(ret, what);
+	return app_fail_last(ret, what);
 }
 
 int sort_look(struct afar_session *session, const struct sort_options *options,
@@ -191,7 +191,7 @@ static int fail_meeting(const struct sort_job *job, int error)
 	char what[2 * AFAR_NAME_MAX + 100];
 
 	snprintf(what, sizeof(what), "meet in the region %s", job->meeting.text);
-	return sort_fail_last(error, what);
+	return app_fail_last(error, what);
 }
 
 static int open_namespace(struct sort_job *job, char name[AFAR_NAME_MAX + 1])
@@ -228,10 +228,10 @@ static int create_meeting(struct sort_job *job)
 		ret = create_region(job);
 	}
 	if (ret == -EEXIST)
-		return sort_fail(ret,
-				 "sort %s: there is a job %s already, which runs or was killed; "
-				 "choose another name, or remove it with 'afar region rm %s:%s'",
-				 job->options.input, job->options.job, name, job->options.job);
+		return app_fail(ret,
+				"sort %s: there is a job %s already, which runs or was killed; "
+				"choose another name, or remove it with 'afar region rm %s:%s'",
+				job->options.input, job->options.job, name, job->options.job);
 	if (ret)
 		return fail_meeting(job, ret);
 	job->is_named = true;
@@ -249,13 +249,13 @@ static int begin(struct afar_session *session, const struct sort_options *option
 	job = calloc(1, sizeof(*job));
 	*out = job;
 	if (!job)
-		return sort_fail(-ENOMEM, "sort %s: out of memory", options->input);
+		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
 	job->options = *options;
 	job->session = session;
 	job->input = job->output = job->meeting = (struct place){.text = "", .fd = -1};
 	job->heard = calloc(options->nr_workers, sizeof(*job->heard));
 	if (!job->heard)
-		return sort_fail(-ENOMEM, "sort %s: out of memory", options->input);
+		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
 	return place_open(session, options->input, &job->input);
 }
 
@@ -308,10 +308,10 @@ static int await_meeting(struct sort_job *job)
 		if (job->options.is_ended && job->options.is_ended(job->options.context))
 			return -ECANCELED;
 		if (clock_ns() > deadline)
-			return sort_fail(-ETIMEDOUT,
-					 "sort %s: worker 0 of the job %s has not come within %u s",
-					 job->options.input, job->options.job,
-					 job->options.patience_ms / 1000);
+			return app_fail(-ETIMEDOUT,
+					"sort %s: worker 0 of the job %s has not come within %u s",
+					job->options.input, job->options.job,
+					job->options.patience_ms / 1000);
 		nanosleep(&pause, NULL);
 	}
 }

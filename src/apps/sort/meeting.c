@@ -38,7 +38,7 @@ static int fail(const struct sort_job *job, int error)
 	char what[AFAR_NAME_MAX + 32];
 
 	snprintf(what, sizeof(what), "sort, job %s", job->options.job);
-	return sort_fail_last(error, what);
+	return app_fail_last(error, what);
 }
 
 /* ---- Signs of life */
@@ -81,9 +81,9 @@ static int look_after(struct sort_job *job, unsigned worker)
 		*heard = (struct job_heard){beat, now};
 	if (now - heard->since_ns < (uint64_t)job->options.patience_ms * 1000000U)
 		return 0;
-	return sort_fail(-ETIMEDOUT,
-			 "sort %s: worker %u has not been heard of for %u s; the sort ends",
-			 job->options.input, worker, job->options.patience_ms / 1000);
+	return app_fail(-ETIMEDOUT,
+			"sort %s: worker %u has not been heard of for %u s; the sort ends",
+			job->options.input, worker, job->options.patience_ms / 1000);
 }
 
 /* ---- Meeting */
@@ -139,7 +139,7 @@ static int await_leader(struct sort_job *job, struct plan *plan)
 	for (;;) {
 		ret = is_ended(job) ? -ECANCELED : afar_barrier_next(job->barrier, plan, SLICE_MS);
 		if (ret == -ESHUTDOWN)
-			return sort_fail(
+			return app_fail(
 				ret, "sort %s: worker 0 has ended the sort; its own line says why",
 				job->options.input);
 		if (ret != -ETIMEDOUT)
@@ -182,11 +182,11 @@ int job_meet(struct sort_job *job)
 static int fail_member(const struct sort_job *job, unsigned member, int status)
 {
 	if (status == -ESHUTDOWN)
-		return sort_fail(-EREMOTEIO,
-				 "sort %s: worker %u has ended early; its own line says why",
-				 job->options.input, member);
-	return sort_fail(-EREMOTEIO, "sort %s: worker %u has failed: %s; its own line says more",
-			 job->options.input, member, afar_strerror(status));
+		return app_fail(-EREMOTEIO,
+				"sort %s: worker %u has ended early; its own line says why",
+				job->options.input, member);
+	return app_fail(-EREMOTEIO, "sort %s: worker %u has failed: %s; its own line says more",
+			job->options.input, member, afar_strerror(status));
 }
 
 /* Looks at those whose step has not ended, and at how the others' has. */
@@ -226,7 +226,7 @@ static int collect_and_start(struct sort_job *job)
 {
 	int *statuses = calloc(job->options.nr_workers, sizeof(*statuses));
 	int ret = statuses ? collect(job, statuses)
-			   : sort_fail(-ENOMEM, "sort %s: out of memory", job->options.input);
+			   : app_fail(-ENOMEM, "sort %s: out of memory", job->options.input);
 
 	free(statuses);
 	if (ret)

@@ -71,10 +71,10 @@ int plan_make(uint64_t input_bytes, uint64_t output_bytes, bool is_lines, unsign
 	nr_chunks = output_bytes / out->chunk_bytes + 1 +
 		    (uint64_t)nr_workers * (out->nr_buckets + JOB_BLOCK);
 	if (nr_chunks >= CHUNK_UNUSED)
-		return sort_fail(-EFBIG,
-				 "sort %llu bytes: that is more than %llu chunks of %u bytes",
-				 (unsigned long long)input_bytes, (unsigned long long)CHUNK_UNUSED,
-				 out->chunk_bytes);
+		return app_fail(-EFBIG,
+				"sort %llu bytes: that is more than %llu chunks of %u bytes",
+				(unsigned long long)input_bytes, (unsigned long long)CHUNK_UNUSED,
+				out->chunk_bytes);
 	out->nr_chunks = (uint32_t)nr_chunks;
 	return 0;
 }
@@ -87,20 +87,20 @@ int plan_check(const struct plan *plan, const struct sort_options *options, uint
 	    plan->chunk_bytes > CHUNK_MAX || !plan->nr_samples ||
 	    plan->nr_samples > (uint64_t)SAMPLES_PER_BUCKET * BUCKETS_MAX + 1 ||
 	    plan->output_bytes < plan->input_bytes || plan->output_bytes - plan->input_bytes > 1)
-		return sort_fail(
+		return app_fail(
 			-EBADMSG,
 			"sort %s: worker 0 has sent a plan that cannot be; is it another version?",
 			options->input);
 	if (plan->input_bytes != input_bytes)
-		return sort_fail(-EINVAL,
-				 "sort %s: it has %llu bytes here, and %llu at worker 0; name the "
-				 "same input, which nobody changes",
-				 options->input, (unsigned long long)input_bytes,
-				 (unsigned long long)plan->input_bytes);
+		return app_fail(-EINVAL,
+				"sort %s: it has %llu bytes here, and %llu at worker 0; name the "
+				"same input, which nobody changes",
+				options->input, (unsigned long long)input_bytes,
+				(unsigned long long)plan->input_bytes);
 	if (!plan->is_lines != !options->is_lines)
-		return sort_fail(-EINVAL,
-				 "sort %s: worker 0 sorts %s; give all workers --lines, or none",
-				 options->input, plan->is_lines ? "lines" : "records");
+		return app_fail(-EINVAL,
+				"sort %s: worker 0 sorts %s; give all workers --lines, or none",
+				options->input, plan->is_lines ? "lines" : "records");
 	return 0;
 }
 

@@ -143,8 +143,8 @@ static int publish(struct sampling *sampling)
 	if (!sampling->samples ||
 	    afar_buffer_alloc(sampling->job->session, WINDOWS * sampling->window_bytes,
 			      &sampling->buffer))
-		return sort_fail(-ENOMEM, "sort %s: out of memory for the sample",
-				 sampling->job->options.input);
+		return app_fail(-ENOMEM, "sort %s: out of memory for the sample",
+				sampling->job->options.input);
 	for (unsigned i = 0; i < WINDOWS; i++)
 		sampling->windows[i].data =
 			(uint8_t *)afar_buffer_data(sampling->buffer) + i * sampling->window_bytes;
@@ -181,9 +181,8 @@ static int read_samples(struct sort_job *job, unsigned worker, struct sample *ou
 	if (!ret)
 		ret = io_wait(&job->io, &request);
 	if (!ret && *nr > job->plan.nr_samples)
-		ret = sort_fail(-EBADMSG,
-				"sort %s: worker %u has published a sample that cannot be",
-				job->options.input, worker);
+		ret = app_fail(-EBADMSG, "sort %s: worker %u has published a sample that cannot be",
+			       job->options.input, worker);
 	if (!ret && *nr) {
 		ret = io_read(&job->io, &request, &job->meeting, at + LINE, NULL, out,
 			      *nr * sizeof(*out));
@@ -203,8 +202,8 @@ int sampling_collect(struct sort_job *job, struct splitters **out)
 	int ret = 0;
 
 	if (!samples)
-		return sort_fail(-ENOMEM, "sort %s: out of memory for the sample",
-				 job->options.input);
+		return app_fail(-ENOMEM, "sort %s: out of memory for the sample",
+				job->options.input);
 	for (unsigned i = 0; i < job->plan.nr_workers && !ret; i++) {
 		ret = read_samples(job, i, samples + all, &nr);
 		all += ret ? 0 : nr;
@@ -212,8 +211,8 @@ int sampling_collect(struct sort_job *job, struct splitters **out)
 	if (!ret) {
 		ret = splitters_make(samples, all, job->plan.nr_buckets, out);
 		if (ret)
-			sort_fail(ret, "sort %s: make splitters: %s", job->options.input,
-				  afar_strerror(ret));
+			app_fail(ret, "sort %s: make splitters: %s", job->options.input,
+				 afar_strerror(ret));
 	}
 	free(samples);
 	return ret;

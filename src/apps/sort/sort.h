@@ -12,7 +12,7 @@
  * connections for each; here all buckets are chunks of one region.
  *
  * It uses the public API alone, and shows how a program does. Read worker.c first. All functions belong to one thread,
- * and return 0 or a negative code; sort_failure() then has a line for people.
+ * and return 0 or a negative code; app_failure() (failure.h) then has a line for people.
  */
 #ifndef APPS_SORT_SORT_H
 #define APPS_SORT_SORT_H
@@ -56,9 +56,6 @@ struct sort_needs {
 	uint64_t worker_bytes; /* of each worker's own memory, about */
 	char ns[AFAR_NAME_MAX + 1];
 };
-
-/* The line about the last failure, for people. */
-const char *sort_failure(void);
 
 /*
  * Looks at the input and says what the sort will need. Reads the input's last byte, and changes nothing.

@@ -47,9 +47,9 @@ static int keep(struct verifier *verifier, const uint8_t *item, size_t length)
 		verifier->last_room = 2 * length;
 		verifier->last = malloc(verifier->last_room);
 		if (!verifier->last)
-			return sort_fail(-ENOMEM,
-					 "verify %s: out of memory for an item of %zu bytes",
-					 verifier->options->input, length);
+			return app_fail(-ENOMEM,
+					"verify %s: out of memory for an item of %zu bytes",
+					verifier->options->input, length);
 	}
 	if (length)
 		memcpy(verifier->last, item, length);
@@ -88,11 +88,11 @@ static int check_length(const struct sort_options *options, const struct place *
 
 	if (options->is_lines || !rest)
 		return 0;
-	return sort_fail(-EINVAL,
-			 "verify %s: it has %llu bytes, which are no whole records of %u: %llu are "
-			 "left over; give --lines if it is lines",
-			 options->input, (unsigned long long)place->length, SORT_RECORD_BYTES,
-			 (unsigned long long)rest);
+	return app_fail(-EINVAL,
+			"verify %s: it has %llu bytes, which are no whole records of %u: %llu are "
+			"left over; give --lines if it is lines",
+			options->input, (unsigned long long)place->length, SORT_RECORD_BYTES,
+			(unsigned long long)rest);
 }
 
 static int read_items(struct afar_session *session, const struct sort_options *options,

@@ -28,7 +28,7 @@ int writer_open(struct sort_job *job, struct writer **out)
 
 	*out = writer;
 	if (ret)
-		return sort_fail(ret, "sort %s: out of memory for writing", job->options.input);
+		return app_fail(ret, "sort %s: out of memory for writing", job->options.input);
 	writer->job = job;
 	return 0;
 }

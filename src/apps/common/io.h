@@ -3,8 +3,8 @@
  * Many reads and writes in flight, over one queue: start a request, go on with other work, wait for it. An operation
  * whose connection was lost is repeated over a new one. Requests on files are carried out where they are started.
  */
-#ifndef APPS_SORT_IO_H
-#define APPS_SORT_IO_H
+#ifndef APPS_COMMON_IO_H
+#define APPS_COMMON_IO_H
 
 #include <stdbool.h>
 #include <stddef.h>

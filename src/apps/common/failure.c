@@ -7,11 +7,9 @@
 
 #include <afar/afar.h>
 
-#include "sort.h"
-
 static char line[1024];
 
-int sort_fail(int error, const char *format, ...)
+int app_fail(int error, const char *format, ...)
 {
 	va_list arguments;
 
@@ -21,14 +19,14 @@ int sort_fail(int error, const char *format, ...)
 	return error;
 }
 
-int sort_fail_last(int error, const char *what)
+int app_fail_last(int error, const char *what)
 {
 	const char *said = afar_last_error();
 
-	return sort_fail(error, "%s: %s", what, *said ? said : afar_strerror(error));
+	return app_fail(error, "%s: %s", what, *said ? said : afar_strerror(error));
 }
 
-const char *sort_failure(void)
+const char *app_failure(void)
 {
 	return line;
 }

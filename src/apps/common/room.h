@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reserved memory for the regions that a sort makes. */
-#ifndef APPS_SORT_ROOM_H
-#define APPS_SORT_ROOM_H
+/* Reserved memory for the regions that a program makes. */
+#ifndef APPS_COMMON_ROOM_H
+#define APPS_COMMON_ROOM_H
 
 #include <stdint.h>
 

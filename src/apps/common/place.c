@@ -25,10 +25,10 @@ int place_namespace(const char *text, char out[AFAR_NAME_MAX + 1])
 	size_t length = strcspn(text, ":");
 
 	if (!length || length > AFAR_NAME_MAX || !text[length + 1])
-		return sort_fail(-EINVAL,
-				 "'%.64s' is not NAMESPACE:NAME; a file's name with a colon needs "
-				 "a slash before it",
-				 text);
+		return app_fail(-EINVAL,
+				"'%.64s' is not NAMESPACE:NAME; a file's name with a colon needs "
+				"a slash before it",
+				text);
 	memcpy(out, text, length);
 	out[length] = '\0';
 	return 0;
@@ -46,7 +46,7 @@ static int fail_region(int error, const char *verb, const char *text)
 	char what[600];
 
 	snprintf(what, sizeof(what), "%s %s", verb, text);
-	return sort_fail_last(error, what);
+	return app_fail_last(error, what);
 }
 
 static int open_namespace(struct afar_session *session, struct place *place)
@@ -84,23 +84,22 @@ static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 	int ret;
 
 	if (name[0] == '@')
-		return sort_fail(-EINVAL,
-				 "write into %s: a new region needs a name, not an address",
-				 place->text);
+		return app_fail(-EINVAL, "write into %s: a new region needs a name, not an address",
+				place->text);
 	if (!bytes)
-		return sort_fail(-ENODATA,
-				 "write into %s: there is nothing to write, and a region has at "
-				 "least 1 byte",
-				 place->text);
+		return app_fail(-ENODATA,
+				"write into %s: there is nothing to write, and a region has at "
+				"least 1 byte",
+				place->text);
 	ret = may_replace ? afar_region_delete(place->ns, name) : 0;
 	if (ret && ret != -ENOENT)
 		return fail_region(ret, "replace", place->text);
 	ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_UNFINISHED, &place->region);
 	if (ret == -EEXIST)
-		return sort_fail(ret,
-				 "write into %s: there is a region of that name; choose another "
-				 "name, or use --replace",
-				 place->text);
+		return app_fail(ret,
+				"write into %s: there is a region of that name; choose another "
+				"name, or use --replace",
+				place->text);
 	return ret ? fail_region(ret, "make", place->text) : 0;
 }
 
@@ -108,7 +107,7 @@ static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 
 static int fail_file(int error, const char *verb, const char *path)
 {
-	return sort_fail(error, "%s %s: %s", verb, path, afar_strerror(error));
+	return app_fail(error, "%s %s: %s", verb, path, afar_strerror(error));
 }
 
 static int open_file(struct place *place)
@@ -119,10 +118,10 @@ static int open_file(struct place *place)
 	if (place->fd < 0 || fstat(place->fd, &status))
 		return fail_file(-errno, "open", place->text);
 	if (!S_ISREG(status.st_mode))
-		return sort_fail(-EINVAL,
-				 "open %s: it is no ordinary file, and workers read it in several "
-				 "places at once",
-				 place->text);
+		return app_fail(-EINVAL,
+				"open %s: it is no ordinary file, and workers read it in several "
+				"places at once",
+				place->text);
 	place->length = (uint64_t)status.st_size;
 	return 0;
 }

@@ -26,7 +26,7 @@ static int fail(int error, const char *ns, uint64_t bytes)
 	char what[AFAR_NAME_MAX + 100];
 
 	snprintf(what, sizeof(what), "get %llu bytes ready in %s", (unsigned long long)bytes, ns);
-	return sort_fail_last(error, what);
+	return app_fail_last(error, what);
 }
 
 static int reserve(struct afar_namespace *ns, uint64_t bytes, struct room *room)
@@ -117,7 +117,7 @@ static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 static void say_left(const char *ns, uint64_t bytes, int why)
 {
 	fprintf(stderr,
-		"afar: sort: %llu MiB of %s stay reserved, as %s; 'afar ns release %s' gives them "
+		"afar: %llu MiB of %s stay reserved, as %s; 'afar ns release %s' gives them "
 		"back\n",
 		(unsigned long long)(bytes / MIB), ns,
 		why ? afar_strerror(why) : "somebody still uses that memory", ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where items come from and go to: a region, or a file of this machine. */
-#ifndef APPS_SORT_PLACE_H
-#define APPS_SORT_PLACE_H
+#ifndef APPS_COMMON_PLACE_H
+#define APPS_COMMON_PLACE_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -20,7 +20,7 @@ int io_open(struct io *io, struct afar_session *session, bool (*is_ended)(void *
 
 	*io = (struct io){.is_ended = is_ended, .context = context};
 	ret = afar_queue_open(session, &options, &io->queue);
-	return ret ? sort_fail_last(ret, "open a queue") : 0;
+	return ret ? app_fail_last(ret, "open a queue") : 0;
 }
 
 int io_connect(struct io *io, const struct place *place)
@@ -28,7 +28,7 @@ int io_connect(struct io *io, const struct place *place)
 	int ret = place->region ? afar_queue_connect(io->queue, afar_region_target(place->region))
 				: 0;
 
-	return ret ? sort_fail_last(ret, place->text) : 0;
+	return ret ? app_fail_last(ret, place->text) : 0;
 }
 
 /* Takes completions, and waits up to `timeout_ms` for `min` of them. */
@@ -45,7 +45,7 @@ static int reap(struct io *io, unsigned min, int timeout_ms)
 		request->is_busy = false;
 		io->nr_busy--;
 	}
-	return n < 0 && n != -EINTR ? sort_fail_last(n, "wait for transfers") : 0;
+	return n < 0 && n != -EINTR ? app_fail_last(n, "wait for transfers") : 0;
 }
 
 static int await_some(struct io *io)
@@ -112,7 +112,7 @@ static int submit(struct io *io, struct io_request *request)
 			return ret;
 	}
 	if (taken < 0)
-		return sort_fail_last(taken, request->place->text);
+		return app_fail_last(taken, request->place->text);
 	request->is_busy = true;
 	io->nr_busy++;
 	return 0;
@@ -153,10 +153,10 @@ static int fail(struct io *io, const struct io_request *request)
 					     .result = request->result};
 
 	if (!request->place->region)
-		return sort_fail((int)request->result, "%s %s: %s",
-				 request->opcode == AFAR_OP_READ ? "read" : "write",
-				 request->place->text, afar_strerror((int)request->result));
-	return sort_fail_last(afar_queue_explain(io->queue, &done), request->place->text);
+		return app_fail((int)request->result, "%s %s: %s",
+				request->opcode == AFAR_OP_READ ? "read" : "write",
+				request->place->text, afar_strerror((int)request->result));
+	return app_fail_last(afar_queue_explain(io->queue, &done), request->place->text);
 }
 
 /* A server closes connections when memory that they could reach becomes another's. These operations may be repeated,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Numbers that look random, each computed for itself from a seed and its place in the row. */
-#ifndef APPS_SORT_RANDOM_H
-#define APPS_SORT_RANDOM_H
+#ifndef APPS_COMMON_RANDOM_H
+#define APPS_COMMON_RANDOM_H
 
 #include <stdint.h>
 
