@@ -163,19 +163,25 @@ static void free_values(struct values *values)
 	free(values->distances);
 }
 
+static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
+{
+	for (uint64_t i = 0; i < nr && !ferror(out); i++) {
+		if (distances[i] == GRAPH_UNREACHED)
+			fprintf(out, "%" PRIu64 " -\n", i);
+		else
+			fprintf(out, "%" PRIu64 " %" PRIu64 "\n", i, distances[i]);
+	}
+}
+
 /* Writes a line for each vertex: its number, and its value. */
 static void print_values(FILE *out, const struct values *values, uint64_t nr)
 {
-	for (uint64_t i = 0; i < nr && !ferror(out); i++) {
-		if (values->ranks)
-			fprintf(out, "%" PRIu64 " %.9g\n", i, values->ranks[i]);
-		else if (values->components)
-			fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, values->components[i]);
-		else if (values->distances[i] == GRAPH_UNREACHED)
-			fprintf(out, "%" PRIu64 " -\n", i);
-		else
-			fprintf(out, "%" PRIu64 " %" PRIu64 "\n", i, values->distances[i]);
-	}
+	if (values->distances)
+		print_distances(out, values->distances, nr);
+	for (uint64_t i = 0; values->ranks && i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %.9g\n", i, values->ranks[i]);
+	for (uint64_t i = 0; values->components && i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, values->components[i]);
 }
 
 static int write_values(const char *path, const struct values *values, uint64_t nr)

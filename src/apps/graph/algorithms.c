@@ -67,8 +67,10 @@ int graph_pagerank(struct graph *graph, const struct graph_run *run, double *ran
 {
 	uint64_t nr = graph_nr_vertices(graph);
 	double *next = malloc(nr * sizeof(*next));
-	int ret = next ? 0 : fail_memory();
+	int ret = 0;
 
+	if (!next)
+		return fail_memory();
 	graph_expect_all(graph, true);
 	for (uint64_t i = 0; i < nr; i++)
 		ranks[i] = 1.0 / (double)nr;
