@@ -33,13 +33,16 @@ static void begin(uint32_t tier, uint32_t retry_ms)
 		.gid = getegid(),
 	};
 	const struct afar_fs_options options = {.size = sizeof(options), .retry_ms = retry_ms};
-	const struct afar_session_options patience = {.size = sizeof(patience), .timeout_ms = 3000};
+	const struct afar_session_options hasty = {.size = sizeof(hasty), .timeout_ms = 3000};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 
 	fill(data, sizeof(data), 1);
 	assert_int_equal(cluster_start_flash(NR_SERVERS, 128 * MIB, FLASH_BYTES, &cluster), 0);
-	assert_int_equal(afar_session_open(cluster_uri(cluster), &patience, &session), 0);
+	/* Servers on a busy machine may take longer than the tests wait to get a pool ready. */
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
 	assert_int_equal(afar_fs_create(session, "files", &policy), 0);
+	assert_int_equal(afar_session_close(session), 0);
+	assert_int_equal(afar_session_open(cluster_uri(cluster), &hasty, &session), 0);
 	assert_int_equal(afar_fs_open(session, "files", &options, &fs), 0);
 	assert_int_equal(afar_fs_stat(fs, &stat), 0);
 	root = stat.root;
