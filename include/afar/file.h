@@ -283,6 +283,14 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
  */
 int afar_file_close(struct afar_file *file);
 
+/*
+ * Closes the handle without waiting for the manager: its part goes along with the next call about files, at the latest
+ * after 20 ms. Until then the size and times are as told, not committed. For a file with locks, or that is open through other
+ * handles, too, this is afar_file_close(). Call afar_file_flush() before, which fails where closing would. Errors: something
+ * that was written is known to be lost.
+ */
+int afar_file_close_later(struct afar_file *file);
+
 /* Has everybody see the size and times as they are after what was written through any handle of this
  * session, and fails as closing does, but leaves the handle open. They are committed later, at the
  * latest when the last handle is closed. */

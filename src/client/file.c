@@ -328,25 +328,37 @@ static void touch_again(struct file_inode *inode, enum inode_touched touched)
 	atomic_compare_exchange_strong(&inode->touched, &untouched, touched);
 }
 
-/* Has the size and times committed. `close`: a handle to close with that; 0: none. */
+/* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. Returns what the inode
+ * was, for touch_again(). */
+static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bool is_trimmed,
+				    Afar__FileSync *message, Afar__FileChange *operation)
+{
+	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
+
+	afar__file_sync__init(message);
+	message->ino = inode->ino;
+	pthread_mutex_lock(&inode->lock);
+	message->end = inode->end;
+	pthread_mutex_unlock(&inode->lock);
+	message->is_written = touched == INODE_UNTOLD;
+	message->close = close;
+	message->is_trimmed = is_trimmed;
+	afar__file_change__init(operation);
+	operation->what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
+	operation->sync = message;
+	return touched;
+}
+
+/* Has the size and times committed, and closes a handle with that, as fill_sync(). */
 static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 {
-	Afar__FileSync message = AFAR__FILE_SYNC__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct file_inode *inode = file->inode;
+	Afar__FileSync message;
+	Afar__FileChange operation;
 	struct fs_answer answer;
-	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
+	enum inode_touched touched = fill_sync(inode, close, is_trimmed, &message, &operation);
 	int ret;
 
-	message.ino = inode->ino;
-	pthread_mutex_lock(&inode->lock);
-	message.end = inode->end;
-	pthread_mutex_unlock(&inode->lock);
-	message.is_written = touched == INODE_UNTOLD;
-	message.close = close;
-	message.is_trimmed = is_trimmed;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
-	operation.sync = &message;
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
 	if (ret) {
 		touch_again(inode, touched);
@@ -374,30 +386,79 @@ static int fail_lost(const struct afar_file *file)
 
 /* ---- Closing */
 
-int file_close(struct afar_file *file)
+/* A file that its program has closed, and the manager too, or who knows. */
+static void end_file(struct afar_file *file, uint64_t nr_claims)
 {
 	struct afar_fs *fs = file->fs;
-	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
-	bool is_writable = file->access & W_OK;
-	bool is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
-	bool is_lost = file_take_loss(file, false);
-	int ret =
-		is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
-			? commit(file, handle, is_trimmed)
-			: call_close(fs, handle);
+	uint64_t handle = file->hold->handle;
 
-	if (ret == 0 && is_lost)
-		ret = fail_lost(file);
 	/* The manager may have been told again that it is open. */
 	if (nr_claims != fs_count_claims(fs))
 		call_close(fs, handle);
 	fs_hold_end(fs, file->hold);
 	inode_put(file->inode);
-	if (fs_has_many_unsynced(fs))
-		fs_sync_pool(fs);
 	handle_unuse(&fs->handle);
 	handle_retire(file);
+}
+
+int file_close(struct afar_file *file)
+{
+	struct afar_fs *fs = file->fs;
+	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
+	bool is_writable = file->access & W_OK, is_trimmed, is_lost = file_take_loss(file, false);
+	int ret;
+
+	/* The last one to close it gives room back: not one that nobody waits for. */
+	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
+		closings_flush(fs);
+	is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
+	ret = is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
+		      ? commit(file, handle, is_trimmed)
+		      : call_close(fs, handle);
+	if (ret == 0 && is_lost)
+		ret = fail_lost(file);
+	end_file(file, nr_claims);
+	if (fs_has_many_unsynced(fs))
+		fs_sync_pool(fs);
 	return ret;
+}
+
+bool file_has_to_commit(const struct afar_file *file)
+{
+	return file->access & W_OK && (atomic_load(&file->inode->touched) != INODE_UNTOUCHED ||
+				       inode_has_spare(file->inode));
+}
+
+void file_begin_close(struct late_close *closing)
+{
+	struct afar_file *file = closing->file;
+
+	closing->nr_claims = fs_count_claims(file->fs);
+	if (closing->is_change) {
+		closing->is_trimmed = inode_end(file->inode) && inode_has_spare(file->inode);
+		closing->touched =
+			(int)fill_sync(file->inode, file->hold->handle, closing->is_trimmed,
+				       &closing->sync, &closing->change);
+		return;
+	}
+	afar__file_close__init(&closing->close);
+	closing->close.handle = file->hold->handle;
+	afar__file_hold__init(&closing->hold);
+	closing->hold.what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
+	closing->hold.close = &closing->close;
+}
+
+void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result)
+{
+	struct file_inode *inode = closing->file->inode;
+	bool is_done = ret == 0 && result->status == 0;
+
+	if (closing->is_change && !is_done)
+		touch_again(inode, (enum inode_touched)closing->touched);
+	/* After a trim the inode is gone here, too. */
+	else if (closing->is_change && !closing->is_trimmed)
+		inode_take(inode, result);
+	end_file(closing->file, closing->nr_claims);
 }
 
 PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
@@ -412,6 +473,34 @@ PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
 	if (ret)
 		return error_fail(ret, "close a file: it is closed already");
 	return file_close(file);
+}
+
+static bool may_close_later(const struct afar_file *file)
+{
+	bool has_locks;
+
+	pthread_mutex_lock(&file->fs->lock);
+	has_locks = !cds_list_empty(&file->inode->locks);
+	pthread_mutex_unlock(&file->fs->lock);
+	return !has_locks && inode_is_alone(file->inode);
+}
+
+PUBLIC_CALL(int, afar_file_close_later, (struct afar_file *file), (file))
+{
+	int ret = file_check_handle(file), lost = 0;
+
+	if (ret)
+		return ret;
+	ret = handle_close(file, HANDLE_FILE);
+	if (ret == -EBUSY)
+		return error_fail(ret, "close a file: calls on it are under way");
+	if (ret)
+		return error_fail(ret, "close a file: it is closed already");
+	if (!may_close_later(file))
+		return file_close(file);
+	if (file_take_loss(file, false))
+		lost = fail_lost(file);
+	return late_close_add(file) == 0 ? lost : file_close(file) ?: lost;
 }
 
 /* ---- Describing and syncing */
@@ -434,12 +523,15 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	ret = fs_check_stat(out, false);
+	if (ret == 0 && known_stat(file->fs, stat.ino, out) == 0)
+		goto out_known;
 	if (ret == 0)
 		ret = fs_look_one(file->fs, NULL, &operation, &answer);
 	if (ret == 0) {
 		ret = fs_give(answer.results[0], out);
 		fs_answer_free(&answer);
 	}
+out_known:
 	if (ret == 0)
 		inode_add_writes(file->fs, out);
 	handle_unuse(&file->handle);

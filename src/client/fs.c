@@ -293,11 +293,15 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
 	writes_init(&fs->writes);
+	known_init(&fs->known);
+	closings_init(&fs->closings);
 	return fs;
 }
 
 static void fs_destroy(struct afar_fs *fs)
 {
+	closings_free(&fs->closings);
+	known_free(&fs->known);
 	writes_free(&fs->writes);
 	pthread_cond_destroy(&fs->changed);
 	pthread_mutex_destroy(&fs->lock);
@@ -379,6 +383,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 
 	if (ret)
 		return ret;
+	closings_flush(fs);
 	ret = handle_close(fs, HANDLE_FS);
 	if (ret == -EBUSY)
 		return error_fail(ret,
@@ -394,6 +399,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 	}
 	fs_leave_session(fs);
 	fs_await_recalls(fs);
+	closings_stop(fs);
 	afar_namespace_close(fs->ns);
 	fs_destroy(fs);
 	handle_retire(fs);

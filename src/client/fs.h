@@ -20,6 +20,8 @@
 
 #include "client/file_glance.h"
 #include "client/file_map.h"
+#include "client/fs_closing.h"
+#include "client/fs_known.h"
 #include "client/region.h"
 
 #define FS_WHO_GROUPS_MAX 64U
@@ -119,6 +121,8 @@ struct afar_fs {
 	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
 	uint64_t root;
 	pthread_mutex_t growing; /* held by the one who makes the pool larger */
+	struct fs_known known;	 /* names and attributes that are delegated to us */
+	struct fs_closings closings;
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
@@ -231,6 +235,8 @@ void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
+/* Returns whether the caller is the only user now. */
+bool inode_is_alone(struct file_inode *inode);
 /* Returns whether it may have room behind its end that this process asked for. */
 bool inode_has_spare(struct file_inode *inode);
 /* Returns whether this process may have made it longer, or written it, and not committed that. */
@@ -340,6 +346,11 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 int file_close(struct afar_file *file);
 /* Has the size and times committed. */
 int file_commit(struct afar_file *file);
+/* Returns whether closing it commits something. */
+bool file_has_to_commit(const struct afar_file *file);
+/* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
+void file_begin_close(struct late_close *closing);
+void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
 
 /* ---- file_change.c */
 

@@ -99,11 +99,18 @@ static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct 
 	return 0;
 }
 
+static const Afar__FileResults *results_of(const struct fs_answer *answer)
+{
+	return answer->frame->reply->file_results;
+}
+
 int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **operations, unsigned nr,
 	    struct fs_answer *out)
 {
 	Afar__FilesLook message = AFAR__FILES_LOOK__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
+	struct known_mark mark;
+	int ret;
 
 	message.fs = fs->ns->number;
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
@@ -111,14 +118,23 @@ int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **opera
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_LOOK;
 	request.files_look = &message;
-	return call(fs, &request, nr, out);
+	message.wants_delegation = true;
+	message.dropped = known_take_dropped(&fs->known);
+	mark = known_mark(&fs->known);
+	ret = call(fs, &request, nr, out);
+	if (ret == 0)
+		known_looked(fs, &mark, who, operations, results_of(out));
+	return ret;
 }
 
-int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations, unsigned nr,
-	    struct fs_answer *out)
+/* Carries out operations of ours behind those of closings, whose results are taken off again. */
+static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations,
+		      unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesHold message = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
+	const struct known_mark mark = known_mark(&fs->known);
+	int ret;
 
 	message.fs = fs->ns->number;
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
@@ -126,14 +142,19 @@ int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **opera
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &message;
-	return call(fs, &request, nr, out);
+	known_begin_hold(fs, operations, nr);
+	ret = call(fs, &request, nr, out);
+	known_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	return ret;
 }
 
-int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
-	      unsigned nr, struct fs_answer *out)
+static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
+			unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesChange message = AFAR__FILES_CHANGE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
+	const struct known_mark mark = known_mark(&fs->known);
+	int ret;
 
 	message.fs = fs->ns->number;
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
@@ -141,7 +162,66 @@ int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **o
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_CHANGE;
 	request.files_change = &message;
-	return call(fs, &request, nr, out);
+	known_begin_change(fs, operations, nr);
+	ret = call(fs, &request, nr, out);
+	known_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	return ret;
+}
+
+/* What waits for others, or tells anew what is open, takes nothing along. */
+static bool takes_closings(Afar__FileHold *const *operations, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		if (operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN &&
+		    operations[i]->what_case != AFAR__FILE_HOLD__WHAT_END)
+			return false;
+	return true;
+}
+
+int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations, unsigned nr,
+	    struct fs_answer *out)
+{
+	struct late_close *taken[FS_CALL_MAX];
+	Afar__FileHold *all[FS_CALL_MAX];
+	unsigned nr_taken = takes_closings(operations, nr)
+				    ? closings_take(fs, false, taken, FS_CALL_MAX - nr)
+				    : 0;
+	int ret;
+
+	*out = (struct fs_answer){0};
+	if (nr_taken == 0)
+		return nr != 0 ? call_holds(fs, who, operations, nr, out) : 0;
+	for (unsigned i = 0; i < nr_taken; i++)
+		all[i] = &taken[i]->hold;
+	for (unsigned i = 0; i < nr; i++)
+		all[nr_taken + i] = operations[i];
+	ret = call_holds(fs, who, all, nr_taken + nr, out);
+	closings_end(fs, taken, nr_taken, ret, out->results);
+	if (ret == 0)
+		out->results += nr_taken;
+	return ret;
+}
+
+int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
+	      unsigned nr, struct fs_answer *out)
+{
+	struct late_close *taken[FS_CALL_MAX];
+	Afar__FileChange *all[FS_CALL_MAX];
+	unsigned nr_taken = closings_take(fs, true, taken, FS_CALL_MAX - nr);
+	int ret;
+
+	*out = (struct fs_answer){0};
+	if (nr_taken == 0)
+		return nr != 0 ? call_changes(fs, who, operations, nr, out) : 0;
+	for (unsigned i = 0; i < nr_taken; i++)
+		all[i] = &taken[i]->change;
+	for (unsigned i = 0; i < nr; i++)
+		all[nr_taken + i] = operations[i];
+	ret = call_changes(fs, who, all, nr_taken + nr, out);
+	closings_end(fs, taken, nr_taken, ret, out->results);
+	if (ret == 0)
+		out->results += nr_taken;
+	return ret;
 }
 
 int fs_result_fail(const Afar__FileResult *result)

@@ -271,6 +271,9 @@ void fs_session_resumed(struct afar_session *session)
 
 	if (cds_list_empty(&session->file_systems))
 		return;
+	/* First: the manager may have restarted, and lets others change things when it has been told. */
+	cds_list_for_each_entry (fs, &session->file_systems, node)
+		known_reset(&fs->known);
 	ret = claim_open(&claim);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (ret == 0)

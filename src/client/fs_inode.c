@@ -198,6 +198,16 @@ bool inode_end(struct file_inode *inode)
 	return is_last;
 }
 
+bool inode_is_alone(struct file_inode *inode)
+{
+	bool is_alone;
+
+	pthread_mutex_lock(&inode->fs->lock);
+	is_alone = inode->nr_users == 1;
+	pthread_mutex_unlock(&inode->fs->lock);
+	return is_alone;
+}
+
 bool inode_has_spare(struct file_inode *inode)
 {
 	bool has_spare;

@@ -237,6 +237,8 @@ static void manager_asks(struct rpc_connection *connection, const Afar__Frame *f
 		counts_answer(rpc_connection_context(connection), call);
 	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL)
 		fs_recall(rpc_connection_context(connection), frame->request->file_recall, call);
+	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE)
+		known_revoke(rpc_connection_context(connection), frame->request->file_revoke, call);
 	else
 		rpc_reply_status(call, 0,
 				 error_fail(-EOPNOTSUPP, "call %d: a client does not take it",

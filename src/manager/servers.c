@@ -486,6 +486,9 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_RECALL:
 		ret = recall_answered(core, outgoing, is_done);
 		break;
+	case OUTGOING_REVOKE:
+		delegation_answered(core, outgoing, is_done);
+		break;
 	case OUTGOING_UNDO:
 		break;
 	}

@@ -75,6 +75,7 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 	/* Closed, which the core has still to hear. */
 	if (server_of_peer(fixture, peer) == NULL &&
 	    request->call_case != AFAR__REQUEST__CALL_FILE_RECALL &&
+	    request->call_case != AFAR__REQUEST__CALL_FILE_REVOKE &&
 	    (request->call_case != AFAR__REQUEST__CALL_LOOK || fixture->look_answer == NULL))
 		return -ENOTCONN;
 	call = calloc(1, sizeof(*call));
@@ -196,6 +197,14 @@ bool fixture_serve(struct fixture *fixture)
 					fixture->recalled(call->outgoing->session,
 							  call->request->file_recall->ino);
 				end_call(fixture, call, given_up, 0);
+				return true;
+			}
+			if (call->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE) {
+				fixture->nr_revokes++;
+				if (fixture->revoked != NULL)
+					fixture->revoked(call->outgoing->session,
+							 call->request->file_revoke->ino);
+				end_call(fixture, call, MESSAGE_NEW(afar__reply, Afar__Reply), 0);
 				return true;
 			}
 			assert_int_equal(call->request->call_case, AFAR__REQUEST__CALL_LOOK);

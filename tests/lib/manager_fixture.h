@@ -54,6 +54,8 @@ struct fixture {
 	unsigned nr_looks;				  /* at clients */
 	unsigned nr_recalls;				  /* of files, that clients have given up */
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
+	unsigned nr_revokes;				  /* of what was delegated, likewise */
+	void (*revoked)(uint64_t session, uint64_t ino);
 	bool does_drop_answers; /* without looking at them: they are large and the time counts */
 };
 

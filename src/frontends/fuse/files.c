@@ -161,9 +161,18 @@ static void add_to_list(struct open_file *open)
 }
 
 /* It stays in the list until its files are closed: an end of the session would find them there. */
+static int close_later(struct open_file *open)
+{
+	int second = close_one(&open->second);
+	struct afar_file *first = open->first;
+
+	open->first = NULL;
+	return first ? afar_file_close_later(first) : second;
+}
+
 static void end_open(struct mount *mount, struct open_file *open)
 {
-	CALL(mount, close_files(open));
+	CALL(mount, close_later(open));
 	pthread_mutex_lock(&all_open_mutex);
 	cds_list_del(&open->link);
 	pthread_mutex_unlock(&all_open_mutex);

@@ -76,6 +76,82 @@ static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__
 	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
 }
 
+/* ---- Delegating */
+
+/* Tells of a directory, too. Returns whether it is delegated. */
+static bool give_directory(struct fs *fs, const struct session *session, uint64_t ino,
+			   Afar__FileResult *result)
+{
+	struct file *dir = file_cached(fs, ino);
+
+	if (!dir || !dir->inode || !delegation_give(dir, session))
+		return false;
+	result->dir = attributes_of(dir);
+	return result->dir;
+}
+
+static bool give_inode(const struct fs *fs, const struct session *session,
+		       const Afar__FileAttributes *attributes)
+{
+	struct file *file = attributes ? file_cached(fs, attributes->ino) : NULL;
+
+	return file && delegation_give(file, session);
+}
+
+static bool give_entries(const struct fs *fs, const struct session *session,
+			 const Afar__FileResult *result)
+{
+	for (size_t i = 0; i < result->n_entries; i++)
+		if (!give_inode(fs, session, result->entries[i]->attributes))
+			return false;
+	return true;
+}
+
+/* Delegates what a result of looking tells. `ret`: of the look. */
+static bool give_looked(struct fs *fs, const struct session *session, const Afar__FileLook *ask,
+			int ret, Afar__FileResult *result)
+{
+	switch (ask->what_case) {
+	case AFAR__FILE_LOOK__WHAT_LOOKUP:
+		return (ret == 0 || ret == -ENOENT) &&
+		       give_directory(fs, session, ask->lookup->dir, result) &&
+		       (ret != 0 || give_inode(fs, session, result->attributes));
+	case AFAR__FILE_LOOK__WHAT_STAT:
+		return ret == 0 && give_inode(fs, session, result->attributes);
+	case AFAR__FILE_LOOK__WHAT_LIST:
+		return ret == 0 && ask->list->with_attributes &&
+		       give_directory(fs, session, ask->list->dir, result) &&
+		       give_entries(fs, session, result);
+	default:
+		return false;
+	}
+}
+
+/* Tells of all that an operation has changed. */
+static int tell_changed(const struct fs *fs, Afar__FileResult *result)
+{
+	size_t nr = fs->nr_edited < FS_EDITED_MAX ? fs->nr_edited : FS_EDITED_MAX;
+
+	result->is_more_changed = fs->nr_edited > FS_EDITED_MAX;
+	result->changed = calloc(nr + 1, sizeof(*result->changed));
+	if (!result->changed)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < nr; i++) {
+		const struct file *file = fs->edited[i];
+		Afar__FileAttributes *attributes;
+
+		if (result->attributes && result->attributes->ino == file->ino)
+			continue;
+		attributes = file->inode ? attributes_of(file)
+					 : MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
+		if (!attributes)
+			return error_code(-ENOMEM);
+		attributes->ino = file->ino;
+		result->changed[result->n_changed++] = attributes;
+	}
+	return 0;
+}
+
 /* ---- Looking */
 
 static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
@@ -173,6 +249,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 
 	if (ret < 0)
 		return ret;
+	result->is_delegated = is_made && delegation_give(file, session);
 	if (ask->handle == 0)
 		return tell(file, result);
 	/* Whoever makes it may write it, whatever its permissions say. */
@@ -389,7 +466,7 @@ static Afar__FileResult *add_result(struct event *event)
 static int end_operation(struct core *core, size_t mark, int ret, struct event *event)
 {
 	Afar__FileResults *results = event->reply->file_results;
-	Afar__FileResult *failed;
+	Afar__FileResult *failed, *last;
 
 	ret = undo_end(core->undo, mark, ret);
 	if (ret >= 0)
@@ -399,7 +476,12 @@ static int end_operation(struct core *core, size_t mark, int ret, struct event *
 		return error_code(-ENOMEM);
 	failed->status = ret;
 	failed->message = strdup(error_last_line());
-	afar__file_result__free_unpacked(results->results[results->n_results - 1], NULL);
+	last = results->results[results->n_results - 1];
+	/* That a name is not there may be delegated. */
+	failed->dir = last->dir;
+	failed->is_delegated = last->is_delegated;
+	last->dir = NULL;
+	afar__file_result__free_unpacked(last, NULL);
 	results->results[results->n_results - 1] = failed;
 	return failed->message ? 0 : error_code(-ENOMEM);
 }
@@ -493,8 +575,12 @@ static int run_call(struct core *core, struct session *session, struct event *ev
 static int run_look(struct fs *fs, const struct who *who, const struct session *session,
 		    const Afar__Request *request, size_t i, Afar__FileResult *result)
 {
-	(void)session;
-	return look(fs, who, request->files_look->operations[i], result);
+	const Afar__FileLook *ask = request->files_look->operations[i];
+	int ret = look(fs, who, ask, result);
+
+	if (request->files_look->wants_delegation)
+		result->is_delegated = give_looked(fs, session, ask, ret, result);
+	return ret;
 }
 
 int files_look(struct core *core, struct session *session, struct event *event)
@@ -503,8 +589,15 @@ int files_look(struct core *core, struct session *session, struct event *event)
 	const struct call call = {
 		ask->fs, ask->who, ask->n_operations, rights_to_look(ask), looks_ask_who(ask),
 		run_look};
+	struct fs *fs = files_find(core, ask->fs);
+	int ret;
 
-	return run_call(core, session, event, &call);
+	if (fs && ask->wants_delegation)
+		delegation_begin(fs, session, ask->dropped);
+	ret = run_call(core, session, event, &call);
+	if (fs && ask->wants_delegation && ret == 0)
+		delegation_renew(fs, session, event->reply->file_results);
+	return ret;
 }
 
 /* Those that only read open files to read. */
@@ -541,7 +634,11 @@ int files_hold(struct core *core, struct session *session, struct event *event)
 static int run_change(struct fs *fs, const struct who *who, const struct session *session,
 		      const Afar__Request *request, size_t i, Afar__FileResult *result)
 {
-	return change(fs, who, session, request->files_change->operations[i], result);
+	int ret;
+
+	fs->nr_edited = 0;
+	ret = change(fs, who, session, request->files_change->operations[i], result);
+	return ret == 0 ? tell_changed(fs, result) : ret;
 }
 
 int files_change(struct core *core, struct session *session, struct event *event)

@@ -19,6 +19,7 @@
  *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
+ *   delegations.c  what sessions may answer from their own memory, and taking that back
  *   calls.c     the three calls
  *   waits.c     which of them wait, and for what
  *
@@ -50,6 +51,8 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session);
 /* A session has given a file up, or failed. */
 int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
+/* A session has dropped what was delegated to it, or failed. */
+void delegation_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
 /* A server has zeroed what it was told to, or failed. */
 int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
 

@@ -201,23 +201,32 @@ static bool find_of_session(void *argument, void *row)
 	return true;
 }
 
-static void set_claimed(struct fs *fs, uint64_t session)
+/* Returns whether it was one that had not claimed. */
+static bool set_claimed(struct fs *fs, uint64_t session)
 {
+	bool was_unclaimed = false;
+
 	for (size_t i = 0; i < fs->nr_unclaimed; i++)
-		if (fs->unclaimed[i] == session)
+		if (fs->unclaimed[i] == session) {
 			fs->unclaimed[i--] = fs->unclaimed[--fs->nr_unclaimed];
+			was_unclaimed = true;
+		}
+	return was_unclaimed;
 }
 
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session)
 {
 	struct fs *fs = files_find(core, ns->number);
+	const struct session *live = state_session(core->state, session);
 	struct search search = {.session = session};
 	int ret;
 
 	if (!fs)
 		return 0;
 	/* It holds nothing any more, whatever becomes of the batch. */
-	set_claimed(fs, session);
+	if (set_claimed(fs, session))
+		delegations_await_silent(fs);
+	delegations_leave(fs, session, live && !live->is_ending);
 	tree_walk(fs->holds_by_handle, find_of_session, &search);
 	ret = search.status;
 	for (size_t i = 0; i < search.nr && ret == 0; i++)

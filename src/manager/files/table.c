@@ -77,11 +77,13 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 		return NULL;
 	}
 	fs->space.nr_runs = 0;
+	fs->max_cached = FILES_CACHED_MAX;
 	fs->files = files;
 	fs->number = number;
 	CDS_INIT_LIST_HEAD(&fs->node);
 	CDS_INIT_LIST_HEAD(&fs->scrubs);
 	CDS_INIT_LIST_HEAD(&fs->idle);
+	CDS_INIT_LIST_HEAD(&fs->delegates);
 	return fs;
 }
 
@@ -119,6 +121,7 @@ static void fs_free(void *argument)
 	tree_walk(fs->files_by_ino, free_file, NULL);
 	tree_close(&fs->files_by_ino);
 	space_end(&fs->space);
+	delegations_free(fs);
 	free(fs->unclaimed);
 	free(fs->unlinked);
 	free(fs);
@@ -287,8 +290,10 @@ int file_get(struct fs *fs, uint64_t ino, struct file **out)
 
 	if (file) {
 		*out = file;
-		cds_list_del(&file->idle);
-		cds_list_add_tail(&file->idle, &fs->idle);
+		if (!file->is_pinned) {
+			cds_list_del(&file->idle);
+			cds_list_add_tail(&file->idle, &fs->idle);
+		}
 		return file->inode ? 0 : fail_gone(ino);
 	}
 	ret = record_get_inode(fs, ino, &inode);
@@ -381,6 +386,19 @@ int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out
 	return set_inode(*out, inode);
 }
 
+/* An operation that changes more does not say so, and its session forgets what it knows: calls.c. */
+static void note_edited(struct file *file)
+{
+	struct fs *fs = file->fs;
+
+	for (size_t i = 0; i < fs->nr_edited && i < FS_EDITED_MAX; i++)
+		if (fs->edited[i] == file)
+			return;
+	if (fs->nr_edited < FS_EDITED_MAX)
+		fs->edited[fs->nr_edited] = file;
+	fs->nr_edited++;
+}
+
 struct inode *file_edit(struct file *file)
 {
 	size_t bytes = sizeof(struct inode) + strlen(file->inode->target) + 1;
@@ -389,7 +407,10 @@ struct inode *file_edit(struct file *file)
 	if (!copy)
 		return NULL;
 	memcpy(copy, file->inode, bytes);
-	return set_inode(file, copy) < 0 ? NULL : copy;
+	if (set_inode(file, copy) < 0)
+		return NULL;
+	note_edited(file);
+	return copy;
 }
 
 void file_put(struct file *file)
@@ -457,7 +478,18 @@ int file_destroy(struct file *file)
 	fs_put(fs);
 	record_delete_inode(fs, file->ino);
 	ret = set_runs(file, NULL);
+	/* It may leave memory, once that is committed. */
+	file_unpin(file);
 	return ret == 0 ? set_inode(file, NULL) : ret;
+}
+
+void file_unpin(struct file *file)
+{
+	if (!file->is_pinned)
+		return;
+	file->is_pinned = false;
+	file->fs->nr_pinned--;
+	cds_list_add_tail(&file->idle, &file->fs->idle);
 }
 
 int file_settle(struct file *file)
@@ -477,13 +509,14 @@ void fs_forget_idle(struct fs *fs)
 	struct file *file, *next;
 	unsigned nr = 0;
 
-	if (fs->nr_files <= FILES_CACHED_MAX)
+	if (fs->nr_files - fs->nr_pinned <= fs->max_cached)
 		return;
 	cds_list_for_each_entry_safe (file, next, &fs->idle, idle) {
-		if (fs->nr_files <= FILES_CACHED_MAX || nr++ == FORGET_AT_ONCE)
+		if (fs->nr_files - fs->nr_pinned <= fs->max_cached || nr++ == FORGET_AT_ONCE)
 			return;
-		if (file_is_held(file) || file->is_dirty)
+		if (file_is_held(file) || file->is_dirty || (file->delegates && file->inode))
 			continue;
+		delegation_forget(file);
 		cds_list_del(&file->idle);
 		tree_hide(&fs->files_by_ino, file, compare_files);
 		tree_remove_hidden(&fs->files_by_ino, file, compare_files);
@@ -556,6 +589,7 @@ int files_start(struct core *core)
 	if (ret < 0)
 		return ret;
 	files->core = core;
+	files->last_delegation = (uint64_t)files_now();
 	CDS_INIT_LIST_HEAD(&files->systems);
 	core->files = files;
 	cds_list_for_each_entry (ns, &core->state->namespaces, node)

@@ -19,6 +19,7 @@
 #define FILES_XATTRS_MAX 256U
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
+#define FS_EDITED_MAX	 8U /* inodes that one operation changes */
 
 /* Who asks. */
 struct who {
@@ -74,7 +75,11 @@ struct file {
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
 	uint64_t recall;		   /* its number */
 	uint64_t recall_until;
-	struct cds_list_head idle; /* of the fs: nobody holds it, the last used at the end */
+	/* Sessions that it is delegated to, and until when it is to nobody more: delegations.c. */
+	uint64_t delegates;
+	uint64_t revoked_until;
+	bool is_pinned;		   /* delegated, and in no list of idle ones */
+	struct cds_list_head idle; /* of the fs: the last used at the end */
 };
 
 /* A session has a file open, under a number that it chose. */
@@ -121,11 +126,18 @@ struct fs {
 	uint64_t retry_at;
 
 	void *files_by_ino; /* tree of struct file */
-	size_t nr_files;
+	size_t nr_files, nr_pinned;
+	size_t max_cached; /* of those that nobody has open, nor delegated */
 	struct cds_list_head idle;
 	void *holds_by_handle; /* tree of struct hold, by session and handle */
 	uint64_t *unclaimed; /* sessions of before a restart, which have not told what they hold */
 	size_t nr_unclaimed;
+	struct cds_list_head delegates;
+	uint64_t
+		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */
+	/* What an operation has changed: edited inodes, for its result. */
+	struct file *edited[FS_EDITED_MAX];
+	size_t nr_edited;
 	/* Unlinked files that somebody may have open, when that is not known yet. */
 	uint64_t *unlinked;
 	size_t nr_unlinked;
@@ -137,6 +149,7 @@ struct files {
 	uint64_t *emptied;	      /* numbers of deleted ones whose records are still there */
 	size_t nr_emptied;
 	uint64_t last_recall;
+	uint64_t last_delegation; /* begins with the time, so it grows over restarts, too */
 	uint64_t last_locks_version;
 	uint64_t last_search; /* for those who wait for each other: locks.c */
 };
@@ -171,6 +184,8 @@ int file_settle(struct file *file);
 void fs_put(struct fs *fs);
 /* Drops inodes that were not used for longest. Nothing may be noted. */
 void fs_forget_idle(struct fs *fs);
+/* It may be dropped from memory when nobody uses it. */
+void file_unpin(struct file *file);
 
 static inline bool file_is_held(const struct file *file)
 {
@@ -368,6 +383,27 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
+
+/* ---- delegations.c */
+
+/* A session asks, and takes delegations. `dropped`: the number of the one that it has dropped; 0: none. */
+void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped);
+/* Delegates an inode, if the session takes delegations. Returns whether the session may answer from what it is told
+ * now, until it is asked to drop that. */
+bool delegation_give(struct file *file, const struct session *session);
+/* What the session has counts from now, and the results say so. */
+void delegation_renew(struct fs *fs, const struct session *session, Afar__FileResults *results);
+/* A file leaves memory. */
+void delegation_forget(struct file *file);
+/* The session does not use the file system any more, and was told so or has said it itself; otherwise it may
+ * go on with what it has until that has run out. */
+void delegations_leave(struct fs *fs, uint64_t session, bool was_told);
+/* A session of before the manager's start has ended without a word. */
+void delegations_await_silent(struct fs *fs);
+/* Until when a change, or an opening to write, waits for others to drop what it concerns. Asks them. */
+uint64_t delegations_wait_to_change(struct core *core, const struct event *event, struct fs *fs);
+uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, struct fs *fs);
+void delegations_free(struct fs *fs);
 
 /* ---- locks.c */
 

@@ -84,6 +84,8 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
+	if (fs)
+		until = delegations_wait_to_hold(core, event, fs);
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
 			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
@@ -101,7 +103,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 static uint64_t change_wait(struct core *core, const struct event *event)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
-	const struct fs *fs = files_find(core, ask->fs);
+	struct fs *fs = files_find(core, ask->fs);
 	uint64_t until, wait;
 
 	if (!fs)
@@ -109,6 +111,8 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
 		return event->answer_by;
 	until = recalls_wait(core, event, fs);
+	wait = delegations_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
 			continue;

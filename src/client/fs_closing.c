@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See fs_closing.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/fs_call.h"
+
+#define PENDING_MAX 1024U /* more are closed by their programs */
+
+void closings_init(struct fs_closings *closings)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&closings->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&closings->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	CDS_INIT_LIST_HEAD(&closings->changes);
+	CDS_INIT_LIST_HEAD(&closings->holds);
+}
+
+void closings_free(struct fs_closings *closings)
+{
+	pthread_cond_destroy(&closings->changed);
+	pthread_mutex_destroy(&closings->lock);
+}
+
+/* ---- Calls */
+
+unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max)
+{
+	struct fs_closings *closings = &fs->closings;
+	struct cds_list_head *list = are_changes ? &closings->changes : &closings->holds;
+	unsigned *nr_left = are_changes ? &closings->nr_changes : &closings->nr_holds;
+	struct late_close *closing, *next;
+	unsigned nr = 0;
+
+	pthread_mutex_lock(&closings->lock);
+	cds_list_for_each_entry_safe (closing, next, list, node) {
+		if (nr == max)
+			break;
+		cds_list_del(&closing->node);
+		out[nr++] = closing;
+	}
+	*nr_left -= nr;
+	closings->nr_taken += nr;
+	pthread_mutex_unlock(&closings->lock);
+	for (unsigned i = 0; i < nr; i++)
+		file_begin_close(out[i]);
+	return nr;
+}
+
+void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
+		  Afar__FileResult *const *results)
+{
+	struct fs_closings *closings = &fs->closings;
+
+	for (unsigned i = 0; i < nr; i++) {
+		file_end_close(taken[i], ret, ret == 0 ? results[i] : NULL);
+		free(taken[i]);
+	}
+	pthread_mutex_lock(&closings->lock);
+	closings->nr_taken -= nr;
+	pthread_cond_broadcast(&closings->changed);
+	pthread_mutex_unlock(&closings->lock);
+}
+
+/* Calls without operations of their own take along what is there. */
+static void send_all(struct afar_fs *fs)
+{
+	struct fs_answer answer;
+
+	if (fs_change(fs, NULL, NULL, 0, &answer) == 0)
+		fs_answer_free(&answer);
+	if (fs_hold(fs, NULL, NULL, 0, &answer) == 0)
+		fs_answer_free(&answer);
+}
+
+/* ---- The thread */
+
+static bool is_empty(const struct fs_closings *closings)
+{
+	return closings->nr_changes == 0 && closings->nr_holds == 0;
+}
+
+/* Returns when something has been there for a while; false: the thread is to end. The lock is held. */
+static bool await_some(struct fs_closings *closings)
+{
+	uint64_t due;
+	struct timespec until;
+
+	while (is_empty(closings) && !closings->is_ending)
+		pthread_cond_wait(&closings->changed, &closings->lock);
+	due = clock_deadline_ms(CLOSING_MS);
+	until = (struct timespec){.tv_sec = (time_t)(due / 1000000000U),
+				  .tv_nsec = (long)(due % 1000000000U)};
+	while (!closings->is_ending &&
+	       pthread_cond_timedwait(&closings->changed, &closings->lock, &until) != ETIMEDOUT)
+		;
+	return !closings->is_ending;
+}
+
+static void *run(void *argument)
+{
+	struct afar_fs *fs = argument;
+	struct fs_closings *closings = &fs->closings;
+
+	pthread_mutex_lock(&closings->lock);
+	while (await_some(closings)) {
+		pthread_mutex_unlock(&closings->lock);
+		send_all(fs);
+		if (fs_has_many_unsynced(fs))
+			fs_sync_pool(fs);
+		pthread_mutex_lock(&closings->lock);
+	}
+	pthread_mutex_unlock(&closings->lock);
+	return NULL;
+}
+
+/* The lock is held. */
+static int start(struct afar_fs *fs)
+{
+	struct fs_closings *closings = &fs->closings;
+	sigset_t all, old;
+	int ret;
+
+	if (closings->has_thread)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&closings->thread, NULL, run, fs);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	closings->has_thread = ret == 0;
+	return -ret;
+}
+
+int late_close_add(struct afar_file *file)
+{
+	struct fs_closings *closings = &file->fs->closings;
+	struct late_close *closing = calloc(1, sizeof(*closing));
+	int ret;
+
+	if (!closing)
+		return error_code(-ENOMEM);
+	closing->file = file;
+	/* What is written from now on, through other handles, is theirs to commit. */
+	closing->is_change = file_has_to_commit(file);
+	pthread_mutex_lock(&closings->lock);
+	ret = closings->nr_changes + closings->nr_holds < PENDING_MAX ? start(file->fs) : -EAGAIN;
+	if (ret == 0) {
+		cds_list_add_tail(&closing->node,
+				  closing->is_change ? &closings->changes : &closings->holds);
+		closings->nr_changes += closing->is_change;
+		closings->nr_holds += !closing->is_change;
+		/* The thread sleeps on while there is something already. */
+		if (closings->nr_changes + closings->nr_holds == 1)
+			pthread_cond_broadcast(&closings->changed);
+	}
+	pthread_mutex_unlock(&closings->lock);
+	if (ret)
+		free(closing);
+	return ret;
+}
+
+bool closings_are_pending(struct afar_fs *fs)
+{
+	struct fs_closings *closings = &fs->closings;
+	bool are_pending;
+
+	pthread_mutex_lock(&closings->lock);
+	are_pending = !is_empty(closings) || closings->nr_taken != 0;
+	pthread_mutex_unlock(&closings->lock);
+	return are_pending;
+}
+
+void closings_flush(struct afar_fs *fs)
+{
+	struct fs_closings *closings = &fs->closings;
+
+	for (;;) {
+		pthread_mutex_lock(&closings->lock);
+		if (is_empty(closings)) {
+			while (closings->nr_taken != 0)
+				pthread_cond_wait(&closings->changed, &closings->lock);
+			pthread_mutex_unlock(&closings->lock);
+			return;
+		}
+		pthread_mutex_unlock(&closings->lock);
+		send_all(fs);
+	}
+}
+
+void closings_stop(struct afar_fs *fs)
+{
+	struct fs_closings *closings = &fs->closings;
+
+	if (!closings->has_thread)
+		return;
+	pthread_mutex_lock(&closings->lock);
+	closings->is_ending = true;
+	pthread_cond_broadcast(&closings->changed);
+	pthread_mutex_unlock(&closings->lock);
+	pthread_join(closings->thread, NULL);
+}

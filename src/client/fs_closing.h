@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Closing files for which nobody waits (afar_file_close_later()). Their closing goes along with the next call
+ * about files, in the same message and the same commit; a thread sends what no call has taken along for
+ * CLOSING_MS. Until then they are open as far as the manager knows, and are claimed like all that is open.
+ */
+#ifndef CLIENT_FS_CLOSING_H
+#define CLIENT_FS_CLOSING_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <urcu/list.h>
+
+#include "rpc/rpc.h"
+
+#define CLOSING_MS 20
+
+struct afar_file;
+struct afar_fs;
+
+/* A file that is being closed, and its part of a call. */
+struct late_close {
+	struct cds_list_head node; /* of those that no call has taken yet */
+	struct afar_file *file;
+	bool is_change; /* its size and times are to be committed: FilesChange; else FilesHold */
+	bool is_trimmed;
+	int touched; /* enum inode_touched: what is put back if it fails */
+	uint64_t nr_claims;
+	Afar__FileSync sync;
+	Afar__FileChange change;
+	Afar__FileClose close;
+	Afar__FileHold hold;
+};
+
+struct fs_closings {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct cds_list_head changes, holds; /* struct late_close, of both kinds */
+	unsigned nr_changes, nr_holds;
+	unsigned nr_taken; /* by calls that are under way */
+	pthread_t thread;  /* that sends what no call takes */
+	bool has_thread, is_ending;
+};
+
+void closings_init(struct fs_closings *closings);
+void closings_free(struct fs_closings *closings);
+
+/* Adds a file that its program has closed. On -ENOMEM, and -EAGAIN if there are many, the caller closes it itself. */
+int late_close_add(struct afar_file *file);
+/* Sends all, and waits until they have ended. */
+void closings_flush(struct afar_fs *fs);
+/* Whether any have not ended. */
+bool closings_are_pending(struct afar_fs *fs);
+/* Ends the thread; all have ended. */
+void closings_stop(struct afar_fs *fs);
+
+/* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
+ * many. Then they are the caller's to end. */
+unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max);
+/* Ends them as the call did: `ret` of the call as a whole, and a result for each. */
+void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
+		  Afar__FileResult *const *results);
+
+#endif

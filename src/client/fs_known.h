@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the manager has delegated to this session of one file system: attributes of inodes, and which names are in
+ * directories. Programs are answered from it without a question, as if the manager had answered.
+ *
+ * That holds until the manager has an inode dropped (FileRevoke), because another session is about to change
+ * it, and for DELEGATION_USED_MS after the last question that renewed it. The next question renews all.
+ *
+ * Changes of our own change what is known with their answers. While one is under way, nobody is answered from
+ * what it concerns, since the manager may have carried it out already.
+ */
+#ifndef CLIENT_FS_KNOWN_H
+#define CLIENT_FS_KNOWN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rpc/rpc.h"
+
+#define KNOWN_EVENTS 1024U /* buckets of inodes that events are told apart by */
+#define KNOWN_WHOS   8U
+
+struct afar_file_stat;
+struct afar_fs;
+struct afar_session;
+struct fs_who;
+
+struct fs_known {
+	pthread_mutex_t lock; /* guards all; held for moments, and no other is taken under it */
+	uint64_t number;      /* of the delegation; 0: there is none */
+	uint64_t dropped;     /* what the manager is to be told with the next question */
+	uint64_t renewed_at;
+	/* Events after which the answer to a question from before may be out of date. */
+	uint64_t nr_events;
+	uint64_t reset_at;		      /* nr_events when all was forgotten last */
+	uint64_t revoked[KNOWN_EVENTS];	      /* when an inode of the bucket was dropped last */
+	uint64_t changed[KNOWN_EVENTS];	      /* when a change of ours ended last */
+	unsigned nr_blind;		      /* changes under way of inodes that we cannot name */
+	size_t nr;			      /* inodes and names */
+	struct cds_list_head *inodes, *names; /* buckets; NULL: none yet */
+	/* Whom the manager has let ask: it may refuse to hear of others. */
+	struct fs_who *whos;
+	unsigned nr_whos, next_who;
+};
+
+/* When something was asked. */
+struct known_mark {
+	uint64_t nr_events, at;
+};
+
+void known_init(struct fs_known *known);
+void known_free(struct fs_known *known);
+/* Forgets everything. */
+void known_reset(struct fs_known *known);
+
+/* ---- Answering programs */
+
+/* Looks a name up. Returns 0 or -ENOENT as the manager would; 1: it has to be asked. `out` has its size. */
+int known_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
+		 struct afar_file_stat *out);
+/* Describes an inode: 0 or 1. */
+int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+
+/* ---- Learning from calls: fs_call.c does that for all of them */
+
+/* Before anything is asked. */
+struct known_mark known_mark(struct fs_known *known);
+/* The number that a question tells; see FilesLook. */
+uint64_t known_take_dropped(struct fs_known *known);
+/* After a question was answered. */
+void known_looked(struct afar_fs *fs, const struct known_mark *mark, const struct fs_who *who,
+		  Afar__FileLook *const *operations, const Afar__FileResults *results);
+/* Around a change, and around telling where a file ends. `results`: NULL: it is unknown what was done. */
+void known_begin_change(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr);
+void known_end_change(struct afar_fs *fs, const struct known_mark *mark,
+		      Afar__FileChange *const *operations, unsigned nr,
+		      const Afar__FileResults *results);
+void known_begin_hold(struct afar_fs *fs, Afar__FileHold *const *operations, unsigned nr);
+void known_end_hold(struct afar_fs *fs, const struct known_mark *mark,
+		    Afar__FileHold *const *operations, unsigned nr,
+		    const Afar__FileResults *results);
+
+/* The manager has an inode dropped. Takes the call over. On the control thread. */
+void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call);
+
+#endif
