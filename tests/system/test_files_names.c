@@ -432,26 +432,37 @@ static void expect_byte(int fd)
 }
 
 /* Has the root delegated all the time, until it is told to look once more. Its exit status is what it sees then. */
-static int watch(const int asked[2], const int told[2])
+static int watch(const char *uri, int asked, int told)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct afar_fs_stat fs_stat = {.size = sizeof(fs_stat)};
 	struct afar_session *mine;
 	struct afar_fs *fs;
 	char byte = 0;
 
-	close(asked[1]);
-	if (afar_session_open(cluster_uri(cluster), NULL, &mine) ||
-	    afar_fs_open(mine, "names", NULL, &fs))
+	if (afar_session_open(uri, NULL, &mine) || afar_fs_open(mine, "names", NULL, &fs) ||
+	    afar_fs_stat(fs, &fs_stat))
 		return 3;
 	for (unsigned i = 0; i < 2; i++) {
-		if (afar_fs_lookup(fs, &superuser, root, "x", &stat) != -ENOENT)
+		if (afar_fs_lookup(fs, &superuser, fs_stat.root, "x", &stat) != -ENOENT)
 			return 4;
 	}
-	if (write(told[1], &byte, 1) != 1 || read(asked[0], &byte, 1) != 1)
+	if (write(told, &byte, 1) != 1 || read(asked, &byte, 1) != 1)
 		return 5;
-	if (afar_fs_lookup(fs, &superuser, root, "x", &stat))
+	if (afar_fs_lookup(fs, &superuser, fs_stat.root, "x", &stat))
 		return 6;
 	return afar_fs_close(fs) || afar_session_close(mine) ? 7 : 0;
+}
+
+/* Begins anew, as a program of one thread. */
+static void become_watcher(int asked, int told)
+{
+	char texts[2][16];
+
+	snprintf(texts[0], sizeof(texts[0]), "%d", asked);
+	snprintf(texts[1], sizeof(texts[1]), "%d", told);
+	execl("/proc/self/exe", "watcher", cluster_uri(cluster), texts[0], texts[1], (char *)NULL);
+	_exit(2);
 }
 
 static void test_stopped(void **state)
@@ -465,7 +476,7 @@ static void test_stopped(void **state)
 	assert_int_equal(pipe(told), 0);
 	child = fork();
 	if (child == 0)
-		_exit(watch(asked, told));
+		become_watcher(asked[0], told[1]);
 	close(told[1]);
 	expect_byte(told[0]);
 	kill(child, SIGSTOP);
@@ -485,7 +496,7 @@ static void test_stopped(void **state)
 	close_users();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_after_the_other),
@@ -494,5 +505,7 @@ int main(void)
 		cmocka_unit_test(test_stopped),
 	};
 
+	if (argc == 4)
+		return watch(argv[1], atoi(argv[2]), atoi(argv[3]));
 	return cmocka_run_group_tests(tests, start, stop);
 }
