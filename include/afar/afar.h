@@ -414,6 +414,12 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
  * dies. It can be opened, read and written like any other.
  */
 #define AFAR_ALLOC_UNFINISHED 0x4U
+/*
+ * As AFAR_ALLOC_UNFINISHED, and the manager frees the region if it is unfinished when the session that has made it
+ * closes it or ends, however that is: a program that is killed leaves nothing half made. The memory returns to the
+ * namespace when nobody else has the region open either.
+ */
+#define AFAR_ALLOC_TEMPORARY 0x10U
 
 struct afar_region_stat {
 	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
@@ -428,13 +434,14 @@ struct afar_region_stat {
 			   * those it was opened with */
 	uint32_t has_nic_atomics; /* it was made with AFAR_ALLOC_NIC_ATOMICS */
 	uint32_t is_sealed;	  /* nobody can write it any more */
-	uint32_t is_unfinished;	  /* made with AFAR_ALLOC_UNFINISHED, and not finished yet */
+	uint32_t
+		is_unfinished; /* made with AFAR_ALLOC_UNFINISHED or _TEMPORARY, and not finished yet */
 };
 
 /*
  * Binds reserved memory to a new region of `bytes`: metadata only, one call to the manager. Its
  * content is undefined: zero where the memory is fresh; elsewhere the remains of earlier regions of
- * this same namespace. The region outlives the session. A region made by `_alloc` is known by its
+ * this same namespace. The region outlives the session, but for AFAR_ALLOC_TEMPORARY. A region made by `_alloc` is known by its
  * address alone, one made by `_create` also by a name (1 to AFAR_NAME_MAX bytes without control
  * characters).
  * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the
@@ -447,7 +454,7 @@ int afar_region_create(struct afar_namespace *ns, const char *name, uint64_t byt
 		       struct afar_region **out);
 
 /*
- * Says, durably, that a region that was made with AFAR_ALLOC_UNFINISHED is complete. One call to the
+ * Says, durably, that a region that was made with AFAR_ALLOC_UNFINISHED or AFAR_ALLOC_TEMPORARY is complete. One call to the
  * manager. Flush earlier writes first (AFAR_OP_FLUSH) if others may read them over other paths. Does
  * nothing to a region that is finished.
  * Errors: -EACCES (without AFAR_RIGHT_WRITE), -AFAR_EFREED.

@@ -175,7 +175,8 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request,
 
 /* ---- Making and opening */
 
-#define ALLOC_FLAGS (AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS | AFAR_ALLOC_UNFINISHED)
+#define ALLOC_FLAGS \
+	(AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS | AFAR_ALLOC_UNFINISHED | AFAR_ALLOC_TEMPORARY)
 
 static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
 			struct afar_region **out)
@@ -193,7 +194,8 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	alloc.bytes = bytes;
 	alloc.is_first = (flags & AFAR_ALLOC_FIRST) != 0;
 	alloc.has_nic_atomics = (flags & AFAR_ALLOC_NIC_ATOMICS) != 0;
-	alloc.is_unfinished = (flags & AFAR_ALLOC_UNFINISHED) != 0;
+	alloc.is_temporary = (flags & AFAR_ALLOC_TEMPORARY) != 0;
+	alloc.is_unfinished = alloc.is_temporary || (flags & AFAR_ALLOC_UNFINISHED) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
 	return open_from_reply(ns, &request, &region_kind, true, out);

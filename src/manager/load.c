@@ -305,6 +305,7 @@ static int load_region(struct state *state, const void *message)
 	region->is_freed = record->is_freed;
 	region->layout_number = record->layout_number;
 	region->is_unfinished = record->is_unfinished;
+	region->maker = record->maker;
 	region->name = strdup(record->name);
 	ret = region->name ? load_layout(record, region) : error_code(-ENOMEM);
 	if (ret == 0)

@@ -331,6 +331,14 @@ static int largest_first(const void *left, const void *right)
 	return a->length > b->length ? -1 : a->length < b->length;
 }
 
+/* Returns how much less than `bytes` is released when extents are taken in this order. */
+static uint64_t missing(struct extent *const *extents, size_t nr, uint64_t bytes)
+{
+	for (size_t i = 0; i < nr; i++)
+		bytes -= extents[i]->length <= bytes ? extents[i]->length : 0;
+	return bytes;
+}
+
 int namespace_release(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__NamespaceRelease *ask = event->request->namespace_release;
@@ -350,10 +358,14 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	unused = calloc(max + 1, sizeof(struct extent *));
 	if (!unused)
 		return error_code(-ENOMEM);
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
+	cds_list_for_each_entry_reverse(extent, &ns->extents, namespace_node)
+	{
 		if (extent_used(extent) == extent->trimming_bytes)
 			unused[nr++] = extent;
-	qsort(unused, nr, sizeof(struct extent *), largest_first);
+	}
+	/* The last that were reserved, if they make the sum: whoever reserved it gives it back so. */
+	if (missing(unused, nr, left) != 0)
+		qsort(unused, nr, sizeof(struct extent *), largest_first);
 	for (size_t i = 0; i < nr && ret == 0; i++) {
 		if (unused[i]->length > left)
 			continue;

@@ -211,6 +211,12 @@ static int check_alloc(const struct core *core, const struct session *session,
 		return error_fail(-EINVAL,
 				  "make volume '%s' of %llu bytes: a size is a multiple of %u",
 				  ns->name, (unsigned long long)ask->bytes, AFAR_VOLUME_BLOCK);
+	if (ask->is_temporary && (ns->is_volume || !ask->is_unfinished))
+		return error_fail(
+			-EINVAL,
+			"allocate a region in '%s': only an unfinished one of no volume can be "
+			"temporary",
+			ns->name);
 	if (ask->has_nic_atomics && ns->tier == AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,
@@ -329,6 +335,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	region->length = ask->bytes;
 	region->has_nic_atomics = ask->has_nic_atomics;
 	region->is_unfinished = ask->is_unfinished;
+	region->maker = ask->is_temporary ? session->number : 0;
 	trim_layout(region->layout, rounded - ask->bytes);
 	ret = state_add_region(core->state, region);
 	if (ret == 0)
@@ -452,6 +459,21 @@ int region_reclaim(struct core *core, struct region *region)
 						       : region_remove(core, region);
 }
 
+static int free_region(struct core *core, struct region *region)
+{
+	int ret = state_free_region(core->state, region);
+
+	if (ret == 0)
+		store_put_region(core->store, region);
+	return ret;
+}
+
+/* Nobody will finish it any more. */
+static bool is_left_behind(const struct region *region, const struct session *session)
+{
+	return region->maker == session->number && region->is_unfinished && !region->is_freed;
+}
+
 int region_drop(struct core *core, struct reference *reference)
 {
 	struct region *region = reference->region;
@@ -459,6 +481,8 @@ int region_drop(struct core *core, struct reference *reference)
 
 	if (region->ns->is_files)
 		ret = files_session_left(core, region->ns, reference->session->number);
+	if (ret == 0 && is_left_behind(region, reference->session))
+		ret = free_region(core, region);
 	if (ret < 0)
 		return ret;
 	store_delete_reference(core->store, reference);
@@ -553,11 +577,8 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 		return error_fail(-AFAR_EFREED,
 				  "free the region at 0x%llx: it was freed before; close it",
 				  (unsigned long long)ask->address);
-	ret = state_free_region(core->state, region);
-	if (ret < 0)
-		return ret;
-	store_put_region(core->store, region);
-	return region_reclaim(core, region);
+	ret = free_region(core, region);
+	return ret < 0 ? ret : region_reclaim(core, region);
 }
 
 /* ---- Access anew */

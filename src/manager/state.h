@@ -279,8 +279,10 @@ struct region {
 	uint64_t stripe_bytes;
 	bool has_nic_atomics; /* NICs carry out its atomics; false: the servers' processors do */
 	bool is_freed;
-	bool is_lost;		/* an extent that its layout names has gone */
-	bool is_unfinished;	/* whoever fills it has not said yet that all is in it */
+	bool is_lost;	    /* an extent that its layout names has gone */
+	bool is_unfinished; /* whoever fills it has not said yet that all is in it */
+	uint64_t
+		maker; /* unfinished, it is freed when this session has it open no more; 0: it is kept */
 	uint64_t layout_number; /* grows with each change of the layout */
 	struct layout *layout;
 	struct cds_list_head references;

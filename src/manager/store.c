@@ -376,6 +376,7 @@ void store_put_region(struct store *store, const struct region *region)
 	record.is_freed = region->is_freed;
 	record.layout_number = region->layout_number;
 	record.is_unfinished = region->is_unfinished;
+	record.maker = region->maker;
 	store_put_message(store, STORE_KEY(STORE_REGION, region->generation), &record.base);
 	layout__layout__free_unpacked(record.layout, NULL);
 }

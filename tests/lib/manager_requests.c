@@ -71,6 +71,14 @@ Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_
 	return request;
 }
 
+Afar__Request *ask_temporary(uint64_t ns, const char *name, uint64_t bytes)
+{
+	Afar__Request *request = ask_alloc(ns, name, bytes, false);
+
+	request->region_alloc->is_unfinished = request->region_alloc->is_temporary = true;
+	return request;
+}
+
 Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address)
 {
 	REQUEST(region_open, afar__region_open, Afar__RegionOpen, AFAR__REQUEST__CALL_REGION_OPEN);

@@ -18,6 +18,7 @@ Afar__Request *ask_reserve(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_cancel(uint64_t ns);
 Afar__Request *ask_release(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_alloc(uint64_t ns, const char *name, uint64_t bytes, bool is_first);
+Afar__Request *ask_temporary(uint64_t ns, const char *name, uint64_t bytes);
 Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address);
 Afar__Request *ask_close(const Afar__RegionInfo *region);
 Afar__Request *ask_free(const Afar__RegionInfo *region);

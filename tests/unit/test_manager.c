@@ -354,6 +354,89 @@ static void test_unfinished_until_said(void **state)
 	check_all(&fixture);
 }
 
+/* Unless it is finished, it goes when its maker's session closes it, or ends in any way. Others keep what they have open. */
+static void test_temporary_goes_with_its_maker(void **state)
+{
+	struct fake_client maker, other;
+	Afar__RegionInfo *region;
+	Afar__Reply *opened, *reply;
+	Afar__Request *ask;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &maker);
+	client_open(&fixture, &other);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &maker, "a");
+	EXPECT(&maker, ask_reserve(ns, 8 * MIB), 0);
+	ask = ask_temporary(ns, "r", MIB);
+	ask->region_alloc->is_unfinished = false;
+	EXPECT(&maker, ask, -EINVAL);
+
+	region = must_open(&maker, ask_temporary(ns, "closed", MIB), &opened);
+	EXPECT(&other, ask_open(ns, "closed", 0), 0);
+	EXPECT(&other, ask_close(region), 0);
+	EXPECT(&maker, ask_open(ns, "closed", 0), 0);
+	EXPECT(&maker, ask_close(region), 0);
+	EXPECT(&maker, ask_close(region), 0);
+	EXPECT(&maker, ask_open(ns, "closed", 0), -ENOENT);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
+	drop(opened);
+
+	region = must_open(&maker, ask_temporary(ns, "finished", MIB), &opened);
+	EXPECT(&maker, ask_finish(region), 0);
+	drop(opened);
+	region = must_open(&maker, ask_temporary(ns, "open", MIB), &opened);
+	EXPECT(&other, ask_open(ns, "open", 0), 0);
+	EXPECT(&maker, ask_temporary(ns, "alone", MIB), 0);
+	fixture_restart(&fixture);
+	fixture_join(&fixture, 0, 1 << 30);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_int_equal(ns_of(ns)->nr_regions, 3);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	assert_int_equal(client_resume(&fixture, &maker), -AFAR_ESESSION);
+	EXPECT(&other, ask_open(ns, "open", 0), -ENOENT);
+	EXPECT(&other, ask_open(ns, "alone", 0), -ENOENT);
+	EXPECT(&other, ask_open(ns, "finished", 0), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 2 * MIB);
+	EXPECT(&other, ask_finish(region), -AFAR_EFREED);
+	EXPECT(&other, ask_close(region), 0);
+	assert_int_equal(ns_of(ns)->allocated_bytes, MIB);
+	drop(opened);
+	reply = fixture_ask(&fixture, &other, ask_regions(ns, 0, 0));
+	assert_int_equal(reply->region_infos->n_entries, 1);
+	drop(reply);
+	check_all(&fixture);
+}
+
+/* What was reserved last is given back whole, whatever else is free. If it does not make the sum, large extents do. */
+static void test_release_gives_back_what_was_reserved(void **state)
+{
+	struct fake_client client;
+	Afar__Reply *reply;
+	uint64_t ns;
+
+	(void)state;
+	client_open(&fixture, &client);
+	fixture_join(&fixture, 0, 1 << 30);
+	ns = make_namespace(&fixture, &client, "a");
+	/* The server grants each in two halves. */
+	EXPECT(&client, ask_reserve(ns, 20 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 12 * MIB), 0);
+	reply = must(&client, ask_release(ns, 12 * MIB));
+	assert_int_equal(reply->namespace_released->bytes, 12 * MIB);
+	drop(reply);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	reply = must(&client, ask_release(ns, 12 * MIB));
+	assert_int_equal(reply->namespace_released->bytes, 10 * MIB);
+	drop(reply);
+	reply = must(&client, ask_release(ns, UINT64_MAX));
+	assert_int_equal(reply->namespace_released->bytes, 14 * MIB);
+	drop(reply);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
+	check_all(&fixture);
+}
+
 static void test_requests_are_done_once(void **state)
 {
 	struct fake_client client;
@@ -423,6 +506,8 @@ TEST_GROUP(manager)
 		TEST(test_free_and_references),
 		TEST(test_home_of_atomics_is_kept),
 		TEST(test_unfinished_until_said),
+		TEST(test_temporary_goes_with_its_maker),
+		TEST(test_release_gives_back_what_was_reserved),
 		TEST(test_requests_are_done_once),
 	};
 

@@ -395,6 +395,7 @@ static void test_every_change_of_an_operation_fails(void **state)
 	uint64_t nr = 0;
 
 	(void)state;
+	EXPECT(&dave, ask_temporary(ns, "temporary", 4096), 0);
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
 		nr += try_operation(&operations[i]);
 	assert_true(nr > 100);

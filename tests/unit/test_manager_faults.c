@@ -699,7 +699,9 @@ static void random_life(unsigned nr_steps)
 		case 9:
 			reply = fixture_ask(
 				&fixture, client,
-				random_below(3) != 0
+				random_below(9) == 0
+					? ask_temporary(number, region, 1 + random_below(2 * MIB))
+				: random_below(3) != 0
 					? ask_alloc(number, random_below(2) ? region : "",
 						    1 + random_below(2 * MIB), random_below(9) == 0)
 					: ask_open(number, region, AFAR_FIRST_ADDRESS));
