@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,7 +95,7 @@ static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 	ret = may_replace ? afar_region_delete(place->ns, name) : 0;
 	if (ret && ret != -ENOENT)
 		return fail_region(ret, "replace", place->text);
-	ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_UNFINISHED, &place->region);
+	ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_TEMPORARY, &place->region);
 	if (ret == -EEXIST)
 		return app_fail(ret,
 				"write into %s: there is a region of that name; choose another "
@@ -127,9 +128,9 @@ static int open_file(struct place *place)
 }
 
 /* The file has another name until it is complete. */
-static int name_part(struct place *place, const char *job)
+static int name_part(struct place *place, const char *program)
 {
-	int length = snprintf(place->part, sizeof(place->part), "%s.%s.part", place->text, job);
+	int length = snprintf(place->part, sizeof(place->part), "%s.%s.part", place->text, program);
 
 	if (length < (int)sizeof(place->part))
 		return 0;
@@ -137,15 +138,67 @@ static int name_part(struct place *place, const char *job)
 	return fail_file(-ENAMETOOLONG, "write", place->text);
 }
 
-static int create_file(struct place *place, uint64_t bytes, const char *job)
+/* Whether the part's name is still that of the open file. */
+static bool has_name(const struct place *place, int fd)
 {
-	int ret = name_part(place, job);
+	struct stat open_file, named;
+
+	return !fstat(fd, &open_file) && !stat(place->part, &named) &&
+	       open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+}
+
+/*
+ * Removes a part that was left behind. Whoever makes one has it locked; so nobody makes this one any more, if the lock
+ * can be had.
+ */
+static int remove_old_part(const struct place *place)
+{
+	int fd = open(place->part, O_WRONLY | O_CLOEXEC), ret = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : fail_file(-errno, "open", place->part);
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		ret = app_fail(-EBUSY,
+			       "write %s: another program makes %s, or was killed; wait for it, or "
+			       "remove that file",
+			       place->text, place->part);
+	else if (has_name(place, fd) && unlink(place->part))
+		ret = fail_file(-errno, "remove", place->part);
+	close(fd);
+	return ret;
+}
+
+/* Makes the part, and locks it where the file system has locks. */
+static int create_part(struct place *place)
+{
+	bool is_ours;
+	int ret;
+
+	for (;;) {
+		place->fd = open(place->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (place->fd < 0 && errno != EEXIST)
+			return fail_file(-errno, "make", place->part);
+		if (place->fd >= 0) {
+			is_ours = !flock(place->fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+			if (is_ours && has_name(place, place->fd))
+				return 0;
+			close(place->fd); /* somebody thought that it was left behind */
+			place->fd = -1;
+		}
+		ret = remove_old_part(place);
+		if (ret)
+			return ret;
+	}
+}
+
+static int create_file(struct place *place, uint64_t bytes, const char *program)
+{
+	int ret = name_part(place, program);
 
 	if (ret)
 		return ret;
-	place->fd = open(place->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (place->fd < 0) {
-		ret = fail_file(-errno, "make", place->part);
+	ret = create_part(place);
+	if (ret) {
 		place->part[0] = '\0'; /* it is not ours to remove */
 		return ret;
 	}
@@ -155,9 +208,9 @@ static int create_file(struct place *place, uint64_t bytes, const char *job)
 	return ftruncate(place->fd, (off_t)bytes) ? fail_file(-errno, "make", place->text) : 0;
 }
 
-static int join_file(struct place *place, const char *job)
+static int join_file(struct place *place, const char *program)
 {
-	int ret = name_part(place, job);
+	int ret = name_part(place, program);
 
 	if (ret)
 		return ret;
@@ -198,27 +251,28 @@ int place_open(struct afar_session *session, const char *text, struct place *out
 	return ret;
 }
 
-int place_create(struct afar_session *session, const char *text, uint64_t bytes, const char *job,
-		 bool may_replace, struct place *out)
+int place_create(struct afar_session *session, const char *text, uint64_t bytes,
+		 const char *program, bool may_replace, struct place *out)
 {
 	int ret;
 
 	*out = (struct place){.text = text, .fd = -1, .length = bytes};
 	if (!place_is_region(text))
-		return opened(out, create_file(out, bytes, job));
+		return opened(out, create_file(out, bytes, program));
 	ret = open_namespace(session, out);
 	if (!ret)
 		ret = create_region(out, bytes, may_replace);
 	return opened(out, ret);
 }
 
-int place_join(struct afar_session *session, const char *text, const char *job, struct place *out)
+int place_join(struct afar_session *session, const char *text, const char *program,
+	       struct place *out)
 {
 	int ret;
 
 	*out = (struct place){.text = text, .fd = -1};
 	if (!place_is_region(text))
-		return opened(out, join_file(out, job));
+		return opened(out, join_file(out, program));
 	ret = open_namespace(session, out);
 	if (!ret)
 		ret = open_region(out);
@@ -249,7 +303,7 @@ void place_discard(struct place *place)
 
 	if (place->region && !afar_region_stat(place->region, &stat) && stat.is_unfinished)
 		afar_region_free(place->region);
-	if (place->part[0])
+	if (place->part[0] && has_name(place, place->fd))
 		unlink(place->part);
 }
 

@@ -27,12 +27,14 @@ int place_namespace(const char *text, char out[AFAR_NAME_MAX + 1]);
 int place_open(struct afar_session *session, const char *text, struct place *out);
 /*
  * Makes what is to be written, `bytes` long: an unfinished region, or a file beside the one it will replace, which has
- * `job` in its name. The namespace must have the memory. A region of 0 bytes is -EINVAL.
+ * the name of the `program` in its own. The namespace must have the memory. A region of 0 bytes is -EINVAL. If the
+ * process is killed, the manager removes the region; the file stays, until somebody makes it again.
  */
-int place_create(struct afar_session *session, const char *text, uint64_t bytes, const char *job,
-		 bool may_replace, struct place *out);
+int place_create(struct afar_session *session, const char *text, uint64_t bytes,
+		 const char *program, bool may_replace, struct place *out);
 /* Opens what another process has made so, to write. */
-int place_join(struct afar_session *session, const char *text, const char *job, struct place *out);
+int place_join(struct afar_session *session, const char *text, const char *program,
+	       struct place *out);
 
 /* Says that it is complete: makes it durable where it is on flash, and gives a file its name. */
 int place_finish(struct place *place);

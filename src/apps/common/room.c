@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -84,19 +85,30 @@ static bool is_final(int error)
 	return error == -EACCES || error == -EPERM || error == -ENOENT || error == -EINVAL;
 }
 
+void room_join(struct room *room, struct room *other)
+{
+	if (strcmp(room->ns, other->ns))
+		return;
+	room->reserved += other->reserved;
+	other->reserved = 0;
+}
+
 /*
  * Releases until `bytes` less are reserved, and returns how many bytes were not given back. Memory that a killed process
  * had open is free when its session has ended, and its servers have said so. Any other failure may pass, too: a manager
  * that is away comes back. A release whose outcome is unknown shows in what is reserved.
+ *
+ * It begins when so much is free. Only whole extents are released, and those that are free first need not make the sum.
  */
 static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	uint64_t deadline = clock_deadline_ms(RELEASE_MS), goal = 0, left = bytes;
-	bool is_known = false;
+	bool is_known = false, is_late;
 
 	for (;;) {
+		is_late = clock_ns() > deadline;
 		*why = afar_namespace_stat(ns, &stat);
 		if (!*why && !is_known) {
 			goal = stat.reserved_bytes > bytes ? stat.reserved_bytes - bytes : 0;
@@ -106,9 +118,10 @@ static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 			left = stat.reserved_bytes > goal ? stat.reserved_bytes - goal : 0;
 			if (!left)
 				return 0;
-			*why = afar_namespace_release(ns, left, NULL);
+			if (is_late || stat.reserved_bytes - stat.allocated_bytes >= left)
+				*why = afar_namespace_release(ns, left, NULL);
 		}
-		if (is_final(*why) || clock_ns() > deadline)
+		if (is_final(*why) || is_late)
 			return left;
 		nanosleep(&pause, NULL);
 	}

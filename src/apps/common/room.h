@@ -17,6 +17,8 @@ struct room {
 int room_get(struct afar_session *session, const char *ns, uint64_t bytes, struct room *room);
 /* Reserves all of `bytes`: for a region that did not fit into free memory, because that lies in pieces. */
 int room_get_whole(struct afar_session *session, uint64_t bytes, struct room *room);
+/* Adds what `other` has reserved, if that is in the same namespace: both are given back as one then. */
+void room_join(struct room *room, struct room *other);
 /* Gives back what was reserved, but for the `used` bytes. May wait some seconds for sessions of killed processes to
  * end. Says on standard error what could not be given back. */
 void room_give_back(struct afar_session *session, struct room *room, uint64_t used);

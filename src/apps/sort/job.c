@@ -12,7 +12,8 @@
 #include "failure.h"
 #include "plan.h"
 
-#define RETRY_NS 20000000 /* between two looks for the region of the job */
+#define RETRY_NS 20000000    /* between two looks for the region of the job */
+#define PROGRAM	 "afar-sort" /* in the name of a file that is not complete */
 
 /* ---- What there is to do */
 
@@ -176,13 +177,13 @@ static int create_output(struct sort_job *job)
 	}
 	if (ret)
 		return ret;
-	ret = place_create(job->session, options->output, bytes, options->job, options->may_replace,
+	ret = place_create(job->session, options->output, bytes, PROGRAM, options->may_replace,
 			   &job->output);
 	if (ret != -AFAR_ERESERVE)
 		return ret;
 	ret = room_get_whole(job->session, bytes, &job->output_room);
 	return ret ? ret
-		   : place_create(job->session, options->output, bytes, options->job,
+		   : place_create(job->session, options->output, bytes, PROGRAM,
 				  options->may_replace, &job->output);
 }
 
@@ -208,7 +209,7 @@ static int open_namespace(struct sort_job *job, char name[AFAR_NAME_MAX + 1])
 static int create_region(struct sort_job *job)
 {
 	return afar_region_create(job->meeting.ns, job->options.job, job->layout.bytes,
-				  AFAR_ALLOC_UNFINISHED, &job->meeting.region);
+				  AFAR_ALLOC_TEMPORARY, &job->meeting.region);
 }
 
 static int create_meeting(struct sort_job *job)
@@ -333,7 +334,7 @@ int sort_join(struct afar_session *session, const struct sort_options *options,
 	if (!ret)
 		ret = await_meeting(job);
 	if (!ret)
-		ret = place_join(session, options->output, options->job, &job->output);
+		ret = place_join(session, options->output, PROGRAM, &job->output);
 	return begun(out, ret);
 }
 
@@ -355,6 +356,8 @@ void sort_end(struct sort_job *job)
 	place_close(&job->output);
 	place_close(&job->meeting);
 	if (does_lead) {
+		if (!job->is_done)
+			room_join(&job->meeting_room, &job->output_room);
 		room_give_back(job->session, &job->meeting_room, 0);
 		room_give_back(job->session, &job->output_room,
 			       job->is_done ? job->plan.output_bytes : 0);
