@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "apps_sort.h"
 #include "base/clock.h"
 #include "cluster.h"
 #include "folder.h"
@@ -22,25 +23,18 @@
 #include "peer.h"
 #include "process.h"
 
-#define RECORD_BYTES  100U
 #define GIB	      ((uint64_t)1 << 30)
 #define MIB	      ((uint64_t)1 << 20)
-#define NR_SERVERS    2U
 #define SERVER_SPARE  (128 * MIB) /* of each, beside its share */
 #define BAR_GNU	      3.0
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define PEER_PARALLEL "peer_parallel_sort"
 
-struct sorting {
-	const char *transport;
-	uint64_t gib;
-};
-
-static uint64_t bytes_of(const struct bench_row *row)
+uint64_t sorting_bytes(const struct bench_row *row)
 {
 	const struct sorting *sorting = row->parameters;
 
-	return bench_bytes(sorting->gib * GIB, RECORD_BYTES);
+	return bench_bytes(sorting->gib * GIB, SORTING_RECORD_BYTES);
 }
 
 /* ---- Programs */
@@ -57,7 +51,7 @@ static void exec_quietly(const char *const *arguments)
 }
 
 /* Runs a program to its end, and gives how long that took. */
-static int run_program(const char *const *arguments, double *seconds)
+int apps_run(const char *const *arguments, double *seconds)
 {
 	uint64_t begin = clock_ns();
 	int status = -1;
@@ -76,23 +70,21 @@ static int run_program(const char *const *arguments, double *seconds)
 	return 0;
 }
 
-/* This program is afar. */
-#define AFAR "/proc/self/exe"
-
-static int generate(const char *where, uint64_t bytes)
+int apps_generate(const char *where, uint64_t bytes)
 {
-	const char *arguments[] = {AFAR, "sort", "generate", where, "--records", NULL, NULL};
+	const char *arguments[] = {APPS_AFAR, "sort", "generate", where, "--records", NULL, NULL};
 	char records[24];
 	double ignored;
 
-	snprintf(records, sizeof(records), "%llu", (unsigned long long)(bytes / RECORD_BYTES));
+	snprintf(records, sizeof(records), "%llu",
+		 (unsigned long long)(bytes / SORTING_RECORD_BYTES));
 	arguments[5] = records;
-	return run_program(arguments, &ignored);
+	return apps_run(arguments, &ignored);
 }
 
-static int start_cluster(const char *transport, uint64_t server_bytes, struct cluster **out)
+int apps_start_cluster(const char *transport, uint64_t server_bytes, struct cluster **out)
 {
-	int ret = cluster_start_over(transport, NR_SERVERS, server_bytes, out);
+	int ret = cluster_start_over(transport, APPS_NR_SERVERS, server_bytes, out);
 
 	if (!ret && setenv("AFAR_CLUSTER", cluster_uri(*out), 1))
 		ret = bench_fail(-errno, "no memory for the suite");
@@ -102,38 +94,38 @@ static int start_cluster(const char *transport, uint64_t server_bytes, struct cl
 /* ---- Ours: the second sort in a cluster. Servers that have just started get their memory from the kernel only then. */
 
 /* Input, output and buckets, and what the last of each is rounded up by. */
-static uint64_t server_bytes(uint64_t bytes)
+uint64_t sorting_server_bytes(uint64_t bytes)
 {
-	return (3 * bytes + bytes / 4) / NR_SERVERS + SERVER_SPARE;
+	return (3 * bytes + bytes / 4) / APPS_NR_SERVERS + SERVER_SPARE;
 }
 
-static int run_afar(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+int sorting_run(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	static const char *const create[] = {AFAR, "ns", "create", "s", NULL};
-	static const char *const sort[] = {AFAR, "sort", "run", "s:in", "s:out", NULL};
-	static const char *const remove[] = {AFAR, "region", "rm", "s:out", NULL};
-	static const char *const verify[] = {AFAR,	  "sort", "verify", "s:out",
+	static const char *const create[] = {APPS_AFAR, "ns", "create", "s", NULL};
+	static const char *const sort[] = {APPS_AFAR, "sort", "run", "s:in", "s:out", NULL};
+	static const char *const remove[] = {APPS_AFAR, "region", "rm", "s:out", NULL};
+	static const char *const verify[] = {APPS_AFAR,	  "sort", "verify", "s:out",
 					     "--against", "s:in", NULL};
 	const struct sorting *sorting = row->parameters;
 	struct cluster *cluster = NULL;
-	uint64_t bytes = bytes_of(row);
+	uint64_t bytes = sorting_bytes(row);
 	double seconds = 0, ignored;
 	int ret;
 
 	(void)stage;
-	ret = start_cluster(sorting->transport, server_bytes(bytes), &cluster);
+	ret = apps_start_cluster(sorting->transport, sorting_server_bytes(bytes), &cluster);
 	if (!ret)
-		ret = run_program(create, &ignored);
+		ret = apps_run(create, &ignored);
 	if (!ret)
-		ret = generate("s:in", bytes);
+		ret = apps_generate("s:in", bytes);
 	if (!ret)
-		ret = run_program(sort, &ignored);
+		ret = apps_run(sort, &ignored);
 	if (!ret)
-		ret = run_program(remove, &ignored);
+		ret = apps_run(remove, &ignored);
 	if (!ret)
-		ret = run_program(sort, &seconds);
+		ret = apps_run(sort, &seconds);
 	if (!ret && repetition == 0)
-		ret = run_program(verify, &ignored);
+		ret = apps_run(verify, &ignored);
 	cluster_stop(cluster);
 	*value = (double)bytes / seconds / 1e9;
 	return ret;
@@ -141,13 +133,8 @@ static int run_afar(void *stage, const struct bench_row *row, unsigned repetitio
 
 /* ---- References: they sort the file `in` of a folder on tmpfs into `out` */
 
-struct files {
-	struct folder folder;
-	char in[96], out[96];
-};
-
 /* Only `afar sort generate` makes records, and it needs a cluster. */
-static int make_input(struct files *files, uint64_t bytes)
+int sorting_make_input(struct sorting_files *files, uint64_t bytes)
 {
 	struct cluster *cluster = NULL;
 	int ret = folder_make_on_tmpfs(&files->folder);
@@ -156,18 +143,18 @@ static int make_input(struct files *files, uint64_t bytes)
 		return ret;
 	snprintf(files->in, sizeof(files->in), "%s/in", files->folder.path);
 	snprintf(files->out, sizeof(files->out), "%s/out", files->folder.path);
-	ret = start_cluster("local", SERVER_SPARE, &cluster);
+	ret = apps_start_cluster("local", SERVER_SPARE, &cluster);
 	if (!ret)
-		ret = generate(files->in, bytes);
+		ret = apps_generate(files->in, bytes);
 	cluster_stop(cluster);
 	return ret;
 }
 
-static int measure(const struct files *files, const char *const *arguments, uint64_t bytes,
+static int measure(const struct sorting_files *files, const char *const *arguments, uint64_t bytes,
 		   double *value)
 {
 	double seconds;
-	int ret = run_program(arguments, &seconds);
+	int ret = apps_run(arguments, &seconds);
 
 	(void)files;
 	*value = (double)bytes / seconds / 1e9;
@@ -176,11 +163,11 @@ static int measure(const struct files *files, const char *const *arguments, uint
 
 static int run_gnu(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	struct files files = {0};
+	struct sorting_files files = {0};
 	const char *const arguments[] = {"env", "LC_ALL=C", "sort",   "-T", files.folder.path,
 					 "-o",	files.out,  files.in, NULL};
-	uint64_t bytes = bytes_of(row);
-	int ret = make_input(&files, bytes);
+	uint64_t bytes = sorting_bytes(row);
+	int ret = sorting_make_input(&files, bytes);
 
 	(void)stage;
 	(void)repetition;
@@ -193,16 +180,16 @@ static int run_gnu(void *stage, const struct bench_row *row, unsigned repetition
 static int run_parallel(void *stage, const struct bench_row *row, unsigned repetition,
 			double *value)
 {
-	struct files files = {0};
+	struct sorting_files files = {0};
 	char program[PATH_MAX];
 	const char *const arguments[] = {program, files.in, files.out, NULL};
-	uint64_t bytes = bytes_of(row);
+	uint64_t bytes = sorting_bytes(row);
 	int ret = peer_find_built(PEER_PARALLEL, program);
 
 	(void)stage;
 	(void)repetition;
 	if (!ret)
-		ret = make_input(&files, bytes);
+		ret = sorting_make_input(&files, bytes);
 	if (!ret)
 		ret = measure(&files, arguments, bytes, value);
 	folder_remove(&files.folder);
@@ -213,25 +200,26 @@ static int run_parallel(void *stage, const struct bench_row *row, unsigned repet
 
 #define GNU	 "GNU sort, from and to files in tmpfs, with as many threads as cores"
 #define PARALLEL "__gnu_parallel::sort() of a file in tmpfs, read and written whole"
-static const struct sorting local_1 = {"local", 1}, local_4 = {"local", 4}, local_8 = {"local", 8};
-static const struct sorting tcp_1 = {"tcp", 1};
+static const struct sorting local_1 = {"local", 1, NULL}, local_4 = {"local", 4, NULL},
+			    local_8 = {"local", 8, NULL};
+static const struct sorting tcp_1 = {"tcp", 1, NULL};
 static struct bench_row rows[] = {
-	{"sort 1 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_1, run_afar,
+	{"sort 1 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_1, sorting_run,
 	 run_gnu},
-	{"sort 4 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_4, run_afar,
+	{"sort 4 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_4, sorting_run,
 	 run_gnu},
-	{"sort 8 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_8, run_afar,
+	{"sort 8 GiB, local / GNU sort", "GB/s", BENCH_HIGHER, GNU, BAR_GNU, &local_8, sorting_run,
 	 run_gnu},
-	{"sort 1 GiB, tcp / GNU sort", "GB/s", BENCH_HIGHER, GNU, BENCH_REPORTED, &tcp_1, run_afar,
-	 run_gnu},
+	{"sort 1 GiB, tcp / GNU sort", "GB/s", BENCH_HIGHER, GNU, BENCH_REPORTED, &tcp_1,
+	 sorting_run, run_gnu},
 	{"sort 1 GiB, local / __gnu_parallel", "GB/s", BENCH_HIGHER, PARALLEL, BENCH_REPORTED,
-	 &local_1, run_afar, run_parallel},
+	 &local_1, sorting_run, run_parallel},
 };
 
 /* GNU sort keeps what it sorts in memory of its own, beside both files. */
 static bool has_memory(const struct bench_row *row)
 {
-	return machine_available_bytes() > 4 * bytes_of(row) + bytes_of(row) / 2 + GIB;
+	return machine_available_bytes() > 4 * sorting_bytes(row) + sorting_bytes(row) / 2 + GIB;
 }
 
 static int setup(void **stage)
@@ -261,7 +249,7 @@ static void teardown(void *stage)
 
 static const struct bench_stage sort_stage = {setup, teardown, rows, NR_ROWS(rows)};
 
-static const struct bench_stage *const stages[] = {&sort_stage};
+static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage};
 
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",

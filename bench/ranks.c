@@ -15,7 +15,6 @@
 #include "harness.h"
 
 #define START_TIMEOUT_MS 30000
-#define ARGUMENTS_MAX	 32U
 
 /* ---- What there is */
 
@@ -81,35 +80,45 @@ static unsigned slots_for(unsigned nr)
 	return cores > 0 && nr > (unsigned long)cores ? (unsigned)cores : nr;
 }
 
+static void add(struct mpi_command *command, const char *word)
+{
+	command->words[command->nr++] = word;
+	command->words[command->nr] = NULL;
+}
+
+void mpi_command_begin(struct mpi_command *command, const struct mpi *mpi, unsigned nr)
+{
+	command->nr = 0;
+	snprintf(command->count, sizeof(command->count), "%u", nr);
+	snprintf(command->host, sizeof(command->host), "localhost:%u", slots_for(nr));
+	add(command, mpi->launcher);
+	add(command, "-n");
+	add(command, command->count);
+	if (mpi->has_slots) {
+		add(command, "--host");
+		add(command, command->host);
+		if (slots_for(nr) < nr)
+			add(command, "--oversubscribe");
+	}
+	for (unsigned i = 0; mpi->options[i]; i++)
+		add(command, mpi->options[i]);
+}
+
 static int launch(struct mpi_ranks *ranks, const struct mpi *mpi, unsigned nr,
 		  uint64_t window_bytes, const char *socket_path)
 {
-	const char *arguments[ARGUMENTS_MAX];
-	char program[PATH_MAX], count[16], host[32], bytes[32];
-	unsigned nr_arguments = 0;
+	struct mpi_command command;
+	char program[PATH_MAX], bytes[32];
 	int status = peer_find_built(mpi->program, program);
 
 	if (status)
 		return bench_fail(status, "MPI: %s", mpi->missing);
-	snprintf(count, sizeof(count), "%u", nr);
-	snprintf(host, sizeof(host), "localhost:%u", slots_for(nr));
 	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)window_bytes);
-	arguments[nr_arguments++] = mpi->launcher;
-	arguments[nr_arguments++] = "-n";
-	arguments[nr_arguments++] = count;
-	if (mpi->has_slots) {
-		arguments[nr_arguments++] = "--host";
-		arguments[nr_arguments++] = host;
-		if (slots_for(nr) < nr)
-			arguments[nr_arguments++] = "--oversubscribe";
-	}
-	for (unsigned i = 0; mpi->options[i]; i++)
-		arguments[nr_arguments++] = mpi->options[i];
-	arguments[nr_arguments++] = program;
-	arguments[nr_arguments++] = socket_path;
-	arguments[nr_arguments++] = bytes;
-	arguments[nr_arguments] = NULL;
-	return peer_run(&ranks->peer, arguments, mpi->environment);
+	mpi_command_begin(&command, mpi, nr);
+	add(&command, program);
+	add(&command, socket_path);
+	add(&command, bytes);
+	return peer_run(&ranks->peer, command.words, mpi->environment);
 }
 
 static int take_rank(struct mpi_ranks *ranks, unsigned nr, int listener)

@@ -36,6 +36,16 @@ struct mpi_ranks {
 /* Whether it is installed, and peer_mpi.c was built for it. */
 bool mpi_is_here(const struct mpi *mpi);
 
+/* A line that starts ranks, for execvp(). It points into itself. */
+struct mpi_command {
+	const char *words[32]; /* NULL behind the last of: */
+	unsigned nr;
+	char count[16], host[32];
+};
+
+/* Writes what stands before the program of `nr` ranks. Its caller adds that, and its words. */
+void mpi_command_begin(struct mpi_command *command, const struct mpi *mpi, unsigned nr);
+
 /*
  * Starts `nr` ranks, 2 to PEER_MPI_RANKS_MAX, and waits until all are ready. Where there are more
  * of them than cores Open MPI is told so, and its ranks give their cores up while they wait.

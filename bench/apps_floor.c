@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The floor of a sort, for suite `apps`: how long reading all bytes twice, writing them twice, and sorting them in memory
+ * takes by itself. As many processes as a sort has workers each have a share, and do one part after the other together. They
+ * move whole megabytes, many at once, from and to warm memory, and sort pieces as large as a bucket by the same radix sort,
+ * with the sorted records copied out. A sort does all that in smaller pieces, and samples, chooses buckets, and meets.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <afar/afar.h>
+
+#include "apps/sort/radix.h"
+#include "apps/sort/word.h"
+#include "apps_sort.h"
+#include "base/clock.h"
+#include "process.h"
+
+#define PIECE_BYTES	 ((size_t)1000000) /* whole records */
+#define NR_PIECES	 64U		   /* in a process's memory */
+#define DEPTH		 16U
+#define NR_SORTED_PIECES 16U /* sorted at once, as a bucket is */
+#define COPY_BYTES	 ((size_t)256 << 10)
+#define AHEAD		 12U
+#define PROCESSES_MAX	 64U
+
+enum part { READ_INPUT, WRITE_BUCKETS, READ_BUCKETS, WRITE_OUTPUT, SORT, NR_PARTS };
+
+struct share {
+	unsigned number, nr;
+	uint64_t bytes; /* of the whole input */
+};
+
+struct process {
+	struct afar_session *session;
+	struct afar_namespace *ns;
+	struct afar_region *in, *buckets, *out;
+	struct afar_queue *queue;
+	struct afar_buffer *buffer;
+	uint64_t begin, end;
+	struct item *items, *scratch;
+	uint8_t *copy;
+};
+
+/* ---- Moving bytes */
+
+static int await(struct process *process, unsigned *nr_busy, unsigned nr)
+{
+	struct afar_completion done[DEPTH];
+	int nr_done = afar_queue_wait(process->queue, done, DEPTH, nr, -1);
+
+	for (int i = 0; i < nr_done; i++)
+		if (done[i].result < 0)
+			return (int)done[i].result;
+	if (nr_done > 0)
+		*nr_busy -= (unsigned)nr_done;
+	return nr_done < 0 ? nr_done : 0;
+}
+
+static int move(struct process *process, struct afar_region *region, uint16_t opcode)
+{
+	uint8_t *data = afar_buffer_data(process->buffer);
+	unsigned nr_busy = 0, piece = 0;
+	int ret = 0;
+
+	for (uint64_t at = process->begin; at < process->end && ret >= 0;) {
+		const uint64_t left = process->end - at;
+		const struct afar_iov iov = {process->buffer,
+					     data + piece++ % NR_PIECES * PIECE_BYTES,
+					     left < PIECE_BYTES ? left : PIECE_BYTES};
+		const struct afar_op op = {.opcode = opcode,
+					   .nr_iov = 1,
+					   .target = afar_region_target(region),
+					   .offset = at,
+					   .iov = &iov};
+
+		ret = nr_busy == DEPTH ? await(process, &nr_busy, 1) : 0;
+		if (ret == 0)
+			ret = afar_queue_submit(process->queue, &op, 1);
+		nr_busy += ret == 1;
+		at += iov.length;
+	}
+	while (ret >= 0 && nr_busy)
+		ret = await(process, &nr_busy, nr_busy);
+	return ret < 0 ? ret : 0;
+}
+
+/* ---- Sorting */
+
+/* Sorts a piece of what was read last, and copies its records in order. */
+static void sort_piece(struct process *process, const uint8_t *data, size_t length)
+{
+	const size_t nr = length / SORTING_RECORD_BYTES;
+	size_t filled = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		uint32_t at = (uint32_t)(i * SORTING_RECORD_BYTES);
+
+		process->items[i] = (struct item){word_at(data + at, SORTING_RECORD_BYTES), at,
+						  SORTING_RECORD_BYTES};
+	}
+	radix_sort(data, process->items, process->scratch, nr);
+	for (size_t i = 0; i < nr; i++) {
+		if (i + AHEAD < nr) {
+			__builtin_prefetch(data + process->items[i + AHEAD].at);
+			__builtin_prefetch(data + process->items[i + AHEAD].at + 64);
+		}
+		memcpy(process->copy + filled, data + process->items[i].at, SORTING_RECORD_BYTES);
+		filled += SORTING_RECORD_BYTES;
+		if (filled + SORTING_RECORD_BYTES > COPY_BYTES)
+			filled = 0;
+	}
+}
+
+static void sort(struct process *process)
+{
+	const size_t length = NR_SORTED_PIECES * PIECE_BYTES;
+	const uint8_t *data = afar_buffer_data(process->buffer);
+	unsigned turn = 0;
+
+	for (uint64_t at = process->begin; at < process->end; at += length) {
+		const uint64_t left = process->end - at;
+
+		sort_piece(process, data + turn++ * length % (NR_PIECES * PIECE_BYTES),
+			   left < length ? left : length);
+	}
+}
+
+static int do_part(struct process *process, enum part part)
+{
+	switch (part) {
+	case READ_INPUT:
+		return move(process, process->in, AFAR_OP_READ);
+	case WRITE_BUCKETS:
+		return move(process, process->buckets, AFAR_OP_WRITE);
+	case READ_BUCKETS:
+		return move(process, process->buckets, AFAR_OP_READ);
+	case WRITE_OUTPUT:
+		return move(process, process->out, AFAR_OP_WRITE);
+	default:
+		sort(process);
+		return 0;
+	}
+}
+
+/* ---- A process */
+
+static int open_region(struct process *process, const char *name, struct afar_region **out)
+{
+	int ret = afar_region_open(process->ns, name, out);
+
+	return ret ? ret : afar_queue_connect(process->queue, afar_region_target(*out));
+}
+
+static int open_all(struct process *process)
+{
+	const size_t nr = NR_SORTED_PIECES * PIECE_BYTES / SORTING_RECORD_BYTES;
+	int ret = afar_session_open(NULL, NULL, &process->session);
+
+	if (!ret)
+		ret = afar_namespace_open(process->session, "s", &process->ns);
+	if (!ret)
+		ret = afar_queue_open(process->session, NULL, &process->queue);
+	if (!ret)
+		ret = open_region(process, "in", &process->in);
+	if (!ret)
+		ret = open_region(process, "buckets", &process->buckets);
+	if (!ret)
+		ret = open_region(process, "out", &process->out);
+	if (!ret)
+		ret = afar_buffer_alloc(process->session, NR_PIECES * PIECE_BYTES,
+					&process->buffer);
+	process->items = calloc(nr, sizeof(*process->items));
+	process->scratch = calloc(nr, sizeof(*process->scratch));
+	process->copy = malloc(COPY_BYTES);
+	if (!ret && (!process->items || !process->scratch || !process->copy))
+		ret = -ENOMEM;
+	return ret;
+}
+
+/* Does each part once unasked, and then each when it is told to. The process ends with what it has open. */
+static int process_main(int channel, void *argument)
+{
+	const struct share *share = argument;
+	const uint64_t nr_records = share->bytes / SORTING_RECORD_BYTES;
+	const struct child parent = {.channel = channel};
+	struct process process = {
+		.begin = nr_records * share->number / share->nr * SORTING_RECORD_BYTES,
+		.end = nr_records * (share->number + 1) / share->nr * SORTING_RECORD_BYTES,
+	};
+	int ret = open_all(&process);
+	char word;
+
+	/* Records are what is sorted: the input is read last. */
+	for (unsigned i = 0; i < NR_PARTS && !ret; i++)
+		ret = do_part(&process, (enum part)i);
+	for (unsigned i = 0; i < NR_PARTS && !ret; i++) {
+		if (child_send(&parent, &ret, sizeof(ret)) ||
+		    child_receive(&parent, &word, sizeof(word)))
+			return 1;
+		ret = do_part(&process, (enum part)i);
+	}
+	child_send(&parent, &ret, sizeof(ret));
+	return ret != 0;
+}
+
+/* ---- All of them */
+
+struct processes {
+	struct child children[PROCESSES_MAX];
+	struct share shares[PROCESSES_MAX];
+	unsigned nr;
+};
+
+static void stop(struct processes *processes)
+{
+	for (unsigned i = 0; i < processes->nr; i++)
+		child_stop(&processes->children[i]);
+}
+
+static int start(struct processes *processes, uint64_t bytes)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	int ret = 0;
+
+	processes->nr = cores < 1 ? 1 : cores > PROCESSES_MAX ? PROCESSES_MAX : (unsigned)cores;
+	for (unsigned i = 0; i < processes->nr && !ret; i++) {
+		processes->shares[i] = (struct share){i, processes->nr, bytes};
+		ret = child_start(&processes->children[i], process_main, &processes->shares[i]);
+	}
+	return ret;
+}
+
+/* Waits until all have ended what they are at. */
+static int await_all(const struct processes *processes)
+{
+	int status;
+
+	for (unsigned i = 0; i < processes->nr; i++) {
+		int ret = child_receive(&processes->children[i], &status, sizeof(status));
+
+		if (ret || status)
+			return bench_fail(ret ? ret : status, "a part of a sort: %s",
+					  afar_strerror(ret ? ret : status));
+	}
+	return 0;
+}
+
+static int run_parts(const struct processes *processes, double *seconds)
+{
+	double parts[NR_PARTS] = {0};
+	const char word = 0;
+	int ret = await_all(processes);
+
+	*seconds = 0;
+	for (unsigned part = 0; part < NR_PARTS && !ret; part++) {
+		const uint64_t begin_ns = clock_ns();
+
+		for (unsigned i = 0; i < processes->nr && !ret; i++)
+			ret = child_send(&processes->children[i], &word, sizeof(word));
+		if (!ret)
+			ret = await_all(processes);
+		parts[part] = (double)(clock_ns() - begin_ns) / 1e9;
+		*seconds += parts[part];
+	}
+	if (!ret)
+		bench_note("its parts: read %.3f s, write %.3f s, read %.3f s, write %.3f s, sort "
+			   "%.3f s",
+			   parts[READ_INPUT], parts[WRITE_BUCKETS], parts[READ_BUCKETS],
+			   parts[WRITE_OUTPUT], parts[SORT]);
+	return ret;
+}
+
+int sorting_run_floor(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+{
+	static const char *const create[] = {APPS_AFAR, "ns", "create", "s", NULL};
+	static const char *const names[] = {"s:in", "s:buckets", "s:out"};
+	const struct sorting *sorting = row->parameters;
+	struct processes processes = {0};
+	struct cluster *cluster = NULL;
+	uint64_t bytes = sorting_bytes(row);
+	double seconds = 1, ignored;
+	int ret = apps_start_cluster(sorting->transport, sorting_server_bytes(bytes), &cluster);
+
+	(void)stage;
+	(void)repetition;
+	if (!ret)
+		ret = apps_run(create, &ignored);
+	for (unsigned i = 0; i < 3 && !ret; i++)
+		ret = apps_generate(names[i], bytes);
+	if (!ret)
+		ret = start(&processes, bytes);
+	if (!ret)
+		ret = run_parts(&processes, &seconds);
+	stop(&processes);
+	cluster_stop(cluster);
+	*value = (double)bytes / seconds / 1e9;
+	return ret;
+}
