@@ -125,6 +125,7 @@ refused 1 'into itself' "$AFAR" sort run s:made s:made
 refused 1 'nowhere' "$AFAR" sort run made nowhere:x
 refused 2 'from 1 to' "$AFAR" sort run made s:x --workers 0
 refused 2 'from 1 to' "$AFAR" sort run made s:x --workers many
+refused 2 'from 1 to 1024' "$AFAR" sort run made s:x --workers 1025
 refused 2 'go together' "$AFAR" sort run made s:x --worker 0/2
 refused 2 'is not I/N' "$AFAR" sort run made s:x --worker 2/2 --job j
 refused 2 'no name' "$AFAR" sort run made s:x --worker 0/2 --job a/b
