@@ -135,7 +135,8 @@ static void print_region(FILE *out, const struct region *region)
 		"sealed %d unfinished %d maker %llx\n",
 		U(region->generation), U(region->ns->number), U(region->address), U(region->length),
 		region->name, U(region->stripe_bytes), region->has_nic_atomics, region->is_freed,
-		region->is_lost, region->layout->is_sealed, region->is_unfinished, U(region->maker));
+		region->is_lost, region->layout->is_sealed, region->is_unfinished,
+		U(region->maker));
 	for (uint32_t i = 0; i < layout->nr_groups; i++)
 		fprintf(out, "  group %llu+%llu chunks of %llu %u+%u\n", U(layout->groups[i].start),
 			U(layout->groups[i].length), U(layout->groups[i].chunk_bytes),

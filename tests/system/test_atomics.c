@@ -273,8 +273,7 @@ static void test_refused_where_there_are_none(void **state)
 	expect_error(afar_region_create(ns, "r", MIB, AFAR_ALLOC_NIC_ATOMICS, &region),
 		     -EOPNOTSUPP);
 	assert_non_null(strstr(afar_last_error(), "verbs"));
-	expect_error(afar_region_create(ns, "r", MIB, AFAR_ALLOC_TEMPORARY << 8, &region),
-		     -EINVAL);
+	expect_error(afar_region_create(ns, "r", MIB, AFAR_ALLOC_TEMPORARY << 8, &region), -EINVAL);
 	assert_int_equal(afar_namespace_stat(ns, &stat), 0);
 	assert_int_equal(stat.allocated_bytes, 0);
 	drop_namespace(ns, "atomic");
