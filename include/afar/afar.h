@@ -387,7 +387,7 @@ int afar_namespace_reserve_cancel(struct afar_namespace *ns);
 
 /*
  * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX:
- * all of them). Returns 0, and in `*released`, which may be NULL, how many bytes were given back.
+ * all of them): those that were reserved last, if they make the sum, else the largest first. Returns 0, and in `*released`, which may be NULL, how many bytes were given back.
  * Errors: -EINVAL (0).
  */
 int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released);
