@@ -99,6 +99,7 @@ void room_join(struct room *room, struct room *other)
  * that is away comes back. A release whose outcome is unknown shows in what is reserved.
  *
  * It begins when so much is free. Only whole extents are released, and those that are free first need not make the sum.
+ * Flash is free once it is trimmed, but a release does not wait for that.
  */
 static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 {
@@ -118,7 +119,8 @@ static uint64_t release(struct afar_namespace *ns, uint64_t bytes, int *why)
 			left = stat.reserved_bytes > goal ? stat.reserved_bytes - goal : 0;
 			if (!left)
 				return 0;
-			if (is_late || stat.reserved_bytes - stat.allocated_bytes >= left)
+			if (is_late || stat.tier == AFAR_TIER_FLASH ||
+			    stat.reserved_bytes - stat.allocated_bytes >= left)
 				*why = afar_namespace_release(ns, left, NULL);
 		}
 		if (is_final(*why) || is_late)
