@@ -110,16 +110,26 @@ static int make_plan(struct afar_session *session, const struct sort_options *op
 			       options->bucket_bytes, out);
 }
 
-/* Fails if there is no such namespace. */
+/* Fails if there is no such namespace, or if the buckets cannot be there. */
 static int look_for_namespace(struct afar_session *session, const struct sort_options *options,
-			      const char *name)
+			      const char *name, bool is_for_buckets)
 {
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	struct afar_namespace *ns;
 	char what[600];
 	int ret = afar_namespace_open(session, name, &ns);
 
+	if (!ret) {
+		ret = afar_namespace_stat(ns, &stat);
+		afar_namespace_close(ns);
+	}
+	if (!ret && is_for_buckets && stat.tier == AFAR_TIER_FLASH)
+		return app_fail(-EINVAL,
+				"sort %s into %s: the buckets cannot be in %s, which is on flash; "
+				"name a namespace in memory with --ns",
+				options->input, options->output, name);
 	if (!ret)
-		return afar_namespace_close(ns);
+		return 0;
 	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
 	return app_fail_last(ret, what);
 }
@@ -137,11 +147,11 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 	if (!ret)
 		ret = choose_namespace(options, out->ns);
 	if (!ret)
-		ret = look_for_namespace(session, options, out->ns);
+		ret = look_for_namespace(session, options, out->ns, true);
 	if (!ret && place_is_region(options->output))
 		ret = place_namespace(options->output, output_ns);
 	if (!ret && place_is_region(options->output))
-		ret = look_for_namespace(session, options, output_ns);
+		ret = look_for_namespace(session, options, output_ns, false);
 	if (!ret)
 		ret = place_open(session, options->input, &input);
 	if (ret)

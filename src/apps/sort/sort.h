@@ -59,7 +59,7 @@ struct sort_needs {
 
 /*
  * Looks at the input and says what the sort will need. Reads the input's last byte, and changes nothing.
- * Errors: -ENOENT, -EINVAL (a name; records that are cut short; no namespace for the buckets), -ENODATA (the output is a
+ * Errors: -ENOENT, -EINVAL (a name; records that are cut short; no namespace for the buckets, or one on flash), -ENODATA (the output is a
  * region, and the input is empty), those of opening.
  */
 int sort_look(struct afar_session *session, const struct sort_options *options,
