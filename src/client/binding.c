@@ -171,6 +171,8 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
 	binding->servers[index].away_since = away_since(place);
+	if (place->is_away)
+		binding->servers[index].away_until = clock_ns() + BINDING_AWAY_NS;
 	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
@@ -190,13 +192,22 @@ static int reach_home(struct binding *binding, uint32_t index, const Afar__Layou
 	return ret ? ret : reach_server(binding, index, peer);
 }
 
+/* The same store, in a newer binding. */
+static void remember_store(struct binding_server *server, const struct binding_server *old)
+{
+	server->opening = old->opening;
+	/* If it is reached in another way, what was written in the old one counts as not synced. */
+	server->owes_sync = old->owes_sync || old->peer != server->peer;
+	server->nr_synced = old->peer == server->peer ? old->nr_synced : 0;
+}
+
 void binding_remember(struct binding *binding, const struct binding *old)
 {
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		for (uint32_t j = 0; j < old->layout->nr_homes; j++) {
 			if (old->layout->homes[j].is_store &&
 			    layout_home_is(&binding->layout->homes[i], &old->layout->homes[j]))
-				binding->servers[i].opening = old->servers[j].opening;
+				remember_store(&binding->servers[i], &old->servers[j]);
 		}
 	}
 }
@@ -239,6 +250,7 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 		binding->servers[i].changes = from->servers[i].changes;
 		binding->servers[i].opening = from->servers[i].opening;
 		binding->servers[i].away_since = from->servers[i].away_since;
+		binding->servers[i].away_until = from->servers[i].away_until;
 	}
 	if (ret) {
 		binding_unref(binding);

@@ -23,6 +23,8 @@
 
 struct afar_target;
 
+#define BINDING_AWAY_NS ((uint64_t)1000000000) /* for so long the manager is not asked again */
+
 struct binding_server {
 	struct peer *peer;
 	struct peer_reach *reach; /* counted in as a target of it */
@@ -36,6 +38,13 @@ struct binding_server {
 	/* On clock_ns(), of a store that no connected server had when the binding was made; 0: one had
 	 * it. */
 	uint64_t away_since;
+	/* On clock_ns(): until then it counts as away, because the manager has said so. */
+	_Atomic uint64_t away_until;
+	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; and
+	 * whether an older binding had some that none has. */
+	_Atomic uint64_t nr_synced;
+	atomic_bool owes_sync;
+	atomic_bool is_keyed; /* has the keys of its copies */
 };
 
 /* The manager's description of a layout. The message stays the caller's. */
@@ -53,9 +62,9 @@ struct binding {
 	struct layout *layout; /* the binding's own */
 	/* By the layout's copies, PEER_LANES_MAX of each; NULL until a thread asks for keys. */
 	struct copy_key *keys;
-	bool is_keyed; /* has all keys; guarded by the target's lock */
-	/* It is keyed, and includes all changes that servers have told of: operations may begin.
-	 * Written with the session's lock held. */
+	/* It includes all changes that servers have told of, and its homes are keyed: operations may
+	 * begin. If its homes are used apart (apart.h), each is keyed when it is wanted. Written with
+	 * the session's lock held. */
 	atomic_bool is_ready;
 	struct binding_server servers[]; /* by the layout's homes */
 };

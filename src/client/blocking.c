@@ -84,8 +84,9 @@ void blocking_end(struct afar_target *target, struct afar_queue *queue)
 	handle_unuse(&target->handle);
 }
 
-/* Returns whether all paths are up, and no loose write may land after ours. */
-static bool is_connected(const struct afar_queue *queue, const struct afar_target *target)
+/* Returns whether all paths that are needed are up, and no loose write may land after ours. */
+static bool is_connected(const struct afar_queue *queue, const struct afar_target *target,
+			 const struct target_need *need)
 {
 	const struct binding *binding;
 	bool is_connected;
@@ -94,24 +95,28 @@ static bool is_connected(const struct afar_queue *queue, const struct afar_targe
 	binding = target->binding;
 	is_connected = binding->is_ready;
 	for (uint32_t i = 0; i < binding->layout->nr_homes && is_connected; i++) {
-		const struct peer_reach *reach = binding->servers[i].reach;
-		const struct path *path = queue_path(queue, reach);
+		const struct binding_server *server = &binding->servers[i];
+		const struct path *path = queue_path(queue, server->reach);
 
-		is_connected = path && path->state == PATH_UP && reach->nr_loose == 0;
+		is_connected = (path && path->state == PATH_UP && server->is_keyed &&
+				server->reach->nr_loose == 0) ||
+			       (target_is_apart(target) && !need_has(need, binding, i));
 	}
 	hold_end();
 	return is_connected;
 }
 
 /* Connects the queue to the target's servers, unless its connections stand, as far as is known. */
-static int make_ready(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+int blocking_make_ready(struct afar_queue *queue, struct afar_target *target,
+			const struct target_need *need, uint64_t deadline)
 {
 	uint64_t now = clock_coarse_ns();
 
 	if (now - queue->last_used > STALE_NS)
 		queue_refresh(queue);
 	queue->last_used = now;
-	return is_connected(queue, target) ? 0 : queue_connect(queue, target, deadline);
+	return is_connected(queue, target, need) ? 0
+						 : queue_connect_to(queue, target, need, deadline);
 }
 
 static void leave_memory(const struct afar_op *op, uint32_t nr_iov)
@@ -134,18 +139,26 @@ static int enter_memory(const struct afar_op *op)
 	return 0;
 }
 
-int blocking_begin(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
+int blocking_borrow(struct afar_target *target, uint64_t deadline, struct afar_queue **queue)
 {
 	int ret;
 
 	if (!handle_enter(&target->handle))
-		return error_fail(-EINVAL, "use a region: it is being closed");
+		return error_fail(-EINVAL, "use a %s: it is being closed", target->kind->noun);
 	ret = borrow_queue(target, deadline, queue);
-	if (ret) {
+	if (ret)
 		handle_unuse(&target->handle);
+	return ret;
+}
+
+int blocking_begin(struct afar_target *target, const struct target_need *need, uint64_t deadline,
+		   struct afar_queue **queue)
+{
+	int ret = blocking_borrow(target, deadline, queue);
+
+	if (ret)
 		return ret;
-	}
-	ret = make_ready(*queue, target, deadline);
+	ret = blocking_make_ready(*queue, target, need, deadline);
 	if (ret)
 		blocking_end(target, *queue);
 	return ret;
@@ -185,13 +198,13 @@ static int run(struct afar_queue *queue, const struct afar_op *op, uint64_t leng
  * begin again. So may a sync: a store that has restarted meanwhile tells the later one.
  */
 int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
-		      uint64_t deadline)
+		      const struct target_need *need, uint64_t deadline)
 {
 	int ret = run(queue, op, length, deadline);
 
 	/* Repeats, because several servers may do so one after another, or one again. */
 	while (ret == -AFAR_ESERVER && clock_ns() < deadline) {
-		ret = queue_connect(queue, op->target, deadline);
+		ret = queue_connect_to(queue, op->target, need, deadline);
 		if (ret)
 			return failure_on_the_way(op, length, ret, true);
 		ret = run(queue, op, length, deadline);
@@ -203,6 +216,8 @@ int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64
 
 static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 {
+	const struct target_piece piece = {.memory.length = length, .offset = op->offset};
+	const struct target_need need = {.pieces = &piece, .nr = 1};
 	uint64_t deadline = session_deadline(op->target->session);
 	struct afar_queue *queue;
 	struct plain plain;
@@ -210,7 +225,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
-	ret = blocking_begin(op->target, deadline, &queue);
+	ret = blocking_begin(op->target, &need, deadline, &queue);
 	if (ret)
 		return failure_on_the_way(op, length, ret, false);
 	ret = enter_memory(op);
@@ -219,7 +234,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	ret = plain_begin(&plain, queue, op, length);
 	if (!ret) {
 		do
-			ret = blocking_transfer(queue, &plain.ready, plain.length, deadline);
+			ret = blocking_transfer(queue, &plain.ready, plain.length, &need, deadline);
 		while (plain_go_on(&plain, ret));
 		plain_end(&plain);
 	}
@@ -244,7 +259,7 @@ int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint6
 {
 	struct afar_queue *queue;
 	struct plain plain;
-	int ret = blocking_begin(op->target, deadline, &queue);
+	int ret = blocking_begin(op->target, NULL, deadline, &queue);
 
 	if (ret)
 		return ret;
@@ -270,15 +285,10 @@ out_end:
 int target_reconnect(struct afar_target *target, uint64_t deadline, uint64_t *serial)
 {
 	struct afar_queue *queue;
-	int ret;
+	int ret = blocking_borrow(target, deadline, &queue);
 
-	if (!handle_enter(&target->handle))
-		return error_fail(-EINVAL, "use a %s: it is being closed", target->kind->noun);
-	ret = borrow_queue(target, deadline, &queue);
-	if (ret) {
-		handle_unuse(&target->handle);
+	if (ret)
 		return ret;
-	}
 	queue_refresh(queue);
 	ret = queue_connect(queue, target, deadline);
 	*serial = serial_of(target);
@@ -334,7 +344,7 @@ static int atomic_by_queue(const struct afar_op *op)
 {
 	uint64_t deadline = session_deadline(op->target->session);
 	struct afar_queue *queue;
-	int ret = blocking_begin(op->target, deadline, &queue);
+	int ret = blocking_begin(op->target, NULL, deadline, &queue);
 
 	if (ret)
 		return failure_on_the_way(op, sizeof(uint64_t), ret, false);
@@ -374,13 +384,25 @@ static struct afar_queue *take_next(struct cds_list_head *queues)
 int target_sync(struct afar_target *target)
 {
 	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = target};
+	const struct target_need need = {.is_sync = true};
 	uint64_t deadline = session_deadline(target->session);
+	struct sync_marks marks;
 	struct afar_queue *queue;
-	int ret = blocking_begin(target, deadline, &queue);
+	int ret = blocking_borrow(target, deadline, &queue), connected;
 
 	if (ret)
 		return failure_on_the_way(&sync, 0, ret, false);
-	ret = blocking_transfer(queue, &sync, 0, deadline);
+	ret = sync_marks_take(&marks, target);
+	if (ret)
+		goto out_end;
+	connected = blocking_make_ready(queue, target, &need, deadline);
+	/* A store may have been found away with which this sync has nothing to do. */
+	if (connected && !(target_is_apart(target) && is_connected(queue, target, &need)))
+		ret = failure_on_the_way(&sync, 0, connected, false);
+	if (!ret)
+		ret = blocking_transfer(queue, &sync, 0, &need, deadline);
+	sync_marks_end(&marks, ret == 0);
+out_end:
 	blocking_end(target, queue);
 	return ret;
 }
@@ -397,7 +419,7 @@ void target_flush(struct afar_target *target)
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
 	pthread_mutex_unlock(&session->lock);
 	while ((queue = take_next(&queues))) {
-		if (is_connected(queue, target))
+		if (is_connected(queue, target, NULL))
 			run(queue, &flush, 0, session_deadline(session));
 		return_queue(session, queue);
 	}
@@ -406,7 +428,7 @@ void target_flush(struct afar_target *target)
 int target_connect(struct afar_target *target)
 {
 	struct afar_queue *queue;
-	int ret = blocking_begin(target, session_deadline(target->session), &queue);
+	int ret = blocking_begin(target, NULL, session_deadline(target->session), &queue);
 
 	if (ret)
 		return ret;

@@ -309,6 +309,7 @@ PUBLIC_CALL(int, afar_file_create,
 	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	/* Most files are written at once, and small. */
 	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
+	make.goes_without = true;
 	ret = check_flags(fs, flags);
 	if (ret == 0)
 		ret = fs_check_writable(fs, "create a file");

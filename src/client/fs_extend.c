@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files that grow: getting room for them, and telling the manager how far they have been written. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -26,7 +27,8 @@ struct extension {
 	Afar__FileChange operations[FS_CALL_MAX];
 	Afar__FileChange *list[FS_CALL_MAX];
 	unsigned nr;
-	uint64_t bytes; /* that the failed ones need */
+	uint64_t bytes;	  /* that the failed ones need */
+	bool is_anywhere; /* room of servers that are away will do */
 };
 
 static void extension_add(struct extension *extension, const struct file_wish *wish,
@@ -51,9 +53,11 @@ static void extension_add(struct extension *extension, const struct file_wish *w
 static int extend_once(struct extension *extension)
 {
 	struct fs_answer answer;
-	int ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
-	int full = 0;
+	int ret, full = 0;
 
+	for (unsigned i = 0; i < extension->nr; i++)
+		extension->extends[i].is_anywhere = extension->is_anywhere;
+	ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
 	if (ret)
 		return ret;
 	extension->bytes = 0;
@@ -74,8 +78,10 @@ static int extend_once(struct extension *extension)
 static int extend_some(struct extension *extension)
 {
 	struct afar_fs *fs = extension->inode->fs;
-	int ret = 0;
+	char why[ERROR_LINE_BYTES] = "";
+	int ret = 0, full = 0;
 
+	extension->is_anywhere = false;
 	atomic_store(&extension->inode->has_grown, true);
 	for (unsigned i = 0; i < EXTEND_ROUNDS; i++) {
 		uint64_t pool_bytes = fs_pool(fs)->length;
@@ -83,9 +89,13 @@ static int extend_some(struct extension *extension)
 		ret = extend_once(extension);
 		if (ret != -ENOSPC)
 			return ret;
-		ret = fs_grow(fs, pool_bytes, extension->bytes);
-		if (ret)
-			return ret;
+		if (full)
+			return error_fail(full, "%s", why);
+		full = fs_grow(fs, pool_bytes, extension->bytes);
+		/* Servers that are away may have room: who writes there waits for them. */
+		extension->is_anywhere = full != 0;
+		if (full)
+			snprintf(why, sizeof(why), "%s", error_last_line());
 	}
 	return error_fail(-ENOSPC,
 			  "make a file of '%s' longer: others take all room that its pool gets",

@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/fs_call.h"
 
+#define NAMES_MAX	65536U /* of a file: a manager allows 65000 */
 #define SERVER_TEXT_MAX 128
 
 bool fs_find_loss(struct afar_fs *fs, uint64_t pool_offset, uint64_t length, struct fs_loss *out)
@@ -81,8 +82,8 @@ struct lost_listing {
 	struct afar_fs *fs;
 	afar_fs_say_lost say;
 	void *argument;
-	uint64_t asked; /* for inodes above this one */
-	uint64_t after; /* the inode told of last */
+	uint64_t after;	  /* the inode told of last */
+	uint32_t nr_told; /* names of it */
 	int64_t nr;
 };
 
@@ -97,11 +98,15 @@ static int tell(struct lost_listing *listing, const Afar__FileLost *lost)
 		.path = lost->path,
 	};
 
-	if (lost->ino < listing->after || lost->ino <= listing->asked)
+	/* Its names may go on in the next answer, but not for ever. */
+	if (lost->ino < listing->after || lost->ino == 0 ||
+	    (lost->ino == listing->after && listing->nr_told >= NAMES_MAX))
 		return error_fail(
 			-AFAR_EMALFORMED,
-			"list files that have lost bytes: they do not ascend; the manager "
-			"is faulty");
+			"list files that have lost bytes: they do not ascend, or one has more "
+			"than %u names; the manager is faulty",
+			NAMES_MAX);
+	listing->nr_told = lost->ino == listing->after ? listing->nr_told + 1 : 1;
 	listing->after = lost->ino;
 	listing->nr++;
 	listing->say(listing->argument, &file);
@@ -117,7 +122,8 @@ static int list_some(struct lost_listing *listing, bool *is_over)
 	struct fs_answer answer;
 	int ret;
 
-	message.after = listing->asked = listing->after;
+	message.after = listing->after;
+	message.names = listing->nr_told;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_LOST;
 	operation.lost = &message;
 	ret = fs_look_one(listing->fs, NULL, &operation, &answer);

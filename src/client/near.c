@@ -244,7 +244,10 @@ static struct path *near_path(const struct afar_queue *queue, const struct bindi
 {
 	struct path *path = queue_path(queue, binding->servers[server].reach);
 
-	return path && path->state == PATH_UP && path->fabric->ops->window ? path : NULL;
+	return path && binding->servers[server].is_keyed && path->state == PATH_UP &&
+			       path->fabric->ops->window
+		       ? path
+		       : NULL;
 }
 
 static bool has_gate(const struct near *near, uint32_t server)

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "client/apart.h"
 #include "client/linger.h"
-#include "client/queue.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* the longest: none holds others up for long */
 #define LANE_MS		   3000	 /* how long to try one transport, if there are others */
@@ -549,22 +549,28 @@ static int path_get_ready(struct afar_queue *queue, struct path *path, struct bi
 	return ret;
 }
 
-static int connect_all(struct afar_queue *queue, struct binding *binding, uint64_t deadline)
+int path_connect(struct afar_queue *queue, struct binding *binding, uint32_t home,
+		 uint64_t deadline)
 {
 	struct path *path = NULL;
+	int ret = path_of(queue, &binding->servers[home], &path);
+
+	if (!ret)
+		ret = binding_settle(binding, home, deadline);
+	return ret ? ret : path_get_ready(queue, path, binding, home, deadline);
+}
+
+static int connect_all(struct afar_queue *queue, struct binding *binding, uint64_t deadline)
+{
 	int ret = 0;
 
-	for (uint32_t i = 0; i < binding->layout->nr_homes && !ret; i++) {
-		ret = path_of(queue, &binding->servers[i], &path);
-		if (!ret)
-			ret = binding_settle(binding, i, deadline);
-		if (!ret)
-			ret = path_get_ready(queue, path, binding, i, deadline);
-	}
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !ret; i++)
+		ret = path_connect(queue, binding, i, deadline);
 	return ret;
 }
 
-int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+/* All homes of a target that needs all. */
+static int connect_whole(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
 {
 	bool is_ready;
 
@@ -584,7 +590,21 @@ int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t
 		if (ret)
 			return ret;
 	} while (!is_ready);
-	if (queue->session->nr_lingering)
-		regions_settle(queue->session, false);
 	return 0;
+}
+
+int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline)
+{
+	return queue_connect_to(queue, target, NULL, deadline);
+}
+
+int queue_connect_to(struct afar_queue *queue, struct afar_target *target,
+		     const struct target_need *need, uint64_t deadline)
+{
+	int ret = target_is_apart(target) ? apart_connect(queue, target, need, deadline)
+					  : connect_whole(queue, target, deadline);
+
+	if (!ret && queue->session->nr_lingering)
+		regions_settle(queue->session, false);
+	return ret;
 }

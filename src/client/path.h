@@ -95,6 +95,9 @@ static inline const struct path_lane *path_home(const struct path *path)
  * and ends its transfers with `status`. Their writes are loose from then on: the server may still
  * have them before it, and carry them out. */
 void path_end(struct afar_queue *queue, struct path *path, int status);
+/* Connects the queue to a home of the binding, which has its keys. Blocks, until `deadline`. */
+int path_connect(struct afar_queue *queue, struct binding *binding, uint32_t home,
+		 uint64_t deadline);
 /* Ends the path and frees it. */
 void path_free(struct afar_queue *queue, struct path *path);
 #endif

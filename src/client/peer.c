@@ -162,6 +162,7 @@ static int peer_new(struct afar_session *session, const Afar__Server *server,
 	}
 	CDS_INIT_LIST_HEAD(&peer->reaches);
 	pthread_mutex_init(&peer->lock, NULL);
+	pthread_mutex_init(&peer->turn, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&peer->changed, &monotonic);
@@ -218,6 +219,7 @@ static void peer_free(struct peer *peer)
 		rpc_connection_unref(peer->control);
 	explicit_bzero(&peer->pass, sizeof(peer->pass));
 	pthread_cond_destroy(&peer->changed);
+	pthread_mutex_destroy(&peer->turn);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
 }

@@ -70,6 +70,13 @@ struct peer {
 	 * another one. */
 	atomic_bool is_lost;
 
+	/* For targets whose homes are used apart (apart.c): when connecting failed last, on clock_ns(), or
+	 * 0; and a lock that is held while one of them connects. */
+	_Atomic uint64_t failed_at;
+	pthread_mutex_t turn;
+	_Atomic uint64_t
+		nr_written; /* of a store: writes of the session that have completed there */
+
 	pthread_mutex_t lock; /* guards the rest; held for moments only */
 	pthread_cond_t changed;
 	struct key pass;      /* the session's, for the control connection */

@@ -4,6 +4,7 @@
  * together. Files move their bytes so (fs_transfer.c).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,8 +14,6 @@
 #include "client/near.h"
 #include "client/plain.h"
 
-#define PIECE_LEFT 1 /* a status: it has not been done */
-
 struct batch {
 	struct afar_target *target;
 	uint16_t opcode;
@@ -22,7 +21,9 @@ struct batch {
 	struct target_piece *pieces;
 	unsigned nr;
 	uint64_t deadline;
-	int status; /* the first failure that trying again does not mend */
+	int status;		    /* the first failure that trying again does not mend */
+	int connected;		    /* 0, or a failure to connect to a home that is needed */
+	char why[ERROR_LINE_BYTES]; /* its line */
 };
 
 static struct afar_op piece_op(const struct batch *batch, unsigned i)
@@ -88,18 +89,18 @@ static void run_pieces(struct afar_queue *queue, struct batch *batch)
 	}
 }
 
-/* Marks what has failed with its connection as left. Returns whether there is any. */
-static bool leave_failed(struct batch *batch)
+/* Marks what has failed with its connection as left. Returns how many that are. */
+static unsigned leave_failed(struct batch *batch)
 {
-	bool is_any = false;
+	unsigned nr = 0;
 
 	for (unsigned i = 0; i < batch->nr; i++) {
 		if (batch->pieces[i].status != -AFAR_ESERVER)
 			continue;
 		batch->pieces[i].status = PIECE_LEFT;
-		is_any = true;
+		nr++;
 	}
-	return is_any;
+	return nr;
 }
 
 /* Gives all that is left this status. */
@@ -118,18 +119,50 @@ static int fail_left(struct batch *batch, int status)
 	return first ? failure_on_the_way(first, first->iov->length, status, true) : status;
 }
 
+/* The homes of what is left. */
+static struct target_need need_of(const struct batch *batch)
+{
+	return (struct target_need){.pieces = batch->pieces, .nr = batch->nr, .is_of_left = true};
+}
+
+static void note_connected(struct batch *batch, int status)
+{
+	batch->connected = status;
+	if (status)
+		snprintf(batch->why, sizeof(batch->why), "%s", error_last_line());
+}
+
+/* Connects to what is needed. A target whose homes are used apart goes on with those that are there. */
+static int connect_left(struct afar_queue *queue, struct batch *batch)
+{
+	const struct target_need need = need_of(batch);
+
+	if (clock_ns() >= batch->deadline)
+		return -AFAR_ESERVER;
+	note_connected(batch, queue_connect_to(queue, batch->target, &need, batch->deadline));
+	return target_is_apart(batch->target) ? 0 : batch->connected;
+}
+
+static int fail_unconnected(struct batch *batch)
+{
+	return fail_left(batch, error_fail(batch->connected, "%s", batch->why));
+}
+
 /* As blocking_transfer() does one operation. */
 static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 {
-	int ret = 0;
+	unsigned nr_left, nr_before = batch->nr;
+	int ret;
 
-	for (;;) {
+	for (;; nr_before = nr_left) {
 		run_pieces(queue, batch);
-		if (!leave_failed(batch))
+		nr_left = leave_failed(batch);
+		if (nr_left == 0)
 			return batch->status;
-		ret = clock_ns() < batch->deadline
-			      ? queue_connect(queue, batch->target, batch->deadline)
-			      : -AFAR_ESERVER;
+		/* What is left may have been on connections that broke meanwhile. */
+		if (batch->connected && nr_left >= nr_before)
+			return fail_unconnected(batch);
+		ret = connect_left(queue, batch);
 		if (ret)
 			return fail_left(batch, ret);
 	}
@@ -146,6 +179,13 @@ struct pack {
 	unsigned nr;
 	uint64_t length;
 };
+
+/* Returns whether others may be done though some have failed, with their server. */
+static bool goes_on(const struct batch *batch, int status)
+{
+	return target_is_apart(batch->target) &&
+	       (status == -AFAR_ESERVER || status == -ETIMEDOUT || status == -ENOTCONN);
+}
 
 /* Packs pieces from `next` on while there is room. Returns where it stopped. */
 static unsigned pack_pieces(struct pack *pack, const struct batch *batch, unsigned next,
@@ -190,7 +230,7 @@ static void unpack_pieces(const struct pack *pack, struct batch *batch)
 static int transfer_packed(struct afar_queue *queue, struct batch *batch)
 {
 	struct pack pack;
-	int ret = plain_make_bounce(queue);
+	int ret = plain_make_bounce(queue), first = 0;
 
 	for (unsigned next = 0; next < batch->nr && ret == 0;) {
 		struct batch part = *batch;
@@ -200,13 +240,18 @@ static int transfer_packed(struct afar_queue *queue, struct batch *batch)
 		part.nr = pack.nr;
 		ret = transfer_pieces(queue, &part);
 		unpack_pieces(&pack, batch);
+		if (ret && goes_on(batch, ret)) {
+			first = first ? first : ret;
+			ret = 0;
+		}
 	}
-	return ret;
+	return ret ? ret : first;
 }
 
 /* Moves one that is too long for the buffer. */
 static int transfer_long(struct afar_queue *queue, const struct batch *batch, unsigned i)
 {
+	const struct target_need need = {.pieces = &batch->pieces[i], .nr = 1};
 	const struct afar_op op = piece_op(batch, i);
 	struct plain plain;
 	int ret = plain_begin(&plain, queue, &op, op.iov->length);
@@ -214,7 +259,7 @@ static int transfer_long(struct afar_queue *queue, const struct batch *batch, un
 	if (ret)
 		return ret;
 	do
-		ret = blocking_transfer(queue, &plain.ready, plain.length, batch->deadline);
+		ret = blocking_transfer(queue, &plain.ready, plain.length, &need, batch->deadline);
 	while (plain_go_on(&plain, ret));
 	plain_end(&plain);
 	return ret;
@@ -224,17 +269,32 @@ static int transfer_registered(struct afar_queue *queue, struct batch *batch)
 {
 	int ret = transfer_packed(queue, batch);
 
-	for (unsigned i = 0; i < batch->nr && ret == 0; i++) {
+	for (unsigned i = 0; i < batch->nr && (ret == 0 || goes_on(batch, ret)); i++) {
+		int status;
+
 		if (batch->pieces[i].status != PIECE_LEFT)
 			continue;
-		ret = batch->pieces[i].status = transfer_long(queue, batch, i);
-		if (ret == -AFAR_ELOST)
-			ret = 0;
+		status = batch->pieces[i].status = transfer_long(queue, batch, i);
+		if (status != -AFAR_ELOST && (ret == 0 || !goes_on(batch, status)))
+			ret = status;
 	}
 	return ret ? fail_left(batch, ret) : 0;
 }
 
 /* ---- All pieces */
+
+/* Has all see what was written. */
+static int flush_pieces(struct afar_queue *queue, const struct batch *batch)
+{
+	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = batch->target};
+	const struct target_need need = {.pieces = batch->pieces, .nr = batch->nr};
+	int ret;
+
+	queue->flushed = &need;
+	ret = blocking_transfer(queue, &flush, 0, &need, batch->deadline);
+	queue->flushed = NULL;
+	return ret;
+}
 
 /* Gives all pieces the status of the flush behind them, if it failed. */
 static int fail_unseen(struct batch *batch, int status)
@@ -255,20 +315,25 @@ static int find_lost(const struct batch *batch)
 
 static int transfer_left(struct batch *batch)
 {
-	const struct afar_op flush = {.opcode = AFAR_OP_FLUSH, .target = batch->target};
+	const struct target_need need = need_of(batch);
 	struct afar_queue *queue;
 	int ret =
 		target_may(batch->target, batch->opcode) ? 0 : target_fail_read_only(batch->target);
 
 	if (ret == 0)
-		ret = blocking_begin(batch->target, batch->deadline, &queue);
+		ret = blocking_borrow(batch->target, batch->deadline, &queue);
 	if (ret)
 		return fail_left(batch, ret);
+	note_connected(batch, blocking_make_ready(queue, batch->target, &need, batch->deadline));
+	if (batch->connected && !target_is_apart(batch->target)) {
+		blocking_end(batch->target, queue);
+		return fail_unconnected(batch);
+	}
 	ret = batch->target->session->fabrics.needs_registration ? transfer_registered(queue, batch)
 								 : transfer_pieces(queue, batch);
 	/* The queue has a scratch if a transport of it completes writes before all see them. */
 	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)
-		ret = fail_unseen(batch, blocking_transfer(queue, &flush, 0, batch->deadline));
+		ret = fail_unseen(batch, flush_pieces(queue, batch));
 	if (ret == 0)
 		near_look(batch->target, queue);
 	blocking_end(batch->target, queue);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/apart.h"
 #include "client/buffer.h"
 #include "client/driven.h"
 #include "client/failures.h"
@@ -172,7 +173,7 @@ struct step {
 	uint64_t length;
 	bool is_hole;  /* then only the length counts, and: */
 	bool is_lost;  /* it is no hole: its bytes are lost */
-	bool is_ready; /* the binding is: its keys may be used */
+	bool is_ready; /* the binding is, and has its keys: they may be used */
 	bool is_sealed;
 };
 
@@ -196,7 +197,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		.extent = at.copy->extent,
 		.offset = at.copy->offset + at.offset,
 		.length = at.length,
-		.is_ready = binding->is_ready,
+		.is_ready = binding->is_ready && binding->servers[at.copy->home].is_keyed,
 		.is_sealed = binding->layout->is_sealed,
 	};
 	if (out->path && out->path->state == PATH_UP && out->is_ready) {
@@ -361,7 +362,7 @@ __attribute__((cold)) static int why_not(const struct afar_target *target, const
 	if (target->is_lost || (peer->is_lost && !peer->store && !target->kind->outlives_servers))
 		return -AFAR_ELOST;
 	/* Either the path broke, or there never was one. */
-	return path && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
+	return (path || target_is_apart(target)) && target->had_keys ? -AFAR_ESERVER : -ENOTCONN;
 }
 
 /* Ends the path because a transfer could not be posted on it. */
@@ -379,10 +380,24 @@ struct flush_step {
 	struct peer *peer;
 	struct path *path;
 	bool is_ready;
+	bool is_left_out;
 	bool has_copy;
 	uint64_t opening;		      /* of a store, as the handle remembers it */
 	struct copy_key keys[PATH_LANES_MAX]; /* of a copy there, by the path's lanes */
 };
+
+/* A target whose homes are used apart: a home may be away with which the flush has nothing to do. */
+static bool flush_leaves_out(const struct afar_queue *queue, const struct operation *flush,
+			     const struct binding *binding)
+{
+	const struct binding_server *server = &binding->servers[flush->offset];
+
+	if (!target_is_apart(flush->target))
+		return false;
+	if (flush->opcode == AFAR_OP_SYNC)
+		return binding_may_skip(server);
+	return queue->flushed && !need_has(queue->flushed, binding, (uint32_t)flush->offset);
+}
 
 /* Finds the next server of a flush. False: there are no more. If the binding was replaced, the
  * flush begins again, because the servers may be others. */
@@ -406,7 +421,8 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 		copy = layout_copy_at(binding->layout, (uint32_t)flush->offset);
 		out->peer = server->peer;
 		out->path = queue_path(queue, server->reach);
-		out->is_ready = binding->is_ready;
+		out->is_ready = binding->is_ready && server->is_keyed;
+		out->is_left_out = flush_leaves_out(queue, flush, binding);
 		out->has_copy = copy != NULL;
 		out->opening = server->opening;
 		for (uint32_t i = 0; out->path && out->is_ready && copy && i < out->path->nr_lanes;
@@ -476,6 +492,8 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;
 
+		if (step.is_left_out)
+			continue;
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
 		    ((is_read_wanted || (flush->opcode == AFAR_OP_SYNC && step.peer->store)) &&
 		     step.path->state != PATH_UP)) {
@@ -697,6 +715,8 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	cds_list_del(&transfer->node);
 	cds_list_add(&transfer->node, &queue->free_transfers);
 	operation->nr_in_flight--;
+	if (!status && transfer->path->peer->store && opcode_writes(operation->opcode))
+		transfer->path->peer->nr_written++;
 	if (status)
 		operation_fail(queue, operation, status, transfer->path->peer);
 	else if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)

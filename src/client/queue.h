@@ -76,6 +76,8 @@ struct transfer {
 	uint32_t generation; /* grows when it ends: completions of an older one are not ours */
 };
 
+struct target_need;
+
 struct afar_queue {
 	struct handle handle;
 	struct cds_list_head idle_node; /* in the session's pool */
@@ -119,6 +121,8 @@ struct afar_queue {
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;
 
+	/* Of a blocking call's flush: it goes to these homes alone. NULL: to all. */
+	const struct target_need *flushed;
 	/* Blocking calls copy plain memory through it; NULL: not needed yet. */
 	struct afar_buffer *bounce;
 
@@ -181,6 +185,9 @@ static inline void queue_release(struct afar_queue *queue)
  * connected. Writes in flight on ended connections, of any queue of the session, cannot land after
  * later writes. Blocks, until `deadline`. */
 int queue_connect(struct afar_queue *queue, struct afar_target *target, uint64_t deadline);
+/* Likewise, to those of its homes that are needed at least (apart.h). */
+int queue_connect_to(struct afar_queue *queue, struct afar_target *target,
+		     const struct target_need *need, uint64_t deadline);
 /* Polls until it has heard of connections that have ended. */
 void queue_refresh(struct afar_queue *queue);
 /* Lets the queue have connections on a fabric of the session's. Gives its fabric queue there. */

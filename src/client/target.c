@@ -220,13 +220,13 @@ static int fail_lost(const struct afar_target *target)
 /* ---- What servers give */
 
 /* Asks a server for a ticket, or, if `ticket` is NULL, for the keys. */
-static int ask_server(struct binding *binding, uint32_t index, uint64_t deadline,
-		      struct peer_ticket *ticket)
+static int ask_server(struct binding *binding, uint32_t index, const struct access *access,
+		      uint64_t deadline, struct peer_ticket *ticket)
 {
 	struct binding_server *server = &binding->servers[index];
 	const struct peer_want want = {
 		.reach = server->reach,
-		.access = &server->access,
+		.access = access,
 		.layout = binding->layout,
 		.home = index,
 		.keys = binding->keys,
@@ -262,6 +262,13 @@ static int fail_away(const struct binding *binding, uint32_t index)
 		"open its device at another ('afard --flash'); see 'afar store ls'",
 		(unsigned long long)server->peer->store, since, server->peer->name,
 		server->peer->device);
+}
+
+/* Likewise, because the manager has just said so. */
+static int note_away(struct binding *binding, uint32_t index)
+{
+	binding->servers[index].away_until = clock_ns() + BINDING_AWAY_NS;
+	return fail_away(binding, index);
 }
 
 /* Returns whether the target may go on without what was in the server's memory. */
@@ -330,7 +337,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	}
 	/* The manager knows of no server that has the store. */
 	if (peer->store && !ret && !access->expiry)
-		return fail_away(binding, index);
+		return note_away(binding, index);
 	/* Blames the server, also if there was no time left to ask the manager. */
 	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
 		return error_fail(status, "%s", why);
@@ -340,27 +347,34 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 		return fail_strange(peer);
 	if (status == -EACCES)
 		peer_disconnect(peer);
-	ret = ask_server(binding, index, deadline, ticket);
+	ret = ask_server(binding, index, access, deadline, ticket);
 	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
+}
+
+/* Makes the place for the keys. The caller holds the target's lock. */
+static int place_keys(struct binding *binding)
+{
+	const size_t nr_keys = (size_t)binding->layout->nr_copies * PEER_LANES_MAX;
+
+	if (!binding->keys)
+		binding->keys = calloc(nr_keys + 1, sizeof(*binding->keys));
+	return binding->keys ? 0 : error_code(-ENOMEM);
 }
 
 /* Gets the keys that are missing. The caller holds the target's lock. */
 static int fill_in_keys(struct binding *binding, uint64_t deadline)
 {
-	const size_t nr_keys = (size_t)binding->layout->nr_copies * PEER_LANES_MAX;
-	int ret = 0;
+	int ret = place_keys(binding);
 
-	if (!binding->keys)
-		binding->keys = calloc(nr_keys + 1, sizeof(*binding->keys));
-	if (!binding->keys)
-		ret = error_code(-ENOMEM);
-	for (uint32_t i = 0; i < binding->layout->nr_homes && !binding->is_keyed && !ret; i++) {
-		ret = ask_server(binding, i, deadline, NULL);
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !ret; i++) {
+		if (binding->servers[i].is_keyed)
+			continue;
+		ret = ask_server(binding, i, &binding->servers[i].access, deadline, NULL);
 		if (ret)
 			ret = ask_again(binding, i, deadline, ret, NULL);
+		if (!ret)
+			binding->servers[i].is_keyed = true;
 	}
-	if (!ret)
-		binding->is_keyed = true;
 	return ret;
 }
 
@@ -377,12 +391,13 @@ static int check_stores(const struct binding *binding)
 	return 0;
 }
 
-/* Makes a new binding. -AFAR_ESERVER: a store is still not there. The caller holds the lock. */
+/* Makes a new binding. -AFAR_ESERVER: a store is still not there, without which the target does not go
+ * on. The caller holds the lock. */
 static int rebind(struct afar_target *target, uint64_t deadline)
 {
 	int ret = target_look_anew(target, deadline);
 
-	return ret ? ret : check_stores(target->binding);
+	return ret || target->kind->outlives_servers ? ret : check_stores(target->binding);
 }
 
 /* Gets the keys of the present binding. `*has_moved`: there is another one since. */
@@ -415,6 +430,45 @@ int target_get_keys(struct afar_target *target, uint64_t deadline)
 	return ret;
 }
 
+int target_prepare(struct afar_target *target, uint64_t deadline, struct binding **out)
+{
+	int ret;
+
+	pthread_mutex_lock(&target->lock);
+	ret = target->is_lost ? fail_lost(target) : target_heed_changes(target, deadline);
+	if (!ret)
+		ret = place_keys(target->binding);
+	if (!ret) {
+		target_set_ready(target);
+		*out = target_binding(target);
+	}
+	pthread_mutex_unlock(&target->lock);
+	return ret;
+}
+
+int binding_get_keys(struct binding *binding, uint32_t index, uint64_t deadline)
+{
+	struct afar_target *target = binding->target;
+	struct binding_server *server = &binding->servers[index];
+	struct access access;
+	int ret;
+
+	if (server->is_keyed)
+		return 0;
+	pthread_mutex_lock(&target->lock);
+	access = server->access;
+	pthread_mutex_unlock(&target->lock);
+	ret = ask_server(binding, index, &access, deadline, NULL);
+	if (ret) {
+		pthread_mutex_lock(&target->lock);
+		ret = ask_again(binding, index, deadline, ret, NULL);
+		pthread_mutex_unlock(&target->lock);
+	}
+	if (!ret)
+		server->is_keyed = true;
+	return ret;
+}
+
 int target_rebind(struct afar_target *target, const struct binding *old, uint64_t deadline)
 {
 	int ret = 0;
@@ -429,7 +483,7 @@ int target_rebind(struct afar_target *target, const struct binding *old, uint64_
 int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadline,
 		       struct peer_ticket *out)
 {
-	int ret = ask_server(binding, index, deadline, out);
+	int ret = ask_server(binding, index, NULL, deadline, out);
 
 	if (!ret)
 		return 0;

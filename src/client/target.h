@@ -157,6 +157,12 @@ void target_bind(struct afar_target *target, struct binding *binding);
 /* Gets the keys of the binding's extents if it has none, after asking the manager about changes. On
  * 0 the binding was ready. */
 int target_get_keys(struct afar_target *target, uint64_t deadline);
+/* For targets whose homes are used apart (apart.h): gives the binding, with a reference, after asking the
+ * manager about changes. It is ready, unless there is another change; its homes may be without keys. */
+int target_prepare(struct afar_target *target, uint64_t deadline, struct binding **out);
+/* Gets the keys of a home of it. One thread at a time does that. -ESTALE: there is another binding, or
+ * target_rebind() is due. */
+int binding_get_keys(struct binding *binding, uint32_t index, uint64_t deadline);
 /* Gets a ticket for a connection to a server of the layout. The connection replaces the one
  * numbered in `out`. */
 int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadline,

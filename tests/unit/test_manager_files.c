@@ -47,6 +47,10 @@ static void test_names(void **state)
 	FILE_DO(ask_remove(ROOT, "link", false), 0);
 	FILE_DO(ask_stat(file), -ESTALE);
 	FILE_DO(ask_remove(ROOT, "dir", true), 0);
+	/* Somebody may still work in it. */
+	FILE_DO(ask_make(dir, "new", S_IFREG | 0644, 0, 0), -ENOENT);
+	FILE_DO(ask_remove(dir, "file", false), -ENOENT);
+	FILE_DO(ask_stat(dir), -ESTALE);
 }
 
 static void test_directories_change_places(void **state)

@@ -6,6 +6,7 @@
 #include "lib/manager_files.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -372,6 +373,70 @@ static void test_a_long_list_comes_in_parts(void **state)
 	check_units();
 }
 
+#define LONG_NAME	  250
+#define NAMES_OF_ONE_FILE 5000U /* of 4000 bytes each: more than one answer takes */
+
+/* Makes directories in each other until a path is nearly as long as one may be. */
+static uint64_t make_deep(char name[LONG_NAME + 1])
+{
+	uint64_t dir = ROOT;
+
+	memset(name, 'd', LONG_NAME);
+	name[LONG_NAME] = '\0';
+	for (unsigned i = 0; i < 15; i++)
+		dir = must_make(dir, name, S_IFDIR | 0755);
+	return dir;
+}
+
+/* Its names come in several answers: each once. */
+static void test_a_file_with_many_names(void **state)
+{
+	char name[LONG_NAME + 1];
+	uint64_t dir = make_deep(name), file = make_file("f", 500),
+		 other_file = make_file("g", 400);
+	uint64_t after = 0;
+	unsigned nr_parts = 0, nr_names = 0, nr_others = 0;
+	uint32_t nr_told = 0;
+	bool is_more = true;
+
+	(void)state;
+	for (unsigned i = 1; i < NAMES_OF_ONE_FILE; i++) {
+		snprintf(name + 8, sizeof(name) - 8, "%0240u", i);
+		FILE_DO(ask_link(file, dir, name), 0);
+	}
+	lose_server(1);
+	while (is_more) {
+		Afar__Request *request = ask_lost(after);
+		const Afar__FileResult *result;
+		Afar__Reply *reply;
+
+		request->files_look->operations[0]->lost->names = nr_told;
+		reply = must(&client, request);
+		result = reply->file_results->results[0];
+		assert_int_equal(result->status, 0);
+		for (size_t i = 0; i < result->n_lost; i++) {
+			unsigned number = 0;
+
+			nr_told = result->lost[i]->ino == after ? nr_told + 1 : 1;
+			after = result->lost[i]->ino;
+			nr_others += after == other_file;
+			if (after != file)
+				continue;
+			/* In order of their names, behind the one in the root. */
+			if (nr_names != 0)
+				number = (unsigned)strtoul(result->lost[i]->name + 8, NULL, 10);
+			assert_int_equal(number, nr_names);
+			nr_names++;
+		}
+		is_more = result->is_more;
+		nr_parts++;
+		drop(reply);
+	}
+	assert_int_equal(nr_names, NAMES_OF_ONE_FILE);
+	assert_int_equal(nr_others, 1);
+	assert_int_equal(nr_parts, 2);
+}
+
 static void test_removing_another_file_is_refused(void **state)
 {
 	uint64_t old = make_file("f", 1);
@@ -398,6 +463,7 @@ TEST_GROUP(manager_files_lost)
 		FILES_TEST(test_while_it_is_made),
 		FILES_TEST(test_they_are_listed),
 		FILES_TEST(test_a_long_list_comes_in_parts),
+		FILES_TEST(test_a_file_with_many_names),
 		FILES_TEST(test_removing_another_file_is_refused),
 	};
 

@@ -76,6 +76,84 @@ static void test_a_server_ends(void **state)
 	}
 }
 
+struct count {
+	uint64_t ino, server, nr;
+};
+
+static int count_at(void *argument, uint64_t ino, const struct run *run)
+{
+	const struct layout *layout = volume_region(ns_of(fs_number))->layout;
+	struct count *count = argument;
+
+	for (uint64_t i = 0; i < run->nr && ino == count->ino; i++) {
+		struct layout_piece at =
+			layout_piece_at(layout, (run->pool_unit + i) * FILE_UNIT, FILE_UNIT);
+
+		count->nr += layout->homes[at.copy->home].server == count->server;
+	}
+	return 0;
+}
+
+/* How many units a file has on a server. */
+static uint64_t units_at(uint64_t ino, size_t server)
+{
+	struct count count = {.ino = ino, .server = fixture.servers[server].number};
+
+	assert_int_equal(record_range_all_runs(fs_of(), count_at, &count), 0);
+	return count.nr;
+}
+
+static Afar__Request *anywhere(Afar__Request *request)
+{
+	change_of(request)->extend->is_anywhere = true;
+	return request;
+}
+
+static Afar__Request *without(Afar__Request *request)
+{
+	change_of(request)->make->goes_without = true;
+	return request;
+}
+
+/* One server is away: the others give room, and it gives what they have not, if that is wanted. */
+static void test_room_is_where_servers_are(void **state)
+{
+	const uint64_t half = POOL_UNITS / 2;
+	Afar__FileAttributes attributes;
+	uint64_t file, small;
+
+	(void)state;
+	fixture_kill(&fixture, 1);
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, half / 2 * FILE_UNIT), 0);
+	assert_int_equal(units_at(file, 1), 0);
+	assert_int_equal(units_at(file, 0), half / 2);
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "g", S_IFREG | 0644, 2, FILE_UNIT), &attributes),
+		0);
+	small = attributes.ino;
+	assert_int_equal(units_at(small, 1), 0);
+	assert_int_equal(units_at(small, 0), 1);
+	FILE_DO(ask_extend(small, 0, (half - half / 2 + 1) * FILE_UNIT), -ENOSPC);
+	check_files();
+	/* All that is there, and no more. */
+	FILE_DO(ask_extend(small, 0, (half - half / 2) * FILE_UNIT), 0);
+	assert_int_equal(units_at(small, 0), half - half / 2);
+	FILE_DO(ask_extend(file, POOL_BYTES, FILE_UNIT), -ENOSPC);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 3, FILE_UNIT), -ENOSPC);
+	assert_int_equal(file_do(&client,
+				 without(ask_make(ROOT, "h", S_IFREG | 0644, 3, FILE_UNIT)),
+				 &attributes),
+			 0);
+	assert_int_equal(units_at(attributes.ino, 1), 0);
+	FILE_DO(anywhere(ask_extend(file, POOL_BYTES, 3 * FILE_UNIT)), 0);
+	assert_int_equal(units_at(file, 1), 3);
+	check_files();
+	restart_server(1);
+	assert_int_equal(fs_of()->nr_lost_units, 3);
+}
+
 static Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
@@ -120,6 +198,7 @@ TEST_GROUP(manager_files_room)
 {
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_a_server_ends),
+		FILES_TEST(test_room_is_where_servers_are),
 		FILES_TEST(test_limits),
 	};
 

@@ -146,7 +146,7 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	struct mount *mount = mount_of(req);
 	int64_t ret = CALL(mount, afar_fs_stat(mount->fs, &stat));
-	uint64_t room, free_bytes, free_inodes;
+	uint64_t used, whole, free_bytes, free_inodes;
 	struct statvfs out;
 
 	(void)node;
@@ -154,10 +154,12 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 		answer(req, ret);
 		return;
 	}
-	room = stat.room_bytes;
-	if (stat.max_bytes && room > stat.max_bytes - stat.pool_bytes)
-		room = stat.max_bytes > stat.pool_bytes ? stat.max_bytes - stat.pool_bytes : 0;
-	free_bytes = stat.free_bytes + stat.pending_bytes + room;
+	/* Its pool may have more than it may use now, because the limit was lowered. */
+	used = stat.pool_bytes - stat.free_bytes - stat.pending_bytes;
+	whole = stat.pool_bytes + stat.room_bytes;
+	if (stat.max_bytes && whole > stat.max_bytes)
+		whole = stat.max_bytes > used ? stat.max_bytes : used;
+	free_bytes = whole - used;
 	/* Each inode that has bytes takes a block at least. */
 	free_inodes = free_bytes / AFAR_FILE_BLOCK;
 	if (stat.max_inodes && free_inodes + stat.nr_inodes > stat.max_inodes + 1)
@@ -166,7 +168,7 @@ void do_statfs(fuse_req_t req, fuse_ino_t node)
 	out = (struct statvfs){
 		.f_bsize = AFAR_FILE_BLOCK,
 		.f_frsize = AFAR_FILE_BLOCK,
-		.f_blocks = (stat.pool_bytes + room) / AFAR_FILE_BLOCK,
+		.f_blocks = whole / AFAR_FILE_BLOCK,
 		.f_bfree = free_bytes / AFAR_FILE_BLOCK,
 		.f_bavail = free_bytes / AFAR_FILE_BLOCK,
 		.f_files = stat.nr_inodes + free_inodes,

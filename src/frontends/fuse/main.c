@@ -26,9 +26,11 @@
 #include "say.h"
 #include "session.h"
 
-#define INTERRUPTED    130
-#define BACKGROUND_MAX 64 /* reads ahead and the like that the kernel has under way */
-#define READY	       '\n'
+#define INTERRUPTED 130
+#define BACKGROUND_MAX \
+	256 /* reads ahead and the like that the kernel has under way; some may wait for a server */
+#define WAITING_MAX 224U /* programs that wait for servers that are away, besides others */
+#define READY	    '\n'
 
 /* ---- The file system */
 
@@ -182,7 +184,8 @@ static int run_loop(const struct mount *mount, struct fuse_session *session)
 
 	if (!config)
 		return -ENOMEM;
-	fuse_loop_cfg_set_max_threads(config, mount->options->nr_threads);
+	/* Programs that wait for a server that is away have a thread each, and must not take all. */
+	fuse_loop_cfg_set_max_threads(config, mount->options->nr_threads + WAITING_MAX);
 	/* Threads stay: each has a buffer, and making one takes longer than a request. */
 	fuse_loop_cfg_set_idle_threads(config, mount->options->nr_threads);
 	ret = fuse_session_loop_mt(session, config);

@@ -192,7 +192,7 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 	case AFAR__FILE_LOOK__WHAT_CHECK:
 		return files_check(fs, result);
 	case AFAR__FILE_LOOK__WHAT_LOST:
-		return lost_list(fs, ask->lost->after, result);
+		return lost_list(fs, ask->lost, result);
 	case AFAR__FILE_LOOK__WHAT_SYSTEM:
 		result->system = files_info(fs_core(fs), fs_namespace(fs));
 		return result->system ? 0 : error_code(-ENOMEM);
@@ -310,12 +310,13 @@ static int find_held(struct fs *fs, const struct session *session, uint64_t ino,
 static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
 		  Afar__FileResult *result)
 {
+	const struct file_wish wish = {ask->offset, ask->length, ask->is_exact, ask->is_anywhere};
 	struct inode *inode;
 	struct file *file;
 	int ret = find_held(fs, session, ask->ino, &file);
 
 	if (ret == 0)
-		ret = file_extend(file, ask->offset, ask->length, ask->is_exact);
+		ret = file_extend(file, &wish);
 	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);

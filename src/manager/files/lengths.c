@@ -45,8 +45,9 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 			  (unsigned long long)(wanted * FILE_UNIT >> 10), fs_namespace(fs)->name);
 }
 
-static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
+static int fill_hole(struct file *file, uint64_t from, uint64_t nr, bool is_anywhere)
 {
+	const struct pool_wish wish = {place_near(file->runs, from), is_anywhere};
 	struct growth growth = {file, from};
 	/* A limit counts by what has been looked at. */
 	int64_t taken = pool_look(file->fs);
@@ -54,7 +55,7 @@ static int fill_hole(struct file *file, uint64_t from, uint64_t nr)
 	if (taken == 0)
 		taken = limits_check_units(file->fs, nr);
 	if (taken == 0)
-		taken = pool_take(file->fs, place_near(file->runs, from), nr, take_run, &growth);
+		taken = pool_take(file->fs, &wish, nr, take_run, &growth);
 	if (taken < 0)
 		return (int)taken;
 	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
@@ -90,7 +91,9 @@ static int take_ahead(struct file *file, uint64_t end)
 		ahead = fs->space.longest / FILE_UNIT / 4;
 	if (ahead > limits_room(fs))
 		ahead = limits_room(fs);
-	ret = ahead != 0 ? fill_hole(file, end, ahead) : 0;
+	if (!pool_is_whole(fs))
+		ahead = 0;
+	ret = ahead != 0 ? fill_hole(file, end, ahead, false) : 0;
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
@@ -109,8 +112,9 @@ static bool is_at_end(const struct runs *runs, uint64_t end)
 	return runs->nr == 0 || runs->run[runs->nr - 1].unit + runs->run[runs->nr - 1].nr <= end;
 }
 
-int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact)
+int file_extend(struct file *file, const struct file_wish *wish)
 {
+	uint64_t offset = wish->offset, length = wish->length;
 	uint64_t from = offset / FILE_UNIT, end, next;
 	bool has_grown = false;
 	int ret = file_load_runs(file);
@@ -129,12 +133,12 @@ int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exa
 			continue;
 		}
 		next = run && run->unit < end ? run->unit : end;
-		ret = fill_hole(file, from, next - from);
+		ret = fill_hole(file, from, next - from, wish->is_anywhere);
 		has_grown = true;
 	}
 	if (ret == 0)
 		ret = use_spare(file, end);
-	if (ret == 0 && has_grown && !is_exact && is_at_end(file->runs, end))
+	if (ret == 0 && has_grown && !wish->is_exact && is_at_end(file->runs, end))
 		ret = take_ahead(file, end);
 	return ret;
 }
@@ -150,7 +154,8 @@ bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length)
 
 int file_prepare(struct file *file, uint64_t bytes)
 {
-	int ret = file_extend(file, 0, bytes, true);
+	const struct file_wish wish = {.length = bytes, .is_exact = true};
+	int ret = file_extend(file, &wish);
 
 	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }

@@ -37,6 +37,7 @@ struct listing {
 	struct fs *fs;
 	const struct layout *layout;
 	uint64_t after;
+	uint32_t nr_told;	 /* names of the inode `after`; 0: it is not wanted */
 	struct lost_file *files; /* FILES_AT_ONCE, in order */
 	size_t nr_files;
 	bool is_more;
@@ -63,7 +64,8 @@ static uint64_t count_lost(const struct layout *layout, const struct run *run)
 static int take_run(void *argument, uint64_t ino, const struct run *run)
 {
 	struct listing *listing = argument;
-	uint64_t nr_units = ino > listing->after ? count_lost(listing->layout, run) : 0;
+	bool is_wanted = listing->nr_told ? ino >= listing->after : ino > listing->after;
+	uint64_t nr_units = is_wanted ? count_lost(listing->layout, run) : 0;
 	struct lost_file *last =
 		listing->nr_files != 0 ? &listing->files[listing->nr_files - 1] : NULL;
 
@@ -220,7 +222,7 @@ static int tell(const struct listing *listing, const struct lost_file *file,
 	return lost->name && lost->path ? 0 : error_code(-ENOMEM);
 }
 
-/* Tells all names of a file. */
+/* Tells the names of a file, up to BYTES_AT_ONCE in all: the others follow. */
 static int tell_file(const struct listing *listing, const struct lost_file *file,
 		     Afar__FileResult *result, size_t *bytes)
 {
@@ -229,8 +231,14 @@ static int tell_file(const struct listing *listing, const struct lost_file *file
 	int ret = 0;
 
 	if (at == names->nr || names->entry[at].ino != file->ino)
-		return tell(listing, file, NULL, result);
+		return file->ino == listing->after ? 0 : tell(listing, file, NULL, result);
+	if (file->ino == listing->after)
+		at += listing->nr_told < names->nr - at ? listing->nr_told : names->nr - at;
 	for (; at < names->nr && names->entry[at].ino == file->ino && ret == 0; at++) {
+		if (*bytes > BYTES_AT_ONCE) {
+			result->is_more = true;
+			break;
+		}
 		ret = tell(listing, file, &names->entry[at], result);
 		if (ret == 0)
 			*bytes += strlen(result->lost[result->n_lost - 1]->path);
@@ -258,11 +266,11 @@ static int tell_all(const struct listing *listing, Afar__FileResult *result)
 	return ret;
 }
 
-int lost_list(struct fs *fs, uint64_t after, Afar__FileResult *result)
+int lost_list(struct fs *fs, const Afar__FileSystemLost *ask, Afar__FileResult *result)
 {
 	const struct namespace *ns = fs_namespace(fs);
 	const struct region *region = ns ? volume_region(ns) : NULL;
-	struct listing listing = {.fs = fs, .after = after};
+	struct listing listing = {.fs = fs, .after = ask->after, .nr_told = ask->names};
 	int ret = 0;
 
 	if (!region || fs->nr_lost_units == 0)

@@ -155,7 +155,8 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 		inode->nlink = 2;
 		inode->parent = dir->ino;
 	}
-	if (type == S_IFREG && ask->bytes != 0)
+	if (type == S_IFREG && ask->bytes != 0 &&
+	    !(ask->goes_without && !pool_has_room(dir->fs, ask->bytes)))
 		ret = file_prepare(*out, ask->bytes);
 	if (ret == 0)
 		file_put(*out);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "manager/files/table.h"
+#include "manager/servers.h"
 #include "manager/volumes.h"
 
 #define SCRUB_RUNS_MAX	256U
@@ -36,14 +37,16 @@ int pool_look(struct fs *fs)
 	return ret;
 }
 
-static int take_run(struct fs *fs, uint64_t near, uint64_t bytes, uint64_t *offset)
+/* Takes bytes at `near` if they are free there (0: no matter where), or if it is to be exactly there; else
+ * where they fit best. */
+static int take_run(struct fs *fs, uint64_t near, bool is_exact, uint64_t bytes, uint64_t *offset)
 {
 	struct undo *undo = fs_core(fs)->undo;
 	int ret = undo_room(undo, 1);
 
 	if (ret < 0)
 		return ret;
-	if (near != 0 && space_take_at(&fs->space, near, bytes) == 0) {
+	if ((near != 0 || is_exact) && space_take_at(&fs->space, near, bytes) == 0) {
 		undo_space_taken(undo, &fs->space, near, bytes);
 		*offset = near;
 		return 0;
@@ -51,20 +54,119 @@ static int take_run(struct fs *fs, uint64_t near, uint64_t bytes, uint64_t *offs
 	return undo_space_take(undo, &fs->space, bytes, offset);
 }
 
-int64_t pool_take(struct fs *fs, uint64_t near, uint64_t nr,
-		  int (*take)(void *argument, uint64_t pool_unit, uint64_t nr), void *argument)
-{
-	uint64_t left = nr * FILE_UNIT, offset, bytes;
-	int ret = pool_look(fs);
+/* ---- Servers that are away */
 
-	near *= FILE_UNIT;
-	while (ret == 0 && left != 0 && fs->space.longest != 0) {
+static bool home_is_there(const struct fs *fs, const struct layout_home *home)
+{
+	const struct pool *pool = state_pool(fs_core(fs)->state, home);
+
+	return pool && pool_is_writable(pool);
+}
+
+bool pool_is_whole(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	const struct region *region = ns ? volume_region(ns) : NULL;
+	uint32_t nr_homes = region ? region->layout->nr_homes : 0, nr_there = 0;
+
+	for (uint32_t i = 0; i < nr_homes; i++)
+		nr_there += home_is_there(fs, &region->layout->homes[i]);
+	return nr_there == 0 || nr_there == nr_homes;
+}
+
+/* Finds the first free bytes from `from` on whose servers are there, at most `max`. */
+static bool find_there(const struct fs *fs, uint64_t from, uint64_t max, struct space_run *out)
+{
+	const struct layout *layout = volume_region(fs_namespace(fs))->layout;
+
+	*out = (struct space_run){0};
+	for (size_t i = 0; i < fs->space.nr_runs && out->length < max; i++) {
+		const struct space_run *run = &fs->space.runs[i];
+		uint64_t offset = run->offset > from ? run->offset : from;
+		uint64_t end = run->offset + run->length;
+
+		while (offset < end && out->length < max) {
+			struct layout_piece piece = layout_piece_at(layout, offset, end - offset);
+			bool is_there =
+				piece.copy && home_is_there(fs, layout_home_of(layout, piece.copy));
+
+			if (is_there && out->length == 0)
+				out->offset = offset;
+			if (is_there)
+				out->length += piece.length;
+			else if (out->length != 0)
+				return true;
+			offset += piece.length;
+		}
+		if (out->length != 0)
+			break;
+	}
+	if (out->length > max)
+		out->length = max;
+	return out->length != 0;
+}
+
+bool pool_has_room(const struct fs *fs, uint64_t bytes)
+{
+	struct space_run run;
+	uint64_t from = 0, sum = 0;
+
+	if (pool_is_whole(fs))
+		return bytes <= fs->space.free_bytes;
+	for (; sum < bytes && find_there(fs, from, bytes - sum, &run); sum += run.length)
+		from = run.offset + run.length;
+	return sum >= bytes;
+}
+
+/* ---- Taking */
+
+typedef int take_units(void *argument, uint64_t pool_unit, uint64_t nr);
+
+static int note_taken(struct fs *fs, uint64_t offset, uint64_t bytes, take_units *take,
+		      void *argument)
+{
+	record_put_space(fs, offset, bytes);
+	return take(argument, offset / FILE_UNIT, bytes / FILE_UNIT);
+}
+
+/* Takes what servers have that are there. `*left`: bytes that are missing. */
+static int take_there(struct fs *fs, uint64_t near, uint64_t *left, take_units *take,
+		      void *argument)
+{
+	struct space_run run;
+	uint64_t from = near, offset;
+	int ret = 0;
+
+	while (ret == 0 && *left != 0) {
+		if (!find_there(fs, from, *left, &run)) {
+			if (from == 0)
+				break;
+			from = 0; /* before `near` there may be some */
+			continue;
+		}
+		ret = take_run(fs, run.offset, true, run.length, &offset);
+		if (ret == 0)
+			ret = note_taken(fs, offset, run.length, take, argument);
+		*left -= run.length;
+		from = run.offset + run.length;
+	}
+	return ret;
+}
+
+int64_t pool_take(struct fs *fs, const struct pool_wish *wish, uint64_t nr, take_units *take,
+		  void *argument)
+{
+	uint64_t left = nr * FILE_UNIT, near = wish->near * FILE_UNIT, offset, bytes;
+	int ret = pool_look(fs);
+	bool is_whole = pool_is_whole(fs);
+
+	if (ret == 0 && !is_whole)
+		ret = take_there(fs, near, &left, take, argument);
+	while (ret == 0 && left != 0 && fs->space.longest != 0 && (is_whole || wish->is_anywhere)) {
 		bytes = left < fs->space.longest ? left : fs->space.longest;
-		ret = take_run(fs, near, bytes, &offset);
+		ret = take_run(fs, near, false, bytes, &offset);
 		if (ret == 0)
-			record_put_space(fs, offset, bytes);
-		if (ret == 0)
-			ret = take(argument, offset / FILE_UNIT, bytes / FILE_UNIT);
+			ret = note_taken(fs, offset, bytes, take, argument);
 		left -= bytes;
 		near = 0;
 	}

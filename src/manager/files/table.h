@@ -270,10 +270,20 @@ size_t runs_find(const struct runs *runs, uint64_t unit);
 
 /* ---- pool.c */
 
-/* Takes `nr` units in few runs, the first behind `near` if that is free. Each run is given to `take`. It
+/* From where room is taken. */
+struct pool_wish {
+	uint64_t near;	  /* the unit that is best; 0: none */
+	bool is_anywhere; /* also at servers that are away */
+};
+/* Takes `nr` units in few runs, the first at `near` if that is free. Each run is given to `take`. It
  * takes fewer if there are not so many, and returns how many; negative: `take` failed, or -ENOMEM. */
-int64_t pool_take(struct fs *fs, uint64_t near, uint64_t nr,
+int64_t pool_take(struct fs *fs, const struct pool_wish *wish, uint64_t nr,
 		  int (*take)(void *argument, uint64_t pool_unit, uint64_t nr), void *argument);
+/* Returns whether servers that are there have room for so many bytes. */
+bool pool_has_room(const struct fs *fs, uint64_t bytes);
+/* Returns whether all servers of the pool are there, or none: then it does not matter which of them gives
+ * room. */
+bool pool_is_whole(const struct fs *fs);
 /* Gives runs back, which are free when they are zeroed. Takes the list over. */
 int pool_give(struct fs *fs, struct run *runs, size_t nr);
 /* Gives back what has been zeroed. */
@@ -296,7 +306,7 @@ int lost_count(struct fs *fs, uint64_t nr_units);
 /* ---- lost_list.c */
 
 /* Lists the names of files that have lost something, of inodes above `after`. */
-int lost_list(struct fs *fs, uint64_t after, Afar__FileResult *result);
+int lost_list(struct fs *fs, const Afar__FileSystemLost *ask, Afar__FileResult *result);
 
 /* ---- attributes.c */
 
@@ -342,7 +352,13 @@ int limits_check_units(const struct fs *fs, uint64_t nr);
 
 /* ---- lengths.c */
 
-int file_extend(struct file *file, uint64_t offset, uint64_t length, bool is_exact);
+struct file_wish {
+	uint64_t offset;
+	uint64_t length;
+	bool is_exact;	  /* no more than that */
+	bool is_anywhere; /* also at servers that are away */
+};
+int file_extend(struct file *file, const struct file_wish *wish);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
 int file_prepare(struct file *file, uint64_t bytes);
 /* Returns whether a range of an empty file is room that nobody has asked for, or written, since it was made. */

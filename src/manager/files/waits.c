@@ -11,7 +11,8 @@ static uint64_t bytes_wanted(const Afar__FilesChange *ask)
 
 		if (operation->what_case == AFAR__FILE_CHANGE__WHAT_EXTEND)
 			bytes += operation->extend->length + FILE_UNIT;
-		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
+		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE &&
+			 !operation->make->goes_without)
 			bytes += operation->make->bytes + (operation->make->bytes ? FILE_UNIT : 0);
 	}
 	return bytes;

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connects to the homes of a target one by one, each for itself; says which of them a call needs. */
+#include "client/apart.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#define LATELY_NS \
+	((uint64_t)30000000000) /* a server that has failed is asked by one at a time for so long */
+#define REBINDS_MAX 3		/* in one call: several stores may have come back */
+
+/* ---- What is needed */
+
+static bool range_has(const struct layout *layout, uint64_t offset, uint64_t length, uint32_t home)
+{
+	while (length) {
+		struct layout_piece at;
+
+		if (offset >= layout->length)
+			return true; /* it is for others to say that it is outside */
+		at = layout_piece_at(layout, offset, length);
+		if (at.copy && at.copy->home == home)
+			return true;
+		offset += at.length;
+		length -= at.length;
+	}
+	return false;
+}
+
+bool binding_may_skip(const struct binding_server *server)
+{
+	const struct peer *peer = server->peer;
+
+	return peer->store == 0 || (server->away_until > clock_ns() && !server->owes_sync &&
+				    server->nr_synced == peer->nr_written);
+}
+
+bool need_has(const struct target_need *need, const struct binding *binding, uint32_t home)
+{
+	if (!need)
+		return true;
+	if (need->is_sync)
+		return !binding_may_skip(&binding->servers[home]);
+	for (unsigned i = 0; i < need->nr; i++) {
+		const struct target_piece *piece = &need->pieces[i];
+
+		if ((!need->is_of_left || piece->status == PIECE_LEFT) &&
+		    range_has(binding->layout, piece->offset, piece->memory.length, home))
+			return true;
+	}
+	return false;
+}
+
+/* ---- Syncs */
+
+int sync_marks_take(struct sync_marks *marks, struct afar_target *target)
+{
+	struct binding *binding = target_binding(target);
+
+	*marks = (struct sync_marks){.binding = binding};
+	marks->nr_written =
+		calloc((size_t)binding->layout->nr_homes + 1, sizeof(*marks->nr_written));
+	if (!marks->nr_written) {
+		binding_unref(binding);
+		return error_code(-ENOMEM);
+	}
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++)
+		marks->nr_written[i] = binding->servers[i].peer->nr_written;
+	return 0;
+}
+
+void sync_marks_end(struct sync_marks *marks, bool is_done)
+{
+	struct binding *binding = marks->binding;
+
+	/* A binding that has come meanwhile took over what was owed: then the next sync goes there again. */
+	for (uint32_t i = 0; i < binding->layout->nr_homes && is_done; i++) {
+		struct binding_server *server = &binding->servers[i];
+
+		if (binding_may_skip(server))
+			continue;
+		server->nr_synced = marks->nr_written[i];
+		server->owes_sync = false;
+	}
+	binding_unref(binding);
+	free(marks->nr_written);
+}
+
+/* ---- Connecting */
+
+struct connecting {
+	struct afar_queue *queue;
+	struct afar_target *target;
+	const struct target_need *need;
+	uint64_t deadline;
+	uint64_t began;
+	unsigned nr_rebinds;
+	int status; /* the first failure, of which `why` tells */
+	char why[ERROR_LINE_BYTES];
+};
+
+static void note_failure(struct connecting *connecting, int status)
+{
+	if (connecting->status)
+		return;
+	connecting->status = status;
+	snprintf(connecting->why, sizeof(connecting->why), "%s", error_last_line());
+}
+
+static bool has_failed_lately(const struct peer *peer)
+{
+	uint64_t failed_at = peer->failed_at;
+
+	return failed_at != 0 && clock_ns() < failed_at + LATELY_NS;
+}
+
+static bool is_up(const struct afar_queue *queue, const struct binding_server *server)
+{
+	const struct path *path = queue_path(queue, server->reach);
+
+	return server->is_keyed && path && path->state == PATH_UP && server->reach->nr_loose == 0;
+}
+
+static int fail_busy(const struct peer *peer)
+{
+	return error_fail(-AFAR_ESERVER,
+			  "reach server %s at %s:%u: it has not answered lately, and another call "
+			  "waits for it; see 'afar status' whether it is up",
+			  peer->name, peer->control_host, peer->control_port);
+}
+
+static int connect_in_turn(struct connecting *connecting, struct binding *binding, uint32_t home)
+{
+	struct peer *peer = binding->servers[home].peer;
+	int ret;
+
+	/* Somebody else has found it away since we began. */
+	if (peer->failed_at > connecting->began)
+		return fail_busy(peer);
+	ret = binding_get_keys(binding, home, connecting->deadline);
+	if (!ret)
+		ret = path_connect(connecting->queue, binding, home, connecting->deadline);
+	if (!ret)
+		peer->failed_at = 0;
+	else if (ret == -AFAR_ESERVER || ret == -ETIMEDOUT)
+		peer->failed_at = clock_ns();
+	return ret;
+}
+
+/* Waits for one that may be away together with nobody, because others have use for the queues. */
+static int connect_home(struct connecting *connecting, struct binding *binding, uint32_t home)
+{
+	struct peer *peer = binding->servers[home].peer;
+	int ret;
+
+	if (!has_failed_lately(peer))
+		pthread_mutex_lock(&peer->turn);
+	else if (pthread_mutex_trylock(&peer->turn))
+		return fail_busy(peer);
+	ret = connect_in_turn(connecting, binding, home);
+	pthread_mutex_unlock(&peer->turn);
+	return ret;
+}
+
+/* Connects to those that have failed lately, or to the others. -ESTALE: there is another binding, or one is
+ * to be made. */
+static int connect_some(struct connecting *connecting, struct binding *binding, bool is_of_failed)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		const struct binding_server *server = &binding->servers[i];
+		int ret;
+
+		if (is_up(connecting->queue, server) ||
+		    has_failed_lately(server->peer) != is_of_failed ||
+		    !need_has(connecting->need, binding, i))
+			continue;
+		ret = connect_home(connecting, binding, i);
+		if (ret == -ESTALE && (connecting->target->binding != binding ||
+				       connecting->nr_rebinds < REBINDS_MAX))
+			return ret;
+		if (ret == -ESTALE) /* the manager does not know yet where it is now */
+			ret = error_fail(-AFAR_ESERVER, "%s", error_last_line());
+		if (ret)
+			note_failure(connecting, ret);
+	}
+	return 0;
+}
+
+static int connect_once(struct connecting *connecting, bool *is_ready)
+{
+	struct binding *binding = NULL;
+	int ret = target_prepare(connecting->target, connecting->deadline, &binding);
+
+	if (ret)
+		return ret;
+	ret = connect_some(connecting, binding, false);
+	if (!ret)
+		ret = connect_some(connecting, binding, true);
+	*is_ready = binding->is_ready && !ret && connecting->target->binding == binding;
+	if (ret == -ESTALE && connecting->target->binding == binding) {
+		connecting->nr_rebinds++;
+		ret = target_rebind(connecting->target, binding, connecting->deadline);
+	} else if (ret == -ESTALE) {
+		ret = 0;
+	}
+	binding_unref(binding);
+	return ret;
+}
+
+int apart_connect(struct afar_queue *queue, struct afar_target *target,
+		  const struct target_need *need, uint64_t deadline)
+{
+	struct connecting connecting = {.queue = queue,
+					.target = target,
+					.need = need,
+					.deadline = deadline,
+					.began = clock_ns()};
+	bool is_ready = false;
+	int ret = 0;
+
+	/* While we connect, a server may tell of a change. */
+	while (!ret && !is_ready)
+		ret = connect_once(&connecting, &is_ready);
+	if (!ret && connecting.status)
+		ret = error_fail(connecting.status, "%s", connecting.why);
+	return ret;
+}
