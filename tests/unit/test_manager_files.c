@@ -372,11 +372,16 @@ static void test_given_up_once(void **state)
 static void test_who_may_tell_and_check(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Request *reading = ask_file_open(file, 2);
 	struct fake_client user;
 
 	(void)state;
 	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
 	FILE_DO(ask_end(file, 1U << 30, 0), -EBADF);
+	hold_of(reading)->open->access = R_OK;
+	FILE_DO(reading, 0);
+	FILE_DO(ask_end(file, 1U << 30, 0), -EBADF);
+	FILE_DO(ask_file_close(2), 0);
 	EXPECT(&client, ask_user_key("user", 1000, 100), 0);
 	EXPECT(&client, ask_grant(fs_number, "user", RIGHT_ALL), 0);
 	client_open_as(&fixture, &user, "user");

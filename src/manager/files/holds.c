@@ -91,6 +91,16 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 	return ret == 0 ? hold_add(*out, session, ask->handle, ask->access) : ret;
 }
 
+static bool holds_to_write(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session && (hold->access & W_OK))
+			return true;
+	return false;
+}
+
 /* ---- The end of a file, for whoever appends */
 
 static int set_appender(struct file *file, uint64_t session)
@@ -105,7 +115,6 @@ static int set_appender(struct file *file, uint64_t session)
 
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
 {
-	const struct hold *hold;
 	int ret = file_get(fs, ino, out);
 
 	if (ret != 0)
@@ -115,9 +124,8 @@ int hold_append(struct fs *fs, const struct session *session, uint64_t ino, stru
 				  "append to inode %llu: session %llx is appending, and does not "
 				  "end; try again",
 				  (unsigned long long)ino, (unsigned long long)(*out)->appender);
-	cds_list_for_each_entry (hold, &(*out)->holds, node)
-		if (hold->session == session->number && (hold->access & W_OK))
-			return set_appender(*out, session->number);
+	if (holds_to_write(*out, session->number))
+		return set_appender(*out, session->number);
 	return error_fail(-EBADF, "append to inode %llu: the session has not opened it to write",
 			  (unsigned long long)ino);
 }
@@ -245,11 +253,11 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 
 	if (ret < 0)
 		return ret;
-	if (!holds(*out, session->number))
+	if (!holds_to_write(*out, session->number))
 		return error_fail(
 			-EBADF,
 			"tell of what was written to inode %llu: the session has not opened "
-			"it",
+			"it to write",
 			(unsigned long long)ask->ino);
 	if (ask->layout != (*out)->inode->layout)
 		return error_fail(-ESTALE,
