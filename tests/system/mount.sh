@@ -177,6 +177,36 @@ if [ "$(id -u)" -eq 0 ]; then
 	fi
 fi
 
+# ---- Limits
+
+# room: of the mount of few: bytes in all, and bytes free.
+room() {
+	python3 -c 'import os; few = os.statvfs("few"); print(few.f_blocks * few.f_frsize, few.f_bavail * few.f_frsize)'
+}
+# is_room LEAST MOST LEAST-FREE MOST-FREE
+is_room() {
+	room | {
+		read -r whole free
+		[ "$1" -le "$whole" ] && [ "$whole" -le "$2" ] && [ "$3" -le "$free" ] && [ "$free" -le "$4" ]
+	}
+}
+"$AFAR" fs create few --max 8M --max-files 3
+start_mount few few
+head -c 6000000 /dev/zero >few/most
+! head -c 4000000 /dev/zero >few/more 2>/dev/null || fail "more than its limit was written"
+(head -c 4000000 /dev/zero >few/more) 2>line || grep -q 'Disk quota exceeded' line || fail "beyond its limit: $(cat line)"
+is_room 8388608 8388608 0 200000 || fail "a full one has $(room)"
+: >few/more
+: >few/third
+! : 2>line >few/fourth || fail "more files than its limit were made"
+"$AFAR" fs set few --max 4M
+is_room 6000000 8388608 0 0 || fail "one whose limit was lowered has $(room)"
+rm few/most
+: >few/more
+is_room 4194304 4194304 4194304 4194304 || fail "an empty one has $(room)"
+end_mount few
+"$AFAR" fs rm few --force
+
 # ---- What is refused
 
 refused 1 "nowhere" "$AFAR" mount nowhere place
