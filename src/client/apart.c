@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/error.h"
 
 #define LATELY_NS \
 	((uint64_t)30000000000) /* a server that has failed is asked by one at a time for so long */
+#define TURN_NS	    50000000L	/* how long to wait for that one, which may just be connecting */
 #define REBINDS_MAX 3		/* in one call: several stores may have come back */
 
 /* ---- What is needed */
@@ -150,15 +152,28 @@ static int connect_in_turn(struct connecting *connecting, struct binding *bindin
 	return ret;
 }
 
-/* Waits for one that may be away together with nobody, because others have use for the queues. */
+/* Returns whether it is the caller's turn. Who waits has a queue of the session's, for which others have use. */
+static bool take_turn(struct peer *peer)
+{
+	struct timespec until;
+
+	if (!has_failed_lately(peer))
+		return pthread_mutex_lock(&peer->turn) == 0;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += TURN_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	return pthread_mutex_timedlock(&peer->turn, &until) == 0;
+}
+
 static int connect_home(struct connecting *connecting, struct binding *binding, uint32_t home)
 {
 	struct peer *peer = binding->servers[home].peer;
 	int ret;
 
-	if (!has_failed_lately(peer))
-		pthread_mutex_lock(&peer->turn);
-	else if (pthread_mutex_trylock(&peer->turn))
+	if (!take_turn(peer))
 		return fail_busy(peer);
 	ret = connect_in_turn(connecting, binding, home);
 	pthread_mutex_unlock(&peer->turn);
