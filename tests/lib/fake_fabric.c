@@ -315,6 +315,8 @@ struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 	binding->nr_references = 1;
 	target->binding = binding;
 	target->rights = RIGHT_ALL;
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++)
+		binding->servers[i].is_keyed = true;
 	binding->is_ready = target->had_keys = true;
 	return target;
 }
