@@ -3,6 +3,7 @@
 # files_away.sh dram|flash: a server is away, and nobody has said that it has ended. What has no bytes there goes on: reading,
 # names, new files, room for them. What has fails in one line, and is whole when the server is back, on flash; in memory
 # it is lost then.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
