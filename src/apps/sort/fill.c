@@ -138,8 +138,8 @@ static int send_page(struct filler *filler, unsigned bucket, struct page *page)
 		 (filler->blocks->first + filler->nr_used) * job->plan.chunk_bytes;
 	filler->blocks->chunks[filler->nr_used++] =
 		(struct chunk){bucket, job->options.worker, page->filled, 0};
-	return io_write(&job->io, &page->request, &job->meeting, offset, filler->buffer, page->data,
-			page->filled);
+	return io_write(&job->io, &page->request, &job->team.meeting, offset, filler->buffer,
+			page->data, page->filled);
 }
 
 /* Sends the bucket's page, and opens the one for it that was sent longest ago. On `local` a page is copied when it is
@@ -201,7 +201,7 @@ static int write_table(struct filler *filler)
 	int ret = 0;
 
 	for (struct block *block = filler->blocks; block && !ret; block = block->next)
-		ret = io_write(&job->io, &block->request, &job->meeting,
+		ret = io_write(&job->io, &block->request, &job->team.meeting,
 			       job->layout.table + block->first * sizeof(struct chunk), NULL,
 			       block->chunks, sizeof(block->chunks));
 	for (struct block *block = filler->blocks; block && !ret; block = block->next)
@@ -221,5 +221,5 @@ int filler_finish(struct filler *filler)
 		ret = await_pages(filler);
 	if (!ret)
 		ret = write_table(filler);
-	return ret ? ret : io_flush(&filler->job->io, &filler->job->meeting);
+	return ret ? ret : io_flush(&filler->job->io, &filler->job->team.meeting);
 }

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preparing, joining and ending a sort; see job.h and sort.h. How its workers wait for each other is in meeting.c. */
+/* Preparing, joining and ending a sort, and what its workers count; see job.h and sort.h. */
 #include "job.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "failure.h"
 #include "plan.h"
 
-#define RETRY_NS 20000000    /* between two looks for the region of the job */
-#define PROGRAM	 "afar-sort" /* in the name of a file that is not complete */
+#define PROGRAM "afar-sort" /* in the name of a file that is not complete */
 
 /* ---- What there is to do */
 
@@ -197,56 +194,22 @@ static int create_output(struct sort_job *job)
 				  options->may_replace, &job->output);
 }
 
-static int fail_meeting(const struct sort_job *job, int error)
+/* How the workers come together. */
+static struct team_options team_of(const struct sort_job *job)
 {
-	char what[2 * AFAR_NAME_MAX + 100];
+	const struct sort_options *options = &job->options;
 
-	snprintf(what, sizeof(what), "meet in the region %s", job->meeting.text);
-	return app_fail_last(error, what);
-}
-
-static int open_namespace(struct sort_job *job, char name[AFAR_NAME_MAX + 1])
-{
-	int ret = choose_namespace(&job->options, name);
-
-	if (ret)
-		return ret;
-	job->meeting.text = job->options.job;
-	ret = afar_namespace_open(job->session, name, &job->meeting.ns);
-	return ret ? fail_meeting(job, ret) : 0;
-}
-
-static int create_region(struct sort_job *job)
-{
-	return afar_region_create(job->meeting.ns, job->options.job, job->layout.bytes,
-				  AFAR_ALLOC_TEMPORARY, &job->meeting.region);
-}
-
-static int create_meeting(struct sort_job *job)
-{
-	char name[AFAR_NAME_MAX + 1];
-	int ret = open_namespace(job, name);
-
-	if (!ret)
-		ret = room_get(job->session, name, job->layout.bytes, &job->meeting_room);
-	if (ret)
-		return ret;
-	ret = create_region(job);
-	if (ret == -AFAR_ERESERVE) {
-		ret = room_get_whole(job->session, job->layout.bytes, &job->meeting_room);
-		if (ret)
-			return ret;
-		ret = create_region(job);
-	}
-	if (ret == -EEXIST)
-		return app_fail(ret,
-				"sort %s: there is a job %s already, which runs or was killed; "
-				"choose another name, or remove it with 'afar region rm %s:%s'",
-				job->options.input, job->options.job, name, job->options.job);
-	if (ret)
-		return fail_meeting(job, ret);
-	job->is_named = true;
-	return 0;
+	return (struct team_options){
+		.what = job->what,
+		.ns = job->ns,
+		.job = options->job,
+		.worker = options->worker,
+		.nr_workers = options->nr_workers,
+		.patience_ms = options->patience_ms,
+		.plan_bytes = sizeof(job->plan),
+		.is_ended = options->is_ended,
+		.context = options->context,
+	};
 }
 
 static int begin(struct afar_session *session, const struct sort_options *options,
@@ -263,11 +226,10 @@ static int begin(struct afar_session *session, const struct sort_options *option
 		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
 	job->options = *options;
 	job->session = session;
-	job->input = job->output = job->meeting = (struct place){.text = "", .fd = -1};
-	job->heard = calloc(options->nr_workers, sizeof(*job->heard));
-	if (!job->heard)
-		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
-	return place_open(session, options->input, &job->input);
+	job->input = job->output = job->team.meeting = (struct place){.text = "", .fd = -1};
+	snprintf(job->what, sizeof(job->what), "sort %.256s", options->input);
+	ret = choose_namespace(options, job->ns);
+	return ret ? ret : place_open(session, options->input, &job->input);
 }
 
 /* Ends it if `ret` is an error, and passes that on. */
@@ -283,6 +245,7 @@ static int begun(struct sort_job **out, int ret)
 int sort_prepare(struct afar_session *session, const struct sort_options *options,
 		 struct sort_job **out)
 {
+	struct team_options team;
 	struct sort_job *job;
 	int ret;
 
@@ -291,6 +254,7 @@ int sort_prepare(struct afar_session *session, const struct sort_options *option
 	job = *out;
 	if (!job)
 		return ret;
+	team = team_of(job);
 	if (!ret)
 		ret = make_plan(session, options, &job->input, &job->plan);
 	if (!ret) {
@@ -298,39 +262,16 @@ int sort_prepare(struct afar_session *session, const struct sort_options *option
 		ret = create_output(job);
 	}
 	if (!ret)
-		ret = create_meeting(job);
+		ret = team_create(&job->team, session, &team, job->layout.bytes);
 	return begun(out, ret);
 }
 
 /* ---- Joining */
 
-/* Opens the region of the job as soon as worker 0 has made it. */
-static int await_meeting(struct sort_job *job)
-{
-	const struct timespec pause = {.tv_nsec = RETRY_NS};
-	uint64_t deadline = clock_deadline_ms(job->options.patience_ms);
-	int ret;
-
-	for (;;) {
-		ret = afar_region_open(job->meeting.ns, job->options.job, &job->meeting.region);
-		job->is_named = ret == 0;
-		if (ret != -ENOENT)
-			return ret ? fail_meeting(job, ret) : 0;
-		if (job->options.is_ended && job->options.is_ended(job->options.context))
-			return -ECANCELED;
-		if (clock_ns() > deadline)
-			return app_fail(-ETIMEDOUT,
-					"sort %s: worker 0 of the job %s has not come within %u s",
-					job->options.input, job->options.job,
-					job->options.patience_ms / 1000);
-		nanosleep(&pause, NULL);
-	}
-}
-
 int sort_join(struct afar_session *session, const struct sort_options *options,
 	      struct sort_job **out)
 {
-	char name[AFAR_NAME_MAX + 1];
+	struct team_options team;
 	struct sort_job *job;
 	int ret;
 
@@ -339,13 +280,41 @@ int sort_join(struct afar_session *session, const struct sort_options *options,
 	job = *out;
 	if (!job)
 		return ret;
+	team = team_of(job);
 	if (!ret)
-		ret = open_namespace(job, name);
-	if (!ret)
-		ret = await_meeting(job);
+		ret = team_join(&job->team, session, &team);
 	if (!ret)
 		ret = place_join(session, options->output, PROGRAM, &job->output);
 	return begun(out, ret);
+}
+
+/* ---- Working */
+
+int job_meet(struct sort_job *job)
+{
+	int ret = team_meet(&job->team, &job->plan);
+
+	if (ret || job->options.worker == 0)
+		return ret;
+	ret = plan_check(&job->plan, &job->options, job->input.length);
+	if (!ret)
+		job_lay_out(&job->plan, &job->layout);
+	return ret;
+}
+
+int job_beat(struct sort_job *job, double part)
+{
+	if (job->options.show && job->options.worker == 0)
+		job->options.show(job->options.context, job->step, part);
+	return team_live(&job->team);
+}
+
+int job_take(struct sort_job *job, enum job_counter counter, uint64_t nr, uint64_t *first)
+{
+	int ret = afar_region_fetch_add(job->team.meeting.region,
+					job->layout.counters + 8U * counter, nr, first);
+
+	return ret ? app_fail_last(ret, job->what) : 0;
 }
 
 /* ---- Ending */
@@ -356,22 +325,17 @@ void sort_end(struct sort_job *job)
 
 	if (!job)
 		return;
-	if (job->barrier)
-		afar_barrier_close(job->barrier);
+	team_leave(&job->team);
 	if (!job->is_done)
 		place_discard(&job->output);
-	if (job->is_named)
-		place_discard(&job->meeting);
 	place_close(&job->input);
 	place_close(&job->output);
-	place_close(&job->meeting);
 	if (does_lead) {
 		if (!job->is_done)
-			room_join(&job->meeting_room, &job->output_room);
-		room_give_back(job->session, &job->meeting_room, 0);
+			room_join(&job->team.room, &job->output_room);
+		room_give_back(job->session, &job->team.room, 0);
 		room_give_back(job->session, &job->output_room,
 			       job->is_done ? job->plan.output_bytes : 0);
 	}
-	free(job->heard);
 	free(job);
 }

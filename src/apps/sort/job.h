@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the workers of a sort share: the input, the output, and one region, in which they meet, publish samples, keep the
- * buckets, count, and show each other that they live.
- *
- * The region has no name any more once all have met. Its memory goes back to the namespace with the last session that has
- * it open, however that ends. So nothing is left behind, even if every worker is killed.
+ * What the workers of a sort share: the input, the output, and the region of their team, in which they publish samples,
+ * keep the buckets, and count.
  */
 #ifndef APPS_SORT_JOB_H
 #define APPS_SORT_JOB_H
-
-#include <afar/barrier.h>
 
 #include "io.h"
 #include "place.h"
 #include "room.h"
 #include "sort.h"
+#include "team.h"
 
 #define JOB_BLOCK 16U /* chunks that a worker takes at a time */
 
@@ -51,7 +47,6 @@ enum job_counter {
 /* Offsets in the region. */
 struct job_layout {
 	uint64_t counters;
-	uint64_t beats; /* a line of 64 bytes for each worker, which it changes while it lives */
 	uint64_t
 		samples; /* nr_samples for each worker, behind a line of 64 bytes with their number */
 	uint64_t table; /* a struct chunk for each chunk */
@@ -59,38 +54,25 @@ struct job_layout {
 	uint64_t bytes;
 };
 
-/* A worker, as it was seen last, and since when. */
-struct job_heard {
-	uint64_t beat;
-	uint64_t since_ns;
-};
-
 struct sort_job {
 	struct sort_options options;
 	struct afar_session *session;
 	struct place input, output;
-	struct place meeting; /* the region */
-	struct afar_barrier *barrier;
+	struct team team;
 	struct plan plan;
 	struct job_layout layout;
 	struct io io;
-	struct room output_room, meeting_room; /* at worker 0 */
-	uint64_t beat, beat_ns;		       /* the caller's last one, and when it was shown */
-	struct job_heard *heard;	       /* of each worker */
-	bool is_named;			       /* the region still has its name */
-	bool is_done;			       /* the output is complete */
-	const char *step;		       /* for show() */
+	struct room output_room; /* at worker 0 */
+	bool is_done;		 /* the output is complete */
+	const char *step;	 /* for show() */
+	char what[300];		 /* it is, for people */
+	char ns[AFAR_NAME_MAX + 1];
 };
 
 void job_lay_out(const struct plan *plan, struct job_layout *out);
 
 /* Waits until all have met, and gets the plan. */
 int job_meet(struct sort_job *job);
-/* Ends the caller's part of a step, and waits until all have ended theirs. What they wrote and flushed is seen then. */
-int job_sync(struct sort_job *job);
-/* Tells the others that the caller cannot go on. */
-void job_give_up(struct sort_job *job, int error);
-
 /* Takes the next `nr` of what is counted; `*first` gets the first of them. */
 int job_take(struct sort_job *job, enum job_counter counter, uint64_t nr, uint64_t *first);
 /* Shows that the caller lives, and has done `part` of its step. Call it often. Returns -ECANCELED if it is to end. */

@@ -106,11 +106,10 @@ int plan_check(const struct plan *plan, const struct sort_options *options, uint
 
 void job_lay_out(const struct plan *plan, struct job_layout *out)
 {
-	uint64_t at = AFAR_BARRIER_BYTES(plan->nr_workers, sizeof(*plan));
+	uint64_t at = team_bytes(plan->nr_workers, sizeof(*plan));
 
-	out->counters = at = round_up(at, LINE);
-	out->beats = at += LINE;
-	out->samples = at += (uint64_t)LINE * plan->nr_workers;
+	out->counters = at;
+	out->samples = at += LINE;
 	at += plan->nr_workers * plan_samples_bytes(plan);
 	out->table = at;
 	at += (uint64_t)plan->nr_chunks * sizeof(struct chunk);

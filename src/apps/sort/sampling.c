@@ -119,17 +119,17 @@ static int write_samples(struct sampling *sampling)
 	struct sort_job *job = sampling->job;
 	uint64_t at = place_of(job, job->options.worker), nr = sampling->nr;
 	struct io_request count, samples = {0};
-	int ret = io_write(&job->io, &count, &job->meeting, at, NULL, &nr, sizeof(nr));
+	int ret = io_write(&job->io, &count, &job->team.meeting, at, NULL, &nr, sizeof(nr));
 
 	if (!ret && nr)
-		ret = io_write(&job->io, &samples, &job->meeting, at + LINE, NULL,
+		ret = io_write(&job->io, &samples, &job->team.meeting, at + LINE, NULL,
 			       sampling->samples, nr * sizeof(*sampling->samples));
 	if (!ret)
 		ret = io_wait(&job->io, &count);
 	if (!ret)
 		ret = io_wait(&job->io, &samples);
 	if (!ret)
-		ret = io_flush(&job->io, &job->meeting);
+		ret = io_flush(&job->io, &job->team.meeting);
 	if (ret)
 		io_drain(&job->io);
 	return ret;
@@ -176,7 +176,7 @@ static int read_samples(struct sort_job *job, unsigned worker, struct sample *ou
 {
 	uint64_t at = place_of(job, worker);
 	struct io_request request;
-	int ret = io_read(&job->io, &request, &job->meeting, at, NULL, nr, sizeof(*nr));
+	int ret = io_read(&job->io, &request, &job->team.meeting, at, NULL, nr, sizeof(*nr));
 
 	if (!ret)
 		ret = io_wait(&job->io, &request);
@@ -184,7 +184,7 @@ static int read_samples(struct sort_job *job, unsigned worker, struct sample *ou
 		ret = app_fail(-EBADMSG, "sort %s: worker %u has published a sample that cannot be",
 			       job->options.input, worker);
 	if (!ret && *nr) {
-		ret = io_read(&job->io, &request, &job->meeting, at + LINE, NULL, out,
+		ret = io_read(&job->io, &request, &job->team.meeting, at + LINE, NULL, out,
 			      *nr * sizeof(*out));
 		if (!ret)
 			ret = io_wait(&job->io, &request);

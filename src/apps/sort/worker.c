@@ -46,7 +46,7 @@ static void count_time(uint64_t *sum, uint64_t *since)
 static int meet_again(struct worker *worker)
 {
 	uint64_t since = clock_ns();
-	int ret = job_sync(worker->job);
+	int ret = team_sync(&worker->job->team);
 
 	count_time(&worker->times.wait_ns, &since);
 	return ret;
@@ -59,13 +59,13 @@ static int clear_counters(struct sort_job *job)
 {
 	uint64_t zeros[JOB_COUNTERS] = {0};
 	struct io_request request;
-	int ret = io_write(&job->io, &request, &job->meeting, job->layout.counters, NULL, zeros,
-			   sizeof(zeros));
+	int ret = io_write(&job->io, &request, &job->team.meeting, job->layout.counters, NULL,
+			   zeros, sizeof(zeros));
 
 	if (!ret)
 		ret = io_wait(&job->io, &request);
 	if (!ret)
-		ret = io_flush(&job->io, &job->meeting);
+		ret = io_flush(&job->io, &job->team.meeting);
 	io_drain(&job->io);
 	return ret;
 }
@@ -81,7 +81,7 @@ static int meet(struct worker *worker)
 	if (!ret)
 		ret = io_connect(&job->io, &job->output);
 	if (!ret)
-		ret = io_connect(&job->io, &job->meeting);
+		ret = io_connect(&job->io, &job->team.meeting);
 	if (!ret && job->options.worker == 0)
 		ret = clear_counters(job);
 	if (!ret)
@@ -304,7 +304,7 @@ int sort_work(struct sort_job *job)
 	if (!ret)
 		ret = run(&worker);
 	if (ret)
-		job_give_up(job, ret);
+		team_give_up(&job->team, ret);
 	else if (job->options.is_verbose)
 		tell_times(&worker);
 	filler_close(worker.filler);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Workers that do one job: processes of any machines, numbered from 0. They meet in a region, wait for each other at a
+ * barrier in it, and show each other there that they live. Worker 0 makes the region and leads the others.
+ *
+ * The region has no name any more once all have met. Its memory goes back to the namespace with the last session that has
+ * it open, however that ends. So nothing is left behind, even if every worker is killed.
+ */
+#ifndef APPS_COMMON_TEAM_H
+#define APPS_COMMON_TEAM_H
+
+#include <afar/barrier.h>
+
+#include "place.h"
+#include "room.h"
+
+#define TEAM_WORKERS_MAX 1024U
+
+struct team_options {
+	const char *what; /* the job, for people: "sort s:in" */
+	const char *ns;	  /* where they meet */
+	const char *job;  /* the name of the region; all give the same */
+	unsigned worker;  /* which of them the caller is */
+	unsigned nr_workers;
+	uint32_t patience_ms; /* a worker that shows no progress for so long is given up */
+	uint64_t plan_bytes;  /* of what worker 0 tells the others */
+	bool (*is_ended)(void *context); /* asked often: whether to end early, with -ECANCELED */
+	void *context;
+};
+
+/* A worker, as it was seen last, and since when. */
+struct team_heard {
+	uint64_t beat;
+	uint64_t since_ns;
+};
+
+struct team {
+	struct team_options options;
+	struct afar_session *session;
+	struct place meeting; /* the region; the program's own part begins at team_bytes() */
+	struct room room;     /* what worker 0 has reserved for it */
+	struct afar_barrier *barrier;
+	uint64_t beats; /* a line of 64 bytes for each worker, which it changes while it lives */
+	uint64_t beat, beat_ns;	  /* the caller's last one, and when it was shown */
+	struct team_heard *heard; /* of each worker */
+	bool is_named;		  /* the region still has its name */
+};
+
+/* Bytes at the beginning of the region that are the team's. */
+uint64_t team_bytes(unsigned nr_workers, uint64_t plan_bytes);
+/*
+ * Makes the region, `bytes` long, and reserves what its namespace lacks; for worker 0. After a failure, too, the caller
+ * calls team_leave(). The strings of the options stay the caller's. Errors: -EEXIST, -ENOSPC, -ENOENT, -EACCES.
+ */
+int team_create(struct team *team, struct afar_session *session, const struct team_options *options,
+		uint64_t bytes);
+/* Opens it as soon as worker 0 has made it, for the others. As team_create() otherwise. Errors: -ETIMEDOUT. */
+int team_join(struct team *team, struct afar_session *session, const struct team_options *options);
+
+/* Waits until all have met. `plan`: what worker 0 says, and the others hear. */
+int team_meet(struct team *team, void *plan);
+/* Ends the caller's part of a step, and waits until all have ended theirs. What they wrote and flushed is seen then. */
+int team_sync(struct team *team);
+/* Shows that the caller lives. Call it often. Returns -ECANCELED if it is to end. */
+int team_live(struct team *team);
+/* Tells the others that the caller cannot go on. */
+void team_give_up(struct team *team, int error);
+/* Ends the caller's part, and closes the region. The caller gives the room back. */
+void team_leave(struct team *team);
+
+#endif
