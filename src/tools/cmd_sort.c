@@ -5,11 +5,9 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -17,7 +15,7 @@
 #include "failure.h"
 #include "interrupts.h"
 #include "sort.h"
-#include "sort_workers.h"
+#include "workers.h"
 
 #define SHOW_NS	    100000000U
 #define PATIENCE_MS 30000
@@ -26,7 +24,7 @@
 /* ---- What people see, and when to end: the context of the functions that the sort calls */
 
 struct watch {
-	struct sort_workers *workers; /* NULL: there are none */
+	struct workers *workers; /* NULL: there are none */
 	uint64_t shown_ns;
 	bool is_terminal, is_shown;
 };
@@ -35,7 +33,7 @@ static bool is_ended(void *context)
 {
 	struct watch *watch = context;
 
-	return is_interrupted() || (watch->workers && sort_workers_look(watch->workers));
+	return is_interrupted() || (watch->workers && workers_look(watch->workers));
 }
 
 static void show(void *context, const char *step, double part)
@@ -201,76 +199,15 @@ static int sort_check(struct cli *cli, const struct cli_command *command, int ar
 
 /* The flags of `sort run`, as they were typed. */
 struct request {
-	const char *workers, *worker, *job, *ns, *bucket, *lines, *replace, *verbose;
-	char job_name[64];
+	struct job_flags job;
+	const char *ns, *bucket, *lines, *replace, *verbose;
+	char what[300]; /* the job, for people */
 };
-
-static unsigned nr_cores(void)
-{
-	cpu_set_t cores;
-
-	return sched_getaffinity(0, sizeof(cores), &cores) ? 1 : (unsigned)CPU_COUNT(&cores);
-}
-
-/* Parses "I/N". */
-static int parse_worker(const struct cli_command *command, const char *text,
-			struct sort_options *options)
-{
-	unsigned worker, nr;
-	int end = 0;
-
-	if (sscanf(text, "%5u/%5u%n", &worker, &nr, &end) != 2 || text[end] || !nr ||
-	    nr > SORT_WORKERS_MAX || worker >= nr)
-		return cli_misuse(command,
-				  "--worker '%.64s' is not I/N: a number from 0 on, and how many "
-				  "there are, up to %u",
-				  text, SORT_WORKERS_MAX);
-	options->worker = worker;
-	options->nr_workers = nr;
-	return 0;
-}
-
-/* A sort of one machine needs a name that nobody else has. */
-static void name_job(struct request *request)
-{
-	uint64_t number = 0;
-
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		number = clock_ns();
-	snprintf(request->job_name, sizeof(request->job_name), "sort-%d-%016" PRIx64, (int)getpid(),
-		 number);
-}
-
-static int take_workers(const struct cli_command *command, struct request *request,
-			struct sort_options *options)
-{
-	uint64_t nr = nr_cores();
-
-	if (!request->worker != !request->job)
-		return cli_misuse(command, "--worker and --job go together: they are for workers "
-					   "that are started one by one");
-	if (request->worker && request->workers)
-		return cli_misuse(command, "--worker says how many there are: leave --workers out");
-	options->job = request->job;
-	if (request->job &&
-	    (!*request->job || strpbrk(request->job, "/:@") || strlen(request->job) > 64))
-		return cli_misuse(command,
-				  "--job '%.64s' is no name: give 1 to 64 bytes without / : @",
-				  request->job);
-	if (request->worker)
-		return parse_worker(command, request->worker, options);
-	if (request->workers &&
-	    parse_count(command, "--workers", request->workers, SORT_WORKERS_MAX, &nr))
-		return CLI_USAGE;
-	name_job(request);
-	options->job = request->job_name;
-	options->nr_workers = (unsigned)(nr < SORT_WORKERS_MAX ? nr : SORT_WORKERS_MAX);
-	return 0;
-}
 
 static int take_options(const struct cli *cli, const struct cli_command *command,
 			struct request *request, struct sort_options *options)
 {
+	snprintf(request->what, sizeof(request->what), "sort %.256s", options->input);
 	options->ns = request->ns;
 	options->is_lines = request->lines != NULL;
 	options->may_replace = request->replace != NULL;
@@ -282,7 +219,12 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 	if (request->bucket &&
 	    cli_size(command, "--bucket", request->bucket, &options->bucket_bytes))
 		return CLI_USAGE;
-	return take_workers(command, request, options);
+	if (workers_take_flags(command, "sort", 0, &request->job))
+		return CLI_USAGE;
+	options->job = request->job.name;
+	options->worker = request->job.number;
+	options->nr_workers = request->job.nr;
+	return 0;
 }
 
 /* Says what it will take, before anything is made. */
@@ -303,20 +245,41 @@ static int say_needs(struct cli *cli, const struct sort_options *options)
 }
 
 /* Says what has gone wrong, in one line of whoever knows. */
-static int complain(const struct sort_options *options, struct sort_workers *workers, int error)
+static int complain(struct workers *workers, int error)
 {
 	if (is_interrupted())
 		return CLI_INTERRUPTED;
 	if (error == -EREMOTEIO)
-		sort_workers_wait(workers, MEMBER_MS);
-	return workers->failed ? sort_workers_complain(workers, options) : fail();
+		workers_wait(workers, MEMBER_MS);
+	return workers->failed ? workers_complain(workers) : fail();
+}
+
+static int start_others(struct cli *cli, const struct request *request,
+			const struct sort_options *options, struct workers *workers)
+{
+	const char *words[16] = {"sort", "run"};
+	unsigned nr = 2;
+
+	if (options->ns) {
+		words[nr++] = "--ns";
+		words[nr++] = options->ns;
+	}
+	if (options->is_lines)
+		words[nr++] = "--lines";
+	if (options->is_verbose)
+		words[nr++] = "--verbose";
+	words[nr++] = "--";
+	words[nr++] = options->input;
+	words[nr++] = options->output;
+	words[nr] = NULL;
+	return workers_start(cli, request->what, &request->job, words, workers);
 }
 
 /* Works as worker 0, beside those that it has started. */
-static int lead(struct cli *cli, struct sort_options *options, bool does_start)
+static int lead(struct cli *cli, const struct request *request, struct sort_options *options)
 {
 	struct watch *watch = options->context;
-	struct sort_workers workers = {0};
+	struct workers workers = {0};
 	uint64_t started_ns = clock_ns(), bytes = 0;
 	struct sort_needs needs;
 	struct sort_job *job;
@@ -325,20 +288,20 @@ static int lead(struct cli *cli, struct sort_options *options, bool does_start)
 	if (sort_look(cli->session, options, &needs) || sort_prepare(cli->session, options, &job))
 		return fail();
 	bytes = needs.output_bytes;
-	status = does_start ? sort_workers_start(cli, options, &workers) : 0;
+	status = request->job.worker ? 0 : start_others(cli, request, options, &workers);
 	watch->workers = &workers;
 	ret = status ? status : sort_work(job);
 	watch_end(watch);
 	if (ret && !status)
-		status = complain(options, &workers, ret);
+		status = complain(&workers, ret);
 	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
 	if (!ret)
-		sort_workers_wait(&workers, (int)options->patience_ms);
-	sort_workers_stop(&workers);
+		workers_wait(&workers, (int)options->patience_ms);
+	workers_stop(&workers);
 	if (!ret && options->is_verbose)
-		sort_workers_tell(&workers);
+		workers_tell(&workers);
 	sort_end(job);
-	sort_workers_free(&workers);
+	workers_free(&workers);
 	watch->workers = NULL;
 	if (!status)
 		say_done(options->output, bytes, started_ns);
@@ -357,14 +320,14 @@ static int follow(struct cli *cli, const struct sort_options *options)
 	return ret ? fail() : 0;
 }
 
-static int run(struct cli *cli, struct sort_options *options, bool does_start)
+static int run(struct cli *cli, const struct request *request, struct sort_options *options)
 {
 	int status;
 
 	if (options->worker)
 		return follow(cli, options);
 	status = say_needs(cli, options);
-	return status ? status : lead(cli, options, does_start);
+	return status ? status : lead(cli, request, options);
 }
 
 static int sort_run(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -372,15 +335,15 @@ static int sort_run(struct cli *cli, const struct cli_command *command, int argc
 	struct request request = {0};
 	const struct cli_flag flags[] = {
 		{"workers", "N", "processes of this machine (default: as many as cores)",
-		 &request.workers},
+		 &request.job.workers},
 		{"lines", NULL, "items are lines, not records of 100 bytes", &request.lines},
 		{"ns", "NS", "for the buckets (default: that of the output, else of the input)",
 		 &request.ns},
 		{"replace", NULL, "a region of that name", &request.replace},
 		{"bucket", "SIZE", "sorted at a time (default 16M)", &request.bucket},
 		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
-		 &request.worker},
-		{"job", "NAME", "what workers on several machines meet by", &request.job},
+		 &request.job.worker},
+		{"job", "NAME", "what workers on several machines meet by", &request.job.job},
 		{"verbose", NULL, "say where the time goes", &request.verbose},
 		{0},
 	};
@@ -399,7 +362,7 @@ static int sort_run(struct cli *cli, const struct cli_command *command, int argc
 	if (status)
 		return status;
 	watch_begin(&watch);
-	status = run(cli, &options, !request.worker);
+	status = run(cli, &request, &options);
 	watch_end(&watch);
 	return cli_close(cli, status);
 }

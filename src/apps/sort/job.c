@@ -16,12 +16,12 @@
 
 static int check_options(const struct sort_options *options)
 {
-	if (!options->nr_workers || options->nr_workers > SORT_WORKERS_MAX ||
+	if (!options->nr_workers || options->nr_workers > TEAM_WORKERS_MAX ||
 	    options->worker >= options->nr_workers)
 		return app_fail(
 			-EINVAL,
 			"sort %s: worker %u of %u cannot be; there are 1 to %u, numbered from 0",
-			options->input, options->worker, options->nr_workers, SORT_WORKERS_MAX);
+			options->input, options->worker, options->nr_workers, TEAM_WORKERS_MAX);
 	if (place_is_region(options->output) && !strcmp(options->input, options->output))
 		return app_fail(-EINVAL, "sort %s into itself: choose another name for the output",
 				options->input);

@@ -24,7 +24,6 @@
 
 #define SORT_RECORD_BYTES 100U
 #define SORT_KEY_BYTES	  10U /* of a record; the whole record decides among equal keys */
-#define SORT_WORKERS_MAX  1024U
 
 /* An input or output is named "NAMESPACE:REGION", "NAMESPACE:@0xADDRESS", or by a file's path: a name with a slash
  * before its colon, or without a colon. */
