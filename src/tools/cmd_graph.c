@@ -12,6 +12,8 @@
 #include "failure.h"
 #include "graph.h"
 #include "interrupts.h"
+#include "team.h"
+#include "workers.h"
 
 #define SCALE_MAX  31U
 #define FACTOR_MAX 65536U
@@ -149,19 +151,42 @@ static int graph_rmat(struct cli *cli, const struct cli_command *command, int ar
 
 /* ---- Computing */
 
-/* What the vertices get: one of these, an element for each. */
-struct values {
-	double *ranks;
-	uint32_t *components;
-	uint64_t *distances;
+#define PATIENCE_MS 30000
+#define MEMBER_MS   2000 /* for a worker that has told of its failure to end */
+#define IN_FLIGHT   64U
+
+struct computing {
+	const char *name; /* of the command */
+	enum graph_kind kind;
+	unsigned nr_workers; /* if nobody says how many; 0: as many as cores */
+	bool has_steps, has_from;
 };
 
-static void free_values(struct values *values)
+static const struct computing computings[] = {
+	{"graph pagerank", GRAPH_PAGERANK, 0, true, false},
+	{"graph components", GRAPH_COMPONENTS, 0, false, false},
+	{"graph bfs", GRAPH_BREADTH_FIRST, 1, false, true},
+	{"graph sssp", GRAPH_SHORTEST, 1, false, true},
+};
+
+static const struct computing *find_computing(const char *name)
 {
-	free(values->ranks);
-	free(values->components);
-	free(values->distances);
+	for (size_t i = 0; i < sizeof(computings) / sizeof(computings[0]); i++)
+		if (!strcmp(computings[i].name, name))
+			return &computings[i];
+	return NULL;
 }
+
+/* A computation, as it was asked for. */
+struct request {
+	const struct computing *computing;
+	struct job_flags job;
+	const char *path;		/* of the result; NULL: standard output */
+	const char *number, *in_flight; /* of steps, or the vertex to begin at; as typed */
+	char what[300];
+};
+
+/* ---- What the workers have found */
 
 static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
 {
@@ -174,7 +199,7 @@ static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
 }
 
 /* Writes a line for each vertex: its number, and its value. */
-static void print_values(FILE *out, const struct values *values, uint64_t nr)
+static void print_values(FILE *out, const struct graph_values *values, uint64_t nr)
 {
 	if (values->distances)
 		print_distances(out, values->distances, nr);
@@ -184,7 +209,7 @@ static void print_values(FILE *out, const struct values *values, uint64_t nr)
 		fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, values->components[i]);
 }
 
-static int write_values(const char *path, const struct values *values, uint64_t nr)
+static int write_values(const char *path, const struct graph_values *values, uint64_t nr)
 {
 	FILE *out = path ? fopen(path, "we") : stdout;
 	bool has_failed;
@@ -201,136 +226,197 @@ static int write_values(const char *path, const struct values *values, uint64_t 
 	return 0;
 }
 
-static void say_done(const char *name, const struct graph *graph, const char *what,
-		     uint64_t nr_looks, uint64_t took_ns)
+/* Says what it will take, before it begins. */
+static void say_needs(const struct graph_options *options, const struct graph_needs *needs)
+{
+	char bytes[SIZE_TEXT_MAX];
+
+	printf("%" PRIu64 " vertices, %" PRIu64 " edges, %u worker%s", needs->nr_vertices,
+	       needs->nr_edges, options->nr_workers, options->nr_workers == 1 ? "" : "s");
+	if (needs->ns_bytes) {
+		printf(": takes %s of ", size_text(needs->ns_bytes, bytes));
+		cli_print(needs->ns);
+	}
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void say_done(const struct graph_options *options, const struct request *request,
+		     const struct graph_needs *needs, uint64_t nr_looked, uint64_t took_ns)
 {
 	double seconds = (double)took_ns / 1e9;
 
-	cli_print(name);
-	printf(": %" PRIu64 " vertices, %" PRIu64 " edges: %s in %.3f s, %.1f million edges/s\n",
-	       graph_nr_vertices(graph), graph_nr_edges(graph), what, seconds,
-	       (double)graph_nr_edges(graph) * (double)nr_looks / seconds / 1e6);
+	/* Edges that other workers have looked at are counted there. */
+	if (options->kind == GRAPH_PAGERANK)
+		nr_looked = needs->nr_edges * options->nr_steps;
+	cli_print(options->graph);
+	printf(": %s in %.3f s", strchr(request->computing->name, ' ') + 1, seconds);
+	if (options->nr_workers == 1 || options->kind == GRAPH_PAGERANK)
+		printf(", looked at %" PRIu64 " edges, %.1f million edges/s", nr_looked,
+		       (double)nr_looked / seconds / 1e6);
+	putchar('\n');
 }
 
-struct computing {
-	const char *what;
-	/* Makes the values. Returns 0 or a failure with a line. */
-	int (*run)(struct graph *graph, const struct graph_run *run, struct values *values);
-	bool has_steps, has_from;
-};
+/* ---- The workers */
 
-static int no_memory(const struct graph *graph)
+static bool is_over(void *context)
 {
-	return app_fail(-ENOMEM, "no memory for values of %" PRIu64 " vertices",
-			graph_nr_vertices(graph));
+	struct workers *workers = context;
+
+	return is_interrupted() || workers_look(workers);
 }
 
-static int run_pagerank(struct graph *graph, const struct graph_run *run, struct values *values)
+static int start_others(struct cli *cli, const struct request *request,
+			const struct graph_options *options, struct workers *workers)
 {
-	values->ranks = calloc(graph_nr_vertices(graph), sizeof(*values->ranks));
-	return values->ranks ? graph_pagerank(graph, run, values->ranks) : no_memory(graph);
+	const char *words[16] = {"graph", strchr(request->computing->name, ' ') + 1};
+	unsigned nr = 2;
+
+	if (options->ns) {
+		words[nr++] = "--ns";
+		words[nr++] = options->ns;
+	}
+	if (request->number) {
+		words[nr++] = request->computing->has_from ? "--from" : "--steps";
+		words[nr++] = request->number;
+	}
+	if (request->in_flight) {
+		words[nr++] = "--in-flight";
+		words[nr++] = request->in_flight;
+	}
+	words[nr++] = "--";
+	words[nr++] = options->graph;
+	words[nr] = NULL;
+	return workers_start(cli, request->what, &request->job, words, workers);
 }
 
-static int run_components(struct graph *graph, const struct graph_run *run, struct values *values)
+/* Says what has gone wrong, in one line of whoever knows. */
+static int complain(struct workers *workers, int error)
 {
-	values->components = calloc(graph_nr_vertices(graph), sizeof(*values->components));
-	return values->components ? graph_components(graph, run, values->components)
-				  : no_memory(graph);
+	if (is_interrupted())
+		return CLI_INTERRUPTED;
+	if (error == -EREMOTEIO)
+		workers_wait(workers, MEMBER_MS);
+	return workers->failed ? workers_complain(workers) : fail();
 }
 
-static int run_bfs(struct graph *graph, const struct graph_run *run, struct values *values)
+/* Works as worker 0, beside those that it has started. */
+static int lead(struct cli *cli, const struct request *request, struct graph_options *options)
 {
-	values->distances = calloc(graph_nr_vertices(graph), sizeof(*values->distances));
-	return values->distances ? graph_breadth_first(graph, run, values->distances)
-				 : no_memory(graph);
-}
+	struct workers workers = {0};
+	struct graph_values values;
+	struct graph_needs needs;
+	struct graph_job *job;
+	uint64_t started_ns = clock_ns();
+	int ret, status;
 
-static int run_sssp(struct graph *graph, const struct graph_run *run, struct values *values)
-{
-	values->distances = calloc(graph_nr_vertices(graph), sizeof(*values->distances));
-	return values->distances ? graph_shortest(graph, run, values->distances) : no_memory(graph);
-}
-
-static const struct computing computings[] = {
-	{"graph pagerank", run_pagerank, true, false},
-	{"graph components", run_components, false, false},
-	{"graph bfs", run_bfs, false, true},
-	{"graph sssp", run_sssp, false, true},
-};
-
-static const struct computing *find_computing(const char *name)
-{
-	for (size_t i = 0; i < sizeof(computings) / sizeof(computings[0]); i++)
-		if (!strcmp(computings[i].what, name))
-			return &computings[i];
-	return NULL;
-}
-
-static int check_from(const struct graph *graph, const char *name, uint32_t from)
-{
-	if (from < graph_nr_vertices(graph))
-		return 0;
-	return app_fail(-EINVAL, "%s: there is no vertex %u; its vertices are 0 to %" PRIu64, name,
-			from, graph_nr_vertices(graph) - 1);
-}
-
-static int compute_of(struct graph *graph, const char *name, const struct computing *computing,
-		      const struct graph_run *run, const char *path)
-{
-	uint64_t started_ns = clock_ns(), took_ns;
-	struct values values = {0};
-	int status = 0;
-
-	if (check_from(graph, name, run->from) || computing->run(graph, run, &values))
-		status = fail();
-	took_ns = clock_ns() - started_ns;
+	options->is_ended = is_over;
+	options->context = &workers;
+	if (graph_prepare(cli->session, options, &job, &needs))
+		return fail();
+	if (request->path)
+		say_needs(options, &needs);
+	status = request->job.worker ? 0 : start_others(cli, request, options, &workers);
+	ret = status ? status : graph_work(job, &values);
+	started_ns = clock_ns() - started_ns;
+	if (ret && !status)
+		status = complain(&workers, ret);
+	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
+	if (!ret)
+		workers_wait(&workers, (int)options->patience_ms);
+	workers_stop(&workers);
 	if (!status)
-		status = write_values(path, &values, graph_nr_vertices(graph));
-	if (!status && path)
-		say_done(name, graph, strchr(computing->what, ' ') + 1,
-			 computing->has_steps ? run->nr_steps : 1, took_ns);
-	free_values(&values);
+		status = write_values(request->path, &values, needs.nr_vertices);
+	if (!status && request->path)
+		say_done(options, request, &needs, values.nr_looked, started_ns);
+	graph_end(job);
+	workers_free(&workers);
 	return status;
+}
+
+static int follow(struct cli *cli, struct graph_options *options)
+{
+	struct graph_values values;
+	struct graph_job *job;
+	int ret;
+
+	options->is_ended = is_ended;
+	ret = graph_join(cli->session, options, &job);
+	if (!ret)
+		ret = graph_work(job, &values);
+	graph_end(job);
+	return ret ? fail() : 0;
+}
+
+/* ---- The command line */
+
+static int take_options(const struct cli *cli, const struct cli_command *command,
+			struct request *request, struct graph_options *options)
+{
+	const struct computing *computing = request->computing;
+	uint64_t number = STEPS, in_flight = IN_FLIGHT;
+
+	if (computing->has_from && !request->number)
+		return cli_misuse(command, "from which vertex? Give --from");
+	if (take_number(command, computing->has_from ? "--from" : "--steps", request->number,
+			computing->has_from ? 0 : 1,
+			computing->has_from ? GRAPH_VERTICES_MAX - 1 : STEPS_MAX, &number) ||
+	    take_number(command, "--in-flight", request->in_flight, 1, GRAPH_IN_FLIGHT_MAX,
+			&in_flight) ||
+	    workers_take_flags(command, "graph", computing->nr_workers, &request->job))
+		return CLI_USAGE;
+	if (options->ns && strlen(options->ns) > AFAR_NAME_MAX)
+		return cli_misuse(command, "--ns: a namespace's name has at most %d bytes",
+				  AFAR_NAME_MAX);
+	options->kind = computing->kind;
+	options->nr_steps = computing->has_steps ? (unsigned)number : 0;
+	options->from = computing->has_from ? (uint32_t)number : 0;
+	options->nr_in_flight = (unsigned)in_flight;
+	options->job = request->job.name;
+	options->worker = request->job.number;
+	options->nr_workers = request->job.nr;
+	options->patience_ms = cli->timeout_ms ? cli->timeout_ms : PATIENCE_MS;
+	snprintf(request->what, sizeof(request->what), "graph %.256s", options->graph);
+	return 0;
 }
 
 static int graph_compute(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	const struct computing *computing = find_computing(command->name);
-	const char *path = NULL, *number = NULL;
-	struct cli_flag flags[] = {
-		{"o", "FILE", "write the result there (default: standard output)", &path},
-		{0},
-		{0},
+	struct request request = {.computing = find_computing(command->name)};
+	struct graph_options options = {0};
+	struct cli_flag flags[9] = {
+		{"o", "FILE", "write the result there (default: standard output)", &request.path},
+		{"workers", "N", "processes of this machine (default: as many as cores)",
+		 &request.job.workers},
+		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options.ns},
+		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
+		 &request.job.worker},
+		{"job", "NAME", "what workers on several machines meet by", &request.job.job},
 	};
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	struct graph_run run = {.is_ended = is_ended};
-	uint64_t value = computing->has_steps ? STEPS : 0;
-	struct graph *graph;
 	int status;
 
-	if (computing->has_steps)
-		flags[1] = (struct cli_flag){"steps", "N", "how many (default 32)", &number};
-	if (computing->has_from)
-		flags[1] = (struct cli_flag){"from", "V", "the vertex to begin at", &number};
+	if (request.computing->has_steps)
+		flags[5] =
+			(struct cli_flag){"steps", "N", "how many (default 32)", &request.number};
+	if (request.computing->has_from) {
+		flags[1].help = "processes of this machine (default 1)";
+		flags[5] =
+			(struct cli_flag){"from", "V", "the vertex to begin at", &request.number};
+		flags[6] =
+			(struct cli_flag){"in-flight", "N", "reads at a time, of each (default 64)",
+					  &request.in_flight};
+	}
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
-	if (computing->has_from && !number)
-		return cli_misuse(command, "from which vertex? Give --from");
-	if (take_number(command, computing->has_from ? "--from" : "--steps", number,
-			computing->has_from ? 0 : 1,
-			computing->has_from ? GRAPH_VERTICES_MAX - 1 : STEPS_MAX, &value))
-		return CLI_USAGE;
-	if (computing->has_from)
-		run.from = (uint32_t)value;
-	run.nr_steps = (unsigned)value;
-	status = cli_open(cli);
+	options.graph = arguments[0];
+	status = take_options(cli, command, &request, &options);
+	if (!status)
+		status = cli_open(cli);
 	if (status)
 		return status;
 	catch_interrupts();
-	if (graph_open(cli->session, arguments[0], &graph))
-		return cli_close(cli, fail());
-	status = compute_of(graph, arguments[0], computing, &run, path);
-	graph_close(graph);
+	status = options.worker ? follow(cli, &options) : lead(cli, &request, &options);
 	return cli_close(cli, status);
 }
 
@@ -341,12 +427,18 @@ const struct cli_command graph_commands[] = {
 	{"graph rmat",
 	 "NS:NAME --scale S [--edges N] [--weights MAX] [--undirected] [--seed N] [--replace]",
 	 "make a random graph, as the Graph500 benchmark does", graph_rmat},
-	{"graph pagerank", "NS:NAME [--steps N] [-o FILE]", "how important its vertices are",
-	 graph_compute},
-	{"graph components", "NS:NAME [-o FILE]", "which vertices hang together", graph_compute},
-	{"graph bfs", "NS:NAME --from V [-o FILE]", "edges on the shortest ways from a vertex",
-	 graph_compute},
-	{"graph sssp", "NS:NAME --from V [-o FILE]", "least sums of weights from a vertex",
-	 graph_compute},
+	{"graph pagerank",
+	 "NS:NAME [--steps N] [-o FILE] [--workers N] [--ns NS] [--worker I/N --job NAME]",
+	 "how important its vertices are", graph_compute},
+	{"graph components", "NS:NAME [-o FILE] [--workers N] [--ns NS] [--worker I/N --job NAME]",
+	 "which vertices hang together", graph_compute},
+	{"graph bfs",
+	 "NS:NAME --from V [-o FILE] [--in-flight N] [--workers N] [--ns NS] [--worker I/N --job "
+	 "NAME]",
+	 "edges on the shortest ways from a vertex", graph_compute},
+	{"graph sssp",
+	 "NS:NAME --from V [-o FILE] [--in-flight N] [--workers N] [--ns NS] [--worker I/N --job "
+	 "NAME]",
+	 "least sums of weights from a vertex", graph_compute},
 	{0},
 };

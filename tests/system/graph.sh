@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Graphs: what `afar graph` computes is what a plain program computes, and igraph, where that is installed: of random graphs,
-# of this machine's own packages and what they depend on, and of small ones with all that graphs may have. Bad input gets one line.
+# of this machine's own packages and what they depend on, and of small ones with all that graphs may have; by one worker or
+# several. Bad input gets one line.
 graph_py=$(cd "$(dirname "$0")" && pwd)/graph.py
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
@@ -24,18 +25,44 @@ compare() {
 	done
 	# shellcheck disable=SC2086 # flags are words
 	"$AFAR" graph import "$edges" g:graph $import_flags --replace >/dev/null
-	"$AFAR" graph pagerank g:graph --steps 100 -o ranks >/dev/null
-	"$AFAR" graph components g:graph -o components >/dev/null
-	"$AFAR" graph bfs g:graph --from 0 -o depths >/dev/null
-	"$AFAR" graph sssp g:graph --from 0 -o distances >/dev/null
+	compute 1 g:graph
 	"$python" "$graph_py" "$edges" "$@" || fail "of $edges $*"
+}
+
+# compute WORKERS GRAPH: everything, into ranks, components, depths and distances.
+compute() {
+	"$AFAR" graph pagerank "$2" --steps 100 --workers "$1" -o ranks >/dev/null
+	"$AFAR" graph components "$2" --workers "$1" -o components >/dev/null
+	"$AFAR" graph bfs "$2" --from 0 --workers "$1" -o depths >/dev/null
+	"$AFAR" graph sssp "$2" --from 0 --workers "$1" -o distances >/dev/null
+}
+
+# by_several GRAPH: several workers find what one has found, and leave nothing.
+by_several() {
+	for result in ranks components depths distances; do
+		mv "$result" "one.$result"
+	done
+	room=$(reserved g)
+	for workers in 2 3; do
+		compute "$workers" "$1"
+		for result in components depths distances; do
+			cmp "$result" "one.$result" || fail "of $workers workers: $result of $1"
+		done
+		paste -d ' ' ranks one.ranks | awk '{ d = $2 - $4; if ($1 != $3 || d > 1e-8 || d < -1e-8) exit 1 }' ||
+			fail "of $workers workers: ranks of $1"
+	done
+	[ "$(reserved g)" = "$room" ] || fail "g has $(reserved g), not $room"
+	"$AFAR" region ls g | grep -q ' graph-' && fail "left: $("$AFAR" region ls g)"
+	return 0
 }
 printf '# a circle, a tail, a vertex alone, a loop, an edge twice\n0 1\n1 2\n2 0\n2 3\n\n3\t5\n5 5 \n2 3\n' >small
 compare small
 compare small undirected
 printf '0 1 10\n0 2 3\n2 1 4\n1 3 0\n2 3 8\n3 0 4294967294\n' >weighted
 compare weighted weighted
+by_several g:graph
 compare weighted weighted undirected
+by_several g:graph
 : >none
 "$AFAR" graph import none g:graph --vertices 3 --replace >/dev/null
 "$AFAR" graph pagerank g:graph | awk '{ sum += $2 } END { exit !(NR == 3 && sum > 0.999 && sum < 1.001) }' || fail "ranks without edges"
@@ -52,6 +79,10 @@ compare random weighted
 cp distances first
 compare random.bin weighted binary
 cmp distances first
+by_several g:graph
+"$AFAR" graph sssp g:graph --from 0 --in-flight 1 | cmp - distances
+"$AFAR" graph sssp g:graph --from 0 --in-flight 256 | cmp - distances
+"$AFAR" graph bfs g:graph --from 0 --in-flight 1 | cmp - depths
 
 # What the packages of this machine depend on.
 if [ -r /var/lib/dpkg/status ]; then
@@ -67,6 +98,7 @@ for line in open("/var/lib/dpkg/status", errors="replace"):
 open("packages", "w").writelines(f"{a} {b}\n" for a, b in edges)
 END
 	compare packages
+	by_several g:graph
 fi
 
 # R-MAT: equal seeds make equal graphs.
@@ -78,6 +110,27 @@ grep -q '^4096 vertices, 32768 edges: takes .* of g:rmat' said || fail "it says 
 cmp ways ways.again
 [ "$(wc -l <ways)" -eq 4096 ]
 grep -v ' -$' ways | grep -qv '^0 ' || fail "nothing is reached from vertex 0"
+compute 1 g:rmat
+by_several g:rmat
+
+# Workers that are started one by one know the job's name. Mailboxes may be elsewhere.
+"$AFAR" ns create mail
+for i in 2 0 1; do
+	"$AFAR" graph sssp g:rmat --from 0 --worker $i/3 --job together --ns mail >worker.$i 2>&1 &
+	eval "worker_$i=$!"
+done
+for i in 0 1 2; do
+	eval "wait \$worker_$i" || fail "worker $i failed: $(cat worker.$i)"
+done
+cmp worker.0 ways
+[ "$("$AFAR" region ls mail | wc -l)" -eq 1 ] || fail "left in mail: $("$AFAR" region ls mail)"
+# One that is told something else.
+"$AFAR" graph sssp g:rmat --from 1 --worker 1/2 --job apart >worker.1 2>&1 &
+other=$!
+"$AFAR" graph sssp g:rmat --from 0 --worker 0/2 --job apart >said 2>line && fail "workers that begin at different vertices"
+grep -Eq '^afar: graph g:rmat: worker 1 has failed' line || fail "worker 0 says $(cat line)"
+wait "$other" && fail "worker 1 began elsewhere"
+grep -Eq '^afar: .*worker 0 computes something else' worker.1 || fail "worker 1 says $(cat worker.1)"
 
 # refused_late PATTERN COMMAND…: it has said how large the graph is before it fails.
 refused_late() {
@@ -116,26 +169,40 @@ refused 1 'there is no vertex 4096; its vertices are 0 to 4095' "$AFAR" graph bf
 refused_late 'choose another name, or use --replace' "$AFAR" graph rmat g:rmat --scale 3
 refused 1 'graphs are in regions' "$AFAR" graph import small file
 refused 2 'how large. Give --scale' "$AFAR" graph rmat g:bad
-refused 1 'write no/such: No such file' "$AFAR" graph pagerank g:rmat -o no/such
+refused_late 'write no/such: No such file' "$AFAR" graph pagerank g:rmat -o no/such
+refused 1 'no mailboxes|mail2' "$AFAR" graph pagerank g:rmat --ns mail2 --workers 2
+refused 2 "worker '3/3' is not I/N" "$AFAR" graph pagerank g:rmat --worker 3/3 --job a
+refused 2 'in-flight .0. is not a number from 1 to 256' "$AFAR" graph bfs g:rmat --from 0 --in-flight 0
 "$AFAR" ns create tight --max 2M
 before=$(reserved tight)
 refused_late 'tight' "$AFAR" graph rmat tight:graph --scale 16
 [ "$(reserved tight)" = "$before" ] || fail "tight has $(reserved tight), not $before"
+# No room for mailboxes: nothing is left either. More workers than cores are slow, and right.
+refused 1 'tight' "$AFAR" graph sssp g:rmat --from 0 --workers 40 --ns tight
+[ "$(reserved tight)" = "$before" ] || fail "tight has $(reserved tight), not $before"
+"$AFAR" graph sssp g:rmat --from 0 --workers 12 | cmp - ways
 # Regions that are no graphs, or were damaged.
 head -c 100000 /dev/zero >zeros
 "$AFAR" region put zeros g:zeros >/dev/null
 refused 1 "it is no graph of 'afar graph', or was damaged: it does not begin as one" "$AFAR" graph components g:zeros
 "$AFAR" region get g:rmat image >/dev/null
+computation=components
 damage() {
 	cp image damaged
 	printf "$2" | dd of=damaged bs=1 seek="$1" conv=notrunc status=none
 	"$AFAR" region rm g:damaged 2>/dev/null || :
 	"$AFAR" region put damaged g:damaged >/dev/null
-	refused 1 "$3" "$AFAR" graph components g:damaged
+	refused 1 "$3" "$AFAR" graph $computation g:damaged
 }
 damage 8 '\377\377' 'not as long as its vertices and edges'
 damage 15 '\377' 'numbers of vertices and edges cannot be'
 damage 4104 '\377\377\377\377' 'where edges begin goes backwards'
-damage $((4096 + 8 * 4097)) '\377\377\377\377' 'an edge leads out of it'
+damage $((4096 + 2 * 8 * 4097)) '\377\377\377\377' 'an edge leads out of it'
+for workers in 1 2; do
+	refused 1 'an edge leads out of it' "$AFAR" graph bfs g:damaged --from 0 --workers $workers
+done
+computation=pagerank
+damage $((4096 + 2 * 8 * 4097 + 8 * 32768)) '\377\377\377\377' 'an edge leads out of it'
+damage $((4096 + 8 * 4097 + 8)) '\377\377\377\377' 'where edges begin goes backwards'
 "$AFAR" region ls g | grep -q ' bad$' && fail "bad input left a region"
 exit 0

@@ -76,6 +76,7 @@ int graph_gather(const struct graph_source *source, struct graph_edges **out)
 		return app_fail(-ENOMEM, "no memory for edges");
 	edges->nr_vertices = source->nr_vertices;
 	edges->is_weighted = source->is_weighted || source->weight_max;
+	edges->is_symmetric = source->is_undirected;
 	ret = source->path ? edges_import(source, edges) : edges_invent(source, edges);
 	if (!ret && edges->nr_vertices == 0)
 		ret = app_fail(-EINVAL, "%s: it has no edges; say --vertices for a graph without",
@@ -101,6 +102,7 @@ static struct graph_header header_of(const struct graph_edges *edges)
 		.nr_vertices = edges->nr_vertices,
 		.nr_edges = edges->nr,
 		.is_weighted = edges->is_weighted,
+		.is_symmetric = edges->is_symmetric,
 	};
 }
 
@@ -116,44 +118,73 @@ void graph_measure(const struct graph_edges *edges, struct graph_size *out)
 
 /* ---- Writing: all of the region is made here, and goes out in large pieces */
 
-/* Counts each vertex's edges into the word behind its own, and adds up. */
-static void count(const struct graph_edges *edges, uint64_t *offsets)
+/* Adds up how many edges each vertex has, which is in the word behind its own, to where they begin. */
+static void add_up(uint64_t *offsets, uint64_t nr_vertices)
 {
-	for (size_t i = 0; i < edges->nr; i++)
-		offsets[edges->edges[i].from + 1ULL]++;
-	for (uint64_t i = 0; i < edges->nr_vertices; i++)
+	for (uint64_t i = 0; i < nr_vertices; i++)
 		offsets[i + 1] += offsets[i];
 }
 
-/* Puts each edge behind those of its vertex that came before. Leaves `offsets` as it was. */
-static void place_edges(const struct graph_edges *edges, uint64_t *offsets, uint32_t *targets,
-			uint32_t *weights)
+/* Placing an edge moves the word of its vertex on, to that of the next one in the end. */
+static void move_back(uint64_t *offsets, uint64_t nr_vertices)
 {
+	memmove(offsets + 1, offsets, nr_vertices * sizeof(*offsets));
+	offsets[0] = 0;
+}
+
+/* Puts each edge behind those that leave its vertex and came before. */
+static void place_leaving(const struct graph_edges *edges, uint64_t *offsets, uint32_t *words)
+{
+	for (size_t i = 0; i < edges->nr; i++)
+		offsets[edges->edges[i].from + 1ULL]++;
+	add_up(offsets, edges->nr_vertices);
 	for (size_t i = 0; i < edges->nr; i++) {
 		const struct graph_edge *edge = &edges->edges[i];
 		uint64_t at = offsets[edge->from]++;
 
-		targets[at] = edge->to;
-		if (weights)
-			weights[at] = edge->weight;
+		if (edges->is_weighted) {
+			words[2 * at] = edge->to;
+			words[2 * at + 1] = edge->weight;
+		} else {
+			words[at] = edge->to;
+		}
 	}
-	memmove(offsets + 1, offsets, edges->nr_vertices * sizeof(*offsets));
-	offsets[0] = 0;
+	move_back(offsets, edges->nr_vertices);
+}
+
+/* Puts each edge among those that arrive at its target. Those of a vertex are in the order of their sources then, which
+ * are near each other in memory. */
+static void place_arriving(const struct graph_header *header, const uint64_t *leaving,
+			   const uint32_t *words, uint64_t *offsets, uint32_t *sources)
+{
+	const unsigned step = graph_words(header, GRAPH_OUT);
+
+	for (uint64_t i = 0; i < header->nr_edges; i++)
+		offsets[words[step * i] + 1ULL]++;
+	add_up(offsets, header->nr_vertices);
+	for (uint64_t from = 0; from < header->nr_vertices; from++)
+		for (uint64_t i = leaving[from]; i < leaving[from + 1]; i++)
+			sources[offsets[words[step * i]]++] = (uint32_t)from;
+	move_back(offsets, header->nr_vertices);
 }
 
 static char *make_image(const struct graph_edges *edges)
 {
 	const struct graph_header header = header_of(edges);
 	char *image = calloc(1, graph_bytes(&header));
-	uint64_t *offsets;
+	uint64_t *leaving, *arriving;
+	uint32_t *words, *sources;
 
 	if (!image)
 		return NULL;
-	offsets = (uint64_t *)(image + GRAPH_OFFSETS);
 	memcpy(image, &header, sizeof(header));
-	count(edges, offsets);
-	place_edges(edges, offsets, (uint32_t *)(image + graph_targets_at(&header)),
-		    edges->is_weighted ? (uint32_t *)(image + graph_weights_at(&header)) : NULL);
+	leaving = (uint64_t *)(image + graph_offsets_at(&header, GRAPH_OUT));
+	words = (uint32_t *)(image + graph_edges_at(&header, GRAPH_OUT));
+	place_leaving(edges, leaving, words);
+	arriving = (uint64_t *)(image + graph_offsets_at(&header, GRAPH_IN));
+	sources = (uint32_t *)(image + graph_edges_at(&header, GRAPH_IN));
+	if (!header.is_symmetric)
+		place_arriving(&header, leaving, words, arriving, sources);
 	return image;
 }
 

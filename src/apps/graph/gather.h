@@ -15,7 +15,7 @@ struct graph_edges {
 	struct graph_edge *edges;
 	size_t nr, room;
 	uint64_t nr_vertices;
-	bool is_weighted;
+	bool is_weighted, is_symmetric;
 };
 
 /* Adds an edge, and its reverse if the source says so. -ENOMEM, -EINVAL (a vertex out of range), with a line that begins

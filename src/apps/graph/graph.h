@@ -4,10 +4,14 @@
  * by vertex. A program keeps what it computes of the vertices in its own memory, and reads edges from the region when it
  * needs them, so the edges may be more than fit into its machine.
  *
- * This follows Carafe (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH Zürich
- * 2016, §6.5.3).
+ * Several workers divide the vertices. They compute in supersteps, and write what they have for each other into mailboxes,
+ * which are in remote memory, too: in an even step into the even ones, so that those of the odd step before can be read
+ * meanwhile. No server program takes part.
  *
- * It uses the public API alone. Read edges.c first, then algorithms.c. All functions belong to one thread, and return 0
+ * This follows Carafe (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH Zürich
+ * 2016, §6.5.2).
+ *
+ * It uses the public API alone. Read pagerank.c first, then distances.c. All functions belong to one thread, and return 0
  * or a negative code; app_failure() (failure.h) then has a line for people.
  */
 #ifndef APPS_GRAPH_GRAPH_H
@@ -22,7 +26,9 @@
 #define GRAPH_VERTICES_MAX UINT32_MAX /* they are numbered from 0 */
 #define GRAPH_UNREACHED	   UINT64_MAX /* a distance */
 
-/* ---- Making one: import.c, build.c */
+struct graph;
+
+/* ---- Making one: gather.c, import.c, rmat.c */
 
 struct graph_source {
 	const char *path;     /* a file of edges; NULL: an R-MAT graph */
@@ -63,46 +69,76 @@ int graph_write(struct afar_session *session, const char *name, const struct gra
 		const struct graph_edges *edges);
 void graph_edges_free(struct graph_edges *edges);
 
-/* ---- Using one: edges.c */
+/* ---- Opening one: edges.c */
 
-struct graph;
-
-/* Opens a graph. Errors: those of opening; -EBADMSG: the region is none, or is damaged. */
+/* Errors: those of opening; -EBADMSG: the region is none, or is damaged. */
 int graph_open(struct afar_session *session, const char *name, struct graph **out);
 void graph_close(struct graph *graph);
 uint64_t graph_nr_vertices(const struct graph *graph);
 uint64_t graph_nr_edges(const struct graph *graph);
-bool graph_is_weighted(const struct graph *graph);
-uint64_t graph_degree(const struct graph *graph, uint32_t vertex);
 
-/* The edges that leave a vertex; good until the next call on the graph. */
-struct graph_view {
-	const uint32_t *targets;
-	const uint32_t *weights; /* NULL: all are 1 */
-	uint64_t nr;
+/* ---- Computing: job.c */
+
+enum graph_kind {
+	/* Ranks, with a damping of 0.85. What vertices without edges have goes to all alike, so the sum stays 1. */
+	GRAPH_PAGERANK,
+	/* Components, whichever way edges go. A component is called after its smallest vertex. */
+	GRAPH_COMPONENTS,
+	/* Edges on the shortest way from a vertex; GRAPH_UNREACHED: there is none. */
+	GRAPH_BREADTH_FIRST,
+	/* The least sum of weights on a way from a vertex. */
+	GRAPH_SHORTEST,
 };
 
-/* Says how vertices will be asked for: in order and nearly all of them, so that much is read at once; or here and there. */
-void graph_expect_all(struct graph *graph, bool is_all);
-/* Reads the edges of a vertex. Errors: those of reading; -EBADMSG: they lead out of the graph. */
-int graph_look(struct graph *graph, uint32_t vertex, struct graph_view *out);
+#define GRAPH_IN_FLIGHT_MAX 256U
 
-/* ---- Computing: algorithms.c. Each fills an array with an element for each vertex. */
-
-struct graph_run {
-	unsigned nr_steps; /* of PageRank */
-	uint32_t from;	   /* of distances */
-	bool (*is_ended)(void *context);
+struct graph_options {
+	const char *graph; /* "NAMESPACE:NAME" */
+	enum graph_kind kind;
+	unsigned nr_steps;     /* of PageRank */
+	uint32_t from;	       /* of distances */
+	unsigned nr_in_flight; /* reads of distances, 1 to GRAPH_IN_FLIGHT_MAX */
+	const char *ns;	       /* for the mailboxes; NULL: that of the graph */
+	const char *job;      /* the name of the region where the workers meet; all give the same */
+	unsigned worker;      /* which of them the caller is; 0 leads the others */
+	unsigned nr_workers;  /* 1: nobody meets, and nothing is written */
+	uint32_t patience_ms; /* a worker that shows no progress for so long is given up */
+	bool (*is_ended)(void *context); /* asked often: whether to end early, with -ECANCELED */
 	void *context;
 };
 
-/* PageRank with a damping of 0.85. What vertices without edges have goes to all alike, so the sum stays 1. */
-int graph_pagerank(struct graph *graph, const struct graph_run *run, double *ranks);
-/* Components, whichever way edges go. A component is called after its smallest vertex. */
-int graph_components(struct graph *graph, const struct graph_run *run, uint32_t *components);
-/* Edges on the shortest way from `from`; GRAPH_UNREACHED: there is none. */
-int graph_breadth_first(struct graph *graph, const struct graph_run *run, uint64_t *distances);
-/* The least sum of weights on a way from `from`. */
-int graph_shortest(struct graph *graph, const struct graph_run *run, uint64_t *distances);
+struct graph_job;
+
+/* What there is to know before it starts. */
+struct graph_needs {
+	uint64_t nr_vertices, nr_edges;
+	uint64_t ns_bytes; /* of the namespace `ns`; 0: none */
+	const char *ns;	   /* the job's */
+};
+
+/* What the vertices have got: one of these, an element for each. The job's. */
+struct graph_values {
+	const double *ranks;
+	const uint32_t *components;
+	const uint64_t *distances;
+	uint64_t nr_looked; /* edges that this worker has looked at */
+};
+
+/*
+ * Opens the graph and prepares the job, for worker 0: makes the region where the workers meet, and reserves what its
+ * namespace lacks. The others may come before or afterwards. `*out` is the caller's until graph_end().
+ * Errors: those of opening; -EBADMSG (the region is no graph, or is damaged), -EINVAL (a name, a number, no vertex `from`),
+ * -EEXIST (a job of this name), -ENOSPC, -ENOMEM.
+ */
+int graph_prepare(struct afar_session *session, const struct graph_options *options,
+		  struct graph_job **out, struct graph_needs *needs);
+/* Joins it, for the other workers. Waits for worker 0, up to patience_ms. Errors: -ETIMEDOUT. */
+int graph_join(struct afar_session *session, const struct graph_options *options,
+	       struct graph_job **out);
+/* Does the worker's part. When it has returned 0, `values` has the result at worker 0. */
+int graph_work(struct graph_job *job, struct graph_values *values);
+/* Ends the caller's part, and frees the values. Worker 0 gives back what it has reserved; so call it there after the
+ * others have ended, as far as they are known. NULL is allowed. */
+void graph_end(struct graph_job *job);
 
 #endif
