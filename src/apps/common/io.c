@@ -11,6 +11,7 @@
 #define SLICE_MS    200 /* after so long, a wait asks whether the job is to end */
 #define REPEATS_MAX 3
 #define REAPED_MAX  64
+#define BATCH_MAX   32U
 
 int io_open(struct io *io, struct afar_session *session, bool (*is_ended)(void *context),
 	    void *context)
@@ -94,27 +95,64 @@ static int64_t move_file(const struct io_request *request)
 
 /* ---- Regions */
 
-static int submit(struct io *io, struct io_request *request)
+static struct afar_op op_of(struct io_request *request)
 {
-	const struct afar_op op = {
+	const bool has_data = request->opcode != AFAR_OP_FLUSH;
+
+	return (struct afar_op){
 		.opcode = request->opcode,
-		.nr_iov = request->opcode == AFAR_OP_FLUSH ? 0 : 1,
+		.nr_iov = has_data ? 1 : 0,
 		.target = afar_region_target(request->place->region),
 		.offset = request->offset,
-		.iov = request->opcode == AFAR_OP_FLUSH ? NULL : &request->iov,
+		.iov = has_data ? &request->iov : NULL,
 		.user_data = (uintptr_t)request,
 	};
+}
+
+/* Submits up to BATCH_MAX requests in one call. Returns how many, or an error. */
+static int submit_some(struct io *io, struct io_request *requests, unsigned nr)
+{
+	struct afar_op ops[BATCH_MAX];
 	int taken, ret;
 
-	while ((taken = afar_queue_submit(io->queue, &op, 1)) == 0) {
+	nr = nr < BATCH_MAX ? nr : BATCH_MAX;
+	for (unsigned i = 0; i < nr; i++)
+		ops[i] = op_of(&requests[i]);
+	while ((taken = afar_queue_submit(io->queue, ops, nr)) == 0) {
 		ret = await_some(io); /* the queue is full */
 		if (ret)
 			return ret;
 	}
 	if (taken < 0)
-		return app_fail_last(taken, request->place->text);
-	request->is_busy = true;
-	io->nr_busy++;
+		return app_fail_last(taken, requests->place->text);
+	for (int i = 0; i < taken; i++)
+		requests[i].is_busy = true;
+	io->nr_busy += (unsigned)taken;
+	return taken;
+}
+
+static int submit(struct io *io, struct io_request *request)
+{
+	int ret = submit_some(io, request, 1);
+
+	return ret < 0 ? ret : 0;
+}
+
+int io_read_all(struct io *io, struct io_request *requests, unsigned nr)
+{
+	int taken;
+
+	for (unsigned i = 0; i < nr; i++) {
+		requests[i].opcode = AFAR_OP_READ;
+		requests[i].nr_repeats = 0;
+		requests[i].is_busy = false;
+		requests[i].result = 0;
+	}
+	for (unsigned done = 0; done < nr; done += (unsigned)taken) {
+		taken = submit_some(io, requests + done, nr - done);
+		if (taken < 0)
+			return taken;
+	}
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 #include "failure.h"
 #include "heap.h"
 
-#define MANY_PARTS 64U /* a front of more than such a part of the vertices is put in order */
+#define MANY_PARTS 2048U /* a front of more than such a part of the vertices is put in order */
 
 /* Vertices, as they come. */
 struct list {

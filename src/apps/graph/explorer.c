@@ -14,7 +14,6 @@
 
 /* A read of edges that follow each other, of one vertex or several. */
 struct slot {
-	struct io_request request;
 	uint64_t first, end; /* edges */
 	unsigned nr;
 	uint32_t vertices[SLOT_VERTICES];
@@ -23,11 +22,13 @@ struct slot {
 int explorer_open(struct explorer *explorer)
 {
 	struct graph_job *job = explorer->job;
+	const unsigned nr = job->options.nr_in_flight;
 
-	explorer->slots = calloc(job->options.nr_in_flight, sizeof(*explorer->slots));
-	if (!explorer->slots)
+	explorer->slots = calloc(nr, sizeof(*explorer->slots));
+	explorer->requests = calloc(nr, sizeof(*explorer->requests));
+	if (!explorer->slots || !explorer->requests)
 		return app_fail(-ENOMEM, "%s: out of memory", job->what);
-	return job_alloc(job, SLOT_BYTES * job->options.nr_in_flight, &explorer->buffer);
+	return job_alloc(job, SLOT_BYTES * nr, &explorer->buffer);
 }
 
 void explorer_close(struct explorer *explorer)
@@ -35,6 +36,8 @@ void explorer_close(struct explorer *explorer)
 	if (explorer->buffer)
 		afar_buffer_unregister(explorer->buffer);
 	free(explorer->slots);
+	free(explorer->requests);
+	explorer->requests = NULL;
 	explorer->buffer = NULL;
 	explorer->slots = NULL;
 }
@@ -59,21 +62,37 @@ static uint32_t *data_of(const struct explorer *explorer, uint64_t number)
 
 /* ---- Asking */
 
-/* Submits the slot that is being filled, if there is one. */
+static void write_request(struct explorer *explorer, uint64_t number)
+{
+	const struct graph *graph = explorer->job->graph;
+	const struct slot *slot = slot_of(explorer, number);
+
+	explorer->requests[number % explorer->job->options.nr_in_flight] = (struct io_request){
+		.place = &graph->place,
+		.offset = graph_edge_at(graph, GRAPH_OUT, slot->first),
+		.iov = {explorer->buffer, data_of(explorer, number),
+			4 * words_of(explorer) * (slot->end - slot->first)},
+	};
+}
+
+/* Submits the slots that were filled. They follow each other in the ring, over its end at most once. */
 static int submit(struct explorer *explorer)
 {
-	const uint64_t number = explorer->nr_begun - 1;
-	const struct graph *graph = explorer->job->graph;
-	struct slot *slot;
+	const unsigned nr_slots = explorer->job->options.nr_in_flight;
+	int ret = 0;
 
-	if (!explorer->is_filling)
-		return 0;
-	explorer->is_filling = false;
-	slot = slot_of(explorer, number);
-	return io_read(&explorer->job->io, &slot->request, &graph->place,
-		       graph_edge_at(graph, GRAPH_OUT, slot->first), explorer->buffer,
-		       data_of(explorer, number),
-		       4 * words_of(explorer) * (slot->end - slot->first));
+	for (uint64_t i = explorer->nr_submitted; i < explorer->nr_begun; i++)
+		write_request(explorer, i);
+	while (!ret && explorer->nr_submitted < explorer->nr_begun) {
+		uint64_t first = explorer->nr_submitted % nr_slots;
+		uint64_t nr = explorer->nr_begun - explorer->nr_submitted;
+
+		if (nr > nr_slots - first)
+			nr = nr_slots - first;
+		ret = io_read_all(&explorer->job->io, explorer->requests + first, (unsigned)nr);
+		explorer->nr_submitted += nr;
+	}
+	return ret;
 }
 
 /* Whether the edges of the vertex fit behind those in the slot that is being filled. */
@@ -81,7 +100,7 @@ static bool does_fit(const struct explorer *explorer)
 {
 	const struct slot *slot;
 
-	if (!explorer->is_filling || !explorer->does_merge)
+	if (explorer->nr_begun == explorer->nr_submitted || !explorer->does_merge)
 		return false;
 	slot = slot_of(explorer, explorer->nr_begun - 1);
 	return slot->nr < SLOT_VERTICES && explorer->at >= slot->end &&
@@ -95,27 +114,20 @@ static void begin_slot(struct explorer *explorer)
 
 	slot->first = slot->end = explorer->at;
 	slot->nr = 0;
-	explorer->is_filling = true;
 }
 
 /* Adds the edges of the vertex to a slot, as many as fit. */
-static int add(struct explorer *explorer)
+static void add(struct explorer *explorer)
 {
 	const uint64_t room = SLOT_BYTES / 4 / words_of(explorer);
 	struct slot *slot;
-	int ret;
 
-	if (!does_fit(explorer)) {
-		ret = submit(explorer);
-		if (ret)
-			return ret;
+	if (!does_fit(explorer))
 		begin_slot(explorer);
-	}
 	slot = slot_of(explorer, explorer->nr_begun - 1);
 	slot->vertices[slot->nr++] = explorer->vertex;
 	slot->end = explorer->end - slot->first <= room ? explorer->end : slot->first + room;
 	explorer->at = slot->end;
-	return 0;
 }
 
 static bool find_next(struct explorer *explorer)
@@ -131,15 +143,16 @@ static bool find_next(struct explorer *explorer)
 	return true;
 }
 
+/* Asks for more when half of the slots are free, so that many requests go out together. */
 static int ask(struct explorer *explorer)
 {
-	int ret = 0;
+	const unsigned nr_slots = explorer->job->options.nr_in_flight;
 
-	while (!ret &&
-	       explorer->nr_begun - explorer->nr_ended < explorer->job->options.nr_in_flight &&
-	       find_next(explorer))
-		ret = add(explorer);
-	return ret ? ret : submit(explorer);
+	if (2 * (explorer->nr_begun - explorer->nr_ended) > nr_slots)
+		return 0;
+	while (explorer->nr_begun - explorer->nr_ended < nr_slots && find_next(explorer))
+		add(explorer);
+	return submit(explorer);
 }
 
 /* ---- Taking */
@@ -151,7 +164,8 @@ static int take_slot(struct explorer *explorer)
 	const uint64_t number = explorer->nr_ended;
 	const uint32_t *words = data_of(explorer, number);
 	struct slot *slot = slot_of(explorer, number);
-	int ret = io_wait(&explorer->job->io, &slot->request);
+	int ret = io_wait(&explorer->job->io,
+			  &explorer->requests[number % explorer->job->options.nr_in_flight]);
 
 	for (unsigned i = 0; i < slot->nr && !ret; i++) {
 		uint64_t first = offsets[slot->vertices[i]],

@@ -22,8 +22,8 @@ struct explorer {
 	/* The explorer's own. */
 	struct slot *slots;
 	struct afar_buffer *buffer;
-	uint64_t nr_begun, nr_ended; /* slots */
-	bool is_filling;	     /* the last slot that was begun is not submitted */
+	struct io_request *requests;		   /* of the slots */
+	uint64_t nr_begun, nr_submitted, nr_ended; /* slots */
 	uint32_t vertex; /* whose edges up to `end` are still to be read, from `at` on */
 	uint64_t at, end;
 };
