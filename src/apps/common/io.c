@@ -56,6 +56,11 @@ static int await_some(struct io *io)
 	return reap(io, 1, SLICE_MS);
 }
 
+int io_look(struct io *io)
+{
+	return io->nr_busy ? reap(io, 0, 0) : 0;
+}
+
 void io_drain(struct io *io)
 {
 	while (io->nr_busy && reap(io, 1, -1) == 0)

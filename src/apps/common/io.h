@@ -51,6 +51,8 @@ int io_write(struct io *io, struct io_request *request, const struct place *plac
 	     struct afar_buffer *buffer, void *data, size_t length);
 /* Starts `nr` reads that were filled in so far as these are: place, offset, iov. They go out together. */
 int io_read_all(struct io *io, struct io_request *requests, unsigned nr);
+/* Notes which requests are complete, without waiting. */
+int io_look(struct io *io);
 /* Waits for the request. Returns 0; -ECANCELED if the job is to end; or why it failed, with a line. A request that was
  * never started has succeeded. */
 int io_wait(struct io *io, struct io_request *request);

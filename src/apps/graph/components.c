@@ -56,11 +56,11 @@ static int join_all(struct graph_job *job, struct stream *stream, uint32_t *pare
 	const uint64_t *offsets = graph_offsets(job->graph, GRAPH_OUT);
 	uint64_t edge = offsets[job->first], vertex = job->first, nr = 0;
 	const uint32_t *words = NULL;
-	int ret = stream_begin(stream, edge, offsets[job->end] - edge);
+	int ret;
 
+	stream_begin(stream, edge, offsets[job->end] - edge);
 	do {
-		if (!ret)
-			ret = stream_next(stream, &words, &nr);
+		ret = stream_next(stream, &words, &nr);
 		if (!ret && !join_edges(job, words, edge, nr, &vertex, parents))
 			ret = graph_fail_edge(job->graph);
 		if (!ret)

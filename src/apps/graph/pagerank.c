@@ -6,7 +6,8 @@
  *
  * A vertex says the same along all its edges. So it needs one word in the mailbox for all of them, which is read by all.
  */
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
 
 #include "failure.h"
 #include "job.h"
@@ -17,23 +18,26 @@
 struct ranking {
 	struct graph_job *job;
 	struct stream stream;
-	const uint64_t *arriving, *leaving; /* where edges begin */
+	const uint64_t *arriving; /* where the edges that arrive begin */
+	float *parts; /* of the caller's vertices: of its rank, what each of its targets gets */
 	struct afar_buffer *buffers[2], *rests;
 	float *gives[2]; /* for each vertex: in this step, and in the next one */
 	double *ranks;
-	double rest; /* what vertices without edges have, all together */
+	bool is_last; /* step: the ranks are the result */
+	double rest;  /* what vertices without edges have, all together */
 	double own_rest,
 		step_rest; /* the part of the caller's, for the next step; what each vertex gets in this one */
 };
 
 static void set_rank(struct ranking *ranking, uint64_t vertex, double rank, float *gives)
 {
-	uint64_t nr = ranking->leaving[vertex + 1] - ranking->leaving[vertex];
+	const float part = ranking->parts[vertex - ranking->job->first];
 
-	ranking->ranks[vertex] = rank;
-	if (nr == 0)
+	if (part == 0)
 		ranking->own_rest += rank;
-	gives[vertex] = nr ? (float)(rank / (double)nr) : 0;
+	gives[vertex] = (float)rank * part;
+	if (ranking->is_last)
+		ranking->ranks[vertex] = rank;
 }
 
 /* Adds up what the sources of `nr` edges give. Returns false if one of them is no vertex. */
@@ -94,10 +98,9 @@ static int compute(struct ranking *ranking, const float *gives, float *next)
 
 	ranking->own_rest = 0;
 	ranking->step_rest = (1 - DAMPING + DAMPING * ranking->rest) / (double)job->nr_vertices;
-	ret = stream_begin(&ranking->stream, at.edge, ranking->arriving[job->end] - at.edge);
+	stream_begin(&ranking->stream, at.edge, ranking->arriving[job->end] - at.edge);
 	do {
-		if (!ret)
-			ret = stream_next(&ranking->stream, &words, &nr);
+		ret = stream_next(&ranking->stream, &words, &nr);
 		if (!ret && !go_through(ranking, &at, words, nr, gives, next))
 			ret = graph_fail_edge(job->graph);
 		if (!ret)
@@ -178,6 +181,21 @@ static int exchange(struct ranking *ranking, unsigned step)
 
 /* ---- All of it */
 
+/* Divides once, and not in each step. */
+static int divide_ranks(struct ranking *ranking)
+{
+	const struct graph_job *job = ranking->job;
+	const uint64_t *leaving = graph_offsets(job->graph, GRAPH_OUT);
+
+	ranking->parts = malloc(sizeof(float) * (job->end - job->first + 1));
+	if (!ranking->parts)
+		return app_fail(-ENOMEM, "%s: out of memory", job->what);
+	for (uint64_t i = job->first; i < job->end; i++)
+		ranking->parts[i - job->first] =
+			leaving[i + 1] > leaving[i] ? 1 / (float)(leaving[i + 1] - leaving[i]) : 0;
+	return 0;
+}
+
 static int open_ranking(struct ranking *ranking)
 {
 	struct graph_job *job = ranking->job;
@@ -196,8 +214,7 @@ static int open_ranking(struct ranking *ranking)
 		return ret;
 	ranking->ranks = afar_buffer_data(job->values);
 	ranking->arriving = graph_offsets(job->graph, GRAPH_IN);
-	ranking->leaving = graph_offsets(job->graph, GRAPH_OUT);
-	return 0;
+	return divide_ranks(ranking);
 }
 
 static int run(struct ranking *ranking)
@@ -209,8 +226,9 @@ static int run(struct ranking *ranking)
 		set_rank(ranking, i, 1.0 / (double)job->nr_vertices, ranking->gives[0]);
 	ret = exchange(ranking, 0);
 	for (unsigned step = 0; step < job->options.nr_steps && !ret; step++) {
+		ranking->is_last = step + 1 == job->options.nr_steps;
 		ret = compute(ranking, ranking->gives[step % 2], ranking->gives[(step + 1) % 2]);
-		if (!ret && step + 1 < job->options.nr_steps)
+		if (!ret && !ranking->is_last)
 			ret = exchange(ranking, step + 1);
 	}
 	return ret ? ret : job_collect(job, job->values);
@@ -228,6 +246,7 @@ int job_pagerank(struct graph_job *job)
 	for (unsigned i = 0; i < 2; i++)
 		if (ranking.buffers[i])
 			afar_buffer_unregister(ranking.buffers[i]);
+	free(ranking.parts);
 	if (ranking.rests)
 		afar_buffer_unregister(ranking.rests);
 	return ret;

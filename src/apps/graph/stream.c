@@ -2,14 +2,15 @@
 /*
  * Reading edges in their order; see stream.h. Called by pagerank.c and components.c.
  *
- * All pieces together fit into a core's cache: on `local` a read is a copy, and what it has copied is used from there. The
- * region is not attached for that, although it could be: memory that is attached ends with its server, by a signal.
+ * On `local` a read is a copy, complete when it was asked for. So there is one piece then, which stays in the core's cache,
+ * and what it has got is used from there. The region is not attached for that, although it could be: memory that is
+ * attached ends with its server, by a signal.
  */
 #include "stream.h"
 
 #include "failure.h"
 
-#define PIECE_BYTES ((uint64_t)256 << 10)
+#define PIECE_BYTES ((uint64_t)128 << 10)
 
 int stream_open(struct stream *stream, struct afar_session *session, struct io *io,
 		const struct graph *graph, enum graph_list list)
@@ -29,7 +30,7 @@ void stream_close(struct stream *stream)
 	stream->buffer = NULL;
 }
 
-static char *piece_data(const struct stream *stream, uint64_t number)
+static char *piece_data(const struct stream *stream, unsigned number)
 {
 	return (char *)afar_buffer_data(stream->buffer) + number % STREAM_PIECES * PIECE_BYTES;
 }
@@ -37,46 +38,57 @@ static char *piece_data(const struct stream *stream, uint64_t number)
 static int ask(struct stream *stream)
 {
 	const unsigned words = graph_words(&stream->graph->header, stream->list);
-	uint64_t nr = stream->end - stream->at;
-	int ret;
+	const unsigned number = stream->nr_begun++ % STREAM_PIECES;
+	uint64_t at = stream->at, nr = stream->end - stream->at;
 
 	if (nr > stream->piece)
 		nr = stream->piece;
-	ret = io_read(stream->io, &stream->requests[stream->nr_begun % STREAM_PIECES],
-		      &stream->graph->place, graph_edge_at(stream->graph, stream->list, stream->at),
-		      stream->buffer, piece_data(stream, stream->nr_begun), 4 * nr * words);
+	stream->edges[number] = nr;
 	stream->at += nr;
-	stream->nr_begun++;
-	return ret;
+	return io_read(stream->io, &stream->requests[number], &stream->graph->place,
+		       graph_edge_at(stream->graph, stream->list, at), stream->buffer,
+		       piece_data(stream, number), 4 * nr * words);
 }
 
-int stream_begin(struct stream *stream, uint64_t first, uint64_t nr)
+/* Asks for pieces, as long as they take their time. */
+static int ask_ahead(struct stream *stream)
 {
 	int ret = 0;
 
-	stream->first = stream->at = first;
-	stream->nr = nr;
+	while (!ret && stream->at < stream->end &&
+	       stream->nr_begun - stream->nr_ended < STREAM_PIECES) {
+		ret = ask(stream);
+		if (!ret)
+			ret = io_look(stream->io);
+		if (!ret && !stream->requests[(stream->nr_begun - 1) % STREAM_PIECES].is_busy)
+			break;
+	}
+	return ret;
+}
+
+void stream_begin(struct stream *stream, uint64_t first, uint64_t nr)
+{
+	stream->at = first;
 	stream->end = first + nr;
 	stream->nr_begun = stream->nr_ended = 0;
-	while (!ret && stream->at < stream->end && stream->nr_begun < STREAM_PIECES - 1)
-		ret = ask(stream);
-	return ret;
 }
 
 int stream_next(struct stream *stream, const uint32_t **words, uint64_t *nr)
 {
-	uint64_t number = stream->nr_ended, left;
+	unsigned number;
 	int ret = 0;
 
 	*nr = 0;
-	if (stream->at < stream->end)
-		ret = ask(stream); /* into the piece that the caller has done with */
-	if (ret || number == stream->nr_begun)
+	if (stream->nr_begun == stream->nr_ended)
+		stream->nr_begun = stream->nr_ended = 0; /* the first one's memory again */
+	if (stream->nr_begun == 0 ||
+	    stream->requests[(stream->nr_begun - 1) % STREAM_PIECES].is_busy)
+		ret = ask_ahead(stream);
+	if (ret || stream->nr_begun == stream->nr_ended)
 		return ret;
-	ret = io_wait(stream->io, &stream->requests[number % STREAM_PIECES]);
-	left = stream->nr - number * stream->piece;
+	number = stream->nr_ended++ % STREAM_PIECES;
+	ret = io_wait(stream->io, &stream->requests[number]);
 	*words = (const uint32_t *)(const void *)piece_data(stream, number);
-	*nr = left < stream->piece ? left : stream->piece;
-	stream->nr_ended++;
+	*nr = stream->edges[number];
 	return ret;
 }

@@ -6,7 +6,7 @@
 #include "edges.h"
 #include "io.h"
 
-#define STREAM_PIECES 4U
+#define STREAM_PIECES 16U
 
 struct stream {
 	const struct graph *graph;
@@ -14,18 +14,18 @@ struct stream {
 	enum graph_list list;
 	struct afar_buffer *buffer;
 	struct io_request requests[STREAM_PIECES];
-	uint64_t piece;	    /* edges in one */
-	uint64_t at, end;   /* edges that were not asked for yet */
-	uint64_t nr_begun;  /* pieces */
-	uint64_t nr_ended;  /* pieces that the caller has seen */
-	uint64_t first, nr; /* edges of all pieces */
+	uint64_t piece;	  /* edges in one */
+	uint64_t at, end; /* edges that were not asked for yet */
+	unsigned nr_begun,
+		nr_ended; /* pieces since none was in flight: asked for, and seen by the caller */
+	uint64_t edges[STREAM_PIECES]; /* in each */
 };
 
 /* Gets the memory. `*stream` is to be closed, whatever this returns. */
 int stream_open(struct stream *stream, struct afar_session *session, struct io *io,
 		const struct graph *graph, enum graph_list list);
 /* Begins with edge `first`, of `nr`. The last round is over, or was given up. */
-int stream_begin(struct stream *stream, uint64_t first, uint64_t nr);
+void stream_begin(struct stream *stream, uint64_t first, uint64_t nr);
 /* Waits for the next piece. `*words` has graph_words() for each edge, until the next call. `*nr` is 0 at the end. */
 int stream_next(struct stream *stream, const uint32_t **words, uint64_t *nr);
 /* The queue must be empty: io_drain(). */
