@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `apps`: `afar sort` of records in the memory of servers, beside programs that sort a file in tmpfs. All are whole
- * programs, from their start to their end, with as many workers or threads as there are cores. Input and output are in
- * memory on both sides; what a turn has made is gone before the next one.
+ * Suite `apps`: apps_graph.c has the rows of graphs. Here is `afar sort` of records in the memory of servers, beside programs
+ * that sort a file in tmpfs. All are whole programs, from their start to their end, with as many workers or threads as there
+ * are cores. Input and output are in memory on both sides; what a turn has made is gone before the next one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "apps.h"
 #include "apps_sort.h"
 #include "base/clock.h"
 #include "cluster.h"
@@ -249,11 +250,13 @@ static void teardown(void *stage)
 
 static const struct bench_stage sort_stage = {setup, teardown, rows, NR_ROWS(rows)};
 
-static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage};
+static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage,
+						   &bench_graph_stage};
 
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",
-	.summary = "sorts of records in servers' memory, against sorts of files in tmpfs",
+	.summary =
+		"sorts and graphs in servers' memory, against programs that have all in their own",
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };
