@@ -216,7 +216,7 @@ int graph_prepare(struct afar_session *session, const struct graph_options *opti
 	struct graph_job *job = *out;
 	struct team_options team;
 
-	if (ret)
+	if (ret || !job)
 		return begun(out, ret);
 	*needs = (struct graph_needs){
 		.nr_vertices = job->nr_vertices,
@@ -234,12 +234,13 @@ int graph_join(struct afar_session *session, const struct graph_options *options
 	       struct graph_job **out)
 {
 	int ret = begin(session, options, out);
+	struct graph_job *job = *out;
 	struct team_options team;
 
-	if (ret)
+	if (ret || !job)
 		return begun(out, ret);
-	team = team_of(*out);
-	return begun(out, team_join(&(*out)->team, session, &team));
+	team = team_of(job);
+	return begun(out, team_join(&job->team, session, &team));
 }
 
 /* ---- Working */
