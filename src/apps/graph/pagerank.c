@@ -14,6 +14,7 @@
 #include "stream.h"
 
 #define DAMPING 0.85
+#define AHEAD	32U /* words: how far ahead of their adding values are fetched */
 
 struct ranking {
 	struct graph_job *job;
@@ -40,15 +41,21 @@ static void set_rank(struct ranking *ranking, uint64_t vertex, double rank, floa
 		ranking->ranks[vertex] = rank;
 }
 
-/* Adds up what the sources of `nr` edges give. Returns false if one of them is no vertex. */
-static bool add_up(const uint32_t *edges, uint64_t nr, unsigned step, const float *gives,
-		   uint64_t nr_vertices, double *sum)
+/*
+ * Adds up what the sources of `nr` edges give. Returns false if one of them is no vertex. `end` is that of the piece: what the
+ * sources of edges further on give, of other vertices too, is fetched from memory meanwhile.
+ */
+static inline bool add_up(const uint32_t *edges, uint64_t nr, unsigned step, const uint32_t *end,
+			  const float *gives, uint64_t nr_vertices, double *sum)
 {
+	const uint32_t *stop = edges + nr * step;
 	double added = *sum;
 
-	for (uint64_t i = 0; i < nr; i++) {
-		uint32_t source = edges[i * step];
+	for (; edges < stop; edges += step) {
+		uint32_t source = *edges;
 
+		if (edges + AHEAD < end)
+			__builtin_prefetch(&gives[edges[AHEAD]]);
 		if (__builtin_expect(source >= nr_vertices, 0))
 			return false;
 		added += (double)gives[source];
@@ -69,13 +76,14 @@ static bool go_through(struct ranking *ranking, struct place_in_list *at, const 
 {
 	const unsigned step = graph_words(&ranking->job->graph->header, GRAPH_IN);
 	const uint64_t end = at->edge + nr, nr_vertices = ranking->job->nr_vertices;
+	const uint32_t *words_end = words + nr * step;
 	const double base = ranking->step_rest;
 
 	while (at->vertex < ranking->job->end) {
 		uint64_t stop = ranking->arriving[at->vertex + 1];
 		uint64_t part = (stop < end ? stop : end) - at->edge;
 
-		if (!add_up(words, part, step, gives, nr_vertices, &at->sum))
+		if (!add_up(words, part, step, words_end, gives, nr_vertices, &at->sum))
 			return false;
 		words += part * step;
 		at->edge += part;
