@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps.h"
+#include "apps_graph.h"
 #include "apps_sort.h"
 #include "base/clock.h"
 #include "cluster.h"
@@ -251,7 +251,7 @@ static void teardown(void *stage)
 static const struct bench_stage sort_stage = {setup, teardown, rows, NR_ROWS(rows)};
 
 static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage,
-						   &bench_graph_stage};
+						   &apps_graph_stage};
 
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",

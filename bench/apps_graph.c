@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps.h"
+#include "apps_graph.h"
 #include "cluster.h"
 #include "folder.h"
 #include "peer.h"
@@ -323,4 +323,4 @@ static void teardown(void *context)
 	free(stage);
 }
 
-const struct bench_stage bench_graph_stage = {setup, teardown, rows, NR_ROWS(rows)};
+const struct bench_stage apps_graph_stage = {setup, teardown, rows, NR_ROWS(rows)};

@@ -170,7 +170,7 @@ refused_late 'choose another name, or use --replace' "$AFAR" graph rmat g:rmat -
 refused 1 'graphs are in regions' "$AFAR" graph import small file
 refused 2 'how large. Give --scale' "$AFAR" graph rmat g:bad
 refused_late 'write no/such: No such file' "$AFAR" graph pagerank g:rmat -o no/such
-refused 1 'no mailboxes|mail2' "$AFAR" graph pagerank g:rmat --ns mail2 --workers 2
+refused 1 'graph g:rmat: .*mail2' "$AFAR" graph pagerank g:rmat --ns mail2 --workers 2
 refused 2 "worker '3/3' is not I/N" "$AFAR" graph pagerank g:rmat --worker 3/3 --job a
 refused 2 'in-flight .0. is not a number from 1 to 256' "$AFAR" graph bfs g:rmat --from 0 --in-flight 0
 "$AFAR" ns create tight --max 2M

@@ -167,12 +167,36 @@ static int check(const struct graph_job *job)
 	return 0;
 }
 
+/* Many small writes that nobody needs afterwards are not for flash. */
+static int check_namespace(const struct graph_job *job)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_namespace *ns;
+	int ret = afar_namespace_open(job->session, job->ns, &ns);
+
+	if (!ret) {
+		ret = afar_namespace_stat(ns, &stat);
+		afar_namespace_close(ns);
+	}
+	if (ret)
+		return app_fail_last(ret, job->what);
+	if (stat.tier != AFAR_TIER_FLASH)
+		return 0;
+	return app_fail(-EINVAL,
+			"%s: mailboxes cannot be in %s, which is on flash; name a namespace in "
+			"memory with --ns, or use --workers 1",
+			job->what, job->ns);
+}
+
 static int choose_namespace(struct graph_job *job)
 {
-	if (!job->options.ns)
-		return place_namespace(job->options.graph, job->ns);
-	snprintf(job->ns, sizeof(job->ns), "%s", job->options.ns);
-	return 0;
+	int ret = 0;
+
+	if (job->options.ns)
+		snprintf(job->ns, sizeof(job->ns), "%s", job->options.ns);
+	else
+		ret = place_namespace(job->options.graph, job->ns);
+	return ret || job_is_alone(job) ? ret : check_namespace(job);
 }
 
 static int begin(struct afar_session *session, const struct graph_options *options,
