@@ -59,6 +59,17 @@ void event_free(struct event *event)
 	free(event);
 }
 
+int event_reset(struct event *event)
+{
+	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+
+	if (!reply)
+		return error_code(-ENOMEM);
+	afar__reply__free_unpacked(event->reply, NULL);
+	event->reply = reply;
+	return 0;
+}
+
 void event_fail(struct event *event, int status)
 {
 	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
@@ -134,7 +145,7 @@ static void commit(struct core *core)
 	int ret;
 
 	jobs_settle(core);
-	ret = store_commit(core->store);
+	ret = store_commit(core->store, core->lend, core->lend_argument);
 	if (ret < 0) {
 		fail_batch(core, ret);
 		return;
@@ -212,6 +223,20 @@ bool core_answer(struct core *core, struct event *event)
 	return event->kind == EVENT_REQUEST && request_answer(core, event);
 }
 
+bool core_can_overtake(const struct event *event, const struct event *earlier)
+{
+	if (event->peer != earlier->peer)
+		return true;
+	return event->kind == EVENT_REQUEST && earlier->kind == EVENT_REQUEST &&
+	       request_is_question(event);
+}
+
+void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent), void *argument)
+{
+	core->lend = lend;
+	core->lend_argument = argument;
+}
+
 uint64_t core_next_run(struct core *core)
 {
 	uint64_t next = sooner(requests_next(core), jobs_next(core));
@@ -256,6 +281,8 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->failed_calls);
 	ret = undo_open(&core->undo);
 	if (ret == 0)
+		ret = undo_open(&core->beside);
+	if (ret == 0)
 		ret = store_open(metastore, core->undo, &core->store);
 	if (ret == 0)
 		ret = store_load(core->store, &core->state);
@@ -268,7 +295,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	if (ret == 0)
 		ret = files_start(core);
 	if (ret == 0)
-		ret = store_commit(core->store);
+		ret = store_commit(core->store, NULL, NULL);
 	if (ret < 0) {
 		core_close(core);
 		return ret;
@@ -287,5 +314,6 @@ void core_close(struct core *core)
 	state_close(core->state);
 	store_close(core->store);
 	undo_close(core->undo);
+	undo_close(core->beside);
 	free(core);
 }

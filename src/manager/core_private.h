@@ -31,7 +31,10 @@ struct core {
 	struct metastore *metastore;
 	struct store *store;
 	struct keyring *keyring;
-	struct undo *undo; /* of the batch that runs */
+	struct undo *undo;   /* of the batch that runs */
+	struct undo *beside; /* notes of a request beside it; else empty */
+	void (*lend)(void *argument, bool is_lent);
+	void *lend_argument;
 	struct state *state;
 	uint64_t incarnation;
 	uint64_t started_at;
@@ -70,6 +73,8 @@ typedef int core_operation(struct core *core, struct session *session, struct ev
  * CORE_NEVER: until an event changes that. It is asked again in each run. */
 typedef uint64_t core_wait(struct core *core, struct event *event);
 
+/* The reply begins anew. -ENOMEM: nothing has happened. */
+int event_reset(struct event *event);
 /* The reply of a request becomes `status` and, if negative, the thread's last sentence. */
 void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */

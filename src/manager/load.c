@@ -434,7 +434,7 @@ static int make_cluster(struct store *store, struct state *state)
 	snprintf(state->cluster, sizeof(state->cluster), "%016llx%016llx",
 		 (unsigned long long)numbers[0], (unsigned long long)numbers[1]);
 	store_put_cluster(store, state);
-	return store_commit(store);
+	return store_commit(store, NULL, NULL);
 }
 
 /* Keeps older managers from opening the store: they would not heed its rights, or find no
@@ -452,7 +452,7 @@ static int renew_format(struct store *store, struct state *state)
 			store_put_region(store, region);
 	}
 	state->is_old = false;
-	return store_commit(store);
+	return store_commit(store, NULL, NULL);
 }
 
 int store_load(struct store *store, struct state **out)

@@ -405,6 +405,54 @@ static bool has_to_wait(struct core *core, struct event *event)
 	return waits_until(core, event) > core_now(core);
 }
 
+static void answer_read(struct core *core, const struct operation *operation, struct event *event)
+{
+	int ret = run_operation(core, operation, event);
+
+	if (ret < 0)
+		event_fail(event, ret);
+	event_answer(core, event);
+}
+
+/* Whether a request can be carried out beside the batch: it is a question, or what it changes is no batch's
+ * business. */
+static bool can_ask(const struct core *core, const struct operation *operation,
+		    const struct event *event)
+{
+	bool is_of_files = files_can_ask(event->request);
+
+	if (operation->kind != OPERATION_READ && !is_of_files)
+		return false;
+	return undo_mark(core->undo) == 0 || (is_of_files && store_can_ask(core->store));
+}
+
+/* Carries a request out beside the batch, and answers it. False: it has read what the batch has changed, or
+ * changes what is stored. Nothing of it is left then. */
+static bool answer_beside(struct core *core, const struct operation *operation, struct event *event)
+{
+	bool has_touched;
+	int ret;
+
+	undo_swap(core->undo, core->beside);
+	store_begin_beside(core->store);
+	ret = run_operation(core, operation, event);
+	has_touched = store_end_beside(core->store);
+	if (has_touched)
+		undo_back(core->undo, 0);
+	else
+		undo_keep(core->undo);
+	undo_swap(core->undo, core->beside);
+	if (has_touched && event_reset(event) == 0)
+		return false;
+	/* Without memory for another try, the answer is that. */
+	if (has_touched)
+		ret = error_code(-ENOMEM);
+	if (ret < 0)
+		event_fail(event, ret);
+	event_answer(core, event);
+	return true;
+}
+
 void request_handle(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
@@ -414,6 +462,8 @@ void request_handle(struct core *core, struct event *event)
 		add_waiting(core, event);
 		return;
 	}
+	if (operation && can_ask(core, operation, event) && answer_beside(core, operation, event))
+		return;
 	if (operation && operation->kind == OPERATION_READ) {
 		cds_list_add_tail(&event->node, &core->reading);
 		return;
@@ -431,23 +481,20 @@ void request_handle(struct core *core, struct event *event)
 	cds_list_add_tail(&event->node, &core->answering);
 }
 
-static void answer_read(struct core *core, const struct operation *operation, struct event *event)
+bool request_is_question(const struct event *event)
 {
-	int ret = run_operation(core, operation, event);
+	const struct operation *operation = find_operation(event->request);
 
-	if (ret < 0)
-		event_fail(event, ret);
-	event_answer(core, event);
+	return operation && operation->kind == OPERATION_READ;
 }
 
 bool request_answer(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
 
-	if (!operation || operation->kind != OPERATION_READ || has_to_wait(core, event))
-		return false;
-	answer_read(core, operation, event);
-	return true;
+	/* In this order: a request that may have to wait may have others asked something. */
+	return operation && can_ask(core, operation, event) && !has_to_wait(core, event) &&
+	       answer_beside(core, operation, event);
 }
 
 void requests_answer(struct core *core)

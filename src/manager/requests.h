@@ -11,7 +11,10 @@
 
 /* Takes the request over: carries it out, or lets it wait. */
 void request_handle(struct core *core, struct event *event);
-/* Answers a request that changes nothing and need not wait. False: it is neither, and request_handle() is to have it. */
+/* Returns whether it changes nothing. */
+bool request_is_question(const struct event *event);
+/* Answers a request that changes nothing that is stored, need not wait, and reads nothing that is not committed.
+ * False: it is none of that, and request_handle() is to have it. */
 bool request_answer(struct core *core, struct event *event);
 /* Behind the commit: sends what was answered, and then what those read that change nothing. */
 void requests_answer(struct core *core);

@@ -347,6 +347,7 @@ struct session {
 	struct cds_list_head outcomes;
 	uint32_t nr_outcomes;
 	uint32_t nr_locks;	/* of files, not stored: files/locks.c */
+	uint64_t holds_mark;	/* of what it has open (store.h) */
 	uint64_t settled_below; /* not stored: the client repeats it */
 	uint64_t opened_at;	/* not stored; 0: unknown, before the manager started */
 	struct live_session *live;

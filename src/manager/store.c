@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Encoding records, collecting changes, committing them. Reading them back is load.c. */
 #include <assert.h>
+#include <ctype.h>
 #include <endian.h>
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -76,6 +77,21 @@ static int compare_changes(const void *left, const void *right)
 	return a->length < b->length ? -1 : a->length > b->length;
 }
 
+/* Finds a change whose key begins with another one. */
+static int compare_beginnings(const void *left, const void *right)
+{
+	const struct store_key *a = &((const struct change *)tree_row(left))->key;
+	const struct store_key *b = &((const struct change *)tree_row(right))->key;
+
+	return memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
+}
+
+/* Outcomes are looked for by the session that they are of, when a request comes again. */
+static bool is_of_table(const struct store_key *key)
+{
+	return islower(key->bytes[0]) && key->bytes[0] != STORE_OUTCOME;
+}
+
 /* Its first value is its own; those that replaced it are freed by the notes that made them, or by
  * forget_changes(). */
 static int add_change(struct store *store, struct store_key key, struct value *value)
@@ -88,6 +104,8 @@ static int add_change(struct store *store, struct store_key key, struct value *v
 	change->value = value;
 	undo_made(store->undo, change, free);
 	undo_set(store->undo, store->nr_changes, store->nr_changes + 1);
+	if (is_of_table(&key))
+		undo_set(store->undo, store->nr_table_changes, store->nr_table_changes + 1);
 	return undo_tree_add(store->undo, &store->changes, change, compare_changes);
 }
 
@@ -96,8 +114,9 @@ static void collect(struct store *store, struct store_key key, struct value *val
 {
 	struct change wanted = {.key = key}, *change;
 	struct undo *undo = store->undo;
-	int ret = undo_room(undo, 4);
+	int ret = undo_room(undo, 5);
 
+	store->has_touched = true;
 	if (ret < 0) {
 		value_free(value);
 		undo_fail(undo, ret);
@@ -161,6 +180,7 @@ int store_get(struct store *store, struct store_key key, void **value, size_t *l
 
 	if (!change)
 		return store->metastore->ops->get(store->metastore, key_bytes(&key), value, length);
+	store->has_touched = true;
 	if (!change->value)
 		return error_code(-ENOENT);
 	*value = malloc(change->value->length + 1);
@@ -175,8 +195,48 @@ int store_range(struct store *store, struct store_key prefix, struct store_key a
 		int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
 		void *argument)
 {
+	const struct change wanted = {.key = prefix};
+
+	if (tree_find(&store->changes, &wanted, compare_beginnings))
+		store->has_touched = true;
 	return store->metastore->ops->range(store->metastore, key_bytes(&prefix), key_bytes(&after),
 					    max, visit, argument);
+}
+
+/* ---- Beside a batch */
+
+bool store_can_ask(const struct store *store)
+{
+	return store->nr_table_changes == 0;
+}
+
+void store_begin_beside(struct store *store)
+{
+	store->is_beside = true;
+	store->has_touched = false;
+}
+
+bool store_end_beside(struct store *store)
+{
+	store->is_beside = false;
+	return store->has_touched;
+}
+
+bool store_has_touched(const struct store *store)
+{
+	return store->is_beside && store->has_touched;
+}
+
+void store_mark(const struct store *store, uint64_t *mark)
+{
+	if (!store->is_beside)
+		*mark = store->batch;
+}
+
+void store_look(struct store *store, uint64_t mark)
+{
+	if (mark == store->batch)
+		store->has_touched = true;
 }
 
 /* ---- Records */
@@ -506,6 +566,7 @@ int store_open(struct metastore *metastore, struct undo *undo, struct store **ou
 		return error_code(-ENOMEM);
 	store->metastore = metastore;
 	store->undo = undo;
+	store->batch = 1;
 	*out = store;
 	return 0;
 }
@@ -531,6 +592,7 @@ static void forget_changes(struct store *store)
 	tree_walk(store->changes, forget_change, NULL);
 	tree_close(&store->changes);
 	store->nr_changes = 0;
+	store->nr_table_changes = 0;
 }
 
 struct gathering {
@@ -554,9 +616,26 @@ static bool gather(void *argument, void *row)
 	return true;
 }
 
-static int write_changes(struct store *store)
+/* What the writer's thread reads of the store meanwhile, nobody changes. */
+static int write_gathered(struct store *store, const struct gathering *gathering,
+			  void (*lend)(void *argument, bool is_lent), void *argument)
 {
 	struct metastore *metastore = store->metastore;
+	bool is_lent = lend && store_can_ask(store);
+	int ret;
+
+	if (is_lent)
+		lend(argument, true);
+	ret = metastore->ops->commit(metastore, NULL, 0, gathering->puts, gathering->nr_puts,
+				     gathering->deletes, gathering->nr_deletes);
+	if (is_lent)
+		lend(argument, false);
+	return ret;
+}
+
+static int write_changes(struct store *store, void (*lend)(void *argument, bool is_lent),
+			 void *argument)
+{
 	struct gathering gathering = {0};
 	int ret;
 
@@ -566,8 +645,7 @@ static int write_changes(struct store *store)
 	gathering.deletes = calloc(store->nr_changes, sizeof(*gathering.deletes));
 	if (gathering.puts && gathering.deletes) {
 		tree_walk(store->changes, gather, &gathering);
-		ret = metastore->ops->commit(metastore, NULL, 0, gathering.puts, gathering.nr_puts,
-					     gathering.deletes, gathering.nr_deletes);
+		ret = write_gathered(store, &gathering, lend, argument);
 	} else {
 		ret = error_code(-ENOMEM);
 	}
@@ -576,13 +654,14 @@ static int write_changes(struct store *store)
 	return ret;
 }
 
-int store_commit(struct store *store)
+int store_commit(struct store *store, void (*lend)(void *argument, bool is_lent), void *argument)
 {
 	/* A failure that was not taken back yet fails all of the batch. */
 	int ret = undo_end(store->undo, 0, 0);
 
 	if (ret == 0)
-		ret = undo_end(store->undo, 0, write_changes(store));
+		ret = undo_end(store->undo, 0, write_changes(store, lend, argument));
+	store->batch++;
 	if (ret < 0)
 		return ret;
 	undo_keep(store->undo);

@@ -85,10 +85,34 @@ int store_range(struct store *store, struct store_key prefix, struct store_key a
 		int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
 		void *argument);
 
+/* ---- Beside a batch
+ *
+ * A request may be answered while changes are not committed, if it reads none of them: it would read the same
+ * before the batch, and behind it, and also when the batch fails. So whoever reads says so when it is something
+ * that the batch has changed. store_get() and store_range() do that here, for values, for names that are
+ * missing, and for ranges. Rooms that keep rows of such records in memory, or rows that are in memory alone, mark
+ * those that they change, and look at the marks of those that they read. Tables (state.h) have no marks: while
+ * one of them is changed, nobody is answered. Keys of tables begin with a small letter, and those of other records
+ * with a capital. */
+
+/* Whether a request can be asked at all beside the batch that runs. */
+bool store_can_ask(const struct store *store);
+/* A request beside the batch begins, and ends. Returns whether it has read what the batch has changed, or has
+ * collected a change: then it is to be taken back. */
+void store_begin_beside(struct store *store);
+bool store_end_beside(struct store *store);
+/* Whether the request beside the batch will be taken back. Always false in the batch itself. */
+bool store_has_touched(const struct store *store);
+/* A row is changed. Its mark is 0 at first, and is never taken back. */
+void store_mark(const struct store *store, uint64_t *mark);
+/* A row with this mark is read. */
+void store_look(struct store *store, uint64_t mark);
+
 /* Commits what was collected, if anything. When that is durable it returns 0, and the batch's
- * changes are for good (undo_keep()). If it fails, all that the batch changed is taken back. Errors
- * as a metastore's commit; -ENOMEM. */
-int store_commit(struct store *store);
+ * changes are for good (undo_keep()). If it fails, all that the batch changed is taken back. `lend`, unless it
+ * is NULL, is called before and after the metastore is waited for, if questions can be asked meanwhile: between
+ * the two another thread may read. Errors as a metastore's commit; -ENOMEM. */
+int store_commit(struct store *store, void (*lend)(void *argument, bool is_lent), void *argument);
 
 /* Reads all tables; makes the cluster's record if the store is new. Called once, when the core
  * starts. -EIO (the store contradicts itself), -AFAR_EVERSION (a newer manager wrote it), with a

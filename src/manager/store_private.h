@@ -9,8 +9,8 @@
 #define STORE_FORMAT	    4U
 #define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
 
-/* The first byte of a key. In the order in which records are loaded: each names only earlier
- * ones. */
+/* The first byte of a key: a small letter (store.h). In the order in which records are loaded: each names
+ * only earlier ones. */
 enum store_kind {
 	STORE_CLUSTER = 'c',
 	STORE_PRINCIPAL = 'k',
@@ -31,6 +31,11 @@ struct store {
 	struct undo *undo;
 	void *changes; /* tree of struct change, in the order of the metastore */
 	size_t nr_changes;
+	size_t nr_table_changes; /* of them */
+	uint64_t batch;		 /* that runs, until its commit has ended; from 1 */
+	/* Of a request beside it. */
+	bool is_beside;
+	bool has_touched; /* has read what the batch has changed, or collected */
 };
 
 #endif

@@ -277,6 +277,14 @@ void undo_keep(struct undo *undo)
 	shrink(undo);
 }
 
+void undo_swap(struct undo *undo, struct undo *other)
+{
+	struct undo notes = *undo;
+
+	*undo = *other;
+	*other = notes;
+}
+
 void undo_fail(struct undo *undo, int status)
 {
 	if (undo->status == 0)

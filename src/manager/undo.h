@@ -52,6 +52,10 @@ void undo_back(struct undo *undo, size_t mark);
  * are forgotten. */
 void undo_keep(struct undo *undo);
 
+/* Exchanges what two of them have noted: what runs meanwhile is noted apart from a batch, and kept or taken back
+ * without that. It must not change what the batch has changed. */
+void undo_swap(struct undo *undo, struct undo *other);
+
 /* Ends what began at the mark with `ret`: takes it back if that is negative, or if undo_fail() was
  * called since. Returns `ret`, or what undo_fail() was told. */
 int undo_end(struct undo *undo, size_t mark, int ret);

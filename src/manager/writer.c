@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The thread that runs the core: sleeps until there are events or the core's next run is due. A question that comes
- * while it sleeps is answered by the thread that has it, which saves two switches of threads. */
+ * while it sleeps, or while it waits for the metastore, is answered by the thread that has it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -11,13 +12,15 @@
 #include "manager/writer.h"
 
 struct writer {
-	struct core *core; /* for the thread; while `is_idle`, for whoever has the lock */
+	struct core
+		*core; /* for the thread; while `is_idle` or `is_lent`, for whoever has the lock */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct cds_list_head queue; /* of events */
 	uint64_t next_run;	    /* when the thread wakes by itself */
 	bool is_idle;		    /* the thread sleeps, and the queue is empty */
+	atomic_bool is_lent;	    /* the thread waits for the metastore */
 	bool is_stopping;
 };
 
@@ -59,6 +62,49 @@ static bool take_events(struct writer *writer, struct cds_list_head *events)
 	return is_going_on;
 }
 
+/* Whether nothing in the queue, up to the event if it is there, has to be handled before it. */
+static bool can_overtake(const struct writer *writer, const struct event *event)
+{
+	const struct event *earlier;
+
+	cds_list_for_each_entry (earlier, &writer->queue, node) {
+		if (earlier == event)
+			break;
+		if (!core_can_overtake(event, earlier))
+			return false;
+	}
+	return true;
+}
+
+/* Answers what has come since the batch began, as far as it need not wait for its commit. */
+static void answer_queue(struct writer *writer)
+{
+	struct event *event, *next;
+
+	cds_list_for_each_entry_safe (event, next, &writer->queue, node) {
+		if (!can_overtake(writer, event))
+			continue;
+		cds_list_del(&event->node);
+		if (!core_answer(writer->core, event))
+			cds_list_add_tail(&event->node, &next->node);
+	}
+}
+
+static void lend(void *argument, bool is_lent)
+{
+	struct writer *writer = argument;
+
+	/* Before the lock, so that nobody begins another answer while the thread waits for that. */
+	if (!is_lent)
+		atomic_store(&writer->is_lent, false);
+	pthread_mutex_lock(&writer->lock);
+	if (is_lent) {
+		answer_queue(writer);
+		atomic_store(&writer->is_lent, true);
+	}
+	pthread_mutex_unlock(&writer->lock);
+}
+
 static void *run(void *argument)
 {
 	struct writer *writer = argument;
@@ -79,6 +125,7 @@ int writer_start(struct core *core, struct writer **out)
 	if (!writer)
 		return error_code(-ENOMEM);
 	writer->core = core;
+	core_set_lend(core, lend, writer);
 	CDS_INIT_LIST_HEAD(&writer->queue);
 	pthread_mutex_init(&writer->lock, NULL);
 	pthread_condattr_init(&attributes);
@@ -106,6 +153,8 @@ static bool take_in(struct writer *writer, struct event *event)
 {
 	if (writer->is_idle && core_answer(writer->core, event))
 		return core_next_run(writer->core) < writer->next_run;
+	if (writer->is_lent && can_overtake(writer, event) && core_answer(writer->core, event))
+		return false;
 	cds_list_add_tail(&event->node, &writer->queue);
 	writer->is_idle = false;
 	return true;

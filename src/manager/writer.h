@@ -2,7 +2,8 @@
 /*
  * The writer: the one thread that runs the core. Events queue up while it commits; it takes all of
  * them as its next batch, so the more there is to do, the more one commit does (group commit). While
- * it sleeps, whoever submits a request that changes nothing answers it: nobody has to wake for that.
+ * it sleeps, or waits for the metastore, whoever submits a request that changes nothing answers it: nobody has to
+ * wake for that, or to wait for a disk. But a question about what is not committed yet waits.
  */
 #ifndef MANAGER_WRITER_H
 #define MANAGER_WRITER_H

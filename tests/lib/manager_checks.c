@@ -72,7 +72,7 @@ void check_store(struct fixture *fixture)
 	assert_int_equal(undo_open(&undo), 0);
 	assert_int_equal(store_open(&copy.base, undo, &store), 0);
 	put_all(store, fixture->core->state);
-	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(store_commit(store, NULL, NULL), 0);
 	assert_int_equal(copy.nr_pairs, fixture->store.nr_pairs);
 	for (size_t i = 0; i < copy.nr_pairs; i++) {
 		assert_int_equal(

@@ -56,6 +56,7 @@ struct fixture {
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
 	unsigned nr_revokes;				  /* of what was delegated, likewise */
 	void (*revoked)(uint64_t session, uint64_t ino);
+	bool is_lent;		/* the core, by a batch that is being committed */
 	bool does_drop_answers; /* without looking at them: they are large and the time counts */
 };
 
@@ -96,6 +97,10 @@ void fixture_kill(struct fixture *fixture, size_t index);
  */
 void fixture_send(struct fixture *fixture, struct fake_client *client, uint64_t id,
 		  Afar__Request *request, Afar__Reply **answer);
+/* The same, in the middle of a commit, as the writer's thread has it. Returns whether it was answered at once; else
+ * it is in the next batch. */
+bool fixture_ask_beside(struct fixture *fixture, struct fake_client *client, Afar__Request *request,
+			Afar__Reply **answer);
 /* The same, waiting for it: a fresh id. */
 Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
 			 Afar__Request *request);

@@ -136,6 +136,8 @@ static int memory_commit(struct metastore *base, const struct meta_compare *comp
 	(void)compares;
 	assert_int_equal(nr_compares, 0);
 	store->nr_commits++;
+	if (store->hold != NULL)
+		store->hold(store->hold_argument, false);
 	if (store->is_broken || (store->fail_at != 0 && --store->fail_at == 0))
 		return error_fail(store->failure, "commit: the disk is full; make room on it");
 	if (store->does_forget)
@@ -144,6 +146,8 @@ static int memory_commit(struct metastore *base, const struct meta_compare *comp
 		memory_delete(store, deletes[i]);
 	for (size_t i = 0; i < nr_puts; i++)
 		memory_put(store, &puts[i]);
+	if (store->hold != NULL)
+		store->hold(store->hold_argument, true);
 	return 0;
 }
 

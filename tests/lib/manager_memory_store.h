@@ -21,6 +21,10 @@ struct memory_store {
 	int failure;
 	bool is_broken;	  /* every commit fails */
 	bool does_forget; /* commits succeed and do nothing */
+	/* Is called in the middle of each commit: before anything has changed, and if it succeeds once more when it
+	 * has changed. NULL: nobody. */
+	void (*hold)(void *argument, bool is_done);
+	void *hold_argument;
 };
 void memory_store_open(struct memory_store *store);
 void memory_store_close(struct memory_store *store);

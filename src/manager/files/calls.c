@@ -505,6 +505,53 @@ static bool looks_ask_who(const Afar__FilesLook *ask)
 	return false;
 }
 
+/* The others are about the file system as a whole: they read all of it, or its counts. */
+static bool can_look(const Afar__FilesLook *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_LOOK__WHAT_LOOKUP:
+		case AFAR__FILE_LOOK__WHAT_WALK:
+		case AFAR__FILE_LOOK__WHAT_STAT:
+		case AFAR__FILE_LOOK__WHAT_LIST:
+		case AFAR__FILE_LOOK__WHAT_READ_LINK:
+		case AFAR__FILE_LOOK__WHAT_GET_XATTR:
+		case AFAR__FILE_LOOK__WHAT_LIST_XATTRS:
+		case AFAR__FILE_LOOK__WHAT_MAP:
+			break;
+		default:
+			return false;
+		}
+	return true;
+}
+
+/* The others are about what sessions wait for. */
+static bool can_hold(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		switch (ask->operations[i]->what_case) {
+		case AFAR__FILE_HOLD__WHAT_OPEN:
+		case AFAR__FILE_HOLD__WHAT_CLOSE:
+		case AFAR__FILE_HOLD__WHAT_END:
+			break;
+		default:
+			return false;
+		}
+	return true;
+}
+
+bool files_can_ask(const Afar__Request *request)
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return can_look(request->files_look);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return can_hold(request->files_hold);
+	default:
+		return false;
+	}
+}
+
 static bool holds_ask_who(const Afar__FilesHold *ask)
 {
 	for (size_t i = 0; i < ask->n_operations; i++)

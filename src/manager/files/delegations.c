@@ -7,6 +7,8 @@
  * A session that does not answer is waited for until its delegation has run out (rpc/delegation.h). It is
  * renewed by each answer, but by none while the session owes one itself.
  *
+ * Beside a batch (store.h) nothing is delegated that it has changed, as it will be asked for once more.
+ *
  * All this is in memory alone and never taken back, because an inode that is delegated in vain costs a
  * question, no more. A manager that restarts has delegated nothing. Sessions of before drop what they have
  * before they tell what they hold, and changes wait for that; for those that never tell, changes wait until what they
@@ -236,7 +238,9 @@ bool delegation_give(struct file *file, const struct session *session)
 	struct fs *fs = file->fs;
 	struct delegate *delegate = find_delegate(fs, session->number);
 
-	if (!delegate || !file->inode)
+	/* A writer who closes with the batch has it open again if that fails. */
+	store_look(fs_core(fs)->store, file->holds_mark);
+	if (!delegate || !file->inode || store_has_touched(fs_core(fs)->store))
 		return false;
 	if (file->delegates & bit_of(delegate))
 		return true;

@@ -35,6 +35,9 @@ core_operation files_look, files_hold, files_change, files_limit;
 /* After a restart of the manager, changes wait until the sessions of before have told what they have
  * open. An allocation waits for what is being zeroed, if it needs that. */
 core_wait files_wait;
+/* Whether a request can be carried out beside a batch (store.h): all that it reads has marks, and it changes
+ * nothing, or what is in memory alone: who has which file open, and how long writers say that one is. */
+bool files_can_ask(const Afar__Request *request);
 /* Fills a reply to a FilesChange that came again. -EIO, -ENOMEM. */
 int files_reply(struct core *core, const struct session *session, uint64_t request_id,
 		Afar__Reply *reply);

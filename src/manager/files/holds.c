@@ -30,6 +30,35 @@ struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle)
 	return tree_find(&fs->holds_by_handle, &wanted, compare_holds);
 }
 
+/* ---- Beside a batch: holds are in memory alone */
+
+static void mark(struct file *file, uint64_t number)
+{
+	const struct core *core = fs_core(file->fs);
+	struct session *session = state_session(core->state, number);
+
+	store_mark(core->store, &file->holds_mark);
+	if (session)
+		store_mark(core->store, &session->holds_mark);
+}
+
+/* What the session has open is read. */
+static void look_at_session(const struct fs *fs, uint64_t number)
+{
+	const struct core *core = fs_core(fs);
+	const struct session *session = state_session(core->state, number);
+
+	if (session)
+		store_look(core->store, session->holds_mark);
+}
+
+/* The same, and who has the file open. */
+static void look(const struct file *file, uint64_t number)
+{
+	store_look(fs_core(file->fs)->store, file->holds_mark);
+	look_at_session(file->fs, number);
+}
+
 bool file_is_shared(const struct file *file, const struct session *session)
 {
 	const struct hold *hold;
@@ -48,6 +77,7 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 	struct hold *hold = hold_find(file->fs, session, handle);
 	int ret;
 
+	look(file, session);
 	if (handle == 0)
 		return error_fail(-EINVAL, "open a file: its handle is 0");
 	if (hold && (hold->file != file || hold->access != access))
@@ -64,6 +94,7 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 	*hold = (struct hold){.file = file, .session = session, .handle = handle, .access = access};
 	undo_made(undo, hold, free);
 	undo_link(undo, &hold->node, &file->holds);
+	mark(file, session);
 	return undo_tree_add(undo, &file->fs->holds_by_handle, hold, compare_holds);
 }
 
@@ -108,9 +139,11 @@ static int set_appender(struct file *file, uint64_t session)
 	struct undo *undo = fs_core(file->fs)->undo;
 	int ret = undo_room(undo, 1);
 
-	if (ret == 0)
-		undo_set(undo, file->appender, session);
-	return ret;
+	if (ret < 0)
+		return ret;
+	mark(file, session);
+	undo_set(undo, file->appender, session);
+	return 0;
 }
 
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
@@ -159,6 +192,7 @@ static int drop(struct hold *hold)
 		ret = undo_room(undo, 4);
 	if (ret < 0)
 		return ret;
+	mark(file, hold->session);
 	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
 	undo_unlink(undo, &hold->node);
 	undo_gone(undo, hold, free);
@@ -176,7 +210,12 @@ int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
 {
 	struct hold *hold = hold_find(fs, session->number, handle);
 
-	return hold ? drop(hold) : 0;
+	look_at_session(fs, session->number);
+	if (!hold)
+		return 0;
+	look(hold->file, session->number);
+	store_look(fs_core(fs)->store, hold->file->mark);
+	return drop(hold);
 }
 
 /* The holds of one session. */
@@ -253,6 +292,7 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 
 	if (ret < 0)
 		return ret;
+	look(*out, session->number);
 	if (!holds_to_write(*out, session->number))
 		return error_fail(
 			-EBADF,

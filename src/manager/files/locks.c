@@ -159,6 +159,9 @@ static int note_change(const struct change *change)
 
 	if (ret < 0)
 		return ret;
+	store_mark(fs_core(change->file->fs)->store, &change->file->holds_mark);
+	if (change->session)
+		store_mark(fs_core(change->file->fs)->store, &change->session->holds_mark);
 	set_version(change->file);
 	undo_call(change->undo, set_version, NULL, change->file);
 	return 0;

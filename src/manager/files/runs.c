@@ -50,6 +50,7 @@ static struct runs *edit_runs(struct file *file, size_t nr)
 	undo_made(undo, copy, free);
 	undo_gone(undo, file->runs, free);
 	undo_set(undo, file->runs, copy);
+	store_mark(fs_core(file->fs)->store, &file->mark);
 	return copy;
 }
 

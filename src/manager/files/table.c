@@ -290,6 +290,7 @@ int file_get(struct fs *fs, uint64_t ino, struct file **out)
 
 	if (file) {
 		*out = file;
+		store_look(fs_core(fs)->store, file->mark);
 		if (!file->is_pinned) {
 			cds_list_del(&file->idle);
 			cds_list_add_tail(&file->idle, &fs->idle);
@@ -336,6 +337,7 @@ static int set_inode(struct file *file, struct inode *inode)
 	if (file->inode)
 		undo_gone(undo, file->inode, free);
 	undo_set(undo, file->inode, inode);
+	store_mark(fs_core(file->fs)->store, &file->mark);
 	return 0;
 }
 
@@ -353,6 +355,7 @@ static int set_runs(struct file *file, struct runs *runs)
 	if (file->runs)
 		undo_gone(undo, file->runs, free);
 	undo_set(undo, file->runs, runs);
+	store_mark(fs_core(file->fs)->store, &file->mark);
 	return 0;
 }
 

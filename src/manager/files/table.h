@@ -63,8 +63,10 @@ struct runs {
 struct file {
 	struct fs *fs;
 	uint64_t ino;
-	struct inode *inode;	    /* NULL: there is none, or none any more */
-	struct runs *runs;	    /* NULL: not read yet */
+	struct inode *inode; /* NULL: there is none, or none any more */
+	struct runs *runs;   /* NULL: not read yet */
+	/* Marks (store.h): of the inode and its runs; of its holds, locks and appender. */
+	uint64_t mark, holds_mark;
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
 	struct cds_list_head holds; /* struct hold */
 	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
