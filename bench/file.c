@@ -52,6 +52,7 @@ static const struct bench_stage *const stages[] = {
 	&file_stream_tcp_stage,
 	&file_tiles_stage,
 	&file_create_stage,
+	&file_beside_stage,
 	&file_fuse_dram_cached_stage,
 	&file_fuse_dram_direct_stage,
 	&file_fuse_flash_cached_stage,
