@@ -420,6 +420,12 @@ int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *
  * namespace when nobody else has the region open either.
  */
 #define AFAR_ALLOC_TEMPORARY 0x10U
+/*
+ * The region is copy-on-write: it changes version by version (afar/cow.h). Its first version is all zeros and takes no memory;
+ * writers get theirs as they begin. Not with AFAR_ALLOC_NIC_ATOMICS (-EOPNOTSUPP),
+ * AFAR_ALLOC_UNFINISHED or AFAR_ALLOC_TEMPORARY (-EINVAL).
+ */
+#define AFAR_ALLOC_COW 0x8U
 
 struct afar_region_stat {
 	size_t size; /* sizeof(struct afar_region_stat), set by the caller */
@@ -436,6 +442,11 @@ struct afar_region_stat {
 	uint32_t is_sealed;	  /* nobody can write it any more */
 	uint32_t
 		is_unfinished; /* made with AFAR_ALLOC_UNFINISHED or _TEMPORARY, and not finished yet */
+	/* Of a region made with AFAR_ALLOC_COW; else 0: */
+	uint64_t version;  /* the newest one; nr_references counts those who have this one open */
+	uint32_t nr_older; /* versions before it that somebody has open still */
+	uint32_t nr_older_references;	/* sessions that have one of those open, added up */
+	char writer[AFAR_NAME_MAX + 1]; /* the session that is writing the next one; empty: none */
 };
 
 /*

@@ -113,6 +113,12 @@ static int check_attach(const struct afar_region *region, uint64_t offset, size_
 			(unsigned long long)offset, attachment_page_bytes());
 	if (target->is_flash)
 		return target_fail_flash(target, "attach");
+	if (target->family)
+		return error_fail(
+			-EOPNOTSUPP,
+			"attach the region at %#llx: it is copy-on-write, and its versions "
+			"are in different memory; map it, or read it",
+			(unsigned long long)target->address);
 	if ((prot & PROT_WRITE) && !target_may(target, AFAR_OP_WRITE))
 		return target_fail_read_only(target);
 	return 0;

@@ -78,6 +78,7 @@ static struct binding *new_binding(struct afar_target *target, struct layout *la
 	binding->target = target;
 	binding->nr_references = 1;
 	binding->layout = layout;
+	binding->length = layout->length;
 	return binding;
 }
 
@@ -109,7 +110,7 @@ static int read_layout(const struct layout_description *from, struct layout **ou
 		return malformed(why);
 	if (ret)
 		return ret;
-	if ((*out)->length != from->length)
+	if ((*out)->length < from->length || (*out)->length - from->length != from->behind)
 		ret = malformed("its groups do not cover the region");
 	else if (from->message->n_servers > (*out)->nr_homes)
 		ret = malformed("it lists more servers than it has homes");
@@ -225,6 +226,7 @@ int binding_new(struct afar_target *target, const struct layout_description *fro
 	if (!binding)
 		return error_code(-ENOMEM);
 	binding->number = from->number;
+	binding->length = from->length;
 	for (uint32_t i = 0; i < layout->nr_homes && !ret; i++)
 		ret = reach_home(binding, i, from->message);
 	if (!ret)

@@ -52,13 +52,26 @@ struct layout_description {
 	const Afar__LayoutInfo *message;
 	uint64_t number; /* grows with each change of the target's layout */
 	uint64_t length; /* bytes of the target */
+	uint64_t behind; /* bytes that the layout has behind those */
 };
+
+/* Returns the description of a layout that a manager's reply has. */
+static inline struct layout_description layout_describe(const Afar__RegionInfo *info)
+{
+	return (struct layout_description){
+		.message = info->layout,
+		.number = info->layout_number,
+		.length = info->length,
+		.behind = info->word_bytes,
+	};
+}
 
 struct binding {
 	struct afar_target *target; /* lives longer */
 	atomic_uint nr_references;
 	uint64_t number;       /* of the layout */
 	uint64_t serial;       /* of the target's bindings: each has another */
+	uint64_t length;       /* of the target: the layout may go on behind that */
 	struct layout *layout; /* the binding's own */
 	/* By the layout's copies, PEER_LANES_MAX of each; NULL until a thread asks for keys. */
 	struct copy_key *keys;

@@ -72,11 +72,7 @@ void target_set_ready(struct afar_target *target)
 
 static int take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 {
-	const struct layout_description layout = {
-		.message = info->layout,
-		.number = info->layout_number,
-		.length = info->length,
-	};
+	const struct layout_description layout = layout_describe(info);
 	struct binding *binding;
 	int ret;
 

@@ -236,8 +236,11 @@ static int fail_as(const struct failure *failure, const char *again, uint32_t ti
 				  "%s: the transport to %s cannot do that; use another operation",
 				  asked, server);
 	case -EROFS:
-		return error_fail(failure->status, "%s: it is sealed, for good; write to another",
-				  asked);
+		return error_fail(
+			failure->status,
+			"%s: nobody writes there, for it is sealed, or of a published version; "
+			"write to another, or prepare it",
+			asked);
 	case -ENXIO:
 		return error_fail(failure->status,
 				  "%s: there is no memory behind a part of it, which can only be "

@@ -69,6 +69,8 @@ PUBLIC_CALL(int, afar_region_map,
 	ret = mapping_new(region, offset, length, out);
 	if (ret)
 		handle_unuse(&region->target.handle);
+	else
+		region->nr_mappings++;
 	return ret;
 }
 
@@ -93,6 +95,7 @@ PUBLIC_CALL(int, afar_mapping_unmap, (struct afar_mapping *mapping), (mapping))
 	near_wait(&region->target);
 	buffer_destroy(mapping->buffer);
 	handle_retire(mapping);
+	region->nr_mappings--;
 	handle_unuse(&region->target.handle);
 	return 0;
 }

@@ -112,7 +112,7 @@ static inline void copy(struct near_place *place, uint8_t *remote, uint64_t leng
 static inline bool copy_piece(struct near *near, struct near_place *place,
 			      const struct layout_piece *at, bool is_write)
 {
-	uint8_t *remote = enter_piece(near, at);
+	uint8_t *remote = is_write && at->is_frozen ? NULL : enter_piece(near, at);
 
 	if (!remote)
 		return false;

@@ -171,10 +171,10 @@ struct step {
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
-	bool is_hole;  /* then only the length counts, and: */
-	bool is_lost;  /* it is no hole: its bytes are lost */
-	bool is_ready; /* the binding is, and has its keys: they may be used */
-	bool is_sealed;
+	bool is_hole;	/* then only the length counts, and: */
+	bool is_lost;	/* it is no hole: its bytes are lost */
+	bool is_ready;	/* the binding is, and has its keys: they may be used */
+	bool is_sealed; /* or of more than one version: nobody writes it */
 };
 
 /* Finds the next step. Atomics of NICs take the lane that all clients use for them. */
@@ -188,7 +188,10 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
 	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
 	if (__builtin_expect(!at.copy, 0)) {
-		*out = (struct step){.length = at.length, .is_hole = true, .is_lost = at.lost};
+		*out = (struct step){.length = at.length,
+				     .is_hole = true,
+				     .is_lost = at.lost,
+				     .is_sealed = at.is_frozen};
 		goto out_end;
 	}
 	*out = (struct step){
@@ -198,7 +201,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		.offset = at.copy->offset + at.offset,
 		.length = at.length,
 		.is_ready = binding->is_ready && binding->servers[at.copy->home].is_keyed,
-		.is_sealed = binding->layout->is_sealed,
+		.is_sealed = binding->layout->is_sealed || at.is_frozen,
 	};
 	if (out->path && out->path->state == PATH_UP && out->is_ready) {
 		const struct copy_key *key;
@@ -563,6 +566,12 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		int ret;
 
 		find_step(queue, operation, &step);
+		/* The operation was accepted before we knew that the region is sealed, or the range was not
+		 * prepared. */
+		if (step.is_sealed && opcode_writes(operation->opcode)) {
+			operation_fail(queue, operation, -EROFS, NULL);
+			return 0;
+		}
 		if (step.is_hole) {
 			if (pass_hole(queue, operation, &step))
 				continue;
@@ -571,11 +580,6 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		if (!step.lane) {
 			operation_fail(queue, operation,
 				       why_not(operation->target, step.path, step.peer), step.peer);
-			return 0;
-		}
-		/* The operation was accepted before we knew that the region is sealed. */
-		if (step.is_sealed && opcode_writes(operation->opcode)) {
-			operation_fail(queue, operation, -EROFS, NULL);
 			return 0;
 		}
 		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(step.path->fabric)) {

@@ -35,6 +35,13 @@ static const struct target_kind region_kind = {
 		   1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC,
 };
 
+static const struct target_kind cow_kind = {
+	.noun = "copy-on-write region",
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
+		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_SYNC,
+};
+
 static const struct target_kind volume_kind = {
 	.noun = "volume",
 	.is_named = true,
@@ -74,9 +81,8 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 		.generation = info->generation,
 		.rights = info->rights & RIGHT_ALL,
 		.has_nic_atomics = info->has_nic_atomics,
-		.layout = {.message = info->layout,
-			   .number = info->layout_number,
-			   .length = info->length},
+		.family = info->family,
+		.layout = layout_describe(info),
 	};
 	struct afar_region *region = handle_new(HANDLE_REGION, sizeof(*region));
 	int ret;
@@ -88,12 +94,14 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	region->width = info->width;
 	region->is_unfinished = info->is_unfinished != 0;
 	name_copy(region->name, info->name);
-	ret = target_init(&region->target, kind, &description);
+	ret = target_init(&region->target, info->family ? &cow_kind : kind, &description);
 	if (ret) {
 		handle_discard(region);
 		return ret;
 	}
 	ret = check_atomics(&region->target, is_made);
+	if (!ret && info->family)
+		ret = versions_open(region, info);
 	if (ret) {
 		target_destroy(&region->target);
 		handle_discard(region);
@@ -103,7 +111,7 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	return 0;
 }
 
-static int call_close(struct afar_session *session, uint64_t ns, uint64_t address,
+int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
 		      uint64_t generation)
 {
 	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
@@ -141,7 +149,7 @@ static int undo(struct afar_namespace *ns, const Afar__RegionInfo *info, bool wa
 	why[sizeof(why) - 1] = '\0';
 	if (was_made)
 		call_free(ns, "", info->address, info->generation);
-	call_close(ns->session, ns->number, info->address, info->generation);
+	region_call_close(ns->session, ns->number, info->address, info->generation);
 	return error_fail(status, "%s", why);
 }
 
@@ -175,8 +183,9 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request,
 
 /* ---- Making and opening */
 
-#define ALLOC_FLAGS \
-	(AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS | AFAR_ALLOC_UNFINISHED | AFAR_ALLOC_TEMPORARY)
+#define ALLOC_FLAGS                                                          \
+	(AFAR_ALLOC_FIRST | AFAR_ALLOC_NIC_ATOMICS | AFAR_ALLOC_UNFINISHED | \
+	 AFAR_ALLOC_TEMPORARY | AFAR_ALLOC_COW)
 
 static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
 			struct afar_region **out)
@@ -196,6 +205,7 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	alloc.has_nic_atomics = (flags & AFAR_ALLOC_NIC_ATOMICS) != 0;
 	alloc.is_temporary = (flags & AFAR_ALLOC_TEMPORARY) != 0;
 	alloc.is_unfinished = alloc.is_temporary || (flags & AFAR_ALLOC_UNFINISHED) != 0;
+	alloc.is_cow = (flags & AFAR_ALLOC_COW) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
 	return open_from_reply(ns, &request, &region_kind, true, out);
@@ -308,6 +318,7 @@ int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_reg
 void region_drop(struct afar_region *region)
 {
 	target_destroy(&region->target);
+	versions_close(region);
 	handle_retire(region);
 }
 
@@ -316,7 +327,7 @@ void region_leave(struct afar_region *region)
 	const struct afar_target *target = &region->target;
 
 	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
-	call_close(target->session, target->ns, target->address, target->generation);
+	region_call_close(target->session, target->ns, target->address, target->generation);
 	region_drop(region);
 }
 
@@ -390,9 +401,13 @@ static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 		.has_nic_atomics = info->has_nic_atomics != 0,
 		.is_sealed = info->is_sealed != 0,
 		.is_unfinished = info->is_unfinished != 0,
+		.version = info->version,
+		.nr_older = info->nr_older,
+		.nr_older_references = info->nr_older_references,
 	};
 
 	name_copy(stat.name, info->name);
+	name_copy(stat.writer, info->writer);
 	abi_give(out, size, &stat, sizeof(stat));
 }
 
@@ -462,7 +477,7 @@ PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_regi
 	if (ret)
 		return ret;
 	/* The first address may have been freed and taken by another region since. */
-	if (infos->n_entries == 1 && infos->entries[0]->generation == region->target.generation)
+	if (infos->n_entries == 1 && target_is_of(&region->target, infos->entries[0]))
 		give_stat(infos->entries[0], out, out->size);
 	else
 		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",

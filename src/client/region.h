@@ -12,6 +12,8 @@ struct afar_region {
 	uint64_t stripe_bytes;
 	uint32_t width;
 	bool is_unfinished; /* when it was opened */
+	atomic_uint nr_mappings;
+	struct versions *versions; /* of a copy-on-write region, else NULL: versions.c */
 	char name[AFAR_NAME_MAX + 1];
 	struct cds_list_head lingering; /* once it is closed: in the session's list */
 };
@@ -24,6 +26,13 @@ int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_re
 /* Opens the region of a volume, or of a file system. `mode` is of the protocol (VolumeInfo). -EBUSY, with a sentence that
  * says who has it open. */
 int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out);
+
+/* Gives back one reference of the session's to a region, or to a version of it. */
+int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
+		      uint64_t generation);
+/* Versions of copy-on-write regions. Makes what a new handle of one needs: -ENOMEM; and frees it. */
+int versions_open(struct afar_region *region, const Afar__RegionInfo *info);
+void versions_close(struct afar_region *region);
 
 /* Tells the manager that a closed region is not used any more, and frees it. */
 void region_leave(struct afar_region *region);

@@ -31,6 +31,7 @@ static void describe(struct afar_target *target, const struct target_description
 	target->ns_name = from->ns_name;
 	target->address = from->address;
 	target->generation = from->generation;
+	target->family = from->family;
 	target->length = from->layout.length;
 	target->rights = from->rights;
 	target->has_nic_atomics = from->has_nic_atomics;
@@ -134,7 +135,7 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	pthread_mutex_lock(&target->session->lock);
 	old->is_ready = false;
 	target->binding = binding;
-	target->length = binding->layout->length;
+	target->length = binding->length;
 	target->is_sealed = binding->layout->is_sealed;
 	pthread_mutex_unlock(&target->session->lock);
 	near_close(target); /* the windows are on the old binding's memory */
@@ -201,7 +202,7 @@ static bool ask_lost(struct afar_target *target, uint64_t deadline)
 			       reply->reply->region_infos->n_entries == 1
 		       ? reply->reply->region_infos->entries[0]
 		       : NULL;
-	is_lost = info && info->generation == target->generation && info->is_lost;
+	is_lost = info && target_is_of(target, info) && info->is_lost;
 	afar__frame__free_unpacked(reply, NULL);
 	return is_lost;
 }
@@ -607,6 +608,18 @@ int target_fail_read_only(const struct afar_target *target)
 				  "write to the region at %#llx: it is sealed, for good; write to "
 				  "another",
 				  (unsigned long long)target->address);
+	if (target->is_published)
+		return error_fail(
+			-EROFS,
+			"write to the region at %#llx: it is copy-on-write; begin a version "
+			"first (afar_region_begin())",
+			(unsigned long long)target->address);
+	if (target->family && (target->rights & RIGHT_WRITE))
+		return error_fail(
+			-EROFS,
+			"write to the region at %#llx: a part of the range was not prepared; "
+			"give it to afar_region_begin() or afar_region_prepare() first",
+			(unsigned long long)target->address);
 	return error_fail(-EACCES,
 			  "write to the region at %#llx: principal \"%s\" may only read it; its "
 			  "namespace's owner can grant the right to write",

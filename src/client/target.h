@@ -31,10 +31,12 @@ struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	const struct target_kind *kind;
 	struct afar_session *session;
-	uint64_t ns;	      /* the number of its namespace */
-	const char *ns_name;  /* lives as long as the target */
-	uint64_t address;     /* in the namespace */
-	uint64_t generation;  /* of the address: another target may have had it before */
+	uint64_t ns;	     /* the number of its namespace */
+	const char *ns_name; /* lives as long as the target */
+	uint64_t address;    /* in the namespace */
+	uint64_t generation; /* of the address: another target may have had it before */
+	uint64_t
+		family; /* of a copy-on-write region: the generation of its first version; else 0 */
 	uint32_t rights;      /* RIGHT_… */
 	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
@@ -46,6 +48,7 @@ struct afar_target {
 	/* Both follow the binding, and are written just after it. */
 	_Atomic uint64_t length;	 /* bytes; it only grows */
 	atomic_bool is_sealed;		 /* read it only while counted in */
+	atomic_bool is_published;	 /* a version that nobody writes any more: versions.c */
 	struct binding *_Atomic binding; /* target_binding(), or within a hold */
 	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
 	atomic_bool had_keys;		 /* connections were made for it at least once */
@@ -77,6 +80,7 @@ struct target_description {
 	const char *ns_name; /* must live as long as the target */
 	uint64_t address;
 	uint64_t generation;
+	uint64_t family;
 	uint32_t rights; /* RIGHT_…; without RIGHT_READ the manager is at fault */
 	bool has_nic_atomics;
 	struct layout_description layout;
@@ -133,7 +137,15 @@ static inline bool opcode_writes(uint16_t opcode)
 
 static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
-	return !opcode_writes(opcode) || ((target->rights & RIGHT_WRITE) && !target->is_sealed);
+	return !opcode_writes(opcode) ||
+	       ((target->rights & RIGHT_WRITE) && !target->is_sealed && !target->is_published);
+}
+
+/* Returns whether the manager tells of this target, or of the newest version of it. */
+static inline bool target_is_of(const struct afar_target *target, const Afar__RegionInfo *info)
+{
+	return info->generation == target->generation ||
+	       (target->family && info->family == target->family);
 }
 
 /* Returns whether [offset, offset + length) lies in a target of `size` bytes. */

@@ -92,6 +92,12 @@ static int do_atomic(struct afar_region *region, const struct afar_op *wanted, u
 	const struct afar_iov iov = {.addr = &value, .length = sizeof(value)};
 	int ret = region_check(region);
 
+	if (!ret && !target_takes(&region->target, op.opcode))
+		ret = error_fail(-EOPNOTSUPP,
+				 "do an atomic on the region at %#llx: a %s has none; use another "
+				 "region for words that programs share",
+				 (unsigned long long)region->target.address,
+				 region->target.kind->noun);
 	if (!ret && op.offset % sizeof(value))
 		ret = error_fail(-EINVAL, "do an atomic at %llu of a region: not a multiple of 8",
 				 (unsigned long long)op.offset);

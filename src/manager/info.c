@@ -181,12 +181,29 @@ static Afar__LayoutInfo *info_layout(const struct core *core, const struct sessi
 	if (!info)
 		return NULL;
 	info->form = layout_pack(region->layout);
+	if (info->form)
+		versions_freeze(region, info->form);
 	if (info->form && add_servers(core, info, region->layout) &&
 	    add_places(core, info, region->layout) &&
 	    access_make(core, session, region, &info->accesses, &info->n_accesses) == 0)
 		return info;
 	afar__layout_info__free_unpacked(info, NULL);
 	return NULL;
+}
+
+/* Of a copy-on-write region. False: no memory. */
+static bool add_versions(Afar__RegionInfo *info, const struct region *region)
+{
+	if (region->family == 0)
+		return true;
+	info->family = region->family;
+	info->version = region->version;
+	info->is_draft = region->is_draft;
+	info->word_bytes = region->has_word ? STATE_WORD_BYTES : 0;
+	info->width = region->layout->nr_homes;
+	versions_count(region, &info->nr_older, &info->nr_older_references);
+	info->writer = versions_writer(region);
+	return info->writer != NULL;
 }
 
 Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
@@ -213,6 +230,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->rights = region_rights(core, session, region);
 	if (region->layout->is_sealed)
 		info->rights &= RIGHT_READ;
+	is_complete = add_versions(info, region) && is_complete;
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout;

@@ -255,7 +255,8 @@ static int load_layout(const Stored__Region *record, struct region *region)
 		ret = region->layout ? load_old_layout(record, region->layout)
 				     : error_code(-ENOMEM);
 	}
-	if (ret == 0 && region->layout->length != region->length)
+	if (ret == 0 &&
+	    region->layout->length != region->length + (record->has_word ? STATE_WORD_BYTES : 0))
 		ret = error_code(-EINVAL);
 	return ret;
 }
@@ -267,6 +268,9 @@ static int take_layout(const struct state *state, const struct region *region)
 	const struct layout *layout = region->layout;
 	const enum extent_class class =
 		layout->is_sealed ? CLASS_DRAM_SEALED : namespace_class(region->ns);
+	const struct region *relative =
+		region->family != 0 ? namespace_family(region->ns, region->family, region->address)
+				    : NULL;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
@@ -278,6 +282,8 @@ static int take_layout(const struct state *state, const struct region *region)
 			continue;
 		if (extent->ns != region->ns || extent->class != class)
 			return error_code(-EINVAL);
+		if (relative && region_is_shared(relative, region, i))
+			continue;
 		ret = space_take_at(&extent->space, copy->offset, layout_copy_span(layout, copy));
 	}
 	return ret;
@@ -290,7 +296,7 @@ static int load_region(struct state *state, const void *message)
 	struct region *region;
 	int ret;
 
-	if (!ns)
+	if (!ns || (record->is_draft && !record->is_freed))
 		return damaged("region", record->generation);
 	region = calloc(1, sizeof(*region));
 	if (!region)
@@ -306,6 +312,11 @@ static int load_region(struct state *state, const void *message)
 	region->layout_number = record->layout_number;
 	region->is_unfinished = record->is_unfinished;
 	region->maker = record->maker;
+	region->family = record->family;
+	region->version = record->version;
+	region->is_draft = record->is_draft;
+	region->has_word = record->has_word;
+	region->claim = record->claim;
 	region->name = strdup(record->name);
 	ret = region->name ? load_layout(record, region) : error_code(-ENOMEM);
 	if (ret == 0)

@@ -127,21 +127,30 @@ static int note_placement(struct core *core, struct namespace *ns, struct placem
 	return 0;
 }
 
+/* Takes what the wish says. `*down_bytes` as find_sources(). */
+static int take(struct core *core, struct namespace *ns, const struct placement_wish *wish,
+		struct placement *out, uint64_t *down_bytes)
+{
+	struct placement_source *sources = NULL;
+	size_t nr_sources = 0;
+	int ret = find_sources(core, ns, &sources, &nr_sources, down_bytes);
+
+	if (ret < 0)
+		return ret;
+	ret = placement_take(sources, nr_sources, wish, out);
+	free(sources);
+	return ret;
+}
+
 int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
 {
 	struct placement_wish wish = {.bytes = bytes,
 				      .stripe_bytes = ns->stripe_bytes,
 				      .width = ns->width,
 				      .start = ns->turn};
-	struct placement_source *sources = NULL;
 	uint64_t down_bytes = 0;
-	size_t nr_sources = 0;
-	int ret = find_sources(core, ns, &sources, &nr_sources, &down_bytes);
+	int ret = take(core, ns, &wish, out, &down_bytes);
 
-	if (ret < 0)
-		return ret;
-	ret = placement_take(sources, nr_sources, &wish, out);
-	free(sources);
 	if (ret == -ENOSPC)
 		return no_room(core, ns, bytes, down_bytes);
 	if (ret == -E2BIG)
@@ -149,6 +158,23 @@ int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 				  "allocate %llu bytes in '%s': its free space is in more than %u "
 				  "pieces; reserve as much more, or free regions",
 				  (unsigned long long)bytes, ns->name, PLACEMENT_CHUNKS_MAX);
+	return ret == 0 ? note_placement(core, ns, out) : ret;
+}
+
+int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,
+		      struct placement *out)
+{
+	/* One chunk, if there is a run for it: what is no longer than a stripe unit is not striped. */
+	struct placement_wish wish = {
+		.bytes = bytes, .stripe_bytes = bytes, .width = 1, .start = ns->turn};
+	uint64_t down_bytes = 0;
+	int ret = take(core, ns, &wish, out, &down_bytes);
+
+	if (ret == 0 && out->nr_parts != 1) {
+		placement_undo(out);
+		placement_close(out);
+		ret = -ENOSPC;
+	}
 	return ret == 0 ? note_placement(core, ns, out) : ret;
 }
 
@@ -224,6 +250,15 @@ static int check_alloc(const struct core *core, const struct session *session,
 			"do no atomics; allocate it without them, or in a namespace of "
 			"tier dram",
 			ns->name, ns->name);
+	if (ask->is_cow && (ns->is_volume || ask->has_nic_atomics || ask->is_unfinished))
+		return error_fail(
+			ask->is_unfinished ? -EINVAL : -EOPNOTSUPP,
+			"allocate a region in '%s': a copy-on-write region %s; allocate it without",
+			ns->name,
+			ns->is_volume	       ? "cannot be a volume"
+			: ask->has_nic_atomics ? "has no atomics"
+					       : "is never unfinished, for nobody sees a version "
+						 "that is not published");
 	if (__builtin_add_overflow(ask->bytes, SPACE_UNIT - 1, rounded))
 		return error_fail(-EINVAL,
 				  "allocate a region in '%s': %llu bytes are too many for 64 bits",
@@ -238,9 +273,9 @@ static int check_alloc(const struct core *core, const struct session *session,
 	return 0;
 }
 
-/* Takes the placement's layout over. */
-static struct region *make_region(struct namespace *ns, const char *name,
-				  struct placement *placement)
+/* Without a layout. */
+static struct region *make_region(struct core *core, struct namespace *ns,
+				  const Afar__RegionAlloc *ask, uint64_t address)
 {
 	struct region *region = calloc(1, sizeof(*region));
 
@@ -248,10 +283,17 @@ static struct region *make_region(struct namespace *ns, const char *name,
 		return NULL;
 	CDS_INIT_LIST_HEAD(&region->references);
 	region->ns = ns;
+	region->generation = core->state->next_generation;
+	region->address = address;
+	region->length = ask->bytes;
+	region->has_nic_atomics = ask->has_nic_atomics;
+	region->is_unfinished = ask->is_unfinished;
 	region->stripe_bytes = ns->stripe_bytes;
-	region->layout = placement->layout;
-	placement->layout = NULL;
-	region->name = strdup(name);
+	if (ask->is_cow) {
+		region->family = region->generation;
+		region->version = 1;
+	}
+	region->name = strdup(ask->name);
 	if (!region->name) {
 		region_free(region);
 		return NULL;
@@ -295,6 +337,26 @@ static int take_reference(struct core *core, struct session *session, struct reg
 	return ret;
 }
 
+int region_take_reference(struct core *core, struct session *session, struct region *region)
+{
+	return take_reference(core, session, region, VOLUME_NONE);
+}
+
+/* Takes the chunks of a region that is to be written in place. */
+static int fill_region(struct core *core, struct region *region, uint64_t rounded)
+{
+	struct placement placement;
+	int ret = region_place(core, region->ns, rounded, &placement);
+
+	if (ret < 0)
+		return ret;
+	region->layout = placement.layout;
+	placement.layout = NULL;
+	placement_close(&placement);
+	trim_layout(region->layout, rounded - region->length);
+	return 0;
+}
+
 /* Uses the generation up, and the address, which only the first region's comes again. */
 static int move_on(struct core *core, struct namespace *ns, uint64_t address, uint64_t rounded)
 {
@@ -314,29 +376,25 @@ static int move_on(struct core *core, struct namespace *ns, uint64_t address, ui
 int region_alloc(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__RegionAlloc *ask = event->request->region_alloc;
-	struct placement placement = {0};
-	struct region *region = NULL;
+	struct region *region;
 	struct namespace *ns;
 	uint64_t rounded, address;
 	int ret = check_alloc(core, session, ask, &ns, &rounded);
 
 	if (ret == 0)
 		ret = choose_address(ns, rounded, ask->is_first, &address);
-	if (ret == 0)
-		ret = region_place(core, ns, rounded, &placement);
 	if (ret < 0)
 		return ret;
-	region = make_region(ns, ask->name, &placement);
-	placement_close(&placement);
+	region = make_region(core, ns, ask, address);
 	if (!region)
 		return error_code(-ENOMEM);
-	region->generation = core->state->next_generation;
-	region->address = address;
-	region->length = ask->bytes;
-	region->has_nic_atomics = ask->has_nic_atomics;
-	region->is_unfinished = ask->is_unfinished;
 	region->maker = ask->is_temporary ? session->number : 0;
-	trim_layout(region->layout, rounded - ask->bytes);
+	ret = ask->is_cow ? versions_first_layout(core, ns, region)
+			  : fill_region(core, region, rounded);
+	if (ret < 0) {
+		region_free(region);
+		return ret;
+	}
 	ret = state_add_region(core->state, region);
 	if (ret == 0)
 		ret = move_on(core, ns, address, rounded);
@@ -402,6 +460,26 @@ static int find_region(const struct namespace *ns, const char *asked, const char
 	return 0;
 }
 
+/* The newest version of a region that the session has open. */
+static int find_newest(const struct core *core, const struct session *session,
+		       const Afar__RegionOpen *ask, struct region **out)
+{
+	struct reference *reference = NULL;
+	struct region *region = NULL;
+	int ret = region_find(core, "refresh", ask->namespace_, ask->address, ask->generation,
+			      &region);
+
+	if (ret == 0)
+		ret = region_find_reference(session, "refresh", region, &reference);
+	if (ret == 0 && region->family == 0)
+		return error_fail(
+			-EINVAL,
+			"refresh the region at 0x%llx: it is not copy-on-write, so it has "
+			"no versions",
+			(unsigned long long)ask->address);
+	return ret == 0 ? versions_find_newest("refresh", region, out) : ret;
+}
+
 int region_open(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__RegionOpen *ask = event->request->region_open;
@@ -411,6 +489,8 @@ int region_open(struct core *core, struct session *session, struct event *event)
 
 	if (ret == 0 && (ns->is_volume || ask->mode != VOLUME_NONE))
 		ret = volume_find_to_open(core, session, ns, ask->mode, &region);
+	else if (ret == 0 && ask->generation != 0)
+		ret = find_newest(core, session, ask, &region);
 	else if (ret == 0)
 		ret = find_region(ns, "open", ask->name, ask->address, &region);
 	if (ret != 0)
@@ -453,10 +533,19 @@ int region_remove(struct core *core, struct region *region)
 
 int region_reclaim(struct core *core, struct region *region)
 {
+	bool is_version = region->family != 0;
+	int ret;
+
 	if (!region->is_freed || !cds_list_empty(&region->references))
 		return 0;
-	return region_needs_trims(core->state, region) ? state_begin_trims(core->state, region)
-						       : region_remove(core, region);
+	ret = state_shed(core->state, region);
+	if (ret < 0)
+		return ret;
+	if (!region_needs_trims(core->state, region))
+		return region_remove(core, region);
+	if (is_version)
+		store_put_region(core->store, region);
+	return state_begin_trims(core->state, region);
 }
 
 static int free_region(struct core *core, struct region *region)
@@ -573,6 +662,12 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 		return error_fail(-EINVAL,
 				  "free the region at 0x%llx: it is the volume '%s'; delete that",
 				  (unsigned long long)ask->address, region->ns->name);
+	/* Freeing any version frees the region. */
+	if (region->family != 0) {
+		ret = versions_find_newest("free", region, &region);
+		if (ret < 0)
+			return ret;
+	}
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED,
 				  "free the region at 0x%llx: it was freed before; close it",

@@ -25,10 +25,15 @@ int region_find(const struct core *core, const char *asked, uint64_t ns_number, 
 /* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);
+/* Counts the session into those that have the region open; of no volume. -ENOMEM. */
+int region_take_reference(struct core *core, struct session *session, struct region *region);
 struct placement;
 /* Takes `bytes`, a multiple of SPACE_UNIT, out of what the namespace has free. What it took is taken
  * back with the operation. -AFAR_ERESERVE, -ETIMEDOUT, with a sentence; -ENOMEM. */
 int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out);
+/* Takes one run of so many bytes likewise. -ENOSPC without a sentence: no run is so long; -ENOMEM. */
+int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,
+		      struct placement *out);
 /* Drops a reference. The region's memory returns when it was the last to a freed region.
  * -ENOMEM. */
 int region_drop(struct core *core, struct reference *reference);
@@ -38,6 +43,20 @@ int region_drop(struct core *core, struct reference *reference);
 int region_reclaim(struct core *core, struct region *region);
 /* Gives it back at once: it waits for nothing. -ENOMEM. */
 int region_remove(struct core *core, struct region *region);
+
+/* Versions of copy-on-write regions: versions.c. */
+core_operation region_begin, region_prepare, region_publish;
+core_wait versions_wait;
+/* Gives a region its unit, and a layout in which nothing has been written. -AFAR_ERESERVE, with a sentence; -ENOMEM. */
+int versions_first_layout(struct core *core, struct namespace *ns, struct region *region);
+/* Finds the newest version of a region. -AFAR_EFREED, with a sentence. */
+int versions_find_newest(const char *asked, const struct region *region, struct region **out);
+/* Counts the versions before the newest one that sessions have open, and those sessions, added up. */
+void versions_count(const struct region *newest, uint32_t *nr_older, uint32_t *nr_references);
+/* Returns who is writing the next version, for people; empty: nobody. The caller's to free; NULL: no memory. */
+char *versions_writer(const struct region *newest);
+/* Marks in a layout's message what nobody writes. Does nothing for a region without versions. */
+void versions_freeze(const struct region *region, Layout__Layout *message);
 
 /* Returns what the session may do with the region: RIGHT_READ, RIGHT_WRITE. */
 uint32_t region_rights(const struct core *core, const struct session *session,

@@ -190,6 +190,13 @@ static uint64_t wait_to_allocate(struct core *core, struct event *event)
 	return until > core_now(core) ? until : trims_wait(core, event);
 }
 
+static uint64_t wait_to_prepare(struct core *core, struct event *event)
+{
+	uint64_t until = wait_for_servers(core, event);
+
+	return until > core_now(core) ? until : versions_wait(core, event);
+}
+
 static const struct operation operations[] = {
 #define CALL(name) AFAR__REQUEST__CALL_##name
 	{CALL(SESSION_OPEN), OPERATION_DAEMON, FOR_CLIENT, NULL, session_open},
@@ -211,6 +218,9 @@ static const struct operation operations[] = {
 	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, NULL, region_access},
 	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
 	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
+	{CALL(REGION_BEGIN), OPERATION_ONCE, FOR_CLIENT, NULL, region_begin},
+	{CALL(REGION_PREPARE), OPERATION_ONCE, FOR_CLIENT, wait_to_prepare, region_prepare},
+	{CALL(REGION_PUBLISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_publish},
 	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
 	{CALL(VOLUME_TAKE_OVER), OPERATION_ONCE, FOR_CLIENT, NULL, volume_take_over},
 	{CALL(VOLUME_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, volume_resize},

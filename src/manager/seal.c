@@ -351,6 +351,12 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 				  "seal the region at 0x%llx: it is the volume '%s', and volumes "
 				  "stay writable; open it to read alone",
 				  (unsigned long long)region->address, region->ns->name);
+	if (region->family != 0)
+		return error_fail(-EOPNOTSUPP,
+				  "seal the region at 0x%llx: it is copy-on-write, and its "
+				  "published versions "
+				  "never change; copy it to another region to seal that",
+				  (unsigned long long)region->address);
 	if (region->ns->tier == AFAR_TIER_FLASH)
 		return error_fail(
 			-EOPNOTSUPP,

@@ -288,6 +288,15 @@ struct region {
 	struct cds_list_head references;
 	struct cds_list_head trim_node; /* with trims: of the state's trimming */
 	enum trim_state *trims; /* one for each copy of the layout; NULL: it does not wait */
+	/* Of a version of a copy-on-write region: the generation of its first version, else 0. Each
+	 * version is a region (state_versions.c). */
+	uint64_t family;
+	uint64_t version; /* counts from 1 */
+	bool is_draft;	  /* is_freed, too: it has no name before it is published */
+	uint64_t claim;	  /* of a draft: a random number of its writer's */
+	bool has_word;	  /* the last chunk of its layout lies behind its bytes */
+	struct cds_list_head
+		family_node; /* a ring of the versions that there are, without a head */
 };
 
 /* How a session has a volume open. Numbers as in afar.proto. */
@@ -495,6 +504,33 @@ int state_free_region(struct state *state, struct region *region);
 /* Gives back what its layout has, and unlinks it. Nobody may have it open. */
 int state_remove_region(struct state *state, struct region *region);
 void region_free(struct region *region);
+
+/*
+ * Versions of copy-on-write regions: state_versions.c. The group of a unit has its chunk in the same place in all versions in
+ * which the unit is equal. A chunk is given back with the last version that has it.
+ */
+#define STATE_WORD_BYTES 4096U /* of a chunk for the newest version's number */
+/* Returns a version of that family in the namespace; NULL: there is none. */
+struct region *namespace_family(const struct namespace *ns, uint64_t family, uint64_t address);
+/* Puts a version into the ring of its family. Takes two notes. */
+void state_join_family(struct state *state, struct region *region);
+/* True: another version has the chunk of that copy, too. `relative` is any version of the family: the
+ * region itself once it is linked. */
+bool region_is_shared(const struct region *relative, const struct region *region, uint32_t copy);
+/* A version that is about to go keeps the chunks that no other version has. Does nothing to one that has done so,
+ * or is of no copy-on-write region. */
+int state_shed(struct state *state, struct region *region);
+/* The draft takes the place of the newest version, which counts as freed from now on. */
+int state_publish(struct state *state, struct region *draft, struct region *newest);
+/* Replaces the layout of a version by one of which it has the chunks; those that only the old one had are not given
+ * back. */
+int state_change_version(struct state *state, struct region *region, struct layout *layout,
+			 uint64_t added_bytes);
+/* The newest version, which has the name and the address; NULL: the region is freed. */
+struct region *region_newest(const struct region *region);
+/* The reference of a session that is writing the next version; NULL: none is. */
+struct reference *region_writer(const struct region *region);
+
 /* True: for all but its stores it has gone. */
 bool region_is_gone(const struct region *region);
 /* Counts the sessions that have it open, without ending ones. */

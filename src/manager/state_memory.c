@@ -272,16 +272,16 @@ static struct cds_list_head *place_in_order(struct namespace *ns, const struct r
 	return region->address < STATE_SECOND_ADDRESS ? ns->regions.next : &ns->regions;
 }
 
-/* Takes four notes. */
-static int link_live_region(struct undo *undo, struct namespace *ns, struct region *region)
+int region_link_live(struct undo *undo, struct region *region, struct cds_list_head *next)
 {
+	struct namespace *ns = region->ns;
 	int ret = undo_tree_add(undo, &ns->regions_by_address, region, regions_by_address);
 
 	if (ret == 0 && region->name[0] != '\0')
 		ret = undo_tree_add(undo, &ns->regions_by_name, region, regions_by_name);
 	if (ret < 0)
 		return ret;
-	undo_link(undo, &region->node, place_in_order(ns, region));
+	undo_link(undo, &region->node, next);
 	undo_set(undo, ns->nr_regions, ns->nr_regions + 1);
 	return 0;
 }
@@ -323,16 +323,19 @@ int state_add_region(struct state *state, struct region *region)
 	struct namespace *ns = region->ns;
 	struct undo *undo = state->undo;
 	uint64_t allocated = 0;
-	int ret = undo_room(undo, 7);
+	int ret = undo_room(undo, 8);
 
+	CDS_INIT_LIST_HEAD(&region->family_node);
 	if (ret < 0) {
 		region_free(region);
 		return ret;
 	}
 	undo_made(undo, region, destroy_region);
+	if (region->family != 0)
+		state_join_family(state, region);
 	ret = undo_tree_add(undo, &state->regions_by_generation, region, regions_by_generation);
 	if (ret == 0 && !region->is_freed)
-		ret = link_live_region(undo, ns, region);
+		ret = region_link_live(undo, region, place_in_order(ns, region));
 	else if (ret == 0)
 		undo_link(undo, &region->node, &ns->freed);
 	if (ret < 0)
@@ -342,7 +345,7 @@ int state_add_region(struct state *state, struct region *region)
 
 		if (!extent)
 			region->is_lost = true;
-		else if (extent->ns == ns)
+		else if (extent->ns == ns && !region_is_shared(region, region, i))
 			allocated += layout_copy_span(layout, &layout->copies[i]);
 	}
 	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes + allocated);
@@ -384,8 +387,7 @@ struct region *namespace_region_above(const struct namespace *ns, uint64_t addre
 	return NULL;
 }
 
-/* Takes four notes. */
-static void unlink_live_region(struct undo *undo, struct region *region)
+void region_unlink_live(struct undo *undo, struct region *region)
 {
 	struct namespace *ns = region->ns;
 
@@ -404,7 +406,7 @@ int state_free_region(struct state *state, struct region *region)
 	assert(!region->is_freed);
 	if (ret < 0)
 		return ret;
-	unlink_live_region(undo, region);
+	region_unlink_live(undo, region);
 	undo_set(undo, region->is_freed, true);
 	undo_link(undo, &region->node, &region->ns->freed);
 	return 0;
@@ -539,7 +541,9 @@ int state_remove_region(struct state *state, struct region *region)
 	int ret;
 
 	assert(cds_list_empty(&region->references));
-	ret = give_back(state, region);
+	ret = state_shed(state, region);
+	if (ret == 0)
+		ret = give_back(state, region);
 	if (ret == 0)
 		ret = undo_room(undo, 7);
 	if (ret < 0)
@@ -551,7 +555,7 @@ int state_remove_region(struct state *state, struct region *region)
 	if (region->is_freed)
 		undo_unlink(undo, &region->node);
 	else
-		unlink_live_region(undo, region);
+		region_unlink_live(undo, region);
 	undo_tree_remove(undo, &state->regions_by_generation, region, regions_by_generation);
 	undo_gone(undo, region, destroy_region);
 	return 0;

@@ -437,6 +437,11 @@ void store_put_region(struct store *store, const struct region *region)
 	record.layout_number = region->layout_number;
 	record.is_unfinished = region->is_unfinished;
 	record.maker = region->maker;
+	record.family = region->family;
+	record.version = region->version;
+	record.is_draft = region->is_draft;
+	record.has_word = region->has_word;
+	record.claim = region->claim;
 	store_put_message(store, STORE_KEY(STORE_REGION, region->generation), &record.base);
 	layout__layout__free_unpacked(record.layout, NULL);
 }

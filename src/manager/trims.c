@@ -295,15 +295,21 @@ static uint64_t free_now(const struct namespace *ns)
 	return bytes;
 }
 
+uint64_t trims_wait_for(struct core *core, const struct namespace *ns, uint64_t bytes,
+			uint64_t until)
+{
+	uint64_t now;
+
+	if (ns->tier != AFAR_TIER_FLASH || ns->is_deleted)
+		return 0;
+	now = free_now(ns);
+	return bytes > now && bytes <= now + trims_coming(core, ns) ? until : 0;
+}
+
 uint64_t trims_wait(struct core *core, struct event *event)
 {
 	const Afar__RegionAlloc *ask = event->request->region_alloc;
 	const struct namespace *ns = state_namespace(core->state, ask->namespace_);
-	uint64_t now;
 
-	if (!ns || ns->tier != AFAR_TIER_FLASH || ns->is_deleted)
-		return 0;
-	now = free_now(ns);
-	return ask->bytes > now && ask->bytes <= now + trims_coming(core, ns) ? event->answer_by
-									      : 0;
+	return ns ? trims_wait_for(core, ns, ask->bytes, event->answer_by) : 0;
 }

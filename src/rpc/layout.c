@@ -207,24 +207,46 @@ static int append_chunk(struct layout *layout, const struct layout *from,
 	return layout_add_chunk(layout, layout_home_of(from, copy), copy->extent, copy->offset);
 }
 
+/* Adds a group like that one, of at most `left` bytes. */
+static int append_group(struct layout *layout, const struct layout *from, uint32_t index,
+			uint64_t left, const struct loss *loss)
+{
+	const struct layout_group *group = &from->groups[index];
+	int ret = layout_add_group(layout, group->chunk_bytes, UINT64_C(1) << group->unit_shift);
+
+	if (ret == 0)
+		layout->groups[layout->nr_groups - 1].is_frozen = group->is_frozen;
+	for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++)
+		ret = append_chunk(layout, from, &from->chunks[group->first_chunk + c], loss);
+	if (ret == 0)
+		layout_set_last(layout, group->length < left ? group->length : left);
+	return ret;
+}
+
 static int append(struct layout *layout, const struct layout *from, uint64_t length,
 		  const struct loss *loss)
 {
 	uint64_t end = layout->length + length;
 	int ret = 0;
 
-	for (uint32_t g = 0; g < from->nr_groups && layout->length < end && ret == 0; g++) {
-		const struct layout_group *group = &from->groups[g];
-		uint64_t left = end - layout->length;
+	for (uint32_t g = 0; g < from->nr_groups && layout->length < end && ret == 0; g++)
+		ret = append_group(layout, from, g, end - layout->length, loss);
+	return ret;
+}
 
-		ret = layout_add_group(layout, group->chunk_bytes,
-				       UINT64_C(1) << group->unit_shift);
-		for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++)
-			ret = append_chunk(layout, from, &from->chunks[group->first_chunk + c],
-					   loss);
-		if (ret == 0)
-			layout_set_last(layout, group->length < left ? group->length : left);
-	}
+int layout_append_group(struct layout *layout, const struct layout *from, uint32_t group)
+{
+	const struct loss nothing = {.home = NULL};
+
+	return append_group(layout, from, group, UINT64_MAX, &nothing);
+}
+
+int layout_add_hole(struct layout *layout, uint64_t length)
+{
+	int ret = layout_add_group(layout, 0, 1);
+
+	if (ret == 0)
+		layout_set_last(layout, length);
 	return ret;
 }
 
@@ -313,6 +335,7 @@ static Layout__Group *pack_group(const struct layout *layout, const struct layou
 	message->length = group->length;
 	message->stripe_bytes = UINT64_C(1) << group->unit_shift;
 	message->chunk_bytes = group->chunk_bytes;
+	message->is_frozen = group->is_frozen;
 	message->chunks = calloc((size_t)group->nr_chunks + 1, sizeof(*message->chunks));
 	for (uint32_t i = 0; i < group->nr_chunks && message->chunks; i++) {
 		message->chunks[i] = pack_chunk(layout, &layout->chunks[group->first_chunk + i]);
@@ -432,6 +455,8 @@ static int unpack_group(struct layout *layout, const Layout__Group *message, con
 	if (ret == 0)
 		ret = layout_add_group(layout, message->n_chunks != 0 ? message->chunk_bytes : 0,
 				       message->n_chunks != 0 ? message->stripe_bytes : 1);
+	if (ret == 0)
+		layout->groups[layout->nr_groups - 1].is_frozen = message->is_frozen;
 	for (size_t i = 0; i < message->n_chunks && ret == 0; i++)
 		ret = unpack_chunk(layout, message, message->chunks[i], why);
 	if (ret == 0)
@@ -482,6 +507,28 @@ static uint64_t bytes_of_chunk(const struct layout_group *group, uint32_t index)
 	before = (uint64_t)index << group->unit_shift;
 	rest = rest > before ? min_u64(rest - before, UINT64_C(1) << group->unit_shift) : 0;
 	return (group->length / row << group->unit_shift) + rest;
+}
+
+/* The one copy of a group of one chunk; NULL: it has another form. */
+static const struct layout_copy *only_copy(const struct layout *layout, uint32_t group)
+{
+	const struct layout_group *at = &layout->groups[group];
+	const struct layout_chunk *chunk = &layout->chunks[at->first_chunk];
+
+	return at->nr_chunks == 1 && chunk->nr_copies == 1 ? &layout->copies[chunk->first_copy]
+							   : NULL;
+}
+
+bool layout_shares(const struct layout *layout, const struct layout *other, uint32_t group)
+{
+	const struct layout_copy *mine, *theirs;
+
+	if (group >= layout->nr_groups || group >= other->nr_groups)
+		return false;
+	mine = only_copy(layout, group);
+	theirs = only_copy(other, group);
+	return mine && theirs && mine->extent == theirs->extent && mine->offset == theirs->offset &&
+	       layout_home_is(layout_home_of(layout, mine), layout_home_of(other, theirs));
 }
 
 uint64_t layout_lost_bytes(const struct layout *layout)
@@ -609,10 +656,12 @@ static const struct layout_group *group_at(const struct layout *layout, uint64_t
 	return &layout->groups[low];
 }
 
-static struct layout_piece piece_of(const struct layout *layout, const struct layout_chunk *chunk,
-				    uint64_t offset, uint64_t length)
+static struct layout_piece piece_of(const struct layout *layout, const struct layout_group *group,
+				    uint64_t index, uint64_t offset, uint64_t length)
 {
-	struct layout_piece piece = {.offset = offset, .length = length};
+	const struct layout_chunk *chunk = &layout->chunks[group->first_chunk + index];
+	struct layout_piece piece = {
+		.offset = offset, .length = length, .is_frozen = group->is_frozen};
 
 	if (chunk->nr_copies != 0)
 		piece.copy = &layout->copies[chunk->first_copy];
@@ -625,20 +674,20 @@ struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset
 				    uint64_t length_max)
 {
 	const struct layout_group *group = group_at(layout, offset);
-	const struct layout_chunk *chunks = &layout->chunks[group->first_chunk];
 	uint64_t inside = offset - group->start;
 	uint64_t left = min_u64(group->length - inside, length_max);
 	uint64_t unit, in_unit, unit_bytes;
 
 	if (group->nr_chunks == 0)
-		return (struct layout_piece){.offset = inside, .length = left};
+		return (struct layout_piece){
+			.offset = inside, .length = left, .is_frozen = group->is_frozen};
 	if (group->nr_chunks == 1)
-		return piece_of(layout, chunks, inside, left);
+		return piece_of(layout, group, 0, inside, left);
 
 	unit_bytes = UINT64_C(1) << group->unit_shift;
 	unit = inside >> group->unit_shift;
 	in_unit = inside & (unit_bytes - 1);
-	return piece_of(layout, &chunks[unit % group->nr_chunks],
+	return piece_of(layout, group, unit % group->nr_chunks,
 			(unit / group->nr_chunks << group->unit_shift) + in_unit,
 			min_u64(unit_bytes - in_unit, left));
 }

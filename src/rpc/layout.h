@@ -66,6 +66,7 @@ struct layout_group {
 	uint32_t unit_shift;
 	uint32_t nr_chunks;
 	uint32_t first_chunk; /* index into the layout's chunks */
+	bool is_frozen;	      /* nobody writes it: other versions of the region have it, too */
 };
 
 struct layout {
@@ -84,6 +85,7 @@ struct layout_piece {
 	const struct layout_chunk *lost; /* the chunk, if it is lost; else NULL */
 	uint64_t offset;		 /* into the chunk */
 	uint64_t length;
+	bool is_frozen; /* its group is */
 };
 
 /* ---- Making one */
@@ -152,6 +154,13 @@ static inline const struct layout_home *layout_home_of(const struct layout *layo
 
 /* How many bytes of its extent a copy takes, including the sums behind it, if there are any. */
 uint64_t layout_copy_span(const struct layout *layout, const struct layout_copy *copy);
+
+/* True: both layouts have this group, and its one chunk is in the same place in both. A hole is in no place. */
+bool layout_shares(const struct layout *layout, const struct layout *other, uint32_t group);
+/* Adds a group like a group of `from`, as layout_append() does. */
+int layout_append_group(struct layout *layout, const struct layout *from, uint32_t group);
+/* Adds a hole of so many bytes. -ENOMEM. */
+int layout_add_hole(struct layout *layout, uint64_t length);
 
 /* How many bytes of it are lost. */
 uint64_t layout_lost_bytes(const struct layout *layout);

@@ -183,6 +183,56 @@ Afar__Request *ask_seal(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_cow(uint64_t ns, const char *name, uint64_t bytes)
+{
+	Afar__Request *request = ask_alloc(ns, name, bytes, false);
+
+	request->region_alloc->is_cow = true;
+	return request;
+}
+
+Afar__Request *ask_newest(const Afar__RegionInfo *region)
+{
+	Afar__Request *request = ask_open(region->namespace_, "", region->address);
+
+	request->region_open->generation = region->generation;
+	return request;
+}
+
+Afar__Request *ask_begin(const Afar__RegionInfo *region, uint64_t claim)
+{
+	REQUEST(region_begin, afar__region_begin, Afar__RegionBegin,
+		AFAR__REQUEST__CALL_REGION_BEGIN);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	ask->claim = claim;
+	return request;
+}
+
+Afar__Request *ask_prepare(const Afar__RegionInfo *region, const uint32_t *units, size_t nr)
+{
+	REQUEST(region_prepare, afar__region_prepare, Afar__RegionPrepare,
+		AFAR__REQUEST__CALL_REGION_PREPARE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	ask->units = calloc(nr + 1, sizeof(*ask->units));
+	for (ask->n_units = 0; ask->n_units < nr; ask->n_units++)
+		ask->units[ask->n_units] = units[ask->n_units];
+	return request;
+}
+
+Afar__Request *ask_publish(const Afar__RegionInfo *region)
+{
+	REQUEST(region_publish, afar__region_publish, Afar__RegionPublish,
+		AFAR__REQUEST__CALL_REGION_PUBLISH);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
 Afar__Request *ask_finish(const Afar__RegionInfo *region)
 {
 	REQUEST(region_finish, afar__region_finish, Afar__RegionFinish,

@@ -34,6 +34,12 @@ Afar__Request *ask_access(const Afar__RegionInfo *region);
 Afar__Request *ask_seal(const Afar__RegionInfo *region);
 Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);
+/* Copy-on-write regions: one; what its versions are asked. */
+Afar__Request *ask_cow(uint64_t ns, const char *name, uint64_t bytes);
+Afar__Request *ask_newest(const Afar__RegionInfo *region);
+Afar__Request *ask_begin(const Afar__RegionInfo *region, uint64_t claim);
+Afar__Request *ask_prepare(const Afar__RegionInfo *region, const uint32_t *units, size_t nr);
+Afar__Request *ask_publish(const Afar__RegionInfo *region);
 /* A namespace for a volume; its region, unfinished. Modes: enum volume_mode. */
 Afar__Request *ask_volume(const char *name);
 Afar__Request *ask_volume_alloc(uint64_t ns, uint64_t bytes);

@@ -148,6 +148,17 @@ static void print_region(FILE *out, const struct region *region)
 		fprintf(out, "  copy %llu.%llu.%llu at %llu of group %u\n", U(home->server),
 			U(home->life), U(copy->extent), U(copy->offset), copy->group);
 	}
+	if (region->family != 0) {
+		const struct cds_list_head *at = region->family_node.next;
+
+		fprintf(out, "  version %llu of %llu draft %d word %d claim %llx with",
+			U(region->version), U(region->family), region->is_draft, region->has_word,
+			U(region->claim));
+		for (; at != &region->family_node; at = at->next)
+			fprintf(out, " %llu",
+				U(cds_list_entry(at, struct region, family_node)->generation));
+		fputc('\n', out);
+	}
 	for (uint32_t i = 0; i < layout->nr_copies && region->trims != NULL; i++)
 		fprintf(out, "  copy %u %s\n", i,
 			region->trims[i] == TRIM_DONE ? "is trimmed" : "is to be trimmed");

@@ -324,19 +324,85 @@ static Afar__Request *remove_server(void)
 {
 	return ask_server_remove(fixture.servers[1].number);
 }
+static Afar__Request *make_cow(void)
+{
+	return ask_cow(ns, "cow", MIB);
+}
+/* The cow region's versions, by their numbers. */
+static Afar__RegionInfo *version(uint64_t number)
+{
+	static Afar__RegionInfo info;
+	const struct region *region = namespace_region_named(ns_of(ns), "cow");
+
+	for (int nr = 0; region->version != number; nr++) {
+		assert_true(nr < 10);
+		region = cds_list_entry(region->family_node.next, struct region, family_node);
+	}
+	info = (Afar__RegionInfo){
+		.namespace_ = ns, .address = region->address, .generation = region->generation};
+	return &info;
+}
+static Afar__Request *open_cow(void)
+{
+	return ask_open(ns, "cow", 0);
+}
+static Afar__Request *begin_2(void)
+{
+	return ask_begin(version(1), 7);
+}
+static Afar__Request *prepare_2(void)
+{
+	const uint32_t units[] = {3, 0, 3};
+
+	return ask_prepare(version(2), units, 3);
+}
+static Afar__Request *publish_2(void)
+{
+	return ask_publish(version(2));
+}
+static Afar__Request *newest_of_1(void)
+{
+	return ask_newest(version(1));
+}
+static Afar__Request *close_1(void)
+{
+	return ask_close(version(1));
+}
+static Afar__Request *begin_3(void)
+{
+	return ask_begin(version(2), 8);
+}
+static Afar__Request *prepare_3(void)
+{
+	const uint32_t units[] = {3, 4};
+
+	return ask_prepare(version(3), units, 2);
+}
+static Afar__Request *close_3(void)
+{
+	return ask_close(version(3));
+}
+static Afar__Request *free_cow(void)
+{
+	return ask_free(version(2));
+}
 static Afar__Request *delete_all(void)
 {
 	return ask_delete("a", true);
 }
 
 static const struct operation operations[] = {
-	{&admin, alloc_one},	    {&alice, alloc_first}, {&bob, grant_one},
-	{&admin, grant_one},	    {&bob, open_one},	   {&admin, open_one},
-	{&admin, close_one},	    {&admin, free_open},   {&admin, close_freed},
-	{&admin, finish_one},	    {&admin, seal_one},	   {&admin, create_one},
-	{&admin, delete_one},	    {&admin, reserve_one}, {&admin, release_one},
-	{&admin, take_right},	    {&admin, add_key},	   {&admin, revoke_key},
-	{&dave, ask_session_close},
+	{&admin, make_cow},    {&alice, open_cow},    {&admin, begin_2},
+	{&admin, prepare_2},   {&admin, publish_2},   {&admin, begin_3},
+	{&admin, prepare_3},   {&admin, close_1},     {&admin, close_3},
+	{&alice, newest_of_1}, {&alice, close_1},     {&admin, begin_3},
+	{&admin, prepare_3},   {&admin, free_cow},    {&admin, alloc_one},
+	{&alice, alloc_first}, {&bob, grant_one},     {&admin, grant_one},
+	{&bob, open_one},      {&admin, open_one},    {&admin, close_one},
+	{&admin, free_open},   {&admin, close_freed}, {&admin, finish_one},
+	{&admin, seal_one},    {&admin, create_one},  {&admin, delete_one},
+	{&admin, reserve_one}, {&admin, release_one}, {&admin, take_right},
+	{&admin, add_key},     {&admin, revoke_key},  {&dave, ask_session_close},
 };
 
 /* No request before it is settled, so nothing but what it does changes. */

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copy-on-write regions (afar/cow.h). The manager keeps each version as a region of its own, with a generation. So a handle
+ * moves to another version by a new binding, a new generation, and a close of the old one: move_to(). Where a version
+ * that is being written has its own memory, its layout says so, and writes elsewhere end with -EROFS.
+ */
+#include <afar/cow.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/random.h>
+
+#include "base/error.h"
+#include "client/call.h"
+#include "client/near.h"
+#include "client/region.h"
+
+#define COPY_MAX ((uint64_t)1 << 20) /* copied at once */
+
+/* A target that shows memory of the region which the handle itself does not. */
+struct view {
+	struct afar_target target;
+};
+
+struct versions {
+	uint64_t number;      /* of the version that the handle is at */
+	uint64_t claim;	      /* of the last version that it began, or tried to */
+	uint64_t unit;	      /* bytes */
+	bool has_word;	      /* behind the region's bytes: the newest version's number */
+	bool is_draft;	      /* begun, and not known to be published */
+	bool is_torn;	      /* a prepare has failed: bytes are missing */
+	struct view *word;    /* on the word; NULL: not used yet */
+	pthread_mutex_t lock; /* guards `word` */
+};
+
+/* ---- Opening and closing */
+
+static void take_info(struct versions *versions, const Afar__RegionInfo *info)
+{
+	versions->number = info->version;
+	versions->is_draft = info->is_draft != 0;
+	versions->is_torn = false;
+}
+
+int versions_open(struct afar_region *region, const Afar__RegionInfo *info)
+{
+	struct versions *versions;
+
+	if (info->stripe_bytes == 0)
+		return error_fail(
+			-AFAR_EMALFORMED,
+			"open a copy-on-write region: its units have 0 bytes; the manager "
+			"is faulty");
+	versions = calloc(1, sizeof(*versions));
+	if (!versions)
+		return error_code(-ENOMEM);
+	pthread_mutex_init(&versions->lock, NULL);
+	versions->unit = info->stripe_bytes;
+	versions->has_word = info->word_bytes >= sizeof(uint64_t);
+	take_info(versions, info);
+	region->versions = versions;
+	region->target.is_published = !versions->is_draft;
+	return 0;
+}
+
+static void view_close(struct view *view)
+{
+	if (!view)
+		return;
+	target_destroy(&view->target);
+	handle_discard(view);
+}
+
+void versions_close(struct afar_region *region)
+{
+	if (!region->versions)
+		return;
+	view_close(region->versions->word);
+	pthread_mutex_destroy(&region->versions->lock);
+	free(region->versions);
+	region->versions = NULL;
+}
+
+static const struct target_kind view_kind = {
+	.noun = "copy-on-write region",
+	.handle = HANDLE_REGION,
+	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_FLUSH | 1U << AFAR_OP_COMPARE_SWAP,
+};
+
+/* Makes a view of what a binding shows. */
+static int view_open(struct afar_target *target, const struct layout *shown, struct view **out)
+{
+	struct view *view = handle_new(HANDLE_REGION, sizeof(*view));
+	struct layout *layout = layout_duplicate(shown);
+	int ret = -ENOMEM;
+
+	if (view && layout)
+		ret = target_init_beside(&view->target, &view_kind, target, layout);
+	else
+		layout_free(layout);
+	if (ret) {
+		handle_discard(view);
+		return error_code(ret);
+	}
+	*out = view;
+	return 0;
+}
+
+/* ---- Checks */
+
+static int check_cow(const struct afar_region *region, const char *asked)
+{
+	int ret = region_check(region);
+
+	if (ret || region->versions)
+		return ret;
+	return error_fail(-EINVAL,
+			  "%s the region at %#llx: it is not copy-on-write; make one with "
+			  "AFAR_ALLOC_COW",
+			  asked, (unsigned long long)region->target.address);
+}
+
+/* Counts the caller in, and fails if operations are in flight. */
+static int enter(struct afar_region *region, const char *asked)
+{
+	struct handle *handle = &region->target.handle;
+
+	if (!handle_enter(handle))
+		return error_fail(-EINVAL, "%s a region: it is being closed", asked);
+	near_wait(&region->target);
+	if ((handle->nr_users & ~HANDLE_SHUT) <= region->nr_mappings + 1)
+		return 0;
+	handle_unuse(handle);
+	return error_fail(-EBUSY,
+			  "%s the region at %#llx: operations on it are in flight; wait for them",
+			  asked, (unsigned long long)region->target.address);
+}
+
+static void leave(struct afar_region *region)
+{
+	handle_unuse(&region->target.handle);
+}
+
+static int check_draft(const struct afar_region *region, const char *asked)
+{
+	if (region->versions->is_draft)
+		return 0;
+	return error_fail(-EINVAL, "%s the region at %#llx: no version is begun; begin one first",
+			  asked, (unsigned long long)region->target.address);
+}
+
+/* ---- Moving from version to version */
+
+/* Takes the handle to the version of which the manager has given the session a reference. Gives back the reference to
+ * the one before, or, if it fails, the new one. */
+static int move_to(struct afar_region *region, const Afar__RegionInfo *info)
+{
+	const struct layout_description layout = layout_describe(info);
+	struct afar_target *target = &region->target;
+	uint64_t left = target->generation;
+	struct binding *binding;
+	int ret = 0;
+
+	if (info->family != target->family)
+		ret = error_fail(
+			-AFAR_EMALFORMED,
+			"look at a copy-on-write region: the manager answered another one");
+	if (!ret && info->generation != left) {
+		pthread_mutex_lock(&target->lock);
+		ret = binding_new(target, &layout, &binding);
+		if (!ret) {
+			target->generation = info->generation;
+			target_bind(target, binding);
+			target->is_lost = false;
+			target->is_published = !info->is_draft;
+			take_info(region->versions, info);
+		}
+		pthread_mutex_unlock(&target->lock);
+	}
+	region_call_close(target->session, target->ns, target->address,
+			  ret ? info->generation : left);
+	return ret;
+}
+
+/* Calls the manager for another version, and moves there. */
+static int call_and_move(struct afar_region *region, Afar__Request *request)
+{
+	struct afar_target *target = &region->target;
+	Afar__Frame *reply;
+	int ret = target_call(target, session_deadline(target->session), request, &reply);
+
+	if (ret)
+		return ret;
+	ret = move_to(region, reply->reply->region_info);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+static int move_to_newest(struct afar_region *region)
+{
+	Afar__RegionOpen message = AFAR__REGION_OPEN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.namespace_ = region->target.ns;
+	message.address = region->target.address;
+	message.generation = region->target.generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
+	request.region_open = &message;
+	return call_and_move(region, &request);
+}
+
+PUBLIC_CALL(int, afar_region_refresh, (struct afar_region *region), (region))
+{
+	int ret = check_cow(region, "refresh");
+
+	if (ret)
+		return ret;
+	if (region->versions->is_draft)
+		return error_fail(-EBUSY,
+				  "refresh the region at %#llx: this handle has begun a version; "
+				  "publish or abandon that first",
+				  (unsigned long long)region->target.address);
+	ret = enter(region, "refresh");
+	if (ret)
+		return ret;
+	ret = move_to_newest(region);
+	leave(region);
+	return ret;
+}
+
+/* ---- Ranges */
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct afar_range *a = left, *b = right;
+
+	return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* Sorts and joins. Returns how many there are then. */
+static unsigned join_ranges(struct afar_range *ranges, unsigned nr)
+{
+	unsigned nr_joined = 0;
+
+	qsort(ranges, nr, sizeof(*ranges), compare_ranges);
+	for (unsigned i = 0; i < nr; i++) {
+		struct afar_range *last = nr_joined ? &ranges[nr_joined - 1] : NULL;
+		uint64_t end = ranges[i].offset + ranges[i].length;
+
+		if (ranges[i].length == 0)
+			continue;
+		if (!last || ranges[i].offset > last->offset + last->length)
+			ranges[nr_joined++] = ranges[i];
+		else if (end > last->offset + last->length)
+			last->length = end - last->offset;
+	}
+	return nr_joined;
+}
+
+/* The checked ranges: ascending, apart from each other. `*out` is the caller's to free. */
+static int take_ranges(const struct afar_region *region, const struct afar_range *given,
+		       unsigned nr, struct afar_range **out, unsigned *nr_out)
+{
+	uint64_t size = region->target.length;
+	struct afar_range *ranges;
+
+	if (nr && !given)
+		return error_fail(-EINVAL, "prepare ranges of a region: ranges is null");
+	for (unsigned i = 0; i < nr; i++) {
+		if (!range_is_inside(given[i].offset, given[i].length, size))
+			return error_fail(
+				-ERANGE, "prepare %llu bytes at %llu of a region: it has %llu",
+				(unsigned long long)given[i].length,
+				(unsigned long long)given[i].offset, (unsigned long long)size);
+	}
+	ranges = calloc((size_t)nr + 1, sizeof(*ranges));
+	if (!ranges)
+		return error_code(-ENOMEM);
+	if (nr)
+		memcpy(ranges, given, nr * sizeof(*ranges));
+	*nr_out = join_ranges(ranges, nr);
+	*out = ranges;
+	return 0;
+}
+
+/* ---- Preparing */
+
+/* What is to be prepared: units, ascending, and the ranges that touch them. */
+struct plan {
+	struct afar_range *ranges;
+	unsigned nr_ranges;
+	uint32_t *units;
+	size_t nr_units;
+};
+
+static void plan_close(struct plan *plan)
+{
+	free(plan->ranges);
+	free(plan->units);
+}
+
+/* Lists the units that the ranges touch and that have no memory of their own. */
+static int plan_units(const struct afar_region *region, struct plan *plan)
+{
+	const struct layout *layout = region->target.binding->layout;
+	const uint64_t unit = region->versions->unit;
+
+	plan->units = calloc((size_t)layout->nr_groups + 1, sizeof(*plan->units));
+	if (!plan->units)
+		return error_code(-ENOMEM);
+	for (unsigned i = 0; i < plan->nr_ranges; i++) {
+		const struct afar_range *range = &plan->ranges[i];
+		uint64_t last = (range->offset + range->length - 1) / unit;
+
+		for (uint64_t at = range->offset / unit; at <= last; at++) {
+			bool is_listed = plan->nr_units && plan->units[plan->nr_units - 1] == at;
+
+			if (at < layout->nr_groups && layout->groups[at].is_frozen && !is_listed)
+				plan->units[plan->nr_units++] = (uint32_t)at;
+		}
+	}
+	return 0;
+}
+
+static int call_prepare(struct afar_region *region, const struct plan *plan)
+{
+	struct afar_target *target = &region->target;
+	Afar__RegionPrepare message = AFAR__REGION_PREPARE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__Frame *reply;
+	int ret;
+
+	message.namespace_ = target->ns;
+	message.address = target->address;
+	message.generation = target->generation;
+	message.units = plan->units;
+	message.n_units = plan->nr_units;
+	request.call_case = AFAR__REQUEST__CALL_REGION_PREPARE;
+	request.region_prepare = &message;
+	ret = target_call(target, session_deadline(target->session), &request, &reply);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&target->lock);
+	ret = target_take_layout(target, reply->reply->region_info);
+	pthread_mutex_unlock(&target->lock);
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+/* Copies what the program will not write from the old memory into the new. */
+static int copy_range(struct afar_region *region, struct view *old, void *buffer, uint64_t offset,
+		      uint64_t end)
+{
+	int ret = 0;
+
+	while (offset < end && !ret) {
+		const uint64_t length = end - offset < COPY_MAX ? end - offset : COPY_MAX;
+		const struct afar_iov iov = {.addr = buffer, .length = length};
+
+		ret = target_transfer(&old->target, AFAR_OP_READ, 0, &iov, 1, offset, length);
+		if (!ret)
+			ret = target_transfer(&region->target, AFAR_OP_WRITE, 0, &iov, 1, offset,
+					      length);
+		offset += length;
+	}
+	return ret;
+}
+
+/* Copies the rest of each new unit: what lies between the ranges that touch it. */
+static int copy_rests(struct afar_region *region, struct view *old, void *buffer,
+		      const struct plan *plan)
+{
+	const uint64_t unit = region->versions->unit, size = region->target.length;
+	unsigned next = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < plan->nr_units && !ret; i++) {
+		uint64_t at = plan->units[i] * unit;
+		const uint64_t end = size - at < unit ? size : at + unit;
+
+		while (at < end && !ret) {
+			const struct afar_range *range = &plan->ranges[next];
+			const bool is_last = next == plan->nr_ranges || range->offset >= end;
+
+			if (is_last) {
+				ret = copy_range(region, old, buffer, at, end);
+				break;
+			}
+			if (range->offset > at)
+				ret = copy_range(region, old, buffer, at, range->offset);
+			if (range->offset + range->length > at)
+				at = range->offset + range->length;
+			if (at <= end)
+				next++;
+		}
+	}
+	return ret;
+}
+
+static int fill(struct afar_region *region, struct view *old, const struct plan *plan)
+{
+	void *buffer = malloc(COPY_MAX);
+	int ret = buffer ? copy_rests(region, old, buffer, plan) : error_code(-ENOMEM);
+
+	free(buffer);
+	return ret;
+}
+
+/* True: the manager has changed nothing. */
+static bool is_refusal(int status)
+{
+	return status == -ENOSPC || status == -EINVAL || status == -EACCES;
+}
+
+static int prepare(struct afar_region *region, const struct plan *plan)
+{
+	struct binding *before = target_binding(&region->target);
+	struct view *old = NULL;
+	int ret = view_open(&region->target, before->layout, &old);
+
+	binding_unref(before);
+	if (ret)
+		return ret;
+	ret = call_prepare(region, plan);
+	region->versions->is_torn = ret && !is_refusal(ret);
+	if (!ret) {
+		ret = fill(region, old, plan);
+		region->versions->is_torn = ret != 0;
+	}
+	view_close(old);
+	return ret;
+}
+
+static int fail_torn(const struct afar_region *region, const char *asked)
+{
+	return error_fail(-EINVAL,
+			  "%s the region at %#llx: an earlier prepare has failed, so bytes are "
+			  "missing; abandon this version",
+			  asked, (unsigned long long)region->target.address);
+}
+
+static int prepare_ranges(struct afar_region *region, const struct afar_range *ranges, unsigned nr)
+{
+	struct plan plan = {.nr_ranges = 0};
+	int ret = take_ranges(region, ranges, nr, &plan.ranges, &plan.nr_ranges);
+
+	if (!ret)
+		ret = plan_units(region, &plan);
+	if (!ret && plan.nr_units)
+		ret = prepare(region, &plan);
+	plan_close(&plan);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_region_prepare,
+	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges),
+	    (region, ranges, nr_ranges))
+{
+	int ret = check_cow(region, "prepare ranges of");
+
+	if (!ret)
+		ret = check_draft(region, "prepare ranges of");
+	if (!ret && region->versions->is_torn)
+		ret = fail_torn(region, "prepare ranges of");
+	if (!ret)
+		ret = enter(region, "prepare ranges of");
+	if (ret)
+		return ret;
+	ret = prepare_ranges(region, ranges, nr_ranges);
+	leave(region);
+	return ret;
+}
+
+/* ---- Beginning */
+
+static int begin(struct afar_region *region)
+{
+	struct versions *versions = region->versions;
+	Afar__RegionBegin message = AFAR__REGION_BEGIN__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret;
+
+	/* The one before stays if its outcome is unknown: the manager may have begun a version for it. */
+	if (!versions->claim &&
+	    getrandom(&versions->claim, sizeof(versions->claim), 0) != sizeof(versions->claim))
+		return error_code(-EIO);
+	message.namespace_ = region->target.ns;
+	message.address = region->target.address;
+	message.generation = region->target.generation;
+	message.claim = versions->claim;
+	request.call_case = AFAR__REQUEST__CALL_REGION_BEGIN;
+	request.region_begin = &message;
+	ret = call_and_move(region, &request);
+	if (!ret)
+		versions->claim = 0;
+	return ret;
+}
+
+/* Goes back to the version before, and keeps the error. */
+static int undo_begin(struct afar_region *region, int status)
+{
+	char why[ERROR_LINE_BYTES];
+
+	strncpy(why, error_last_line(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	move_to_newest(region);
+	return error_fail(status, "%s", why);
+}
+
+PUBLIC_CALL(int, afar_region_begin,
+	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges),
+	    (region, ranges, nr_ranges))
+{
+	int ret = check_cow(region, "begin a version of");
+
+	if (!ret && region->versions->is_draft)
+		ret = error_fail(
+			-EBUSY,
+			"begin a version of the region at %#llx: this handle has begun one; "
+			"publish or abandon that first",
+			(unsigned long long)region->target.address);
+	if (!ret)
+		ret = enter(region, "begin a version of");
+	if (ret)
+		return ret;
+	ret = begin(region);
+	if (!ret && nr_ranges) {
+		ret = prepare_ranges(region, ranges, nr_ranges);
+		if (ret)
+			ret = undo_begin(region, ret);
+	}
+	leave(region);
+	return ret;
+}
+
+/* ---- The word: the newest version's number, beside a mark that tells it from what was in the memory before */
+
+static uint64_t mark_of(const struct afar_target *target)
+{
+	return (target->family * 0x9E3779B97F4A7C15U | UINT64_C(1) << 40) >> 40 << 40;
+}
+
+static uint64_t version_in(const struct afar_target *target, uint64_t word)
+{
+	return word >> 40 << 40 == mark_of(target) ? word & ((UINT64_C(1) << 40) - 1) : 0;
+}
+
+/* Gets the view on the word, which stays where it is in all versions. The caller holds the versions' lock. */
+static int open_word(struct afar_region *region)
+{
+	struct versions *versions = region->versions;
+	struct binding *binding;
+	int ret;
+
+	if (versions->word)
+		return 0;
+	binding = target_binding(&region->target);
+	ret = view_open(&region->target, binding->layout, &versions->word);
+	binding_unref(binding);
+	return ret;
+}
+
+static int read_word(struct afar_region *region, uint64_t *out)
+{
+	const struct afar_iov iov = {.addr = out, .length = sizeof(*out)};
+	int ret = open_word(region);
+
+	if (ret)
+		return ret;
+	ret = target_transfer(&region->versions->word->target, AFAR_OP_READ, 0, &iov, 1,
+			      region->target.length, sizeof(*out));
+	/* Something in the namespace was sealed since: the next one sees that. */
+	if (ret == -ESTALE) {
+		view_close(region->versions->word);
+		region->versions->word = NULL;
+	}
+	return ret;
+}
+
+/* Raises the word to the version, never lowers it: a writer that was stopped here may come late. Fails quietly, because it is a hint. */
+static void raise_word(struct afar_region *region, uint64_t version)
+{
+	const struct afar_target *target = &region->target;
+	uint64_t word, before;
+	const struct afar_iov iov = {.addr = &before, .length = sizeof(before)};
+	struct afar_op op = {.opcode = AFAR_OP_COMPARE_SWAP,
+			     .offset = target->length,
+			     .operand = mark_of(target) | version,
+			     .nr_iov = 1,
+			     .iov = &iov};
+	int ret;
+
+	if (!region->versions->has_word)
+		return;
+	pthread_mutex_lock(&region->versions->lock);
+	ret = read_word(region, &word);
+	while (!ret && version_in(target, word) < version) {
+		op.target = &region->versions->word->target;
+		op.compare = word;
+		ret = target_atomic(&op);
+		if (!ret && before == word)
+			break;
+		word = before;
+	}
+	pthread_mutex_unlock(&region->versions->lock);
+}
+
+/* ---- Publishing and abandoning */
+
+/* Sees to it that nothing that was written to the version can land later. */
+static int settle(struct afar_region *region, const char *asked)
+{
+	struct afar_target *target = &region->target;
+
+	if (!target_is_loose(target))
+		return 0;
+	target_settle_all(target, session_deadline(target->session));
+	if (!target_is_loose(target))
+		return 0;
+	return error_fail(-AFAR_ESERVER,
+			  "%s the region at %#llx: a server may still carry out a write whose "
+			  "outcome is unknown, and does not answer; try again",
+			  asked, (unsigned long long)target->address);
+}
+
+static int call_publish(struct afar_region *region)
+{
+	struct afar_target *target = &region->target;
+	Afar__RegionPublish message = AFAR__REGION_PUBLISH__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.namespace_ = target->ns;
+	message.address = target->address;
+	message.generation = target->generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_PUBLISH;
+	request.region_publish = &message;
+	return session_call(target->session, &request, NULL);
+}
+
+/* From here on nobody writes: near writers have gone when the windows are closed. */
+static int freeze(struct afar_region *region, const char *asked)
+{
+	int ret;
+
+	region->target.is_published = true;
+	near_close(&region->target);
+	ret = enter(region, asked);
+	if (ret)
+		region->target.is_published = false;
+	return ret;
+}
+
+static int publish(struct afar_region *region)
+{
+	struct afar_target *target = &region->target;
+	int ret = 0;
+
+	target_flush(target);
+	if (target->is_flash)
+		ret = target_sync(target);
+	if (!ret)
+		ret = settle(region, "publish a version of");
+	if (ret) {
+		target->is_published = false;
+		return ret;
+	}
+	ret = call_publish(region);
+	if (ret)
+		return ret;
+	region->versions->is_draft = false;
+	raise_word(region, region->versions->number);
+	return 0;
+}
+
+PUBLIC_CALL(int, afar_region_publish, (struct afar_region *region), (region))
+{
+	int ret = check_cow(region, "publish a version of");
+
+	if (!ret)
+		ret = check_draft(region, "publish a version of");
+	if (!ret && region->versions->is_torn)
+		ret = fail_torn(region, "publish a version of");
+	if (!ret)
+		ret = freeze(region, "publish a version of");
+	if (ret)
+		return ret;
+	ret = publish(region);
+	leave(region);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_region_abandon, (struct afar_region *region), (region))
+{
+	int ret = check_cow(region, "abandon a version of");
+
+	if (!ret)
+		ret = check_draft(region, "abandon a version of");
+	if (!ret)
+		ret = freeze(region, "abandon a version of");
+	if (ret)
+		return ret;
+	ret = settle(region, "abandon a version of");
+	if (!ret)
+		ret = move_to_newest(region);
+	leave(region);
+	return ret;
+}
+
+/* ---- Looking */
+
+uint64_t afar_region_version(const struct afar_region *region)
+{
+	return handle_is(region, HANDLE_REGION) && region->versions ? region->versions->number : 0;
+}
+
+PUBLIC_CALL_OF_CALLS(int, afar_region_newest, (struct afar_region *region, uint64_t *version),
+	    (region, version))
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	uint64_t word = 0, found = 0;
+	int ret = check_cow(region, "look for a newer version of");
+
+	if (ret)
+		return ret;
+	if (!version)
+		return error_fail(-EINVAL, "look for a newer version of a region: version is null");
+	if (region->versions->has_word) {
+		pthread_mutex_lock(&region->versions->lock);
+		ret = read_word(region, &word);
+		pthread_mutex_unlock(&region->versions->lock);
+		found = version_in(&region->target, word);
+	} else {
+		ret = afar_region_stat(region, &stat);
+		found = stat.version;
+	}
+	if (ret)
+		return ret;
+	*version = found > region->versions->number ? found : region->versions->number;
+	return 0;
+}
