@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "interrupts.h"
+#include "put_version.h"
 #include "region.h"
 #include "reserve.h"
 #include "transfer.h"
@@ -454,7 +455,7 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	const char *replace = NULL, *size = NULL, *nic_atomics = NULL, *sealed = NULL;
-	const char *checked = NULL;
+	const char *checked = NULL, *cow = NULL;
 	const struct cli_flag flags[] = {
 		{"replace", NULL, "free the region of that name first, if there is one", &replace},
 		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
@@ -463,6 +464,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		{"seal", NULL, "make it immutable when it is there", &sealed},
 		{"checked", NULL, "sums go with its bytes, from here to the device, on flash",
 		 &checked},
+		{"cow", NULL,
+		 "as the next version of a copy-on-write region, made if there is none", &cow},
 		{0},
 	};
 	struct put_options options;
@@ -480,6 +483,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	 * gone. */
 	if (!ret && nic_atomics && replace)
 		ret = cli_misuse(command, "--nic-atomics makes a new region: leave --replace out");
+	if (!ret && cow && (replace || size || nic_atomics || sealed || checked))
+		ret = cli_misuse(command, "--cow publishes a version: leave other flags out");
 	if (!ret && size)
 		ret = cli_size(command, "--size", size, &wanted);
 	if (ret)
@@ -496,7 +501,11 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	if (ret)
 		return ret;
 	ret = cli_open(cli);
-	if (!ret)
+	if (!ret && cow)
+		ret = cli_close(cli, put_version(cli, &target,
+						 &(struct version_source){source.name, source.fd,
+									  source.length}));
+	else if (!ret)
 		ret = cli_close(cli, put(cli, &source, &target, &options));
 	close(source.fd);
 	return ret;

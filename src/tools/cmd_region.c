@@ -88,6 +88,8 @@ static const char *state_text(const struct afar_region_stat *entry)
 		return "lost";
 	if (entry->is_unfinished)
 		return "unfinished";
+	if (entry->version)
+		return entry->writer[0] ? "cow, begun" : "cow";
 	return entry->is_sealed ? "sealed" : "ok";
 }
 
@@ -104,14 +106,23 @@ static void print_entry(const struct afar_region_stat *entry)
 
 static json_t *entry_to_json(const struct afar_region_stat *entry)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b}", "address",
-			 json_sprintf("0x%" PRIx64, entry->address), "name",
-			 cli_json_text(entry->name), "length_bytes", cli_json_number(entry->length),
-			 "width", cli_json_number(entry->width), "stripe_bytes",
-			 cli_json_number(entry->stripe_bytes), "nr_references",
-			 cli_json_number(entry->nr_references), "is_lost", (int)entry->is_lost,
-			 "is_sealed", (int)entry->is_sealed, "is_unfinished",
-			 (int)entry->is_unfinished, "has_nic_atomics", (int)entry->has_nic_atomics);
+	json_t *json = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b}", "address",
+		json_sprintf("0x%" PRIx64, entry->address), "name", cli_json_text(entry->name),
+		"length_bytes", cli_json_number(entry->length), "width",
+		cli_json_number(entry->width), "stripe_bytes", cli_json_number(entry->stripe_bytes),
+		"nr_references", cli_json_number(entry->nr_references), "is_lost",
+		(int)entry->is_lost, "is_sealed", (int)entry->is_sealed, "is_unfinished",
+		(int)entry->is_unfinished, "has_nic_atomics", (int)entry->has_nic_atomics);
+
+	if (json && entry->version) {
+		json_object_set_new(json, "version", cli_json_number(entry->version));
+		json_object_set_new(json, "nr_older_versions", cli_json_number(entry->nr_older));
+		json_object_set_new(json, "nr_older_references",
+				    cli_json_number(entry->nr_older_references));
+		json_object_set_new(json, "writer", cli_json_text(entry->writer));
+	}
+	return json;
 }
 
 /* Prints the entries, or gathers them in `json` if that is not NULL. Returns 0, or the library's
@@ -269,7 +280,19 @@ static const char *atomics_text(struct afar_namespace *ns, const struct afar_reg
 
 	if (afar_namespace_stat(ns, &policy) == 0 && policy.tier == AFAR_TIER_FLASH)
 		return "none on flash";
+	if (stat->version)
+		return "none, for it is copy-on-write";
 	return stat->has_nic_atomics ? "by network cards" : "by the servers' processors";
+}
+
+static void show_versions(const struct afar_region_stat *stat)
+{
+	printf("%-11s %" PRIu64 "\n", "version", stat->version);
+	printf("%-11s %u, open %u times\n", "older ones", stat->nr_older,
+	       stat->nr_older_references);
+	printf("%-11s ", "writer");
+	cli_print(stat->writer[0] ? stat->writer : "none");
+	putchar('\n');
 }
 
 static int show(struct afar_namespace *ns, const struct region_name *name)
@@ -290,6 +313,8 @@ static int show(struct afar_namespace *ns, const struct region_name *name)
 	printf("%-11s %s\n", "atomics", atomics_text(ns, &stat));
 	printf("%-11s %u\n", "open", stat.nr_references);
 	printf("%-11s %s\n", "state", state_text(&stat));
+	if (stat.version)
+		show_versions(&stat);
 	region_note_width(ns, name, &stat);
 	return 0;
 }
@@ -385,7 +410,7 @@ static int region_verify(struct cli *cli, const struct cli_command *command, int
 
 const struct cli_command region_commands[] = {
 	{"region put",
-	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked]",
+	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked] [--cow]",
 	 "a file into a new region", region_put},
 	{"region get", "NS:NAME FILE|- [--partial] [--checked]", "a region into a file",
 	 region_get},
